@@ -100,7 +100,7 @@ def _write_pages(folder: Path) -> None:
     """Write the pages to play with, which need nothing but themselves."""
     folder.mkdir()
     pages = {
-        "sentence": page_of(walk(example=True)),
+        "sentence": page_of(walk()),
         "translator": page_of(walk("three hundred forty-two", model="numbers")),
         "induction": page_of(walk("a b c d a b c", model="induction")),
         "learning": training_page(),

@@ -20,6 +20,7 @@ extensions = [
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 nb_execution_mode = "off"  # notebooks come with their outputs
 nb_merge_streams = True
+nb_code_prompt_show, nb_code_prompt_hide = "Show the imports", "Hide the imports"  # folded
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 numpydoc_show_class_members = False  # they are documented where they stand

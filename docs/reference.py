@@ -16,8 +16,8 @@ FIRST = {  # packages in the order in which they are best read, with modules tha
 STEPS = r"\w+_steps(_backward)?"  # what functions of equations alone are called
 INDEX = """# Reference
 
-Each package has a page. [The core](core.md) and [layers](layers.md) show their equations as they
-stand in their files, forward beside backward. Below them are the functions that check their
+Each package has a page. [The core](core.md) and [layers](layers.md) show their equations first, as
+in their files, with forward next to backward. Below them are the functions that check their
 arguments and call them.
 
 {rows}

@@ -6,8 +6,8 @@ from mha_numpy.teach.exercises import EXERCISES
 
 TOP = """# All tasks
 
-These are the exercises as they are handed out. [Exercises](exercises.md) says how your answer is
-checked, on your machine or in the notebooks, and how to get a hint.
+These are the exercises as you get them. [Exercises](exercises.md) says how to check your answer, on
+your machine or in the notebooks, and how to get a hint.
 """
 TASK = """## {one.id}
 

@@ -31,10 +31,10 @@ _in_force: ContextVar[str] = ContextVar("backend", default="numpy")
 
 @contextmanager
 def backend(name: str | None) -> Iterator[None]:
-    """Choose what computes inside a block of code.
+    """Choose the backend that computes inside a block of code.
 
     A function, layer or model with its own backend, passed as ``backend=``, keeps it.
-    A backward computes by the backend of its forward. Each thread has its own choice.
+    A backward uses the backend of its forward. Each thread has its own choice.
 
     Parameters
     ----------

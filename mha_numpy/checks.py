@@ -86,7 +86,7 @@ def check_absent(folder: Path, names: Iterable[str], *, force: bool) -> None:
     """Raise a ConfigError where files of these names would be overwritten."""
     taken = [name for name in names if os.path.lexists(folder / name)]
     if taken and not force:
-        raise ConfigError(f"save: {folder} already holds {taken[0]}; add --force to overwrite")
+        raise ConfigError(f"save: {folder} already has {taken[0]}; add --force to overwrite it")
 
 
 def check_type(name: str, value: Any, expected: type, source: str) -> None:

@@ -35,7 +35,7 @@ _ADVICE = {
 
 @contextmanager
 def allow_complex() -> Iterator[None]:
-    """Let complex arrays pass the dtype check: for the complex-step gradient check alone."""
+    """Let complex arrays pass the dtype check: only for the complex-step gradient check."""
     token = _complex_allowed.set(True)
     try:
         yield

@@ -33,7 +33,7 @@ class BackendError(MhaError, RuntimeError):
 
 
 class SandboxError(MhaError, RuntimeError):
-    """What somebody wrote could not be run, through no fault of it."""
+    """A submission could not be run, through no fault of its own."""
 
 
 class MissingAttributeError(MhaError, AttributeError):
@@ -47,7 +47,7 @@ class MissingStepError(MhaError, KeyError):
 
 
 class FileError(MhaError, OSError):
-    """A file cannot be read or written, or holds something else than what is asked for."""
+    """A file cannot be read or written, or contains something other than what is needed."""
 
 
 class TrainingError(MhaError, ArithmeticError):

@@ -1,4 +1,4 @@
-"""A progress bar, or a word on what goes on, that appears only when the work takes long."""
+"""A progress bar, or a word on what is going on, that appears only if the work takes long."""
 
 import sys
 import time
@@ -21,8 +21,8 @@ def progress(
 ) -> Generator[Item, None, None]:
     """Yield the items; after a second, show on stderr how many are done and what is left.
 
-    `note` is called after each item, for a few words beside the bar. Where stderr is not a
-    terminal, as in a notebook or a log, a line comes every half a minute.
+    `note` is called after each item, for a few words next to the bar. If stderr is not a terminal,
+    as in a notebook or a log, a line comes every half minute.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def _with_bar(
 
 @contextmanager
 def busy(label: str) -> Iterator[None]:
-    """Show on stderr what goes on inside, from half a second on, if it is a terminal.
+    """Show on stderr what is going on inside, from half a second on, if it is a terminal.
 
     Examples
     --------

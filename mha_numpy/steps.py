@@ -84,7 +84,7 @@ def constant(name: str, value: Any, axes: str = "") -> None:
 
 
 def is_watched() -> bool:
-    """Return whether a recorder is active: names and equations are made for it alone."""
+    """Return whether a recorder is active: names and equations are made only for it."""
     return WATCHER.get() is not None
 
 

@@ -98,7 +98,7 @@ class Table(NamedTuple):
         return "\n".join([f"**{self.title}**", "", *rows] if self.title else rows)
 
     def to_html(self) -> str:
-        """Return a table with inline styles alone: it survives in a notebook not yet trusted."""
+        """Return a table with inline styles only: it survives in a notebook not yet trusted."""
         return "".join(self._html_parts())
 
     def _repr_html_(self) -> str:

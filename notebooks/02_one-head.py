@@ -1,11 +1,12 @@
 # %% [markdown]
 # # 02 · One head
 #
-# In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". But every word has a query.
-# We could ask for one after the other. We can also ask for all of them at once: one line of matrix products gives every
-# row of this picture.
+# *About 8 minutes. The exercise is for after the hour.*
+#
+# In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". The other words have queries
+# too, and they can all ask at once. A single line of matrix products computes every row of this picture.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy import attention_forward, compare, trace
@@ -14,6 +15,8 @@ from mha_numpy.show.pictures import matrices, weights_by_head
 from mha_numpy.show.walk import tokenize
 
 np.set_printoptions(precision=3, suppress=True)
+
+# %%
 features = ["nature", "finance", "open", "noun", "article"]
 meaning = {
     "the": (0, 0, 0, 0, 1),
@@ -34,24 +37,22 @@ w_k = np.array([[1, 0], [1, 0], [-1, 0], [0, 1], [0, 0]])  # who answers
 w_v = np.eye(5)[:, :3]  # hands over nature, finance, open
 tokens = tokenize("The bank by the river had willow trees")
 x = vectors(tokens)
-_, cache = attention_forward(x @ w_q, x @ w_k, x @ w_v)
-weights_by_head(cache.weights[None], tokens, note="One head with params that we wrote down.")
+q, k, v = x @ w_q, x @ w_k, x @ w_v
+_, cache = attention_forward(q, k, v)
+weights_by_head(cache.weights[None], tokens, note="One head, with params that we made up.")
 
 # %% [markdown]
 # **What you can do afterwards:** you can write a head for all queries at once, say the shape of every array in it, and
-# tell what a picture of its weights shows and what it does not.
+# explain what a picture of its weights shows and what it doesn't.
 #
 # ## All queries at once
 #
-# First the way of notebook 01, in a loop over the queries. Then the same for all queries at once, by matrix products. Both
-# give the same numbers.
+# First we loop over the queries, as in notebook 01. Then one line of matrix products computes the same numbers:
 #
 # $$\text{out} = \mathrm{softmax}\left(\frac{q\,k^\top}{\sqrt{d_k}}\right) v$$
 
+
 # %%
-q, k, v = x @ w_q, x @ w_k, x @ w_v
-
-
 def softmax(scores):
     """Along each row: one distribution over the keys for each query."""
     powers = np.exp(scores)
@@ -66,71 +67,63 @@ compare({"out": at_once}, {"out": one_by_one})
 # > **Predict first.** There are T = 8 tokens, D = 5 features, d_k = 2 and d_v = 3. What are the shapes of `q`, of the
 # > scores, of the weights and of the output?
 #
-# `trace` records every step with its shape.
+# `trace` records each step with its shape. (Skip the columns about memory.)
 
 # %%
 with trace() as t:
-    step("x", x, "T D")
     q = step("q", x @ w_q, "T d_k", "x @ w_q")
     k = step("k", x @ w_k, "T d_k", "x @ w_k")
     v = step("v", x @ w_v, "T d_v", "x @ w_v")
     scores = step("scores", q @ k.T / np.sqrt(2), "T T", "q @ k.T / np.sqrt(2)")
-    powers = step("powers", np.exp(scores), "T T", "np.exp(scores)")
-    weights = powers / powers.sum(axis=-1, keepdims=True)
-    step("weights", weights, "T T", "powers / powers.sum(axis=-1, keepdims=True)")
+    weights = step("weights", softmax(scores), "T T", "softmax(scores)")
     out = step("out", weights @ v, "T d_v", "weights @ v")
-t
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# `q` is 8 by 2. Scores and weights are 8 by 8: every token against every token. The output is 8 by 3. After the
-# projections the width D is gone: the scores depend on d_k, the output on d_v.
-#
-# </details>
-#
-# These are the matrices. A row of the scores belongs to a query, and the softmax runs along each row.
-
-# %%
+display(t)
 arrays = {"q": q, "k": k, "scores": scores, "v": v, "out": out}
 matrices(arrays, row_labels=tokens, shared=False, title="Rows are tokens; in the scores, queries")
 
 # %% [markdown]
-# Now read the rows of the first picture. There are three kinds:
+# <details><summary>Answer</summary>
+#
+# `q` is 8 by 2. Scores and weights are 8 by 8, every token against every token. The output is 8 by 3.
+#
+# </details>
+#
+# Now go back to the picture at the top. It has three kinds of rows:
 #
 # - "bank" asks for a hint, and looks at *river*, *willow* and *trees*;
 # - "The" and "the" ask for a noun, and look at *bank*, *river* and *trees*;
-# - "by" and the others ask for nothing. All their scores are 0, and they take the plain mean of everything. A softmax
-#   cannot say "nobody".
+# - "by" and the others ask for nothing. All their scores are 0. A softmax can't say "nobody", so they take the plain
+#   mean of everything.
 #
 # ## An output is a mean
 #
-# > **Predict first.** What do the rows of the weights sum to? And the columns? Can a number of the output be larger than
-# > the largest number in that column of `v`?
+# > **Predict first.** What does each row of the weights sum to? Do the columns sum to the same?
 
 # %%
 sums = {"sum of each row": weights.sum(axis=1), "sum of each column": weights.sum(axis=0)}
 matrices(sums, column_labels=tokens)
 
-# %%
-ends = {name: np.stack([a.min(axis=0), a.max(axis=0)]) for name, a in {"v": v, "out": out}.items()}
-matrices(ends, row_labels=["smallest", "largest"], column_labels=features[:3])
-
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Every row sums to 1. The columns do not: many tokens look at *river*, few look at *by*. The weights are not negative and
-# sum to 1, so each output is a mean, and a mean lies between the values. A head can choose and blend. It cannot make
-# anything larger than what is there, and it cannot count: twice as many equal tokens leave the mean as it is.
+# Every row sums to 1. The columns don't, because many tokens look at *river* and few look at *by*.
 #
 # </details>
 #
-# ## Other company, other meaning
+# The weights of a row are shares, so each output is a mean, and a mean lies between the values. A head can choose and
+# blend. It can't produce anything larger than what is there, and it can't count: if every token came twice, the mean
+# would be the same.
 #
-# "Bank" and the params stay as they are; only the words around it change. Two sentences of the same length make a batch:
-# `x` becomes [B, T, D], the same line holds, and the output is [B, T, d_v].
+# ## New neighbours, new meaning
 #
-# > **Predict first.** To which side does "bank" lean in the second sentence? Which weights in its row change?
+# Keep "bank" and the params, and change only three neighbours:
+#
+# > The bank by the market had cheap loans
+#
+# Two sentences of the same length make a *batch*, so `x` becomes [B, T, D], with B = 2. The same line computes an
+# output of shape [B, T, d_v].
+#
+# > **Predict first.** Which way does "bank" lean in this sentence? Which weights in its row change?
 
 # %%
 meaning |= {"market": (0, 1, 0, 1, 0), "cheap": (0, 1, 0, 0, 0), "loans": (0, 1, 0, 1, 0)}
@@ -140,9 +133,7 @@ out_both, cache = attention_forward(both @ w_q, both @ w_k, both @ w_v)
 print(both.shape, "->", cache.weights.shape, "->", out_both.shape)
 rows = {"bank": np.stack([v[1], *out_both[:, 1]])}
 labels = ["before", "by the river", "by the market"]
-matrices(rows, row_labels=labels, column_labels=features[:3])
-
-# %%
+display(matrices(rows, row_labels=labels, column_labels=features[:3]))
 columns = [a if a == b else f"{a}, {b}" for a, b in zip(tokens, others, strict=True)]
 rows = {"weights of 'bank'": cache.weights[:, 1]}
 matrices(rows, row_labels=labels[1:], column_labels=columns)
@@ -150,15 +141,17 @@ matrices(rows, row_labels=labels[1:], column_labels=columns)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With *market*, *cheap* and *loans* it leans to finance. The weights do not change at all: the new words are found by
-# the same keys, because they are hints too. What they hand over is different.
+# Next to *market*, *cheap* and *loans* it leans to finance. Its weights don't change at all, because the new words are
+# hints too, with the same keys. They only hand over something different.
 #
 # </details>
 #
-# ## A head does not know the order
+# (Try it: write *river* instead of *market*, so that the hints disagree, and run the cell again.)
+#
+# ## A head doesn't know the order
 #
 # > **Predict first.** Shuffle the keys, and shuffle the values in the same way. What happens to the output of "bank"? And
-# > if only the values are shuffled?
+# > if you shuffle only the values?
 
 # %%
 order = np.random.default_rng(0).permutation(8)
@@ -171,16 +164,18 @@ matrices(rows, row_labels=labels, column_labels=features[:3])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# When pairs of key and value stay together, nothing changes: a sum over pairs has no order. When only the values move,
-# the output is wrong. So for this head a sentence is a bag of words. "The" and "the" have equal rows, although they stand
-# at different places. Order must come from elsewhere: from positions (notebook 18), or from a mask (08).
+# If each key keeps its value, nothing changes, because a sum has no order. If only the values move, the output is wrong.
 #
 # </details>
 #
-# ## What weights tell, and what they do not
+# So to this head a sentence is a bag of words, and "The" and "the" get the same row although they are at different
+# places. The order has to come from somewhere else: from positions (notebook 18), or from a mask (08).
 #
-# Weights tell one thing exactly: how the output of this head is mixed from its values. They do not tell what arrives.
-# From token j arrives weight times value, $w_j v_j$, and a value may be 0. We give "by" a key that answers every hint:
+# ## What weights show, and what they don't
+#
+# The weights show exactly how the output of this head is mixed from its values. They don't show what arrives. Token j
+# contributes its weight times its value, $w_j v_j$, and a value can be 0. Watch what happens if "by", whose value is 0,
+# answers the call for a hint loudest:
 
 # %%
 loud = k.copy()
@@ -192,19 +187,16 @@ rows = {"weight": heard, "length of weight times value": arrives}
 matrices(rows, column_labels=tokens, title="What 'bank' receives when 'by' is loud")
 
 # %% [markdown]
-# "By" takes most of the weight and hands over nothing. A head can say "nobody" in this way. (Clark et al. 2019 suppose
-# that heads of BERT use a separator token for it.) Two more warnings:
-#
-# - *River* and *trees* have equal values. All weight of one could go to the other, and the output would be the same.
-# - The output goes on: other heads and later layers change it. A picture of weights shows where a head reads, and not
-#   why, nor what comes of it.
+# "By" takes most of the weight and hands over nothing. In this way a head *can* say "nobody". (Clark et al. 2019
+# suggest that heads of BERT use a separator token for this.) And the output isn't the end, because other heads and
+# later layers change it. So a picture of weights shows where a head reads, but not why, and not what becomes of it.
 #
 # ## Two candidates for "it"
 #
 # > The animal didn't cross the street because it was too tired
 #
-# "It" is the animal. If the last word is *wide*, it is the street. To find out, a reader needs two things: the nouns, and
-# the last word. We let "it" ask for both, with one head. Again the params are ours.
+# "It" is the animal. If the last word were *wide*, it would be the street. To find out, a reader needs two things: the
+# nouns, and the last word, a trait. We let "it" ask for both with one head, again with params that we made up.
 
 # %%
 story = tokenize("The animal didn't cross the street because it was too tired")
@@ -226,20 +218,18 @@ matrices({"weights of 'it'": np.stack(rows)}, row_labels=labels, column_labels=s
 # %% [markdown]
 # ## Asking both questions at once
 #
-# The third row is a compromise. The two nouns had almost a half each, and the trait had almost everything. Together they
-# have a third each. A token has **one row** in a head, its sum is 1, and every further question takes weight from
-# the others.
+# The third row is a compromise. Asked for separately, each noun gets almost half, and the trait almost everything.
+# Asked for together, they get a third each. In a head each token has **one row**, which sums to 1, so every further
+# question takes weight from the others. Notebook 03 fixes this: with two heads, the same token has two rows. (To
+# *choose* the animal, a second layer has to use what the first one found. Notebook 20 has two such layers.)
 #
-# This is what a single head leaves broken, and notebook 03 mends it: with two heads the same token has two rows. (To
-# *choose* the animal, a second layer has to use what the first one has found: notebook 20 shows two such layers.)
+# ## Exercise: one head (after the hour, 10 minutes)
 #
-# ## Exercise: one head
+# Write attention for a single head. There may be more keys than queries, and some scores are in the thousands, so first
+# subtract the maximum of each row. The check starts with two facts that you know: each output lies between the values,
+# and reversing keys and values together changes nothing.
 #
-# Write attention for a single head. There may be more keys than queries, and one of the check's inputs has scores in the
-# thousands: subtract the maximum of each row. Before it compares numbers, the check asks for two things that you know:
-# each output lies between the values, and turning keys and values around together changes nothing.
-#
-# More of this kind in `mha-numpy exercises`: `softmax`, with a mask.
+# To practise more: `softmax` in `mha-numpy exercises`, with a mask.
 
 
 # %% tags=["exercise"]
@@ -264,14 +254,14 @@ check("attention", my_attention)
 #
 # - One line computes all rows: $\mathrm{softmax}(q k^\top / \sqrt{d_k})\, v$, from [B, T, D] to [B, T, d_v].
 # - The weights are T by T. A row is a query and sums to 1; a column is a key.
-# - An output is a mean of values: it lies between them, and it does not count.
+# - An output is a mean of values. It lies between them, and it doesn't count.
 # - A head without positions sees a bag of tokens.
-# - Weights tell how values are mixed. They do not tell what the values hold, or what becomes of the mixture.
-# - A token has one row in a head, so two questions share it.
+# - Weights show how values are mixed, not what the values contain or what becomes of the mixture.
+# - A token has one row in a head, so two questions have to share it.
 #
 # **In the code:** `attention_steps` in `mha_numpy/core/attention.py`; `softmax_forward` in `mha_numpy/core/softmax.py`.
 #
-# **Reference:** Vaswani et al. 2017, section 3.2.1. On what weights tell: Jain and Wallace 2019, *Attention is not
+# **Reference:** Vaswani et al. 2017, section 3.2.1. On what weights show: Jain and Wallace 2019, *Attention is not
 # Explanation*; Wiegreffe and Pinter 2019, *Attention is not not Explanation*; Kobayashi et al. 2020, *Attention is Not
 # Only a Weight*; Clark et al. 2019, *What Does BERT Look At?*
 #

@@ -1,25 +1,27 @@
 # %% [markdown]
 # # 03 · Many heads
 #
-# A head gives each token one row of weights, so one mean of what the other tokens hold. A trained model shows what
-# happens when several heads have to share one row.
+# *About 10 minutes. The exercise is for after the hour.*
 #
-# **What you can do afterwards:** you can write multi-head attention in plain NumPy, and say at each step which shape an array
-# has, and why.
+# A head gives each token one row of weights. Does a token need more than one? Let's ask a trained model that has two
+# layers, with four heads in each.
+#
+# **What you can do afterwards:** you can write multi-head attention in plain NumPy, and say at each step which shape an
+# array has, and why.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy import attention_forward, merge_heads, split_heads
 from mha_numpy.models.train import load_trained, share_right
-from mha_numpy.show.pictures import matrices, weights_by_head
-from mha_numpy.teach.exercises import check, hint
+from mha_numpy.show.pictures import matrices, origin_film, weights_by_head
 
 # %% [markdown]
-# ## Four heads are given one row
+# ## What if four heads share one row?
 #
-# The model *induction* was trained to continue letters that come back: it reads a b c d a b c, and says d. Its first
-# layer has four heads. The last panel is not a head: it is the mean of the four.
+# The model *induction* was trained to continue sequences that come back: it reads a b c d a b c, and says d. Here are
+# the four heads of its first layer. (A token sees only itself and earlier ones, so the top right is 0.) The last panel
+# isn't a head but the mean of the four.
 
 # %%
 trained = load_trained("induction")
@@ -33,9 +35,10 @@ by = "Trained: mha-numpy train induction, seed 0."
 weights_by_head(panels, letters, head_names=names, note=by)
 
 # %% [markdown]
-# Head 0 looks at the letter before, and nowhere else. In the mean, this clear look is blurred.
+# Head 0 looks at the letter before, and nowhere else. The mean blurs this.
 #
-# > **Predict first.** Now every head has to use the mean, in both layers. How many answers stay right?
+# > **Predict first.** Now we force all heads of a layer to use the mean of their weights, in both layers. How many of
+# > 100 answers stay right?
 
 
 # %%
@@ -55,73 +58,83 @@ def run(ids, one_row):
 
 
 (ids,), targets = trained.task.draw_batch(np.random.default_rng(1), 256)
-{f"one row: {one}": round(share_right(run(ids, one), targets), 3) for one in (False, True)}
+for one_row in (False, True):
+    print(
+        f"one row for all heads: {one_row!s:5}  right: {share_right(run(ids, one_row), targets):.1%}"
+    )
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# About 89 of 100 instead of more than 99: there are some twenty times as many errors. The values and all params are
-# the same. Only the weights had to agree.
+# 89% instead of more than 99%. The params are the same. Only the weights were forced to agree.
 #
 # </details>
 #
-# ## One row of weights is a compromise
+# So *this* model uses its separate rows. It was trained with them, so we can't tell from here how well a model with a
+# single row would have learned the task.
 #
-# Why? Take a sentence in which the words are related in several ways.
+# ## Four relations in one sentence
 #
-# | kind | from | to | |
+# > The cat sat on the mat because it was soft.
+#
+# Why would a token want several rows? Because words can be related in several ways:
+#
+# | relation | from | to | |
 # |---|---|---|---|
 # | syntactic | cat | sat | a subject and its verb |
-# | positional | sat | on | a neighbour |
-# | coreference | it | mat | a pronoun and what it stands for |
+# | positional | on | sat | a word and the one before |
+# | coreference | it | mat | a pronoun and its noun |
 # | semantic | soft | mat | a property and its owner |
 #
-# We write four heads by hand; **nothing here is trained**. Each has queries and keys of its own: the place before
-# mine, the same word, the full stop, and the relations of the table. A match scores 8, everything else 0.
+# We write a head for each relation by hand; **nothing here is trained**. A word without a partner asks for nothing, so
+# it looks everywhere equally.
 
 # %%
 tokens = ["The", "cat", "sat", "on", "the", "mat", "because", "it", "was", "soft", "."]
-T = len(tokens)
-places, before, stop, related = np.eye(T), np.eye(T, k=-1), np.zeros((T, T)), np.zeros((T, T))
-same = np.array([[a.lower() == b.lower() for b in tokens] for a in tokens], dtype=float)
-stop[:, -1] = 1  # every word asks for the place of the full stop
-for source, target in (("cat", "sat"), ("sat", "on"), ("it", "mat"), ("soft", "mat")):
-    related[tokens.index(source), tokens.index(target)] = 1
-queries = np.stack([before, same, stop, related])[None]  # (1, H, T, d_k): what each word asks for
-keys = np.broadcast_to(places, queries.shape)
-_, cache = attention_forward(queries, keys, keys, scale=8.0)
-jobs = ["previous token", "same word", "full stop", "relations"]
-weights_by_head(cache.weights, tokens, head_names=jobs, note="Four heads by hand.")
+relations = {
+    "subject to verb": {"cat": "sat", "it": "was"},
+    "to the word before": dict(zip(tokens[1:], tokens[:-1], strict=True)),
+    "pronoun to noun": {"it": "mat"},
+    "property to owner": {"soft": "mat"},
+}
+wanted = [[pairs.get(token) for token in tokens] for pairs in relations.values()]
+queries = np.array([[[a == b for b in tokens] for a in row] for row in wanted], dtype=float)
+keys = np.broadcast_to(np.eye(len(tokens)), queries.shape)  # (H, T, d_k): a key is a place
+_, cache = attention_forward(queries[None], keys[None], keys[None], scale=8.0)
+jobs = list(relations)
+weights_by_head(cache.weights, tokens, head_names=jobs, note="Four heads that we wrote by hand.")
 
 # %% [markdown]
-# > **Predict first.** Now *one* head does all four jobs: it adds up the four scores. The word "it" matches "because"
-# > (the word before), "it", "mat" and the full stop. What are its weights?
+# Each head follows its own relation. In the row *it*, three of them look at three different words.
+#
+# > **Predict first.** Now *one* head asks all four questions, so its scores are the sums of theirs. What are the weights
+# > of *it*?
 
 # %%
 it = tokens.index("it")
-_, together = attention_forward(queries.sum(axis=1), places[None], places[None], scale=8.0)
-rows = np.vstack([cache.weights[0, :, it], together.weights[0, it]])
+_, together = attention_forward(queries.sum(axis=0), keys[0], keys[0], scale=8.0)
+rows = np.vstack([cache.weights[0, :, it], together.weights[it]])
 matrices({'the row of "it"': rows}, row_labels=[*jobs, "all in one head"], column_labels=tokens)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Each of the four has a quarter. A row sums to 1: what one relation gets, another loses.
+# *Was*, *because* and *mat* get a third each.
 #
 # </details>
 #
-# The one head returns the mean of four values. From this mean nobody can read which word stood before "it" and which
-# one "it" stands for. With four heads the four answers stay apart: each has columns of its own.
+# This head returns the mean of three values. You can't tell from this mean which word was the verb and which the noun.
+# Several heads keep the answers apart, because each has its own columns in the output.
 #
 # ## A list of heads
 #
-# So we take several heads. Each has its own three params, reads the whole `x`, and returns `d_h` numbers for each
-# token. Their results are put side by side, and a last product, `w_o`, brings them together:
+# So we take several heads. Each has its own `w_q`, `w_k` and `w_v`, reads the whole `x`, and returns $d_h$ numbers per
+# token. We put their results side by side, and a last product with `w_o` mixes them:
 #
 # $$\mathrm{head}_h = \mathrm{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d_h}}\Big)\, v_h, \qquad
 # \mathrm{out} = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\, w_o$$
 #
-# We take small whole numbers, random ones: 3 tokens of width D = 8, and H = 2 heads of width $d_h = D / H = 4$.
+# Here are 3 tokens of width D = 8, and H = 2 heads of width $d_h = D / H = 4$, all of small random integers.
 
 # %%
 B, T, D, H, d_h = 1, 3, 8, 2, 4
@@ -140,9 +153,9 @@ matrices(parts | {"out": from_list[0]}, title="Random params: two heads, one aft
 # %% [markdown]
 # ## H narrow projections are one wide one
 #
-# A column of a product depends on one column of the right factor. So `x @ w_q[:, 0:4]` and `x @ w_q[:, 4:8]` are the
-# two halves of `x @ w_q`. One wide product serves all heads, and they run in parallel. This is how one big `w_q` is
-# really H heads: head h owns a block of its **columns**.
+# Multiplying `x` by `w_q` is called a *projection*. Each column of the result depends on only one column of `w_q`. So
+# `x @ w_q[:, 0:4]` and `x @ w_q[:, 4:8]` are the two halves of `x @ w_q`. One big `w_q` is really H narrow ones,
+# because head h owns a block of its **columns**. A single wide product serves them all, and they run in parallel.
 
 # %%
 wide = x @ w_q
@@ -154,10 +167,10 @@ matrices({"x @ w_q": wide[0], "head 0's": halves[0][0], "head 1's": halves[1][0]
 #
 # | | shape | what it is |
 # |---|---|---|
-# | 1 | [B, T, D] | projected: `x @ w_q`, and so for k and v |
-# | 2 | [B, T, H, d_h] | the row of each token, cut into H pieces |
+# | 1 | [B, T, D] | projected: `x @ w_q`, and the same for k and v |
+# | 2 | [B, T, H, d_h] | each token's row, split into H pieces |
 # | 3 | [B, H, T, d_h] | each head has all tokens |
-# | 4 | [B, H, T, T] | scores, then weights: one matrix for each head |
+# | 4 | [B, H, T, T] | scores, then weights: one matrix per head |
 # | 5 | [B, H, T, d_h] | for each head, means of its values |
 # | 6 | [B, T, H, d_h] | back to each token's pieces |
 # | 7 | [B, T, D] | merged, side by side; then `merged @ w_o` |
@@ -167,7 +180,6 @@ matrices({"x @ w_q": wide[0], "head 0's": halves[0][0], "head 1's": halves[1][0]
 # %%
 from mha_numpy import MultiHeadParams, compare, multi_head_attention_forward, trace
 from mha_numpy.show.page import stepper
-from mha_numpy.show.pictures import shape_film
 
 params = MultiHeadParams(w_q, None, w_k, None, w_v, None, w_o, None)  # None: no biases here
 with trace() as t:
@@ -178,17 +190,12 @@ compare(from_list, out, name="the list of heads against all at once")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The last four numbers of the last row: row 2 belongs to token 2, columns 4 to 7 to head 1.
+# The last four of the last row, because row 2 belongs to token 2, and columns 4 to 7 belong to head 1.
 #
 # </details>
 #
-# The film shows every step. A colour is a head, a shade is the size of a number, and a minus marks a negative one.
-
-# %%
-shape_film(t, note="Random params: nothing here is trained.")
-
-# %% [markdown]
-# Now walk through it: click into it, use the arrow keys, and point at any cell to see where it came from.
+# The page below walks through all seven shapes. Click into it, use the arrow keys, and point at any cell to see where
+# it came from.
 
 # %%
 stepper(t)
@@ -196,13 +203,11 @@ stepper(t)
 # %% [markdown]
 # ## Why the transpose
 #
-# Step 3 moves the head axis before the token axis. `@` on four axes multiplies the last two, so these have to be
-# tokens and features; then each head is matched on its own. But why not `x.reshape(B, H, T, d_h)` at once? That has
-# the right shape, too. Let us number the cells of three tokens, and look.
+# Step 3 moves the head axis before the token axis. `@` multiplies the last two axes, so these have to be tokens and
+# features; then each head works on its own matrix. But why not `x.reshape(B, H, T, d_h)` directly? That has the right
+# shape too. Let's number the cells of three tokens, and look.
 
 # %%
-from mha_numpy.show.pictures import origin_film
-
 numbered = np.arange(T * D, dtype=float).reshape(B, T, D)
 stages = {
     "x: a row is a token": numbered,
@@ -212,32 +217,33 @@ stages = {
 origin_film(stages, H)
 
 # %% [markdown]
-# `reshape` never moves a number; it only cuts the same sequence of numbers at other places. Without the transpose,
-# head 0 gets all of token 0 and half of token 1, as if they were three tokens. No error is raised. Notebook 09 shows
-# the same in memory.
+# `reshape` never moves a number. It only divides the same sequence of numbers differently. Without the transpose, head
+# 0 gets all of token 0 and half of token 1, as if they were three tokens, and no error is raised. Notebook 09 shows
+# this in memory.
 #
-# ## Why heads are cut after the projection
+# ## Why heads are split after the projection
 #
-# One could cut first: give head 0 the features 0 to 3 of `x`, head 1 the features 4 to 7, and project each piece.
+# We could also split first, give head 0 the features 0 to 3 of `x` and head 1 the features 4 to 7, and project each
+# piece.
 #
-# > **Predict first.** Which numbers of `w_q` are then never used?
+# > **Predict first.** Which numbers of `w_q` would we then never use?
 
 # %%
 own_block = np.kron(np.eye(H), np.ones((d_h, d_h)))  # 1 where a head meets its own features
-cut_first = np.concatenate([x[..., own] @ w_q[own, own] for own in columns], axis=-1)
-print("cut first = w_q without those:", np.array_equal(cut_first, x @ (w_q * own_block)))
-matrices({"w_q": w_q, "used, if x is cut first": w_q * own_block}, title="Random params")
+split_first = np.concatenate([x[..., own] @ w_q[own, own] for own in columns], axis=-1)
+print("split first = w_q without those:", np.array_equal(split_first, x @ (w_q * own_block)))
+matrices({"w_q": w_q, "used, if x is split first": w_q * own_block}, title="Random params")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All that carry a feature into another head: half of `w_q` with two heads, and all but one part in H in general.
+# All those that carry a feature to a different head: half of `w_q` with two heads, three quarters with four.
 #
 # </details>
 #
-# Cut after the projection, each head reads **all** D features, and `w_q` decides which $d_h$ mixtures of them it
-# works with: its own *subspace*. Does a trained model make use of this? We delete in the trained `w_q`, `w_k` and
-# `w_v` what a cut before would never use.
+# If we split after the projection, each head reads **all** D features, and `w_q` decides which $d_h$ mixtures of them
+# it works with: its *subspace*. Does a trained model use this freedom? We erase from the trained `w_q`, `w_k` and `w_v`
+# everything that splitting first would never use.
 
 # %%
 used = np.kron(np.eye(4), np.ones((16, 16)))  # D = 64, H = 4
@@ -248,36 +254,16 @@ for name, layer in zip(("first layer ", "second layer"), model.attentions, stric
     layer.params |= kept
 
 # %% [markdown]
-# It does: 25 % and 10 % are left of 99 %. (A model that was trained with the cut before would find other ways. It
-# would still have heads that cannot see most features.)
+# It does. Accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second. (A model trained to
+# split first would find other ways, but most features would stay out of each head's reach.)
 #
-# ## Sizes that you will meet
-
-# %%
-from mha_numpy import MultiHeadAttention
-from mha_numpy.tables import Table
-
-big = {"D=512, H=8": (1, 10, 512, 8), "D=768, H=12": (4, 128, 768, 12)}
-found = []
-for B, T, D, H in big.values():
-    with trace() as steps:
-        MultiHeadAttention(D, H, rng=0)(np.zeros((B, T, D)))
-    found.append(steps)
-stages = ("q_projected", "q_by_token", "q", "weights", "heads", "heads_by_token", "merged", "out")
-rows = [[stage, *(str(steps[stage].shape) for steps in found)] for stage in stages]
-Table("", ["", *big], rows)
-
-# %% [markdown]
-# $d_h$ is 64 both times. With $d_h = D / H$, more heads cost no more params and no larger products; only the weights
-# grow with H. Notebook 25 measures that. (PyTorch's `nn.MultiheadAttention` returns weights of shape (4, 128, 128)
-# for the second: by default it returns their mean over the heads.)
+# ## Exercise: multi-head attention (after the hour, 20 minutes)
 #
-# ## Exercise: multi-head attention
+# Write the forward pass in a few lines, with `split_heads`, `merge_heads` and `attention_forward`. This time each
+# projection adds a vector, its *bias*. H·$d_k$ and H·$d_v$ needn't be D, and a mask says which keys a query may see;
+# pass it on as `mask=mask`.
 #
-# Write the forward pass: a few lines. `split_heads`, `merge_heads` and `attention_forward` are at hand. Biases are
-# there now. H·$d_k$ and H·$d_v$ need not be D, and a mask says which keys a query may see: `mask=mask` hands it on.
-#
-# More of this kind in `mha-numpy exercises`: `museum-merge`, a bug that shipped.
+# To practise more: `museum-merge` in `mha-numpy exercises`, a bug that shipped.
 
 
 # %% tags=["exercise"]
@@ -292,6 +278,8 @@ def my_multi_head(x, params, num_heads, mask):
 
 
 # %% tags=["check"]
+from mha_numpy.teach.exercises import check, hint
+
 check("multi-head", my_multi_head)
 
 # %% tags=["hint"]
@@ -300,18 +288,19 @@ check("multi-head", my_multi_head)
 # %% [markdown]
 # ## Summary
 #
-# - A row of weights sums to 1, so one head has to compromise. The trained model made twenty times as many errors with
-#   one row for all heads.
-# - H heads are one wide product, cut into column blocks: [B, T, D] → [B, T, H, d_h] → [B, H, T, d_h] → [B, H, T, T]
+# - A row of weights sums to 1, so a head that asks several questions has to divide it among them. With several heads, a
+#   token has several rows.
+# - The trained model uses its separate rows. Forced to share one, it falls from 99% to 89%.
+# - H heads are one wide product, split into column blocks: [B, T, D] → [B, T, H, d_h] → [B, H, T, d_h] → [B, H, T, T]
 #   → [B, H, T, d_h] → [B, T, H, d_h] → [B, T, D].
-# - The cut comes after the projection, so that each head reads all features.
+# - The split comes after the projection, so that each head reads all features.
 # - The transpose gives each head all tokens. Without it the shape is right and the numbers are wrong.
 #
-# What is still broken: the params here are random. How does a model find good ones? It needs to know for each number
-# in which direction the loss falls.
+# One question is still open. Our params here were random, so how does a model find good ones? It needs to know whether
+# to make each number larger or smaller.
 #
-# **In the code:** `mha_numpy/core/multihead.py`, with `projection.py` and `shapes.py` beside it. Derivation:
-# docs/multi-head.md. What a single head is worth, and what happens if it is switched off: notebook 10.
+# **In the code:** `mha_numpy/core/multihead.py`, with `multihead_params.py` and `shapes.py` next to it. Derivation:
+# docs/multi-head.md. What a single head is worth: notebook 10.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.2.
 #

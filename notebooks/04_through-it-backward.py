@@ -1,26 +1,28 @@
 # %% [markdown]
 # # 04 · Through it backward
 #
-# All heads that we made so far had params that somebody chose, or random ones. Here a head finds its own. It needs
-# to know one thing about each of its numbers: does the loss rise or fall if this number grows?
+# *About 9 minutes. The exercise is for after the hour.*
 #
-# **What you can do afterwards:** you can say what a gradient means, carry one backward through a head by hand, and check your
-# own backward against numbers that owe nothing to it.
+# So far the params of our heads have been made up, random, or already trained. Here a head learns its own. It needs to
+# know one thing about each of its numbers: if this number grows, does the loss rise or fall?
+#
+# **What you can do afterwards:** you can say what a gradient means, do one backward pass through a head by hand, and
+# check your own backward pass against numbers computed without it.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy import gradcheck, merge_heads, softmax_forward, split_heads
 from mha_numpy.models.train import RECIPES, loss_and_gradients
+from mha_numpy.show.page import training_page
 from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
-from mha_numpy.teach.exercises import check, hint
 
 # %% [markdown]
 # ## Forty small steps
 #
-# The task *reverse*: read 12 digits, and say them from the last to the first. The model has one head, and 5,120
-# random numbers as params. The *loss* is one number that says how wrong its answers are. In each step every param
-# moves a little **against its slope**.
+# The task is *reverse*, from notebook 00. The model has one head and 5,120 params, all of them random at first. The
+# *loss*, measured in nats, is one number that says how wrong its answers are. In each step every param moves a little
+# the way that lowers the loss, **against its slope**.
 
 # %%
 recipe = RECIPES["reverse"]
@@ -44,29 +46,25 @@ losses = [train_step() for _ in range(40)]
 print("trained:", model(digits)[0].argmax(axis=-1))
 seen.append(model.attentions[0].weights[0])
 names = ["random params", "after 40 steps"]
-note = "One head, before and after 40 steps of training."
-weights_by_head(np.concatenate(seen), list(map(str, digits[0])), head_names=names, note=note)
-
-# %%
+read, note = list(map(str, digits[0])), "One head. A row is a digit that it should write."
+display(weights_by_head(np.concatenate(seen), read[::-1], read, head_names=names, note=note))
 line_chart(np.arange(40), {"loss": losses}, title="The loss", x_label="steps", y_label="nats")
 
 # %% [markdown]
-# The head has learned to look at the digit on the other side. No rule in the model says so: each step only went a
-# little downhill.
+# The head has learned to look at the mirrored place. No rule in the model says so. Each step only went a little
+# downhill.
 #
-# You can watch this happen. Press **Start** below, and a head of this kind learns before your eyes. **Forget** draws new
-# random params.
+# Now watch it happen. Press **Start**, and a head of this kind learns before your eyes. **Forget** draws new random
+# params.
 
 # %%
-from mha_numpy.show.page import training_page
-
 training_page()
 
 # %% [markdown]
 # ## A gradient is a slope
 #
-# Let us look at a single number: one of `w_v`, in a new model with random params. We change it, and nothing else,
-# and compute the loss each time. The slope of this curve at the present value is the number's **gradient**.
+# Take a single number of `w_v` in a new model with random params. We change only this number, and draw the loss as a
+# curve. The slope of the curve at the number's present value is its **gradient**.
 
 # %%
 model = recipe.make_model(task, backend="numpy", rng=0)
@@ -75,40 +73,34 @@ loss = loss_and_gradients(model, batch)
 w_v, slope = model.attentions[0].params["w_v"], model.attentions[0].grads["w_v"][14, 1]
 start, moves = w_v[14, 1], np.linspace(-4, 4, 17)
 curve = []
-for move in moves:
+for move in [*moves, 0.1]:
     w_v[14, 1] = start + move
     curve.append(loss_and_gradients(model, batch))
-w_v[14, 1] = start
+print(f"0.1 more changes the loss by {curve.pop() - loss:+.6f}; the slope says {0.1 * slope:+.6f}")
 lines = {"loss": curve, "tangent": loss + slope * moves}
 title = "The loss over one number of w_v, all others fixed"
 line_chart(moves, lines, title=title, x_label="change of the number", y_label="nats")
 
-# %%
-w_v[14, 1] = start + 0.1
-print(f"0.1 more changes the loss by about {0.1 * slope:+.6f}", end="; ")
-print(f"in truth by {loss_and_gradients(model, batch) - loss:+.6f}")
-w_v[14, 1] = start
-
 # %% [markdown]
-# For a small change, curve and tangent agree. So a positive slope says "make this number smaller". For a large change
-# the two part: this is why training takes many small steps.
+# For a small change, curve and tangent agree, so a positive slope says "make this number smaller". For a large change
+# they separate, which is why training takes many small steps.
 #
-# > **Predict first.** To find a slope by trial costs one more forward pass. How many passes would one step of this model
-# > take? And how many does a model with a billion params take?
+# > **Predict first.** You could find each slope by trying it out, at the cost of one *forward pass* from the digits to
+# > the loss. How many passes would one step of this model take? And one step of a model with a billion params?
 #
 # <details><summary>Answer</summary>
 #
-# 5,120 passes here, and a billion there, for every single step. The *backward pass* finds all slopes at once, and costs
-# about as much as two forward passes.
+# 5,120 passes here and a billion there, for every single step. The *backward pass* finds all slopes at once, for about
+# the cost of two forward passes.
 #
 # </details>
 #
 # ## Backward by hand
 #
-# How? By going through the computation from its end, with one question at each station: if *this* number grows a
-# little, how much does the loss grow? We write `d_a` for the gradient of `a`: it has the shape of `a`.
+# How? It works through the computation from the end, and asks at each step how much the loss grows if *this* number
+# grows a little. We write `d_a` for the gradient of `a`, which has the shape of `a`.
 #
-# Here is one query with three keys. The numbers are made by hand so that you can do it in your head.
+# Here is one query with three keys, with numbers that you can handle in your head.
 
 # %%
 scores = np.log([5.0, 3.0, 2.0])
@@ -118,24 +110,25 @@ out, target = weights @ v, 4.0
 print("weights", weights, " out", out, " loss", 0.5 * (out - target) ** 2)
 
 # %% [markdown]
-# Now back, one line for each line of forward:
+# Now we go back, one line for each line of the forward pass:
 #
 # - `loss = ½ (out - target)²`, so `d_out = out - target = 2`.
-# - `out = 0.5·10 + 0.3·0 + 0.2·5`. If the first weight grows by a little, `out` grows by 10 times that, and the loss by 2·10:
-#   **`d_weights` is `d_out` times the value.** And the other way round: **`d_v` is `d_out` times the weight.**
-# - Softmax makes the weights. They are *shares*: if one grows, the others shrink, for they sum to 1.
+# - `out = 0.5·10 + 0.3·0 + 0.2·5`. If the first weight grows by a little, `out` grows by 10 times that, and the loss by
+#   2·10 times that. So **`d_weights` is `d_out` times the value**, and in the same way, **`d_v` is `d_out` times the
+#   weight**.
+# - Softmax turns scores into *shares*. If one grows, the others shrink.
 #
-# > **Predict first.** `d_weights` is (20, 0, 10): more of any key raises the loss or leaves it as it is. Should all
-# > scores become smaller?
+# > **Predict first.** `d_weights` is (20, 0, 10), so more weight on a key raises the loss or leaves it as it is. Should
+# > all scores become smaller?
 #
 # <details><summary>Answer</summary>
 #
-# No. All scores less by the same amount gives the same weights. What counts is whether a key is better or worse than
-# what its row has on the average. The average of (20, 0, 10), by the weights, is 10 + 0 + 2 = 12.
+# No. Lowering all scores equally changes no weight. What counts is whether a key is better or worse than the average of
+# its row. The weighted average of (20, 0, 10) is 10 + 0 + 2 = 12.
 #
 # </details>
 #
-# So the row's mean is subtracted, and what remains counts as much as the share is large:
+# So we subtract the row's mean, and multiply the rest by the share (derived in notebook 11):
 #
 # $$d\_scores_j = w_j \,\big(d\_weights_j - \textstyle\sum_l w_l\, d\_weights_l\big)$$
 
@@ -153,19 +146,19 @@ matrices(
 )
 
 # %% [markdown]
-# 0.5·8 = 4, 0.3·(-12) = -3.6 and 0.2·(-2) = -0.4. They sum to 0, as they must: what one share gains, others lose.
-# Key 0 pulls `out` away from the target, so its score has to fall. Is it true? Change it by 0.01, and see.
+# The last row, 0.5·8 = 4, 0.3·(-12) = -3.6 and 0.2·(-2) = -0.4, sums to 0, because raising all scores equally changes
+# nothing. Key 0 pulls `out` away from the target, so its score has to fall. Is that true? Raise it by 0.01 and see.
 
 # %%
 moved, _ = softmax_forward(scores + np.array([0.01, 0, 0]))
 change = 0.5 * (moved @ v - target) ** 2 - 0.5 * (out - target) ** 2
-print(f"0.01 * 4 is 0.04; in truth the loss changes by {change:.4f}")
+print(f"0.01 * 4 is 0.04, and the loss really changes by {change:.4f}")
 
 # %% [markdown]
 # ## Your own backward, checked
 #
-# Two stations are left. A score is a product, $q_i \cdot k_j / \sqrt{d_k}$, and the slope by one factor is the other
-# factor. With many queries, each key is used by all of them: its gradient is a *sum* over the queries. That is all:
+# Two steps are left. A score is a product, $q_i \cdot k_j / \sqrt{d_k}$, so its slope in one factor is the other factor
+# over $\sqrt{d_k}$. And since every query uses the same keys, a key's gradient is a *sum* over the queries. That's all:
 
 
 # %%
@@ -190,10 +183,11 @@ inputs = {"q": rng.normal(size=(4, 3)), "k": rng.normal(size=(5, 3)), "v": rng.n
 gradcheck(head, head_backward, inputs)
 
 # %% [markdown]
-# `gradcheck` does what we did with the number of `w_v`: it moves each number a little, runs `head` again, and compares
-# the measured slope with yours. It knows nothing of attention. Aim it at any function that you write.
+# `gradcheck` does what we did with the number of `w_v`. It moves each number a little (by two methods), runs `head`
+# again, and compares the measured slope with yours. Nothing in it is about attention, so you can use it on any function
+# that you write.
 #
-# > **Predict first.** Somebody forgets to subtract the row's mean. Which of the three gradients stay right?
+# > **Predict first.** Suppose you forget to subtract the row's mean. Which of the three gradients stay right?
 
 
 # %%
@@ -208,51 +202,49 @@ gradcheck(head, without_mean, inputs)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only `d_v`: it does not come through softmax. This is a frequent mistake, and training with it may even go on for a
-# while.
+# Only `d_v`, because it doesn't come through softmax. This mistake is common, and training may even make progress with
+# it for a while.
 #
 # </details>
 #
 # ## One x, used three times
 #
-# In self-attention q, k and v are made of the same `x`. If a number of `x` grows, the loss reacts in three ways at
-# once, and small reactions add up. A product passes a gradient back by its other factor, here `w_q` with rows and
-# columns exchanged: `d_q @ w_q.T`.
+# In *self-attention* q, k and v come from the same `x`. If a number of `x` grows, the loss reacts in three ways at
+# once, and small reactions add up. A product passes a gradient back through its other factor, here the transposed
+# `w_q`: `d_q @ w_q.T`.
 
 # %%
 T, D, d = 3, 4, 2
 x, d_out = rng.normal(size=(T, D)), rng.normal(size=(T, d))
 params = {s: rng.normal(size=(D, d)) for s in "qkv"}
-out, saved = head(*(x @ w for w in params.values()))
-ways = {
-    f"by way of {s}": d_s @ w.T
-    for (s, w), d_s in zip(params.items(), head_backward(d_out, saved), strict=True)
-}
-matrices(ways | {"d_x": sum(ways.values())}, title="Random params: three ways, and their sum")
 
-# %%
-gradcheck(
-    lambda x: head(*(x @ w for w in params.values()))[0],
-    lambda d_out, x: (sum(ways.values()),),
-    {"x": x},
-    d_out=d_out,
-)
+
+def self_attention(x):
+    return head(*(x @ w for w in params.values()))
+
+
+_, saved = self_attention(x)
+grads = dict(zip(params, head_backward(d_out, saved), strict=True))
+ways = {f"by way of {s}": grads[s] @ w.T for s, w in params.items()}
+d_x = sum(ways.values())
+display(matrices(ways | {"d_x": d_x}, title="Random params: three ways, and their sum"))
+gradcheck(lambda x: self_attention(x)[0], lambda d_out, x: (d_x,), {"x": x}, d_out=d_out)
 
 # %% [markdown]
-# And with H heads? The projected array was cut by `split_heads`. A cut only moves numbers, so backward only moves their
-# gradients home, and `merge_heads` does that:
+# And with H heads? `split_heads` only moves numbers, so the backward pass only moves their gradients back, and
+# `merge_heads` does that:
 
 # %%
 np.array_equal(merge_heads(split_heads(x[None], 2)), x[None])
 
 # %% [markdown]
-# ## Exercise: one input, three branches
+# ## Exercise: one input, three branches (after the hour, 15 minutes)
 #
-# Go from the gradients of q, k and v to the gradient of x, with H heads. Each of the three has the shape (B, H, T, d).
-# The check compares numbers, and then moves each number of `x`.
+# Go from the gradients of q, k and v to the gradient of x, with H heads. The check compares numbers first, and then
+# moves each number of `x`.
 #
-# More of this kind in `mha-numpy exercises`: `museum-jacobian`, a bug that shipped, in which half of softmax's
-# backward is missing.
+# To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped: half of softmax's backward is
+# missing.
 
 
 # %% tags=["exercise"]
@@ -265,6 +257,8 @@ def my_input_gradient(d_q, d_k, d_v, params):
 
 
 # %% tags=["check"]
+from mha_numpy.teach.exercises import check, hint
+
 check("input-gradient", my_input_gradient)
 
 # %% tags=["hint"]
@@ -274,14 +268,15 @@ check("input-gradient", my_input_gradient)
 # ## Summary
 #
 # - A gradient is a slope: 0.1 more of this number changes the loss by about 0.1 times its gradient.
-# - Backward goes through forward's lines from last to first, and passes slopes on: by the other factor of a product,
-#   and by a sum where a number was used several times.
+# - The backward pass goes through the forward lines from last to first. A product passes a slope on through its other
+#   factor, and slopes add up where a number was used several times.
 # - Weights are shares. So softmax's backward subtracts the row's mean, and the gradients of a row of scores sum to 0.
-# - Training is this, and one small step against all slopes, again and again. Forty steps taught a head to reverse.
+# - Training repeats this, each time with one small step against all slopes. Forty steps taught a head to reverse.
 #
-# Whole derivations follow later: softmax in notebook 11, attention with masks in 12, the layer with all its params in 14.
+# One question is still open: how did the slopes know where the diagonal belongs? (Full derivations: softmax in notebook
+# 11, attention with masks in 12, the layer with all its params in 14.)
 #
-# **In the code:** `mha_numpy/core/attention.py`: the lines of backward stand beside those of forward.
+# **In the code:** `mha_numpy/core/attention.py`, where the backward lines are next to the forward lines.
 #
 # **Reference:** Goodfellow, Bengio and Courville 2016, *Deep Learning*, section 6.5.
 #

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 06 · Why the square root of d_k
 #
-# Attention divides its scores by the square root of d_k, the width of a head. What happens without it? Below, the
-# same small model learns three times to say 12 digits in reverse. Its one head is 64 wide. The three runs start
-# from the same random params and differ only in what the scores are divided by.
+# Attention divides its scores by the square root of d_k, the width of a head. What happens if we don't? Below, the same
+# small model learns three times to say 12 digits in reverse. Its one head is 64 wide. The three runs start from the
+# same random params and differ only in what we divide the scores by.
 #
-# **What you can do afterwards:** you can say why this number is a square root, what goes wrong without it, and where it
+# **What you can do afterwards:** you can say why the divisor is a square root, what goes wrong without it, and where it
 # comes back in backward.
 
 # %%
@@ -27,7 +27,7 @@ rules = {
 
 
 def losses(rule, d_k=64, steps=60):
-    """Train with another scale: w_q takes up what differs from 1/sqrt(d_k)."""
+    """Train with a different scale: w_q absorbs the factor by which it differs from 1/sqrt(d_k)."""
     model = AttentionOnlyLM(
         10, 12, embed_dim=d_k, num_heads=1, num_layers=1, is_causal=False, rng=0
     )
@@ -37,54 +37,54 @@ def losses(rule, d_k=64, steps=60):
     return fit(model, lambda rng: Reverse().draw_batch(rng, 32), rng=0, **options).losses
 
 
-curves = {name: np.array(losses(rule)) for name, rule in rules.items()}  # some ten seconds
-line_chart(np.arange(60), curves, title="One head learns", x_label="steps", y_label="loss")
+curves = {name: np.array(losses(rule)) for name, rule in rules.items()}  # about ten seconds
+line_chart(np.arange(60), curves, title="One head, three scales", x_label="steps", y_label="loss")
 
 # %% [markdown]
-# Without a scale the head is still far from its goal when the other two have arrived. The rest of this notebook
-# explains this chart. (On this easy task $1/d_k$ does well too; we come back to it.)
+# Without a scale, the head is still far from its goal when the other two have arrived. The rest of this notebook
+# explains this chart. (On this easy task $1/d_k$ does well too; we'll come back to it.)
 #
 # ## A dot product is a sum of d_k terms
 #
-# A score compares a query with a key. It adds up d_k products:
+# A score compares a query with a key by adding up d_k products:
 #
 # $$q \cdot k = \sum_{c=1}^{d_k} q_c\,k_c$$
 #
-# At the start of training all these numbers are random. Assume that they are independent, with mean 0 and variance 1.
-# Then one product has mean 0 and variance
+# At the start of training, all these numbers are random. Let's assume that they are independent, with mean 0 and
+# variance 1. Then each product has mean 0 and variance
 #
 # $$\mathrm{Var}[q_c k_c] = \mathbb{E}[q_c^2]\,\mathbb{E}[k_c^2] - 0^2 = 1.$$
 #
-# Variances of independent terms add up, so that
+# Variances of independent terms add up, so
 #
 # $$\mathrm{Var}[q \cdot k] = d_k, \qquad \text{standard deviation} = \sqrt{d_k}.$$
 #
-# > **Predict first.** q and k have 64 such numbers each. How large is q · k typically: 1, 8 or 64?
+# > **Predict first.** q and k have 64 such numbers each. What is a typical size of q · k: 1, 8 or 64?
 #
 # <details><summary>Answer</summary>
 #
-# It is 8, the root of 64. The terms have random signs and mostly cancel each other. What is left grows like a random
-# walk, with the square root of the number of steps.
+# It's 8, the square root of 64. The terms have random signs and mostly cancel each other. What is left grows like a
+# random walk, with the square root of the number of steps.
 #
 # </details>
 
 # %%
 rng = np.random.default_rng(0)
 q, k = rng.normal(size=(2, 20_000, 64))
-dots = (q * k).sum(axis=-1)  # (20000,): as many independent pairs
+dots = (q * k).sum(axis=-1)  # (20000,): one for each independent pair
 print(f"mean {dots.mean():.2f}   variance {dots.var():.1f}   standard deviation {dots.std():.2f}")
 
 # %% [markdown]
 # ## Divide by what?
 #
-# If we divide a quantity by a number, its variance is divided by the square of that number.
+# Dividing a quantity by a number divides its variance by the square of that number.
 #
-# > **Predict first.** The variance of q · k is d_k. Which divisor makes it 1 at every width? Which variance is left
-# > if we divide by d_k?
+# > **Predict first.** The variance of q · k is d_k. Which divisor makes it 1 at every width? And what variance is left
+# > if you divide by d_k?
 #
 # <details><summary>Answer</summary>
 #
-# The divisor is $\sqrt{d_k}$, since its square is d_k. Divided by d_k, the variance is $d_k / d_k^2 = 1/d_k$.
+# The divisor is $\sqrt{d_k}$, because its square is d_k. Dividing by d_k leaves a variance of $d_k / d_k^2 = 1/d_k$.
 #
 # </details>
 
@@ -98,7 +98,7 @@ def rows(d_k):
 
 
 def chart(lines, title, y_label, log_y=True):
-    """Lines over the widths."""
+    """Draw lines over the widths."""
     looks = {"title": title, "x_label": "d_k", "y_label": y_label, "log_x": True, "log_y": log_y}
     return line_chart(widths, {name: np.array(line) for name, line in lines.items()}, **looks)
 
@@ -109,21 +109,22 @@ variances = {name: [(rule(d) * products[d]).var() for d in widths] for name, rul
 chart(variances, "Variance of the scores", "variance of scale * q · k")
 
 # %% [markdown]
-# Only the square root keeps the variance at 1. With it, the scores of a new model start alike at every width of a head.
+# Only the square root keeps the variance at 1. With it, the scores of a new model start with the same spread, however
+# wide its heads are.
 #
 # ## What large scores do to softmax
 #
-# Softmax turns *differences* of scores into *ratios* of weights: $p_i / p_j = e^{s_i - s_j}$. At d_k = 64 and without
-# a scale, two scores differ typically by $\sqrt 2 \cdot 8 \approx 11.3$. One weight is then $e^{11.3}$, about 82,000
-# times the other. With the scale the difference is 1.4 and the ratio is 4.
+# Softmax turns *differences* of scores into *ratios* of weights: $p_i / p_j = e^{s_i - s_j}$. At d_k = 64 and without a
+# scale, two scores typically differ by $\sqrt 2 \cdot 8 \approx 11.3$. Then one weight is $e^{11.3}$ times the other, a
+# factor of about 82,000. With the scale, the difference is 1.4 and the factor is 4.
 #
-# > **Predict first.** Eight random scores are multiplied by larger and larger numbers. What do their weights look like
-# > for very small scores? For very large ones?
+# > **Predict first.** We multiply eight random scores by larger and larger numbers. What do their weights look like
+# > when the scores are very small? And when they are very large?
 #
 # <details><summary>Answer</summary>
 #
-# Very small scores give nearly equal weights, 1/8 each. Very large scores give the whole weight to one key. Such a
-# softmax is called *saturated*.
+# When the scores are very small, the weights are nearly equal, 1/8 each. When they are very large, one key gets the
+# whole weight. Such a softmax is called *saturated*.
 #
 # </details>
 
@@ -138,15 +139,15 @@ names = [f"std {size:g}" for size in sizes]
 matrices({"weights": weights}, row_labels=names, **keys, title="The same random scores, scaled up")
 
 # %% [markdown]
-# **Entropy** says in one number how open a row is. For 16 keys it is 4 bits if all weights are equal ($2^4 = 16$),
-# and 0 if one key has everything:
+# **Entropy** measures in one number how evenly a row spreads its weight. For 16 keys it is 4 bits if all weights are
+# equal ($2^4 = 16$), and 0 if one key has everything:
 #
 # $$\text{entropy}(p) = -\sum_j p_j \log_2 p_j$$
 
 
 # %%
 def mean_entropy(d_k, scale):
-    """Bits in a row of weights, mean of 4000 rows."""
+    """Bits in a row of weights, on average over 4000 rows."""
     weights, _ = softmax_forward(scale * products[d_k])
     return -(weights * np.log2(np.where(weights > 0, weights, 1))).sum(axis=-1).mean()
 
@@ -155,13 +156,13 @@ bits = {name: [mean_entropy(d, rule(d)) for d in widths] for name, rule in rules
 chart(bits, "Entropy of random weights, 16 keys", "bits", log_y=False)
 
 # %% [markdown]
-# Without a scale, a wide head begins with a hard choice of *one random key*, before it has learned anything.
+# Without a scale, a wide head starts with a hard choice of *one random key*, before it has learned anything.
 #
 # ## The gradient that gets through softmax
 #
-# A hard choice is not bad in itself: a trained head may need it. But the head must be able to leave a wrong choice.
-# Let $g$ be the gradient that arrives at the weights of one row (`d_weights`), and let $\bar s$ be what softmax passes
-# on to the scores (`d_scores`). Notebook 11 derives
+# A hard choice isn't bad in itself, and a trained head may need one. But a head must also be able to leave a wrong
+# choice. Let $g$ be the gradient that arrives at the weights of one row (`d_weights`), and $\bar s$ the gradient that
+# softmax passes on to the scores (`d_scores`). Notebook 11 derives
 #
 # $$\bar s_j = p_j \Big( g_j - \sum_l p_l\, g_l \Big)$$
 #
@@ -169,7 +170,7 @@ chart(bits, "Entropy of random weights, 16 keys", "bits", log_y=False)
 #
 # <details><summary>Answer</summary>
 #
-# It is 0 everywhere. Where $p_j = 0$, the factor in front is 0. Where $p_j = 1$, the bracket is $g_j - g_j$.
+# It's 0 everywhere. Where $p_j = 0$, the factor in front is 0. Where $p_j = 1$, the bracket is $g_j - g_j$.
 #
 # </details>
 
@@ -181,7 +182,7 @@ panels = {"scores": scores, "weights": weights, "d_scores": softmax_backward(g, 
 matrices(panels, shared=False, title="Five rows, more and more saturated; g = (3, -5, 2) for each")
 
 # %% [markdown]
-# **A saturated softmax passes no gradient.** Now the same for 4000 random rows at each width:
+# **A saturated softmax passes no gradient.** Let's do the same with 4000 random rows at each width:
 
 
 # %%
@@ -199,24 +200,25 @@ medians = {name: np.median(norms[name][:, 0], axis=-1) for name in rules}  # nor
 chart(medians, "What softmax lets through, in the median row", "norm of a row of d_scores")
 
 # %% [markdown]
-# Without a scale, the gradient of a typical row **vanishes**. This is the reason that the paper gives: large dot
-# products push softmax "into regions where it has extremely small gradients". The unscaled head of the first chart began
-# like this: it looked hard at random keys, and at d_k = 64 a typical row let through a quarter of the usual gradient.
+# Without a scale, the gradient of a typical row **vanishes** as the head gets wider. That's the reason the paper gives:
+# large dot products push softmax "into regions where it has extremely small gradients". The unscaled head of the first
+# chart started like this. It looked hard at random keys, and at d_k = 64 a typical row let through a quarter of the
+# usual gradient.
 #
 # ## Does anything explode?
 #
-# Many texts say that the scale "prevents exploding gradients". Softmax itself cannot amplify a gradient: it at least
-# halves its norm (notebook 11). One step is left, from the scores to the query: $\bar q = \text{scale} \cdot \bar s\,
-# k$. Without a scale this factor is missing, and $\sqrt{d_k}$ is about the norm of a key.
+# Many texts say that the scale "prevents exploding gradients". Softmax itself can't amplify a gradient, because it at
+# least halves its norm (notebook 11). That leaves one step, from the scores to the query: $\bar q = \text{scale} \cdot
+# \bar s\, k$. Without a scale, nothing in it makes up for the norm of a key, which is about $\sqrt{d_k}$.
 #
-# > **Predict first.** So more and more rows vanish in softmax, and the others are multiplied by something larger. What
-# > do the median and the largest row of `d_q` do as d_k grows?
+# > **Predict first.** So more and more rows lose their gradient in softmax, and that of the others is multiplied by
+# > something larger. What happens to the median and to the largest row of `d_q` as d_k grows?
 #
 # <details><summary>Answer</summary>
 #
-# The median goes to nothing, and the largest row grows like $\sqrt{d_k}$: it belongs to one of the few rows in which
-# two keys happen to be level. With the scale both stay where they are. (Up to about d_k = 100 the missing factor hides
-# in `d_q` what softmax has lost.)
+# The median shrinks to nothing, while the largest row grows like $\sqrt{d_k}$, because in a few rows two keys happen to
+# be level. With the scale, both stay where they are. (Up to about d_k = 100, the missing factor hides in `d_q` what
+# softmax has lost.)
 #
 # </details>
 
@@ -227,16 +229,17 @@ middle = {f"{name}: median": np.median(norm, axis=-1) for name, norm in d_q.item
 chart(largest | middle, "The gradient of a query, 4000 random queries", "norm of a row of d_q")
 
 # %% [markdown]
-# So the honest sentence is: **without the scale, the wider the head, the more rows lose their gradient; the few that
-# keep it get one about $\sqrt{d_k}$ times as large; nothing runs away.** The cause is the saturated softmax.
+# So the honest version is: **Without the scale, the wider the head, the more rows lose their gradient. The few that
+# keep it get one about $\sqrt{d_k}$ times as large, and nothing runs away.** The cause is the saturated softmax.
 #
-# $1/d_k$ errs on the other side. All weights start nearly equal, and the gradient of `d_scores` still comes through.
-# A head can leave this state easily, as the first chart has shown.
+# $1/d_k$ errs on the other side. All weights start nearly equal, but `d_scores` still gets its gradient, so a head can
+# easily leave this state, as the first chart showed.
 #
 # ## The square root of d_k, not of D
 #
-# A frequent slip divides by the root of D, the width of the whole model. A test with one head does not see it, since
-# then d_k = D. Here D = 512 is cut into H = 8 heads, and `compare` looks for a factor between all numbers:
+# A common slip is to divide by the square root of D, the width of the whole model. A test with one head can't catch it,
+# because then d_k = D. Here we split D = 512 into H = 8 heads, and `compare` looks for one factor between all the
+# numbers:
 
 # %%
 from mha_numpy import compare
@@ -246,13 +249,13 @@ q_k = q @ k.swapaxes(-1, -2)
 compare({"scores": q_k / np.sqrt(8 * 64)}, {"scores": q_k / np.sqrt(64)})
 
 # %% [markdown]
-# Each number is 0.354 times what it should be: that is $1/\sqrt 8$, or $1/\sqrt H$.
+# Each number is 0.354 times what it should be. That's $1/\sqrt 8$, or $1/\sqrt H$.
 #
 # ## The scale is about the start
 #
-# Training ends independence: a query shall match the keys that it needs. If q and k agree with a correlation
-# $\rho$, the terms no longer cancel. Each is $\rho$ on average, so that the scaled score is $\rho\, d_k / \sqrt{d_k} =
-# \rho \sqrt{d_k}$.
+# Training ends this independence, because a query should match the keys that it needs. If q and k agree with a
+# correlation $\rho$, the terms no longer cancel. Each is $\rho$ on average, so the scaled score is $\rho\, d_k /
+# \sqrt{d_k} = \rho \sqrt{d_k}$ on average.
 
 
 # %%
@@ -266,22 +269,22 @@ agree = {f"ρ = {rho:g}": [matching_score(d, rho) for d in widths] for rho in (0
 chart(agree, "A query and a key that agree", "mean of q · k / sqrt(d_k)", log_y=False)
 
 # %% [markdown]
-# At d_k = 64 a modest $\rho = 0.5$ gives 4: this pair stands four standard deviations above the noise. A trained head
-# can therefore choose sharply, with the scale in place.
+# At d_k = 64, a modest $\rho = 0.5$ gives 4, so this pair is four standard deviations above the noise. A trained head
+# can therefore choose sharply even with the scale in place.
 #
 # ## The scale in backward
 #
-# The scores are linear in q and in k, so that the scale stands in *both* gradients. It does not touch v:
+# The scores are linear in q and in k, so the scale appears in *both* gradients. It doesn't touch v:
 #
 # $$\bar q = \text{scale} \cdot \bar s\,k, \qquad \bar k = \text{scale} \cdot \bar s^\top q$$
 #
-# > **Predict first.** Somebody forgets it in backward. d_k is 4. Which gradients are wrong, and by which factor? Does
-# > the model still learn?
+# > **Predict first.** Suppose you forget the scale in backward, and d_k is 4. Which gradients are wrong, and by what
+# > factor? Does the model still learn?
 #
 # <details><summary>Answer</summary>
 #
-# `d_q` and `d_k` are 2 times too large, and `d_v` is right. The directions are right too, so a model still learns,
-# with a learning rate for q and k that nobody chose. Only a comparison of numbers finds this mistake.
+# `d_q` and `d_k` are twice as large as they should be, and `d_v` is right. The directions are right too, so a model
+# still learns, with a learning rate for q and k that nobody chose. Only a comparison of numbers catches this mistake.
 #
 # </details>
 
@@ -303,10 +306,11 @@ backward_film(forgotten, reference=right)
 # %% [markdown]
 # ## Exercise: scores, forward and backward
 #
-# Write both. For the backward, the check also differentiates forward numerically: a forgotten scale shows there too.
+# Write both functions. For the backward, the check also differentiates forward numerically, so a forgotten scale shows
+# up there too.
 #
-# More of this kind in `mha-numpy exercises`: `masked-attention` bounds the scores after they are scaled, and
-# `museum-softcap` did it in the wrong place.
+# To practise more, look in `mha-numpy exercises`: `masked-attention` bounds the scores after they are scaled, and
+# `museum-softcap` is a bug that shipped and did so in the wrong place.
 
 
 # %% tags=["exercise"]
@@ -331,15 +335,15 @@ check("scores-backward", my_scores_backward)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain the first chart. A dot product of d_k random terms has variance d_k. Without a scale, a wide
-# head therefore starts saturated: one random key has nearly all the weight, softmax passes little gradient, and the head
-# learns slowly. Division by $\sqrt{d_k}$ makes the variance 1 at every width. It is about the start: once q
-# and k agree, scores grow like $\rho\sqrt{d_k}$. In backward the scale stands in `d_q` and in `d_k`.
+# You can now explain the first chart. A dot product of d_k random terms has variance d_k. Without a scale, a wide head
+# therefore starts saturated: one random key has nearly all the weight, softmax passes little gradient, and the head
+# learns slowly. Dividing by $\sqrt{d_k}$ makes the variance 1 at every width. All of this is about the start, because
+# once q and k agree, scores grow like $\rho\sqrt{d_k}$. In backward, the scale appears in `d_q` and in `d_k`.
 #
-# **In the code:** step 1 of `attention_steps` and of `attention_steps_backward` in
-# `mha_numpy/core/attention.py`. **Derivation:** docs/attention.md.
+# **In the code:** step 1 of `attention_steps` and of `attention_steps_backward` in `mha_numpy/core/attention.py`.
+# **Derivation:** docs/attention.md.
 #
-# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1 and its footnote 4; Yang et al.
-# 2022, *Tensor Programs V*, on $1/d_k$.
+# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1 and its footnote 4; Yang et al. 2022,
+# *Tensor Programs V*, on $1/d_k$.
 #
 # **Next:** [07, a stable softmax](07_a-stable-softmax.ipynb).

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 07 · A stable softmax
 #
-# Here are the scores of a **trained** head: it has learned to say 12 digits in reverse. We compute its weights as the
-# formula of softmax stands in every book, in float16:
+# Here are the scores of a **trained** head that has learned to say 12 digits in reverse. Let's compute its weights in
+# float16, with the softmax formula from any textbook:
 
 # %%
 import numpy as np
@@ -29,23 +29,23 @@ panels["stable, float16"] = softmax_forward(scores.astype(np.float16))[0]
 matrices(panels, shared=False, title="A trained head that reverses 12 digits")
 
 # %% [markdown]
-# In most rows the one weight that matters is NaN, and each of these rows ruins all that is computed from it. The scores
-# are not unusual. One subtraction repairs it, as the last panel shows.
+# In most rows the one weight that matters is NaN, and each of these rows ruins everything that is computed from it. The
+# scores aren't unusual. One subtraction repairs the weights, as the last panel shows.
 #
-# **What you can do afterwards:** you can write a softmax that stays right for all scores and masks, and say what `lse` is
-# for.
+# **What you can do afterwards:** you can write a softmax that stays right for all scores and masks, and say what `lse`
+# is for.
 #
-# ## As the formula says it
+# ## The formula, taken at its word
 #
 # $$p_j = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
 #
-# > **Predict first.** Three rows of scores have the same *differences*: (0, 1, 2), (1000, 1001, 1002) and (-1000,
-# > -999, -998). What does the formula give, in float64?
+# > **Predict first.** Three rows of scores have the same *differences*: (0, 1, 2), (1000, 1001, 1002) and (-1000, -999,
+# > -998). What does the formula return for each of them, in float64?
 #
 # <details><summary>Answer</summary>
 #
-# The first row is right. In the second every power is `inf`, and `inf / inf` is NaN. In the third every power is 0, and
-# `0 / 0` is NaN too.
+# The first row is right. In the second, every power is `inf`, and `inf / inf` is NaN. In the third, every power is 0,
+# and `0 / 0` is NaN too.
 #
 # </details>
 
@@ -57,15 +57,15 @@ matrices({"scores": rows, "weights": naive_softmax(rows)}, shared=False)
 # %% [markdown]
 # ## Where e^x ends
 #
-# How large a score is too large? We halve the interval between one that works and one that does not, until no float
-# lies between them.
+# How large may a score be? We start from one that works and one that doesn't, and halve the interval between them until
+# no float is left in it.
 #
 # > **Predict first.** The largest float16 is 65504, and $e^{11} \approx 59874$. What is the largest score that float16
 # > can take?
 #
 # <details><summary>Answer</summary>
 #
-# It is about 11: the edge is $\log(65504) = 11.09$. The trained head above has scores up to 15.
+# It's about 11, because the edge is $\log(65504) = 11.09$. The trained head above has scores up to 15.
 #
 # </details>
 
@@ -75,7 +75,7 @@ from mha_numpy.tables import Table
 
 @np.errstate(all="ignore")
 def edge(works, good, bad):
-    """The last number, on the way from good to bad, that works."""
+    """Find the last number, on the way from good to bad, that works."""
     while True:
         middle = (good + bad) / 2  # in their own dtype
         if middle in (good, bad):
@@ -91,18 +91,18 @@ for kind in (np.float64, np.float32, np.float16):
 Table("Where e^x ends", ["dtype", "0 below", "inf above", "largest number"], lines)
 
 # %% [markdown]
-# Only the *largest* score of a row decides: too high, and a power overflows; too low, and all powers are 0.
-# If only the smaller ones vanish, no harm is done, since their weights are close to 0.
+# Only the *largest* score of a row matters. If it's too high, a power overflows; if it's too low, all powers are 0. If
+# only the smaller powers vanish, no harm is done, because their weights are close to 0 anyway.
 #
 # ## Adding a constant changes nothing
 #
 # $$\frac{e^{s_j + c}}{\sum_l e^{s_l + c}} = \frac{e^c\, e^{s_j}}{e^c \sum_l e^{s_l}} = p_j$$
 #
-# Softmax sees differences only: it is **shift invariant**. So we may choose c, and we choose the one that brings the
-# row's largest score to 0, $c = -\max_l s_l$. Then
+# Softmax sees only differences: it is **shift invariant**. So we are free to choose c, and we choose the one that moves
+# the row's largest score to 0, $c = -\max_l s_l$. Then
 #
 # - every exponent is at most 0, so no power is above 1, and nothing overflows;
-# - the largest power is exactly 1, so the sum lies between 1 and T_k, and 0/0 cannot occur.
+# - the largest power is exactly 1, so the sum lies between 1 and T_k, and 0/0 can't occur.
 
 
 # %%
@@ -110,7 +110,7 @@ from mha_numpy.core import step
 
 
 def stable_softmax(scores):
-    """(T_q, T_k) -> weights (T_q, T_k); keepdims keeps one number for each row beside its row."""
+    """(T_q, T_k) -> weights (T_q, T_k); keepdims lines up each row's number with its row."""
     largest = scores.max(axis=-1, keepdims=True)
     step("largest", largest, "T_q 1", "scores.max(axis=-1, keepdims=True)")
     shifted = step("shifted", scores - largest, "T_q T_k", "scores - largest")
@@ -126,17 +126,19 @@ names = ("largest", "shifted", "powers", "total", "weights")
 matrices({name: t[name] for name in names}, shared=False, title="The same three rows")
 
 # %% [markdown]
-# ## Why the row's own maximum
+# ## Why each row needs its own maximum
 #
-# One maximum for the whole array is simpler to write, and every exponent is at most 0 as well.
+# One maximum for the whole array would be simpler to write, and every exponent would still be at most 0. What could go
+# wrong?
 #
-# > **Predict first.** Four rows lie around 0, -600, -740 and -800, in float64. The global maximum is near 0. Which
-# > rows come out right?
+# > **Predict first.** Four rows lie around 0, -600, -740 and -800, in float64. The global maximum is near 0. Which rows
+# > come out right?
 #
 # <details><summary>Answer</summary>
 #
-# The first two are right. Row -800 lies too far below: 0/0. Row -740 has no NaN, but it is wrong from the third decimal
-# on: powers so close to the edge have hardly any bits left. Only the panel "difference" shows it.
+# The first two are right. Row -800 lies so far below the maximum that it becomes 0/0. Row -740 has no NaN, but it's
+# wrong from the third decimal on, because powers so close to the edge have hardly any bits left. Only the panel
+# "difference" shows this.
 #
 # </details>
 
@@ -148,21 +150,23 @@ row_labels = ["around 0", "around -600", "around -740", "around -800"]
 matrices(panels, row_labels=row_labels, shared=False, title="One maximum for all rows")
 
 # %% [markdown]
-# With a global maximum, the result of one row depends on its neighbours, even on another sequence of the batch.
+# With a global maximum, the result of one row depends on the rows around it, even on those of another sequence in the
+# batch.
 #
 # ## lse: the log of the sum
 #
-# Softmax computes one number for each row that is worth keeping. Put the shift back into the sum:
+# On its way, softmax computes one number per row that is worth keeping. Put the shift back into the sum, and take the
+# log:
 #
 # $$\mathrm{lse} = \log \sum_l e^{s_l} = m + \log \sum_l e^{s_l - m}, \qquad m = \max_l s_l$$
 #
-# > **Predict first.** A row has 8 equal scores, all 1000. What is lse? ($\log 8 \approx 2.08$.) Between which two
-# > numbers must lse lie in general?
+# > **Predict first.** A row has 8 equal scores, all 1000. What is its lse? ($\log 8 \approx 2.08$.) And between which
+# > two numbers does lse lie in general?
 #
 # <details><summary>Answer</summary>
 #
-# It is 1002.08. The sum of the shifted powers lies between 1 and T_k, so $m \le \mathrm{lse} \le m + \log T_k$. It is a
-# *smooth maximum*, as the chart shows for a row of two scores.
+# It's 1002.08. The sum of the shifted powers lies between 1 and T_k, so $m \le \mathrm{lse} \le m + \log T_k$. That
+# makes lse a *smooth maximum*, as the chart shows for a row of two scores.
 #
 # </details>
 
@@ -173,13 +177,13 @@ curves = {"lse": cache.lse, "max": np.maximum(s, 0), "max + log 2": np.maximum(s
 line_chart(s, curves, title="lse lies between max and max + log 2", x_label="s", y_label="")
 
 # %% [markdown]
-# It has three uses.
+# What is it good for? Three things:
 #
-# 1. **The weights can be made again**, since $p_j = e^{s_j} / e^{\mathrm{lse}} = e^{s_j - \mathrm{lse}}$. Backward then
-#    needs no stored weights (T_q · T_k numbers for each head), only lse (T_q numbers): notebook 12.
-# 2. **Log-probabilities**: $\log p_j = s_j - \mathrm{lse}$, without forming $p_j$. For the scores 0 and -800, the
-#    second weight is rounded to 0 and its log is $-\infty$; s - lse is -800. A loss of 800 tells a model something;
-#    an infinite one ends the training.
+# 1. **It brings the weights back**, since $p_j = e^{s_j} / e^{\mathrm{lse}} = e^{s_j - \mathrm{lse}}$. So backward
+#    needs no stored weights (T_q · T_k numbers per head), only lse (T_q numbers): notebook 12.
+# 2. **It gives log-probabilities**, $\log p_j = s_j - \mathrm{lse}$, without forming $p_j$. For the scores 0 and -800,
+#    the second weight is rounded to 0 and its log is $-\infty$, but s - lse is -800. A model can learn from a loss of
+#    800; an infinite one ends the training.
 # 3. **Its gradient is softmax**: $\partial\,\mathrm{lse} / \partial s_j = p_j$.
 
 # %%
@@ -194,16 +198,16 @@ matrices({"weights": weights, "from lse": again, "lse": cache.lse[:, None]}, sha
 # %% [markdown]
 # ## A row that may attend to nothing
 #
-# A mask turns hidden scores into -inf, and $e^{-\infty} = 0$. But padding *in front* of a short sequence, together with
-# a causal mask, makes rows in which nothing is visible.
+# A mask turns hidden scores into -inf, and $e^{-\infty} = 0$, as it should be. But padding *in front* of a short
+# sequence, together with a causal mask, leaves rows in which nothing is visible.
 #
-# > **Predict first.** In such a row all scores are -inf. What is -inf - (-inf)? How far does it spread in `d_v =
+# > **Predict first.** In such a row all scores are -inf. What is -inf - (-inf)? And how far does it spread in `d_v =
 # > weights.T @ d_out`?
 #
 # <details><summary>Answer</summary>
 #
-# It is NaN. `d_v` sums over all queries, so one such row spoils the gradient of every value. The library decides from
-# the *mask* who sees anything, and gives such a row weights 0 and $\mathrm{lse} = \log 0 = -\infty$.
+# It's NaN. `d_v` sums over all queries, so one such row spoils the gradient of every value. The library decides from
+# the *mask* which rows see nothing, and gives them weights of 0 and $\mathrm{lse} = \log 0 = -\infty$.
 #
 # </details>
 
@@ -221,19 +225,19 @@ panels |= {"library": weights, "its lse": cache.lse[:, None], "its d_v": weights
 matrices(panels, shared=False, title="Random scores; rows 0 and 1 see nothing")
 
 # %% [markdown]
-# A large negative number such as -1e9 in place of -inf is no way out: notebook 08 shows why. The order matters as well.
-# Hide *first*, then take the maximum: otherwise a large hidden score pushes every visible power down to 0.
+# A large negative number such as -1e9 instead of -inf is no way out, as notebook 08 shows. The order matters as well.
+# Hide *first*, then take the maximum, because otherwise a large hidden score pushes every visible power down to 0.
 #
 # ## Temperature: a factor is not a shift
 #
-# A shift changes nothing, but a factor does. Divide the scores by a *temperature* $\tau$.
+# A shift changes nothing, but a factor does. Suppose we divide the scores by a *temperature* $\tau$.
 #
-# > **Predict first.** What becomes of a row of four weights as $\tau \to 0$, and as $\tau \to \infty$?
+# > **Predict first.** What happens to a row of four weights as $\tau \to 0$, and as $\tau \to \infty$?
 #
 # <details><summary>Answer</summary>
 #
-# For $\tau \to 0$ the largest score gets all, and for $\tau \to \infty$ all weights become equal. At $\tau = 0.001$
-# the scores go up to 2000, and the stable form takes them. The scale $1/\sqrt{d_k}$ is a temperature of $\sqrt{d_k}$.
+# As $\tau \to 0$, the largest score gets everything, and as $\tau \to \infty$, all weights become equal. At $\tau =
+# 0.001$ the scores go up to 2000, and the stable form copes. The scale $1/\sqrt{d_k}$ is a temperature of $\sqrt{d_k}$.
 #
 # </details>
 
@@ -246,21 +250,23 @@ weights = stable_softmax(np.divide.outer(row, temperatures).T)
 matrices({"weights": weights}, **labels, title="One row at seven temperatures")
 
 # %% [markdown]
-# Two more consequences. A bias on the keys adds $q_i \cdot b$ to *all* scores of query i: a shift, so it changes no
-# weight. (With RoPE, which turns each key by another angle, it does.) And in float16 not only a power but the *sum* can
-# overflow, over 65,504 keys or more. The library therefore computes float16 in float32.
+# A bias on the keys is a shift, too: it adds $q_i \cdot b$ to *all* scores of query i, so it changes no weight. (With
+# RoPE, which turns each key by a different angle, it does.)
+#
+# One danger is left in float16, where the *sum* can overflow as well as a power: 65,520 equal scores are enough. That's
+# why the library computes float16 in float32.
 #
 # ## The wrong axis
 #
-# Scores are (B, H, T_q, T_k). Each *query* shares out its attention over the *keys*, the last axis. Any other axis gives
-# the same shape and no error.
+# Scores are (B, H, T_q, T_k). Each *query* divides its attention among the *keys*, so softmax runs over the last axis.
+# Any other axis gives the same shape and no error.
 #
-# > **Predict first.** How can you tell from sums over which axis softmax ran?
+# > **Predict first.** How can you tell from sums which axis softmax ran over?
 #
 # <details><summary>Answer</summary>
 #
-# The sums are 1 along this axis, and anything along the others. So `weights.sum(axis=-1)` has to be 1 in every row that
-# sees something, and 0 in the others.
+# The sums are 1 along that axis, and can be anything along the others. So `weights.sum(axis=-1)` must be 1 in every row
+# that sees something, and 0 in the others.
 #
 # </details>
 
@@ -277,12 +283,12 @@ matrices(panels, title="Random scores: softmax over three axes")
 # %% [markdown]
 # ## Exercise: a stable, masked softmax
 #
-# Write it with `lse`. The check has scores in the thousands, a row far below all others, hidden cells far above what is
-# visible, rows that see nothing, and scores without a mask. Before it compares numbers, it asks whether rows that
-# see something sum to 1 and whether hidden weights are 0.
+# Write it, and return `lse` as well. The check tries scores in the thousands, a row far below all others, hidden cells
+# far above the visible ones, rows that see nothing, and scores without a mask. Before it compares numbers, it asks
+# whether rows that see something sum to 1 and whether hidden weights are 0.
 #
-# More of this kind in `mha-numpy exercises`: `softmax`, the same without lse; `museum-nan-row` and
-# `museum-float-mask`, two bugs that shipped.
+# To practise more, look in `mha-numpy exercises`: `softmax` is the same without lse, and `museum-nan-row` and
+# `museum-float-mask` are two bugs that shipped.
 
 
 # %% tags=["exercise"]
@@ -291,8 +297,8 @@ def my_softmax_with_lse(scores, mask):
 
     mask: bool, of the scores' shape, True = may attend; or None, which hides nothing.
     A hidden cell has weight 0, however large its score. A row that sees nothing has weights 0
-    and lse -inf. Scores may be in the thousands, one row far from another: nothing becomes NaN,
-    and in the other rows lse is finite.
+    and lse -inf. Scores may be in the thousands, and rows may lie far apart. Nothing becomes NaN,
+    and lse is finite in every row that sees something.
     """
     ...  # your code
 
@@ -306,10 +312,10 @@ check("softmax-with-lse", my_softmax_with_lse)
 # %% [markdown]
 # ## Summary
 #
-# You can now mend the trained head of the first picture. Softmax is shift invariant: subtract the row's own maximum, and
-# exponents are at most 0 and the sum lies between 1 and T_k. Hide with -inf before that; a row that sees nothing has
-# weights 0. $\mathrm{lse} = m + \log \sum e^{s - m}$ makes the weights again, gives log-probabilities, and has softmax as
-# its gradient. Sums of 1 show over which axis softmax ran.
+# You can now repair the trained head of the first picture. Softmax is shift invariant, so subtract the row's own
+# maximum: no exponent is above 0, and the sum lies between 1 and T_k. Hide with -inf before that; a row that sees
+# nothing has weights 0. $\mathrm{lse} = m + \log \sum e^{s - m}$ brings the weights back, gives log-probabilities, and
+# has softmax as its gradient. Sums of 1 show which axis softmax ran over.
 #
 # **In the code:** `softmax_forward` in `mha_numpy/core/softmax.py`. **Derivation:** docs/softmax.md.
 #

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 08 · Masks
 #
-# Can a model predict random digits? Below, one head learns to say the *next* digit of a sequence of random digits. It
-# is trained twice: once it may look at the whole sequence, once a causal mask hides what comes later.
+# Can a model predict random digits? Below, one head learns to say the *next* digit in a sequence of random digits. We
+# train it twice: once with a view of the whole sequence, once with a causal mask that hides what comes later.
 #
-# **What you can do afterwards:** you can build the mask that a model needs, hand it over in the right shape and polarity,
+# **What you can do afterwards:** you can build the mask that a model needs, pass it in the right shape and polarity,
 # and show by experiment what it hides.
 
 # %%
@@ -44,20 +44,21 @@ curves = {name: np.array(history.losses) for name, (_, history) in models.items(
 line_chart(np.arange(150), curves, title="Random digits", x_label="steps", y_label="loss")
 
 # %% [markdown]
-# Without a mask the trained model says every digit right but the last, which nobody can know. It has learned
-# nothing about digits: it **looks at the answer**, one place to its right, which is empty when a model has to write. With the causal mask its loss stays at $\log 10 \approx 2.3$, that of a guess, as it should.
+# Without a mask, the trained model gets every digit right except the last, which nobody can know. It has learned
+# nothing about digits: it **looks at the answer**, one place to its right, which is empty when a model has to write.
+# With the causal mask its loss stays at $\log 10 \approx 2.3$, that of a guess, as it should.
 #
 # ## Before softmax, minus infinity
 #
-# The rule of this library, as in PyTorch's `scaled_dot_product_attention`, JAX, Keras and ONNX, is: **True = may
-# attend.** Where the mask is False, the score is replaced by $-\infty$, and then softmax follows. Since $e^{-\infty} =
-# 0$, the hidden key gets the weight 0, and the other keys share all of the 1.
+# This library follows the rule of PyTorch's `scaled_dot_product_attention`, JAX, Keras and ONNX: **True = may attend.**
+# Where the mask is False, we replace the score by $-\infty$ before softmax. Since $e^{-\infty} = 0$, the hidden key
+# gets weight 0, and the other keys share all of the 1.
 #
 # > **Predict first.** A row has the scores (2, 1, 1), and the first key is hidden. What are the weights?
 #
 # <details><summary>Answer</summary>
 #
-# They are (0, 0.5, 0.5). The largest score has no influence at all.
+# They are (0, 0.5, 0.5). The largest score has no influence.
 #
 # </details>
 
@@ -77,16 +78,16 @@ matrices(panels, **in_words, title="Random q and k: row = query, column = key")
 #
 # - **Causal**: query i sees key j only if $j \le i$, which is the lower triangle.
 # - **Window**: query i sees the keys from `i - left` to `i + right`, both included.
-# - **Padding**: the sequences of a batch are filled up to one length, and the filling must not be read. This mask
-#   hides *keys*. In cross-attention it is therefore the padding of the source. Its shape is (B, 1, 1, T_k).
+# - **Padding**: the sequences of a batch are filled up to one length, and the filling must not be read. This mask hides
+#   *keys*, so in cross-attention it is the padding of the source. Its shape is (B, 1, 1, T_k).
 #
-# They are joined by AND: a cell is visible if every mask lets it through.
+# We combine them by AND: a cell is visible if every mask lets it through.
 #
 # > **Predict first.** How many cells does `window=(2, 0)` leave visible on 6 tokens?
 #
 # <details><summary>Answer</summary>
 #
-# There are 15: the rows have 1, 2, 3, 3, 3 and 3. The first rows have less past to look at.
+# There are 15, because the rows have 1, 2, 3, 3, 3 and 3: the first ones have less past to look at.
 #
 # </details>
 
@@ -103,22 +104,22 @@ matrices(both, **in_words)
 # %% [markdown]
 # ## How a shape meets the scores
 #
-# Scores are (B, H, T_q, T_k). NumPy aligns shapes at the **right**. An axis of size 1, or one that is missing on the
-# left, stands for all.
+# Scores are (B, H, T_q, T_k). NumPy aligns shapes at the **right**. The mask repeats along an axis of size 1, or one
+# that is missing on the left.
 #
 # | mask | meaning |
 # |---|---|
 # | (T_q, T_k) | one pattern for all sequences and heads: causal, window |
-# | (B, 1, 1, T_k) | padding: each sequence hides keys of its own |
+# | (B, 1, 1, T_k) | padding: each sequence hides its own keys |
 # | (B, 1, T_q, T_k) | causal and padding |
-# | (1, H, T_q, T_k) | each head has a pattern of its own |
+# | (1, H, T_q, T_k) | each head has its own pattern |
 #
 # > **Predict first.** B=2, H=3, T_q=4, T_k=5. Which of these fail: (4, 5), (2, 5), (2, 1, 1, 5), (2, 4, 5), (4,)?
 #
 # <details><summary>Answer</summary>
 #
-# Three of them fail. In (2, 5) the 2 meets T_q = 4: this is what a tokenizer gives, and it needs
-# `mask[:, None, None, :]`. In (2, 4, 5) the 2 meets H = 3: it needs `mask[:, None]`. In (4,) the 4 meets T_k = 5.
+# Three of them fail. In (2, 5) the 2 meets T_q = 4. A tokenizer returns this shape, and it needs `mask[:, None, None,
+# :]`. In (2, 4, 5) the 2 meets H = 3, so it needs `mask[:, None]`. In (4,) the 4 meets T_k = 5.
 #
 # </details>
 
@@ -127,7 +128,7 @@ wide = [rng.normal(size=(2, 3, T, 7)) for T in (4, 5, 5)]  # q, k, v
 
 
 def fits(shape):
-    """Whether the library takes a mask of this shape."""
+    """Ask whether the library accepts a mask of this shape."""
     try:
         attention_forward(*wide, mask=np.ones(shape, dtype=bool))
     except MaskError as error:
@@ -141,13 +142,12 @@ def fits(shape):
 # %% [markdown]
 # An error is the good case. The bad case comes when sizes happen to be equal.
 #
-# > **Predict first.** Now B = T_q = T_k = 4, and a padding mask (B, T_k) is handed over as it is. It fits. What does
-# > its row 1 do?
+# > **Predict first.** Now B = T_q = T_k = 4, and a padding mask (B, T_k) fits as it is. What does its row 1 do?
 #
 # <details><summary>Answer</summary>
 #
-# It becomes the mask of *query 1 in every sequence*. Sequence 1 should look at its one real token alone. Instead its
-# queries 0, 2 and 3 look at padding, and query 1 of all the other sequences is cut off.
+# It becomes the mask of *query 1 in every sequence*. Sequence 1 should look only at its one real token. Instead, its
+# queries 0, 2 and 3 look at padding, and query 1 of all other sequences is cut off.
 #
 # </details>
 
@@ -165,16 +165,16 @@ matrices(panels, title="Weights of random tokens: padding of shape (B, T_k) fits
 #
 # ## Four tricks that are not the same
 #
-# Code often hides a cell in other ways. Take the scores $s$ = (1, 2, 3, 0.5), and let $m$ = (1, 1, 0, 0) hide the
-# last two. Each row of the picture is one trick.
+# Code often hides a cell in other ways. Take the scores $s$ = (1, 2, 3, 0.5), and let $m$ = (1, 1, 0, 0) hide the last
+# two. Each row shows one trick.
 #
-# > **Predict first.** Which tricks leave weight on hidden cells? In which do the weights not sum to 1?
+# > **Predict first.** Which tricks leave weight on hidden cells? Which make weights that don't sum to 1?
 #
 # <details><summary>Answer</summary>
 #
-# *After softmax* the sum is 0.32: the part of the hidden keys is thrown away. *Times the scores* leaves 0.08 on both
-# hidden keys, since 0 is an ordinary score. *Plus -10* divides a power by only 22,000: a hidden score of 20 breaks
-# through, as the last row shows. *Plus -1e9* looks right here.
+# *After softmax*, the sum is 0.32, because the hidden keys' share is thrown away. *Times the scores* leaves 0.08 on
+# each hidden key, since 0 is an ordinary score. *Plus -10* divides a power by only 22,000, so a hidden score of 20
+# breaks through, as the last row shows. *Plus -1e9* looks right here.
 #
 # </details>
 
@@ -199,23 +199,23 @@ columns = ["key 0", "key 1", "hidden", "hidden"]
 matrices({"weights": list(tricks.values())}, row_labels=list(tricks), column_labels=columns)
 
 # %% [markdown]
-# -1e9 fails where a row sees *nothing*. Added in float64, it shifts all scores alike, and softmax does not notice: the
-# weights are as if nothing were hidden. In float32 the scores drown in it, and the weights are uniform. In float16
-# it becomes $-\infty$, and $0 \cdot -\infty$ is NaN. Hence the rule is: **select, do not add or multiply**, with
+# -1e9 fails where a row sees *nothing*. Added in float64, it shifts all scores equally, and softmax doesn't notice: the
+# weights are as if nothing were hidden. In float32 the scores drown in it, and the weights are uniform. In float16 it
+# becomes $-\infty$, and $0 \cdot -\infty$ is NaN. So the rule is: **select, don't add or multiply**, with
 # `np.where(mask, scores, -np.inf)`.
 #
 # ## A row that sees nothing
 #
-# Such rows occur: an empty sequence, or padding on the left under a causal mask. A naive softmax computes $-\infty -
-# (-\infty)$ there, which is NaN.
+# Such rows do occur: in an empty sequence, or with padding on the left under a causal mask. A naive softmax computes
+# $-\infty - (-\infty)$ there, which is NaN.
 #
-# > **Predict first.** One row of the naive weights is NaN. The loss ignores this row: its upstream gradient is 0. How
-# > much of `d_v` is NaN?
+# > **Predict first.** One row of the naive weights is NaN. The loss ignores this row, so its upstream gradient is 0.
+# > How much of `d_v` is NaN?
 #
 # <details><summary>Answer</summary>
 #
-# All of it is NaN. Every key sums over all queries, 0 · NaN is NaN, and NaN plus anything is NaN. One padded row
-# ruins a training step.
+# All of it. Each row of `d_v` sums over all queries, 0 · NaN is NaN, and NaN plus anything is NaN. One padded row ruins
+# a training step.
 #
 # </details>
 
@@ -228,11 +228,11 @@ with np.errstate(invalid="ignore"):
 panels = {"mask": blind, "naive weights": naive, "naive d_v": naive.T @ d_out}
 out, cache = attention_forward(q, k, v, mask=blind)
 panels |= {"weights": cache.weights, "d_v": attention_backward(d_out, cache).d_v}
-matrices(panels, title="Random numbers: naive code, and the library (on the right)")
+matrices(panels, title="Random numbers: naive code, then the library")
 
 # %% [markdown]
-# In the library such a row has weights 0, output 0 and gradients 0: the mask decides this. `explain_mask` names such
-# rows:
+# In the library, such a row has weights 0, output 0 and gradients 0, because the mask decides. `explain_mask` names
+# these rows:
 
 # %%
 from mha_numpy import explain_mask
@@ -250,23 +250,24 @@ print(explain_mask(left_padded))
 # | the classic TensorFlow tutorial: `mask * -1e9` added to the scores | **blocked** |
 # | a tokenizer's `attention_mask` (integers) | 1 = a real token |
 #
-# An integer mask may mean either, so the library refuses it. But no error can find a *bool* mask of the wrong
+# An integer mask could mean either, so the library refuses it. But no error can catch a *bool* mask of the wrong
 # polarity. Ask the code itself: change the key and the value of one token, and see which outputs react.
 #
-# > **Predict first.** Token j is changed under a causal mask. Which outputs i react? And under a mask of the wrong
+# > **Predict first.** We change token j under a causal mask. Which outputs i react? And under a mask of the wrong
 # > polarity?
 #
 # <details><summary>Answer</summary>
 #
-# Under a causal mask the outputs from j on react, and those before j stay the same to the last bit. Turned around,
-# only outputs *before* j react: each token sees nothing but the future. **The reactions are the mask.**
+# Under a causal mask, output j and all later ones react, and the others stay the same to the last bit. With the wrong
+# polarity, only outputs *before* j react, because each token sees nothing but the future. **The reactions are the
+# mask.**
 #
 # </details>
 
 
 # %%
 def reactions(attend, x):
-    """(T, T) bools: whether output i reacts to a change of token j; compared without tolerance."""
+    """(T, T) bools: whether output i reacts to changing token j; compared without tolerance."""
     before, reacts = attend(x), np.zeros((len(x), len(x)), dtype=bool)
     for j in range(len(x)):
         changed = x.copy()
@@ -286,13 +287,14 @@ title = "Row = output, column = changed token"
 matrices(seen, **in_words, title=title, meaning=("reacts", "stays"))
 
 # %% [markdown]
-# This experiment would have found the leak of the first model at once.
+# This experiment would have caught the first model's leak at once.
 #
-# > **Predict first.** PyTorch's function and PyTorch's layer get the same `attn_mask`, a window (1, 0). Who reacts?
+# > **Predict first.** PyTorch's function and PyTorch's layer get the same `attn_mask`, a window (1, 0). Which one lets
+# > the queries see the window?
 #
 # <details><summary>Answer</summary>
 #
-# The function sees the window. The layer sees everything *but* the window.
+# The function does. In the layer they see everything *but* the window.
 #
 # </details>
 
@@ -316,20 +318,20 @@ else:
         return layer(asks, x, x, attn_mask=near)[0][0].detach().numpy()
 
     seen = {"function": reactions(by_function, x), "layer": reactions(by_layer, x)}
-    display(matrices(seen, title="The same mask, handed to both", meaning=("reacts", "stays")))
+    display(matrices(seen, title="The same mask, passed to both", meaning=("reacts", "stays")))
 
 # %% [markdown]
 # ## Causal with more keys than queries
 #
-# When a model writes, the keys of the past are kept (a KV cache), and only the new token asks: T_q = 1.
+# When a model writes, it keeps the keys of the past (a KV cache), and only the new token asks: T_q = 1.
 #
 # > **Predict first.** There is one new query and five keys, with `is_causal=True` and nothing else. What does it see?
 #
 # <details><summary>Answer</summary>
 #
-# It sees key 0 alone. The triangle is laid at the **top left**: query 0 stands at key 0. This is the default here and
-# in PyTorch, Keras and JAX. But the new query stands at key 4, and `q_offset=4` says so: query i sees key j if
-# `j <= i + q_offset`.
+# It sees only key 0. The triangle starts at the **top left**, so query 0 is at key 0. This is the default here and in
+# PyTorch, Keras and JAX. But the new query belongs at key 4, and `q_offset=4` says so: query i sees key j if `j <= i +
+# q_offset`.
 #
 # </details>
 
@@ -340,15 +342,15 @@ panels = {"q_offset=0": causal_mask(2, 5), "q_offset=3": causal_mask(2, 5, q_off
 for offset in (0, 4):
     newest, _ = attention_forward(q[4:], k, v, is_causal=True, q_offset=offset)
     panels[f"output, offset {offset}"] = newest
-matrices(panels | {"v[0]": v[:1], "wanted": whole[4:]}, title="Which key does query 0 stand at?")
+matrices(panels | {"v[0]": v[:1], "wanted": whole[4:]}, title="At which key is query 0?")
 
 # %% [markdown]
-# With a cache, `q_offset` is the number of keys before. An array (B,) gives each sequence its own.
+# With a cache, `q_offset` is the number of earlier keys. An array (B,) gives each sequence its own.
 #
 # ## A mask or a bias?
 #
-# A **bias** is a float array that is *added* to the scores. With -inf it hides as a mask does; other numbers say "more"
-# or "less". It can be learned: it has a gradient, which is 0 where a cell is hidden.
+# A **bias** is a float array that we *add* to the scores. With -inf it hides a cell as a mask does; other numbers say
+# "more" or "less". It can be learned, because it has a gradient, which is 0 where a cell is hidden.
 
 # %%
 distance = np.arange(5)[:, None] - np.arange(5)
@@ -360,18 +362,18 @@ matrices(panels, shared=False, title="A bias that fades with distance, under a c
 # %% [markdown]
 # ## Exercise: one mask for all
 #
-# Build the mask of a decoder without `causal_mask`, `window_mask` and `padding_mask`. Two `np.arange` and
-# broadcasting are enough. Before the check compares cells, it asks whether a query sees the future, or padding.
+# Build the mask of a decoder without `causal_mask`, `window_mask` and `padding_mask`. Two `np.arange` and broadcasting
+# are enough. Before the check compares cells, it asks whether a query sees the future, or padding.
 #
-# More of this kind in `mha-numpy exercises`: `masked-attention`, which uses such a mask; `museum-cached-mask` and
-# `museum-zero-times-inf`, two bugs that shipped; and `break-my-attention`, where you write the tests.
+# To practise more, look in `mha-numpy exercises`: `masked-attention` uses such a mask, `museum-cached-mask` and
+# `museum-zero-times-inf` are two bugs that shipped, and in `break-my-attention` you write the tests.
 
 
 # %% tags=["exercise"]
 def my_make_mask(lengths, T_q, T_k, q_offset, left):
     """lengths (B,), four ints -> (B, 1, T_q, T_k) bool, True = may attend.
 
-    Query i stands at key i + q_offset. It sees that key and at most `left` keys before it, and no
+    Query i is at key i + q_offset. It sees that key and at most `left` keys before it, but no
     padding: sequence b has lengths[b] real keys (0 to T_k), and padding after them. Some queries
     may see nothing.
     """
@@ -387,15 +389,15 @@ check("masks", my_make_mask)
 # %% [markdown]
 # ## Summary
 #
-# You can now find the leak of the first model, and prevent it. True = may attend. Masks combine by AND and meet
-# (B, H, T_q, T_k) from the right; padding is (B, 1, 1, T_k). Hide by *selecting* -inf before softmax. A row that sees
-# nothing has weights, output and gradients 0. Causal needs `q_offset`, the number of keys before. If you doubt a
+# You can now find the leak of the first model, and prevent it. True = may attend. Masks combine by AND and meet (B, H,
+# T_q, T_k) from the right; padding is (B, 1, 1, T_k). Hide by *selecting* -inf before softmax. A row that sees nothing
+# has weights, output and gradients of 0. A causal mask needs `q_offset`, the number of keys before. If you doubt a
 # mask, change a token: the reactions are the mask.
 #
 # **In the code:** `mha_numpy/core/masks.py`, `mask_report.py`, and `visibility.py`, which selects. More frameworks:
 # docs/conventions.md.
 #
-# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, sections 3.1 and 3.2.3 (the causal mask); Beltagy
-# et al. 2020, *Longformer*, section 3.1 (windows).
+# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, sections 3.1 and 3.2.3 (the causal mask); Beltagy et
+# al. 2020, *Longformer*, section 3.1 (windows).
 #
 # **Next:** [09, shapes are strides](09_shapes-are-strides.ipynb).

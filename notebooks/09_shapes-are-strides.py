@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 09 · Shapes are strides
 #
-# Below, the queries and keys of a **trained** model are cut into heads in two ways. Both give the same shape, (B, H, T,
-# d). Both use the same numbers, and no error is raised. We look at head 0, which has learned to look at the token
-# before.
+# Below, we split the queries and keys of a **trained** model into heads in two ways. Both give the same shape, (B, H,
+# T, d), from the same numbers, and neither raises an error. We watch head 0, which has learned to look at the previous
+# token.
 
 # %%
 import numpy as np
@@ -21,29 +21,29 @@ q, k = x @ first.params["w_q"], x @ first.params["w_k"]
 
 
 def head_0(cut):
-    """The weights of head 0, where `cut` cuts q and k into heads."""
+    """Return the weights of head 0, where `cut` splits q and k into heads."""
     _, cache = attention_forward(cut(q), cut(k), cut(k), is_causal=True)
     return cache.weights[0, 0]
 
 
 ways = {"reshape, then transpose": lambda a: a.reshape(1, 12, 4, 16).transpose(0, 2, 1, 3)}
 ways["reshape alone"] = lambda a: a.reshape(1, 4, 12, 16)
-title = "A trained head, cut in two ways: row = query, column = key"
+title = "A trained head, split in two ways: row = query, column = key"
 matrices({name: head_0(cut) for name, cut in ways.items()}, title=title)
 
 # %% [markdown]
-# On the left the head does its job. On the right the job is gone.
+# On the left, the head does its job. On the right, that job is gone.
 #
-# **What you can do afterwards:** you can cut tokens into heads and put them together again, say when NumPy copies, and
-# find a wrong cut without a picture.
+# **What you can do afterwards:** you can split tokens into heads and merge them again, say when NumPy copies, and catch
+# a wrong split without a picture.
 #
 # ## A row of numbers, and a rule for reading it
 #
-# Memory is one long row. A *ramp*, the numbers 0, 1, 2, ..., is the best array to learn on, since each number says
-# where it lies in this row. Here are B sequences of T tokens. Each token is a vector of width D, which will be cut into H
-# heads of width d = D / H.
+# Memory is one long row. A *ramp*, the numbers 0, 1, 2, ..., is the best array to learn on, because each number says
+# where it lies in this row. Here are B sequences of T tokens. Each token is a vector of width D, which we'll split into
+# H heads of width d = D / H.
 #
-# The shape says how far each index may go. The *strides* say how many bytes to move in memory when an index grows by
+# The shape says how far each index can go. The *strides* say how many bytes we move in memory when an index grows by
 # one:
 #
 # $$\text{address}(b, t, c) = b\,s_0 + t\,s_1 + c\,s_2$$
@@ -52,7 +52,7 @@ matrices({name: head_0(cut) for name, cut in ways.items()}, title=title)
 #
 # <details><summary>Answer</summary>
 #
-# They are 192, 48 and 8. One step along the last axis is one number. One step along the tokens is a whole row of 6
+# They are 192, 48 and 8. One step along the last axis is one number, one step along the tokens is a whole row of 6
 # numbers, and one step along the sequences is 4 such rows.
 #
 # </details>
@@ -64,24 +64,24 @@ x = np.arange(B * T * D, dtype=np.float64).reshape(B, T, D)
 b, t, c = 0, 2, 5
 address = b * x.strides[0] + t * x.strides[1] + c * x.strides[2]
 print(f"strides {x.strides}; byte {address}: {x.ravel()[address // 8]}; x[0, 2, 5]: {x[b, t, c]}")
-matrices({"memory": x.ravel(), "x[0]: T down, D across": x[0]}, title="One row, and how it is read")
+matrices({"memory": x.ravel(), "x[0]: T down, D across": x[0]}, title="One row, and how we read it")
 
 # %% [markdown]
 # ## Two moves that move nothing
 #
-# `reshape` cuts an axis in two, or joins two axes; `transpose` changes the order of the axes. Both usually leave
-# the numbers where they are, and only write down another shape and other strides. The result is a *view*.
+# `reshape` splits an axis in two, or joins two axes; `transpose` changes the order of the axes. Both usually leave the
+# numbers where they are, and only write down a different shape and different strides. The result is a *view*.
 #
-# `step` gives an array a name while `trace` watches. The table shows what was **measured**: shapes, strides, and
+# While `trace` watches, `step` gives an array a name. The table shows what `trace` **measured**: shapes, strides, and
 # whether an array shares its memory with an earlier one.
 #
-# > **Predict first.** `x.reshape(B, T, H, d)` cuts each row of 6 into 2 pieces of 3. What are its strides? And after the
-# > axes T and H have changed places?
+# > **Predict first.** `x.reshape(B, T, H, d)` splits each row of 6 into 2 pieces of 3. What are its strides? And what
+# > are they once the axes T and H have changed places?
 #
 # <details><summary>Answer</summary>
 #
-# They are (192, 48, 24, 8), and then (192, 24, 48, 8). `transpose` exchanged two strides, and that is all it did. Change
-# a number in the view, and it changes in `x`.
+# They are (192, 48, 24, 8), and then (192, 24, 48, 8). All that `transpose` did was swap two strides. If you change a
+# number in the view, it changes in `x` too.
 #
 # </details>
 
@@ -95,18 +95,19 @@ with trace() as moves:
 moves
 
 # %% [markdown]
-# ## When a copy cannot be avoided
+# ## When NumPy has to copy
 #
-# On the way back the axes return to their places, and H and d are joined. Attention *computes* its heads, so that they
-# lie in memory head after head.
+# On the way back, the axes return to their places, and H and d are joined again. Attention *computes* its heads, so in
+# memory they lie one head after the other.
 #
 # > **Predict first.** `heads` below is such a fresh array. On the way from (B, H, T, d) to (B, T, H\*d), which of the
 # > two moves has to copy: transpose or reshape?
 #
 # <details><summary>Answer</summary>
 #
-# `reshape` copies. The pieces of a token lie apart: from the end of head 0's piece to the start of head 1's is a jump,
-# but an axis has one stride only. PyTorch's `view` raises an error here and asks for `.contiguous()` first.
+# `reshape` has to copy. The pieces of a token lie apart. There is a jump from the end of head 0's piece to the start of
+# head 1's, but an axis has only one stride. PyTorch's `view` raises an error here, because it needs `.contiguous()`
+# first.
 #
 # </details>
 
@@ -123,7 +124,7 @@ back
 # $$[B, T, H\,d] \;\to\; [B, T, H, d] \;\to\; [B, H, T, d]$$
 #
 # Each head gets *its columns of every token*. The picture colours each number by the head that its column of `x`
-# belongs to. Wherever the number goes, it takes its colour along.
+# belongs to, and the number takes its colour along wherever it goes.
 
 # %%
 film = {"x": x, "x.reshape(B, T, H, d)": x.reshape(B, T, H, d)}
@@ -131,7 +132,7 @@ film[".transpose(0, 2, 1, 3)"] = x.reshape(B, T, H, d).transpose(0, 2, 1, 3)
 origin_film(film, H)
 
 # %% [markdown]
-# In the last panel, block 0 has one colour and every token. This is what attention needs: **a head compares all
+# In the last panel, block 0 has one colour and every token. This is what attention needs, because **a head compares all
 # tokens, in its own columns.**
 #
 # ## The mistake with the right shape
@@ -143,8 +144,8 @@ origin_film(film, H)
 #
 # <details><summary>Answer</summary>
 #
-# They are tokens 0 and 1 with *all* their columns, cut in half and stacked as if they were four tokens. Head 0 never
-# sees tokens 2 and 3, so no head can relate token 0 to token 3.
+# They are tokens 0 and 1 with *all* their columns, chopped in half and stacked as if they were four tokens. Head 0
+# never sees tokens 2 and 3, so no head can relate token 0 to token 3.
 #
 # </details>
 
@@ -153,27 +154,28 @@ wrong = x.reshape(B, H, T, d)
 origin_film({"x": x, "x.reshape(B, H, T, d)": wrong}, H)
 
 # %% [markdown]
-# The colours show it because we drew a ramp. Here is a test that needs no ramp: change one token, and see which rows of
-# each head react.
+# The colours show the mistake because we drew a ramp. Here's a test that needs no ramp: change one token, and see which
+# rows of each head react.
 #
-# > **Predict first.** Token 3 alone is changed. Which rows of the two heads react, in the right cut and in the wrong one?
+# > **Predict first.** We change only token 3. Which rows of the two heads react, with the right split and with the
+# > wrong one?
 #
 # <details><summary>Answer</summary>
 #
-# In the right cut, row 3 of both heads. In the wrong one, rows 2 and 3 of head 1.
+# With the right split, row 3 of both heads reacts. With the wrong one, rows 2 and 3 of head 1 react.
 #
 # </details>
 
 # %%
 changed = x.copy()
-changed[0, 3] += 100  # token 3 alone
+changed[0, 3] += 100  # only token 3
 right = (split_heads(changed, H) != split_heads(x, H)).any(axis=-1)[0]  # (H, T)
-panels = {"right cut": right, "wrong cut": (changed.reshape(B, H, T, d) != wrong).any(axis=-1)[0]}
+panels = {"right": right, "wrong": (changed.reshape(B, H, T, d) != wrong).any(axis=-1)[0]}
 labels = {"row_labels": ["head 0", "head 1"], "column_labels": [f"row {t}" for t in range(T)]}
 matrices(panels, **labels, title="What reacts to token 3", meaning=("reacts", "stays"))
 
 # %% [markdown]
-# The same mistake happens on the way back, where `heads.reshape(B, T, H * d)` forgets to transpose:
+# The same mistake happens on the way back, if you write `heads.reshape(B, T, H * d)` and forget the transpose:
 
 # %%
 heads = split_heads(x, H)
@@ -185,21 +187,45 @@ origin_film({"x": x} | film, H)
 # ## Backward is the same road in the other direction
 #
 # Splitting only moves numbers: each number of `x` becomes one number of `heads`. A gradient moves back to where its
-# number came from. So the backward of `split_heads` is `merge_heads`, and the other way round. `gradcheck` compares a
-# backward with forward alone (notebook 13 explains how; here "ok" is enough).
+# number came from, so the backward of `split_heads` is `merge_heads`, and the other way round. `gradcheck` tests a
+# backward with nothing but forward (notebook 13 explains how; here "ok" is enough).
 
 # %%
 gradcheck(lambda x: split_heads(x, 2), lambda d_heads, x: (merge_heads(d_heads),), {"x": x})
 
 # %% [markdown]
+# ## Sizes that you will meet
+#
+# Here are all the shapes of a layer at two usual sizes. `MultiHeadAttention` makes the same moves as above.
+
+# %%
+from mha_numpy import MultiHeadAttention
+from mha_numpy.tables import Table
+
+big = {"D=512, H=8": (1, 10, 512, 8), "D=768, H=12": (4, 128, 768, 12)}
+found = []
+for sequences, length, width, num_heads in big.values():
+    with trace() as steps:
+        MultiHeadAttention(width, num_heads, rng=0)(np.zeros((sequences, length, width)))
+    found.append(steps)
+stages = ("q_projected", "q_by_token", "q", "weights", "heads", "heads_by_token", "merged", "out")
+rows = [[stage, *(str(steps[stage].shape) for steps in found)] for stage in stages]
+Table("", ["", *big], rows)
+
+# %% [markdown]
+# A head is 64 wide both times. With $d_h = D / H$, more heads cost no more params and no larger products, and only the
+# weights grow with H. Notebook 25 measures that. (For the second size, PyTorch's `nn.MultiheadAttention` returns weights
+# of shape (4, 128, 128), because by default it returns their mean over the heads.)
+#
 # ## Exercise: split and merge
 #
-# Write both, with `reshape` and `transpose` (or `swapaxes`) only, and run the cell with `check`. It asks one thing after
-# the other: does your function run; are type, dtype and shape right; is anything NaN; are the inputs unchanged; does a
-# second call give the same; does a change of one token reach the right rows; are the numbers right? If they are those
-# of a known mistake, it says which, and draws what differs. Take the `#` away before `hint` for one of four hints.
+# Write both functions, using only `reshape` and `transpose` (or `swapaxes`), and run the cell with `check`. It asks one
+# thing after the other. Does your function run, and are type, dtype and shape right? Is anything NaN, are the inputs
+# unchanged, and does a second call return the same? Does changing one token reach the right rows? And are the numbers
+# right? If your numbers are those of a known mistake, the check names it and draws what differs. Remove the `#` before
+# `hint` for one of four hints.
 #
-# One more of this kind in `mha-numpy exercises`: `museum-split`, a bug that shipped.
+# To practise more, look in `mha-numpy exercises`: `museum-split` is a bug that shipped.
 
 
 # %% tags=["exercise"]
@@ -225,9 +251,9 @@ check("merge-heads", my_merge_heads)
 # ## Summary
 #
 # You can now say what broke the trained head: its tokens were dealt out in the order of memory. To split, reshape to
-# (B, T, H, d) and *then* transpose. To merge, transpose back and then reshape; this one copies. A shape with strides is
-# a rule for reading one row of memory, and a right shape proves nothing about the content: change one token, and see
-# what reacts.
+# (B, T, H, d) and *then* transpose. To merge, transpose back and then reshape, which copies. A shape with strides is a
+# rule for reading one row of memory. A right shape proves nothing about the content, so change one token and see what
+# reacts.
 #
 # **In the code:** `split_heads`, `merge_heads` in `mha_numpy/core/shapes.py`; `split_heads??` in a cell shows a
 # function's source.

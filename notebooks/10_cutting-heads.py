@@ -2,10 +2,10 @@
 # # 10 · Cutting heads
 #
 # Take a trained model, switch one of its heads off, and measure again. Sometimes everything is lost, and sometimes
-# nothing. This notebook asks what a head adds, how much it matters, and what such a cut can tell.
+# nothing. This notebook asks what a head adds, how much it matters, and what such a cut can show.
 #
-# **What you can do afterwards:** you can switch any head off in two ways, estimate its importance from one backward pass, and
-# say what neither of the two proves.
+# **What you can do afterwards:** you can switch any head off in two ways, estimate its importance from one backward
+# pass, and say what neither a cut nor a gradient proves.
 
 # %%
 import numpy as np
@@ -18,8 +18,9 @@ from mha_numpy.teach.exercises import check, hint
 # %% [markdown]
 # ## Heads of a trained model
 #
-# `mha-numpy train induction` trained two attention layers with four heads each. They continue letters that come back:
-# a b c d a b c, and then d. Its params ship with the package. All that follows is said of this task and this seed.
+# `mha-numpy train induction` trained two attention layers with four heads each. When letters come back, the model
+# continues the series: a b c d a b c, and then d. Its params ship with the package. Everything below is about this one
+# task and this seed.
 
 # %%
 trained = load_trained("induction")
@@ -27,15 +28,16 @@ model, letters = trained.model, list("abcdabc")
 model(np.array([[0, 1, 2, 3, 0, 1, 2]]))
 first, second = (attention.weights[0, [0, 1]] for attention in model.attentions)
 names = ["layer 0, head 0", "layer 0, head 1", "layer 1, head 0", "layer 1, head 1"]
-note = "Trained: mha-numpy train induction, seed 0. Two of four heads of each layer."
+note = "Trained: mha-numpy train induction, seed 0. Two of the four heads in each layer."
 weights_by_head(np.concatenate([first, second]), letters, head_names=names, note=note)
 
 # %% [markdown]
-# Head 0 of layer 0 looks at the token before. In layer 1 the last two rows look at what
-# followed the same letter. Nobody
-# assigned these roles: a head becomes what the training loss makes of it. Notebook 20 shows how they came about.
+# Head 0 of layer 0 looks at the previous token. In layer 1, the last two rows look at what followed the same letter
+# before. Nobody assigned these roles: a head becomes what the training loss makes of it. Notebook 20 shows how these
+# came about.
 #
-# > **Predict first.** One head is cut, then all of one layer. When does the model stop copying?
+# > **Predict first.** We cut each head by itself, then three heads of layer 1, and then all four. When does the model
+# > stop copying?
 
 # %%
 from mha_numpy.models.analysis import cut_heads, mean_heads
@@ -44,7 +46,7 @@ from mha_numpy.models.analysis import cut_heads, mean_heads
 
 
 def right_without(layer, heads):
-    """The share of right answers while heads are cut: by 0, and by their mean."""
+    """Return the share of right answers while heads are cut: by 0, and by their mean."""
     model(ids)
     means = mean_heads(model.attentions[layer])
     shares = []
@@ -57,25 +59,25 @@ def right_without(layer, heads):
 cuts = {"nothing": (0, []), **{f"{i}.{h}": (i, [h]) for i in (0, 1) for h in range(4)}}
 cuts |= {"three of layer 1": (1, [0, 1, 2]), "all of layer 1": (1, range(4))}
 found = np.array([right_without(*cut) for cut in cuts.values()])
-matrices({"right without": found}, row_labels=list(cuts), column_labels=["by 0", "by mean"])
+matrices({"share right": found}, row_labels=list(cuts), column_labels=["by 0", "by mean"])
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without head 0.0 most answers are wrong. No other single head is missed. In layer 1 even three can go, and only
-# without all four nothing is copied: four heads share one job.
+# Without head 0.0, most answers are wrong. No other single head is missed. In layer 1 you can even cut three, and
+# copying stops only without all four, because they share a job.
 #
 # </details>
 #
 # ## The output is a sum over heads
 #
-# Why can a head be taken out at all? A row of `merged` is the heads' pieces side by side, so its product with $w_o$
-# falls into H parts. With $w_o^h$ the h-th block of **rows**:
+# Why can we take a head out at all? A row of `merged` is the heads' pieces side by side, so its product with $w_o$
+# splits into H parts. With $w_o^h$ for the h-th block of **rows**:
 #
 # $$\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\, w_o + b_o
 # = \sum_{h=1}^{H} \mathrm{head}_h\, w_o^h + b_o$$
 #
-# We take random params, and sizes that all differ: 3 heads, D = 10, $d_k = 4$, $d_v = 6$, with biases.
+# Let's check it with random params and sizes that all differ: 3 heads, D = 10, $d_k = 4$, $d_v = 6$, with biases.
 
 # %%
 from mha_numpy import MultiHeadParams
@@ -96,16 +98,16 @@ compare(shares.sum(axis=1) + params.b_o, out, name="sum over heads")
 # %%
 matrices(
     {f"head {h}'s share": shares[0, h] for h in range(H)} | {"out": out[0]},
-    title="Random params: each head writes into all D columns; out is their sum and b_o",
+    title="Random params: each head writes into all D columns; out is their sum plus b_o",
 )
 
 # %% [markdown]
-# So there are two ways to say it. The code joins the pieces and multiplies once. But **each head reads the tokens and
-# adds something to every one of them**. In `merged` every head has columns of its own. In `out`, after `w_o`, all
-# heads write into all columns: this is what $w_o$ is for.
+# So there are two ways to say it. The code joins the pieces and multiplies once. But you can also say that **each head
+# reads the tokens and adds something to every one of them**. In `merged`, every head has its own columns. In `out`,
+# after $w_o$, all heads write into all columns, and that's what $w_o$ is for.
 #
-# A sum has no order. Put the column blocks of $w_q$, $w_k$, $w_v$ and the row blocks of $w_o$ in another order, and
-# the output stays: "head 3" of a model is a mere label.
+# A sum has no order. Put the column blocks of $w_q$, $w_k$, $w_v$ and the row blocks of $w_o$ in a different order, and
+# the output stays the same. So "head 3" of a model is a mere label.
 #
 # ## Switching a head off
 #
@@ -113,8 +115,8 @@ matrices(
 #
 # $$\mathrm{out} = \sum_h g_h\,\mathrm{head}_h\, w_o^h + b_o$$
 #
-# If a head stays switched off, its params can go, too. That is *pruning*: head 1's columns of $w_q$, $w_k$, $w_v$,
-# and its rows of $w_o$.
+# If a head stays switched off, its params can go too. That's *pruning*. For head 1 it removes the head's columns of
+# $w_q$, $w_k$, $w_v$, and its rows of $w_o$:
 
 # %%
 gate = np.array([1.0, 0.0, 1.0])
@@ -128,21 +130,22 @@ pruned, _ = multi_head_attention_forward(x, params=fewer, num_heads=2)
 compare({"gate": out - without_1, "pruned": pruned}, {"gate": shares[:, 1], "pruned": without_1})
 
 # %% [markdown]
-# A cut by 0 has a flaw. The layers behind are used to a vector from this head, and zeros may be something that they
-# have never met. The milder cut is by the *mean*: the head writes its average, the same for every token. Then only
-# what it says about *these* tokens is lost. Above, both cuts agree; in larger models they need not.
+# A cut by 0 has a flaw. The later layers are used to a vector from this head, and they may never have met
+# zeros there. A milder cut is by the *mean*: the head writes its average, the same for every token, and only
+# what it says about *these* tokens is lost. Above, both cuts agree; in larger models they may not.
 #
 # ## How much does a head matter?
 #
-# To cut every head of a large model one by one takes a forward pass for each. A cheaper measure is a gradient. How
-# does the loss change with a gate? Since $\mathrm{gated}_h = g_h\,\mathrm{head}_h$, the slope is
+# Cutting the heads of a large model one by one takes a forward pass for each. A gradient is a cheaper measure. How does
+# the loss change with a gate? Since $\mathrm{gated}_h = g_h\,\mathrm{head}_h$, the slope is
 #
 # $$\frac{\partial L}{\partial g_h} = \sum \overline{\mathrm{gated}}_h \cdot \mathrm{head}_h ,$$
 #
-# summed over tokens and features, where the bar marks the gradient of the loss. One backward pass gives it for all
-# heads. Michel et al. 2019 (section 4.1) take its absolute value, averaged over the sequences, as the head's importance.
+# summed over tokens and features, where the bar marks the gradient of the loss. One backward pass computes it for all
+# heads. Michel et al. 2019 (section 4.1) take its absolute value, averaged over the sequences, as the head's
+# importance.
 #
-# > **Predict first.** Head 0.0 is the one without which all is lost. Will it have by far the largest importance?
+# > **Predict first.** Head 0.0 is the one whose cut costs the most. Will it have by far the largest importance?
 
 # %%
 from mha_numpy.layers import cross_entropy_forward
@@ -169,13 +172,13 @@ matrices(both, row_labels=layers, column_labels=heads, shared=False)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. All eight are small, and head 1.3 has more, though its cut costs next to nothing. A cut of head 0.0 costs
-# hundreds of times more than its importance says.
+# No. All eight are small, and head 1.3 has more importance than head 0.0, although cutting it costs next to nothing.
+# Cutting head 0.0 costs hundreds of times more than its importance says.
 #
 # </details>
 #
-# A gradient is a slope *here*, where all gates are 1. Training has brought head 0.0 to its best volume, and at the
-# best place the curve is flat. Let us see the curve.
+# A gradient is a slope *here*, where all gates are 1. Training has brought head 0.0 to its best volume, and at the best
+# place the curve is flat. Let's look at the curve.
 
 # %%
 volumes = np.linspace(0, 1.5, 13)
@@ -183,20 +186,19 @@ curves = {
     f"head 0.{h}": np.array([loss_with(0, np.where(np.arange(4) == h, g, 1.0)) for g in volumes])
     for h in (0, 1)
 }
-title = "The loss over one gate, all others 1"
+title = "The loss over one gate, with all others at 1"
 line_chart(volumes, curves, title=title, x_label="gate of the head", y_label="nats")
 
 # %% [markdown]
-# Both curves are flat at 1. One of them is flat everywhere, and the other one has a cliff on its way to 0.
-# **A small gradient does not mean a useless head.** The gradient is good for an order among many heads, and a cut
-# tells the truth about one.
+# Both curves are flat at 1. One of them is flat everywhere, while the other has a cliff on its way to 0. **A small
+# gradient does not mean a useless head.** Gradients are good for ranking many heads; a cut tells the truth about one.
 #
 # ## Two kinds of mixing
 #
-# What is lost with a head is always the same kind of thing: a way for *tokens* to reach each other. Which operations
-# mix tokens, and which mix features? We change one number, token 2's feature 1, and see what reacts.
+# Whichever head you cut, you lose the same kind of thing: a way for *tokens* to reach each other. Which operations mix
+# tokens, and which mix features? We change one number, token 2's feature 1, and see what reacts.
 #
-# > **Predict first.** Which rows and columns react, for each of the five panels?
+# > **Predict first.** Which rows and columns react in each of the five panels?
 
 # %%
 from mha_numpy import MultiHeadAttention, attention_forward
@@ -219,7 +221,7 @@ operations = {
     "feed-forward": lambda x: np.tanh(x @ w_1) @ w_2,
     "whole layer": MultiHeadAttention(6, 3, rng=5),
 }
-title = "Random params. What reacts to token 2's feature 1? Rows are tokens, columns features"
+title = "Random params. What reacts to token 2's feature 1? Rows: tokens, columns: features"
 panels = {name: reacts(f, x4) for name, f in operations.items()}
 matrices(panels, title=title, meaning=("reacts", "stays"))
 
@@ -236,39 +238,40 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 #
 # </details>
 #
-# "Attention mixes positions, the feed-forward layer mixes features" is half of it: attention is the only part that
-# mixes tokens, but its projections mix features as well, and *heads* meet in $w_o$ alone.
+# "Attention mixes positions, the feed-forward layer mixes features" is only half of it. Attention is the only part that
+# mixes tokens, but its projections mix features as well, and *heads* meet only in $w_o$.
 #
-# ## What a cut does not tell
+# ## What a cut doesn't show
 #
-# - **A head without loss may still do the job.** In layer 1 four heads share one; after a cut, others may take over
-#   (*self-repair*: McGrath et al. 2023, Rushing and Nanda 2024). What a cut costs is a lower bound, roughly.
+# - **A head that costs nothing may still do the job.** In layer 1, four heads share one job; after a cut, the others
+#   may take over (*self-repair*: McGrath et al. 2023, Rushing and Nanda 2024). So what a cut costs is a lower bound,
+#   roughly.
 # - **After training is not before training.** Voita et al. 2019 removed 38 of 48 encoder heads of a translation model
-#   for 0.15 BLEU. Michel et al. 2019 left some layers with one head, but cross-attention needs more. Fewer heads
-#   *before* training are worse (Behnke and Heafield 2020). "For this task, by the test loss, after training" belongs
-#   to each such sentence; "heads are useless" follows from none.
+#   at a cost of 0.15 BLEU. Michel et al. 2019 left some layers with one head, but cross-attention needs more. Starting
+#   with fewer heads *before* training is worse (Behnke and Heafield 2020). Each such result needs the words "for this
+#   task, by the test loss, after training", and "heads are useless" follows from none.
 # - **Names of heads are loose.** Clark et al. 2019 and Voita et al. 2019 found positional heads (the token before or
 #   after), delimiter heads (stops and commas), syntactic heads (a verb's object), coreference heads, and heads for rare
 #   tokens; "semantic" is the loosest name. At least nine in ten of GPT-2 small's heads have several roles (Kissane et
 #   al. 2024).
-# - **Weights are no explanation.** They say where a head looks, not what it takes from there (that is `v`), nor what
-#   $w_o$, the residual path and later layers make of it (Jain and Wallace 2019; Wiegreffe and Pinter 2019 answer).
+# - **Weights are not an explanation.** They show where a head looks, but not what it takes from there (that's `v`), nor
+#   what $w_o$, the residual path and later layers make of it (Jain and Wallace 2019; Wiegreffe and Pinter 2019 reply).
 #   Notebook 20 draws weights times the length of the values.
 #
 # ## Exercise: which heads matter
 #
-# Write the importance of Michel et al. The check has a head that helps one sequence and hurts another: such a head
-# matters.
+# Write the importance of Michel et al. The check includes a head that helps one sequence and hurts another, and such a
+# head matters.
 #
-# More of this kind in `mha-numpy exercises`: `head-gates`, the slope without the absolute value.
+# To practise more, look in `mha-numpy exercises`: `head-gates` is the slope without the absolute value.
 
 
 # %% tags=["exercise"]
 def my_head_importance(d_gated, heads):
     """d_gated, heads (B, H, T_q, d_v) -> (H,): how much each head matters.
 
-    Forward was gated = heads * gate[:, None, None], with all gates 1. Each sequence on its own gives
-    a gate its gradient; the importance is the mean, over the sequences, of its absolute value.
+    Forward was gated = heads * gate[:, None, None], with all gates 1. In each sequence by itself, a
+    gate has a gradient; the importance is the mean, over the sequences, of its absolute value.
     """
     ...  # your code
 
@@ -282,19 +285,21 @@ check("head-importance", my_head_importance)
 # %% [markdown]
 # ## Summary
 #
-# - The output is $\sum_h g_h\,\mathrm{head}_h w_o^h + b_o$. So heads have no order, and each can be switched off alone:
-#   by 0, or more mildly by its mean.
-# - A gate's gradient ranks all heads in one backward pass. It is a slope at gate 1: the head that the model could not
-#   do without stood on flat ground beside a cliff.
-# - One head did a job alone, four heads shared another. So "this head can be cut" does not say "this job is not needed".
-# - Only the weights mix tokens; all projections mix features; heads meet in $w_o$ alone.
+# - The output is $\sum_h g_h\,\mathrm{head}_h w_o^h + b_o$. So heads have no order, and you can switch each one off by
+#   itself: by 0, or more mildly by its mean.
+# - A gate's gradient ranks all heads in one backward pass. But it is a slope at gate 1, and the head that the model
+#   couldn't do without was on flat ground beside a cliff.
+# - One head did a job by itself, and four heads shared another. So "this head can be cut" doesn't mean "this job isn't
+#   needed".
+# - Only the weights mix tokens, all projections mix features, and heads meet only in $w_o$.
 #
-# **In the code:** `head_gate` in `mha_numpy/core/attention.py`; `cuts.py`, `importance.py` and `pruning.py` in `mha_numpy/models/analysis`.
+# **In the code:** `head_gate` in `mha_numpy/core/attention.py`; `cuts.py`, `importance.py` and `pruning.py` in
+# `mha_numpy/models/analysis`.
 #
 # **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Voita et al. 2019, *Analyzing
 # Multi-Head Self-Attention*; Clark et al. 2019, *What Does BERT Look At?*; Behnke and Heafield 2020, *Losing Heads in
 # the Lottery*; McGrath et al. 2023, *The Hydra Effect*; Jain and Wallace 2019, *Attention is not Explanation*;
-# Wiegreffe and Pinter 2019, *Attention is not not Explanation*; Wang et al. 2022, *Interpretability in the Wild*
-# (cuts by the mean).
+# Wiegreffe and Pinter 2019, *Attention is not not Explanation*; Wang et al. 2022, *Interpretability in the Wild* (cuts
+# by the mean).
 #
 # **Next:** [11, softmax backward](11_softmax-backward.ipynb).

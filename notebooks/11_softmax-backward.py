@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 11 · Softmax backward
 #
-# Eight rows of scores learn to choose: row i shall give its weight to value 7 - i. Each of the four runs below starts
+# Eight rows of scores learn to choose: row i should give its weight to value 7 - i. Each of the four runs below starts
 # from the same random scores and follows a gradient. One gradient is right. The other three are famous mistakes.
 
 # %%
@@ -44,25 +44,25 @@ line_chart(np.arange(60), curves, title="Four gradients", **looks)
 #
 # ## The derivative of one row, step by step
 #
-# With $Z = \sum_l e^{s_l}$ a weight is a quotient, $p_i = e^{s_i} / Z$. Move one score $s_j$. The numerator reacts only
-# if it is the same one ($\delta_{ij}$ is 1 for $i = j$, else 0). The denominator always reacts. The quotient rule
-# gives
+# With $Z = \sum_l e^{s_l}$, a weight is a quotient, $p_i = e^{s_i} / Z$. Let's move one score $s_j$. The numerator
+# reacts only if it belongs to that score ($\delta_{ij}$ is 1 for $i = j$, else 0), but the denominator always reacts.
+# The quotient rule gives
 #
 # $$\frac{\partial p_i}{\partial s_j}
 # = \frac{\delta_{ij}\, e^{s_i}\, Z - e^{s_i}\, e^{s_j}}{Z^2}
 # = p_i\,(\delta_{ij} - p_j)$$
 #
-# All i and j together are a matrix, the Jacobian of the row:
+# All i and j together form a matrix, the *Jacobian* of the row:
 #
 # $$J = \mathrm{diag}(p) - p\,p^\top$$
 #
-# > **Predict first.** A row has the weights 0.1, 0.2, 0.3, 0.4. What are $J_{00}$ and $J_{03}$? What does row 0 of J sum
-# > to?
+# > **Predict first.** A row has the weights 0.1, 0.2, 0.3, 0.4. What are $J_{00}$ and $J_{03}$? And what does row 0 of
+# > J sum to?
 #
 # <details><summary>Answer</summary>
 #
-# $J_{00} = 0.1 - 0.01 = 0.09$ and $J_{03} = -0.04$. The row sums to 0. Raise a score, and its own weight grows (the
-# diagonal); all the others pay for it.
+# $J_{00} = 0.1 - 0.01 = 0.09$ and $J_{03} = -0.04$. The row sums to 0. If you raise a score, its own weight grows (the
+# diagonal), and all the others pay for it.
 #
 # </details>
 
@@ -73,7 +73,7 @@ J = np.diag(p) - np.outer(p, p)
 matrices({"diag(p)": np.diag(p), "p p^T": np.outer(p, p), "J": J}, title="The Jacobian of one row")
 
 # %% [markdown]
-# This can be measured with no derivation at all. Column j says what happens when $s_j$ alone moves a little. We move
+# We can also measure J, with no derivation at all. Column j says what happens when only $s_j$ moves a little. We move
 # it by $\pm h$ and divide by 2h (notebook 13 explains how exact this is):
 
 # %%
@@ -85,24 +85,25 @@ matrices(panels, shared=False, title="J, column by column")
 # %% [markdown]
 # ## What kind of matrix is J?
 #
-# **Columns sum to 0**, since the weights sum to 1 before and after. **Rows sum to 0**, since softmax is shift
-# invariant (notebook 07): if all scores move by the same amount, no weight moves. Multiplied from both sides, J gives a
-# variance, that of v if entry j is drawn with probability $p_j$:
+# **Columns sum to 0**, because the weights sum to 1 before and after. **Rows sum to 0**, because softmax is shift
+# invariant (notebook 07): if all scores move by the same amount, no weight moves. And if we multiply J by a vector v
+# from both sides, we get the variance of v when entry j is drawn with probability $p_j$:
 #
 # $$v^\top J\, v = \sum_j p_j v_j^2 - \Big(\sum_j p_j v_j\Big)^2 = \mathrm{Var}_p(v) \ge 0$$
 #
-# It is 0 only if all visible entries are equal. So J loses one direction, the constant, and no other: its rank is T - 1.
-# Nor can J amplify. No eigenvalue is larger than the largest sum of absolute values in a row:
+# It's 0 only if all visible entries are equal. So J loses one direction, the constant, and no other: its rank is T - 1.
+# It can't amplify either, because no eigenvalue is larger than the largest sum of absolute values in a row:
 #
 # $$p_i(1 - p_i) + \sum_{j \ne i} p_i\,p_j = 2\,p_i\,(1 - p_i) \le \tfrac12$$
 #
-# > **Predict first.** So softmax at least halves the norm of a gradient. For which of these weights does most come
-# > through: (1/4, 1/4, 1/4, 1/4), (1/2, 1/2, 0, 0) or (1, 0, 0, 0)?
+# > **Predict first.** So softmax at least halves the norm of a gradient. Which of these weights let most of it through:
+# > (1/4, 1/4, 1/4, 1/4), (1/2, 1/2, 0, 0) or (1, 0, 0, 0)?
 #
 # <details><summary>Answer</summary>
 #
-# Most comes through for (1/2, 1/2, 0, 0), where the bound of 1/2 is reached: two keys are level. For equal weights
-# the largest eigenvalue is 1/4. For (1, 0, 0, 0) it is 0: that is **saturation**. The picture shows J as the scores grow.
+# (1/2, 1/2, 0, 0) lets the most through: two keys are level, and the bound of 1/2 is reached. For equal weights the
+# largest eigenvalue is 1/4. For (1, 0, 0, 0) it is 0, and that's **saturation**. The picture shows J as the scores
+# grow.
 #
 # </details>
 
@@ -117,12 +118,12 @@ matrices(jacobians, title="J for larger and larger scores")
 # %% [markdown]
 # ## Multiplying without building
 #
-# Backward needs no J. It is given $g_i = \partial L / \partial p_i$ (`d_weights`) and wants `d_scores`:
+# Backward doesn't need J. It gets $g_i = \partial L / \partial p_i$ (`d_weights`) and wants `d_scores`:
 #
 # $$\bar s_j = \sum_i g_i\, p_i\, (\delta_{ij} - p_j)
 # = g_j\, p_j - p_j \sum_i g_i\, p_i = p_j \Big( g_j - \sum_i g_i\, p_i \Big)$$
 #
-# The sum has no j in it: it is *one number for each row*. These are the two lines:
+# The sum has no j in it, so it is *one number per row*. Here are the two lines:
 
 
 # %%
@@ -142,31 +143,31 @@ found = {"with J": with_J, "without J": pull_back(d_weights, weights)}
 compare(found, dict.fromkeys(found, library))
 
 # %% [markdown]
-# > **Predict first.** A layer has 12 heads, 1024 queries and 1024 keys, in float32. How much memory do its weights take?
-# > And how much would all Jacobians take?
+# > **Predict first.** A layer has 12 heads, 1024 queries and 1024 keys, in float32. How much memory do its weights
+# > take? And how much would all the Jacobians take?
 #
 # <details><summary>Answer</summary>
 #
-# The weights take 12 · 1024² · 4 bytes, about 50 MB. There is one Jacobian of 1024² numbers for *each row*: about 52 GB.
-# In operations it is about 4 T² for each row with J, and 4 T without.
+# The weights take 12 · 1024² · 4 bytes, about 50 MB. *Each row* has its own Jacobian of 1024² numbers, so together they
+# take about 52 GB. A row needs about 4 T² operations with J, and 4 T without.
 #
 # </details>
 #
 # ## What it means
 #
 # $\sum_i g_i p_i$ is the *mean of g under p*: what the row gets now, on average. The gradient of a score is how much
-# its key is better than that, times the weight that it has:
+# better its key is than that, times the weight that the key has:
 #
 # $$\bar s_j = \underbrace{p_j}_{\text{its weight}}
 # \big(\underbrace{g_j - \mathbb{E}_p[g]}_{\text{better than average?}}\big)$$
 #
-# > **Predict first.** p = (0.1, 0.2, 0.3, 0.4) and g = (4, -2, 3, 0). What is the mean? L shall be raised: which key's
-# > score grows most? Is it the one with the largest g?
+# > **Predict first.** p = (0.1, 0.2, 0.3, 0.4) and g = (4, -2, 3, 0). What is the mean? Suppose we want to raise L:
+# > which key's score grows most? Is it the one with the largest g?
 #
 # <details><summary>Answer</summary>
 #
-# The mean is 0.9. Key 2 gains most, although key 0 has the largest g: key 2 has three times its weight. Key 3 has g = 0
-# and loses, since it is below the average. A key without weight cannot gain, however good it would be.
+# The mean is 0.9. Key 2 gains most. Key 0 has the largest g, but key 2 has three times its weight. Key 3 has g = 0 and
+# loses, because that is below the average. A key without weight can't gain, however good it would be.
 #
 # </details>
 
@@ -178,20 +179,20 @@ labels = {"column_labels": [f"key {j}" for j in range(4)], "title": f"The mean i
 matrices(panels, shared=False, **labels)
 
 # %% [markdown]
-# ## Rows of d_scores sum to 0. Columns do not
+# ## Rows of d_scores sum to 0, columns don't
 #
-# > **Predict first.** What does a row of `d_scores` sum to, and what does a column sum to (one key, all queries)?
+# > **Predict first.** What does a row of `d_scores` sum to? And what does a column sum to (one key, all queries)?
 #
 # <details><summary>Answer</summary>
 #
-# A row sums to $\sum_j p_j g_j - \sum_i g_i p_i = 0$: shift invariance once more. A column may sum to anything, since
-# all queries may agree that a key should have more weight.
+# A row sums to $\sum_j p_j g_j - \sum_i g_i p_i = 0$, which is shift invariance once more. A column can sum to
+# anything, because all queries may agree that a key should have more weight.
 #
 # </details>
 
 # %%
 sums = {"sums of the columns": library.sum(axis=0, keepdims=True)}
-print("largest sum of a row, but for its sign:", np.abs(library.sum(axis=-1)).max())
+print("largest sum of a row, without its sign:", np.abs(library.sum(axis=-1)).max())
 matrices({"d_scores": library} | sums, title="Random weights and upstream gradient")
 
 # %% [markdown]
@@ -199,13 +200,13 @@ matrices({"d_scores": library} | sums, title="Random weights and upstream gradie
 #
 # A hidden cell has $p_j = 0$, so the formula makes its gradient 0 and needs no mask. There is one exception.
 #
-# > **Predict first.** Something put a NaN into `d_weights`, in a cell that is hidden from query 1. Which cells of
+# > **Predict first.** Something has put a NaN into `d_weights`, in a cell that is hidden from query 1. Which cells of
 # > `d_scores` does it reach?
 #
 # <details><summary>Answer</summary>
 #
-# 0 · NaN is NaN, and the sum carries it through the whole row. The library therefore *selects* the visible cells with
-# `where`.
+# It reaches all of row 1, because 0 · NaN is NaN, and the sum carries it through the whole row. That's why the library
+# *selects* the visible cells with `where`.
 #
 # </details>
 
@@ -218,18 +219,19 @@ panels["softmax_backward"] = softmax_backward(g, cache).d_scores
 matrices(panels, title="A NaN that nobody may see")
 
 # %% [markdown]
-# ## Which test finds which mistake?
+# ## Which test catches which mistake?
 #
-# Nine wrong lines have the right shape. Four tests shall find them: rows sum to 0; hidden cells are 0; the numbers are
-# right for a random upstream gradient; the numbers are right for an upstream gradient of *ones*, as in `out.sum()`.
+# Nine wrong lines have the right shape, and four tests try to catch them. Do rows sum to 0? Are hidden cells 0? Are the
+# numbers right for a random upstream gradient? And are they right for an upstream gradient of *ones*, as in
+# `out.sum()`?
 #
-# > **Predict first.** Which test finds all? And what is the true gradient of the sum of all weights?
+# > **Predict first.** Which test catches them all? And what is the true gradient of the sum of all weights?
 #
 # <details><summary>Answer</summary>
 #
-# Only numbers, with a random upstream gradient, find all. The weights of a row sum to 1 whatever the scores are, so
-# the true gradient for ones is 0. Six mistakes also return 0 there, even "never computed". "Divided by B" passes all
-# the cheap tests.
+# Only the third does, with numbers and a random upstream gradient. The weights of a row sum to 1 whatever the scores
+# are, so the true gradient for ones is 0. Six mistakes also return 0 there, even "never computed". "Divided by B"
+# passes all the cheap tests.
 #
 # </details>
 
@@ -251,14 +253,14 @@ for rule in rules.values():
     misses.append((found.sum(-1), np.where(mask, 0, found), found - right, rule(ones, p)))
 caught = np.array([[np.abs(miss).max() > 1e-9 for miss in row] for row in misses])
 tests = ["row sums", "hidden cells", "random upstream", "ones upstream"]
-labels = {"row_labels": list(rules), "column_labels": tests, "meaning": ("found", "passes")}
-matrices({"found": caught}, **labels, title="Ten backwards, four tests")
+labels = {"row_labels": list(rules), "column_labels": tests, "meaning": ("caught", "passes")}
+matrices({"caught": caught}, **labels, title="Ten backwards, four tests")
 
 # %% [markdown]
 # ## With cross-entropy: p - y
 #
-# Classify with softmax and the loss $L = -\log p_y$, where y is the right class. Then $g_y = -1/p_y$, and all other
-# $g_j$ are 0. The row mean is $g_y\,p_y = -1$, so
+# Suppose we classify with softmax and the loss $L = -\log p_y$, where y is the right class. Then $g_y = -1/p_y$, and
+# all other $g_j$ are 0. The row mean is $g_y\,p_y = -1$, so
 #
 # $$\bar s_j = p_j\,(g_j + 1) = \begin{cases} p_j & j \ne y \\ p_y - 1 & j = y \end{cases}
 # \qquad\text{that is}\qquad \bar s = p - \text{onehot}(y)$$
@@ -279,30 +281,31 @@ def loss_backward(d_loss, p):
 gradcheck(loss_forward, loss_backward, {"scores": rng.normal(size=(3, 5))})
 
 # %% [markdown]
-# > **Predict first.** A saturated softmax passes no gradient. Does a classifier that is sure and *wrong* learn nothing?
+# > **Predict first.** A saturated softmax passes no gradient. So does a classifier that is sure and *wrong* learn
+# > nothing?
 #
 # <details><summary>Answer</summary>
 #
-# It learns at full strength: for $p_y \to 0$, $p_y - 1$ goes to -1. The upstream $1/p_y$ grows just as $p_y$ shrinks.
-# Inside attention nothing grows to match, so there saturation does stop the gradient (notebook 06).
+# No, it learns at full strength, because $p_y - 1$ goes to -1 as $p_y \to 0$: the upstream $1/p_y$ grows just as $p_y$
+# shrinks. Inside attention nothing grows to match, so there saturation does stop the gradient (notebook 06).
 #
 # </details>
 #
 # ## Exercise: softmax backward
 #
-# Write the two lines, without J, for any number of leading axes. The check has hidden cells, a row that sees nothing,
-# and a random upstream gradient. It asks what every right answer has (rows sum to 0, hidden cells have no gradient),
-# then compares numbers, then differentiates softmax numerically.
+# Write the two lines, without J, for any number of leading axes. The check tries hidden cells, a row that sees nothing,
+# and a random upstream gradient. First it asks for what every right answer has (rows sum to 0, hidden cells have no
+# gradient). Then it compares numbers, and then it differentiates softmax numerically.
 #
-# One more of this kind in `mha-numpy exercises`: `museum-jacobian`, a bug that shipped.
+# To practise more, look in `mha-numpy exercises`: `museum-jacobian` is a bug that shipped.
 
 
 # %% tags=["exercise"]
 def my_softmax_backward(d_weights, weights):
     """d_weights, weights (..., T_q, T_k) -> d_scores (..., T_q, T_k), along the last axis.
 
-    A hidden cell has weight 0, and so have all cells of a row that sees nothing: their gradient is
-    0, whatever d_weights holds there.
+    A hidden cell has weight 0, and so has every cell of a row that sees nothing. Their gradient is
+    0, whatever is in d_weights there.
     """
     ...  # your code
 
@@ -316,10 +319,10 @@ check("softmax-backward", my_softmax_backward)
 # %% [markdown]
 # ## Summary
 #
-# You can now say which of the four gradients is right, and name the test that shows it. Backward is
-# $p\,(g - \sum g\,p)$: is a key better than the average of its row, times its weight. It needs no Jacobian. A saturated
+# You can now say which of the four gradients is right, and name the test that shows it. Backward is $p\,(g - \sum
+# g\,p)$: how much better a key is than the average of its row, times its weight. It needs no Jacobian, and a saturated
 # row passes nothing. Rows of `d_scores` sum to 0 and hidden cells are 0, but only numbers with a random upstream
-# gradient find every mistake. With cross-entropy the same formula gives p - y.
+# gradient catch every mistake. With cross-entropy, the same formula gives p - y.
 #
 # **In the code:** `softmax_backward` in `mha_numpy/core/softmax.py`. **Derivation:** docs/softmax.md.
 #

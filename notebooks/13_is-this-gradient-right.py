@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 13 · Is this gradient right?
 #
-# The function below claims to be the backward of attention. It returns zeros for q and for k, so that no head could
-# ever learn where to look. A gradient check compares it with forward, number by number:
+# The function below claims to be the backward of attention. It returns zeros for q and for k, so no head could ever
+# learn where to look. Let's run a gradient check on it, which compares it with forward, number by number:
 
 # %%
 import numpy as np
@@ -14,7 +14,7 @@ from mha_numpy.teach.exercises import check, hint
 
 # %%
 def values_only(g, cache):
-    """As if the weights were constants: d_q and d_k are 0."""
+    """Treat the weights as constants: d_q and d_k are 0."""
     grads = attention_backward(g, cache)
     return grads._replace(d_q=0 * grads.d_q, d_k=0 * grads.d_k)
 
@@ -24,15 +24,15 @@ one_token = {name: rng.normal(size=(1, 4)) for name in "qkv"}  # random, T = 1
 gradcheck(attention_forward, values_only, one_token)
 
 # %% [markdown]
-# All is "ok". The check is right, and so are its numbers: the *example* is to blame.
+# Every line says "ok", and the check is right. The *example* is to blame.
 #
-# **What you can do afterwards:** you can check any gradient with forward alone, and choose an example that no wrong
-# backward passes.
+# **What you can do afterwards:** you can check any gradient with nothing but forward, and choose an example that no
+# wrong backward passes.
 #
 # ## A gradient is a slope
 #
-# The loss L is one number, here a weighted sum of the output of a small random head. Move one number of q, and see how
-# L changes:
+# The loss L is one number, here a weighted sum of the output of a small random head. Let's move one number of q, and
+# see how L changes:
 
 # %%
 q, k, v, d_heads = (rng.normal(size=shape) for shape in ((3, 2), (4, 2), (4, 5), (3, 5)))
@@ -40,7 +40,7 @@ d_q = attention_backward(d_heads, attention_forward(q, k, v)[1]).d_q
 
 
 def loss(q):
-    """Forward in the plainest form, down to one number."""
+    """Run forward in its plainest form, down to one number."""
     powers = np.exp(q @ k.T / np.sqrt(2))
     weights = powers / powers.sum(axis=-1, keepdims=True)
     return (weights @ v * d_heads).sum()
@@ -55,7 +55,7 @@ title, x_label = "The loss over one number, and the slope d_q[1, 0]", "added to 
 line_chart(moves, {"L": curve, "tangent": tangent}, title=title, x_label=x_label, y_label="L")
 
 # %% [markdown]
-# The tangent has the slope that backward returned, and it fits the curve. So a slope can be measured, without any
+# The tangent has the slope that backward returned, and it fits the curve. So we can measure a slope without any
 # derivation: move the number by h to both sides, and divide the change of L by 2h. No calculus is involved, so no
 # mistake of calculus can repeat itself. This is the *central difference*:
 #
@@ -73,23 +73,23 @@ matrices(panels, shared=False, title="Twelve calls of forward against one of bac
 # %% [markdown]
 # ## How small should h be?
 #
-# Two errors are at work. L is not a straight line, which costs an error that falls with $h^2$ (*truncation*). And the
-# two losses are rounded at about the 16th digit: their difference is divided by 2h, so that *rounding* grows with
-# $1/h$.
+# Two errors are at work. L isn't a straight line, which costs an error that falls with $h^2$ (*truncation*). And both
+# losses are rounded at about the 16th digit. We divide their difference by 2h, so this error grows with $1/h$
+# (*rounding*).
 #
 # > **Predict first.** Which h is best in float64: 1e-2, 1e-5, 1e-8 or 1e-12?
 #
 # <details><summary>Answer</summary>
 #
 # 1e-5 is best. The two errors are equal where $h^2 = 10^{-16} / h$, so $h = 10^{-16/3} \approx$ 5e-6. In float32 the
-# same rule leaves only four or five digits. That is why gradients are checked in float64.
+# same rule leaves only four or five digits. That's why we check gradients in float64.
 #
 # </details>
 
 
 # %%
 def largest_error(slope, h):
-    """How far a rule for slopes is from d_q, at worst over all numbers of q."""
+    """Return how far a rule for slopes is from d_q, at worst over all numbers of q."""
     units = np.eye(q.size).reshape(-1, *q.shape)
     numeric = np.array([slope(unit, h) for unit in units]).reshape(q.shape)
     return max(np.abs(numeric - d_q).max(), 1e-17)  # 0 has no logarithm
@@ -108,20 +108,20 @@ line_chart(sizes, errors, title="How wrong is a numeric gradient?", **looks)
 # %% [markdown]
 # ## The complex step
 #
-# The third line does not rise again on the left. It moves x by an *imaginary* amount. Taylor's series then gives
+# The third line doesn't rise again on the left. It moves x by an *imaginary* amount, and then Taylor's series gives
 #
 # $$f(x + ih) = f(x) + ih f'(x) - \tfrac{h^2}{2} f''(x) - \dots \quad\Longrightarrow\quad f'(x) = \frac{\operatorname{Im} f(x + ih)}{h} + O(h^2)$$
 #
-# Nothing is subtracted, so nothing cancels, and h = 1e-30 is fine. There is a price: forward must carry the imaginary
+# We subtract nothing, so nothing cancels, and h = 1e-30 is fine. There is a price: forward must carry the imaginary
 # part all the way.
 #
-# > **Predict first.** At x = -2, which of these come out right: $x^2$, $e^x$, `abs(x)`, `np.sqrt(x * x)`,
-# > `x * np.conj(x)`?
+# > **Predict first.** At x = -2, which of these come out right: $x^2$, $e^x$, `abs(x)`, `np.sqrt(x * x)`, `x *
+# > np.conj(x)`?
 #
 # <details><summary>Answer</summary>
 #
-# `abs` and `conj` throw the imaginary part away and give 0 without a word. The other three are right. (A comparison
-# such as `x > 0` raises an error in plain Python.)
+# `abs(x)` and `x * np.conj(x)` lose the imaginary part and return 0 without a word. The other three are right. (In
+# plain Python, a comparison such as `x > 0` raises an error.)
 #
 # </details>
 
@@ -139,7 +139,7 @@ matrices({"at x = -2": np.array(found)}, **titles, title="Where the complex step
 
 # %% [markdown]
 # `gradcheck` moves every number of every input by both methods, against a random upstream gradient. The last column
-# is the largest error as a share of the largest gradient. Where forward drops the imaginary part, the report says so.
+# shows the largest error as a share of the largest gradient. If forward drops the imaginary part, the report says so.
 
 # %%
 gradcheck(attention_forward, attention_backward, {"q": q, "k": k, "v": v})
@@ -147,18 +147,18 @@ gradcheck(attention_forward, attention_backward, {"q": q, "k": k, "v": v})
 # %% [markdown]
 # ## What hides mistakes
 #
-# Here are five backwards of attention that are wrong in five real ways. Six tests run the same full check on each
-# of them. The tests differ only in their example.
+# Here are five backwards of attention, wrong in five real ways. Six tests run the same full check on each of them, and
+# differ only in their example.
 
 
 # %%
 def out_of_order(g, cache):
-    """The upstream gradient split into heads by a reshape alone."""
+    """Split the upstream gradient into heads with nothing but a reshape."""
     return attention_backward(g.swapaxes(1, 2).reshape(g.shape), cache)
 
 
 def rebuilt(g, cache, **options):
-    """A backward that makes the weights anew, with only some of forward's options."""
+    """Compute the weights again, with only some of forward's options."""
     given = cache.inputs
     return attention_backward(g, attention_forward(given.q, given.k, given.v, **options)[1])
 
@@ -172,14 +172,14 @@ wrong = {
 }
 
 # %% [markdown]
-# > **Predict first.** One example is all different sizes, with a mask, a bias and a random upstream gradient. The
-# > others change one thing each. Which one misses four of the five mistakes?
+# > **Predict first.** One example has different sizes, a mask, a bias and a random upstream gradient. The others change
+# > one thing each. Which one misses four of the five mistakes?
 #
 # <details><summary>Answer</summary>
 #
-# T = 1 misses four. With one key its weight is 1, whatever the scores are: `d_q` and `d_k` *are* 0, mask and bias
-# change nothing, and there are no tokens to be mixed up with heads. With ones as the upstream gradient, every shuffle
-# of it is the same array. One sequence cannot show a division by the batch.
+# T = 1 misses four. A single key has weight 1, whatever the scores are, so `d_q` and `d_k` *are* 0. Mask and bias
+# change nothing, and there are no tokens to mix up with heads. With ones as the upstream gradient, every shuffle of it
+# is the same array. And one sequence can't show a division by the batch.
 #
 # </details>
 
@@ -188,7 +188,7 @@ from functools import partial
 
 
 def catches(mistake, B=2, T_q=4, T_k=5, is_causal=True, bias=1.0, ones=False):
-    """Whether the gradient check of an example finds fault with a backward."""
+    """Return whether the gradient check, on one example, finds fault with a backward."""
     rng = np.random.default_rng(0)
     shapes = {"q": (B, 3, T_q, 2), "k": (B, 3, T_k, 2), "v": (B, 3, T_k, 6)}
     inputs = {name: rng.normal(size=shape) for name, shape in shapes.items()}
@@ -206,20 +206,20 @@ labels |= {"title": "One check, six examples", "meaning": ("caught", "missed")}
 matrices({"caught": caught}, **labels)
 
 # %% [markdown]
-# Only the first example catches all. (Ones hide even more in softmax alone: notebook 11.)
+# Only the first example catches all of them. (In softmax by itself, ones hide even more: notebook 11.)
 #
-# Equal sizes do not fool numbers, but they fool tests that look at shapes. And a gradient that is truly 0 fools a
-# popular measure, $|a - n| / \max(|a|, |n|)$: it becomes a ratio of two roundings, and warns where nothing is wrong.
-# `gradcheck` divides by the largest gradient of the whole set instead.
+# Equal sizes don't fool a comparison of numbers, but they do fool tests that look at shapes. And a gradient that is
+# truly 0 fools a popular measure, $|a - n| / \max(|a|, |n|)$, which becomes a ratio of two roundings and warns where
+# nothing is wrong. So `gradcheck` divides by the largest gradient of the whole set instead.
 #
 # ## Exercise: a backward, and its proof
 #
-# Dropout multiplies each weight by 0, or by $1/(1-p)$. Write its backward. Then prove it with `gradcheck` and an
-# example of your own, *before* you run the cell with `check`. Forward is `lambda w: w * keep / (1 - p)`, with a `keep`
-# that you draw once; backward gets the upstream gradient and w.
+# Dropout multiplies each weight by 0, or by $1/(1-p)$. Write its backward. Then prove it with `gradcheck` and your own
+# example, *before* you run the cell with `check`. Forward is `lambda w: w * keep / (1 - p)`, with a `keep` that you
+# draw once; backward gets the upstream gradient and w.
 #
-# More of this kind in `mha-numpy exercises`: `break-my-attention`, where your tests have to catch the mistakes, and
-# `museum-jacobian`, a bug that shipped.
+# To practise more, look in `mha-numpy exercises`: in `break-my-attention` your tests have to catch the mistakes, and
+# `museum-jacobian` is a bug that shipped.
 
 
 # %% tags=["exercise"]
@@ -240,9 +240,9 @@ check("dropout-backward", my_dropout_backward)
 # %% [markdown]
 # ## Summary
 #
-# You can now say why the first check was silent, and build one that is not. A gradient is a slope, and forward alone
-# can measure it: by central differences near h = 1e-5 in float64, or by complex steps of 1e-30. A check is as good as
-# its example: a random upstream gradient, T > 1, B > 1, different sizes, a mask, a bias.
+# You can now say why the first check was silent, and build one that isn't. A gradient is a slope, and forward is all
+# you need to measure it: by central differences near h = 1e-5 in float64, or by complex steps of 1e-30. A check is only
+# as good as its example, so take a random upstream gradient, T > 1, B > 1, different sizes, a mask and a bias.
 #
 # **In the code:** `gradcheck` in `mha_numpy/checking/gradients.py`.
 #

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 14 · Multi-head backward
 #
-# Attention itself was notebook 12. What lies around it looks harmless: two linear maps and some moves. Here most
-# mistakes of a first implementation happen, and most of them run silently. Here is one. It has the right shape, and no
-# error is raised:
+# Notebook 12 went back through attention itself. What lies around it looks harmless: a few linear maps and some moves.
+# But that's where most mistakes of a first implementation happen, and most of them are silent. Here is one. It has the
+# right shape and raises no error:
 
 # %%
 import numpy as np
@@ -20,18 +20,18 @@ right, wrong = layer.grads["w_q"], layer.grads["w_q"].T
 matrices({"d_w_q": right, "d_w_q, transposed by mistake": wrong}, title="Random params")
 
 # %% [markdown]
-# Nothing stops a training that uses the wrong one.
+# Nothing stops you from training with the wrong one.
 #
-# **What you can do afterwards:** you can write the backward of every part around attention, and find the first array that is
-# wrong in somebody's backward.
+# **What you can do afterwards:** you can write the backward of every part around attention, and find the first wrong
+# array when a backward fails.
 #
 # ## The road back
 #
 # $$x \to \text{projected} \to q, k, v \to \text{heads} \to \text{merged} \to \text{out}$$
 #
 # The first arrow multiplies by `w_q`, `w_k` and `w_v`; then come the split, attention and the merge, and the last arrow
-# multiplies by `w_o`. Backward visits the same stations from right to left. `d_a` is the gradient of the loss by `a`, in formulas $\bar a$;
-# it has the shape of `a`.
+# multiplies by `w_o`. Backward visits the same stations from right to left. `d_a` is the gradient of the loss with
+# respect to `a`, written $\bar a$ in formulas, and it has the shape of `a`.
 #
 # | forward | backward |
 # |---|---|
@@ -47,10 +47,10 @@ matrices({"d_w_q": right, "d_w_q, transposed by mistake": wrong}, title="Random 
 #
 # ## A linear map, by hand
 #
-# Two tokens (1, 2) and (3, 4), and $w = (1, 10)^\top$: each token gives one number.
+# Take two tokens, (1, 2) and (3, 4), and $w = (1, 10)^\top$. Each token gives one number.
 #
-# > **Predict first.** The upstream gradient is 1 for the first token and 2 for the second. By how much does the loss
-# > grow if $w_0$ grows by a little? It touches *both* outputs. And what is the gradient of the second token?
+# > **Predict first.** The upstream gradient is 1 for the first token and 2 for the second. $w_0$ touches *both*
+# > outputs: how fast does the loss grow with it? And what is the gradient of the second token?
 
 # %%
 x = np.array([[[1.0, 2.0], [3.0, 4.0]]])  # (B=1, T=2, I=2)
@@ -64,21 +64,21 @@ matrices(numbers, title="Rows of x, d_out and d_x are tokens")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# $\bar w_0 = 1 \cdot 1 + 2 \cdot 3 = 7$: over all uses, the upstream gradient times what $w_0$ was multiplied with.
-# The gradient of a token is its upstream number times (1, 10), so (2, 20) for the second.
+# $\bar w_0 = 1 \cdot 1 + 2 \cdot 3 = 7$. For each use, it adds the upstream gradient times the number that $w_0$ was
+# multiplied by. The gradient of a token is its upstream number times (1, 10), so it's (2, 20) for the second.
 #
 # </details>
 #
 # ## Why sums?
 #
-# The same $w$ serves every token of every sequence: B·T uses. Take the sharing away, and give each token *its own
-# copy*. Then each copy is used once, and there is nothing to sum:
+# The same $w$ serves every token of every sequence, so it is used B·T times. Let's take the sharing away, and give each
+# token *its own copy*. Then each copy is used once, and there is nothing to sum:
 #
 # $$\mathrm{out}_{bto} = \sum_i x_{bti}\, w^{(bt)}_{io}, \qquad
 # \bar w^{(bt)}_{io} = x_{bti}\; \overline{\mathrm{out}}_{bto}$$
 #
-# > **Predict first.** Now all copies are tied together. How does the gradient of the one shared $w$ follow from those of
-# > the copies?
+# > **Predict first.** Now we tie all copies together again. How do you get the gradient of the one shared $w$ from
+# > those of the copies?
 
 # %%
 B, T, n_in, n_out = 3, 4, 5, 2
@@ -100,21 +100,21 @@ compare(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They add up: a step of $w$ moves all copies at once, and small changes of the loss add. It is a sum and not a mean. If
-# the loss is a mean over tokens, then 1/(B·T) is already in `d_out`, and must not come in twice.
+# Add them up: a step of $w$ moves all copies at once, and small changes of the loss add. It's a sum, not a mean. If the
+# loss is a mean over tokens, then 1/(B·T) is already in `d_out` and must not come in twice.
 #
 # </details>
 #
 # With indices, the gradients of a product need no thought: **exchange the roles of the letters**, and sum over every
-# letter that the result does not have. The cell above checks that, too.
+# letter that the result doesn't have. The cell above checks that too.
 #
 # The *moves* carry numbers from place to place, and backward carries the gradients home: split's backward is merge, and
 # merge's is split.
 #
 # ## The whole way, step by step
 #
-# B = 7 sequences, T = 4 tokens, D = 5, H = 2 heads of width 3, so H·d = 6: no two sizes are equal, and a wrong
-# transpose cannot hide. Params and `d_out` are random, and no bias is zero.
+# We take B = 7 sequences, T = 4 tokens, D = 5, and H = 2 heads of width 3, so H·d = 6. No two sizes are equal, so a
+# wrong transpose can't hide. Params and `d_out` are random, and no bias is zero.
 
 # %%
 from mha_numpy import (
@@ -129,7 +129,7 @@ from mha_numpy import (
 
 B, T, D, H, d = 7, 4, 5, 2, 3
 rng = np.random.default_rng(1)
-inward = [(D, H * d), (H * d,)]  # w_q and b_q; likewise for k and v
+inward = [(D, H * d), (H * d,)]  # w_q and b_q; the same for k and v
 shapes = [*inward, *inward, *inward, (H * d, D), (D,)]
 params = MultiHeadParams(*(0.5 * rng.normal(size=shape) for shape in shapes))
 x, d_out = rng.normal(size=(B, T, D)), rng.normal(size=(B, T, D))
@@ -144,9 +144,9 @@ with trace() as full:
     right = multi_head_attention_backward(d_out, cache)
 
 # %% [markdown]
-# **4.** Back through $w_o$, then apart into heads. **3.** Back through attention. **1.** Together again, and back
-# through the projections: each gives the gradients of its own params, and a share of the gradient of x. **0.** One x was
-# three inputs, so it collects what comes from all three:
+# **4.** Back through $w_o$, then split into heads. **3.** Back through attention. **1.** Merge again, then back through
+# the projections. Each returns the gradients of its params, and a share of the gradient of x. **0.** One x was three
+# inputs, so it collects all three shares:
 
 # %%
 d_merged = d_out @ params.w_o.T  # (B, T, H*d)
@@ -162,7 +162,7 @@ mine |= {"w_o": d_w_o, "b_o": d_out.sum(axis=(0, 1)), "d_x": d_x}
 compare(mine, {"d_x": right.d_x_q, **right.d_params._asdict()})
 
 # %% [markdown]
-# That is the whole backward pass. And here it is against numbers that owe nothing to it:
+# That's the whole backward pass. Let's check it against numbers computed without it:
 
 # %%
 gradcheck(
@@ -172,8 +172,8 @@ gradcheck(
 )
 
 # %% [markdown]
-# The way via k as a film: each gradient beside the array that it belongs to. It has the same shape, always. One panel
-# deceives: `d_b_k` looks like any other, because each panel is shaded by its own largest number. See below.
+# Here is the way via k as a film, with each gradient next to its array. The two always have the same shape. One panel
+# deceives: `d_b_k` looks like any other, because each panel is shaded by its own largest number. We'll come back to it.
 
 # %%
 from mha_numpy.core import step
@@ -188,8 +188,8 @@ backward_film(via_k, note="Random params.")
 # %% [markdown]
 # ## Three branches
 #
-# x reaches the loss in three ways: as what asks, as what is matched, as what is mixed. To see one way alone, **freeze the
-# others**: forward takes three inputs, so we hand it the same x three times.
+# x reaches the loss in three ways: it asks, it is matched, and it is mixed. To see only one of them, we **freeze the
+# others**. Forward takes three inputs, so we pass it the same x three times.
 
 # %%
 _, cache_3 = forward(x, x, x)
@@ -200,24 +200,24 @@ branches = {f"via {s}": g[0] for s, g in via.items()} | {"d_x": d_x[0]}
 matrices(branches, title="Random params. Sequence 0: three shares, and their sum")
 
 # %% [markdown]
-# > **Predict first.** Someone returns only the branch via q. The shape is right. Are the gradients of the *params* wrong,
-# > too?
+# > **Predict first.** Suppose you return only the branch via q. The shape is right. Are the gradients of the *params*
+# > wrong too?
 #
 # <details><summary>Answer</summary>
 #
-# No: they were made before `d_x`, and without it. The *layer below* suffers, which gets a wrong upstream gradient. A test
-# that looks at params only sees nothing.
+# No, because they were computed before `d_x`, and without it. The *layer below* suffers, since it gets a wrong upstream
+# gradient. A test that looks only at params notices nothing.
 #
 # </details>
 #
-# In cross-attention keys and values come from a source. Then x has one branch, and the source has two: the library
+# In cross-attention, keys and values come from a source. Then x has one branch, and the source has two: the library
 # returns `d_x_q`, and `d_x_k` with both shares.
 #
 # ## Gradients of the params
 #
-# Block h of the columns of $w_q$ belongs to head h alone, and so does block h of its gradient: it is what head h by
+# Block h of the columns of $w_q$ belongs only to head h, and so does block h of its gradient: it's what head h by
 # itself would give. For $w_o$ the blocks are rows. And $b_v$? The weights of a row sum to 1, so $b_v$ is added to every
-# mean unchanged: its gradient is that of $b_o$, sent back through $w_o$.
+# mean unchanged. Its gradient is therefore that of $b_o$, sent back through $w_o$.
 
 # %%
 block = slice(d, 2 * d)  # head 1's
@@ -230,12 +230,12 @@ compare({"w_q": w_q_of_1, "w_o": w_o_of_1, "b_v": b_v}, expected | {"b_v": right
 # %% [markdown]
 # ### The key bias has no gradient
 #
-# $b_k$ adds $q_i \cdot b_k / \sqrt{d_k}$ to every score of query i: the same number along the row. Softmax does not see a
-# constant. So no output depends on $b_k$. (This needs plain scores: with a softcap or rotated keys it is not so;
-# docs/multi-head.md.)
+# $b_k$ adds $q_i \cdot b_k / \sqrt{d_k}$ to every score of query i, the same number along the whole row. Softmax
+# doesn't see a constant, so no output depends on $b_k$. (This needs plain scores; with a softcap or rotated keys it
+# isn't so: docs/multi-head.md.)
 #
-# > **Predict first.** Its gradient is about 1e-16, and the measured slope about 1e-11. Both say 0. What is the relative
-# > error $|a - n| / \max(|a|, |n|)$?
+# > **Predict first.** The gradient of $b_k$ is about 1e-16, and the measured slope about 1e-11. Both mean 0. What is
+# > the relative error $|a - n| / \max(|a|, |n|)$?
 
 # %%
 sizes = {n: abs(g).max() for n, g in right.d_params._asdict().items() if n[0] == "b"}
@@ -246,16 +246,16 @@ print(f"b_k + 100 changes the output by {abs(shifted - out).max():.1e}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# About 1: not one digit agrees, and yet both are right. So measure errors against the largest gradient of the whole set,
-# as `gradcheck` does: above, `b_k` passed.
+# It's about 1: not a single digit agrees, and yet both are right. So measure errors against the largest gradient of the
+# whole set, as `gradcheck` does. Above, `b_k` passed.
 #
 # </details>
 #
 # ## A batch is a sum
 #
-# Sequences do not see each other. For a given `d_out`, the gradients of the params are sums over sequences, and those of
-# the inputs stand side by side. So a layer *adds* to its `grads` in each `backward`, until `zero_grads`: a batch too
-# large for memory can be worked through in pieces.
+# Sequences don't see each other. For a given `d_out`, the gradients of the params are sums over sequences, while those
+# of the inputs stay side by side. So a layer *adds* to its `grads` in each `backward`, until `zero_grads`, and you can
+# work through a batch that is too large for memory in pieces.
 
 # %%
 layer = MultiHeadAttention(D, H, head_dim=d, rng=0)
@@ -268,7 +268,7 @@ compare(layer.grads, right.d_params._asdict())
 # %% [markdown]
 # ## What mistakes look like
 #
-# > **Predict first.** For each of these: does the shape give it away? Is there one factor between wrong and right?
+# > **Predict first.** For each mistake below: does the shape give it away? Is there one factor between wrong and right?
 
 # %%
 w_q, b_q, last = right.d_params.w_q, right.d_params.b_q, B - 1
@@ -277,7 +277,7 @@ mistakes = {
     "d_x: via v left out": (via["q"] + via["k"], d_x),
     "d_w_q: transposed": (w_q.T, w_q),
     "d_w_q: mean over the batch": (w_q / B, w_q),
-    "d_w_q: the last sequence alone": (x[last].T @ projected["q"][last], w_q),
+    "d_w_q: only the last sequence": (x[last].T @ projected["q"][last], w_q),
     "d_b_q: summed over B only": (projected["q"].sum(axis=0), b_q),
     "d_w_o: from heads not merged": (np.einsum("btm,bto->mo", unmerged, d_out), d_w_o),
 }
@@ -287,18 +287,18 @@ for name, (wrong, expected) in mistakes.items():
 # %% [markdown]
 # | finding | look for |
 # |---|---|
-# | last two axes exchanged | `x.T @ d` written as `d.T @ x` |
-# | another number of axes | a sum over B or T left out |
-# | each is 1/B, or 1/(B·T), of what was expected | a mean for a sum |
+# | last two axes swapped | `x.T @ d` written as `d.T @ x` |
+# | a different number of axes | a missing sum over B or T |
+# | each is 1/B, or 1/(B·T), of what was expected | a mean instead of a sum |
 # | all differ, no factor | a branch, a sequence, a move |
 #
-# Here D = 5 and H·d = 6, so the shape gives the transposed one away. At the top of this notebook both were 8, and it was
-# silent. Take sizes that all differ.
+# Here D = 5 and H·d = 6, so the shape gives the transposed one away. At the top of this notebook both were 8, and the
+# mistake was silent. So take sizes that all differ.
 #
-# ### Find the first one
+# ### Find the first wrong array
 #
-# One wrong array makes everything after it wrong. So look for the *first* array that leaves the reference. Here somebody
-# splits `d_merged` without the transpose:
+# One wrong array makes everything after it wrong, so look for the *first* array that differs from the reference. Here
+# we split `d_merged` without the transpose:
 
 # %%
 with trace() as wrong:
@@ -310,16 +310,16 @@ with trace() as wrong:
 backward_film(wrong, reference=full, note="Random params.")
 
 # %% [markdown]
-# `d_merged` is right, `d_heads` is not: the mistake sits between the two. All that follows is wrong without any fault of
-# its own.
+# `d_merged` is right and `d_heads` isn't, so the mistake is between the two. All that follows is wrong through no fault
+# of its own.
 #
 # ## Exercise: the linear map
 #
-# Write the backward of `out = x @ w + b`. The check compares numbers, and then differentiates forward numerically. The
-# three branches were the exercise of notebook 04.
+# Write the backward of `out = x @ w + b`. The check compares numbers, and then it differentiates forward numerically.
+# The three branches were the exercise of notebook 04.
 #
-# More of this kind in `mha-numpy exercises`: `multi-head-backward`, the whole way; `layer-norm-backward`; and
-# `museum-one-token`, a bug that shipped.
+# To practise more, look in `mha-numpy exercises`: `multi-head-backward` is the whole way, `layer-norm-backward` another
+# part, and `museum-one-token` a bug that shipped.
 
 
 # %% tags=["exercise"]
@@ -337,14 +337,14 @@ check("linear-backward", my_linear_backward)
 # %% [markdown]
 # ## Summary
 #
-# - `d_x = d_out @ w.T`, `d_w = x.T @ d_out`, `d_b = d_out`, the last two *summed over B and T*: one param is used B·T
-#   times. A mean belongs to the loss and arrives in `d_out`.
-# - Moves go back by the opposite move. Self-attention's input has three branches: `d_x` is their sum.
+# - `d_x = d_out @ w.T`, `d_w = x.T @ d_out`, `d_b = d_out`, the last two *summed over B and T*, because each param is
+#   used B·T times. A mean belongs to the loss and arrives in `d_out`.
+# - A move goes back by the opposite move. Self-attention's input has three branches, and `d_x` is their sum.
 # - Head h's params have head h's gradient, block by block. The key bias has gradient 0.
-# - Use sizes that all differ, biases that are not zero, a random `d_out`, and look for the first array that differs.
+# - Use sizes that all differ, biases that aren't zero and a random `d_out`, and look for the first array that differs.
 #
-# **In the code:** `mha_numpy/core/linear.py`, `projection.py` and `multihead.py`: backward visits forward's step numbers
-# in reverse. Derivation: docs/multi-head.md.
+# **In the code:** `mha_numpy/core/linear.py`, `projection.py` and `multihead.py`: backward visits forward's step
+# numbers in reverse. Derivation: docs/multi-head.md.
 #
 # **Reference:** Goodfellow, Bengio and Courville 2016, *Deep Learning*, section 6.5 (back-propagation); Vaswani et al.
 # 2017, *Attention Is All You Need*, section 3.2.2; CS231n, *Gradient checks*, on relative errors.

@@ -1,14 +1,13 @@
 # %% [markdown]
 # # 15 · Cross-attention
 #
-# A small model reads English number words and writes German ones. German says the units before the
-# tens, so the words cross. The model was trained with `mha-numpy train numbers`; its params ship
-# with the package. One of its layers, with two heads:
+# A small model reads English number words and writes German ones. German says the units before the tens, so the words
+# cross. We trained the model with `mha-numpy train numbers`, and its params ship with the package. Here is one of its
+# layers, with two heads:
 
 # %%
 import numpy as np
 
-# %%
 from mha_numpy.models.train import load_trained
 from mha_numpy.models.train.tasks import GERMAN
 from mha_numpy.show.pictures import matrices, shape_film, weights_by_head
@@ -22,18 +21,17 @@ written, read = trained.task.words(answers[0], GERMAN), trained.task.words(sourc
 weights_by_head(learned, written, read, note="Trained: mha-numpy train numbers, seed 0.")
 
 # %% [markdown]
-# Rows and columns belong to two different sequences. The step that writes *fünf* looks at "five",
-# and the step that writes *vierzig* looks back at "forty"; nobody gave the model this alignment.
-# (This holds on this task, in this seed. Weights need not be an alignment: Koehn and Knowles 2017
-# found some that diverge from it.)
+# Rows and columns belong to two different sequences. The step that writes *fünf* looks at "five", and the step that
+# writes *vierzig* looks back at "forty". Nobody gave the model this alignment. (This is one task and one seed. Weights
+# don't have to be an alignment: Koehn and Knowles 2017 found some that diverge from it.)
 #
-# **What you can do afterwards:** you can let one sequence ask another, choose its masks, and say
-# which gradient belongs to which sequence.
+# **What you can do afterwards:** you can let one sequence ask another, choose its masks, and say which gradient belongs
+# to which sequence.
 #
 # ## One asks, the other answers
 #
-# Nothing in a head demands that queries and keys come from the same tokens. The *target* y has T_y
-# tokens of width D; the *source* x has T_x tokens of width kdim (often D as well).
+# Nothing in a head requires queries and keys to come from the same tokens. The *target* y has T_y tokens of width D;
+# the *source* x has T_x tokens of width kdim (often D as well).
 #
 # $$q = y\,w_q, \qquad k = x\,w_k, \qquad v = x\,w_v, \qquad
 # \text{out} = \mathrm{softmax}\left(\frac{q\,k^\top}{\sqrt{d_k}}\right) v$$
@@ -45,9 +43,9 @@ weights_by_head(learned, written, read, note="Trained: mha-numpy train numbers, 
 # | scores and weights | T by T | **T_y by T_x** |
 # | output | T rows | **T_y rows** |
 #
-# Here is an example that we can read: vectors made by hand, nothing trained. "The tired animal
-# crossed the street" has six words of five features; the French words have six features, in an
-# order of their own. ("a" is a helping word: it marks the past.)
+# Here is an example that we can read, with vectors made by hand and nothing trained. "The tired animal crossed the
+# street" has six words with five features each. The French words have six features, in a different order. ("a" is a
+# helping word that marks the past.)
 
 # %%
 english = ["The", "tired", "animal", "crossed", "the", "street"]
@@ -60,12 +58,12 @@ display(matrices({"source x": x}, row_labels=english, column_labels=CONCEPTS))
 matrices({"target y": y}, row_labels=french, column_labels=NOTIONS)
 
 # %% [markdown]
-# Six numbers cannot be compared with five. **The projections bring both into one space**, d_k wide,
-# where a dot product makes sense. Here that space is the five concepts: `w_k` and `w_v` leave the
-# source as it is, and `w_q` is a small dictionary.
+# You can't compare six numbers with five. **The projections bring both into one space**, d_k wide, where a dot product
+# makes sense. Here that space is the five concepts: `w_k` and `w_v` leave the source as it is, and `w_q` is a small
+# dictionary.
 #
-# > **Predict first.** French puts this adjective behind its noun. What will the picture of the
-# > weights show there? And where does the weight of "la" go?
+# > **Predict first.** French puts this adjective after its noun. What will the weights look like there? And where does
+# > the weight of "la" go?
 
 # %%
 from mha_numpy import attention_forward
@@ -79,18 +77,18 @@ matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The rows "animal" and "fatigué" form a cross: noun and adjective are exchanged. "la" has .47 at
-# each of two articles, which fit it equally, for the head has no positions.
+# The rows "animal" and "fatigué" form a cross, because noun and adjective trade places. "la" puts .47 on each of the
+# two articles. They fit it equally well, because the head has no positions.
 #
 # </details>
 #
-# The output has a row for each *French* word, in features of the *English* ones: it is a mean of
-# source values, and of nothing else.
+# The output has a row for each *French* word, in features of the *English* ones, because it's a mean of source values
+# and of nothing else.
 #
 # ## What moves what
 #
-# > **Predict first.** Change one target token, then one source token. Which rows of the output
-# > change? And if somebody takes keys and values from `y` by mistake?
+# > **Predict first.** We change one target token, then one source token. Which rows of the output change? And which
+# > change if you take keys and values from `y` by mistake?
 
 
 # %%
@@ -117,19 +115,17 @@ matrices(seen, row_labels=french, meaning=("reacts", "stays"))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Each row depends on its own query alone: target tokens do not meet here. Every row depends on the
-# whole source. With the mistake, no row reacts to the source at all, and where both widths are
-# equal no shape complains.
+# A target token changes only its own row, because target tokens don't meet here. A source token changes every row. With
+# the mistake, no row reacts to the source at all, and if both widths are equal, no shape complains.
 #
 # </details>
 #
 # ## Masks: padding, and no causal mask
 #
-# The second sentence of a batch is short, "The animal crossed", and is filled with zeros to six
-# tokens. The mask hides source *keys*, so its shape is (B, 1, 1, T_x), made of the lengths of the
-# **source**.
+# The second sentence of our batch is short, "The animal crossed", so we fill it up with zeros to six tokens. The mask
+# hides source *keys*. So its shape is (B, 1, 1, T_x), and we build it from the lengths of the **source**.
 #
-# > **Predict first.** A filled token has the key 0. Without a mask, is its weight 0?
+# > **Predict first.** A padding token has the key 0. Without a mask, is its weight 0?
 
 # %%
 from mha_numpy import padding_mask
@@ -147,17 +143,17 @@ weights_by_head(np.stack(both), rows, columns, head_names=["no mask", "mask"], v
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No: a score of 0 is an ordinary score.
+# No, because a score of 0 is an ordinary score.
 #
 # </details>
 #
-# The rows "(pad)" are filled *targets*. They need no mask here: the loss leaves them out.
+# The rows "(pad)" are padding of the *target*. They need no mask here, because the loss leaves them out.
 #
-# A causal mask keeps a decoder from reading the words that it should *write*. The source is there
-# before the first word is written, so nothing has to be hidden.
+# A causal mask keeps a decoder from reading the words that it should *write*. But the source is complete before the
+# first word is written, so there is nothing to hide.
 #
-# > **Predict first.** Somebody sets `is_causal=True` all the same: row i then sees columns 0 to i.
-# > Which French word loses its partner?
+# > **Predict first.** Suppose you set `is_causal=True` all the same, so row i sees columns 0 to i. Which French word
+# > loses its partner?
 
 # %%
 _, cut = attention_forward(y @ w_q, x @ w_k, x @ w_v, is_causal=True)
@@ -167,16 +163,16 @@ weights_by_head(cut.weights[None], french, english, visible=visible[None])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# "animal", which stands at place 1 in French and at place 2 in English. The row sums to 1 as
-# always, so nothing looks broken: the weight has gone elsewhere.
+# "animal" does: it's at place 1 in French and at place 2 in English. Its row sums to 1 as always, so nothing looks
+# broken, but the weight has gone elsewhere.
 #
 # </details>
 #
 # ## The layer
 #
-# `MultiHeadAttention` takes the query first, then the key; the value defaults to the key. Only `w_k`
-# and `w_v` have the width of the source. (The params are random.) The film shows one sequence: seven
-# rows on the query's side, six on the key's side, and 7 by 6 where they meet.
+# `MultiHeadAttention` takes the query first, then the key; the value defaults to the key. Only `w_k` and `w_v` have the
+# width of the source. (The params are random.) The film shows one sequence: seven rows on the query's side, six on the
+# key's side, and 7 by 6 where they meet.
 
 # %%
 from mha_numpy import MultiHeadAttention, trace
@@ -189,16 +185,15 @@ print({name: array.shape for name, array in layer.params.items()})
 shape_film(t, sequence=1)
 
 # %% [markdown]
-# Key and value may even be two different sources of one length: `vdim` is the width of the second.
+# Key and value can even be two different sources of the same length. Then `vdim` is the width of the second.
 #
 # ## Which gradient belongs to which sequence
 #
-# The target is used once, as query. The source is used twice, as key and as value, so the chain
-# rule adds both: $\bar x = \bar x_k + \bar x_v$. Here sequence 1 has three tokens and three of
-# padding.
+# We use the target once, as query, but the source twice, as key and as value. So the chain rule adds both: $\bar x =
+# \bar x_k + \bar x_v$. Here sequence 1 has three tokens and three of padding.
 #
-# > **Predict first.** `layer.backward` returns (d_query, d_key, d_value). After `layer(y, x, x)`,
-# > which of them is the gradient of x? What is it where x is padding?
+# > **Predict first.** `layer.backward` returns (d_query, d_key, d_value). After `layer(y, x, x)`, which of them is the
+# > gradient of x? And what is it where x is padding?
 
 # %%
 layer(y, x, x, mask=source_mask)
@@ -213,16 +208,15 @@ matrices({"d_key": d_key[1], "d_value": d_value[1], "their sum, d_x": d_x[1]})
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Their **sum** is. After `layer(y, x)` the layer has added them itself, and d_value is None. Where x
-# is padding no query has read it, so its gradient is exactly 0.
+# It's the **sum** of d_key and d_value. After `layer(y, x)` the layer has added them itself, and d_value is None. Where
+# x is padding, no query has read it, so its gradient is exactly 0.
 #
 # </details>
 #
 # ## A decoder in two lines
 #
-# A decoder layer first lets the target tokens attend to each other, causally; then each asks the
-# source. Each result is *added* to what was there. (A real one has layer norm and a feed-forward
-# part besides.)
+# A decoder layer first lets the target tokens attend to each other, causally. Then each of them asks the source. Each
+# result is *added* to what was there before. (A real one also has layer norm and a feed-forward part.)
 #
 # > **Predict first.** Which outputs react to which target tokens now? And to which source tokens?
 
@@ -244,13 +238,12 @@ matrices(seen, meaning=("reacts", "stays"))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Causal in the left panel, open in the right one. Cross-attention never mixes target tokens, so it
-# needs no triangle.
+# The left panel is causal, and the right one is open. Cross-attention never mixes target tokens, so it needs no
+# triangle.
 #
 # </details>
 #
-# Backward goes through the two lines in reverse. The gradient of a sum is the gradient of both of
-# its parts:
+# Backward goes through the two lines in reverse. A sum passes its gradient on to both of its parts:
 
 
 # %%
@@ -268,9 +261,9 @@ def decoder_backward(d_out, y, x):
 gradcheck(decoder, decoder_backward, {"y": y, "x": x})
 
 # %% [markdown]
-# A decoder writes word by word, and the source stays the same. So its keys and values are computed
-# **once** and serve every step. (A `KVCache` is something else: it grows with the target, for
-# self-attention, and the layer refuses it here.)
+# A decoder writes word by word while the source stays the same. So we compute the source's keys and values **once**,
+# and they serve every step. (A `KVCache` is something else: it grows with the target, in self-attention, and the layer
+# refuses it here.)
 
 # %%
 from mha_numpy import compare, split_heads
@@ -293,8 +286,8 @@ compare(np.concatenate(rows, axis=2), whole["heads"], name="heads")
 # | Keras `MultiHeadAttention` | query, **value, key**; key defaults to value |
 # | the layer of the classic TensorFlow tutorial | **v, k, q**, mask |
 #
-# > **Predict first.** Someone calls a layer in Keras' order, or in the tutorial's, with (query, key,
-# > value). Key and value come from one source; both sequences have one length. What breaks?
+# > **Predict first.** Suppose you pass (query, key, value) to a layer with Keras' order, or with the tutorial's. Key
+# > and value come from one source, and both sequences have the same length. What breaks?
 
 
 # %%
@@ -306,16 +299,15 @@ def in_tutorial_order(v, k, q):
     return attention_forward(q, k, v)[0]
 
 
-y, x = rng.normal(size=(2, 5, 4))  # one length and one width
+y, x = rng.normal(size=(2, 5, 4))  # the same length and width
 calls = {"Keras' order": in_keras_order(y, x, x), "the tutorial's": in_tutorial_order(y, x, x)}
 matrices({"right": attention_forward(y, x, x)[0]} | calls)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In Keras' order nothing, as long as key and value are one array: it breaks on the day when they
-# differ. In the tutorial's order the source asks and the target answers, and only different lengths
-# would raise an error.
+# With Keras' order, nothing breaks as long as key and value are one array, but it will on the day they differ. With the
+# tutorial's order, the source asks and the target answers, and only different lengths would raise an error.
 #
 # </details>
 #
@@ -329,16 +321,15 @@ matrices({"right": attention_forward(y, x, x)[0]} | calls)
 # | captions | the caption so far | regions of the image | nothing |
 # | language models | the text | the text | the future |
 #
-# Only the first and the fourth are cross-attention. Self-attention is the case where both are one.
+# Only the first and the fourth are cross-attention. Self-attention is the case in which both sequences are the same.
 #
 # ## Exercise: cross-attention with heads
 #
-# Project, split, attend, merge, project. You may use `split_heads` and `attention_forward`. In one
-# of the check's inputs both sequences have one length and one width: no shape tells you there which
-# of the two you took.
+# Project, split, attend, merge, project. You may use `split_heads` and `attention_forward`. In one of the check's
+# inputs, both sequences have the same length and the same width, so no shape tells you which of the two you took.
 #
-# More of this kind in `mha-numpy exercises`: `masked-attention`, where queries and keys differ in
-# number, and some keys are hidden.
+# To practise more, look in `mha-numpy exercises`: in `masked-attention`, queries and keys differ in number, and some
+# keys are hidden.
 
 
 # %% tags=["exercise"]
@@ -360,8 +351,8 @@ check("cross-attention", my_cross_attention)
 # %% [markdown]
 # ## Summary
 #
-# You can now read the first picture: its rows are queries of the target, its columns are keys of the
-# source, and every row may attend to every column.
+# You can now read the first picture: its rows are queries of the target, its columns are keys of the source, and every
+# row may attend to every column.
 #
 # - Weights are T_y by T_x; the output has T_y rows, made of source values.
 # - The projections bring two widths into one space.
@@ -369,11 +360,11 @@ check("cross-attention", my_cross_attention)
 # - The source's gradient is d_key + d_value, and 0 where it is padding.
 # - A decoder layer is causal self-attention, then cross-attention.
 #
-# **In the code:** `multi_head_attention_forward` and `_backward` in `mha_numpy/core/multihead.py`
-# (`x_k`, `x_v`; step 0 of backward). Derivation: docs/multi-head.md.
+# **In the code:** `multi_head_attention_forward` and `_backward` in `mha_numpy/core/multihead.py` (`x_k`, `x_v`; step 0
+# of backward). Derivation: docs/multi-head.md.
 #
-# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.3; Bahdanau et al.
-# 2015, *Neural Machine Translation by Jointly Learning to Align and Translate*; Koehn and Knowles
-# 2017, *Six Challenges for Neural Machine Translation*.
+# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.3; Bahdanau et al. 2015, *Neural Machine
+# Translation by Jointly Learning to Align and Translate*; Koehn and Knowles 2017, *Six Challenges for Neural Machine
+# Translation*.
 #
 # **Next:** [16, grouped and multi-query attention](16_grouped-and-multi-query.ipynb).

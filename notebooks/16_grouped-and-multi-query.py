@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 16 · Grouped and multi-query attention
 #
-# Llama 3 70B writes its 8192nd token. The new query is compared with all keys so far, and mixes all
-# values so far, in every layer. They were computed long ago and are kept in memory (notebook 17).
-# How much has to be read for this one token, if each of the 64 query heads has keys and values of
-# its own, if 8 heads share them, as they do in this model, or if all 64 share them?
+# Llama 3 70B writes its 8192nd token. In every layer, the new query is compared with all keys so far, and it mixes all
+# values so far. The model computed these long ago and keeps them in memory (notebook 17). How much does it have to read
+# for this one token? We compare three cases: each of the 64 query heads has its own keys and values, 8 heads share
+# them, as they do in this model, or all 64 share them.
 
 # %%
 import numpy as np
@@ -20,26 +20,26 @@ from dataclasses import replace
 from mha_numpy.models.cost import CONFIGURATIONS, count_parameters, kv_cache_bytes
 
 llama = CONFIGURATIONS["llama-3-70b"]
-shared_by = {"one head each": 64, "8 heads share, as it is": 8, "all 64 share": 1}
+shared_by = {"each has its own": 64, "8 share, as they do": 8, "all 64 share": 1}
 sharing = {name: replace(llama, num_kv_heads=H_kv) for name, H_kv in shared_by.items()}
 to_read = {name: kv_cache_bytes(model, 8192) / 2**30 for name, model in sharing.items()}
-bar_chart(to_read, title="Llama 3 70B: read for one token, after 8192", unit="GiB")
+bar_chart(to_read, title="Llama 3 70B: read for one token after 8192", unit="GiB")
 
 # %% [markdown]
-# While such a model writes, attention takes the time of *reading*: the processor could compute a
-# hundred times more in that time (notebook 17 counts). A model that shares keys and values reads less
-# and computes as much as before (Shazeer 2019, section 2.4).
+# While such a model writes, attention takes as long as the *reading* does: the processor could compute a hundred times
+# more in that time (notebook 17 counts). A model that shares keys and values reads less, and computes as much as before
+# (Shazeer 2019, section 2.4).
 #
-# **What you can do afterwards:** you can write attention whose query heads share keys and values,
-# without a copy, and sum its gradients over the right heads.
+# **What you can do afterwards:** you can write attention whose query heads share keys and values, without a copy, and
+# sum its gradients over the right heads.
 #
 # ## Who reads what
 #
-# H query heads read H_kv key/value heads; G = H / H_kv query heads form a group. Here are eight
-# query heads in three ways: **multi-head**, **grouped-query**, **multi-query**.
+# H query heads read H_kv key/value heads, so each group of G = H / H_kv query heads shares one. Here are eight query
+# heads in three ways: **multi-head**, **grouped-query**, **multi-query**.
 #
-# > **Predict first.** With 8 query heads and 2 key/value heads, counted from 0: who reads key/value
-# > head 1?
+# > **Predict first.** With 8 query heads and 2 key/value heads, counted from 0: which query heads read key/value head
+# > 1?
 
 # %%
 display(sharing_map(8, 8))
@@ -49,37 +49,36 @@ sharing_map(8, 1)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Query heads 4 to 7: neighbours share.
+# Query heads 4 to 7 read it, because neighbours share.
 #
 # </details>
 #
-# (Some texts count from 1, and some write G for the *number* of groups, here 2 and not 4. Check
-# which before you use a formula.)
+# (Some texts count from 1, and some write G for the *number* of groups, here 2 and not 4. Check which before you use a
+# formula.)
 #
 # ## Repeat, never tile
 #
-# Query head h reads key/value head h // G. NumPy has two functions that make 6 heads of 3, `repeat`
-# and `tile`. Both results have the same shape.
+# Query head h reads key/value head h // G. NumPy has two functions that make 6 heads out of 3, `repeat` and `tile`, and
+# both results have the same shape.
 #
-# > **Predict first.** `np.repeat` of (0, 1, 2) gives 0, 0, 1, 1, 2, 2, and `np.tile` gives 0, 1, 2,
-# > 0, 1, 2. For how many of the 6 query heads is tiling right by chance? And for which of H_kv = 1,
-# > 2, 3, 6 would a test notice tiling?
+# > **Predict first.** `np.repeat` of (0, 1, 2) gives 0, 0, 1, 1, 2, 2, and `np.tile` gives 0, 1, 2, 0, 1, 2. For how
+# > many of the 6 query heads is tiling right by chance? And for which of H_kv = 1, 2, 3, 6 would a test notice tiling?
 
 # %%
 reads = {"repeat: right": np.repeat(np.eye(3), 2, axis=0), "tile": np.tile(np.eye(3), (2, 1))}
 names = {"row_labels": [f"query head {h}" for h in range(6)], "column_labels": ["0", "1", "2"]}
-matrices({n: a > 0 for n, a in reads.items()}, meaning=("reads it", "does not"), **names)
+matrices({n: a > 0 for n, a in reads.items()}, meaning=("reads it", "doesn't"), **names)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# For two, the first and the last. At both ends, H_kv = 1 and H_kv = 6, the two functions agree: a
-# test of multi-head and of multi-query attention notices nothing. Test with 2 or 3.
+# It's right for two, the first and the last. With H_kv = 1 and H_kv = 6 the two functions agree, so a test of
+# multi-query or of multi-head attention notices nothing. Test with 2 or 3.
 #
 # </details>
 #
-# The library repeats, as PyTorch, JAX, Keras and ONNX do. Params trained with one order give
-# nonsense in the other, and no shape complains:
+# The library repeats, as PyTorch, JAX, Keras and ONNX do. Params trained with one order give nonsense in the other, and
+# no shape complains:
 
 # %%
 from mha_numpy import attention_forward, compare
@@ -94,15 +93,14 @@ compare({"repeated": repeated, "tiled": tiled}, {"repeated": shared, "tiled": sh
 # %% [markdown]
 # ## Sharing without a copy
 #
-# `repeat` shows what is meant, but it would fill the memory that sharing saves. Cut the head axis of
-# the *queries* in two instead, and give the keys an axis of size 1 in the same place:
+# `repeat` shows what we mean, but it would fill the memory that sharing saves. Instead, split the head axis of the
+# *queries* in two, and give the keys an axis of size 1 in the same place:
 #
 # $$[B, H, T_q, d] \to [B, H_{kv}, G, T_q, d] \qquad\qquad [B, H_{kv}, T_k, d] \to [B, H_{kv}, 1, T_k, d]$$
 #
 # Both are views (notebook 09), and the product broadcasts over G.
 #
-# > **Predict first.** The keys stretched to G = 2 have twice the shape. How many more bytes do they
-# > take?
+# > **Predict first.** Stretched to G = 2, the keys have twice as many entries. How many more bytes do they take?
 
 # %%
 in_groups, one_each = q.reshape(2, 3, 2, 4, 5), k[:, :, None]
@@ -116,12 +114,12 @@ print("same weights:", np.allclose(powers / powers.sum(axis=-1, keepdims=True), 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# None. The group axis has a stride of 0: the keys of the group's next query head are the same bytes.
+# None. The group axis has a stride of 0, so the group's next query head reads the same bytes.
 #
 # </details>
 #
-# Here is a whole layer with H = 4 and H_kv = 2 (params and tokens are random). In the film q has four
-# colours; k and v have two, each that of the first query head of its group (◆).
+# Here is a whole layer with H = 4 and H_kv = 2 (params and tokens are random). In the film, q has four colours. k and v
+# have two, each that of the first query head of its group (◆).
 
 # %%
 from mha_numpy import MultiHeadAttention, trace
@@ -132,21 +130,21 @@ with trace() as t:
 shape_film(t)
 
 # %% [markdown]
-# From the scores on there are four colours again: two heads of a group read the same keys and ask
-# different questions.
+# From the scores on there are four colours again, because two heads of a group read the same keys but ask different
+# questions.
 #
 # ## Backward: what was shared is summed
 #
-# A key head serves G query heads. The loss depends on it in G ways, and the chain rule adds them up.
-# With P for weights, S for scores, O for heads, and a bar for the gradient of each:
+# A key head serves G query heads. The loss depends on it in G ways, and the chain rule adds them up. With P for
+# weights, S for scores, O for heads, and a bar for the gradient of each:
 #
 # $$\bar K_g = \sum_{h \,:\, h // G = g} \text{scale} \cdot \bar S_h^\top Q_h \qquad\qquad \bar V_g = \sum_{h \,:\, h // G = g} P_h^\top \bar O_h$$
 #
-# A broadcast in forward is a sum in backward. Take 4 query heads, 2 key/value heads and one key, so
-# that every weight is 1 and the outputs are the values. The upstream gradients are 1, 10, 100, 1000.
+# A broadcast in forward is a sum in backward. Take 4 query heads, 2 key/value heads and one key, so that every weight
+# is 1 and the outputs are the values. Let the upstream gradients be 1, 10, 100 and 1000.
 #
-# > **Predict first.** What are the gradients of the two values? What would they be with tiled heads,
-# > and with a mean?
+# > **Predict first.** What are the gradients of the two values? And what would they be with tiled heads, or with a
+# > mean?
 
 # %%
 from mha_numpy import attention_backward
@@ -159,11 +157,11 @@ attention_backward(upstream, small).d_v.ravel()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 11 and 1100. Tiled heads would give 101 and 1010, a mean 5.5 and 550.
+# They are 11 and 1100. Tiled heads would give 101 and 1010, and a mean would give 5.5 and 550.
 #
 # </details>
 #
-# For all sizes: repeat k and v, take the gradients of ordinary multi-head attention, and add up each
+# It works like this for all sizes: repeat k and v, take the gradients of ordinary multi-head attention, and add up each
 # group. Here are the two heads that read key head 0, and their sum:
 
 # %%
@@ -177,8 +175,8 @@ matrices(
 )
 
 # %% [markdown]
-# Only the last mistake has a wrong shape. The gradient of q is not summed, for queries are not
-# shared: in the film d_v and d_k (steps 9 and 12) have two colours, and all other gradients have four.
+# Only the last mistake has a wrong shape. We don't sum the gradient of q, because queries aren't shared. In the film,
+# d_v and d_k (steps 9 and 12) have two colours, and all other gradients have four.
 
 # %%
 with trace() as there_and_back:
@@ -196,29 +194,28 @@ billions = {name: count_parameters(model).total / 1e9 for name, model in sharing
 bar_chart(billions, title="Llama 3 70B: all params", unit="billions")
 
 # %% [markdown]
-# The whole model shrinks by an eighth at most, since attention is a small part of it. Scores and mix take
-# as many operations as before: H blocks of T_q · T_k. The large saving is in what must be **kept and
-# read**: H_kv / H of it is left.
+# The whole model shrinks by an eighth at most, because attention is a small part of it. Scores and mix take as many
+# operations as before, H blocks of T_q · T_k. The large saving is in what the model must **keep and read**: only H_kv /
+# H of it is left.
 #
 # | variant | H_kv | to keep and read | choose it when |
 # |---|---|---|---|
-# | multi-head | H | 1 | there is no decoding (encoders), contexts are short, or quality alone counts |
-# | grouped-query | between | H_kv / H | text is generated, contexts are long or users many |
+# | multi-head | H | 1 | there is no decoding (encoders), contexts are short, or only quality counts |
+# | grouped-query | between | H_kv / H | the model writes text, contexts are long or users many |
 # | multi-query | 1 | 1 / H | memory decides everything |
 #
-# And the quality? It cannot be computed from shapes. Shazeer 2019 (section 4) reports a small loss
-# for multi-query. Ainslie et al. 2023 (section 3) find grouped-query close to multi-head in quality
-# and to multi-query in speed. Chowdhery et al. 2022 (PaLM, section 2) found no loss. So it depends on
-# model and training.
+# And the quality? You can't compute it from shapes. Shazeer 2019 (section 4) reports a small loss for multi-query.
+# Ainslie et al. 2023 (section 3) find grouped-query close to multi-head in quality and to multi-query in speed.
+# Chowdhery et al. 2022 (PaLM, section 2) found no loss. So quality depends on the model and its training.
 #
-# ## A trained model loses its own keys
+# ## Can a trained model start to share?
 #
-# Ainslie et al. make a grouped model of a multi-head one: each group shares the *mean* of its heads'
-# `w_k` and `w_v`, and then the model is trained a little more. How much is lost before that? We take
-# a trained model that copies what comes back (`mha-numpy train induction`, notebook 20).
+# Ainslie et al. turn a multi-head model into a grouped one: each group shares the *mean* of its heads' `w_k` and `w_v`,
+# and then they train the model a little more. How much is lost before that? We take a trained model that copies what
+# comes back (`mha-numpy train induction`, notebook 20).
 #
-# > **Predict first.** It has four heads a layer, and 99 % of its answers are right. How many are right
-# > if all heads of its second layer share one mean key and value head?
+# > **Predict first.** It has four heads per layer, and 99% of its answers are right. How many are right if all heads of
+# > its second layer share one mean key and value head?
 
 
 # %%
@@ -248,26 +245,25 @@ right = {"H_kv = 4": 100 * share_right(model(*held_out), answers)}
 for H_kv in (2, 1):
     share_keys(model.attentions[1], H_kv)
     right[f"H_kv = {H_kv}"] = 100 * share_right(model(*held_out), answers)
-display(bar_chart(right, title="Right answers after sharing, not trained again", unit="percent"))
+display(bar_chart(right, title="Right answers after sharing, before retraining", unit="percent"))
 draw("H_kv = 1")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Fewer than a third. Each head's queries were trained to match its own keys; the mean of four keys
-# fits none of them well, and only more training can bring the answers back.
+# Fewer than a third. Training matched each head's queries to its own keys. The mean of four keys fits none of them
+# well, and only more training can bring the answers back.
 #
 # </details>
 #
 # ## Exercise: share and sum
 #
-# Write attention with shared keys and values, without a copy of either: view the queries in groups,
-# (B, H_kv, G, T_q, d), and give the result its H heads back at the end. Then write the heart of
-# backward: sum the gradients of each group. The check first changes one key/value head: no other
-# group may move.
+# Write attention with shared keys and values, without a copy of either: view the queries in groups, (B, H_kv, G, T_q,
+# d), and give the result its H heads back at the end. Then write the heart of backward, the sum of the gradients over
+# each group. First the check changes one key/value head, and no other group may move.
 #
-# More of this kind in `mha-numpy exercises`: `grouped-backward`, and `museum-repeat`, a bug that
-# shipped.
+# To practise more, look in `mha-numpy exercises`: `grouped-backward` is the whole way back, and `museum-repeat` is a
+# bug that shipped.
 
 
 # %% tags=["exercise"]
@@ -296,20 +292,18 @@ check("sum-over-group", my_sum_over_group)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain the three bars at the beginning: the same queries, fewer keys and values to
-# read.
+# You can now explain the three bars at the beginning: the same queries, but fewer keys and values to read.
 #
-# - Query head h reads key/value head h // G. Tiling has the right shape and the wrong heads, and no
-#   test at H_kv = 1 or H_kv = H notices it.
-# - Sharing is a broadcast with a stride of 0. In backward it is a sum over the group, not a mean.
-# - It saves some params and no operations of the scores; above all it saves what must be kept and
-#   read.
-# - A trained model cannot share its keys without more training.
+# - Query head h reads key/value head h // G. Tiling has the right shape and the wrong heads, and no test at H_kv = 1 or
+#   H_kv = H notices it.
+# - Sharing is a broadcast with a stride of 0. In backward it's a sum over the group, not a mean.
+# - Sharing saves some params but no operations on the scores. Above all, it saves what the model must keep and read.
+# - A trained model can't share its keys without more training.
 #
 # **In the code:** `mha_numpy/core/grouped.py`. Derivation: docs/grouped.md.
 #
-# **Reference:** Shazeer 2019, *Fast Transformer Decoding: One Write-Head is All You Need*; Ainslie et
-# al. 2023, *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*,
-# section 2.2; Chowdhery et al. 2022, *PaLM*.
+# **Reference:** Shazeer 2019, *Fast Transformer Decoding: One Write-Head is All You Need*; Ainslie et al. 2023, *GQA:
+# Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*, section 2.2; Chowdhery et al. 2022,
+# *PaLM*.
 #
 # **Next:** [17, the KV cache](17_the-kv-cache.ipynb).

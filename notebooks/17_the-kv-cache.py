@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 17 · The KV cache
 #
-# A model writes one token at a time. The plain way to write the next one is to read the whole text
-# again. Here is a trained model (of `mha-numpy train text`, on pieces of *Moby-Dick*) that reads
-# four texts of 64 characters in two ways: each time from the beginning, or with what it kept.
+# A model writes one token at a time. The plain way to write the next one is to read the whole text again. Here is a
+# trained model (from `mha-numpy train text`, on pieces of *Moby-Dick*) that reads four texts of 64 characters in two
+# ways: from the beginning each time, or with what it has kept.
 
 # %%
 import numpy as np
@@ -27,25 +27,25 @@ again = [model(ids[:, : t + 1])[:, -1] for t in range(T)]
 middle = perf_counter()
 kept = [model(ids[:, t : t + 1], kv_caches=kv_caches)[:, -1] for t in range(T)]
 times = {"from the beginning": middle - start, "with a cache": perf_counter() - middle}
-print("largest difference of what they say next:", np.abs(np.array(again) - kept).max())
+print("largest difference between their predictions:", np.abs(np.array(again) - kept).max())
 bar_chart(times, title=f"{T} tokens, one at a time, on your machine", unit="seconds")
 
 # %% [markdown]
-# Both ways predict the same next characters, and the second one is several times faster. The longer
-# the text, the larger the difference.
+# Both ways predict the same next characters, but the second is several times faster. The longer the text, the larger
+# the difference.
 #
-# **What you can do afterwards:** you can write the step of a model that keeps its keys and values,
-# and say how many bytes they take in a model that you know.
+# **What you can do afterwards:** you can write the step of a model that keeps its keys and values, and say how many
+# bytes they take in a model that you know.
 #
 # ## What is kept
 #
-# In a causal model old tokens never see new ones. Their keys and values, once computed, stay as they
-# are: keep them, and a new token costs one row of attention instead of all rows. This store is the
-# *KV cache*. Here a layer with 6 query heads and 3 key/value heads (random params; notebook 16 says
-# why heads share) reads 3 tokens at once, then four more, one at a time.
+# In a causal model, old tokens never see new ones, so their keys and values stay as they are once we have computed
+# them. Keep them, and a new token costs one row of attention instead of all rows. This store is the *KV cache*. Here a
+# layer with 6 query heads and 3 key/value heads (random params; notebook 16 says why heads share) reads 3 tokens at
+# once, then four more, one at a time.
 #
-# > **Predict first.** Float64, two sequences, heads of width 4. How many bytes does the cache gain
-# > with each token? And over how many keys does the last query attend?
+# > **Predict first.** We use float64, two sequences and heads of width 4. How many bytes does the cache gain with each
+# > token? And how many keys does the last query attend to?
 
 # %%
 from mha_numpy import MultiHeadAttention
@@ -60,33 +60,32 @@ for first, past in ((0, 3), (3, 4), (4, 5), (5, 6), (6, 7)):
     triangle[first:past, :past] = weights[0, 0]
     same = np.allclose(out, whole[:, first:past])
     rows.append([f"{first} to {past - 1}", str(weights.shape), str(kv_cache.nbytes), str(same)])
-Table("As they come", ["tokens", "weights (B, H, T_q, T_k)", "cache bytes", "as the whole"], rows)
+Table("As they come", ["tokens", "weights (B, H, T_q, T_k)", "cache bytes", "same as whole"], rows)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It gains 2 · B · H_kv · d · 8 = 2 · 2 · 3 · 4 · 8 = 384 bytes; H does not occur in it. The last query
-# attends to all 7 keys.
+# It gains 2 · B · H_kv · d · 8 = 2 · 2 · 3 · 4 · 8 = 384 bytes, in which H doesn't appear. The last query attends to
+# all 7 keys.
 #
 # </details>
 #
-# Row by row the steps make the same triangle of weights as one pass over all tokens. (Cells with
-# crossed lines were never computed.)
+# Row by row, the steps build the same triangle of weights as one pass over all tokens. (Hatched cells were never
+# computed.)
 
 # %%
 matrices({"head 0, step by step": triangle, "head 0, all at once": whole_weights[0, 0]})
 
 # %% [markdown]
-# **Why are queries not kept?** Row i of the output needs the query of token i, and the keys and
-# values up to i. No later row asks for that query again.
+# **Why don't we keep the queries?** Row i of the output needs the query of token i, and the keys and values up to i. No
+# later row asks for that query again.
 #
-# ## Where the new query stands
+# ## The place of the new query
 #
-# A single new query stands at the end of the keys, not at the beginning: its position is the number
-# of tokens before it, `q_offset`.
+# A single new query belongs at the end of the keys, not at the beginning. Its position is the number of tokens before
+# it, `q_offset`.
 #
-# > **Predict first.** Without the offset a causal mask counts the query as number 0. Which keys does
-# > it see?
+# > **Predict first.** Without the offset, a causal mask counts the query as number 0. Which keys does it see?
 
 # %%
 from mha_numpy import attention_forward, linear_forward, split_heads
@@ -105,21 +104,21 @@ matrices({name: cache.weights[0, :, 0] for name, cache in last.items()}, row_lab
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Key 0 alone. It runs, and its shape is right.
+# It sees only key 0. The code runs, and the shape is right.
 #
 # </details>
 #
-# The layer takes the offset from the cache, so it cannot be forgotten. PyTorch's `is_causal=True`
-# means the first of the two, whatever the number of keys.
+# The layer takes the offset from the cache, so you can't forget it. PyTorch's `is_causal=True` always means `q_offset =
+# 0`, however many keys there are.
 #
 # ## Bytes in models you know
 #
-# Keys *and* values, of all L layers, are kept for every sequence:
+# A model keeps keys *and* values, in all L layers, for every sequence:
 #
 # $$\text{bytes} = 2 \cdot L \cdot B \cdot H_{kv} \cdot T \cdot d \cdot (\text{bytes per number})$$
 #
-# > **Predict first.** Llama 3 70B: L = 80, H = 64, H_kv = 8, d = 128, one sequence of 8192 tokens,
-# > 2 bytes per number. Take 80 as 5 · 2^4: how many GiB? And how many with 64 key/value heads, or
+# > **Predict first.** Llama 3 70B has L = 80, H = 64, H_kv = 8 and d = 128. How many GiB does one sequence of 8192
+# > tokens take, with 2 bytes per number? (Take 80 as 5 · 2^4.) And how many would it take with 64 key/value heads, or
 # > with one?
 
 # %%
@@ -135,13 +134,13 @@ bar_chart(gib, title="Llama 3 70B: KV cache of 8192 tokens", unit="GiB")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 2.5 GiB; 64 / 8 times as much and 1 / 8 of it. In general sharing makes the cache H / H_kv times
-# smaller: 8 times with 32 query heads and 4 key/value heads.
+# It takes 2.5 GiB. With 64 key/value heads it would take 8 times as much, and with one an eighth. In general, sharing
+# makes the cache H / H_kv times smaller, for example 8 times with 32 query heads and 4 key/value heads.
 #
 # </details>
 #
-# Now the models that `mha_numpy.models.cost` knows. BERT is not among them: it reads all of its tokens at
-# once and never writes, so it has no KV cache.
+# Now let's compare the models that `mha_numpy.models.cost` knows. We leave out BERT, which reads all its tokens at once
+# and never writes, so it has no KV cache.
 
 # %%
 decoders = [model for name, model in CONFIGURATIONS.items() if "bert" not in name]
@@ -150,25 +149,25 @@ unshared = {name: replace(m, num_kv_heads=m.num_heads) for name, m in each.items
             if m.variant != "multi-head"}  # fmt: skip
 kib, against = ({name: kv_cache_bytes(m, 1) / 1024 for name, m in ms.items()}
                 for ms in (each, unshared))  # fmt: skip
-options = {"unit": "KiB; beside each name H, H_kv", "against_label": "were it multi-head"}
-bar_chart(kib, title="KV cache of one token, 2 bytes a number", against=against, **options)
+options = {"unit": "KiB; next to each name: H, H_kv", "against_label": "if it were multi-head"}
+bar_chart(kib, title="KV cache of one token, 2 bytes per number", against=against, **options)
 
 # %% [markdown]
-# The picture corrects what is often said:
+# The picture corrects what you often read:
 #
-# - "Llama 2 uses grouped-query": the 70B does (and the paper's 34B); 7B and 13B are multi-head.
-# - "Falcon is multi-query": the 7B is; the 40B has 8 key/value heads for 128.
-# - "Multi-query has the smallest cache": of one model, yes. But PaLM 540B, multi-query, keeps more
-#   for a token than GPT-2, multi-head, for L and d count too.
-# - From the papers, not in the picture: the first Gemma is multi-query at 2B and multi-head at 7B
-#   (Gemma Team 2024, table 1); StarCoder is multi-query (Li et al. 2023).
+# - "Llama 2 uses grouped-query": the 70B does (and the paper's 34B), but 7B and 13B are multi-head.
+# - "Falcon is multi-query": the 7B is, but the 40B has 8 key/value heads for 128 query heads.
+# - "Multi-query has the smallest cache": of one model, yes. But PaLM 540B, which is multi-query, keeps more per token
+#   than GPT-2, which is multi-head, because L and d count too.
+# - From the papers, not in the picture: the first Gemma is multi-query at 2B and multi-head at 7B (Gemma Team 2024,
+#   table 1); StarCoder is multi-query (Li et al. 2023).
 #
 # ## When is the cache larger than the model?
 #
-# Params are there once; a cache is there for every sequence that is served at the same time.
+# A model has its params once, but a cache for every sequence that it serves at the same time.
 #
-# > **Predict first.** Llama 3 70B has 70.6 billion params, 2 bytes each; a sequence of 8192 tokens
-# > takes 2.5 GiB. From about how many sequences on does the cache take more than the params?
+# > **Predict first.** Llama 3 70B has 70.6 billion params of 2 bytes each, and a sequence of 8192 tokens takes 2.5 GiB.
+# > From about how many sequences on does the cache take more than the params?
 
 # %%
 B = 2.0 ** np.arange(10)
@@ -181,44 +180,43 @@ line_chart(B, lines, title="Llama 3 70B, 8192 tokens each", **labels, log_x=True
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# From 53 on. With keys and values for each of the 64 query heads, eight texts would be enough. "The
-# cache often exceeds the params" depends on H_kv, T and B: compute it for yours.
+# From 53 on. With keys and values for each of the 64 query heads, eight texts would be enough. Whether "the cache often
+# exceeds the params" depends on H_kv, T and B, so compute it for yours.
 #
 # </details>
 #
 # ## Why reading takes the time
 #
-# For a new token the whole cache has to be read. Each number takes part in one multiply-add, two
-# operations, for each query head that reads it.
+# For a new token, the model has to read the whole cache. Each number takes part in one multiply-add, two operations,
+# for each query head that reads it.
 #
-# > **Predict first.** A number takes 2 bytes. How many operations are done for each byte that is
-# > read, with 64, 8 or 1 key/value heads?
+# > **Predict first.** A number takes 2 bytes. How many operations does the model do per byte that it reads, with 64, 8
+# > or 1 key/value heads?
 
 # %%
 intensity = {}
 for name, model in variants.items():
     flops = count_flops(model, 1, past=8191)
     intensity[name] = (flops.scores + flops.mix) / kv_cache_bytes(model, 8192)
-intensity["what an A100 could do"] = 312e12 / 2.039e12  # operations and bytes a second
-bar_chart(intensity, title="Operations of attention for each byte read", unit="operations")
+intensity["what an A100 could do"] = 312e12 / 2.039e12  # operations and bytes per second
+bar_chart(intensity, title="Operations of attention per byte read", unit="operations")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 1, 8 and 64: as many as query heads share.
+# 1, 8 and 64: the number of query heads that share each key/value head.
 #
 # </details>
 #
-# The last bar is from the data sheet of a graphics card (NVIDIA A100, 80 GB, 2-byte numbers). It would
-# wait for its memory in all three cases, and longest in the first.
+# The last bar is from the data sheet of a graphics card (NVIDIA A100, 80 GB, 2-byte numbers). It would wait for its
+# memory in all three cases, and longest in the first.
 #
 # ## Exercise: one more token
 #
-# A new token comes, and the keys and values of the tokens before it are given. Compute its output,
-# and return the keys and values for the next step. At the very first token nothing is kept.
+# You get a new token, and the keys and values of the tokens before it. Compute its output, and return the keys and
+# values for the next step. At the very first token, nothing has been kept.
 #
-# More of this kind in `mha-numpy exercises`: `museum-cached-mask`, a bug that shipped: most of the past
-# was hidden.
+# To practise more, look in `mha-numpy exercises`: `museum-cached-mask` is a bug that shipped and hid most of the past.
 
 
 # %% tags=["exercise"]
@@ -240,17 +238,17 @@ check("decode-step", my_decode_step)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain the two bars at the beginning: the second way computes one row for each token,
-# the first way all rows.
+# You can now explain the two bars at the beginning: for each token, the second way computes one row, and the first way
+# all rows.
 #
-# - The KV cache holds keys and values, not queries, of H_kv heads. Decoding with it gives the same
-#   rows as a pass over the whole text, if the query's offset is right.
+# - The KV cache keeps the keys and values of H_kv heads, but no queries. Decoding with it gives the same rows as a pass
+#   over the whole text, if the query's offset is right.
 # - It takes 2 L B H_kv T d numbers, more than the params if sequences are long or many.
-# - H_kv is a fact of each checkpoint, not of a family: look it up.
+# - H_kv is a fact about each checkpoint, not about a family, so look it up.
 #
 # **In the code:** `decode.py` and `kv_cache.py` in `mha_numpy/core`; `mha_numpy/models/cost/`.
 #
-# **Reference:** Shazeer 2019, *Fast Transformer Decoding: One Write-Head is All You Need*, section
-# 2.4; the sources of every model's sizes: `CONFIGURATIONS[name].source`.
+# **Reference:** Shazeer 2019, *Fast Transformer Decoding: One Write-Head is All You Need*, section 2.4; the sources of
+# every model's sizes: `CONFIGURATIONS[name].source`.
 #
 # **Next:** [18, positions](18_positions.ipynb).

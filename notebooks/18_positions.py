@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 18 · Positions
 #
-# A model read twelve digits and learned to say them backwards, with one head. (It was trained with
-# `mha-numpy train reverse`; its params ship with the package.) Here it works:
+# This model reads twelve digits and says them backwards. It learned to do so with a single head.
+# (It was trained with `mha-numpy train reverse`; its params ship with the package.) Here it is at
+# work:
 
 # %%
 import numpy as np
@@ -26,26 +27,26 @@ def draw_reversal(note):
 draw_reversal("Trained: mha-numpy train reverse, seed 0.")
 
 # %% [markdown]
-# Place t looks at place 11 - t, whatever the digits are. Now we set one array of the model to zero:
-# the table of its twelve positions.
+# Place t looks at place 11 - t, whatever the digits are. Now let's set one array of the model to
+# zero, the table of its twelve positions.
 
 # %%
 model.positions.params["table"][:] = 0
 draw_reversal("Trained, then its positions were set to zero.")
 
 # %% [markdown]
-# The head's weights are spread over all places, and most answers are wrong. Equal digits even have
-# equal rows. Attention by itself does not know order: order has to be put in.
+# Now the weights spread over all places, most answers are wrong, and equal digits even get equal
+# rows. Attention by itself doesn't know about order, so we have to put order in.
 #
 # **What you can do afterwards:** you can put order into the tokens or into the scores, and you can
 # compute the gradient of each.
 #
-# ## Attention does not know order
+# ## Attention doesn't know about order
 #
-# `embed` gives each word a vector and adds its position. We take the positions away again, and let
-# one layer with random params read "dog bites man" and "man bites dog".
+# `embed` gives each word a vector and adds its position. We subtract the positions again, and let a
+# random layer read "dog bites man" and "man bites dog".
 #
-# > **Predict first.** The words trade places. Does "dog" get another output when it is bitten?
+# > **Predict first.** The words trade places. Does "dog" get a different output when it is bitten?
 
 # %%
 from mha_numpy import MultiHeadAttention, sinusoidal_positions
@@ -60,20 +61,20 @@ matrices({"dog bites man": out, "man bites dog": swapped}, row_labels=["1st", "2
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. The same three rows come out, in the other order. Nothing after this layer can know who bit
-# whom.
+# No. The same three rows come out in a different order, so nothing after this layer can tell who
+# bit whom.
 #
 # </details>
 #
-# This holds for any permutation $\Pi$ of the rows of $x$. Scores become $\Pi S \Pi^\top$; softmax
-# works row by row, so weights become $\Pi P \Pi^\top$; and $\Pi^\top \Pi = 1$ in
+# The same is true for any permutation $\Pi$ of the rows of $x$. The scores become $\Pi S \Pi^\top$.
+# Softmax works row by row, so the weights become $\Pi P \Pi^\top$. And because $\Pi^\top \Pi = 1$,
 #
 # $$(\Pi P \Pi^\top)(\Pi V) = \Pi\,(P V).$$
 #
-# **A causal mask is a kind of position.** It stays where it is when tokens move.
+# **A causal mask is a kind of position**, because it stays put when tokens move.
 #
-# > **Predict first.** The first two words trade places, and the mask is causal. Which rows of the
-# > output still belong to the same word with the same numbers: after one layer, after two?
+# > **Predict first.** The first two words trade places, and the mask is causal. Which words keep
+# > exactly the same output row after one layer? And after two?
 
 
 # %%
@@ -93,18 +94,17 @@ matrices({"one layer": difference(1), "two layers": difference(2)}, row_labels=s
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# After one layer, only "man" is as before: it sees the same two words, and not in which order they
-# stand. "dog" and "bites" see other neighbours, so two layers can tell the order even for "man".
+# After one layer, only "man": it sees the same two words, but not their order. "dog" and "bites"
+# see different neighbours, so after two layers even "man" changes.
 #
 # </details>
 #
-# Causal language models without any positions do learn something about order (Haviv et al. 2022).
-# Without a mask there is nothing to learn it from.
+# That's how causal models without positions still learn about order (Haviv et al. 2022).
 #
 # ## Add it to the tokens: sinusoids
 #
-# Give position $t$ a vector: D/2 clock hands, each with its own speed. Pair $i$ turns by $\theta_i$
-# with each token:
+# We give position $t$ a vector made of D/2 clock hands, each with its own speed. From one token to
+# the next, hand $i$ turns by $\theta_i$:
 #
 # $$p_{t,\,2i} = \sin(t\,\theta_i), \qquad p_{t,\,2i+1} = \cos(t\,\theta_i), \qquad
 # \theta_i = 10000^{-2i/D}$$
@@ -120,13 +120,14 @@ matrices({"positions": P}, row_labels=[f"t={t}" for t in range(10)], column_labe
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Those of pairs 2 and 3. Fast hands tell neighbours apart; slow hands tell far from near.
+# The columns of pairs 2 and 3. Fast hands tell neighbours apart, and slow hands tell far from near.
 #
 # </details>
 #
 # **A shift is a rotation of each pair.** $\sin(a + b) = \sin a \cos b + \cos a \sin b$, and
-# $\cos(a + b) = \cos a \cos b - \sin a \sin b$. So the pair at $t + s$ is the pair at $t$ times a
-# 2 x 2 matrix that depends on the shift $s$ and not on $t$. All pairs together are one matrix:
+# $\cos(a + b) = \cos a \cos b - \sin a \sin b$. So the pair at $t + s$ is the pair at $t$ times a 2
+# x 2 matrix that depends only on the shift $s$, not on $t$. Put together, the pairs give one large
+# matrix:
 
 
 # %%
@@ -144,10 +145,11 @@ matrices({"turn(3)": turn(3, D)}, row_labels=clock, column_labels=clock)
 
 # %% [markdown]
 # **Dot products depend on the distance**, since $\sin a \sin b + \cos a \cos b = \cos(a - b)$. But
-# attention does not compare $p_t$ with $p_u$: learned maps stand between.
+# attention doesn't compare $p_t$ with $p_u$ directly, because each goes through a learned map
+# first.
 #
-# > **Predict first.** $P P^\top$ is constant along each diagonal. Is $(P W_Q)(P W_K)^\top$, with
-# > random params?
+# > **Predict first.** $P P^\top$ is constant along each diagonal. Is $(P W_Q)(P W_K)^\top$ constant
+# > too, if the params are random?
 
 # %%
 rng = np.random.default_rng(0)
@@ -161,8 +163,8 @@ matrices({"P P.T": P @ P.T, "(P w_q) (P w_k).T": (P @ w_q) @ (P @ w_k).T}, share
 #
 # </details>
 #
-# The words meet the positions, too. With $M = W_Q W_K^\top$ each score has four parts: word with
-# word, word with position, position with word, position with position:
+# Words meet positions, too. With $M = W_Q W_K^\top$, each score has four parts (word with word,
+# word with position, position with word, position with position):
 #
 # $$(x + p)\,M\,(x' + p')^\top = x M x'^\top + x M p'^\top + p M x'^\top + p M p'^\top$$
 
@@ -175,9 +177,9 @@ matrices(parts | {"their sum": sum(parts.values()), "scores": (x + p3) @ M @ (x 
 # %% [markdown]
 # ### Backward of an addition
 #
-# The gradient of `x + P` passes through to `x` as it is. Sinusoids are constants and take none. A
-# *learned* table (that of our model, for instance) does: every sequence of the batch has used it,
-# so it collects the sum over the batch.
+# The gradient of `x + P` passes through to `x` unchanged. Sinusoids are constants, so they need no
+# gradient. A *learned* table, such as the one in our model, does, and because every sequence of the
+# batch uses it, its gradient is the sum over the batch.
 #
 # $$\bar x = \overline{\mathrm{out}}, \qquad \bar P_t = \sum_b \overline{\mathrm{out}}_{b,t}$$
 #
@@ -206,18 +208,18 @@ matrices({"d_table": add_table_backward(np.ones((3, 4, 5)), tokens, table)[1]})
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is 3, the number of sequences, in rows 0 to 3, and 0 in rows 4 to 6.
+# In rows 0 to 3 it is 3, the number of sequences. In rows 4 to 6 it is 0.
 #
 # </details>
 #
-# Positions that do not occur in training are never learned, and after the last row there is
-# nothing at all. So a learned table sets the longest text that a model can read: 512 tokens for
-# BERT, 1024 for GPT-2.
+# Positions that never occur in training are never learned, and beyond its last row the table has
+# nothing to offer. So a learned table limits the length of text that a model can read: 512 tokens
+# for BERT, 1024 for GPT-2.
 #
 # ## Add it to the scores: ALiBi
 #
-# ALiBi (Press et al. 2022) leaves tokens, q and k alone. Each head subtracts from its scores a
-# number that grows with the distance. It has no params:
+# ALiBi (Press et al. 2022) doesn't touch tokens, q or k. Instead, each head subtracts a number from
+# its scores, and that number grows with the distance. There are no params:
 #
 # $$\mathrm{bias}_{h,i,j} = -m_h\,|i - j|, \qquad m_h = 2^{-8h/H}, \quad h = 1 \dots H$$
 
@@ -228,20 +230,20 @@ H, bias = 4, alibi_bias(4, 5)
 matrices({f"slope 1/{4 ** (h + 1)}": bias[h] for h in range(H)})
 
 # %% [markdown]
-# > **Predict first.** By which factor does the weight of the first head fall with each token of
-# > distance, all else equal? And that of the last head?
+# > **Predict first.** All else equal, by which factor does a weight of the first head fall with
+# > each token of distance? And a weight of the last head?
 #
 # <details><summary>Answer</summary>
 #
-# By $e^{-1/4} = 0.78$ and by $e^{-1/256} = 0.996$. The first head is near-sighted; the last one
-# hardly sees a difference.
+# By $e^{-1/4} = 0.78$ and by $e^{-1/256} = 0.996$. The first head is near-sighted; to the last one,
+# near and far are almost the same.
 #
 # </details>
 #
-# **Backward.** The gradient of a bias is that of the scores, summed over every axis along which the
-# bias was broadcast: here the batch. ALiBi's bias is made of constants, so its gradient is not
-# used. T5 (Raffel et al. 2020, section 2.1) learns a number for each head and distance; there all
-# cells of a distance are summed into one number.
+# **Backward.** The gradient of a bias is the gradient of the scores, summed over every axis along
+# which the bias was broadcast (here, the batch). ALiBi's bias is made of constants, so nothing uses
+# its gradient. T5 (Raffel et al. 2020, section 2.1) learns one number for each head and distance,
+# and there the gradients of all cells at that distance are summed into it.
 
 # %%
 from mha_numpy import attention_backward, attention_forward, trace
@@ -258,8 +260,8 @@ matrices(
 # %% [markdown]
 # ## All three on equal tokens
 #
-# Where does a head look if **all tokens are the same**? Whatever is not uniform then comes from
-# positions. (RoPE, the third place, turns q and k: it is the subject of notebook 19.)
+# If **all tokens are the same**, anything that isn't uniform comes from positions. (For RoPE, the
+# third way, see notebook 19.)
 #
 # > **Predict first.** One of the three falls steadily with distance; two rise again. At which
 # > distance, and why there?
@@ -282,8 +284,8 @@ line_chart(range(T), ways, title="Query 0 among equal tokens; nothing is trained
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Sinusoids and RoPE rise again at distances of 6 and 7: their fastest hand comes round after
-# $2\pi \approx 6.28$ tokens. ALiBi falls steadily. Without positions a head is uniform.
+# Sinusoids and RoPE rise again at distances of 6 and 7, because their fastest hand comes round
+# after $2\pi \approx 6.28$ tokens. ALiBi falls steadily. Without positions the weights are uniform.
 #
 # </details>
 #
@@ -297,10 +299,10 @@ line_chart(range(T), ways, title="Query 0 among equal tokens; nothing is trained
 # ## A positional head, by hand
 #
 # Trained models have heads that attend to the previous token, or to the next, whatever the tokens
-# are (Clark et al. 2019 in BERT; Voita et al. 2019 in translation). We can build one. A query
-# should match the key whose position is one less, so turn it back by one: $q_i =
-# p_i\,\mathrm{turn}(-1) = p_{i-1}$. `turn(-1)` is a matrix, so it can be the `w_q` of a head that
-# reads positions alone. Here are three: previous, same, next. (The factor 60 makes the weights sharp.)
+# are (Clark et al. 2019 in BERT; Voita et al. 2019 in translation). Let's build one. A query should
+# match the key whose position is one less, so we turn it back by one: $q_i = p_i\,\mathrm{turn}(-1)
+# = p_{i-1}$. `turn(-1)` is a matrix, so it can be the `w_q` of a head that reads only positions.
+# Here are three: previous, same, next. (The factor 60 makes the weights sharp.)
 #
 # > **Predict first.** Query 0 has no previous token, and the last has no next one. Where do they
 # > look? And in a causal model, where does the head "next" look?
@@ -316,20 +318,20 @@ weights_by_head(cache.weights, text, head_names=["previous", "same", "next"])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At their own token, which is the nearest: the weights of a row have to sum to 1. In a causal
-# model the next token is hidden, so "next" looks at its own token as well: next-token heads need
-# attention that looks both ways, as in BERT.
+# They look at their own token, because a row's weights have to sum to 1 and the nearest position
+# wins. In a causal model the next token is hidden, so "next" looks at its own token as well. A
+# next-token head needs attention that looks both ways, as in BERT.
 #
 # </details>
 #
 # ## Exercise: the gradient of a learned table
 #
-# A learned table of positions is an embedding: the ids of its rows are the positions. If two short
-# texts share one row of the batch, positions start again and one id occurs twice. Write the
-# backward for any ids: it serves positions and words alike.
+# A learned table of positions is an embedding whose ids are the positions. If two short texts share
+# one row of the batch, positions start again in the middle, so one id occurs twice. Write the
+# backward for any ids, so that it works for positions and for words.
 #
-# More of this kind in `mha-numpy exercises`: `museum-token-twice` and `museum-cached-mask`, two bugs
-# that shipped; the second one got positions wrong once there was a KV cache.
+# To practise more, try `museum-token-twice` and `museum-cached-mask` in `mha-numpy exercises`. Both
+# are bugs that shipped.
 
 
 # %% tags=["exercise"]
@@ -347,10 +349,10 @@ check("embedding-backward", my_embedding_backward)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain the failure at the beginning: without its table all places of the model were
-# alike.
+# You can now explain the failure at the beginning. Without its table, the model could not tell one
+# place from another.
 #
-# - Attention without positions permutes its outputs with its inputs. A causal mask breaks that, a
+# - Without positions, attention permutes its outputs with its inputs. A causal mask breaks that, a
 #   little.
 # - Sinusoids are added to `x`; a shift is a rotation of each pair. Gradients pass through, and a
 #   learned table gets the sum over the batch.

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 19 · Rotary positions
 #
-# Five tokens move to the end of a long text, from places 0 to 4 to places 1000 to 1004. Their
-# distances stay. Do their scores? We compare two ways to say where a token stands: sinusoids are
-# added to the tokens (notebook 18), or queries and keys are *turned* (RoPE). Nothing is trained here:
-# tokens and params are random.
+# Five tokens move to the end of a long text, from places 0 to 4 to places 1000 to 1004. The
+# distances between them stay the same. Do their scores? Let's compare two ways to tell a model
+# where a token is: we add sinusoids to the tokens (notebook 18), or we *turn* queries and keys
+# (RoPE). Nothing is trained here; tokens and params are random.
 
 # %%
 import numpy as np
@@ -32,24 +32,24 @@ ways = {"sinusoids": with_sinusoids, "RoPE": with_rope}
 matrices({f"{way}, from {t}": f(t) for way, f in ways.items() for t in (0, 1000)})
 
 # %% [markdown]
-# With sinusoids the scores change; with RoPE they stay, to the last digit that is shown. It takes
-# no params and no training. How?
+# With sinusoids the scores change. With RoPE they stay the same, down to the last digit shown, and
+# it takes no params and no training. How?
 #
 # **What you can do afterwards:** you can turn queries and keys by their positions, turn gradients
 # back, and recognise the mistakes that no shape shows.
 #
 # ## Turn queries and keys
 #
-# In notebook 18 a shift of sinusoids was a rotation. So why not rotate at once? RoPE (Su et al.
-# 2021) adds nothing to the tokens. It takes the finished q and k of each head, in pairs of features,
-# and turns pair $i$ of the token at position $t$ by the angle $a = t\,\theta_i$:
+# In notebook 18, shifting sinusoids turned out to be a rotation. So why not rotate right away? RoPE
+# (Su et al. 2021) adds nothing to the tokens. It takes the finished q and k of each head, in pairs
+# of features, and turns pair $i$ of the token at position $t$ by the angle $a = t\,\theta_i$:
 #
 # $$\begin{pmatrix} x_1 \\ x_2 \end{pmatrix} \to
 # \begin{pmatrix} \cos a & -\sin a \\ \sin a & \cos a \end{pmatrix}
 # \begin{pmatrix} x_1 \\ x_2 \end{pmatrix}, \qquad \theta_i = \mathrm{base}^{-2i/d_k}$$
 #
 # A pair is an arrow in the plane, so we can watch it. Here is the arrow (1, 0) at positions 0 to 5,
-# in each of four pairs. (The base is 20 here, for all four to turn visibly; usually it is 10000.)
+# in each of four pairs. (The base is 20 here, so that all four turn visibly; usually it is 10000.)
 
 # %%
 ones = np.repeat([[1.0, 0.0]], 4, axis=0).T.reshape(1, 8).repeat(6, axis=0)  # four pairs (1, 0)
@@ -60,16 +60,16 @@ arrows(pairs, title="One arrow at positions 0 to 5")
 # %% [markdown]
 # Pair 0 turns by 1 radian with each token, pair 3 by a tenth of it. No arrow gets longer or shorter.
 #
-# ## Scores know distances alone
+# ## Scores depend only on distance
 #
-# To transpose a rotation is to turn back, and angles add up. For a query at position $m$ and a key
+# Transposing a rotation turns it back, and angles add up. So for a query at position $m$ and a key
 # at position $n$:
 #
 # $$\big(R(m\theta)\,q\big)^\top \big(R(n\theta)\,k\big) = q^\top R(m\theta)^\top R(n\theta)\,k
 # = q^\top R\big((n - m)\theta\big)\,k$$
 #
-# > **Predict first.** A query stands at position 2 and a key at 0. Then (a) both move by 1000; (b)
-# > only the query moves on, by 2. What happens to the angle between the two arrows?
+# > **Predict first.** A query is at position 2 and a key at 0. Then (a) both move by 1000; (b) only
+# > the query moves on, by 2. What happens to the angle between the two arrows?
 
 
 # %%
@@ -86,15 +86,15 @@ arrows(turned, title="A query and a key, turned", labels=["q", "k"])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In (a) the angle stays: both arrows turn alike. So the dot product stays, too. In (b) it changes,
-# because the distance has changed.
+# In (a) the angle stays the same, because both arrows turn equally, and so does the dot product. In
+# (b) it changes, because the distance has changed.
 #
 # </details>
 #
-# **How far does it reach?** Take q and k equal, all ones, so that only position counts. The score
-# at distance n is then $2\sum_i \cos(n\theta_i)$, over $\sqrt{d_k}$. With a larger base all pairs
-# but the first turn more slowly; Llama 3 uses 500000 for its long texts (Grattafiori et al. 2024,
-# section 3.2).
+# **How far does it reach?** Let q and k be all ones, so that only position counts. The score at
+# distance n is then $2\sum_i \cos(n\theta_i)$, divided by $\sqrt{d_k}$. A larger base makes all
+# pairs except the first turn more slowly; Llama 3 uses 500000 for its long texts (Grattafiori et
+# al. 2024, section 3.2).
 
 # %%
 distance = np.unique(np.geomspace(1, 4096, 60).astype(int))
@@ -107,17 +107,18 @@ labels = {"x_label": "distance", "y_label": "score"}
 line_chart(distance, reach, log_x=True, title="Score of equal q and k, d_k = 64", **labels)
 
 # %% [markdown]
-# The score falls with distance, but not steadily: arrows that have come round agree again. With the
-# larger base, far tokens stay within reach.
+# The score falls with distance, but not steadily, because arrows that have come full circle agree
+# again. With the larger base, far tokens stay within reach.
 #
 # ## Which features form a pair? Two layouts
 #
 # The paper pairs neighbours, features 2i and 2i + 1 (*interleaved*). Others pair feature i of the
 # first half with feature i of the second half (*halves*); this is the default here.
-# `RopeOptions(interleaved=...)` says which, and `rotary_dim` says how many features turn at all.
+# `RopeOptions(interleaved=...)` chooses between them, and `rotary_dim` says how many features turn
+# at all.
 #
-# > **Predict first.** Turned by one position, the interleaved map is a row of 2 x 2 blocks along
-# > the diagonal. Where are the non-zero cells of the other one?
+# > **Predict first.** For a turn by one position, the interleaved map is a row of 2 x 2 blocks
+# > along the diagonal. Where are the non-zero cells of the map for halves?
 
 # %%
 basis, once = np.eye(D), np.ones(D)  # every row of the identity at position 1
@@ -131,17 +132,17 @@ matrices(maps)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# On the diagonal, and four places beside it: the same angles in other places. If the features are
-# permuted, even ones first, one map becomes the other. (A row vector is multiplied by these maps
-# from the right.)
+# On the diagonal and four places away from it: the same angles in different places. If you permute
+# the features, even ones first, one map becomes the other. (These maps multiply a row vector from
+# the right.)
 #
 # </details>
 #
-# Now the mistake. Params were trained with one layout and are run with the other. Every shape is
-# right.
+# Here is the mistake people make with them: the params were trained with one layout and run with
+# the other. Every shape is right.
 #
-# > **Predict first.** Random q and k, both layouts. In some cells the scores must agree, whatever q
-# > and k are. In which?
+# > **Predict first.** We take random q and k and both layouts. In some cells the scores must agree,
+# > whatever q and k are. Which cells?
 
 # %%
 q, k = rng.normal(size=(2, 5, D))
@@ -154,18 +155,18 @@ matrices(layouts | {"difference": layouts["halves"] - layouts["interleaved"]})
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# On the diagonal, at distance 0: there q and k are turned alike. A token's score with itself is
-# right, and all others are wrong.
+# The ones on the diagonal. At distance 0, q and k turn by the same angle, so a token's score with
+# itself is right. All others are wrong.
 #
 # </details>
 #
-# This is why Llama's params, published interleaved, were permuted for Hugging Face's halves
-# (transformers #25199). **The cure:** permute the columns of `w_q` and `w_k` (and `b_q`, `b_k`). If q
-# and k are permuted alike, their dot product stays.
+# That's why Llama's params, published interleaved, were permuted for Hugging Face's halves
+# (transformers #25199). **The fix:** permute the columns of `w_q` and `w_k` (and `b_q`, `b_k`). As
+# long as q and k are permuted in the same way, their dot product doesn't change.
 #
-# > **Predict first.** Two heads of width 4. Interleaved params are run in halves: as they are; with
-# > all 8 columns reordered, even ones first; with the 4 columns of each head reordered. Which weights
-# > are right?
+# > **Predict first.** There are two heads of width 4. We run interleaved params in halves, in three
+# > ways: as they are; with all 8 columns reordered, even ones first; with the 4 columns of each
+# > head reordered. Which weights come out right?
 
 # %%
 from mha_numpy import MultiHeadAttention, RopeOptions
@@ -193,19 +194,19 @@ matrices({"expected": expected} | {n: weights_of(order, False) for n, order in o
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only those of the last one. A head is a block of d_k columns, and columns may not leave their head.
+# Only the last. A head is a block of d_k columns, and no column may leave its head.
 #
 # </details>
 #
 # ## Backward: turn the gradient back
 #
-# RoPE is a matrix with no input in it, $\mathrm{out} = R(a)\,x$. So $\bar x =
-# R(a)^\top\,\overline{\mathrm{out}}$, and the transpose of a rotation is the rotation by $-a$:
+# RoPE multiplies by a matrix that doesn't depend on the input, $\mathrm{out} = R(a)\,x$. So $\bar x
+# = R(a)^\top\,\overline{\mathrm{out}}$, and the transpose of a rotation is the rotation by $-a$:
 #
 # $$R(a)^\top R(a) = \begin{pmatrix} \cos^2 a + \sin^2 a & 0 \\ 0 & \sin^2 a + \cos^2 a \end{pmatrix} = 1,
 # \qquad \bar x = R(-a)\,\overline{\mathrm{out}}$$
 #
-# > **Predict first.** Somebody forgets the minus sign and turns the gradient *on*. At which
+# > **Predict first.** Suppose you forget the minus sign and turn the gradient *further*. At which
 # > positions is `d_x` still right? Would its length give the mistake away?
 
 # %%
@@ -216,21 +217,23 @@ _, cache = rope_forward(np.ones((5, 2)))
 right, forgot = rope_backward(d_out, cache).d_x, rope_forward(d_out)[0]
 steps = {f"position {t}": np.stack([d_out[t], right[t], forgot[t]]) for t in (1, 2, 4)}
 display(gradcheck(rope_forward, rope_backward, {"x": rng.normal(size=(2, 3, 5, 4))}))
-arrows(steps, title="The gradient, turned back and turned on", labels=["d_out", "d_x", "wrong"])
+arrows(
+    steps, title="The gradient, turned back and turned further", labels=["d_out", "d_x", "wrong"]
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At position 0 alone, where nothing turns; and the length is right everywhere: all arrows are 1 long.
-# A test with T = 1 finds nothing.
+# Only at position 0, where nothing turns. The length doesn't give it away, because every arrow
+# keeps its length of 1. So a test with T = 1 finds nothing.
 #
 # </details>
 #
 # ## Values are not turned
 #
-# Positions decide which key is matched, not what is mixed. If values were turned too, the output
+# Positions decide which key matches, not what gets mixed. If we turned the values too, the output
 # would be a sum of vectors turned by different angles, and it would depend on where the whole text
-# stands. Here the text moves by 7:
+# begins. Here the text moves by 7:
 
 # %%
 from mha_numpy import attention_forward
@@ -249,14 +252,14 @@ change = {name: attend_at(7, turns) - attend_at(0, turns) for name, turns in
 matrices({name: moved.round(12) for name, moved in change.items()}, title="Change of the output")
 
 # %% [markdown]
-# ## In a KV cache keys are stored turned
+# ## A KV cache stores turned keys
 #
-# A model that writes keeps the keys of old tokens (notebook 17). A key's angle depends on its own
-# position and on nothing else, so it is turned once, when it arrives. A new query is turned by *its*
-# position: the number of tokens before it, `q_offset`.
+# A model that writes keeps the keys of old tokens (notebook 17). A key's angle depends only on its
+# own position, so the model turns it once, when it arrives. It turns a new query by *that query's*
+# position, the number of tokens before it, `q_offset`.
 #
-# > **Predict first.** The usual mistake: the new query is turned as if it stood at position 0. For
-# > which *first* token would that go unnoticed?
+# > **Predict first.** The usual mistake is to turn the new query as if it were at position 0. For
+# > which token would nobody notice?
 
 # %%
 from mha_numpy import KVCache
@@ -272,19 +275,19 @@ matrices(shown, row_labels=["head 0", "head 1"], column_labels=[f"key {j}" for j
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# For the token at position 0, in an empty cache. A test that decodes one token, and no more, finds
+# For the one at position 0, while the cache is empty. A test that decodes a single token finds
 # nothing.
 #
 # </details>
 #
 # ## Exercise: rotate, and rotate back
 #
-# Write RoPE in the *halves* layout, and its backward. Positions are given and need not be 0, 1, 2,
-# ... The check asks first whether every pair keeps its length, then for the numbers. It also
-# compares the backward with numeric derivatives.
+# Write RoPE in the *halves* layout, and its backward. The positions are an argument and need not be
+# 0, 1, 2, ... The check first looks whether every pair keeps its length, then compares the numbers.
+# It also compares your backward with numeric derivatives.
 #
-# More of this kind in `mha-numpy exercises`: `museum-cached-mask`, a bug that shipped, got the
-# positions wrong once there was a KV cache.
+# To practise more, try `museum-cached-mask` in `mha-numpy exercises`, a bug that shipped: positions
+# were wrong as soon as there was a KV cache.
 
 
 # %% tags=["exercise"]
@@ -313,14 +316,16 @@ check("rope-backward", my_rope_backward)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain why the five tokens kept their scores: both arrows of every pair turned alike.
+# You can now explain why the five tokens kept their scores: both arrows of every pair turned by the
+# same amount.
 #
 # - RoPE turns q and k of every head, in pairs of features. Scores depend on the distance; lengths
 #   stay. Values stay as they are.
-# - Two layouts hold the same map. Params go from one to the other if the columns of `w_q` and `w_k`
-#   are permuted within each head; mixed up, only the diagonal is right.
+# - Both layouts do the same, on different features. To go from one to the other, permute the
+#   columns of `w_q` and `w_k` within each head. If you mix the layouts up, only the diagonal is
+#   right.
 # - Backward turns by minus the angle.
-# - A KV cache holds turned keys, and queries start at `q_offset`.
+# - A KV cache contains turned keys, and queries start at `q_offset`.
 #
 # **In the code:** `rope_forward` and `rope_backward` in `mha_numpy/core/rope.py`. Derivation:
 # docs/rope.md.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 20 · Induction heads appear
 #
-# Here is a small **trained** model of two layers with four heads each. It reads twelve letters in a random order,
-# which it has never seen, and then the same twelve again. It has to say each letter before it reads it. How likely is
-# the right one?
+# Here is a small **trained** model of two layers with four heads each. It reads twelve letters in a random order that
+# it has never seen, and then the same twelve again. Before it reads each letter, it has to say which one comes. How
+# likely does it find the right one?
 
 # %%
 import numpy as np
@@ -31,19 +31,19 @@ names = {"row_labels": ["whole", "one head of 8 cut"], "column_labels": letters[
 matrices({"p(right letter), trained": both}, **names)
 
 # %% [markdown]
-# The model is nearly sure of each. Then one of its eight heads is cut, and nearly all is lost. Nobody wrote a rule for
-# copying into this model: a loss made its heads, through the backward that you have derived. Here you watch such heads
-# appear, and find out how they work together.
+# The model is nearly sure of every letter. Then we cut one of its eight heads, and almost everything is lost. Nobody
+# wrote a rule for copying into this model. Its heads came from a loss, through the backward that you have derived. In
+# this notebook you watch such heads appear, and you find out how they work together.
 #
 # **What you can do afterwards:** you can find the two heads that copy in a trained model, prove by cuts that one needs
 # the other, and write the step of the optimizer that made them.
 #
-# What is said here about a head is true for this task and this seed. In large models most heads do several things.
+# All of this is about one task and one seed. In large models, most heads do several things.
 #
 # ## A task that needs two steps
 #
-# We train a smaller model. In its texts, pieces of random letters come back. When a piece comes back, its first letter
-# is a surprise, and all the others can be known. Only these are *asked*: the loss counts no other place.
+# We train a smaller model. In its texts, pieces of random letters repeat. When a piece repeats, its first letter is a
+# surprise, but a model can know all the others. Only these are *asked*: the loss counts no other place.
 
 # %%
 from mha_numpy.models.train import IGNORED
@@ -57,27 +57,27 @@ print("read:", " ".join(letters[ids[0]]))
 print("say: ", " ".join(np.where(asked[0], letters[targets[0] % V], ".")))
 
 # %% [markdown]
-# How would you do it? You look for the place where the present letter stood before, and you say what came *after* it.
-# A head of the first layer cannot do this: the key that it should find is that of the token *after* the copy, and this
+# How would you do it? You'd look for the place where the current letter came before, and say what came *after* it. A
+# head of the first layer can't do this. It would have to find the key of the token *after* the earlier copy, and that
 # key is made from its own token and place only. It says nothing about the token before.
 #
-# So two layers share the work. A head of the first layer reads the token before and writes it down in each token, as
-# a note. A head of the second layer compares its own letter with these notes:
+# So two layers share the work. In each token, a head of the first layer writes down the token before, as a note. A
+# head of the second layer compares its own letter with these notes:
 #
 # ```text
 #    a    b    c    d    a
-#    └───►b                     layer 0, a previous-token head: b gets the note "a stands before"
+#    └───►b                     layer 0, a previous-token head: b gets the note "after a"
 #         ▲              │
 #         └──────────────┘      layer 1, an induction head: a looks for the note "a", and finds b
 # ```
 #
-# The pair is called an *induction circuit* (Elhage et al. 2021; Olsson et al. 2022). With one layer it is
-# impractical, but not impossible: a single layer has to be exponentially larger (Sanford et al. 2024).
+# The pair is called an *induction circuit* (Elhage et al. 2021; Olsson et al. 2022). One layer can do it in principle,
+# but not in practice, because it has to be exponentially larger (Sanford et al. 2024).
 #
 # ## Watch it learn
 #
-# Two scores tell where a head looks: its weight on the token before, and its weight on the token after an earlier copy
-# of the present one. They are measured every 10 steps.
+# Two scores measure where a head looks: its weight on the token before, and its weight on the token after an earlier
+# copy of the current one. We measure both every 10 steps.
 
 # %%
 from mha_numpy.models import AttentionOnlyLM
@@ -111,13 +111,13 @@ def train(num_layers, seed=0, steps=300):
 #
 # <details><summary>Answer</summary>
 #
-# The first is $\log 16 = 2.77$. With two layers there is a plateau and then a **drop**: about 40 of the 300 steps make
-# more than half of the whole fall. With one layer the loss goes down a slope and stays far above. (One layer learns
-# which letters stand in the text, but not which of them comes next.)
+# The first loss is $\log 16 = 2.77$. With two layers you see a plateau and then a **drop**: more than half of the
+# whole fall happens in about 40 of the 300 steps. With one layer the loss slides down slowly and stays far above. (One
+# layer learns which letters occur in the text, but not which of them comes next.)
 # </details>
 
 # %%
-(grown, two_layers), (_, one_layer) = train(2), train(1)  # some 15 seconds
+(grown, two_layers), (_, one_layer) = train(2), train(1)  # about 15 seconds
 print(f"all letters equally likely: {np.log(V):.2f}")
 tens = {"2 layers": two_layers, "1 layer": one_layer}
 lines = {name: np.reshape(h.losses, (-1, 10)).mean(axis=1) for name, h in tens.items()}
@@ -143,14 +143,14 @@ weights_by_head(ages, list(letters[ids[0]]), head_names=names, note=note)
 
 # %% [markdown]
 # The induction scores of layer 1 and the previous-token score of head 0.0 (layer 0, head 0) rise in the same steps.
-# Notes are worth little as long as no head looks for them, and looking for them is worth little as long as there are
-# none. Each makes the other useful. So progress is slow at first, and fast once both have begun.
+# Notes are worth little while no head looks for them, and looking is worth little while there are no notes. Each makes
+# the other useful, so progress is slow at first and fast once both have begun.
 #
-# > **Try it.** Call `train(2, seed=1)`. Which head of the first layer takes the job now?
+# > **Try it.** Call `train(2, seed=1)`. Which head of the first layer gets the job now?
 #
 # ## The two layers of the larger model
 #
-# Back to the model of the beginning, which `mha-numpy train induction` trained. It reads a b c d a b c:
+# Let's go back to the model from the beginning, which `mha-numpy train induction` trained. It reads a b c d a b c:
 
 # %%
 abc = np.array([[0, 1, 2, 3, 0, 1, 2]])
@@ -160,29 +160,29 @@ first, second = (attention.weights for attention in model.attentions)
 weights_by_head(first, list("abcdabc"), head_names=[f"head 0.{h}" for h in range(4)])
 
 # %% [markdown]
-# On this task, in this seed, head 0.0 is the previous-token head: in every row its weight lies one step left of the
-# diagonal. The others do this in some rows only. Now layer 1:
+# Head 0.0 is the previous-token head: in every row its weight is one step left of the diagonal. The others do this
+# only in some rows. Now layer 1:
 
 # %%
 weights_by_head(second, list("abcdabc"), head_names=[f"head 1.{h}" for h in range(4)])
 
 # %% [markdown]
-# Look at the last three rows. The second a looks at the first b, the second b at c, the second c at d. Each of them
-# looks at what came next the last time. **All four heads** do it; only head 1.0 misses the b. One would have been
-# enough, but training had no reason to stop at one. In the first four rows nothing can be copied, and what a head does
-# there is left to chance.
+# Look at the last three rows. The second a looks at the first b, the second b at c, and the second c at d. Each of
+# them looks at what came next the last time. **All four heads** do it, except that head 1.0 misses the b. One head
+# would have been enough, but training had no reason to stop at one. In the first four rows there is nothing to copy,
+# so what a head does there is left to chance.
 #
 # ## Which head needs which
 #
-# Does layer 1 really read the notes of layer 0? We cut one head of layer 0, and measure the induction score of each
-# head of layer 1. A cut by 0 means that the head writes zeros, which the next layer has never seen. The milder cut is
-# by the *mean*: the head writes its average, the same for every token.
+# Does layer 1 really read the notes of layer 0? To find out, we cut one head of layer 0 and measure the induction
+# score of each head of layer 1. A cut by 0 makes the head write zeros, which the next layer has never seen. A cut by
+# the *mean* is milder: the head writes its average, the same for every token.
 #
-# > **Predict first.** The picture has a row for each head that is cut. Which row will be pale?
+# > **Predict first.** The picture has one row for each head that we cut. Which row will be pale?
 #
 # <details><summary>Answer</summary>
 #
-# The first. Without head 0.0 all four heads of layer 1 look elsewhere; without any other head nothing changes.
+# The first row. Without head 0.0, all four heads of layer 1 look elsewhere. Without any other head, nothing changes.
 # </details>
 
 # %%
@@ -201,14 +201,14 @@ matrices({"induction score": np.stack(left)}, row_labels=rows, column_labels=col
 # %% [markdown]
 # ## Which cuts spoil the answers
 #
-# > **Predict first.** Which single cut spoils the answers: 0.0? One in layer 1? And what if three of the four in layer 1
-# > are cut?
+# > **Predict first.** Which single cut spoils the answers: 0.0, or one in layer 1? And what happens if you cut three
+# > of the four in layer 1?
 #
 # <details><summary>Answer</summary>
 #
-# Without 0.0 most answers are wrong. Of layer 1 one head is enough; without all four nearly all is lost. So a head
-# whose cut does no harm may still do the job, because others do it too, or take it over. What a cut costs is roughly a
-# lower bound of what the head does. Here both kinds of cut agree; in larger models they need not.
+# Without 0.0 most answers are wrong. In layer 1 a single head is enough, but without all four almost everything is
+# lost. So a head may do the job even if cutting it does no harm, because others do it too or take over. The cost of a
+# cut is roughly a lower bound on what the head does. Here both kinds of cut agree; in larger models they need not.
 # </details>
 
 
@@ -230,8 +230,8 @@ matrices({"right": shares}, row_labels=list(cuts), column_labels=["by 0", "by me
 # %% [markdown]
 # ## The circuit by hand
 #
-# If this is true, two heads that are *set* to do just this must copy as well. `induction_by_hand` has two layers of one
-# head. Nothing in it is trained: its params are 0, except for a few blocks of ones.
+# If this explanation is right, two heads that are *set* to do exactly this must copy as well. `induction_by_hand` has
+# two layers of one head each. None of it is trained; its params are 0, except for a few blocks of ones.
 
 # %%
 from mha_numpy.models import induction_by_hand
@@ -247,20 +247,20 @@ note = "Two heads set by hand, and two learned ones."
 weights_by_head(np.stack(found), list("abcdabc"), head_names=names, note=note)
 
 # %% [markdown]
-# The lower layers are the same. In the upper ones the rows that copy are the same.
+# The lower layers look the same. In the upper ones, the rows that copy look the same.
 #
 # ## Where it looks, and what it takes
 #
-# Weights say where a head looks, and not what it takes from there. It takes weight times value, and a value may be
-# short. So we draw each weight times the length of the value that it brings, after `w_o` (Kobayashi et al. 2020).
+# Weights show where a head looks, but not what it takes from there. It takes weight times value, and a value can be
+# short. So we draw each weight times the length of the value it brings, after `w_o` (Kobayashi et al. 2020).
 #
-# > **Predict first.** Heads 0.0 and 0.3 look at nearly the same tokens. Yet without 0.0 the model fails, and without
-# > 0.3 it does not. What may differ?
+# > **Predict first.** Heads 0.0 and 0.3 look at nearly the same tokens. Yet the model fails without 0.0 and works
+# > without 0.3. What could be different?
 #
 # <details><summary>Answer</summary>
 #
-# Head 0.3 looks there, and brings a sixth or less of what 0.0 brings. Two pictures of weights can be alike although the
-# heads are not.
+# Head 0.3 looks there too, but brings at most a sixth of what 0.0 brings. Two heads can differ although the pictures
+# of their weights are alike.
 # </details>
 
 # %%
@@ -275,17 +275,17 @@ matrices({f"weight times norm, 0.{h}": brought[h] for h in (0, 3)}, row_labels=l
 # %% [markdown]
 # ## What this says about large models
 #
-# Olsson et al. 2022 found such heads, and such a drop, in language models of many sizes. They copy repeats; more is
-# debated. Several of them share the work (Singh et al. 2024), and for learning from examples other heads seem to matter
-# more (Yin and Steinhardt 2025).
+# Olsson et al. 2022 found such heads, and such a drop, in language models of many sizes. That they copy repeats is
+# agreed; whether they do more is debated. Several of them share the work (Singh et al. 2024), and other heads seem to
+# matter more for learning from examples (Yin and Steinhardt 2025).
 #
 # ## Exercise: a step of Adam
 #
 # Backward gives the direction, and the optimizer decides how far to go. All models here were trained with Adam. Write
-# its step. The check compares the new param, and also what you hand to the next step.
+# its step. The check compares the new param and everything that you hand on to the next step.
 #
-# More of this kind in `mha-numpy exercises`: `embedding-backward`, where gradients end; `train-with-adam`, the whole
-# loop; `museum-token-twice` and `museum-step-counter`, two bugs that shipped.
+# To practise more, try these in `mha-numpy exercises`: `embedding-backward`, where gradients end; `train-with-adam`,
+# the whole loop; `museum-token-twice` and `museum-step-counter`, two bugs that shipped.
 
 
 # %% tags=["exercise"]
@@ -309,12 +309,12 @@ check("adam-step", my_adam_step)
 #
 # Now you can explain what you saw at the beginning.
 #
-# - Copying takes two heads. One writes into each token which token stood before it. The other looks for the note that
-#   equals its own letter, and copies the letter that carries it.
-# - Each makes the other useful, so both come together, and the loss drops.
-# - On this task, in this seed, one head of layer 0 feeds all four of layer 1. So one cut ruined everything, while other
-#   cuts did nothing. A cut without harm does not show that a head does nothing.
-# - Draw weights times the norm of values beside weights: weights show where a head reads, and not why.
+# - Copying takes two heads. One writes into each token which token came before it. The other looks for the note that
+#   equals its own letter, and copies the letter that carries this note.
+# - Each makes the other useful, so both appear together, and the loss drops.
+# - In this model, one head of layer 0 feeds all four of layer 1. That's why one cut ruined everything, while other
+#   cuts did nothing. But a harmless cut doesn't prove that a head does nothing.
+# - Next to weights, draw weights times the norm of values. Weights show where a head reads, not why.
 #
 # **In the code:** `mha_numpy/models/train` (recipes and tasks), `mha_numpy/models/analysis` (scores and cuts),
 # `mha_numpy/models/by_hand.py`.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 21 · Translating numbers
 #
-# The transformer was invented to translate. Here is a small **trained** one: it reads English number words and writes
-# German ones. Write any number below a million in words, and run the cell again.
+# The transformer was invented to translate. Here is a small **trained** one that reads English number words and writes
+# German ones. Spell out any number below a million and run the cell again.
 
 # %%
 import numpy as np
@@ -24,15 +24,15 @@ for n in (45, 17, 245, 90_021):
     print(f"{' '.join(english(n)):27} {say(grown.model, ' '.join(english(n))):40} {n:>6}")
 
 # %% [markdown]
-# German says the units before the tens, *fünf und vierzig* for forty-five. (German writes it as one word; here the
-# parts stand apart.) In 245, *five* and *forty* change places, and an *und* comes between them that has no English word
-# at all. So the words cross. To write the next word, the decoder often has to look at another place of the source than
-# the one it has just left. No rule in the model says where that is. So where does it come from?
+# German puts the units before the tens: forty-five is *fünf und vierzig*. (German writes it as one word; here we keep
+# the parts apart.) In 245, *five* and *forty* trade places, and between them comes an *und* that has no English
+# counterpart. So the words cross, and to write the next word the decoder often has to jump to a different place in the
+# source. No rule in the model says where. How does it know?
 #
-# **What you can do afterwards:** you can explain how encoder, decoder and cross-attention translate together, measure on unseen
-# numbers whether an alignment is there, and write the gradient with which such a training begins.
+# **What you can do afterwards:** you can explain how encoder, decoder and cross-attention translate together, measure
+# on unseen numbers whether an alignment is there, and write the gradient that such a training begins with.
 #
-# What is said here about a head is true for this task and this seed.
+# All of this is about one task and one seed.
 #
 # ## Who reads what
 #
@@ -45,12 +45,12 @@ for n in (45, 17, 245, 90_021):
 #            └────── keys, values ────► cross-attention ───► feed-forward ───► the next word
 # ```
 #
-# The encoder reads the source once. The decoder reads what is written so far, and each of its places reads the source
-# through cross-attention. In training all places are asked at once: the decoder reads the *right* words, moved by one
+# The encoder reads the source once. The decoder reads the words written so far, and each of its places reads the source
+# through cross-attention. In training, all places answer at once. The decoder reads the *right* words, shifted by one
 # place, and has to say the next one at each place. This is called *teacher forcing*.
 #
 # Below are the two self-attentions of the trained model. In the encoder every word sees every word. In the decoder a
-# word sees itself and what stands before it.
+# word sees itself and the words before it.
 
 # %%
 from mha_numpy import causal_mask
@@ -64,7 +64,7 @@ display(weights_by_head(encoder.weights, english(245), note="Encoder, trained.")
 weights_by_head(decoder.weights, reads, visible=causal_mask(6), note="Decoder, trained.")
 
 # %% [markdown]
-# Several numbers make a batch. The shorter ones are filled up:
+# Several numbers make a batch, in which the shorter ones are padded:
 
 # %%
 (source, target), targets = task.batch_of([45, 245])
@@ -75,13 +75,13 @@ print("says    ", [GERMAN[i] for i in targets[1]])
 matrices({"source: what may be seen": source != 0}, row_labels=["45", "245"])
 
 # %% [markdown]
-# In the source the filling is id 0, and a mask hides it from every query. In the targets it is `IGNORED`, -100: at these
-# places nothing is asked, and nothing may be learned. The exercise below is about that.
+# In the source, the padding has id 0, and a mask hides it from every query. In the targets it is `IGNORED`, -100: the
+# model isn't asked anything at these places, so it must not learn anything there. The exercise below is about that.
 #
 # ## A hundred steps
 #
-# The model has one encoder block and one decoder block, with two heads in each attention. The whole training takes 750
-# steps; we take 100, in some 8 seconds.
+# The model has one encoder block and one decoder block, with two heads in each attention. Its whole training takes 750
+# steps. We run 100 of them, in about 8 seconds.
 #
 # > **Predict first.** There are 35 German words. What is the loss of a model that finds them all equally likely?
 #
@@ -101,17 +101,17 @@ title = "The loss of the first 100 steps, mean of 5"
 line_chart(np.arange(5, 101, 5), {"loss": losses}, title=title, x_label="steps", y_label="nats")
 
 # %% [markdown]
-# The rest was done before: `mha-numpy train numbers` made the params that are shipped with the package.
+# We ran the remaining steps beforehand: the params that ship with the package come from `mha-numpy train numbers`.
 #
 # ## Where it looks while it writes
 #
-# > **Predict first.** A row of the picture is the word that the decoder writes at this step. In which column is the
-# > weight of *fünf*, of *vierzig*, of *und*?
+# > **Predict first.** Each row of the picture is a step, named after the word that the decoder writes there. In which
+# > column will the weight of *fünf* be? Of *vierzig*? Of *und*?
 #
 # <details><summary>Answer</summary>
 #
-# The row *fünf* looks at *five*, and the row *vierzig* looks back at *forty*: the cross is there. *Und* has no word of
-# its own, so the task does not fix where it looks. The same holds for *<end>*.
+# The row *fünf* looks at *five*, and the row *vierzig* looks back at *forty*, which makes the cross. *Und* has no
+# English counterpart, so the task leaves open where it looks. The same is true for *<end>*.
 # </details>
 
 
@@ -127,7 +127,7 @@ words = [*german(245), "<end>"]
 weights_by_head(alignment(grown.model, 245), words, english(245))
 
 # %% [markdown]
-# Was the cross there from the start? Here is the mean of both heads at three ages:
+# Was the cross there from the start? Here is the mean of both heads, at three ages:
 
 # %%
 from mha_numpy.models import Translator
@@ -142,9 +142,9 @@ weights_by_head(means, words, english(245), head_names=list(ages), note=note)
 # %% [markdown]
 # ## Measured, not shown
 #
-# One picture proves nothing. So we take 2,000 numbers which the training never drew: every 89th number was *held out*.
-# A number counts as right only if all its words are right. *Units look at units* is a share of the numbers with a
-# crossing: those where the step that writes the units has more weight on the units than on the tens.
+# One picture proves nothing. So we take 2,000 numbers that training never drew, because every 89th number was *held
+# out*. A number counts as right only if all its words are right. Some numbers have a crossing. Of these, *units look at
+# units* counts those in which the step that writes the units puts more weight on the units than on the tens.
 
 # %%
 from mha_numpy.models.train import IGNORED
@@ -166,9 +166,9 @@ columns = ["right", "units look at units", "tens at tens"]
 matrices({"share of 2,000 numbers": shares}, row_labels=list(ages), column_labels=columns)
 
 # %% [markdown]
-# Look at the first row before you admire the last. Random params look at the right one of two words in many cases, by
-# chance. A share means something only beside what chance gives. But the last row answers our question: the loss alone
-# made the decoder look at the right words.
+# Look at the first row before you admire the last. With random params, the decoder often looks at the right one of two
+# words by chance, and a share only means something next to what chance gives. But the last row answers our question.
+# Nothing but the loss taught the decoder to look at the right words.
 #
 # And what does the trained model get wrong?
 
@@ -182,18 +182,18 @@ for text in ("five forty", "hundred hundred hundred", "seven and seven and seven
     print(f"{text:26} {say(grown.model, text)}")
 
 # %% [markdown]
-# Where it errs, it takes *ein* for *eins* or the reverse: this is the one word here whose German form depends on what
-# follows. And it always answers, even where there is no number to read. It has learned which words follow which, and
-# not what a number is.
+# Where it goes wrong, it confuses *ein* and *eins*, the one word here whose German form depends on the next word. And
+# it always answers, even if there is no number to read. It has learned which words follow which, but not what a number
+# is.
 #
 # ## Greedy, and with beams
 #
-# While it writes, the decoder reads its *own* words. A wrong word stays, and all later words depend on it. Greedy
-# writing takes the likeliest word at each step. A *beam search* keeps the few likeliest beginnings. So it may find a
-# likelier sequence, although its first word was not the likeliest.
+# While it writes, the decoder reads its *own* words. A wrong word can't be taken back, and all later words depend on
+# it. Greedy writing takes the likeliest word at each step. A *beam search* keeps a few of the likeliest beginnings, so
+# it can find a likelier sequence even if the first word was not the likeliest.
 #
-# Here is the model after 100 steps. A row is named by the word that was just read, and shows how likely each next word
-# is.
+# Here is the model after 100 steps. Each row is named after the word that the decoder has just read, and shows how
+# likely each next word is.
 
 # %%
 from mha_numpy.core import softmax_forward
@@ -205,17 +205,17 @@ rows, columns = task.words(read[0], GERMAN), [GERMAN[i] for i in likely]
 matrices({"p(next word)": probs[:, likely]}, row_labels=rows, column_labels=columns)
 
 # %% [markdown]
-# > **Predict first.** Which of the two models gains by beams: the one after 100 steps, which is often unsure, or the
+# > **Predict first.** Which of the two models gains from beams: the one after 100 steps, which is often unsure, or the
 # > shipped one?
 #
 # <details><summary>Answer</summary>
 #
-# On these 40 numbers neither gains. The shipped one is sure and right, so both ways agree. For the other one, a likelier
-# sequence is not a righter one: beams search for what the *model* finds likely.
+# On these 40 numbers, neither gains. The shipped model is sure and right, so both ways of writing agree. For the
+# younger one, a likelier sequence is no closer to the truth, because beams search for what the *model* finds likely.
 # </details>
 
 # %%
-some = numbers[:40]  # some 10 seconds
+some = numbers[:40]  # about 10 seconds
 
 
 def share_right(model, beams):
@@ -231,15 +231,15 @@ matrices({"right to the end": shares}, row_labels=rows, column_labels=["greedy",
 # %% [markdown]
 # ## Which heads are needed
 #
-# Each of the three attentions has two heads. We cut each by 0, and each pair.
+# Each of the three attentions has two heads. We multiply each head by 0 to cut it, and then each pair of heads.
 #
-# > **Predict first.** Without both heads of cross-attention the decoder knows nothing of the source. How many numbers
-# > will be right? And without one of them?
+# > **Predict first.** Without both heads of cross-attention, the decoder knows nothing about the source. How many
+# > numbers will it get right? And how many without only one of them?
 #
 # <details><summary>Answer</summary>
 #
-# Without both, none. Either of the two may go at little cost: on this task, in this seed, both do much the same. The
-# self-attentions cost less. The words of a number stand in a fixed order, and most numbers do without.
+# Without both, it gets none right. Cutting either of the two costs little, because in this model both do much the same
+# job. Cutting self-attention costs less: the words of a number come in a fixed order, and most numbers work without it.
 # </details>
 
 # %%
@@ -257,16 +257,16 @@ columns = ["head 0", "head 1", "both"]
 matrices({"right without": found}, row_labels=list(layers), column_labels=columns)
 
 # %% [markdown]
-# This was measured after training, on this task; it does not show that training did not need these heads.
+# We measured this after training. It doesn't show that training could have done without these heads.
 #
 # ## Exercise: back through cross-entropy
 #
-# Backward begins at the logits. Their gradient is what softmax says, less what was asked. Here some targets are ignored,
-# like padding. They must give no gradient, and they do not count in the mean. The check compares numbers, then
+# Backward begins at the logits. Their gradient is the softmax minus the target. Here some targets are ignored, like
+# padding, so they must not cause any gradient, and they don't count in the mean. The check compares numbers, then
 # differentiates the loss numerically.
 #
-# More of this kind in `mha-numpy exercises`: `cross-entropy`, the loss itself; `museum-mean-of-means`, a bug that
-# shipped; and two norms that stand in such blocks, `layer-norm` and `rms-norm`.
+# To practise more, try these in `mha-numpy exercises`: `cross-entropy`, the loss itself; `museum-mean-of-means`, a bug
+# that shipped; and `layer-norm` and `rms-norm`, two norms from such blocks.
 
 
 # %% tags=["exercise"]
@@ -291,11 +291,11 @@ check("cross-entropy-backward", my_cross_entropy_backward)
 # Now you can say how the number that you typed became German.
 #
 # - The encoder reads the source once; each place of the decoder reads it through cross-attention.
-# - In training the decoder reads the right words, moved by one. While it writes, it reads its own.
-# - The alignment crosses where the words cross. Nothing but the loss made it. For words that have no partner, the task
-#   does not fix the weights.
-# - Say what a model can do as a share of what was held out, beside what chance gives.
-# - Beams find what the model finds likely, and this need not be right.
+# - In training, the decoder reads the right words, shifted by one. While it writes, it reads its own.
+# - The alignment crosses where the words cross, and nothing but the loss put it there. For words without a partner,
+#   the task leaves the weights open.
+# - Report what a model can do as a share of held-out examples, next to what chance gives.
+# - Beams find what the model finds likely, which need not be right.
 #
 # **In the code:** `mha_numpy/models/translator.py`, `translate` in `mha_numpy/models/generate.py`,
 # `mha_numpy/models/train/tasks/numbers.py`.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 22 · A language model on a text of your own
 #
-# This model was **trained** on a few chapters of *Moby-Dick*, for some minutes. It reads "The captain " and writes on,
-# one character after the other:
+# This model was **trained** on a few chapters of *Moby-Dick* for a few minutes. It reads "The captain " and goes on
+# writing, one character after another:
 
 # %%
 import numpy as np
@@ -21,17 +21,17 @@ def write(model, beginning, steps=160, rng=0, **options):
 write(model, "The captain ", temperature=0.7)
 
 # %% [markdown]
-# It looks like English, and some of it is. How good is that, and what would a simple table of counts do? A language
-# model says what comes next. Here it says the next *character*, so that any text will do: a chapter, your letters, a
-# program. We first count, which is the simplest model of all, and then ask what attention adds to it.
+# It looks like English, and some of it is. How good is that, and would a simple table of counts do as well? A language
+# model predicts what comes next. Ours predicts the next *character*, so any text will do: a chapter, your letters, a
+# program. We start by counting, which is the simplest model of all, and then ask what attention adds.
 #
-# **What you can do afterwards:** you can train a small language model on a file of yours, say how good it is by its loss beside
-# that of simple counts, and write its training loop.
+# **What you can do afterwards:** you can train a small language model on a file of yours, say how good it is by its
+# loss next to that of simple counts, and write its training loop.
 #
 # ## Characters
 #
-# Each character that occurs in the text gets a number. The last tenth of the text is held out. All that is said below
-# about how good a model is was measured there, on sentences that no model has read.
+# Each character that occurs in the text gets a number. The last tenth of the text is held out, and whenever we say
+# below how good a model is, we measured it there, on sentences that no model has read.
 
 # %%
 V = len(task.vocabulary)
@@ -45,7 +45,7 @@ print(task.decode(task.held_out[:200]))
 # ## Counting
 #
 # How often does *h* follow *t*? Count all pairs, divide each row by its sum, and you have a model, a *bigram* table. It
-# takes two lines. (The counts begin at 1/10, so that a pair that was never seen is not impossible.)
+# takes two lines. (The counts begin at 1/10, so that an unseen pair isn't impossible.)
 
 # %%
 from mha_numpy.show.pictures import bar_chart, line_chart, matrices, weights_by_head
@@ -60,18 +60,18 @@ matrices(
 )
 
 # %% [markdown]
-# After *q* comes *u*, and the table is sure of it. After a blank it knows little, because it does not see which word
-# stands before.
+# After *q* comes *u*, and the table is sure of it. After a blank it knows little, because it can't see the word
+# before.
 #
-# The loss of a guess is $-\log p$ of the character that really came, in nats; smaller is better. Its mean over the
-# held-out text is what we compare.
+# The loss of a guess is $-\log p$ of the character that really came, in nats; smaller is better. We compare its mean
+# over the held-out text.
 #
 # > **Predict first.** There are 74 different characters. What is the loss of a model that finds them all equally
-# > likely? And how many nats do you expect the counts to save?
+# > likely? And how many nats will counting save?
 #
 # <details><summary>Answer</summary>
 #
-# $\log 74 = 4.30$. To count characters saves 1.2 nats, and to count pairs saves 0.6 more.
+# $\log 74 = 4.30$. Counting characters saves 1.2 nats, and counting pairs saves 0.6 more.
 # </details>
 
 # %%
@@ -82,13 +82,13 @@ losses = {
     "counts of characters": -np.log(alone[came]).mean(),
     "counts of pairs": -np.log(bigram[read, came]).mean(),
 }
-bar_chart(losses, title="Loss on what is held out", unit="nats for each character")
+bar_chart(losses, title="Loss on held-out text", unit="nats per character")
 
 # %% [markdown]
 # ## Sixty steps of a transformer
 #
-# The model has two decoder blocks with four heads each. It reads 64 characters at most. We take 60 steps from random
-# params, in some 8 seconds, and draw the loss beside that of the pairs.
+# The model has two decoder blocks with four heads each, and it reads at most 64 characters. From random params we take
+# 60 steps, in about 8 seconds, and draw the loss next to that of the pairs.
 
 # %%
 from mha_numpy.models.train import train_recipe
@@ -101,8 +101,9 @@ title = "The loss of 60 steps, mean of 3"
 line_chart(np.arange(3, 61, 3), lines, title=title, x_label="steps", y_label="nats")
 
 # %% [markdown]
-# It falls fast to what counting reaches, and slows down there: to get below the line it has to use more than one
-# character. `mha-numpy train text` trained for longer, and these are the params that are shipped.
+# The loss quickly falls to the level that counting reaches, and slows down there, because to get below the line the
+# model has to use more than one character. `mha-numpy train text` trained for longer; the shipped params come from
+# there.
 
 # %%
 from mha_numpy.layers import cross_entropy_forward
@@ -117,21 +118,21 @@ def loss_of(model, ids, targets):
 
 losses["60 steps"] = loss_of(young.model, held_out, targets)
 losses["shipped"] = loss_of(model, held_out, targets)
-losses["shipped, on what it has read"] = loss_of(model, seen, seen_targets)
-bar_chart(losses, title="Loss", unit="nats for each character")
+losses["shipped, on its training text"] = loss_of(model, seen, seen_targets)
+bar_chart(losses, title="Loss", unit="nats per character")
 
 # %% [markdown]
-# The shipped model is 0.6 nats below the counts of pairs: that is what attention adds here. The last two bars differ,
-# because the model knows the text that it was trained on better than the rest of the book. So only held-out text counts.
+# The shipped model is 0.6 nats below the counts of pairs; that is what attention adds here. The last two bars differ
+# because the model knows its training text better than the rest of the book. That's why only held-out text counts.
 #
 # ## Where it is sure
 #
-# > **Predict first.** In which places of a sentence is the next character easy, and where is it hard?
+# > **Predict first.** Where in a sentence is the next character easy to guess, and where is it hard?
 #
 # <details><summary>Answer</summary>
 #
-# Within a word the model mostly grows surer. At the first letter of a word it hesitates, because many words are possible
-# there. The table of pairs looks at one character, and so it cannot grow surer.
+# Within a word, the model usually becomes more certain. At the first letter of a word it hesitates, because many words
+# are possible there. The table of pairs sees only one character, so it can't become more certain.
 # </details>
 
 # %%
@@ -152,8 +153,8 @@ matrices(
 # ## Writing
 #
 # To write, the program draws a character from the probabilities, appends it, and goes on. The **temperature** divides
-# the logits before softmax: below 1 the likely ones become likelier, above 1 all come closer together. At 0 the
-# likeliest is always taken.
+# the logits before softmax. Below 1 the likely characters become even likelier; above 1 all probabilities move closer
+# together. At 0 the likeliest character always wins.
 
 # %%
 logits = model(ids)[:, -1]
@@ -169,19 +170,20 @@ for temperature in (0, 0.5, 1, 2):
     print(f"temperature {temperature}: {write(model, 'The captain ', temperature=temperature)}\n")
 
 # %% [markdown]
-# At a low temperature the text repeats itself; at a high one it is no longer made of words. The model has learned
-# spelling and a little of what follows what, from one small text. It has not learned what a whale is.
+# At a low temperature the text repeats itself; at a high one it falls apart into letters. From one small text, the
+# model has learned spelling and a little about which words follow which. It has not learned what a whale is.
 #
-# **Top-k** draws from the k likeliest characters only. **Top-p** draws from the likeliest that together have at least
-# probability p. These are few where the model is sure, and many where it is not. Both cut off the long tail of unlikely
-# characters. From such a tail one is drawn every now and then, and it spoils what follows.
+# **Top-k** draws only from the k likeliest characters. **Top-p** draws from the likeliest ones that together reach
+# probability p: a few where the model is sure, many where it isn't. Both cut off the long tail of unlikely characters.
+# Without such a cut, one of them is drawn every now and then, and it spoils everything after it.
 #
 # > **Predict first.** How many characters does top-p 0.9 leave at the first letter of a word, and how many in the
 # > middle of one?
 #
 # <details><summary>Answer</summary>
 #
-# At the first letters of the two words below 21 and 14; within a word fewer, and only one at the n of *captain*.
+# At the first letters of the two words below, it leaves 21 and 14. Within a word it leaves fewer, and at the n of
+# *captain* only one.
 # </details>
 
 # %%
@@ -214,8 +216,9 @@ names = [f"head 1.{h}" for h in range(4)]
 weights_by_head(layers[1].weights, labels, visible=causal_mask(len(phrase)), head_names=names)
 
 # %% [markdown]
-# One phrase proves nothing. So we measure on held-out text how much of each head's weight lies on the character before,
-# how much on what followed an earlier copy, and by how much the loss rises if the head is cut by its mean.
+# One phrase proves nothing. So we measure three things on held-out text: how much of each head's weight is on the
+# character before, how much on the character that followed an earlier copy, and how much the loss rises if we cut the
+# head by its mean.
 
 # %%
 from mha_numpy.models.analysis import ablation_scores, attention_layers, head_patterns, mean_heads
@@ -234,12 +237,13 @@ columns = {"previous, induction": table[:, :2], "nats lost": table[:, 2:]}
 matrices(columns, row_labels=names, shared=False)
 
 # %% [markdown]
-# On this text, in this seed, head 0.1 looks at the character before nearly always, and its cut costs most. The other
-# heads of the first layer look near, too, but less sharply, and each of their cuts costs much. A cut in the second layer
-# costs little. This is roughly a lower bound, because the other heads may do the same.
+# On this text and with this seed, head 0.1 nearly always looks at the character before, and cutting it costs most. The
+# other heads of the first layer look at near characters too, but less sharply, and cutting any of them costs a lot. A
+# cut in the second layer costs little. All these costs are roughly lower bounds, because other heads may do the same
+# job.
 #
-# No head has a high induction score. In notebook 20 copying was all that was asked. Here it hardly pays: in 64
-# characters of a novel little comes back for long. A head becomes what the loss makes of it.
+# No head has a high induction score. In notebook 20, copying was all that the loss asked for. Here it hardly pays,
+# because in 64 characters of a novel hardly anything repeats at length. A head becomes what the loss makes of it.
 #
 # ## A text of your own
 #
@@ -249,8 +253,8 @@ matrices(columns, row_labels=names, shared=False)
 # mha-numpy train text my-text.txt
 # ```
 #
-# Or here. The text of the next cell is the source of one file of this package; put yours in its place. It takes 40
-# steps, in some 5 seconds; the recipe takes 1,500.
+# Or do it here. The next cell uses the source of one file of this package as its text; put yours in its place. It
+# takes 40 steps, in about 5 seconds; the recipe takes 1,500.
 
 # %%
 import inspect
@@ -264,16 +268,16 @@ beginning = own.task.encode(my_text[:20])[None]
 print(own.task.decode(generate(own.model, beginning, 240, temperature=0.7, rng=0)[0]))
 
 # %% [markdown]
-# After so few steps it writes lines, blanks and pieces of words. Before you call a model good, compare its held-out loss
-# with the counts of pairs of *your* text.
+# After so few steps it writes lines, blanks and pieces of words. Before you call a model good, compare its held-out
+# loss with the counts of pairs in *your* text.
 #
 # ## Exercise: a training loop
 #
-# The table of pairs can be learned as well as counted. A model reads one character and guesses the next:
-# `logits = table[token] @ w + b`. Write the whole loop: forward, loss, backward, step, next batch. Nothing
-# of this library is needed.
+# You can also learn the table of pairs instead of counting it. A model reads one character and guesses the next:
+# `logits = table[token] @ w + b`. Write the whole loop: forward, loss, backward, step, next batch. You need nothing
+# from this library.
 #
-# More of this kind in `mha-numpy exercises`: `gelu` and `gelu-backward`, which stand in this model's blocks;
+# To practise more, try these in `mha-numpy exercises`: `gelu` and `gelu-backward`, which this model's blocks use;
 # `museum-not-zeroed`, `museum-shifted-twice` and `museum-evaluated-with-dropout`, three bugs that shipped.
 
 
@@ -296,14 +300,15 @@ check("train-steps", my_train_steps)
 # %% [markdown]
 # ## Summary
 #
-# Now you can say how good the text of the beginning is: 1.85 nats for each character, where counts of pairs reach 2.47.
+# Now you can say how good the text at the beginning is: 1.85 nats per character, where counts of pairs reach 2.47.
 #
-# - A language model says what comes next. Its loss is the mean of -log p of what came, on text that it has not read.
-# - A loss means something beside others: all characters alike, counts, pairs.
-# - A table of pairs uses one character. Attention uses 64, and so its loss is lower.
+# - A language model predicts what comes next. Its loss is the mean of -log p of what really came, on text that it has
+#   not read.
+# - A loss means something only next to others: all characters equally likely, counts, pairs.
+# - A table of pairs uses one character, attention uses up to 64, so its loss is lower.
 # - Temperature makes the choice sharper or more even. Top-k and top-p cut off the tail; top-p cuts more where the model
 #   is sure.
-# - Measure what heads do on held-out text, and say on which text and in which seed.
+# - Measure what heads do on held-out text, and say which text and which seed it was.
 #
 # **In the code:** `mha_numpy/models/transformer_lm.py`, `generate` and `choose` in `mha_numpy/models/generate.py`,
 # `mha_numpy/models/train/tasks/text.py`.

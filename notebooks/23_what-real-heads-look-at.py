@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 23 · What real heads look at
 #
-# The heads so far were trained on tasks of our own. Here is a language model that others have trained on more than a
-# billion pairs of sentences, all-MiniLM-L6-v2: 6 layers with 12 heads each, D = 384. It reads one sentence, and four of
-# its 72 heads are drawn.
+# So far, all heads were trained on small tasks that we made up. Here is a real language model, all-MiniLM-L6-v2,
+# trained by others on more than a billion pairs of sentences: 6 layers with 12 heads each, D = 384. It reads one
+# sentence, and we draw four of its 72 heads.
 
 # %%
 import numpy as np
@@ -31,27 +31,27 @@ shown, titles = np.stack([weights[each] for each in chosen]), [f"head {i}.{h}" f
 weights_by_head(shown, names, head_names=titles, note=note)
 
 # %% [markdown]
-# Head 0.2 (layer 0, head 2) looks at the token before, always. Head 1.8 likes the token after. In head 2.7 nearly all
-# tokens look at `[CLS]`, a mark that stands before every text (`[SEP]` ends it). In head 3.1 "it" looks at "animal". So
-# the textbooks are right? We chose these four out of 72. Now you measure all of them.
+# Head 0.2 (layer 0, head 2) always looks at the token before. Head 1.8 likes the token after. In head 2.7 nearly all
+# tokens look at `[CLS]`, a mark that begins every text (`[SEP]` ends it). And in head 3.1 "it" looks at "animal". So
+# are the textbooks right? Be careful: we picked these four out of 72. Let's measure all of them.
 #
-# **What you can do afterwards:** you can measure where the heads of a real model look, set beside it what they take from
-# there, test a name for a head by a control, and say what follows from one text, and what does not.
+# **What you can do afterwards:** you can measure where the heads of a real model look, compare it with what they take
+# from there, test a name for a head with a control, and say what follows from one text and what does not.
 #
-# Where the model is not installed, everything below runs with random params and says so in each picture, together with
-# the two commands that install it. The text then speaks of pictures that you do not see.
+# If the model isn't installed, everything below runs with random params. Each picture then says so, and names the two
+# commands that install the model. The text describes the pictures of the real one.
 #
 # ## Seventy-two heads at once
 #
-# `head_patterns` returns how much weight lies on the token before, on the token itself, on the one after, on the first
-# one (`[CLS]`), on copies of a token, and on delimiters (here the full stop and `[SEP]`).
+# `head_patterns` measures how much weight goes to the token before, to the token itself, to the one after, to the
+# first one (`[CLS]`), to copies of the token, and to delimiters (here the full stop and `[SEP]`).
 #
-# > **Predict first.** Introductory texts list positional heads, delimiter heads, and more. Of 72 heads, how many give
-# > more than half of their weight to the token before? To the one after? To the first? To the delimiters?
+# > **Predict first.** Introductory texts list positional heads, delimiter heads, and more. How many of the 72 heads
+# > give more than half of their weight to the token before, to the one after, to the first, and to the delimiters?
 #
 # <details><summary>Answer</summary>
 #
-# One, one, 27, and none.
+# One head to the token before, one to the one after, 27 to the first, and none to the delimiters.
 # </details>
 
 # %%
@@ -74,12 +74,12 @@ spread = {name: np.stack(numbers) for name, numbers in spread.items()}
 matrices(spread, **labels, shared=False, title=f"How far, and how widely. {note}")
 
 # %% [markdown]
-# Equal weight on all 16 tokens would have an entropy of log 16 = 2.77. Many heads of layer 0 are near it. Head 0.2 has
-# 0. Most heads have no clear pattern in this list.
+# Equal weight on all 16 tokens would have an entropy of log 16 = 2.77. Many heads of layer 0 come near it, while head
+# 0.2 has 0. Most heads show no clear pattern from this list.
 #
 # ## A sink
 #
-# The blue panel is the one of the first token. Here are its numbers by layer:
+# The panel for the first token is the strongest. Here are its numbers, layer by layer:
 
 # %%
 even = 1 / len(names)
@@ -89,25 +89,25 @@ end = weights[..., [names.index("."), names.index("[SEP]")]].mean(axis=(0, 1, 2)
 print("weight on the full stop and on [SEP], all heads:", end.round(2))
 
 # %% [markdown]
-# From layer 1 on, about half of all weight (0.37 to 0.58) lies on a mark that stands before every text, while the full
-# stop and `[SEP]` have less than an even share. (One head, 3.11, leans to the full stop.) In BERT-base it is `[SEP]` and
-# the full stop that draw so much weight (Clark et al. 2019). In large language models it is the first token (Xiao et al.
+# From layer 1 on, about half of all weight (0.37 to 0.58) goes to a mark that begins every text, while the full stop
+# and `[SEP]` get less than an even share. (One head, 3.11, leans towards the full stop.) In BERT-base, `[SEP]` and the
+# full stop attract this much weight (Clark et al. 2019). In large language models it is the first token (Xiao et al.
 # 2023). *That* there is such a **sink** is common; *where* it is depends on the model.
 #
 # ## Where it looks, and what it takes
 #
-# Why there? A row of weights has to sum to 1, also where a head has nothing to say. It helps to have a place from which
-# nothing comes. What comes from token j is not its weight but a vector, $\text{weight}_{ij}\, v_j w_o^h$, and this
-# vector may be short. So we take its length (Kobayashi et al. 2020), and the share of each token in the sum of lengths.
+# Why there? A row of weights has to sum to 1 even if the head has nothing to say. Then it helps to have a place that
+# contributes nothing. Token j contributes not its weight but a vector, $\text{weight}_{ij}\, v_j w_o^h$, and this
+# vector can be short. So we take its length (Kobayashi et al. 2020), and each token's share in the sum of lengths.
 #
-# > **Predict first.** Head 2.7 gives `[CLS]` 0.86 of its weight. Which share has `[CLS]` in what the head takes? And over
-# > all 72 heads?
+# > **Predict first.** Head 2.7 gives `[CLS]` 0.86 of its weight. What share of all that the head takes comes from
+# > `[CLS]`? And over all 72 heads?
 #
 # <details><summary>Answer</summary>
 #
-# 0.09 in head 2.7, and 0.08 over all heads, near the even share of 0.06. In the middle one of the heads, the vector of
-# `[CLS]` is a twentieth as long as that of another token. A head that "looks at `[CLS]`" mostly does nothing there. Not
-# always: head 2.9 takes 0.46 from it.
+# 0.09 in head 2.7, and 0.08 over all heads, close to the even share of 0.06. In the median head, the vector of `[CLS]`
+# is a twentieth as long as that of other tokens. So a head that "looks at `[CLS]`" mostly does nothing there, though
+# not always: head 2.9 takes 0.46 from it.
 # </details>
 
 # %%
@@ -117,10 +117,10 @@ taken = np.stack([weights_times_norm(layer)[0] for layer in layers])
 shares = taken / taken.sum(axis=-1, keepdims=True)
 on_first = {"its weight": weights[:, :, 1:, 0].mean(axis=-1)}
 on_first["its share of what is taken"] = shares[:, :, 1:, 0].mean(axis=-1)
-length = (taken / weights)[:, :, 1]  # (L, H, T_k): row 1 says it as well as any other
+length = (taken / weights)[:, :, 1]  # (L, H, T_k): any row would do
 ratio = length[..., 0] / np.median(length[..., 1:], axis=-1)
 print({name: f"{each.mean():.2f}" for name, each in on_first.items()})
-print(f"length of [CLS]'s vector, beside that of other tokens: {np.median(ratio):.2f}")
+print(f"length of [CLS]'s vector, relative to other tokens: {np.median(ratio):.2f}")
 matrices(on_first, **labels, title=f"[CLS], seen by the other tokens. {note}")
 
 # %%
@@ -129,21 +129,22 @@ pair = np.stack([weights[3, 1], shares[3, 1]])
 weights_by_head(pair, names, head_names=["weights", "shares of what is taken"], note=note_31)
 
 # %% [markdown]
-# On the left you see a sink with a few spots. On the right the sink has faded, and the spots are what head 3.1 works
-# with.
+# On the left you see a sink with a few spots. On the right the sink has faded, and only the spots that head 3.1 works
+# with are left.
 #
 # ## Where does "it" look?
 #
-# A classic claim is that a coreference head connects "it" with what it stands for. If the last word is *tired*, it is the
-# animal. If it is *wide*, it is the street. A head that finds the right one should then look elsewhere.
+# A classic claim is that a coreference head connects "it" with what it stands for. If the last word is *tired*, "it"
+# is the animal; if it is *wide*, "it" is the street. So a head that finds the right one should look elsewhere when the
+# last word changes.
 #
 # > **Predict first.** What happens to the 0.68 of head 3.1 if "tired" becomes "wide"? Does "it" turn to "street"?
 #
 # <details><summary>Answer</summary>
 #
 # It falls to 0.28, and "street" rises from 0.05 to 0.12. So the weight moves as a reader expects, but "animal" stays
-# ahead: this head does not decide. Over all heads, "animal" falls from 0.07 to 0.06, and "street" goes from 0.046 to
-# 0.051.
+# ahead, and this head doesn't decide the question. Over all heads, "animal" falls from 0.07 to 0.06, and "street"
+# rises from 0.046 to 0.051.
 # </details>
 
 
@@ -161,9 +162,10 @@ print({name: f"{each.mean():.3f}" for name, each in of_it.items()})
 matrices(of_it, **labels, title=f'Weight of "it" on animal and street. {note}')
 
 # %% [markdown]
-# In head 5.11, too, "it" looks at "animal", whatever the last word is. Two heads for coreference, then? One text and one
-# pair of words are no test. We take four words for animals and four for streets, and a second sentence in which the two
-# have changed places. And we ask a question that is often forgotten: do *all other* tokens look at "animal" as well?
+# In head 5.11, too, "it" looks at "animal", whatever the last word is. So are these two coreference heads? One text and
+# one pair of words can't settle that. Let's take four words that fit animals, four that fit streets, and a second
+# sentence in which the two nouns trade places. And let's ask a question that is often forgotten: do *all other* tokens
+# look at "animal" as well?
 
 # %%
 words = ["tired", "hungry", "scared", "weak", "wide", "busy", "long", "narrow"]
@@ -181,17 +183,20 @@ for i, h in ((3, 1), (5, 11)):
     print(f"head {i}.{h}, all others on animal: {weights[i, h, others, 2].mean():.2f}")
 
 # %% [markdown]
-# - In head 3.1, "it" gives the animal more for each of the four animal words than for any of the four street words. In
-#   the second sentence, too, apart from "long"; there the street comes out ahead twice. Other tokens give "animal" only
-#   0.11. So on these texts the weight depends on the pronoun *and* on what is said of it.
+# - In head 3.1, "it" gives the animal more weight with each of the four animal words than with any of the four street
+#   words. The same is true in the second sentence, apart from "long", and there the street comes out ahead twice. Other
+#   tokens give "animal" only 0.11. So on these texts, the weight depends on the pronoun *and* on what the sentence says
+#   about it.
 # - In head 5.11 the last word matters little, and all other tokens look at "animal" as well, with 0.40. Nothing here
-#   makes it a coreference head: on this text it looks at "animal" from everywhere.
+#   makes it a coreference head, because on this text it looks at "animal" from everywhere.
 #
 # ## "Bank" by the river, and by other things
 #
-# "The bank by the river had willow trees": a head that resolves the meaning of "bank" should look for its company.
+# "The bank by the river had willow trees": a head that works out the meaning of "bank" should look at the words that
+# settle it.
 #
-# > **Predict first.** In which layers does "bank" look at "river": early or late? And if "river" becomes "money"?
+# > **Predict first.** Does "bank" look at "river" in early layers or in late ones? And what changes if "river" becomes
+# > "money"?
 
 # %%
 bank = "The bank by the river had willow trees."
@@ -208,18 +213,19 @@ matrices({"weight": table}, row_labels=places, column_labels=columns, title=titl
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In layer 0: heads 0.4 and 0.10 give "river" 0.68 and 0.56, and "money" 0.06 and 0.07. No head of a later layer
-# gives "river" more than 0.16.
+# It looks at "river" in layer 0. Heads 0.4 and 0.10 give "river" 0.68 and 0.56, and "money" 0.06 and 0.07. No head of a
+# later layer gives "river" more than 0.16.
 # </details>
 #
-# In head 0.4 the words of water have 0.32 or more, and the others 0.11 or less; money finds a little in head 2.5. A head
-# of layer 0 sees nothing but words and places. So this is a match between two words, "bank" and "river", and
-# no understanding of the sentence. It may still be the beginning of one: later layers work with what it took.
+# In head 0.4 the words about water get 0.32 or more, and the others 0.11 or less; money gets a little in head 2.5. A
+# head of layer 0 sees nothing but words and places. So this is a match between two words, "bank" and "river", not an
+# understanding of the sentence. It may still be where understanding begins, because later layers work with what it
+# took.
 #
 # ## A sentence of your own
 #
-# > **Try it.** Change `sentence` and `query`. The four heads are those in which this token gives most weight to one token
-# > other than `[CLS]` and itself. Say for each what you expect *before* you run the cell.
+# > **Try it.** Change `sentence` and `query`. The cell draws the four heads in which this token gives the most weight
+# > to a single token other than `[CLS]` and itself. Say what you expect *before* you run it.
 
 # %%
 sentence, query = "The doctor called the nurse because she needed help.", "she"
@@ -232,21 +238,21 @@ titles = [f"{i}.{h}: {query} to {names[row[i, h].argmax()]}" for i, h in best]
 weights_by_head(np.stack([weights[each] for each in best]), names, head_names=titles, note=note)
 
 # %% [markdown]
-# ## What may be concluded
+# ## What you can conclude
 #
-# - **"On these texts, in this model, head 3.1 ..."** may be said. "Coreference heads connect pronouns with what they stand
-#   for" may not: we found one head that leans this way, by looking for it.
-# - **Where, and not why.** That "it" looks at "animal" does not show that the model *uses* it. For this a head has to be
-#   cut (the next notebook), and even that is a lower bound, roughly.
-# - **Weights are half of it.** Without the lengths, half of all attention seems to go to `[CLS]`.
-# - **A name needs a control.** Head 5.11 looked like head 3.1 until other tokens were asked. In large models most heads do
-#   several things (Kissane et al. 2024).
-# - **Each model has its own.** This one is small, and it was trained for vectors of sentences. Nothing in its training
-#   asks who "it" is.
+# - **You can say "on these texts, in this model, head 3.1 ..."** You can't say "coreference heads connect pronouns
+#   with what they stand for", because we found one head that leans this way, and we found it by looking for it.
+# - **Where, not why.** That "it" looks at "animal" doesn't show that the model *uses* it. To show that, you have to
+#   cut the head (next notebook), and even then you get only a rough lower bound.
+# - **Weights are only half the story.** Without the lengths, half of all attention seems to go to `[CLS]`.
+# - **A name needs a control.** Head 5.11 looked like head 3.1 until we asked the other tokens. In large models, most
+#   heads do several things (Kissane et al. 2024).
+# - **Each model is different.** This one is small, and it was trained to give sentences good vectors. Nothing in its
+#   training asks who "it" is.
 #
 # ## Exercise: what a head takes
 #
-# Write the lengths that made the sink fade.
+# Compute the lengths that made the sink fade.
 
 
 # %% tags=["exercise"]
@@ -270,15 +276,15 @@ check("weights-times-norm", my_weights_times_norm)
 # %% [markdown]
 # ## Summary
 #
-# - Of 72 real heads a few have one clear pattern. Most have none that has a name.
-# - About half of all weight rests on a sink, here `[CLS]`, from which next to nothing is taken. Weight times length shows
+# - Of 72 real heads, a few have one clear pattern. Most have none that anyone has a name for.
+# - About half of all weight goes to a sink, here `[CLS]`, which contributes next to nothing. Weight times length shows
 #   it.
-# - In one head "it" looks at the animal, less if the last word fits the street. In another one everything looks at the
-#   animal, and only a control tells the two apart.
-# - Company is found in layer 0, word by word.
+# - In one head, "it" looks at the animal, and less so if the last word fits the street. In another, every token looks
+#   at the animal. Only a control tells the two apart.
+# - "Bank" meets "river" in layer 0, word by word.
 #
-# **In the code:** `mha_numpy/models/analysis/patterns.py`, `weights_times_norm` in `mha_numpy/models/analysis/importance.py`,
-# `mha_numpy/models/bert.py`.
+# **In the code:** `mha_numpy/models/analysis/patterns.py`, `weights_times_norm` in
+# `mha_numpy/models/analysis/importance.py`, `mha_numpy/models/bert.py`.
 #
 # **Reference:** Reimers and Gurevych 2019, *Sentence-BERT*, and Wang et al. 2020, *MiniLM*, for the model; Clark et al.
 # 2019, *What Does BERT Look At?*; Kobayashi et al. 2020, *Attention is Not Only a Weight*; Xiao et al. 2023, *Efficient

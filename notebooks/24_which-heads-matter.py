@@ -1,10 +1,9 @@
 # %% [markdown]
 # # 24 · Which heads matter
 #
-# Notebook 10 cut heads of a small model of our own. Here is the model of notebook 23, which others have trained: 72
-# heads. It makes one vector of each sentence, and sentences that mean the same should have similar vectors. There are
-# ten pairs below. First the whole model looks for the partner of each sentence. Then **all 72 heads** are cut, and it
-# looks again.
+# In notebook 10 we cut heads of our own small model. Here is the real model from notebook 23, with 72 heads. It turns
+# each sentence into one vector, and sentences that mean the same should get similar vectors. Below are ten pairs.
+# First the whole model looks for each sentence's partner. Then we cut **all 72 heads**, and it looks again.
 
 # %%
 import numpy as np
@@ -32,7 +31,7 @@ partner = np.arange(20) ^ 1  # of 0 it is 1, of 1 it is 0, of 2 it is 3, ...
 
 
 def similarities():
-    """Return the cosine of each two sentences, (20, 20), without each one's with itself."""
+    """Return the cosine of every two sentences, (20, 20), leaving out each one with itself."""
     vectors = model(ids, mask=mask)
     found = vectors @ vectors.T
     np.fill_diagonal(found, -np.inf)
@@ -47,20 +46,21 @@ for name, found in {"whole": whole, "without heads": without}.items():
     print(f"{name:13} partners found: {(found.argmax(axis=1) == partner).sum()} of 20")
 
 # %% [markdown]
-# All of them, and all of them. Are heads useless, then? No: the question was too easy. Without heads no token sees
-# another, and the vector of a sentence is a mean over its words, each on its own. Related words, "guitar" and
-# "music" or "doctor" and "physician", are enough to find a partner here. **How many heads can go depends on what you ask.** So we need a question that all heads
-# work on.
+# All of them, both times. So are heads useless? No, the question was too easy. Without heads no token sees another, so
+# a sentence's vector is a mean over its separate words. Here, related words such as "guitar" and "music" or "doctor"
+# and "physician" are enough to find a partner. **How many heads can go depends on what you ask.** So we need a
+# question that needs the heads.
 #
 # **What you can do afterwards:** you can rank the heads of a real model by gradients and by cuts, say how many can go
-# before a measure of your choice breaks, take them out for good, and say what this shows of a claim about heads.
+# before a measure of your choice breaks, take them out for good, and say what this shows about a claim on heads.
 #
-# What is said here is true for this model, these twenty sentences, and after training.
+# All of this is about one model, after training, on these twenty sentences.
 #
 # ## A measure that notices
 #
-# Twenty sentences make 190 similarities. We ask whether their **order** stays: which two sentences are the most alike,
-# which come next, and so on. *Spearman's correlation* is the correlation of ranks: 1 for the same order, 0 for none.
+# Twenty sentences give 190 similarities. We ask whether their **order** stays the same: which two sentences are the
+# most alike, which come next, and so on. *Spearman's correlation* is the correlation of ranks, 1 for the same order
+# and 0 for no relation.
 
 # %%
 upper = np.triu_indices(20, 1)  # each pair once
@@ -82,18 +82,19 @@ cosines = {name: np.where(np.isinf(found), 1, found) for name, found in shown.it
 matrices(cosines, title=f"Cosines of 20 sentences. {note}")
 
 # %% [markdown]
-# Now all heads are missed: the order agrees by 0.54 only, and without them everything is alike.
+# Now the heads are missed. The order agrees only by 0.54, and without them all sentences look alike.
 #
-# We call an order *kept* if the correlation is at least 0.95, and all partners are found.
+# From here on, we call the order *kept* if the correlation is at least 0.95 and all partners are found.
 #
 # ## One by one
 #
-# > **Predict first.** Each head is cut alone, by 0. In which layer does a cut cost most? And how low does the correlation
-# > fall: to 0.5, 0.9, 0.97?
+# > **Predict first.** We cut each head by itself, by 0. In which layer does a cut cost most? And how far does the
+# > correlation fall: to 0.5, 0.9, 0.97?
 #
 # <details><summary>Answer</summary>
 #
-# In the last layer. The lowest is 0.968, of head 5.10. No single cut breaks the order.
+# A cut costs most in the last layer. The lowest correlation, 0.968, comes from cutting head 5.10. So no single cut
+# breaks the order.
 # </details>
 
 # %%
@@ -104,11 +105,11 @@ labels = {"row_labels": [f"layer {i}" for i in range(6)]}
 labels["column_labels"] = [str(h) for h in range(12)]
 print(f"the largest loss: {cut_by_0.max():.3f}")
 lost = {"1 - correlation, one head cut by 0": cut_by_0}
-matrices(lost, **labels, title=f"What is lost without each head. {note}")
+matrices(lost, **labels, title=f"The loss without each head. {note}")
 
 # %% [markdown]
-# A cut by 0 may do harm only because zeros are strange to later layers. So we cut by the *mean* as well (notebook 10),
-# the twelve heads of the last layer.
+# Perhaps a cut by 0 does harm only because later layers have never seen zeros. So for the twelve heads of the last
+# layer, let's also cut by the *mean* (notebook 10).
 
 # %%
 similarities()  # the forward over which the mean is taken
@@ -120,15 +121,15 @@ for h in range(12):
 print("largest difference:", np.ptp(both, axis=1).max().round(4))
 
 # %% [markdown]
-# In this layer the two cuts agree to 0.002. So it is not the zeros that do harm. In general this has to be measured.
+# In this layer the two cuts agree to 0.002, so the zeros are not to blame. In general you have to measure this.
 #
 # ## By a gradient
 #
-# Michel et al. (2019) do it with one backward: the importance of a head is how steeply a scalar changes with its gate.
-# **Which scalar?** Not the agreement: ranks have no slope. And not the distance of the vectors from those of the whole
-# model. It is 0 where all gates are 1, this is its minimum, and there *every* gradient is 0. We take the loss on which
-# such models are trained: each sentence has to choose its partner among the other 19, by a softmax over 20 times the
-# cosines.
+# Michel et al. (2019) need only one backward: the importance of a head is how steeply a scalar changes with its gate.
+# **Which scalar?** It can't be the agreement, because ranks have no slope. Nor can it be the distance of the vectors
+# from those of the whole model: that is 0 where all gates are 1, which is its minimum, so *every* gradient there is 0.
+# We take the loss that such models are trained on: each sentence has to pick its partner among the other 19, by a
+# softmax over 20 times the cosines.
 
 # %%
 from mha_numpy.layers import cross_entropy_backward, cross_entropy_forward
@@ -138,36 +139,36 @@ from mha_numpy.models.analysis import head_importance
 def forward_and_backward():
     vectors = model(ids, mask=mask)  # (20, D)
     logits = 20 * vectors @ vectors.T
-    np.fill_diagonal(logits, -np.inf)  # nobody chooses itself
+    np.fill_diagonal(logits, -np.inf)  # no sentence picks itself
     loss, cache = cross_entropy_forward(logits, partner)
     d_logits = cross_entropy_backward(np.ones_like(loss), cache).d_logits
-    model.backward(20 * (d_logits + d_logits.T) @ vectors)  # a vector stands on both sides
+    model.backward(20 * (d_logits + d_logits.T) @ vectors)  # each vector is on both sides
 
 
 importance = head_importance(model, forward_and_backward)
 by_gradient = np.stack(list(importance.values()))
-for name, of in {"all heads": slice(None), "layer 5 alone": slice(5, None)}.items():
+for name, of in {"all heads": slice(None), "only layer 5": slice(5, None)}.items():
     order = [each[of].ravel().argsort().argsort() for each in (by_gradient, cut_by_0)]
     print(f"rank correlation of gradients and cuts, {name}: {np.corrcoef(order)[0, 1]:.2f}")
 title = f"Importance by the gates' gradients. {note}"
 matrices({"mean of |gradient of the gate|": by_gradient}, **labels, title=title)
 
 # %% [markdown]
-# One forward and backward (a second) rank all heads much as 72 cuts do (half a minute): the ranks agree by 0.87. Above
-# all, both see the last layer first. Within the last layer they agree by 0.48 only. And the two do not ask the same: a
-# gradient is a slope of the loss, a cut is a step, measured by the order.
+# One forward and backward (a second) rank the heads much as 72 cuts do (half a minute): the ranks agree by 0.87,
+# mostly because both put the last layer first. Within the last layer they agree only by 0.48. The two also measure
+# different things. A gradient is a slope of the loss; a cut is a whole step, judged by the order.
 #
 # ## More and more heads
 #
-# Now more and more heads are cut: the least important first and, for comparison, in two random orders.
+# Now we cut more and more heads: the least important ones first and, for comparison, in two random orders.
 #
 # > **Predict first.** How many of the 72 can go, in each order, before the correlation falls below 0.95?
 #
 # <details><summary>Answer</summary>
 #
-# 27 by importance. In one random order fewer than 12, in the other one fewer than 18. So more than a third can go and
-# the order is kept, if they are chosen well. Beyond 50 it matters no more what is chosen: a gradient at the whole model
-# knows little about a model that is nearly empty.
+# 27 by importance; in the random orders, fewer than 12 and fewer than 18. So if you choose well, more than a third can
+# go and the order is kept. Beyond 50 the choice no longer matters, because a gradient taken at the whole model says
+# little about a model that is nearly empty.
 #
 # </details>
 
@@ -196,7 +197,7 @@ print({name: line[1:4].round(3).tolist() for name, line in curves.items()}, "at 
 line_chart(counts, curves, title=title, x_label="heads cut", y_label="Spearman's correlation")
 
 # %% [markdown]
-# Where exactly? And do all sentences still find their partners?
+# Where exactly does it fall below 0.95? And do all sentences still find their partners?
 
 # %%
 near = np.arange(24, 31)
@@ -207,13 +208,13 @@ with cut_model(model, going):
     print("partners found:", (similarities().argmax(axis=1) == partner).sum())
 
 # %% [markdown]
-# The last layer keeps all twelve heads. The first five lose between three and seven each. (`pruning_curve` can also choose
-# greedily, each time the head without which most is left. For 72 heads that takes 2,629 forwards.)
+# The last layer keeps all twelve heads, and the first five lose between three and seven each. (`pruning_curve` can
+# also choose greedily, each time cutting the head whose loss hurts least. For 72 heads that takes 2,629 forwards.)
 #
 # ## Cut for good
 #
-# A gate of 0 saves nothing: the head is computed, and then multiplied by 0. To save something, its params have to go:
-# its columns of $w_q$, $w_k$, $w_v$ with their biases, and its rows of $w_o$.
+# A gate of 0 saves nothing, because the head is still computed and only then multiplied by 0. To save something, you
+# have to remove its params: its columns of $w_q$, $w_k$, $w_v$ with their biases, and its rows of $w_o$.
 
 # %%
 from mha_numpy import compare
@@ -230,16 +231,17 @@ print(f"of attention's {attention:,} params {gone / attention:.0%} are gone")
 compare(model(ids, mask=mask), gated, name="vectors")
 
 # %% [markdown]
-# The vectors are those of gates of 0. Of attention 37 % is gone, but of the model only 6 %: most params are in the table
-# of words and in the feed-forward layers.
+# The vectors are the same as with gates of 0. Attention loses 37% of its params, but the whole model only 6%, because
+# most params are in the table of words and in the feed-forward layers.
 #
 # ## Are heads alike?
 #
-# Texts say that heads are *redundant*: they do the same as others. We compare patterns: for each head the correlation of
-# its weights with those of each other head, over all sentences. What is the highest, its *twin*?
+# Textbooks say that heads are *redundant*, that is, some do the same as others. So we compare patterns. For each head
+# we correlate its weights with those of every other head, over all sentences; the head with the highest correlation is
+# its *twin*.
 #
-# > **Predict first.** How many of the 72 heads have a twin above 0.9? And if `[CLS]`, the sink of notebook 23, is left
-# > out of the comparison?
+# > **Predict first.** How many of the 72 heads have a twin above 0.9? And how many if we leave out `[CLS]`, the sink
+# > from notebook 23?
 
 # %%
 bert, note = minilm_or_random()  # whole again
@@ -267,8 +269,8 @@ for name, where in {"with [CLS]": real, "without [CLS]": away}.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 37, and 2. Half of the heads seem to have a twin, but what they share is the sink. Where they look *besides*, they
-# differ.
+# 37, and then only 2. Half of the heads seem to have a twin, but what they share is the sink. Everywhere else they
+# look at different things.
 # </details>
 #
 # ## What the introductory texts say
@@ -276,17 +278,18 @@ for name, where in {"with [CLS]": real, "without [CLS]": away}.items():
 # | claim | on this model, these sentences |
 # |---|---|
 # | "Heads specialise: positional, delimiter, coreference" | One or two clear positional heads, 27 with more than half of their weight on `[CLS]`, one head that leans towards coreference (notebook 23). Most have no clear pattern. |
-# | "Some learned heads may be redundant" | 27 of 72 can go. But only 2 have a twin in where they look besides the sink. That a head can go does not show that another does the same. |
-# | "As many as 20 % of heads can be removed" | 38 %, by *this* measure and order; less than 25 % in two random orders; all, if only the partner is asked for. |
-# | "Some heads improve performance when removed" | Not asked: the whole model is the measure, so nothing can be better. It takes a task with right answers. |
-# | "Pruning saves in proportion" | Of attention, yes. Of the whole model far less. A gate of 0 saves nothing. |
+# | "Some learned heads may be redundant" | 27 of 72 can go, but apart from the sink only 2 have a twin. That you can remove a head doesn't show that another does the same. |
+# | "As many as 20% of heads can be removed" | 38%, by *this* measure and order; less than 25% in two random orders; all of them, if you only ask for the partner. |
+# | "Some heads improve performance when removed" | We can't tell: the whole model is our measure, so nothing can be better. It takes a task with right answers. |
+# | "Pruning saves in proportion" | For attention, yes. For the whole model, far less. A gate of 0 saves nothing. |
 #
-# "Heads are useless" follows from none of it, and neither does "train with fewer heads": fewer heads *before* training
-# are worse (Behnke and Heafield 2020). And a cut says roughly a lower bound, since others may take over (McGrath et al.
-# 2023).
+# None of this shows that "heads are useless", or that you should "train with fewer heads": fewer heads *before*
+# training are worse (Behnke and Heafield 2020). And a cut gives only a rough lower bound, since other heads may take
+# over (McGrath et al. 2023).
 #
-# > **Try it.** How alike are "The dog bit the man." and "The man bit the dog."? Without heads the cosine is 1.00. The whole
-# > model says 0.98, and gives "The man was bitten by the dog." only 0.83. Who did it to whom hardly matters to it.
+# > **Try it.** How alike are "The dog bit the man." and "The man bit the dog."? Without heads the cosine is 1.00. With
+# > all heads it is 0.98, and for "The man was bitten by the dog." it is only 0.83. Who did it to whom hardly matters
+# > to this model.
 #
 # ## Exercise: prune a layer
 #
@@ -314,12 +317,13 @@ check("prune-heads", my_prune_heads)
 # %% [markdown]
 # ## Summary
 #
-# - How many heads can go depends on the measure: all 72, if partners are to be found; 27, if the order of 190
-#   similarities has to agree by 0.95.
-# - One backward ranks heads much as a cut of each does. It needs a scalar whose gradient is not 0 at the whole model.
+# - How many heads can go depends on the measure: all 72 if you ask for partners; 27 if the order of 190 similarities
+#   has to agree by 0.95.
+# - One backward ranks heads much as cutting each of them does. It needs a scalar whose gradient is not 0 at the whole
+#   model.
 # - The order matters: least important first, 27; at random, fewer than 12 or 18.
-# - Pruning removes columns of $w_q$, $w_k$, $w_v$ and rows of $w_o$, and the result is that of gates of 0.
-# - Heads look alike as long as the sink is counted.
+# - Pruning removes columns of $w_q$, $w_k$, $w_v$ and rows of $w_o$, with the same result as gates of 0.
+# - Heads look alike only as long as you count the sink.
 #
 # **In the code:** `mha_numpy/models/analysis/importance.py`, `ablation.py` and `pruning.py` beside it; `SentenceBert` in
 # `mha_numpy/models/bert.py`.

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 25 · What it costs
 #
-# "H heads cost the same as one", says the paper. We let 1, 4, 16 and 64 heads share a width of 256,
-# and measure on your machine. (Noise only ever adds time, so the fastest of several runs tells most.)
+# "H heads cost the same as one", says the paper. Let's have 1, 4, 16 and 64 heads share a width of
+# 256, and time them on your machine. (Noise only ever adds time, so we trust the fastest of several
+# runs.)
 
 # %%
 import numpy as np
@@ -29,22 +30,22 @@ fastest = {name: 1000 * min(taken[name] for taken in rounds) for name in rounds[
 bar_chart(fastest, title="Attention, T = 256, D = 256, on your machine", unit="ms")
 
 # %% [markdown]
-# It is not the same. Is the paper wrong? Some texts say "heads are free", others "they cost more".
-# Here we count.
+# It isn't the same. So is the paper wrong? Some texts say "heads are free", others say "they cost
+# more". Here we count.
 #
 # **What you can do afterwards:** you can count params, operations and bytes of attention before
 # anything runs, and say which of them depend on the number of heads.
 #
 # ## Params: $4D^2$, whatever H is
 #
-# Four maps: `w_q`, `w_k`, `w_v` of shape (D, H·d_k), `w_o` of shape (H·d_k, D). With d_k = D / H the
-# heads *share out* the D columns instead of adding to them: each map is D x D, and a bias has D
+# Four maps: `w_q`, `w_k`, `w_v` of shape (D, H·d_k), `w_o` of shape (H·d_k, D). With d_k = D / H
+# the heads *share* the D columns instead of adding to them, so each map is D x D, and a bias has D
 # numbers.
 #
 # $$3D^2 + D^2 = 4D^2 \quad (+\,4D \text{ biases})$$
 #
-# > **Predict first.** Layers of width 24 have 1, 2, 3, ... 24 heads. How many params has each? And
-# > with heads of width 24, or one shared key/value head?
+# > **Predict first.** Layers of width 24 have 1, 2, 3, ... 24 heads. How many params does each
+# > have? And what if every head has width 24, or if all share one key/value head?
 
 # %%
 from mha_numpy import MultiHeadAttention
@@ -61,13 +62,13 @@ bar_chart(sizes, title="Params of a layer, D = 24")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 4 · 24² + 4 · 24 = 2400, for all of them. The rule needs H·d_k = D, and keys and values for every
-# head: wider heads have more params, and shared keys fewer.
+# 4 · 24² + 4 · 24 = 2400, whatever H is. The rule needs H·d_k = D, and keys and values for every
+# head. Wider heads have more params, and shared keys fewer.
 #
 # </details>
 #
-# `count_parameters` does this for whole models. Their authors published the totals, so the counts
-# can be checked. (A paper that says 175 billion has rounded.)
+# `count_parameters` does this for whole models. Their authors published the totals, so we can check
+# the counts. (A paper that says 175 billion has rounded.)
 
 # %%
 from mha_numpy.models.cost import CONFIGURATIONS, count_flops, count_parameters
@@ -92,8 +93,8 @@ bar_chart(share, title="Attention's share of all params", unit="percent")
 # So a layer takes $8BTD^2$ for projections and $4BT^2D$ for scores and mix. The first grows with T,
 # the second with $T^2$. They are equal at $8BTD^2 = 4BT^2D$, which is $T = 2D$.
 #
-# > **Predict first.** GPT-2 has D = 768 and reads up to 1024 tokens. "Attention is quadratic": at its
-# > full length, which takes more operations, the projections or scores and mix?
+# > **Predict first.** GPT-2 has D = 768 and reads up to 1024 tokens. "Attention is quadratic", they
+# > say. At full length, what takes more operations: the projections, or scores and mix?
 
 # %%
 gpt_2, lengths = models["gpt-2"], 2 ** np.arange(5, 15)
@@ -109,12 +110,12 @@ line_chart(lengths, lines, title="GPT-2: operations of all layers", **labels)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The projections. Scores and mix take two thirds of that at 1024, and as much at 1536 = 2D.
+# The projections do. Scores and mix take two thirds of that at 1024, and catch up at 1536 = 2D.
 #
 # </details>
 #
-# The square wins in the end. (Backward takes twice the operations of forward: it makes two products
-# of each, one for each factor's gradient.)
+# In the end the square wins. (Backward takes twice the operations of forward, because each product
+# becomes two, one for the gradient of each factor.)
 
 # %%
 lengths, shares = 2 ** np.arange(9, 19), {}
@@ -127,10 +128,10 @@ labels = {"x_label": "T", "y_label": "percent", "log_x": True}
 line_chart(lengths, shares, title="Share of scores and mix in all operations", **labels)
 
 # %% [markdown]
-# ## H heads cost the same: true for products
+# ## "H heads cost the same" is true for products
 #
-# One (T, T) product over D features, or H of them over D / H: the sum has the same length (Vaswani et
-# al. 2017, section 3.2.2).
+# One (T, T) product over D features takes as many multiply-adds as H of them over D / H features
+# each (Vaswani et al. 2017, section 3.2.2).
 #
 # | | one head | H heads |
 # |---|---|---|
@@ -138,9 +139,9 @@ line_chart(lengths, shares, title="Share of scores and mix in all operations", *
 # | params | $3D^2 + D^2$ | $3D^2 + D^2$ |
 # | weights: numbers, exps | $T^2$ | $H\,T^2$ |
 #
-# ## ... and false for everything between the products
+# ## ... and false for everything in between
 #
-# > **Predict first.** Each head has a (T, T) array of its own. Which of these arrays grow with 8
+# > **Predict first.** Each head has its own (T, T) array. Which of these arrays grow if there are 8
 # > heads?
 
 # %%
@@ -160,12 +161,12 @@ bar_chart(bars, title="Recorded bytes, T = 64, D = 48", unit="KiB")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `scores` and `weights`, by eight.
+# `scores` and `weights`, eightfold.
 #
 # </details>
 #
-# > **Predict first.** From which T on is the array of weights, H·T·T numbers, larger than the tokens,
-# > T·D numbers? Answer for D = 768 and H = 12.
+# > **Predict first.** From which T on do the weights, H·T·T numbers, outgrow the tokens, T·D
+# > numbers? Answer for D = 768 and H = 12.
 
 # %%
 lengths = 2 ** np.arange(3, 14)
@@ -180,16 +181,16 @@ line_chart(lengths, lines, title="Numbers held for one sequence, D = 768", **lab
 #
 # </details>
 #
-# This explains the first picture: 64 heads compute and move 64 times as many exponentials, for the
-# same multiply-adds. Both half-truths are settled: **products the same, softmax H times, the weights'
-# memory H times.** Notebook 26 computes attention without holding the weights.
+# This explains the first picture: 64 heads compute and move 64 times as many exponentials for the
+# same multiply-adds. So both texts are half right. **Products cost the same; softmax and the memory
+# for weights cost H times as much.** Notebook 26 computes attention without storing the weights.
 #
 # ## How many heads?
 #
 # ### What known models do
 #
-# > **Predict first.** It is often said that d_k is 64 to 128 "regardless of model size". Which model
-# > is the exception? And does H·d_k = D hold for all?
+# > **Predict first.** Many texts say that d_k is 64 to 128 "regardless of model size". Which model
+# > is the exception? And is H·d_k = D true for all of them?
 
 # %%
 names = {n: f"{n}: D {m.embed_dim}, H {m.num_heads}" for n, m in models.items()}
@@ -201,16 +202,17 @@ bar_chart(widths, title="Width of a head, d_k")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# PaLM is the exception to both.
+# PaLM is the exception in both cases.
 #
 # </details>
 #
-# D grows 24-fold here, d_k fourfold at most: **the number of heads follows, H = D / 64 or D / 128.**
+# In this list D grows 24-fold, but d_k at most fourfold. **The number of heads follows from the
+# width: H = D / 64 or D / 128.**
 #
-# ### Rules of thumb, beside the data
+# ### Rules of thumb and the data
 #
 # One table in circulation recommends 4 to 8 heads below 100 million params, 8 to 16 up to a billion,
-# 16 to 96 above. Which models do *not* keep to it?
+# 16 to 96 above. Which models do *not* follow it?
 
 # %%
 bands = {1e8: (4, 8), 1e9: (8, 16), float("inf"): (16, 96)}
@@ -220,15 +222,16 @@ band_of = {
 {n: m.num_heads for n, m in models.items() if not band_of[n][0] <= m.num_heads <= band_of[n][1]}
 
 # %% [markdown]
-# It fits all but one, and it says little: "16 to 96" covers 32 for Llama 2 7B and 48 for PaLM 540B.
-# (The original Transformer, 65 million, has 8 heads: Vaswani et al. 2017, table 3.)
+# It fits all models except one, but it says little: "16 to 96" covers both the 32 heads of Llama 2
+# 7B and the 48 of PaLM 540B. (The original Transformer, 65 million, has 8 heads: Vaswani et al.
+# 2017, table 3.)
 #
-# ### Too many: heads too narrow
+# ### Too many heads are too narrow
 #
-# Scores of a head are a product of (T, d_k) and (d_k, T): their rank is d_k at most (Bhojanapalli et
-# al. 2020). How much does that matter? We take an arbitrary pattern of weights; its logarithm is the
-# scores that would give it. We keep the best part of rank d_k, and see how much weight is misplaced.
-# (Other scores might do a little better.)
+# The scores of a head are a product of (T, d_k) and (d_k, T), so their rank is at most d_k
+# (Bhojanapalli et al. 2020). How much does that matter? We take an arbitrary pattern of weights.
+# Its logarithm gives scores that would produce it. Of these we keep the best approximation of rank
+# d_k, and see how much weight ends up in the wrong place. (Other scores might do a little better.)
 
 # %%
 target, _ = softmax_forward(2 * rng.normal(size=(32, 32)))
@@ -241,8 +244,8 @@ labels = {"x_label": "d_k", "y_label": "share of a row", "log_x": True}
 line_chart(widths, {"misplaced": missed}, title="An arbitrary (32, 32) pattern", **labels)
 
 # %% [markdown]
-# A head of width 1 misplaces most of its weight. But patterns with a rule need little: a
-# previous-token head needs one pair of features, points on a circle.
+# A head of width 1 misplaces most of its weight. But patterns that follow a rule need little width.
+# A previous-token head needs only one pair of features, points on a circle.
 
 # %%
 angle = 2 * np.pi * np.arange(10) / 10
@@ -251,19 +254,19 @@ weights, _ = softmax_forward(30 * np.roll(circle, 1, axis=0) @ circle.T)
 weights_by_head(weights[None], list(map(str, range(10))), note="Made by hand, d_k = 2.")
 
 # %% [markdown]
-# ### Too few: too few distributions
+# ### Too few heads give too few distributions
 #
-# H heads give a query H rows of weights. One head that wants two things gets their mixture, and the
-# mixture of the values cannot be taken apart again (notebook 03).
+# H heads give a query H rows of weights. One head that looks for two things gets a mixture of them,
+# and you can't take the mixed values apart again (notebook 03).
 #
 # ### Pruning
 #
-# Michel et al. 2019 (section 4) removed up to about 20 % of the heads of a translation model, and 40 %
-# of BERT's, at test time without a noticeable loss. DistilBERT (Sanh et al. 2019) is another thing:
-# half the *layers*, with all 12 heads in each.
+# Michel et al. 2019 (section 4) removed up to about 20% of the heads of a translation model, and
+# 40% of BERT's, at test time and without a noticeable loss. DistilBERT (Sanh et al. 2019) is
+# something else: half the *layers*, with all 12 heads in each.
 #
-# > **Predict first.** BERT-base with 9 of 12 heads in every layer, T = 512. What is left of
-# > attention's operations, and of all?
+# > **Predict first.** BERT-base keeps 9 of 12 heads in every layer, and T = 512. How much is left
+# > of attention's operations, and how much of all operations?
 
 # %%
 from dataclasses import replace
@@ -286,26 +289,27 @@ bar_chart(left, title="What is left of BERT-base", unit="percent")
 #
 # </details>
 #
-# ## Advantages and disadvantages, with figures
+# ## What the claims come down to
 #
 # | claim | what we saw |
 # |---|---|
 # | "H heads are free" | products and params: yes. Weights and exponentials: H times |
-# | "higher computational cost" | not of products; measured time grew as heads became narrow |
+# | "higher computational cost" | not for products; measured time grew as heads became narrow |
 # | "more memory" | $H T^2$ weights, more than the tokens once T > d_k |
-# | "several relationships at once" | H distributions a query; one head can only mix |
+# | "several relationships at once" | H distributions per query; one head can only mix |
 # | "redundant heads" | a quarter of BERT's heads is less than a tenth of its operations |
 # | "more heads are better" | up to a point: scores have rank d_k = D / H at most |
 #
-# All of this for a model of the list, from a terminal: `mha-numpy cost --model llama-3-70b --context
-# 8192`.
+# In a terminal, `mha-numpy cost --model llama-3-70b --context 8192` shows all of this for a model
+# of the list.
 #
-# ## Exercise: what a layer costs, before it runs
+# ## Exercise: what a layer costs before it runs
 #
-# Write the counts as a function. H_kv may be less than H, and H·d need not be D. The last row is the
-# KV cache: keys and values of all tokens, kept while a text is written (notebook 17).
+# Write the counts as a function. H_kv may be less than H, and H·d need not be D. The last entry is
+# the KV cache: keys and values of all tokens, kept while the model writes a text (notebook 17).
 #
-# More of this kind in `mha-numpy exercises`: `online-attention`, which holds no row of weights.
+# To practise more, try `online-attention` in `mha-numpy exercises`, which never stores a row of
+# weights.
 
 
 # %% tags=["exercise"]
@@ -325,14 +329,14 @@ check("cost-table", my_cost_table)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain the first picture: the products cost the same, and what stands between them
+# You can now explain the first picture: the products cost the same, and everything between them
 # costs H times as much.
 #
-# - Params $4D^2$, projections $8BTD^2$, scores and mix $4BT^2D$: none depends on H. Operations meet
-#   at T = 2D.
-# - Weights and exponentials are $H T^2$. They pass the tokens at T = d_k.
-# - Heads are 64 or 128 wide in most known models. Narrower: scores of low rank. Fewer: fewer
-#   distributions.
+# - Params $4D^2$, projections $8BTD^2$, scores and mix $4BT^2D$: none of these depends on H. The
+#   operations are equal at T = 2D.
+# - There are $H T^2$ weights and exponentials. They outgrow the tokens at T = d_k.
+# - In most known models, heads are 64 or 128 wide. Narrower heads have scores of low rank; fewer
+#   heads give fewer distributions.
 #
 # **In the code:** `mha_numpy/models/cost`. Figures: docs/performance.md.
 #

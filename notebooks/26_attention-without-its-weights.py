@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 26 · Attention without its weights
 #
-# A model reads a long text: 128 thousand tokens, 32 heads of width 128, two bytes a number. Here is
-# what one layer would hold for one sequence.
+# A model reads a long text: 128 thousand tokens, 32 heads of width 128, 2 bytes per number. Here is what one layer
+# would have to store for one sequence.
 
 # %%
 import numpy as np
@@ -16,22 +16,22 @@ rng = np.random.default_rng(0)
 # %%
 T, H, d = 128 * 1024, 32, 128
 held = {"q, k, v and heads": 4 * H * T * d, "weights": H * T * T}
-bar_chart({name: 2 * n / 2**30 for name, n in held.items()}, title="One layer holds", unit="GiB")
+bar_chart({name: 2 * n / 2**30 for name, n in held.items()}, title="One layer stores", unit="GiB")
 
 # %% [markdown]
-# No machine has room for these weights, and yet such models run. They take the keys in blocks, and
-# never hold a whole row of weights. The result is the same, not an approximation.
+# No machine has room for these weights, and yet such models run. They take the keys in blocks and never store a whole
+# row of weights. And the result isn't an approximation; it is exactly the same.
 #
 # **What you can do afterwards:** you can compute exact attention from a few keys at a time.
 #
-# ## What stands in the way
+# ## Softmax needs the whole row
 #
-# Scores can be computed block by block, and the mixing is a sum that can be made block by block.
-# Softmax is the difficulty: its maximum and its sum belong to the whole row. Suppose that somebody
-# takes the softmax of each block by itself and adds the results.
+# You can compute scores block by block, and you can add up the mix block by block. Softmax is the difficult part,
+# because its maximum and its sum belong to the whole row. Suppose you take the softmax of each block separately and
+# add the results.
 #
-# > **Predict first.** Six scores in three blocks of two. What is the sum of the weights of all six?
-# > Does a division by 3 mend it?
+# > **Predict first.** There are six scores in three blocks of two. What do all six weights add up to? Does dividing by
+# > 3 fix it?
 
 # %%
 scores = np.array([1.0, 2.0, 5.0, 3.0, 0.0, 4.0])
@@ -43,8 +43,8 @@ matrices({"each block by itself, / 3": by_block / 3, "softmax": whole}, column_l
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is 3, 1 for each block, and the division does not mend it: the block of 1 and 2 counts as much as
-# the block of 5 and 3.
+# They add up to 3, 1 for each block. Dividing doesn't fix it, because the block with scores 1 and 2 still counts as
+# much as the block with 5 and 3.
 #
 # </details>
 #
@@ -55,9 +55,8 @@ matrices({"each block by itself, / 3": by_block / 3, "softmax": whole}, column_l
 #
 # $$\ell = \sum_{j\,\text{so far}} e^{s_j - m}, \qquad a = \sum_{j\,\text{so far}} e^{s_j - m}\,v_j$$
 #
-# A new block may bring a larger maximum $m'$. All terms so far were made with $m$ and should have been
-# made with $m'$. One factor corrects all of them, since $e^{s_j - m'} = e^{s_j - m}\; e^{m - m'}$. So,
-# with $j$ over the new block,
+# A new block may bring a larger maximum $m'$. All terms so far used $m$ and should have used $m'$. One factor corrects
+# all of them, since $e^{s_j - m'} = e^{s_j - m}\; e^{m - m'}$. So, with $j$ running over the new block,
 #
 # $$m' = \max(m, \max_j s_j), \qquad \ell' = \ell\,e^{m - m'} + \sum_j e^{s_j - m'}, \qquad
 # a' = a\,e^{m - m'} + \sum_j e^{s_j - m'} v_j$$
@@ -65,8 +64,8 @@ matrices({"each block by itself, / 3": by_block / 3, "softmax": whole}, column_l
 # It starts from $m = -\infty$, $\ell = 0$, $a = 0$. After the last block the output is $a / \ell$, and
 # $m + \log \ell$ is the row's lse (notebook 07).
 #
-# > **Predict first.** One query, the same six scores, blocks of two. What is $m$ after each block? In
-# > which blocks is the correction factor 1?
+# > **Predict first.** One query meets the same six scores in blocks of two. What is $m$ after each block? In which
+# > blocks is the correction factor 1?
 
 # %%
 from mha_numpy.tables import Table
@@ -86,13 +85,13 @@ matrices({"terms of the sum ell": terms}, **labels)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 2, 5 and 5. The first factor is $e^{-\infty} = 0$: there was nothing to correct. The second, $e^{2 -
-# 5}$, moves the first block to the new maximum: see how its cells shrink. In the third block the
-# maximum stays and the factor is 1.
+# 2, 5 and 5. The first factor is $e^{-\infty} = 0$, because there was nothing to correct yet. The second, $e^{2 - 5}$,
+# moves the first block to the new maximum; you can see its cells shrink. In the third block the maximum stays, so the
+# factor is 1.
 #
 # </details>
 #
-# Is it the same as the whole row at once? Output, and lse:
+# Is the result the same as for the whole row at once? Compare the output and the lse:
 
 # %%
 print("output:", a / ell, "at once:", whole @ v)
@@ -101,8 +100,8 @@ print("lse:   ", m + np.log(ell), "at once:", cache.lse)
 # %% [markdown]
 # ## Many queries
 #
-# The same lines serve many queries; m and ell get a row for each. `step` names what is held, so that
-# the trace can show it.
+# The same lines work for many queries; m and ell get a row for each. `step` gives the arrays that we store a name, so
+# that the trace can show them.
 
 # %%
 from mha_numpy import trace
@@ -130,33 +129,32 @@ with trace() as t:
         so_far.append(state[2] / state[1])
 out, cache = attention_forward(q, k, v)
 largest = {step.array.shape for step in t}
-print("arrays held:", largest, "; largest difference:", np.abs(so_far[-1] - out).max())
+print("shapes stored:", largest, "; largest difference:", np.abs(so_far[-1] - out).max())
 lines = {f"query {i}": np.array([a[i, 0] for a in so_far]) for i in range(5)}
 labels = {"x_label": "keys so far", "y_label": "first feature of the output"}
 line_chart(range(50, 1001, 50), lines, title="The output so far, a / ell", **labels)
 
 # %% [markdown]
-# After each block the output is that of attention to the keys so far; after the last block it is the
-# whole. No array was ever (5, 1000).
+# After each block, the output is attention over the keys so far; after the last block it is complete. No array ever
+# had shape (5, 1000).
 #
-# This is the idea of FlashAttention (Dao et al. 2022): take blocks that fit into the processor's fast
-# memory, and do scores, softmax and mix on them while they are there. **The operations are not fewer;
-# the trips to memory are.**
+# This is the idea behind FlashAttention (Dao et al. 2022): take blocks that fit into the processor's fast memory, and
+# do scores, softmax and mix while they are there. **There are not fewer operations, but fewer trips to memory.**
 #
-# ## Backward: each weight is made anew
+# ## Backward recomputes each weight
 #
-# Backward needs the weights. They were never held, but lse was, and
+# Backward needs the weights. We never stored them, but we did store lse, and
 #
 # $$P_{ij} = e^{S_{ij} - \mathrm{lse}_i}$$
 #
-# gives any block of them again from q and k.
+# gives back any block of them from q and k.
 #
-# > **Predict first.** A forward keeps heads and lse for its backward: how many numbers for each query,
-# > if values are d_v wide? And how many does it keep with the weights?
+# > **Predict first.** A forward keeps heads and lse for its backward. How many numbers is that per query, if values
+# > are d_v wide? And how many would it be with the weights?
 
 # %%
-again = np.exp(q @ k[:8].T / np.sqrt(8) - cache.lse[:, None])  # of the first eight keys alone
-matrices({"made anew": again, "held by attention_forward": cache.weights[:, :8]})
+again = np.exp(q @ k[:8].T / np.sqrt(8) - cache.lse[:, None])  # only the first eight keys
+matrices({"recomputed": again, "stored by attention_forward": cache.weights[:, :8]})
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -167,10 +165,9 @@ matrices({"made anew": again, "held by attention_forward": cache.weights[:, :8]}
 #
 # ## Kernels
 #
-# The library's `backend="numba"` does this, compiled, for 64 queries and 64 keys at a time. Blocks that
-# a causal mask or a window hides are skipped. `backend="loops"` is the same in plain
-# loops, one number at a time. (The next cells need numba. The first one compiles the kernels, which may
-# take half a minute, once for your machine.)
+# The library's `backend="numba"` does this, compiled, for 64 queries and 64 keys at a time. It skips blocks that a
+# causal mask or a window hides. `backend="loops"` is the same in plain loops, one number at a time. (The next cells
+# need numba. The first one compiles the kernels, which may take half a minute, once for your machine.)
 
 # %% tags=["needs-numba"]
 import io
@@ -209,16 +206,16 @@ if has_numba:
     display(bar_chart(fastest, title="Forward, H = 8, T = 512, on your machine", unit="ms"))
 
 # %% [markdown]
-# `numba` fills wide registers and uses all cores, which on a busy machine may be no help at all. For
-# figures worth quoting, other libraries and longer texts: `mha-numpy bench` and docs/performance.md.
+# `numba` fills wide registers and uses all cores, which may not help at all on a busy machine. For figures worth
+# quoting, other libraries and longer texts, see `mha-numpy bench` and docs/performance.md.
 #
 # ## Exercise: attention in blocks
 #
-# Write attention for one head, taking `block` keys at a time. Never make an array with T_k columns of
-# scores. Among the check's inputs are a last block that is shorter, and scores in the thousands; where
-# all numbers are right, it measures how much memory you held (the row "memory").
+# Write attention for one head, taking `block` keys at a time. Never build an array with T_k columns of scores. The
+# check also tries a shorter last block, and scores in the thousands. If all numbers are right, it measures how much
+# memory you used (the row "memory").
 #
-# More of this kind in `mha-numpy exercises`: `backward-from-lse`, the way back without stored weights.
+# To practise more, try `backward-from-lse` in `mha-numpy exercises`, the way back without stored weights.
 
 
 # %% tags=["exercise"]
@@ -226,7 +223,7 @@ def my_online_attention(q, k, v, block):
     """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v): softmax(q k^T / sqrt(d_k)) v.
 
     The last block is shorter where `block` does not divide T_k. Nothing is hidden. Large scores
-    must not overflow, in whichever block they stand.
+    must not overflow, whichever block they are in.
     """
     ...  # your code
 
@@ -240,12 +237,12 @@ check("online-attention", my_online_attention)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain how the model of the first picture runs: the large bar is never there.
+# You can now explain how the model of the first picture runs: it never stores the large bar.
 #
 # - Online softmax carries $m$, $\ell$, $a$ and corrects them by $e^{m - m'}$. It is exact, in blocks,
 #   without the weights.
-# - Backward makes each weight anew as $e^{s - \mathrm{lse}}$: d_v + 1 numbers a query are enough.
-# - The operations are not fewer; the trips to memory are.
+# - Backward recomputes each weight as $e^{s - \mathrm{lse}}$, so d_v + 1 numbers per query are enough.
+# - It saves trips to memory, not operations.
 #
 # **In the code:** `mha_numpy/kernels/loops.py` in plain loops, `tiled_forward.py` in tiles. Derivation,
 # and pictures of the blocks: docs/kernels.md.

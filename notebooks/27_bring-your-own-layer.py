@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 27 · Bring your own layer
 #
-# Three sequences of 5, 3 and 4 tokens are padded to 5. Somebody makes the mask of real tokens, True = may attend, and
-# hands it to PyTorch's layer as `key_padding_mask`. No error is raised. Here is how far the output of each sequence is
-# from what it should be, with the mask as it is and with its inverse (*needs PyTorch*):
+# Three sequences of 5, 3 and 4 tokens are padded to 5. You make the mask of real tokens, True = may attend, and pass
+# it to PyTorch's layer as `key_padding_mask`. You get no error. Here is how far each output is from what it should be,
+# with the mask and with its inverse (*needs PyTorch*):
 
 # %%
 from importlib.util import find_spec
@@ -34,20 +34,20 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# In this layer True means *blocked*. So the first sequence, which has no padding, has every key blocked, and it becomes
-# NaN. The others look healthy and are wrong: they read the padding only.
+# In this layer True means *blocked*. So the first sequence, which has no padding, gets every key blocked and becomes
+# NaN. The others look healthy but are wrong, because they read only the padding.
 #
-# Attention is the same everywhere, but its conventions are not. Once the arguments are translated, the same numbers
-# come out of PyTorch and Keras, to the last digits.
+# Attention is the same everywhere; its conventions are not. Once you translate the arguments, PyTorch and Keras give
+# the same numbers.
 #
-# **What you can do afterwards:** you can bring a layer of your own from PyTorch or Keras, get its numbers here, forward and
+# **What you can do afterwards:** you can bring your own layer from PyTorch or Keras, get its numbers here, forward and
 # backward, and prove that they are the same.
 #
-# Cells marked *needs PyTorch* or *needs Keras* run where these are installed. Params are random where nothing else is said.
+# Cells marked *needs PyTorch* or *needs Keras* run if these are installed. Unless we say otherwise, params are random.
 #
 # ## The operator: `scaled_dot_product_attention`
 #
-# The layout is ours, (B, H, T, d), and so is the formula. The names:
+# Layout, (B, H, T, d), and formula are the same as ours. The names differ:
 #
 # | here | PyTorch | JAX | ONNX |
 # |---|---|---|---|
@@ -59,12 +59,12 @@ else:
 # | H_kv < H | `enable_gqa=True` | by shape | by shape, if (B, H, T, d) |
 # | `dropout_mask=`, explicit | `dropout_p=`, random | none | none |
 #
-# > **Predict first.** There are 3 queries and 5 keys, and attention is causal. PyTorch aligns at the *top left*. Which
-# > keys does the last query see: 0 to 2, or all five? What does ours do by default?
+# > **Predict first.** There are 3 queries and 5 keys, and attention is causal. PyTorch aligns at the *top left*. Does
+# > the last query see keys 0 to 2, or all five? And what does ours do by default?
 #
 # <details><summary>Answer</summary>
 #
-# Keys 0 to 2, in both: ours is top left as well, unless `q_offset` says otherwise.
+# In both it sees keys 0 to 2. Ours aligns at the top left as well, unless `q_offset` says otherwise.
 # </details>
 
 # %%
@@ -78,7 +78,7 @@ grads = attention_backward(d_out, cache)
 matrices({"top left, q_offset=0": causal_mask(3, 5), "q_offset=2": causal_mask(3, 5, q_offset=2)})
 
 # %% [markdown]
-# Output and all three gradients, beside PyTorch's (*needs PyTorch*):
+# Output and gradients, compared with PyTorch's (*needs PyTorch*):
 
 # %% tags=["needs-torch"]
 if has_torch:
@@ -95,12 +95,13 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# That function picks a fast kernel, so one should call it instead of writing the formula out in a model. It returns no weights: a fast kernel never has them all at once, and neither has ours (notebook 26).
+# That function picks a fast kernel, so in a model you should call it. It returns no
+# weights, because a fast kernel never has them all at once, and neither does ours (notebook 26).
 #
 # ## The formula, written out in PyTorch
 #
-# This is what most tutorials write, in few lines. You know each line from notebook 03. `view` refuses to copy
-# (notebook 09), so a merge needs `.contiguous()` between transpose and view.
+# Most tutorials write attention in a few lines like these. You know each of them from notebook 03. `view` refuses to
+# copy (notebook 09), so a merge needs `.contiguous()` between transpose and view.
 
 # %%
 from mha_numpy import MultiHeadAttention
@@ -128,15 +129,15 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# `mask` was (T, T); (1, 1, T, T) or (B, 1, 1, T) would do as well.
+# Here `mask` was (T, T); (1, 1, T, T) or (B, 1, 1, T) works as well.
 #
-# > **Predict first.** Three sequences of 3, 1 and 2 real tokens are padded to 3. Somebody passes the (B, T) mask of real
-# > tokens as it is. Which keys does each query of sequence 1 see? And what happens where B and T differ?
+# > **Predict first.** Three sequences of 3, 1 and 2 real tokens are padded to 3. You pass the (B, T) mask of real
+# > tokens as it is. Which keys does each query of sequence 1 see? And what happens if B and T differ?
 #
 # <details><summary>Answer</summary>
 #
-# Shapes align at the right, in NumPy as in PyTorch: the mask's T meets T_k, and its B meets T_q. So every sequence gets
-# the same square, in which query 1 sees what *sequence* 1 should see. Where B and T differ, it is an error. Write
+# Shapes align at the right, in NumPy and in PyTorch, so the mask's T meets T_k, and its B meets T_q. Every sequence
+# gets the same square, in which query 1 sees what *sequence* 1 should see. If B and T differ, you get an error. Write
 # `mask[:, None, None, :]`, or `padding_mask(lengths, T)`.
 # </details>
 
@@ -149,22 +150,23 @@ matrices({name: np.broadcast_to(mask, (3, 1, 3, 3))[1, 0] for name, mask in seen
 # %% [markdown]
 # ## The layer: `nn.MultiheadAttention`
 #
-# Its params are stored the other way round: a linear map of PyTorch is `x @ w.T`, with `w` of shape (outputs, inputs).
-# And the three projections are stacked in one array:
+# It stores its params the other way round: a linear map in PyTorch is `x @ w.T`, with `w` of shape (outputs, inputs).
+# And it stacks the three projections in one array:
 #
 # $$\text{in\_proj\_weight} = \begin{bmatrix} W_q^\top \\ W_k^\top \\ W_v^\top \end{bmatrix}
 # \qquad [3D, D]$$
 #
-# > **Predict first.** D = 768, H = 12. Which shape has `in_proj_weight`? Which of its rows belong to the keys of head 0?
-# > (The cell below fills each row with its own number.)
+# > **Predict first.** D = 768, H = 12. What shape does `in_proj_weight` have? Which of its rows belong to the keys of
+# > head 0? (The cell below fills each row with its own number.)
 #
 # <details><summary>Answer</summary>
 #
-# It is (2304, 768), and the keys of head 0 are rows 768 to 831.
+# Its shape is (2304, 768), and the keys of head 0 are rows 768 to 831.
 # </details>
 #
-# `mha_numpy.models.weights` has a table for each library. A row says what they call an array, which of our params lie side by
-# side in it, and how it is stored. `from_layout` reads the table in one direction, `to_layout` in the other.
+# `mha_numpy.models.weights` has a table for each library. A row of it says what they call an array, which of our
+# params are side by side in it, and how it is stored. `from_layout` reads the table in one direction, `to_layout` in
+# the other.
 
 # %%
 from mha_numpy.models.weights import LAYOUTS, from_layout, to_layout
@@ -180,8 +182,9 @@ of_kind = np.repeat([[1.0, 2.0, 3.0]], 4, axis=0).repeat(4, axis=1)  # D = 4: 1 
 matrices({"PyTorch: in_proj_weight": of_kind.T, "GPT-2: c_attn": of_kind, "w_k": of_kind[:, 4:8]})
 
 # %% [markdown]
-# Now with numbers, in the size of BERT-base and GPT-2: 4 sequences of 128 tokens, width 768, 12 heads (*needs PyTorch*;
-# float32 is PyTorch's default). PyTorch's biases begin as zeros, which would hide a mistake. So we draw some.
+# Now with numbers, at the size of BERT-base and GPT-2: 4 sequences of 128 tokens, width 768, 12 heads (*needs
+# PyTorch*; float32 is PyTorch's default). PyTorch's biases start as zeros, which would hide a mistake, so we draw
+# random ones.
 
 # %% tags=["needs-torch"]
 batch = rng.normal(size=(4, 128, 768)).astype(np.float32)
@@ -203,7 +206,8 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# By default the layer returns the **mean over the heads**, (4, 128, 128). A picture of it shows what no head does:
+# By default the layer returns the **mean over the heads**, (4, 128, 128). A picture of it shows something that no
+# single head does:
 
 # %%
 from mha_numpy.models.train import load_trained
@@ -226,17 +230,17 @@ weights_by_head(shown, list("abcdabc"), visible=causal_mask(7), head_names=names
 # | `mask`, True = may attend | `attn_mask`, `key_padding_mask`: True = **blocked** |
 # | `is_causal=True` | `is_causal=True` is a hint: the mask is needed as well |
 # | `return_weights=True`: per head, before dropout | `need_weights=True`: mean, after dropout |
-# | cross-attention: `kdim=`, `vdim=` | the same; then `q_proj_weight`, ... stand apart |
+# | cross-attention: `kdim=`, `vdim=` | the same; then `q_proj_weight`, ... are separate |
 #
-# Back to the three sequences of the beginning: these are the masks of both sides.
+# Back to the three sequences from the beginning. These are the masks for both sides:
 
 # %%
 key_padding_mask = ~visible
 matrices({"mask: True = may attend": visible, "key_padding_mask: 1 = blocked": 1.0 * ~visible})
 
 # %% [markdown]
-# With the right mask the output agrees, and so do the gradients, each as PyTorch stores it (*needs PyTorch*). A layer of
-# your own takes the place of `mha` here:
+# With the right mask the output and the gradients agree (*needs PyTorch*). To test your own layer, put it in place of
+# `mha`:
 
 # %% tags=["needs-torch"]
 if has_torch:
@@ -255,9 +259,9 @@ else:
 # %% [markdown]
 # ## Keras
 #
-# `keras.layers.MultiHeadAttention(num_heads, key_dim)` is called with **query, value, key**: value comes before key. Its
-# params keep the head axis, (D, H, d_k) for the projections and (H, d_v, D) for the output. The table says so, axis by
-# axis, and a reshape makes them ours.
+# `keras.layers.MultiHeadAttention(num_heads, key_dim)` is called with **query, value, key**: value comes before key.
+# Its params keep the head axis, (D, H, d_k) for the projections and (H, d_v, D) for the output. The table lists them
+# axis by axis, and a reshape turns them into ours.
 #
 # | here | Keras |
 # |---|---|
@@ -267,12 +271,12 @@ else:
 # | `return_weights=True` | `return_attention_scores=True`: these are weights, per head |
 # | `num_kv_heads=` | another layer, `GroupQueryAttention` |
 #
-# > **Predict first.** Somebody passes three different inputs as in PyTorch, `layer(query, key, value)`. What does Keras
+# > **Predict first.** You pass three different inputs as in PyTorch, `layer(query, key, value)`. What does Keras
 # > compute? Will there be an error about a shape?
 #
 # <details><summary>Answer</summary>
 #
-# Key and value have changed places, and there is no error.
+# Key and value trade places, and there is no error.
 # </details>
 
 # %% tags=["needs-keras"]
@@ -307,20 +311,20 @@ else:
 # %% [markdown]
 # ## The layer of the older TensorFlow tutorial
 #
-# It is still copied everywhere. Its `call(v, k, q, mask)` has a third order, and its mask is a float with
-# **1 = blocked**, used as `scores += mask * -1e9`. In float64 and float32 that is nearly the same as a mask, except for
-# a row that sees nothing:
+# People still copy it everywhere. Its `call(v, k, q, mask)` has yet another order, and its mask is a float with **1 =
+# blocked**, used as `scores += mask * -1e9`. In float64 and float32 this is nearly the same as a mask, except in a row
+# that sees nothing:
 #
 # $$e^{s - 10^9} / \sum_j e^{s_j - 10^9} = e^{s} / \sum_j e^{s_j}$$
 #
-# > **Predict first.** By shift invariance (notebook 07), which weights does a row have where *every* key is blocked in
+# > **Predict first.** By shift invariance (notebook 07), which weights does a row get if *every* key is blocked in
 # > this way? And in float32, where -1e9 plus a score of size 1 is -1e9?
 #
 # <details><summary>Answer</summary>
 #
-# The row mixes what it was not to see: by the scores in float64, evenly in float32. In float16 the largest number is
-# 65504, so -1e9 is -inf. The row's maximum is -inf as well, and their difference is NaN. Here a row that sees nothing
-# is 0, as in PyTorch's operator and ONNX.
+# The row mixes exactly what it should not see: by the scores in float64, evenly in float32. In float16 the largest
+# number is 65504, so -1e9 becomes -inf. Then the row's maximum is -inf as well, and their difference is NaN. In this
+# library a row that sees nothing is 0, as in PyTorch's operator and ONNX.
 # </details>
 
 # %%
@@ -341,13 +345,12 @@ matrices({"-1e9, float64": in_64, "-1e9, float32": in_32, "mask": ours})
 # %% [markdown]
 # ## Exercise: the params of GPT-2
 #
-# Hugging Face's GPT-2 stores its projections in yet another way: `c_attn` of shape (D, 3D) is used as `x @ w + b`, **not**
-# transposed, with queries, keys and values side by side in its columns; `c_proj` is (D, D). Write the map, and its
-# inverse. The inverse also moves gradients, because all entries only change their places. The check compares every
-# entry.
+# Hugging Face's GPT-2 stores its projections in yet another way: `c_attn` of shape (D, 3D) is used as `x @ w + b`,
+# **not** transposed, with queries, keys and values side by side in its columns; `c_proj` is (D, D). Write the map and
+# its inverse. The inverse works for gradients as well, because entries only move. The check compares every entry.
 #
-# More of this kind in `mha-numpy exercises`: `museum-float-mask`, a bug that shipped where one convention for masks met
-# another.
+# To practise more, try `museum-float-mask` in `mha-numpy exercises`, a bug that shipped where one convention for masks
+# met another.
 
 
 # %% tags=["exercise"]
@@ -375,15 +378,16 @@ check("to-gpt2", my_to_gpt2)
 # %% [markdown]
 # ## Summary
 #
-# Now you can say why nothing warned at the beginning: the mask had the right shape and dtype, and the wrong meaning.
+# Now you can say why nothing warned you at the beginning: the mask had the right shape and dtype, but the wrong
+# meaning.
 #
-# - The formula is shared; layout, polarity, order of arguments and defaults are not. Translate these, and the numbers
-#   agree to rounding, gradients included.
-# - PyTorch's two attentions disagree about True. Write *may attend* or *blocked* into your variable's name.
-# - Weights that are returned may be a mean over heads, or taken after dropout. Find out before you draw them.
+# - All libraries share the formula, but not the layout, the polarity of masks, the order of arguments or the defaults.
+#   Translate these, and the numbers agree up to rounding, gradients included.
+# - PyTorch's two attentions disagree about True. Put *may attend* or *blocked* into the name of your variable.
+# - The weights you get back may be a mean over heads, or come after dropout. Find out before you draw them.
 # - A bridge for params is a table: which array holds which, and how it is stored.
-# - Params are (inputs, outputs) here and in GPT-2, (outputs, inputs) in PyTorch, and have a head axis in Keras. A square
-#   array that was not transposed has the right shape and the wrong content.
+# - Params are (inputs, outputs) here and in GPT-2, (outputs, inputs) in PyTorch, and have a head axis in Keras. A
+#   square array that you forgot to transpose has the right shape and the wrong content.
 # - Test a bridge with different sizes, random biases, one row of padding, and the gradients.
 #
 # **In the code:** docs/conventions.md has all tables, with JAX and ONNX. `tests/parity` compares

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 28 · Wrong, or half right
 #
-# "Each weight says how important a token is." The head below gives the first token nine times the weight of the second.
-# All of its output comes from the second.
+# "Each weight says how important a token is." The head below gives the first token nine times the weight of the second,
+# yet all of its output comes from the second.
 
 # %%
 import numpy as np
@@ -14,40 +14,40 @@ values = np.array([[0.0, 0.0], [5.0, -5.0]])
 matrices({"weights": weights, "values": values, "weights @ values": weights @ values}, shared=False)
 
 # %% [markdown]
-# Such sentences go round from text to text. Some are wrong, others are half right.
+# Claims like this are copied from text to text. Some of them are wrong, and others are half right.
 #
-# **What you can do afterwards:** you can put fifteen of these sentences right, and find for any other the computation that would show it
-# false. The exercise is one of them, as code that shipped.
+# **What you can do afterwards:** you can correct fifteen of these claims, and for any other you can find the
+# computation that would prove it false. The exercise is one of them, as code that shipped.
 #
-# > **Predict first.** Each time, say what is wrong before you open the correction. What is wrong with the sentence
-# > above?
+# > **Predict first.** Each time, say what is wrong before you open the correction. To begin with: what is wrong with
+# > the sentence at the top?
 #
 # <details><summary>Answer</summary>
 #
-# A weight multiplies a value. The weight tells where a head reads, and the value may be 0 there. The section below says
-# more.
+# A weight multiplies a value. The weight shows where a head reads, but the value there may be 0, as the next section
+# explains.
 # </details>
 #
-# Params are random where nothing else is said.
+# Unless we say otherwise, params are random.
 #
 # ## "The weights are the importance of each token"
 #
 # <details><summary>Correction</summary>
 #
-# A key with weight 0.9 whose value is 0 (or is mapped to 0 by `w_o`) adds nothing, as in the picture. And in a deep model
-# a token's own vector also flows past attention, on the residual path. So weights say where a head reads, and not why;
-# show weight times length of the value beside them (notebook 20).
+# A key with weight 0.9 adds nothing if its value is 0 (or `w_o` maps it to 0), as in the picture. And in a deep model,
+# a token's own vector also flows past attention, on the residual path. So weights show where a head reads, not why.
+# Next to them, show each weight times the length of its value (notebook 20).
 # </details>
 #
 # ## "Scaling prevents exploding gradients"
 #
 # <details><summary>Correction</summary>
 #
-# The scale prevents *vanishing* ones: undivided scores let almost nothing through softmax in most rows (notebook 29,
-# question 2). And softmax cannot make a gradient much larger: the norm of its Jacobian is at most 1/2 (notebook 07).
-# One half is right: d_q is d_scores times scale times k, so without the scale the few rows that still let something
-# through get more, by a factor of about $\sqrt{d_k}$. Nothing runs away. Below: norms of the rows of d_q, for 16 of 64
-# queries.
+# The scale prevents *vanishing* gradients: with undivided scores, softmax lets almost nothing through in most rows
+# (notebook 29, question 2). Nor can softmax make a gradient much larger, because the norm of its Jacobian is at most
+# 1/2 (notebook 07). The claim is half right, though: d_q is d_scores times scale times k, so without the scale, the
+# few rows that still let something through get more, by a factor of about $\sqrt{d_k}$. But nothing explodes. Below
+# you see the norms of the rows of d_q, for 16 of 64 queries.
 # </details>
 
 # %%
@@ -68,8 +68,9 @@ matrices({"|d_q|": np.stack(list(norms.values()))[:, :16]}, row_labels=list(norm
 #
 # <details><summary>Correction</summary>
 #
-# Products and params are the same. Weights, and softmax, are $H T^2$, so H times as many (notebook 29, question 6). And
-# "$O(n^2 d)$" leaves out the projections, $O(n d^2)$, which take more for a short sequence. Below: GPT-2's operations.
+# Products and params stay the same, but there are $H T^2$ weights, so memory and softmax cost H times as much (notebook
+# 29, question 6). And "$O(n^2 d)$" leaves out the projections, $O(n d^2)$, which take more for a short sequence. Below
+# are GPT-2's operations.
 # </details>
 
 # %%
@@ -88,7 +89,7 @@ line_chart(lengths, parts, title="GPT-2, all layers", x_label="T", y_label="bill
 #
 # <details><summary>Correction</summary>
 #
-# Each head has its own params, but one wide product computes all of them: block h of the columns of `x @ w_q` is
+# Each head has its own params, but one wide product computes all heads at once: block h of the columns of `x @ w_q` is
 # `x @ w_q[:, block h]`.
 # </details>
 
@@ -106,17 +107,17 @@ matrices({"head 0": narrow[0][0], "head 1": narrow[1][0], "x @ w_q": wide[0]})
 #
 # <details><summary>Correction</summary>
 #
-# This is a misprint that is copied. Queries are made by $W_h^Q$, (D, d_k). $W^O$ is the one output projection, (H d_v, D),
-# used once after concatenation. The shapes tell: with d_k = 3, d_v = 5, H = 2 and D = 8, `w_q` is (8, 6) and `w_o` is
-# (10, 8).
+# This is a misprint that people keep copying. Queries come from $W_h^Q$, (D, d_k). $W^O$ is the single output
+# projection, (H d_v, D), used once after concatenation. The shapes show it: with d_k = 3, d_v = 5, H = 2 and D = 8,
+# `w_q` is (8, 6) and `w_o` is (10, 8).
 # </details>
 #
 # ## "The output of a head is (seq_len, d_k)"
 #
 # <details><summary>Correction</summary>
 #
-# It is (T_q, d_v): there is a row for each query, and in it a mean of values. d_v equals d_k by choice only. Below:
-# 5 queries, 7 keys, d_k = 3, d_v = 4.
+# It is (T_q, d_v), one row per query, and each row is a mean of values. That d_v equals d_k is only a choice. The cell
+# below has 5 queries, 7 keys, d_k = 3 and d_v = 4.
 # </details>
 
 # %%
@@ -125,13 +126,14 @@ from mha_numpy import attention_forward
 attention_forward(np.ones((5, 3)), np.ones((7, 3)), np.ones((7, 4)))[0].shape
 
 # %% [markdown]
-# ## "A single head can learn one type of relation only"
+# ## "A single head can learn only one type of relation"
 #
 # <details><summary>Correction</summary>
 #
-# It has one *distribution* for each token. But this depends on the token's content, so different tokens may follow
-# different relations in the same head. Below, one head made by hand: "it" reads the noun that it stands for, "sat" its
-# subject, "soft" the noun that it describes. What a head cannot do is to serve *one* token with two relations, apart.
+# A head has one *distribution* per token, but that distribution depends on the token's content, so different tokens can
+# follow different relations in the same head. Below is one head made by hand: "it" reads the noun that it stands for,
+# "sat" its subject, and "soft" the noun that it describes. What a head can't do is follow two relations for *one* token
+# and keep them apart.
 # </details>
 
 # %%
@@ -146,18 +148,18 @@ weights_by_head(made[None], tokens, note="Made by hand.")
 #
 # <details><summary>Correction</summary>
 #
-# Only because they begin different. Heads that begin equal get equal gradients (notebook 29, question 3). Only something
-# random, such as dropout of weights, could make them differ later.
+# They do, but only because they start out different. Heads that start equal get equal gradients (notebook 29, question
+# 3). After that, only something random, such as dropout of weights, could make them differ.
 # </details>
 #
 # ## "Setting a head to zero saves its computation"
 #
 # <details><summary>Correction</summary>
 #
-# A gate of 0 (or a mask over heads) removes the head's *effect*, but everything is still computed. To save, cut the
-# columns of w_q, w_k, w_v and the rows of w_o: the same output with fewer params. How many may go? Michel et al. 2019
-# (section 4) removed up to 20 % of the heads of a translation model and 40 % of BERT's without a noticeable loss; the
-# 20 % are sometimes quoted for BERT.
+# A gate of 0 (or a mask over heads) removes the head's *effect*, but everything is still computed. To save something,
+# cut the columns of w_q, w_k, w_v and the rows of w_o; the output is the same with fewer params. How many heads can
+# go? Michel et al. 2019 (section 4) removed up to 20% of the heads of a translation model and 40% of BERT's without a
+# noticeable loss; some texts quote the 20% for BERT.
 # </details>
 
 # %%
@@ -172,9 +174,9 @@ print(sum(a.size for a in w.values()), "params gated,", sum(a.size for a in kept
 compare(cut, gated, name="cut against gated")
 
 # %% [markdown]
-# How many may go in a model that you can measure? Below, the heads of a **trained** model (`mha-numpy train induction`)
-# are cut one after the other, in the order of $|d\_gate|$, which is Michel's measure of importance, the least first. The
-# picture shows the share of right answers.
+# How many heads can go in a model that you can measure yourself? We cut the heads of a **trained** model
+# (`mha-numpy train induction`) one after another, least important first, by Michel's measure, $|d\_gate|$. The picture
+# shows the share of right answers.
 
 # %%
 from mha_numpy.models.analysis import head_importance, least_important_first, pruning_curve
@@ -193,8 +195,8 @@ title = f"Cut in this order: {order} (layer.head)"
 line_chart(range(9), {"right": curve.scores}, title=title, x_label="heads cut", y_label="share")
 
 # %% [markdown]
-# After training, on this task, some heads can go without a loss, because several share one job. That does not show that
-# training did not need them.
+# After training, on this task, some heads can go without a loss, because several share one job. That doesn't show that
+# training could have done without them.
 #
 # ## "DistilBERT removes heads", "BERT's KV cache", "Llama 2 is grouped", "Falcon is multi-query"
 #
@@ -202,7 +204,7 @@ line_chart(range(9), {"right": curve.scores}, title=title, x_label="heads cut", 
 #
 # - DistilBERT (Sanh et al. 2019) has half the *layers*, with 12 heads in each (notebook 25 counts them).
 # - BERT is an encoder: it generates nothing and has no KV cache. Tables that give it one mean "multi-head".
-# - Llama 2: in the picture below, 7B and 13B are multi-head; 70B is grouped (and 34B, by the paper).
+# - Llama 2: in the picture below, 7B and 13B are multi-head; 70B is grouped (and so is 34B, according to the paper).
 # - Falcon: 7B is multi-query, 40B has 8 key/value heads.
 # </details>
 
@@ -216,9 +218,9 @@ matrices({"heads": heads}, row_labels=list(named), column_labels=["H", "H_kv"])
 #
 # <details><summary>Correction</summary>
 #
-# This is nearly right, but not for a row that may attend to nothing: it becomes a mean over everything hidden, where it
-# should be 0. Use -inf, and decide such rows from the mask (notebook 08). In float16, -1e9 does not even exist. And find
-# out first whether 1 means *may attend* or *blocked* (notebook 27).
+# This is nearly right. The exception is a row that may attend to nothing, which becomes a mean over everything hidden
+# but should be 0. Use -inf, and decide such rows from the mask (notebook 08). In float16, -1e9 doesn't even exist. And
+# first find out whether 1 means *may attend* or *blocked* (notebook 27).
 # </details>
 
 # %%
@@ -229,10 +231,10 @@ by_mask = softmax_forward(scores, mask=nothing)[0]
 matrices({"-1e9 added": softmax_forward(scores - 1e9)[0], "mask": by_mask})
 
 # %% [markdown]
-# ## Exercise: one row spoils a model
+# ## Exercise: one row ruins a model
 #
-# Here is the opposite of -1e9, in code that shipped: -inf, and a guard in the last line. It gives NaN in a row that sees
-# nothing. That row's own output would be no loss, but on the way back NaN reaches all params.
+# Here is the opposite of -1e9, in code that shipped: -inf, with a guard in the last line. It still gives NaN in a row
+# that sees nothing. Losing that row's own output would not matter, but on the way back the NaN reaches all params.
 
 
 # %%
@@ -248,10 +250,10 @@ with np.errstate(invalid="ignore"):
     print(shipped_softmax(scores, nothing))
 
 # %% [markdown]
-# Write it right: a row that sees nothing has weights 0.
+# Write it correctly: a row that sees nothing has weights 0.
 #
-# More of this kind in `mha-numpy exercises`: `museum-zero-times-inf` and `museum-split`, bugs that shipped; and at the end
-# `break-my-attention`, where you write the tests that catch the mistakes.
+# To practise more, try these in `mha-numpy exercises`: `museum-zero-times-inf` and `museum-split`, bugs that shipped;
+# and at the very end `break-my-attention`, where you write the tests that catch the mistakes.
 
 
 # %% tags=["exercise"]
@@ -272,14 +274,14 @@ check("museum-nan-row", my_softmax)
 # %% [markdown]
 # ## Summary
 #
-# Now you can correct the sentence of the beginning with one cell, and others like it.
+# Now a single cell is enough for you to correct the claim from the beginning, and others like it.
 #
-# - Before you repeat a sentence about attention, ask which computation would show it false, and run that.
-# - Most of these sentences confuse two things that are often equal: d_k and d_v, params and weights, effect and cost, a
+# - Before you repeat a claim about attention, ask which computation would prove it false, and run that.
+# - Most of these claims confuse two things that often coincide: d_k and d_v, params and weights, effect and cost, a
 #   model and its relatives.
-# - What was measured after training, on one task, is true for this task.
+# - A measurement after training, on one task, is evidence about that task only.
 #
-# **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Sanh et al. 2019, *DistilBERT*; Jain and
-# Wallace 2019, *Attention is not Explanation*, and Wiegreffe and Pinter 2019, *Attention is not not Explanation*.
+# **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Sanh et al. 2019, *DistilBERT*; Jain
+# and Wallace 2019, *Attention is not Explanation*, and Wiegreffe and Pinter 2019, *Attention is not not Explanation*.
 #
 # **Next:** [29, the oral exam](29_oral-exam.ipynb).

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 29 · Oral exam
 #
-# Both pictures show weights of the same queries and keys (16 of 64), random vectors of 1024 numbers. Only one factor
-# differs. Which one is it, and which of the two could learn?
+# Both pictures show weights of the same queries and keys (16 of 64), which are random vectors of 1024 numbers. Only
+# one factor is different. Which one is it, and which of the two heads could learn?
 
 # %%
 import numpy as np
@@ -16,24 +16,24 @@ undivided, divided = (softmax_forward(scale * q @ k.T) for scale in (1, 1 / np.s
 matrices({"A": undivided[0][:16, :16], "B": divided[0][:16, :16]}, shared=False)
 
 # %% [markdown]
-# If you can answer in two sentences, you are ready. (If not, it is question 2.) Twelve such questions follow, which
-# interviews and exams ask.
+# If you can answer in two sentences, you're ready. (If not, see question 2.) Here are twelve such questions from
+# interviews and exams.
 #
 # **What you can do afterwards:** you can answer each question in a sentence or two (in bold), with the line of code or the number
 # that proves it.
 #
-# > **Predict first.** Each time, say your answer aloud, open ours, and run the cell below it.
+# > **Predict first.** Each time, say your answer aloud, then open ours and run the cell below it.
 #
-# Params are random where nothing else is said.
+# Unless we say otherwise, params are random.
 #
-# ## 1. Why several heads, and not one?
+# ## 1. Why several heads and not one?
 #
 # <details><summary>Answer</summary>
 #
-# **One head gives each token one distribution over the others, and so one mean of values. Several heads give it several
-# means, each by projections of its own, and lay them side by side.** To read two tokens, one head must give 0.5 to each,
-# and then it is lost which of them said what. Below: one head gives two sentences the same output, two heads do not.
-# More: notebook 03.
+# **One head gives each token one distribution over the others, and therefore one mean of values. Several heads give it
+# several means, each through its own projections, side by side.** To read two tokens equally, one head must give 0.5
+# to each, and then you can't tell which of them said what. Below: one head gives two sentences the same output. More:
+# notebook 03.
 # </details>
 
 # %%
@@ -52,10 +52,11 @@ matrices(shown)
 #
 # <details><summary>Answer</summary>
 #
-# **The dot product of two independent vectors of d_k numbers, each with mean 0 and variance 1, has variance d_k.
-# Undivided, such scores drive softmax to weights near 0 and 1. There its Jacobian $\mathrm{diag}(p) - p\,p^\top$ is almost
-# 0, and most gradients vanish.** Divided by $\sqrt{d_k}$, scores have variance 1 at any width. So B was divided. Below:
-# what softmax lets through of a random gradient, for the same 16 queries. More: notebook 06.
+# **The dot product of two independent vectors of d_k numbers, each with mean 0 and variance 1, has variance d_k. If
+# you don't divide them, such scores drive softmax to weights near 0 and 1. There its Jacobian $\mathrm{diag}(p) -
+# p\,p^\top$ is almost 0, and most gradients vanish.** Divided by $\sqrt{d_k}$, scores have variance 1 at any width. So
+# B is the divided one. Below: how much of a random gradient softmax lets through, for the same 16 queries. More:
+# notebook 06.
 # </details>
 
 # %%
@@ -72,8 +73,8 @@ matrices({"norm of each query's d_scores": norms}, row_labels=["A: undivided", "
 # **No. Head h has its own $W_h^Q$, $W_h^K$, $W_h^V$: block h of the columns of `w_q`, `w_k`, `w_v`, and block h of the rows
 # of `w_o`.** In grouped and multi-query attention several query heads share one $W^K$ and one $W^V$ (question 10).
 #
-# Two heads with equal params would get the same gradients, and stay equal after every step. Random initial params make
-# them differ. Below: the gradients of two heads that began alike.
+# Two heads with equal params would get the same gradients and stay equal after every step. Random initial params make
+# them different. Below: the gradients of two equal heads.
 # </details>
 
 # %%
@@ -100,17 +101,17 @@ matrices({"d_w_q": grads.w_q, "d_w_v": grads.w_v}, column_labels=["0"] * 4 + ["1
 #
 # <details><summary>Answer</summary>
 #
-# **One linear map follows, `out = merged @ w_o + b_o`. Until here every column belonged to one head; `w_o` is the first
-# place where they meet.** A product with a wide row is a sum over its pieces. So the output is the *sum* over heads of
-# `head_h @ w_o[block h]`: each head writes into all D columns. Below: the shares of two heads and their sum, which is
-# the layer's output. More: notebook 03.
+# **One linear map follows, `out = merged @ w_o + b_o`. Until here every column belonged to one head; `w_o` is the
+# first place where they meet.** A product with a wide row is a sum over its pieces. So the output is the *sum* over
+# heads of `head_h @ w_o[block h]`, and each head writes into all D columns. Below: the shares of two heads, and their
+# sum. More: notebook 03.
 # </details>
 
 # %%
 from mha_numpy import split_heads
 
 out, cache = multi_head_attention_forward(x, params=MultiHeadParams(**layer.params), num_heads=2)
-heads = split_heads(cache.project_out.x, 2)  # what w_o reads, cut into heads
+heads = split_heads(cache.project_out.x, 2)  # the input of w_o, split into heads
 w_o = layer.params["w_o"].reshape(2, 4, 8)  # a block of rows for each head
 shares = heads @ w_o  # (B, H, T, D)
 total = shares.sum(axis=1) + layer.params["b_o"]
@@ -122,9 +123,9 @@ matrices({"head 0": shares[0, 0], "head 1": shares[0, 1], "out": out[0]})
 #
 # <details><summary>Answer</summary>
 #
-# **In the mathematics yes: heads of any width can be concatenated, as long as `w_o` has a row for each of their columns.
-# Code prefers equal sizes, because then they make one array and one product.** Also, d_v may differ from d_k, and H d_k
-# from D. Below: heads of widths 2 and 6 side by side, and a layer of width 8 with d_k = 3, d_v = 5.
+# **Mathematically, yes: you can concatenate heads of any width, as long as `w_o` has a row for each of their columns.
+# Code prefers equal sizes, because then all heads fit into one array and one product.** Also, d_v may differ from d_k,
+# and H d_k from D. Below are heads of widths 2 and 6 side by side, and a layer of width 8 with d_k = 3, d_v = 5.
 # </details>
 
 # %%
@@ -140,10 +141,10 @@ uneven = MultiHeadAttention(8, 2, head_dim=3, value_dim=5)
 #
 # <details><summary>Answer</summary>
 #
-# **Params: the maps are D by D either way, $4 D^2$ in all. Operations: scores and mix take $4\,T^2 d_k$ for each head, and
-# $H d_k = D$. So H cancels in both, and may be chosen by what it does for the model.** This is half the truth: there are
-# $H T^2$ *weights*, so softmax, and memory where weights are kept, grow with H. Below: both are counted in real
-# layers. More: notebook 25.
+# **The maps are D by D either way, so there are $4 D^2$ params. Scores and mix take $4\,T^2 d_k$ operations per head,
+# and $H d_k = D$. So H cancels in both, and you can choose it by what it does for the model.** That is only half the
+# truth: there are $H T^2$ *weights*, so softmax grows with H, and so does memory if you store the weights. Below, both
+# are counted in real layers. More: notebook 25.
 # </details>
 
 # %%
@@ -169,8 +170,8 @@ Table("D = 512, T = 128", ["H", "params", "operations", "weights"], rows)
 # $$\text{head}_h = \text{softmax}\left(Q_h K_h^\top / \sqrt{d_k}\right) V_h,
 # \qquad \text{MHA}(X) = \text{Concat}(\text{head}_1, \ldots, \text{head}_H)\, W^O$$
 #
-# Softmax goes over the keys. The shapes: x (B, T, D), q and k (B, H, T, d_k), v (B, H, T, d_v), scores
-# and weights (B, H, T, T), heads (B, H, T, d_v), merged (B, T, H d_v), out (B, T, D). Below: these lines in NumPy.
+# Softmax runs over the keys. The shapes are x (B, T, D), q and k (B, H, T, d_k), v (B, H, T, d_v), scores
+# and weights (B, H, T, T), heads (B, H, T, d_v), merged (B, T, H d_v), out (B, T, D). Below are these lines in NumPy.
 # </details>
 
 # %%
@@ -190,12 +191,13 @@ compare(written, out, name="out")
 #
 # - **Positional**: the token at a fixed distance, before or after (Clark et al. 2019; Voita et al. 2019).
 # - **Syntactic**: a word that this one depends on or governs, such as a verb's object (both papers).
-# - **Coreference**: what a mention stands for, as "it" for "the animal" (Clark et al.).
-# - **Delimiter**: [CLS], [SEP] or the full stop, perhaps where the head has nothing to do (Clark et al.).
+# - **Coreference**: what a mention refers to, such as "it" to "the animal" (Clark et al.).
+# - **Delimiter**: [CLS], [SEP] or the full stop, perhaps when the head has nothing to do (Clark et al.).
 #
-# If they ask on: rare words (Voita et al.), induction heads (question 9). Nobody assigned these roles: they were observed
-# in trained models, and in large models most heads do several things. Below: two **trained** heads. On this task, in
-# this seed, one is positional, and the other continues what came before. More: notebooks 10, 20 and 22.
+# If they want more: rare words (Voita et al.), induction heads (question 9). Nobody assigned these roles. People
+# observed them in trained models, and in large models most heads do several things. Below are two **trained** heads.
+# On this task and with this seed, one is positional, and the other continues what came before. More: notebooks 10, 20
+# and 22.
 # </details>
 
 # %%
@@ -209,16 +211,16 @@ names, by = ["layer 0: positional", "layer 1: induction"], "Trained: mha-numpy t
 weights_by_head(pair, list("abcdabc"), head_names=names, note=by)
 
 # %% [markdown]
-# ## 9. What is an induction head, which circuit makes it, and why does it matter?
+# ## 9. What is an induction head, which circuit builds it, and why does it matter?
 #
 # <details><summary>Answer</summary>
 #
-# **A head that continues a pattern: after ... A B ... A it predicts B. A previous-token head in an earlier layer writes
-# into each token which token stood before it. The induction head's query, A, then matches the token into which "A stood
-# before me" is written. That is B, and B is copied.** The key has to carry something of a neighbour, so the circuit
-# takes two layers in practice. It matters because such heads copy repeats; in training they appear together with a sudden
-# improvement at just that (Olsson et al. 2022). How much of learning from a prompt rests on them is debated. Below: the
-# circuit, made by hand. In its last row the second A attends to B.
+# **An induction head continues a pattern: after ... A B ... A it predicts B. A previous-token head in an earlier layer
+# writes into each token which token came before it. The induction head's query, A, then matches the token that carries
+# the note "A came before me". That token is B, and the head copies it.** The key has to know something about its
+# neighbour, so in practice the circuit takes two layers. It matters because such heads copy repeats; in training they
+# appear together with a sudden improvement at exactly that (Olsson et al. 2022). How much of learning from a prompt
+# depends on them is debated. Below is the circuit, made by hand. In its last row the second A attends to B.
 # </details>
 
 
@@ -228,9 +230,9 @@ def continue_pattern(text):
     place, own = np.eye(len(text)), np.eye(26)[[ord(letter) - ord("A") for letter in text]]
     see = {"is_causal": True, "scale": 30.0}  # large: weights close to 0 and 1
     previous = np.eye(len(text), k=-1)  # token t asks for place t - 1
-    stood_before, first = attention_forward(previous, place, own, **see)  # layer 1
-    stood_before[0] = 0  # nothing stands before the first token
-    copied, second = attention_forward(own, stood_before, own, **see)  # layer 2
+    came_before, first = attention_forward(previous, place, own, **see)  # layer 1
+    came_before[0] = 0  # no token comes before the first
+    copied, second = attention_forward(own, came_before, own, **see)  # layer 2
     return chr(ord("A") + copied[-1].argmax()), np.stack([first.weights, second.weights])
 
 
@@ -244,10 +246,10 @@ weights_by_head(continue_pattern("ABCDA")[1], list("ABCDA"), head_names=names, n
 # <details><summary>Answer</summary>
 #
 # **H query heads share H_kv key/value heads: H_kv = H is multi-head, 1 < H_kv < H grouped, H_kv = 1 multi-query. While
-# text is generated, keys and values of all tokens so far are kept in every layer: $2\,L\,H_{kv}\,T\,d_k$ numbers for each
-# sequence, and H does not occur in it.** Queries are not kept: each is used once. So the cache is G = H / H_kv times
-# smaller, and so is what each step must read of it. Below: which head reads which, and one cache in three variants.
-# More: notebook 17.
+# it generates text, a model keeps the keys and values of all tokens so far in every layer. These are
+# $2\,L\,H_{kv}\,T\,d_k$ numbers per sequence, and H doesn't appear in the formula.** Queries are used once and not
+# kept. So the cache is G = H / H_kv times smaller, and each step reads that much less of it. Below: which head reads
+# which, and one cache in three variants. More: notebook 17.
 # </details>
 
 # %%
@@ -271,8 +273,8 @@ bar_chart(cache_of, title="KV cache of Llama 3 70B, 8192 tokens, 16-bit", unit="
 #
 # <details><summary>Answer</summary>
 #
-# **8 times: multi-head would keep 32 key/value heads, grouped keeps 4.** All else cancels. (Texts that speak of "4 groups"
-# mean the 4; a group then has 8 query heads.)
+# **8 times: multi-head would keep 32 key/value heads, grouped keeps 4.** Everything else cancels. (Texts that say "4
+# groups" mean these 4; a group then has 8 query heads.)
 # </details>
 
 # %%
@@ -281,15 +283,15 @@ multi_head, grouped = (replace(mistral, num_kv_heads=H_kv) for H_kv in (32, 4))
 kv_cache_bytes(multi_head, 4096) / kv_cache_bytes(grouped, 4096)
 
 # %% [markdown]
-# ## 12. How does the number of heads affect quality and cost, and how is it chosen?
+# ## 12. How does the number of heads affect quality and cost, and how do you choose it?
 #
 # <details><summary>Answer</summary>
 #
-# **Cost: with H d_k = D, only softmax and the memory of weights grow with H. Quality: more
-# heads are more distributions, but narrower ones, because the scores of a head have rank d_k at most. In practice one
-# takes d_k = 64 or 128, and H = D / d_k follows.** H_kv is chosen by the cache. After training, many heads can be removed
-# at little cost, measured by the loss of one task; fewer heads *before* training is worse. Below: the rank of scores, and
-# how many known models have which d_k. More: notebook 25.
+# **With H d_k = D, only softmax and the memory for weights grow with H. For quality, more heads mean more
+# distributions, but from narrower heads, whose scores have rank d_k at most. In practice you take d_k = 64 or 128, and
+# H = D / d_k follows.** The cache decides about H_kv. After training, you can remove many heads at little cost,
+# measured by the loss on one task; starting with fewer heads *before* training is worse. Below: the rank of scores,
+# and how many known models have which d_k. More: notebook 25.
 # </details>
 
 # %%
@@ -303,10 +305,11 @@ bar_chart(counts, title="Widths of a head", unit="known models")
 # %% [markdown]
 # ## Exercise: which head matters?
 #
-# Multiply head h by a gate $g_h$; all gates are 1. The gradient of the gates tells how the loss reacts when a head is
-# weakened. Michel et al. use its size as the head's importance. Derive it: `gated = heads * gate[:, None, None]`.
+# Multiply head h by a gate $g_h$; all gates are 1. The gradient of a gate says how the loss reacts if you weaken its
+# head. Michel et al. use its size as the head's importance. Derive it: `gated = heads * gate[:, None, None]`.
 #
-# More of this kind in `mha-numpy exercises`: `head-importance`, the size itself, and `museum-split`, a bug that shipped.
+# To practise more, try `head-importance` (the size itself) and `museum-split` (a bug that shipped) in `mha-numpy
+# exercises`.
 
 
 # %% tags=["exercise"]
@@ -324,11 +327,11 @@ check("head-gates", my_d_head_gate)
 # %% [markdown]
 # ## Summary
 #
-# For each answer you now know the cell that proves it.
+# For each answer you now know a cell that proves it.
 #
-# - Heads have distributions of their own at a shared cost; they meet in `w_o`, where their shares add up.
+# - Heads have separate distributions at a shared cost. They meet in `w_o`, where their shares add up.
 # - The scale keeps softmax where gradients pass. Products do not depend on H; weights do.
-# - With fewer key/value heads, decoding has less to keep and to read.
+# - With fewer key/value heads, decoding has less to keep and less to read.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*; Michel et al. 2019, *Are Sixteen Heads Really Better
 # than One?*; Behnke and Heafield 2020, *Losing Heads in the Lottery*; Voita et al. 2019, *Analyzing Multi-Head

@@ -16,6 +16,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+FOLDED = "hide-input"  # the tag of a cell that the site shows as one line; so does Jupyter
 
 
 def sources() -> list[Path]:
@@ -28,6 +29,8 @@ def notebook_of(source: Path) -> NotebookNode:
     notebook = jupytext.reads(source.read_text(encoding="utf-8"), fmt="py:percent")
     notebook.metadata = nbformat.from_dict(METADATA)
     for number, cell in enumerate(notebook.cells):
+        if FOLDED in cell.metadata.get("tags", []):
+            cell.metadata.jupyter = {"source_hidden": True}
         content = f"{number} {cell.cell_type} {cell.source}"
         cell.id = hashlib.sha256(content.encode()).hexdigest()[:8]  # not random: the same bytes
     return notebook

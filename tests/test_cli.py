@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from mha_numpy.show import training as report
+from mha_numpy.show.walk import walk as walk_through
 from mha_numpy.show.walk.files import FILES
+from mha_numpy.show.walk.report import brief
 from tests.show.walk.pretrained import save_model
 
 SMALL = ("--dim", "4")  # a quick walk: each param is checked
@@ -38,8 +40,8 @@ def rows_of(output, title):
 
 @pytest.fixture(scope="module")
 def output():
-    """What the walk of the README prints into a pipe."""
-    result = run("walk", SENTENCE)
+    """What the whole walk through a sentence prints into a pipe."""
+    result = run("walk", SENTENCE, "--verbose")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     return result.stdout
@@ -58,7 +60,30 @@ def walk(program):
 
 
 class TestWalk:
-    def test_shows_everything(self, output):
+    def test_the_first_command_says_what_a_newcomer_can_read(self, walk):
+        """In about fifteen lines: who looks at whom, shapes, gradients, and where to go on."""
+        output = walk()
+        lines = [line for line in output.splitlines() if line]
+        assert len(lines) <= 18
+        assert max(map(len, lines)) <= 80
+        assert output.isascii()
+        whom = rows_of(output, "In each head")
+        assert whom[4] == ["It", "cat", "78%,", "fish", "17%", "fish", "92%"]
+        assert "-> weights (1, 2, 6, 6) ->" in output
+        assert "gradients: all right" in output
+        assert "set by hand" in output
+
+    def test_a_sentence_of_your_own_has_random_vectors_and_says_so_first(self, walk):
+        output = walk("to be or not to be", *SMALL)
+        assert output.startswith("Random, not trained")
+
+    def test_on_a_terminal_weights_are_shaded(self):
+        _, table, *_ = brief(walk_through(), is_shaded=True)
+        assert table.rows[4][1].startswith("··▓▓··░░")
+        text = table.to_text()
+        assert text.count("██") == 6  # head 1 is sure of each word before
+
+    def test_verbose_shows_everything(self, output):
         assert "tokens: 0 The  1 animal  2 didn't" in output
         forward = [row[0] for row in rows_of(output, "FORWARD")]
         assert forward[0] == "x_q"
@@ -67,12 +92,12 @@ class TestWalk:
         assert backward[0] == "d_out"
         assert backward[-1] == "d_x"
         assert "B=1 H=4 T_q=11 T_k=11    scale * q @ k.swapaxes(-1, -2)" in output
-        whom = rows_of(output, "WHO ATTENDS")
-        assert [row[1] for row in whom] == SENTENCE.split()
+        whom = rows_of(output, "In each head")
+        assert [row[0] for row in whom] == SENTENCE.split()
         checked = {row[0] for row in rows_of(output, "GRADIENT CHECK")}
         assert checked == {"x_q", *(f"{x}_{y}" for x in "wb" for y in "qkvo")}
         assert "gradients: all 9 right" in output
-        assert "Next:\n" in output
+        assert "next: mha-numpy lab" in output
 
     def test_memory(self, output, walk):
         with_memory = walk(SENTENCE, "--memory")
@@ -83,14 +108,14 @@ class TestWalk:
             assert max(map(len, text.splitlines())) <= 80
 
     def test_small_arrays_are_shown_themselves(self, walk):
-        output = walk("a b", "--dim", "2", "--heads", "1", "--causal")
+        output = walk("a b", "--dim", "2", "--heads", "1", "--causal", "--verbose")
         lines = output[output.index("\nmasked ") :].splitlines()[2:4]
         assert [line.split()[-1] for line in lines] == ["-inf]", lines[1].split()[-1]]
 
     def test_is_plain_when_piped_and_the_same_every_time(self, output, walk):
         assert "\x1b" not in output
         assert output.isascii()
-        assert walk(SENTENCE) == output
+        assert walk(SENTENCE, "--verbose") == output
         assert walk("a b", *SMALL, "--seed", "1") != walk("a b", *SMALL, "--seed", "2")
 
     @pytest.mark.parametrize(
@@ -105,17 +130,17 @@ class TestWalk:
         ],
     )
     def test_options(self, walk, arguments, expected):
-        output = walk(SENTENCE, *SMALL, *arguments)
+        output = walk(SENTENCE, *SMALL, *arguments, "--verbose")
         assert expected in output
         assert "right; largest error" in output
 
     def test_causal_attends_to_no_later_token(self, walk):
-        whom = rows_of(walk("one two three", *SMALL, "--causal"), "WHO ATTENDS")
-        assert whom[0][2:] == ["one", "1.00"] * 4
+        whom = rows_of(walk("one two three", *SMALL, "--causal"), "In each head")
+        assert whom[0][1:] == ["one", "100%"] * 4
         assert "three" not in whom[1][2:]
 
     def test_one_token(self, walk):
-        assert "B=1, T_q=1, T_k=1, D=4" in walk("alone", *SMALL)
+        assert "B=1, T_q=1, T_k=1, D=4" in walk("alone", *SMALL, "--verbose")
 
     @pytest.mark.parametrize(
         ("kind", "shape", "dtype"),
@@ -124,7 +149,9 @@ class TestWalk:
     def test_input_from_a_file(self, tmp_path, walk, kind, shape, dtype):
         path, x = tmp_path / f"x.{kind}", np.arange(math.prod(shape), dtype=dtype).reshape(shape)
         np.save(path, x) if kind == "npy" else np.savez(path, x=x, other=np.ones(3))
-        assert f"B={1 if len(shape) == 2 else 2}, T_q=5, T_k=5, D=4" in walk("--input", path)
+        assert f"B={1 if len(shape) == 2 else 2}, T_q=5, T_k=5, D=4" in walk(
+            "--input", path, "--verbose"
+        )
 
     def test_save(self, tmp_path, walk, program):
         (tmp_path / "trace.json").write_text("mine")
@@ -168,7 +195,7 @@ class TestWrongUse:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["walk"], "text: expected a sentence, or else --input FILE"),
+            (["walk", "--heads", "2"], "heads: expected none without a text"),
             (["walk", ""], "text: expected at least one word; got ''"),
             (["walk", "   "], "text: expected at least one word"),
             (["walk", "a b", "--heads", "3"], "heads: expected a divisor of dim=16; got 3"),
@@ -181,7 +208,7 @@ class TestWrongUse:
             (["walk", "a b", "--dtype", "int8"], "dtype: expected one of float16, float32, "),
             (["walk", "a b", "--seed", "-1"], "seed: expected an integer >= 0; got -1"),
             (["walk", "a b", "--cross", ""], "cross: expected at least one word; got ''"),
-            (["walk", "a b", "--input", "good.npy"], "text: expected a sentence, or else --input"),
+            (["walk", "a b", "--input", "good.npy"], "text: expected a sentence or --input FILE"),
             (["walk", "--input", "missing.npy"], "input: cannot read missing.npy"),
             (["walk", "--input", "text.npy"], "input: cannot read text.npy"),
             (["walk", "--input", "empty.npy"], "input: cannot read empty.npy"),
@@ -234,7 +261,7 @@ def test_train_prints_what_was_measured_and_saves_params_and_pictures(tmp_path, 
     assert {path.name for path in tmp_path.iterdir()} == set(report.FILES)
     again = program(*train)
     assert again.code == 2
-    assert "already holds params.npz; add --force" in again.err
+    assert "already has params.npz; add --force" in again.err
 
 
 def test_help_and_version(program):
@@ -263,7 +290,7 @@ def test_ctrl_c_ends_a_training_with_a_checkpoint_from_which_it_goes_on(tmp_path
     _, errors = training.communicate(timeout=60)
     assert training.returncode == 130
     assert "stopped after step" in errors
-    assert f"the same command goes on from {checkpoint}" in errors
+    assert f"run the same command to continue from {checkpoint}" in errors
 
 
 @pytest.mark.slow
@@ -312,7 +339,7 @@ def test_text_in_another_encoding_is_walked():
         capture_output=True, check=False, timeout=60,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert b"tokens: 0 caf" in result.stdout
+    assert b"\ncaf" in result.stdout
 
 
 def test_a_wrong_gradient_is_exit_code_1(monkeypatch, program):
@@ -335,16 +362,16 @@ def test_in_a_terminal_it_is_in_colour(monkeypatch, walk):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLORTERM", "truecolor")
-    output = walk("a [b] c", *SMALL)
+    output = walk("a [b] c", *SMALL, "--verbose")
     assert "\x1b[" in output
     assert "from [B, T, D] to [B, H, T, d_h]" in output
-    heads = output[output.index("WHO ATTENDS") :].splitlines()[1]
+    heads = output[output.index("In each head") :].splitlines()[1]
     assert len(set(re.findall(r"\x1b\[1;(38;[\d;]+)m", heads))) == 4, "each head has its colour"
 
 
 def test_the_walk_of_the_readme_is_in_the_readme():
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    assert f'mha-numpy walk "{SENTENCE}"' in readme
+    assert "mha-numpy walk --html page.html" in readme
 
 
 def test_heads_writes_a_page_of_a_folder_and_texts(tmp_path, program):
@@ -370,7 +397,7 @@ def test_heads_says_what_is_wrong(tmp_path, program):
     assert "--force" in taken.err
     assert note.read_text(encoding="utf-8") == "mine"
     absent = program("heads", tmp_path, "a cat", "--out", tmp_path / "heads.html")
-    assert "config.json: expected a file" in absent.err
+    assert "config.json: expected a readable file: No such file" in absent.err
 
 
 def test_heads_reads_a_language_model_in_words_of_its_own(tmp_path, program):

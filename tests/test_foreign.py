@@ -237,8 +237,8 @@ def test_an_option_that_only_parts_have_is_not_set_in_vain(layer, name):
     with pytest.raises(ConfigError) as error:
         setattr(layer, name, 0.3)
     assert str(error.value) == (
-        f"{name}: expected to be set on the parts of a {kind} that have it, as it has none itself; "
-        f"write part.{name} = ... for each such part in layer.layers()"
+        f"{name}: expected to be set on the parts of a {kind} that have it, because it has none "
+        f"itself; write part.{name} = ... for each such part in layer.layers()"
     )
     for part in layer.layers():
         if hasattr(part, name):

@@ -1,4 +1,4 @@
-"""Write docs/verdicts.md: wrong submissions by strangers, and what a check says of each.
+"""Write docs/verdicts.md: wrong submissions, and what a check says about each.
 
 python docs/examples/verdicts.py
 """
@@ -23,15 +23,15 @@ SHOWN = {  # exercise: which of its wrong submissions, counted from 0
 }  # fmt: skip
 TOP = f"""# What a check says
 
-{sum(map(len, SHOWN.values()))} wrong submissions of exercises, as somebody wrote them who had not
-read the list of known mistakes, each with the verdict that its author would see. The page is
-written by `python docs/examples/verdicts.py`, which runs every one of them; they are taken from
+Here are {sum(map(len, SHOWN.values()))} wrong submissions of exercises, by someone who had not read
+the list of known mistakes, each with the verdict that its author would see.
+`python docs/examples/verdicts.py` runs every one of them and writes this page. They come from
 [`tests/teach/exercises/foreign`](../tests/teach/exercises/foreign).
-[Exercises](exercises.md) says how a check comes to its words.
+[Exercises](exercises.md) explains how a check arrives at its words.
 
-A *likely cause* is a known mistake, or a small edit of the right function, and is told only if it
-gives all numbers of the answer. Where nothing does, it is what the numbers themselves say: the
-first wrong step, or where an array is wrong, or by what.
+A *likely cause* is a known mistake or a small edit of the right function. The check names one only
+if it reproduces **every** number of the answer. If nothing does, the check reports what it can read
+off the numbers: the first wrong step, or where an array is wrong, or by what.
 """
 
 

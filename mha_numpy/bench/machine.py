@@ -65,7 +65,7 @@ def _kernels() -> tuple[str, str]:
     try:
         from mha_numpy.kernels.host import HOST
     except ImportError:
-        return "no kernels", "none, as numba is not here"
+        return "no kernels", "none, because numba is not installed"
     claimed = os.environ.get("NUMBA_CPU_NAME")
     return HOST.name, f"cut for {HOST.name}" + f" by NUMBA_CPU_NAME={claimed}" * bool(claimed)
 

@@ -197,9 +197,9 @@ class Files:
             if path.is_dir() or not path.parent.is_dir():
                 raise ConfigError(f"{name}: expected a file in a folder that exists; got {path}")
             if places.count(path.resolve()) > 1:
-                raise ConfigError(f"{name}: expected a file of its own; got {path} twice")
+                raise ConfigError(f"{name}: expected a separate file; got {path} twice")
         if self.chart is not None and self.chart.suffix != ".png":
-            raise ConfigError(f"chart: expected a file .png; got {self.chart}")
+            raise ConfigError(f"chart: expected a .png file; got {self.chart}")
         if self.write is not None:
             replace_report(_read(self.write), "", "")
 

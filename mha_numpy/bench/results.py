@@ -66,7 +66,8 @@ class Settings:
         check_count("threads", self.threads)
         check_number("seconds", self.seconds, positive=True)
         if not CONTESTANTS[self.ours].is_here:
-            raise BackendError(f"ours: {self.ours} needs {CONTESTANTS[self.ours].install}")
+            install = CONTESTANTS[self.ours].install
+            raise BackendError(f"ours: {self.ours} is not installed: {install}")
 
     @property
     def budget(self) -> float:

@@ -1,4 +1,4 @@
-"""Checks for any callables and arrays, a student's too: is this gradient what it should be."""
+"""Checks for any callables and arrays, including a student's: gradients, results, traces."""
 
 from mha_numpy.checking.compare import ComparedArray, Comparison, agrees, compare
 from mha_numpy.checking.gradients import gradcheck

@@ -63,8 +63,8 @@ def analytic_gradients(
         gradient = found.get(name)
         if gradient is None:
             raise ConfigError(
-                f"d_{name}: backward returns no such gradient; bind an input that is not to be "
-                "checked by functools.partial"
+                f"d_{name}: backward returns no such gradient; bind inputs that are not "
+                "checked with functools.partial"
             )
         if gradient.shape != array.shape:
             raise ShapeError(f"d_{name}: expected {array.shape}, as {name}; got {gradient.shape}")

@@ -1,4 +1,4 @@
-"""compare: say whether arrays hold what was expected, and if not, where they differ."""
+"""compare: say whether arrays are as expected, and if not, where they differ."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -72,16 +72,16 @@ def compare(
     Parameters
     ----------
     actual : array, or NamedTuple, tuple, list or dict of arrays
-        What somebody's code returned. None or ``...`` counts as not written yet.
+        The result of the code under test. None or ``...`` counts as not written yet.
     expected : array, or NamedTuple, tuple, list or dict of arrays
         A plain tuple is matched with the fields of a NamedTuple in order; names may differ in case
         and underscores.
     name : str
         What the report calls a single array.
     tolerance : float, optional
-        Largest error, relative to the largest expected number of the whole set (so that a
-        gradient whose true value is 0 may hold rounding errors); default a thousand roundings of
-        the coarser of both dtypes: 2e-13 in float64, 1e-4 in float32.
+        Largest error, relative to the largest expected number of the whole set, so that a gradient
+        whose true value is 0 may have rounding errors. Default: a thousand roundings of the coarser
+        of both dtypes, 2e-13 in float64 and 1e-4 in float32.
 
     Returns
     -------
@@ -206,7 +206,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _told(value: Any) -> str:
-    """Say what somebody's code returned, even where that fails at saying it."""
+    """Say what the code under test returned, even if its own repr fails."""
     if isinstance(value, (tuple, list, dict)) and len(value):
         return f"a {type(value).__name__} of {len(value)}"
     try:
@@ -220,13 +220,13 @@ def _misfit(actual: Any, expected: Any) -> tuple[str, str]:
     if isinstance(expected, tuple):
         return "type", f"expected {', '.join(expected)}; got {_told(actual)}"
     if expected is MISSING or expected is None:
-        return "type", "nothing of this name was expected"
+        return "type", "no array of this name was expected"
     if actual is None or actual is ...:
         return "unwritten", f"not written yet: the function returned {actual!r}"
     if actual is MISSING:
-        return "type", "missing: nothing of this name was returned"
+        return "type", "missing: no array of this name was returned"
     if np.ma.isMaskedArray(actual):
-        return "type", "expected a plain array; got a masked one: x.filled(0) is plain"
+        return "type", "expected a plain array; got a masked one: return x.filled(0) instead"
     expected = np.asarray(expected)
     is_number = isinstance(actual, NUMBERS) and expected.ndim == 0
     if not (_is_array(actual) or is_number):
@@ -239,9 +239,9 @@ def _misfit(actual: Any, expected: Any) -> tuple[str, str]:
     if actual.shape != expected.shape:
         hint = ""
         if actual.ndim > 1 and actual.swapaxes(-1, -2).shape == expected.shape:
-            hint = ": the last two axes are exchanged"
+            hint = ": the last two axes are swapped"
         elif actual.size == expected.size:
-            hint = ": as many numbers, other axes"
+            hint = ": the same number of numbers, other axes"
         return "shape", f"expected shape {expected.shape}; got {actual.shape}{hint}"
     return "", ""
 

@@ -1,4 +1,4 @@
-"""gradcheck: compare a hand-written backward with numbers that owe nothing to it."""
+"""gradcheck: compare a hand-written backward with numbers computed without it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -52,35 +52,35 @@ def gradcheck(
         cache. Returns the gradients in the order of the inputs, or by name: a NamedTuple or dict
         with fields ``d_<name>``.
     inputs : dict or sequence
-        All inputs; those that are float arrays are checked, in float64, whatever their
-        dtype. May be nested: a NamedTuple of params is one input, and its gradient a NamedTuple
-        likewise. Bind what is not to be checked to `forward` by ``functools.partial``.
+        All inputs. Float arrays are checked, in float64, whatever their dtype. Inputs may be
+        nested: a NamedTuple of params is one input, and its gradient is a NamedTuple too. Bind
+        inputs that are not to be checked to `forward` with ``functools.partial``.
     d_out : float array, optional
         Upstream gradient; default random. Ones would hide many mistakes.
     rng : int or numpy Generator
         Seed of `d_out`, samples and directions.
     h : float
         Step of the central difference, times the size of the number moved, or of the array's
-        numbers where that is larger.
+        numbers if that is larger.
     max_full : int
         Arrays up to this size are checked element by element.
     samples, directions : int
         In each larger array: how many elements, and how many random directions, each of which
-        takes part of every element.
+        moves every element.
     tolerances : dict
         For "central" and "complex step": a derivative n passes if ``|analytic - n| <= rtol |n|
         + atol * scale``, where scale is the largest of the whole set, or if rounding of the
-        output alone could make the difference: so a true gradient of zero passes. Directions have
-        a hundredth of rtol. Where both methods run, the complex step, which has no truncation
-        error, decides.
+        output could explain the difference, so a true gradient of zero passes. Directions have a
+        hundredth of rtol. If both methods run, the complex step decides, because it has no
+        truncation error.
 
     Returns
     -------
     GradcheckReport
-        True if all passed; prints as a table. Complex-step rows are there where forward is
-        complex-safe, which is tried out; else the report's note says why they are not. Within h
-        of a kink, such as that of ReLU at 0, no numeric derivative is right: a right gradient
-        fails there, too, and the note says which input to move.
+        True if all passed; prints as a table. It has complex-step rows if forward turns out to be
+        complex-safe; otherwise the report's note says why not. Within h of a kink, such as ReLU's
+        at 0, no numeric derivative is right, so even a right gradient fails there, and the note
+        says which input to move.
 
     Notes
     -----

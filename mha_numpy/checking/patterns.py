@@ -1,4 +1,4 @@
-"""What an array has to do with the expected one, where it is not equal to it."""
+"""How an array is related to the expected one, if it is not equal to it."""
 
 from collections.abc import Callable, Iterator
 
@@ -21,9 +21,9 @@ def find_pattern(actual: Array, expected: Array) -> str:
     Returns
     -------
     str
-        The first that holds of: one factor; one distance; the last two axes exchanged; the indices
-        of an axis in another order; a factor or a distance of its own for each index of some axes;
-        the same numbers in other places; all differences at one index of an axis. Empty if none
+        The first that holds of: one factor; one distance; the last two axes swapped; the indices of
+        an axis in a different order; a separate factor or distance for each index of some axes; the
+        same numbers in different places; all differences at one index of an axis. Empty if none
         does.
 
     Examples
@@ -34,7 +34,7 @@ def find_pattern(actual: Array, expected: Array) -> str:
     >>> find_pattern(expected[:, ::-1], expected)
     'what was expected, with the indices of axis 1 in the order [2, 1, 0]'
     >>> find_pattern(expected + [[1.0], [2.0]], expected)
-    'each index of axis 0 is off by a number of its own'
+    'each index of axis 0 is off by its own number'
     """
     if actual.dtype.kind not in "fc":
         return _where_alone(actual, expected)
@@ -79,7 +79,7 @@ def _one_distance(actual: Array, expected: Array) -> str:
 def _exchanged(actual: Array, expected: Array) -> str:
     is_square = actual.ndim > 1 and actual.shape[-1] == actual.shape[-2]
     if is_square and _agree(actual.swapaxes(-1, -2), expected):
-        return "what was expected, with the last two axes exchanged"
+        return "what was expected, with the last two axes swapped"
     return ""
 
 
@@ -97,7 +97,7 @@ def _reordered(actual: Array, expected: Array) -> str:
 def _own_factor(actual: Array, expected: Array) -> str:
     for kept, summed in _axes(actual, expected):
         if _agree(actual, _factors(actual, expected, summed) * expected):
-            return f"each index of {kept} has a factor of its own"
+            return f"each index of {kept} has its own factor"
     return ""
 
 
@@ -105,7 +105,7 @@ def _own_distance(actual: Array, expected: Array) -> str:
     off = actual - expected
     for kept, summed in _axes(actual, expected):
         if _agree(off, np.broadcast_to(off.mean(axis=summed, keepdims=True), off.shape)):
-            return f"each index of {kept} is off by a number of its own"
+            return f"each index of {kept} is off by its own number"
     return ""
 
 
@@ -126,7 +126,7 @@ def _axes(actual: Array, expected: Array) -> Iterator[tuple[str, tuple[int, ...]
 
 def _moved(actual: Array, expected: Array) -> str:
     mine, theirs = np.sort(actual, axis=None), np.sort(expected, axis=None)
-    return "the same numbers, in other places" if _agree(mine, theirs) else ""
+    return "the same numbers, in different places" if _agree(mine, theirs) else ""
 
 
 def _where_alone(actual: Array, expected: Array) -> str:

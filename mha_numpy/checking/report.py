@@ -1,4 +1,4 @@
-"""What checks find, as objects, as text tables and as HTML tables."""
+"""Results of checks, as objects, as text tables and as HTML tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

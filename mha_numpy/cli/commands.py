@@ -37,32 +37,33 @@ def _report(
 
 @command(
     "run a sentence through attention and show every step",
-    "Run a sentence through multi-head attention, forward and backward. Show every step with its "
-    "shape, show who attends to whom, and check every gradient.",
-    f"mha-numpy walk {EXAMPLE} --heads 4 --kv-heads 2 --causal",
-    option("text", "the sentence", nargs="?"),
+    "Run a sentence through multi-head attention, forward and backward. Show what each word looks "
+    "at, check every gradient, and write a page on which you can change any number.",
+    "mha-numpy walk --open",
+    option("text", "your own sentence, with random vectors (default: 'The cat ate fish. It "
+        "purred.', with two heads set by hand)", nargs="?"),
     word("--model", "NAME",
-        "a trained model: induction, numbers, reverse or text; minilm, a real BERT from a Python "
-        "package; or a folder with a BERT, GPT-2, Llama or Mistral (default: random params)"),
+        "a trained model: induction, numbers, reverse, text, minilm (a real BERT), or a folder "
+        "with a BERT, GPT-2, Llama or Mistral (default: random params)"),
     count("--layer", "N",
-        "which layer of minilm or of a folder's model, from 0 on (default: the last)"),
-    path("--params", "FILE", "params of your own for one of the first four: params.npz, written "
-        "by `mha-numpy train --save`"),
-    switch("--example",
-        "'The cat ate fish. It purred.', with features that have names and heads set by hand"),
+        "a layer of minilm or of a folder's model, counted from 0 (default: the last)"),
+    path("--params", "FILE", "your own params for one of the first four: params.npz from "
+        "`mha-numpy train --save`"),
     path("--input", "FILE",
-        "a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence", dest="file"),
+        "read a (T, D) or (B, T, D) array from a .npy or .npz file instead of a sentence",
+        dest="file"),
     count("--heads", "H", "query heads (default 4)"),
-    count("--kv-heads", "H_KV", "key/value heads, a divisor of the heads (default: as many)"),
+    count("--kv-heads", "H_KV", "key/value heads, a divisor of --heads (default: the same number)"),
     count("--dim", "D", "width of a token's vector (default 16)"),
-    switch("--causal", "a token sees only itself and those before it"),
-    word("--cross", "TEXT", "another sentence, for keys and values"),
+    switch("--causal", "let a token see only itself and the tokens before it"),
+    word("--cross", "TEXT", "take keys and values from this second sentence"),
     option("--dtype", "float16, float32 or float64 (default)", default="float64"),
-    option("--seed", "seeds the upstream gradient, and random vectors and params (default 0)",
+    option("--seed", "seed of the upstream gradient, random vectors and random params (default 0)",
         type=int, default=0),
-    switch("--memory", "show the memory of each step: strides, bytes, view or copy"),
-    path("--save", "DIR", "write pictures (PNG, SVG) and the trace (JSON) there"),
-    path("--html", "FILE", "write a page there on which any number can be changed"),
+    switch("--verbose", "show every step with its shape and equation, and every gradient"),
+    switch("--memory", "the same, with the memory of each step: strides, bytes, view or copy"),
+    path("--save", "DIR", "write pictures (PNG, SVG) and the trace (JSON) to this folder"),
+    path("--html", "FILE", "write a page on which you can change any number"),
     switch("--open", "open that page in the browser (page.html by default)"),
     switch("--force", "let --save and --html overwrite files"),
 )  # fmt: skip
@@ -70,7 +71,7 @@ def _walk(options: Namespace) -> int:
     from mha_numpy.show.walk import walk
     from mha_numpy.show.walk.files import FILES, save
     from mha_numpy.show.walk.page import check_page, page_of, save_page
-    from mha_numpy.show.walk.report import WIDTH, sections
+    from mha_numpy.show.walk.report import NEXT, WIDTH, brief, sections
 
     html = options.html or (Path("page.html") if options.open else None)
     if options.save:
@@ -82,10 +83,22 @@ def _walk(options: Namespace) -> int:
     saved = save(seen, options.save) if options.save else []
     if html:
         save_page(page_of(seen), html)
-    _report(sections(seen, memory=options.memory), saved, WIDTH)
+    is_whole = options.verbose or options.memory
+    told = (
+        sections(seen, memory=options.memory) if is_whole else brief(seen, is_shaded=_can_shade())
+    )
+    _report(told, saved, WIDTH)
     if html:
         _tell_of_page(html, is_wanted=options.open)
+        print(f"there: {seen.meaning.dare}" if seen.meaning else "there: change any number")
+    print(NEXT)
     return 0 if seen.report else 1
+
+
+def _can_shade() -> bool:
+    """Whether a terminal reads, which shows shaded cells."""
+    out = sys.stdout
+    return out is not None and out.isatty() and "utf" in (out.encoding or "").lower()
 
 
 def _tell_of_page(path: Path, *, is_wanted: bool) -> None:
@@ -96,15 +109,15 @@ def _tell_of_page(path: Path, *, is_wanted: bool) -> None:
 
 
 @command(
-    "show what each head of a pretrained model does on a text, in a page",
-    "Write a page about the heads of a BERT, GPT-2, Llama or Mistral: where each of them looks on "
-    "your texts, what changes without it, and what is left as more and more are cut. This takes "
-    "up to a minute.",
+    "write a page that shows what each head of a pretrained model does",
+    "Write a page about the heads of a BERT, GPT-2, Llama or Mistral: where each head looks in "
+    "your texts, what changes without it, and what is left as you cut more and more heads. This "
+    "takes up to a minute.",
     f"mha-numpy heads minilm {EXAMPLE} --open",
     word("model", "MODEL",
         "minilm, or a folder with config.json, model.safetensors and tokenizer.json"),
-    word("texts", "TEXT", "a sentence, or several", nargs="+"),
-    path("--out", "FILE", "where the page is written (default heads.html)",
+    word("texts", "TEXT", "one or more sentences", nargs="+"),
+    path("--out", "FILE", "write the page to this file (default heads.html)",
         default=Path("heads.html")),
     switch("--open", "open the page in the browser"),
     switch("--force", "let --out overwrite a file that is not such a page"),
@@ -120,7 +133,7 @@ def _heads(options: Namespace) -> int:
     model = from_pretrained(options.model)
     note = f"The params are those in {options.model}."
     if options.model in PACKAGES:
-        note = f"The params are those of {options.model}, which others have trained."
+        note = f"The params are those of {options.model}, a pretrained model."
     save_page(head_report(model, options.texts, note=note), options.out, option="out")
     _tell_of_page(options.out, is_wanted=options.open)
     return 0
@@ -128,16 +141,16 @@ def _heads(options: Namespace) -> int:
 
 @command(
     "train a small model: induction, numbers, reverse or text",
-    "Train one of four small models, and print what was measured at the end.",
+    "Train one of four small models, and print what it measured at the end.",
     "mha-numpy train text my-book.txt --checkpoint run.npz",
     word("name", "NAME", "induction, numbers, reverse or text"),
-    path("file", "FILE", "for text: a text of yours, in UTF-8", nargs="?"),
-    option("--seed", "seeds params, dropout and batches (default 0)", type=int, default=0),
+    path("file", "FILE", "your own text in UTF-8, only for the model text", nargs="?"),
+    option("--seed", "seed of params, dropout and batches (default 0)", type=int, default=0),
     count("--steps", "N", "number of steps (default: that of the recipe)"),
     option("--backend", "numpy, loops or numba (default)", default="numba"),
-    path("--checkpoint", "FILE", "save the state there; go on from it if the file exists"),
+    path("--checkpoint", "FILE", "save the state here, and continue from it if the file exists"),
     path("--save", "DIR",
-        "write the params (.npz), and pictures of the loss and of what was measured"),
+        "write the params (.npz), and pictures of the loss and the measurements, to this folder"),
     switch("--force", "let --save overwrite files"),
 )  # fmt: skip
 def _train(options: Namespace) -> int:
@@ -161,7 +174,9 @@ def _train(options: Namespace) -> int:
     except KeyboardInterrupt as stop:
         kept = options.checkpoint is not None and options.checkpoint.exists()
         advice = (
-            f"the same command goes on from {options.checkpoint}" if kept else "nothing was saved"
+            f"run the same command to continue from {options.checkpoint}"
+            if kept
+            else "nothing was saved"
         )
         print(f"mha-numpy train: {str(stop) or 'interrupted'}; {advice}", file=sys.stderr)
         return 130
@@ -185,27 +200,27 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
 
 @command(
     "time attention side by side with other libraries",
-    "Time attention, forward and backward, side by side with those of PyTorch, JAX and ONNX "
-    "Runtime that are installed, after comparing the results. This takes some minutes.",
+    "Compare the results of attention, forward and backward, with whichever of PyTorch, JAX and "
+    "ONNX Runtime you have installed, then time them side by side. This takes a few minutes.",
     "mha-numpy bench --quick --against torch,numpy --chart ratios.png",
-    word("--ours", "BACKEND", "the backend to compare with all others (default numba)",
+    word("--ours", "BACKEND", "compare this backend with all others (default numba)",
         default="numba"),
     word("--against", "NAMES",
-        "some of torch,jax,onnxruntime,numba,loops,numpy (default: all but numba and loops)",
+        "any of torch,jax,onnxruntime,numba,loops,numpy (default: all except numba and loops)",
         type=lambda names: tuple(names.split(","))),
-    word("--only", "SUBSTRING", "only measurements with this in their name: a shape such as "
+    word("--only", "SUBSTRING", "run only measurements with this in their name: a shape such as "
         "4,12,128,64, layer, LM, peak, import, compile, memory, scaling, error", default=""),
-    count("--threads", "N", "threads of every library (default: one for each core)"),
+    count("--threads", "N", "threads of every library (default: one per core)"),
     number("--seconds", "S",
-        "time for each figure (default 2); five pairs are timed even if they take longer",
+        "time for each figure (default 2); five pairs are always timed, even if they take longer",
         default=2.0),
     switch("--mask", "also measure with boolean masks"),
-    switch("--quick", "a rough look: short shapes, a tenth of the time; else only peak and import"),
-    path("--json", "FILE", "write all figures there"),
-    path("--markdown", "FILE", "write the report there"),
-    path("--write", "FILE", "replace the report on this family of processors in a Markdown page, "
-        "such as docs/performance.md"),
-    path("--chart", "FILE.png", "draw the ratios there"),
+    switch("--quick", "take a rough look: short shapes in a tenth of the time, peak and import"),
+    path("--json", "FILE", "write all figures to this file"),
+    path("--markdown", "FILE", "write the report to this file"),
+    path("--write", "FILE", "replace this processor family's report in a Markdown page such as "
+        "docs/performance.md"),
+    path("--chart", "FILE.png", "draw the ratios into this file"),
 )  # fmt: skip
 def _bench(options: Namespace) -> int:
     from mha_numpy.bench import Settings, benchmark
@@ -214,7 +229,7 @@ def _bench(options: Namespace) -> int:
     files = Files(**_taken(Files, options))
     settings = Settings(**_taken(Settings, options))
     for name, install in settings.absent.items():
-        print(f"left out: {name}, which {install} would install", file=sys.stderr)
+        print(f"left out: {name} is not installed: {install}", file=sys.stderr)
     # ended by others too, leave no stopped process behind
     with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):
         results = benchmark(settings)
@@ -228,12 +243,12 @@ def _bench(options: Namespace) -> int:
 
 @command(
     "count a known model's params, operations and KV cache",
-    "Count the params, floating-point operations and KV-cache bytes of a known model; without "
-    "--model, list all.",
+    "Count the params, floating-point operations and KV-cache bytes of a known model. Without "
+    "--model, list all models.",
     "mha-numpy cost --model llama-3-70b --context 8192",
-    word("--model", "NAME", "such as gpt-2 or llama-3-70b"),
-    count("--context", "T", "tokens of each sequence (default: the context of the model)"),
-    count("--batch", "B", "sequences (default 1)", default=1),
+    word("--model", "NAME", "a model such as gpt-2 or llama-3-70b"),
+    count("--context", "T", "tokens per sequence (default: the context of the model)"),
+    count("--batch", "B", "number of sequences (default 1)", default=1),
 )  # fmt: skip
 def _cost(options: Namespace) -> int:
     from mha_numpy.models.cost import find_configuration
@@ -249,19 +264,19 @@ def _cost(options: Namespace) -> int:
 
 
 @command(
-    "copy the notebooks into a folder of yours and open them in JupyterLab",
-    "Copy the notebooks into a folder of yours, and open JupyterLab on them. Notebooks that are "
-    "there already stay as they are.",
+    "copy the notebooks into your own folder and open them in JupyterLab",
+    "Copy the notebooks into your own folder, and open them in JupyterLab. Notebooks that are "
+    "already there stay as they are.",
     "mha-numpy lab attention --open 05 --port 9000 --no-browser",
-    path("folder", "DIR", "default attention-notebooks",
+    path("folder", "DIR", "the folder (default attention-notebooks)",
         nargs="?", default=Path("attention-notebooks")),
-    word("--open", "NUMBER", "the notebook to begin with (default 00)", default="00"),
+    word("--open", "NUMBER", "the notebook to start with (default 00)", default="00"),
     switch("--force",
-        "overwrite notebooks that are there already; what you wrote into them is lost"),
-    switch("--copy-only", "copy, and open nothing"),
+        "overwrite notebooks that are already there; you lose what you wrote into them"),
+    switch("--copy-only", "copy the notebooks, but open nothing"),
     switch("--no-browser", "only print the address"),
     count("--port", "N",
-        "where JupyterLab listens (default 8888); the next free one if it is taken"),
+        "the port of JupyterLab (default 8888); if it is taken, the next free one"),
     switch("--allow-root", "let root run JupyterLab, as in a container"),
 )  # fmt: skip
 def _lab(options: Namespace) -> int:
@@ -287,10 +302,10 @@ def _lab(options: Namespace) -> int:
 
 
 @command(
-    "list the exercises, or begin with them in a folder of yours",
-    "List all exercises, and which of them are done in a folder. With `start`, write a stub for "
-    "each, a README and a file for pytest into a folder; files that are there already stay as "
-    "they are.",
+    "list the exercises, or start them in your own folder",
+    "List all exercises, and show which of them are done in a folder. With `start`, write a stub "
+    "for each one, a README and a file for pytest into a folder. Files that are already there stay "
+    "as they are.",
     "mha-numpy exercises start my-exercises",
     word("words", "[start] [DIR]", "the folder (default: this one)", nargs="*"),
 )  # fmt: skip
@@ -314,22 +329,23 @@ def _exercises(options: Namespace) -> int:
                 )
             show(overview(folder))
         case _:
-            raise ConfigError(f"expected a folder; got {' '.join(options.words)}")
+            raise ConfigError(f"expected one folder; got {' '.join(options.words)}")
     return 0
 
 
 @command(
     "check exercises, and name the mistakes",
-    "Check one exercise stage by stage, or all in a folder with a line each. Your code runs in a "
-    "process of its own, with limits on time, memory and output.",
+    "Check one exercise stage by stage, or all exercises in a folder with one line each. Your code "
+    "runs in a separate process, with limits on time, memory and output.",
     "mha-numpy check my-exercises softmax --watch",
     path("folder", "DIR", "a folder written by `mha-numpy exercises start`"),
     word("id", "ID", "the id of an exercise (default: all)", nargs="?"),
-    switch("--watch", "check again whenever a file is saved"),
-    switch("--strict", "reject what calls this package for its answer, instead of a remark"),
-    switch("--json", "print JSON alone, for a program: a list with an object for each exercise"),
+    switch("--watch", "check again whenever you save a file"),
+    switch("--strict", "reject code that calls this package for its answer, instead of remarking "
+        "on it"),
+    switch("--json", "print only JSON, for a program: a list with one object per exercise"),
     number("--seconds", "S", "how long your code may run (default 10)", default=10.0),
-    count("--megabytes", "N", "how much memory your code may take (default 2048)", default=2048),
+    count("--megabytes", "N", "how much memory your code may use (default 2048)", default=2048),
 )  # fmt: skip
 def _check(options: Namespace) -> int:
     from mha_numpy.teach.exercises import Limits
@@ -337,14 +353,14 @@ def _check(options: Namespace) -> int:
 
     limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
     if options.json and options.watch:
-        raise ConfigError("json: expected no --watch beside it, which prints again and again")
+        raise ConfigError("json: expected --json without --watch, which prints again and again")
     run = partial(
         check_files, options.folder, options.id, limits, strict=options.strict, as_json=options.json
     )
     watch = Watch(options.folder) if options.watch else ()  # looks before the first check
     code = run()
     if options.watch:
-        print(f"watching {options.folder}; Ctrl-C ends", flush=True)
+        print(f"watching {options.folder}; press Ctrl-C to stop", flush=True)
         for changed in watch:
             print(f"\n{', '.join(path.name for path in changed)}, {strftime('%H:%M:%S')}")
             code = run()
@@ -354,13 +370,13 @@ def _check(options: Namespace) -> int:
 @command(
     "show the next of four hints on an exercise",
     "Show the next of four hints: where to look, a question, the mistake that your last check "
-    "showed or that many make (with a picture), the line that mends it. After the first each "
-    "needs a check since the one before.",
+    "showed or that many make (with a picture), and the line that fixes it. After the first hint, "
+    "check your answer again before you ask for the next one.",
     "mha-numpy hint my-exercises softmax",
     path("folder", "DIR", "a folder written by `mha-numpy exercises start`"),
     word("exercise_id", "ID", "the id of an exercise"),
-    count("--number", "N", "one of the four (default: the next)", choices=range(1, 5)),
-    switch("--force", "also where nothing was checked since the last hint"),
+    count("--number", "N", "which of the four hints (default: the next)", choices=range(1, 5)),
+    switch("--force", "show it even if you have not checked since the last hint"),
 )  # fmt: skip
 def _hint(options: Namespace) -> int:
     from mha_numpy.teach.exercises import hint_in
@@ -373,23 +389,24 @@ def _hint(options: Namespace) -> int:
 
 
 @command(
-    "make an assignment for a class, each student in a variant",
+    "make an assignment for a class, with a variant for each student",
     "Make an assignment: a table of points, a secret, and handouts with instructions, stubs and "
     "public checks. NAME is hw1-forward, hw2-backward, hw3-grouped-and-cache, or ids of exercises "
-    "with commas between them. With a roster each student gets conventions of their own, so that "
-    "a copied solution is seldom right.",
+    "with commas between them. With a roster each student gets their own conventions, so a copied "
+    "solution is seldom right.",
     "mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
-    word("name", "NAME", "hw1-forward, ..., or such as softmax,masks"),
-    path("--out", "DIR", "the folder to write; its folder `handouts` is for students, the rest is "
-        "not; points are changed in its assignment.toml", required=True),
+    word("name", "NAME", "a ready-made assignment such as hw1-forward, or exercises such as "
+        "softmax,masks"),
+    path("--out", "DIR", "the folder to write; only its folder `handouts` is for students; you set "
+        "points in its assignment.toml", required=True),
     path("--roster", "FILE.csv", "the students: columns id and name"),
     path("--secret-file", "FILE",
-        "what the variants are made of (default: DIR/secret, made if missing)"),
+        "a file of random bytes that sets the variants (default: DIR/secret, made if missing)"),
     word("--format", "FORM", "notebook (default) or files; or for other graders: otter, nbgrader",
         default="notebook", dest="form"),
-    word("--deadline", "WHEN", "such as 2030-05-31 or 2030-05-31T12:00"),
+    word("--deadline", "WHEN", "a date or time, such as 2030-05-31 or 2030-05-31T12:00"),
     switch("--force",
-        "overwrite an assignment; its secret stays, so that nobody's variant changes"),
+        "overwrite an assignment; its secret stays, so no student's variant changes"),
 )  # fmt: skip
 def _assignment(options: Namespace) -> int:
     from mha_numpy.teach.classroom import make_assignment
@@ -399,7 +416,7 @@ def _assignment(options: Namespace) -> int:
     count = len(assignment.exercises)
     print(f"{options.out}: {assignment.name}, {count} functions, {assignment.total:g} points")
     if options.form in EXPORTS:
-        print(f"{handouts[0]}/README.md says what to type; the folder holds solutions")
+        print(f"read {handouts[0]}/README.md next; the folder contains the solutions")
         return 0
     whose = f"the {len(handouts)} folders in {handouts[0].parent}, each to its student"
     print(f"hand out {whose if assignment.roster else handouts[0]}, and nothing else")
@@ -409,18 +426,19 @@ def _assignment(options: Namespace) -> int:
 
 
 @command(
-    "list the known mistakes, or count how many are rejected and named rightly",
-    "List the known mistakes of a function, or of all. With --confusion make each of them, and "
-    "pairs of them, and count how many are rejected and named rightly.",
+    "list the known mistakes, or count how many are rejected and named correctly",
+    "List the known mistakes of one function, or of all. With --confusion, make each mistake and "
+    "pairs of mistakes, and count how many are rejected and named correctly.",
     "mha-numpy mistakes softmax_backward",
-    word("piece", "FUNCTION", "such as softmax_backward (default: all)", nargs="?"),
-    switch("--confusion", "make the mistakes and count"),
-    count("--pairs", "N", "how many pairs of mistakes to make for each function (default 100)",
+    word("piece", "FUNCTION", "a function such as softmax_backward (default: all)", nargs="?"),
+    switch("--confusion", "make the mistakes, and count how they are named"),
+    count("--pairs", "N", "pairs of mistakes to make for each function (default 100)",
         default=100),
-    count("--held-out", "N", "how many edits of each kind to make for each function and to search "
-        "without that kind (default 1)", default=1),
-    path("--write", "FILE", "with --confusion, write the page, such as docs/confusion.md"),
-    switch("--search-table", "bring up to date what all small edits of the right functions give"),
+    count("--held-out", "N", "edits of each kind to make for each function and search without that "
+        "kind (default 1)", default=1),
+    path("--write", "FILE", "with --confusion, write the page to a file such as docs/confusion.md"),
+    switch("--search-table",
+        "update the table of what all small edits of the right functions give"),
 )  # fmt: skip
 def _mistakes(options: Namespace) -> int:
     from mha_numpy.teach.diagnosis import TASKS, find_confusion, find_task, search
@@ -453,9 +471,9 @@ def _mistakes(options: Namespace) -> int:
 
 
 @command(
-    "count how many of the known mistakes some tests catch",
-    "Run the tests of a file with pytest, on right functions and then on each known mistake. "
-    "Print how many mistakes they catch, and which slip through.",
+    "count how many known mistakes your tests catch",
+    "Run the tests in a file with pytest, on right functions and then on each known mistake. "
+    "Print how many mistakes they catch, and which ones slip through.",
     "mha-numpy audit-tests tests/test_attention.py",
     path("file", "FILE", "tests that take or import softmax, attention, ..."),
     number("--seconds", "S", "how long the tests may take for each mistake (default 10)",
@@ -470,22 +488,22 @@ def _audit_tests(options: Namespace) -> int:
 
 
 @command(
-    "grade what a class has handed in, in isolation, with a page for each student",
-    "Run every student's functions where they see Python and NumPy and nothing else, and write "
-    "grades.csv, a page for each student and one for the class. What was graded before is not "
-    "graded again. Late work is marked, and no points are taken off.",
+    "grade a class's submissions in a sandbox, and write a page for each student",
+    "Run every student's functions where they see only Python and NumPy, and write grades.csv, a "
+    "page for each student and one for the class. Submissions that were graded before are not "
+    "graded again. Late work is marked, but loses no points.",
     "mha-numpy grade handed-in --assignment hw1 --out results",
-    path("submissions", "DIR", "a folder or a .py or .ipynb file for each student, as Moodle, "
-        "Canvas or Blackboard names them or by the students' ids"),
+    path("submissions", "DIR", "a folder or a .py or .ipynb file per student, named by Moodle, "
+        "Canvas, Blackboard or students' ids"),
     path("--assignment", "DIR", "a folder written by `mha-numpy assignment`", required=True),
-    path("--out", "DIR", "where the results are written", required=True),
-    count("--jobs", "N", "how many students are graded at a time (default: one for each core)"),
+    path("--out", "DIR", "write the results to this folder", required=True),
+    count("--jobs", "N", "how many students to grade at a time (default: one per core)"),
     word("--dask", "ADDRESS",
-        "let the workers of a Dask cluster grade, such as tcp://10.0.0.1:8786"),
+        "grade on the workers of a Dask cluster, such as tcp://10.0.0.1:8786"),
     number("--seconds", "S", "how long each function may run (default 10)", default=10.0),
-    count("--megabytes", "N", "how much memory each function may take (default 2048)",
+    count("--megabytes", "N", "how much memory each function may use (default 2048)",
         default=2048),
-    option("--unsafe-local", "run the functions as your user, with limits but without isolation: "
+    option("--unsafe-local", "run the functions as your user, with limits but without a sandbox: "
         "they can read and delete your files", action="store_false", dest="is_isolated"),
 )  # fmt: skip
 def _grade(options: Namespace) -> int:
@@ -497,7 +515,7 @@ def _grade(options: Namespace) -> int:
         grades = grade(limits=limits, **_taken(grade, options))
     show(grades.table())
     count, before = len(grades.results), len(grades.results) - grades.graded
-    print(f"{count} students: {grades.graded} graded now, {before} before")
+    print(f"{count} students: {grades.graded} graded now, {before} graded before")
     for name in ("grades.csv", "class.html", "feedback", "gradescope"):
         print(f"wrote {options.out / name}")
     return 0
@@ -515,12 +533,12 @@ def _compile(options: Namespace) -> int:
     except ImportError as reason:
         raise BackendError(f"numba cannot be used ({reason}): pip install numba") from reason
 
-    print("compiling for this machine, up to half a minute for each dtype", flush=True)
+    print("compiling for this machine; each dtype takes up to half a minute", flush=True)
     start = perf_counter()
     # LLVM calls back into Python, where a KeyboardInterrupt would get lost
     with _handling(signal.SIG_DFL, "SIGINT"):
         for step in compile_all():
             print(f"{perf_counter() - start:5.1f} s  {step}", flush=True)
     folder = forward.stats.cache_path  # of this kernel as of all
-    print(f"kept in {folder}" if folder else "not kept: no cache folder can be written to")
+    print(f"kept in {folder}" if folder else "not kept: there is no writable cache folder")
     return 0

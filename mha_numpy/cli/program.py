@@ -1,4 +1,4 @@
-"""The program `mha-numpy`: it finds the subcommand, and says in one line what went wrong."""
+"""The program `mha-numpy`: it runs a subcommand, and reports in one line what went wrong."""
 
 import argparse
 import io
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
-PARSER = Parser(prog="mha-numpy", description="Attention in NumPy to learn from.")
+PARSER = Parser(prog="mha-numpy", description="Learn attention from NumPy code.")
 PARSER.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
 COMMANDS = PARSER.add_subparsers(dest="command", required=True, metavar="COMMAND")
 

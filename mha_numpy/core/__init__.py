@@ -1,4 +1,4 @@
-"""Attention as pure functions on arrays: each forward beside its hand-written backward."""
+"""Attention as pure functions on arrays: each forward next to its hand-written backward."""
 
 from mha_numpy.core.attention import (
     AttentionCache,

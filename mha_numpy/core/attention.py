@@ -1,8 +1,8 @@
 """Scaled dot-product attention, single-head to grouped: seven steps forward, seven backward.
 
-The equations stand first, for all cells at once; a cell is a pair of query and key. Below them are
-the public functions, which check their arguments and leave steps 1 to 6 to a backend: to these
-equations, or to ``mha_numpy.kernels``, which computes the same.
+The equations come first, for all cells at once; a cell is a pair of query and key. The public
+functions follow. They check their arguments and leave steps 1 to 6 to a backend: these equations,
+or ``mha_numpy.kernels``, which computes the same.
 """
 
 from typing import Any, Literal, NamedTuple, Unpack, overload
@@ -118,7 +118,7 @@ def attention_steps_backward(
 
 
 class AttentionCache(NamedTuple):
-    """What `attention_backward` needs, of any backend."""
+    """What `attention_backward` needs, from any backend."""
 
     inputs: AttentionInputs
     heads: Array  # (B, H, T_q, d_v): before the head gate, in the dtype of the computation
@@ -130,7 +130,7 @@ class AttentionCache(NamedTuple):
     def weights(self) -> Array:
         """The weights before dropout: (B, H, T_q, T_k).
 
-        After a kernel the equations compute them, anew at each access.
+        After a kernel, the equations compute them again at each access.
         """
         return self.find_cells().weights
 
@@ -147,7 +147,7 @@ def _cells_of(inputs: AttentionInputs, steps: AttentionSteps) -> AttentionCells:
 
 
 class AttentionGrads(NamedTuple):
-    """Gradients, in the order of the inputs; None for an input that was not given."""
+    """Gradients, in the order of the inputs; None for an input that was not passed."""
 
     d_q: Array  # (B, H, T_q, d_k)
     d_k: Array  # (B, H_kv, T_k, d_k)
@@ -160,7 +160,7 @@ class AttentionGrads(NamedTuple):
 def attention_forward(
     q: Array, k: Array, v: Array, **options: Unpack[AttentionOptions]
 ) -> tuple[Array, AttentionCache]:
-    """Let every query take a weighted mean of the values: ``softmax(scale * q k^T + bias) v``.
+    """Give every query a weighted mean of the values: ``softmax(scale * q k^T + bias) v``.
 
     An argument of another library, such as `attn_mask`, raises a ConfigError that says what to
     write here.
@@ -178,10 +178,10 @@ def attention_forward(
     Returns
     -------
     out : (B, H, T_q, d_v) array, or of lower rank like `q`
-        In the promoted dtype of all inputs. A row that sees nothing is 0. A kernel's is read-only,
-        as a kernel's backward reads it.
+        In the promoted dtype of all inputs. A row that sees nothing is 0. A kernel's output is
+        read-only, because its backward reads it.
     cache : AttentionCache
-        With ``cache.lse``; `attention_stages` gives the scores at every stage.
+        With ``cache.lse``; `attention_stages` returns the scores at every stage.
 
     Notes
     -----
@@ -189,8 +189,8 @@ def attention_forward(
     B H T_q T_k weights, and as many numbers again for each of softcap and dropout; a kernel's cache
     holds only heads and lse. All backends agree to rounding. The equations compute what the kernels
     do not cover: dtypes other than float32 and float64 (float16 is computed in float32), empty
-    axes, and all that is recorded.
-    The cache refers to the inputs: leave them as they are until backward has run.
+    axes, and everything that is recorded.
+    The cache refers to the inputs, so leave them unchanged until backward has run.
     mask, is_causal, window and a bias of -inf combine by AND. Sources: Vaswani et al. 2017,
     eq. 1; grouped heads: Ainslie et al. 2023; softcap: Gemma Team 2024,
     *Gemma 2*, section 2.
@@ -228,9 +228,9 @@ def attention_backward(
     ----------
     d_out : (B, H, T_q, d_v) float array, or of lower rank like the output
     cache : AttentionCache
-        Of any backend's forward.
+        From any backend's forward.
     backend : {"numpy", "loops", "numba"}, optional
-        What computes; default the backend of forward.
+        The backend that computes; default that of forward.
 
     Returns
     -------
@@ -241,10 +241,9 @@ def attention_backward(
 
     Notes
     -----
-    Backward takes about twice forward's operations, and forward's once more where cells have to be
-    computed anew: in a kernel, and in the reference after a kernel. A kernel's gradients are
-    computed in the dtype of forward's computation. Derivation: ``docs/attention.md``,
-    ``docs/grouped.md``.
+    Backward takes about twice forward's operations, plus forward's once more if it has to recompute
+    cells: in a kernel, and in the reference after a kernel. A kernel computes gradients in the
+    dtype of forward's computation. Derivation: ``docs/attention.md``, ``docs/grouped.md``.
 
     Examples
     --------
@@ -299,7 +298,7 @@ class AttentionStages(NamedTuple):
 
 
 def attention_stages(cache: AttentionCache) -> AttentionStages:
-    """Run a forward pass once more and keep what the scores were at each stage.
+    """Run a forward pass again and keep the scores at each stage.
 
     Parameters
     ----------
@@ -345,7 +344,7 @@ def scaled_dot_product_attention(
     q: Array, k: Array, v: Array, *, return_weights: bool = False,
     **options: Unpack[AttentionOptions],
 ) -> Array | tuple[Array, Array]:  # fmt: skip
-    """Let every query take a weighted mean of the values: ``softmax(scale * q k^T + bias) v``.
+    """Give every query a weighted mean of the values: ``softmax(scale * q k^T + bias) v``.
 
     Parameters
     ----------

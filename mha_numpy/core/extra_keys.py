@@ -55,7 +55,7 @@ def append_extra_keys_forward(
 ) -> tuple[Array, Array, AttentionOptions, AttentionInputs]:
     """Return k, v and options of attention to T_k tokens and E extra keys; and what backward needs.
 
-    That is attention to the tokens alone.
+    That is attention to the tokens only.
     """
     rest: Any = dict(options)
     tokens = check_attention_inputs(

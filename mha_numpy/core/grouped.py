@@ -13,7 +13,7 @@ def shared_matmul(a: Array, b: Array, visible: Array | None = None) -> Array:
     """Multiply each query head's `a` by its group's `b`: (B,H,m,n) @ (B,H_kv,n,p) -> (B,H,m,p).
 
     `visible` says which cells of `a` may attend; the hidden ones, which are 0, add nothing even
-    where `b` holds NaN or inf.
+    where `b` contains NaN or inf.
     """
     if a.shape[:-2] == b.shape[:-2]:
         return _matmul_visible(a, b, visible)

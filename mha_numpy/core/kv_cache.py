@@ -12,7 +12,7 @@ from mha_numpy.errors import ConfigError, describe
 
 
 class KVCache:
-    """Keys and values of past tokens, for the H_kv heads that exist and not for H.
+    """Keys and values of past tokens, for H_kv heads and not for H.
 
     Holds k as (B, H_kv, length, d_k) and v as (B, H_kv, length, d_v). The first `append`
     decides all sizes but the length; room then grows by doubling, and mixed floats promote.
@@ -79,15 +79,15 @@ class KVCache:
         return k, v
 
     def truncate(self, length: int) -> None:
-        """Forget all tokens but the first `length`."""
+        """Forget all tokens except the first `length`."""
         if check_count("length", length, least=0) > self._length:
             raise ConfigError(
-                f"length: expected at most {self._length}, what is held; got {length}"
+                f"length: expected at most {self._length}, the tokens that it has; got {length}"
             )
         self._length = int(length)
 
     def select(self, rows: Sequence[int] | Array) -> None:
-        """Keep these sequences, in this order; one may be kept several times, as by beam search.
+        """Keep these sequences, in this order; one may be kept several times, as in beam search.
 
         Parameters
         ----------

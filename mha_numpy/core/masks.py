@@ -172,7 +172,7 @@ def only_visible(cells: Array, visible: Array | None) -> Array:
 def check_mask(name: str, mask: Any, scores_shape: tuple[int, ...], axes: str) -> Array:
     """Return the mask as a bool array that broadcasts to the scores, or raise a MaskError.
 
-    Where B = H, a mask of rank 3 could mean either axis: it is refused rather than guessed.
+    Where B = H, a mask of rank 3 could mean either axis: it is refused, not guessed.
     """
     mask = check_kind(name, mask)
     try:
@@ -182,7 +182,7 @@ def check_mask(name: str, mask: Any, scores_shape: tuple[int, ...], axes: str) -
     B, H = scores_shape[:2] if len(scores_shape) == 4 else (1, 1)
     if mask.ndim == 3 and mask.shape[0] == B == H > 1:
         raise MaskError(
-            f"{name}: expected rank 4, as rank 3 has two readings where B = H = {B}; "
+            f"{name}: expected rank 4, because rank 3 has two readings if B = H = {B}; "
             f"got {mask.shape}; "
             f"write {name}[:, None] for one per sequence, {name}[None] for one per head"
         )
@@ -244,7 +244,9 @@ def check_offset(q_offset: Any, batch: tuple[int, ...] | None = None) -> Array:
     if offset.ndim > 1:
         raise ConfigError(f"q_offset: expected an int or (B,) int array; got {offset.shape}")
     if offset.ndim and batch == ():
-        raise ShapeError(f"q_offset: expected an int, as q has no batch axis; got {offset.shape}")
+        raise ShapeError(
+            f"q_offset: expected an int, because q has no batch axis; got {offset.shape}"
+        )
     if offset.ndim and batch is not None and offset.shape != batch:
         raise ShapeError(f"q_offset: expected an int or (B={batch[0]},), as q; got {offset.shape}")
     return offset

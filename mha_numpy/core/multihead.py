@@ -49,7 +49,7 @@ class MultiHeadCache(NamedTuple):
 
 
 class MultiHeadGrads(NamedTuple):
-    """Gradients, in the order of the inputs; None for an input that was not given."""
+    """Gradients, in the order of the inputs; None for an input that was not passed."""
 
     d_x_q: Array  # (B, T_q, D), with the shares of x_k and x_v where these defaulted to it
     d_x_k: Array | None
@@ -210,7 +210,8 @@ def multi_head_attention_forward(
         Rotate queries (from position `q_offset` on) and keys (from 0 on) before they meet.
     extra_k, extra_v : (E, H_kv*d_k) and (E, H_kv*d_v) float array, optional
         E keys and values that belong to no token, after those of the T_k tokens. Every query sees
-        them, whatever is masked; RoPE does not rotate them, `bias` adds nothing to their scores.
+        them, whatever is masked; RoPE does not rotate them, and `bias` adds nothing to their
+        scores.
     {names}
         As `attention_forward` explains them. With extra keys mask and bias still have T_k columns,
         dropout_mask and the weights T_k + E.
@@ -218,7 +219,7 @@ def multi_head_attention_forward(
     Returns
     -------
     out : (B, T_q, D_out) array
-        D_out is the width of w_o, as a rule D.
+        D_out is the width of w_o, usually D.
     cache : MultiHeadCache
 
     Notes
@@ -306,11 +307,11 @@ def multi_head_attention_decode(
     x_v : (B, T_new, vdim) float array, optional
         The input of the values to append; defaults to `x_k`.
     kv_cache : KVCache
-        Gets the new keys and values appended; unchanged where an error is raised.
+        The new keys and values are appended to it; unchanged if an error is raised.
     params, num_heads, num_kv_heads, rope, extra_k, extra_v
         As in `multi_head_attention_forward`. The KV cache does not hold the extra keys.
     {names}
-        As in `attention_forward`, but for `q_offset`, which is the cache's length. T_k is the
+        As in `attention_forward`, except `q_offset`, which is the cache's length. T_k is the
         length after appending. With T > 1 a causal model needs ``is_causal=True`` here too.
 
     Returns
@@ -337,15 +338,15 @@ def multi_head_attention_decode(
     if not isinstance(kv_cache, KVCache):
         raise ConfigError(f"kv_cache: expected a KVCache; got {type(kv_cache).__name__}")
     if "q_offset" in options:
-        raise ConfigError("q_offset: expected none, for with a KV cache it is the cache's length")
+        raise ConfigError("q_offset: expected none with a KV cache, whose length it is")
     inputs = check_multi_head_inputs(
         x, x_k, x_v, params, num_heads, num_kv_heads, rope, extra_k, extra_v
     )
     T, T_new = inputs.x_q.shape[1], inputs.x_k.shape[1]
     if T_new != T and (rope or options.get("is_causal") or options.get("window")):
         raise ShapeError(
-            f"x_k: expected {T} tokens as x, whose places rope, is_causal and window "
-            f"compare; got {T_new}"
+            f"x_k: expected {T} tokens like x, because rope, is_causal and window compare their "
+            f"positions; got {T_new}"
         )
     options["q_offset"] = kv_cache.length
     with backend(options.pop("backend", None)), kv_cache.unchanged_on_error():

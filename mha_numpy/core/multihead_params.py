@@ -9,7 +9,7 @@ from mha_numpy.errors import ConfigError, ShapeError
 
 
 class MultiHeadParams(NamedTuple):
-    """Weights (inputs, outputs) and biases of the four projections; also their gradients.
+    """Matrices (inputs, outputs) and biases of the four projections; also their gradients.
 
     Block h of the columns of w_q, w_k and w_v, and block h of the rows of w_o, belong to head h.
     Any bias may be None.

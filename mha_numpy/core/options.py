@@ -68,7 +68,7 @@ def _check_of_heads(name: str, multipliers: Any, q: Array, k: Array) -> Array:
 
 
 class Option(NamedTuple):
-    """What there is to know of an option, but for its name and its type."""
+    """What there is to know about an option, except its name and its type."""
 
     kind: str  # as a docstring says it
     text: str  # one paragraph
@@ -82,7 +82,7 @@ class AttentionOptions(TypedDict, total=False):
 
     mask: Annotated[Array | None, Option(
         "bool array that broadcasts to (B, H, T_q, T_k), optional",
-        "True = may attend. A mask of rank 3 is one per head, (H, T_q, T_k). Where B = H it "
+        "True = may attend. A mask of rank 3 is one per head, (H, T_q, T_k). If B = H it "
         "could also be one per sequence: write ``mask[None]`` or ``mask[:, None]``.",
         _check_mask,
     )]  # fmt: skip
@@ -130,9 +130,9 @@ class AttentionOptions(TypedDict, total=False):
     )]  # fmt: skip
     backend: Annotated[str | None, Option(
         '{"numpy", "loops", "numba"}, optional',
-        "What computes steps 1 to 6: the equations, or a kernel, for which numba must be "
-        "installed: plain loops to read, or tiles. Default: that of the block, ``with "
-        'mha_numpy.backend(...)``, else "numpy".',
+        "What computes steps 1 to 6: the equations, or a kernel, which needs numba: plain loops to "
+        "read, or tiles. Default: that of the block, ``with mha_numpy.backend(...)``, else "
+        '"numpy".',
     )]  # fmt: skip
 
 
@@ -200,7 +200,7 @@ class AttentionInputs(SimpleNamespace):
     def visible(self) -> Array | None:
         """Who may attend to whom: bool, broadcasts to the scores; None where nothing is hidden.
 
-        Made anew at each access: only the reference needs it in one piece.
+        Made again at each access: only the reference needs it in one piece.
         """
         return visible_cells(
             self.cells_shape,

@@ -83,7 +83,7 @@ class Pair:
         return computed[-1].astype(dtype, copy=False), cache
 
     def backward(self, d_out: Array, cache: Any) -> Any:
-        """Return the gradients of the inputs, from that of the output."""
+        """Return the gradients of the inputs, from the gradient of the output."""
         name = self.steps.__name__.removesuffix("_steps")
         check_type("cache", cache, self.cache, f"{name}_forward")
         if isinstance(self.like, str):

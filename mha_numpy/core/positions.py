@@ -1,4 +1,4 @@
-"""Where a token stands, as numbers to add: ALiBi bias and sinusoids. For RoPE see `rope`."""
+"""A token's position, as numbers to add: ALiBi bias and sinusoids. For RoPE see `rope`."""
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def alibi_bias(H: int, T_q: int, T_k: int | None = None, *, q_offset: int = 0) -
 
 
 def sinusoidal_positions(T: int, D: int, *, base: float = 10000.0, offset: int = 0) -> Array:
-    """Return fixed position vectors to be added to token embeddings.
+    """Return fixed position vectors to add to token embeddings.
 
     ``out[t, 2 i] = sin((t + offset) * base^(-2 i / D))``, and ``out[t, 2 i + 1]`` the cosine.
 

@@ -45,7 +45,7 @@ def _rotate(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
 
 
 class RopeOptions(NamedTuple):
-    """How to rotate; the keyword arguments of `rope_forward` but for the positions."""
+    """How to rotate; the keyword arguments of `rope_forward`, except the positions."""
 
     base: float = 10000.0
     rotary_dim: int | None = None
@@ -80,7 +80,7 @@ def rope_forward(
 
     ``(x1, x2) -> (x1 cos a - x2 sin a, x2 cos a + x1 sin a)`` with
     ``a = position * base^(-2 i / rotary_dim)`` for pair i. The product of a rotated query and a
-    rotated key depends on their distance alone.
+    rotated key depends only on their distance.
 
     Parameters
     ----------

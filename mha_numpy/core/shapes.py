@@ -8,8 +8,8 @@ from mha_numpy.errors import ShapeError
 def split_heads(x: Array, num_heads: int) -> Array:
     """Give every head its own slice of the width: (B, T, H*d) -> (B, H, T, d).
 
-    Token t's vector is cut into H consecutive pieces, and the head axis then moves in
-    front of the token axis. Both moves are views: no number is copied. `merge_heads` is the
+    Token t's vector is split into H consecutive pieces, and the head axis then moves in front of
+    the token axis. Both moves are views: no number is copied. `merge_heads` is the
     inverse, and therefore also the backward: ``d_x = merge_heads(d_heads)``.
 
     Parameters
@@ -53,7 +53,7 @@ def merge_heads(heads: Array) -> Array:
     """Lay the heads side by side again: (B, H, T, d) -> (B, T, H*d).
 
     The inverse of `split_heads`, and its backward; `split_heads` is in turn the backward of
-    this function. The head axis moves behind the token axis (a view), then both last axes
+    this function. The head axis moves after the token axis (a view), then both last axes
     become one (a copy, unless the pieces of a token lie together in memory already).
 
     Parameters

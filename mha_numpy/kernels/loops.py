@@ -1,7 +1,7 @@
 """Backend "loops": attention as plain loops over single numbers, to be read.
 
 No weights are kept: forward meets the keys one after the other with a running softmax, backward
-computes each weight anew from its row's lse. So the memory grows with T, not with its square.
+recomputes each weight from its row's lse. So the memory grows with T, not with its square.
 With ``NUMBA_DISABLE_JIT=1`` in the environment all of it is plain Python, to be stepped through.
 
 Sources: Milakov and Gimelshein 2018, *Online normalizer calculation for softmax*, algorithm 3;

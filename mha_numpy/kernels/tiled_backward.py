@@ -1,4 +1,4 @@
-"""Tiled attention, backward: the weights are computed anew, block by block, from scores and lse.
+"""Tiled attention, backward: the weights are recomputed, block by block, from scores and lse.
 
 The keys are cut into chunks and the queries into as many shares. In each round every chunk meets
 one share, in the next round another: so chunks run side by side, and no two of them ever add to

@@ -24,7 +24,7 @@ from mha_numpy.layers.layer import Layer, make_rng
 
 
 class MultiHeadAttention(Layer):
-    """``Concat(head_1, ..., head_H) w_o + b_o`` with params of its own.
+    """``Concat(head_1, ..., head_H) w_o + b_o`` with its own params.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class MultiHeadAttention(Layer):
     rope : RopeOptions, optional
         Rotate queries and keys by their positions.
     add_bias_kv : bool
-        Whether one more key and value are learned, which belong to no token and which every query
-        sees: the params extra_k (1, H_kv*d_k) and extra_v (1, H_kv*d_v).
+        Whether the layer learns one more key and value, which belong to no token and which every
+        query sees: the params extra_k (1, H_kv*d_k) and extra_v (1, H_kv*d_v).
     add_zero_attn : bool
         Whether a key and a value of zeros come last.
     dropout_p : float
@@ -58,10 +58,10 @@ class MultiHeadAttention(Layer):
 
     Notes
     -----
-    Params are float64 and initialised as by PyTorch's nn.MultiheadAttention: w_q, w_k, w_v
-    Xavier-uniform, w_o uniform within ``1 / sqrt(inputs)``, biases zero; but each of
-    w_q, w_k, w_v by its own shape, where PyTorch packs three equal ones into one. extra_k and
-    extra_v are Xavier-normal: their deviation is ``1 / sqrt(width)``.
+    Params are float64 and initialised as in PyTorch's nn.MultiheadAttention: w_q, w_k, w_v
+    Xavier-uniform, w_o uniform within ``1 / sqrt(inputs)``, biases zero. But each of w_q, w_k, w_v
+    is drawn by its own shape, where PyTorch packs three equal ones into one. extra_k and extra_v
+    are Xavier-normal: their deviation is ``1 / sqrt(width)``.
     ``layer.astype(np.float32)`` narrows them. Source: Vaswani et al. 2017, section 3.2.2.
 
     Examples
@@ -176,7 +176,7 @@ class MultiHeadAttention(Layer):
         out : (B, T_q, D) array
         weights : (B, H, T_q, T_k) array
             With one more column for each of add_bias_kv and add_zero_attn. Only with
-            ``return_weights=True``; read-only, for backward may use the same memory.
+            ``return_weights=True``; read-only, because backward may use the same memory.
         """
         self._cache = None
         if not options.keys() <= OPTIONS.keys():
@@ -226,9 +226,9 @@ class MultiHeadAttention(Layer):
         Returns
         -------
         d_query, d_key, d_value
-            None for an input that was not passed: its share is in the one that it defaulted to.
+            None for an input that was not passed: its share is added to the input it defaulted to.
             The gradients of options, such as `bias` and `head_gate`, are in ``layer.d_options``
-            until the next backward, under the names of those that were given.
+            until the next backward, under the names of the options that were passed.
         """
         grads = multi_head_attention_backward(d_out, self.forward_cache)
         of_options = {name: getattr(grads, f"d_{name}", None) for name in OPTIONS}

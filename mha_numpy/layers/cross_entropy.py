@@ -102,7 +102,7 @@ def cross_entropy_forward(
     logits : (..., V) float array
         Scores of the V entries of the vocabulary; (B, T, V) for tokens. PyTorch wants V second.
     targets : (...,) int array
-        The entry that is right for each token, 0 to V - 1.
+        The right entry for each token, 0 to V - 1.
     ignore_index : int, optional
         A target that stands for none, such as -100 or the id of padding: such tokens have loss 0
         and gradient 0, and the mean does not count them.
@@ -114,7 +114,7 @@ def cross_entropy_forward(
     Returns
     -------
     loss : array of rank 0, or (...,) with ``reduction="none"``
-        In nats. Where every token is ignored, the mean is 0.
+        In nats. If every token is ignored, the mean is 0.
     cache : CrossEntropyCache
         With ``cache.losses``, of each token.
 
@@ -140,7 +140,7 @@ def cross_entropy_forward(
 def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntropyGrads:
     """Pull a gradient back to the logits: ``d_logits = (softmax(logits) - one_hot(target)) / n``.
 
-    `d_loss` is like the loss: 1.0 to train on this loss alone. n is the number of tokens that are
+    `d_loss` is like the loss: 1.0 to train on this loss only. n is the number of tokens that are
     not ignored. Each token's row of `d_logits` sums to 0.
 
     Examples

@@ -19,7 +19,7 @@ def dropout_steps(x: Array, dropout_mask: Array) -> Array:
 
 
 def dropout_steps_backward(d_out: Array, dropout_mask: Array) -> Array:
-    """Pull the gradient back to x: what was dropped has none."""
+    """Pull the gradient back to x: dropped numbers have none."""
     # 1. out = x * dropout_mask
     return d_out * dropout_mask
 
@@ -65,7 +65,7 @@ def dropout_forward(x: Array, dropout_mask: Array) -> tuple[Array, DropoutCache]
 
 
 def dropout_backward(d_out: Array, cache: DropoutCache) -> DropoutGrads:
-    """Pull a gradient back through dropout, by the same mask: ``d_x = d_out * dropout_mask``.
+    """Pull a gradient back through dropout, with the same mask: ``d_x = d_out * dropout_mask``.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Dropout(Layer):
     dropout_p : float
         0 <= p < 1.
     rng : int or numpy Generator, optional
-        Draws what is dropped: the same seed drops the same. Default: fresh randomness.
+        Draws the numbers to drop: the same seed drops the same. Default: fresh randomness.
 
     Examples
     --------

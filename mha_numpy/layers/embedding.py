@@ -1,4 +1,4 @@
-"""Rows of a table: one for each token, one for each place; and back to a score for each row."""
+"""Rows of a table: one for each token, one for each position; and back to a score for each row."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ def embedding_forward(ids: Array, table: Array) -> tuple[Array, EmbeddingCache]:
     Parameters
     ----------
     ids : (...,) int array
-        Of 0 to V - 1; (B, T) for tokens.
+        From 0 to V - 1; (B, T) for tokens.
     table : (V, D) float array
         One row for each entry of the vocabulary.
 
@@ -94,7 +94,7 @@ def embedding_backward(d_out: Array, cache: EmbeddingCache) -> EmbeddingGrads:
 
 
 class Embedding(Layer):
-    """`embedding_forward` with a table of its own.
+    """`embedding_forward` with its own table.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class Embedding(Layer):
 
 
 class Unembedding(Layer):
-    """``x table^T``: a score for each token, by the table of an embedding; params are shared.
+    """``x table^T``: a score for each token, from the table of an embedding; params are shared.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def learned_positions_backward(d_out: Array, cache: LearnedPositionsCache) -> Le
 
 
 class LearnedPositions(Layer):
-    """`learned_positions_forward` with a table of its own.
+    """`learned_positions_forward` with its own table.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ def erf(x: Array) -> Array:
     """Return ``2 / sqrt(pi) * integral of e^(-t^2) from 0 to x`` for every x.
 
     Each number takes the Taylor series of the nearest point at which erf is known. The imaginary
-    part of a complex step is multiplied by the slope, as it is very small.
+    part of a complex step is multiplied by the slope, because it is very small.
     """
     if x.dtype.kind == "c":
         return erf(x.real) + 1j * x.imag * erf_slope(x.real)

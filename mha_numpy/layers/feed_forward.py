@@ -70,8 +70,8 @@ def feed_forward_forward(
 
     Notes
     -----
-    The network works on each token alone; only attention moves information between tokens. A token
-    takes 4 D F floating-point operations, 6 D F with a gate. Source: Vaswani et al. 2017,
+    The network works on each token separately; only attention moves information between tokens. A
+    token takes 4 D F floating-point operations, 6 D F with a gate. Source: Vaswani et al. 2017,
     eq. 2; gated: Shazeer 2020. Derivation: ``docs/blocks.md``.
 
     Examples
@@ -143,7 +143,7 @@ def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardG
 
 
 class FeedForward(Layer):
-    """`feed_forward_forward` with params of its own.
+    """`feed_forward_forward` with its own params.
 
     Parameters
     ----------

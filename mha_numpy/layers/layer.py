@@ -112,8 +112,8 @@ class Layer(metaclass=LayerType):
     """Base of all layers.
 
     A subclass fills `params` in its constructor, and in `forward` keeps what its `backward`
-    needs. `backward` adds to `grads` and returns the gradients of the inputs: nothing is learned
-    there. An attribute that is a Layer is a child, and so is each Layer in lists and dicts.
+    needs. `backward` adds to `grads` and returns the gradients of the inputs, but learns nothing.
+    An attribute that is a Layer is a child, and so is each Layer in lists and dicts.
 
     Examples
     --------
@@ -191,8 +191,8 @@ class Layer(metaclass=LayerType):
             ):
                 raise ConfigError(
                     f"{name}: expected to be set on the parts of a {type(self).__name__} that have "
-                    f"it, as it has none itself; write part.{name} = ... for each such part in "
-                    "layer.layers()"
+                    f"it, because it has none itself; write part.{name} = ... for each such part "
+                    "in layer.layers()"
                 )
             if name in RESERVED:
                 kind = "()" * callable(getattr(Layer, name))
@@ -318,7 +318,7 @@ class Layer(metaclass=LayerType):
         Parameters
         ----------
         path : str or path
-            A file that is there already is replaced once the new one is whole.
+            An existing file is replaced once the new one is whole.
         dtype : float dtype, optional
             To write the params in, compressed: float16 makes a small file and rounds each param to
             three digits. Default: as they are.
@@ -326,14 +326,14 @@ class Layer(metaclass=LayerType):
         Raises
         ------
         FileError
-            The file cannot be written; what was there before stays.
+            If the file cannot be written; a file that was there before stays.
         """
         save_params(path, self.named_params(), dtype)
 
     def load(self, path: PathLike) -> Self:
         """Read all params from a file that `save` wrote, into this layer's dtypes.
 
-        Of a checkpoint of `fit` only the params are read. Gradients and caches are forgotten.
+        From a checkpoint of `fit`, only the params are read. Gradients and caches are forgotten.
 
         Parameters
         ----------
@@ -346,7 +346,7 @@ class Layer(metaclass=LayerType):
         Raises
         ------
         FileError
-            There is no such file, it is damaged or foreign, or its names or shapes are not this
+            If there is no such file, it is damaged or foreign, or its names or shapes are not this
             layer's; the layer stays as it was.
 
         Examples

@@ -11,7 +11,7 @@ from mha_numpy.layers.layer import Layer, make_rng
 
 
 class Linear(Layer):
-    """``x w + b`` with params of its own.
+    """``x w + b`` with its own params.
 
     Parameters
     ----------

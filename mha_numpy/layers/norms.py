@@ -80,8 +80,8 @@ def layer_norm_forward(
 ) -> tuple[Array, LayerNormCache]:
     """Give each token mean 0 and variance 1, then scale and shift each feature.
 
-    ``out = (x - mean) / sqrt(variance + eps) * gain + bias``, mean and variance over the D
-    features of each token alone.
+    ``out = (x - mean) / sqrt(variance + eps) * gain + bias``, with the mean and variance of
+    each token's D features.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
     """Pull a gradient back through layer normalisation.
 
     ``d_x = (d_x_hat - mean(d_x_hat) - x_hat * mean(d_x_hat * x_hat)) / std`` with
-    ``d_x_hat = d_out * gain``: what does not change the normalised token has no gradient.
+    ``d_x_hat = d_out * gain``: a change that leaves the normalised token alone has no gradient.
 
     `d_bias` is None if there was no bias.
 
@@ -217,7 +217,7 @@ class RMSNormGrads(NamedTuple):
 def rms_norm_forward(x: Array, gain: Array, *, eps: float = 1e-6) -> tuple[Array, RMSNormCache]:
     """Give each token mean square 1, then scale each feature.
 
-    ``out = x / sqrt(mean(x^2) + eps) * gain``, the mean over the D features of each token alone.
+    ``out = x / sqrt(mean(x^2) + eps) * gain``, with the mean over each token's D features.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
     except (OSError, ValueError) as reason:  # a ValueError is of a name that no file can have
         what = getattr(reason, "strerror", None) or reason
         raise FileError(
-            f"{path}: expected to write it; got {what}; what was there before is untouched"
+            f"{path}: cannot write it: {what}; a file that was there before is unchanged"
         ) from reason
 
 
@@ -77,7 +77,9 @@ def read_arrays(
                 for part in parts
             }
     except OSError as reason:
-        raise FileError(f"{path}: expected a file; got {reason.strerror or reason}") from reason
+        raise FileError(
+            f"{path}: expected a readable file: {reason.strerror or reason}"
+        ) from reason
     except Exception as reason:  # whatever the readers make of foreign bytes
         what = one_line(reason) or type(reason).__name__
         raise FileError(

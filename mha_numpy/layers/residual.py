@@ -1,4 +1,4 @@
-"""The residual connection: a layer adds to what flows past it."""
+"""The residual connection: a layer adds its output to its input."""
 
 from typing import Any
 
@@ -25,9 +25,9 @@ class Residual(Layer):
     norm_first : bool
         Whether the layer's input is normalised (pre-norm), or the sum (post-norm).
     dropout_p : float
-        Share of the layer's output that is dropped while training.
+        Share of the layer's output to drop while training.
     rng : int or numpy Generator, optional
-        Draws what is dropped: the same seed drops the same. Default: fresh randomness.
+        Draws the numbers to drop: the same seed drops the same. Default: fresh randomness.
 
     Notes
     -----

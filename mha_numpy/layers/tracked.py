@@ -70,9 +70,9 @@ def _check_mode_and_uses(layer: Any) -> bool:
     mode: bool = next(reversed(uses), layer.training)
     if layer.training and not mode:
         raise MhaError(
-            f"backward: expected the last forward of this {kind} in training mode, as it is in "
-            "now; it ran in eval mode, and only what the last one left is kept; run forward again, "
-            "or validate after backward"
+            f"backward: expected the last forward of this {kind} in training mode, its mode now; "
+            "it ran in eval mode, and only the last forward is kept; run forward again, or "
+            "validate after backward"
         )
     if uses.get(mode, 0) < -1 and not layer.is_alike_in_each_use:
         raise MhaError(

@@ -58,7 +58,7 @@ class TransformerBlock(Layer):
         Of the norms; default 1e-5 for "layer", 1e-6 for "rms".
     norm_first : bool
         Pre-norm; False is post-norm, as in the first transformer. After pre-norm blocks a model
-        needs one norm more.
+        needs one more norm.
     bias : bool
         Whether the linear maps and layer norms have biases.
     rope : RopeOptions, optional
@@ -66,7 +66,7 @@ class TransformerBlock(Layer):
     window : (int or None, int or None), optional
         How far self-attention sees to the left and to the right.
     dropout_p : float
-        Share that is dropped while training, of attention weights and of what each residual adds.
+        Share of attention weights, and of what each residual adds, to drop while training.
     backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
@@ -143,16 +143,16 @@ class TransformerBlock(Layer):
         ----------
         x : (B, T, D) float array
         memory : (B, T_k, D) float array
-            The encoder's output, for an `EncoderDecoderBlock` and for no other.
+            The encoder's output, only for an `EncoderDecoderBlock`.
         mask : bool array that broadcasts to (B, H, T, T), optional
             True = may attend.
         memory_mask : bool array that broadcasts to (B, H, T, T_k), optional
             True = may attend to this token of the memory.
         kv_cache : KVCache, optional
-            Of self-attention: `x` holds only new tokens. Without backward.
+            For self-attention: `x` has only new tokens. Without backward.
         memory_kv_cache : KVCache, optional
-            Of cross-attention: the first call appends the memory's keys and values, later ones
-            read them there. Without backward.
+            For cross-attention: the first call appends the memory's keys and values, and later
+            calls read them there. Without backward.
 
         Returns
         -------
@@ -192,7 +192,7 @@ class EncoderBlock(TransformerBlock):
 
 
 class DecoderBlock(TransformerBlock):
-    """A block in which a token sees itself and what is before it, as in GPT-2."""
+    """A block in which a token sees itself and the tokens before it, as in GPT-2."""
 
     is_causal = True
 

@@ -1,4 +1,4 @@
-"""Small whole models, a page each; and larger ones that others have trained."""
+"""Small whole models, a page each; and larger pretrained ones."""
 
 from mha_numpy.foreign import explain_missing
 from mha_numpy.models.attention_only import AttentionOnlyLM

@@ -1,4 +1,4 @@
-"""A language model of attention alone: small enough to read what its heads have learned."""
+"""A language model of attention only: small enough to read what its heads have learned."""
 
 from collections.abc import Sequence
 
@@ -19,19 +19,19 @@ class AttentionOnlyLM(Layer):
     """Embedding, attention layers with residual connections, unembedding, and nothing else.
 
     Positions are added to the input of queries and keys, never to that of values: a head attends to
-    a token by its content or its position, and reads its content alone.
+    a token by its content or its position, and reads only its content.
 
     Parameters
     ----------
     vocab_size, max_tokens, embed_dim, num_heads, num_layers, backend, rng
         As for `TransformerLM`.
     is_causal : bool
-        Whether a token sees only itself and what is before.
+        Whether a token sees only itself and the tokens before it.
 
     Notes
     -----
     Sources: Elhage et al. 2021, *A mathematical framework for transformer circuits*; positions
-    for queries and keys alone: Press et al. 2021, *Shortformer*, section 4.
+    for queries and keys only: Press et al. 2021, *Shortformer*, section 4.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class AttentionOnlyLM(Layer):
         """
         if kv_caches is not None and not self.is_causal:
             raise ConfigError(
-                "kv_caches: expected None where is_causal=False: tokens see later ones"
+                "kv_caches: expected None with is_causal=False, because tokens see later ones"
             )
         caches = check_kv_caches(kv_caches, len(self.attentions))
         past = caches[0].length if kv_caches else 0

@@ -23,18 +23,18 @@ class Bert(Layer):
     vocab_size, max_tokens, embed_dim, num_heads, num_layers, hidden_dim, backend, rng
         As for `TransformerLM`.
     num_segments : int
-        How many kinds of text a sequence holds: 2, as for a question and its answer.
+        How many kinds of text a sequence has: 2, as for a question and its answer.
     eps : float
         Of the norms.
     dropout_p : float
-        Share that is dropped while training.
+        Share to drop while training.
     **block_options
         More options of EncoderBlock, such as `activation`; all but `norm_first`.
 
     Notes
     -----
-    What its pretraining put on top (a pooler, scores for hidden words) is left out: the hidden
-    states are what others build on. Source: Devlin et al. 2019, *BERT*, section 3.
+    The parts that pretraining put on top (a pooler, scores for hidden words) are left out, because
+    others build on the hidden states. Source: Devlin et al. 2019, *BERT*, section 3.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Bert(Layer):
         super().__init__()
         if "norm_first" in block_options:
             raise ConfigError(
-                "norm_first: expected none, as Bert is post-norm; "
+                "norm_first: expected none, because Bert is post-norm; "
                 f"got {describe(block_options['norm_first'])}"
             )
         rng = make_rng(rng)
@@ -95,7 +95,7 @@ class Bert(Layer):
         mask : (B, T) bool array, optional
             As for `TransformerLM`; here a token also sees what comes after it.
         segments : (B, T) int array, optional
-            Which text each token is of; default all of text 0.
+            Which text each token belongs to; default text 0 for all.
         """
         ids = step("ids", check_tokens("ids", ids, self.max_tokens), "B T")
         mask = as_cells(mask, ids.shape)
@@ -125,7 +125,7 @@ class SentenceBert(Layer):
     """One vector of length 1 for each text: the mean of its tokens' hidden states.
 
     ``s = sum_t m_t h_t / sum_t m_t`` and ``e = s / |s|``, where m is 1 for tokens and 0 for
-    padding. Their products, the cosines, say how much two texts are alike.
+    padding. Their products, the cosines, say how similar two texts are.
 
     Parameters
     ----------

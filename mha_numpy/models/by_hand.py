@@ -1,4 +1,4 @@
-"""Params that are not trained: each is set by hand, for a reason that stands beside it."""
+"""Params that are not trained: each is set by hand, with the reason next to it."""
 
 import numpy as np
 
@@ -11,8 +11,8 @@ SHARPNESS = 20.0  # of a score where a head should look; e^20 leaves nothing for
 def induction_by_hand(vocab_size: int = 32, max_tokens: int = 48) -> AttentionOnlyLM:
     """Return a model that copies what followed the last time, by two heads set by hand.
 
-    Head 0.0 adds to each token which token stands before it. Head 1.0 attends to the token that
-    stands after an earlier copy of the present one, and the model predicts that token.
+    Head 0.0 adds to each token which token comes before it. Head 1.0 attends to the token that
+    comes after an earlier copy of the present one, and the model predicts that token.
 
     Parameters
     ----------

@@ -44,24 +44,24 @@ def generate(
         Logits are divided by it: below 1 likely tokens become likelier. 0 is greedy: always the
         likeliest token.
     top_k : int, optional
-        Draw from the k likeliest tokens alone.
+        Draw only from the k likeliest tokens.
     top_p : float, optional
-        Draw from the likeliest tokens alone that together have at least this probability.
+        Draw only from the likeliest tokens that together have at least this probability.
     stop : int or list of int, optional
-        Tokens that end a text. What follows in its row is the same token again, and writing ends
-        when every row has one.
+        Tokens that end a text. The same token then fills the rest of its row, and writing ends when
+        every row has one.
     rng : int or numpy Generator, optional
         Draws; the same seed draws the same. Default: fresh randomness.
 
     Returns
     -------
     (B, T + steps) int array
-        The beginnings and what was written; fewer steps if `stop` ended all rows.
+        The beginnings and the written tokens; fewer steps if `stop` ended all rows.
 
     Notes
     -----
-    The model writes without dropout. A KV cache holds what was computed for earlier tokens, so that
-    a step costs one token. When the model's positions are used up, it goes on from the last tokens
+    The model writes without dropout. A KV cache keeps the keys and values of earlier tokens, so a
+    step costs one token. When the model's positions are used up, it continues from the last tokens
     of the text, half as many as there are positions. Sources: top-k: Fan et al. 2018; top-p:
     Holtzman et al. 2020, *The curious case of neural text degeneration*, section 3.1.
 
@@ -178,26 +178,26 @@ def _check_scores(name: str, logits: Array) -> None:
 def translate(
     model: Translator, source: Array, *, max_tokens: int | None = None, beams: int = 1
 ) -> Array:
-    """Write the target of one source: the likeliest that a beam search of this width meets.
+    """Write the target of one source: the likeliest that a beam search of this width finds.
 
     Parameters
     ----------
     model : Translator
     source : (1, T_k) int array
     max_tokens : int, optional
-        The longest target, its end included; default as long as the model's positions reach.
+        The longest target, including its end; default all of the model's positions.
     beams : int
-        How many beginnings are kept after each step: 1 is greedy.
+        How many beginnings to keep after each step: 1 is greedy.
 
     Returns
     -------
     (T_q,) int array
-        The target, its end included if it came in time.
+        The target, including its end if it came in time.
 
     Notes
     -----
     The model writes without dropout. The search compares sums of log-probabilities; a target that
-    has ended takes no further part in it. A KV cache follows each beam, so that a step costs one
+    has ended takes no further part in it. A KV cache follows each beam, so a step costs one
     token. Source: Sutskever et al. 2014, *Sequence to sequence learning*, section 3.2.
 
     Examples

@@ -1,4 +1,4 @@
-"""What several models take beside ids: masks of tokens, and KV caches."""
+"""Inputs of several models besides ids: masks of tokens, and KV caches."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -57,7 +57,7 @@ def check_kv_caches(kv_caches: Any, count: int, *, are_pairs: bool = False) -> S
         sizes = {tuple(array.shape for array in part.held if array.size): part for part in parts}
         if len(sizes) > 1:
             raise ConfigError(
-                f"{expected} equally many tokens, of the same sizes, in each block; "
+                f"{expected} the same number of tokens, of the same sizes, in each block; "
                 f"got {', '.join(map(repr, sizes.values()))}"
             )
     return list(kv_caches)

@@ -1,4 +1,4 @@
-"""Models that others have trained: out of a folder, or from the hub."""
+"""Pretrained models: from a folder, or from the hub."""
 
 import os
 import re
@@ -42,16 +42,16 @@ FILES = ["config.json", "tokenizer.json", "model.safetensors", "model-*.safetens
 def from_pretrained(
     source: PathLike, *, dtype: npt.DTypeLike = np.float32, backend: str | None = None
 ) -> Any:
-    """Return a model with the params that others have trained: BERT, GPT-2, Llama or Mistral.
+    """Return a model with pretrained params: BERT, GPT-2, Llama or Mistral.
 
     Parameters
     ----------
     source : str or path
         A folder with config.json and model.safetensors (or several, with their index); or
         "minilm", a small BERT from a Python package; or the name of a model on the Hugging Face
-        hub, where the package huggingface_hub is installed.
+        hub, if the package huggingface_hub is installed.
     dtype : float dtype
-        To compute in. Params in bfloat16 or float16 are widened.
+        The dtype to compute in. Params in bfloat16 or float16 are widened.
     backend : {"numpy", "loops", "numba"}, optional
 
     Returns
@@ -63,8 +63,8 @@ def from_pretrained(
     Raises
     ------
     FileError, ConfigError
-        A file is missing, damaged, of a kind of model that is not computed here, or does not fit
-        the others; or a package is not installed.
+        If a file is missing, damaged, of a kind of model that is not supported, or does not fit the
+        others; or if a package is not installed.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def minilm_or_random() -> tuple[Any, str]:
 
 
 def cut_words(texts: str | Sequence[str]) -> Tokens:
-    """Cut texts into words and marks, for a random model that has no tokens of its own."""
+    """Cut texts into words and marks, for a random model that has no tokens."""
     texts = [texts] if isinstance(texts, str) else texts
     words = [re.findall(r"\w+|[^\w\s]", text.lower()) for text in texts]
     names = [["[CLS]", *of_text, "[SEP]"] for of_text in words]
@@ -152,7 +152,7 @@ def find_model(source: PathLike) -> Path:
         package = PACKAGES[str(source)]
         found = find_spec(package)
         if found is None or found.origin is None:
-            raise ConfigError(f"{source}: expected its package to be installed; {_pip(package)}")
+            raise ConfigError(f"{source}: its package is not installed; {_pip(package)}")
         return Path(found.origin).parent / "model"
     what = (
         f"{one_line(source)}: expected a folder with {FILES[0]}, {FILES[2]} and {FILES[1]}, one of "

@@ -34,13 +34,13 @@ def as_tokens(ids: list[list[int]], names: list[list[str]]) -> Tokens:
 
 
 class Tokenizer:
-    """Cuts text into the tokens of a tokenizer.json, by the package tokenizers."""
+    """Cuts text into the tokens of a tokenizer.json, with the package tokenizers."""
 
     def __init__(self, path: Path) -> None:
         try:
             from tokenizers import Tokenizer as Rules
         except ImportError as reason:
-            raise ConfigError(f"tokenizers: expected it to be installed; {INSTALL}") from reason
+            raise ConfigError(f"tokenizers is not installed; {INSTALL}") from reason
         try:
             self.rules: Any = Rules.from_file(str(path))
         except Exception as reason:  # of its own kind
@@ -68,5 +68,5 @@ class Tokenizer:
             what = f", without number {absent[0]}" if absent else ""
             raise FileError(
                 f"{self.path}: expected the tokens of this model, {vocab_size} of them; "
-                f"got {size}{what}: it is another model's"
+                f"got {size}{what}: it is a different model's"
             )

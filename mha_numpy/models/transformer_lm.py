@@ -28,7 +28,7 @@ class TransformerLM(Layer):
     hidden_dim : int, optional
         F; default 4 D.
     tied : bool
-        Whether the scores use the embedding's table instead of one of their own.
+        Whether the scores use the embedding's table instead of their own.
     backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
@@ -98,8 +98,8 @@ class TransformerLM(Layer):
             True = a token, False = padding, which no query sees. One that broadcasts to
             (B, H, T, T) says for each query and key whether it may attend, as for several
             documents in one sequence; learned positions count on from one to the next, while with
-            `rope` each document is scored as if alone. No token sees what comes after it, whatever
-            the mask says.
+            `rope` each document is scored as if it were alone. No token sees what comes after it,
+            whatever the mask says.
         kv_caches : list of KVCache, optional
             One for each block, as `new_kv_caches` makes them: `ids` holds only new tokens, and T
             of `mask` counts all tokens so far. Without backward.

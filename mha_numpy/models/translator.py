@@ -189,5 +189,5 @@ class Translator(Layer):
 
 
 def padding_of(source: Array) -> Array:
-    """Return which tokens may be attended to: (B, T_k) -> (B, 1, 1, T_k), False at padding."""
+    """Return which tokens a query may attend to: (B, T_k) -> (B, 1, 1, T_k), False at padding."""
     return (np.asarray(source) != PADDING)[:, None, None, :]

@@ -1,4 +1,4 @@
-"""What a training prints, and the files that it writes."""
+"""The report of a training, and the files that it writes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,20 +16,20 @@ BEGINNING, SAMPLE = 16, 160  # characters that a text model reads, and writes
 
 
 def sections(trained: Trained, seconds: float) -> Iterator[Table | str]:
-    """Yield the parts of the report: what was measured at the end, head scores, a sample."""
+    """Yield the parts of the report: the last measurements, head scores, a sample."""
     history = trained.history
     measured = {name: n for name, n in history.measures[-1].items() if name != "step"}
     heads = {name: n for name, n in measured.items() if name[-1].isdigit()}
     rows = [["loss", f"{np.mean(history.losses[-20:]):.4f}"]] if history.losses else []
     rows += [[name, f"{n:.4f}"] for name, n in measured.items() if name not in heads]
     rows += [["steps", f"{history.step:,}"], ["seconds", f"{seconds:.1f}"]]
-    yield Table(f"{trained.name}: what was measured at the end", ["", ""], rows)
+    yield Table(f"{trained.name}: measured after the last step", ["", ""], rows)
     if heads:
         yield _head_scores(heads)
     if trained.name == "text":
         ids = trained.task.held_out[None, :BEGINNING]
         written = generate(trained.model, ids, SAMPLE, temperature=0.8, rng=0)
-        yield f"it writes, at temperature 0.8:\n{trained.task.decode(written[0])}"
+        yield f"It writes, at temperature 0.8:\n{trained.task.decode(written[0])}"
 
 
 def _head_scores(heads: dict[str, float]) -> Table:
@@ -40,7 +40,7 @@ def _head_scores(heads: dict[str, float]) -> Table:
 
 
 def _lines(history: History) -> dict[str, Array]:
-    """Return what was measured over time; of a score of heads, that of the best one."""
+    """Return the measurements over time; of a score per head, the best head's."""
     names = [name for name in history.measures[-1] if name != "step"]
     lines: dict[str, Array] = {}
     for name in names:
@@ -52,7 +52,7 @@ def _lines(history: History) -> dict[str, Array]:
 
 
 def save(trained: Trained, folder: Path) -> list[Path]:
-    """Write the params in float16, and pictures of the loss and of what was measured."""
+    """Write the params in float16, and pictures of the loss and the measurements."""
     from mha_numpy.show.pictures import line_chart
     from mha_numpy.show.pictures.save import save_all
 

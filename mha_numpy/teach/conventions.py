@@ -1,8 +1,8 @@
-"""Conventions: another way of writing a function's inputs and results, said in one sentence.
+"""Conventions: a different way of writing a function's inputs and results, in one sentence.
 
-Under a convention a function computes the same from arrays that are written otherwise: a mask in
-which True hides, heads behind the tokens. So a convention is a way there and back for some inputs
-and results. Whatever is known about the usual function is known about the other one: its right
+Under a convention a function computes the same from arrays that are written differently: a mask in
+which True hides, heads after the tokens. So a convention is a way there and back for some inputs
+and results. All that is known about the usual function is known about the other one: its right
 answers, its mistakes, its laws and its slope.
 """
 
@@ -49,7 +49,7 @@ class Convention:
 
     @property
     def ignored(self) -> str:
-        """The name of the mistake of whoever follows the usual convention instead."""
+        """The name of the mistake of following the usual convention instead."""
         return f"not followed: {self.name}"
 
 
@@ -242,7 +242,7 @@ TABLE = [
     ),
     Convention(
         "scores over d_k",
-        "The scores are divided by d_k, and not by its square root.",
+        "The scores are divided by d_k, not by its square root.",
         _at(
             SCALE, scores="q", one_query="q", attention="q", grouped_attention="q",
             masked_attention="q", online_attention="q",
@@ -254,8 +254,8 @@ TABLE = [
     ),
     Convention(
         "direction of descent",
-        "Each gradient is returned with the opposite sign: as the direction of descent. Those that "
-        "are given have the usual sign.",
+        "Return each gradient with the opposite sign, as the direction of descent. The gradients "
+        "that you are given have the usual sign.",
         _at(
             NEGATE, scores_backward="-> d_q d_k", softmax_backward="-> .", dropout_backward="-> .",
             attention_backward="-> d_q d_k d_v", linear_backward="-> d_x d_w d_b",
@@ -265,8 +265,8 @@ TABLE = [
     ),
     Convention(
         "loss times 1024",
-        "The gradients that are given belong to a loss that was multiplied by 1024; return those "
-        "of the loss itself.",
+        "The gradients that you are given belong to a loss that was multiplied by 1024; return "
+        "those of the loss itself.",
         _at(
             SCALED_LOSS, scores_backward="d_scores", softmax_backward="d_weights",
             dropout_backward="d_dropped", attention_backward="d_heads", linear_backward="d_out",
@@ -276,7 +276,7 @@ TABLE = [
     ),
     Convention(
         "keys as rows",
-        "Keys are rows and queries are columns: each array that has the axes T_q, T_k in the text "
+        "Keys are rows and queries are columns: each array with the axes T_q, T_k in the text "
         "below has them as T_k, T_q. The weights of a query still sum to 1.",
         _at(
             TRANSPOSE, scores="-> .", softmax="scores mask -> .",
@@ -295,8 +295,8 @@ TABLE = [
     ),
     Convention(
         "heads behind the tokens",
-        "Heads stand behind the tokens: each array that is (B, H, T, d) in the text below is "
-        "(B, T, H, d), and so with H_kv, T_q, T_k, d_k and d_v.",
+        "Heads come after the tokens: each array that is (B, H, T, d) in the text below is "
+        "(B, T, H, d), and the same with H_kv, T_q, T_k, d_k and d_v.",
         _at(
             BEHIND, split_heads="-> .", merge_heads="heads", scores="q k",
             grouped_attention="q k v -> .", masked_attention="q k v -> .",

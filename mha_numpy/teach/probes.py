@@ -1,7 +1,7 @@
 """What the probes of several tasks are drawn from.
 
 Large scores are made of whole numbers and a width of 4, whose root is 2: so they come out the same
-to the last bit in whatever order somebody computes them.
+to the last bit in whatever order they are computed.
 """
 
 import numpy as np

@@ -234,7 +234,7 @@ def moved(name: str, index: Any) -> Callable[[Inputs], Inputs]:
 
 def each_alone(name: str, last: Any, *, others: Any) -> Reaction:
     """Return what holds where each token is computed alone: the last one, and the others."""
-    statement = "a change of the last token changes no other token"
+    statement = "changing the last token changes no other token"
     return Reaction(statement, moved(name, last), lambda _, arrays: arrays[""][others])
 
 

@@ -260,7 +260,7 @@ class TestPlan:
 def test_a_backend_that_cannot_run(monkeypatch):
     absent = CONTESTANTS["numba"]._replace(packages=("no_such_package",))
     monkeypatch.setitem(CONTESTANTS, "numba", absent)
-    with pytest.raises(BackendError, match="^ours: numba needs pip install numba$"):
+    with pytest.raises(BackendError, match="^ours: numba is not installed: pip install numba$"):
         Settings()
 
 
@@ -319,8 +319,8 @@ class TestCommand:
             (["--write", "missing.md"], "write: cannot read missing.md"),
             (["--write", "page.md"], "write: expected a page with reports, one for each FAMILY"),
             (["--write", "bytes.md"], "write: cannot read bytes.md as text"),
-            (["--json", "x", "--markdown", "./x"], "json: expected a file of its own; got x twice"),
-            (["--chart", "chart.gif"], "chart: expected a file .png; got chart.gif"),
+            (["--json", "x", "--markdown", "./x"], "json: expected a separate file; got x twice"),
+            (["--chart", "chart.gif"], "chart: expected a .png file; got chart.gif"),
         ],
     )
     def test_wrong_use_is_one_line_before_anything_is_measured(
@@ -364,7 +364,7 @@ class TestCommand:
 class TestCompile:
     @pytest.mark.parametrize(
         ("folder", "last"),
-        [("here", "kept in here"), (None, "not kept: no cache folder can be written to")],
+        [("here", "kept in here"), (None, "not kept: there is no writable cache folder")],
     )
     def test_a_line_for_each_step_and_the_place(self, folder, last, monkeypatch, capsys):
         ahead = pytest.importorskip("mha_numpy.kernels.ahead")

@@ -70,11 +70,11 @@ WRONG = {
     "integers": (lambda x: x.astype(int), "expected float64; got int64"),
     "transposed": (
         lambda x: x.swapaxes(1, 2),
-        "expected shape (3, 4, 5); got (3, 5, 4): the last two axes are exchanged",
+        "expected shape (3, 4, 5); got (3, 5, 4): the last two axes are swapped",
     ),
     "reshaped": (
         lambda x: x.reshape(12, 5),
-        "expected shape (3, 4, 5); got (12, 5): as many numbers, other axes",
+        "expected shape (3, 4, 5); got (12, 5): the same number of numbers, other axes",
     ),
     "cut": (lambda x: x[:2], "expected shape (3, 4, 5); got (2, 4, 5)"),
     "one off": (ONE_OFF, "1 of 60 numbers differ, most at [2, 1, 3]"),
@@ -83,7 +83,7 @@ WRONG = {
     "a sign": (lambda x: -x, "each is -1 times what was expected"),
     "zeros": (np.zeros_like, "all are 0"),
     "a class": (lambda x: Pair, "expected an array (3, 4, 5) of float64; got <class"),
-    "masked": (lambda x: np.ma.array(x + 100, mask=True), "got a masked one: x.filled(0) is"),
+    "masked": (lambda x: np.ma.array(x + 100, mask=True), "got a masked one: return x.filled(0)"),
     "objects": (lambda x: x.astype(object), "expected float64; got object"),
     "strings": (lambda x: x.astype(str), "expected float64; got <U"),
     "a generator": (lambda x: (row for row in x), "of float64; got <generator object"),
@@ -160,7 +160,7 @@ def test_named_results_by_name_and_by_position(rng):
     assert report.rows[1].finding.endswith("each is 0.5 times what was expected")
     assert finding((*grads, q), grads) == "expected d_q, d_k, d_bias; got a tuple of 4"
     assert [row.name for row in compare((q,), grads).rows if not row.passed] == ["d_k"]
-    assert finding({**grads._asdict(), "d_x": q}, grads) == "nothing of this name was expected"
+    assert finding({**grads._asdict(), "d_x": q}, grads) == "no array of this name was expected"
     assert finding(q, grads).startswith("expected d_q, d_k, d_bias; got an array")
     assert not any(row.passed for row in compare(None, grads).rows)
 

@@ -12,7 +12,7 @@ PATTERNS = {
     "zero": (0 * EXPECTED, "all are 0"),
     "distance": (EXPECTED + 2, "each is off by 2"),
     "transposed": (
-        EXPECTED.swapaxes(-1, -2), "what was expected, with the last two axes exchanged",
+        EXPECTED.swapaxes(-1, -2), "what was expected, with the last two axes swapped",
     ),
     "heads in reverse": (
         EXPECTED[:, ::-1], "what was expected, with the indices of axis 1 in the order [2, 1, 0]",
@@ -23,17 +23,17 @@ PATTERNS = {
     ),
     "a factor for each head": (
         EXPECTED * np.array([1.0, 2.0, 3.0])[:, None, None],
-        "each index of axis 1 has a factor of its own",
+        "each index of axis 1 has its own factor",
     ),
     "a factor for each row": (
         EXPECTED * np.random.default_rng(1).random((2, 3, 4, 1)),
-        "each index of axes 0 to 2 has a factor of its own",
+        "each index of axes 0 to 2 has its own factor",
     ),
     "a bias left out": (
         EXPECTED - np.array([1.0, 2.0, 3.0, 5.0]),
-        "each index of axis 3 is off by a number of its own",
+        "each index of axis 3 is off by its own number",
     ),
-    "moved": (EXPECTED.reshape(3, 2, 4, 4).swapaxes(0, 1), "the same numbers, in other places"),
+    "moved": (EXPECTED.reshape(3, 2, 4, 4).swapaxes(0, 1), "the same numbers, in different places"),
 }  # fmt: skip
 
 

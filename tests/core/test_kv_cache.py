@@ -158,5 +158,5 @@ def test_cross_attention_appends_the_memory_once(rng):
     assert_close(np.concatenate(parts, axis=1), expected)
     assert kv_cache.length == 5
     for places in ({"is_causal": True}, {"rope": RopeOptions()}, {"window": (1, 1)}):
-        with pytest.raises(ShapeError, match="x_k: expected 3 tokens as x, whose places"):
+        with pytest.raises(ShapeError, match="x_k: expected 3 tokens like x, because rope"):
             multi_head_attention_decode(x, memory, kv_cache=kv_cache, **options, **places)

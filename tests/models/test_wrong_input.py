@@ -108,9 +108,9 @@ CASES = [
     (lambda: TRANSLATOR(SOURCE, ONE[[0, 0]]), ShapeError, r"target: expected \(B, T_q\), as many"),
     (lambda: TRANSLATOR(SOURCE[[0, 0]], ONE), ShapeError, r"target: expected \(B, T_q\), as many"),
     (lambda: Bert(7, 6, num_layers=2, norm_first=True, **SIZES), ConfigError,
-     "norm_first: expected none, as Bert is post-norm; got True"),
+     "norm_first: expected none, because Bert is post-norm; got True"),
     (lambda: AttentionOnlyLM(9, 6, is_causal=False)(IDS, kv_caches=[]), ConfigError,
-     "kv_caches: expected None where is_causal=False: tokens see later ones"),
+     "kv_caches: expected None with is_causal=False, because tokens see later ones"),
     (lambda: induction_by_hand(0), ConfigError, "vocab_size: expected an integer >= 1; got 0"),
     # tasks and recipes
     (lambda: Reverse(0), ConfigError, "num_tokens: expected an integer >= 1; got 0"),

@@ -5,7 +5,9 @@ import importlib
 import re
 
 import nbformat
+import pytest
 
+from mha_numpy.teach.exercises import find_exercise
 from tests.notebooks.cells import (
     SOURCES,
     code_cells,
@@ -13,11 +15,13 @@ from tests.notebooks.cells import (
     notebook_of,
     sync,
     tagged,
+    tags,
 )
 
 OF_A_NAMED_TUPLE = ("_asdict", "_fields", "_replace")
 OPTIONAL = ("torch", "keras", "numba")
 WORDS, CODE_CELLS, IMPORT_LINES = 1500, 20, 5  # at most: of text, in all, in the first of them
+HOUR = SOURCES[:6]
 
 
 def test_they_are_in_order():
@@ -104,3 +108,55 @@ def test_what_needs_more_is_marked(source):
             ):
                 marks = cell.metadata.get("tags", [])
                 assert any(mark.startswith("needs-") for mark in marks), cell.source
+
+
+# the first hour, by the clock
+
+
+def stated_minutes(source):
+    """Return how many minutes the head of a notebook says that it takes."""
+    return int(re.search(r"^\*About (\d+) minutes", notebook_of(source).cells[0].source, re.M)[1])
+
+
+def exercise_of(source):
+    """Return an exercise, and whether it is for after the hour, by the heading and the check."""
+    (code,) = tagged(source, "check")
+    exercise = find_exercise(re.search(r'check\("(.*?)"', code)[1])
+    text = source.read_text(encoding="utf-8")
+    later, minutes = re.search(r"^# ## Exercise: .* \((.*?)(\d+) minutes\)$", text, re.M).groups()
+    assert int(minutes) == exercise.minutes
+    return exercise, later == "after the hour, "
+
+
+def estimated_minutes(source):
+    """Add up 200 words a minute, 10 s for a cell, 20 s for a prediction, and the exercise."""
+    exercise, is_later = exercise_of(source)
+    cells = notebook_of(source).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    plain = re.sub(r"\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\)|<[^>]*>", " ", text, flags=re.DOTALL)
+    words = sum(bool(re.search(r"[^\W\d_]", word)) for word in plain.split())
+    read = sum(cell.cell_type == "code" and not tags(cell) for cell in cells)
+    predictions = text.count("**Predict first.**")
+    return words / 200 + read / 6 + predictions / 3 + (0 if is_later else exercise.minutes)
+
+
+@pytest.mark.parametrize("source", HOUR, ids=lambda source: source.stem)
+def test_a_notebook_of_the_hour_takes_what_it_says(source):
+    stated = stated_minutes(source)
+    assert estimated_minutes(source) <= stated + 0.5
+    assert stated <= 11
+    (first,) = re.findall(rf"^# \| \[?{source.stem[:2]} .*", HOUR[0].read_text("utf-8"), re.M)
+    assert int(first.split("|")[2]) == stated
+
+
+def test_the_first_hour_is_an_hour():
+    assert 50 <= sum(map(stated_minutes, HOUR)) <= 60
+
+
+@pytest.mark.parametrize("source", HOUR, ids=lambda source: source.stem)
+def test_imports_are_folded(source):
+    first = next(cell for cell in notebook_of(source).cells if cell.cell_type == "code")
+    assert tags(first) == [sync.FOLDED]
+    assert first.metadata.jupyter == {"source_hidden": True}
+    settings = len(first.source.split("\n")) - import_lines(first.source)
+    assert settings <= 3  # of NumPy's print options, and empty lines around

@@ -1,7 +1,7 @@
 """Equations: NumPy expressions over names of earlier steps, constants and axes, read by `ast`.
 
-As d_k is both the width of a head and the gradient of k, the name of an axis stands for its size in
-the brackets of ``reshape``, ``repeat`` and ``np.arange``; anywhere else it is an array or a number.
+Because d_k is both the width of a head and the gradient of k, an axis's name means its size in the
+brackets of ``reshape``, ``repeat`` and ``np.arange``; anywhere else it is an array or a number.
 In a model a name belongs to the step's own place, as "scores" in "blocks.0.attention", or it is a
 whole one, "blocks.0.attention.scores". NumPy has no ``erf``, so equations bring their own.
 """

@@ -27,7 +27,7 @@ BY_NUMBER = attrgetter("number")
 class Trace:
     """The steps recorded so far; prints as a table, in a notebook as an HTML table.
 
-    ``t["scores"]`` is the array of that name (the last one recorded); ``t.steps`` are all.
+    ``t["scores"]`` is the array of that name (the last one recorded); ``t.steps`` has all steps.
     ``t.constants`` are the params and numbers that equations name and no step computes.
 
     In a model a name says where the array was computed: ``t["blocks.0.attention.scores"]``. Where
@@ -122,7 +122,7 @@ class Trace:
         Returns
         -------
         Trace
-            Its inputs are inputs, whatever computed them elsewhere.
+            Its inputs are inputs, wherever they were computed.
 
         Examples
         --------
@@ -169,7 +169,7 @@ class Trace:
         Returns
         -------
         array
-            What the step recorded, to rounding; the tests compare the two.
+            The array that the step recorded, to rounding; the tests compare the two.
 
         Examples
         --------
@@ -279,7 +279,7 @@ class Trace:
         """Return the last step of a name, which may lack the place if there is one such place."""
         if not isinstance(name, str):
             raise MissingStepError(
-                f"name: expected that of a step, such as 'scores'; got {describe(name)}"
+                f"name: expected the name of a step, such as 'scores'; got {describe(name)}"
             )
         found = [step for step in self.steps if _is_called(step, name)]
         whole = [step for step in found if step.name == name]
@@ -380,14 +380,14 @@ def trace() -> Iterator[Trace]:
     Yields
     ------
     Trace
-        Filled as the computation goes. Its steps keep the computation's own arrays, so what you
-        change in place changes there, too; of params and numbers it keeps copies.
+        Filled as the computation goes. Its steps keep the computation's own arrays, so changes that
+        you make in place show there too; it keeps copies of params and numbers.
 
     Notes
     -----
     Attention, softmax, multi-head attention, decoding, the pairs of ``layers`` and all layers and
-    models have steps; `linear_forward` or `rope_forward` alone has none. An innermost block records
-    alone. What other threads compute is not recorded.
+    models have steps; `linear_forward` or `rope_forward` by itself has none. Only the innermost
+    block records. Computations of other threads are not recorded.
 
     Examples
     --------

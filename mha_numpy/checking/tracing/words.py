@@ -12,7 +12,7 @@ HOW_MOVED = {"view": "moved without copying", "copy": "copied", "is": "under ano
 
 
 def explain(origin_of: Callable[[Step], Origin], step: Step, index: Sequence[int]) -> str:
-    """Say which cells of earlier arrays a cell was computed from; `Trace.explain` tells more."""
+    """Say which cells of earlier arrays a cell was computed from; `Trace.explain` says more."""
     at = _check_index(step, index)
     first, came, moved = step, at, "moved without copying"
     origin = origin_of(step)

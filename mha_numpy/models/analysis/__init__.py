@@ -1,4 +1,4 @@
-"""What heads do: scores of the patterns that their weights make, cuts, and what they are worth."""
+"""What heads do: scores of the patterns in their weights, cuts, and how much they matter."""
 
 from mha_numpy.models.analysis.ablation import (
     PruningCurve,

@@ -1,4 +1,4 @@
-"""What a model's score is without each head, and as more and more heads are cut."""
+"""A model's score without each head, and as more and more heads are cut."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -19,7 +19,7 @@ Score = Callable[[], Any]
 
 
 class PruningCurve(NamedTuple):
-    """The heads of a model in the order in which they were cut, and what was left each time."""
+    """The heads of a model in the order in which they were cut, and the score after each cut."""
 
     heads: list[Head]  # (name of the layer, number): N of them
     scores: Array  # (N + 1,): with none cut, one, two, ...
@@ -48,14 +48,13 @@ def ablation_scores(
 ) -> dict[str, Array]:
     """Return the score of a model without each of its heads, one at a time.
 
-    What is lost is a lower bound, roughly, of what the head does, for others may take over its
-    work.
+    The loss is roughly a lower bound on what the head does, because others may take over its work.
 
     Parameters
     ----------
     model : Layer
     score : function without arguments
-        It runs the model, in `eval` mode, on what it is measured by, and returns a number.
+        It runs the model, in `eval` mode, on its test data, and returns a number.
     means : dict from names of layers to (H, d_v) float arrays, optional
         From `mean_heads`: a head that is cut writes its mean, instead of 0.
 
@@ -111,14 +110,14 @@ def pruning_curve(
     Parameters
     ----------
     model : Layer
-        Afterwards it is as it was; `prune_model` makes it smaller.
+        Unchanged afterwards; `prune_model` makes it smaller.
     score : function without arguments
-        As for `ablation_scores`; the higher, the better. Of a loss return the negative.
+        As for `ablation_scores`; the higher, the better. For a loss, return the negative.
     order : (name of the layer, number of the head) pairs, optional
-        Which head is cut next, such as from `least_important_first`. Default greedy: each time the
-        head without which the score is highest.
+        The order of the cuts, such as from `least_important_first`. Default greedy: cut the head
+        without which the score is highest.
     num_cuts : int, optional
-        How many heads are cut; default all of `order`, or all of the model.
+        How many heads to cut; default all of `order`, or all of the model.
     means : optional
         As for `ablation_scores`.
 

@@ -16,11 +16,11 @@ from mha_numpy.models.analysis.layers import check_counted, check_heads, check_l
 def cut_heads(
     layer: MultiHeadAttention, heads: int | Sequence[int], *, means: Array | None = None
 ) -> Iterator[None]:
-    """Cut heads off while a `with` block runs; afterwards the layer is as it was.
+    """Cut heads while a `with` block runs; afterwards the layer is as it was.
 
     A head that is cut writes 0, by its gate, or with `means` the same vector for every token. A
-    cut by 0 also takes away what the layers behind are used to, whatever the tokens are; a cut by
-    the mean takes away only what the head says about these tokens.
+    cut by 0 also takes away what later layers are used to, whatever the tokens are; a cut by the
+    mean takes away only what the head says about these tokens.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def cut_model(
     *,
     means: Mapping[str, Array] | None = None,
 ) -> Iterator[None]:
-    """Cut heads of several layers off while a `with` block runs, as `cut_heads` does in each.
+    """Cut heads of several layers while a `with` block runs, as `cut_heads` does in each.
 
     Both dicts have names of `attention_layers`; `means` has them for all layers that are cut.
 

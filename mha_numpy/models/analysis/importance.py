@@ -1,4 +1,4 @@
-"""How much heads matter by a gradient, and how much tokens matter by what is taken from them."""
+"""How much heads matter, by a gradient, and tokens, by what heads take from them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +16,7 @@ from mha_numpy.models.analysis.layers import attention_layers
 def gate_gradients(model: Layer, run: Callable[[], Any]) -> dict[str, Array]:
     """Return the gradient of each head's gate for each sequence.
 
-    ``d_gate_bh = sum_id d_gated_bhid heads_bhid``: each sequence b has a gate of its own for each
+    ``d_gate_bh = sum_id d_gated_bhid heads_bhid``: each sequence b has a separate gate for each
     head h, and all gates are 1.
 
     Parameters
@@ -80,7 +80,7 @@ def head_importance(
         False: ``|sum_b d_gate_bh|``, where one sequence's help and another's harm cancel.
     normalize : bool
         Divide the numbers of each layer by their length, the root of the sum of their squares, as
-        Michel et al. do: then heads are compared within their layer, and all layers count alike.
+        Michel et al. do. This compares heads within their layer, and all layers count equally.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def _gated_by_sequence(layer: MultiHeadAttention) -> Iterator[list[Array]]:
 def weights_times_norm(layer: MultiHeadAttention) -> Array:
     """Return the weights of the last forward, each times the length of its value.
 
-    ``|weights_ij * (v_j w_o^h)|``: a head may give a token much weight and take next to nothing
+    ``|weights_ij * (v_j w_o^h)|``: a head may give a token a large weight and take almost nothing
     from it, because its value is short.
 
     Source: Kobayashi et al. 2020, *Attention is not only a weight: analyzing transformers with

@@ -14,23 +14,23 @@ def pattern_score(weights: Array, where: Array, counted: Array | None = None) ->
     """Return the mean weight that lies where a pattern says, for each head.
 
     ``score_h = mean_bi sum_j where_bij weights_bhij``, over the queries i that count and have such
-    a place: a query for which the pattern names no place says nothing about the head.
+    a place, because a query without such a place says nothing about the head.
 
     Parameters
     ----------
     weights : (B, H, T_q, T_k) float array
         Such as ``layer.weights`` after a forward, or those of another library.
     where : bool array that broadcasts to (B, T_q, T_k)
-        Whether the weight of this query on this key belongs to the pattern, as `token_patterns`
-        returns it, or of your own.
+        Whether the weight of this query on this key belongs to the pattern: from `token_patterns`,
+        or your own.
     counted : (B, T_q) bool array, optional
         Which queries count; default all.
 
     Returns
     -------
     (H,) array
-        From 0 to 1; of several places of one query all count together. It is NaN if no query has
-        such a place.
+        From 0 to 1; if one query has several places, they all count together. It is NaN if no query
+        has such a place.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def pattern_score(weights: Array, where: Array, counted: Array | None = None) ->
 def token_patterns(
     ids: Array, *, is_delimiter: Array | None = None, counted: Array | None = None
 ) -> dict[str, Array]:
-    """Return where the weight of a head would lie that did one thing and nothing else, by its name.
+    """Return, by name, where the weight of a head would lie if it did only one thing.
 
     Parameters
     ----------
@@ -69,12 +69,12 @@ def token_patterns(
         "previous", "itself" and "next"
             The neighbours by position.
         "first"
-            The first token that counts, for all behind it.
+            The first token that counts, for all after it.
         "duplicate"
-            All copies of a token, for the second one and those behind it; a causal head at the
-            first one cannot see the others.
+            All copies of a token, for the second one and those after it; a causal head at the first
+            one cannot see the others.
         "induction"
-            What came right after an earlier copy: it is likely to follow again.
+            The token right after an earlier copy: it is likely to follow again.
         "delimiter"
             Only with `is_delimiter`.
 
@@ -139,7 +139,7 @@ def head_patterns(
 
     Notes
     -----
-    A high score says where a head looks on these tokens, and not why; most heads of large models
+    A high score says where a head looks on these tokens, but not why; most heads of large models
     follow several patterns. `mean_distance` and `mean_entropy` need no pattern.
 
     Examples
@@ -164,7 +164,7 @@ def head_patterns(
 def mean_distance(weights: Array, counted: Array | None = None) -> Array:
     """Return how far away each head looks, in tokens: (B, H, T, T) -> (H,).
 
-    ``mean_bi sum_j weights_bhij |i - j|``: small for a local head, large for one of long range.
+    ``mean_bi sum_j weights_bhij |i - j|``: small for a local head, large for a long-range one.
 
     Parameters
     ----------

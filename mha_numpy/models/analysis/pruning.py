@@ -13,16 +13,16 @@ from mha_numpy.models.analysis.layers import check_heads, check_layers
 def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiHeadAttention:
     """Return a smaller layer without some of its heads, which computes as if their gates were 0.
 
-    Head h reads its own columns of w_q, w_k and w_v, and writes by its own rows of w_o:
-    ``out = sum_h heads_h w_o^h + b_o``. So what belongs to no other head can go.
+    Head h reads its own columns of w_q, w_k and w_v, and writes through its own rows of w_o:
+    ``out = sum_h heads_h w_o^h + b_o``. So whatever belongs to no other head can go.
 
     Parameters
     ----------
     layer : MultiHeadAttention
         It stays as it is.
     heads : int or ints
-        Numbers from 0 to H - 1: what is cut. With grouped heads each group has to keep equally
-        many, or none: then its keys and values go, too.
+        The heads to cut, from 0 to H - 1. With grouped heads each group has to keep the same
+        number, or none; then its keys and values go too.
 
     Returns
     -------
@@ -54,9 +54,9 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
         )
     if len(set(in_group[group_stays])) > 1:
         raise ConfigError(
-            f"heads: expected each group of {H // H_kv} heads to keep equally many, or none; got "
-            f"{heads}, after which the {H_kv} groups keep {', '.join(map(str, in_group))}; cut as "
-            "many of each group, or whole groups"
+            f"heads: expected each group of {H // H_kv} heads to keep the same number, or none; "
+            f"got {heads}, after which the {H_kv} groups keep {', '.join(map(str, in_group))}; cut "
+            "the same number of each group, or whole groups"
         )
 
     # the columns of w_q, w_k, w_v and the rows of w_o that belong to a head that stays
@@ -87,11 +87,11 @@ def prune_model(model: Layer, heads: Mapping[str, int | Sequence[int]]) -> None:
     Parameters
     ----------
     model : Layer
-        Its gradients are forgotten. What was made for its params before, an optimizer or a KV
-        cache, has to be made anew.
+        Its gradients are forgotten. An optimizer or a KV cache made for its old params has to be
+        made again.
     heads : dict from names of layers to numbers of heads
-        Names as of `attention_layers`; what is cut, as `prune_heads` explains it. `pruning_curve`
-        gives it as ``curve.first(n)``.
+        Names as in `attention_layers`; the heads to cut, as in `prune_heads`. ``curve.first(n)`` of
+        a `pruning_curve` returns such a dict.
 
     Examples
     --------

@@ -94,10 +94,10 @@ def count_flops(
     Notes
     -----
     Hidden cells count, half of all if attention is causal: the reference computes them, the kernels
-    skip them. Softmax is left out: its H T_q T_k exponentials for each layer are few beside the 2
-    d_k multiply-adds of each cell, but they grow with H and the products do not. So are norms,
-    biases and activations. Scores computed anew in a kernel's backward are not counted. Source:
-    Kaplan et al. 2020, table 1, which leaves out scores and mix of short sequences.
+    skip them. Softmax is left out: its H T_q T_k exponentials for each layer are few compared with
+    the 2 d_k multiply-adds of each cell, but they grow with H and the products do not. Norms,
+    biases and activations are left out too, and so are scores that a kernel's backward recomputes.
+    Source: Kaplan et al. 2020, table 1, which leaves out scores and mix of short sequences.
 
     Examples
     --------

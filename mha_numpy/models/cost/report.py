@@ -21,8 +21,8 @@ def overview() -> Table:
         )  # fmt: skip
         total, a_token = count_parameters(config).total, kv_cache_bytes(config, 1)
         rows.append([config.name, *map(str, sizes), f"{total:,}", in_bytes(a_token)])
-    columns = ["model", "D", "L", "H", "H_kv", "d_k", "F", "params", "KV cache a token"]
-    return Table("Known models; the KV cache in 2 bytes a number", columns, rows)
+    columns = ["model", "D", "L", "H", "H_kv", "d_k", "F", "params", "KV cache per token"]
+    return Table("Known models; the KV cache at 2 bytes per number", columns, rows)
 
 
 def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | str]:
@@ -42,8 +42,8 @@ def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | 
         count_flops(config, tokens, past=context - tokens, batch=batch) for tokens in (context, 1)
     )
     yield Table(
-        f"Operations (2 a multiply-add), B={batch}, T={context}",
-        ["part", "all T tokens", "share", "the last alone", "share"],
+        f"Operations (2 per multiply-add), B={batch}, T={context}",
+        ["part", "all T tokens", "share", "only the last", "share"],
         [
             [part, short(n), f"{n / read.total:.1%}", short(m), f"{m / step.total:.1%}"]
             for (part, n), m in zip(read._asdict().items(), step, strict=True)
@@ -56,7 +56,7 @@ def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | 
         size = kv_cache_bytes(replace(config, num_kv_heads=heads), context, batch=batch)
         rows.append([name, str(heads), in_bytes(size)])
     yield Table(
-        f"KV cache in 2 bytes a number, B={batch}, T={context}",
+        f"KV cache at 2 bytes per number, B={batch}, T={context}",
         ["if it were", "H_kv", "size"],
         rows,
     )

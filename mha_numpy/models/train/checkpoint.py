@@ -1,4 +1,4 @@
-"""Checkpoints: all that a training needs to go on as if it had never stopped."""
+"""Checkpoints: all that a training needs to continue as if it had never stopped."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ def save_checkpoint(
     Parameters
     ----------
     path : str or path
-        A .npz file; one that is there already is replaced once the new one is whole.
+        A .npz file; an existing one is replaced once the new one is whole.
     optimizer : Optimizer
         Its layer is the model.
     rng : numpy Generator
@@ -42,9 +42,9 @@ def save_checkpoint(
     Raises
     ------
     FileError
-        The file cannot be written; what was there before stays.
+        If the file cannot be written; a file that was there before stays.
     TrainingError
-        A param, or what the optimizer remembers, is not finite; what was there before stays.
+        If a param, or the optimizer's memory, is not finite; a file that was there before stays.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def load_checkpoint(
     rng : numpy Generator
         Of the same kind.
     steps : int, optional
-        Of the whole training: the most that the file may have taken.
+        Steps of the whole training: the most that the file may have taken.
 
     Returns
     -------
@@ -102,15 +102,15 @@ def load_checkpoint(
     Raises
     ------
     FileError
-        There is no such file, it is damaged or no checkpoint, it is of another model or another
-        optimizer, or it has more steps; nothing has changed then.
+        If there is no such file, it is damaged or no checkpoint, it is of a different model or
+        optimizer, or it has more steps; then nothing has changed.
 
     Notes
     -----
-    The options of the layers and of the optimizer are compared, not taken over: params mean
-    something else with another activation, and what the optimizer remembers (a mean that `betas`
-    has weighted) with other options; a run that goes on with another learning rate is not the run
-    that never stopped. The backend may differ; then the last digits do too.
+    The options of the layers and of the optimizer are compared, not taken over, because params mean
+    something else with a different activation, and so does the optimizer's memory (a mean weighted
+    by `betas`) with different options. A run that continues with a different learning rate is not
+    the run that never stopped. The backend may differ; then the last digits do too.
     """
     check_type("optimizer", optimizer, Optimizer, "mha_numpy.models.train")
     check_type("rng", rng, np.random.Generator, "np.random.default_rng")
@@ -131,7 +131,7 @@ def load_checkpoint(
     except ConfigError as reason:
         raise FileError(f"{path}: {reason}") from reason
     except RecursionError as reason:
-        raise FileError(f"{path}: expected JSON; got brackets nested too deep") from reason
+        raise FileError(f"{path}: expected JSON; got brackets nested too deeply") from reason
     check_arrays(path, found, _arrays_of(optimizer), same_dtype=True)
     if ruined := [name for name, array in found.items() if not is_finite(array)]:
         raise FileError(f"{path}: expected finite numbers; got nan or inf in {ruined[0]}")
@@ -223,7 +223,7 @@ def _check_options(ours: dict[str, str], theirs: Any) -> None:
         if got != expected:
             raise ConfigError(
                 f"{one_line(name)}: expected {one_line(expected)}; got {one_line(got)}; "
-                "go on with the model and optimizer that the file is of, or begin a new file"
+                "continue with the model and optimizer of the file, or start a new file"
             )
 
 

@@ -55,7 +55,7 @@ def loss_and_gradients(
     label_smoothing : float
         As `cross_entropy_forward` explains it.
     loss : pair of functions, optional
-        Another loss than cross-entropy, ``(forward, backward)``: ``forward(out, targets)`` returns
+        A loss other than cross-entropy, ``(forward, backward)``: ``forward(out, targets)`` returns
         the loss and a cache, ``backward(d_loss, cache)`` the gradient of `out`, alone or first in
         a tuple.
 
@@ -119,9 +119,7 @@ def _loss_of(model: Layer, label_smoothing: float, loss: Loss | None) -> Loss:
             f"loss: expected a pair of functions, (forward, backward); got {describe(loss)}"
         )
     if label_smoothing:
-        raise ConfigError(
-            f"label_smoothing: expected 0 with a loss of your own; got {label_smoothing}"
-        )
+        raise ConfigError(f"label_smoothing: expected 0 with your own loss; got {label_smoothing}")
     return loss
 
 
@@ -151,36 +149,36 @@ def fit(
     model : Layer
         It returns logits; when training ends, whichever way, it is in `eval` mode.
     draw_batch : function of a numpy Generator that returns a Batch
-        All that it draws comes from the generator, and it remembers nothing.
+        It draws everything from the generator, and remembers nothing.
     steps : int
-        Of the whole training.
+        Number of steps of the whole training.
     optimizer : Optimizer
         Of this model.
     schedule : function of the step's number, from 1
         It returns the factor of the learning rate, at least 0.
     max_norm : float, optional
-        Clip gradients that are longer, as `clip_gradients` does.
+        Clip longer gradients, as `clip_gradients` does.
     label_smoothing : float
         As `cross_entropy_forward` explains it.
     loss : pair of functions, optional
-        Another loss than cross-entropy, as `loss_and_gradients` explains it.
+        A loss other than cross-entropy, as `loss_and_gradients` explains it.
     rng : int or numpy Generator, optional
         Draws the batches; the same seed draws the same. Default: fresh randomness.
     measure : function of model and step that returns numbers by name, optional
         It runs before the first step, after every `measure_every` steps, and at the end, with the
-        model in `eval` mode. What it draws must come from a generator of its own.
+        model in `eval` mode. It must draw from its own generator.
     measure_every : int
     stop : function of the History so far, optional
         It runs before each step; True ends the training.
     checkpoint : str or path, optional
-        A .npz file. If it is there, the training goes on from it, to the same params, byte for
+        A .npz file. If it exists, the training continues from it, to the same params, byte for
         byte, as one that never stopped; with all `steps` in it, there is nothing left to train.
-        The other arguments must be the same; for the options of model and optimizer this is
-        checked. It is written after every `checkpoint_every` steps and at the end.
+        The other arguments must be the same, which is checked for the options of model and
+        optimizer. The file is written after every `checkpoint_every` steps and at the end.
     checkpoint_every : int
     progress : bool
-        Whether a terminal shows a bar with loss, tokens per second and time left, and a line
-        where a checkpoint has left nothing to train.
+        Whether a terminal shows a bar with loss, tokens per second and time left, and a line if a
+        checkpoint leaves nothing to train.
 
     Returns
     -------
@@ -190,14 +188,14 @@ def fit(
     Raises
     ------
     TrainingError
-        A loss or gradient is not finite, or a param or what the optimizer remembers would no longer
-        be. The message names the step, and what is to blame: batch, layer, param or schedule;
-        params and optimizer are those before this step.
+        If a loss or gradient is not finite, or a param or the optimizer's memory would no longer
+        be. The message names the step and the culprit: batch, layer, param or schedule. Params and
+        optimizer are those before this step.
     FileError
-        The checkpoint cannot be read or written, is of another model, or has more steps. The file
-        and the model stay as they were.
+        If the checkpoint cannot be read or written, is of a different model, or has more steps. The
+        file and the model stay as they were.
     KeyboardInterrupt
-        Ctrl-C came. The step is finished and, with `checkpoint`, a checkpoint written first; a
+        On Ctrl-C. The step is finished first and, with `checkpoint`, a checkpoint is written; a
         second Ctrl-C does not wait.
 
     Examples
@@ -327,7 +325,7 @@ def fit(
 def held_interrupt() -> Iterator[Callable[[], bool]]:
     """Let a first Ctrl-C wait: what is yielded tells whether it came; a second one interrupts.
 
-    A thread that is not the main one gets no Ctrl-C, and a handler of somebody else stays.
+    A thread that is not the main one gets no Ctrl-C, and anyone else's handler stays.
     """
     pressed: list[int] = []
 

@@ -31,7 +31,7 @@ def movable_params(layer: Layer) -> dict[str, Array]:
     for first, second in pairwise(by_address):  # each would move what the other has just moved
         if np.shares_memory(params[first], params[second]):
             raise ConfigError(
-                f"{second}: expected memory of its own; got some of {first}; write "
+                f"{second}: expected its own memory; it shares some with {first}; write "
                 "Unembedding(embedding) for a table that two layers use, and .copy() otherwise"
             )
     return params
@@ -100,7 +100,7 @@ def clip_gradients(layer: Layer, max_norm: float) -> float:
     layer : Layer
         With gradients; here and below.
     max_norm : float
-        The greatest length that is left as it is.
+        The greatest length that stays as it is.
 
     Notes
     -----

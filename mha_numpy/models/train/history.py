@@ -1,4 +1,4 @@
-"""What a training has seen."""
+"""The history of a training."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from mha_numpy.dtypes import Array
 
 @dataclass
 class History:
-    """Loss and gradient norm of every step, and what was measured in between.
+    """Loss and gradient norm of every step, and the measurements in between.
 
     Examples
     --------

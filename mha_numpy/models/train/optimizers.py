@@ -47,7 +47,7 @@ def sgd_step(
     momentum: float = 0.0,
     nesterov: bool = False,
 ) -> tuple[Array, Array]:
-    """Step against the gradient, and go on in the direction of the steps before.
+    """Step against the gradient, and continue in the direction of earlier steps.
 
     ``velocity = momentum * velocity + gradient`` and ``param = param - learning_rate * velocity``;
     with Nesterov ``param = param - learning_rate * (gradient + momentum * velocity)``.
@@ -58,7 +58,7 @@ def sgd_step(
         The velocity is 0 before the first step.
     learning_rate : float
     momentum : float
-        0 <= m < 1: the share of the velocity that is kept.
+        0 <= m < 1: the share of the velocity to keep.
     nesterov : bool
         Whether the step already includes the share of the velocity that the next one will keep:
         the gradient is then the one at the point to which the velocity leads. Needs momentum > 0.
@@ -141,7 +141,7 @@ def adam_step(
 
     ``mean = beta_1 mean + (1 - beta_1) gradient``, ``square = beta_2 square + (1 - beta_2)
     gradient^2``, ``param = param - learning_rate * mean_hat / (sqrt(square_hat) + eps)``, where
-    ``mean_hat = mean / (1 - beta_1^t)`` and ``square_hat`` likewise undo the start at 0.
+    ``mean_hat = mean / (1 - beta_1^t)``, and ``square_hat`` with beta_2, undo the start at 0.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def adam_step(
         Number of this step, from 1.
     learning_rate : float
     betas : (float, float)
-        How much of the running mean and of the running square is kept.
+        How much of the running mean and of the running square to keep.
     eps : float
         Keeps a param without gradients from being divided by 0.
     weight_decay : float
@@ -198,18 +198,18 @@ def _as_like_arrays(**arrays: Array) -> list[Array]:
 
 
 class Optimizer(metaclass=Explained):
-    """Moves all params of a layer; keeps for each what its rule remembers.
+    """Moves all params of a layer; keeps for each param the memory of its rule.
 
     Parameters
     ----------
     layer : Layer
-        With params of float32 or float64, each in memory of its own: they move in their arrays.
+        With float32 or float64 params, each in its own memory: they move in their arrays.
     learning_rate : float
-        Of a step whose factor in the schedule is 1.
+        That of a step whose factor in the schedule is 1.
     groups : list of ParamGroup
         Params that take other options; each belongs to the first group that matches its name.
     **options
-        What else the rule takes. Each option is an attribute.
+        The rule's other options. Each option is an attribute.
 
     Notes
     -----
@@ -299,8 +299,8 @@ class Optimizer(metaclass=Explained):
         Raises
         ------
         TrainingError
-            A gradient is not finite, or a param, or what is remembered of it, would no longer be;
-            nothing has changed.
+            If a gradient is not finite, or a param or its memory would no longer be; then nothing
+            has changed.
         """
         scale, shared = check_number("scale", scale, least=0), check_options(self.options)
         params, moved = self._current_params(), []

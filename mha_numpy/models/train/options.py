@@ -1,4 +1,4 @@
-"""Options of optimizers, and groups of params that take other options than the rest."""
+"""Options of optimizers, and groups of params with different options from the rest."""
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -53,7 +53,7 @@ class ParamGroup(metaclass=Explained):
         Patterns of dotted names, separated by spaces. ``*`` matches any text, dots included, ``?``
         one character and ``[qk]`` one of these.
     **options
-        Options of the optimizer, such as `learning_rate` or `weight_decay`. All others are those
+        Options of the optimizer, such as `learning_rate` or `weight_decay`. All others stay those
         of the optimizer.
 
     Notes

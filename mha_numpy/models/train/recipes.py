@@ -1,4 +1,4 @@
-"""Four things that learn: each a task, a model, and how it is trained; and the trained params."""
+"""Four things that learn: each a task, a model, and its training; and the trained params."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ HELD_OUT_SEED = 1  # draws what is measured on
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one thing is learned: everything but the seed.
+    """How one thing is learned: everything except the seed.
 
     The batches are drawn by ``task.draw_batch(rng, batch_size)``. AdamW clips gradients at norm 1;
     its learning rate rises for `warm_up` of the steps and falls to 0 as a cosine.
@@ -162,9 +162,9 @@ def train_recipe(
     ----------
     name : {"reverse", "induction", "numbers", "text"}
     text : str, optional
-        For "text": what to learn from; default pieces of *Moby-Dick*.
+        For "text": the text to learn from; default pieces of *Moby-Dick*.
     seed : int
-        Of params, dropout and batches.
+        Seed of params, dropout and batches.
     steps : int, optional
         Default: the number of the recipe.
     backend : {"numpy", "loops", "numba"}
@@ -209,14 +209,14 @@ def train_recipe(
 def load_trained(name: str, *, params: PathLike | None = None, backend: str = "numpy") -> Trained:
     """Return a trained model, with the params that are shipped or with your own.
 
-    The command ``mha-numpy train NAME`` makes those that are shipped.
+    The command ``mha-numpy train NAME`` makes the shipped ones.
 
     Parameters
     ----------
     name : {"reverse", "induction", "numbers", "text"}
     params : path, optional
-        A file that ``mha-numpy train NAME --save DIR`` or ``model.save`` has written. A model of
-        text reads and writes the characters of the text that is shipped.
+        A file written by ``mha-numpy train NAME --save DIR`` or ``model.save``. A model of text
+        reads and writes the characters of the shipped text.
     backend : {"numpy", "loops", "numba"}
 
     Returns

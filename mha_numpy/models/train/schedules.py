@@ -1,4 +1,4 @@
-"""Schedules: by which factor a step's learning rate is multiplied."""
+"""Schedules: the factor of each step's learning rate."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def constant(step: int) -> float:
 
 
 def warm_up_cosine(steps: int, warm_up: int = 0, *, last: float = 0.0) -> Schedule:
-    """Return a schedule that rises in a line from 0 to 1, then falls as a cosine does, to `last`.
+    """Return a schedule that rises linearly from 0 to 1, then falls as a cosine to `last`.
 
     ``t / warm_up`` at first; then ``last + (1 - last) (1 + cos(pi r)) / 2``, where r goes from 0
     after the warm-up to 1 in step `steps`, and stays there.
@@ -29,17 +29,17 @@ def warm_up_cosine(steps: int, warm_up: int = 0, *, last: float = 0.0) -> Schedu
     Parameters
     ----------
     steps : int
-        Of the whole training.
+        Number of steps of the whole training.
     warm_up : int
-        Steps in which it rises; 0 <= warm_up < steps. With 0.3 of the steps this is a one-cycle
-        schedule.
+        Number of steps in which it rises; 0 <= warm_up < steps. With 0.3 of the steps this is a
+        one-cycle schedule.
     last : float
         Factor of the last step, at least 0.
 
     Notes
     -----
-    Adam's first steps rest on few gradients: small ones do less harm. Sources: Goyal et al. 2017,
-    section 2.2; Loshchilov and Hutter 2017, *SGDR*, equation 5; one cycle: Smith 2018.
+    Adam's first steps rest on few gradients, so small steps do less harm. Sources: Goyal et al.
+    2017, section 2.2; Loshchilov and Hutter 2017, *SGDR*, equation 5; one cycle: Smith 2018.
 
     Examples
     --------

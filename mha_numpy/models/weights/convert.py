@@ -29,7 +29,7 @@ AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 @explained
 def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> AnyLayer:
-    """Give a layer the params of another library's, all of them or, where one is wrong, none.
+    """Give a layer the params of another library's: all of them or, if one is wrong, none.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
     Notes
     -----
     What another library stores is ``stored(concatenate(ours, axis=-1))``, row by row of a table
-    (``weights/layouts.py``): transposed, side by side or cut into heads, never anything else.
+    (``weights/layouts.py``): transposed, side by side or split into heads, never anything else.
 
     PyTorch's encoder and decoder layers are post-norm with ReLU unless you say otherwise, and a
     block here is pre-norm with GELU: write
@@ -119,7 +119,7 @@ def _without_copy(
     if not np.array_equal(held, found[scores]):
         raise ConfigError(
             f"{scores}: expected the numbers of {tokens}, as tie_word_embeddings (here tied=True) "
-            "says; got others"
+            "says; got different ones"
         )
     return {name: array for name, array in found.items() if name != scores}
 

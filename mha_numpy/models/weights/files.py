@@ -33,7 +33,7 @@ def read_safetensors(path: PathLike) -> dict[str, Array]:
     Returns
     -------
     dict from names to arrays
-        bfloat16, which NumPy does not have, becomes float32; nothing else is changed.
+        bfloat16, which NumPy does not have, becomes float32; nothing else changes.
     """
     return _read(as_path("path", path), _whole)
 
@@ -52,11 +52,11 @@ def write_safetensors(path: PathLike, arrays: Mapping[str, Array]) -> None:
     try:
         from safetensors.numpy import save_file
     except ImportError as reason:
-        raise ConfigError(f"safetensors: expected it to be installed; {INSTALL}") from reason
+        raise ConfigError(f"safetensors is not installed; {INSTALL}") from reason
     try:
         save_file({name: np.ascontiguousarray(a) for name, a in arrays.items()}, path)
     except Exception as reason:  # of its own kind, which is no OSError
-        raise FileError(f"{path}: expected to write it; got {one_line(reason)}") from reason
+        raise FileError(f"{path}: cannot write it: {one_line(reason)}") from reason
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -64,11 +64,13 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as reason:
-        raise FileError(f"{path}: expected a file; got {reason.strerror or reason}") from reason
+        raise FileError(
+            f"{path}: expected a readable file: {reason.strerror or reason}"
+        ) from reason
     except ValueError as reason:
         raise FileError(f"{path}: expected JSON; got {one_line(reason)}") from reason
     except RecursionError as reason:
-        raise FileError(f"{path}: expected JSON; got brackets nested too deep") from reason
+        raise FileError(f"{path}: expected JSON; got brackets nested too deeply") from reason
     if not isinstance(found, dict):
         raise FileError(f"{path}: expected a JSON object; got {type(found).__name__}")
     return found
@@ -89,7 +91,9 @@ def _read(path: Path, take: Callable[[Any, str], Array]) -> dict[str, Array]:
     for name in sorted(set(places.values())):
         arrays = _read_one(path / name, take)
         if twice := [array for array in arrays if array in found]:
-            raise FileError(f"{path / name}: expected no array of another file; got {twice[0]}")
+            raise FileError(
+                f"{path / name}: expected no array that is also in another file; got {twice[0]}"
+            )
         found |= arrays
     if missing := [name for name in places if name not in found]:
         raise FileError(f"{path / INDEX}: expected {one_line(missing[0])} in {places[missing[0]]}")
@@ -107,9 +111,9 @@ def _read_one(path: Path, take: Callable[[Any, str], Array]) -> dict[str, Array]
         import ml_dtypes  # noqa: F401  tells NumPy what bfloat16 is
         from safetensors import safe_open
     except ImportError as reason:
-        raise ConfigError(f"safetensors: expected it to be installed; {INSTALL}") from reason
+        raise ConfigError(f"safetensors is not installed; {INSTALL}") from reason
     if not os.path.isfile(path):  # False for a name too long, where a Path raises
-        raise FileError(f"{path}: expected a file; got nothing there")
+        raise FileError(f"{path}: expected a file; there is none")
     try:
         with safe_open(path, framework="numpy") as file:
             return {name: take(file, name) for name in file.keys()}  # noqa: SIM118

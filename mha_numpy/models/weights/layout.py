@@ -1,4 +1,4 @@
-"""How another library stores what are params here: rows of a table, read both ways."""
+"""How another library stores our params: rows of a table, read both ways."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ class Row(NamedTuple):
     """One array of theirs, and which params are in it.
 
     ``theirs = stored(concatenate(ours, axis=-1))``, where stored is "same", "transposed", or the
-    axes that the array is cut into, such as "D H d_k" or "1 H*d_k".
+    axes that the array is split into, such as "D H d_k" or "1 H*d_k".
     """
 
     theirs: str  # its name; {i} counts layers

@@ -14,21 +14,21 @@ CHECKOUT = Path(__file__).parents[3] / "notebooks"
 
 
 class Copies(NamedTuple):
-    """What became of each notebook."""
+    """Which notebooks were written, and which were kept."""
 
     written: list[Path]
     kept: list[Path]  # were there already
 
 
 def copy_notebooks(folder: Path | str, *, force: bool = False) -> Copies:
-    """Copy all notebooks into a folder, leaving alone those that are there already.
+    """Copy all notebooks into a folder, and leave those that are there already untouched.
 
     Parameters
     ----------
     folder : path
         Made if missing.
     force : bool
-        Overwrite notebooks that differ from ours: what was written into them is lost.
+        Overwrite notebooks that differ from ours; what you wrote into them is lost.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def notebook_name(number: str) -> str:
 
 
 def our_notebooks() -> list[Path]:
-    """Return the notebooks that came with the package, or those of the checkout, in order."""
+    """Return the notebooks of the package, or those of the checkout, in order."""
     folder = INSTALLED if INSTALLED.is_dir() else CHECKOUT
     return sorted(folder.glob("[0-9][0-9]_*.ipynb"))
 
@@ -88,7 +88,7 @@ def open_lab(notebook: Path | str, options: Sequence[str] = ()) -> int:
     notebook : path
         Its folder is what JupyterLab shows.
     options : strings
-        Handed to JupyterLab, such as ``--no-browser``.
+        Passed on to JupyterLab, such as ``--no-browser``.
 
     Examples
     --------
@@ -105,4 +105,4 @@ def open_lab(notebook: Path | str, options: Sequence[str] = ()) -> int:
 def check_installed() -> None:
     """Raise a ConfigError where JupyterLab is not installed."""
     if find_spec("jupyterlab") is None:
-        raise ConfigError("JupyterLab is not installed here: pip install jupyterlab")
+        raise ConfigError("JupyterLab is not installed: pip install jupyterlab")

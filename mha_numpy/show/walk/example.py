@@ -55,6 +55,7 @@ MEANING = Meaning(
     asker=TOKENS.index("It"),
     wish="the new row of It says alive, and not food",
     written=SENTENCE.split(),
+    dare="make the fish alive, and see where It looks",
 )  # fmt: skip
 
 
@@ -88,10 +89,8 @@ def example_setting(seed: int = 0) -> Setting:
         d_out=d_out,
         seed=seed,
         about=(
-            f'"{SENTENCE}" All numbers are set by hand so that you can read them; nothing is '
-            "trained. Head 0 asks who is meant: a stand-in such as It looks for a living thing. "
-            "Head 1 looks at the word before. L is a wish about It: it grows if its new row says "
-            "alive, and falls if it says food."
+            f"{SENTENCE} Whom does It mean? Two heads look at the other words: head 0 asks who is "
+            "meant, head 1 asks for the word before. All numbers are set by hand, to be read."
         ),
         note=NOTE,
     )

@@ -1,4 +1,4 @@
-"""The walk's files: a user's own array in, pictures and JSON out."""
+"""The walk's files: reads an array of yours, writes pictures and JSON."""
 
 import json
 import zipfile

@@ -1,4 +1,4 @@
-"""The walk as a page to play with: every array, computed anew after each edit."""
+"""The walk as a page to play with: every array is recomputed after each edit."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,7 @@ def save_page(page: "Page", path: Path, *, option: str = "html") -> None:
 
 
 def check_page(path: Path, *, force: bool, option: str = "html") -> None:
-    """Raise a ConfigError if a file is there that is not a page of ours."""
+    """Raise a ConfigError if the path has a file that is not a page of ours."""
     if force or not path.exists():
         return
     try:
@@ -98,6 +98,4 @@ def check_page(path: Path, *, force: bool, option: str = "html") -> None:
     except OSError:
         start = b""
     if MARK not in start:
-        raise ConfigError(
-            f"{option}: {path} is there and is not such a page; --force overwrites it"
-        )
+        raise ConfigError(f"{option}: {path} exists and is not such a page; --force overwrites it")

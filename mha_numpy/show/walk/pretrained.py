@@ -1,4 +1,4 @@
-"""One attention layer of a model that is not shipped, with what flows into it when it reads."""
+"""One attention layer of a model from elsewhere, with its inputs while it reads a text."""
 
 import os
 from pathlib import Path
@@ -18,8 +18,8 @@ from mha_numpy.show.walk.result import Setting
 from mha_numpy.show.walk.trained import LIKELIEST, SHOWN, what_comes_next
 
 NOTHING_IS_SAID = (
-    "This model predicts no word: it gives each token a vector.\n"
-    "A weight below tells where a head reads, not why."
+    "This model predicts no word; it gives each token a vector.\n"
+    "A weight shows where a head reads, not why."
 )
 
 
@@ -63,8 +63,8 @@ def pretrained_setting(
         seed=seed,
         model=str(source),
         about=(
-            f"{whose}: the params and the inputs are those of {place}, while the model reads this "
-            f"text. Only the upstream gradient is random (seed {seed})."
+            f"{whose}: you see {place}, while the model reads this text. "
+            f"Only the upstream gradient is random (seed {seed})."
         ),
         note=f"{whose}: {place}.",
         said=(NOTHING_IS_SAID,) if isinstance(model, Bert) else _next_token(model, out[0, -1]),

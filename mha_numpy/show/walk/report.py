@@ -1,4 +1,4 @@
-"""What the walk prints: tokens, steps, who attends to whom, gradients."""
+"""What the walk prints: what each word looks at; in full, every step and gradient."""
 
 from collections.abc import Iterator
 from textwrap import fill
@@ -12,17 +12,72 @@ from mha_numpy.tables import Table
 
 WIDTH = 80  # characters of a line, where no terminal says another
 SMALL, NARROW = 24, 5  # an array of so few numbers, and of so few in a row, is shown itself
-NEXT = """Next:
-  mha-numpy lab                         the notebooks: begin with 00
-  mha-numpy walk ... --open             all this as a page to play with
-  mha-numpy walk ... --save DIR         pictures of all this
-  mha-numpy exercises start mine        write it yourself, and have it checked"""
+SHADES = "··", "░░", "▒▒", "▓▓", "██"  # of a weight, from 0 to 1
+LEAST = 0.1  # a weight that is named
+FEW = 2  # heads whose second weight is named, too
+NEXT = """\
+next: mha-numpy lab                       the notebooks, from 00 on
+      mha-numpy walk "your sentence"      your words, with random numbers
+      mha-numpy walk --verbose            every step and every gradient"""
+
+
+def brief(seen: Walk, *, is_shaded: bool = False) -> Iterator[Table | str]:
+    """Yield what a newcomer reads: who looks at whom, the shapes, and whether gradients are right.
+
+    On a terminal that can show them, each row of weights is drawn in shaded cells.
+    """
+    yield fill(seen.about, WIDTH)
+    yield from (part for part in seen.said if isinstance(part, str))
+    yield _looks(seen, is_shaded)
+    worst = max(seen.report.errors("central").values())
+    verdict = f"gradients: all right, each number checked (largest error {worst:.0e})"
+    yield "\n".join((*_answer(seen), _shapes(seen), verdict if seen.report else _verdict(seen)))
+
+
+def _looks(seen: Walk, is_shaded: bool = False) -> Table:
+    """Return what each token of the first sequence looks at most, head by head."""
+    B, H = seen.weights.shape[:2]
+    names = [f": {name}" for name in seen.meaning.heads] if seen.meaning else [""] * H
+    rows = []
+    for i, token in enumerate(seen.tokens):
+        cells = []
+        for weights in seen.weights[0, :, i]:
+            shades = "".join(SHADES[round(4 * float(weight))] for weight in weights)
+            looks = _named(weights, seen.source_tokens, most=2 if H <= FEW else 1)
+            cells.append(f"{shades} {looks}" if is_shaded else looks)
+        rows.append([token, *cells])
+    title = "In each head, each word shares out 100% of its attention. Most of it goes to:"
+    title = title.replace("word", f"word of sequence 0 of {B}") if B > 1 else title
+    columns = ["", *(f"head {h}{name}" for h, name in enumerate(names))]
+    return Table(title, columns, rows, first_head=1)
+
+
+def _named(weights: Array, tokens: list[str], most: int) -> str:
+    """Return the largest weights with their tokens: "cat 78%, fish 17%"."""
+    largest = [j for j in np.argsort(-weights, kind="stable")[:most] if weights[j] >= LEAST]
+    largest = largest or [int(weights.argmax())] * bool(weights.any())
+    return ", ".join(f"{tokens[j]} {weights[j]:.0%}" for j in largest) or "nothing"
+
+
+def _answer(seen: Walk) -> Iterator[str]:
+    """Yield how to read the row that an example is about."""
+    if seen.meaning:
+        i = seen.meaning.asker
+        weights = seen.weights[0, 0, i]
+        most = f"{weights.max():.0%} from {seen.source_tokens[weights.argmax()]}"
+        yield f"So head 0 mixes an answer for {seen.tokens[i]}, {most}."
+
+
+def _shapes(seen: Walk) -> str:
+    shapes = {step.name: step.array.shape for step in seen.trace if not step.is_backward}
+    names = {"x_q": "x", "q": "q", "weights": "weights", "out": "out"}
+    return fill(f"shapes: {' -> '.join(f'{names[name]} {shapes[name]}' for name in names)}", WIDTH)
 
 
 def sections(seen: Walk, *, memory: bool = False) -> Iterator[Table | str]:
-    """Yield the parts of the report in order: lines of text, and tables.
+    """Yield the parts of the whole report in order: lines of text, and tables.
 
-    With `memory`, the steps are told by how their arrays lie in memory.
+    With `memory`, each step is described by how its array lies in memory.
     """
     yield _summary(seen)
     is_named = seen.is_trained and seen.source_tokens is not seen.tokens
@@ -31,26 +86,10 @@ def sections(seen: Walk, *, memory: bool = False) -> Iterator[Table | str]:
         yield _tokens(seen.key_name if is_named else "source", seen.source_tokens)
     yield from seen.said
     yield _steps(seen, "FORWARD: from [B, T, D] to [B, H, T, d_h] and back", memory)
-    yield attention_table(seen)
-    yield _steps(seen, "BACKWARD: the same way, last step to first", memory, backward=True)
+    yield _looks(seen)
+    yield _steps(seen, "BACKWARD: the same steps, last to first", memory, backward=True)
     yield _gradients(seen) if seen.report else seen.report.table()
     yield _verdict(seen)
-    yield NEXT
-
-
-def attention_table(seen: Walk) -> Table:
-    """Return, for each query and head, the key that it attends to most; of the first sequence."""
-    H = seen.weights.shape[1]
-    rows = [[str(i), token] for i, token in enumerate(seen.tokens)]
-    for i, row in enumerate(rows):
-        for weights in seen.weights[0, :, i]:
-            key, most = seen.source_tokens[weights.argmax()], weights.max()
-            row.append(f"{key} {most:.2f}" if most > 0 else "nothing")
-    B, K = seen.weights.shape[0], len(seen.source_tokens)
-    title = f"WHO ATTENDS TO WHOM MOST, of {K} keys (weight 0 to 1)"
-    if B > 1:
-        title += f", sequence 0 of {B}"
-    return Table(title, ["#", "query", *(f"head {h}" for h in range(H))], rows, first_head=2)
 
 
 def _summary(seen: Walk) -> str:
@@ -69,7 +108,7 @@ def _summary(seen: Walk) -> str:
 
 
 def _tokens(title: str, tokens: list[str]) -> str:
-    """Return the tokens, numbered; those that stand in one line stand together."""
+    """Return the tokens with their numbers; a token and its number stay on one line."""
     numbered = "  ".join(f"{i}\N{NO-BREAK SPACE}{token}" for i, token in enumerate(tokens))
     return fill(f"{title}: {numbered}", WIDTH, break_long_words=False).replace("\xa0", " ")
 
@@ -123,7 +162,7 @@ def _gradients(seen: Walk) -> Table:
 def _verdict(seen: Walk) -> str:
     report = seen.report
     if not report:
-        return "gradients: WRONG, see the rows marked FAIL"
+        return "gradients: WRONG, see the rows marked FAIL in --verbose"
     worst = {method: report.errors(method).values() for method in ("central", "complex step")}
-    found = [f"{max(errors):.0e} by {method}" for method, errors in worst.items() if errors]
-    return f"gradients: all {len(worst['central'])} right; largest error {', '.join(found)}"
+    errors = [f"{max(found):.0e} by {method}" for method, found in worst.items() if found]
+    return f"gradients: all {len(worst['central'])} right; largest error {', '.join(errors)}"

@@ -1,4 +1,4 @@
-"""What a walk goes through, and what it has seen: a layer, its trace and weights, its gradients."""
+"""What a walk runs, and what it has seen: a layer, its trace, weights and gradients."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,11 +23,12 @@ class Meaning:
     asker: int  # the token that the story is about
     wish: str  # what L rewards
     written: list[str]  # T_q: the tokens as the sentence has them, with its full stops
+    dare: str  # what to change on the page
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One attention layer, what flows into it, and what is said about both."""
+    """One attention layer, its inputs, and how both are described."""
 
     layer: MultiHeadAttention
     inputs: dict[str, Array]  # x_q; x_k and x_v where they are not those before them
@@ -37,12 +38,12 @@ class Setting:
     is_causal: bool = False
     window: Window | None = None  # how far a token sees
     seed: int  # of everything that is random
-    model: str | None = None  # the trained model that the layer is of; None: random params
+    model: str | None = None  # the trained model that has the layer; None: random params
     about: str  # which params and inputs these are
     note: str  # the same in a line, for pictures
     query_name: str = "queries"  # on the axes of pictures
     key_name: str = "keys"
-    said: tuple[str | Table, ...] = ()  # by the trained model
+    said: tuple[str | Table, ...] = ()  # the trained model's own words
     meaning: Meaning | None = None  # of an example: what its numbers mean
     d_out: Array | None = None  # the upstream gradient; None: random
 
@@ -63,7 +64,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Walk(Setting):
-    """What a walk has seen."""
+    """A setting after its run."""
 
     trace: Trace  # every step, forward and backward
     weights: Array  # (B, H, T_q, T_k)

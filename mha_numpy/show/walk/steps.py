@@ -36,11 +36,12 @@ def walk(
     cross: str | None = None,
     dtype: str = "float64",
     seed: int = 0,
-    example: bool = False,
 ) -> Walk:
     """Run multi-head attention on a sentence, forward and backward, and check every gradient.
 
-    The params are random, or those of a model that has learned.
+    Without a text it takes the example, "The cat ate fish. It purred.": its features have names,
+    and its two heads were set by hand. With a text of yours, the params are random, or those of a
+    model that has learned.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def walk(
     layer : int, optional
         Which of the L layers of a model that is not shipped: 0 to L - 1; default the last.
     file : path, optional
-        Instead of `text`: a .npy or .npz file with a (T, D) or (B, T, D) array of one's own.
+        Instead of `text`: a .npy or .npz file with a (T, D) or (B, T, D) array of yours.
     heads, kv_heads : int
         Query heads, default 4, and key/value heads if fewer.
     dim : int, optional
@@ -70,9 +71,6 @@ def walk(
         Of the two passes that are shown; gradients are checked in float64.
     seed : int
         Seeds the upstream gradient; without `model` the vectors and the params, too.
-    example : bool
-        Instead of all these: "The cat ate fish. It purred.", with features that have names, and two
-        heads set by hand.
 
     Returns
     -------
@@ -93,19 +91,16 @@ def walk(
         "file": file, "heads": heads, "kv_heads": kv_heads, "dim": dim, "causal": causal,
         "cross": cross,
     }  # fmt: skip
-    if example:
-        _expect_none(
-            ", as the example has its own; got it", text=text, model=model, params=params,
-            layer=layer, **random,
-        )  # fmt: skip
-        return _go(example_setting(seed), dtype)
     if model is None:
         if params is not None:
             raise ConfigError("params: expected model=, the model that they belong to; got none")
         if layer is not None:
             raise ConfigError("layer: expected model=, the model that it is of; got none")
-        if (text is None) == (file is None):
-            raise ConfigError("text: expected a sentence, or else --input FILE; one of the two")
+        if text is None and file is None:
+            _expect_none(" without a text: the example has its own layer and inputs", **random)
+            return _go(example_setting(seed), dtype)
+        if text is not None and file is not None:
+            raise ConfigError("text: expected a sentence or --input FILE, not both; got both")
         return _go(random_setting(text, seed=seed, **random), dtype)
     from mha_numpy.models.train.recipes import RECIPES, load_trained
     from mha_numpy.show.walk.pretrained import pretrained_setting

@@ -16,7 +16,7 @@ JOINER = "\u200d"
 
 
 def tokenize(text: str, *, name: str = "text") -> list[str]:
-    """Cut a text into words and punctuation marks.
+    """Split a text into words and punctuation marks.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def tokenize(text: str, *, name: str = "text") -> list[str]:
 
 
 def embed(tokens: Sequence[str], D: int, *, seed: int = 0) -> Array:
-    """Give each distinct token a random vector of its own, and add where it stands.
+    """Give each distinct token its own random vector, and add its position.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def embed(tokens: Sequence[str], D: int, *, seed: int = 0) -> Array:
 
 
 def _letters(text: str) -> list[str]:
-    """Cut a text into letters, each with the accents and joined parts that belong to it."""
+    """Split a text into letters, each with the accents and joined parts that belong to it."""
     letters: list[str] = []
     for character in unicodedata.normalize("NFC", text):
         belongs = unicodedata.category(character).startswith("M") or character == JOINER

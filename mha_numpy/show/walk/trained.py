@@ -1,4 +1,4 @@
-"""One attention layer of a trained model, with what flows into it when the model reads a text."""
+"""One attention layer of a trained model, with its inputs while the model reads a text."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -16,7 +16,7 @@ from mha_numpy.show.walk.result import Setting
 from mha_numpy.show.walk.tokens import tokenize
 from mha_numpy.tables import Table
 
-LIKELIEST = 3  # words that are told with their probabilities
+LIKELIEST = 3  # words shown with their probabilities
 WRITTEN = 80  # characters
 TEMPERATURE = 0.8  # of what is written
 DIGITS = "such as '3 1 4 1 5 9 2 6 5 3 5 8'"
@@ -26,9 +26,9 @@ Read: TypeAlias = tuple[MultiHeadAttention, str, dict[str, Any]]  # a layer, its
 
 
 def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Setting:
-    """Let a trained model read a text, and return the layer that tells most about it.
+    """Let a trained model read a text, and return the layer that shows most about it.
 
-    What the text may be depends on the model; the seed draws what is written after a text.
+    Each model reads its own kind of text; the seed draws what a text model writes.
 
     Examples
     --------
@@ -53,8 +53,8 @@ def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Set
         seed=seed,
         model=trained.name,
         about=(
-            f"Trained ({trained.origin}): the params and the inputs are those of {place} while the "
-            f"model reads this text. Only the upstream gradient is random (seed {seed})."
+            f"Trained ({trained.origin}): you see {place}, while the model reads this text. "
+            f"Only the upstream gradient is random (seed {seed})."
         ),
         note=f"Trained ({trained.origin}): {place}.",
         **told,
@@ -101,7 +101,7 @@ def _read_numbers(trained: Trained, text: str, seed: int) -> Read:
     told = {
         "tokens": german, "source_tokens": task.words(source[0]),
         "is_cross": True,
-        "query_name": "the word that this step writes", "key_name": "the words that are read",
+        "query_name": "the word that this step writes", "key_name": "the words that it reads",
         "said": (f"the model says: {' '.join(word for word in german if word != '<end>')}",),
     }  # fmt: skip
     place = "decoder.0.cross_attention, where the decoder looks at the English words"
@@ -115,7 +115,7 @@ def _read_reverse(trained: Trained, text: str, seed: int) -> Read:
     said = trained.model(np.array([digits], int)).argmax(axis=-1)[0]
     told = {
         "tokens": [str(digit) for digit in said], "source_tokens": digits,
-        "query_name": "the digit that is said here", "key_name": "the digits that are read",
+        "query_name": "the digit that the model says here", "key_name": "the digits that it reads",
         "said": (f"the model says: {' '.join(map(str, said))}",),
     }  # fmt: skip
     return trained.model.attentions[0], "attentions.0, its only attention layer", told
@@ -131,7 +131,7 @@ def _read_text(trained: Trained, text: str, seed: int) -> Read:
     written = generate(model, ids, WRITTEN, temperature=TEMPERATURE, rng=seed)[0, ids.shape[1] :]
     model(ids)
     said = (
-        f"the model writes, drawn with seed {seed} at temperature {TEMPERATURE}:\n"
+        f"the model writes (drawn with seed {seed} at temperature {TEMPERATURE}):\n"
         f"{text}|{task.decode(written)}",
     )
     place = f"blocks.{len(model.blocks) - 1}.attention, in the last of its blocks"

@@ -1,4 +1,4 @@
-"""A sentence or an array of one's own, and a layer with random params."""
+"""A sentence or an array of yours, and a layer with random params."""
 
 from pathlib import Path
 
@@ -46,8 +46,8 @@ def random_setting(
         is_causal=causal,
         seed=seed,
         about=(
-            "Nothing here is trained: the params, the upstream gradient and the vectors of words "
-            f"are random (seed {seed}). The weights show how attention works, not what it learns."
+            f"Random, not trained: the vectors of words, the params and the upstream gradient are "
+            f"drawn with seed {seed}. They show how attention works, not what it learns."
         ),
         note=NOTE,
     )

@@ -44,7 +44,7 @@ class Assignment:
         Parameters
         ----------
         student : str
-            The id, also of somebody who is not on the roster.
+            The id, also of a student who is not on the roster.
 
         Returns
         -------

@@ -47,7 +47,7 @@ def grade_in_cluster(tasks: Iterable[Task], address: str) -> Iterator[Result]:
         distributed: Any = import_module("distributed")
     except ImportError as error:
         raise ConfigError(
-            "dask: expected dask.distributed to be installed: pip install 'mha-numpy[cluster]'"
+            "dask: dask.distributed is not installed: pip install 'mha-numpy[cluster]'"
         ) from error
     try:
         client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)

@@ -1,7 +1,7 @@
 """Exports: an assignment as a source notebook for otter-grader or nbgrader.
 
-Both run a student's notebook as it is, and the tests in the same process. Of `grade` there remains
-the check of each function: no isolation of the notebook, no variants, no points for a part.
+Both run a student's notebook as it is, with the tests in the same process. All that is left of
+`grade` is the check of each function: no isolation of the notebook, no variants, no partial points.
 """
 
 import ast
@@ -167,31 +167,31 @@ which installs `mha-numpy` as the first cell of `{name}.ipynb` says, and for `ot
     pip install 'mha-numpy[graders]'
     nbgrader generate_assignment {name}
 
-The folder `release/{name}` is for the students. What they hand in belongs into
+The folder `release/{name}` is for the students. Save the notebook of each student as
 `submitted/STUDENT/{name}/{name}.ipynb`:
 
     nbgrader autograde {name}
     nbgrader generate_feedback {name}
     nbgrader export
 
-The feedback shows the hidden tests: give it back when all have handed in.""",
+The feedback shows the hidden tests, so give it back only when all students have handed in.""",
 }
 README = """# {title}
 
-This folder holds the solutions, and is not for students. Run these commands in it:
+This folder contains the solutions, so do not give it to students. Run these commands in it:
 
 {how}
 
 `mha-numpy grade SUBMISSIONS --assignment .. --out ../results` takes the same notebooks and does
 more:
 
-- There only the functions run, and see nothing but Python and NumPy. Here the notebook runs as it
-  is, and the tests in the same process: a student's code can import the right functions from
-  `mha_numpy`, read the hidden tests, or replace what they call. Each check calls its function in
-  a process of its own, within 10 seconds: that helps against accidents alone.
-- There the points of a function are shared out, as `[marks]` in `assignment.toml` says, and a
-  backward that is right for the student's own wrong forward has most of its points. Here a function
-  has all of its points or none.
-- There each student has other numbers, and submissions are compared. Here all have the same hidden
-  numbers.
+- It runs only the functions, and they see nothing but Python and NumPy. Here the notebook runs as
+  it is, with the tests in the same process, so a student's code can import the right functions from
+  `mha_numpy`, read the hidden tests, or replace what they call. Each check calls its function in a
+  separate process, within 10 seconds, but that helps only against accidents.
+- It divides up the points of a function, as `[marks]` in `assignment.toml` says, and a backward
+  that is right for the student's own wrong forward gets most of its points. Here a function gets
+  all of its points or none.
+- It gives each student different numbers, and compares submissions. Here all students have the same
+  hidden numbers.
 """

@@ -17,7 +17,7 @@ FORMULA = "=+-@\t\r"  # what a spreadsheet would compute
 UNSAFE = "This was run with --unsafe-local: with limits, but not in isolation."
 STATES = {
     "right": "right",
-    "follows": "right for your own forward, which is not",
+    "follows": "right for your own forward, which is wrong",
     "wrong": "not right",
     "failed": "it did not run",
     "not written": "not written yet",
@@ -104,8 +104,8 @@ def student_page(result: Result, title: str) -> str:
         f'<span class="soft">of {result.out_of:g} points</span></p>',
         _list(map(escape, _notes(result))),
         *map(_card, result.functions),
-        '<p class="soft">A group of questions gives its points if all of them are answered with '
-        "yes. The inputs are not shown: try your function on small ones of your own.</p>",
+        '<p class="soft">You get the points of a group of questions if the answer to all of them '
+        "is yes. The inputs stay hidden, so try your function on your own small ones.</p>",
     ]
     return _page(title, parts)
 
@@ -165,15 +165,15 @@ def class_page(grades: Grades) -> str:
         "<h2>Exercises</h2>" + _by_exercise(grades),
         "<h2>Mistakes</h2>" + _heat_map(grades),
         "<h2>Students</h2>" + _by_student(results),
-        f"<h2>To look at</h2>{_list(trouble)}" if trouble else "",
-        "<h2>Much the same code</h2>" + _alike(grades),
+        f"<h2>Please look at</h2>{_list(trouble)}" if trouble else "",
+        "<h2>Similar code</h2>" + _alike(grades),
     ]
     return _page(title, parts)
 
 
 def _bars(totals: list[float], out_of: float) -> str:
     if not totals or out_of == 0:
-        return "<p>Nobody was graded.</p>"
+        return "<p>No students were graded.</p>"
     counts = Counter(min(int(BINS * total / out_of), BINS - 1) for total in totals)
     most = max(counts.values())
     bars = []
@@ -248,15 +248,16 @@ def _link(result: Result) -> str:
 def _alike(grades: Grades) -> str:
     """Return the pairs that are alike, and what this means."""
     if not grades.alike:
-        return "<p>No two submissions have much the same code.</p>"
+        return "<p>No two submissions have similar code.</p>"
     links = {result.student: _link(result) for result in grades.results}
     rows = [_row("students", "overlap", tag="th")]
     for pair in grades.alike:
         both = ", ".join(links.get(student, escape(student)) for student in (pair.one, pair.other))
         rows.append(_row(both, f"{100 * pair.overlap:.0f}%"))
     return (
-        "<p>Names, comments and what was handed out do not count, nor what a third of the class "
-        "wrote. Two people may well have the same idea: read both before you think further.</p>"
+        "<p>Names, comments and handed-out code do not count, nor does code that a third of the "
+        "class wrote. Two people may well have the same idea, so read both before you draw any "
+        "conclusion.</p>"
         f"{_table(rows)}"
     )
 

@@ -1,8 +1,8 @@
 """follows: whether a backward is right for the student's own forward, which has a mistake.
 
-Whoever leaves out the scale in the forward, and derives the backward of just that, has made one
-mistake and not two. So the backward is called with what the own forward computes, and compared with
-numeric differentiation of the own forward.
+A student who leaves out the scale in the forward, and derives the backward of exactly that, has
+made one mistake and not two. So the backward is called with what the student's own forward
+computes, and compared with numeric differentiation of that forward.
 """
 
 from collections.abc import Callable, Sequence

@@ -62,14 +62,14 @@ def grade(
     assignment : path
         A folder that `make_assignment` wrote.
     out : path
-        A folder, made if missing. What it holds already is not graded again.
+        A folder, made if missing. Results that it already has are not graded again.
     jobs : int, optional
         How many students are graded at a time; default one for each core.
     dask : str, optional
         The address of a Dask scheduler, whose workers grade instead. They need this package, and
         bubblewrap, but none of the folders.
     is_isolated : bool
-        False runs the functions with limits alone, and says so in all results.
+        False runs the functions with limits only, and says so in all results.
     limits : Limits
         Of each function.
 
@@ -79,11 +79,12 @@ def grade(
 
     Notes
     -----
-    A SandboxError says that a function could not be run, through no fault of a student; what is
-    graded by then is kept.
+    A SandboxError says that a function could not be run, through no fault of a student; all grades
+    up to then are kept.
 
-    What came of each student is written at once, as a whole, under a hash of the files, of the
-    assignment and of this version. A run that was stopped goes on where it was, to the same bytes.
+    Each student's result is written at once, as a whole, with a hash of the files, of the
+    assignment and of this version. A run that was stopped continues where it was, to the same
+    bytes.
     """
     given, out = read_assignment(assignment), Path(out)
     jobs = check_count("jobs", os.cpu_count() if jobs is None else jobs)

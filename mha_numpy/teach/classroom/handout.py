@@ -1,4 +1,4 @@
-"""What a student is handed: instructions, stubs with the variant's conventions, public checks."""
+"""What a student gets: instructions, stubs with the variant's conventions, public checks."""
 
 import ast
 from collections.abc import Sequence
@@ -96,8 +96,8 @@ def load_nbformat() -> Any:
         return import_module("nbformat")
     except ImportError as error:
         raise ConfigError(
-            "format: a notebook needs nbformat, pip install 'mha-numpy[classroom]'; --format files "
-            "does without"
+            "format: a notebook needs nbformat: pip install 'mha-numpy[classroom]', or write "
+            "--format files"
         ) from error
 
 
@@ -138,7 +138,7 @@ def readme_text(assignment: Assignment, student: str, form: str) -> str:
     return README.format(
         title=assignment.title,
         whose=whose,
-        until=f" Hand it in by {when:%Y-%m-%d %H:%M %Z}".rstrip() + "." if when else "",
+        until=f" Hand them in by {when:%Y-%m-%d %H:%M %Z}".rstrip() + "." if when else "",
         rows=rows,
         total=f"{assignment.total:g}",
         conventions=_conventions_text(exercises, variants),
@@ -162,41 +162,41 @@ Write the functions below.{until}
 {graded}
 {tests}"""
 GRADED = """\
-Your code is graded where only Python and NumPy are to be seen: do not import `mha_numpy` in it. It
-is called with other numbers than the public checks use. The points of a function are shared out:
+When your code is graded it can see only Python and NumPy, so do not import `mha_numpy` in it. It is
+called with different numbers from those in the public checks. A function's points are divided up:
 
 | | percent | what is asked |
 |---|---|---|
 {shares}"""
 GRADED_ELSEWHERE = """\
-Your functions are graded with other numbers than the public checks use. A function has all of its
-points if everything about it is right, else none. Write it with NumPy alone: do not import
-`mha_numpy` in it."""
+Your functions are graded with different numbers from those in the public checks. A function gets
+all of its points if everything about it is right, and none otherwise. Use only NumPy in it, and do
+not import `mha_numpy`."""
 TESTS = """
-Tests that you write have points by the mistakes that they catch: all points for nine of ten, and
-none where they reject a function that is right, or do not run to the end.
+Tests that you write get points for the mistakes that they catch: all points for nine out of ten,
+and none if they reject a right function or do not run to the end.
 """
 ASKED = {
     "shape": "Does it run, and are type and shape right?",
-    "invariants": "Has the result what every right answer has?",
+    "invariants": "Does the result obey the rules that every right answer obeys?",
     "values": "Are the numbers right?",
-    "gradients": "Does numeric differentiation give the same?",
-    "robustness": "Are inputs left alone, is nothing NaN, is a second call the same, and is there "
-    "no more memory held than the task allows?",
+    "gradients": "Does numeric differentiation give the same gradients?",
+    "robustness": "Are the inputs unchanged, is nothing NaN, does a second call return the same, "
+    "and does it use no more memory than the task allows?",
 }
 EXPORTED = (
-    "Write into the cells that hold a function, and run the cell below each: it checks shapes and "
-    "one example. You may add cells with functions of your own."
+    "Write into the cells that contain a function, and run the cell below each one: it checks "
+    "shapes and one example. You may add cells with your own functions."
 )
 WHAT = {
     "otter": EXPORTED,
     "nbgrader": EXPORTED,
-    "notebook": "Write into the cells of `{name}.ipynb` that hold a function, and run the cell "
-    "below each: it checks shapes and one example, and needs mha_numpy to be installed. Leave the "
-    "cells' tags as they are; you may add cells with functions of your own. Hand in the notebook.",
+    "notebook": "Write into the cells of `{name}.ipynb` that contain a function, and run the cell "
+    "below each one: it checks shapes and one example, and needs mha_numpy to be installed. Leave "
+    "the cells' tags as they are; you may add cells with your own functions. Hand in the notebook.",
     "files": "Write into the files whose names begin with a number. `python check.py` checks "
     "shapes and one example of each, and needs mha_numpy to be installed. Hand in these files; "
-    "each stands alone.",
+    "each must work without the others.",
 }
 
 
@@ -212,7 +212,7 @@ def _conventions_text(exercises: Sequence[Exercise], variants: dict[str, Variant
         for sentence, functions in where.items()
     ]
     told = "\n".join(lines)
-    return f"Your variant has conventions of its own, which each docstring repeats:\n\n{told}\n\n"
+    return f"Your variant has its own conventions, which each docstring repeats:\n\n{told}\n\n"
 
 
 def _sentences(variant: Variant) -> list[str]:

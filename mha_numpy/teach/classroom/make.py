@@ -84,7 +84,7 @@ def make_assignment(
     out : path
         The folder; made if missing. ``handouts`` in it is for students, the rest is not.
     roster : path, optional
-        A CSV file for `read_roster`; then each student has conventions of their own. Without it
+        A CSV file for `read_roster`, which gives each student their own conventions. Without it
         there is one handout for all, and only the hidden numbers differ.
     secret_file : path, optional
         What seeds and conventions are made of. Default: that of an assignment that is there, else
@@ -95,7 +95,7 @@ def make_assignment(
     deadline : str, optional
         Such as ``2030-05-31`` (the end of that day) or ``2030-05-31T12:00``.
     force : bool
-        Whether to write over an assignment that is there; its secret stays.
+        Whether to overwrite an existing assignment; its secret stays.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def make_assignment(
         forms = ", ".join((*FORMS, *EXPORTS))
         raise ConfigError(f"format: expected one of {forms}; got {form!r}")
     if os.path.lexists(out / TABLE) and not force:
-        raise ConfigError(f"out: {out} already holds {TABLE}; add --force to overwrite it")
+        raise ConfigError(f"out: {out} already has {TABLE}; add --force to overwrite it")
     ready = READY.get(name) or Ready("Exercises in attention", _ids(name))
     title, ids = ready
     if form in EXPORTS:

@@ -59,7 +59,7 @@ def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | Non
     Raises
     ------
     AssertionError
-        The function is not right. The text says why, without a number of the full check.
+        If the function is not right. The text says why, without a number of the full check.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | Non
     >>> assert_right("merge-heads", mine, seed=1)
     >>> assert_right("merge-heads", lambda heads: heads, seed=1)
     Traceback (most recent call last):
-    AssertionError: merge-heads: a shape is not the one that the task says
+    AssertionError: merge-heads: a shape is not the one in the task
     """
     exercise = find_exercise(exercise_id)
     check_callable(function)

@@ -65,7 +65,7 @@ def read_roster(path: Path | str) -> dict[str, str]:
         _check_id(student, f"{path}, line {line}", roster)
         roster[student] = row[of_name] if of_name < len(row) else ""
     if not roster:
-        raise ConfigError(f"roster: expected an id and a name in each line; {path} holds none")
+        raise ConfigError(f"roster: expected an id and a name in each line; {path} has none")
     return roster
 
 

@@ -57,7 +57,7 @@ def cells_of(name: str, data: bytes) -> list[Cell]:
     text = decoded(data).replace("\r\n", "\n").replace("\r", "\n")
     cells = list(_notebook_cells(text)) if name.lower().endswith(".ipynb") else [Cell(text)]
     if sum(len(cell.text) for cell in cells) > MOST_CODE:
-        raise ValueError(f"it holds more than {MOST_CODE:,} characters of code")
+        raise ValueError(f"it has more than {MOST_CODE:,} characters of code")
     return cells
 
 
@@ -72,7 +72,7 @@ def _notebook_cells(text: str) -> Iterator[Cell]:
             tags = cell.get("metadata", {}).get("tags", [])
             yield Cell(_python_of(source), TAG in tags)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError("it is no notebook that can be read") from error
+        raise ValueError("it is not a readable notebook") from error
 
 
 def _python_of(source: str) -> str:

@@ -125,7 +125,7 @@ def _followed(
     }
     findings = [text for text in function.findings if text not in FOLLOWED]
     name = find_exercise(forward.exercise).function_name
-    findings.append(f"it is right for your own {name}, so its values are counted as right")
+    findings.append(f"it is right for your own {name}, so its values count as right")
     points = points_of(groups, function.out_of, task.assignment.marks)
     return replace(function, state="follows", groups=groups, findings=findings, points=points)
 
@@ -151,8 +151,8 @@ def _run(
         return run_calls(lambda: wrap(load(source.text, source.file, name)), inputs, task.limits)
     except (ConfigError, SandboxError, OSError) as error:
         raise SandboxError(
-            f"{name} of {task.student} could not be run, and nobody has points for that: {error}; "
-            "grade again: what has been graded is kept"
+            f"{name} of {task.student} could not be run and has no points yet: {error}; grade "
+            "again: what has been graded is kept"
         ) from error
 
 

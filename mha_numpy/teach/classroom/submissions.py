@@ -1,4 +1,4 @@
-"""find_submissions: who handed in what, from the folder that a learning platform gives."""
+"""find_submissions: who handed in what, from the folder that a learning platform exports."""
 
 import os
 import re
@@ -27,8 +27,8 @@ PLATFORMS = [  # what Moodle, Canvas and Blackboard call a file
     )
 ]
 BROKEN = (
-    "{name}: Python cannot read this file, because of a syntax error near line {line}. So none of "
-    "the functions in it could run; they may well be right apart from that."
+    "{name}: Python cannot read this file, because of a syntax error near line {line}, so none of "
+    "its functions could run. They may well be right apart from that."
 )
 COPY = re.compile(r"(.*?)(?: ?\((\d+)\)|-(\d{1,2}))")  # hw1 (2).py of a browser, hw1-2.py of Canvas
 TIME = "%Y-%m-%d-%H-%M-%S"
@@ -203,19 +203,19 @@ def _walk(path: Path, trouble: list[str], depth: int) -> Iterator[tuple[str, Pat
     elif stat.S_ISDIR(status.st_mode):
         inner = sorted(entry for entry in path.iterdir() if not HIDDEN.match(entry.name))
         if depth == 0:
-            trouble.append(f"{name} lies in more folders than are looked into")
+            trouble.append(f"{name} is nested in too many folders")
             return
         for entry in inner:
             yield from _walk(entry, trouble, depth - 1)
     elif not stat.S_ISREG(status.st_mode):
-        trouble.append(f"{name} is no plain file")
+        trouble.append(f"{name} is not a plain file")
     elif name.lower().endswith(".zip"):
         yield from _members(path, trouble)
     elif name.lower().endswith(ENDINGS):
         if size < MOST_BYTES:
             yield name, path, ""
         else:
-            trouble.append(f"{name} has {size:,} bytes; {MOST_BYTES:,} are the most")
+            trouble.append(f"{name} has {size:,} bytes; the limit is {MOST_BYTES:,}")
 
 
 def _members(path: Path, trouble: list[str]) -> Iterator[tuple[str, Path, str]]:
@@ -224,7 +224,7 @@ def _members(path: Path, trouble: list[str]) -> Iterator[tuple[str, Path, str]]:
         with zipfile.ZipFile(path) as file:
             infos = file.infolist()
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
-        trouble.append(f"{path.name} is no zip file that can be read")
+        trouble.append(f"{path.name} is not a readable zip file")
         return
     if len(infos) > 10 * MOST_FILES or sum(info.file_size for info in infos) > 2 * MOST_BYTES:
         trouble.append(f"{path.name} would be too large unpacked")
@@ -251,7 +251,7 @@ def sources_of(
     >>> sources, trouble = sources_of([("a.py", b"def f():\n    pass"), ("b.ipynb", b"?")], "fg")
     >>> sources, trouble  # doctest: +NORMALIZE_WHITESPACE
     ({'f': Source(text='def f():\n    pass', file='a.py')},
-     ['b.ipynb: it is no notebook that can be read'])
+     ['b.ipynb: it is not a readable notebook'])
     """
     found: dict[str, Source] = {}
     trouble = []

@@ -1,4 +1,4 @@
-"""The table of an assignment, a TOML file: read, checked and written; and the secret beside it."""
+"""The table of an assignment, a TOML file: read, checked and written; and the secret next to it."""
 
 import json
 import tomllib
@@ -119,8 +119,8 @@ def as_toml(assignment: Assignment, secret_file: str) -> str:
 
 
 TOML = """\
-# Written by `mha-numpy assignment`, read by `mha-numpy grade`. Title, deadline, points and marks
-# may be changed at any time. The rest is what the students' variants are made of.
+# Written by `mha-numpy assignment`, read by `mha-numpy grade`. You can change title, deadline,
+# points and marks at any time. The students' variants depend on the rest.
 
 name = {name}
 title = {title}
@@ -130,11 +130,11 @@ handed_out = [
 {handed_out}
 ]
 
-# An exercise that has no line here is not graded.
+# An exercise without a line here is not graded.
 [points]
 {points}
 
-# Percent of a function's points, by what is asked of it.
+# Percent of a function's points for each group of questions.
 [marks]
 {marks}
 """

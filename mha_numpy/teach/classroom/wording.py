@@ -25,22 +25,22 @@ ENDS = (  # as sandbox.py begins them; a run may also write such a text itself
     ("crashed", "it crashed the process"),
     ("its answers", "its answers could not be read"),
     ("asked for answers", "it asked for answers and did not read them"),
-    ("returned more than", "it returned more than any answer has"),
+    ("returned more than", "it returned more than any answer needs"),
 )
 FAILED = {
-    "type and dtype": "the result has another type or dtype than the task says",
-    "shape": "a shape is not the one that the task says",
+    "type and dtype": "the type or dtype of the result is not the one in the task",
+    "shape": "a shape is not the one in the task",
     "finite": "there are NaN or infinite numbers where there should be none",
     "inputs left alone": "it changes its inputs in place; work on a copy",
     "the same twice": "a second call with the same inputs returns something else",
     "values": "numbers are wrong",
-    "gradients": "numeric differentiation gives other gradients",
-    "memory": "it holds as much as all scores take; keep no more than a block of them",
+    "gradients": "numeric differentiation gives different gradients",
+    "memory": "it uses as much memory as all scores need; keep only one block of them",
     "accepts a right function": "it rejects a function that is right",
 }  # stages
-HANDED_OUT = "in the text below"  # of a convention, which stands above a docstring's own text
-USUAL = "Your variant's conventions count, also where this is worded for the usual ones. "
-CAUSES = ("likely cause", "and besides", "besides", "or else", "no known mistake")  # of remarks
+HANDED_OUT = "in the text below"  # of a convention, which comes above a docstring's own text
+USUAL = "Follow your variant's conventions, even where this hint assumes the usual ones. "
+CAUSES = ("likely cause", "and also", "also", "or", "no known mistake")  # of remarks
 
 
 def error_of(error: str, source: Source) -> str:
@@ -80,9 +80,9 @@ def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
         if stage.name == "runs":
             return [f"it does not run: {error_of(error, source)}"]  # the rest follows from it
         if stage.name == "invariants":
-            found.append(f"this does not hold: {_statement(verdict, stage.finding)}")
+            found.append(f"it breaks this rule: {_statement(verdict, stage.finding)}")
         elif stage.name == "catches mistakes":  # its finding counts, and says no more
-            found.append(f"of the mistakes it catches {stage.finding}")
+            found.append(f"of the mistakes, it catches {stage.finding}")
         else:
             found.append(FAILED.get(stage.name, stage.name))
     return found
@@ -92,17 +92,17 @@ def _statement(verdict: Verdict, finding: str) -> str:
     piece = find_task(verdict.exercise.task)
     statements = [law.statement for law in piece.laws]
     statements += [reaction.statement for reaction in piece.reactions]
-    return next((text for text in statements if finding.startswith(text)), "a law of the result")
+    return next((text for text in statements if finding.startswith(text)), "one about the result")
 
 
 def hint_of(exercise: Exercise, variant: Variant) -> str:
-    """Return the first hint; under conventions of one's own it begins with what counts.
+    """Return the first hint; with conventions, it begins by saying that they count.
 
     Examples
     --------
     >>> from mha_numpy.teach.exercises import find_exercise
     >>> hint_of(find_exercise("scores"), Variant(1, ("scores over d_k",)))[:33]
-    "Your variant's conventions count,"
+    "Follow your variant's conventions"
     """
     return USUAL * bool(variant.conventions) + give_hint(exercise, 1).text
 
@@ -113,6 +113,6 @@ def cause_of(verdict: Verdict) -> str:
     parts = []
     for name, text in told.items():
         before = {"likely cause": "", "no known mistake": "not known: "}.get(name, f"{name} ")
-        between = "; or " if name == "or else" else "; "
+        between = "; or " if name == "or" else "; "
         parts.append(before + between.join(text.strip().removeprefix("- ").split("\n- ")))
     return "; ".join(parts).replace(HANDED_OUT, "in the docstring")

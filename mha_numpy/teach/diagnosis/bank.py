@@ -17,8 +17,8 @@ ACCUMULATES = "results accumulate between calls"
 MISBEHAVIOURS = [
     Mistake(FLOAT32, "part of the computation is in float32", "keep the dtype of the inputs", {}),
     Mistake(IN_PLACE, "an input is changed in place", "work on a copy: x = x * 2, not x *= 2", {}),
-    Mistake(ACCUMULATES, "results are added to those of the call before",
-            "begin with np.zeros in every call; no array as a default argument", {}),
+    Mistake(ACCUMULATES, "each call adds its results to those of the call before",
+            "start every call with np.zeros; no array as a default argument", {}),
 ]  # fmt: skip
 
 # where two mistakes give the same numbers, the first of them is named first
@@ -26,11 +26,11 @@ MISTAKES = [one for task in TASKS.values() for one in task.mistakes if isinstanc
 MISTAKES.sort(key=lambda one: not one.is_first)
 IGNORE_ALL = Mistake(
     "no convention followed",
-    "the usual conventions are followed, and none of those of your variant",
+    "your code follows the usual conventions, and none of those of your variant",
     "follow the conventions at the top of the docstring",
     {},
 )
-FOLLOWED = "the usual convention is followed, not that of your variant"
+FOLLOWED = "your code follows the usual convention, not that of your variant"
 IGNORED = [
     Mistake(one.ignored, f"{FOLLOWED}: {one.sentence}", one.sentence, {})
     for one in CONVENTIONS.values()

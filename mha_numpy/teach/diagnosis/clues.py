@@ -111,7 +111,8 @@ def _of_steps(task: str, answers: Sequence[Answer], right: Sequence[Answer]) -> 
     alone = {name: set(needs[name]) - cleared for name in bad}
     if not any(alone.values()):
         them = "them" if len(bad) > 1 else "it"
-        return f"{seen}, though what is right is computed from {them}: look at what you return"
+        right = "the right ones are" if len(good) > 1 else "the right one is"
+        return f"{seen}, although {right} computed from {them}: look at what you return"
     shared = set.intersection(*alone.values())
     steps = [step for step in needs[bad[0]] if step in shared] or list(filter(alone.get, bad))
     plural = "s" if len(steps) > 1 else ""
@@ -177,7 +178,7 @@ def _of_laws(task: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> 
         arrays = dict(zip(names, (one.mine for one in both), strict=True))
         for law in task.laws:
             if np.abs(law.residual(inputs, arrays)).max(initial=0) > CLOSE:
-                return f"in every right answer, {law.statement}; not in yours"
+                return f"your answer breaks a rule that every right answer obeys: {law.statement}"
     return ""
 
 
@@ -187,7 +188,7 @@ def _of_inputs(probes: Sequence[Inputs], answers: Sequence[Answer], right: Seque
         all(agreeing_arrays(a, b)) for a, b in zip(answers, right, strict=True) if a is not None
     ]
     words = shared_by(probes, [not one for one in is_right])
-    return words and f"wrong where {words}, and right elsewhere"
+    return words and f"your answer is wrong where {words}, and right elsewhere"
 
 
 def shared_by(probes: Sequence[Inputs], are_meant: Sequence[bool]) -> str:
@@ -207,7 +208,7 @@ def rows_of_all(cells: Array, inputs: Inputs) -> str:
         is_array = isinstance(value, np.ndarray) and value.ndim > 1
         if is_array and value.dtype == bool:
             rows = ~value.any(axis=-1)
-            hides = "that may attend to nothing"
+            hides = "that see nothing"
             words = f"rows {hides if name == 'mask' else f'of {name} without a True'}"
         elif is_array and _is_large(value) and np.isfinite(value).all():
             sizes = np.abs(value).max(axis=-1)
@@ -263,14 +264,14 @@ def _of_places(wrong: Beside) -> str:
         if size < 2 or is_wrong.all():
             continue
         for words, fine in (
-            ("only the first index", np.arange(size) > 0),
-            ("only the last index", np.arange(size) < size - 1),
-            ("all but the first index", np.arange(size) == 0),
-            ("all but the last index", np.arange(size) == size - 1),
-            ("only the first half", np.arange(size) >= size / 2),
-            ("only the second half", np.arange(size) < size / 2),
-            ("only every other index", np.arange(size) % 2 == 0),
+            ("only at the first index", np.arange(size) > 0),
+            ("only at the last index", np.arange(size) < size - 1),
+            ("everywhere except at the first index", np.arange(size) == 0),
+            ("everywhere except at the last index", np.arange(size) == size - 1),
+            ("only in the first half", np.arange(size) >= size / 2),
+            ("only in the second half", np.arange(size) < size / 2),
+            ("only at every other index", np.arange(size) % 2 == 0),
         ):
             if np.array_equal(is_wrong, ~fine):
-                return f"{words} of axis {axis} of {wrong.where.ndim} is wrong"
+                return f"wrong {words} of axis {axis} (of {wrong.where.ndim} axes)"
     return ""

@@ -1,4 +1,4 @@
-"""How well mistakes are named: known ones, pairs of them, and slips that nobody thought of."""
+"""How well mistakes are named: known ones, pairs of them, and slips that the list does not know."""
 
 import warnings
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""diagnose: name the known mistakes that give just these arrays."""
+"""diagnose: name the known mistakes that give exactly these arrays."""
 
 from collections.abc import Collection, Sequence
 from itertools import combinations, takewhile
@@ -33,7 +33,7 @@ NARROW = 2e-5  # float32 is closer to float64; a leak of e^-10 is not
 
 
 class Diagnosis(NamedTuple):
-    """What is known about an answer.
+    """A diagnosis of an answer: right, or its causes.
 
     ``causes`` are alternatives, each a set of mistakes that gives exactly the answer's arrays; none
     if no known mistake, nor two of them, does. Where they are partial, the mistake gives exactly
@@ -53,20 +53,20 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
-    """Find the known mistakes, one or two, that give just these arrays.
+    """Find the known mistakes, one or two, that give exactly these arrays.
 
     Parameters
     ----------
     task : str
         Which function was written, a key of ``TASKS``.
     answers : sequence
-        What the function returned for each of the task's probes, an array or a tuple of arrays;
-        None where it failed: there any mistake may be the cause.
+        The function's results for the task's probes, each an array or a tuple of arrays; None where
+        it failed, which any mistake may explain.
 
     Returns
     -------
     Diagnosis
-        Right, or the causes that fit every answer; without causes where none fits: a name is
+        Right, or the causes that fit every answer; without causes if none fits, because a name is
         never guessed.
 
     Examples

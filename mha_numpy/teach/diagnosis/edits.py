@@ -1,4 +1,4 @@
-"""A mistake is an edit: what stands in a source, and what is written instead."""
+"""A mistake is an edit: a text in a source, and what is written instead."""
 
 from itertools import pairwise
 
@@ -33,7 +33,9 @@ def apply_edits(text: str, edits: Edits) -> str:
     for old, new in edits.items():
         count = text.count(old)
         if count != 1:
-            raise ConfigError(f"edits: expected a text that stands once; {old!r} stands {count}x")
+            raise ConfigError(
+                f"edits: expected a text that occurs once; {old!r} occurs {count} times"
+            )
         places.append((text.index(old), text.index(old) + len(old), new))
     places.sort()
     if any(after[0] < before[1] for before, after in pairwise(places)):

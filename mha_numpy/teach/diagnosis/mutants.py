@@ -51,10 +51,12 @@ def make(task: str, mistakes: Iterable[str] = ()) -> Function:
     names = set(mistakes)
     unknown = sorted(names - set(BANK))
     if unknown:
-        raise ConfigError(f"mistakes: expected names of the bank; got {unknown[0]!r}")
+        raise ConfigError(f"mistakes: expected names from BANK; got {unknown[0]!r}")
     edited = mutated(find_task(task).name, sorted(names - set(WRAPPERS)))
     if edited is None:
-        raise ConfigError(f"mistakes: expected edits of different texts; got {sorted(names)}")
+        raise ConfigError(
+            f"mistakes: expected mistakes that change different texts; got {sorted(names)}"
+        )
 
     def function(*by_place: Any, **by_name: Any) -> Any:
         with np.errstate(all="ignore"):

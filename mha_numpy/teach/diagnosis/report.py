@@ -9,28 +9,27 @@ from mha_numpy.teach.diagnosis.fingerprints import fingerprints
 
 PAGE = """# Which mistakes are named
 
-Written by `mha-numpy mistakes --confusion --write docs/confusion.md`. Every known mistake is made
-in each function where it changes anything, and the answers are handed to `diagnose`, which sees
-nothing else. A mistake is *on top* if the first name of the answer is its own. It is *among* the
-names if it is one of several for the same numbers, as where two mistakes are one and the same
-function. Pairs are drawn at random; a pair is *named* if the first alternative holds one of its two
-mistakes, or if a single small edit gives the same numbers, which is then told.
+Written by `mha-numpy mistakes --confusion --write docs/confusion.md`. The command makes every known
+mistake in each function that it changes, and hands the answers to `diagnose`, which sees nothing
+else. A mistake is *on top* if `diagnose` names it first. It is *among* the names if it is one of
+several with the same numbers, for example because two mistakes turn the code into the same
+function. Pairs are drawn at random. A pair is *named* if the first alternative contains one of its
+two mistakes, or if a single small edit gives the same numbers and is named instead.
 
 The mistakes are edits of the right implementation, both here and where `diagnose` compares. So this
-page says how well mistakes can be distinguished, not that a student's code makes them in just this
-way. The exhibits of the museum are code that was written apart, with one bug each: all of them get
-their right name (`tests/teach/exercises/test_catalogue.py`). [Exercises](exercises.md) says how a
-check works.
+page shows how well mistakes can be told apart, not that students make them in exactly this way. The
+exhibits of the museum are separate code with one bug each, and all of them get the right name
+(`tests/teach/exercises/test_catalogue.py`). [Exercises](exercises.md) explains how a check works.
 
 """
 
 HELD_OUT = (
-    "Where no known mistake gives a student's numbers, small edits of the right function are "
-    "searched. What becomes of a slip that nobody thought of? Here edits of each kind are made, "
-    "and searched without that kind: *named* says that a known mistake gives the same numbers, "
-    "*another edit* that one of another kind does, *clues* that a step, a place in an array or a "
-    "pattern is told, and *nothing* that nothing is. An explanation counts as wrong if it gives "
-    "something else once other numbers are drawn."
+    "If no known mistake gives a student's numbers, the check searches small edits of the right "
+    "function. How does it handle a slip that we did not think of? Here we make edits of each kind "
+    "and search without that kind. *Named* means that a known mistake gives the same numbers, "
+    "*another edit* that an edit of a different kind does, *clues* that the check points out a "
+    "step, a place in an array or a pattern, and *nothing* that it finds none of these. An "
+    "explanation counts as wrong if it gives something else once other numbers are drawn."
 )
 
 
@@ -60,9 +59,9 @@ def confusion_sections(found: Sequence[Confusion]) -> list[Table | str]:
         )
     )
     text = (
-        f"{total.rejected} of {total.singles} mistakes rejected; {on_top} named first, {among} "
-        f"among the names given. Of {total.pairs_rejected} pairs that do not cancel out, {named} "
-        "have one of the two named first."
+        f"{total.rejected} of {total.singles} mistakes are rejected; {on_top} are named first, and "
+        f"{among} are among the names. Of {total.pairs_rejected} pairs that do not cancel out, "
+        f"{named} have one of the two named first."
     )
     mixed = [
         [c.task, name, "; ".join(named) or "nothing"] for c in found for name, named in c.mixed_up
@@ -80,10 +79,10 @@ def held_out_sections(found: Sequence[HeldOut]) -> list[Table | str]:
     columns = ["kind of edit", "made", "named", "another edit", "clues", "nothing", "wrongly"]
     explained = total.named + total.edited + total.clues
     text = (
-        f"Of {total.made} edits, {explained / total.made:.1%} are explained, and {total.wrongly} "
-        f"of these wrongly. For the others, the check says that no known cause fits."
+        f"Of {total.made} edits, {explained / total.made:.1%} are explained, {total.wrongly} of "
+        "them wrongly. For the others, the check says that no known cause fits."
     )
-    return [Table("Edits of a kind that is held out", columns, rows), HELD_OUT, text]
+    return [Table("Edits of a held-out kind", columns, rows), HELD_OUT, text]
 
 
 def _row(name: str, counts: Counts, slowest: float) -> list[str]:

@@ -1,8 +1,8 @@
 """rewritten: what the rules make of a part of a syntax tree.
 
-The rules stand in `rules.txt`, in Python's own syntax, a group of slips after the other:
+The rules are in `rules.txt`, in Python's own syntax, one group of slips after another:
 
-    what stands there -> what is written instead; what is written instead; ...
+    what is there -> what is written instead; what is written instead; ...
 
 A to F are any parts, and ARGS any arguments. Some names stand for a part in one place: VALUE for
 what is computed, returned or handed over, LOOP for what a loop runs through, TEST for a condition.
@@ -24,7 +24,7 @@ Bound = dict[str, Any]
 
 
 class Rule(NamedTuple):
-    """What stands there, and what is written instead."""
+    """What is there, and what is written instead."""
 
     group: str
     old: ast.expr
@@ -32,7 +32,7 @@ class Rule(NamedTuple):
 
 
 def rule_groups() -> list[str]:
-    """Return the kinds of slips, from what is told first to what is told last."""
+    """Return the kinds of slips, from the one named first to the one named last."""
     lines = FILE.read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith(" ")]
 

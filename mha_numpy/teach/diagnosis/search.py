@@ -1,4 +1,4 @@
-"""Search for the small edit of the right function that gives just these numbers.
+"""Search for the small edit of the right function that gives exactly these numbers.
 
 What every edit gives for the usual probes is computed ahead, as a number of two bytes for each
 array, and kept in `small_edits.npz`. The numbers of an answer are looked up there, and what has
@@ -75,7 +75,7 @@ def _is_numeric(leaf: Any) -> bool:
 class SmallEdit(NamedTuple):
     """An edit that gives an answer's numbers, as a student reads it."""
 
-    group: str  # the kind of slip: "another name"
+    group: str  # the kind of slip: "a different variable"
     function: str  # of `right`, in which it is made
     wrong: str  # the lines with the edit; empty where a line is left out
     right: str  # what belongs there; empty where a line does not

@@ -1,4 +1,4 @@
-"""Small edits: every slip in one place that somebody might make in a right function.
+"""Small edits: every slip that a student might make in one place of a right function.
 
 The rules know what an expression can become wherever it stands. What has to know more is here:
 which other names there are, how a call is made, in which order statements stand.
@@ -21,11 +21,11 @@ NUMBERS = (-3, -2, -1, 0, 1, 2, 3)  # axes, and other small ones
 LEFT_ALONE = {"keepdims", "dtype", "strict", "invert"}  # keywords
 HOLDERS = (ast.Assign, ast.AugAssign, ast.Return, ast.BinOp, ast.Call, ast.keyword, ast.List)
 OWN_GROUPS = (
-    "another name", "another number", "exchanged", "a line is left out",
-    "a line inside a loop", "a line outside of a loop", "a loop that ends after one round",
+    "a different variable", "a different number", "two things swapped", "a missing line",
+    "a line moved into a loop", "a line moved out of a loop", "a loop that ends after one round",
 )  # fmt: skip
 NAME, NUMBER, EXCHANGED, LEFT_OUT, INSIDE, OUTSIDE, ONCE = OWN_GROUPS
-PART = "a part is left out"
+PART = "a missing part"
 GROUPS = list(dict.fromkeys([PART, *OWN_GROUPS, *rule_groups()]))
 RANKS = {group: rank for rank, group in enumerate(GROUPS)}
 ATTRIBUTES = {"params": MultiHeadParams._fields, "saved": Saved._fields}

@@ -19,7 +19,7 @@ class Cut(NamedTuple):
 
 
 class Solutions(NamedTuple):
-    """The functions of all solutions, each of which has a name of its own."""
+    """The functions of all solutions, each of which has its own name."""
 
     cuts: dict[str, Cut]
     namespace: dict[str, Any]  # functions, and what the files import and define besides

@@ -1,4 +1,4 @@
-"""audit_tests: score anybody's attention tests by the known mistakes that they catch."""
+"""audit_tests: score attention tests by the known mistakes that they catch."""
 
 import json
 import os
@@ -24,8 +24,8 @@ COMMAND = (sys.executable, "-B", "-m", "mha_numpy.teach.exercises.audit_run")
 GRACE = 2.0  # seconds to end in, when asked to
 
 TOGETHER = (
-    "together: these mistakes are caught if one function has them, but not if all functions have "
-    "them, as where one calls another; tests that compare functions cannot find them"
+    "together: the tests catch these mistakes if one function has them, but not if all functions "
+    "do, as when one calls another; tests that compare functions cannot find them"
 )
 
 Case = tuple[str, str]  # a function and a mistake in it
@@ -74,8 +74,8 @@ class Audit:
     def _rejecting(self) -> Table:
         rows = [[test, error] for test, error in self.rejected_right]
         title = (
-            f"{self.name}: nothing is counted, as right functions are rejected by {len(rows)} of "
-            f"{len(self.tests)} tests"
+            f"{self.name}: nothing is counted, because {len(rows)} of {len(self.tests)} tests "
+            "reject right functions"
         )
         return Table(title, ["test", "error"], rows, frozenset(range(len(rows))))
 
@@ -108,7 +108,7 @@ class Audit:
         title = "What each test catches"
         if bad:
             title += f": {len(bad)} of {len(rows)} catch nothing"
-        return Table(title, ["test", "catches", "it alone"], rows, bad)
+        return Table(title, ["test", "catches", "no other does"], rows, bad)
 
 
 def audit_tests(file: Path | str, *, seconds: float = 10.0) -> Audit:
@@ -119,31 +119,31 @@ def audit_tests(file: Path | str, *, seconds: float = 10.0) -> Audit:
     file : path
         A file of tests for pytest, or a folder of such files.
     seconds : float
-        How long loading the file may take, and then all tests together, for each mistake.
+        How long the file may take to load, and then all tests together, for each mistake.
 
     Returns
     -------
     Audit
-        Prints as tables: how many mistakes are caught in each function, which slip through, and
-        what each test is good for.
+        Prints as tables: how many mistakes are caught in each function, which ones slip through,
+        and what each test catches.
 
     Notes
     -----
-    The functions are the keys of ``mha_numpy.teach.diagnosis.TASKS``, with the arguments that
-    their probes hold; an argument that may be None may be left out at the end. A test takes a
-    function by its name, as a fixture, or calls the function of that name in its own module. Both
-    are replaced. So a line such as ``softmax = my_layers.masked_softmax`` is enough for existing
-    tests, or a function of that name around their own if the arguments differ.
+    The functions are the keys of ``mha_numpy.teach.diagnosis.TASKS``, with the arguments of their
+    probes; trailing arguments that may be None can be left out. A test takes a function by its
+    name, as a fixture, or calls the function of that name in its own module. Both are replaced. So
+    a line such as ``softmax = my_layers.masked_softmax`` is enough for existing tests, or a wrapper
+    of that name if the arguments differ.
 
     A mistake counts as caught if a test fails, hangs or ends the process. It is made in one
-    function alone, and, if several of the functions that are called can make it, also in all of
-    them together. Tests that only compare functions with each other catch the first and miss the
-    second, which is the case where one of the functions calls another.
+    function only and, if several of the called functions can make it, also in all of them together.
+    Tests that only compare functions with each other catch the first and miss the second, which is
+    what happens when one of the functions calls another.
 
-    Each mistake has a process of its own, which begins after the tests are collected. So fixtures
-    of any scope are computed with the mistake, but what a module computes on loading is not. Where
-    processes do not fork (Windows), all runs share one, without a limit of time. Plugins other than
-    those named in ``PYTEST_PLUGINS`` are not loaded, what tests print is dropped, and skipped tests
+    Each mistake has a separate process, which starts after the tests are collected. So fixtures of
+    any scope are computed with the mistake, but what a module computes on loading is not. Where
+    processes do not fork (Windows), all runs share one, without a time limit. Plugins other than
+    those named in ``PYTEST_PLUGINS`` are not loaded, output of tests is dropped, and skipped tests
     do not count.
 
     Examples
@@ -164,9 +164,9 @@ def audit_tests(file: Path | str, *, seconds: float = 10.0) -> Audit:
     file = Path(file)
     check_number("seconds", seconds, positive=True)
     if not file.exists():
-        raise ConfigError(f"file: there is no {file}")
+        raise ConfigError(f"file: expected a file or a folder of tests; there is no {file}")
     if find_spec("pytest") is None:
-        raise ConfigError("the tests are run by pytest, which is missing: pip install pytest")
+        raise ConfigError("pytest is not installed, and it runs the tests: pip install pytest")
     with _messages(file, seconds) as messages:
         plan = next(messages)
         told = progress(messages, len(plan["runs"]), "making mistakes")
@@ -236,4 +236,4 @@ def _reason(code: int, seconds: float, said: str) -> str:
     if hasattr(signal, "SIGALRM") and code == -signal.SIGALRM:
         return f"loading it took longer than {seconds:g} s"
     errors = re.findall(r"^(?:E  |ERROR:) +(.*)$", said, flags=re.MULTILINE)
-    return errors[-1] if errors else f"ended its process with {code}"
+    return errors[-1] if errors else f"it ended its process with exit code {code}"

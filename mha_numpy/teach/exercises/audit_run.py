@@ -25,8 +25,8 @@ OPTIONS = (
 MEMORY = 8 * 2**30  # bytes: a framework that a test imports maps some
 STARTING = 10.0  # seconds for pytest itself
 UNUSED = (
-    "no test calls one of the functions: a test takes one by its name, def test_rows(softmax), or "
-    f"the file defines or imports it; the functions are {', '.join(TASKS)}"
+    "no test calls any of the functions: take one by its name, as in def test_rows(softmax), or "
+    f"define or import it in the file; the functions are {', '.join(TASKS)}"
 )
 
 
@@ -130,7 +130,7 @@ class Auditor:
         rejected = [(i, one.error) for i, one in enumerate(ran) if one.outcome == "failed"]
         called = {piece for one in ran for piece in one.called}
         if not tests:
-            self.tell(problem="there are no tests in it")
+            self.tell(problem="it contains no tests")
         elif not called and not rejected:
             self.tell(problem=UNUSED)
         else:

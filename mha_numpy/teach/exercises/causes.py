@@ -47,7 +47,7 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     if manner == ACCUMULATES or (manner and "values" not in failed):
         told.append(BANK[manner].verdict)
     elif manner:
-        remarks["besides"] = BANK[manner].verdict
+        remarks["also"] = BANK[manner].verdict
     if order:
         told.append(_told_order(order, is_all=found.is_right))
     if found.causes or found.edit:
@@ -59,15 +59,15 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         told += clues
         if not clues:
             remarks["no known mistake"] = (
-                f"no small edit of {evidence.exercise.function_name} gives these numbers either: "
-                "perhaps there are several mistakes"
+                f"no small edit of {evidence.exercise.function_name} gives these numbers either, "
+                "so there may be several mistakes"
             )
     if told:
         remarks["likely cause"] = told[0]
     if told[1:]:
-        remarks["and besides"] = as_list(told[1:])
+        remarks["and also"] = as_list(told[1:])
     if others:
-        remarks["or else"] = "".join(f"\n- {other}" for other in others)
+        remarks["or"] = "".join(f"\n- {other}" for other in others)
     if found.causes or found.edit:
         remarks["evidence"] = _evidence(evidence, found) + IN_ORDER * bool(order)
     cause = found.causes[0] if found.causes else frozenset()
@@ -89,25 +89,24 @@ def _diagnosed(evidence: Evidence) -> tuple[Evidence, dict[str, str], Diagnosis]
 
 def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:
     told = [[BANK[name].verdict for name in sorted(cause)] for cause in found.causes]
+    yours = listed(_wrong_names(evidence)) if found.is_partial else "numbers"
     if found.edit:
-        told = [[*(told[0] if told else []), _told_edit(found.edit)]]
+        return [[*(told[0] if told else []), _told_edit(found.edit, yours)]]
     if found.is_partial:
-        wrong = _wrong_names(evidence)
-        verb = "are those" if len(wrong) > 1 else "is that"
-        told = [[f"{listed(wrong)} {verb} of this mistake: {', and '.join(one)}"] for one in told]
+        told = [[f"this mistake gives exactly your {yours}: {', and '.join(one)}"] for one in told]
     return told
 
 
-def _told_edit(edit: SmallEdit) -> str:
+def _told_edit(edit: SmallEdit, yours: str) -> str:
     """Return what a small edit does: the lines that are written, and those that belong there."""
     wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
     if not wrong:
         how = f"without `{right}`"
     elif right:
-        how = f"with `{wrong}` where `{right}` belongs"
+        how = f"with `{wrong}` instead of `{right}`"
     else:
-        how = f"with `{wrong}`, which does not belong there"
-    return f"{edit.group}: our solution gives your numbers {how}"
+        how = f"with `{wrong}` added"
+    return f"perhaps {edit.group}: {how}, our solution gives exactly your {yours}"
 
 
 def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
@@ -120,8 +119,8 @@ def _clues(evidence: Evidence) -> list[str]:
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return [
             f"the numbers are right to about {NARROW:g} of the largest one: "
-            "a small number may have been added, as in x / (total + 1e-9), or a part is computed "
-            "in float32"
+            "a small number may have been added, as in x / (total + 1e-9), or part of the "
+            "computation is in float32"
         ]
     return find_clues(evidence.exercise.task, evidence.answers)
 
@@ -161,8 +160,10 @@ def _order_of(answer: Any, expected: Any) -> dict[str, str]:
 
 
 def _told_order(order: dict[str, str], *, is_all: bool) -> str:
-    moved = ", ".join(f"{place} holds {name}" for place, name in order.items() if place != name)
-    return f"the arrays are {'right, but ' * is_all}in another order: {moved}"
+    moved = ", ".join(
+        f"{name} is in the place of {place}" for place, name in order.items() if place != name
+    )
+    return f"the arrays are {'right, but ' * is_all}in a different order: {moved}"
 
 
 def failing_probe(stages: list[Stage]) -> int | None:
@@ -194,22 +195,22 @@ def _evidence(evidence: Evidence, found: Diagnosis) -> str:
         return "every number is a float32 number, and right to the precision of float32"
     is_one = len(mistakes) + bool(found.edit) == 1
     which = (
-        ("this edit gives" if found.edit else "this mistake gives")
+        ("this edit reproduces" if found.edit else "this mistake reproduces")
         if is_one
-        else "these two give together"
+        else "these two together reproduce"
     )
     if found.is_partial:
-        return f"the wrong arrays are just what {which}; the other arrays are right"
+        return f"{which} all of your wrong arrays; the others are right"
     answered = [answer for answer in evidence.answers if answer is not None]
     arrays = sum(len(leaves(answer)) for answer in answered)
-    what = {1: "the array is", 2: "both arrays are"}.get(arrays, f"all {arrays} arrays are")
+    what = {1: "your array", 2: "both of your arrays"}.get(arrays, f"all {arrays} of your arrays")
     inputs = "the input" if len(answered) == 1 else f"the {len(answered)} inputs"
     where = (
         "" if len(answered) == len(evidence.probes) else f", on {inputs} where your function ran"
     )
     others = found.edit.others if found.edit else 0
-    same = f"; at most {others} other small edit{'s do' if others > 1 else ' does'} so, too"
-    return f"{what} just what {which}{where}{same if others else ''}"
+    same = f"; at most {others} other small edit{'s do' if others > 1 else ' does'} too"
+    return f"{which} {what}{where}{same if others else ''}"
 
 
 def _manner(evidence: Evidence, failed: set[str]) -> str:

@@ -13,7 +13,7 @@ from mha_numpy.teach.tasks import TASKS
 
 Kind = Literal[
     "code",  # a stub is handed out, to be written
-    "museum",  # code with a bug is handed out, to be mended
+    "museum",  # code with a bug is handed out, to be fixed
     "tests",  # a function that tests a task's function is to be written
 ]
 
@@ -49,7 +49,7 @@ class Exercise(NamedTuple):
 
     @property
     def stub_source(self) -> str:
-        """The text of the stub: signature, docstring, and a body to be written or mended."""
+        """The text of the stub: signature, docstring, and a body to be written or fixed."""
         signature, docstring, body = _parts_of(TASKS[self.task].solution)
         if self.kind == "code":
             if returns := TASKS[self.task].returns:

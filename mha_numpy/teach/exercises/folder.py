@@ -22,27 +22,27 @@ RECORD = "progress.json"
 README = """# Exercises in attention
 
 {count} functions to write, one in each file, about {hours} hours in all. Each file says what its
-function takes and returns. You need NumPy and this package, and nothing else.
+function takes and returns. All you need is NumPy and this package.
 
     mha-numpy check .                  all of them, a line each
     mha-numpy check . softmax          one of them, stage by stage
-    mha-numpy check . softmax --watch  and again whenever you save a file
+    mha-numpy check . softmax --watch  again whenever you save a file
     mha-numpy hint . softmax           the next of four hints
     mha-numpy exercises .              the list, with your progress
     pytest                             all of them, as tests (pip install pytest)
 
-After the first, each hint needs a check since the one before, unless you add --force.
+After the first hint, check your answer again before you ask for the next one, or add --force.
 
-Each file stands alone: copy what you need from the earlier ones. Where a hint names a notebook,
+Each file is independent, so copy what you need from the earlier ones. If a hint names a notebook,
 `mha-numpy lab` opens it; the pages of docs/ are in the project's repository.
 
-A check runs your function in a process of its own, on a few inputs in float64: sizes that all
-differ, sizes that are equal, large numbers, rows that see nothing. It asks in this order whether
-the function runs; whether type, dtype and shape are right; whether a number is NaN; whether the
-inputs stay as they were; whether a second call returns the same; whether the result has what every
-right answer has; whether the numbers are right; and whether numeric differentiation gives the same
-gradients. If your numbers are those of a known mistake, the check names it. The files named museum
-hold code with a bug, for you to find.
+A check runs your function in a separate process, on a few inputs in float64: sizes that all differ,
+equal sizes, large numbers, rows that see nothing. It asks in this order whether the function runs;
+whether type, dtype and shape are right; whether a number is NaN; whether your inputs are unchanged;
+whether a second call returns the same; whether the result obeys the rules that every right answer
+obeys; whether the numbers are right; and whether numeric differentiation gives the same gradients.
+If your numbers are those of a known mistake, the check names it. The files named museum contain
+code with a bug for you to find.
 
 | | id | | difficulty | minutes | after |
 |---|---|---|---|---|---|
@@ -173,22 +173,22 @@ def judge_file(
 def hint_in(
     folder: Path | str, exercise_id: str, number: int | None = None, *, force: bool = False
 ) -> tuple[Hint, Path | None]:
-    """Return a hint on an exercise in a folder, and where its picture is, if it has one.
+    """Return a hint on an exercise in a folder, and the path of its picture, if it has one.
 
     Parameters
     ----------
     folder : path
-        Made by `start`; its record knows how many hints were given, and the last mistake.
+        Made by `start`; its record has the number of hints given, and the last mistake.
     exercise_id : str
     number : int, optional
         1 to 4; default the next.
     force : bool
-        After the first a new hint needs a check since the one before; with `force` it does not.
+        Whether to give a hint after the first one even if nothing was checked since the last hint.
 
     Returns
     -------
     hint : Hint
-        Where a check comes first, `is_given` is False and the text says so.
+        If a check has to come first, `is_given` is False and the text says so.
     picture : Path or None
         A PNG file.
     """
@@ -231,7 +231,7 @@ def _files(folder: Path, exercise: Exercise) -> list[Path]:
 
 
 def load_function(path: Path, name: str) -> Callable[..., Any]:
-    """Run a student's file and return its function; for a process of its own."""
+    """Run a student's file and return its function; for a separate process."""
     sys.path.insert(0, str(path.parent))  # helpers in files beside it
     sys.dont_write_bytecode = True  # what was saved in the same second would be taken for new
     return load(path.read_bytes(), str(path), name)

@@ -1,4 +1,4 @@
-"""Hints: where to look, a question, the mistake that many make, the line that mends it."""
+"""Hints: where to look, a question, the mistake that many make, the line that fixes it."""
 
 import ast
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from mha_numpy.teach.exercises.verdict import Difference, code_block, find_diffe
 
 COUNT = 4
 CODE = "    "  # before a line of code
-WORDS = (ast.And, ast.In, ast.Is, ast.Not, ast.Or)  # no line that mends needs one
+WORDS = (ast.And, ast.In, ast.Is, ast.Not, ast.Or)  # no line that fixes needs one
 MADE = ("right", "with this mistake")
 
 
@@ -98,8 +98,8 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
         return Hint(
             exercise, number, f"{_whose(exercise, own)}: {text}.", _picture(exercise, shown[0].name)
         )
-    mended = [line for mistake in own for line in (f"{mistake.verdict}; instead:", mistake.fix)]
-    lines = [*mended, *["the whole:"] * bool(mended), *hints.fix.split("\n")]
+    fixed = [line for mistake in own for line in (f"{mistake.verdict}; better:", mistake.fix)]
+    lines = [*fixed, *["the whole answer:"] * bool(fixed), *hints.fix.split("\n")]
     return Hint(exercise, number, "\n".join(map(_set_apart, lines)))
 
 
@@ -117,7 +117,7 @@ def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:
     """Say where the mistake of the third hint comes from."""
     if own and exercise.kind != "museum":
         return "the mistake that your last answer shows"
-    others = {"tests": "a mistake that many tests do not see", "museum": "the bug here"}
+    others = {"tests": "a mistake that many tests miss", "museum": "the bug here"}
     return others.get(exercise.kind, "a mistake that many make here, perhaps not you")
 
 

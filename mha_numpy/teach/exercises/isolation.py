@@ -1,4 +1,4 @@
-"""run_isolated: run somebody's source text where it can see Python and NumPy, and nothing else.
+"""run_isolated: run a submission's source text where it can see only Python and NumPy.
 
 The stronger of the two ways to run a function; `run_calls` is the other. What the two share is in
 `sandbox.py` (the child, its limits, its end) and in `child` (the calls, and how they are told).
@@ -188,9 +188,9 @@ def _answer(function: Callable[..., Any], asked: Asked) -> bytes:
     try:
         answer = plain(function(*asked.given, **asked.named))
     except MemoryError as lack:
-        raise SandboxError("memory has run out where a submission is answered") from lack
+        raise SandboxError("memory ran out while a submission was being answered") from lack
     except Exception as raised:
-        error = f"what was called raised a {type(raised).__name__}"
+        error = f"the function that you called raised a {type(raised).__name__}"
     return framed((answer, error))
 
 
@@ -219,8 +219,8 @@ def find_bubblewrap() -> str:
     found = shutil.which("bwrap")
     if found is None:
         raise ConfigError(
-            "bwrap: expected bubblewrap to be installed, which isolates submissions; "
-            "apt-get install bubblewrap (Linux alone has it)"
+            "bwrap: bubblewrap, which isolates submissions, is not installed; "
+            "apt-get install bubblewrap (Linux only)"
         )
     return found
 

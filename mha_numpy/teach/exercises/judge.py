@@ -1,7 +1,7 @@
 """judge: run a student's function within limits, and say what is known about it.
 
-`probe_inputs` says what to call it with, and `judge_answers` what came of the calls, so that
-somebody else may make them.
+`probe_inputs` returns the inputs to call it with, and `judge_answers` examines the answers, so the
+calls can be made elsewhere.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ T_Q, T_K, WIDTH, BLOCK = 32, 2048, 4, 64  # of what its memory is measured with
 
 
 def check_callable(function: object) -> None:
-    """Raise a ConfigError unless somebody's function is one."""
+    """Raise a ConfigError unless it can be called."""
     if not callable(function):
         raise ConfigError(f"function: expected a function; got {describe(function)}")
 
@@ -53,8 +53,8 @@ def judge(
         Called in the child process; returns the function: it may import a student's file.
     limits : Limits
     strict : bool
-        Whether a function that calls this package is rejected, by a stage "own work". Else there
-        is a remark, and nothing more.
+        Whether a stage "own work" rejects a function that calls this package. Without it there is
+        only a remark.
 
     Returns
     -------
@@ -62,8 +62,8 @@ def judge(
 
     Notes
     -----
-    What computes no answer may be called: NamedTuples, `mha_numpy.checking` and `mha_numpy.show`.
-    What a file calls while it is loaded does not count, and neither do other threads.
+    A function may call what computes no answer: NamedTuples, `mha_numpy.checking` and
+    `mha_numpy.show`. Calls made while a file is loaded do not count, and neither do other threads.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def judge(
     ...     return weights * (d_weights - (weights * d_weights).sum(axis=-2, keepdims=True))
     >>> verdict = judge(find_exercise("softmax-backward"), lambda: mine)
     >>> verdict.passed, verdict.summary
-    (False, "softmax's sum is taken over the queries")
+    (False, 'the row sum of softmax is taken over the queries')
     """
     start = perf_counter()
     run = run_calls(get_function, probe_inputs(exercise), limits)
@@ -83,7 +83,7 @@ def judge(
     if strict:  # a stage in place of the remark
         found = verdict.remarks.pop(LIBRARY, "")
         passed = False if found else verdict.stages[0].passed or None
-        finding = f"{found}; write it yourself" if found else "" if passed else "not looked at"
+        finding = f"{found}; write it yourself" if found else "" if passed else "not checked"
         verdict.stages.append(Stage("own work", passed, finding))
     return replace(verdict, seconds=round(perf_counter() - start, 3))
 
@@ -102,7 +102,7 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
 
 
 def judge_answers(exercise: Exercise, run: Run) -> Verdict:
-    """Examine what a function returned for `probe_inputs`, whoever made the calls.
+    """Examine what a function returned for `probe_inputs`, wherever the calls were made.
 
     The run is of `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which
     a function has to be called once more.
@@ -165,14 +165,14 @@ def memory_stage(run: Run) -> Stage:
         return Stage("memory", False, next(filter(None, errors)))
     answer, all_scores = run.calls[-1].answer, 8 * T_Q * T_K
     if not isinstance(answer, int) or not 0 <= answer < 2**63:
-        return Stage("memory", False, "cannot be told")
+        return Stage("memory", False, "cannot be measured")
     found = (
-        f"it held {in_bytes(answer)} at most; the limit is {in_bytes(all_scores)}, which all "
-        f"scores of {T_K} keys would take"
+        f"it held {in_bytes(answer)} at most; the limit is {in_bytes(all_scores)}, the size of all "
+        f"scores of {T_K} keys"
     )
     passed = answer < all_scores
     return Stage(
         "memory",
         passed,
-        found if passed else f"{found}: keep the scores of one block of keys alone",
+        found if passed else f"{found}: keep the scores of only one block of keys",
     )

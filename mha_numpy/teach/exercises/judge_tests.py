@@ -40,7 +40,7 @@ def candidate_inputs(exercise: Exercise) -> list[dict[str, Any]]:
 
 
 def bounded(attention: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an attention that takes small arrays alone, and not many times.
+    """Return an attention that takes only small arrays, and not many times.
 
     It may run in the grader, on what somebody sends: nothing is computed before it is looked at.
     """
@@ -50,7 +50,7 @@ def bounded(attention: Callable[..., Any]) -> Callable[..., Any]:
         nonlocal calls
         calls += 1
         if calls > CALLS:
-            raise ValueError(f"attention: expected {CALLS} calls or fewer of each one")
+            raise ValueError(f"attention: expected at most {CALLS} calls of each one")
         arrays = [np.asarray(array) for array in (q, k, v, mask)]
         for name, array in zip(("q", "k", "v", "mask"), arrays, strict=True):
             kinds = "b" if name == "mask" else "fiu"

@@ -13,11 +13,11 @@ from mha_numpy.teach.exercises.sandbox import can_fork
 from mha_numpy.teach.exercises.verdict import Verdict
 
 RECORDS = Records()  # of this session
-NO_LIMITS = "A check has no limits of time and memory here: if it does not end, restart the kernel."
+NO_LIMITS = "A check has no time or memory limit here, so if it does not end, restart the kernel."
 
 
 def check(exercise_id: str, function: Callable[..., Any]) -> None:
-    """Check your function, and show what is right, what is not, and what the mistake is called.
+    """Check your function, and show what is right, what is not, and which mistake it is.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ def check(exercise_id: str, function: Callable[..., Any]) -> None:
 
 
 def hint(exercise_id: str, *, force: bool = False) -> None:
-    """Show the next of four hints; the third comes with a picture, the fourth is the line.
+    """Show the next of four hints; the third comes with a picture, the fourth is the fix.
 
     Parameters
     ----------
     exercise_id : str
         Of an exercise.
     force : bool
-        After the first each hint needs a check since the one before; with `force` it does not.
+        Whether to show a hint after the first one even if nothing was checked since the last hint.
 
     Examples
     --------

@@ -12,8 +12,8 @@ from mha_numpy.teach.exercises.verdict import Verdict
 
 ON_MISTAKES = 3  # the first hint that is about the student's own mistake
 FIRST = (
-    "check your answer once more, then this hint is given; --force gives it now "
-    "(in Python force=True)"
+    "check your answer again to get this hint, or write --force to get it now "
+    "(in Python, force=True)"
 )
 
 
@@ -55,7 +55,7 @@ class Records:
             is_record = False
         if not is_record:
             raise ConfigError(
-                f"{self.path}: expected the record of a student's progress; remove it to begin anew"
+                f"{self.path}: expected the record of a student's progress; delete it to start over"
             )
 
     def note(self, verdict: Verdict) -> None:
@@ -95,7 +95,7 @@ class Records:
         return found
 
     def _save(self) -> None:
-        """Write the file anew, as a whole: a stop in between leaves the former one."""
+        """Write the file again, as a whole: a stop in between leaves the former one."""
         if self.path is None:
             return
         records = {name: asdict(record) for name, record in self._records.items()}

@@ -1,4 +1,4 @@
-"""run_calls: call somebody's function in a process of its own, whatever it does there.
+"""run_calls: call a student's function in a separate process, whatever it does there.
 
 A guard against accidents, not against malice: the process may read, write and delete what its user
 may, and what it starts in a session of its own outlives it.
@@ -62,7 +62,7 @@ def run_calls(
 ) -> Run:
     """Call a function once for each of the inputs, in a child process within limits.
 
-    `get_function` is called in the child, and may import somebody's file. Inputs are arguments by
+    `get_function` is called in the child, and may import a student's file. Inputs are arguments by
     name, handed over by position, in order. Each call gets deep copies, writable; one array under
     two names stays one. Answers hold arrays, numbers, strings, None and ``...``, in tuples, lists
     and dicts; a NamedTuple has become a dict, a NumPy scalar an array, and all else `Foreign`.
@@ -73,7 +73,7 @@ def run_calls(
     nothing that it does to its memory is seen here. Answers come back as bytes, from which nothing
     but builtins, arrays and `Foreign` is made. An error's line is the deepest one outside of
     installed packages. Warnings are ignored, as are overflow and division by zero in NumPy. Memory
-    is limited on Linux alone. Where processes do not fork (Windows, a browser), the calls are made
+    is limited only on Linux. Where processes do not fork (Windows, a browser), the calls are made
     in this process, without any limit.
     """
     heard = Heard(len(inputs), check_limits(limits))
@@ -157,7 +157,7 @@ class Heard:
     @property
     def place(self) -> str:
         """Where the run is now."""
-        return f"call {len(self.calls) + 1} of {self.count}" if self.is_loaded else "on loading"
+        return f"call {len(self.calls) + 1} of {self.count}" if self.is_loaded else "while loading"
 
 
 def _run_here(messages: Iterator[Message], heard: Heard) -> None:

@@ -194,7 +194,7 @@ def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
         if not reached:
             return None, ""
         if len(missed) < len(reached):
-            return None, f"{good or 'yes'}; not asked of {evidence.places(missed)}"
+            return None, f"{good or 'yes'}; not checked for {evidence.places(missed)}"
         return None, f"{good or 'yes'}, for {evidence.places(reached)}"
 
     return question
@@ -259,7 +259,7 @@ def _repeats(evidence: Evidence) -> Answer:
             compared = compare(other, one, name=evidence.name, tolerance=TOLERANCE)
             row = next(row for row in compared.rows if not row.passed)
             found = row.finding.replace("expected", "at first")
-            return False, f"{row.name}, called again: {found}", number
+            return False, f"{row.name} in the second call: {found}", number
     return (True, "") if pairs else (None, "")
 
 
@@ -304,7 +304,7 @@ def _holds(evidence: Evidence) -> Answer:
 
 
 def _missed(off: Array, arrays: Arrays) -> str:
-    """Say where and by how much a law is missed most, if it is; of a mask, what stands there."""
+    """Say where and by how much a law is missed most, if it is; of a mask, what is there."""
     floats = [array for array in arrays.values() if array.dtype != bool]
     largest = max([1.0, *(float(largest_of(array)) for array in floats)])
     if off.size == 0 or np.abs(off).max() <= MISSED * largest:
@@ -317,7 +317,7 @@ def _missed(off: Array, arrays: Arrays) -> str:
 
 
 def _differentiates(evidence: Evidence) -> Answer:
-    """Ask numeric differentiation, which owes nothing to anybody's backward."""
+    """Ask numeric differentiation, which uses no backward."""
     slope = evidence.piece.slope
     if slope is None:
         return None

@@ -99,7 +99,7 @@ class Verdict:
 
     @property
     def title(self) -> str:
-        """What the table is called: the exercise and how it stands."""
+        """The title of the table: the exercise and its state."""
         state = "right" if self.passed else self.unwritten or "not right"
         return f"{self.exercise.id}: {state}"
 
@@ -117,19 +117,19 @@ class Verdict:
     def _told(self) -> dict[str, str]:
         """The remarks, and what the student's code printed."""
         lines = self.printed.strip().splitlines()
-        more = [f"... and {len(lines) - PRINTED} lines more"] if len(lines) > PRINTED else []
+        more = [f"... and {len(lines) - PRINTED} more lines"] if len(lines) > PRINTED else []
         printed = "\n".join([*lines[:PRINTED], *more])
         label = "your code printed (every input runs twice)"
         return {**self.remarks, label: printed} if printed else self.remarks
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what a program may want of the verdict: what `mha-numpy check --json` prints.
+        """Return the verdict for a program, as `mha-numpy check --json` prints it.
 
         Returns
         -------
         dict
             ``exercise``, ``passed``, ``stages``, ``likely_cause``, ``causes``, ``edit``,
-            ``evidence``, ``seconds``: texts, numbers, bools and None alone, in lists and dicts. A
+            ``evidence``, ``seconds``: only texts, numbers, bools and None, in lists and dicts. A
             later version may add keys.
 
         Examples

@@ -27,26 +27,27 @@ def adam_step(
     beta_2: float,
     eps: float,
 ) -> AdamStep:
-    """Move a param by Adam.
+    """Move a param by one step of Adam.
 
     ``mean`` becomes ``beta_1 * mean + (1 - beta_1) * gradient``, and ``square`` becomes
-    ``beta_2 * square + (1 - beta_2) * gradient^2``. Both began at 0 and are too small in the first
-    steps, so the step takes ``mean_hat = mean / (1 - beta_1^t)`` and ``square_hat`` likewise::
+    ``beta_2 * square + (1 - beta_2) * gradient^2``. Both start at 0, so they are too small in the
+    first steps. The step corrects this with ``mean_hat = mean / (1 - beta_1^t)``, and in the same
+    way ``square_hat`` with beta_2. The new param is::
 
         param - learning_rate * mean_hat / (sqrt(square_hat) + eps)
 
     Parameters
     ----------
     param, gradient, mean, square : arrays of one shape
-        `mean` and `square` are those that the step before returned; 0 in the first.
+        `mean` and `square` are what the previous step returned; 0 in the first step.
     t : int
-        Number of this step, counted from 1.
+        The number of this step, counted from 1.
     learning_rate, beta_1, beta_2, eps : float
 
     Returns
     -------
     param, mean, square : arrays of that shape
-        `mean` and `square` are those that the next step takes.
+        `mean` and `square` go into the next step.
     """
     mean = beta_1 * mean + (1 - beta_1) * gradient
     square = beta_2 * square + (1 - beta_2) * gradient**2
@@ -78,39 +79,39 @@ LEFT_OUT = {MEAN_HAT: "mean_hat = mean", SQUARE_HAT: "square_hat = square"}
 ROOT = "(np.sqrt(square_hat) + eps)"
 
 MISTAKES = [
-    Mistake("no bias correction", "the running means are not corrected for their start at 0",
+    Mistake("no bias correction", "the running means are not corrected for starting at 0",
             "mean / (1 - beta_1**t) and square / (1 - beta_2**t)", LEFT_OUT),
-    Mistake("square not corrected", "the running square is not corrected for its start at 0", "square / (1 - beta_2**t)",
+    Mistake("square not corrected", "the running square is not corrected for starting at 0", "square / (1 - beta_2**t)",
             {SQUARE_HAT: LEFT_OUT[SQUARE_HAT]}),
-    Mistake("mean not corrected", "the running mean is not corrected for its start at 0", "mean / (1 - beta_1**t)",
+    Mistake("mean not corrected", "the running mean is not corrected for starting at 0", "mean / (1 - beta_1**t)",
             {MEAN_HAT: LEFT_OUT[MEAN_HAT]}),
     Mistake("corrected by 1 - beta", "every step is corrected like the first: t stays at 1, or is left out", "1 - beta**t, with t counting the steps",
             {MEAN_HAT: MEAN_HAT.replace("**t", ""), SQUARE_HAT: SQUARE_HAT.replace("**t", "")}),
-    Mistake("t counted one too far", "the correction is that of the next step", "t is 1 in the first step",
+    Mistake("t counted one too far", "each step uses the correction of the step after it", "t is 1 in the first step",
             {MEAN_HAT: MEAN_HAT.replace("**t", "**(t + 1)"), SQUARE_HAT: SQUARE_HAT.replace("**t", "**(t + 1)")}),
-    Mistake("corrected means kept", "the corrected means are handed to the next step, so corrections pile up",
-            "correct in this step alone, and return mean and square as they are",
+    Mistake("corrected means kept", "the corrected means are passed on to the next step, so the corrections pile up",
+            "correct only within the step, and return mean and square uncorrected",
             {"AdamStep(param - step, mean, square)": "AdamStep(param - step, mean_hat, square_hat)"}),
-    Mistake("betas swapped", "beta_1 and beta_2 have changed places", "beta_1 for the mean, beta_2 for the square",
+    Mistake("betas swapped", "beta_1 and beta_2 are swapped", "beta_1 for the mean, beta_2 for the square",
             {"mean = beta_1 * mean": "beta_1, beta_2 = beta_2, beta_1\n    mean = beta_1 * mean"}),
     Mistake("beta and 1 - beta swapped", "beta multiplies the new gradient, and 1 - beta the running mean",
             "beta_1 * mean + (1 - beta_1) * gradient",
             {"beta_1 * mean + (1 - beta_1) *": "(1 - beta_1) * mean + beta_1 *",
              "beta_2 * square + (1 - beta_2) *": "(1 - beta_2) * square + beta_2 *"}),
-    Mistake("1 - beta left out", "the new gradient is added whole, as momentum does", "beta_1 * mean + (1 - beta_1) * gradient",
+    Mistake("1 - beta left out", "the whole new gradient is added, as in momentum", "beta_1 * mean + (1 - beta_1) * gradient",
             {"(1 - beta_1) * gradient": "gradient", "(1 - beta_2) * gradient**2": "gradient**2"}),
-    Mistake("gradient not squared", "the running square is one of gradients, not of their squares", "gradient**2",
+    Mistake("gradient not squared", "the running square averages the gradients, not their squares", "gradient**2",
             {"gradient**2": "gradient"}),
-    Mistake("square of the mean", "the running square is that of the mean, not of the gradient", "gradient**2",
+    Mistake("square of the mean", "the running square averages the squared mean, not the squared gradient", "gradient**2",
             {"* gradient**2": "* mean**2"}),
     Mistake("root of the square left out", "the mean is divided by the square, not by its root", "np.sqrt(square_hat) + eps",
             {ROOT: "(square_hat + eps)"}),
     Mistake("Adam: eps under the root", "eps is added under the root", "np.sqrt(square_hat) + eps", {ROOT: "np.sqrt(square_hat + eps)"}),
     Mistake("Adam: eps before the correction",
-            "eps is added to the root of the square before its correction, as in the paper's other form",
+            "eps is added to the root of the uncorrected square, as in the paper's other form",
             "np.sqrt(square_hat) + eps", {ROOT: "((np.sqrt(square) + eps) / np.sqrt(1 - beta_2**t))"}),
     Mistake("Adam: eps left out", "eps is not used", "np.sqrt(square_hat) + eps", {ROOT: "np.sqrt(square_hat)"}),
-    Mistake("Adam: gradient for the mean", "the step takes the gradient itself, not its running mean", "mean_hat",
+    Mistake("Adam: gradient for the mean", "the step uses the gradient itself, not its running mean", "mean_hat",
             {MEAN_HAT: "mean_hat = gradient"}),
     Mistake("steps uphill", "the params move along the gradient, so the loss rises",
             "param - learning_rate * gradient", {"param - step": "param + step"}, is_first=True),
@@ -125,10 +126,11 @@ TASK = Task(
     difficulty=2,
     minutes=15,
     hints=Hints(
-        where="Algorithm 1 of Kingma and Ba 2015 has six lines. Which numbers go to the next step, "
-        "and which are used in this one alone?",
+        where="Algorithm 1 of Kingma and Ba 2015 has six lines. Which numbers go on to the next "
+        "step, and which are used only in this one?",
         question="Before the first step mean and square are 0, and the gradient is 5. With beta_1 "
-        "= 0.9, what is the mean after it, and by what must it be divided to be 5 again?",
+        "= 0.9, what is the mean after the step, and what do you have to divide it by to get 5 "
+        "again?",
         mistake="corrected means kept",
         fix="mean = beta_1 * mean + (1 - beta_1) * gradient; square = beta_2 * square + (1 - "
         "beta_2) * gradient**2; param - learning_rate * (mean / (1 - beta_1**t)) / (np.sqrt("
@@ -138,7 +140,7 @@ TASK = Task(
     draw=_draw_adam,
     reactions=[
         Reaction(
-            "the param changes neither mean nor square",
+            "changing the param changes neither mean nor square",
             moved("param", 0),
             lambda _, arrays: np.stack([arrays["mean"], arrays["square"]]),
         )

@@ -45,10 +45,10 @@ def attend(
 
 
 def attention(q: Array, k: Array, v: Array) -> Array:
-    """Let every query take a weighted mean of the values.
+    """Give every query a weighted mean of the values.
 
-    ``softmax(q k^T / sqrt(d_k)) v``, for one head of one sequence: the weights of each query, one
-    for each key, sum to 1. Nothing is hidden. Large scores must not overflow.
+    Return ``softmax(q k^T / sqrt(d_k)) v`` for one head of one sequence. Each query has one weight
+    for each key, and its weights sum to 1. No key is hidden. Large scores must not overflow.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ MISTAKES = [
             "divide by np.sqrt(d_k) before softmax",
             {"cap(scores(q, k), softcap)": "cap(scores(q, k) * np.sqrt(q.shape[-1]), softcap)",
              "softmax(capped, mask)": "softmax(capped, mask) / np.sqrt(q.shape[-1])"}),
-    Mistake("k and v swapped", "keys and values have changed places", "match with k, mix v",
+    Mistake("k and v swapped", "keys and values are swapped", "match with k, mix v",
             {"if q.ndim == 4:": "k, v = v, k\n    if q.ndim == 4:"}),
     Mistake("keys mixed instead of values", "the weights mix the keys instead of the values", "weights @ v",
             {"weights @ v)": "weights @ k)"}),
@@ -108,10 +108,10 @@ MISTAKES = [
     Mistake("softcap before the scale", "softcap bounds the scores before they are scaled", "scale, then softcap",
             {"cap(scores(q, k), softcap)": "cap(scores(q, k) * np.sqrt(q.shape[-1]), softcap) / np.sqrt(q.shape[-1])"}),
     Mistake("softcap after the mask",
-            "softcap comes after the mask, so that a hidden score is -softcap instead of -inf", "softcap, then mask",
+            "softcap comes after the mask, so a hidden score is -softcap instead of -inf", "softcap, then mask",
             {"cap(scores(q, k), softcap)": "cap(scores(q, k) if softcap is None else hide(scores(q, k), mask), softcap)",
              "softmax(capped, mask)": "softmax(capped, mask if softcap is None else None)"}),
-    Mistake("softcap drops the mask", "the mask is not used where there is a softcap", "apply both: softcap, then mask",
+    Mistake("softcap drops the mask", "the mask is ignored whenever there is a softcap", "apply both: softcap, then mask",
             {"softmax(capped, mask)": "softmax(capped, mask if softcap is None else None)"}),
     Mistake("softcap without its factor", "the scores become tanh(scores / softcap): the factor softcap is missing",
             "softcap * np.tanh(scores / softcap)", {"softcap * np.tanh": "np.tanh"}),
@@ -126,7 +126,7 @@ MISTAKES = [
             {"softmax(capped, mask)": "capped if mask is None else np.where(mask, capped, 0.0)"}),
     Mistake("weights transposed in the mix", "the weights are transposed before they mix the values", "weights @ v",
             {"weights @ v)": "weights.swapaxes(-1, -2) @ v)"}),
-    Mistake("weights averaged over the heads", "all heads mix with the mean of their weights",
+    Mistake("weights averaged over the heads", "every head mixes with the mean of all heads' weights",
             "each head mixes with its own weights",
             {"return Attended(weights": "weights = weights.mean(axis=-3, keepdims=True) + np.zeros_like(weights)\n    return Attended(weights"}),
     Mistake("groups tiled, not repeated", "key/value heads are tiled: query head h reads h % H_kv",
@@ -146,10 +146,10 @@ TASK = Task(
     minutes=10,
     needs=("scores", "softmax"),
     hints=Hints(
-        where="Write Eq. 1 of Vaswani et al. 2017 from the inside out, with the shape beside each "
-        'step. Notebook 02, "All queries at once".',
-        question="Two queries and three keys: what shape have the weights? Which of them "
-        "belong to one mean of the values, and must therefore sum to 1?",
+        where="Write Eq. 1 of Vaswani et al. 2017 from the inside out, with the shape next to "
+        'each step. Notebook 02, "All queries at once".',
+        question="With two queries and three keys, what shape do the weights have? Which of them "
+        "belong to the same mean of the values, and must therefore sum to 1?",
         mistake="softmax over queries",
         fix="powers = np.exp(scores - scores.max(axis=-1, keepdims=True)); powers / "
         "powers.sum(axis=-1, keepdims=True) @ v",

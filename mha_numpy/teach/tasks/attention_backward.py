@@ -24,15 +24,15 @@ class InputGrads(NamedTuple):
 
 
 def attention_backward(d_heads: Array, q: Array, k: Array, v: Array, weights: Array) -> InputGrads:
-    """Return the gradients of q, k and v, from that of the heads.
+    """Return the gradients of q, k and v, from the gradient of the heads.
 
-    Forward was, for every sequence and head on its own::
+    Forward computed, separately for every sequence and head::
 
         scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
         weights = softmax(scores)  # along the last axis; with a mask or without
         heads = weights @ v
 
-    A hidden cell has weight 0, and in a row that sees nothing all weights are 0. So backward does
+    A hidden cell has weight 0, and in a row that sees nothing all weights are 0, so backward does
     not need the mask.
 
     Parameters
@@ -91,7 +91,7 @@ def _unseen_keys(inputs: Inputs, arrays: Arrays) -> Array:
 
 
 SHIFT = Law(
-    "d_k sums to 0 over the keys, as adding one vector to all keys changes no weight",
+    "d_k sums to 0 over the keys, because adding one vector to all keys changes no weight",
     lambda _, arrays: arrays["d_k"].sum(axis=-2),
 )
 
@@ -106,20 +106,20 @@ def slope_of_attention(inputs: Inputs) -> Slope:
 
 
 MISTAKES: list[Mistake | Again] = [
-    Mistake("mask forgotten in backward", "the weights are computed anew without the mask, so hidden keys get gradients",
+    Mistake("mask forgotten in backward", "the weights are recomputed without the mask, so hidden keys get gradients",
             "a weight of 0 passes nothing back",
             {"row_sum = find_row_sum(": "weights = softmax(scores(q, k), None)\n        row_sum = find_row_sum("}),
-    Mistake("d_k and d_v swapped", "d_k and d_v have changed places",
+    Mistake("d_k and d_v swapped", "d_k and d_v are swapped",
             "d_v = weights.T @ d_heads, d_k = scale * d_scores.T @ q",
             {"InputGrads(d_q, d_k, d_v)": "InputGrads(d_q, d_v, d_k)"}),
-    Mistake("d_v made from d_scores", "d_v is computed from d_scores where weights belong",
+    Mistake("d_v made from d_scores", "d_v is computed from d_scores instead of weights",
             "weights.swapaxes(-1, -2) @ d_heads", {"d_v = weights": "d_v = d_scores"}),
-    Mistake("weights not transposed", "d_v is computed with weights that are not transposed",
+    Mistake("weights not transposed", "the weights are not transposed in d_v",
             "weights.swapaxes(-1, -2) @ d_heads", {"weights.swapaxes(-1, -2) @ d_heads": "weights @ d_heads"}),
-    Mistake("v not transposed", "d_weights is computed with v that is not transposed", "d_heads @ v.swapaxes(-1, -2)",
+    Mistake("v not transposed", "v is not transposed in d_weights", "d_heads @ v.swapaxes(-1, -2)",
             {"d_heads @ v.swapaxes(-1, -2)": "d_heads @ v"}),
     Mistake("d_scores divided by B",
-            "d_scores is divided by the batch size: d_q and d_k are B times too small, and d_v is right",
+            "d_scores is divided by the batch size, so d_q and d_k are B times too small, while d_v is right",
             "a mean over the batch belongs to the loss, not to softmax",
             {"d_scores = through_softmax(": "d_scores = 1 / len(d_heads) * through_softmax("}),
     Again("everything divided by B", {"return through_attention(d_heads, q, k, v, weights)": "return through_attention(d_heads / len(d_heads), q, k, v, weights)"}),
@@ -136,13 +136,12 @@ TASK = Task(
         'docs/attention.md, Backward, steps 6, 4 and 1; notebook 12, "Forward and backward side by '
         'side".',
         question="heads = weights @ v is a product of (T_q, T_k) and (T_k, d_v), and d_heads is "
-        "(T_q, d_v). With T_q = 2, T_k = 3, d_v = 4, which products have the shapes of weights and "
-        "of v? What is left then is softmax and scores, whose backward you know.",
+        "(T_q, d_v). With T_q = 2, T_k = 3, d_v = 4, which products have the shapes of weights "
+        "and of v? What is left then is softmax and scores, and you already have their backward.",
         mistake="scale left out of backward",
-        fix="d_v = weights.swapaxes(-1, -2) @ d_heads; d_weights = d_heads @ v.swapaxes(-1, "
-        "-2)\n"
-        "then softmax's backward gives d_scores, and that of the scores d_q and d_k, both "
-        "with:\n"
+        fix="d_v = weights.swapaxes(-1, -2) @ d_heads; d_weights = d_heads @ v.swapaxes(-1, -2)\n"
+        "then softmax's backward turns d_weights into d_scores, and the backward of the scores "
+        "returns d_q and d_k, both with:\n"
         "1 / np.sqrt(q.shape[-1])",
     ),
     returns="tuple[Array, Array, Array]",

@@ -20,9 +20,9 @@ from mha_numpy.teach.tasks.softmax_with_lse import softmax_with_lse
 def backward_from_lse(
     d_heads: Array, q: Array, k: Array, v: Array, heads: Array, lse: Array, mask: Array
 ) -> InputGrads:
-    """Return the gradients of q, k and v without having the weights.
+    """Return the gradients of q, k and v without stored weights.
 
-    Forward was, for every sequence and head on its own::
+    Forward computed, separately for every sequence and head::
 
         scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
         scores = np.where(mask, scores, -np.inf)
@@ -30,9 +30,9 @@ def backward_from_lse(
         weights = softmax(scores)  # along the last axis
         heads = weights @ v
 
-    Forward did not keep the weights. It kept heads, and one number for each row, lse. A row that
-    sees nothing has lse -inf and heads 0, and its gradients are 0. The scores may be large,
-    those of hidden cells too; no gradient is NaN or inf.
+    Forward did not keep the weights, only heads and one number for each row, lse. A row that sees
+    nothing has lse -inf and heads 0, and its gradients are 0. Scores may be large, even in hidden
+    cells, but no gradient may be NaN or inf.
 
     Parameters
     ----------
@@ -84,36 +84,36 @@ def _draw_with_lse(rng: np.random.Generator) -> list[Inputs]:
 
 MISTAKES: list[Mistake | Again] = [
     Mistake("hidden cells recomputed, too",
-            "hidden cells get weights when the weights are computed anew: lse does not know the mask",
+            "hidden cells get weights, because the mask is not applied when the weights are recomputed",
             "0 where the mask is False", {"np.where(mask, scores - lse": "np.where(np.isfinite(lse), scores - lse"}),
     Mistake("mask forgotten, weights cut off at 1",
-            "hidden cells get weights when the weights are computed anew, and those above 1 are cut off at 1: it is the mask that is missing",
+            "hidden cells get weights, because the mask is not applied when the weights are recomputed, and those above 1 are cut off at 1",
             "0 where the mask is False",
             {"np.exp(np.where(mask, scores - lse, -np.inf))": "np.minimum(np.exp(scores - lse), 1.0)"}),
     Mistake("hidden cells made 0 after exp",
-            "hidden cells are multiplied by 0 after exp, which may be inf there: inf * 0 is NaN",
+            "hidden cells are multiplied by 0 only after exp, which may be inf there, and inf * 0 is NaN",
             "np.exp(np.where(mask, scores - lse, -np.inf))",
             {"np.exp(np.where(mask, scores - lse, -np.inf))": "np.exp(scores - np.where(np.isneginf(lse), 0.0, lse)) * mask"}),
-    Mistake("scale missing in the recomputed scores", "the weights are computed anew from scores without their scale",
+    Mistake("scale missing in the recomputed scores", "the weights are recomputed from scores without their scale",
             "exp(q k^T / sqrt(d_k) - lse)",
             {"q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])": "q @ k.swapaxes(-1, -2)"}),
     Mistake("-inf minus -inf", "in a row that sees nothing the weights are e^(-inf - -inf) = NaN",
             "np.where(mask, scores - lse, -np.inf)",
             {"np.where(mask, scores - lse, -np.inf)": "np.where(mask, scores, -np.inf) - lse"}),
-    Mistake("divided by lse", "the weights are e^scores / lse: lse is a log already", "np.exp(scores - lse)",
+    Mistake("divided by lse", "the weights are e^scores / lse, but lse is already a log", "np.exp(scores - lse)",
             {"np.exp(np.where(mask, scores - lse, -np.inf))": "np.where(mask, np.exp(scores) / lse, 0.0)"}),
     Mistake("e^scores over e^lse", "the weights are e^scores / e^lse, which overflows to NaN where scores are large",
             "np.exp(scores - lse)",
             {"np.exp(np.where(mask, scores - lse, -np.inf))": "np.where(mask, np.exp(scores) / np.exp(lse), 0.0)"}),
     Mistake("delta from v, not heads", "the row sum of softmax is computed from d_heads * v",
             "(d_heads * heads).sum(-1, keepdims=True)", {"delta(d_heads, heads)": "delta(d_heads, v)"}),
-    Mistake("delta from d_heads alone", "the row sum of softmax is computed from d_heads alone",
+    Mistake("delta from d_heads alone", "the row sum of softmax sums d_heads only: the factor heads is missing",
             "(d_heads * heads).sum(-1, keepdims=True)",
             {"(d_heads * heads).sum(axis=-1, keepdims=True)": "d_heads.sum(axis=-1, keepdims=True)"}),
     Mistake("delta summed over queries", "d_heads * heads is summed over the queries, not over the features",
             "(d_heads * heads).sum(-1, keepdims=True)",
             {"(d_heads * heads).sum(axis=-1, keepdims=True)": "(d_heads * heads).sum(axis=-2, keepdims=True)"}),
-    Mistake("delta laid along the keys", "the row sum of query j is subtracted in column j: it has lost its axis",
+    Mistake("delta laid along the keys", "the row sum of query j is subtracted in column j, because it has lost its axis",
             "(d_heads * heads).sum(-1, keepdims=True)",
             {"(d_heads * heads).sum(axis=-1, keepdims=True)": "(d_heads * heads).sum(axis=-1)[..., None, :]"}),
     Again("mask forgotten in backward", {"np.where(mask, scores - lse, -np.inf)": "scores - lse"}),
@@ -128,12 +128,12 @@ TASK = Task(
     minutes=45,
     needs=("attention-backward", "softmax-with-lse"),
     hints=Hints(
-        where="The lse of a row is enough to compute its weights again, and the row sum of "
+        where="The lse of a row is all you need to recompute its weights, and the row sum of "
         "softmax's backward follows from two of the arguments: docs/softmax.md, lse; notebook 12, "
         '"Backward without stored weights".',
-        question="Softmax's backward needs, for each query, the sum over the keys of "
-        "weights * d_weights, and d_weights = d_heads @ v.T. Write the sum out with all indices "
-        "and sum over the keys first: which of the arguments appears?",
+        question="Softmax's backward needs, for each query, the sum over the keys of weights * "
+        "d_weights, and d_weights = d_heads @ v.T. Write out that sum with all indices and do the "
+        "sum over the keys first. Which of the arguments appears?",
         mistake="mask forgotten in backward",
         fix="weights = np.exp(np.where(mask, scores - np.where(np.isinf(lse), 0, lse)[..., None], "
         "-np.inf)); d_scores = weights * (d_weights - (d_heads * heads).sum(axis=-1, "

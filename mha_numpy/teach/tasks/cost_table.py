@@ -16,13 +16,13 @@ def cost_table(
     Parameters
     ----------
     B, T : int
-        Sequences, and tokens of each.
+        Sequences, and tokens in each.
     D : int
         Width of a token; H*d need not be D.
     H, H_kv, d : int
         Query heads, key and value heads, and the width of a head.
     itemsize : int
-        Bytes of a number.
+        Bytes per number.
 
     Returns
     -------
@@ -89,7 +89,7 @@ MISTAKES = [
     Mistake("H for H_kv in the params", "w_k and w_v are counted with H heads, not H_kv", "2 D H d + 2 D H_kv d",
             {"2 * D * H_kv * d": "2 * D * H * d"}),
     Mistake("w_o not counted", "w_o is not counted", "2 D H d + 2 D H_kv d", {" + H * d * D": ""}),
-    Mistake("biases counted", "the biases are counted, too", "2 D H d + 2 D H_kv d",
+    Mistake("biases counted", "the biases are counted too", "2 D H d + 2 D H_kv d",
             {"return D * H * d": "return H * d + 2 * H_kv * d + D + D * H * d"}),
     Mistake("a multiply-add counted once", "a multiplication and its addition are counted as one operation",
             "2 for each multiply-add", {"2 * tokens": "tokens", "2 * products": "products"}),
@@ -98,9 +98,9 @@ MISTAKES = [
             {f'"{name}": {name}(B': f'"{name}": {name}(1' for name in COUNTED}),
     *(Mistake(f"B left out of {name}", f"the batch size is left out of {name}", "it grows with B",
               {f'"{name}": {name}(B': f'"{name}": {name}(1'}) for name in COUNTED),
-    Mistake("T left out of projection_flops", "projection_flops is of one token", "every token is projected: times T",
+    Mistake("T left out of projection_flops", "projection_flops counts a single token", "every token is projected: times T",
             {"tokens = B * T": "tokens = B"}),
-    Mistake("only q k^T counted", "score_flops counts q k^T alone, without weights v",
+    Mistake("only q k^T counted", "score_flops counts only q k^T, without weights v",
             "two products, each 2 B H T^2 d", {"products = 2": "products = 1"}),
     Mistake("T for T^2 in score_flops", "score_flops grows with T instead of T^2",
             "every query has a score for every key: T^2", {"* T * T\n": "* T\n"}),
@@ -116,9 +116,9 @@ MISTAKES = [
             "every query head has T^2 scores", {"T, H, itemsize)": "T, H_kv, itemsize)"}),
     Mistake("H for H_kv in the KV cache", "kv_cache_bytes counts H heads, not the H_kv that are kept",
             "2 B H_kv T d numbers", {"T, H_kv, d, itemsize)": "T, H, d, itemsize)"}),
-    Mistake("keys alone in the KV cache", "kv_cache_bytes counts the keys alone, without the values",
+    Mistake("keys alone in the KV cache", "kv_cache_bytes counts only the keys, without the values",
             "2 B H_kv T d numbers", {"numbers = 2 *": "numbers = 1 *"}),
-    Mistake("numbers for bytes", "weights_bytes and kv_cache_bytes are counts of numbers: itemsize is left out",
+    Mistake("numbers for bytes", "weights_bytes and kv_cache_bytes count numbers instead of bytes: itemsize is left out",
             "times itemsize", {"numbers * itemsize": "numbers", "itemsize * numbers": "numbers"}),
 ]  # fmt: skip
 
@@ -130,10 +130,11 @@ TASK = Task(
     needs=("multi-head", "grouped-attention"),
     hints=Hints(
         where="Write down the shapes of the four params, of q, k, v, and of the weights, and mark "
-        "where H_kv stands instead of H: notebook 25, the first sections; notebook 17 for the KV "
-        "cache.",
+        "every place where H_kv appears instead of H: notebook 25, the first sections; notebook "
+        "17 for the KV cache.",
         question="Multiply a (2, 3) matrix by a (3, 5) matrix: how many numbers come out, and how "
-        "many multiplications and additions does each take? And if the two matrices are x and w_k?",
+        "many multiplications and additions does each take? What changes if the two matrices are "
+        "x and w_k?",
         mistake="H for H_kv in the KV cache",
         fix="attention_params = 2 * D * H * d + 2 * D * H_kv * d; projection_flops = 2 * B * T * "
         "attention_params; score_flops = 2 * (2 * B * H * T * T * d); weights_bytes = B * H * T * "

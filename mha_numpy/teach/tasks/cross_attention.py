@@ -14,11 +14,11 @@ def cross_attention(y: Array, x: Array, params: MultiHeadParams, num_heads: int)
 
     Queries are ``y @ w_q + b_q``; keys and values are projected from `x`, each with its own params.
     Head h takes the h-th block of their columns, d_k wide for queries and keys and d_v for values,
-    and returns ``softmax(q k^T / sqrt(d_k)) v`` with softmax over the keys. Nothing is hidden. The
+    and returns ``softmax(q k^T / sqrt(d_k)) v`` with softmax over the keys. No key is hidden. The
     heads, side by side in their order, are ``merged``; the output is ``merged @ w_o + b_o``. Large
     scores must not overflow.
 
-    Use NumPy and functions of your own.
+    Use NumPy and your own functions.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ TASK = Task(
     hints=Hints(
         where="There are three products and two inputs. The width of an input shows which params "
         'fit. Notebook 15, "One asks, the other answers".',
-        question="A text of 7 words is translated into one of 4: how many rows must the output "
-        "have, and how many columns the weights? Which of q, k, v have 4 rows?",
+        question="Seven words are translated into four: how many rows must the output have, and "
+        "how many columns do the weights have? Which of q, k, v have four rows?",
         mistake="queries from the source",
         fix="q = y @ params.w_q + params.b_q; k = x @ params.w_k + params.b_k; v = x @ "
         "params.w_v + params.b_v",

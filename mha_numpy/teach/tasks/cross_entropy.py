@@ -10,14 +10,14 @@ def cross_entropy(logits: Array, targets: Array, ignored: int) -> Array:
     """Return the mean cross-entropy of softmax(logits) with the targets.
 
     ``loss = mean over tokens of -log softmax(logits)[target]``, with the natural logarithm. Tokens
-    whose target is `ignored` count neither in the sum nor in the number that divides it. Logits may
-    be in the thousands.
+    whose target is `ignored` count neither in the sum nor in the number that you divide it by.
+    Logits may be in the thousands.
 
     Parameters
     ----------
     logits : (B, T, V)
     targets : (B, T) int
-        For each token the entry of the vocabulary that is right, 0 to V - 1, or `ignored`.
+        The right entry of the vocabulary for each token, 0 to V - 1, or `ignored`.
     ignored : int
         For example -100 or -1, or the id of padding. At least one target differs from it.
 
@@ -67,7 +67,7 @@ SHARES = "counted / counted.sum()"
 LOSS = "np.asarray((losses * share_of_each(targets, ignored)).sum())"
 
 MISTAKES = [
-    Mistake("largest logit not subtracted", "the largest logit is not subtracted: exp overflows",
+    Mistake("largest logit not subtracted", "the largest logit is not subtracted, so exp overflows",
             "logits - logits.max(-1, keepdims=True), before exp", {f"logits - {LARGEST}": "logits"}),
     Mistake("largest of all logits subtracted", "the largest of all logits is subtracted, so whole rows become 0",
             "the largest logit of each token: max(-1, keepdims=True)", {LARGEST: "logits.max()"}),
@@ -90,27 +90,27 @@ MISTAKES = [
             "-log softmax(logits)[target]", {LOG_PROBS: "log_probs = np.exp(log_softmax(logits))"}),
     Mistake("loss of logits", "the loss is minus the mean logit of the targets: softmax is left out",
             "-log softmax(logits)[target]", {LOG_PROBS: "log_probs = logits"}),
-    Mistake("loss in bits", "the log is that of base 2", "np.log", {LOG_PROBS: "log_probs = log_softmax(logits) / np.log(2)"}),
+    Mistake("loss in bits", "the log has base 2", "np.log", {LOG_PROBS: "log_probs = log_softmax(logits) / np.log(2)"}),
     Mistake("sign of the loss", "the loss is the mean log-probability: the minus is left out", "-log softmax(logits)[target]",
             {"losses = -np.take": "losses = np.take"}),
     Mistake("perplexity", "the perplexity e^loss is returned instead of the loss", "leave np.exp out", {LOSS: f"np.exp({LOSS})"}),
-    Mistake("loss summed", "the losses are summed", "the mean over the tokens that count: divide by their number",
+    Mistake("loss summed", "the losses are summed instead of averaged", "the mean over the tokens that count: divide by their number",
             {SHARES: "counted * 1.0"}),
-    Mistake("loss divided by all tokens", "the sum is divided by the number of all tokens, the ignored ones included",
+    Mistake("loss divided by all tokens", "the sum is divided by the number of all tokens, including the ignored ones",
             "divide by the number of tokens that count", {SHARES: "counted / counted.size"}),
-    Mistake("ignored tokens count", "ignored tokens count like all others", "leave them out of the sum and of the number that divides it",
+    Mistake("ignored tokens count", "ignored tokens count like all others", "leave them out of the sum and of the number that you divide it by",
             {SHARES: "np.full(targets.shape, 1 / targets.size)"}),
-    Mistake("-100 ignored, whatever is asked", "the target -100 is left out, not the one that is called ignored",
+    Mistake("-100 ignored, whatever is asked", "tokens with the target -100 are left out, not those with the target `ignored`",
             "counted = targets != ignored",
             {"np.where(targets == ignored, 0, targets)": "np.where(targets == -100, 0, targets)",
              "counted = targets != ignored": "counted = targets != -100"}),
-    Mistake("ignored taken to be negative", "every target below 0 is left out, and no other, whatever is called ignored",
+    Mistake("ignored taken to be negative", "tokens are left out if their target is below 0, whatever `ignored` is",
             "counted = targets != ignored",
             {"np.where(targets == ignored, 0, targets)": "np.where(targets < 0, 0, targets)",
              "counted = targets != ignored": "counted = targets >= 0"}),
     Mistake("mean of the sequences' means",
-            "the mean is taken over each sequence and then over the sequences: tokens of short ones weigh more",
-            "one sum over all tokens, divided by the number of all that count",
+            "the mean is taken over each sequence and then over the sequences, so tokens of short ones weigh more",
+            "one sum over all tokens, divided by the number of tokens that count",
             {SHARES: "counted / counted.sum(axis=1, keepdims=True) / len(counted)"}),
     Mistake("loss: mean over the batch", "the sum is divided by the number of sequences", "divide by the number of tokens that count",
             {SHARES: "counted / len(counted)"}),
@@ -125,8 +125,8 @@ TASK = Task(
     hints=Hints(
         where="Compute log and softmax in one step: write log(exp(a) / sum of exp(b)) as a "
         "difference. Then ask over which tokens the mean runs. Notebook 07 treats large scores.",
-        question="The logits are (1000, 3), and the target is the second. What is the loss? What "
-        "is softmax here, and what is its log?",
+        question="The logits are (1000, 3), and the target is the second entry. What is the loss? "
+        "What is softmax here, and what is its log?",
         mistake="log of a probability that became 0",
         fix="shifted = logits - logits.max(axis=-1, keepdims=True); log_probs = shifted - np.log("
         "np.exp(shifted).sum(axis=-1, keepdims=True)); counted = targets != ignored; "
@@ -139,7 +139,10 @@ TASK = Task(
             "adding one number to all logits of a token changes nothing",
             moved("logits", np.s_[0, 0]),
         ),
-        Reaction("the logits of an ignored token change nothing", moved("logits", np.s_[0, 1, 0])),
+        Reaction(
+            "changing the logits of an ignored token changes nothing",
+            moved("logits", np.s_[0, 1, 0]),
+        ),
     ],
     mistakes=MISTAKES,
 )

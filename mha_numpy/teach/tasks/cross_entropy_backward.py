@@ -12,7 +12,7 @@ def cross_entropy_backward(d_loss: float, logits: Array, targets: Array, ignored
     """Return the gradient of the logits.
 
     Forward was ``loss = mean over tokens of -log softmax(logits)[target]``. Tokens whose target is
-    `ignored` counted neither in the sum nor in the number that divides it. Logits may be in the
+    `ignored` counted neither in the sum nor in the number that divided it. Logits may be in the
     thousands.
 
     Parameters
@@ -21,7 +21,7 @@ def cross_entropy_backward(d_loss: float, logits: Array, targets: Array, ignored
         The gradient of the loss.
     logits : (B, T, V)
     targets : (B, T) int
-        For each token the entry of the vocabulary that is right, 0 to V - 1, or `ignored`.
+        The right entry of the vocabulary for each token, 0 to V - 1, or `ignored`.
     ignored : int
         For example -100 or -1, or the id of padding. At least one target differs from it.
 
@@ -45,27 +45,27 @@ DIFFERENCE = "d_losses[..., None] * (probs - asked)"
 
 MISTAKES = [
     Mistake("-100 ignored, -1 as an index",
-            "the target -100 is left out, not the one that is called ignored: -1 is taken for the last entry of the vocabulary",
+            "tokens with the target -100 are left out, not those with the target `ignored`, and -1 is taken for the last entry of the vocabulary",
             "counted = targets != ignored",
             {"d_losses = d_loss * share_of_each(targets, ignored)": "d_losses = d_loss * share_of_each(targets, -100)",
              "asked = targets[": "asked = (targets % probs.shape[-1])["}),
-    Mistake("target not subtracted", "d_logits is softmax alone: nothing is subtracted at the target", "softmax(logits) - one_hot(targets)",
+    Mistake("target not subtracted", "d_logits is softmax itself: nothing is subtracted at the target", "softmax(logits) - one_hot(targets)",
             {DIFFERENCE: DIFFERENCE.replace("(probs - asked)", "probs")}),
     Mistake("sign of d_logits", "d_logits has the wrong sign", "softmax(logits) - one_hot(targets)",
             {DIFFERENCE: DIFFERENCE.replace("probs - asked", "asked - probs")}),
     Mistake("d_loss left out", "the upstream gradient d_loss is left out", "d_loss * (softmax(logits) - one_hot(targets)) / n",
             {"d_losses = d_loss * ": "d_losses = "}),
     Mistake("softmax skipped backward", "d_logits is the gradient of the probabilities: softmax is skipped on the way back",
-            "softmax(logits) - one_hot(targets), which contains softmax's backward already",
+            "softmax(logits) - one_hot(targets), which already contains softmax's backward",
             {DIFFERENCE: DIFFERENCE.replace("(probs - asked)", "-1.0 * asked / probs")}),
     Mistake("through softmax twice", "softmax(logits) - one_hot(targets) goes back through softmax once more",
-            "softmax(logits) - one_hot(targets), which contains softmax's backward already",
+            "softmax(logits) - one_hot(targets), which already contains softmax's backward",
             {DIFFERENCE: DIFFERENCE.replace("(probs - asked)", "probs * (probs - asked - (probs * (probs - asked)).sum(axis=-1, keepdims=True))")}),
-    Mistake("1 subtracted for the targets of all tokens", "1 is subtracted in the column of every target, in the rows of all tokens",
+    Mistake("1 subtracted for the targets of all tokens", "every token has 1 subtracted in the columns of all targets",
             "each token's own target: one_hot, or rows and targets as two indices",
             {"asked = targets[..., None] == np.arange(probs.shape[-1])":
              "asked = np.isin(np.arange(probs.shape[-1]), targets[targets != ignored])"}),
-    Mistake("ignored tokens keep their softmax", "ignored tokens have a gradient, that of softmax, where 0 belongs",
+    Mistake("ignored tokens keep their softmax", "ignored tokens get a gradient, that of softmax, instead of 0",
             "0 for ignored tokens", {"d_losses = d_loss * share_of_each(targets, ignored)":
                                      "d_losses = d_loss / np.full(targets.shape, (targets != ignored).sum())"}),
 ]  # fmt: skip
@@ -79,8 +79,8 @@ TASK = Task(
     hints=Hints(
         where="Write the loss of one token as log(sum of exp(logits)) - logits[target], and "
         "differentiate both terms.",
-        question="Softmax of a token is (0.7, 0.2, 0.1), and its target the second entry. Which "
-        "logits should rise, which fall, and what is the sum over all three?",
+        question="A token's softmax is (0.7, 0.2, 0.1), and its target is the second entry. Which "
+        "logits should rise, which should fall, and what is the sum over all three?",
         mistake="ignored tokens keep their softmax",
         fix="counted = targets != ignored; one_hot = targets[..., None] == np.arange(V); d_loss * "
         "counted[..., None] * (softmax(logits) - one_hot) / counted.sum()",

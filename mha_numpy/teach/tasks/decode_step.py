@@ -28,19 +28,19 @@ def decode_step(
     """Attend from one new token to all tokens so far, whose keys and values were kept.
 
     Query, key and value of the new token are ``x @ w + b``, each with its own params, and head h
-    has the h-th block of d columns. Its key and value come behind those of the T tokens before it;
+    has the h-th block of d columns. Its key and value come after those of the T tokens before it;
     T may be 0. Its query attends to all T + 1 tokens: query head h reads key and value head
     ``h // (H // H_kv)`` and returns ``softmax(q k^T / sqrt(d)) v``. The H heads, side by side in
     their order, are ``merged``; the output is ``merged @ w_o + b_o``. Large scores must not
     overflow.
 
-    The inputs stay as they are. Use NumPy and functions of your own.
+    Do not change the inputs. Use NumPy and your own functions.
 
     Parameters
     ----------
     x : (B, 1, D)
     k_past, v_past : (B, H_kv, T, d)
-        Split into heads already; H_kv divides H.
+        Already split into heads; H_kv divides H.
     params : MultiHeadParams
         ``params.w_q`` (D, H*d), ``params.w_k`` and ``params.w_v`` (D, H_kv*d), ``params.w_o``
         (H*d, D); four biases, ``params.b_q`` to ``params.b_o``, each with one number for each
@@ -80,23 +80,23 @@ def _draw_decode(rng: np.random.Generator) -> list[Inputs]:
 
 
 MISTAKES = [
-    Mistake("past forgotten", "the new token sees itself alone: the past keys and values are not used",
+    Mistake("past forgotten", "the new token sees only itself: the past keys and values are not used",
             "np.concatenate([k_past, k_new], axis=2)", {"np.concatenate([past, new], axis=2)": "new"}),
-    Mistake("new key before the past", "the new key and value are put before the past instead of behind it",
+    Mistake("new key before the past", "the new key and value are put before the past instead of after it",
             "np.concatenate([k_past, k_new], axis=2)", {"[past, new]": "[new, past]"}),
-    Mistake("last of the past overwritten", "the new key and value stand in the place of the last ones",
+    Mistake("last of the past overwritten", "the new key and value overwrite the last ones of the past",
             "np.concatenate([k_past, k_new], axis=2)", {"[past, new]": "[past[:, :, :-1], new]"}),
     Mistake("first of the past dropped", "the first key and value of the past are dropped",
             "np.concatenate([k_past, k_new], axis=2)", {"[past, new]": "[past[:, :, 1:], new]"}),
-    Mistake("own key not seen", "the new token attends to the past alone, not to itself", "append first, then attend",
+    Mistake("own key not seen", "the new token attends only to the past, not to itself", "append first, then attend",
             {"attend(q, k, v).heads)": "attend(q, k_past, v_past).heads)"}),
-    Mistake("decoded as position 0", "the new token is masked as if it were the first: it sees the first key alone",
-            "it stands at position T and sees all T + 1 keys",
+    Mistake("decoded as position 0", "the new token is masked as if it were the first, so it sees only the first key",
+            "it is at position T and sees all T + 1 keys",
             {"attend(q, k, v).heads)": "attend(q, k[:, :, :1], v[:, :, :1]).heads)"}),
-    Mistake("new value not kept", "the v that is returned lacks the new value",
-            "return v with the new value behind the past", {"Decoded(out, k, v)": "Decoded(out, k, v_past)"}),
-    Mistake("nothing new is kept", "the k and v that are returned lack the new token",
-            "return k and v with the new token behind the past",
+    Mistake("new value not kept", "the returned v lacks the new value",
+            "return v with the new value after the past", {"Decoded(out, k, v)": "Decoded(out, k, v_past)"}),
+    Mistake("nothing new is kept", "the returned k and v lack the new token",
+            "return k and v with the new token after the past",
             {"Decoded(out, k, v)": "Decoded(out, k_past, v_past)"}),
 ]  # fmt: skip
 
@@ -109,9 +109,9 @@ TASK = Task(
     hints=Hints(
         where="Ask which of q, k, v are new, and which axis of k and v holds the tokens: notebook "
         '17, "What is kept".',
-        question="Three tokens are kept and a fourth comes: how many rows has q, how many k? Is "
-        "the fourth token among the keys that it attends to? What must the step return if none is "
-        "kept?",
+        question="Three tokens are kept and a fourth comes: how many rows does q have, and how "
+        "many does k have? Is the fourth token among the keys that it attends to? What must the "
+        "step return if no token was kept before?",
         mistake="own key not seen",
         fix="k, v = np.concatenate([k_past, k_new], axis=2), np.concatenate([v_past, "
         "v_new], axis=2)\n"

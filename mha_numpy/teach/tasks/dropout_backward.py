@@ -7,10 +7,10 @@ from mha_numpy.teach.task import Again, Hints, Law, Mistake, Slope, Task
 
 
 def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
-    """Return the gradient of the weights, from that of the weights after dropout.
+    """Return the gradient of the weights, from the gradient of the weights after dropout.
 
     Forward was ``dropped = weights * keep / (1 - p)``: each weight was dropped with probability
-    `p`, and the others were enlarged, so that the mean stays the same.
+    `p`, and the others were enlarged to keep the mean the same.
 
     Parameters
     ----------
@@ -30,13 +30,13 @@ def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
 MISTAKES: list[Mistake | Again] = [
     Mistake("dropout not undone by 1/(1-p)", "the factor 1 / (1 - p) of the kept weights is missing",
             "d_dropped * keep / (1 - p)", {" * keep / (1 - p)": " * keep"}),
-    Mistake("dropout: times 1-p", "d_weights is multiplied by 1 - p where it is divided by it",
+    Mistake("dropout: times 1-p", "d_weights is multiplied by 1 - p instead of divided by it",
             "d_dropped * keep / (1 - p)", {" * keep / (1 - p)": " * keep * (1 - p)"}),
     Mistake("dropout: divided by p", "d_weights is divided by p, the share that was dropped, not by 1 - p",
             "d_dropped * keep / (1 - p)", {" * keep / (1 - p)": " * keep / p"}),
     Mistake("keep not applied", "dropped weights get gradients too: keep is not applied",
             "d_dropped * keep / (1 - p)", {" * keep / (1 - p)": " / (1 - p)"}),
-    Mistake("keep inverted", "dropped weights get the gradients, and the kept ones none",
+    Mistake("keep inverted", "dropped weights get gradients, and kept ones get none",
             "keep is True where a weight was kept", {" * keep / (1 - p)": " * ~keep / (1 - p)"}),
     Mistake("dropout ignored in backward", "d_weights is d_dropped: dropout is skipped", "d_dropped * keep / (1 - p)",
             {" * keep / (1 - p)": ""}),

@@ -7,7 +7,7 @@ from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Slope, Task
 
 
 def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
-    """Return the gradient of the table from which tokens took their rows.
+    """Return the gradient of the table that the tokens took their rows from.
 
     Forward was ``out = table[ids]``: each token took the row of its id.
 
@@ -17,7 +17,7 @@ def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
     ids : (B, T) int
         0 to V - 1. Some occur several times, some not at all.
     V : int
-        Rows of the table.
+        The number of rows of the table.
 
     Returns
     -------
@@ -37,12 +37,12 @@ def _slope_of_embedding(inputs: Inputs) -> Slope:
 ROWS = "np.add.at(d_table, ids, d_out)"
 
 MISTAKES = [
-    Mistake("the last of equal tokens counts", "a row that was taken several times gets the gradient of the last token alone: d_table[ids] += d_out adds to a row only once",
+    Mistake("the last of equal tokens counts", "a row that several tokens took gets only the last token's gradient: d_table[ids] += d_out adds to a row only once",
             "np.add.at(d_table, ids, d_out)", {ROWS: "d_table[ids] += d_out"}),
     Mistake("the last of equal tokens of a sequence counts",
-            "a row that was taken twice in one sequence gets the gradient of the last token alone",
+            "a row that was taken twice in one sequence gets only the last token's gradient",
             "np.add.at(d_table, ids, d_out)", {ROWS: "for row, d in zip(ids, d_out, strict=True):\n        d_table[row] += d"}),
-    Mistake("the first of equal tokens counts", "a row that was taken several times gets the gradient of the first token alone",
+    Mistake("the first of equal tokens counts", "a row that several tokens took gets only the first token's gradient",
             "np.add.at(d_table, ids, d_out)",
             {ROWS: "d_table[ids.ravel()[::-1]] = d_out.reshape(-1, d_out.shape[-1])[::-1]"}),
     Mistake("mean over equal tokens", "a row gets the mean over its tokens instead of their sum", "sum over the tokens of a row",
@@ -51,13 +51,13 @@ MISTAKES = [
             {"return d_table": "return d_table / len(ids)"}),
     Mistake("d_table: mean over the tokens", "d_table is divided by the number of tokens", "a sum, not a mean",
             {"return d_table": "return d_table / ids.size"}),
-    Mistake("d_table of the last sequence alone", "d_table is computed from the last sequence alone", "sum over the batch",
+    Mistake("d_table of the last sequence alone", "d_table is computed from the last sequence only", "sum over the batch",
             {ROWS: "np.add.at(d_table, ids[-1], d_out[-1])"}),
     Mistake("row 0 taken for padding", "row 0 gets no gradient, as if its token were padding", "every row learns from its tokens",
             {"return d_table": "d_table[0] = 0\n    return d_table"}),
-    Mistake("rows counted from 1", "each gradient is added to the row after its token's", "row ids, counted from 0",
+    Mistake("rows counted from 1", "each gradient is added to the row after the right one", "row ids, counted from 0",
             {ROWS: "np.add.at(d_table, (ids + 1) % V, d_out)"}),
-    Mistake("d_table transposed", "d_table is (D, V)", "(V, D), as the table", {"return d_table": "return d_table.T"}),
+    Mistake("d_table transposed", "d_table is (D, V)", "(V, D), like the table", {"return d_table": "return d_table.T"}),
     Mistake("rows of the tokens that occur", "d_table has rows only for the tokens that occur", "V rows; 0 where a token does not occur",
             {"return d_table": "return d_table[np.unique(ids)]"}),
     Mistake("gradients not collected", "d_table is (B, T, D): the gradients of the tokens are not added to their rows",
@@ -72,8 +72,8 @@ TASK = Task(
     needs=("linear-backward",),
     hints=Hints(
         where="A token that occurs three times has read one row three times.",
-        question="Type into Python: a = np.zeros(3); a[[1, 1]] += 5. What should a[1] be, what is "
-        "it, and which function of NumPy adds both?",
+        question="Type into Python: a = np.zeros(3); a[[1, 1]] += 5. What would you expect in "
+        "a[1], what do you find there, and which NumPy function adds both?",
         mistake="the last of equal tokens counts",
         fix="d_table = np.zeros((V, D)); np.add.at(d_table, ids, d_out)",
     ),

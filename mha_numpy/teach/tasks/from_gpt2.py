@@ -15,8 +15,8 @@ def from_gpt2(
 
     GPT-2 computes queries, keys and values at once, ``x @ c_attn_w + c_attn_b``: the first D
     columns are the queries, the next D the keys, the last D the values. Its output is
-    ``merged @ c_proj_w + c_proj_b``. Our maps are ``x @ w + b`` as well, one for each of the four.
-    In both layouts head h has the h-th block of columns of the queries, keys and values.
+    ``merged @ c_proj_w + c_proj_b``. Our maps are ``x @ w + b`` too, one for each of the four. In
+    both layouts head h has the h-th block of columns of the queries, keys and values.
 
     Parameters
     ----------
@@ -38,24 +38,24 @@ def from_gpt2(
 
 MISTAKES: list[Mistake | Again] = [
     Mistake("every w transposed", "every w is transposed, as if GPT-2 stored (outputs, inputs)",
-            "GPT-2 computes x @ w as well: no transpose",
+            "GPT-2 computes x @ w too: do not transpose",
             {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T" for x in "qkvo"}),
-    Mistake("in the order k, q, v", "queries and keys have changed places: the order is q, k, v",
+    Mistake("in the order k, q, v", "queries and keys are swapped: the order is q, k, v",
             "q, k, v",
             {"w_q, w_k, w_v = ": "w_k, w_q, w_v = ", "b_q, b_k, b_v = ": "b_k, b_q, b_v = "}),
-    Mistake("in the order q, v, k", "keys and values have changed places: the order is q, k, v",
+    Mistake("in the order q, v, k", "keys and values are swapped: the order is q, k, v",
             "q, k, v",
             {"w_q, w_k, w_v = ": "w_q, w_v, w_k = ", "b_q, b_k, b_v = ": "b_q, b_v, b_k = "}),
-    Mistake("in the order v, k, q", "queries and values have changed places: the order is q, k, v",
+    Mistake("in the order v, k, q", "queries and values are swapped: the order is q, k, v",
             "q, k, v",
             {"w_q, w_k, w_v = ": "w_v, w_k, w_q = ", "b_q, b_k, b_v = ": "b_v, b_k, b_q = "}),
     Mistake("columns of q, k, v alternate", "columns of q, k and v are taken in turn instead of in blocks of D",
             "np.split(c_attn_w, 3, axis=1), np.concatenate(..., axis=1)",
             {"np.split(c_attn_w, 3, axis=1)": "(c_attn_w[:, i::3] for i in range(3))", "np.split(c_attn_b, 3)": "(c_attn_b[i::3] for i in range(3))"}),
-    Mistake("q, k, v by reshape alone", "reshape to or from (3, D, D) cuts the rows of c_attn_w, not its columns",
+    Mistake("q, k, v by reshape alone", "reshape to or from (3, D, D) splits the rows of c_attn_w, not its columns",
             "np.split(c_attn_w, 3, axis=1), np.concatenate(..., axis=1)",
             {"np.split(c_attn_w, 3, axis=1)": "c_attn_w.reshape(3, len(c_attn_w), -1)"}),
-    Mistake("q, k, v along the rows", "q, k and v lie below one another instead of side by side",
+    Mistake("q, k, v along the rows", "q, k and v are stacked on top of one another instead of side by side",
             "axis=1", {"np.split(c_attn_w, 3, axis=1)": "np.split(c_attn_w, 3, axis=0)"}),
     Mistake("biases left out", "the biases are 0", "c_attn_b holds b_q, b_k, b_v; c_proj_b is b_o",
             {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})" for x in "qkvo"}),
@@ -70,8 +70,8 @@ TASK = Task(
     minutes=5,
     needs=("multi-head",),
     hints=Hints(
-        where="One axis of c_attn_w is 3D long: is it that of the inputs or of the outputs? "
-        "docs/conventions.md, params; notebook 27.",
+        where="One axis of c_attn_w has length 3*D: does it belong to the inputs or to the "
+        "outputs? docs/conventions.md, params; notebook 27.",
         question="Take D = 2: c_attn maps a token to 6 numbers. Which of them are its key, and "
         "from which columns of c_attn_w do they come?",
         mistake="every w transposed",

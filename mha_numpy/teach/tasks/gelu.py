@@ -45,10 +45,10 @@ def _off_by_opposites(inputs: Inputs, arrays: Arrays) -> Array:
 MISTAKES = [
     Mistake("GELU: 0.44715 for 0.044715", "the factor of the cube is 0.44715: a zero is missing",
             "0.044715", {"root * (x + 0.044715 * x**3)": "root * (x + 0.44715 * x**3)"}),
-    Mistake("GELU: square for cube", "the square of x stands where its cube belongs",
+    Mistake("GELU: square for cube", "x is squared instead of cubed",
             "x + 0.044715 * x**3",
             {"root * (x + 0.044715 * x**3)": "root * (x + 0.044715 * x**2)"}),
-    Mistake("GELU: cube outside of the product", "the root of 2 / pi multiplies x alone, not the cube",
+    Mistake("GELU: cube outside of the product", "the root of 2 / pi multiplies only x, not the cube",
             "sqrt(2 / pi) * (x + 0.044715 * x**3)",
             {"root * (x + 0.044715 * x**3)": "root * x + 0.044715 * x**3"}),
     Mistake("GELU: cube left out", "the term with the cube is left out",
@@ -63,16 +63,16 @@ MISTAKES = [
             {"root = math.sqrt(2 / math.pi)": "root = 1 / math.sqrt(2 * math.pi)"}),
     Mistake("GELU: half forgotten", "the factor 1 / 2 is left out", "x * (1 + tanh(...)) / 2",
             {"x * (1 + np.tanh(gelu_argument(x))) / 2": "x * (1 + np.tanh(gelu_argument(x)))"}),
-    Mistake("GELU: 1 forgotten", "the 1 beside tanh is left out, so that the function is even",
+    Mistake("GELU: 1 forgotten", "the 1 before tanh is left out, so the function is even",
             "x * (1 + tanh(...)) / 2",
             {"x * (1 + np.tanh(gelu_argument(x))) / 2": "x * np.tanh(gelu_argument(x)) / 2"}),
     Mistake("exact GELU", "the exact form with erf is computed, not the tanh form of GPT-2",
             "x * (1 + tanh(...)) / 2",
             {"x * (1 + np.tanh(gelu_argument(x))) / 2": "x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2"}),
-    Mistake("GELU by a sigmoid", "x * sigmoid(1.702 x) is computed, which is another approximation",
+    Mistake("GELU by a sigmoid", "x * sigmoid(1.702 x) is computed, which is a different approximation",
             "x * (1 + tanh(...)) / 2",
             {"x * (1 + np.tanh(gelu_argument(x))) / 2": "x / (1 + np.exp(-1.702 * x))"}),
-    Mistake("ReLU for GELU", "ReLU is computed", "x * (1 + tanh(...)) / 2",
+    Mistake("ReLU for GELU", "ReLU is computed instead of GELU", "x * (1 + tanh(...)) / 2",
             {"x * (1 + np.tanh(gelu_argument(x))) / 2": "np.maximum(x, 0)"}),
 ]  # fmt: skip
 
@@ -84,8 +84,7 @@ TASK = Task(
     hints=Hints(
         where="Look at the brackets of the formula: what does the root multiply, and what does the "
         "1 / 2 multiply?",
-        question="What is tanh of 1000, and of -1000? So what is gelu(100), and what is "
-        "gelu(-100)?",
+        question="What is tanh of 1000, and of -1000? So what are gelu(100) and gelu(-100)?",
         mistake="GELU: cube outside of the product",
         fix="0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))",
     ),

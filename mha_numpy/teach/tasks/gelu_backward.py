@@ -13,7 +13,8 @@ from mha_numpy.teach.tasks.gelu import draw_gelu, gelu_argument
 def gelu_backward(d_out: Array, x: Array) -> Array:
     """Return the gradient of GELU's input.
 
-    Forward was ``out = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``, number by number.
+    Forward was ``out = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``, for each element
+    separately.
 
     Parameters
     ----------
@@ -41,9 +42,9 @@ CUBE = "slope * (1 + 3 * 0.044715 * x**2)"
 SLOPE = "(share + x * share_slope)"
 
 MISTAKES: list[Mistake | Again] = [
-    Mistake("GELU: share taken for constant", "the gradient through the share is left out: GELU is x * share, and the share depends on x, too",
+    Mistake("GELU: share taken for constant", "the gradient through the share is left out: GELU is x * share, and the share depends on x too",
             "d_out * (share + x * slope of the share)", {SLOPE: "share"}),
-    Mistake("GELU: way through the share alone", "d_out * share is left out: GELU is x * share, and x is a factor, too",
+    Mistake("GELU: way through the share alone", "d_out * share is left out: GELU is x * share, and x is a factor too",
             "d_out * (share + x * slope of the share)", {SLOPE: "(x * share_slope)"}),
     Mistake("GELU: factor x left out", "the slope of the share is not multiplied by x",
             "d_out * (share + x * slope of the share)", {SLOPE: "(share + share_slope)"}),
@@ -78,9 +79,9 @@ TASK = Task(
     minutes=20,
     needs=("gelu",),
     hints=Hints(
-        where="out is a product of two things that both depend on x, and one of them is a chain of "
-        "three functions.",
-        question="What is the derivative of x * f(x)? Of f(g(x))? Of tanh(y), written with "
+        where="out is a product of two things that both depend on x, and one of them chains three "
+        "functions.",
+        question="What is the derivative of x * f(x)? Of f(g(x))? Of tanh(y), in terms of "
         "tanh(y)? And of y + c y^3?",
         mistake="GELU: inner derivative left out",
         fix="tanh = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)); slope = np.sqrt(2 / np.pi)"

@@ -14,7 +14,7 @@ def grouped_attention(q: Array, k: Array, v: Array) -> Array:
 
     H_kv divides H, and ``G = H // H_kv`` neighbouring query heads share a key head and a value
     head: query head h reads number ``h // G`` of both. Query head h returns
-    ``softmax(q k^T / sqrt(d_k)) v`` with softmax over the keys. Nothing is hidden. Large scores
+    ``softmax(q k^T / sqrt(d_k)) v`` with softmax over the keys. No key is hidden. Large scores
     must not overflow.
 
     Parameters
@@ -40,17 +40,17 @@ TASK = Task(
         where="Compare the head axis of q with that of k and v: docs/grouped.md, the table of who "
         'reads what. Notebook 16, "Repeat, never tile".',
         question="H = 6 and H_kv = 2: which three query heads read key head 0? Are they "
-        "neighbours? And which heads read it after your way of lengthening k?",
+        "neighbours? And which heads read it after your code has lengthened k?",
         mistake="groups tiled, not repeated",
         fix="np.repeat(k, G, axis=1)\n"
-        "and v likewise; or without a copy, as q and k:\n"
+        "and v in the same way; or without a copy, with q and k as:\n"
         "q.reshape(B, H_kv, G, T_q, d_k); k[:, :, None]",
     ),
     draw=partial(draw_with_large_scores, rect=(2, 6, 3), square=(3, 6, 2)),
     laws=[MEANS],
     reactions=[
         Reaction(
-            "a change of the first key/value head changes only the first group",
+            "changing the first value head changes only the first group",
             moved("v", np.s_[:, 0]),
             lambda inputs, arrays: arrays[""][:, inputs["q"].shape[1] // inputs["v"].shape[1] :],
         )

@@ -18,7 +18,7 @@ from mha_numpy.teach.tasks.scores_backward import EULER
 def grouped_backward(d_heads: Array, q: Array, k: Array, v: Array, weights: Array) -> InputGrads:
     """Return the gradients of q, k and v, where query heads share keys and values.
 
-    Query head h read key/value head ``g = h // (H // H_kv)``. Forward was, for each query head::
+    Query head h read key/value head ``g = h // (H // H_kv)``. For each query head, forward was::
 
         scores = q[:, h] @ k[:, g].swapaxes(-1, -2) / np.sqrt(q.shape[-1])
         weights = softmax(scores)  # along the last axis; with a mask or without
@@ -52,14 +52,14 @@ TASK = Task(
     hints=Hints(
         where="Two of the three gradients have fewer heads than d_heads: docs/grouped.md, "
         'Backward; notebook 16, "Backward: what was shared is summed".',
-        question="If k and v were copied first, one copy for each query head, you could use the "
-        "backward that you have. What does it return for the copies, and what does copying do on "
-        "the way back?",
+        question="If you copied k and v first, one copy for each query head, you could use the "
+        "backward that you already have. What does it return for the copies, and what becomes of "
+        "copying on the way back?",
         mistake="mean over the group",
         fix="k, v = np.repeat(k, H // H_kv, axis=1), np.repeat(v, H // H_kv, axis=1)\n"
-        "then attention_backward, and of its d_k:\n"
+        "then attention_backward, and with its d_k:\n"
         "d_k.reshape(B, H_kv, H // H_kv, T_k, -1).sum(axis=2)\n"
-        "and d_v likewise; d_q stays",
+        "and d_v in the same way; d_q stays as it is",
     ),
     returns="tuple[Array, Array, Array]",
     draw=partial(draw_with_weights, rect=(2, 6, 3), square=(3, 6, 2)),

@@ -10,9 +10,9 @@ from mha_numpy.teach.tasks.d_head_gate import draw_gated
 def head_importance(d_gated: Array, heads: Array) -> Array:
     """Return how much each head matters, by the gradients of its gate (Michel et al. 2019).
 
-    Forward was ``gated = heads * gate[:, None, None]`` with all gates 1. Each sequence on its own
-    gives every gate a gradient, summed over the queries and features of that sequence. A head's
-    importance is the mean, over the sequences, of the absolute value of this gradient.
+    Forward was ``gated = heads * gate[:, None, None]`` with all gates 1. Taken by itself, each
+    sequence gives every gate a gradient, summed over the queries and features of that sequence. A
+    head's importance is the mean, over the sequences, of the absolute value of this gradient.
 
     Parameters
     ----------
@@ -29,23 +29,23 @@ def head_importance(d_gated: Array, heads: Array) -> Array:
 
 
 MISTAKES = [
-    Mistake("importance from d_gated alone", "the importance is computed from d_gated alone: the factor heads is missing",
+    Mistake("importance from d_gated alone", "the importance is computed from d_gated only: the factor heads is missing",
             "d_gated * heads", {"shares = d_gated * heads": "shares = d_gated"}),
     Mistake("importance from heads alone",
-            "the importance is computed from the heads alone: the factor d_gated is missing", "d_gated * heads",
+            "the importance is computed from the heads only: the factor d_gated is missing", "d_gated * heads",
             {"shares = d_gated * heads": "shares = heads"}),
     Mistake("absolute value of each number",
-            "the absolute value is taken of each number, before the sum over tokens and features",
+            "the absolute value of each number is taken, before the sum over tokens and features",
             "np.abs of each sequence's sum", {"shares.sum(axis=(2, 3))": "np.abs(shares).sum(axis=(2, 3))"}),
     Mistake("absolute value of each token",
-            "the absolute value is taken of each token's share, before the sum over the tokens",
+            "the absolute value of each token's share is taken, before the sum over the tokens",
             "np.abs of each sequence's sum", {"shares.sum(axis=(2, 3))": "np.abs(shares.sum(axis=3)).sum(axis=2)"}),
     Mistake("absolute value after the sum",
-            "the absolute value is taken of the sum over all sequences, where gradients of opposite sign cancel",
+            "the absolute value is taken after the sum over all sequences, in which gradients of opposite sign cancel",
             "np.abs first, then the mean over the batch",
             {"np.abs(of_each).mean(axis=0)": "np.abs(of_each.sum(axis=0))"}),
     Mistake("absolute value after the mean",
-            "the absolute value is taken of the mean over the sequences, where gradients of opposite sign cancel",
+            "the absolute value is taken after the mean over the sequences, in which gradients of opposite sign cancel",
             "np.abs first, then the mean over the batch",
             {"np.abs(of_each).mean(axis=0)": "np.abs(of_each.mean(axis=0))"}),
     Mistake("no absolute value", "no absolute value is taken, so gradients of opposite sign cancel", "np.abs of each sequence's sum",
@@ -71,11 +71,11 @@ TASK = Task(
     minutes=10,
     needs=("head-gates",),
     hints=Hints(
-        where="Begin as for the gate's gradient. Then look at which axis is still there when the "
-        "absolute value is taken: Michel et al. 2019, section 4.1; notebook 10, "
-        '"How much does a head matter?".',
-        question="A head helps sequence 0 (gradient -3) and hurts sequence 1 (gradient 3). What is "
-        "the gradient over both, and does the head matter?",
+        where="Start as for the gate's gradient. Then check which axis is left when you take the "
+        'absolute value: Michel et al. 2019, section 4.1; notebook 10, "How much does a head '
+        'matter?".',
+        question="A head helps sequence 0 (gradient -3) and hurts sequence 1 (gradient 3). What "
+        "is the gradient over both sequences, and does the head matter?",
         mistake="absolute value after the mean",
         fix="np.abs((d_gated * heads).sum(axis=(2, 3))).mean(axis=0)",
     ),

@@ -13,11 +13,11 @@ from mha_numpy.teach.tasks.split_heads import split_heads
 def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) -> Array:
     """Return the gradient of self-attention's input, from those of its queries, keys and values.
 
-    Forward computed all three from one x, (B, T, D). For the queries it was::
+    Forward computed all three from one x, (B, T, D), the queries as::
 
         q = (x @ params.w_q + params.b_q).reshape(B, T, H, d).transpose(0, 2, 1, 3)
 
-    and likewise k by w_k and b_k, v by w_v and b_v.
+    and in the same way k with w_k and b_k, and v with w_v and b_v.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) 
     d_k : (B, H, T, d)
     d_v : (B, H, T, d)
     params : MultiHeadParams
-        Its weights w_q, w_k and w_v are (D, H*d). It has biases b_q, b_k, b_v too, and w_o and b_o.
+        w_q, w_k and w_v are (D, H*d). It also has the biases b_q, b_k, b_v, and w_o and b_o.
 
     Returns
     -------
@@ -60,9 +60,9 @@ def _slope_of_branches(inputs: Inputs) -> Slope:
 
 
 MISTAKES: list[Mistake | Again] = [
-    *(Mistake(f"branch of {x} forgotten", f"x is used for q, k and v, and the share through {x} is missing in d_x",
+    *(Mistake(f"branch of {x} forgotten", f"x is used for q, k and v, but d_x lacks the share through {x}",
               "d_x sums all three branches", {f"from_{x} = ": f"from_{x} = 0 * "}) for x in "qkv"),
-    *(Mistake(f"branch of {x} alone", f"x is used for q, k and v, and d_x has the share through {x} alone",
+    *(Mistake(f"branch of {x} alone", f"x is used for q, k and v, but d_x has only the share through {x}",
               "d_x sums all three branches", {"return from_q + from_k + from_v": f"return from_{x}"}) for x in "qkv"),
     Mistake("mean of the branches", "d_x is the mean of what comes back through q, k and v",
             "d_x sums all three branches",
@@ -85,7 +85,7 @@ TASK = Task(
         where="In self-attention one x is read three times: docs/multi-head.md, Backward of split "
         'and merge; notebook 04, "One x, used three times".',
         question="y = 2 x and z = 5 x, and the loss grows with y at rate 10 and with z at rate 1. "
-        "At which rate does it grow with x?",
+        "At what rate does it grow with x?",
         mistake="branch of v forgotten",
         fix="merge(d_q) @ params.w_q.T + merge(d_k) @ params.w_k.T + merge(d_v) @ "
         "params.w_v.T\n"

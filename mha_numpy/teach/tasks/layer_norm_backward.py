@@ -20,7 +20,7 @@ class LayerNormGrads(NamedTuple):
 def layer_norm_backward(d_out: Array, x: Array, gain: Array, eps: float) -> LayerNormGrads:
     """Return the gradients of layer norm's input, gain and bias.
 
-    Forward was, for every token on its own::
+    Forward computed, separately for every token::
 
         mean = x.mean(axis=-1, keepdims=True)
         var = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
@@ -35,7 +35,7 @@ def layer_norm_backward(d_out: Array, x: Array, gain: Array, eps: float) -> Laye
     x : (B, T, D)
     gain : (D,)
     eps : float
-        Above 0; not always small beside the variance.
+        Above 0; not always small compared with the variance.
 
     Returns
     -------
@@ -70,9 +70,9 @@ def _slope_of_layer_norm(inputs: Inputs) -> Slope:
 
 
 MISTAKES: list[Mistake | Again] = [
-    Mistake("gradient through the mean left out", "d_x lacks the part that goes through the mean, which depends on x, too",
+    Mistake("gradient through the mean left out", "d_x lacks the part that goes through the mean, which depends on x too",
             "subtract d_x_hat.mean(-1, keepdims=True)", {" - by_mean": ""}),
-    Mistake("gradient through the variance left out", "d_x lacks the part that goes through the variance, which depends on x, too",
+    Mistake("gradient through the variance left out", "d_x lacks the part that goes through the variance, which depends on x too",
             "subtract x_hat * (d_x_hat * x_hat).mean(-1, keepdims=True)", {" - by_variance": ""}),
     Mistake("norm: sums instead of means", "the two terms of d_x are sums over the features instead of means",
             "mean(-1, keepdims=True) in both",
@@ -82,13 +82,13 @@ MISTAKES: list[Mistake | Again] = [
             {"inverse_std * (d_x_hat": "(d_x_hat"}),
     Mistake("d_gain made from x", "d_gain is computed from x instead of x_hat", "(d_out * x_hat).sum(axis=(0, 1))",
             {"(d_out * x_hat)": "(d_out * x)"}),
-    Mistake("d_gain of the last sequence alone", "d_gain is computed from the last sequence alone", "sum over the batch",
+    Mistake("d_gain of the last sequence alone", "d_gain is computed from the last sequence only", "sum over the batch",
             {").sum(axis=(0, 1))": ")[-1].sum(axis=0)"}),
-    Mistake("d_bias of the last sequence alone", "d_bias is computed from the last sequence alone", "sum over the batch",
+    Mistake("d_bias of the last sequence alone", "d_bias is computed from the last sequence only", "sum over the batch",
             {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out[-1].sum(axis=0)"}),
-    Mistake("d_gain over the batch alone", "d_gain is summed over the batch alone", "sum over batch and tokens",
+    Mistake("d_gain over the batch alone", "d_gain is summed over the batch only", "sum over batch and tokens",
             {").sum(axis=(0, 1))": ").sum(axis=0)"}),
-    Mistake("d_bias over the batch alone", "d_bias is summed over the batch alone", "sum over batch and tokens",
+    Mistake("d_bias over the batch alone", "d_bias is summed over the batch only", "sum over batch and tokens",
             {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out.sum(axis=0)"}),
     Mistake("d_gain: mean", "d_gain is a mean over batch and tokens", "sum over both",
             {").sum(axis=(0, 1))": ").mean(axis=(0, 1))"}),
@@ -108,9 +108,9 @@ TASK = Task(
     hints=Hints(
         where="A feature changes the output of its token in three ways: directly, through the mean "
         "and through the variance. In softmax there were two: directly and through the row sum.",
-        question="Add 1 to all features of a token: how does out change? How does it change if eps "
-        "is 0 and you double them? So with which two vectors must each row of d_x have the dot "
-        "product 0?",
+        question="Add 1 to all features of a token: how does out change? And how does it change "
+        "if eps is 0 and you double them? So which two vectors must have a dot product of 0 with "
+        "each row of d_x?",
         mistake="gradient through the variance left out",
         fix="d_normed = d_out * gain; d_x = (d_normed - d_normed.mean(axis=-1, keepdims=True) - "
         "normed * (d_normed * normed).mean(axis=-1, keepdims=True)) / np.sqrt(var + eps)",
@@ -127,7 +127,7 @@ TASK = Task(
     ],
     laws=[
         Law(
-            "d_x sums to 0 over the features, as adding one number to all of them changes nothing",
+            "d_x sums to 0 over the features, because adding one number to all of them changes nothing",
             lambda _, arrays: arrays["d_x"].sum(axis=-1),
         )
     ],

@@ -18,10 +18,10 @@ class LinearGrads(NamedTuple):
 
 
 def linear_backward(d_out: Array, x: Array, w: Array) -> LinearGrads:
-    """Return the gradients of a linear map's input, weights and bias.
+    """Return the gradients of a linear map's input, matrix and bias.
 
-    Forward was ``out = x @ w + b``, the same `w` and `b` for all tokens of all sequences. I and O
-    are the widths of input and output.
+    Forward was ``out = x @ w + b``, with the same `w` and `b` for all tokens of all sequences. I
+    and O are the widths of input and output.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ def through_linear(d_out: Array, x: Array, w: Array) -> LinearGrads:
 
 
 MISTAKES: list[Mistake | Again] = [
-    Mistake("d_x by w, not its transpose", "the gradient goes back through w where w.T belongs",
+    Mistake("d_x by w, not its transpose", "the gradient goes back through w instead of w.T",
             "d_out @ w.T", {"d_out @ w.T": "d_out @ w"}),
-    Mistake("d_w of the last sequence alone", "d_w is computed from the last sequence alone", "sum over the batch",
+    Mistake("d_w of the last sequence alone", "d_w is computed from the last sequence only", "sum over the batch",
             {"@ d_out).sum(axis=0)": "@ d_out)[-1]"}),
-    Mistake("d_w not summed over the batch", "d_w is (B, inputs, outputs): its sum over the batch is left out",
+    Mistake("d_w not summed over the batch", "d_w is (B, inputs, outputs): the sum over the batch is left out",
             "sum over the batch", {"@ d_out).sum(axis=0)": "@ d_out)"}),
     Mistake("d_w: mean over the batch", "d_w is the mean over the batch instead of the sum", "sum over the batch",
             {"@ d_out).sum(axis=0)": "@ d_out).mean(axis=0)"}),
@@ -59,9 +59,9 @@ MISTAKES: list[Mistake | Again] = [
             {"@ d_out).sum(axis=0)": "@ d_out).mean(axis=0) / x.shape[1]"}),
     Mistake("d_w transposed", "d_w is transposed", "x.T @ d_out, (inputs, outputs)",
             {"@ d_out).sum(axis=0)": "@ d_out).sum(axis=0).T"}),
-    Mistake("d_b of the last sequence alone", "d_b is computed from the last sequence alone", "sum over the batch",
+    Mistake("d_b of the last sequence alone", "d_b is computed from the last sequence only", "sum over the batch",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out[-1].sum(axis=0)"}),
-    Mistake("d_b of the last token alone", "d_b is computed from the last tokens alone", "sum over the tokens",
+    Mistake("d_b of the last token alone", "d_b is computed from the last tokens only", "sum over the tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out[:, -1].sum(axis=0)"}),
     Mistake("d_b: mean", "d_b is a mean over batch and tokens", "sum over both",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.mean(axis=(0, 1))"}),
@@ -69,9 +69,9 @@ MISTAKES: list[Mistake | Again] = [
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.mean(axis=0).sum(axis=0)"}),
     Mistake("d_b: zero", "d_b is 0", "d_out.sum(axis=(0, 1))",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = np.zeros(d_out.shape[-1])"}),
-    Mistake("d_b over one axis", "d_b is summed over the batch alone", "sum over batch and tokens",
+    Mistake("d_b over one axis", "d_b is summed over the batch only", "sum over batch and tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=0)"}),
-    Mistake("d_b over the tokens alone", "d_b is summed over the tokens alone", "sum over batch and tokens",
+    Mistake("d_b over the tokens alone", "d_b is summed over the tokens only", "sum over batch and tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=1)"}),
     Again("everything divided by B", {"return through_linear(d_out,": "return through_linear(d_out / len(d_out),"}),
 ]  # fmt: skip
@@ -85,8 +85,8 @@ TASK = Task(
         where="w and b serve every token of every sequence: docs/multi-head.md, Backward of the "
         'linear map; notebook 14, "Why sums?".',
         question="Two tokens (2, 0) and (5, 1) meet a w of one column; the upstream gradients are "
-        "3 and -1. If w[0, 0] grows by 0.1, by how much does the loss? You added two numbers: what "
-        "is that as a product of matrices?",
+        "3 and -1. If w[0, 0] grows by 0.1, by how much does the loss grow? You added two "
+        "numbers: how do you write that as a product of matrices?",
         mistake="d_w: mean over the batch",
         fix="d_x = d_out @ w.T; d_w = x.reshape(-1, x.shape[-1]).T @ "
         "d_out.reshape(-1, d_out.shape[-1]); d_b = d_out.sum(axis=(0, 1))",

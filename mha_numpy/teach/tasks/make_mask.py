@@ -9,11 +9,11 @@ from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task
 def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> Array:
     """Say which keys each query of a decoder may attend to.
 
-    Key j stands at position j, query i at position ``i + q_offset``. A query may attend to a key if
-    all three hold: the key stands at the query's own position or before it; it stands at most
-    `left` positions before it; it is not padding. For some queries there may be no such key.
+    Key j is at position j, and query i at position ``i + q_offset``. A query may attend to a key on
+    three conditions: the key is at the query's own position or before it; it is at most `left`
+    positions before it; it is not padding. Some queries may have no such key.
 
-    Use NumPy alone, without `causal_mask`, `window_mask` and `padding_mask`.
+    Use only NumPy, without `causal_mask`, `window_mask` and `padding_mask`.
 
     Parameters
     ----------
@@ -86,21 +86,21 @@ def _padding(inputs: Inputs, mask: Array) -> Array:
 
 
 MISTAKES = [
-    Mistake("causal, strict", "a query's own position is left out: it sees the keys before it alone", "key <= query + q_offset",
+    Mistake("causal, strict", "a query's own position is left out: it sees only the keys before it", "key <= query + q_offset",
             {"key <= query": "key < query"}),
     Mistake("causal, leaks one key", "a query sees one key of the future", "key <= query + q_offset",
             {"key <= query": "key <= query + 1"}),
     Mistake("causal, wrong triangle", "queries see the future instead of the past", "key <= query, not >=",
             {"key <= query": "key >= query"}),
-    Mistake("causal forgotten", "queries see the future", "join the mask with key <= query + q_offset",
+    Mistake("causal forgotten", "queries see the future", "combine the mask with key <= query + q_offset",
             {"key <= query": "key >= 0 * query"}),
     Mistake("aligned at the bottom right", "the last query is aligned with the last key, whatever q_offset says",
-            "query i stands at position i + q_offset",
+            "query i is at position i + q_offset",
             {"np.arange(T_q)[:, None] + q_offset": "np.arange(T_q)[:, None] + T_k - T_q"}),
-    Mistake("q_offset ignored", "q_offset is not used", "query i stands at position i + q_offset",
+    Mistake("q_offset ignored", "q_offset is not used", "query i is at position i + q_offset",
             {"np.arange(T_q)[:, None] + q_offset": "np.arange(T_q)[:, None]"}),
     Mistake("q_offset subtracted", "q_offset is subtracted instead of added",
-            "query i stands at position i + q_offset",
+            "query i is at position i + q_offset",
             {"np.arange(T_q)[:, None] + q_offset": "np.arange(T_q)[:, None] - q_offset"}),
     Mistake("q_offset missing in causality", "q_offset moves the window, but not where the future begins",
             "key <= i + q_offset", {"is_past(key, query)": "is_past(key, query - q_offset)"}),
@@ -108,21 +108,21 @@ MISTAKES = [
             "key >= i + q_offset - left", {"is_near(key, query, left)": "is_near(key, query - q_offset, left)"}),
     Mistake("window one too wide", "the window reaches one key too far back", "key >= query - left",
             {"key >= query - left": "key >= query - left - 1"}),
-    Mistake("window one too narrow", "the window's last key is left out: the key exactly `left` positions back may be seen, too", "key >= query - left",
+    Mistake("window one too narrow", "the window's last key is left out: the key exactly `left` positions back should be visible too", "key >= query - left",
             {"key >= query - left": "key > query - left"}),
-    Mistake("window forgotten", "the window is not applied", "join the mask with key >= query - left",
+    Mistake("window forgotten", "the window is not applied", "combine the mask with key >= query - left",
             {"key >= query - left": "key >= 0 * query"}),
     Mistake("padding one too many", "the first key of padding is visible: counted from 0, the last token of a sequence is key length - 1", "key < length",
             {"key < length": "key <= length"}),
-    Mistake("padding forgotten", "padding is visible", "join the mask with key < length",
+    Mistake("padding forgotten", "padding is visible", "combine the mask with key < length",
             {"key < length": "key >= 0 * length"}),
-    Mistake("padding inverted", "padding alone is visible", "key < length, not >=",
+    Mistake("padding inverted", "only padding is visible", "key < length, not >=",
             {"key < length": "key >= length"}),
-    Mistake("padding of the queries", "queries of padding see nothing, and keys of padding are visible",
+    Mistake("padding of the queries", "padding queries see nothing, and padding keys are visible",
             "key < length, not query < length", {"is_token(key, length)": "is_token(query, length)"}),
     Mistake("one length for all", "the first sequence's length is used for all", "lengths[:, None, None, None]",
             {"np.asarray(lengths)": "np.full(len(lengths), lengths[0])"}),
-    Mistake("masks joined by or", "the masks are joined by OR, so a cell is visible as soon as one mask allows it", "join masks by &",
+    Mistake("masks joined by or", "the masks are combined with OR, so a cell is visible as soon as one mask allows it", "combine the masks with &",
             {"return past & near & token": "return past & near | token"}),
     Mistake("no axis for the heads",
             "the mask is (B, T_q, T_k), so its batch axis is aligned with the heads of the scores (B, H, T_q, T_k)",
@@ -140,11 +140,11 @@ TASK = Task(
     difficulty=2,
     minutes=15,
     hints=Hints(
-        where="Lay the positions of queries along one axis, those of keys along another, and "
-        'lengths along a third: notebook 08, "How a shape meets the scores" and "Causal with more '
-        'keys than queries".',
-        question="Take T_q = 2, T_k = 5, q_offset = 3, left = 1, no padding. At which position "
-        "does each query stand, and which two keys does it see?",
+        where="Lay the positions of the queries along one axis, those of the keys along another, "
+        'and the lengths along a third: notebook 08, "How a shape meets the scores" and "Causal '
+        'with more keys than queries".',
+        question="Take T_q = 2, T_k = 5, q_offset = 3, left = 1, no padding. At which position is "
+        "each query, and which two keys does it see?",
         mistake="causal, strict",
         fix="query = np.arange(T_q)[:, None] + q_offset; key = np.arange(T_k); (key <= "
         "query) & (key >= query - left) & (key < lengths[:, None, None, None])",

@@ -11,12 +11,12 @@ from mha_numpy.teach.tasks.attention import MEANS, attend, draw_with_large_score
 def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:
     """Attend under a mask, with fewer key/value heads than query heads, and with a softcap.
 
-    The scores are ``q k^T / sqrt(d_k)``. With a `softcap` c, a number, they become
+    The scores are ``q k^T / sqrt(d_k)``. If `softcap` is a number c, they become
     ``c * tanh(scores / c)``; None leaves them as they are. The weights of a query are the softmax
     of its scores over the keys that the mask lets it see; hidden keys have weight 0. Each query
-    returns the mean of the values under its weights, and 0 if it sees nothing.
+    returns the mean of the values, weighted by its weights, and 0 if it sees nothing.
 
-    Query head h reads key/value head ``h // G``, where ``G = H // H_kv``. Scores may be large:
+    Query head h reads key/value head ``h // G``, where ``G = H // H_kv``. Scores may be large, but
     nothing may become NaN.
 
     Parameters
@@ -58,13 +58,13 @@ TASK = Task(
     hints=Hints(
         where="Look at the order of the steps: docs/attention.md, Forward. Then ask what each does "
         "to a hidden score of -inf, and what -inf - -inf is.",
-        question="A cell is hidden, and softcap is 2. Which score does it have if the cap comes "
-        "after the mask, and which if it comes before? And what is the largest score of a row that "
-        "sees nothing?",
+        question="A cell is hidden, and softcap is 2. What is its score if the cap comes after "
+        "the mask, and what if it comes before? And what is the largest score of a row that sees "
+        "nothing?",
         mistake="softcap after the mask",
         fix="where there is a softcap:\n"
         "scores = softcap * np.tanh(scores / softcap)\n"
-        "then, before the softmax of the exercise of that name:\n"
+        "then, before your softmax:\n"
         "scores = np.where(mask, scores, -np.inf)",
     ),
     draw=_draw_masked,

@@ -10,7 +10,7 @@ def merge_heads(heads: Array) -> Array:
     """Lay the heads of every token side by side.
 
     Head 0 has the first d columns, head 1 the next, and so on: ``merged[b, t, h*d + c]`` is
-    ``heads[b, h, t, c]``. It undoes the splitting into heads.
+    ``heads[b, h, t, c]``. This undoes the split into heads.
 
     Parameters
     ----------
@@ -25,15 +25,15 @@ def merge_heads(heads: Array) -> Array:
 
 
 MISTAKES = [
-    Mistake("merge without transpose", "heads are merged by reshape alone, which mixes the tokens",
+    Mistake("merge without transpose", "heads are merged with reshape only, which mixes the tokens",
             "heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)", {"heads.transpose(0, 2, 1, 3)": "heads"}),
-    Mistake("heads not merged", "tokens and heads are exchanged, but not merged: the result is (B, T, H, d)",
+    Mistake("heads not merged", "the axes of tokens and heads are exchanged, but the heads are not merged: the result is (B, T, H, d)",
             "heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)", {".reshape(B, T, H * d)": ""}),
     Mistake("heads merged in reverse", "the heads are concatenated from last to first",
             "head 0 has the first d columns", {"B, H, T, d = heads.shape": "B, H, T, d = heads.shape\n    heads = heads[:, ::-1]"}),
     Mistake("heads interleaved when merged", "the heads' columns alternate instead of lying in blocks",
             "transpose to (B, T, H, d), not to (B, T, d, H)", {"heads.transpose(0, 2, 1, 3)": "heads.transpose(0, 2, 3, 1)"}),
-    Mistake("heads averaged instead of concatenated", "every head's place holds the mean of all heads",
+    Mistake("heads averaged instead of concatenated", "every head is replaced by the mean of all heads",
             "lay the heads side by side",
             {"B, H, T, d = heads.shape": "B, H, T, d = heads.shape\n    heads = np.repeat(heads.mean(axis=1, keepdims=True), H, axis=1)"}),
 ]  # fmt: skip
@@ -45,10 +45,10 @@ TASK = Task(
     minutes=5,
     needs=("split-heads",),
     hints=Hints(
-        where="A reshape can join only axes that are neighbours. Of B, H, T, d, the axes H and d "
-        "must be joined. Notebook 09 shows a right and a wrong way to merge.",
-        question="Two heads of width 1 with two tokens, heads[0] = [[[1], [2]], [[3], [4]]]: which "
-        "two numbers belong to token 0? Which does heads.reshape(1, 2, 2)[0, 0] hold?",
+        where="A reshape can join only neighbouring axes. Of B, H, T, d, you have to join H and "
+        "d. Notebook 09 shows a right and a wrong way to merge.",
+        question="Two heads of width 1 with two tokens, heads[0] = [[[1], [2]], [[3], [4]]]: "
+        "which two numbers belong to token 0? Which two are in heads.reshape(1, 2, 2)[0, 0]?",
         mistake="merge without transpose",
         fix="heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)",
     ),

@@ -49,13 +49,13 @@ def run_layer(
 def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -> Array:
     """Let every token attend to its sequence, with several heads.
 
-    Queries, keys and values are each ``x @ w + b``, with params of their own. Head h takes the h-th
+    Queries, keys and values are ``x @ w + b``, each with its own params. Head h takes the h-th
     block of their columns, d_k wide for queries and keys and d_v for values, and returns
     ``softmax(q k^T / sqrt(d_k)) v``, where softmax runs over the keys that `mask` lets the query
     see. The heads, side by side in their order, are ``merged``; the output is
     ``merged @ w_o + b_o``. Large scores must not overflow.
 
-    Use NumPy and functions of your own.
+    Use NumPy and your own functions.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     num_heads : int
         H.
     mask : (T, T) bool
-        Rows are queries, columns keys; True = may attend. It holds for all sequences and heads.
-        Every token sees at least one.
+        Rows are queries, columns are keys; True = may attend. The mask applies to all sequences and
+        heads. Every token sees at least one key.
 
     Returns
     -------
@@ -88,17 +88,17 @@ MISTAKES: list[Mistake | Again] = [
       for x in "qkvo"),
     *(Mistake(f"w_{x} transposed", f"w_{x} is used transposed", f"x @ w_{x}, with w_{x} (inputs, outputs)",
               {f"x @ params.w_{x} +": f"x @ params.w_{x}.T +"}) for x in "qkvo"),
-    Mistake("keys by w_q", "the keys are projected by w_q and b_q", "k = x @ w_k + b_k",
+    Mistake("keys by w_q", "the keys are projected with w_q and b_q", "k = x @ w_k + b_k",
             {"x @ params.w_k + params.b_k": "x @ params.w_q + params.b_q"}),
-    Mistake("values by w_k", "the values are projected by w_k and b_k", "v = x @ w_v + b_v",
+    Mistake("values by w_k", "the values are projected with w_k and b_k", "v = x @ w_v + b_v",
             {"x @ params.w_v + params.b_v": "x @ params.w_k + params.b_k"}),
-    Mistake("source ignored", "keys and values come from the queries' input: the source is not used",
+    Mistake("source ignored", "keys and values come from the queries' input, so the source is not used",
             "project k and v from the source",
             {"q = split_heads(project_q(y,": "x = y\n    q = split_heads(project_q(y,"}),
-    Mistake("source alone", "queries come from the source as well: their own input is not used",
+    Mistake("source alone", "queries come from the source too, so their own input is not used",
             "project q from the first input",
             {"q = split_heads(project_q(y,": "y = x\n    q = split_heads(project_q(y,"}),
-    Mistake("queries from the source", "the two inputs have changed places", "queries come from the first input",
+    Mistake("queries from the source", "the two inputs are swapped", "queries come from the first input",
             {"q = split_heads(project_q(y,": "y, x = x, y\n    q = split_heads(project_q(y,"}),
     Mistake("keys from the queries' input", "the keys come from the queries' input", "project k from the source",
             {"k = split_heads(project_k(x,": "k = split_heads(project_k(y,"}),
@@ -118,19 +118,19 @@ TASK = Task(
     hints=Hints(
         where="Section 3.2.2 of Vaswani et al. 2017; docs/multi-head.md has the shape after every "
         'step. Notebook 03, "Seven shapes, all numbers in view".',
-        question="D = 6 and two heads of width 3: which columns of w_q does head 1 read? After "
-        "attending, head 1's numbers of token 0 lie at heads[b, 1, 0]: in which columns of merged "
-        "must they be?",
+        question="Take D = 6 and two heads of width 3: which columns of w_q does head 1 read? "
+        "After attending, head 1's numbers for token 0 are in heads[b, 1, 0]: in which columns of "
+        "merged do they have to be?",
         mistake="merge without transpose",
-        fix="q = (x @ params.w_q + params.b_q).reshape(B, T, num_heads, -1).transpose(0, 2, "
-        "1, 3)\n"
-        "k and v likewise; at the end:\n"
+        fix="q = (x @ params.w_q + params.b_q).reshape(B, T, num_heads, -1).transpose(0, 2, 1, "
+        "3)\n"
+        "k and v in the same way; at the end:\n"
         "heads.transpose(0, 2, 1, 3).reshape(B, T, -1) @ params.w_o + params.b_o",
     ),
     draw=partial(draw_self, value_dim=6),
     reactions=[
         Reaction(
-            "a change of the last token changes no output before it, as the mask is causal",
+            "changing the last token changes no output before it, because the mask is causal",
             moved("x", np.s_[:, -1]),
             lambda _, arrays: arrays[""][:, :-1],
         )

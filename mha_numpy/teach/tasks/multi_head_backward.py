@@ -30,13 +30,13 @@ def multi_head_backward(d_out: Array, params: MultiHeadParams, saved: Saved) -> 
 
     Forward was::
 
-        q = split_heads(x @ params.w_q + params.b_q)  # likewise k by w_k, b_k; v by w_v, b_v
+        q = split_heads(x @ params.w_q + params.b_q)  # the same for k: w_k, b_k, and v: w_v, b_v
         weights = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))  # some cells hidden
         merged = merge_heads(weights @ v)
         out = merged @ params.w_o + params.b_o
 
     where split_heads is ``.reshape(B, T, H, d).transpose(0, 2, 1, 3)`` and merge_heads is
-    its inverse. softmax ran along the last axis. A hidden cell has weight 0, and in a row that sees
+    its inverse. Softmax ran along the last axis. A hidden cell has weight 0, and in a row that sees
     nothing all weights are 0.
 
     Parameters
@@ -92,7 +92,7 @@ MISTAKES: list[Mistake | Again] = [
              "through_linear(d_out, saved.merged, params.w_o)\n    d_w_o = through_linear(d_out, project_o(saved.merged, params), params.w_o).d_w"}),
     Mistake("output projection skipped in backward", "d_merged is d_out: the output projection is skipped",
             "d_out @ w_o.T", {"split_heads(d_merged,": "split_heads(d_out,"}),
-    Mistake("params of k from d_q", "d_w_k and d_b_k are computed from d_q", "d_w_k from d_k",
+    Mistake("params of k from d_q", "d_w_k and d_b_k are computed from d_q instead of d_k", "d_w_k from d_k",
             {"merge_heads(d_k), saved.x": "merge_heads(d_q), saved.x"}),
     Again("everything divided by B", {"d_merged, d_w_o, d_b_o = ": "d_out = d_out / len(d_out)\n    d_merged, d_w_o, d_b_o = "}),
 ]  # fmt: skip
@@ -104,24 +104,25 @@ TASK = Task(
     minutes=60,
     needs=("multi-head", "attention-backward", "input-gradient"),
     hints=Hints(
-        where="Write forward's lines down from last to first and put the backward of each beside "
-        "it: docs/multi-head.md, The whole way back; notebook 14, 'The whole way, step by step'.",
-        question="Each of the four linear maps has a gradient for its weights. What was the input "
-        "of each, x or something else? (One of the four read merged.) And from which array does "
+        where="Write down forward's lines from last to first, and put the backward of each next "
+        "to it: docs/multi-head.md, The whole way back; notebook 14, 'The whole way, step by "
+        "step'.",
+        question="Each of the four linear maps has a gradient for its w. What was the input of "
+        "each map, x or something else? (One of the four read merged.) And from which array does "
         "each get its d_out?",
         mistake="d_w_o from the output",
-        fix="d_merged, d_w_o, d_b_o = linear_backward(d_out, saved.merged, params.w_o); "
-        "d_heads = split_heads(d_merged); d_q, d_k, d_v = attention_backward(d_heads, "
-        "saved.q, saved.k, saved.v, saved.weights); d_x_q, d_w_q, d_b_q = "
-        "linear_backward(merge_heads(d_q), saved.x, params.w_q)\n"
-        "and so for k and v; at the end:\n"
+        fix="d_merged, d_w_o, d_b_o = linear_backward(d_out, saved.merged, params.w_o); d_heads = "
+        "split_heads(d_merged); d_q, d_k, d_v = attention_backward(d_heads, saved.q, saved.k, "
+        "saved.v, saved.weights); d_x_q, d_w_q, d_b_q = linear_backward(merge_heads(d_q), "
+        "saved.x, params.w_q)\n"
+        "and the same for k and v; at the end:\n"
         "d_x = d_x_q + d_x_k + d_x_v",
     ),
     returns="tuple[Array, MultiHeadParams]",
     draw=_draw_backward,
     laws=[
         Law(
-            "d_b_k is 0, as a bias of the keys adds one number to all scores of a row",
+            "d_b_k is 0, because a bias of the keys adds one number to all scores of a row",
             lambda _, arrays: arrays["d_params.b_k"],
         )
     ],

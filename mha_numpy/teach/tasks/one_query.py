@@ -8,7 +8,7 @@ from mha_numpy.teach.tasks.attention import MEANS, attend, draw_one_head
 
 
 def one_query(q: Array, k: Array, v: Array) -> Array:
-    """Let a single query take a weighted mean of the values.
+    """Give a single query a weighted mean of the values.
 
     The score of key j is ``q . k_j / sqrt(d_k)``. Softmax turns the scores into weights, and the
     result is the sum of ``weight_j * v_j``. Large scores must not overflow.
@@ -39,9 +39,9 @@ TASK = Task(
     minutes=5,
     hints=Hints(
         where="The function needs three lines: the scores, the weights, the mean of the values. "
-        'Write the shape beside each. Notebook 01, "By hand".',
-        question="A query of shape (2,) and keys of shape (3, 2): how many scores are there? What "
-        "must the weights sum to, and along which axis of the values do you take the mean?",
+        'Write the shape next to each. Notebook 01, "By hand".',
+        question="With a query of shape (2,) and keys of shape (3, 2), how many scores are there? "
+        "What must the weights sum to, and along which axis of the values do you take the mean?",
         mistake="scale missing",
         fix="scores = k @ q / np.sqrt(len(q)); powers = np.exp(scores - scores.max()); "
         "powers / powers.sum() @ v",

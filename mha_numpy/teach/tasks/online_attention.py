@@ -10,12 +10,12 @@ from mha_numpy.teach.tasks.scores import scores
 
 
 def online_attention(q: Array, k: Array, v: Array, block: int) -> Array:
-    """Compute attention from `block` keys at a time, without ever holding all scores of a query.
+    """Compute attention from `block` keys at a time, without ever storing all scores of a query.
 
-    The result is ``softmax(q k^T / sqrt(d_k)) v`` for one head, as if computed at once; nothing is
-    hidden. Go through the keys once, and never hold scores of more than `block` of them. The last
-    block is shorter where `block` does not divide T_k, and there is only one where T_k is not
-    larger. Large scores must not overflow, in whichever block they stand.
+    The result is ``softmax(q k^T / sqrt(d_k)) v`` for one head, as if computed at once; no key is
+    hidden. Go through the keys once, and never store the scores of more than `block` of them. If
+    `block` does not divide T_k, the last block is shorter; if T_k is not larger than `block`, there
+    is only one. Large scores must not overflow, whichever block they are in.
 
     Parameters
     ----------
@@ -67,21 +67,21 @@ MISTAKES: list[Mistake | Again] = [
             "np.exp(scores - largest), largest = np.maximum(before, of_block)",
             {"np.exp(of_block - largest)": "np.exp(of_block - of_block.max(axis=-1, keepdims=True))"}),
     Mistake("maximum of the block alone",
-            "the maximum is that of the block alone, so that e^(old - new) overflows where a block lies far below",
+            "the maximum is that of the block only, so e^(old - new) overflows where a block lies far below",
             "np.maximum(before, of_block)",
             {"np.maximum(largest, of_block.max(axis=-1, keepdims=True))": "of_block.max(axis=-1, keepdims=True)"}),
-    Mistake("maximum begins with 0", "the running maximum begins with 0, so that rows of very low scores become 0/0",
-            "begin with -np.inf", {"np.full((T_q, 1), -np.inf)": "np.zeros((T_q, 1))"}),
-    Mistake("sum begins with 1", "the running sum begins with 1, as if there were one more key of score 0",
+    Mistake("maximum begins with 0", "the running maximum starts at 0, so rows of very low scores become 0/0",
+            "start with -np.inf", {"np.full((T_q, 1), -np.inf)": "np.zeros((T_q, 1))"}),
+    Mistake("sum begins with 1", "the running sum starts at 1, as if there were one more key with score 0",
             "total = 0, largest = -np.inf",
             {"np.full((T_q, 1), -np.inf)": "np.zeros((T_q, 1))", "total = np.zeros": "total = np.ones"}),
-    Mistake("last short block dropped", "the keys behind the last whole block are dropped", "range(0, T_k, block)",
+    Mistake("last short block dropped", "the keys after the last whole block are dropped", "range(0, T_k, block)",
             {"range(0, T_k, block)": "range(0, T_k - T_k % block, block)"}),
-    Mistake("normalised in each block", "each block is normalised by itself, and the blocks are added",
+    Mistake("normalised in each block", "each block is normalised separately, and the blocks are added",
             "normalise once, at the end",
             {"np.exp(of_block - largest)": "softmax(of_block, None)", "np.exp(before - largest)": "1.0",
              "return mixture / total": "return mixture"}),
-    Mistake("blocks averaged", "each block is normalised by itself, and the blocks are averaged",
+    Mistake("blocks averaged", "each block is normalised separately, and the blocks are averaged",
             "normalise once, at the end",
             {"np.exp(of_block - largest)": "softmax(of_block, None)", "np.exp(before - largest)": "1.0"}),
     Mistake("not normalised at the end", "the mixture is not divided by the sum", "mixture / total",
@@ -101,8 +101,8 @@ TASK = Task(
         where="Ask what you must keep of a block of keys for each query: docs/kernels.md, the "
         'table by hand. Notebook 26, "Online softmax".',
         question="Take one query with the scores 0, 1, 5, and blocks of two keys. After the first "
-        "block you hold a sum of exp(s - 1). The second brings a maximum of 5: what factor turns "
-        "that sum into one of exp(s - 5)? What else has to be multiplied by it?",
+        "block you have a sum of exp(s - 1). The second block brings a maximum of 5: what factor "
+        "turns your sum into one of exp(s - 5)? What else do you have to multiply by it?",
         mistake="old mixture not rescaled",
         fix="factor = np.exp(largest_before - largest); total = total * factor + "
         "powers.sum(axis=-1, keepdims=True); head = head * factor + powers @ v_block\n"

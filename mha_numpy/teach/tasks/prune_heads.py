@@ -1,4 +1,4 @@
-"""Heads that go for good."""
+"""Removing heads for good."""
 
 from typing import cast
 
@@ -11,10 +11,10 @@ from mha_numpy.teach.task import Hints, Mistake, Task
 
 
 def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiHeadParams:
-    """Return the smaller params of a layer without some of its heads.
+    """Return the params of a layer without some of its heads.
 
-    The smaller layer computes what the whole one computes with gates of 0. The other heads keep
-    their order. The widths d_k and d_v may differ.
+    The smaller layer computes what the whole one computes if the removed heads have gates of 0. The
+    other heads keep their order. The widths d_k and d_v may differ.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiH
     num_heads : int
         H.
     heads : whole numbers
-        Which heads go, counted from 0, in any order; at least one head stays.
+        The heads to remove, counted from 0, in any order; at least one head stays.
 
     Returns
     -------
@@ -42,39 +42,39 @@ def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiH
 
 
 MISTAKES = [
-    Mistake("heads kept that should go", "the heads that should go are kept, and the others are removed", "np.isin(..., invert=True)",
+    Mistake("heads kept that should go", "the heads to remove are kept, and the others are removed", "np.isin(..., invert=True)",
             {"heads, invert=True)": "heads)"}),
-    Mistake("every H-th column removed", "every H-th column is removed, but the columns of one head stand together",
+    Mistake("every H-th column removed", "every H-th column is removed, but the columns of one head are next to each other",
             "np.repeat(stays, d_k), not np.tile",
             {"np.repeat(stays, w_q.shape[1] // num_heads)": "np.tile(stays, w_q.shape[1] // num_heads)",
              "np.repeat(stays, w_v.shape[1] // num_heads)": "np.tile(stays, w_v.shape[1] // num_heads)"}),
     Mistake("rows of w_q, w_k, w_v removed", "rows of w_q, w_k and w_v are removed, as if they were (outputs, inputs)",
-            "w_q[:, stays], and so for w_k and w_v",
+            "w_q[:, stays], and the same for w_k and w_v",
             {"w_q[:, of_qk]": "w_q[of_qk]", "w_k[:, of_qk]": "w_k[of_qk]", "w_v[:, of_v]": "w_v[of_v]"}),
     Mistake("columns of w_o removed", "columns of w_o are removed, but a head goes through the rows of w_o", "w_o[stays]",
             {"w_o[of_v]": "w_o[:, of_v]"}),
-    Mistake("w_o left whole", "w_o keeps the rows of the heads that are gone", "w_o[stays]", {"w_o[of_v]": "w_o"}),
-    Mistake("b_o cut, too", "b_o is cut, but it belongs to the D features of the output, not to heads", "b_o stays whole",
+    Mistake("w_o left whole", "w_o keeps the rows of the removed heads", "w_o[stays]", {"w_o[of_v]": "w_o"}),
+    Mistake("b_o cut, too", "b_o is shortened, but it belongs to the D features of the output, not to heads", "b_o stays whole",
             {"w_o[of_v], b_o,": "w_o[of_v], b_o[of_v],"}),
-    Mistake("biases left whole", "b_q, b_k and b_v keep the numbers of the heads that are gone", "b_q[stays], b_k[stays], b_v[stays]",
+    Mistake("biases left whole", "b_q, b_k and b_v keep the numbers of the removed heads", "b_q[stays], b_k[stays], b_v[stays]",
             {"b_q[of_qk]": "b_q", "b_k[of_qk]": "b_k", "b_v[of_v]": "b_v"}),
-    Mistake("only w_o pruned", "only w_o is cut, so the heads that are gone would still be computed",
-            "cut the columns of w_q, w_k, w_v and their biases, too",
+    Mistake("only w_o pruned", "only w_o is shortened, so the removed heads would still be computed",
+            "remove the columns of w_q, w_k, w_v and the numbers of their biases too",
             {"w_q[:, of_qk], b_q[of_qk]": "w_q, b_q", "w_k[:, of_qk], b_k[of_qk]": "w_k, b_k", "w_v[:, of_v], b_v[of_v]": "w_v, b_v"}),
-    Mistake("only the queries pruned", "w_k and w_v stay whole, though no query reads these heads any more",
+    Mistake("only the queries pruned", "w_k and w_v stay whole, although no query reads the removed heads any more",
             "w_k and w_v lose the same heads",
             {"w_k[:, of_qk], b_k[of_qk]": "w_k, b_k", "w_v[:, of_v], b_v[of_v]": "w_v, b_v"}),
-    Mistake("zeros instead of fewer", "the params of the heads are set to 0 and keep their shapes", "remove them: w_q[:, stays]",
+    Mistake("zeros instead of fewer", "the params of the removed heads are set to 0 but keep their shapes", "remove them: w_q[:, stays]",
             {"w_q[:, of_qk], b_q[of_qk]": "w_q * of_qk, b_q * of_qk", "w_k[:, of_qk], b_k[of_qk]": "w_k * of_qk, b_k * of_qk",
              "w_v[:, of_v], b_v[of_v]": "w_v * of_v, b_v * of_v", "w_o[of_v]": "w_o * of_v[:, None]"}),
-    Mistake("the last heads removed", "as many heads are removed, but always the last ones", "np.isin(np.arange(num_heads), heads, invert=True)",
+    Mistake("the last heads removed", "the right number of heads is removed, but always the last ones", "np.isin(np.arange(num_heads), heads, invert=True)",
             {"np.isin(np.arange(num_heads), heads, invert=True)": "np.arange(num_heads) < num_heads - len(heads)"}),
-    Mistake("heads counted from 1", "heads are counted from 1: head h is taken for head h - 1", "np.arange(num_heads)",
+    Mistake("heads counted from 1", "heads are counted from 1, so head h is taken for head h - 1", "np.arange(num_heads)",
             {"np.isin(np.arange(num_heads), heads": "np.isin(np.arange(1, num_heads + 1), heads"}),
     Mistake("heads taken for columns", "head h is taken for column h, so single columns are removed", "np.repeat(stays, d_k)",
             {"np.repeat(stays, w_q.shape[1] // num_heads)": "np.isin(np.arange(w_q.shape[1]), heads, invert=True)",
              "np.repeat(stays, w_v.shape[1] // num_heads)": "np.isin(np.arange(w_v.shape[1]), heads, invert=True)"}),
-    Mistake("one head removed of several", "only the first of the heads is removed", "all of heads",
+    Mistake("one head removed of several", "only the first of the heads to remove is removed", "all of heads",
             {"heads, invert=True)": "heads[:1], invert=True)"}),
 ]  # fmt: skip
 
@@ -85,14 +85,16 @@ TASK = Task(
     minutes=10,
     needs=("multi-head",),
     hints=Hints(
-        where='Which numbers belong to head h alone? Notebook 24, "Cut for good"; notebook 10, '
+        where='Which numbers belong only to head h? Notebook 24, "Cut for good"; notebook 10, '
         '"Switching a head off".',
-        question="Two heads with d_k = d_v = 3 and D = 5; head 0 goes. Which of w_q's columns are "
-        "left, and which of w_o's rows? Which shapes do w_q, b_q, w_o and b_o have then?",
+        question="A layer has two heads with d_k = d_v = 3 and D = 5; remove head 0. Which "
+        "columns of w_q are left, and which rows of w_o? What shapes do w_q, b_q, w_o and b_o "
+        "have then?",
         mistake="every H-th column removed",
         fix="stays = np.repeat(~np.isin(np.arange(num_heads), heads), d_k); w_q[:, stays]; "
         "b_q[stays]\n"
-        "and so for k, and for v with d_v for d_k; of w_o, with d_v too, the rows:\n"
+        "and the same for k, and for v with d_v instead of d_k; from w_o take the rows, also with "
+        "d_v:\n"
         "w_o[stays]\n"
         "b_o stays whole",
     ),

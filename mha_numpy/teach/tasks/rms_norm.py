@@ -10,14 +10,14 @@ from mha_numpy.teach.tasks.layer_norm import EACH_ALONE, draw_layer_norm
 def rms_norm(x: Array, gain: Array, eps: float) -> Array:
     """Give each token mean square 1, then scale its features, as Llama does.
 
-    ``out = x / sqrt(mean_square + eps) * gain``, the mean square of the D features of one token.
+    ``out = x / sqrt(mean_square + eps) * gain``, with the mean square of one token's D features.
 
     Parameters
     ----------
     x : (B, T, D)
     gain : (D,)
     eps : float
-        Above 0; not always small beside the mean square.
+        Above 0; not always small compared with the mean square.
 
     Returns
     -------
@@ -34,7 +34,7 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("RMS norm: mean subtracted under the root", "x is divided by its standard deviation, not by the root of its mean square",
             "x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)",
             {"mean_square = (x**2).mean(axis=-1, keepdims=True)": "mean_square = x.var(axis=-1, keepdims=True)"}),
-    Mistake("RMS norm: sum of squares", "x is divided by the root of the sum of squares, so that each token has length 1",
+    Mistake("RMS norm: sum of squares", "x is divided by the root of the sum of squares, so each token has length 1",
             "the mean of the squares", {"mean_square = (x**2).mean(": "mean_square = (x**2).sum("}),
     Mistake("RMS norm: root left out", "x is divided by the mean square, not by its root",
             "x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)", {"np.sqrt(mean_square + eps)": "(mean_square + eps)"}),
@@ -54,8 +54,8 @@ TASK = Task(
     needs=("layer-norm",),
     hints=Hints(
         where="RMS norm is layer norm without two things: look for mean and bias in the formula.",
-        question="A token is (3, 4). What is the mean of its squares, and by what is it divided if "
-        "eps is 0? Is its mean 0 afterwards, and should it be?",
+        question="A token is (3, 4). What is the mean of its squares, and what is it divided by "
+        "if eps is 0? Is its mean 0 afterwards, and should it be?",
         mistake="RMS norm: sum of squares",
         fix="x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps) * gain",
     ),

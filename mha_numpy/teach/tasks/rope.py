@@ -13,7 +13,7 @@ def rope(x: Array, positions: Array, base: float) -> Array:
 
     The layout is *halves*: for i from 0 to ``d/2 - 1``, features i and ``i + d/2`` form pair i.
     At position p it turns by the angle ``a = p * base^(-2 i / d)``: the pair ``(x1, x2)`` becomes
-    ``(x1 cos a - x2 sin a, x1 sin a + x2 cos a)``, in the places where it was.
+    ``(x1 cos a - x2 sin a, x1 sin a + x2 cos a)``, in the same places.
 
     Parameters
     ----------
@@ -73,13 +73,13 @@ MISTAKES = [
     Mistake("frequencies over d, not d/2", "the frequencies fall too slowly: the exponent is -i / d",
             "base ** (-2 i / d) for i < d / 2",
             {"exponent = np.arange(half) / half": "exponent = np.arange(half) / (2 * half)"}),
-    Mistake("frequencies shifted by one", "the frequencies begin with i = 1",
-            "i begins with 0: the first pair turns by the position itself",
+    Mistake("frequencies shifted by one", "the frequencies start at i = 1",
+            "i starts at 0: the first pair turns by the position itself",
             {"exponent = np.arange(half)": "exponent = (np.arange(half) + 1)"}),
     Mistake("frequencies inverted", "the frequencies rise instead of falling", "base ** -(2 i / d)",
             {"base**-exponent": "base**exponent"}),
     Mistake("frequencies repeated, not tiled",
-            "the frequencies are in another order than the pairs: features 2i and 2i + 1 turn by the same one, but i and i + d / 2 are a pair",
+            "the frequencies are in a different order from the pairs: features 2i and 2i + 1 turn by the same one, but i and i + d / 2 are a pair",
             "features i and i + d / 2 turn by frequency i: np.concatenate([angles, angles], axis=-1)",
             {"return np.concatenate(turned, axis=-1)":
              "return x * np.repeat(cos, 2, axis=-1) + np.concatenate([-second, first], axis=-1) * np.repeat(sin, 2, axis=-1)"}),
@@ -87,12 +87,12 @@ MISTAKES = [
             {"frequency = base": "frequency = 10000.0"}),
     Mistake("positions ignored", "the argument positions is not used",
             "angles are positions times frequencies", {"positions[:, None]": "np.arange(len(positions))[:, None]"}),
-    Mistake("turned by head, not by token", "head h is turned by position h: the angles lie along the heads",
+    Mistake("turned by head, not by token", "head h is turned by position h, because the angles lie along the heads",
             "angles (T, d / 2) broadcast against (..., T, d / 2)",
             {"np.cos(angles), np.sin(angles)": "np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]"}),
     Mistake("turned the other way", "the pairs are turned by minus the angle", "first * cos - second * sin",
             {"turn(x, find_angles": "turn(x, -find_angles"}),
-    Mistake("sine and cosine swapped", "sine and cosine have changed places", "first * cos - second * sin",
+    Mistake("sine and cosine swapped", "sine and cosine are swapped", "first * cos - second * sin",
             {"cos, sin = ": "sin, cos = "}),
     Mistake("pairs interleaved", "features 2i and 2i + 1 are paired", "pair i with i + d / 2",
             {"np.split(x, 2, axis=-1)": "x[..., 0::2], x[..., 1::2]",
@@ -112,8 +112,8 @@ TASK = Task(
     hints=Hints(
         where="Read docs/rope.md, steps 1 and 2, and its table of two layouts; notebook 19, "
         '"Turn queries and keys". Angles have an axis for tokens and one for pairs.',
-        question="Take d = 4. Which two features form pair 0, and which pair 1? With base 100, by "
-        "what angle does each pair turn at position 3?",
+        question="Take d = 4. Which two features form pair 0, and which form pair 1? With base "
+        "100, by what angle does each pair turn at position 3?",
         mistake="pairs interleaved",
         fix="angles = positions[:, None] * base ** (-2 * np.arange(d // 2) / d); new_first = "
         "first * np.cos(angles) - second * np.sin(angles); new_second = first * "

@@ -11,11 +11,11 @@ from mha_numpy.teach.tasks.rope import draw_rope, find_angles, keeps_lengths, tu
 
 
 def rope_backward(d_out: Array, positions: Array, base: float) -> Array:
-    """Return the gradient of the input of a rotary embedding, from that of its output.
+    """Return the gradient of a rotary embedding's input, from the gradient of its output.
 
-    Forward was, for i from 0 to ``d/2 - 1``, with ``x1`` and ``x2`` features i and ``i + d/2`` of a
-    token at position p: ``(x1, x2)`` became ``(x1 cos a - x2 sin a, x1 sin a + x2 cos a)``, in the
-    same places, with the angle ``a = p * base^(-2 i / d)``.
+    For i from 0 to ``d/2 - 1``, let ``x1`` and ``x2`` be features i and ``i + d/2`` of a token at
+    position p. Forward turned ``(x1, x2)`` into ``(x1 cos a - x2 sin a, x1 sin a + x2 cos a)``, in
+    the same places, with the angle ``a = p * base^(-2 i / d)``.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def rope_backward(d_out: Array, positions: Array, base: float) -> Array:
 
 
 MISTAKES = [
-    Mistake("gradient turned forward", "the gradient is turned forward once more, not back",
+    Mistake("gradient turned forward", "the gradient is turned forward again, not back",
             "turn by minus the angle", {"turn(d_out, -find_angles": "turn(d_out, find_angles"}),
     Mistake("gradient not turned", "d_x is d_out: the gradient is not turned back", "turn by minus the angle",
             {"turn(d_out, -find_angles(positions, base, d_out.shape[-1] // 2))": "d_out"}),
@@ -49,7 +49,8 @@ TASK = Task(
         where="Forward is out = R x with a rotation R for each pair, so backward needs the "
         "transpose of R: docs/rope.md, backward.",
         question="At a quarter turn the pair (x1, x2) becomes (-x2, x1). If the loss is the first "
-        "number of that, what are its derivatives by x1 and by x2? Which turn maps (1, 0) to them?",
+        "number of that, what are its derivatives with respect to x1 and x2? Which turn maps (1, "
+        "0) to them?",
         mistake="gradient turned forward",
         fix="the same rotation by -positions:\n"
         "new_first = first * np.cos(angles) + second * np.sin(angles); new_second = second * "

@@ -41,7 +41,7 @@ MISTAKES = [
             {"scale = 1 / np.sqrt(q.shape[-1])": "scale = np.sqrt(q.shape[-1])"}),
     Mistake("k reshaped, not transposed", "k is reshaped to (d_k, T_k), not transposed", "k.swapaxes(-1, -2)",
             {"scale * q @ k.swapaxes(-1, -2)": "scale * q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])"}),
-    Mistake("q and k swapped", "the scores are k q^T: rows are keys", "q @ k.swapaxes(-1, -2)",
+    Mistake("q and k swapped", "the scores are k q^T, so rows are keys", "q @ k.swapaxes(-1, -2)",
             {"scale * q @ k.swapaxes(-1, -2)": "scale * k @ q.swapaxes(-1, -2)"}),
 ]  # fmt: skip
 
@@ -51,12 +51,11 @@ TASK = Task(
     difficulty=1,
     minutes=5,
     hints=Hints(
-        where="Eq. 1 of Vaswani et al. 2017: look at what stands inside softmax. If arrays have "
-        'rank 4, NumPy multiplies the matrices of their last two axes. Notebook 06, "Divide by '
-        'what?".',
-        question="A query and a key of d_k = 64 numbers each, independent, mean 0, variance 1: "
-        "what is the standard deviation of their dot product? What must you divide by to make it "
-        "1?",
+        where="Eq. 1 of Vaswani et al. 2017: look at what is inside softmax. If arrays have rank "
+        '4, NumPy multiplies the matrices of their last two axes. Notebook 06, "Divide by what?".',
+        question="A query and a key have d_k = 64 numbers each, all independent with mean 0 and "
+        "variance 1. What is the standard deviation of their dot product? What must you divide by "
+        "to make it 1?",
         mistake="scale missing",
         fix="q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])",
     ),
@@ -66,7 +65,7 @@ TASK = Task(
     ],
     reactions=[
         Reaction(
-            "a change of the last key changes only the last column",
+            "changing the last key changes only the last column",
             moved("k", np.s_[:, :, -1]),
             lambda _, arrays: arrays[""][..., :-1],
         )

@@ -12,11 +12,10 @@ from mha_numpy.teach.tasks.softmax import softmax
 
 
 def softmax_backward(d_weights: Array, weights: Array) -> Array:
-    """Return the gradient of the scores, from that of the weights.
+    """Return the gradient of the scores, from the gradient of the weights.
 
     Forward was ``weights = softmax(scores)`` along the last axis, with a mask or without. A hidden
-    cell has weight 0, and in a row that sees nothing all weights are 0. The gradient of such cells
-    is 0.
+    cell has weight 0, and in a row that sees nothing all weights are 0. Such cells have gradient 0.
 
     Parameters
     ----------
@@ -65,24 +64,24 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("row sum left out", "the row sum of softmax is left out, so rows of d_scores do not sum to 0",
             "weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True))",
             {"(d_weights - row_sum)": "d_weights"}),
-    Mistake("row sum over queries", "softmax's sum is taken over the queries", "sum over the last axis",
+    Mistake("row sum over queries", "the row sum of softmax is taken over the queries", "sum over the last axis",
             {"(weights * d_weights).sum(axis=-1, keepdims=True)": "(weights * d_weights).sum(axis=-2, keepdims=True)"}),
-    Mistake("row sum unweighted", "softmax's sum is that of d_weights alone, without the weights", "sum weights * d_weights",
+    Mistake("row sum unweighted", "the row sum of softmax sums only d_weights, without the weights", "sum weights * d_weights",
             {"(weights * d_weights).sum(axis=-1, keepdims=True)": "d_weights.sum(axis=-1, keepdims=True)"}),
-    Mistake("row sum added", "softmax's row sum is added to d_weights, not subtracted",
+    Mistake("row sum added", "the row sum of softmax is added to d_weights, not subtracted",
             "weights * (d_weights - row_sum)", {"(d_weights - row_sum)": "(d_weights + row_sum)"}),
     Mistake("row mean instead of the weighted sum",
-            "the plain mean of d_weights is subtracted, not the mean under the weights", "sum weights * d_weights",
+            "the plain mean of d_weights is subtracted, not the weighted mean", "sum weights * d_weights",
             {"(weights * d_weights).sum(axis=-1, keepdims=True)": "d_weights.mean(axis=-1, keepdims=True)"}),
     Mistake("diagonal of the Jacobian alone", "only the diagonal p (1 - p) of softmax's Jacobian is used",
-            "add what the other scores of the row do: -p_i p_j",
+            "add the share of the row's other scores: -p_i p_j",
             {"(d_weights - row_sum)": "(1 - weights) * d_weights"}),
     Mistake("factor p left out", "d_scores lacks the factor weights, so hidden cells get gradients",
             "weights * (d_weights - ...)", {"weights * (d_weights - row_sum)": "(d_weights - row_sum)"}),
     Mistake("softmax skipped in backward", "d_weights is taken for d_scores: softmax is skipped",
             "weights * (d_weights - ...)", {"weights * (d_weights - row_sum)": "d_weights"}),
-    Mistake("softmax of the weights", "softmax is applied to the weights once more, as if they were scores",
-            "the weights are softmax's output already",
+    Mistake("softmax of the weights", "softmax is applied to the weights again, as if they were scores",
+            "the weights are already softmax's output",
             {"mean = find_row_sum": "weights = softmax(weights, None)\n    mean = find_row_sum"}),
     Mistake("sign of d_scores", "d_scores has the wrong sign", "d_weights minus its mean, not the other way",
             {"return weights *": "return -weights *"}),
@@ -96,8 +95,8 @@ TASK = Task(
     minutes=20,
     needs=("softmax",),
     hints=Hints(
-        where="A score appears in every weight of its row, as they share one sum: docs/softmax.md, "
-        'Backward; notebook 11, "Multiplying without building".',
+        where="A score appears in every weight of its row, because they share one sum: "
+        'docs/softmax.md, Backward; notebook 11, "Multiplying without building".',
         question="If all weights of a row get the same upstream gradient, what must d_scores be? "
         "(They sum to 1 whatever you do.)",
         mistake="row sum left out",

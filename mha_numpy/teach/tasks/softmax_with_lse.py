@@ -27,17 +27,17 @@ class WeightsAndLse(NamedTuple):
 def softmax_with_lse(scores: Array, mask: Array | None) -> WeightsAndLse:
     """Turn rows of scores into weights, and return the log of each row's sum as well.
 
-    ``lse = log sum_j exp(scores_j)``, over the visible cells of a row, is one number for each row.
-    In these cells ``weights_j = exp(scores_j - lse)``. A hidden cell has weight 0, however large
-    its score. A row that sees nothing has weights 0 and lse -inf.
+    Each row has one number ``lse = log sum_j exp(scores_j)``, where the sum runs over its visible
+    cells. In these cells ``weights_j = exp(scores_j - lse)``. A hidden cell has weight 0, however
+    large its score. A row that sees nothing has weights 0 and lse -inf.
 
-    Scores may be in the thousands, above 0 or below, and one row far from another: nothing may
-    become NaN, and lse is infinite only in rows that see nothing.
+    Scores may be in the thousands, above 0 or below, and one row may be far from another, but
+    nothing may become NaN, and lse may be infinite only in rows that see nothing.
 
     Parameters
     ----------
     scores : (..., T_q, T_k)
-    mask : bool, of the shape of `scores`, or None
+    mask : bool, with the shape of `scores`, or None
         True = may attend: the cell is visible. None hides nothing.
 
     Returns
@@ -95,8 +95,8 @@ def laws_of_softmax(name: str) -> list[Law]:
 
 
 POWERS_TIMES_MASK = (
-    "e^scores is multiplied by the mask, and no maximum is subtracted: large scores overflow, "
-    "and where they are hidden inf * 0 is NaN"
+    "e^scores is multiplied by the mask, and no maximum is subtracted, so large scores overflow "
+    "and large hidden ones become inf * 0, which is NaN"
 )
 
 POWERS = "powers = np.exp(masked - np.where(sees_none, 0.0, largest))"
@@ -111,7 +111,7 @@ NO_ROW_LEFT_OUT = "sees_none = np.zeros_like(sees_none)\n    "
 MISTAKES: list[Mistake | Again] = [
     Mistake("mask forgotten", "the mask is not used", "np.where(mask, scores, -np.inf) before softmax",
             {"np.where(visible, scores, -np.inf)": "scores"}),
-    Mistake("mask transposed", "the mask is transposed: its rows are taken for keys",
+    Mistake("mask transposed", "the mask is transposed, so its rows are taken for keys",
             "rows of the mask are queries, as in the scores", {"visible = mask": "visible = mask.swapaxes(-1, -2)"}),
     Mistake("mask's batch axis lined up with the heads",
             "the mask has lost its axis of size 1, so its sequences are taken for heads",
@@ -125,24 +125,24 @@ MISTAKES: list[Mistake | Again] = [
             "the mask is multiplied into the scores: a hidden score becomes 0, and e^0 is 1",
             "np.where(mask, scores, -np.inf), not scores * mask",
             {"np.where(visible, scores, -np.inf)": "scores * visible"}),
-    Mistake("mask added to the scores", "the mask is added to the scores: True counts 1, and nothing is hidden",
+    Mistake("mask added to the scores", "the mask is added to the scores: True counts as 1, and nothing is hidden",
             "np.where(mask, scores, -np.inf), not scores + mask",
             {"np.where(visible, scores, -np.inf)": "scores + visible"}),
     Mistake("hidden scores lowered by 10", "hidden scores are lowered by 10, so hidden keys keep some weight", "use -np.inf",
             {"np.where(visible, scores, -np.inf)": "np.where(visible, scores, scores - 10)"}),
-    Mistake("-1e9 for -inf", "-1e9 stands for -inf, so a row that sees nothing gets equal weights instead of 0",
-            "use -np.inf, and decide rows that see nothing from the mask",
+    Mistake("-1e9 for -inf", "-1e9 is used instead of -inf, so a row that sees nothing gets equal weights instead of 0",
+            "use -np.inf, and read from the mask which rows see nothing",
             {"np.where(visible, scores, -np.inf)": "np.where(visible, scores, -1e9)"}),
     Mistake("-1e9 added to the scores",
             "-1e9 is added to hidden scores, so a row that sees nothing attends as if it saw all",
-            "use np.where with -np.inf, and decide rows that see nothing from the mask",
+            "use np.where with -np.inf, and read from the mask which rows see nothing",
             {"np.where(visible, scores, -np.inf)": "scores + np.where(visible, 0.0, -1e9)"}),
     Mistake("0 times -inf",
             "the mask is turned into a bias by (1 - mask) * -inf, and where the mask is True that is 0 * -inf = NaN",
             "np.where(mask, scores, -np.inf)",
             {"np.where(visible, scores, -np.inf)": "scores + (1 - visible) * -np.inf"}),
     Mistake("NaN in a row that sees nothing",
-            "a row that sees nothing becomes NaN: its largest score is -inf, and -inf - -inf is NaN",
+            "a row that sees nothing becomes NaN, because its largest score is -inf, and -inf - -inf is NaN",
             "its weights are 0: np.where(mask.any(axis=-1, keepdims=True), weights, 0)",
             {"masked - np.where(sees_none, 0.0, largest)": "masked - largest",
              "sees_none, -np.inf, largest": "sees_none, np.nan, largest"}),
@@ -154,38 +154,38 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("softmax over heads", "softmax runs over the heads", "axis=-1", {"axis = -1": "axis = 1"}),
     Mistake("softmax over the whole matrix", "softmax runs over the whole matrix", "axis=-1",
             {"axis = -1": "axis = (-2, -1)"}),
-    Mistake("no maximum subtracted", "no maximum is subtracted, so that large scores overflow, and rows of very low ones become 0/0: both are NaN",
+    Mistake("no maximum subtracted", "no maximum is subtracted, so large scores overflow and rows of very low ones become 0/0; both give NaN",
             "subtract each row's maximum",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = np.zeros_like(largest)"}),
     Mistake("no maximum subtracted, lost rows 0",
-            "no maximum is subtracted, so that large scores overflow to NaN, and rows of very low ones sum to 0 and are taken for rows that see nothing",
+            "no maximum is subtracted, so large scores overflow to NaN, and rows of very low ones sum to 0 and are taken for rows that see nothing",
             "subtract each row's maximum",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = np.zeros_like(largest)",
              "weights = powers / total": "weights = np.where(total == 0, 0.0, powers / total)"}),
     Mistake("maximum at least 0",
-            "the search for the largest score begins at 0, so that rows far below it become 0/0, which is NaN",
-            "begin with -inf, or with the row's first visible score",
+            "the search for the largest score starts at 0, so rows far below 0 become 0/0, which is NaN",
+            "start with -inf, or with the row's first visible score",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = np.maximum(largest, 0.0)"}),
     Mistake("one maximum for all",
-            "one maximum is subtracted for all rows, so that rows far below it become 0/0, which is NaN",
+            "the same maximum is subtracted from all rows, so rows far below it become 0/0, which is NaN",
             "subtract each row's own maximum: axis=-1, keepdims=True",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = masked.max(keepdims=True)"}),
     Mistake("one maximum for all, lost rows 0",
-            "one maximum is subtracted for all rows, so that rows far below it sum to 0 and are taken for rows that see nothing",
+            "the same maximum is subtracted from all rows, so rows far below it sum to 0 and are taken for rows that see nothing",
             "subtract each row's own maximum: axis=-1, keepdims=True",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = masked.max(keepdims=True)",
              "weights = powers / total": "weights = np.where(total == 0, 0.0, powers / total)"}),
     Mistake("maximum of hidden scores too",
-            "the maximum that is subtracted counts hidden scores, so that rows far below it become 0/0",
+            "the subtracted maximum includes hidden scores, so rows far below it become 0/0",
             "mask first, then take the maximum",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = scores.max(axis=axis, keepdims=True)"}),
     Mistake("maximum of hidden scores too, lost rows 0",
-            "the maximum that is subtracted counts hidden scores, so that rows far below it sum to 0 and are taken for rows that see nothing",
+            "the subtracted maximum includes hidden scores, so rows far below it sum to 0 and are taken for rows that see nothing",
             "mask first, then take the maximum",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = scores.max(axis=axis, keepdims=True)",
              "weights = powers / total": "weights = np.where(total == 0, 0.0, powers / total)"}),
     Mistake("maximum of hidden scores too, no row left out",
-            "the maximum that is subtracted counts hidden scores, so that rows far below it become 0/0, as rows that see nothing do",
+            "the subtracted maximum includes hidden scores, so rows far below it become 0/0, and so do rows that see nothing",
             "mask first, then take the maximum; rows that see nothing are 0",
             {"sees_none = np.isneginf(largest)": "largest = scores.max(axis=axis, keepdims=True)\n    sees_none = np.zeros_like(largest, bool)"}),
     Mistake("powers times the mask",
@@ -199,25 +199,25 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("powers times the mask, but for rows that see nothing", POWERS_TIMES_MASK,
             "np.where(mask, scores, -np.inf) first, then subtract each row's maximum",
             {POWERS: TIMES_MASK, "weights = powers / total": "weights = np.where(sees_none, 0.0, powers / total)"}),
-    Mistake("log-weights", "the weights are scores - lse: exp is left out, so they are logs", "np.exp(scores - lse)",
+    Mistake("log-weights", "the weights are scores - lse: without exp they are still logs", "np.exp(scores - lse)",
             {"return WeightsAndLse(weights,": "return WeightsAndLse(masked - lse,"}),
     Mistake("log of the weights", "the log of the weights is returned instead of the weights", "leave np.log to lse",
             {"return WeightsAndLse(weights,": "return WeightsAndLse(np.log(weights),"}),
     Mistake("normalised by the mean", "rows are divided by their mean instead of their sum",
             "divide by the row's sum",
             {"powers.sum(axis=axis, keepdims=True)": "powers.mean(axis=axis, keepdims=True)"}),
-    Mistake("keepdims forgotten", "column j is divided by the sum of row j: the sum has lost its axis",
+    Mistake("keepdims forgotten", "column j is divided by the sum of row j, because the sum has lost its axis",
             "sum(axis=-1, keepdims=True)",
             {"weights = powers / total": "weights = powers / (total[..., 0] if scores.ndim == 2 else total)"}),
     Mistake("lse without the maximum", "lse lacks the maximum that was subtracted", "lse = largest + np.log(total)",
             {"largest + np.log(total)": "np.log(total)"}),
-    Mistake("lse without the log", "lse has the sum itself where its log belongs", "lse = largest + np.log(total)",
+    Mistake("lse without the log", "lse uses the sum itself instead of its log", "lse = largest + np.log(total)",
             {"largest + np.log(total)": "largest + total"}),
     Mistake("lse: the maximum subtracted", "the maximum is subtracted from lse, not added",
             "lse = largest + np.log(total)", {"largest + np.log(total)": "np.log(total) - largest"}),
-    Mistake("lse: the maximum alone", "lse is the largest score alone", "lse = largest + np.log(total)",
+    Mistake("lse: the maximum alone", "lse is only the largest score", "lse = largest + np.log(total)",
             {"largest + np.log(total)": "largest"}),
-    Mistake("lse of hidden scores too", "lse counts the hidden scores too", "take the sum after the mask",
+    Mistake("lse of hidden scores too", "lse includes the hidden scores", "take the sum after the mask",
             {"lse = np.where(sees_none, -np.inf, largest + np.log(total))":
              "top = scores.max(axis=axis, keepdims=True)\n    lse = top + np.log(np.exp(scores - top).sum(axis=axis, keepdims=True))"}),
     Mistake("lse 0 in a row that sees nothing", "lse is 0 in a row that sees nothing, as if one key had the score 0",
@@ -239,7 +239,7 @@ TASK = Task(
     hints=Hints(
         where="Look at the sum that your softmax divides by: is it the sum of exp(scores)? "
         'docs/softmax.md, lse; notebook 07, "lse: the log of the sum".',
-        question="Two scores of 1000: their sum of exp(scores - 1000) is 2. What is the log of "
+        question="For two scores of 1000, the sum of exp(scores - 1000) is 2. What is the log of "
         "exp(1000) + exp(1000), and how do you get it from 2?",
         mistake="lse without the maximum",
         fix="lse = np.where(sees_any, largest + np.log(total), -np.inf)[..., 0]",

@@ -7,7 +7,7 @@ from mha_numpy.teach.task import Hints, Mistake, Task, each_alone
 
 
 def split_heads(x: Array, num_heads: int) -> Array:
-    """Cut every token's vector into one piece for each head.
+    """Split every token's vector into one piece for each head.
 
     Head h gets columns ``h*d`` to ``(h + 1)*d - 1`` of every token, and the tokens keep their
     order: ``heads[b, h, t, c]`` is ``x[b, t, h*d + c]``.
@@ -28,16 +28,16 @@ def split_heads(x: Array, num_heads: int) -> Array:
 
 
 MISTAKES = [
-    Mistake("split without transpose", "heads are split by reshape alone, which deals out the numbers in memory order",
+    Mistake("split without transpose", "heads are split with reshape only, which deals out the numbers in memory order",
             "x.reshape(B, T, H, d).transpose(0, 2, 1, 3)",
             {"x.reshape(B, T, num_heads, d).transpose(0, 2, 1, 3)": "x.reshape(B, num_heads, T, d)"}),
     Mistake("heads interleaved when split", "each head takes every H-th column instead of a block of d columns",
             "reshape to (B, T, H, d), not to (B, T, d, H)",
             {"num_heads, d).transpose(0, 2, 1, 3)": "d, num_heads).transpose(0, 3, 1, 2)"}),
-    Mistake("heads left behind the tokens", "the heads stay behind the tokens, (B, T, H, d), so that a token's heads would attend to one another",
+    Mistake("heads left behind the tokens", "the axis of the heads stays after that of the tokens, (B, T, H, d), so a token's heads would attend to one another",
             "after the reshape to (B, T, H, d): .transpose(0, 2, 1, 3)",
             {"num_heads, d).transpose(0, 2, 1, 3)": "num_heads, d)"}),
-    Mistake("heads before the batch", "the axis of the heads stands before that of the batch: (H, B, T, d)",
+    Mistake("heads before the batch", "the axis of the heads comes before that of the batch: (H, B, T, d)",
             "x.reshape(B, T, H, d).transpose(0, 2, 1, 3), or np.stack(np.split(...), axis=1)",
             {"num_heads, d).transpose(0, 2, 1, 3)": "num_heads, d).transpose(2, 0, 1, 3)"}),
     Mistake("tokens reversed when split", "the tokens are in reverse order",
@@ -50,10 +50,11 @@ TASK = Task(
     difficulty=1,
     minutes=5,
     hints=Hints(
-        where="The last axis of x holds two things, head and column of the head; in the result the "
-        'heads stand second. Notebook 09, "Splitting into heads".',
-        question="One sequence of two tokens, [1, 2, 3, 4] and [5, 6, 7, 8], and two heads: which "
-        "four numbers must head 0 hold? Which does x.reshape(1, 2, 2, 2)[0, 0] hold?",
+        where="The last axis of x holds two things, the head and the column within the head; in "
+        'the result the heads come second. Notebook 09, "Splitting into heads".',
+        question="One sequence has two tokens, [1, 2, 3, 4] and [5, 6, 7, 8], and there are two "
+        "heads. Which four numbers must head 0 hold? Which four are in x.reshape(1, 2, 2, 2)[0, "
+        "0]?",
         mistake="split without transpose",
         fix="x.reshape(B, T, num_heads, d).transpose(0, 2, 1, 3)",
     ),

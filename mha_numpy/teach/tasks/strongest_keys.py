@@ -7,7 +7,7 @@ from mha_numpy.teach.task import Hints, Inputs, Mistake, Task
 
 
 def strongest_keys(weights: Array) -> Array:
-    """Return for each query, in each head, the number of the key that has the largest weight.
+    """Return the number of the key with the largest weight, for each query in each head.
 
     Keys are counted from 0.
 
@@ -29,14 +29,14 @@ def _draw_weights(rng: np.random.Generator) -> list[Inputs]:
 
 
 MISTAKES = [
-    Mistake("queries taken for keys", "the largest weight of each column is taken, over the queries",
+    Mistake("queries taken for keys", "the largest weight is taken over the queries, in each column",
             "a row is a query: weights.argmax(axis=-1)", {"weights.argmax(axis=2)": "weights.argmax(axis=1)"}),
-    Mistake("one key for all heads", "the heads are averaged first, so that all of them look at one key",
+    Mistake("one key for all heads", "the heads are averaged first, so all of them look at the same keys",
             "weights.argmax(axis=-1) keeps the heads apart",
             {"weights.argmax(axis=2)": "np.tile(weights.mean(axis=0).argmax(axis=1), (len(weights), 1))"}),
     Mistake("weakest keys", "the key with the smallest weight is taken", "argmax, not argmin",
             {"weights.argmax(axis=2)": "weights.argmin(axis=2)"}),
-    Mistake("keys counted from 1", "the first key has the number 1 instead of 0", "weights.argmax(axis=-1)",
+    Mistake("keys counted from 1", "keys are counted from 1 instead of 0", "weights.argmax(axis=-1)",
             {"weights.argmax(axis=2)": "weights.argmax(axis=2) + 1"}),
     Mistake("the weight, not its key", "the largest weight is returned instead of the number of its key",
             "weights.argmax(axis=-1), not max", {"weights.argmax(axis=2)": "weights.max(axis=2)"}),
@@ -48,11 +48,11 @@ TASK = Task(
     difficulty=1,
     minutes=3,
     hints=Hints(
-        where="A row of a picture of weights is a query, a column is a key. Notebook 00, the "
+        where="In a picture of weights, a row is a query and a column is a key. Notebook 00, the "
         "picture of the translator.",
-        question="Take two queries and three keys: one row of the weights is (0.1, 0.7, 0.2). "
-        "Which key has the largest weight, counted from 0? Along which of the axes (H, T_q, T_k) "
-        "did you compare?",
+        question="Take two queries and three keys, so one row of the weights could be (0.1, 0.7, "
+        "0.2). Which key has the largest weight, counted from 0? Along which of the axes (H, T_q, "
+        "T_k) did you compare?",
         mistake="queries taken for keys",
         fix="weights.argmax(axis=-1)",
     ),

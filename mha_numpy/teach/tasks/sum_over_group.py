@@ -36,13 +36,13 @@ def _slope_of_sharing(inputs: Inputs) -> Slope:
 
 
 MISTAKES = [
-    Mistake("first of the group alone", "a shared head gets the gradient of the first query head of its group alone",
+    Mistake("first of the group alone", "a shared head gets only the gradient of the first query head of its group",
             "sum over the group", {"grouped.sum(axis=2)": "grouped[:, :, 0]"}),
-    Mistake("last of the group alone", "a shared head gets the gradient of the last query head of its group alone",
+    Mistake("last of the group alone", "a shared head gets only the gradient of the last query head of its group",
             "sum over the group", {"grouped.sum(axis=2)": "grouped[:, :, -1]"}),
     Mistake("mean over the group", "a shared head gets the mean over its group instead of the sum",
             "sum over the group", {"grouped.sum(axis=2)": "grouped.mean(axis=2)"}),
-    Mistake("group not summed", "gradients of shared heads have H heads: the sum over each group is left out",
+    Mistake("group not summed", "the gradients of shared heads still have H heads: the sum over each group is left out",
             "reshape to (B, H_kv, G, T, d), sum axis 2", {"grouped.sum(axis=2)": "d_per_query_head"}),
     Mistake("gradients summed as if tiled",
             "gradients are summed over heads h, h + H_kv, ..., as if heads were tiled",
@@ -60,10 +60,10 @@ TASK = Task(
     minutes=5,
     needs=("grouped-attention",),
     hints=Hints(
-        where="Look at the head axis, axis 1, on which neighbours share: docs/grouped.md, "
+        where="Look at the head axis, axis 1, where neighbours share a head: docs/grouped.md, "
         'Backward; notebook 16, "Backward: what was shared is summed".',
-        question="Four query heads, two key/value heads: which query heads read key/value head 0? "
-        "Their gradients are 2 and 5: what is the gradient of the head that both read?",
+        question="With four query heads and two key/value heads, which query heads read key/value "
+        "head 0? Their gradients are 2 and 5: what is the gradient of the head that both read?",
         mistake="gradients summed as if tiled",
         fix="d_per_query_head.reshape(B, num_kv_heads, H // num_kv_heads, T, d).sum(axis=2)",
     ),

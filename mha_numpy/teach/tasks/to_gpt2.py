@@ -24,9 +24,9 @@ def to_gpt2(params: MultiHeadParams) -> GPT2Params:
 
     GPT-2, as in Hugging Face, computes queries, keys and values at once,
     ``x @ c_attn_w + c_attn_b``: the first D columns are the queries, the next D the keys, the last
-    D the values. Its output is ``merged @ c_proj_w + c_proj_b``. Our maps are ``x @ w + b`` as
-    well, one for each of the four. In both layouts head h has the h-th block of columns of the
-    queries, keys and values.
+    D the values. Its output is ``merged @ c_proj_w + c_proj_b``. Our maps are ``x @ w + b`` too,
+    one for each of the four. In both layouts head h has the h-th block of columns of the queries,
+    keys and values.
 
     Parameters
     ----------
@@ -72,10 +72,10 @@ TASK = Task(
     minutes=5,
     needs=("from-gpt2",),
     hints=Hints(
-        where="This is the inverse of from_gpt2: it joins the arrays along the axis along which "
-        "from_gpt2 cuts. Notebook 27.",
-        question="w_q, w_k and w_v are (D, D) each, c_attn_w is (D, 3*D). Along which axis must "
-        "you join them? In which columns of ``x @ c_attn_w`` must the key of a token stand?",
+        where="This is the inverse of from_gpt2: it joins the arrays along the axis that "
+        "from_gpt2 splits. Notebook 27.",
+        question="Each of w_q, w_k and w_v is (D, D), and c_attn_w is (D, 3*D). Along which axis "
+        "must you join them? In which columns of ``x @ c_attn_w`` is a token's key?",
         mistake="q, k, v by reshape alone",
         fix="np.concatenate([params.w_q, params.w_k, params.w_v], axis=1); "
         "np.concatenate([params.b_q, params.b_k, params.b_v])",

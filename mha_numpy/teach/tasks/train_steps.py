@@ -32,15 +32,15 @@ def train_steps(
     """Train a small model to guess the next token, and return its params and losses.
 
     The model reads one token and guesses the next: ``logits = table[token] @ w + b``. In each batch
-    it reads all tokens but the last of a sequence, and is to guess all but the first. The loss is
-    the mean over all these tokens of ``-log softmax(logits)[target]``. Each batch makes one step of
-    gradient descent: ``param = param - learning_rate * gradient``. The arrays that are handed in
-    stay as they are.
+    it reads every token of a sequence except the last, and has to guess every one except the first.
+    The loss is the mean over all these tokens of ``-log softmax(logits)[target]``. Take one step of
+    gradient descent for each batch: ``param = param - learning_rate * gradient``. Do not change the
+    arrays passed in.
 
     Parameters
     ----------
     tokens : (N, B, T + 1) int
-        N batches of B sequences; ids of 0 to V - 1.
+        N batches of B sequences; ids from 0 to V - 1.
     table : (V, D)
     w : (D, V)
     b : (V,)
@@ -101,15 +101,15 @@ BEGIN = "losses = []\n"
 RECORD = "losses.append(cross_entropy(logits, targets, -100))\n"
 
 MISTAKES: list[Mistake | Again] = [
-    Mistake("targets not shifted", "the targets are the inputs: the model learns to repeat what it reads",
+    Mistake("targets not shifted", "the targets are the inputs, so the model learns to repeat what it reads",
             "targets = tokens[:, 1:]", {"return batch[:, :-1], batch[:, 1:]": "return batch[:, :-1], batch[:, :-1]"}),
-    Mistake("targets shifted twice", "the targets are shifted twice: the target of token t is token t + 2, not t + 1",
+    Mistake("targets shifted twice", "the targets are shifted twice, so the target of token t is token t + 2, not t + 1",
             "inputs = tokens[:, :-1], targets = tokens[:, 1:]", {"return batch[:, :-1], batch[:, 1:]": "return batch[:, :-2], batch[:, 2:]"}),
     Mistake("targets shifted backward", "the target of each token is the token before it, not the one after it",
             "inputs = tokens[:, :-1], targets = tokens[:, 1:]", {"return batch[:, :-1], batch[:, 1:]": "return batch[:, 1:], batch[:, :-1]"}),
-    Mistake("targets from the start again", "the targets are rolled around: the target of the last token is the first token",
+    Mistake("targets from the start again", "the targets are rolled around, so the target of the last token is the first token",
             "targets = tokens[:, 1:]", {"return batch[:, :-1], batch[:, 1:]": "return batch, np.roll(batch, -1, axis=1)"}),
-    Mistake("gradients not zeroed", "gradients are added to those of the steps before", "begin with gradients of 0 in every step",
+    Mistake("gradients not zeroed", "gradients are added to those of earlier steps", "start every step with gradients of 0",
             {BEGIN: BEGIN + "    sums = dict.fromkeys(('table', 'w', 'b'), 0.0)\n",
              STEP: "        sums = {name: sums[name] + d for name, d in zip(sums, (d_table, d_w, d_b), strict=True)}\n"
                    "        table, w, b = (param - learning_rate * d for param, d in zip((table, w, b), sums.values(), strict=True))\n"}),
@@ -120,16 +120,16 @@ MISTAKES: list[Mistake | Again] = [
             "all gradients first, then the step",
             {BACKWARD: BACKWARD + "\n        w = w - learning_rate * d_w\n        d_x = d_logits @ w.T",
              MOVES["w"]: ""}),
-    *(Mistake(f"{name} never moves", f"{name} stays as it was: its step is left out",
+    *(Mistake(f"{name} never moves", f"{name} never changes: its step is left out",
               f"{name} = {name} - learning_rate * d_{name}", {MOVES[name]: ""}) for name in ("table", "w")),
-    Mistake("one batch for all steps", "every step takes the first batch", "one batch for each step",
+    Mistake("one batch for all steps", "every step uses the first batch", "one batch for each step",
             {"for batch in tokens:": "for batch in tokens[:1].repeat(len(tokens), axis=0):"}),
-    Mistake("each step from the first params", "each step begins at the first params, so the steps before are lost",
+    Mistake("each step from the first params", "each step starts from the first params, so the earlier steps are lost",
             "set the params up before the loop",
             {BEGIN: BEGIN + "    first = table, w, b\n", "x = table[inputs]\n": "table, w, b = first\n        x = table[inputs]\n"}),
-    Mistake("loss after the step", "the loss is measured after the step instead of before", "the loss of the forward pass to which the gradients belong",
+    Mistake("loss after the step", "the loss is measured after the step instead of before", "the loss of the forward pass that the gradients belong to",
             {"        " + RECORD: "", MOVES["b"]: MOVES["b"] + "        losses.append(cross_entropy(table[inputs] @ w + b, targets, -100))\n"}),
-    Mistake("gradients divided by B again", "the gradients are divided by the batch size, though the mean has divided by it already",
+    Mistake("gradients divided by B again", "the gradients are divided by the batch size, although the mean has already divided by it",
             "the loss takes the mean, once", {BEGIN: BEGIN + "    learning_rate = learning_rate / tokens.shape[1]\n"}),
     Again("steps uphill", {"table - learning_rate": "table + learning_rate", "w - learning_rate": "w + learning_rate", "b - learning_rate": "b + learning_rate"}),
     Again("learning rate left out", {"learning_rate * d_table": "d_table", "learning_rate * d_w": "d_w", "learning_rate * d_b": "d_b"}),
@@ -144,26 +144,26 @@ TASK = Task(
     hints=Hints(
         where="Each batch takes forward, loss, backward from the last line to the first, and a "
         "step. The next batch uses the params after this step.",
-        question="A sequence is 7 1 4. Which tokens does the model read, and which is it to guess "
-        "for each? On which params does the loss of the second batch depend?",
+        question="A sequence is 7 1 4. Which tokens does the model read, and which must it guess "
+        "after each? Which params does the loss of the second batch depend on?",
         mistake="gradients not zeroed",
         fix="for each batch of tokens:\n"
         "inputs, targets = batch[:, :-1], batch[:, 1:]\n"
-        "and, with all gradients computed before:\n"
+        "and, once all gradients are computed:\n"
         "table = table - learning_rate * d_table\n"
-        "and so for w and b",
+        "and the same for w and b",
     ),
     returns="tuple[Array, Array, Array, Array]",
     draw=draw_steps,
     laws=[
         Law(
-            "the sum of b stays the same, as each token's d_logits sum to 0",
+            "the sum of b stays the same, because each token's d_logits sum to 0",
             lambda inputs, arrays: np.asarray(arrays["b"].sum() - inputs["b"].sum()),
         )
     ],
     reactions=[
         Reaction(
-            "the last batch changes no loss but its own",
+            "changing the last batch changes no loss except its own",
             _last_batch_changed,
             lambda _, arrays: arrays["losses"][:-1],
         )

@@ -35,15 +35,15 @@ def train_with_adam(
     """Train a small model with Adam and dropout, and evaluate it on what was held out.
 
     The model reads one token and guesses the next: ``logits = dropout(table[token]) @ w``. In each
-    batch it reads all tokens but the last of a sequence, and is to guess all but the first. The
-    loss is the mean over all these tokens of ``-log softmax(logits)[target]``. Dropout, in training
-    alone, is ``x * keep[n] / (1 - p)`` in step n. Each batch makes one step of Adam, with beta_1 =
-    0.9, beta_2 = 0.99 and eps = 0.001. The arrays that are handed in stay as they are.
+    batch it reads every token of a sequence except the last, and has to guess every one except the
+    first. The loss is the mean over all these tokens of ``-log softmax(logits)[target]``. Dropout
+    is ``x * keep[n] / (1 - p)`` in step n, and only in training. Take one step of Adam for each
+    batch, with beta_1 = 0.9, beta_2 = 0.99 and eps = 0.001. Do not change the arrays passed in.
 
     Parameters
     ----------
     tokens : (N, B, T + 1) int
-        N batches of B sequences; ids of 0 to V - 1.
+        N batches of B sequences; ids from 0 to V - 1.
     held_out : (B, T + 1) int
         Sequences that the model is evaluated on, after the last step.
     keep : (N, B, T, D) bool
@@ -111,13 +111,13 @@ LOOP = "enumerate(zip(tokens, keep, strict=True), start=1):\n"
 EVALUATED = "cross_entropy(table[inputs] @ w, targets, -100)"
 
 MISTAKES = [
-    Mistake("t begins at 0", "t is 0 in the first step, and the correction divides by 0", "count from 1",
+    Mistake("t begins at 0", "t is 0 in the first step, so the correction divides by 0", "count from 1",
             {LOOP: LOOP.replace("start=1", "start=0")}),
     Mistake("t counted for each param", "t grows with each param instead of each step", "all params of a step have the same t",
             {"table_mean, table_square, t)": "table_mean, table_square, 2 * t - 1)", "w_mean, w_square, t)": "w_mean, w_square, 2 * t)"}),
-    Mistake("Adam begins anew", "the running means are 0 again in every step", "keep them from step to step",
+    Mistake("Adam begins anew", "the running means start at 0 again in every step", "keep them from step to step",
             {LOOP: LOOP + "        table_mean = table_square = np.zeros_like(table)\n        w_mean = w_square = np.zeros_like(w)\n"}),
-    Mistake("dropout at evaluation", "dropout is left on at evaluation", "no dropout in the loss of the sequences held out",
+    Mistake("dropout at evaluation", "dropout is left on at evaluation", "no dropout in the loss of the held-out sequences",
             {EVALUATED: EVALUATED.replace("table[inputs]", "drop(table[inputs], keep[-1], p)")}),
     Mistake("scaled by 1 - p at evaluation", "features are divided by 1 - p in training and multiplied by it at evaluation", "no factor at evaluation",
             {EVALUATED: EVALUATED.replace("table[inputs]", "(1 - p) * table[inputs]")}),
@@ -127,11 +127,11 @@ MISTAKES = [
             {"x * kept / (1 - p)": "x * kept / p"}),
     Mistake("dropped features kept", "features to be dropped are kept, and the others are dropped", "keep is True where a feature stays",
             {"x * kept / (1 - p)": "x * ~kept / (1 - p)"}),
-    Mistake("dropout not undone backward", "the gradient does not go back through dropout", "d_x * keep / (1 - p)",
+    Mistake("dropout not undone backward", "the gradient skips dropout on its way back", "d_x * keep / (1 - p)",
             {"drop(d_x, kept, p)": "d_x"}),
     Mistake("one dropout for all steps", "every step drops the same features", "keep[n] in step n",
             {LOOP: LOOP + "        kept = keep[0]\n"}),
-    Mistake("training batch evaluated", "the loss is that of the last training batch", "measure on the sequences held out",
+    Mistake("training batch evaluated", "the loss is that of the last training batch", "measure on the held-out sequences",
             {"shift(held_out)": "shift(tokens[-1])"}),
     Mistake("first params evaluated", "the loss is that of the params before training", "measure with the trained params",
             {"    move = ": "    first_table, first_w = table, w\n    move = ",
@@ -145,20 +145,22 @@ TASK = Task(
     minutes=30,
     needs=("train-steps", "adam-step"),
     hints=Hints(
-        where="Three things differ from the loop before: what is kept for each param from step to "
-        "step, where dropout stands forward and backward, and that evaluation has no dropout.",
-        question="In step 3, how often has each param been moved? What is t for the table, and for "
-        "w? And what is dropped when the sequences held out are evaluated?",
+        where="Three things differ from the previous loop: what you keep for each param from step "
+        "to step, where dropout comes in, forward and backward, and that evaluation has no "
+        "dropout.",
+        question="In step 3, how often has each param been moved? What is t for the table, and "
+        "for w? And what is dropped when you evaluate the held-out sequences?",
         mistake="dropout not undone backward",
-        fix="x = table[inputs] * keep[n] / (1 - p); ...; d_embedded = d_x * keep[n] / (1 - "
-        "p)\n"
-        "then adam_step for the table and for w, in which t begins at 1:\n"
+        fix="x = table[inputs] * keep[n] / (1 - p); ...; d_embedded = d_x * keep[n] / (1 - p)\n"
+        "then adam_step for the table and for w, in which t starts at 1:\n"
         "t = n + 1\n"
         "at the end, without dropout:\n"
         "table[inputs] @ w",
     ),
     returns="tuple[Array, Array, Array]",
     draw=_draw_with_adam,
-    reactions=[Reaction("the sequences held out change no param", _held_out_changed, _trained)],
+    reactions=[
+        Reaction("changing the held-out sequences changes no param", _held_out_changed, _trained)
+    ],
     mistakes=MISTAKES,
 )

@@ -10,7 +10,7 @@ def weights_times_norm(weights: Array, v: Array, w_o: Array) -> Array:
     """Return each weight times the length of what it brings (Kobayashi et al. 2020).
 
     Head h writes ``sum_j weights_ij (v_j w_o^h)`` into token i, where w_o^h is the h-th block of
-    d_v rows of w_o. Of each term return the length: ``weights_ij |v_j w_o^h|``.
+    d_v rows of w_o. Return the length of each term: ``weights_ij |v_j w_o^h|``.
 
     Parameters
     ----------
@@ -45,30 +45,30 @@ def _draw_brought(rng: np.random.Generator) -> list[Inputs]:
 MISTAKES = [
     Mistake("length of v without w_o", "the lengths are those of v, but what a head writes is v times its rows of w_o",
             "v @ w_o.reshape(H, d_v, -1)", {"brought = v @ its_rows": "brought = v"}),
-    Mistake("lengths along the queries", "row i is multiplied by a length of token i: the axis of the lengths is that of the keys",
+    Mistake("lengths along the queries", "row i is multiplied by the length of token i, but the axis of the lengths is that of the keys",
             "lengths[:, :, None, :]", {"lengths[:, :, None, :]": "lengths[:, :, :, None]"}),
-    Mistake("squared lengths", "the root is missing: the sum of squares is the length's square", "np.linalg.norm(..., axis=-1)",
+    Mistake("squared lengths", "the root is missing, so the lengths are squared", "np.linalg.norm(..., axis=-1)",
             {"np.sqrt((brought**2).sum(axis=-1))": "(brought**2).sum(axis=-1)"}),
     Mistake("sum of absolute values for a length", "absolute values are summed instead of squares", "np.linalg.norm(..., axis=-1)",
             {"np.sqrt((brought**2).sum(axis=-1))": "np.abs(brought).sum(axis=-1)"}),
     Mistake("mean of squares for a length", "squares are averaged over the D features instead of summed",
             "np.linalg.norm(..., axis=-1)", {"(brought**2).sum(axis=-1)": "(brought**2).mean(axis=-1)"}),
-    Mistake("largest feature for a length", "the largest absolute feature is taken for the length", "np.linalg.norm(..., axis=-1)",
+    Mistake("largest feature for a length", "the largest absolute feature is used as the length", "np.linalg.norm(..., axis=-1)",
             {"np.sqrt((brought**2).sum(axis=-1))": "np.abs(brought).max(axis=-1)"}),
-    Mistake("rows of w_o dealt out", "every H-th row of w_o is taken for a head, but a head's rows stand together",
+    Mistake("rows of w_o dealt out", "every H-th row of w_o is taken for a head, but a head's rows are next to each other",
             "w_o.reshape(H, d_v, -1)", {"w_o.reshape(H, d_v, -1)": "w_o.reshape(d_v, H, -1).swapaxes(0, 1)"}),
-    Mistake("rows of head 0 for all", "all heads are mapped by the rows of head 0", "w_o.reshape(H, d_v, -1), one block for each head",
+    Mistake("rows of head 0 for all", "all heads are mapped through the rows of head 0", "w_o.reshape(H, d_v, -1), one block for each head",
             {"brought = v @ its_rows": "brought = v @ its_rows[0]"}),
-    Mistake("w_o transposed for the lengths", "w_o is transposed first, but the rows of w_o belong to a head, not its columns", "w_o.reshape(H, d_v, -1)",
+    Mistake("w_o transposed for the lengths", "w_o is transposed first, but its rows belong to a head, not its columns", "w_o.reshape(H, d_v, -1)",
             {"w_o.reshape(H, d_v, -1)": "w_o.T.reshape(H, d_v, -1)"}),
     Mistake("shares of each row", "each row is divided by its sum, but the task asks for lengths, not for shares",
             "weights * lengths[:, :, None, :]", {"lengths[:, :, None, :] * weights":
              "weights * lengths[:, :, None, :] / (weights * lengths[:, :, None, :]).sum(axis=-1, keepdims=True)"}),
-    Mistake("lengths without weights", "the weights are left out, so that all rows are the same", "weights * lengths[:, :, None, :]",
+    Mistake("lengths without weights", "the weights are left out, so all rows are the same", "weights * lengths[:, :, None, :]",
             {"lengths[:, :, None, :] * weights": "np.ones_like(weights) * lengths[:, :, None, :]"}),
     Mistake("weights without lengths", "the weights are returned as they are", "weights * lengths[:, :, None, :]",
             {"lengths[:, :, None, :] * weights": "weights.copy()"}),
-    Mistake("lengths: mean over the heads", "each token has the mean of its lengths over all heads", "a length for each head",
+    Mistake("lengths: mean over the heads", "each token gets the mean of its lengths over all heads", "a length for each head",
             {"lengths[:, :, None, :] * weights": "weights * lengths.mean(axis=1, keepdims=True)[:, :, None, :]"}),
 ]  # fmt: skip
 
@@ -79,10 +79,10 @@ TASK = Task(
     minutes=10,
     needs=("strongest-keys",),
     hints=Hints(
-        where="A head writes the sum of its weights times v_j w_o^h. The length of each of these "
-        'vectors is asked for: notebook 23, "Where it looks, and what it takes".',
-        question="Head 1 of two, with d_v = 3: by which rows of w_o does it write? A value there "
-        "is (0, 0, 0). What does its token bring, if its weight is 0.9?",
+        where="A head writes the sum of its weights times v_j w_o^h. You need the length of each "
+        'of these vectors: notebook 23, "Where it looks, and what it takes".',
+        question="Take two heads with d_v = 3. Through which rows of w_o does head 1 write? One "
+        "of its values is (0, 0, 0): what does that token bring if its weight is 0.9?",
         mistake="length of v without w_o",
         fix="weights * np.linalg.norm(v @ w_o.reshape(H, d_v, -1), axis=-1)[:, :, None, :]",
     ),

@@ -221,7 +221,7 @@ class TestReports:
         [
             ("score", "no step is named 'score'; did you mean 'scores' or 'd_scores'?"),
             ("Q7", "no step is named 'Q7'; [step.name for step in t] has the names"),
-            (3, "name: expected that of a step, such as 'scores'; got 3"),
+            (3, "name: expected the name of a step, such as 'scores'; got 3"),
         ],
     )
     def test_a_misspelt_name_is_told_the_nearest(self, recorded, name, message):

@@ -136,7 +136,7 @@ class TestCommand:
         assert cli.main(["cost", "--model", "llama-3-70b", "--context", "8192"]) == 0
         said = capsys.readouterr().out
         assert "Params: 70,553,706,496; published: 70,553,706,496" in said
-        assert "scores        88 T          6.7%   10.7 G          6.7%" in said
+        assert "scores        88 T          6.7%   10.7 G         6.7%" in said
         assert "as it is     8     2.5 GiB" in said
         assert "multi-head   64    20 GiB" in said
 

@@ -113,7 +113,7 @@ def test_a_full_disk_loses_nothing(written):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, hard))
     try:
-        with pytest.raises(FileError, match=r"run\.npz: expected to write it; got File too large"):
+        with pytest.raises(FileError, match=r"run\.npz: cannot write it: File too large"):
             train(model, steps=14, checkpoint=written)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -209,7 +209,7 @@ WRONG = [  # what is done to the file, or which model or optimizer reads it; and
     ({"spoil": lambda path: make_model().save(path)},
      r"expected a checkpoint .*; got another file with \['embedding.table'"),
     ({"spoil": lambda path: write(path, {}, b"[" * 10**5)},
-     "expected JSON; got brackets nested too deep"),
+     "expected JSON; got brackets nested too deeply"),
     ({"kind": SGD}, "optimizer: expected SGD; got AdamW;"),
     ({"kind": lambda model, rate: AdamW(model, 2 * rate)},
      "optimizer.learning_rate: expected 0.02; got 0.01;"),

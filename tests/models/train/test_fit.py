@@ -287,7 +287,7 @@ IMPOSSIBLE = [
     (PAIR + "<function", {"loss": half_squared_error}),
     (PAIR, {"loss": (half_squared_error,)}),
     (PAIR + r"\(1, 2\)", {"loss": (1, 2)}),
-    ("label_smoothing: expected 0 with a loss of your own",
+    ("label_smoothing: expected 0 with your own loss",
      {"loss": LEAST_SQUARES, "label_smoothing": 0.1}),
 ]  # fmt: skip
 

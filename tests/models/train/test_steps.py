@@ -240,10 +240,10 @@ UNFIT = [
     (LayerNorm(2).astype(np.float16),
      f"gain: {FLOATS}an array (2,) of float16; write layer.astype(np.float32)"),
     (Dropout(0.1), "layer: expected one with params; got a Dropout without any"),
-    (tied_by_hand(), "parts.1.w: expected memory of its own; got some of parts.0.table; write "
+    (tied_by_hand(), "parts.1.w: expected its own memory; it shares some with parts.0.table; write "
      "Unembedding(embedding) for a table that two layers use, and .copy() otherwise"),
-    (tied_by_hand(flip=True), "parts.1.w: expected memory of its own; got some of "),
-    (Own({"a": BUFFER[:3], "b": BUFFER[3:], "c": BUFFER[2:]}), "c: expected memory of its"),
+    (tied_by_hand(flip=True), "parts.1.w: expected its own memory; it shares some with "),
+    (Own({"a": BUFFER[:3], "b": BUFFER[3:], "c": BUFFER[2:]}), "c: expected its own memory"),
     (Own({"a": BUFFER[:3, :2], "b": BUFFER[:3, 2:], "c": BUFFER[3:]}), None),
     (Own({"a": np.zeros(0), "b": np.zeros(0), "c": np.zeros(())}), None),
     (Own({}, *[Embedding(5, 3)] * 2), None),

@@ -101,7 +101,7 @@ def test_scores_by_the_embedding_may_be_there_again(layout):
     again = {**arrays, "lm_head.weight": table}
     assert bytes_of(from_layout(other, again, layout)) == bytes_of(layer)
     again["lm_head.weight"] = table + 1
-    expected = "^lm_head.weight: expected the numbers of .*; got others"
+    expected = "^lm_head.weight: expected the numbers of .*; got different ones"
     with pytest.raises(ConfigError, match=expected):
         from_layout(other, again, layout)
 

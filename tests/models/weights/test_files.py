@@ -49,14 +49,17 @@ def test_an_index_that_does_not_fit_is_named(tmp_path):
     write_safetensors(tmp_path / "part.safetensors", {"a": ARRAYS["a"]})
     wrong = {
         "index.json: expected b in part.safetensors": dict.fromkeys("ab", "part.safetensors"),
-        "other.safetensors: expected a file; got nothing there": {"a": "other.safetensors"},
+        "other.safetensors: expected a file; there is none": {"a": "other.safetensors"},
         "expected a weight_map of names to files beside it": {"a": "../part.safetensors"},
         "expected a weight_map of names": ["a"],
         "beside it; got 'aaaa": {"a": "a" * 5000},
         "beside it; got 5$": {"a": 5},
         r"beside it; got \['x": {"a": ["x\0y"]},
         "beside it; got 'x.ny'": {"a": "x\ny"},
-        "expected no array of another file; got a$": {"a": "part.safetensors", "b": "copy"},
+        "expected no array that is also in another file; got a$": {
+            "a": "part.safetensors",
+            "b": "copy",
+        },
     }
     (tmp_path / "copy").write_bytes((tmp_path / "part.safetensors").read_bytes())
     for message, weight_map in wrong.items():
@@ -105,9 +108,9 @@ def test_what_is_no_path_is_refused(use, path):
 
 
 def test_no_file_and_no_place_for_one(tmp_path):
-    with pytest.raises(FileError, match="model.safetensors: expected a file; got nothing there$"):
+    with pytest.raises(FileError, match="model.safetensors: expected a file; there is none$"):
         read_safetensors(tmp_path)
-    with pytest.raises(FileError, match="a.safetensors: expected to write it; got "):
+    with pytest.raises(FileError, match="a.safetensors: cannot write it: "):
         write_safetensors(tmp_path / "none" / "a.safetensors", ARRAYS)
 
 

@@ -54,7 +54,7 @@ def test_trained_models_have_a_page(model):
 
 @pytest.fixture(scope="module")
 def seen():
-    return walk(example=True)
+    return walk()
 
 
 class TestExample:
@@ -95,22 +95,23 @@ class TestTheCommand:
     def test_a_page_is_written_and_it_says_so(self, run, tmp_path):
         code, printed = run("a b", "--dim", "4", "--html", "my.html")
         assert code == 0
-        assert printed.endswith("wrote my.html: open it in a browser\n")
+        assert "wrote my.html: open it in a browser\nthere: change any number\n" in printed
         assert (tmp_path / "my.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
     @pytest.mark.parametrize("found", [True, False])
     def test_it_is_opened(self, run, tmp_path, monkeypatch, found):
         opened = []
         monkeypatch.setattr(commands.webbrowser, "open", lambda url: opened.append(url) or found)
-        _, printed = run("--example", "--open")
+        _, printed = run("--open")
         assert opened == [(tmp_path / "page.html").as_uri()]
-        assert printed.endswith("it is open in the browser\n" if found else "in a browser\n")
+        said = "it is open in the browser" if found else "open it in a browser"
+        assert f"wrote page.html: {said}\nthere: make the fish alive" in printed
 
     def test_a_file_of_somebody_else_stays(self, run, tmp_path):
         (tmp_path / "mine.html").write_text("mine")
         code, printed = run("a b", "--dim", "4", "--html", "mine.html")
         assert code == 2
-        assert "mine.html is there and is not such a page; --force overwrites it" in printed
+        assert "mine.html exists and is not such a page; --force overwrites it" in printed
         assert (tmp_path / "mine.html").read_text() == "mine"
         for arguments in (["--force"], []):  # then it is a page of ours
             assert run("a b", "--dim", "4", "--html", "mine.html", *arguments)[0] == 0

@@ -199,7 +199,7 @@ def test_wrong_use_writes_nothing(tmp_path, arguments, message):
 
 def test_what_is_there_is_kept(tmp_path):
     make_assignment("softmax", tmp_path / "hw", form="files")
-    with pytest.raises(ConfigError, match=r"already holds assignment.toml; add --force"):
+    with pytest.raises(ConfigError, match=r"already has assignment.toml; add --force"):
         make_assignment("softmax", tmp_path / "hw")
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="out: expected a folder; .* is a file"):
@@ -243,7 +243,7 @@ def test_no_assignment(tmp_path):
 
 def test_a_format_without_its_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "nbformat", None)
-    with pytest.raises(ConfigError, match="--format files does without"):
+    with pytest.raises(ConfigError, match="or write --format files"):
         make_assignment("softmax", tmp_path / "hw")
 
 

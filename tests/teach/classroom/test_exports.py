@@ -130,7 +130,7 @@ def test_a_source_notebook(tmp_path, form, mark, command):
     assert f'assert_right("scores", scores, seed={seed})' in hidden
     assert command in (where / "README.md").read_text()
     told = " ".join(cell_of(notebook, "instructions").source.split())
-    assert "has all of its points if everything about it is right, else none" in told
+    assert "if everything about it is right, and none otherwise" in told
     assert "percent" not in told
     assert "| | | | | 30 |" in told
     before = {path: path.read_bytes() for path in where.rglob("*.*")}
@@ -187,7 +187,7 @@ def test_the_command_hands_nothing_out(tmp_path, capsys, form):
     out = str(tmp_path / "hw")
     assert main(["assignment", "hw2-backward", "--out", out, "--format", form]) == 0
     told = capsys.readouterr().out
-    assert f"{out}/{form}/README.md says what to type; the folder holds solutions" in told
+    assert f"{out}/{form}/README.md next; the folder contains the solutions" in told
     assert "hand out" not in told
     assert not (tmp_path / "hw" / "handouts").exists()
 

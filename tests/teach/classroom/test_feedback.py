@@ -85,7 +85,7 @@ def test_a_convention_stands_in_the_class_page_by_its_name():
 
 
 def test_nobody():
-    assert "Nobody was graded" in class_page(grades())
+    assert "No students were graded" in class_page(grades())
 
 
 def test_files(tmp_path):

@@ -116,7 +116,7 @@ def test_points_for_what_follows(tmp_path):
     assert (forward.points, backward.points) == (5, 10)
     assert backward.state == "follows"
     assert backward.findings[-1] == (
-        "it is right for your own scores, so its values are counted as right"
+        "it is right for your own scores, so its values count as right"
     )
     assert functions(BOTH.replace("d_scores @ k", "-d_scores @ k"))[1].points < 5
     assert functions(ZEROS)[1].points < 5

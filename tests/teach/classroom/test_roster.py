@@ -26,8 +26,8 @@ def test_what_spreadsheets_write(tmp_path, text, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "expected an id and a name in each line; .* holds none"),
-        ("id,name\n", "holds none"),
+        ("", "expected an id and a name in each line; .* has none"),
+        ("id,name\n", "has none"),
         ("id,name\n,Ada\n", "expected an id; .*line 2 has none"),
         ("name,id\nAda\n", "expected an id; .*line 2 has none"),
         ("s1,Ada\ns1,Emmy\n", "each id once; .*line 2 has 's1' after 's1'"),

@@ -81,7 +81,7 @@ def test_lines_keep_their_numbers():
     "data", [b"", b"[]", b'{"cells": 3}', b'{"cells": [{"cell_type": "code"}]}', b"[" * 100_000]
 )
 def test_a_broken_notebook(data):
-    with pytest.raises(ValueError, match="no notebook"):
+    with pytest.raises(ValueError, match="not a readable notebook"):
         cells_of("a.ipynb", data)
 
 

@@ -63,7 +63,7 @@ class TestTests:
         assert 0 < function.points < 18
         assert function.state == "wrong"
         (finding,) = function.findings
-        assert finding.startswith("of the mistakes it catches ")
+        assert finding.startswith("of the mistakes, it catches ")
         caught, count, required = (
             int(word) for word in finding.replace(";", "").split() if word.isdigit()
         )
@@ -88,7 +88,7 @@ class TestTests:
 
 def test_the_handout_says_how_tests_are_graded():
     given = task("").assignment
-    assert "by the mistakes that they catch" in readme_text(given, "ada", "files")
+    assert "for the mistakes that they catch" in readme_text(given, "ada", "files")
     other = replace(given, exercises={"softmax": 1.0})
     assert "by the mistakes" not in readme_text(other, "ada", "files")
 
@@ -106,7 +106,7 @@ def test_attention_in_blocks_that_holds_all_scores_loses_robustness(is_isolated)
     assert function.points == round(20 * (1 - lost), 2)
     assert [group for group, passed in function.groups.items() if not passed] == ["robustness"]
     assert function.findings == [
-        "it holds as much as all scores take; keep no more than a block of them"
+        "it uses as much memory as all scores need; keep only one block of them"
     ]
     assert graded(written(), "online-attention", is_isolated=is_isolated).points == 20
 

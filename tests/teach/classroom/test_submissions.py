@@ -131,7 +131,7 @@ def test_a_zip_bomb_and_a_broken_zip(tmp_path):
     write(tmp_path, "bob.zip", "PK")
     ada, bob = find_submissions(tmp_path)
     assert ada.trouble == ["ada.zip would be too large unpacked"]
-    assert bob.trouble == ["bob.zip is no zip file that can be read"]
+    assert bob.trouble == ["bob.zip is not a readable zip file"]
 
 
 def test_nothing_there(tmp_path):

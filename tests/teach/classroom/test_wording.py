@@ -33,7 +33,7 @@ def test_an_error_without_its_message(error, told):
 def test_findings_have_no_numbers():
     verdict = judge(find_exercise("softmax"), lambda: make("softmax", ["softmax over queries"]))
     assert findings_of(verdict, "", SOURCE) == [
-        "this does not hold: rows that see something sum to 1, the others to 0",
+        "it breaks this rule: rows that see something sum to 1, the others to 0",
         "numbers are wrong",
     ]
     assert cause_of(verdict).startswith("softmax runs over the queries")
@@ -72,13 +72,13 @@ def test_a_hint_under_a_convention_says_first_what_counts():
     exercise = find_exercise("scores")
     usual = hint_of(exercise, Variant())
     own = hint_of(exercise, Variant(1, ("scores over d_k",)))
-    assert own.startswith("Your variant's conventions count")
+    assert own.startswith("Follow your variant's conventions")
     assert own.endswith(usual)
 
 
 def test_alternatives_stand_in_one_line():
     exercise = find_exercise("softmax")
     verdict = judge(exercise, lambda: make("softmax", ["softmax over queries"]))
-    verdict.remarks["or else"] = "\n- one\n- another"
+    verdict.remarks["or"] = "\n- one\n- another"
     verdict.remarks["input 1 of 3"] = "x (2, 3)"
-    assert cause_of(verdict).endswith("; or else one; or another")
+    assert cause_of(verdict).endswith("; or one; or another")

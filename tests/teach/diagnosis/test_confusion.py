@@ -49,7 +49,7 @@ def test_the_command(capsys, tmp_path):
     words = ["mistakes", "split_heads", "--confusion", "--pairs", "5", "--held-out", "1"]
     words += ["--write", str(page)]
     assert main(words) == 0
-    assert "100.0% named first" in capsys.readouterr().out
+    assert "100.0% are named first" in capsys.readouterr().out
     assert "| split_heads | " in page.read_text(encoding="utf-8")
     assert main(["mistakes", "nothing"]) == 2
     assert main(["mistakes", "split_heads", "--confusion", "--write", str(tmp_path)]) == 2

@@ -23,8 +23,8 @@ def test_edits_are_applied_at_once():
 @pytest.mark.parametrize(
     ("edits", "message"),
     [
-        ({"c": "d"}, "'c' stands 0x"),
-        ({"a": "d"}, "'a' stands 2x"),
+        ({"c": "d"}, "'c' occurs 0 times"),
+        ({"a": "d"}, "'a' occurs 2 times"),
         ({"a + b": "", "b + a": ""}, "expected texts that do not overlap"),
     ],
 )
@@ -86,7 +86,7 @@ def test_alternatives_cannot_be_made_together():
 
 
 def test_a_text_outside_of_the_functions_is_refused():
-    with pytest.raises(ConfigError, match="'class WeightsAndLse\\(' stands 0x"):
+    with pytest.raises(ConfigError, match="'class WeightsAndLse\\(' occurs 0 times"):
         by_function({"softmax_with_lse": {"class WeightsAndLse(": ""}})
 
 

@@ -42,7 +42,9 @@ def test_results_accumulate_between_calls():
 def test_wrong_use():
     with pytest.raises(ConfigError, match="task: expected one of split_heads, .*; got 'x'"):
         make("x")
-    with pytest.raises(ConfigError, match="mistakes: expected names of the bank; got 'x'"):
+    with pytest.raises(ConfigError, match="mistakes: expected names from BANK; got 'x'"):
         make("softmax", ["x"])
-    with pytest.raises(ConfigError, match="mistakes: expected edits of different texts"):
+    with pytest.raises(
+        ConfigError, match="mistakes: expected mistakes that change different texts"
+    ):
         make("softmax", ["softmax over heads", "softmax over queries"])

@@ -68,7 +68,7 @@ def test_rules(what, place, written):
 
 def test_one_expression_has_rules_of_several_kinds_those_of_left_out_parts_first():
     (rule,) = [rule for rule in rules() if ast.unparse(rule.old) == "A @ B"][:1]
-    assert rule.group == "a part is left out"
+    assert rule.group == "a missing part"
     texts = [ast.unparse(new) for _, new in rewritten(ast.parse("a @ b").body[0].value, "", {})]
     assert "b @ a" in texts
 
@@ -76,10 +76,10 @@ def test_one_expression_has_rules_of_several_kinds_those_of_left_out_parts_first
 @pytest.mark.parametrize(
     ("body", "group", "wrong", "right"),
     [
-        ("y = x + 1\nreturn y", "a part is left out", "y = x", "y = x + 1"),
-        ("y = x + 1\nreturn y", "a line is left out", "", "y = x + 1"),
+        ("y = x + 1\nreturn y", "a missing part", "y = x", "y = x + 1"),
+        ("y = x + 1\nreturn y", "a missing line", "", "y = x + 1"),
         ("for i in n:\n    x = x + i\nreturn x", "a loop that ends after one round", "break", ""),
-        ("a, b = g(x)\nreturn a - b", "exchanged", "b, a = g(x)", "a, b = g(x)"),
+        ("a, b = g(x)\nreturn a - b", "two things swapped", "b, a = g(x)", "a, b = g(x)"),
     ],
 )  # fmt: skip
 def test_the_lines_of_an_edit(body, group, wrong, right):
@@ -152,9 +152,9 @@ def test_a_row_of_numbers_tells_arrays_apart():
         ("attention_backward", lambda a: a._replace(d_q=a.d_q.round(1), d_k=a.d_k.round(1)),
          "look at the steps v, d_weights, row_sum and d_scores, which it does not need"),
         ("adam_step", lambda a: (a[0], a[1] + 1, a[2] + 1),
-         "wrong, though what is right is computed from them: look at what you return"),
+         "wrong, although the right one is computed from them: look at what you return"),
         ("rope", lambda a: np.where(np.arange(a.shape[-1]) < a.shape[-1] // 2, a, a**2),
-         "out: only the second half of axis 3 of 4 is wrong"),
+         "out: wrong only in the second half of axis 3 (of 4 axes)"),
         ("scores", lambda a: 0.3 * a, "scores: each is 0.3 times what was expected"),
     ],
 )  # fmt: skip
@@ -170,7 +170,7 @@ def test_inputs_that_are_wrong_share_something():
         a if probe["softcap"] is None else a.round(1)
         for a, probe in zip(answers, probes, strict=True)
     ]
-    assert "wrong where softcap is not None, and right elsewhere" in find_clues(
+    assert "your answer is wrong where softcap is not None, and right elsewhere" in find_clues(
         "masked_attention", wrong
     )
     assert find_clues("masked_attention", answers) == []
@@ -193,6 +193,6 @@ def test_what_belongs_there_is_no_mistake():
     edits = search.candidates("scores", "scale 1/sqrt(D)")
     lines = (one.edited.lines(one.edit) for one in edits)
     wrong, right = next(pair for pair in lines if "q.shape[1] if" in pair[1])  # the mistake itself
-    edit = search.SmallEdit("another number", "scores", wrong, right)
+    edit = search.SmallEdit("a different number", "scores", wrong, right)
     assert not search._is_of_right_lines(edit)
     assert search._is_of_right_lines(edit._replace(right="scale = 1 / np.sqrt(q.shape[-1])"))

@@ -98,7 +98,7 @@ class TestCounting:
         assert ("attention", "scale missing") in found.caught  # softmax has no scale
         assert ("softmax", "mask forgotten") in found.missed
         assert ("softmax", "mask forgotten") not in found.together
-        assert "together: these mistakes are caught if one function has them" in str(found)
+        assert "together: the tests catch these mistakes if one function has them" in str(found)
         text += """
             def test_rows(softmax):
                 scores = np.random.default_rng(0).normal(size=(1, 1, 4, 4))
@@ -247,7 +247,7 @@ class TestHarm:
         (section,) = found.sections
         assert section.rows == [[*row] for row in found.rejected_right]
         assert section.title.startswith("test_mine.py: nothing is counted")
-        assert section.title.endswith("by 5 of 7 tests")
+        assert section.title.endswith("because 5 of 7 tests reject right functions")
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
@@ -321,11 +321,11 @@ class TestHarm:
 LOADING = {  # the first one is always tried
     "import no_such": "No module named 'no_such' (line 1 of test_mine.py",
     "def test_x(:\n    pass": "SyntaxError: invalid syntax (line 1 of test_mine.py: `def",
-    "": "there are no tests in it",
-    "import pytest\n@pytest.mark.skip\ndef test_x(softmax): pass": "there are no tests",
-    "def test_x(): pass": "no test calls one of the functions: a test takes one by its name",
+    "": "it contains no tests",
+    "import pytest\n@pytest.mark.skip\ndef test_x(softmax): pass": "it contains no tests",
+    "def test_x(): pass": "no test calls any of the functions: take one by its name",
     "import sys\nsys.exit(3)": "SystemExit: 3 (line 2",
-    "import os\nos._exit(0)": "ended its process with 0",
+    "import os\nos._exit(0)": "ended its process with exit code 0",
     "import time\ntime.sleep(99)": "loading it took longer than 1 s",
 }
 
@@ -349,7 +349,10 @@ class TestWrongUse:
         self.assert_refused(tmp_path, "def test_x(): pass", "No module named 'no_such'")
 
     def test_no_file(self, tmp_path):
-        with pytest.raises(ConfigError, match=r"^file: there is no .*no_such\.py$"):
+        with pytest.raises(
+            ConfigError,
+            match=r"^file: expected a file or a folder of tests; there is no .*no_such\.py$",
+        ):
             audit_tests(tmp_path / "no_such.py")
 
     @pytest.mark.parametrize("seconds", [0, -1, float("nan"), "1"])
@@ -395,7 +398,7 @@ class TestProgram:
         [
             (found_with(missed=[]), 0, "t.py: 2 of 2 mistakes caught"),
             (found_with(), 1, "Slipped through: 1"),
-            (found_with([("test_a", "error")]), 1, "functions are rejected by 1 of 3 tests"),
+            (found_with([("test_a", "error")]), 1, "because 1 of 3 tests reject right functions"),
         ],
     )
     def test_exit_codes(self, monkeypatch, capsys, found, code, told):
@@ -410,7 +413,7 @@ class TestProgram:
 
     def test_no_file(self, tmp_path, capsys):
         assert cli.main(["audit-tests", str(tmp_path / "none.py")]) == 2
-        assert "file: there is no" in capsys.readouterr().err
+        assert "tests; there is no" in capsys.readouterr().err
 
     @pytest.mark.slow
     def test_ends_all_its_processes(self, tmp_path):

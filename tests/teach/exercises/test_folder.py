@@ -134,7 +134,7 @@ def test_hints_are_counted_and_know_the_last_mistake(folder):
     assert [hint.number for hint, _ in hints] == [1, 2, 3, 4, 4]
     third, picture = hints[2]
     assert (
-        "the mistake that your last answer shows: softmax's sum is taken over the queries"
+        "the mistake that your last answer shows: the row sum of softmax is taken over the queries"
         in third.text
     )
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -145,7 +145,7 @@ def test_hints_are_counted_and_know_the_last_mistake(folder):
 def test_after_the_first_a_hint_needs_a_check(folder, program):
     def given(*options):
         code, printed = program("hint", folder, "softmax-backward", *options)
-        assert ("check your answer once more" in printed) == (code == 1)
+        assert ("check your answer again" in printed) == (code == 1)
         return code == 0
 
     stub = (folder / NAME).read_text()
@@ -191,11 +191,11 @@ def test_json_is_all_that_is_printed(folder, program):
     first, *_, last = found.pop("stages")
     assert first == {"name": "runs", "passed": True, "finding": "on 3 inputs"}
     assert last["passed"] is False
-    words = "softmax's sum is taken over the queries"
+    words = "the row sum of softmax is taken over the queries"
     assert list(found.items()) == [
         ("exercise", "softmax-backward"), ("passed", False), ("likely_cause", words),
         ("causes", [{"name": "row sum over queries", "words": words}]), ("edit", None),
-        ("evidence", "all 3 arrays are just what this mistake gives"),
+        ("evidence", "this mistake reproduces all 3 of your arrays"),
     ]  # fmt: skip
 
     code, printed = program("check", folder, "--json")
@@ -216,7 +216,7 @@ def test_wrong_use(folder, tmp_path):
     with pytest.raises(ConfigError, match="expected a folder"):
         start(tmp_path / "file")
     (folder / RECORD).write_text("[1, 2]")
-    with pytest.raises(ConfigError, match="remove it to begin anew"):
+    with pytest.raises(ConfigError, match="delete it to start over"):
         judge_file(folder, "softmax")
 
 
@@ -271,14 +271,14 @@ def test_plain_pytest_checks_the_folder(folder):
     )  # fmt: skip
     assert done.returncode == 1
     assert "1 failed, 1 passed, 1 skipped" in done.stdout
-    assert "softmax's sum is taken over the queries" in done.stdout
+    assert "the row sum of softmax is taken over the queries" in done.stdout
 
 
 def test_the_command_line(folder, program, capsys, monkeypatch):
     (folder / NAME).write_text(WRONG)
     code, printed = program("check", folder, "softmax-backward")
     assert code == 1
-    for text in ("likely cause: softmax's sum is taken over the queries", "invariants",
+    for text in ("likely cause: the row sum of softmax is taken over the queries", "invariants",
                  f"mha-numpy hint {folder} softmax-backward"):  # fmt: skip
         assert text in printed
     (folder / NAME).write_text(RIGHT)

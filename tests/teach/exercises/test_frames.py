@@ -78,7 +78,7 @@ CYCLIC = []
 CYCLIC += [CYCLIC, CYCLIC]
 BYTES = repr(bytes(999))
 FOREIGN = [  # what is no array, number or text, and what is told of it
-    (np.ma.array([1.0]), "a masked array (1,): x.filled(0) is plain"),
+    (np.ma.array([1.0]), "a masked array (1,): return x.filled(0) instead"),
     (np.array([None]), "an array (1,) of object"),
     (np.array(["a"]), "an array (1,) of <U1"),
     ((n for n in "a"), "an object of type generator"),
@@ -87,9 +87,9 @@ FOREIGN = [  # what is no array, number or text, and what is told of it
     (Unprintable(), "an object of type Unprintable"),
     (Broken(), "an object of type Broken"),
     ([0.0] * 9999, "a list of 9999 parts"),
-    (nested(10**5), "a list nested too deep"),
-    (nested(50), "a list nested too deep"),
-    (CYCLIC, "a list nested too deep"),
+    (nested(10**5), "a list nested too deeply"),
+    (nested(50), "a list nested too deeply"),
+    (CYCLIC, "a list nested too deeply"),
 ]
 
 

@@ -202,22 +202,22 @@ SAID = [  # an exercise, a function, whether it passes a stage, and what that sa
        rf"^expected a dict with keys {KEYS}; got a list \(input 1\)$") for factor in (1, 2)),
     (
         "cost-table", renames, "type and dtype", False,
-        "kv_cache_bytes: missing: nothing of this name was returned",
+        "kv_cache_bytes: missing: no array of this name was returned",
     ),
     (
         "cost-table", renames, "type and dtype", False,
-        "kv_cache: nothing of this name was expected",
+        "kv_cache: no array of this name was expected",
     ),
     (
         OWN, lambda d, w: right(d, w).swapaxes(-1, -2), "shape", False,
-        "the last two axes are exchanged",
+        "the last two axes are swapped",
     ),
     (OWN, lambda d, w: right(d, w)[0], "shape", False, "expected shape"),
     (OWN, lambda d, w: right(d, w) / (w > 0), "finite", False, "nan"),
     (
         "softmax", lambda s, m: (p := powers(np.minimum(s, 9), m)) / p.sum(axis=-1, keepdims=True),
         "finite", False,
-        r"; 6 are NaN or infinite, all in rows that may attend to nothing \(input 2\)",
+        r"; 6 are NaN or infinite, all in rows that see nothing \(input 2\)",
     ),
     (
         "softmax", lambda s, m: (p := powers(s, m)) / np.fmax(p.sum(axis=-1, keepdims=True), 1e-99),
@@ -233,7 +233,7 @@ SAID = [  # an exercise, a function, whether it passes a stage, and what that sa
     (OWN, empties_an_input, "inputs left alone", False, "^weights: changed in place"),
     (OWN, adds_each_time, "the same twice", False, "at first"),
     # not by its place in a tuple
-    ("linear-backward", adds_up_one_gradient, "the same twice", False, "^d_w, called again: "),
+    ("linear-backward", adds_up_one_gradient, "the same twice", False, "^d_w in the second call: "),
     (OWN, empties_an_input, "the same twice", True, ""),
     (OWN, lambda d, w: w * d, "invariants", False, "rows of d_scores sum to 0: off by"),
     (
@@ -246,7 +246,7 @@ SAID = [  # an exercise, a function, whether it passes a stage, and what that sa
     (OWN, subtracts_in_place, "values", True, ""),
     (
         "linear-backward", last_is_flat,
-        "values", None, r"^as expected; not asked of d_b \(input 1\)$",
+        "values", None, r"^as expected; not checked for d_b \(input 1\)$",
     ),
     ("softmax", fails_once, "values", None, r"^as expected, for weights \(inputs 2 and 3\)$"),
     ("softmax", lambda s, m: None if m is None else make("softmax")(s, m), "values", None, ""),
@@ -276,15 +276,16 @@ def test_what_holds_all_scores_is_right_but_for_its_memory():
     assert [stage.name for stage in verdict.stages if not stage.passed] == ["memory"]
     assert verdict.stages[-1].finding.startswith("it held ")
     assert verdict.stages[-1].finding.endswith(
-        " at most; the limit is 512 KiB, which all scores of 2048 keys would take: "
-        "keep the scores of one block of keys alone"
+        " at most; the limit is 512 KiB, the size of all scores of 2048 keys: "
+        "keep the scores of only one block of keys"
     )
 
 
 @pytest.mark.parametrize(
     ("answer", "error", "finding"),
     [
-        (10**4000, "", "cannot be told"), (-1, "", "cannot be told"), ("1", "", "cannot be told"),
+        (10**4000, "", "cannot be measured"), (-1, "", "cannot be measured"),
+        ("1", "", "cannot be measured"),
         (None, "ValueError", "ValueError"), (1024, "", "it held 1 KiB at most; the limit is "),
     ],
 )  # fmt: skip
@@ -316,7 +317,7 @@ CAUSES = [  # an exercise, a function, the mistakes that are named, what remarks
     ("cross-entropy-backward", ignore_100, {"-100 ignored, -1 as an index"}, {}),
     (
         "cost-table", counts_numbers, {"numbers for bytes"},
-        {"evidence": "the other arrays are right"},
+        {"evidence": "the others are right"},
     ),
     (
         "softmax-backward", make("softmax_backward", ["float32 inside"]), {"float32 inside"},
@@ -330,33 +331,35 @@ CAUSES = [  # an exercise, a function, the mistakes that are named, what remarks
         "gelu-backward", lambda d, x: d * np.cos(97 * x), set(),
         {"no known mistake": "no small edit of gelu_backward gives"},
     ),
-    ("linear-backward", scaled(1.234), set(), {"and besides": r"^(\n- [^\n]+){2,}$"}),
+    ("linear-backward", scaled(1.234), set(), {"and also": r"^(\n- [^\n]+){2,}$"}),
     # at most: an upper bound
     (
         "linear-backward", scaled(2), set(),
-        {"evidence": "; at most [0-9]+ other small edits do so, too$"},
+        {"evidence": "; at most [0-9]+ other small edits do too$"},
     ),
     (
         "attention-backward", make("attention_backward", ["sign of d_k", "row sum left out"]),
         {"sign of d_k", "row sum left out"},
         {
             "likely cause": "^the row sum of softmax is left out",
-            "and besides": "^d_k has the wrong sign$",
+            "and also": "^d_k has the wrong sign$",
         },
     ),
     (
         "linear-backward", lambda *given: make("linear_backward")(*given)[::-1], set(),
         {
             "likely cause":
-            "^the arrays are right, but in another order: d_x holds d_b, d_b holds d_x$",
+            "^the arrays are right, but in a different order: d_b is in the place of d_x, "
+            "d_x is in the place of d_b$",
         },
     ),
     (
         "attention-backward", reordered, {"sign of d_k"},
         {
-            "likely cause": "^the arrays are in another order: d_q holds d_k, d_k holds d_q$",
-            "and besides": "^d_k has the wrong sign$",
-            "evidence": "gives, once they are in the right order$",
+            "likely cause": "^the arrays are in a different order: d_k is in the place of d_q, "
+            "d_q is in the place of d_k$",
+            "and also": "^d_k has the wrong sign$",
+            "evidence": "arrays, once they are in the right order$",
         },
     ),
 ]  # fmt: skip
@@ -380,7 +383,7 @@ def test_a_known_mistake_is_named_with_its_evidence_and_a_picture():
     verdict = verdict_on(lambda d, w: w * d)
     assert verdict.mistakes == {"row sum left out"}
     assert "row sum" in verdict.remarks["likely cause"]
-    assert "just what this mistake gives" in verdict.remarks["evidence"]
+    assert "this mistake reproduces " in verdict.remarks["evidence"]
     assert verdict.difference.expected.ndim == 2
     assert "<img" in verdict._repr_html_()
     assert len(verdict.difference.draw().axes) == 4  # three matrices and a scale
@@ -466,7 +469,7 @@ def test_own_work_is_not_looked_at_where_nothing_ran(answer):
             raise answer
 
     verdict = judge(SOFTMAX_BACKWARD, lambda: mine, strict=True)
-    assert stage(verdict, "own work")[1:3] == (None, "not looked at")
+    assert stage(verdict, "own work")[1:3] == (None, "not checked")
 
 
 def test_what_computes_no_answer_may_be_called_and_tests_that_catch_all_mistakes_are_right():
@@ -486,10 +489,10 @@ def test_what_computes_no_answer_may_be_called_and_tests_that_catch_all_mistakes
 
 
 def test_a_small_edit_is_in_the_dictionary_and_a_bug_to_be_found_is_not():
-    edit = SmallEdit("another name", "softmax", wrong="x", right="y", others=3)
+    edit = SmallEdit("a different variable", "softmax", wrong="x", right="y", others=3)
     verdict = replace(verdict_on(lambda d, w: d), edit=edit)
     found = json.loads(json.dumps(verdict.as_dict()))
-    assert found["edit"] == {"group": "another name", "wrong": "x", "right": "y"}
+    assert found["edit"] == {"group": "a different variable", "wrong": "x", "right": "y"}
     exhibit = find_exercise("museum-softmax-axis")
     found = judge(exhibit, lambda: exhibit.stub)
     assert found.mistakes
@@ -502,7 +505,7 @@ def test_of_much_that_is_printed_the_beginning_is_shown():
         return right(d_weights, weights)
 
     said = str(verdict_on(talking)).splitlines()
-    assert said[-2:] == ["11", "... and 108 lines more"]
+    assert said[-2:] == ["11", "... and 108 more lines"]
 
 
 def test_the_picture_is_of_the_input_that_is_told():

@@ -232,7 +232,7 @@ ERRORS = [  # a function, how its error begins, and the line of this file that i
     (endless, "RecursionError: maximum recursion depth", ""),
     (raises_silently, "SilentError: its message cannot be shown (line", "raise SilentError"),
     (raises_lines, "ValueError: a b\\x1b[31mccc", "raise ValueError("),
-    (lambda x: input(), "EOFError: input() cannot be answered here (line", "(lambda x: input(),"),
+    (lambda x: input(), "EOFError: input() does not work here (line", "(lambda x: input(),"),
     # the deepest line that is nobody's package
     (lambda x: np.apply_along_axis(inner, 0, x), "KeyError: 3 (line", "raise KeyError(row.size)"),
     (lambda x: np.linalg.inv(x), "LinAlgError", "(lambda x: np.linalg.inv(x),"),
@@ -278,11 +278,11 @@ class TestLoading:
             ("\nx = = 2", "SyntaxError: invalid syntax (line 2 of mine.py: `x = = 2`)"),
             ("1 / 0", "ZeroDivisionError: division by zero (line 1 of mine.py: `1 / 0`)"),
             ("exit(3)", "ended the process: sys.exit(3) (line 1 of mine.py: `exit(3)`)"),
-            ("import os; os._exit(4)", "ended the process: os._exit(4) (on loading)"),
+            ("import os; os._exit(4)", "ended the process: os._exit(4) (while loading)"),
             (
                 "while True: pass",
                 "took longer than 0.3 s and was stopped (line 1 of mine.py: `while True: pass`) "
-                "(on loading)",
+                "(while loading)",
             ),
         ],
     )
@@ -609,7 +609,7 @@ class TestThisProcess:
             os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGINT))
             print("ended", run(abs).ended, flush=True)
         """)
-        assert (result.stdout, result.stderr) == ("ended crashed: interrupt (on loading)\n", "")
+        assert (result.stdout, result.stderr) == ("ended crashed: interrupt (while loading)\n", "")
 
     def test_nothing_is_printed_twice_and_no_handler_runs_in_the_child(self):
         result = script("""
@@ -775,7 +775,7 @@ def test_in_a_notebook():
     notebook = nbformat.v4.new_notebook(cells=cells)
     nbclient.NotebookClient(notebook, timeout=60).execute()
     shown = [output.text for cell in notebook.cells for output in cell.outputs]
-    no_input = "EOFError: input() cannot be answered here"
+    no_input = "EOFError: input() does not work here"
     assert "".join(shown).splitlines() == [
         "[(5.0, '')]  hello",
         "",

@@ -13,8 +13,8 @@ class Induction:
 
     A sequence is made of segments of 4 to 10 tokens; each occurs two or three times, with up to
     two other tokens before each occurrence. Tokens are drawn without being put back, so a token
-    that is there again belongs to a segment that has come back. The targets are all tokens of a
-    second or third occurrence but its first, which cannot be predicted.
+    that occurs again belongs to a segment that has come back. The targets are all tokens of a
+    second or third occurrence except its first, which cannot be predicted.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Induction:
         if 2 * num_tokens > 3 * vocab_size:
             raise ConfigError(
                 f"num_tokens: expected at most {3 * vocab_size // 2}, 1.5 times "
-                f"vocab_size={vocab_size}, as no token is drawn twice; got {num_tokens}"
+                f"vocab_size={vocab_size}, because no token is drawn twice; got {num_tokens}"
             )
 
     def draw_batch(self, rng: np.random.Generator, size: int) -> Batch:

@@ -1,7 +1,7 @@
 """Numbers: translate English number words into German ones, where the units come before the tens.
 
-German writes "fünf und vierzig" for forty-five: the words cross, and a translator has to look at
-the source in another order than it writes.
+German writes "fünf und vierzig" for forty-five: the words cross, and a translator has to read the
+source in a different order from the one in which it writes.
 """
 
 from collections.abc import Callable, Sequence
@@ -97,7 +97,7 @@ class Numbers:
     Half of the numbers are drawn uniformly from 0 to 999,999; for the other half the number of
     digits is drawn uniformly. In half of all, each digit turns to 0 with probability 1/2, so that
     round numbers are learned too.
-    Every 89th number but 0 is held out: it is never drawn.
+    Every 89th number except 0 is held out: it is never drawn.
 
     Examples
     --------

@@ -37,16 +37,16 @@ class Text:
         self.trained_on, self.held_out = ids[:cut], ids[cut:]
         if len(self.held_out) <= num_tokens:
             raise ConfigError(
-                f"text: expected more than {10 * (num_tokens + 1):,} characters, for its last "
+                f"text: expected more than {10 * (num_tokens + 1):,} characters, because its last "
                 f"tenth is held out and must have {num_tokens + 1}; got {len(text):,}"
             )
 
     def draw_batch(self, rng: np.random.Generator, size: int) -> Batch:
-        """Draw pieces of what is trained on."""
+        """Draw pieces of the text to train on."""
         return self._cut(self.trained_on, rng, size)
 
     def draw_held_out(self, rng: np.random.Generator, size: int) -> Batch:
-        """Draw pieces of what is held out."""
+        """Draw pieces of the held-out text."""
         return self._cut(self.held_out, rng, size)
 
     def _cut(self, ids: Array, rng: np.random.Generator, size: int) -> Batch:

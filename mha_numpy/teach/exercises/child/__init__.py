@@ -1,4 +1,4 @@
-"""What runs in the process of somebody's function: the calls, and what is told of them.
+"""What runs in the process of a student's function: the calls, and the messages about them.
 
 NumPy is all that it imports, so that it also runs where nothing else of this package can be seen.
 There it is a package by itself, which is why its files import each other by a dot.

@@ -70,7 +70,7 @@ class _Absent:
 
     def find_spec(self, name: str, *_: object) -> None:
         if name.partition(".")[0] in self.packages:
-            raise ImportError(f"{name} is not there when you are graded: write it yourself")
+            raise ImportError(f"{name} is not available when you are graded: write it yourself")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Loading somebody's function and calling it, with all that is told of each call."""
+"""Loading a student's function and calling it, with a message about each call."""
 
 import builtins
 import copy
@@ -102,7 +102,7 @@ def measured(function: Callable[..., Any]) -> Callable[..., int]:
 
 def _no_input(*_: object) -> NoReturn:
     """Stand for `input`, which would ask the reader of a notebook."""
-    raise EOFError("input() cannot be answered here")
+    raise EOFError("input() does not work here")
 
 
 @contextmanager

@@ -33,14 +33,14 @@ def told(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return the line that an error comes from, the deepest one that is nobody's package."""
+    """Return the line that an error comes from, the deepest one outside of installed packages."""
     if isinstance(error, SyntaxError) and error.lineno:
         return _told_line(error.filename or "", error.lineno, error.text or "")
     return _deepest(reversed(traceback.extract_tb(error.__traceback__)))
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Return the line that is being run, the deepest one that is nobody's package; or nothing."""
+    """Return the line being run, the deepest one outside of installed packages; or nothing."""
     frames = traceback.extract_stack(frame)
     called = dropwhile(lambda one: not one.filename.startswith(CHILD), frames)
     return _deepest(reversed(list(called)))

@@ -1,4 +1,4 @@
-"""Who called what: the functions of this package that somebody's function calls."""
+"""Who called what: the functions of this package that a student's function calls."""
 
 import os
 import sys

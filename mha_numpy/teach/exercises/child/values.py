@@ -47,7 +47,7 @@ def plain(answer: Any) -> Any:
     try:
         return _plain_tree(answer, DEEPEST)
     except RecursionError:
-        return Foreign(f"a {type(answer).__name__} nested too deep")
+        return Foreign(f"a {type(answer).__name__} nested too deeply")
     except MemoryError:
         raise
     except Exception:  # anybody's methods
@@ -59,7 +59,7 @@ def _plain_tree(value: Any, depth: int) -> Any:
         return value
     if isinstance(value, (np.ndarray, np.generic)):
         if hasattr(value, "mask"):  # not asked of np.ma, which would have to be loaded first
-            return Foreign(f"a masked array {value.shape}: x.filled(0) is plain")
+            return Foreign(f"a masked array {value.shape}: return x.filled(0) instead")
         is_known = value.dtype.kind in NUMBERS
         text = f"an array {value.shape} of {value.dtype}"
         return np.array(value, order="C") if is_known else Foreign(text)

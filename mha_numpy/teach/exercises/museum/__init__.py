@@ -1,4 +1,4 @@
-"""The museum: bugs that shipped, each in code of its own with the story of whoever wrote it."""
+"""The museum: bugs that shipped, each in its own code with the story of where it shipped."""
 
 from mha_numpy.teach.exercises.museum import gradients, heads, loops, losses, masks, nan, tokens
 

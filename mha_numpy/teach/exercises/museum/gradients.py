@@ -15,8 +15,8 @@ from mha_numpy.teach.task import Hints
     difficulty=2,
     minutes=10,
     hints=Hints(
-        where="Look at the matrix of one row: entry (i, j) is the derivative of weight i by score "
-        "j.",
+        where="Look at the matrix of one row: entry (i, j) is the derivative of weight i with "
+        "respect to score j.",
         question="If score 0 rises, what happens to weight 1? And which entry of the "
         "matrix here says so?",
         mistake="diagonal of the Jacobian alone",
@@ -24,7 +24,7 @@ from mha_numpy.teach.task import Hints
     ),
 )
 def softmax_backward(d_weights: Array, weights: Array) -> Array:
-    """Repair softmax's backward: return the gradient of the scores.
+    """Repair softmax's backward, which returns the gradient of the scores.
 
     The native library under Deeplearning4j computed softmax's derivative like this
     (deeplearning4j/libnd4j, issue #440). The first answer to the report asked for a test, which
@@ -40,26 +40,26 @@ def softmax_backward(d_weights: Array, weights: Array) -> Array:
 
 @exhibit(
     "museum-batch-mean",
-    title="Find the bug: a mean too many",
+    title="Find the bug: one mean too many",
     difficulty=2,
     minutes=10,
     hints=Hints(
-        where="Compare the gradient of a sequence alone with its gradient in a batch.",
-        question="A sequence stands in a batch of 3, and no other sequence touches it. Its loss "
-        "has a gradient by its own q. Does that change if the other two are taken out?",
+        where="Compare the gradient of a sequence by itself with its gradient in a batch.",
+        question="A sequence is in a batch of 3, and no other sequence affects it. Does the "
+        "gradient of its loss with respect to its own q change if you take out the other two?",
         mistake="everything divided by B",
-        fix="Leave the division out: a mean over the batch belongs to the loss, and d_heads has "
-        "it.",
+        fix="Leave out the division: a mean over the batch belongs to the loss, and d_heads "
+        "already has it.",
     ),
 )
 def attention_backward(
     d_heads: Array, q: Array, k: Array, v: Array, weights: Array
 ) -> tuple[Array, Array, Array]:
-    """Repair attention's backward: return the gradients of q, k and v.
+    """Repair attention's backward, which returns the gradients of q, k and v.
 
-    A transformer written in NumPy has such a line in its backward. It trains: a gradient that is
-    too small by one factor acts like a smaller learning rate, and with an optimizer like Adam it
-    changes almost nothing. A test on a single sequence cannot find it either.
+    A transformer written in NumPy has such a line in its backward. It trains, because a gradient
+    that is too small by one factor acts like a smaller learning rate, and with an optimizer like
+    Adam it changes almost nothing. A test on a single sequence cannot find it either.
     """
     batch_size, _, _, width = q.shape
     d_heads = d_heads / batch_size
@@ -79,8 +79,8 @@ def attention_backward(
     minutes=25,
     hints=Hints(
         where="Look at the lines of backward that go from tokens to heads or from heads to tokens.",
-        question="merged of one sequence is two tokens of two heads, (a0 b0) and (a1 b1), where a0 "
-        "is what head a gave token 0. What does the reshape here give to head a? And what if "
+        question="For one sequence, merged has two tokens of two heads, (a0 b0) and (a1 b1), where "
+        "a0 is head a's output for token 0. What does the reshape here give to head a? And what if "
         "there is only one token?",
         mistake="split without transpose",
         fix="d_heads = (d_out @ params.w_o.T).reshape(B, T, H, d).transpose(0, 2, 1, 3)",
@@ -89,11 +89,11 @@ def attention_backward(
 def multi_head_backward(
     d_out: Array, params: MultiHeadParams, saved: Saved
 ) -> tuple[Array, MultiHeadParams]:
-    """Repair the layer's backward: return the gradients of its input and of all its params.
+    """Repair the layer's backward, which returns the gradients of its input and all its params.
 
     numpy-ml 0.1.2 goes from tokens to heads like this in the backward of its multi-head attention.
-    Its test compares some thirty arrays with PyTorch's, but each sequence in it has a single token.
-    Then all weights are 1, no gradient reaches queries or keys, and this line is right.
+    Its test compares about thirty arrays with PyTorch's, but each sequence in it has a single
+    token. Then all weights are 1, no gradient reaches queries or keys, and this line is right.
     """
     x, q, k, v, weights = saved.x, saved.q, saved.k, saved.v, saved.weights
     B, H, T, d = q.shape

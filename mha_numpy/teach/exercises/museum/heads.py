@@ -15,19 +15,19 @@ from mha_numpy.teach.task import Hints
     minutes=10,
     hints=Hints(
         where="Look between the scores and the weighted mean: which weights belong to one mean?",
-        question="Put in two queries and three keys and add up the weights of query 0. What should "
-        "the sum be, and which sums have this value here?",
+        question="Call it with two queries and three keys, and add up the weights of query 0. What "
+        "should the sum be, and which sums have this value here?",
         mistake="softmax over queries",
         fix="weights = softmax(scores, axis=-1)",
     ),
 )
 def attention(q: Array, k: Array, v: Array) -> Array:
-    """Repair this head: let every query take a weighted mean of the values.
+    """Repair this head, which gives every query a weighted mean of the values.
 
-    A diffusion model of labml's annotated papers had this bug in the self-attention of its U-Net
-    (labmlai/annotated_deep_learning_paper_implementations, issue #146). Nothing failed: it drew
+    A diffusion model in labml's annotated papers had this bug in the self-attention of its U-Net
+    (labmlai/annotated_deep_learning_paper_implementations, issue #146). Nothing failed, and it drew
     good images. The reader who saw the line trained both models on CIFAR-10 and measured no
-    difference in their quality, as training can make up for such a bug. No test looked at the
+    difference in their quality, because training can make up for such a bug. No test looked at the
     weights.
     """
 
@@ -48,18 +48,18 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     hints=Hints(
         where="The right shape says nothing about where the numbers went: notebook 09.",
         question="Take one sequence of two tokens, (1, 2, 3, 4) and (5, 6, 7, 8), and two heads. "
-        "Of how many tokens does head 0 hold numbers afterwards?",
+        "How many tokens do the numbers in head 0 come from afterwards?",
         mistake="split without transpose",
         fix="return x.reshape(B, T, num_heads, head_size).transpose(0, 2, 1, 3)",
     ),
 )
 def split_heads(x: Array, num_heads: int) -> Array:
-    """Repair the splitting: cut every token's vector into one piece for each head.
+    """Repair the split of every token's vector into one piece for each head.
 
-    ONNX defines an operator Attention, and a NumPy program says what it means. For inputs whose
-    last axis holds all heads, that program split them like this (issue #7118, mended in #7142), and
-    so did the graph that the operator expands to. The tests took their expected numbers from the
-    program itself.
+    ONNX defines an operator Attention, and a NumPy program says what it means. If all heads were in
+    the last axis of its inputs, that program split them like this (issue #7118, fixed in #7142),
+    and so did the graph that the operator expands to. The tests took their expected numbers from
+    the program itself.
     """
     B, T, width = x.shape
     if width % num_heads:
@@ -76,17 +76,17 @@ def split_heads(x: Array, num_heads: int) -> Array:
     hints=Hints(
         where="Follow one token through the shapes. Every reshape reads the axes in their order.",
         question="After the mix, where are the numbers of token 0: in one block of memory, or in "
-        "one for each head? What does the last reshape lay side by side?",
+        "one for each head? What does the last reshape put side by side?",
         mistake="merge without transpose",
         fix="merged = values.transpose(0, 2, 1, 3).reshape(B, T, -1)",
     ),
 )
 def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -> Array:
-    """Repair the layer: let every token attend to its sequence, with several heads.
+    """Repair the layer, in which every token attends to its sequence with several heads.
 
     A transformer written to teach (jsbaan/transformer-from-scratch) had this bug until #6. Its test
-    trained a model to copy its input, and passed: probably, its author writes, because the task is
-    easy and a model with params to spare learns to undo the damage.
+    trained a model to copy its input, and passed. Its author suspects why: the task is easy, and a
+    model with params to spare learns to undo the damage.
     """
     B, T, _ = x.shape
 
@@ -117,7 +117,7 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     ),
 )
 def grouped_attention(q: Array, k: Array, v: Array) -> Array:
-    """Repair grouped attention: query heads share key and value heads.
+    """Repair grouped attention, in which query heads share key and value heads.
 
     The NumPy program that defines ONNX's operator Attention did this until #7274; PyTorch does
     something else. The tests had nine query heads and three key/value heads, which is enough to

@@ -14,8 +14,8 @@ from mha_numpy.teach.task import Hints
     minutes=10,
     hints=Hints(
         where="Look at the gradients at the beginning of the second step.",
-        question="The gradient of a param is 1 in both steps. By which gradient is it moved in the "
-        "second?",
+        question="The gradient of a param is 1 in both steps. Which gradient moves it in the "
+        "second step?",
         mistake="gradients not zeroed",
         fix="within the loop:\n"
         "d_table, d_w, d_b = np.zeros_like(table), np.zeros_like(w), np.zeros_like(b)",
@@ -24,7 +24,7 @@ from mha_numpy.teach.task import Hints
 def train_steps(
     tokens: Array, table: Array, w: Array, b: Array, learning_rate: float
 ) -> tuple[Array, Array, Array, Array]:
-    """Repair a training loop: return the params after all steps, and the losses.
+    """Repair a training loop, which returns the params after all steps, and the losses.
 
     The first two examples of IBM's aihwkit had this bug (issue #446, 2022): the loss fell for five
     steps and rose for five. A test of one step does not find the bug.
@@ -65,10 +65,10 @@ def train_steps(
     minutes=15,
     hints=Hints(
         where="Write down t for every call of step.",
-        question="In the first step, what is t when the table moves, and what when w moves? What "
-        "would t be for the tenth param?",
+        question="In the first step, what is t when the table moves, and what is it when w moves? "
+        "What would t be for the tenth param?",
         mistake="t counted for each param",
-        fix="at the head of the loop over batches, with no counting in step:\nt = n + 1",
+        fix="at the top of the loop over batches, without counting in step:\nt = n + 1",
     ),
 )
 def train_with_adam(
@@ -80,7 +80,7 @@ def train_with_adam(
     w: Array,
     learning_rate: float,
 ) -> tuple[Array, Array, Array]:
-    """Repair a training loop with Adam: return the params, and the loss of what was held out.
+    """Repair a training loop with Adam, which returns the params and the held-out loss.
 
     Flashlight's Adam (issue #143, 2020) and that of DiffSharp (#292, 2021) counted their steps like
     this. With one param it is right, and after many steps there is hardly a difference.

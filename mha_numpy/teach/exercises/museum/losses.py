@@ -14,7 +14,7 @@ from mha_numpy.teach.task import Hints
     minutes=10,
     hints=Hints(
         where="Follow which target belongs to which input, from the batch to the loss.",
-        question="A sequence is 7 1 4 8. Which token is the model to guess when it reads 7? Follow "
+        question="A sequence is 7 1 4 8. Which token must the model guess when it reads 7? Follow "
         "it through both functions.",
         mistake="targets shifted twice",
         fix="in next_token_loss, leave the shift out:\nlogits, targets = logits, labels",
@@ -26,8 +26,8 @@ def train_steps(
     """Repair a training loop, in which two functions prepare the targets.
 
     In transformers the loss of a language model shifts its labels. JetMoe (until #37830), GIT
-    (until #47395) and others shifted them before, too. Nothing fails and the loss falls, but the
-    model learns to leave out a token. The same bug is the reason why some guesses do not count.
+    (until #47395) and others had already shifted them before. Nothing fails and the loss falls, but
+    the model learns to skip a token. The same bug is the reason why some guesses do not count.
     """
 
     def next_token_loss(logits: Array, labels: Array) -> tuple[float, Array]:
@@ -62,7 +62,7 @@ def train_steps(
     minutes=10,
     hints=Hints(
         where="Look for the argument that says whether the model is in training, and its uses.",
-        question="The same model is evaluated with p = 0 and with p = 0.5. Should its loss differ, "
+        question="You evaluate the same model with p = 0 and with p = 0.5. Should its loss differ, "
         "and does it here?",
         mistake="dropout at evaluation",
         fix="if is_training: x = x * kept / (1 - p)",
@@ -77,11 +77,11 @@ def train_with_adam(
     w: Array,
     learning_rate: float,
 ) -> tuple[Array, Array, Array]:
-    """Repair a training loop with dropout: return the params, and the loss of what was held out.
+    """Repair a training loop with dropout, which returns the params and the held-out loss.
 
-    nanoGPT handed p to PyTorch's scaled_dot_product_attention whether it trained or not, until #240
-    (2023): unlike a layer, a function does not know whether it is in training. Somebody saw the
-    loss of GPT-2 rise from 3.09 to 3.49 when p alone was changed (#245).
+    nanoGPT passed p to PyTorch's scaled_dot_product_attention whether it was training or not, until
+    #240 (2023). Unlike a layer, a function does not know whether it is in training. A user saw the
+    loss of GPT-2 rise from 3.09 to 3.49 when only p changed (#245).
     """
     B, T = held_out.shape[0], held_out.shape[1] - 1
     means = [np.zeros_like(table), np.zeros_like(w)]

@@ -14,18 +14,18 @@ from mha_numpy.teach.task import Hints
     minutes=10,
     hints=Hints(
         where="Look at the positions of queries and keys, before they are compared.",
-        question="Three keys are in the cache and one query comes after them. At which position "
-        "does it stand, at which does this code put it, and which keys does it see?",
+        question="Three keys are in the cache and one query comes after them. At which position is "
+        "it, where does this code put it, and which keys does it see?",
         mistake="q_offset ignored",
         fix="query = np.arange(T_q)[:, None] + q_offset",
     ),
 )
 def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> Array:
-    """Repair the mask: say which keys each query of a decoder may attend to.
+    """Repair a decoder's mask of the keys that each query may attend to.
 
     The NumPy program that defines ONNX's operator Attention made causal masks like this until
-    #7297. Whole sequences came out right; after a cache of past keys most of the past was hidden.
-    Its tests had caches too, but took their expected numbers from the program itself.
+    #7297. Whole sequences came out right, but after a cache of past keys most of the past was
+    hidden. Its tests had caches too, but took their expected numbers from the program itself.
     """
     query = np.arange(T_q)[:, None]
     key = np.arange(T_k)[None, :]
@@ -43,19 +43,18 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
     hints=Hints(
         where="Look at the order of the steps: docs/attention.md, Forward.",
         question="Follow one hidden score through the lines, with a cap of 5: after which line is "
-        "it no longer -inf, and what weight does that leave it beside a score of 5?",
+        "it no longer -inf, and what weight does that leave it next to a score of 5?",
         mistake="softcap after the mask",
-        fix="exchange the two steps: cap the scores first, and then:\n"
-        "np.where(mask, scores, -np.inf)",
+        fix="swap the two steps: cap the scores first, and then:\nnp.where(mask, scores, -np.inf)",
     ),
 )
 def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:
     """Repair attention with a mask and a softcap.
 
     ONNX's operator Attention was defined like this until #7867, in words, as a graph and in NumPy,
-    and a runtime implemented it so. Its tests had a softcap only beside masks of finite numbers,
-    which are added to the scores and hide no key, and their expected numbers came from the NumPy
-    program itself.
+    and a runtime implemented it that way. Its tests had a softcap only together with masks of
+    finite numbers, which are added to the scores and hide no key, and their expected numbers came
+    from the NumPy program itself.
     """
     G = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, G, axis=1), np.repeat(v, G, axis=1)
@@ -83,12 +82,12 @@ def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float |
     ),
 )
 def softmax(scores: Array, mask: Array | None) -> Array:
-    """Repair softmax: turn every row of scores into weights that sum to 1.
+    """Repair softmax, which turns every row of scores into weights that sum to 1.
 
-    Since #20511 Keras' MultiHeadAttention turns every mask into bool. For a mask of zeros and
-    ones that is right. A mask of zeros and -inf, which PyTorch adds to the scores, is accepted
-    without an error and means something else. No test with masks of zeros and ones can find this.
-    The function here uses both kinds of masks.
+    Since #20511 Keras' MultiHeadAttention turns every mask into bool. For a mask of zeros and ones
+    that is right. But it also accepts a mask of zeros and -inf, which PyTorch adds to the scores,
+    and here that means something else. No test with masks of zeros and ones can find this. The
+    function here uses both kinds of masks.
     """
     visible = np.ones(scores.shape, dtype=bool)
     if mask is not None:

@@ -13,14 +13,14 @@ from mha_numpy.teach.task import Hints
     difficulty=1,
     minutes=5,
     hints=Hints(
-        where="Look at what NumPy does with an index that holds one id twice.",
+        where="Look at what NumPy does with an index that contains one id twice.",
         question="Type into Python: a = np.zeros(3); a[[1, 1]] += 5. How often was 5 added?",
         mistake="the last of equal tokens counts",
         fix="np.add.at(d_table, ids, d_out)",
     ),
 )
 def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
-    """Repair an embedding's backward: return the gradient of its table.
+    """Repair an embedding's backward, which returns the gradient of its table.
 
     HIPS autograd, which differentiates NumPy programs, did this on the way back through an index
     until issue #39 (2015), and so did PyTorch in 2017 (#1528). A test whose indices all
@@ -47,10 +47,10 @@ def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
 def cross_entropy(logits: Array, targets: Array, ignored: int) -> Array:
     """Repair cross-entropy, which goes through a batch one sequence at a time.
 
-    Where a batch is too large for the memory, its gradients are summed over several passes.
-    transformers (issue #24725, mended in 2024), torchtune (#1875) and many others took the mean of
-    each pass, and then the mean of these means. The losses were slightly wrong, only where
-    sequences have different lengths, and for years nobody noticed.
+    If a batch is too large for the memory, its gradients are summed over several passes.
+    transformers (issue #24725, fixed in 2024), torchtune (#1875) and many others took the mean of
+    each pass, and then the mean of these means. The losses were slightly wrong, but only if
+    sequences had different lengths, and for years nobody noticed.
     """
     counted = targets != ignored
     total = 0.0
