@@ -41,7 +41,7 @@ def told(seen, change=None):
 
 @pytest.fixture(scope="module")
 def seen():
-    return walk(example=True)
+    return walk()
 
 
 @pytest.fixture(scope="module")

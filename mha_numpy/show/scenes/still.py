@@ -90,7 +90,7 @@ def still(
     --------
     >>> from mha_numpy.show.scenes import story_of
     >>> from mha_numpy.show.walk import walk
-    >>> seen = walk(example=True)
+    >>> seen = walk()
     >>> story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning)
     >>> still(story, "mix").text
     "Each word's row is multiplied by its share, and It receives the sum: thing 0.97, alive 0.78, \

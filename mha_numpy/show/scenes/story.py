@@ -112,7 +112,7 @@ def story_of(
     Examples
     --------
     >>> from mha_numpy.show.walk import walk
-    >>> seen = walk(example=True)
+    >>> seen = walk()
     >>> story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning)
     >>> [scene.name for scene in story.scenes]
     ['Words', 'Ask, offer, give', 'Compare', 'Share', 'Mix', 'Join']

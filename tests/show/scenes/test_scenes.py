@@ -27,7 +27,7 @@ def told(seen):
 
 @pytest.fixture(scope="module")
 def seen():
-    return walk(example=True)
+    return walk()
 
 
 @pytest.fixture(scope="module")
