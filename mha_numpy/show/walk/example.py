@@ -54,8 +54,8 @@ MEANING = Meaning(
     ],
     asker=TOKENS.index("It"),
     wish="the new row of It says alive, and not food",
-    dare="make the fish alive, and see where It looks",
     written=SENTENCE.split(),
+    dare="make the fish alive, and see where It looks",
 )  # fmt: skip
 
 

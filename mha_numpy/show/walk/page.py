@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mha_numpy.show.page import Stepper
     from mha_numpy.show.page.document import Page
 
-READABLE = "For numbers that you can read, run mha-numpy walk --example --html page.html"
+READABLE = "For numbers that you can read, run mha-numpy walk --html page.html"
 MARK = b'<meta name="generator" content="mha-numpy">'  # of every page of ours
 
 
