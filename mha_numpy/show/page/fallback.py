@@ -1,4 +1,4 @@
-"""What remains of a stepper where scripts are taken out: a table with inline styles alone."""
+"""What is left of a stepper where scripts are removed: a table with inline styles only."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -13,7 +13,7 @@ from mha_numpy.tables import CELL
 
 COLUMNS = ("#", "step", "heads", "axes", "shape", "strides", "equation")
 MAX_HEADS = 1000  # squares in the table; more would make it heavy
-NOTE = "A stepper: trust this notebook to step through these arrays and point at their cells."
+NOTE = "Trust this notebook to step through these arrays and to point at their cells."
 
 
 def table_of(steps: Sequence[Step], sequence: int) -> str:
@@ -24,13 +24,12 @@ def table_of(steps: Sequence[Step], sequence: int) -> str:
 
 
 def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iterator[str]:
-    yield '<table style="border-collapse:collapse;background:#ffffff">'
-    yield f'<caption style="text-align:left;color:#1a1a1a;background:#ffffff">{NOTE}</caption>'
-    yield '<tr style="background:#d8dee9">'
+    yield f'<table style="border-collapse:collapse"><caption style="text-align:left">{NOTE}'
+    yield "</caption><tr>"
     for column in COLUMNS:
         yield f'<th style="{CELL}">{column}</th>'
     yield "</tr>"
-    for number, (step, blocks) in enumerate(zip(steps, cut, strict=True)):
+    for step, blocks in zip(steps, cut, strict=True):
         squares = zip(blocks.labels, blocks.colors, strict=False) if is_drawn else ()
         cells = [
             str(step.number),
@@ -41,7 +40,7 @@ def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iter
             _unbroken(str(step.array.strides)),
             escape(step.equation or step.memory),
         ]
-        yield f'<tr style="background:{("#ffffff", "#f3f4f6")[number % 2]};{CELL}">'
+        yield f'<tr style="{CELL}">'
         for cell in cells:
             yield f'<td style="padding:2px 8px;text-align:left">{cell}</td>'
         yield "</tr>"

@@ -186,7 +186,7 @@ def _table_of(data: dict[str, Any]) -> str:
             cells.append(f'<td style="{CELL}">{PATTERNS[best][0]} {known[best]:.0%}</td>')
         rows.append(f'<tr><th style="{CELL}">layer {number}</th>{"".join(cells)}</tr>')
     return (
-        '<table style="border-collapse:collapse;background:#ffffff;color:#1a1a1a">'
-        f'<caption style="text-align:left;color:#1a1a1a;background:#ffffff">{NOTE}</caption>'
+        '<table style="border-collapse:collapse">'
+        f'<caption style="text-align:left">{NOTE}</caption>'
         f"{''.join(rows)}</table>"
     )
