@@ -70,6 +70,7 @@ def open_page(show, drawn):
         view = show(page, name, **options)
         if not name and view.locator("#story").is_visible():
             view.get_by_role("button", name="All arrays").click()
+        shown(view)  # at its size
         return view
 
     return opened

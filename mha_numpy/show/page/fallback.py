@@ -1,4 +1,4 @@
-"""What remains of a stepper where scripts are taken out: a table with inline styles alone."""
+"""What is left of a stepper where scripts are removed: a table with inline styles only."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -11,7 +11,7 @@ from mha_numpy.tables import CELL, RULE
 
 COLUMNS = ("#", "step", "heads", "axes", "shape", "strides", "equation")
 MAX_HEADS = 1000  # squares in the table; more would make it heavy
-NOTE = "A stepper: trust this notebook to step through these arrays and point at their cells."
+NOTE = "Trust this notebook to step through these arrays and to point at their cells."
 
 
 def table_of(steps: Sequence[Step], sequence: int) -> str:
@@ -22,9 +22,14 @@ def table_of(steps: Sequence[Step], sequence: int) -> str:
 
 
 def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iterator[str]:
+<<<<<<< HEAD
     yield '<table style="border-collapse:collapse;background:transparent">'
     yield f'<caption style="text-align:left">{NOTE}</caption>'
     yield f'<tr style="background:transparent;{RULE}">'
+=======
+    yield f'<table style="border-collapse:collapse"><caption style="text-align:left">{NOTE}'
+    yield "</caption><tr>"
+>>>>>>> expert
     for column in COLUMNS:
         yield f'<th style="{CELL}">{column}</th>'
     yield "</tr>"
@@ -39,7 +44,11 @@ def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iter
             _unbroken(str(step.array.strides)),
             escape(step.equation or step.memory),
         ]
+<<<<<<< HEAD
         yield f'<tr style="background:transparent;{RULE};{CELL}">'
+=======
+        yield f'<tr style="{CELL}">'
+>>>>>>> expert
         for cell in cells:
             yield f'<td style="padding:2px 8px;text-align:left">{cell}</td>'
         yield "</tr>"

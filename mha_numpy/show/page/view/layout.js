@@ -3,7 +3,7 @@
 //
 // A layout is a function of the size of a cell; `fitted` takes the one with the largest cells.
 
-const LARGEST_CELL = 54;
+const LARGEST_CELL = 56;
 const SMALL_CELLS = [2, 1, 1 / 2, 1 / 4];  // where the page is longer than the view, but no wider
 const LONGER = 2.5;  // a page may be, so that numbers can be read
 const TITLE = 22;
@@ -178,7 +178,7 @@ function sceneOf(array, trace, names, sequence, head) {
 const rooms = new Map();
 function roomOf({ array }, isShort) {
   if (!rooms.has(array.first)) rooms.set(array.first, writingOf(array, array.first).widths);
-  return rooms.get(array.first).at(isShort && !isShares(array.tree) ? -1 : Math.min(1, rooms.get(array.first).length - 1)) + 6;
+  return rooms.get(array.first).at(isShort && !isShares(array.tree) ? -1 : Math.min(1, rooms.get(array.first).length - 1)) + 9;
 }
 const isReadable = ({ boxes }, isShort = true) => boxes.every(({ block, cell }) => cell >= roomOf(block, isShort));
 

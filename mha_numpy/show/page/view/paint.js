@@ -156,11 +156,11 @@ const gapIn = (size) => (size >= 24 ? 3 : size > 8 ? 2 : size > 3 ? 1 : 0);
 function paintCell(ctx, colors, x, y, size, value, look) {
   const { isHidden, isBool, head, most, hasCorner } = look;
   const inner = size - gapIn(size);
-  const numbers = look.numbers(inner - 3);
+  const numbers = look.numbers(inner - 6);
   const strength = isBool ? 0.3 : Math.abs(value) / most;
   if (value === 0 || isHidden) fillBox(ctx, x, y, inner, colors.sunk);
   else fillBox(ctx, x, y, inner, colors.shade(value < 0 ? 0.25 + 0.75 * strength : strength, head, !numbers));
-  const ring = Math.min(4, Math.max(1, Math.round(inner / 11 + 0.5)));
+  const ring = Math.min(3, Math.max(1, Math.round(inner / 9)));
   if (value < 0 && !isHidden && inner > 2) fillBox(ctx, x + ring, y + ring, inner - 2 * ring, colors.card);
   if (isHidden) hatch(ctx, x, y, inner, colors.edge);
   if (hasCorner && inner > 7) {  // folded, as that of a page
