@@ -22,14 +22,9 @@ def table_of(steps: Sequence[Step], sequence: int) -> str:
 
 
 def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iterator[str]:
-<<<<<<< HEAD
     yield '<table style="border-collapse:collapse;background:transparent">'
     yield f'<caption style="text-align:left">{NOTE}</caption>'
     yield f'<tr style="background:transparent;{RULE}">'
-=======
-    yield f'<table style="border-collapse:collapse"><caption style="text-align:left">{NOTE}'
-    yield "</caption><tr>"
->>>>>>> expert
     for column in COLUMNS:
         yield f'<th style="{CELL}">{column}</th>'
     yield "</tr>"
@@ -44,11 +39,7 @@ def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iter
             _unbroken(str(step.array.strides)),
             escape(step.equation or step.memory),
         ]
-<<<<<<< HEAD
         yield f'<tr style="background:transparent;{RULE};{CELL}">'
-=======
-        yield f'<tr style="{CELL}">'
->>>>>>> expert
         for cell in cells:
             yield f'<td style="padding:2px 8px;text-align:left">{cell}</td>'
         yield "</tr>"

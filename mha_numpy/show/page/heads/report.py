@@ -186,11 +186,7 @@ def _table_of(data: dict[str, Any]) -> str:
             cells.append(f'<td style="{CELL}">{PATTERNS[best][0]} {known[best]:.0%}</td>')
         rows.append(f'<tr><th style="{CELL}">layer {number}</th>{"".join(cells)}</tr>')
     return (
-<<<<<<< HEAD
         '<table style="border-collapse:collapse;background:transparent">'
-=======
-        '<table style="border-collapse:collapse">'
->>>>>>> expert
         f'<caption style="text-align:left">{NOTE}</caption>'
         f"{''.join(rows)}</table>"
     )
