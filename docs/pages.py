@@ -15,8 +15,11 @@ from hero import code, hero, verdict
 from sphinx.application import Sphinx
 
 DOCS = Path(__file__).parent
+PICTURES = DOCS / "pictures"
 FONTS = DOCS / "_build/static/fonts"
-PICTURE = r'<img\s[^>]*?src="data:image/svg\+xml;base64,([^"]+)"[^>]*>'
+PICTURE = (
+    r'<img\s[^>]*?src="(?:data:image/svg\+xml;base64,([^"]+)|[./]*_images/([^"]+\.svg))"[^>]*>'
+)
 
 IDS = r'(?<=\bid=")[^"]+|(?<=#)(?:{})(?![\w-])|(?<=by=")[^"]+'
 
@@ -80,11 +83,12 @@ def read_hour(topics: dict[str, dict[str, str]]) -> list[Part]:
 
 
 def pictures_inline(html: str) -> str:
-    """Put pictures that are data of their tags into the page itself, with ids of their own."""
+    """Put drawings into the page itself, with ids of their own."""
     places = count()
 
     def drawn(found: re.Match[str]) -> str:
-        svg = base64.b64decode(found[1]).decode("utf-8")
+        drawing = base64.b64decode(found[1]) if found[1] else (PICTURES / found[2]).read_bytes()
+        svg = drawing.decode("utf-8")
         svg = svg[svg.index("<svg") :]
         ids = "|".join(map(re.escape, re.findall(r'\bid="([^"]+)"', svg)))
         place = next(places)

@@ -64,5 +64,9 @@
     form.append(anyway);
     quote.append(form, said);
   }
-  addEventListener("DOMContentLoaded", () => document.querySelectorAll(".predict").forEach(ask));
+  addEventListener("DOMContentLoaded", () => {
+    document.querySelectorAll(".predict").forEach(ask);
+    for (const fold of document.querySelectorAll(".bd-links li > details > summary")) // the theme names none
+      fold.ariaLabel = `Pages of ${fold.closest("li").querySelector("a").textContent}`;
+  });
 })();
