@@ -35,9 +35,7 @@ def test_heads_and_causality_can_be_played_with():
     }  # fmt: skip
     assert "cut-first" in [switch["id"] for switch in data["switches"]]
     assert data["tokens"] == ["one", "two", "three"]
-    assert data["note"].startswith(
-        "Random params: nothing here is trained. For numbers that you can"
-    )
+    assert data["note"].startswith("Random params: nothing here is trained. For numbers that you")
     trained = data_of(page_of(walk(MODELS["reverse"], model="reverse")))
     assert "For numbers" not in trained["note"]
     types = {a["name"]: a["numbers"]["type"] for a in data["arrays"] if "numbers" in a}

@@ -97,7 +97,7 @@ function openScene({ root, trace, facts, choose, change, undo }) {
       const width = table.querySelector(".cell")?.offsetWidth ?? 62;
       table.classList.toggle("upright", isTight);
       table.classList.toggle("tight", width < 46 && !table.matches(".strips"));
-      table.classList.toggle("mute", width < 27 && !table.matches(".strips"));
+      table.classList.toggle("mute", width < 24 && !table.matches(".strips"));
     }
   }
 
