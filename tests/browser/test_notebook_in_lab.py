@@ -116,10 +116,10 @@ def test_a_notebook_runs_and_its_stepper_steps(open_notebook):
     frame = page.locator(".jp-OutputArea-output iframe")
     frame.scroll_into_view_if_needed()
     inside = frame.content_frame
-    first = inside.locator("#name").inner_text()
-    inside.locator("#next").click()
-    assert inside.locator("#name").inner_text() not in ("", first)
-    assert frame.bounding_box()["height"] > 900  # the page said how high it is
+    first = inside.locator("#story-title").inner_text()
+    inside.locator("#story-next").click()
+    assert inside.locator("#story-title").inner_text() not in ("", first)
+    assert frame.bounding_box()["height"] > 700  # the page said how high it is
 
 
 def test_what_an_untrusted_notebook_shows(lab, open_notebook):
@@ -136,7 +136,7 @@ def test_what_an_untrusted_notebook_shows(lab, open_notebook):
     table.wait_for()
     assert page.locator("iframe").count() == 0
     assert table.locator("tr").count() == 1 + len(t)
-    assert "trust this notebook to step through" in table.inner_text()
+    assert "Trust this notebook to step through" in table.inner_text()
     assert table.evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
     outputs.nth(1).scroll_into_view_if_needed()
     images = outputs.nth(1).locator("img")
