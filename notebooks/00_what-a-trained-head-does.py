@@ -205,7 +205,7 @@ check("strongest-keys", my_strongest_keys)
 # - For each digit or word that the model writes, a head decides how much to take from each one that it reads.
 # - These shares are the attention weights. A row is a query, a column is a key, and each row sums to 1.
 # - Switching a head off shows what the rest can do without it. If nothing breaks, another head may do the same job.
-# - The diagonal is learned. Nobody wrote it into the model.
+# - The diagonal is learned. We didn't write it into the model.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*; Bahdanau et al. 2015, *Neural Machine Translation by
 # Jointly Learning to Align and Translate*, whose figure 3 is the first such picture.

@@ -82,10 +82,10 @@ print(f"all heads share one row:   {share_right(with_one_row(ids), targets):.1%}
 # %%
 tokens = ["The", "cat", "sat", "on", "the", "mat", "because", "it", "was", "soft", "."]
 relations = {
-    "subject to verb": {"cat": "sat", "it": "was"},
-    "to the word before": dict(zip(tokens[1:], tokens[:-1], strict=True)),
-    "pronoun to noun": {"it": "mat"},
-    "property to owner": {"soft": "mat"},
+    "subject to verb": {"cat": "sat", "it": "was"},  # syntactic
+    "to the word before": dict(zip(tokens[1:], tokens[:-1], strict=True)),  # positional
+    "pronoun to noun": {"it": "mat"},  # coreference
+    "property to owner": {"soft": "mat"},  # semantic
 }
 asks = [[[pairs.get(a) == b for b in tokens] for a in tokens] for pairs in relations.values()]
 scores = 8.0 * np.array(asks)  # (H, T, T)

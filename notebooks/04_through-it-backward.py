@@ -146,7 +146,8 @@ change = 0.5 * (moved @ v - target) ** 2 - 0.5 * (out - target) ** 2
 print(f"the slope says 0.04, and the loss really changes by {change:.4f}")
 
 # %% [markdown]
-# The three slopes are 4, -3.6 and -0.4. They sum to 0, because raising all scores equally changes nothing.
+# The three slopes are 0.5·8 = 4, 0.3·(-12) = -3.6 and 0.2·(-2) = -0.4. They sum to 0, because raising all scores
+# equally changes nothing.
 #
 # ## Your own backward, checked
 #
@@ -170,9 +171,9 @@ def backward(d_out, saved):
 gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=out - target)
 
 # %% [markdown]
-# Nothing in it is about attention, so you can use it on any function that you write. In a whole head, a score is a
-# product, $q_i \cdot k_j / \sqrt{d_k}$, so its slope in one factor is the other factor over $\sqrt{d_k}$. Notebook 12
-# writes all of this with matrices.
+# Nothing in `gradcheck` is about attention, so you can use it on any function that you write. In a whole head, a score
+# is a product, $q_i \cdot k_j / \sqrt{d_k}$, so its slope in one factor is the other factor over $\sqrt{d_k}$. Notebook
+# 12 writes all of this with matrices.
 #
 # ## One x, used three times
 #
@@ -188,8 +189,8 @@ gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=out - target)
 #
 # ## Exercise: one input, three branches (after the hour, 15 minutes)
 #
-# Go from the gradients of q, k and v to the gradient of x, with H heads. The check compares numbers first, and then
-# moves each number of `x`.
+# Go from the gradients of q, k and v to the gradient of x, with H heads (`from mha_numpy import merge_heads`). The
+# check compares numbers first, and then moves each number of `x`.
 #
 # To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped: half of softmax's backward is
 # missing.

@@ -84,6 +84,19 @@ def test_every_part_is_there(source):
 
 
 @each_notebook
+def test_a_choice_has_its_answer_among_its_lines(source):
+    text = source.read_text(encoding="utf-8")
+    for quote in re.findall(r"(?:^# >.*\n)+", text, re.M):
+        lines = re.findall(r"^# > - (.*)$", quote, re.M)
+        answers = re.findall(r"^# > <!-- answer: (.*?) -->$", quote, re.M)
+        assert len(answers) == quote.count("answer:") <= 1
+        if lines:
+            assert set(answers) <= set(lines)
+        elif answers:
+            assert re.fullmatch(r"-?[\d.]+ within [\d.]+( ?%)?", answers[0])
+
+
+@each_notebook
 def test_it_is_short(source):
     texts = [cell.source for cell in notebook_of(source).cells if cell.cell_type == "markdown"]
     assert sum(len(text.split()) for text in texts) <= WORDS
