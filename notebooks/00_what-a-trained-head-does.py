@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 00 · What a trained head does
 #
-# *About 10 minutes, with the exercise.*
+# *About 11 minutes, with the exercise.*
 #
 # This small model has learned to say twelve digits backwards. Run the two cells to see it work. Then put your own
 # twelve digits into the second cell, and run it again.
@@ -34,7 +34,7 @@ print("it says: ", *say(digits))
 # **What you can do afterwards:** you can read a picture of attention weights, and find out what a head is good for by
 # switching it off.
 #
-# You don't need any definitions yet. They come one by one in the next five notebooks, and all six take an hour.
+# You don't need any definitions yet. They come one by one in the next five notebooks. All six take about an hour.
 #
 # ## Where it looks while it writes one digit
 #
@@ -71,6 +71,12 @@ bar_chart(bars, title="Where it looks while it writes the third digit (trained)"
 # picture. Each row, or *query*, is a digit that the model writes. Each column, or *key*, is a digit that it reads.
 #
 # > **Predict first.** What pattern will the dark cells make?
+# >
+# > - a diagonal from the top left
+# > - a diagonal from the top right
+# > - no pattern
+# >
+# > <!-- answer: a diagonal from the top right -->
 
 # %%
 written, read = list(map(str, say(digits))), list(map(str, digits))
@@ -80,9 +86,12 @@ weights_by_head(head.weights[0], written, read, note="Trained params.", **names)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# A diagonal, from the top right to the bottom left: the last digit first, the first digit last.
+# A diagonal from the top right to the bottom left: the last digit first, the first digit last.
 #
 # </details>
+#
+# We didn't put it there. At first all params were random, and the picture had no pattern. Training made the diagonal in
+# many small steps, and in notebook 04 you can watch it happen.
 #
 # ## Switch the head off
 #
@@ -103,6 +112,7 @@ print("with its head:   ", *say(digits))
 with cut_heads(head, 0):
     print("without its head:", *say(digits))
 
+# %%
 (many,), answers = trained.task.draw_batch(np.random.default_rng(1), 500)
 right = {"with its head": 100 * share_right(model(many), answers)}
 with cut_heads(head, 0):
@@ -118,31 +128,13 @@ bar_chart(right, title="Digits that are right, in 500 new rows", unit="percent")
 #
 # </details>
 #
-# ## Before it was trained
-#
-# We didn't put that diagonal into the model. Here is the head before and after training. At first all its params were
-# random.
-
-# %%
-from mha_numpy.models import AttentionOnlyLM
-
-untrained = AttentionOnlyLM(10, 12, embed_dim=32, num_heads=1, num_layers=1, is_causal=False, rng=0)
-untrained(np.array([digits])), say(digits)
-both = np.stack([each.attentions[0].weights[0, 0] for each in (untrained, model)])
-names |= {"query_name": "it should write", "head_names": ["random params", "trained params"]}
-weights_by_head(both, written, read, note="One head, before and after training.", **names)
-
-# %% [markdown]
-# With random params the head looks here and there, and nothing in the task explains where. Training made the diagonal
-# in many small steps, and in notebook 04 you can watch it happen.
-#
 # ## When a cut changes nothing
 #
 # Does a cut always break something? A second model has learned to translate numbers from English into German, and it
 # reads the English words with **two** heads. German puts the units before the tens, so *forty-five* becomes *fünf und
 # vierzig*, "five and forty".
 
-# %%
+# %% tags=["hide-input"]
 from mha_numpy.models import translate
 from mha_numpy.models.train.tasks import GERMAN, english, german
 
@@ -174,20 +166,18 @@ for name, heads in cuts.items():
 #
 # ## The first hour
 #
-# Now you've seen *that* it works. Each of the next notebooks answers one question, and leaves one open for the notebook
-# after it:
+# Now you've seen *that* it works. Each of the next notebooks answers one question, and leaves one open for the next:
 #
 # | notebook | minutes | what it answers | what it leaves open |
 # |---|---|---|---|
-# | 00 What a trained head does | 10 | What does a head do? | Where do the weights come from? |
-# | [01 One query](01_one-query.ipynb) | 11 | How is one row computed? | What if every word asks? |
-# | [02 One head](02_one-head.ipynb) | 8 | How are all rows computed at once? | What if a word needs several rows? |
+# | 00 What a trained head does | 11 | What does a head do? | Where do the weights come from? |
+# | [01 One query](01_one-query.ipynb) | 12 | How is one row computed? | What if every word asks? |
+# | [02 One head](02_one-head.ipynb) | 9 | How are all rows computed at once? | What if a word needs several rows? |
 # | [03 Many heads](03_many-heads.ipynb) | 10 | How does a word get several rows? | Who chooses the params? |
-# | [04 Through it backward](04_through-it-backward.ipynb) | 9 | How does training find good params? | How did it know where to look? |
+# | [04 Through it backward](04_through-it-backward.ipynb) | 10 | How does training find good params? | How did it know where to look? |
 # | [05 The trained head, understood](05_the-trained-head-understood.ipynb) | 9 | Why does our head look where it looks? | |
 #
-# After the hour, [all the other notebooks](https://mha-numpy.github.io/mha-numpy/notebooks.html) are open to you: masks
-# and positions, models that learn while you watch, the heads of a real model, and what it all costs.
+# After the hour, [all the other notebooks](https://mha-numpy.github.io/mha-numpy/notebooks.html) are open to you.
 #
 # ## Exercise: where does each query look? (3 minutes)
 #
@@ -215,7 +205,7 @@ check("strongest-keys", my_strongest_keys)
 # - For each digit or word that the model writes, a head decides how much to take from each one that it reads.
 # - These shares are the attention weights. A row is a query, a column is a key, and each row sums to 1.
 # - Switching a head off shows what the rest can do without it. If nothing breaks, another head may do the same job.
-# - The diagonal is learned. With random params there was none.
+# - The diagonal is learned. We didn't write it into the model.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*; Bahdanau et al. 2015, *Neural Machine Translation by
 # Jointly Learning to Align and Translate*, whose figure 3 is the first such picture.

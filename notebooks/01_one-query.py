@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 01 · One query
 #
-# *About 11 minutes, with the exercise.*
+# *About 12 minutes, with the exercise.*
 #
 # When the translator in notebook 00 writes *vierzig*, its head 0 gives 98% of the weight to *forty*. This picture shows
 # everything that the head has to go by: one vector for the word that the model writes, the **query**, and one for each
@@ -16,7 +16,7 @@ from mha_numpy.show.walk import tokenize
 
 np.set_printoptions(precision=3, suppress=True)
 
-# %%
+# %% tags=["hide-input"]
 trained = load_trained("numbers")
 (source, target), _ = trained.task.batch_of([245])
 trained.model(source, target)
@@ -65,7 +65,9 @@ print(prices.get("nectarine"))
 # **3. Mean.** The answer is the weighted mean of the values: $\sum_j w_j v_j$.
 #
 # > **Predict first.** The lemon scores 1 and the melon 3. With $e^1 \approx 2.7$, $e^2 \approx 7.4$ and
-# > $e^3 \approx 20.1$, what is the weight of the melon, and what is the price?
+# > $e^3 \approx 20.1$, what does the nectarine cost?
+# >
+# > <!-- answer: 6.5 within 0.2 -->
 
 # %%
 fruits = ["apple", "lemon", "melon"]
@@ -83,13 +85,12 @@ matrices(steps, column_labels=fruits, shared=False)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The three powers sum to 7.4 + 2.7 + 20.1 = 30.2, so the melon has 20.1 / 30.2, about 0.67, the apple 0.24 and the lemon
-# 0.09. The price is 0.24 · 3 + 0.09 · 5 + 0.67 · 8, about 6.5.
+# The three powers sum to 7.4 + 2.7 + 20.1 = 30.2, so the melon has 20.1 / 30.2, about 0.67, the apple 0.24 and the
+# lemon 0.09. The price is 0.24 · 3 + 0.09 · 5 + 0.67 · 8, about 6.5.
 #
 # </details>
 #
-# Those three lines are attention for one query. From here on, only the numbers change. (Try it: a query of zeros gives
-# the plain mean of the prices, and `10 * nectarine` gives the price of the melon.)
+# Those three lines are attention for one query. From here on, only the numbers change.
 #
 # ## Words as vectors that we can read
 #
@@ -125,10 +126,8 @@ matrices({"x": x}, row_labels=tokens, column_labels=features)
 # These matrices are the head's *params*. Why isn't one vector enough? Because what a word looks for is not what it is.
 # "Bank" looks for a *hint*, and it isn't a hint itself.
 #
-# | column | `w_q`: who asks | `w_k`: who answers |
-# |---|---|---|
-# | a hint? | a word that is open | a word that has a topic and is not open |
-# | a noun? | an article | a noun |
+# Both matrices have two columns. In the first, a word that is open asks for a hint, and a word that has a topic and is
+# not open answers. In the second, an article asks for a noun, and a noun answers.
 #
 # As its value, a word hands over its first three numbers: nature, finance, open.
 
@@ -143,8 +142,10 @@ matrices({"w_q": w_q, "w_k": w_k}, row_labels=features, column_labels=["a hint?"
 #
 # Follow "bank", token 1. Its query is (5, 0), so it asks for a hint, and it asks loudly.
 #
-# > **Predict first.** Which words get a score above 0, and roughly how much weight does each of them get?
-# > ($5 / \sqrt 2$ is about 3.54, and $e^{3.54}$ is about 34.)
+# > **Predict first.** Three words get a score above 0. How much weight does each of them get? ($5 / \sqrt 2$ is about
+# > 3.54, and $e^{3.54}$ is about 34.)
+# >
+# > <!-- answer: 0.32 within 0.03 -->
 
 # %%
 q, k, v = x[1] @ w_q, x @ w_k, x @ w_v
@@ -157,7 +158,7 @@ matrices(arrays, column_labels=tokens, shared=False)
 # <details><summary>Answer</summary>
 #
 # *River*, *willow* and *trees* score 3.54, and all others score 0. The powers sum to 3 · 34 + 5 · 1 = 107, so each of
-# the three gets 34 / 107, a little less than a third.
+# the three gets 34 / 107, about 0.32.
 #
 # </details>
 #
@@ -170,16 +171,14 @@ matrices({"bank": rows}, row_labels=["before", "after"], column_labels=features[
 # %% [markdown]
 # ## The trained head
 #
-# Now run the same two lines on the numbers from the top. The last panel shows what the model itself computed.
+# Now run the same two lines on the numbers from the top. The second row is what the model itself computed.
 
 # %%
 trained_scores = word_keys @ vierzig / np.sqrt(16)
 trained_weights = np.exp(trained_scores) / np.exp(trained_scores).sum()
-by_the_model = layer.weights[0, 0, 4]
-print("equal:", np.allclose(trained_weights, by_the_model))
-arrays = {"your scores": trained_scores, "your weights": trained_weights}
-arrays |= {"the model's weights": by_the_model}
-matrices(arrays, column_labels=words, title="The row 'vierzig'", shared=False)
+rows = np.stack([trained_weights, layer.weights[0, 0, 4]])
+labels = ["your weights", "the model's weights"]
+matrices({"vierzig": rows}, row_labels=labels, column_labels=words)
 
 # %% [markdown]
 # The row *vierzig* of notebook 00 is no longer a mystery. It's a dot product with each key, then a softmax. So far only

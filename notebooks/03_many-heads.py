@@ -12,7 +12,7 @@
 # %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import attention_forward, merge_heads, split_heads
+from mha_numpy import attention_forward, compare, merge_heads, softmax_forward, split_heads
 from mha_numpy.models.train import load_trained, share_right
 from mha_numpy.show.pictures import matrices, origin_film, weights_by_head
 
@@ -43,27 +43,21 @@ weights_by_head(panels, letters, head_names=names, note=by)
 # > <!-- answer: 89 within 5 -->
 
 
-# %%
-def with_one_row(layer):
-    """What the layer puts out if all its heads have the same weights: the mean of theirs."""
-    mean = layer.weights.mean(axis=1, keepdims=True)  # (B, 1, T, T)
-    return merge_heads(mean @ layer.forward_cache.attention.inputs.v) @ layer.params["w_o"]
-
-
-def run(ids, one_row):
+# %% tags=["hide-input"]
+def with_one_row(ids):
+    """Run the model as usual, but give all heads of a layer the same weights: their mean."""
     x = model.embedding(ids)
     for layer in model.attentions:
         placed = model.positions(x)
-        out = layer(placed, placed, x, is_causal=True)
-        x = x + (with_one_row(layer) if one_row else out)
+        layer(placed, placed, x, is_causal=True)
+        mean = layer.weights.mean(axis=1, keepdims=True)  # (B, 1, T, T)
+        x = x + merge_heads(mean @ layer.forward_cache.attention.inputs.v) @ layer.params["w_o"]
     return model.unembedding(x)
 
 
 (ids,), targets = trained.task.draw_batch(np.random.default_rng(1), 256)
-for one_row in (False, True):
-    print(
-        f"one row for all heads: {one_row!s:5}  right: {share_right(run(ids, one_row), targets):.1%}"
-    )
+print(f"each head has its own row: {share_right(model(ids), targets):.1%} right")
+print(f"all heads share one row:   {share_right(with_one_row(ids), targets):.1%} right")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -79,43 +73,42 @@ for one_row in (False, True):
 #
 # > The cat sat on the mat because it was soft.
 #
-# Why would a token want several rows? Because words can be related in several ways:
+# Why would a token want several rows? Because words are related in several ways. *Cat* is the subject of *sat*, *sat*
+# comes before *on*, *it* means the *mat*, and *soft* is a property of the mat.
 #
-# | relation | from | to | |
-# |---|---|---|---|
-# | syntactic | cat | sat | a subject and its verb |
-# | positional | on | sat | a word and the one before |
-# | coreference | it | mat | a pronoun and its noun |
-# | semantic | soft | mat | a property and its owner |
-#
-# We write a head for each relation by hand; **nothing here is trained**. A word without a partner asks for nothing, so
-# it looks everywhere equally.
+# We write a head for each relation by hand; **nothing here is trained**. A score is 8 where the word of the row looks
+# for the word of the column, and 0 everywhere else. So a word without a partner looks everywhere equally.
 
 # %%
 tokens = ["The", "cat", "sat", "on", "the", "mat", "because", "it", "was", "soft", "."]
 relations = {
-    "subject to verb": {"cat": "sat", "it": "was"},
-    "to the word before": dict(zip(tokens[1:], tokens[:-1], strict=True)),
-    "pronoun to noun": {"it": "mat"},
-    "property to owner": {"soft": "mat"},
+    "subject to verb": {"cat": "sat", "it": "was"},  # syntactic
+    "to the word before": dict(zip(tokens[1:], tokens[:-1], strict=True)),  # positional
+    "pronoun to noun": {"it": "mat"},  # coreference
+    "property to owner": {"soft": "mat"},  # semantic
 }
-wanted = [[pairs.get(token) for token in tokens] for pairs in relations.values()]
-queries = np.array([[[a == b for b in tokens] for a in row] for row in wanted], dtype=float)
-keys = np.broadcast_to(np.eye(len(tokens)), queries.shape)  # (H, T, d_k): a key is a place
-_, cache = attention_forward(queries[None], keys[None], keys[None], scale=8.0)
+asks = [[[pairs.get(a) == b for b in tokens] for a in tokens] for pairs in relations.values()]
+scores = 8.0 * np.array(asks)  # (H, T, T)
+weights, _ = softmax_forward(scores)
 jobs = list(relations)
-weights_by_head(cache.weights, tokens, head_names=jobs, note="Four heads that we wrote by hand.")
+weights_by_head(weights, tokens, head_names=jobs, note="Four heads that we wrote by hand.")
 
 # %% [markdown]
-# Each head follows its own relation. In the row *it*, three of them look at three different words.
+# Each head follows its own relation.
 #
-# > **Predict first.** Now *one* head asks all four questions, so its scores are the sums of theirs. What are the weights
-# > of *it*?
+# > **Predict first.** Now *one* head asks all four questions, so its scores are the sums of theirs. What are the
+# > weights of *it*?
+# >
+# > - one word gets almost everything
+# > - three words get a third each
+# > - all words get the same
+# >
+# > <!-- answer: three words get a third each -->
 
 # %%
 it = tokens.index("it")
-_, together = attention_forward(queries.sum(axis=0), keys[0], keys[0], scale=8.0)
-rows = np.vstack([cache.weights[0, :, it], together.weights[it]])
+together, _ = softmax_forward(scores.sum(axis=0))
+rows = np.vstack([weights[:, it], together[it]])
 matrices({'the row of "it"': rows}, row_labels=[*jobs, "all in one head"], column_labels=tokens)
 
 # %% [markdown]
@@ -156,8 +149,8 @@ matrices(parts | {"out": from_list[0]}, title="Random params: two heads, one aft
 # ## H narrow projections are one wide one
 #
 # Multiplying `x` by `w_q` is called a *projection*. Each column of the result depends on only one column of `w_q`. So
-# `x @ w_q[:, 0:4]` and `x @ w_q[:, 4:8]` are the two halves of `x @ w_q`. One big `w_q` is really H narrow ones,
-# because head h owns a block of its **columns**. A single wide product serves them all, and they run in parallel.
+# `x @ w_q[:, 0:4]` and `x @ w_q[:, 4:8]` are the two halves of `x @ w_q`. One big `w_q` is H narrow ones, because head
+# h owns a block of its **columns**. A single wide product serves them all, and they run in parallel.
 
 # %%
 wide = x @ w_q
@@ -178,15 +171,19 @@ matrices({"x @ w_q": wide[0], "head 0's": halves[0][0], "head 1's": halves[1][0]
 # | 7 | [B, T, D] | merged, side by side; then `merged @ w_o` |
 #
 # > **Predict first.** `q[0, 1, 2]` is head 1's query of token 2. Which four numbers of `x @ w_q` above are these?
+# >
+# > - the first four of the last row
+# > - the last four of the middle row
+# > - the last four of the last row
+# >
+# > <!-- answer: the last four of the last row -->
 
 # %%
-from mha_numpy import MultiHeadParams, compare, multi_head_attention_forward, trace
-from mha_numpy.show.page import stepper
+from mha_numpy import MultiHeadParams, multi_head_attention_forward
 
 params = MultiHeadParams(w_q, None, w_k, None, w_v, None, w_o, None)  # None: no biases here
-with trace() as t:
-    out, _ = multi_head_attention_forward(x, params=params, num_heads=H)
-print("q[0, 1, 2] is", t["q"][0, 1, 2])
+out, _ = multi_head_attention_forward(x, params=params, num_heads=H)
+print("q[0, 1, 2] is", split_heads(wide, H)[0, 1, 2])
 compare(from_list, out, name="the list of heads against all at once")
 
 # %% [markdown]
@@ -196,26 +193,19 @@ compare(from_list, out, name="the list of heads against all at once")
 #
 # </details>
 #
-# The page below walks through all seven shapes. Click into it, use the arrow keys, and point at any cell to see where
-# it came from.
-
-# %%
-stepper(t)
-
-# %% [markdown]
+# (After the hour, walk through all seven on the page at the end.)
+#
 # ## Why the transpose
 #
 # Step 3 moves the head axis before the token axis. `@` multiplies the last two axes, so these have to be tokens and
-# features; then each head works on its own matrix. But why not `x.reshape(B, H, T, d_h)` directly? That has the right
-# shape too. Let's number the cells of three tokens, and look.
+# features; then each head works on its own matrix. But why not `x.reshape(B, H, T, d_h)`? That has the right shape too.
+# Let's number the cells.
 
 # %%
 numbered = np.arange(T * D, dtype=float).reshape(B, T, D)
-stages = {
-    "x: a row is a token": numbered,
-    "reshape(B, T, H, d_h).transpose(0, 2, 1, 3)": split_heads(numbered, H),
-    "wrong: reshape(B, H, T, d_h)": numbered.reshape(B, H, T, d_h),
-}
+stages = {"x: a row is a token": numbered}
+stages["reshape(B, T, H, d_h).transpose(0, 2, 1, 3)"] = split_heads(numbered, H)
+stages["wrong: reshape(B, H, T, d_h)"] = numbered.reshape(B, H, T, d_h)
 origin_film(stages, H)
 
 # %% [markdown]
@@ -226,22 +216,8 @@ origin_film(stages, H)
 # ## Why heads are split after the projection
 #
 # We could also split first, give head 0 the features 0 to 3 of `x` and head 1 the features 4 to 7, and project each
-# piece.
-#
-# > **Predict first.** Which numbers of `w_q` would we then never use?
-
-# %%
-own_block = np.kron(np.eye(H), np.ones((d_h, d_h)))  # 1 where a head meets its own features
-split_first = np.concatenate([x[..., own] @ w_q[own, own] for own in columns], axis=-1)
-print("split first = w_q without those:", np.array_equal(split_first, x @ (w_q * own_block)))
-matrices({"w_q": w_q, "used, if x is split first": w_q * own_block}, title="Random params")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# All those that carry a feature to a different head: half of `w_q` with two heads, three quarters with four.
-#
-# </details>
+# piece. Then no number of `w_q` that carries a feature to a different head would be used. That is half of `w_q` with
+# two heads, and three quarters with four.
 #
 # If we split after the projection, each head reads **all** D features, and `w_q` decides which $d_h$ mixtures of them
 # it works with: its *subspace*. Does a trained model use this freedom? We erase from the trained `w_q`, `w_k` and `w_v`
@@ -256,7 +232,7 @@ for name, layer in zip(("first layer ", "second layer"), model.attentions, stric
     layer.params |= kept
 
 # %% [markdown]
-# It does. Accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second. (A model trained to
+# It does: accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second. (A model trained to
 # split first would find other ways, but most features would stay out of each head's reach.)
 #
 # ## Exercise: multi-head attention (after the hour, 20 minutes)
@@ -286,6 +262,19 @@ check("multi-head", my_multi_head)
 
 # %% tags=["hint"]
 # hint("multi-head")  # shows the next of four hints
+
+# %% [markdown]
+# ## After the hour: walk through the seven shapes
+#
+# Click into the page, use the arrow keys, and point at any cell to see where it came from.
+
+# %% tags=["after-the-hour"]
+from mha_numpy import trace
+from mha_numpy.show.page import stepper
+
+with trace() as t:
+    multi_head_attention_forward(x, params=params, num_heads=H)
+stepper(t)
 
 # %% [markdown]
 # ## Summary

@@ -1,21 +1,21 @@
 # %% [markdown]
 # # 04 · Through it backward
 #
-# *About 9 minutes. The exercise is for after the hour.*
+# *About 10 minutes. The exercise is for after the hour.*
 #
 # So far the params of our heads have been made up, random, or already trained. Here a head learns its own. It needs to
 # know one thing about each of its numbers: if this number grows, does the loss rise or fall?
 #
-# **What you can do afterwards:** you can say what a gradient means, do one backward pass through a head by hand, and
+# **What you can do afterwards:** you can say what a gradient means, do the backward pass for one query by hand, and
 # check your own backward pass against numbers computed without it.
 
 # %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import gradcheck, merge_heads, softmax_forward, split_heads
+from mha_numpy import gradcheck, softmax_forward
 from mha_numpy.models.train import RECIPES, loss_and_gradients
 from mha_numpy.show.page import training_page
-from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
+from mha_numpy.show.pictures import line_chart, weights_by_head
 
 # %% [markdown]
 # ## Forty small steps
@@ -66,7 +66,7 @@ training_page()
 # Take a single number of `w_v` in a new model with random params. We change only this number, and draw the loss as a
 # curve. The slope of the curve at the number's present value is its **gradient**.
 
-# %%
+# %% tags=["hide-input"]
 model = recipe.make_model(task, backend="numpy", rng=0)
 batch = task.draw_batch(rng, 64)
 loss = loss_and_gradients(model, batch)
@@ -85,15 +85,9 @@ line_chart(moves, lines, title=title, x_label="change of the number", y_label="n
 # For a small change, curve and tangent agree, so a positive slope says "make this number smaller". For a large change
 # they separate, which is why training takes many small steps.
 #
-# > **Predict first.** You could find each slope by trying it out, at the cost of one *forward pass* from the digits to
-# > the loss. How many passes would one step of this model take? And one step of a model with a billion params?
-#
-# <details><summary>Answer</summary>
-#
-# 5,120 passes here and a billion there, for every single step. The *backward pass* finds all slopes at once, for about
-# the cost of two forward passes.
-#
-# </details>
+# You could find each slope by trying it out, at the cost of one *forward pass* from the digits to the loss. That would
+# be 5,120 passes for every step. The *backward pass* finds all slopes at once, for about the cost of two forward
+# passes.
 #
 # ## Backward by hand
 #
@@ -114,12 +108,11 @@ print("weights", weights, " out", out, " loss", 0.5 * (out - target) ** 2)
 #
 # - `loss = ½ (out - target)²`, so `d_out = out - target = 2`.
 # - `out = 0.5·10 + 0.3·0 + 0.2·5`. If the first weight grows by a little, `out` grows by 10 times that, and the loss by
-#   2·10 times that. So **`d_weights` is `d_out` times the value**, and in the same way, **`d_v` is `d_out` times the
-#   weight**.
-# - Softmax turns scores into *shares*. If one grows, the others shrink.
+#   2·10 times that. So **`d_weights` is `d_out` times the value**, (20, 0, 10). In the same way, **`d_v` is `d_out`
+#   times the weight**.
+# - The scores come last. Each weight is a power over the sum of the powers, 5, 3 and 2 over 10.
 #
-# > **Predict first.** `d_weights` is (20, 0, 10), so more weight on a key raises the loss or leaves it as it is. Should
-# > all scores become smaller?
+# > **Predict first.** More weight on key 0 or key 2 raises the loss. Should all scores become smaller?
 # >
 # > - yes
 # > - no
@@ -128,131 +121,76 @@ print("weights", weights, " out", out, " loss", 0.5 * (out - target) ** 2)
 #
 # <details><summary>Answer</summary>
 #
-# No. Lowering all scores equally changes no weight. What counts is whether a key is better or worse than the average of
-# its row. The weighted average of (20, 0, 10) is 10 + 0 + 2 = 12.
+# No. Lowering all scores equally changes no weight. A key matters only as far as it is better or worse than the others.
 #
 # </details>
 #
-# So we subtract the row's mean, and multiply the rest by the share (derived in notebook 11):
+# Raise score 0 by 0.01, and its power grows by 1%, from 5 to 5.05. The sum grows from 10 to 10.05. So the weights go
+#
+# ```text
+# from  0.5               0.3               0.2
+# to    5.05 / 10.05      3 / 10.05         2 / 10.05
+#       = 0.5025          = 0.2985          = 0.1990
+# ```
+#
+# Weight 0 gains 1% of itself, which is 0.01·0.5, and raises the loss by 20 times that. But the sum grows too, by 0.5%,
+# which is again 0.01·0.5. So all three weights shrink by that share of themselves, and this lowers the loss by 12 times
+# that, where 0.5·20 + 0.3·0 + 0.2·10 = 12 is the row's weighted mean. Together it makes 0.01·0.5·(20 - 12) = 0.04. The
+# other scores work in the same way (derived in notebook 11):
 #
 # $$d\_scores_j = w_j \,\big(d\_weights_j - \textstyle\sum_l w_l\, d\_weights_l\big)$$
 
 # %%
-d_out = out - target
-d_weights, d_v = d_out * v, d_out * weights
-mean = weights @ d_weights
-d_scores = weights * (d_weights - mean)
-rows = {"weights": weights, "d_weights": d_weights, "d_weights - 12": d_weights - mean}
-matrices(
-    {"backward": np.stack([*rows.values(), d_scores])},
-    row_labels=[*rows, "d_scores"],
-    column_labels=["key 0", "key 1", "key 2"],
-    title="By hand: one query, three keys",
-)
-
-# %% [markdown]
-# The last row, 0.5·8 = 4, 0.3·(-12) = -3.6 and 0.2·(-2) = -0.4, sums to 0, because raising all scores equally changes
-# nothing. Key 0 pulls `out` away from the target, so its score has to fall. Is that true? Raise it by 0.01 and see.
-
-# %%
 moved, _ = softmax_forward(scores + np.array([0.01, 0, 0]))
 change = 0.5 * (moved @ v - target) ** 2 - 0.5 * (out - target) ** 2
-print(f"0.01 * 4 is 0.04, and the loss really changes by {change:.4f}")
+print(f"the slope says 0.04, and the loss really changes by {change:.4f}")
 
 # %% [markdown]
+# The three slopes are 0.5·8 = 4, 0.3·(-12) = -3.6 and 0.2·(-2) = -0.4. They sum to 0, because raising all scores
+# equally changes nothing.
+#
 # ## Your own backward, checked
 #
-# Two steps are left. A score is a product, $q_i \cdot k_j / \sqrt{d_k}$, so its slope in one factor is the other factor
-# over $\sqrt{d_k}$. And since every query uses the same keys, a key's gradient is a *sum* over the queries. That's all:
+# Here are the same lines as code. `gradcheck` does to every score and value what we did to one. It moves each number a
+# little and compares the measured slope with yours, by two methods. *Central* moves it both up and down, and *complex
+# step* moves it in the imaginary direction, where nothing gets lost in rounding (notebook 13).
 
 
 # %%
-def head(q, k, v):
-    """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v), and what backward needs."""
-    weights, _ = softmax_forward(q @ k.T / np.sqrt(q.shape[-1]))
-    return weights @ v, (weights, q, k, v)
+def forward(scores, v):
+    weights, _ = softmax_forward(scores)
+    return weights @ v, (weights, v)  # and what backward needs
 
 
-def head_backward(d_out, saved):
-    weights, q, k, v = saved
-    d_v = weights.T @ d_out
-    d_weights = d_out @ v.T
-    mean = (weights * d_weights).sum(axis=-1, keepdims=True)
-    d_scores = weights * (d_weights - mean)
-    d_products = d_scores / np.sqrt(q.shape[-1])
-    return d_products @ k, d_products.T @ q, d_v
+def backward(d_out, saved):
+    weights, v = saved
+    d_weights = d_out * v
+    return weights * (d_weights - weights @ d_weights), d_out * weights
 
 
-rng = np.random.default_rng(0)
-inputs = {"q": rng.normal(size=(4, 3)), "k": rng.normal(size=(5, 3)), "v": rng.normal(size=(5, 2))}
-gradcheck(head, head_backward, inputs)
+gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=out - target)
 
 # %% [markdown]
-# `gradcheck` does what we did with the number of `w_v`. It moves each number a little (by two methods), runs `head`
-# again, and compares the measured slope with yours. Nothing in it is about attention, so you can use it on any function
-# that you write.
-#
-# > **Predict first.** Suppose you forget to subtract the row's mean. Which of the three gradients stay right?
-# >
-# > - `d_q` and `d_k`
-# > - only `d_v`
-# > - none of them
-# >
-# > <!-- answer: only d_v -->
-
-
-# %%
-def without_mean(d_out, saved):
-    weights, q, k, v = saved
-    d_products = weights * (d_out @ v.T) / np.sqrt(q.shape[-1])  # and the mean?
-    return d_products @ k, d_products.T @ q, weights.T @ d_out
-
-
-gradcheck(head, without_mean, inputs)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Only `d_v`, because it doesn't come through softmax. This mistake is common, and training may even make progress with
-# it for a while.
-#
-# </details>
+# Nothing in `gradcheck` is about attention, so you can use it on any function that you write. In a whole head, a score
+# is a product, $q_i \cdot k_j / \sqrt{d_k}$, so its slope in one factor is the other factor over $\sqrt{d_k}$. Notebook
+# 12 writes all of this with matrices.
 #
 # ## One x, used three times
 #
 # In *self-attention* q, k and v come from the same `x`. If a number of `x` grows, the loss reacts in three ways at
-# once, and small reactions add up. A product passes a gradient back through its other factor, here the transposed
-# `w_q`: `d_q @ w_q.T`.
-
-# %%
-T, D, d = 3, 4, 2
-x, d_out = rng.normal(size=(T, D)), rng.normal(size=(T, d))
-params = {s: rng.normal(size=(D, d)) for s in "qkv"}
-
-
-def self_attention(x):
-    return head(*(x @ w for w in params.values()))
-
-
-_, saved = self_attention(x)
-grads = dict(zip(params, head_backward(d_out, saved), strict=True))
-ways = {f"by way of {s}": grads[s] @ w.T for s, w in params.items()}
-d_x = sum(ways.values())
-display(matrices(ways | {"d_x": d_x}, title="Random params: three ways, and their sum"))
-gradcheck(lambda x: self_attention(x)[0], lambda d_out, x: (d_x,), {"x": x}, d_out=d_out)
-
-# %% [markdown]
+# once, and small reactions add up. A product passes a gradient back through its other factor, here a transposed param:
+#
+# ```text
+# d_x = d_q @ w_q.T + d_k @ w_k.T + d_v @ w_v.T
+# ```
+#
 # And with H heads? `split_heads` only moves numbers, so the backward pass only moves their gradients back, and
-# `merge_heads` does that:
-
-# %%
-np.array_equal(merge_heads(split_heads(x[None], 2)), x[None])
-
-# %% [markdown]
+# `merge_heads` does that.
+#
 # ## Exercise: one input, three branches (after the hour, 15 minutes)
 #
-# Go from the gradients of q, k and v to the gradient of x, with H heads. The check compares numbers first, and then
-# moves each number of `x`.
+# Go from the gradients of q, k and v to the gradient of x, with H heads (`from mha_numpy import merge_heads`). The
+# check compares numbers first, and then moves each number of `x`.
 #
 # To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped: half of softmax's backward is
 # missing.
@@ -284,8 +222,8 @@ check("input-gradient", my_input_gradient)
 # - Weights are shares. So softmax's backward subtracts the row's mean, and the gradients of a row of scores sum to 0.
 # - Training repeats this, each time with one small step against all slopes. Forty steps taught a head to reverse.
 #
-# One question is still open: how did the slopes know where the diagonal belongs? (Full derivations: softmax in notebook
-# 11, attention with masks in 12, the layer with all its params in 14.)
+# One question is still open: how did the slopes know where the diagonal belongs? (The full derivations are in notebooks
+# 11 to 14.)
 #
 # **In the code:** `mha_numpy/core/attention.py`, where the backward lines are next to the forward lines.
 #

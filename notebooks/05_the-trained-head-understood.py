@@ -14,7 +14,7 @@ from mha_numpy.models.analysis import cut_heads
 from mha_numpy.models.train import load_trained, loss_and_gradients, share_right
 from mha_numpy.show.pictures import matrices, weights_by_head
 
-# %%
+# %% tags=["hide-input"]
 trained = load_trained("reverse")
 model, head = trained.model, trained.model.attentions[0]
 batch = trained.task.draw_batch(np.random.default_rng(0), 64)
@@ -53,19 +53,23 @@ weights_by_head(np.stack(pictures), read[::-1], read, head_names=names, note=not
 # ## Why it looks there
 #
 # Each place starts with two learned vectors: $e$, the *embedding* of its digit, and $p$, for the place itself. Queries
-# and keys are made from their sum. So the score of place i with place j has four parts:
+# and keys are made from their sum. So the score of place i with place j is
 #
-# $$\begin{aligned}
-# (e_i + p_i)\,w_q \cdot (e_j + p_j)\,w_k
-# = \;&\text{place with place} \\
-# + \;&\text{place with digit} \\
-# + \;&\text{digit with place} \\
-# + \;&\text{digit with digit}
-# \end{aligned}$$
+# $$\frac{(e_i + p_i)\,w_q \cdot (e_j + p_j)\,w_k}{\sqrt{d_k}}$$
 #
-# > **Predict first.** Which part makes the diagonal? Would the head look elsewhere if all digits were equal?
+# Multiplied out, it has four parts: *place with place*, *place with digit*, *digit with place* and *digit with
+# digit*.
+#
+# > **Predict first.** Which part makes the diagonal?
+# >
+# > - place with place
+# > - place with digit
+# > - digit with place
+# > - digit with digit
+# >
+# > <!-- answer: place with place -->
 
-# %%
+# %% tags=["table"]
 e, p = model.embedding.params["table"], model.positions.params["table"]
 w_q, w_k = head.params["w_q"], head.params["w_k"]
 
@@ -75,9 +79,9 @@ def match(a, b):
     return (a @ w_q) @ (b @ w_k).T / np.sqrt(w_q.shape[1])
 
 
-parts = {"place with place": match(p, p), "place with digit": match(p, e)}
-parts |= {"digit with place": match(e, p), "digit with digit": match(e, e)}
-matrices(parts, title="The four parts of a score (rows: queries, columns: keys; trained)")
+sizes = [abs(match(a, b)).max() for a, b in ((p, e), (e, p), (e, e))]
+print("largest score of the parts with digits:", np.array(sizes).round(1))
+matrices({"place with place": match(p, p)}, title="Rows: queries. Columns: keys. Trained.")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -92,10 +96,16 @@ matrices(parts, title="The four parts of a score (rows: queries, columns: keys; 
 #
 # ## Two tests
 #
-# An explanation has to survive a test. If the head asks by place, it must go wrong when we change the places.
+# An explanation has to survive a test. If the head asks by place, it must go wrong when we swap two places, or when
+# some are missing.
 #
-# > **Predict first.** We swap the vectors of places 0 and 1. Which answers change? And what happens if the model reads six
-# > digits instead of twelve?
+# > **Predict first.** We swap the vectors of places 0 and 1. Which of the twelve answers change?
+# >
+# > - the first two
+# > - the first two and the last two
+# > - all of them
+# >
+# > <!-- answer: the first two and the last two -->
 
 # %%
 print("twelve digits:        ", *model(digits).argmax(axis=-1)[0])
@@ -113,8 +123,6 @@ print("six digits:           ", *model(digits[:, :6]).argmax(axis=-1)[0])
 #
 # </details>
 #
-# (Try it: swap places 5 and 6 instead. No answer changes, and you can say why.)
-#
 # ## What it hands over
 #
 # The weights say where the head reads. What it brings back goes through `w_v`, `w_o` and the *unembedding*, which turns
@@ -125,15 +133,14 @@ print("six digits:           ", *model(digits[:, :6]).argmax(axis=-1)[0])
 to_logits = model.unembedding.params["w"]
 through_head = e @ head.params["w_v"] @ head.params["w_o"] @ to_logits
 past_head = e @ to_logits
-ways = {"through the head": through_head, "past the head": past_head}
-matrices(ways, title="Row: the digit. Column: the logit that it raises or lowers.")
+print("own logit, through the head:  ", *through_head.diagonal().round().astype(int))
+print("largest logit, past the head:  ", *past_head.max(axis=1).round(1))
 
 # %% [markdown]
-# Through the head every digit raises its own logit, by 13 to 28. Past the head the numbers are small. So two pictures
-# sum up the whole model. *Place with place* says where to read, and *through the head* writes down what is there.
+# Through the head each digit raises its own logit, by 13 to 28. Past the head the numbers are small. That sums up the
+# whole model: *place with place* says where to read, and *through the head* writes down what is there.
 #
-# > **Predict first.** In notebook 00 we switched this head off, and 3 1 4 1 5 9 2 6 5 3 5 8 became 1 9 2 9 0 5 7 2 0 1
-# > 0 2. Where did these digits come from?
+# In notebook 00 we switched this head off, and the model wrote 1 9 2 9 0 5 7 2 0 1 0 2. Why these digits?
 
 # %%
 with cut_heads(head, 0):
@@ -141,12 +148,8 @@ with cut_heads(head, 0):
 print("largest logit past the head:", *past_head.argmax(axis=1)[digits[0]])
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # They come from the path past the head. There a 3 raises the logit of 1 most, a 1 raises that of 9, and so on, the same
 # at every place. Training never needed this path to work by itself.
-#
-# </details>
 #
 # So a cut doesn't show what a head does. It shows what the rest does without it.
 #
@@ -161,13 +164,14 @@ w_q[...] = 0
 with trace() as t:
     loss_and_gradients(model, batch)
 w_q[...] = learned_w_q
-matrices({"-d_scores": -t["d_scores"].sum(axis=0)[0]}, title="What the loss asks for, w_q erased")
+wish = -t["d_scores"].sum(axis=0)[0]  # (T_q, T_k)
+print("largest in each row: place", *wish.argmax(axis=1))
 
 # %% [markdown]
-# There is the diagonal, before any weight shows it. With notebook 04 you can say why. The right answer at place 0 is
-# the digit of place 11. The value from there raises the right logit, so more weight on it lowers the loss. Softmax
-# passes this slope on to the score, the score to the query, and the query to `w_q`. (From random params it takes
-# longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
+# There is the diagonal, before any weight shows it: place 0 asks for 11, place 1 for 10. With notebook 04 you can say
+# why. The right answer at place 0 is the digit of place 11. The value from there raises the right logit, so more weight
+# on it lowers the loss. Softmax passes this slope on to the score, the score to the query, and the query to `w_q`.
+# (From random params it takes longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
 #
 # ## The same numbers in PyTorch
 #
@@ -207,18 +211,14 @@ else:
 # the block:  norm ─► attention ─► add ─► norm ─► feed-forward ─► add
 # ```
 #
-# | part | what it does | where |
-# |---|---|---|
-# | ids | text as whole numbers | notebook [22](22_a-text-of-your-own.ipynb) |
-# | embedding | looks up one vector per id: `table[ids]` | here; `layers/embedding.py` |
-# | positions | add a vector for the place (in our model only for queries and keys) | here; notebook [18](18_positions.ipynb) |
-# | norm | gives each token mean 0 and variance 1 | `layers/norms.py` |
-# | attention | many heads; a token sees only itself and the tokens before it | notebook [03](03_many-heads.ipynb); [08](08_masks.ipynb) for the mask |
-# | add | the residual, `x + layer(norm(x))` | `layers/residual.py` |
-# | feed-forward | two products with a nonlinear *activation* in between, for each token separately | notebook [10](10_cutting-heads.ipynb); `layers/feed_forward.py` |
-# | logits | one score for every possible next token | here; notebook [22](22_a-text-of-your-own.ipynb) |
+# - **Norm** gives each token's vector mean 0 and variance 1.
+# - **Attention** has many heads, and a token sees only itself and the tokens before it (notebook [08](08_masks.ipynb)).
+# - **Add** is the residual.
+# - **Feed-forward** is two products with a nonlinear *activation* in between, for each token separately.
 #
-# The files are in `mha_numpy`, where `models/transformer_lm.py` puts the parts together. Notebook 22 trains such a model.
+# The ids are text as whole numbers, and the last logits score every possible next token. Notebook
+# [22](22_a-text-of-your-own.ipynb) trains such a model, and [this map](https://mha-numpy.github.io/mha-numpy/gpt.html)
+# leads from each part to its derivation and its file.
 #
 # ## Exercise: a head with a bug (after the hour, 10 minutes)
 #
@@ -262,8 +262,6 @@ check("museum-softmax-axis", my_attention)
 # | backward | the same lines in reverse | how the loss changes with each number |
 # | learning | `w -= rate * d_w` | `rate` is the step size; a score grows where a larger share lowers the loss |
 #
-# - A picture of weights shows where a head reads. What comes of that depends on the values, `w_o` and everything after
-#   them.
 # - Open the params, explain, then test the explanation: swap something, and see whether the answer follows.
 # - All of this is about these small models. In large ones most heads do several things.
 #

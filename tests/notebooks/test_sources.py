@@ -84,6 +84,19 @@ def test_every_part_is_there(source):
 
 
 @each_notebook
+def test_a_choice_has_its_answer_among_its_lines(source):
+    text = source.read_text(encoding="utf-8")
+    for quote in re.findall(r"(?:^# >.*\n)+", text, re.M):
+        lines = re.findall(r"^# > - (.*)$", quote, re.M)
+        answers = re.findall(r"^# > <!-- answer: (.*?) -->$", quote, re.M)
+        assert len(answers) == quote.count("answer:") <= 1
+        if lines:
+            assert set(answers) <= set(lines)
+        elif answers:
+            assert re.fullmatch(r"-?[\d.]+ within [\d.]+( ?%)?", answers[0])
+
+
+@each_notebook
 def test_it_is_short(source):
     texts = [cell.source for cell in notebook_of(source).cells if cell.cell_type == "markdown"]
     assert sum(len(text.split()) for text in texts) <= WORDS
@@ -110,7 +123,15 @@ def test_what_needs_more_is_marked(source):
                 assert any(mark.startswith("needs-") for mark in marks), cell.source
 
 
-# the first hour, by the clock
+# The first hour, by the clock of a reader who knows NumPy and no machine learning. 200 words are a
+# minute, because each number is followed. A table is read cell by cell, which takes a minute
+# whatever its words; so do a report (of `trace`, `gradcheck`) and a picture of more than a hundred
+# numbers, whose cell has the tag "table". Two minutes are the least on a page to play with. Of code
+# the names and comments are read: up to six lines at a glance (10 s), more in 30 to 40 s, and of a
+# folded cell only the output. A prediction takes 20 to 30 s before its answer is read. Exercises
+# have their minutes in the catalogue; what is for after the hour is marked so.
+SHORT, TABLE, REPORT, PAGES = 6, "table", r"^(display\(t\)|gradcheck\()", "stepper|training_page"
+NOT_READ = {"exercise", "check", "hint", "after-the-hour"}
 
 
 def stated_minutes(source):
@@ -129,28 +150,46 @@ def exercise_of(source):
 
 
 def estimated_minutes(source):
-    """Add up 200 words a minute, 10 s for a cell, 20 s for a prediction, and the exercise."""
+    """Add up what readers spend on words, tables, pages, code and predictions, and the exercise."""
     exercise, is_later = exercise_of(source)
     cells = notebook_of(source).cells
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    plain = re.sub(r"\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\)|<[^>]*>", " ", text, flags=re.DOTALL)
+    read = [c for c in code_cells(source)[1:] if not NOT_READ & set(tags(c))]
+    tables = [cell for cell in read if TABLE in tags(cell) or re.search(REPORT, cell.source, re.M)]
+    long = sum(
+        len(re.findall(r"^ *[^ \n]", cell.source, re.M)) > SHORT
+        for cell in read
+        if sync.FOLDED not in tags(cell)
+    )
+    pages = sum(bool(re.search(rf"^({PAGES})\(", cell.source, re.M)) for cell in read)
+    text, written = re.subn(r"^(\|.*\n?)+", "", text, flags=re.M)
+    plain = re.sub(
+        r"```.*?```|\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\)|<[^>]*>", " ", text, flags=re.DOTALL
+    )
     words = sum(bool(re.search(r"[^\W\d_]", word)) for word in plain.split())
-    read = sum(cell.cell_type == "code" and not tags(cell) for cell in cells)
-    predictions = text.count("**Predict first.**")
-    return words / 200 + read / 6 + predictions / 3 + (0 if is_later else exercise.minutes)
+    return (
+        words / 200
+        + (written + len(tables)) * 1
+        + pages * 2
+        + long * 35 / 60
+        + (len(read) - long) * 10 / 60
+        + text.count("**Predict first.**") * 25 / 60
+        + (0 if is_later else exercise.minutes)
+    )
 
 
 @pytest.mark.parametrize("source", HOUR, ids=lambda source: source.stem)
 def test_a_notebook_of_the_hour_takes_what_it_says(source):
     stated = stated_minutes(source)
     assert estimated_minutes(source) <= stated + 0.5
-    assert stated <= 11
+    assert stated <= 12
     (first,) = re.findall(rf"^# \| \[?{source.stem[:2]} .*", HOUR[0].read_text("utf-8"), re.M)
     assert int(first.split("|")[2]) == stated
 
 
 def test_the_first_hour_is_an_hour():
-    assert 50 <= sum(map(stated_minutes, HOUR)) <= 60
+    assert 55 <= sum(map(stated_minutes, HOUR)) <= 62
+    assert sum(map(estimated_minutes, HOUR)) <= 62
 
 
 @pytest.mark.parametrize("source", HOUR, ids=lambda source: source.stem)

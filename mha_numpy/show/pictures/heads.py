@@ -96,7 +96,7 @@ def weights_by_head(
     if seen is not None and not seen.all():
         notes.append("Hatched: hidden, may not attend.")
     told = [_in_words(*head, keys) for head in zip(names, weights, strict=True)]
-    about = f"One panel for each head; on average over the queries, {'; '.join(told)}."
+    about = f"One panel for each head; on average over the rows, {'; '.join(told)}."
     drawn = [
         _grid(
             h, name, weights[h], None if seen is None else seen[h], rows, keys, f"{told[h]}."
