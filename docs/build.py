@@ -47,12 +47,15 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
     "CONTRIBUTING": ("jupyterlite", "release", "CHANGELOG"),
 }  # fmt: skip
 ALWAYS = ("index", "glossary")  # pages that all others need
-WAY_BACK = """<script>
+THEME = """<script>
 if (localStorage.theme) document.documentElement.dataset.theme = localStorage.theme;
 </script>
-<p style="margin:0.5rem 1.25rem 0">
-<a href="../gallery.html" target="_top" style="color:inherit">More pages like this one</a></p>
-"""  # and the theme that the reader has chosen on the site
+"""  # the theme that the reader has chosen on the site
+BRAND = re.compile(r'<span class="brand">(.*?)</span></span>', re.DOTALL)
+WAY_BACK = """<p style="margin:0.5rem 1.25rem 0">
+<a href="../index.html" target="_top" style="color:inherit">mha_numpy</a></p>
+"""  # from a page without a brand
+HOME = r'<a class="brand" href="../index.html" target="_top" style="color:inherit">\1</span></a>'
 
 
 def main(only: tuple[str, ...] = ()) -> int:
@@ -72,12 +75,12 @@ def main(only: tuple[str, ...] = ()) -> int:
     if not only or "tasks" in only:
         write_tasks(SOURCE / "tasks.md")
     STATIC.mkdir()
-    look = css_tokens() + write_fonts(STATIC, BUILD / "npm")
-    (STATIC / "look.css").write_text(look, encoding="utf-8")
+    faces = write_fonts(STATIC, BUILD / "npm")
+    (STATIC / "look.css").write_text(css_tokens() + faces, encoding="utf-8")
     strict = [] if only else ["-W", "--keep-going"]
     failed = build_main(["-q", *strict, "-c", f"{DOCS}", f"{SOURCE}", f"{HTML}"])
     if not only or "play" in only:
-        _write_pages(HTML / "play")
+        _write_pages(HTML / "play", faces.replace("fonts/", "../_static/fonts/"))
     if not only or "lite" in only:
         build_jupyterlite(HTML / "lite")
     return failed
@@ -115,8 +118,8 @@ def _write_notebooks(folder: Path, only: tuple[str, ...]) -> None:
         shutil.copy(done, folder / notebook.name)
 
 
-def _write_pages(folder: Path) -> None:
-    """Write the pages to play with, which need nothing but themselves."""
+def _write_pages(folder: Path, faces: str) -> None:
+    """Write the pages to play with, which need nothing but themselves and the site's typefaces."""
     folder.mkdir()
     pages = {
         "sentence": page_of(walk()),
@@ -126,7 +129,11 @@ def _write_pages(folder: Path) -> None:
         "heads": stored_report(DOCS / "data" / "minilm-heads.json"),
     }
     for name, page in pages.items():
-        html = page.to_html().replace("<body>", f"<body>\n{WAY_BACK}", 1)
+        html = page.to_html().replace("<body>", f"<body>\n{THEME}", 1)
+        html = html.replace("default-src 'none'", "default-src 'none'; font-src 'self'", 1)
+        html = html.replace("<style>", f"<style>\n{faces}", 1)
+        html, found = BRAND.subn(HOME, html, count=1)
+        html = html if found else html.replace("<body>", f"<body>\n{WAY_BACK}", 1)
         (folder / f"{name}.html").write_text(html, encoding="utf-8")
 
 

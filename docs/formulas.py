@@ -7,7 +7,9 @@ from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
-FUNCTION = r"(<mi>(?:cos|exp|log|max|sin|tanh)</mi>)"
+FUNCTION = r"(?<!<msup>)(?<!<msub>)(?<!<munder>)(<mi>(?:cos|exp|log|max|sin|tanh)</mi>)"
+SPACE = '<mspace width="0.17em"/>'
+INFINITY = "&#x0221E;"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -29,6 +31,8 @@ def _block(self: Any, node: nodes.math_block) -> NoReturn:
 
 
 def _mathml(formula: str, display: str) -> str:
-    """Return a formula; the converter leaves backslashes in text, and no space after a function."""
+    """Return a formula; the converter leaves backslashes in text, and no space around a function."""
     formula = re.sub(r"\\text\{[^}]*\}", lambda text: text[0].replace(r"\_", "_"), formula)
-    return re.sub(FUNCTION, r'\1<mspace width="0.17em"/>', convert(formula, display=display))
+    found = convert(formula, display=display)
+    found = re.sub(FUNCTION, rf"\1{SPACE}", re.sub(rf"(?<=</mi>){FUNCTION}", rf"{SPACE}\1", found))
+    return found.replace(f"<mo>{INFINITY}</mo>", f"<mi>{INFINITY}</mi>")

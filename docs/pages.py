@@ -18,8 +18,10 @@ DOCS = Path(__file__).parent
 PICTURES = DOCS / "pictures"
 FONTS = DOCS / "_build/static/fonts"
 PICTURE = (
-    r'<img\s[^>]*?src="(?:data:image/svg\+xml;base64,([^"]+)|[./]*_images/([^"]+\.svg))"[^>]*>'
+    r'<(?:img|source)\s[^>]*?src(?:set)?="(?:data:image/svg\+xml;base64,([^"]+)|'
+    r'[./]*_images/([^"]+\.svg))"[^>]*>'
 )
+TWO = r"<picture>(<source [^>]+>)(<img [^>]+>)</picture>"  # for a wide page, and for others
 
 IDS = r'(?<=\bid=")[^"]+|(?<=#)(?:{})(?![\w-])|(?<=by=")[^"]+'
 
@@ -95,4 +97,5 @@ def pictures_inline(html: str) -> str:
         own = lambda found: " ".join(f"p{place}-{name}" for name in found[0].split())  # noqa: E731
         return re.sub(IDS.format(ids), own, svg) if ids else svg
 
+    html = re.sub(TWO, r'<span class="wide">\1</span><span class="narrow">\2</span>', html)
     return re.sub(PICTURE, drawn, html)

@@ -54,8 +54,8 @@ line_chart(np.arange(40), {"loss": losses}, title="The loss", x_label="steps", y
 # The head has learned to look at the mirrored place. No rule in the model says so. Each step only went a little
 # downhill.
 #
-# Now watch it happen. Press **Start**, and a head of this kind learns before your eyes. **Forget** draws new random
-# params.
+# Now watch it happen. Press **Start**, and a head of this kind learns before your eyes. **Start again** draws new
+# random params.
 
 # %%
 training_page()

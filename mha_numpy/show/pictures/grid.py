@@ -117,7 +117,7 @@ class Grid(NamedTuple):
                 return top + 18
             return top
         long = [width_of(word, "w") for word in self.columns]
-        if max(long, default=0) <= 1.1 * pitch:
+        if max(long, default=0) <= pitch - 2:
             for x, word in zip(places, self.columns, strict=True):
                 drawn.text(x, top + 14, word, "w", align="middle", room=pitch - 1)
             return top + 22

@@ -59,7 +59,7 @@ def width_of(text: str, kind: str = "s", size: float = 0) -> float:
     if kind in ("m", "sh"):
         return 0.605 * size * sum(1 + (east_asian_width(c) in "WF") for c in text)
     wide = sum(_advance(character) for character in text)
-    return size * wide * (0.82 if kind == "w" else 1.08 if kind in "tv" else 1.0)
+    return size * wide * (0.92 if kind == "w" else 1.08 if kind in "tv" else 1.0)
 
 
 def _advance(character: str) -> float:

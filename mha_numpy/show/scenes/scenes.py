@@ -133,8 +133,8 @@ SCENES = (
         "scores", "Compare", "Asking meets offering", "Which scores should rise?", ("scores",),
         (
             ("", "The top row is what {word} asks for; below it is what each word offers. Multiply "
-             "down, add across, then multiply by {scale}. The result is a *score*: how well the "
-             "two fit."),
+             "down, add across, then multiply by the scale, {scale}, which keeps the scores of "
+             "long rows small. The result is a *score*: how well the two fit."),
             ("two !tie", "{best} fits best ({best.score}), then {next} ({next.score})."),
             ("two tie", "{best} and {next} fit equally well, with {best.score}."),
             ("hides", "Hatched words are hidden from {word} and don't count."),
@@ -169,14 +169,15 @@ SCENES = (
             ("two", "The attention of {word} is 100%, and the scores divide it: {best} gets "
              "{best.share}, {next} gets {next.share}."),
             ("!two", "There is only {best}, so it gets {best.share}."),
-            ("", "Each share is a *weight*: how much {word} takes from that word. Raise a "
-             "score by 1, and its share grows about 2.7-fold compared with the others."),
+            ("", "Each share is a *weight*: how much {word} takes from that word. It is e to the "
+             "power of the score, divided by the sum of these over all words. Raise a score "
+             "by 1, and its share grows e-fold, 2.7 times, compared with the others."),
         ),
         (
             ("scores", "Shares add up to 100%: if one grows, others shrink. So a score should rise "
              "only if its word helps more than the average of this row. {gain} does "
-             "({gain.score}), {loss} doesn't ({loss.score}). The slopes of these scores add up "
-             "to 0."),
+             "({gain.score}), {loss} doesn't ({loss.score}). The slopes of all these scores "
+             "add up to 0; the smallest have no arrow."),
             ("heads !scores", "There are no arrows on these scores: each word that counts here "
              "helps as much as the others."),
             ("head !heads", "There are no arrows here. The wish is about the new row of {asker}, "
@@ -201,8 +202,8 @@ SCENES = (
         ),
         (
             ("heads", "The wish goes back through `w_o` to what {word} receives: {d_heads}. So "
-             "taking more from {helper} helps most ({helper.share}), and taking more from "
-             "{hinderer} helps least ({hinderer.share})."),
+             "a larger share would do most good for {helper} ({helper.share}), and be worst for "
+             "{hinderer} ({hinderer.share})."),
             ("heads example", "A slope of +1 says: 0.01 more, and the goal grows by 0.01."),
             ("head !heads", "The wish is about {asker}, and what {word} receives doesn't change "
              "the new row of {asker}. Arrows remain on what words give, because {asker} takes "
@@ -232,7 +233,7 @@ SCENES = (
             ("example !asker", "It says {out}."),
         ),
         (
-            ("example", "Here is a wish: {wish}. The goal measures how well it is met."),
+            ("example", "Here is a wish: {wish}. The goal is {goal} in that row."),
             ("plain", "The wish here is that the goal grows: the sum of `d_out` times `out`."),
             ("out", "An arrow shows a *slope*: how much the goal grows if that number grows a "
              "little. So ▲ should rise and ▼ should fall. Now go left: what should each "

@@ -188,9 +188,10 @@ def facts(story: Story, word: int, head: int) -> Callable[[str], list[Piece]]:
     def plain_fact(name: str) -> list[Piece]:
         if name in ("word", "asker"):
             return [("word", story.tokens[word if name == "word" else asker_of(story)])]
-        if name in ("wish", "question") and story.meaning:
-            asks = story.meaning.asks[head][word]
-            return [("text", story.meaning.wish if name == "wish" else asks)]
+        if name in ("wish", "goal", "question") and story.meaning:
+            of = story.meaning
+            known = {"wish": of.wish, "goal": of.goal, "question": of.asks[head][word]}
+            return [("text", known[name])]
         sizes = {"head": head, "D": story.steps["x"].array.shape[-1] if "x" in story.steps else 0,
                  "width": story.steps["q"].array.shape[-1]}  # fmt: skip
         if name in sizes:

@@ -54,6 +54,7 @@ MEANING = Meaning(
     ],
     asker=TOKENS.index("It"),
     wish="the new row of It says alive, and not food",
+    goal="alive minus food",
     written=SENTENCE.split(),
     dare="make the fish alive, and see where It looks",
 )  # fmt: skip

@@ -22,6 +22,7 @@ class Meaning:
     asks: list[list[str]]  # H lists of T_q: what each token asks, as a question
     asker: int  # the token that the story is about
     wish: str  # what L rewards
+    goal: str  # what L is, in numbers of the new row
     written: list[str]  # T_q: the tokens as the sentence has them, with its full stops
     dare: str  # what to change on the page
 

@@ -93,7 +93,7 @@ function openFacts(told, trace, sequence) {
       return [["number", what === "share" ? percent(w[at]) : number(matrix("scores", head).at(word, at))]];
     }
     if (name === "word" || name === "asker") return [["word", looks[name === "word" ? word : asker()]]];
-    if (name === "wish") return [["text", meaning.wish]];
+    if (name === "wish" || name === "goal") return [["text", meaning[name]]];
     if (name === "question") return [["text", meaning.asks[head][word]]];
     if (name === "head") return [["number", String(head)]];
     if (name === "D") return [["number", String(matrix("x", 0).cols)]];

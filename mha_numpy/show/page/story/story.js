@@ -177,13 +177,13 @@ function startStory(data, page) {
     if (!at.back) return;
     const goal = trace.loss();
     const find = (selector) => byId("goal").querySelector(selector);
-    find(".goal").replaceChildren("Goal: ", meaning ? meaning.wish : "a larger sum of d_out · out", ". Now it is ",
+    find(".goal").replaceChildren("Goal: ", meaning ? `${meaning.goal}, so that ${meaning.wish}` : "a larger sum of d_out · out", ". Now it is ",
       element("strong", "", goal.toFixed(3).replace("-", "−")), ".");
     find(".meter").hidden = !meaning;
     find(".meter i").style.width = `${100 * Math.min(1, Math.max(0, goal))}%`;
     find(".step").hidden = !canStep;
     find(".again").disabled = !trace.isEdited();
-    find(".steps").textContent = steps ? `${steps} ${steps === 1 ? "step" : "steps"}: each number of w_q and w_k moved a little along its slope.`
+    find(".steps").textContent = steps ? `${steps} ${steps === 1 ? "step" : "steps"}: w_q and w_k moved along their slopes, by at most 0.1 in the first step.`
       : "▲ should rise, ▼ should fall; a larger arrow matters more.";
   }
 
