@@ -31,7 +31,7 @@ def _block(self: Any, node: nodes.math_block) -> NoReturn:
 
 
 def _mathml(formula: str, display: str) -> str:
-    """Return a formula; the converter leaves backslashes in text, and no space around a function."""
+    """Return a formula; the converter leaves backslashes in text, and functions without space."""
     formula = re.sub(r"\\text\{[^}]*\}", lambda text: text[0].replace(r"\_", "_"), formula)
     found = convert(formula, display=display)
     found = re.sub(FUNCTION, rf"\1{SPACE}", re.sub(rf"(?<=</mi>){FUNCTION}", rf"{SPACE}\1", found))
