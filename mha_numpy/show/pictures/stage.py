@@ -10,7 +10,7 @@ from mha_numpy.show.pictures.svg import MARGIN, Drawing, shortened, width_of, wr
 from mha_numpy.show.scenes import Cell, Still, Story, Table
 
 # units
-WIDTH = 370  # of a scene
+WIDTH = 340  # of a scene
 ROW, HIGH, SIGN, BAR, GAP = 36, 32, 18, 110, 3  # a row and its cells; other columns; between cells
 LEAST_SLOPE = 0.06  # of the largest: a smaller one has no arrow
 SPOKEN = 135  # characters that are read in four seconds
@@ -42,14 +42,14 @@ def draw_names(drawn: Drawing, story: Story, number: int, y: float) -> None:
     x = float(MARGIN)
     for i, scene in enumerate(story.scenes):
         drawn.text(x, y, scene.name, "s b i" if i == number else "s")
-        long = width_of(scene.name, "s") * (1.08 if i == number else 1)
+        long = width_of(scene.name, "s") * (1.1 if i == number else 1)
         if i == number:
             style = f"fill:{drawn.color('ink')}"
             drawn.add(
                 f'<rect style="{style}" x="{x}" y="{y + 6:.1f}" width="{long:.1f}" height="3"/>'
             )
             drawn.reach(0, y + 9)
-        x += long + 9
+        x += long + 4
 
 
 def _draw_table(drawn: Drawing, table: Table, y: float, *, has_names: bool, is_back: bool) -> float:
