@@ -49,7 +49,7 @@ def draw_names(drawn: Drawing, story: Story, number: int, y: float) -> None:
                 f'<rect style="{style}" x="{x}" y="{y + 6:.1f}" width="{long:.1f}" height="3"/>'
             )
             drawn.reach(0, y + 9)
-        x += long + 4
+        x += long + 3
 
 
 def _draw_table(drawn: Drawing, table: Table, y: float, *, has_names: bool, is_back: bool) -> float:
