@@ -107,11 +107,9 @@ if __name__ == "__main__":
     for name in sys.argv[1:] or PICTURES:
         svg = PICTURES[name]().svg(PHONE)  # readable on a phone, and not wider
         if name == "heads":  # it has room to grow
-            svg = re.sub(
-                r'(?<= )(width|height)="(\d+)" (?=.{,20}role|role)',
-                lambda size: f'{size[1]}="{GROWN * int(size[2]):.0f}" ',
-                svg,
-                count=2,
-            )
+            wide, high = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0])
+            size = f'width="{GROWN * wide:.0f}" height="{GROWN * high:.0f}"'
+            old = f'viewBox="0 0 {wide} {high}" width="{wide}" height="{high}"'
+            svg = svg.replace(old, f'viewBox="6 0 {wide - 10} {high}" {size}', 1)  # less margin
         (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8", newline="\n")
         print(f"{name}.svg")
