@@ -31,7 +31,6 @@ HEADS: tuple[tuple[Colors, Colors, Colors], ...] = (
     (("#6a1fc0", "#b07df0"), ("#5a17a6", "#caa8f6"), ("#9979db", "#664e8a")),
     (("#602010", "#c98a72"), ("#602010", "#dfb3a2"), ("#b18b81", "#73544b")),
 )
-SHAPES = "●■▲◆"  # of heads 0 to 3; a further head has its number
 PALETTE = tuple(mark[0] for mark, _, _ in HEADS)
 
 

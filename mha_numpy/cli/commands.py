@@ -90,7 +90,7 @@ def _walk(options: Namespace) -> int:
     _report(told, saved, WIDTH)
     if html:
         _tell_of_page(html, is_wanted=options.open)
-        print(f"there: {seen.meaning.dare}" if seen.meaning else "there: change any number")
+        print(f"try: {seen.meaning.dare}" if seen.meaning else "try: change any number")
     print(NEXT)
     return 0 if seen.report else 1
 

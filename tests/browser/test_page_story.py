@@ -8,11 +8,12 @@ import pytest
 from mha_numpy.checking.tracing import trace
 from mha_numpy.core import attention_forward
 from mha_numpy.show.page import stepper
-from mha_numpy.show.scenes import still, story_of
+from mha_numpy.show.scenes import still
 from mha_numpy.show.scenes.still import Cell
 from mha_numpy.show.walk import walk
 from mha_numpy.show.walk.example import FEATURES
-from mha_numpy.show.walk.page import page_of, record
+from mha_numpy.show.walk.page import page_of
+from tests.show.scenes.stories import told
 
 pytestmark = pytest.mark.slow
 
@@ -26,17 +27,6 @@ OTHERS = {
     "grouped": {"text": "to be or not", "causal": True, "heads": 4, "kv_heads": 2, "dim": 16},
     "long": {"text": " ".join(f"w{i}" for i in range(32)), "heads": 12, "dim": 24},
 }
-
-
-def told(seen, change=None):
-    """Return the story of a walk; `change` gets its layer's inputs before the walk is recorded."""
-    inputs = {name: x.copy() for name, x in seen.inputs.items()}
-    if change:
-        change(inputs)
-    changed = type(seen)(**{**vars(seen), "inputs": inputs})
-    return story_of(
-        record(changed), tokens=seen.tokens, source_tokens=seen.source_tokens, meaning=seen.meaning
-    )
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.show.page.equation import equation_tree
 from mha_numpy.show.page.says import says
 from mha_numpy.show.page.switches import switches_of
+from mha_numpy.show.scenes.story import TOTALS
 
 STARTS = ("scores", "weights", "out")  # the page opens at the first of these that is on record
 
@@ -83,9 +84,7 @@ def _gradients(last: Mapping[str, Step]) -> dict[str, str]:
         name: f"d_{name}" for name, step in last.items()
         if f"d_{name}" in last and last[f"d_{name}"].array.shape == step.array.shape
     }  # fmt: skip
-    # an input that is read more than once: the sum of what comes back
-    both = {"x_q": "d_x", "x_k": "d_x_kv"}
-    return found | {name: total for name, total in both.items() if {name, total} <= last.keys()}
+    return found | {name: total for name, total in TOTALS.items() if {name, total} <= last.keys()}
 
 
 def _options(last: Mapping[str, Step]) -> dict[str, Any]:

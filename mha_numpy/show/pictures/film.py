@@ -47,12 +47,9 @@ class Film(Picture):
             f".{name} label {{ display: inline-block; padding: 10px 14px 10px 0; }} "
             + " ".join(rules)
         )
-        note = " ".join(escape(note) for note in self.notes)
-        return (
-            f'<figure class="mha-figure" style="margin:0 0 16px 0"><figcaption><strong>'
-            f"{escape(self.title)}</strong><br>{note}</figcaption><style>{style}</style>"
-            f'<div class="{name}">{"".join(inputs)}<div>{"".join(labels)}</div>'
-            f"<div>{''.join(images)}</div></div></figure>"
+        return self.figure(
+            f'<style>{style}</style><div class="{name}">{"".join(inputs)}'
+            f"<div>{''.join(labels)}</div><div>{''.join(images)}</div></div>"
         )
 
     def svg(self, width: int = 0) -> str:

@@ -47,12 +47,15 @@ class Picture:
             image_of(panel, wide, self.alt if len(self.panels) == 1 else panel.desc)
             for panel, wide in zip_longest(self.panels, self.wide)
         )
+        return self.figure(f"<div>{images}</div>")
+
+    def figure(self, inside: str) -> str:
+        """Return HTML under the title and the notes."""
         title = f"<strong>{escape(self.title)}</strong>" if self.title else ""
         notes = " ".join(escape(note) for note in self.notes)
         caption = "<br>".join(part for part in (title, notes) if part)
         caption = f"<figcaption>{caption}</figcaption>" if caption else ""
-        look = 'class="mha-figure" style="margin:0 0 16px 0"'
-        return f"<figure {look}>{caption}<div>{images}</div></figure>"
+        return f'<figure class="mha-figure" style="margin:0 0 16px 0">{caption}{inside}</figure>'
 
     def svg(self, width: int = DESK) -> str:
         """Return the picture as one SVG for a file: title, notes, and the drawings in rows."""

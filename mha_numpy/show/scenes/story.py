@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 NEEDED = ("q", "k", "v", "scores", "weights", "heads")
 PARTS = {"x": "x_q", "y": "x_k", "out": "out"} | {name: name for name in NEEDED}
-TOTALS = {"x_q": "d_x", "x_k": "d_x_kv"}  # an input that is read more than once
+TOTALS = {"x_q": "d_x", "x_k": "d_x_kv"}  # of an input that is read more than once: the sum
 LEADING = {"B", "H", "H_kv", "1"}
 HIDING = "masked"
 
@@ -153,6 +154,10 @@ def story_of(
 
 Piece = tuple[str, str]  # kind (text, word, number, term, name), and what is written
 EPSILON = 5e-4  # a slope below it is written as 0.000
+EXTREMES = {  # words that are named by their slope: of which row, and its largest or smallest
+    "gain": ("d_scores", np.argmax), "loss": ("d_scores", np.argmin),
+    "helper": ("d_weights", np.argmax), "hinderer": ("d_weights", np.argmin),
+}  # fmt: skip
 
 
 def facts(story: Story, word: int, head: int) -> Callable[[str], list[Piece]]:
@@ -164,25 +169,21 @@ def facts(story: Story, word: int, head: int) -> Callable[[str], list[Piece]]:
 
     def say(name: str) -> list[Piece]:
         which, _, what = name.partition(".")
-        at = {"best": best, "next": following, "other": ranked(other_weights)[0]}
-        if which in ("gain", "loss"):
-            at[which] = ends(story.matrix("d_scores", head)[word])[which == "loss"]
-        if which in ("helper", "hinderer"):
-            at[which] = ends(story.matrix("d_weights", head)[word])[which == "hinderer"]
+        if which in EXTREMES:
+            part, extreme = EXTREMES[which]
+            slopes = story.matrix(part, head)[word]
+            at = int(extreme(slopes))
+            slope = slopes[at] * (0.1 if what == "tenth" else 1)
+            return [("number", signed(slope)) if what else ("word", story.source_tokens[at])]
         if which == "other":
-            return {"": [("number", str(other))],
-                    "best": [("word", story.source_tokens[at[which]])],
-                    "share": [("number", percent(other_weights[at[which]]))]}[what]  # fmt: skip
-        if which in at and not what:
-            return [("word", story.source_tokens[at[which]])]
-        if which in ("gain", "loss"):
-            slope = story.matrix("d_scores", head)[word, at[which]]
-            return [("number", signed(slope * (0.1 if what == "tenth" else 1)))]
-        if which in ("helper", "hinderer"):
-            return [("number", signed(story.matrix("d_weights", head)[word, at[which]]))]
-        if which in at:
-            number = percent(weights[at[which]]) if what == "share" else written(scores[at[which]])
-            return [("number", number)]
+            at = ranked(other_weights)[0]
+            return [{"": ("number", str(other)), "best": ("word", story.source_tokens[at]),
+                     "share": ("number", percent(other_weights[at]))}[what]]  # fmt: skip
+        if which in ("best", "next"):
+            at = best if which == "best" else following
+            return [{"": ("word", story.source_tokens[at]),
+                     "share": ("number", percent(weights[at])),
+                     "score": ("number", written(scores[at]))}[what]]  # fmt: skip
         return plain_fact(name)
 
     def plain_fact(name: str) -> list[Piece]:
@@ -221,11 +222,6 @@ def ranked(weights: Array) -> tuple[int, int]:
     return int(order[0]), int(order[min(1, len(order) - 1)])
 
 
-def ends(slopes: Array) -> tuple[int, int]:
-    """Return the places of the largest and of the smallest slope."""
-    return int(slopes.argmax()), int(slopes.argmin())
-
-
 def asker_of(story: Story) -> int:
     """Return the word that the wish is about most."""
     if story.meaning:
@@ -258,8 +254,6 @@ def flags(story: Story, word: int, head: int) -> set[str]:
 
 def rounded(value: float, digits: int) -> str:
     """Round a half up, as pages do."""
-    from decimal import ROUND_HALF_UP, Decimal
-
     found = str(Decimal(float(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
     return found.replace("-", "\N{MINUS SIGN}")
 

@@ -91,7 +91,8 @@ def example_setting(seed: int = 0) -> Setting:
         seed=seed,
         about=(
             f"{SENTENCE} Whom does It mean? Two heads look at the other words: head 0 asks who is "
-            "meant, head 1 asks for the word before. All numbers are set by hand, to be read."
+            "meant, head 1 asks for the word before. All numbers were set by hand, so that you can "
+            "read them."
         ),
         note=NOTE,
     )

@@ -64,8 +64,8 @@ def _answer(seen: Walk) -> Iterator[str]:
     if seen.meaning:
         i = seen.meaning.asker
         weights = seen.weights[0, 0, i]
-        most = f"{weights.max():.0%} from {seen.source_tokens[weights.argmax()]}"
-        yield f"So head 0 mixes an answer for {seen.tokens[i]}, {most}."
+        most = f"{weights.max():.0%} of what {seen.tokens[i]} receives"
+        yield f"So in head 0, {most} comes from {seen.source_tokens[weights.argmax()]}."
 
 
 def _shapes(seen: Walk) -> str:

@@ -13,16 +13,10 @@ from mha_numpy.show.scenes import still, story_of
 from mha_numpy.show.scenes.still import Cell
 from mha_numpy.show.scenes.story import percent, signed, written
 from mha_numpy.show.walk import walk
-from mha_numpy.show.walk.page import record
+from tests.show.scenes.stories import told
 
 MINUS = "\N{MINUS SIGN}"
 ALL = ["words", "roles", "scores", "weights", "mix", "join"]
-
-
-def told(seen):
-    return story_of(
-        record(seen), tokens=seen.tokens, source_tokens=seen.source_tokens, meaning=seen.meaning
-    )
 
 
 @pytest.fixture(scope="module")

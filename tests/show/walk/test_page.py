@@ -95,7 +95,7 @@ class TestTheCommand:
     def test_a_page_is_written_and_it_says_so(self, run, tmp_path):
         code, printed = run("a b", "--dim", "4", "--html", "my.html")
         assert code == 0
-        assert "wrote my.html: open it in a browser\nthere: change any number\n" in printed
+        assert "wrote my.html: open it in a browser\ntry: change any number\n" in printed
         assert (tmp_path / "my.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
     @pytest.mark.parametrize("found", [True, False])
@@ -105,7 +105,7 @@ class TestTheCommand:
         _, printed = run("--open")
         assert opened == [(tmp_path / "page.html").as_uri()]
         said = "it is open in the browser" if found else "open it in a browser"
-        assert f"wrote page.html: {said}\nthere: make the fish alive" in printed
+        assert f"wrote page.html: {said}\ntry: make the fish alive" in printed
 
     def test_a_file_of_somebody_else_stays(self, run, tmp_path):
         (tmp_path / "mine.html").write_text("mine")

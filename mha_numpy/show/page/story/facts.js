@@ -63,6 +63,9 @@ function openFacts(told, trace, sequence) {
     return sizes.indexOf(Math.max(...sizes));
   };
   const EPSILON = 5e-4;
+  const EXTREMES = { gain: ["d_scores", Math.max], loss: ["d_scores", Math.min],
+    helper: ["d_weights", Math.max], hinderer: ["d_weights", Math.min] };
+  const called = (label) => (/^\d+$/.test(label) ? `number ${label}` : label);
 
   // --- facts: [kind, text] pieces
 
@@ -72,25 +75,20 @@ function openFacts(told, trace, sequence) {
     const [best, next] = ranked(w);
     const other = (head + 1) % heads;
     const theirs = matrix("weights", other).row(word);
-    const places = {
-      best: () => best, next: () => next, other: () => ranked(theirs)[0],
-      gain: () => most("d_scores"), loss: () => least("d_scores"),
-      helper: () => most("d_weights"), hinderer: () => least("d_weights"),
-    };
-    const most = (part) => { const r = matrix(part, head).row(word); return r.indexOf(Math.max(...r)); };
-    const least = (part) => { const r = matrix(part, head).row(word); return r.indexOf(Math.min(...r)); };
-    const at = places[which]?.();
-    if (which === "other" && !what) return [["number", String(other)]];
-    if (at !== undefined && (!what || what === "best")) return [["word", source[at]]];
-    if (which === "other") return [["number", percent(theirs[at])]];
-    if (which === "gain" || which === "loss") {
-      return [["number", signed(matrix("d_scores", head).at(word, at) * (what === "tenth" ? 0.1 : 1))]];
+    if (which in EXTREMES) {
+      const [part, extreme] = EXTREMES[which];
+      const slopes = matrix(part, head).row(word);
+      const slope = extreme(...slopes);
+      return [what ? ["number", signed(slope * (what === "tenth" ? 0.1 : 1))] : ["word", source[slopes.indexOf(slope)]]];
     }
-    if (at !== undefined && places[which] !== places.best && places[which] !== places.next) {
-      return [["number", signed(matrix("d_weights", head).at(word, at))]];
+    if (which === "other") {
+      const [at] = ranked(theirs);
+      return [{ "": ["number", String(other)], best: ["word", source[at]], share: ["number", percent(theirs[at])] }[what]];
     }
-    if (at !== undefined) {
-      return [["number", what === "share" ? percent(w[at]) : number(matrix("scores", head).at(word, at))]];
+    if (which === "best" || which === "next") {
+      const at = which === "best" ? best : next;
+      return [{ "": ["word", source[at]], share: ["number", percent(w[at])],
+        score: ["number", number(matrix("scores", head).at(word, at))] }[what]];
     }
     if (name === "word" || name === "asker") return [["word", looks[name === "word" ? word : asker()]]];
     if (name === "wish" || name === "goal") return [["text", meaning[name]]];
@@ -111,7 +109,7 @@ function openFacts(told, trace, sequence) {
     const kept = (isWished ? order.filter((c) => matrix("d_out", head).at(word, c))
       : order.slice(0, isSlope ? 2 : 3).filter((c) => Math.abs(row[c]) >= (isSlope ? EPSILON : 0.005)));
     const pieces = kept.sort((a, b) => a - b).flatMap((c, n) => [
-      ["text", `${n ? ", " : ""}${/^\d+$/.test(labels[c]) ? `number ${labels[c]}` : labels[c]} `],
+      ["text", `${n ? ", " : ""}${called(labels[c])} `],
       ["number", (isSlope ? signed : number)(row[c])],
     ]);
     return pieces.length ? pieces : [["text", "nothing"]];
@@ -199,9 +197,8 @@ function openFacts(told, trace, sequence) {
       return [["word", looks[i]], ["text", " looking at "], ["word", source[j]]];
     }
     const words = ["k", "v", "y"].includes(part) ? source : part === "x" ? reads : looks;
-    const label = columns(part, head)[j];
-    return [["word", words[i]], ["text", `${verb}: ${/^\d+$/.test(label) ? `number ${label}` : label}`]];
+    return [["word", words[i]], ["text", `${verb}: ${called(columns(part, head)[j])}`]];
   }
 
-  return { parts, heads, isCross, matrix, isHidden, columns, number, signed, ranked, asker, fact, flags, says, tables, place };
+  return { parts, heads, isCross, matrix, isHidden, columns, called, number, signed, ranked, asker, fact, flags, says, tables, place };
 }

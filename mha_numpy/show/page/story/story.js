@@ -49,7 +49,7 @@ function startStory(data, page) {
     const { matrix } = facts;
     const [i, h] = [at.word, at.head];
     const [best, next] = facts.ranked(matrix("weights", h).row(i));
-    const say = (part, n) => { const name = facts.columns(part, h)[n]; return /^\d+$/.test(name) ? `number ${name}` : name; };
+    const say = (part, n) => facts.called(facts.columns(part, h)[n]);
     const source = told.sourceTokens;
     if (id === "words") {
       if (meaning) {
@@ -282,7 +282,7 @@ function startStory(data, page) {
   const isMany = facts.heads > 4;  // their numbers are enough then
   choices(byId("words"), "word", words.map((each, i) => [[meaning?.written?.[i] ?? each]]), (n) => go({ word: n }));
   choices(byId("heads"), "head", [...Array(facts.heads).keys()].map((h) => [[
-    element("i", "mark", "●■▲◆"[h] ?? String(h)), element("span", isMany ? "spoken" : "", `Head ${h}`),
+    element("i", "mark", SHAPES[h] ?? String(h)), element("span", isMany ? "spoken" : "", `Head ${h}`),
     element("span", "extra", meaning ? `: ${meaning.heads[h]}` : ""),
   ], `head-${h % 8}`]), (n) => go({ head: n }));
   choices(byId("extent"), "extent", [[["one word"]], [["all words"]]], (n) => go({ all: Boolean(n) }));
