@@ -129,7 +129,7 @@ def _head(shares: Array, asker: int, asks: str) -> Head:
 
 
 def _terms(scale: str, query: Array, key: Array) -> str:
-    """Return how a score is computed, without what is multiplied by 0."""
+    """Return how a score is computed, without products with 0."""
     both = [(a, b) for a, b in zip(query, key, strict=True) if a and b]
     pairs = [f"{number(a)}\N{MIDDLE DOT}{number(b)}" for a, b in both]
     return f"{scale} ({' + '.join(pairs) or 0}) ="

@@ -85,7 +85,7 @@ def read_hour(topics: dict[str, dict[str, str]]) -> list[Part]:
 
 
 def pictures_inline(html: str) -> str:
-    """Put drawings into the page itself, with ids of their own."""
+    """Put drawings into the page itself, each with its own ids."""
     places = count()
 
     def drawn(found: re.Match[str]) -> str:

@@ -1,6 +1,6 @@
 """How tables, pictures, pages and the site look alike: colours by name, in light and in dark.
 
-The interface itself is black and white: what is coloured belongs to a head.
+The interface is black and white; every colour belongs to a head.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A scene of the story as a drawing: its title, its tables of cells, and what is said."""
+"""A scene of the story as a drawing: its title, its tables of cells, and its sentence."""
 
 import math
 import re
@@ -131,7 +131,7 @@ def _draw_cell(
 
 
 def spoken(text: str, *, is_last: bool) -> str:
-    """Return what is read in a few seconds of what is said: from the end on in the last scene."""
+    """Return the sentences that fit into a few seconds; in the last scene, the last ones."""
     sentences = re.split(r"(?<=[.?!”]) ", text)
     order = sentences[::-1] if is_last else sentences
     kept: list[str] = []

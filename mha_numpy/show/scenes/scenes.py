@@ -1,10 +1,10 @@
-"""The six scenes: what is on stage in each, and what is said about it, forward and back.
+"""The six scenes: what is on stage in each, and its sentences, forward and back.
 
 A part of a row is a slice or a sign. "q i" is row i of q: i is the word that looks, j each word
 that is looked at, b the one that it looks at most. "scores i j" is one cell; "heads* i" are the
 rows of all heads. A column is named after the array whose columns it has, or has its own name.
 
-What is said is a list of conditions and sentences: of those whose conditions hold, all are said.
+The sentences come with conditions: the page shows every one whose conditions hold.
 {} holds a fact about the numbers, *a term*, `a name`. The page and `still` fill them in alike.
 """
 
