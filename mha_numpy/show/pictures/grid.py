@@ -27,6 +27,7 @@ NARROW, LOW = 27, 32  # the least width and height of a cell with a number
 TALLEST, THICK = 420, 16  # cells of many rows; an array of one row or column
 WORD, LINE = 104, 18  # the longest word at a row or column; from one line of text to the next
 PITCH = 16  # from one word to the next, at least
+ROW = 18  # from one row with a word to the next
 
 
 class Grid(NamedTuple):
@@ -46,13 +47,10 @@ class Grid(NamedTuple):
     is_marked: bool = False  # with the head's shape
 
     def draw(self) -> tuple[Drawing, Drawing | None]:
-        """Draw it for a phone, and once more where its numbers need more room than that."""
-        narrow = self._layout(PHONE)
-        if self.numbers and not narrow.has_numbers:
-            wide = self._layout(DESK)
-            if wide.has_numbers:
-                return self._paint(narrow), self._paint(wide)
-        return self._paint(narrow), None
+        """Draw it for a phone, and once more where its cells could use more room than that."""
+        narrow, wide = self._layout(PHONE), self._layout(DESK)
+        is_better = wide.has_numbers > narrow.has_numbers or wide.wide > 1.2 * narrow.wide
+        return self._paint(narrow), self._paint(wide) if is_better else None
 
     def _layout(self, limit: int) -> "_Layout":
         n_rows, n_columns = (max(1, n) for n in self.shares.shape)
@@ -73,6 +71,8 @@ class Grid(NamedTuple):
         if pitch < 8:
             gap = 1 if pitch >= 5 else 0
         wide, high = (max(pitch - gap, THICK / n) for n in (n_columns, n_rows))
+        if self.rows and n_rows * ROW <= TALLEST:
+            high = max(high, ROW - gap)
         return _Layout(left, wide, high, gap, 0)
 
     def _paint(self, at: "_Layout") -> Drawing:
@@ -80,9 +80,10 @@ class Grid(NamedTuple):
         left, top = MARGIN + at.left, float(MARGIN)
         n_rows = self.shares.shape[0]
         if self.name:
-            if self.is_marked and self.head is not None:
-                drawn.mark(left + 6, top + 9, self.head)
-            x = left + 18 * self.is_marked
+            has_mark = self.is_marked and self.head is not None
+            if has_mark:
+                drawn.mark(left + 6, top + 9, self.head or 0)
+            x = left + 18 * has_mark
             for i, line in enumerate(_lines(self.name, PHONE - MARGIN - x)):
                 drawn.text(x, top + 14 + LINE * i, line, "t" if self.is_marked else "m")
             top += 24 + LINE * i

@@ -17,7 +17,7 @@ import numpy as np
 from mha_numpy.dtypes import Array
 from mha_numpy.look import FAMILIES, tokens
 
-PHONE, DESK = 326, 672  # units: the widest drawing on a phone, and in a column of text
+PHONE, DESK = 326, 662  # units: the widest drawing on a phone, and in a column of text
 MARGIN = 10  # from the drawing's edge to what is drawn
 SMALL, NUMBER, LARGE = 13, 14, 15  # text: the least, a number, a title
 LEVELS = 16  # of opacity, where cells are merged
@@ -59,7 +59,7 @@ def width_of(text: str, kind: str = "s", size: float = 0) -> float:
     if kind in ("m", "sh"):
         return 0.605 * size * sum(1 + (east_asian_width(c) in "WF") for c in text)
     wide = sum(_advance(character) for character in text)
-    return size * wide * (0.92 if kind == "w" else 1.08 if kind in "tv" else 1.0)
+    return size * wide * (1.06 if kind == "w" else 1.08 if kind in "tv" else 1.0)
 
 
 def _advance(character: str) -> float:

@@ -200,3 +200,11 @@ def test_matrices_in_words():
         "Scores. 4 arrays: p (2,), -0.25 to 0.7; mask (3, 3), 6 of 9 cells: may attend; "
         "n (1, 2), no finite number, 2 NaN or +inf; s (2, 2), 1 to 1,234, 1 hidden, 1 NaN or +inf."
     )
+
+
+def test_every_row_has_its_word_where_columns_are_narrow():
+    words = ["two", "hundred", "forty", "five"]
+    for drawing in (p := matrices({"keys": np.ones((4, 16))}, row_labels=words)).panels + p.wide:
+        assert texts_in(drawing, "w") == words
+        heights = [word.y for word in words_in(drawing) if "w" in word.kinds]
+        assert np.diff(heights).min() >= 18

@@ -133,6 +133,8 @@ CASES = {
          "weights: expected numbers between 0 and 1; got 0.25 to 1.25"),
         (lambda: weights_by_head(WEIGHTS, ROWS, KEYS, head_names=["one"]),
          "head_names: expected H=2 of them; got 1"),
+        (lambda: weights_by_head(WEIGHTS, ROWS, KEYS, heads=[0]),
+         "heads: expected H=2 of them; got 1"),
         (lambda: origin_film({}, 2),
          "arrays: expected a mapping of names to arrays, the ramp first"),
         (lambda: origin_film([RAMP], 2), "arrays: expected a mapping of names"),
