@@ -111,7 +111,7 @@ def _draw(
         top += 20 * is_last
         x = left if is_last else left + max(share or 0, behind or 0) * room + 8
         drawn.text(x, top + 15, text, "v", room=limit - MARGIN - x)
-        top += PITCH
+        top += PITCH + 4 * is_under
     drawn.reach(limit - MARGIN, 0)
     return drawn
 
