@@ -95,19 +95,13 @@ def _draw(
     for name, text, share, behind in bars:
         drawn.text(MARGIN, top + 14, shortened(name, across, "s"), "s i")
         top += 20 * is_under
-        track = f'x="{left:.1f}" y="{top + 2:g}" width="{room:.1f}" height="{HIGH}" rx="4"'
-        drawn.add(f'<rect class="track" style="fill:{drawn.color("sunk")}" {track}/>')
-        for part, look, high in ((behind, "less", HIGH), (share, "more", HIGH - 4)):
-            if part is None:
-                continue
-            fill = f"fill:{drawn.color(color)}"
-            style = f"fill:none;stroke:{drawn.color('edge')}" if look == "less" else fill
-            y, long = top + 2 + (HIGH - high) / 2, max(1.0, part * room)
-            drawn.add(
-                f'<rect class="{look}" style="{style}" x="{left:.1f}" y="{y:g}" '
-                f'width="{long:.2f}" height="{high}" rx="3"/>',
-                left + long, y + high,
-            )  # fmt: skip
+        drawn.box(left, top + 2, room, HIGH, fill="sunk", rx=4, kind="track")
+        if behind is not None:
+            long = max(1.0, behind * room)
+            drawn.box(left, top + 2, long, HIGH, stroke="edge", rx=3, kind="less")
+        if share is not None:
+            long = max(1.0, share * room)
+            drawn.box(left, top + 4, long, HIGH - 4, fill=color, rx=3, kind="more")
         top += 20 * is_last
         x = left if is_last else left + max(share or 0, behind or 0) * room + 8
         drawn.text(x, top + 15, text, "v", room=limit - MARGIN - x)

@@ -158,10 +158,7 @@ class Grid(NamedTuple):
         edges = np.diff(np.pad(self.blind.astype(np.int8), 1))
         for first, past in zip(*(np.nonzero(edges == sign)[0] for sign in (1, -1)), strict=True):
             y = top + (first + past) / 2 * (at.high + at.gap) - at.gap / 2
-            drawn.add(
-                f'<rect style="fill:{drawn.color("card")}" x="{left + (across - long) / 2:.1f}" '
-                f'y="{y - 9:.1f}" width="{long:.1f}" height="18" rx="4"/>'
-            )
+            drawn.box(left + (across - long) / 2, y - 9, long, 18, fill="card", rx=4)
             drawn.text(left + across / 2, y + 5, text, "s", align="middle")
 
 

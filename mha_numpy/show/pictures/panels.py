@@ -191,12 +191,7 @@ def paint(
     for i, place in enumerate(places):
         if is_missing:
             width, height = columns * layout.pitch - layout.gap, rows * layout.pitch - layout.gap
-            drawn.add(
-                f'<rect class="missing" style="fill:none;stroke:{drawn.color("edge")}" '
-                f'stroke-dasharray="4 3" x="{place[0]:.1f}" y="{place[1]:.1f}" '
-                f'width="{width:.1f}" height="{height:.1f}"/>',
-                place[0] + width, place[1] + height,
-            )  # fmt: skip
+            drawn.box(*place, width, height, stroke="edge", dashes="4 3", kind="missing")
         else:
             drawn.cells(
                 place, shares[i], blocks.colors[i], (layout.cell, layout.cell), layout.gap,

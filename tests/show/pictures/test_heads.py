@@ -13,7 +13,6 @@ from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures import (
     backward_film,
     bar_chart,
-    group_color,
     head_color,
     line_chart,
     matrices,
@@ -39,7 +38,6 @@ STEP = 1 / 16  # strengths are drawn in so many
 def test_heads_have_colours_of_their_own_and_the_ninth_begins_again():
     assert [head_color(h) for h in range(8)] == list(PALETTE)
     assert head_color(8) == head_color(0)
-    assert [group_color(g, 3) for g in range(2)] == [head_color(0), head_color(3)]
 
 
 def test_a_head_has_its_words_numbers_colour_and_mark():
