@@ -25,7 +25,7 @@ COUNTED = 8  # places of a long axis that are numbered
 CELL, GAP, PLAIN, PLAIN_GAP = 40, 3, 19, 2  # a cell with a number and one without, and the gaps
 NARROW, LOW = 27, 32  # the least width and height of a cell with a number
 TALLEST, THICK = 420, 16  # cells of many rows; an array of one row or column
-WORD, LINE = 104, 18  # the longest word at a row or column; from one line of text to the next
+WORD, LINE = 120, 18  # the longest word at a row or column; from one line of text to the next
 PITCH = 16  # from one word to the next, at least
 ROW = 18  # from one row with a word to the next
 

@@ -1,5 +1,6 @@
 """The origin film: where every cell came from, through reshapes and transposes."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -180,9 +181,10 @@ def _draw(name: str, array: Array, ramp: Ramp, pitch: float) -> Drawing:
         corner = MARGIN + column * (wide + BETWEEN), y + line * (high + BETWEEN)
         _draw_block(drawn, block, ramp, pitch, corner, beside, labels[i], marks[i])
     y = drawn.height + 22
-    for words in wrapped(sentence, max(drawn.width - MARGIN, 200)):
-        drawn.text(MARGIN, y, words, "s i")
-        y += LINE
+    for part in re.split("(?<=;) ", sentence):
+        for words in wrapped(part, max(drawn.width - MARGIN, 220)):
+            drawn.text(MARGIN, y, words, "s i")
+            y += LINE
     return drawn
 
 

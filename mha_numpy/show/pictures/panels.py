@@ -154,10 +154,10 @@ def break_code(code: str, most: int) -> list[str]:
     )
     lines = [""]
     for piece in re.split(r"(?<= )|(?<!np)(?=\.\w+\()", text):
-        for start in range(0, len(piece), most - 2):  # a piece too long for a line is cut
-            part = piece[start : start + most - 2]
+        for start in range(0, len(piece), most):  # a piece too long for a line is cut
+            part = piece[start : start + most]
             if lines[-1].strip() and len(lines[-1] + part.rstrip()) > most:
-                lines.append("  ")
+                lines.append("  " if len(part.rstrip()) + 2 <= most else "")
             lines[-1] += part
     return [line.rstrip().replace("\0", " ") for line in lines]
 
