@@ -25,7 +25,8 @@ COUNTED = 8  # places of a long axis that are numbered
 CELL, GAP, PLAIN, PLAIN_GAP = 40, 3, 19, 2  # a cell with a number and one without, and the gaps
 NARROW, LOW = 27, 32  # the least width and height of a cell with a number
 TALLEST, THICK = 420, 16  # cells of many rows; an array of one row or column
-WORD, LINE = 120, 18  # the longest word at a row or column; from one line of text to the next
+WORD = {PHONE: 120, DESK: 240}  # the longest word at a row or column
+LINE = 18  # from one line of text to the next
 PITCH = 16  # from one word to the next, at least
 ROW = 18  # from one row with a word to the next
 
@@ -47,16 +48,17 @@ class Grid(NamedTuple):
     is_marked: bool = False  # with the head's shape
 
     def draw(self) -> tuple[Drawing, Drawing | None]:
-        """Draw it for a phone, and once more where its cells could use more room than that."""
+        """Draw it for a phone, and once more where its cells or words need more room than that."""
         narrow, wide = self._layout(PHONE), self._layout(DESK)
         is_better = wide.has_numbers > narrow.has_numbers or wide.wide > 1.2 * narrow.wide
+        is_better |= wide.left > narrow.left
         return self._paint(narrow), self._paint(wide) if is_better else None
 
     def _layout(self, limit: int) -> "_Layout":
         n_rows, n_columns = (max(1, n) for n in self.shares.shape)
         longest = max((width_of(word, "w") for word in self.rows or ()), default=0.0)
         is_counted = self.rows is None and n_rows > MAX_NUMBERS
-        left = min(longest, WORD) + 8 if longest else 32 * is_counted
+        left = min(longest, WORD[limit]) + 8 if longest else 32 * is_counted
         room = limit - 2 * MARGIN - left
         if self.numbers:
             long = max(map(width_of, self.numbers, ["n"] * len(self.numbers)))
@@ -122,9 +124,9 @@ class Grid(NamedTuple):
             for x, word in zip(places, self.columns, strict=True):
                 drawn.text(x, top + 14, word, "w", align="middle", room=pitch - 1)
             return top + 22
-        high = min(WORD, max(long))
+        high = min(WORD[PHONE], max(long))
         for i in range(0, n, math.ceil(PITCH / pitch)):
-            word = shortened(self.columns[i], WORD)
+            word = shortened(self.columns[i], WORD[PHONE])
             drawn.text(places[i] + 4.5, top + high, word, "w", is_turned=True)
         return top + high + 8
 
@@ -136,7 +138,7 @@ class Grid(NamedTuple):
             words, kind, every = [str(i) for i in range(n)], "s", _every(n, pitch)
         for i, word in list(enumerate(words or ()))[::every]:
             y = top + i * pitch + at.high / 2 + 5
-            drawn.text(left - 8, y, shortened(word, WORD, kind), kind, align="end")
+            drawn.text(left - 8, y, shortened(word, at.left - 7, kind), kind, align="end")
 
     def _write_numbers(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
         size = "" if at.size == NUMBER else " s3"

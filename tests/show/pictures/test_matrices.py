@@ -208,3 +208,15 @@ def test_every_row_has_its_word_where_columns_are_narrow():
         assert texts_in(drawing, "w") == words
         heights = [word.y for word in words_in(drawing) if "w" in word.kinds]
         assert np.diff(heights).min() >= 18
+
+
+LONG_WORDS = ["property to its owner", "by the market place"]
+
+
+def test_long_words_of_rows_are_whole_where_there_is_room():
+    (narrow,), (wide,) = (
+        (p := matrices({"a": np.ones((2, 3))}, row_labels=LONG_WORDS)).panels,
+        p.wide,
+    )
+    assert texts_in(wide, "w") == LONG_WORDS
+    assert all(text.endswith("…") for text in texts_in(narrow, "w"))
