@@ -176,9 +176,9 @@ def _draw(name: str, array: Array, ramp: Ramp, pitch: float) -> Drawing:
     inner = leading[-1] if leading else 1  # an outer axis begins a new line
     across = _side_by_side(inner, int((FULL + BETWEEN) / (wide + BETWEEN)))
     for i, block in enumerate(blocks):
-        outer, place = divmod(i, inner)
-        line, column = outer * -(-inner // across) + place // across, place % across
-        corner = MARGIN + column * (wide + BETWEEN), y + line * (high + BETWEEN)
+        outer, at = divmod(i, inner)
+        row, column = outer * -(-inner // across) + at // across, at % across
+        corner = MARGIN + column * (wide + BETWEEN), y + row * (high + BETWEEN)
         _draw_block(drawn, block, ramp, pitch, corner, beside, labels[i], marks[i])
     y = drawn.height + 22
     for part in re.split("(?<=;) ", sentence):

@@ -82,7 +82,7 @@ def shortened(text: str, room: float, kind: str = "w") -> str:
     """Return a text, cut short where it is wider than the room.
 
     >>> shortened("internationalisation", 60)
-    'intern…'
+    'inter…'
     """
     if width_of(text, kind) <= room:
         return text
