@@ -69,11 +69,8 @@ def draw_heads() -> Picture:
                 drawn.text(left + side / 2, MARGIN + 33, str(h), "s", align="middle")
             drawn.cells((left, top), head, "plain", (CELL, CELL), 0)
             if (number, h) == NAMED:
-                frame = (
-                    f'x="{left - 2}" y="{top - 2}" width="{side + 4}" height="{side + 4}" rx="3"'
-                )
-                ink = f"fill:none;stroke:{drawn.color('ink')};stroke-width:2"
-                drawn.add(f'<rect style="{ink}" {frame}/>')
+                frame = left - 2, top - 2, side + 4, side + 4
+                drawn.box(*frame, stroke="ink", thick=2, rx=3)
     return Picture([drawn], alt=drawn.desc)
 
 

@@ -72,11 +72,8 @@ def _draw(cells: list[Cell], ours: str) -> Drawing:
 def _draw_bar(drawn: Drawing, cell: Cell, y: float, places: list[float]) -> None:
     start, end, low, high = places
     drawn.text(LEFT - 8, y + 12, cell.case, "s", align="end")
-    color = drawn.color("head-0" if "bwd" in cell.case or "step" in cell.case else "fill-0")
-    drawn.add(
-        f'<rect class="ratio" style="fill:{color}" x="{min(start, end):.1f}" y="{y + 2:g}" '
-        f'width="{abs(end - start):.1f}" height="{HIGH}"/>'
-    )
+    color = "plain" if "bwd" in cell.case or "step" in cell.case else "fill-x"
+    drawn.box(min(start, end), y + 2, abs(end - start), HIGH, fill=color, kind="ratio")
     ink = f"stroke:{drawn.color('ink')};stroke-width:1.2"
     drawn.add(f'<path style="{ink}" d="M{low:.1f} {y + 2 + HIGH / 2:g}H{high:.1f}"/>')
     drawn.text(max(start, high) + 5, y + 12, in_digits(cell.ratio.median, 2), "v s3")

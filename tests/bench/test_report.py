@@ -212,7 +212,7 @@ def test_chart():
     one = twice[0]
     assert half[1] == pytest.approx(one, abs=0.2) == same[0] == same[1]
     assert twice[1] - one == pytest.approx(one - half[0], abs=0.2)  # logarithmic
-    assert [bar[2] for bar in (twice, half)] == ["fill-0", "head-0"]
+    assert [bar[2] for bar in (twice, half)] == ["fill-x", "plain"]
     assert "PyTorch 0.5 to 2; our loops 4 to 4" in picture.alt
     assert "on Abacus, beads" in picture.alt
     assert picture.title == "Measured on Abacus, beads"

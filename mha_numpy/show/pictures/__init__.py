@@ -3,7 +3,7 @@
 from mha_numpy.show.pictures.arrows import arrows
 from mha_numpy.show.pictures.backward_film import backward_film
 from mha_numpy.show.pictures.bar_chart import bar_chart
-from mha_numpy.show.pictures.colors import group_color, head_color
+from mha_numpy.show.pictures.colors import head_color
 from mha_numpy.show.pictures.film import Film, film
 from mha_numpy.show.pictures.heads import weights_by_head
 from mha_numpy.show.pictures.line_chart import line_chart
@@ -14,7 +14,7 @@ from mha_numpy.show.pictures.shape_film import shape_film
 from mha_numpy.show.pictures.sharing import sharing_map
 
 __all__ = [
-    "Film", "Picture", "arrows", "backward_film", "bar_chart", "film", "group_color", "head_color",
+    "Film", "Picture", "arrows", "backward_film", "bar_chart", "film", "head_color",
     "line_chart", "matrices", "origin_film", "save_figure", "shape_film", "sharing_map",
     "weights_by_head",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from mha_numpy.show.pictures.labels import check_labels, check_text, named_array
 from mha_numpy.show.pictures.save import Picture
 from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing, shortened, width_of
 
-RADIUS = 60  # units: of a circle
+RADIUS = 50  # units: of a circle
 PALEST = 0.35  # share of full colour that the first arrow has
 SIDES = {-1: "end", 0: "middle", 1: "start"}  # where a name begins at its tip, by x
 BESIDE, APART = 0.2, 0.28  # from a tip to its name; between names; in radii

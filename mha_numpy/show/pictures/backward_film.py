@@ -158,45 +158,35 @@ def _reading(panels: list[Panel], found: Comparison) -> list[str]:
 
 
 def _light_up(
-    drawn: Drawing,
-    panel: Panel,
-    places: list[tuple[float, float]],
-    cell: tuple[int, ...] | None,
-    recorded: list[Step],
-    sequence: int,
-) -> None:
+    drawn: Drawing, panel: Panel, places: list[tuple[float, float]], cell: tuple[int, ...] | None,
+    recorded: list[Step], sequence: int,
+) -> None:  # fmt: skip
     """Frame the drawing and one cell in it; all of the gradient's cells where shapes differ."""
-    ink = drawn.color("ink")
-    layout = panel.layout
-    _, rows, columns = panel.blocks.values.shape
-    high = rows * layout.pitch - layout.gap
+    layout, (_, rows, columns) = panel.layout, panel.blocks.values.shape
+    pitch, side = layout.pitch, layout.cell
+    frame = None
     if cell is None and places:
-        corner, (wide, tall) = (
-            places[0],
-            (places[-1][0] - places[0][0], places[-1][1] - places[0][1]),
-        )
-        size = wide + columns * layout.pitch - layout.gap, tall + high
+        (left, top), (right, bottom) = places[0], places[-1]
+        frame = left, top, right - left + (columns - 1) * pitch, bottom - top + (rows - 1) * pitch
     elif cell is not None and is_drawn(panel.step, cell, sequence):
         numbers = np.arange(panel.step.array.size).reshape(panel.step.array.shape)
         cut = cut_step(replace(panel.step, array=numbers), sequence, recorded)
         block, row, column = np.argwhere(cut.values == numbers[cell])[0].tolist()
         x, y = places[block]
-        corner, size = (x + layout.pitch * column, y + layout.pitch * row), (layout.cell,) * 2
-    else:
-        corner, size = (0.0, 0.0), (0.0, 0.0)
-    if size[0]:
-        for color, width in ((drawn.color("card"), 6), (ink, 3)):
-            drawn.add(
-                f'<rect class="first" style="fill:none;stroke:{color};stroke-width:{width}" '
-                f'x="{corner[0] - 1.5:.1f}" y="{corner[1] - 1.5:.1f}" '
-                f'width="{size[0] + 3:.1f}" height="{size[1] + 3:.1f}"/>'
-            )
+        frame = x + pitch * column, y + pitch * row, 0, 0
+    if frame:
+        x, y, wide, high = frame
+        for color, thick in (("card", 6), ("ink", 3)):
+            drawn.box(
+                x - 1.5, y - 1.5, wide + side + 3, high + side + 3,
+                stroke=color, thick=thick, kind="first",
+            )  # fmt: skip
     drawn.text(MARGIN, drawn.height + 20, "The first that differs: start here.", "t")
-    width, height = drawn.size
-    drawn.add(
-        f'<rect class="start" style="fill:none;stroke:{ink};stroke-width:3" x="1.5" y="1.5" '
-        f'width="{width - 3}" height="{height - 3}" rx="11"/>'
+    width, height = drawn.width, drawn.height
+    drawn.box(
+        1.5, 1.5, drawn.size[0] - 3, drawn.size[1] - 3, stroke="ink", thick=3, rx=11, kind="start"
     )
+    drawn.width, drawn.height = width, height  # the frame is in the margin
 
 
 def _in_words(array: Panel, gradient: Panel) -> str:

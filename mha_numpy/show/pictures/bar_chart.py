@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from mha_numpy.checks import check_number
+from mha_numpy.checks import check_count, check_number
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.show.pictures.labels import check_text, printable, short_number
 from mha_numpy.show.pictures.save import Picture
@@ -11,7 +11,7 @@ from mha_numpy.show.pictures.svg import DESK, MARGIN, PHONE, Drawing, shortened,
 
 LARGEST = 1e300  # a number that can be drawn
 LONGEST_NAME = 60  # characters
-PITCH, HIGH = 44, 16  # units: from one bar to the next; a bar
+PITCH, HIGH = 28, 16  # units: from one bar to the next; a bar
 
 
 def bar_chart(
@@ -21,6 +21,7 @@ def bar_chart(
     unit: str = "",
     against: Mapping[str, float] | None = None,
     against_label: str = "",
+    head: int | None = None,
 ) -> Picture:
     """Draw numbers as horizontal bars, each before what it is measured against.
 
@@ -36,6 +37,8 @@ def bar_chart(
         Drawn as a pale bar behind the bar of that name, with the ratio: "8x less".
     against_label : str
         What the pale bars are.
+    head : int, optional
+        Whose colour the bars have; default grey, as of numbers that belong to no head.
 
     Returns
     -------
@@ -70,39 +73,39 @@ def bar_chart(
         [n[name] / largest if name in n else None for name in values] for n in (values, others)
     )
     bars_drawn = list(zip(names, texts.values(), shares, behind, strict=True))
-    phone, desk = (_draw(title, alt, bars_drawn, limit) for limit in (PHONE, DESK))
+    color = "plain" if head is None else f"head-{check_count('head', head, least=0) % 8}"
+    phone, desk = (_draw(title, alt, bars_drawn, color, limit) for limit in (PHONE, DESK))
     return Picture([phone], title=title, notes=notes, alt=alt, wide=[desk])
 
 
 def _draw(
-    title: str,
-    alt: str,
-    bars: list[tuple[str, str, float | None, float | None]],
+    title: str, alt: str, bars: list[tuple[str, str, float | None, float | None]], color: str,
     limit: int,
-) -> Drawing:
-    """Draw each bar under its name, its number at its end."""
+) -> Drawing:  # fmt: skip
+    """Draw each bar beside its name, or under it where names are long; its number at its end."""
     drawn = Drawing(title, alt)
-    number = max(width_of(text, "v") for _, text, *_ in bars)
-    is_long = number > limit / 2 - MARGIN  # then numbers are beside the names' ends, below
-    room = limit - 2 * MARGIN - (0 if is_long else number + 8)
-    pitch = PITCH + 18 * is_long
-    for i, (name, text, share, behind) in enumerate(bars):
-        top = MARGIN + i * pitch
-        drawn.text(MARGIN, top + 14, shortened(name, limit - 2 * MARGIN, "s"), "s i")
-        for part, look, high in ((behind, "less", HIGH), (share, "more", HIGH - 4)):
-            if part is None:
-                continue
-            color = drawn.color("plain" if look == "less" else "head-0")
-            style = f"fill:none;stroke:{color}" if look == "less" else f"fill:{color}"
-            y, long = top + 20 + (HIGH - high) / 2, max(1.0, part * room)
-            drawn.add(
-                f'<rect class="{look}" style="{style}" x="{MARGIN}" y="{y:g}" width="{long:.2f}" '
-                f'height="{high}" rx="3"/>',
-                MARGIN + long, y + high,
-            )  # fmt: skip
-        end = max(share or 0, behind or 0) * room
-        x, y = (MARGIN, top + 53) if is_long else (MARGIN + end + 8, top + 33)
-        drawn.text(x, y, text, "v", room=limit - MARGIN - x)
+    across = limit - 2 * MARGIN
+    beside = max(width_of(name, "s") for name, *_ in bars) + 12
+    is_under = beside > 0.36 * across
+    number = max(width_of(text, "v") for _, text, *_ in bars) + 8
+    is_last = number > across / 2  # a number longer than its bar has a line of its own
+    left = MARGIN + (0 if is_under else beside)
+    room = limit - MARGIN - left - (0 if is_last else number)
+    top = float(MARGIN)
+    for name, text, share, behind in bars:
+        drawn.text(MARGIN, top + 14, shortened(name, across, "s"), "s i")
+        top += 20 * is_under
+        drawn.box(left, top + 2, room, HIGH, fill="sunk", rx=4, kind="track")
+        if behind is not None:
+            long = max(1.0, behind * room)
+            drawn.box(left, top + 2, long, HIGH, stroke="edge", rx=3, kind="less")
+        if share is not None:
+            long = max(1.0, share * room)
+            drawn.box(left, top + 4, long, HIGH - 4, fill=color, rx=3, kind="more")
+        top += 20 * is_last
+        x = left if is_last else left + max(share or 0, behind or 0) * room + 8
+        drawn.text(x, top + 15, text, "v", room=limit - MARGIN - x)
+        top += PITCH + 4 * is_under
     drawn.reach(limit - MARGIN, 0)
     return drawn
 

@@ -51,6 +51,7 @@ def drawing_of(figure: Figure, title: str, desc: str) -> Drawing:
     body = body[: body.rindex("</svg>")].replace("xlink:href", "href")
     body = re.sub(r'(\bid="|url\(#|href="#)', r"\1ID-", body)
     body = re.sub(r"font: (\w+ )?([\d.]+)px [^;\"]*", _font, body)
+    body = re.sub(r" font-family: [^;\"]*;?", "", body)
     body = re.sub(r"#[0-9a-fA-F]{6}\b", lambda found: drawn.color(_name_of(found[0])), body)
     width, height = (n / PX for n in figure.get_size_inches())
     drawn.add(

@@ -29,27 +29,3 @@ def head_color(head: int) -> str:
     ('#0072b2', '#0072b2')
     """
     return PALETTE[check_count("head", head, least=0) % len(PALETTE)]
-
-
-def group_color(kv_head: int, group_size: int) -> str:
-    """Return the colour of a key/value head: that of the first query head that it serves.
-
-    Parameters
-    ----------
-    kv_head : int
-        g, counted from 0.
-    group_size : int
-        G = H // H_kv, query heads per key/value head.
-
-    Returns
-    -------
-    str
-        "#rrggbb"
-
-    Examples
-    --------
-    >>> group_color(1, 2) == head_color(2)
-    True
-    """
-    first = check_count("kv_head", kv_head, least=0) * check_count("group_size", group_size)
-    return head_color(first)

@@ -4,7 +4,7 @@ import zlib
 from html import escape
 
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.show.pictures.save import Picture, image_of
+from mha_numpy.show.pictures.save import ROWS, Picture, image_of
 from mha_numpy.show.pictures.stage import draw_names, draw_scene, spoken
 from mha_numpy.show.pictures.svg import Drawing
 from mha_numpy.show.scenes import Story, still
@@ -44,12 +44,12 @@ class Film(Picture):
         style = (
             f".{name} > input {{ position: absolute; opacity: 0; }} "
             f".{name} > div > span {{ display: none; }} "
-            f".{name} label {{ display: inline-block; padding: 10px 14px 10px 0; }} "
-            + " ".join(rules)
+            f".{name} label {{ display: inline-block; padding: 10px 14px 10px 0; "
+            "font-size: 15px; } " + " ".join(rules)
         )
         return self.figure(
             f'<style>{style}</style><div class="{name}">{"".join(inputs)}'
-            f"<div>{''.join(labels)}</div><div>{''.join(images)}</div></div>"
+            f"<div>{''.join(labels)}</div><div style='{ROWS}'>{''.join(images)}</div></div>"
         )
 
     def svg(self, width: int = 0) -> str:

@@ -25,8 +25,10 @@ COUNTED = 8  # places of a long axis that are numbered
 CELL, GAP, PLAIN, PLAIN_GAP = 40, 3, 19, 2  # a cell with a number and one without, and the gaps
 NARROW, LOW = 27, 32  # the least width and height of a cell with a number
 TALLEST, THICK = 420, 16  # cells of many rows; an array of one row or column
-WORD, LINE = 104, 18  # the longest word at a row or column; from one line of text to the next
+WORD = {PHONE: 120, DESK: 240}  # the longest word at a row or column
+LINE = 18  # from one line of text to the next
 PITCH = 16  # from one word to the next, at least
+ROW = 18  # from one row with a word to the next
 
 
 class Grid(NamedTuple):
@@ -46,19 +48,17 @@ class Grid(NamedTuple):
     is_marked: bool = False  # with the head's shape
 
     def draw(self) -> tuple[Drawing, Drawing | None]:
-        """Draw it for a phone, and once more where its numbers need more room than that."""
-        narrow = self._layout(PHONE)
-        if self.numbers and not narrow.has_numbers:
-            wide = self._layout(DESK)
-            if wide.has_numbers:
-                return self._paint(narrow), self._paint(wide)
-        return self._paint(narrow), None
+        """Draw it for a phone, and once more where its cells or words need more room than that."""
+        narrow, wide = self._layout(PHONE), self._layout(DESK)
+        is_better = wide.has_numbers > narrow.has_numbers or wide.wide > 1.2 * narrow.wide
+        is_better |= wide.left > narrow.left
+        return self._paint(narrow), self._paint(wide) if is_better else None
 
     def _layout(self, limit: int) -> "_Layout":
         n_rows, n_columns = (max(1, n) for n in self.shares.shape)
         longest = max((width_of(word, "w") for word in self.rows or ()), default=0.0)
         is_counted = self.rows is None and n_rows > MAX_NUMBERS
-        left = min(longest, WORD) + 8 if longest else 32 * is_counted
+        left = min(longest, WORD[limit]) + 8 if longest else 32 * is_counted
         room = limit - 2 * MARGIN - left
         if self.numbers:
             long = max(map(width_of, self.numbers, ["n"] * len(self.numbers)))
@@ -73,6 +73,8 @@ class Grid(NamedTuple):
         if pitch < 8:
             gap = 1 if pitch >= 5 else 0
         wide, high = (max(pitch - gap, THICK / n) for n in (n_columns, n_rows))
+        if self.rows and n_rows * ROW <= TALLEST:
+            high = max(high, ROW - gap)
         return _Layout(left, wide, high, gap, 0)
 
     def _paint(self, at: "_Layout") -> Drawing:
@@ -80,9 +82,10 @@ class Grid(NamedTuple):
         left, top = MARGIN + at.left, float(MARGIN)
         n_rows = self.shares.shape[0]
         if self.name:
-            if self.is_marked and self.head is not None:
-                drawn.mark(left + 6, top + 9, self.head)
-            x = left + 18 * self.is_marked
+            has_mark = self.is_marked and self.head is not None
+            if has_mark:
+                drawn.mark(left + 6, top + 9, self.head or 0)
+            x = left + 18 * has_mark
             for i, line in enumerate(_lines(self.name, PHONE - MARGIN - x)):
                 drawn.text(x, top + 14 + LINE * i, line, "t" if self.is_marked else "m")
             top += 24 + LINE * i
@@ -121,9 +124,9 @@ class Grid(NamedTuple):
             for x, word in zip(places, self.columns, strict=True):
                 drawn.text(x, top + 14, word, "w", align="middle", room=pitch - 1)
             return top + 22
-        high = min(WORD, max(long))
+        high = min(WORD[PHONE], max(long))
         for i in range(0, n, math.ceil(PITCH / pitch)):
-            word = shortened(self.columns[i], WORD)
+            word = shortened(self.columns[i], WORD[PHONE])
             drawn.text(places[i] + 4.5, top + high, word, "w", is_turned=True)
         return top + high + 8
 
@@ -135,7 +138,7 @@ class Grid(NamedTuple):
             words, kind, every = [str(i) for i in range(n)], "s", _every(n, pitch)
         for i, word in list(enumerate(words or ()))[::every]:
             y = top + i * pitch + at.high / 2 + 5
-            drawn.text(left - 8, y, shortened(word, WORD, kind), kind, align="end")
+            drawn.text(left - 8, y, shortened(word, at.left - 7, kind), kind, align="end")
 
     def _write_numbers(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
         size = "" if at.size == NUMBER else " s3"
@@ -157,10 +160,7 @@ class Grid(NamedTuple):
         edges = np.diff(np.pad(self.blind.astype(np.int8), 1))
         for first, past in zip(*(np.nonzero(edges == sign)[0] for sign in (1, -1)), strict=True):
             y = top + (first + past) / 2 * (at.high + at.gap) - at.gap / 2
-            drawn.add(
-                f'<rect style="fill:{drawn.color("card")}" x="{left + (across - long) / 2:.1f}" '
-                f'y="{y - 9:.1f}" width="{long:.1f}" height="18" rx="4"/>'
-            )
+            drawn.box(left + (across - long) / 2, y - 9, long, 18, fill="card", rx=4)
             drawn.text(left + across / 2, y + 5, text, "s", align="middle")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mha_numpy.checks import check_integer
+from mha_numpy.checks import check_count, check_integer
 from mha_numpy.core.masks import check_mask
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
@@ -28,6 +28,7 @@ def weights_by_head(
     visible: Array | None = None,
     sequence: int = 0,
     head_names: Sequence[str] | None = None,
+    heads: Sequence[int | None] | None = None,
     query_name: str = "queries",
     key_name: str = "keys",
     note: str = "",
@@ -48,6 +49,9 @@ def weights_by_head(
         Which sequence of the batch.
     head_names : H strings, optional
         What stands above each heatmap; default "head 0", "head 1", ...
+    heads : H integers, optional
+        Whose colour and mark each heatmap has; default 0, 1, ... Write [0, 0] if both are head 0,
+        such as before and after training, and None for a mean of several: it is grey.
     query_name, key_name : str
         What stands at the axes.
     note : str
@@ -85,6 +89,11 @@ def weights_by_head(
     names = [f"head {h}" for h in range(H)] if head_names is None else list(map(str, head_names))
     if len(names) != H:
         raise ConfigError(f"head_names: expected H={H} of them; got {len(names)}")
+    marks: list[int | None] = list(range(H)) if heads is None else [
+        None if head is None else check_count("heads", head, least=0) for head in heads
+    ]  # fmt: skip
+    if len(marks) != H:
+        raise ConfigError(f"heads: expected H={H} of them; got {len(marks)}")
     title = "Attention weights"
     if head_names is None:
         title += f" of {H} head" + "s" * (H > 1)
@@ -99,10 +108,11 @@ def weights_by_head(
     about = f"One panel for each head; on average over the rows, {'; '.join(told)}."
     drawn = [
         _grid(
-            h, name, weights[h], None if seen is None else seen[h], rows, keys, f"{told[h]}."
+            marks[h], name, weights[h], None if seen is None else seen[h], rows, keys,
+            f"{told[h]}.",
         ).draw()
         for h, name in enumerate(names)
-    ]
+    ]  # fmt: skip
     panels, wide = zip(*drawn, strict=True)
     alt = f"{sentences(title, notes[0])} {about}"
     return Picture(panels, title=title, notes=notes, alt=alt, wide=wide)
@@ -144,8 +154,8 @@ def _in_words(name: str, weights: Array, keys: list[str]) -> str:
 
 
 def _grid(
-    head: int, name: str, weights: Array, seen: Array | None, rows: list[str], keys: list[str],
-    desc: str,
+    head: int | None, name: str, weights: Array, seen: Array | None, rows: list[str],
+    keys: list[str], desc: str,
 ) -> Grid:  # fmt: skip
     broken = np.isnan(weights)
     blind = np.asarray((weights == 0).all(axis=1) if seen is None else ~seen.any(axis=1))

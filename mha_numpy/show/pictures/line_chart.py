@@ -122,7 +122,9 @@ def figure_of(
     width = limit - 2 * EDGE - (BESIDE + longest) * is_direct
     ax = figure.add_axes((EDGE / limit, BELOW / height, width / limit, PLOT[limit] / height))
     for i, (name, line) in enumerate(lines.items()):
-        ax.plot(across, line, **_look(i), label=name, clip_on=False, markevery=_marked(line))
+        ax.plot(
+            across, line, **_look(i, len(lines)), label=name, clip_on=False, markevery=_marked(line)
+        )
     numbers = np.concatenate([line[~np.isnan(line)] for line in lines.values()])
     _set_scale(ax.xaxis, ax.set_xscale, across, is_log=is_log_x)
     _set_scale(ax.yaxis, ax.set_yscale, numbers, is_log=is_log_y)
@@ -134,7 +136,7 @@ def figure_of(
     if is_direct:
         _name_ends(ax, PLOT[limit])
     else:
-        handles = [Line2D([], [], **_look(i)) for i in range(entries)]
+        handles = [Line2D([], [], **_look(i, entries)) for i in range(entries)]
         order = [i for c in range(columns) for i in range(c, entries, columns)]  # read in lines
         drawn = figure.legend(
             [handles[i] for i in order], [told[i] for i in order], ncols=columns,
@@ -208,11 +210,12 @@ def _make_room(ax: Axes) -> None:
     ax.title.set_x(-room / (width - room - past))
 
 
-def _look(i: int) -> dict[str, Any]:
-    """Return colour, marker and dash of line i."""
+def _look(i: int, count: int) -> dict[str, Any]:
+    """Return colour, marker and dash of line i; a line without others is ink."""
     marker, size = list(MARKERS.items())[i]
     return {
-        "color": PALETTE[i], "marker": marker, "linestyle": DASHES[i],
+        "color": PALETTE[i] if count > 1 else TOKENS["ink"][0],
+        "marker": marker, "linestyle": DASHES[i],
         "markersize": size, "markeredgecolor": TOKENS["card"][0], "markeredgewidth": 0.8,
     }  # fmt: skip
 
@@ -241,7 +244,8 @@ def _name_ends(ax: Axes, high: float) -> None:
         line = ax.lines[i]
         ax.annotate(
             str(line.get_label()), end, (beside, y / high), textcoords=ax.transAxes,
-            va="center", color=tokens()[f"head-{i}-ink"][0], parse_math=False,
+            va="center", color=tokens()[f"head-{i}-ink" if len(ax.lines) > 1 else "ink"][0],
+            parse_math=False, weight="bold",
             annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.8,
                         "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 0},

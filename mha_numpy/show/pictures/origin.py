@@ -1,6 +1,6 @@
 """The origin film: where every cell came from, through reshapes and transposes."""
 
-import math
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -9,7 +9,6 @@ import numpy as np
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
-from mha_numpy.show.pictures.origin_words import Ramp, count_of, mark_of, sentence_of
 from mha_numpy.show.pictures.panels import FULL, LINE, TITLE, break_code
 from mha_numpy.show.pictures.save import Picture
 from mha_numpy.show.pictures.svg import MARGIN, Drawing, width_of, wrapped
@@ -20,47 +19,22 @@ PALEST = 0.22  # strength of token 0; the last token has the full colour
 
 # units
 CELL, SMALLEST, GAP = 26, 3, 2  # a cell with its number; the least; between cells
-BETWEEN = 14  # blocks
+BETWEEN, MARKED = 14, 15  # blocks; a row with room for its mark
 
 
-class _Panel(NamedTuple):
-    """One array, cut into blocks by its leading axes."""
+class Ramp(NamedTuple):
+    """The array whose numbers tell where they stand: number n is column n % D of token n // D."""
 
     name: str
-    shape: tuple[int, ...]
-    blocks: Array  # (blocks, rows, columns) of the ramp's numbers
-    labels: list[str]  # of each block; none where the array is one
-    marks: list[list[str]]  # of each block's rows: where they came from; none without room
-    pitch: float  # from one cell to the next
-    sentence: str
+    B: int
+    T: int
+    D: int
+    H: int
 
-    @property
-    def mark_width(self) -> float:
-        """What the longest mark needs."""
-        longest = max((width_of(mark, "sh") for rows in self.marks for mark in rows), default=0)
-        return longest + 6 * bool(longest)
-
-    @property
-    def block_size(self) -> tuple[float, float]:
-        """Width and height of a block with its marks or its label, without the gap behind it."""
-        _, rows, columns = self.blocks.shape
-        label = max((width_of(text, "sh") for text in self.labels), default=0)
-        width = self.mark_width + max(columns * self.pitch - GAP, label)
-        return width, TITLE * bool(self.labels) + rows * self.pitch - GAP
-
-    @property
-    def across(self) -> int:
-        """How many blocks of an axis are side by side, best without holes."""
-        n = self.shape[-3] if len(self.shape) > 2 else 1
-        most = max(1, int((FULL + BETWEEN) / (self.block_size[0] + BETWEEN)))
-        divisor = max(part for part in range(1, min(n, most) + 1) if n % part == 0)
-        return divisor if 2 * divisor > min(n, most) else min(n, most)
-
-    def place(self, i: int) -> tuple[int, int]:
-        """Return the line and the place in it of block i; the outer axes begin new lines."""
-        n = self.shape[-3] if len(self.shape) > 2 else 1
-        outer, inner = divmod(i, n)
-        return outer * math.ceil(n / self.across) + inner // self.across, inner % self.across
+    def came_from(self, cells: Array) -> tuple[Array, Array, Array]:
+        """Return the sequence, the token and the head that each number came from."""
+        d = self.D // self.H
+        return cells // (self.T * self.D), cells // self.D % self.T, cells % self.D // d
 
 
 def origin_film(arrays: Mapping[str, Array], num_heads: int) -> Picture:
@@ -95,21 +69,19 @@ def origin_film(arrays: Mapping[str, Array], num_heads: int) -> Picture:
     >>> x = np.arange(12).reshape(1, 3, 4)
     >>> right = x.reshape(1, 3, 2, 2).transpose(0, 2, 1, 3)
     >>> film = origin_film({"x": x, "right": right, "wrong": x.reshape(1, 2, 3, 2)}, 2)
-    >>> for sentence in film.alt.split("; ")[1:]:
-    ...     print(sentence)
-    right (1, 2, 3, 2): each block: one head, all 3 tokens, one in each row
-    wrong (1, 2, 3, 2): blocks mix heads: block [0, 0] holds tokens 0 and 1 of both heads.
+    >>> for panel in film.panels[1:]:
+    ...     print(panel.desc)
+    right (1, 2, 3, 2): each block: one head, all 3 tokens; each row: one head, one token.
+    wrong (1, 2, 3, 2): each block: both heads, 2 of 3 tokens; each row: one head, one token.
     """
     ramp, cells = _check_arrays(arrays, check_count("num_heads", num_heads))
-    panels = _prepare(ramp, cells)
-    parts = [
-        count_of(ramp.H, "head"),
-        f"{count_of(ramp.d, 'column')} each",
-        count_of(ramp.T, "token"),
-    ]
-    title = f"Where every cell came from: {', '.join(parts)}"
-    told = "; ".join(f"{panel.name} {panel.shape}: {panel.sentence}" for panel in panels)
-    drawn = [_draw(panel, ramp) for panel in panels]
+    widest = max(array.shape[-1] for array in cells.values())
+    pitch = max(SMALLEST, min(CELL + GAP, (FULL - 60) / widest))  # cells of one size
+    drawn = [_draw(name, array, ramp, pitch) for name, array in cells.items()]
+    counts = [(ramp.H, "head"), (ramp.D // ramp.H, "column"), (ramp.T, "token")]
+    heads, columns, tokens = (f"{n} {noun}{'s' * (n != 1)}" for n, noun in counts)
+    title = f"Where every cell came from: {heads}, {columns} each, {tokens}"
+    told = "; ".join(panel.desc.removesuffix(".") for panel in drawn)
     return Picture(drawn, title=title, notes=_notes(ramp), alt=f"{title}. {told}.")
 
 
@@ -170,24 +142,6 @@ def _whole(name: str, array: Array, size: int) -> Array:
     return nearest.astype(np.int64)
 
 
-def _prepare(ramp: Ramp, arrays: dict[str, Array]) -> list[_Panel]:
-    """Cut the arrays into blocks, with cells of one size that holds the numbers if it can."""
-    widest = max(array.shape[-1] for array in arrays.values())
-    pitch = max(SMALLEST, min(CELL + GAP, (FULL - 60) / widest))
-    panels = []
-    for name, array in arrays.items():
-        rows, columns = (1, *array.shape)[-2:]
-        blocks, leading = array.reshape(-1, rows, columns), array.shape[:-2]
-        labels = [str(list(index)) for index in np.ndindex(*leading)] if leading else []
-        marks = [[mark_of(ramp, row) for row in block] for block in blocks] if pitch >= 15 else []
-        sentence = sentence_of(ramp, array.shape, blocks, labels)
-        panel = _Panel(name, array.shape, blocks, labels, marks, pitch, sentence)
-        if panel.block_size[0] > FULL:
-            panel = panel._replace(marks=[])
-        panels.append(panel)
-    return panels
-
-
 def _notes(ramp: Ramp) -> list[str]:
     """Say how to read the film."""
     letters = ["b sequence"] * (ramp.B > 1) + ["t token"] + ["h head"] * (ramp.H > 1)
@@ -199,48 +153,113 @@ def _notes(ramp: Ramp) -> list[str]:
     ]
 
 
-def _strength(ramp: Ramp, tokens: Array) -> Array:
-    """Return the strength of tokens, from pale to full."""
-    return PALEST + (1 - PALEST) * (tokens / (ramp.T - 1) if ramp.T > 1 else tokens + 0.5)
+def _draw(name: str, array: Array, ramp: Ramp, pitch: float) -> Drawing:
+    """Draw one array, cut into blocks by its leading axes."""
+    rows, columns = (1, *array.shape)[-2:]
+    blocks, leading = array.reshape(-1, rows, columns), array.shape[:-2]
+    labels = [str(list(index)) for index in np.ndindex(*leading)] if leading else [""]
+    marks = [[_mark_of(ramp, row) for row in block] for block in blocks]
+    beside = max(width_of(mark, "sh") for names in marks for mark in names) + 6
+    wide = max(columns * pitch - GAP, *(width_of(label, "sh") for label in labels))
+    if pitch < MARKED or beside + wide > FULL:
+        marks, beside = [[]] * len(blocks), 0.0
+    wide, high = beside + wide, TITLE * bool(leading) + rows * pitch - GAP
 
-
-def _draw(panel: _Panel, ramp: Ramp) -> Drawing:
-    drawn = Drawing(panel.name, f"{panel.name} {panel.shape}: {panel.sentence}.")
+    sentence = _sentence_of(ramp, blocks)
+    drawn = Drawing(name, f"{name} {array.shape}: {sentence}.")
     y = float(MARGIN)
-    for name in break_code(panel.name, int(FULL / width_of("0", "m"))):
-        drawn.text(MARGIN, y + 13, name, "m")
+    for line in break_code(name, int(FULL / width_of("0", "m"))):
+        drawn.text(MARGIN, y + 13, line, "m")
         y += TITLE
-    drawn.text(MARGIN, y + 13, str(panel.shape), "sh")
+    drawn.text(MARGIN, y + 13, str(array.shape), "sh")
     y += 26
-    width, height = panel.block_size
-    for i in range(len(panel.blocks)):
-        line, column = panel.place(i)
-        left, top = MARGIN + column * (width + BETWEEN), y + line * (height + BETWEEN)
-        _draw_block(drawn, panel, i, ramp, left, top)
+    inner = leading[-1] if leading else 1  # an outer axis begins a new line
+    across = _side_by_side(inner, int((FULL + BETWEEN) / (wide + BETWEEN)))
+    for i, block in enumerate(blocks):
+        outer, at = divmod(i, inner)
+        row, column = outer * -(-inner // across) + at // across, at % across
+        corner = MARGIN + column * (wide + BETWEEN), y + row * (high + BETWEEN)
+        _draw_block(drawn, block, ramp, pitch, corner, beside, labels[i], marks[i])
     y = drawn.height + 22
-    for words in wrapped(panel.sentence, max(drawn.width - MARGIN, 200)):
-        drawn.text(MARGIN, y, words, "s i")
-        y += LINE
+    for part in re.split("(?<=;) ", sentence):
+        for words in wrapped(part, max(drawn.width - MARGIN, 220)):
+            drawn.text(MARGIN, y, words, "s i")
+            y += LINE
     return drawn
 
 
-def _draw_block(drawn: Drawing, panel: _Panel, i: int, ramp: Ramp, left: float, top: float) -> None:
-    numbers, cell = panel.blocks[i], panel.pitch - GAP * (panel.pitch > 6)
-    x, y = left + panel.mark_width, top + TITLE * bool(panel.labels)
-    if panel.labels:
-        drawn.text(x, y - 5, panel.labels[i], "sh")
-    for row, mark in enumerate(panel.marks[i] if panel.marks else []):
-        drawn.text(x - 6, y + row * panel.pitch + cell / 2 + 4, mark, "sh", align="end")
+def _side_by_side(n: int, most: int) -> int:
+    """Return how many of n blocks are in a line, best without holes."""
+    most = max(1, min(n, most))
+    divisor = max(part for part in range(1, most + 1) if n % part == 0)
+    return divisor if 2 * divisor > most else most
+
+
+def _draw_block(
+    drawn: Drawing, numbers: Array, ramp: Ramp, pitch: float, corner: tuple[float, float],
+    beside: float, label: str, marks: list[str],
+) -> None:  # fmt: skip
+    cell = pitch - GAP * (pitch > 6)
+    x, y = corner[0] + beside, corner[1] + TITLE * bool(label)
+    if label:
+        drawn.text(x, y - 5, label, "sh")
+    for row, mark in enumerate(marks):
+        drawn.text(x - 6, y + row * pitch + cell / 2 + 4, mark, "sh", align="end")
     _, tokens, heads = ramp.came_from(numbers)
-    strength = _strength(ramp, tokens)
-    has_numbers = cell >= width_of(str(ramp.size - 1), "sh") + 2 and cell >= 16
+    strength = PALEST + (1 - PALEST) * (tokens / (ramp.T - 1) if ramp.T > 1 else tokens + 0.5)
+    longest = str(ramp.B * ramp.T * ramp.D - 1)
+    has_numbers = cell >= width_of(longest, "sh") + 2 and cell >= 16
     for head in np.unique(heads).tolist():
         color = f"fill-{head % 8}" if has_numbers else f"head-{head % 8}"
         drawn.cells(
-            (x, y), np.where(heads == head, strength, 0), color, (cell, cell), panel.pitch - cell,
+            (x, y), np.where(heads == head, strength, 0), color, (cell, cell), pitch - cell,
             only=heads == head,
         )  # fmt: skip
     if has_numbers:
         for (row, column), number in np.ndenumerate(numbers):
-            at = x + column * panel.pitch + cell / 2, y + row * panel.pitch + cell / 2 + 5
+            at = x + column * pitch + cell / 2, y + row * pitch + cell / 2 + 5
             drawn.text(*at, str(number), "n s3")
+
+
+def _mark_of(ramp: Ramp, row: Array) -> str:
+    """Return what a row holds: "t0-1 h0" is tokens 0 and 1 of head 0."""
+    parts = zip("bth", ramp.came_from(row), (ramp.B > 1, True, ramp.H > 1), strict=True)
+    return " ".join(letter + _ranges(np.unique(found)) for letter, found, told in parts if told)
+
+
+def _ranges(numbers: Array) -> str:
+    """Return sorted numbers as "0-2,5"; as "0..5" where these are more than two pieces."""
+    pieces = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    if len(pieces) > 2:
+        return f"{numbers[0]}..{numbers[-1]}"
+    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in pieces)
+
+
+def _sentence_of(ramp: Ramp, blocks: Array) -> str:
+    """Say what each block and each row holds, as measured."""
+    each_row = f"each row: {_held(ramp, blocks.reshape(-1, blocks.shape[-1]))}"
+    if len(blocks) == 1:
+        return each_row
+    return f"each block: {_held(ramp, blocks.reshape(len(blocks), -1))}; {each_row}"
+
+
+def _held(ramp: Ramp, pieces: Array) -> str:
+    """Return how many heads, tokens and sequences a piece holds: "one head, all 4 tokens"."""
+    sequences, tokens, heads = ramp.came_from(pieces)
+    told = []
+    for noun, of, found in (
+        ("head", ramp.H, heads), ("token", ramp.T, tokens), ("sequence", ramp.B, sequences),
+    ):  # fmt: skip
+        counts = [len(np.unique(piece)) for piece in found]
+        if of > 1 or noun == "token":
+            told.append(_some(min(counts), max(counts), of, noun))
+    return ", ".join(told)
+
+
+def _some(least: int, most: int, of: int, noun: str) -> str:
+    """Return "one head", "both heads", "all 4 tokens", "2 of 4 tokens" or "1 to 3 of 4 tokens"."""
+    if most == 1:
+        return f"one {noun}"
+    if least == of:
+        return f"both {noun}s" if of == 2 else f"all {of} {noun}s"
+    return f"{least}{f' to {most}' if most > least else ''} of {of} {noun}s"

@@ -154,10 +154,10 @@ def break_code(code: str, most: int) -> list[str]:
     )
     lines = [""]
     for piece in re.split(r"(?<= )|(?<!np)(?=\.\w+\()", text):
-        for start in range(0, len(piece), most - 2):  # a piece too long for a line is cut
-            part = piece[start : start + most - 2]
+        for start in range(0, len(piece), most):  # a piece too long for a line is cut
+            part = piece[start : start + most]
             if lines[-1].strip() and len(lines[-1] + part.rstrip()) > most:
-                lines.append("  ")
+                lines.append("  " if len(part.rstrip()) + 2 <= most else "")
             lines[-1] += part
     return [line.rstrip().replace("\0", " ") for line in lines]
 
@@ -191,12 +191,7 @@ def paint(
     for i, place in enumerate(places):
         if is_missing:
             width, height = columns * layout.pitch - layout.gap, rows * layout.pitch - layout.gap
-            drawn.add(
-                f'<rect class="missing" style="fill:none;stroke:{drawn.color("edge")}" '
-                f'stroke-dasharray="4 3" x="{place[0]:.1f}" y="{place[1]:.1f}" '
-                f'width="{width:.1f}" height="{height:.1f}"/>',
-                place[0] + width, place[1] + height,
-            )  # fmt: skip
+            drawn.box(*place, width, height, stroke="edge", dashes="4 3", kind="missing")
         else:
             drawn.cells(
                 place, shares[i], blocks.colors[i], (layout.cell, layout.cell), layout.gap,

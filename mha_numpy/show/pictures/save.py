@@ -9,7 +9,19 @@ from pathlib import Path
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.show.pictures.svg import DESK, MARGIN, Drawing, wrapped
 
-GAP = 12  # between drawings side by side
+GAP = 8  # between drawings side by side
+
+# A card as wide as a column of text; in it all begins at one edge. A notebook keeps no <style>.
+CARD = (
+    "box-sizing:border-box;max-width:42rem;margin:0 0 16px;padding:14px;text-align:left;"
+    "background:var(--card,transparent);border:1px solid var(--line,#8884);border-radius:12px"
+)
+CAPTION = (
+    "margin:0 0 10px;padding:0;text-align:left;font:400 15px/1.45 var(--sans,sans-serif);"
+    "color:var(--soft,inherit)"
+)
+TITLE = "display:block;font-weight:600;color:var(--ink,inherit)"
+ROWS = f"display:flex;flex-wrap:wrap;align-items:flex-start;gap:{GAP}px;margin:0 -{MARGIN}px"
 
 
 class Picture:
@@ -43,19 +55,20 @@ class Picture:
 
     def _repr_html_(self) -> str:
         """Return images with a caption: they survive in a notebook not yet trusted."""
+        across = sum(drawing.size[0] + GAP for drawing in self.wide if drawing) - GAP
+        wide = self.wide if across <= DESK else []  # what is compared is side by side
         images = "".join(
-            image_of(panel, wide, self.alt if len(self.panels) == 1 else panel.desc)
-            for panel, wide in zip_longest(self.panels, self.wide)
+            image_of(panel, larger, self.alt if len(self.panels) == 1 else panel.desc)
+            for panel, larger in zip_longest(self.panels, wide)
         )
-        return self.figure(f"<div>{images}</div>")
+        return self.figure(f'<div style="{ROWS}">{images}</div>')
 
     def figure(self, inside: str) -> str:
         """Return HTML under the title and the notes."""
-        title = f"<strong>{escape(self.title)}</strong>" if self.title else ""
-        notes = " ".join(escape(note) for note in self.notes)
-        caption = "<br>".join(part for part in (title, notes) if part)
-        caption = f"<figcaption>{caption}</figcaption>" if caption else ""
-        return f'<figure class="mha-figure" style="margin:0 0 16px 0">{caption}{inside}</figure>'
+        title = f'<strong style="{TITLE}">{escape(self.title)}</strong>' if self.title else ""
+        caption = title + " ".join(escape(note) for note in self.notes)
+        caption = f'<figcaption style="{CAPTION}">{caption}</figcaption>' if caption else ""
+        return f'<figure class="mha-figure" style="{CARD}">{caption}{inside}</figure>'
 
     def svg(self, width: int = DESK) -> str:
         """Return the picture as one SVG for a file: title, notes, and the drawings in rows."""
@@ -89,7 +102,7 @@ class Picture:
 
 def image_of(panel: Drawing, wide: Drawing | None, alt: str) -> str:
     """Return an image of a drawing, and of the wider one where a page has the room."""
-    look = 'style="max-width:100%;height:auto;margin:0 8px 8px 0;vertical-align:top"'
+    look = 'style="max-width:100%;height:auto"'
     image = f'<img class="mha-picture" alt="{escape(alt)}" {look} {_source("src", panel)}>'
     if wide is None:
         return image

@@ -46,13 +46,8 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
     for g in range(H_kv):
         first, past = left + g * G * pitch, left + (g + 1) * G * pitch
         x, color = (first + past - below) / 2, drawn.color(f"head-{g * G % 8}")
-        corners = [
-            (first, top + pitch),
-            (past - 2, top + pitch),
-            (x + below - 2, bottom),
-            (x, bottom),
-        ]
-        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in corners)
+        corners = (first, top + pitch, past - 2, top + pitch, x + below - 2, bottom, x, bottom)
+        points = " ".join(f"{number:.1f}" for number in corners)
         drawn.add(f'<polygon class="way" style="fill:{color}" opacity=".25" points="{points}"/>')
         _square(drawn, x, bottom, below, g * G, g)
         for h in range(g * G, (g + 1) * G):
@@ -64,13 +59,10 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
 
 def _square(drawn: Drawing, x: float, y: float, side: float, color: int, number: int) -> None:
     """Draw a head, with its number if there is room."""
-    is_legible, drawn_side = side >= LEGIBLE, max(1.0, side - 2)
-    token = f"fill-{color % 8}" if is_legible else f"head-{color % 8}"
-    drawn.add(
-        f'<rect class="head" style="fill:{drawn.color(token)}" x="{x:.1f}" y="{y:.1f}" '
-        f'width="{drawn_side:.1f}" height="{drawn_side:.1f}" rx="{side * 0.15:.1f}"/>',
-        x + side, y + side,
-    )  # fmt: skip
+    is_legible, wide = side >= LEGIBLE, max(1.0, side - 2)
+    fill = f"{'fill' if is_legible else 'head'}-{color % 8}"
+    drawn.box(x, y, wide, wide, fill=fill, rx=side * 0.15, kind="head")
+    drawn.reach(x + side, y + side)
     if is_legible:
         drawn.text(x + side / 2 - 1, y + side / 2 + 4, str(number), "n")
 

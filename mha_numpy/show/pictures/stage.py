@@ -44,11 +44,7 @@ def draw_names(drawn: Drawing, story: Story, number: int, y: float) -> None:
         drawn.text(x, y, scene.name, "s b i" if i == number else "s")
         long = width_of(scene.name, "s") * (1.1 if i == number else 1)
         if i == number:
-            style = f"fill:{drawn.color('ink')}"
-            drawn.add(
-                f'<rect style="{style}" x="{x}" y="{y + 6:.1f}" width="{long:.1f}" height="3"/>'
-            )
-            drawn.reach(0, y + 9)
+            drawn.box(x, y + 6, long, 3, fill="ink")
         x += long + 3
 
 
@@ -95,12 +91,8 @@ def _draw_table(drawn: Drawing, table: Table, y: float, *, has_names: bool, is_b
                 _draw_cell(drawn, cell, x, y, width, is_back=is_back)
                 share = max(0.0, cell.value)
             elif cell == "bar":
-                style = f"fill:{drawn.color('plain')}"
-                drawn.add(
-                    f'<rect style="{style}" x="{x:g}" y="{y + 9:g}" height="14" rx="3" '
-                    f'width="{max(1, BAR * share):.1f}"/>',
-                    x + BAR, y + 23,
-                )  # fmt: skip
+                drawn.box(x, y + 9, max(1, BAR * share), 14, fill="plain", rx=3)
+                drawn.reach(x + BAR, y + 23)
             elif cell:
                 drawn.text(x + width / 2, y + 21, cell, "n")
         y += ROW

@@ -17,7 +17,7 @@ import numpy as np
 from mha_numpy.dtypes import Array
 from mha_numpy.look import FAMILIES, tokens
 
-PHONE, DESK = 326, 672  # units: the widest drawing on a phone, and in a column of text
+PHONE, DESK = 326, 662  # units: the widest drawing on a phone, and in a column of text
 MARGIN = 10  # from the drawing's edge to what is drawn
 SMALL, NUMBER, LARGE = 13, 14, 15  # text: the least, a number, a title
 LEVELS = 16  # of opacity, where cells are merged
@@ -59,7 +59,7 @@ def width_of(text: str, kind: str = "s", size: float = 0) -> float:
     if kind in ("m", "sh"):
         return 0.605 * size * sum(1 + (east_asian_width(c) in "WF") for c in text)
     wide = sum(_advance(character) for character in text)
-    return size * wide * (0.92 if kind == "w" else 1.08 if kind in "tv" else 1.0)
+    return size * wide * (1.06 if kind == "w" else 1.08 if kind in "tv" else 1.0)
 
 
 def _advance(character: str) -> float:
@@ -82,7 +82,7 @@ def shortened(text: str, room: float, kind: str = "w") -> str:
     """Return a text, cut short where it is wider than the room.
 
     >>> shortened("internationalisation", 60)
-    'intern…'
+    'inter…'
     """
     if width_of(text, kind) <= room:
         return text
@@ -144,6 +144,17 @@ class Drawing:
         """Add an element of SVG that reaches to (x, y); its colours are `fill` and `stroke`."""
         self.parts.append(element)
         self.reach(x, y)
+
+    def box(
+        self, x: float, y: float, width: float, height: float, *, fill: str = "", stroke: str = "",
+        thick: float = 1.0, rx: float = 0.0, kind: str = "", dashes: str = "",
+    ) -> None:  # fmt: skip
+        """Draw a box of a kind; its colours are tokens, and it is empty without a fill."""
+        style = f"fill:{self.color(fill) if fill else 'none'}"
+        style += f";stroke:{self.color(stroke)};stroke-width:{_n(thick)}" if stroke else ""
+        style += f";stroke-dasharray:{dashes}" if dashes else ""
+        at = f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="{_n(rx)}"'
+        self.add(f'<rect class="{kind or "box"}" style="{style}" {at}/>', x + width, y + height)
 
     def color(self, token: str) -> str:
         """Return a token's colour, as an attribute's value in a style."""

@@ -302,6 +302,24 @@ def test_what_a_bar_is_measured_against_is_a_frame_around_it():
     assert kinds[-2:] == ["less", "more"]  # the bar is in front
 
 
+def test_bars_are_grey_or_of_one_head():
+    for head, token in ((None, "plain"), (1, "head-1")):
+        for drawing in (p := bar_chart({"a": 1, "b": 2}, title="t", head=head)).panels + p.wide:
+            fills = {e.attrib["style"] for e in root_of(drawing).iter()
+                     if e.attrib.get("class") == "more"}  # fmt: skip
+            assert fills == {f"fill:var(--m-{token})"}
+
+
+def test_short_names_are_beside_their_bars_and_long_ones_above():
+    for name, is_beside in (("with", True), ("a name that takes most of a line", False)):
+        (drawing,) = bar_chart({name: 1}, title="t").panels
+        ((left, top, *_),), (word,) = (
+            bars_of(drawing, "more"),
+            [word for word in words_in(drawing) if "i" in word.kinds],
+        )
+        assert (left > word.x) == (word.y > top) == is_beside
+
+
 def test_bars_in_words():
     picture = bar_chart(
         {"GQA": 2.5, "MHA": 20}, title="Cache", unit="GB", against={"GQA": 20}, against_label="MHA"

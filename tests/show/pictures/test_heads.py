@@ -13,7 +13,6 @@ from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures import (
     backward_film,
     bar_chart,
-    group_color,
     head_color,
     line_chart,
     matrices,
@@ -39,7 +38,6 @@ STEP = 1 / 16  # strengths are drawn in so many
 def test_heads_have_colours_of_their_own_and_the_ninth_begins_again():
     assert [head_color(h) for h in range(8)] == list(PALETTE)
     assert head_color(8) == head_color(0)
-    assert [group_color(g, 3) for g in range(2)] == [head_color(0), head_color(3)]
 
 
 def test_a_head_has_its_words_numbers_colour_and_mark():
@@ -61,6 +59,23 @@ def test_a_head_has_its_words_numbers_colour_and_mark():
         assert texts_in(drawings[1], "n") == [f"{n:.2f}"[1:] for n in weights[0, h].flat]
 
 
+def test_one_head_at_two_times_has_one_colour_and_a_mean_has_none():
+    weights = np.full((3, 2, 2), 0.5)
+    names = ["before", "after", "mean"]
+    picture = weights_by_head(weights, ["a", "b"], head_names=names, heads=[1, 1, None])
+    assert [tokens_in(panel) for panel in picture.panels] == [["fill-1"], ["fill-1"], ["fill-x"]]
+    assert ["head-1" in panel.used for panel in picture.panels] == [True, True, False]
+
+
+def test_wide_drawings_are_shown_where_all_fit_into_one_row():
+    """Pictures that are compared are side by side."""
+    alone, pair = (
+        weights_by_head(np.full((H, 12, 12), 1 / 12), SENTENCE) for H in (1, 2)
+    )  # fmt: skip
+    assert "<source" in alone._repr_html_()
+    assert "<source" not in pair._repr_html_()
+
+
 def test_numbers_are_bold_from_a_tenth_on_and_exact_ones_are_short():
     (panel,) = weights_by_head(np.array([[[0.88, 0.12], [0.99, 0.01]]]), ["a", "b"]).panels
     bold = {word.text: "b" in word.kinds for word in words_in(panel) if "n" in word.kinds}
@@ -80,8 +95,9 @@ def test_queries_and_keys_have_labels_of_their_own():
 def test_many_tokens_have_no_numbers_and_as_many_labels_as_fit():
     picture = weights_by_head(np.full((1, 64, 64), 1 / 64), [f"token {i}" for i in range(64)])
     (panel,) = picture.panels
-    assert picture.wide == [None]
-    assert texts_in(panel, "n") == []
+    (wide,) = picture.wide
+    assert wide.size[0] > 1.5 * panel.size[0]  # its cells use the room
+    assert texts_in(wide, "n") == texts_in(panel, "n") == []
     down = [word.text for word in words_in(panel) if not word.is_turned and "w" in word.kinds]
     assert down == [f"token {i}" for i in range(0, 64, 5)]
     assert "Full colour is a weight of 1." in picture.notes
@@ -192,7 +208,7 @@ def test_a_note_is_in_the_caption_and_in_the_alt_text():
     ):  # fmt: skip
         assert picture.notes[0] == note
         assert f". {note} " in picture.alt
-        assert f"{picture.title}</strong><br>{note}" in picture._repr_html_()
+        assert f"{picture.title}</strong>{note}" in picture._repr_html_()
 
 
 def test_a_notebook_gets_images_with_words():

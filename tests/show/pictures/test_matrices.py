@@ -200,3 +200,23 @@ def test_matrices_in_words():
         "Scores. 4 arrays: p (2,), -0.25 to 0.7; mask (3, 3), 6 of 9 cells: may attend; "
         "n (1, 2), no finite number, 2 NaN or +inf; s (2, 2), 1 to 1,234, 1 hidden, 1 NaN or +inf."
     )
+
+
+def test_every_row_has_its_word_where_columns_are_narrow():
+    words = ["two", "hundred", "forty", "five"]
+    for drawing in (p := matrices({"keys": np.ones((4, 16))}, row_labels=words)).panels + p.wide:
+        assert texts_in(drawing, "w") == words
+        heights = [word.y for word in words_in(drawing) if "w" in word.kinds]
+        assert np.diff(heights).min() >= 18
+
+
+LONG_WORDS = ["property to its owner", "by the market place"]
+
+
+def test_long_words_of_rows_are_whole_where_there_is_room():
+    (narrow,), (wide,) = (
+        (p := matrices({"a": np.ones((2, 3))}, row_labels=LONG_WORDS)).panels,
+        p.wide,
+    )
+    assert texts_in(wide, "w") == LONG_WORDS
+    assert all(text.endswith("…") for text in texts_in(narrow, "w"))

@@ -69,33 +69,31 @@ x = ramp(1, 4, 8)
 x2 = ramp(2, 4, 8)
 heads = x.reshape(1, 4, 2, 4).transpose(0, 2, 1, 3)
 SENTENCES = [
-    (x, x, "each row: one token, both heads"),
-    (x, heads, "each block: one head, all 4 tokens, one in each row"),
-    (x, heads[:, ::-1], "each block: one head, all 4 tokens, one in each row"),
-    (x, heads[:, :, ::-1],
-     "each block: one head, all 4 tokens, one in each row, in another order"),
-    (x, heads.swapaxes(2, 3), "each block: one head, all 4 tokens, one in each column"),
-    (x, heads.reshape(1, 2, 2, 8), "each block: one head, all 4 tokens, mixed"),
-    (x, heads[:, :, 1:3], "each block: one head, 2 of 4 tokens, one in each row"),
-    (x, heads[:, :1], "one head, all 4 tokens, one in each row"),
-    (x, x.reshape(1, 2, 4, 4), "blocks mix heads: block [0, 0] holds tokens 0 and 1 of both heads"),
+    (x, x, "each row: both heads, one token"),
+    (x, heads, "each block: one head, all 4 tokens; each row: one head, one token"),
+    (x, heads.swapaxes(2, 3),
+     "each block: one head, all 4 tokens; each row: one head, all 4 tokens"),
+    (x, heads.reshape(1, 2, 2, 8),
+     "each block: one head, all 4 tokens; each row: one head, 2 of 4 tokens"),
+    (x, heads[:, :, 1:3], "each block: one head, 2 of 4 tokens; each row: one head, one token"),
+    (x, heads[:, :1], "each row: one head, one token"),
+    (x, x.reshape(1, 2, 4, 4),
+     "each block: both heads, 2 of 4 tokens; each row: one head, one token"),
     (x, x.reshape(1, 4, 4, 2).transpose(0, 3, 1, 2),
-     "blocks mix heads: block [0, 0] holds all 4 tokens of both heads"),
-    (x, x.reshape(1, 4, 2, 4), "each block: one token, both heads"),
-    (x, heads.reshape(1, 4, 8), "rows mix tokens: row 0 holds tokens 0 and 1 of head 0"),
-    (x, x.reshape(1, 8, 4), "rows part tokens: row 0 holds token 0 of head 0"),
-    (x, x.ravel()[4:28].reshape(3, 8),
-     "rows mix tokens: row 0 holds tokens 0 and 1 of both heads"),
-    (x, x[0].T, "each column: one token, both heads"),
-    (x, x[0, 2], "each row: one token, both heads"),
-    (x, x[..., [0, 2, 1, 3, 4, 5, 6, 7]], "rows part tokens: row 0 holds token 0 of both heads"),
-    (x2, x2, "each row: one token, both heads"),
-    (x2, x2.reshape(4, 2, 8).swapaxes(0, 1), "each row: one token, both heads"),
-    (x2, x2.reshape(2, 2, 2, 8).transpose(1, 0, 2, 3).reshape(2, 8, 4),
-     "blocks mix sequences: block [0] holds tokens 0 and 1 of both heads of both sequences"),
-    (x2, x2.reshape(2, 4, 2, 4).swapaxes(1, 2).reshape(2, 4, 8),
-     "rows mix tokens: row 0 of block [0] holds tokens 0 and 1 of head 0 of sequence 0"),
-
+     "each block: both heads, all 4 tokens; each row: both heads, one token"),
+    (x, x.reshape(1, 4, 2, 4), "each block: both heads, one token; each row: one head, one token"),
+    (x, heads.reshape(1, 4, 8), "each row: one head, 2 of 4 tokens"),
+    (x, x.reshape(1, 8, 4), "each row: one head, one token"),
+    (x, x.ravel()[4:28].reshape(3, 8), "each row: both heads, 2 of 4 tokens"),
+    (x, x.ravel()[:30].reshape(3, 10), "each row: both heads, 2 of 4 tokens"),
+    (x, x.ravel()[:20].reshape(2, 10), "each row: both heads, 2 of 4 tokens"),
+    (x, np.array([[0, 1, 2], [3, 4, 8]]), "each row: 1 to 2 of 2 heads, 1 to 2 of 4 tokens"),
+    (x, x[0].T, "each row: one head, all 4 tokens"),
+    (x2, x2, "each block: both heads, all 4 tokens, one sequence; "
+     "each row: both heads, one token, one sequence"),
+    (x2, x2.reshape(4, 2, 8).swapaxes(0, 1),
+     "each block: both heads, 2 of 4 tokens, both sequences; "
+     "each row: both heads, one token, one sequence"),
 ]  # fmt: skip
 
 
@@ -115,7 +113,7 @@ def test_the_sentence_says_what_was_measured(first, array, sentence):
 def test_many_heads_in_one_token_are_a_mix():
     x = ramp(1, 4, 32)
     film = origin_film({"x": x, "wrong": x.reshape(1, 8, 4, 4)}, 8)
-    expected = "blocks mix heads: block [0, 0] holds token 0 of heads 0 to 3"
+    expected = "each block: 4 of 8 heads, one token; each row: one head, one token"
     assert sentence_of(film, 1) == expected
 
 
