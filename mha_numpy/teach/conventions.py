@@ -306,7 +306,7 @@ TABLE = [
             grouped_backward="d_heads q k v -> d_q d_k d_v", input_gradient="d_q d_k d_v",
         ),
         frozenset({
-            "split without transpose", "heads left behind the tokens", "merge without transpose",
+            "split without transpose", "heads left after the tokens", "merge without transpose",
             "heads before the batch",
         }),
     ),
