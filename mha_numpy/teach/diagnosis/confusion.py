@@ -32,7 +32,7 @@ class Counts(NamedTuple):
 
 
 class Confusion(NamedTuple):
-    """What became of the mistakes made in one function."""
+    """The results for the mistakes made in one function."""
 
     task: str
     counts: Counts
@@ -104,7 +104,7 @@ def _confusion(task: str, pairs: int, seed: int) -> Confusion:
 
 
 class HeldOut(NamedTuple):
-    """What became of the edits of one kind."""
+    """The results for the edits of one kind."""
 
     group: str
     made: int
@@ -116,7 +116,7 @@ class HeldOut(NamedTuple):
 
 
 def hold_out(tasks: Sequence[str], each: int = 2, seed: int = 0) -> list[HeldOut]:
-    """Make edits of every kind, and look for them without that kind.
+    """Make edits of every kind, and search for them without that kind.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ def bank_table(tasks: Sequence[str]) -> Table:
 
 
 def confusion_sections(found: Sequence[Confusion]) -> list[Table | str]:
-    """Return the counts of each function, their sums, and what was mixed up."""
+    """Return the counts of each function, their sums, and the mistakes that were mixed up."""
     total = Counts(*(sum(counts) for counts in zip(*(c.counts for c in found), strict=True)))
     slowest = max(c.slowest for c in found)
     rows = [_row(c.task, c.counts, c.slowest) for c in found] + [_row("all", total, slowest)]
@@ -73,7 +73,7 @@ def confusion_sections(found: Sequence[Confusion]) -> list[Table | str]:
 
 
 def held_out_sections(found: Sequence[HeldOut]) -> list[Table | str]:
-    """Return what was said of edits whose kind the search did not know."""
+    """Return the explanations of edits whose kind the search did not know."""
     total = HeldOut("all", *(sum(counts) for counts in list(zip(*found, strict=True))[1:]))
     rows = [[one.group, *map(str, one[1:])] for one in (*found, total)]
     columns = ["kind of edit", "made", "named", "another edit", "clues", "nothing", "wrongly"]

@@ -1,7 +1,7 @@
-"""refused_calls: which requests to the kernel are refused inside the sandbox, as a filter's bytes.
+"""refused_calls: the system calls that the sandbox refuses, as the bytes of a filter.
 
-Processes, files and memory that no limit counts, and ways into other processes: no exercise needs
-any of them, and each has been a way out of some sandbox.
+They are for processes, files and memory that no limit counts, and for ways into other processes. No
+exercise needs any of them, and each has been a way out of some sandbox.
 """
 
 import platform
@@ -28,7 +28,7 @@ ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 
 def refused_calls() -> bytes:
-    """Return the filter, as seccomp takes it; it allows all on a machine that is not known."""
+    """Return the filter for seccomp; on an unknown machine it allows everything."""
     steps = [(RETURN, 0, 0, ALLOW)]
     if platform.machine() in MACHINES:
         column, machine = MACHINES[platform.machine()]

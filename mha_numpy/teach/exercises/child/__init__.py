@@ -1,7 +1,7 @@
-"""What runs in the process of a student's function: the calls, and the messages about them.
+"""The code in the process of a student's function: the calls, and the messages about them.
 
-NumPy is all that it imports, so that it also runs where nothing else of this package can be seen.
-There it is a package by itself, which is why its files import each other by a dot.
+It imports only NumPy, so that it also runs where the rest of this package is hidden. There it is a
+separate package, which is why its files use relative imports.
 """
 
 import os

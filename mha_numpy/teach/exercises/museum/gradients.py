@@ -1,4 +1,4 @@
-"""Museum: gradients that trained all the same. Each has one bug that really shipped."""
+"""Museum: wrong gradients that still trained. Each has one bug that really shipped."""
 
 import numpy as np
 
