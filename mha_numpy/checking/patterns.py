@@ -12,7 +12,7 @@ MOST = 64  # indices of an axis that are tried out against each other
 
 
 def find_pattern(actual: Array, expected: Array) -> str:
-    """Say in a clause what turns the expected array into the actual one, or nothing.
+    """Say in a clause how the actual array follows from the expected one, or return "".
 
     Parameters
     ----------
@@ -21,10 +21,10 @@ def find_pattern(actual: Array, expected: Array) -> str:
     Returns
     -------
     str
-        The first that holds of: one factor; one distance; the last two axes swapped; the indices of
-        an axis in a different order; a separate factor or distance for each index of some axes; the
-        same numbers in different places; all differences at one index of an axis. Empty if none
-        does.
+        The first of these that is true: one factor; one distance; the last two axes swapped; the
+        indices of an axis in a different order; a separate factor or distance for each index of
+        some axes; the same numbers in different places; all differences at one index of an axis.
+        Empty if none is.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def _agree(one: Array, other: Array) -> bool:
 
 
 def _factors(actual: Array, expected: Array, axes: tuple[int, ...]) -> Array:
-    """Return the factor by which each index of the other axes is off, by least squares."""
+    """Return the factor of each index of the other axes, by least squares."""
     size = (expected * expected).sum(axis=axes, keepdims=True)
     return (actual * expected).sum(axis=axes, keepdims=True) / np.where(size == 0, 1, size)
 
@@ -112,7 +112,7 @@ def _own_distance(actual: Array, expected: Array) -> str:
 def _axes(actual: Array, expected: Array) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield the words for one axis, or all but the last, and the other axes, of several indices.
 
-    At more than one index of them something is off.
+    Numbers are off at more than one of these indices.
     """
     shape, is_off = actual.shape, ~np.isclose(actual, expected, rtol=SAME, atol=0)
     alone = [(axis,) for axis in range(len(shape))]

@@ -135,7 +135,7 @@ class AttentionCache(NamedTuple):
         return self.find_cells().weights
 
     def find_cells(self) -> AttentionCells:
-        """Return what the equations keep, computed now if a kernel ran."""
+        """Return the arrays that the equations keep, computed now if a kernel ran."""
         if self.cells is not None:
             return self.cells
         return _cells_of(self.inputs, attention_steps(self.inputs))

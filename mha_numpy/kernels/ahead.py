@@ -9,7 +9,7 @@ from mha_numpy.kernels.compile import NOTICE
 
 
 def compile_all() -> Iterator[str]:
-    """Compile what is not on disk yet, and yield the name of each part when it is done."""
+    """Compile every part that is not on disk yet, and yield its name when it is done."""
     NOTICE.stop()  # who asks for it need not be told
     for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
         for kernel in tiled.KERNELS:

@@ -25,7 +25,7 @@ class Tokens(NamedTuple):
 
 
 def as_tokens(ids: list[list[int]], names: list[list[str]]) -> Tokens:
-    """Return tokens by their ids and names, padded at the right."""
+    """Return tokens by their ids and names, padded on the right."""
     lengths = np.array(list(map(len, ids)))
     mask = np.arange(lengths.max(initial=0)) < lengths[:, None]  # (B, T)
     padded = np.zeros(mask.shape, np.int64)

@@ -39,7 +39,7 @@ def read_safetensors(path: PathLike) -> dict[str, Array]:
 
 
 def read_header(path: PathLike) -> dict[str, Array]:
-    """Read the names, shapes and dtypes of what `read_safetensors` returns, without the numbers.
+    """Read the names, shapes and dtypes that `read_safetensors` returns, without the numbers.
 
     Each array is a read-only view of a single zero and takes no memory.
     """
@@ -60,7 +60,7 @@ def write_safetensors(path: PathLike, arrays: Mapping[str, Array]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object."""
+    """Read a JSON file that contains an object."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as reason:
@@ -106,7 +106,7 @@ def _is_file_name(name: Any) -> bool:
 
 
 def _read_one(path: Path, take: Callable[[Any, str], Array]) -> dict[str, Array]:
-    """Take every array out of one file, through memory that is mapped to it."""
+    """Read every array of one file through mapped memory."""
     try:
         import ml_dtypes  # noqa: F401  tells NumPy what bfloat16 is
         from safetensors import safe_open
