@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds without a bar
 SILENCE = 30.0  # seconds without a line, where there is no terminal to draw a bar
 WAITED = 0.5  # seconds without a word on what takes long
-QUIET = ContextVar("QUIET", default=False)  # whether `busy` says nothing, beside a bar or for JSON
+QUIET = ContextVar("QUIET", default=False)  # whether `busy` says nothing: under a bar, or for JSON
 
 
 def progress(

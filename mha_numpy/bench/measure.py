@@ -63,7 +63,7 @@ def memory(who: str, shape: str, threads: int) -> int:
     ready(who, "1,2,64,64", CAUSAL, threads).call()  # compiles, starts threads
     call = ready(who, shape, CAUSAL, threads).call
     gc.collect()
-    CLEAR_REFS.write_text("5")  # the peak begins anew
+    CLEAR_REFS.write_text("5")  # the peak starts again
     before = _status("VmRSS")
     call()
     return _status("VmHWM") - before

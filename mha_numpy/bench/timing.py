@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-LEAST = 5  # pairs in a measurement, whatever its budget
+LEAST = 5  # pairs in a measurement, with any budget
 TURN = 0.02  # seconds: a turn is one call, or as many as fill this time
 
 Pair = tuple[float, float]  # seconds of ours, of the other

@@ -17,7 +17,7 @@ from mha_numpy.tables import Table
 
 ROOT = "result"  # the name of what has none
 NUMBERS = (bool, int, float, complex)  # of Python
-MISSING = object()  # stands where one of the trees has nothing
+MISSING = object()  # where one of the trees has no leaf
 
 
 @dataclass(frozen=True)

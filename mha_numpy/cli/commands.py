@@ -230,7 +230,7 @@ def _bench(options: Namespace) -> int:
     settings = Settings(**_taken(Settings, options))
     for name, install in settings.absent.items():
         print(f"left out: {name} is not installed: {install}", file=sys.stderr)
-    # ended by others too, leave no stopped process behind
+    # when ended from outside, leave no stopped process behind
     with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):
         results = benchmark(settings)
     saved: list[Path] = []

@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         code: int = options.run(options)
-        if sys.stdout is not None:  # closed by whoever started us
+        if sys.stdout is not None:  # closed by the parent process
             sys.stdout.flush()
     except MhaError as error:
         return _complain(options.command, str(error))

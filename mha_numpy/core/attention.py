@@ -62,7 +62,7 @@ def attention_steps(inputs: AttentionInputs) -> AttentionSteps:
 
 def gate_heads(heads: Array, head_gate: Array | None, lse: Array) -> Array:
     """Multiply each head by its gate: step 7."""
-    # 7. head gate; a row that sees nothing stays 0, whatever its gate is
+    # 7. head gate; a row that sees nothing stays 0 with any gate
     if head_gate is None:
         return heads
     sees_any = (lse != -np.inf)[..., None]  # (B, H, T_q, 1)

@@ -42,7 +42,7 @@ class MultiHeadCache(NamedTuple):
     project_v: LinearCache
     rotate_q: RopeCache | None
     rotate_k: RopeCache | None
-    extra_keys: AttentionInputs | None  # attention to the tokens alone
+    extra_keys: AttentionInputs | None  # attention to only the tokens
     attention: AttentionCache
     project_out: LinearCache
     inputs: MultiHeadInputs

@@ -230,7 +230,7 @@ def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -
         for name in floats:
             given[name] = given[name].astype(compute_dtype(dtype), copy=False)
 
-    if given["scale"] is None:  # without a single feature every score is 0, whatever the scale
+    if given["scale"] is None:  # without features every score is 0 with any scale
         given["scale"] = 1 / math.sqrt(q.shape[-1] or 1)
     if given["is_causal"]:
         left, _ = given["window"] or (None, None)

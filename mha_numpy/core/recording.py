@@ -65,7 +65,7 @@ class _Names(NamedTuple):
     capped: str
     biased: str
     dropped: str
-    shared: str  # what stands behind a key or value that serves a group of query heads
+    shared: str  # the suffix of a key or value that serves a group of query heads
 
 
 def _names(inputs: AttentionInputs) -> _Names:
@@ -260,7 +260,7 @@ def projections(inputs: MultiHeadInputs, *, is_new: bool = False) -> Projections
     suffix, tokens = ("", "T_k") if inputs.extra_k is None else ("_tokens", "T_kv")
     key = Projection("k", f"k{suffix}", "x_k", tokens, "kdim")
     value = Projection("v", f"v{suffix}", "x_v", tokens, "vdim")
-    if is_new:  # of the new tokens alone: those of the query, unless there is another input
+    if is_new:  # only of the new tokens: the query's, unless there is another input
         of_x = query[2:]
         if inputs.x_k is not inputs.x_q:
             of_x = ("x_k", "T_new", "kdim")

@@ -63,7 +63,7 @@ def forward(problem, heads, lse):
                 head[c] += dropped * v[j, c]
 
         if sees_any:
-            total = total if total != 0 else nan  # scores of -inf alone: 0 / 0
+            total = total if total != 0 else nan  # only scores of -inf: 0 / 0
             for c in range(len(head)):
                 head[c] /= total
         lse[i] = largest + np.log(total) if sees_any else -inf

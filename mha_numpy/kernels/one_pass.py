@@ -397,7 +397,7 @@ gelu = of_rows(gelu_rows, makes=2, knows_tanh=True)
 gelu_backward = of_rows(gelu_rows_backward, knows_tanh=True)
 swiglu, swiglu_backward = of_rows(swiglu_rows, makes=3), of_rows(swiglu_rows_backward, makes=2)
 
-# those whose arrays are not all of the one dtype that stands for None here
+# those whose arrays are not all of one dtype, which is None here
 MIXED = {square_rows: (None, types.float64), collect_rows: (None, types.int64, None)}
 KERNELS = (
     *MIXED, add_rows, relu_rows, relu_rows_backward, gelu_rows, gelu_rows_backward, swiglu_rows,

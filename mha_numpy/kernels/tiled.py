@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 CHUNK_NUMBERS = 2**16  # of a chunk's keys: with their gradients they stay in the second-level cache
 ITEMS = 16  # to share out among threads, where there is enough work for that many
-NO_CELLS = {  # stand for a mask, a bias or a dropout mask that was not given
+NO_CELLS = {  # instead of a missing mask, bias or dropout mask
     np.dtype(dtype): np.empty((0, 0, 0, 0), dtype) for dtype in (bool, np.float32, np.float64)
 }
 NO_MASK = NO_CELLS[np.dtype(bool)]

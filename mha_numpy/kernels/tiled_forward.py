@@ -157,7 +157,7 @@ def finish(tile, s, sees_any, heads, lse):
     """Divide by the sums, and store heads and lse."""
     for c in range(0, s.total.shape[1], lanes(s.total)):
         total = load(s.total, 0, c)
-        total = select(total == 0.0, np.nan, total)  # scores of -inf alone: 0 / 0
+        total = select(total == 0.0, np.nan, total)  # only scores of -inf: 0 / 0
         # who sees nothing has heads 0 / 1, lse -inf + log 1
         total = select(lanes_from_bits(s.total, sees_any, c), total, 1.0)
         store(s.factor, 0, c, 1.0 / total)

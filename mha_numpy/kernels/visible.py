@@ -28,7 +28,7 @@ ONE, NONE_SET = np.uint64(1), np.uint64(0)
 
 @inner(in_place=True)
 def find_visible(seen_by_key, seen_by_query, problem, tile, bias, j, width):
-    """Fill `seen_by_key` with a word for each key from j to the block's end; return how much it shows.
+    """Fill `seen_by_key` with a word for each key from j on in the block; return how much shows.
 
     `bias` is the block's, one row per query. `seen_by_query` is scratch, a word per query and a bit
     per key. The columns of the block up to `width` that are beyond the tile's queries see nothing.

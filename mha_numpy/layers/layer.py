@@ -198,7 +198,7 @@ class Layer(metaclass=LayerType):
                 kind = "()" * callable(getattr(Layer, name))
                 own = "blocks" if name in ("layers", "children") else f"{name}_"
                 raise ConfigError(
-                    f"{name}: expected another name for an attribute; {name}{kind} is a "
+                    f"{name}: expected a different name for an attribute; {name}{kind} is a "
                     f"{'method' if kind else 'property'} of every layer; write self.{own}"
                 )
             if name in ("params", "grads") and not isinstance(value, dict):

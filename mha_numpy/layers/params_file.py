@@ -80,7 +80,7 @@ def read_arrays(
         raise FileError(
             f"{path}: expected a readable file: {reason.strerror or reason}"
         ) from reason
-    except Exception as reason:  # whatever the readers make of foreign bytes
+    except Exception as reason:  # the readers raise anything on foreign bytes
         what = one_line(reason) or type(reason).__name__
         raise FileError(
             f"{path}: expected a whole .npz file of arrays; got a damaged or foreign one: {what}"

@@ -167,7 +167,7 @@ class ModelConfig:
         self.path = folder / "config.json"
         values = read_json(self.path)
         nested = values.get("rope_scaling") or values.get("rope_parameters")
-        if nested is None or isinstance(nested, dict):  # older files have the base beside it
+        if nested is None or isinstance(nested, dict):  # older files have the base next to it
             older = {"rope_theta": values.get("rope_theta", 10000.0)}
             older["rope_type"] = (nested or {}).get("type", "default")
             nested = older | (nested or {})

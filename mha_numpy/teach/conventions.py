@@ -21,7 +21,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, did_you_mean
 
 Inputs = dict[str, Any]
-Rewrite = Callable[[Any, Inputs], Any]  # of one array or number, beside all inputs
+Rewrite = Callable[[Any, Inputs], Any]  # of one array or number, given all inputs
 
 
 class Turn(NamedTuple):

@@ -29,7 +29,7 @@ USUAL = " (in the usual conventions)"
 
 Arrays = dict[str, Array]  # what a function returned, by name; a single array has the name ""
 Asked = Callable[[Inputs, Arrays], Array]
-Edits = Mapping[str, str]  # what stands there: what is written instead
+Edits = Mapping[str, str]  # the text in the source: the text to write instead
 
 
 class Mistake(NamedTuple):
@@ -87,7 +87,7 @@ class Hints(NamedTuple):
     where: str  # where to look
     question: str  # whose answer is the way
     mistake: str  # the name of one that many make here; it is shown with a picture
-    fix: str  # the lines, or what stands in them: those that are Python are shown as code
+    fix: str  # the lines, or their key parts; lines of Python are shown as code
 
 
 @dataclass(frozen=True, eq=False)

@@ -252,7 +252,7 @@ class Tracked(np.lib.mixins.NDArrayOperatorsMixin):
         raise NotKnownError
 
 
-CELLWISE = dict.fromkeys(FUNCTIONS, np.positive)  # whatever they compute: of one cell
+CELLWISE = dict.fromkeys(FUNCTIONS, np.positive)  # each result depends on one cell
 
 
 def _product(a: Tracked, b: Tracked) -> Tracked:

@@ -105,5 +105,5 @@ def prune_model(model: Layer, heads: Mapping[str, int | Sequence[int]]) -> None:
     layers = check_layers(model, heads)
     pruned = {name: prune_heads(layer, heads[name]) for name, layer in layers.items()}
     for name, layer in layers.items():
-        vars(layer).update(vars(pruned[name]))  # whoever holds the layer has the smaller one
+        vars(layer).update(vars(pruned[name]))  # all references to the layer see the smaller one
     model.zero_grads()

@@ -195,7 +195,7 @@ def _to_json(state: Any) -> str:
 
 
 def _state_of(found: dict[str, Array]) -> dict[str, Any]:
-    got = f"another file with {list(found)[:3]}"
+    got = f"a different file with {list(found)[:3]}"
     try:
         state = json.loads(found.pop("state").tobytes())
         is_known = state["format"] == FORMAT
@@ -239,7 +239,7 @@ def _check_generators(ours: list[np.random.Generator], theirs: Any) -> None:
         try:
             trial.state = state
             fits = json.loads(_to_json(trial.state)) == state and _is_within(state)
-        except Exception:  # whatever NumPy makes of a state that is none
+        except Exception:  # NumPy raises anything on an invalid state
             fits = False
         if not fits:
             raise ConfigError(f"generators: expected a state of {kind}; got {describe(state)}")

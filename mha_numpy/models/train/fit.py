@@ -214,7 +214,7 @@ def fit(
     check_function("draw_batch", draw_batch, "rng")
     steps = check_count("steps", steps, least=0)
     if not isinstance(optimizer, Optimizer) or optimizer.layer is not model:
-        other = " of another model" if isinstance(optimizer, Optimizer) else ""
+        other = " of a different model" if isinstance(optimizer, Optimizer) else ""
         raise ConfigError(
             "optimizer: expected one of this model, such as AdamW(model, 1e-3); "
             f"got {describe(optimizer)}{other}"
@@ -257,7 +257,7 @@ def fit(
         def run() -> float:
             return loss_and_gradients(model, batch, label_smoothing=label_smoothing, loss=loss)
 
-        with np.errstate(all="ignore"):  # what is not finite is told below
+        with np.errstate(all="ignore"):  # numbers that are not finite are reported below
             value = run()
             norm = gradient_norm(model) if max_norm is None else clip_gradients(model, max_norm)
             if not math.isfinite(value + norm):

@@ -55,7 +55,7 @@ def write_safetensors(path: PathLike, arrays: Mapping[str, Array]) -> None:
         raise ConfigError(f"safetensors is not installed; {INSTALL}") from reason
     try:
         save_file({name: np.ascontiguousarray(a) for name, a in arrays.items()}, path)
-    except Exception as reason:  # of its own kind, which is no OSError
+    except Exception as reason:  # a type of the library's own, no OSError
         raise FileError(f"{path}: cannot write it: {one_line(reason)}") from reason
 
 
@@ -108,7 +108,7 @@ def _is_file_name(name: Any) -> bool:
 def _read_one(path: Path, take: Callable[[Any, str], Array]) -> dict[str, Array]:
     """Read every array of one file through mapped memory."""
     try:
-        import ml_dtypes  # noqa: F401  tells NumPy what bfloat16 is
+        import ml_dtypes  # noqa: F401  adds bfloat16 to NumPy
         from safetensors import safe_open
     except ImportError as reason:
         raise ConfigError(f"safetensors is not installed; {INSTALL}") from reason

@@ -13,7 +13,7 @@ from types import CodeType
 from typing import NamedTuple
 
 TAG = "exercise"
-MOST_CODE = 500_000  # characters: nobody writes more in an assignment
+MOST_CODE = 500_000  # characters; no assignment needs more
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # of a parser
 SHOWN = re.compile(r"\s*(%%(time|timeit|capture|prun)\b.*|[%!?].*|\w[\w.]*\?+)\s*")  # not Python
 FOREIGN = re.compile(r"\s*%%(?!time|timeit|capture|prun)")  # a cell in another language

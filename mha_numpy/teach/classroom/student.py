@@ -70,7 +70,7 @@ def _grade_function(
     graded = replace(graded, file=source.file, seconds=seconds)
     try:
         verdict = judge_answers(exercise, run)
-    except Exception:  # an answer that nobody has thought of costs this function alone
+    except Exception:  # an unforeseen answer costs only this function
         return replace(graded, state="failed", findings=["its answers could not be judged"])
     if verdict.is_unwritten:
         findings = [verdict.unwritten] if verdict.unwritten == NO_RETURN else []

@@ -145,7 +145,7 @@ def _owner(stem: str, roster: Mapping[str, str]) -> _Owner:
         student = _known(found["id"], parts["name"], roster)
         try:
             time = datetime.strptime(parts["order"], TIME)
-        except ValueError:  # no platform but Blackboard tells it
+        except ValueError:  # only Blackboard records it
             time = None
         order = tuple(map(int, re.findall(r"\d+", parts["order"])))
         name = roster.get(student, parts["name"])

@@ -67,7 +67,7 @@ def find_confusion(tasks: Sequence[str], pairs: int = 100, seed: int = 0) -> lis
 
 
 def _confusion(task: str, pairs: int, seed: int) -> Confusion:
-    rng = np.random.default_rng([seed, *task.encode()])  # whatever other tasks there are
+    rng = np.random.default_rng([seed, *task.encode()])  # independent of the other tasks
     names, seconds = list(fingerprints(task)), [0.0]
 
     def diagnosed(answers: list[Answer]) -> Diagnosis:
@@ -110,7 +110,7 @@ class HeldOut(NamedTuple):
     made: int
     named: int  # by a known mistake that gives the same
     edited: int  # by an edit of another kind that gives the same
-    clues: int  # steps, places or a pattern are told
+    clues: int  # steps, places or a pattern are shown
     nothing: int
     wrongly: int  # of the named and edited: other numbers are drawn, and it gives something else
 

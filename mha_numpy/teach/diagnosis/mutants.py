@@ -105,7 +105,7 @@ def by_function(edits: Mapping[str, Edits]) -> EditsOf:
     found: EditsOf = {}
     for task, of_file in edits.items():
         sources = {n: cut.source for n, cut in read_solutions().cuts.items() if cut.task == task}
-        apply_edits("".join(sources.values()), of_file)  # raises unless each text stands once
+        apply_edits("".join(sources.values()), of_file)  # raises unless each text occurs once
         for name, source in sources.items():
             if inside := {old: new for old, new in of_file.items() if old in source}:
                 found[name] = inside

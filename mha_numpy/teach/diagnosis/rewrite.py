@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FILE = Path(__file__).with_name("rules.txt")
-PARTS = frozenset("ABCDEF")  # names that stand for any part
+PARTS = frozenset("ABCDEF")  # names that mean any part
 ARGS = "ARGS"
-PLACES = frozenset({"VALUE", "LOOP", "TEST"})  # names that stand for the part in such a place
+PLACES = frozenset({"VALUE", "LOOP", "TEST"})  # names that mean the part in such a place
 Bound = dict[str, Any]
 
 

@@ -29,7 +29,7 @@ PART = "a missing part"
 GROUPS = list(dict.fromkeys([PART, *OWN_GROUPS, *rule_groups()]))
 RANKS = {group: rank for rank, group in enumerate(GROUPS)}
 ATTRIBUTES = {"params": MultiHeadParams._fields, "saved": Saved._fields}
-PLACES = {"iter": "LOOP", "test": "TEST"}  # of rules, by the field that a part stands in
+PLACES = {"iter": "LOOP", "test": "TEST"}  # of rules, by the field of a part
 
 
 class Scope(NamedTuple):
@@ -37,7 +37,7 @@ class Scope(NamedTuple):
 
     parts: list[ast.expr]  # its parameters, what it computes, and the calls in it
     arrays: list[str]  # parameters
-    known: dict[str, list[ast.expr]]  # what names of rules may stand for
+    known: dict[str, list[ast.expr]]  # what names of rules can mean
 
 
 class Edit(NamedTuple):
@@ -292,7 +292,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[tuple[str, list[ast.stmt]]]:
                 yield EXCHANGED, [*before, turned, *after]
         if isinstance(one, ast.For):
             yield ONCE, [*before, _loop(one, [*one.body, ast.Break()]), *after]
-            if before and isinstance(before[-1], ast.Assign):  # begun anew each time
+            if before and isinstance(before[-1], ast.Assign):  # started again each time
                 yield INSIDE, [*before[:-1], _loop(one, [before[-1], *one.body]), *after]
             for j, inner in enumerate(one.body[:-1]):
                 without = _loop(one, one.body[:j] + one.body[j + 1 :])

@@ -20,7 +20,7 @@ from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
 
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
-MOST = 2  # alternatives that are told
+MOST = 2  # alternatives that are shown
 IN_ORDER = ", once they are in the right order"
 
 

@@ -57,7 +57,7 @@ class Exercise(NamedTuple):
             return f"{signature}{docstring}    raise NotImplementedError\n"
         _, asked = docstring.split("\n\n", 1)
         signature, docstring, body = _parts_of(self.stub)
-        if self.kind == "museum":  # its docstring tells the story; the rest is what the task asks
+        if self.kind == "museum":  # its docstring has the story; the rest is the task's
             docstring = f"{docstring.removesuffix(QUOTES).rstrip()}\n\n{asked}"
         return signature + docstring + body
 

@@ -29,7 +29,7 @@ from mha_numpy.teach.exercises.refused import refused_calls
 from mha_numpy.teach.exercises.sandbox import START, Heard, Run, check_limits, pipe, run_in_a_child
 from mha_numpy.teach.saved import Saved
 
-FIRST_USER = 60_001  # a user that nobody is; each slot has its own
+FIRST_USER = 60_001  # unused ids of users; each slot has its own
 THREADS = 32  # that a run may have, each process being one
 ROOM = 64 * 2**20  # bytes that may be written, into memory
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin")  # where libraries are; none but to read
@@ -157,7 +157,7 @@ def _run(
             enter()
             os.dup2(given, 0)
             descriptors = sorted([2, refused, *[replies] * asks, tell.fileno(), OPEN])
-            for before, after in pairwise(descriptors):  # whatever else is open is nobody's
+            for before, after in pairwise(descriptors):  # close all others
                 os.closerange(before + 1, after)
             for descriptor in descriptors[1:-1]:
                 os.set_inheritable(descriptor, True)
@@ -235,7 +235,7 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
         # root needs no other users to shut everything else off, and keeps real ones: the limit on
         # processes holds for them, and would not for a root by another name
         command += [f"--unshare-{what}" for what in ("ipc", "pid", "net", "uts", "cgroup-try")]
-        # to become a user that is counted alone
+        # to become a user that is counted separately
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         command += ["--unshare-all"]
@@ -250,7 +250,7 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
     for folder in _package_folders(python):  # what else is installed is not to be seen
         command += ["--tmpfs", folder, "--remount-ro", folder]
     for parent in (PACKAGES, *reversed(CHILD.parents[:-1]), CHILD):
-        # else root alone could enter those in between
+        # else only root could enter those in between
         command += ["--perms", "0755", "--dir", str(parent)]
     numpy = Path(np.__file__).parent
     for path in (numpy, numpy.with_name("numpy.libs")):

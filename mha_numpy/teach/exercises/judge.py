@@ -26,7 +26,7 @@ from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
 from mha_numpy.teach.task import Inputs
 
-TOLD = 3  # names of this package that a verdict tells
+TOLD = 3  # names of this package that a verdict shows
 FRUGAL = "online_attention"  # the piece that may hold no more than blocks
 T_Q, T_K, WIDTH, BLOCK = 32, 2048, 4, 64  # of what its memory is measured with
 
@@ -125,7 +125,7 @@ def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
         return Verdict(exercise, stages, run.printed, unwritten=unwritten)
     with np.errstate(all="ignore"):
         causes = explain(evidence, stages)
-    # numbers that differ by float32 alone look the same
+    # numbers that differ only by float32 rounding look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(
         exercise, stages, run.printed, causes.remarks, causes.mistakes, drawn,

@@ -272,7 +272,7 @@ def _end(child: int, grace: float, nested: float) -> int:
     for kill in (os.killpg, os.kill):  # it may not have a group yet
         with suppress(ProcessLookupError, PermissionError):
             kill(child, signal.SIGKILL)
-    with suppress(ChildProcessError):  # SIGCHLD is ignored: nobody knows
+    with suppress(ChildProcessError):  # SIGCHLD is ignored: unknown
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return -signal.SIGKILL
 
@@ -294,7 +294,7 @@ def _count_starved() -> int:
 
 
 def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
-    if code > SIGNALLED:  # as a parent says it of its own child
+    if code > SIGNALLED:  # as a parent reports it of its own child
         code = SIGNALLED - code
     if is_late and -code in (0, signal.SIGKILL, signal.SIGALRM):
         return _too_late(limits)

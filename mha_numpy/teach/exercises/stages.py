@@ -180,7 +180,7 @@ def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
             number, first = troubles[0]
             findings: dict[str, list[str]] = {}
             for row in (row for n, row in troubles if n == number):
-                # a wrong type is not that of another array; wrong numbers are told of the first
+                # a wrong type is each array's own; wrong numbers are shown for the first
                 finding = row.finding if kind == "type" else first.finding
                 findings.setdefault(finding, []).append(row.name)
             more = _broken(evidence, number, first.name) if kind == "finite" else ""

@@ -110,7 +110,7 @@ class Verdict:
             return [self.title]
         table = stages_table(self.title, self.stages)
         lines = [f"{name}: {text}" for name, text in self._told.items()]
-        told = "\n".join(lines).replace(": \n", ":\n")  # a list begins on a line of its own
+        told = "\n".join(lines).replace(": \n", ":\n")  # a list starts on a new line
         return [table, told] if told else [table]
 
     @property

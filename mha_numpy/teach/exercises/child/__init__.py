@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 PACKAGE = FOLDER.parents[2]
 CHILD = f"{FOLDER}{os.sep}"  # how the files of this folder begin
 INSIDE = f"{PACKAGE}{os.sep}"  # how the files of this package begin
-INSTALLED = re.compile(  # files that nobody wrote for an exercise
+INSTALLED = re.compile(  # files that do not belong to an exercise
     rf"<(frozen|__array_function__)|.*(site|dist)-packages"
     rf"|{re.escape(INSIDE)}|{re.escape(f'{Path(os.__file__).parent}{os.sep}')}"
 )

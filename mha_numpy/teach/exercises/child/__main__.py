@@ -21,7 +21,7 @@ def main() -> None:
         sys.stdin = open(os.devnull)  # noqa: SIM115
         os.dup2(sys.stdin.fileno(), 0)
         limits = Limits(**task["limits"])
-        if task["user"]:  # of its own: what it starts is counted alone
+        if task["user"]:  # its own user, so that its processes are counted separately
             os.setgroups([])
             os.setgid(task["user"])
             os.setuid(task["user"])

@@ -52,7 +52,7 @@ def limit_for_good(limits: Limits, room: int, threads: int) -> None:
     for kind, number in most.items():
         hard = resource.getrlimit(kind)[1]
         number = number if hard == resource.RLIM_INFINITY else min(number, hard)
-        soft = number - (kind == resource.RLIMIT_CPU)  # a signal that tells why comes first
+        soft = number - (kind == resource.RLIMIT_CPU)  # a signal with the reason comes first
         resource.setrlimit(kind, (soft, number))
 
 
