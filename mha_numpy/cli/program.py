@@ -41,7 +41,21 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
-PARSER = Parser(prog="mha-numpy", description="Learn attention from NumPy code.")
+class Help(argparse.HelpFormatter):
+    """Help with a column that is wide enough for the longest command, which is indented."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Note an option, or all commands, and the width that they need."""
+        super().add_argument(action)
+        self._action_max_length += 2 * isinstance(action, argparse._SubParsersAction)
+
+
+PARSER = Parser(
+    prog="mha-numpy",
+    description="Learn attention from NumPy code.",
+    epilog="Begin with `mha-numpy walk --open`. `mha-numpy COMMAND --help` explains a command.",
+    formatter_class=Help,
+)
 PARSER.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
 COMMANDS = PARSER.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
