@@ -188,5 +188,5 @@ def check_broadcast(
         target = ", ".join(f"{axis}={n}" for axis, n in sizes)
         raise error(
             f"{name}: expected a shape that broadcasts to ({target}): "
-            f"aligned at the right, each axis full or 1; got {array.shape}"
+            f"last axes aligned, each axis full or 1; got {array.shape}"
         )

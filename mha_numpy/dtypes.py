@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
 
     class Array:
-        """A NumPy array of any dtype: stands in signatures, where NumPy's own type is long."""
+        """A NumPy array of any dtype, for signatures, in which NumPy's own type is long."""
 
         __module__ = "builtins"  # so that help() prints Array without the name of a module
 

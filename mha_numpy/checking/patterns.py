@@ -30,9 +30,9 @@ def find_pattern(actual: Array, expected: Array) -> str:
     --------
     >>> expected = np.array([[1.0, 2.0, 3.0], [5.0, 7.0, 11.0]])
     >>> find_pattern(expected / 4, expected)
-    'each is 0.25 times what was expected'
+    'each is 0.25 times the expected number'
     >>> find_pattern(expected[:, ::-1], expected)
-    'what was expected, with the indices of axis 1 in the order [2, 1, 0]'
+    'the expected array, with the indices of axis 1 in the order [2, 1, 0]'
     >>> find_pattern(expected + [[1.0], [2.0]], expected)
     'each index of axis 0 is off by its own number'
     """
@@ -66,7 +66,7 @@ def _one_factor(actual: Array, expected: Array) -> str:
         return "" if actual.any() else "all are 0"
     if np.count_nonzero(expected) < 2 or not _agree(actual, factor * expected):
         return ""
-    return f"each is {factor:.6g} times what was expected"
+    return f"each is {factor:.6g} times the expected number"
 
 
 def _one_distance(actual: Array, expected: Array) -> str:
@@ -79,7 +79,7 @@ def _one_distance(actual: Array, expected: Array) -> str:
 def _exchanged(actual: Array, expected: Array) -> str:
     is_square = actual.ndim > 1 and actual.shape[-1] == actual.shape[-2]
     if is_square and _agree(actual.swapaxes(-1, -2), expected):
-        return "what was expected, with the last two axes swapped"
+        return "the expected array, with the last two axes swapped"
     return ""
 
 
@@ -90,7 +90,7 @@ def _reordered(actual: Array, expected: Array) -> str:
         mine, theirs = (np.moveaxis(a, axis, 0).reshape(size, -1) for a in (actual, expected))
         order = [int(np.abs(theirs - row).max(axis=1).argmin()) for row in mine]
         if _agree(mine, theirs[order]):
-            return f"what was expected, with the indices of axis {axis} in the order {order}"
+            return f"the expected array, with the indices of axis {axis} in the order {order}"
     return ""
 
 

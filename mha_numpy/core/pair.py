@@ -23,10 +23,10 @@ OfValues = Records | Callable[[Values], Records]
 class Pair:
     """A forward with its backward: checks, dtypes, kernels and recording around the equations.
 
-    Values are passed on by name: the inputs, the options, and whatever `check` adds. `steps` takes
-    the values that its arguments name, and returns more values. The cache keeps those that its
-    fields name. `steps_backward` takes the gradient of the output, then fields of the cache. A
-    small example is `RELU` in ``layers/activations.py``.
+    The inputs, the options and the additions of `check` are values, which are passed on by name.
+    `steps` takes the values that its arguments name, and returns more values. The cache keeps those
+    that its fields name. `steps_backward` takes the gradient of the output, then fields of the
+    cache. A small example is `RELU` in ``layers/activations.py``.
 
     `records` and `records_backward` say what a trace notes: ``(name, axes, equation)`` for each
     step and ``(name, axes)`` for each constant, as `step` and `constant` explain them; or a

@@ -62,7 +62,7 @@ def generate(
     -----
     The model writes without dropout. A KV cache keeps the keys and values of earlier tokens, so a
     step costs one token. When the model's positions are used up, it continues from the last tokens
-    of the text, as many as half of its positions. Sources: top-k: Fan et al. 2018; top-p:
+    of the text, half the number of its positions. Sources: top-k: Fan et al. 2018; top-p:
     Holtzman et al. 2020, *The curious case of neural text degeneration*, section 3.1.
 
     Examples

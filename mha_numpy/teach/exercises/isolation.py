@@ -91,7 +91,7 @@ def run_isolated(
     in its process, where it can be falsified, so a mark for either is a matter of trust. Files in
     memory have room for `ROOM` bytes; only the time limits their number.
 
-    If an input is a function, a stand-in inside sends its arguments here, and the function of the
+    If an input is a function, a proxy inside sends its arguments here, and the function of the
     same call answers with at most `ANSWER` bytes. If it raises an error, only the error's type goes
     in. Its source and name do not go in, and a call that has ended can ask nothing more. The
     function has to check its arguments, which may be anything, before it computes. The run's time

@@ -40,7 +40,7 @@ def candidate_inputs(exercise: Exercise) -> list[dict[str, Any]]:
 
 
 def bounded(attention: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an attention that takes only small arrays, and only so many times.
+    """Return an attention that takes only small arrays, and only a limited number of times.
 
     It may run in the grader on foreign arguments, so it checks them before it computes anything.
     """

@@ -1,7 +1,7 @@
 """run_calls: call a student's function in a separate process, so that it may crash or hang.
 
-A guard against accidents, not against malice. The process may read, write and delete whatever its
-user may, and a child that it starts in a separate session outlives it.
+A guard against accidents, not against malice. The process may read, write and delete anything that
+its user may, and a child that it starts in a separate session outlives it.
 """
 
 import faulthandler
@@ -175,8 +175,8 @@ def _run_here(messages: Iterator[Message], heard: Heard) -> None:
 def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: float = 0.0) -> None:
     """Let a child do the work; end it with all that it started, and say why if it ends early.
 
-    If the child waits for a child of its own that controls all others, that one is ended first, and
-    `nested` is how many seconds the child has to notice.
+    If the child has itself started a child that controls all others, that one is ended first, and
+    `nested` is how many seconds the first child has to notice.
     """
     limits, child, is_late, starved = heard.limits, None, True, _count_starved()
     with pipe() as (results, tell), pipe() as (output, show):

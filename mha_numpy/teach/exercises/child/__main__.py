@@ -40,7 +40,7 @@ def main() -> None:
 def _with_functions(
     given: Mapping[str, Any], tell: IO[bytes], replies: IO[bytes]
 ) -> dict[str, Any]:
-    """Return inputs with a stand-in for each function that stayed outside."""
+    """Return inputs in which a proxy replaces each function that stayed outside."""
 
     def ask(*given: Any, **named: Any) -> Any:
         write_message(tell, Asked(plain(given), plain(named)))

@@ -130,9 +130,9 @@ def record(name: str, *fields: str) -> Callable[..., Any]:
 def unpack(packed: bytes, record: Callable[..., Callable[..., Any]] = refuse) -> Any:
     """Return the value that `pack` packed; any error if the bytes are something else.
 
-    Nothing is made of them but builtins, arrays of numbers and `Foreign`, and NamedTuples where
-    `record` makes these; nothing that is much longer than they are, as each byte is used once; and
-    no more parts than somebody can look at in time.
+    The bytes become only builtins, arrays of numbers and `Foreign`, and NamedTuples if `record`
+    makes these. The value is not much longer than the bytes, because each byte is used once, and it
+    has few enough parts to be checked in time.
     """
     begin = HEADER + int.from_bytes(packed[:HEADER])
     if begin > min(len(packed), TEXT):
