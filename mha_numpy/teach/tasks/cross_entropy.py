@@ -124,7 +124,7 @@ TASK = Task(
     needs=("softmax",),
     hints=Hints(
         where="Compute log and softmax in one step: write log(exp(a) / sum of exp(b)) as a "
-        "difference. Then ask over which tokens the mean runs. Notebook 07 deals with large scores.",
+        "difference. Then ask over which tokens the mean runs. Notebook 07 is about large scores.",
         question="The logits are (1000, 3), and the target is the second entry. What is the loss? "
         "What is softmax here, and what is its log?",
         mistake="log of a probability that became 0",
