@@ -26,10 +26,10 @@ exhibits of the museum are separate code with one bug each, and all of them get 
 HELD_OUT = (
     "If no known mistake gives a student's numbers, the check searches small edits of the right "
     "function. How does it handle a slip that we did not think of? Here we make edits of each kind "
-    "and search without that kind. *Named* means that a known mistake gives the same numbers, "
-    "*another edit* that an edit of a different kind does, *clues* that the check points out a "
-    "step, a place in an array or a pattern, and *nothing* that it finds none of these. An "
-    "explanation counts as wrong if it gives something else once other numbers are drawn."
+    "and search without that kind. *Named* means that a known mistake gives the same numbers, and "
+    "*another edit* that an edit of a different kind does. With *clues* the check points out a "
+    "step, a place in an array or a pattern; with *nothing* it finds none of these. An explanation "
+    "counts as wrong if it no longer gives the same answers once different numbers are drawn."
 )
 
 
