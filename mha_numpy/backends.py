@@ -1,4 +1,4 @@
-"""Backends: what computes the equations, and how one is chosen.
+"""Backends: the code that computes the equations, and the choice of one.
 
 The names are those of ``backend=``: "numpy" is the equations themselves; the others are modules of
 kernels, imported at their first use.
@@ -60,23 +60,23 @@ def backend(name: str | None) -> Iterator[None]:
 
 
 def chosen_backend(name: str | None = None) -> str:
-    """Return the backend of this name, for None the one of the block; raise a ConfigError."""
+    """Return the backend of this name, or the block's for None; raise a ConfigError if unknown."""
     return check_backend(name) or _in_force.get()
 
 
 def check_backend(name: Any) -> str | None:
-    """Return the name of a backend, or None; raise a ConfigError where there is no such backend."""
+    """Return the name of a backend, or None; raise a ConfigError if there is no such backend."""
     return None if name is None else check_choice("backend", name, BACKENDS)
 
 
 def find_kernels(
     modules: dict[str, str], *arrays: Array | None, backend: str | None = None
 ) -> ModuleType | None:
-    """Return the module that holds a backend's kernels, or None where the equations compute.
+    """Return the module with a backend's kernels, or None if the equations compute.
 
     The equations also compute what the kernels do not cover: dtypes other than float32 and float64
-    (longdouble; complex in a gradient check), two dtypes at once, and empty axes; and whatever a
-    recorder watches, because a kernel has no steps to show.
+    (longdouble; complex in a gradient check), two dtypes at once, and empty axes; and every
+    recorded call, because a kernel has no steps to show.
     """
     name = _in_force.get() if backend is None else backend
     if name not in modules or is_watched():

@@ -71,9 +71,9 @@ def find_misfit(
     called : str
         What the user called.
     function : callable
-        What has the signature.
+        The function with the signature.
     given, options
-        The arguments without a name, and those with one.
+        The positional arguments, and the named ones.
     """
     parameters = inspect.signature(function).parameters.values()
     kinds = {p.kind for p in parameters}

@@ -83,7 +83,7 @@ def check_function(name: str, value: Any, *inputs: str) -> None:
 
 
 def check_absent(folder: Path, names: Iterable[str], *, force: bool) -> None:
-    """Raise a ConfigError where files of these names would be overwritten."""
+    """Raise a ConfigError if files of these names would be overwritten."""
     taken = [name for name in names if os.path.lexists(folder / name)]
     if taken and not force:
         raise ConfigError(f"save: {folder} already has {taken[0]}; add --force to overwrite it")
@@ -100,7 +100,7 @@ def check_type(name: str, value: Any, expected: type, source: str) -> None:
 def check_shape(
     name: str, array: Array, axes: str, sizes: dict[str, int], *, to_match: str = ""
 ) -> None:
-    """Read `array`'s shape by axis names: sizes already known must agree, new ones are noted.
+    """Read `array`'s shape by axis names; known sizes must agree, and new ones are noted.
 
     `axes` is like "B H_kv T_k d_k"; an axis "H*d_k" is a product. "... T D" are the last two of any
     number.
@@ -169,7 +169,7 @@ def _names_of(axes: str) -> list[tuple[str, bool]]:
 
 
 def size_of(axis: str, sizes: dict[str, int]) -> int | None:
-    """Return the size of an axis such as "T_q", "H*d_k" or "1"; None where it is not known yet."""
+    """Return the size of an axis such as "T_q", "H*d_k" or "1"; None if it is not known yet."""
     if axis.isidentifier():
         return sizes.get(axis)
     factors = [int(f) if f.isdigit() else sizes.get(f) for f in axis.split("*")]
@@ -179,7 +179,7 @@ def size_of(axis: str, sizes: dict[str, int]) -> int | None:
 def check_broadcast(
     name: str, array: Array, shape: tuple[int, ...], axes: str, error: type[MhaError] = ShapeError
 ) -> None:
-    """Check that `array` stretches to `shape`, aligned at the right, and does not enlarge it."""
+    """Check that `array` stretches to `shape`, with last axes aligned, and does not enlarge it."""
     tail = shape[len(shape) - array.ndim :]
     if array.ndim > len(shape) or any(
         n not in (1, size) for n, size in zip(array.shape, tail, strict=True)
@@ -188,5 +188,5 @@ def check_broadcast(
         target = ", ".join(f"{axis}={n}" for axis, n in sizes)
         raise error(
             f"{name}: expected a shape that broadcasts to ({target}): "
-            f"aligned at the right, each axis full or 1; got {array.shape}"
+            f"last axes aligned, each axis full or 1; got {array.shape}"
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
 
     class Array:
-        """A NumPy array of any dtype: stands in signatures, where NumPy's own type is long."""
+        """A NumPy array of any dtype, for signatures, in which NumPy's own type is long."""
 
         __module__ = "builtins"  # so that help() prints Array without the name of a module
 
@@ -68,7 +68,7 @@ def as_float_array(name: str, value: Any) -> Array:
 
 
 def as_integer_array(name: str, value: Any, expected: str) -> Array:
-    """Return `value` as an int64 array, or raise a ConfigError that says what was expected."""
+    """Return `value` as an int64 array, or raise a ConfigError that says what is expected."""
     array = as_array(name, value, expected, ConfigError)
     if array.dtype.kind not in "iu":
         raise ConfigError(f"{name}: expected {expected}; got {describe(value)}")
@@ -78,7 +78,7 @@ def as_integer_array(name: str, value: Any, expected: str) -> Array:
 
 
 def as_array(name: str, value: Any, expected: str, error: type[MhaError]) -> Array:
-    """Return np.asarray(value); what NumPy cannot take raises `error` in our words."""
+    """Return np.asarray(value); a value that NumPy cannot take raises `error` in our words."""
     try:
         return np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as reason:  # ragged lists, foreign tensors
@@ -112,7 +112,7 @@ def float_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def result_dtype(*arrays: Array | None) -> np.dtype[Any]:
-    """Promote the dtypes of those arrays that are there, as NumPy does."""
+    """Promote the dtypes of the arrays that are not None, as NumPy does."""
     return _promote(*[array.dtype for array in arrays if array is not None])
 
 

@@ -8,7 +8,7 @@ class MhaError(Exception):
     """Base of all errors raised here; catch it to catch them all.
 
     Every public function raises one of its subclasses for an argument of the wrong kind, shape or
-    value; the message names the argument. Docstrings list only what is raised for other reasons.
+    value; the message names the argument. Docstrings list only errors that have other reasons.
     """
 
 
@@ -21,7 +21,7 @@ class MaskError(MhaError, ValueError):
 
 
 class ConfigError(MhaError, ValueError):
-    """An option has a value that makes no sense, alone or with the others."""
+    """An option has a value that makes no sense, by itself or with the others."""
 
 
 class DTypeError(MhaError, TypeError):
@@ -33,7 +33,7 @@ class BackendError(MhaError, RuntimeError):
 
 
 class SandboxError(MhaError, RuntimeError):
-    """A submission could not be run, through no fault of its own."""
+    """A submission could not be run, but not because of its code."""
 
 
 class MissingAttributeError(MhaError, AttributeError):
@@ -47,7 +47,7 @@ class MissingStepError(MhaError, KeyError):
 
 
 class FileError(MhaError, OSError):
-    """A file cannot be read or written, or contains something other than what is needed."""
+    """A file cannot be read or written, or its content is not of the expected kind."""
 
 
 class TrainingError(MhaError, ArithmeticError):
@@ -61,9 +61,9 @@ def one_line(value: object) -> str:
 
 
 def describe(value: object) -> str:
-    """Return a value as an error names it, in one line: arrays, and what holds them, by their kind.
+    """Describe a value for an error, in one line; arrays and containers of arrays by their kind.
 
-    An array has its shape and dtype there, a cache or another tuple of arrays the name of its type.
+    Arrays are shown by shape and dtype, caches and other tuples of arrays by their type's name.
     """
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"an array {value.shape} of {value.dtype}"

@@ -1,6 +1,6 @@
 """Names that other libraries have, and what to write here instead.
 
-They are those of arguments, of attributes of a layer, and of what a package holds.
+They are the names of arguments, of a layer's attributes, and of a package's members.
 """
 
 import re
@@ -78,18 +78,18 @@ OUR_NAMES = {  # ours: what others call it
 
 
 def our_name(theirs: str, known: Iterable[str]) -> str | None:
-    """Return what an argument of another library is called here, among these names."""
+    """Return the name that another library's argument has here, among these names."""
     return next((ours for ours in known if theirs in OUR_NAMES.get(ours, "").split()), None)
 
 
 class UnknownArgumentError(ConfigError):
-    """An argument that is not here; the message says what is.
+    """An argument that does not exist here; the message says which one does.
 
     Parameters
     ----------
     name : str
     known : iterable of str
-        The names that are here.
+        The names that exist here.
     """
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
@@ -103,7 +103,7 @@ class UnknownArgumentError(ConfigError):
 
 
 def refuse(foreign: Iterable[str], known: Iterable[str]) -> None:
-    """Raise an error for the first argument that is not here, if there is one."""
+    """Raise an error for the first unknown argument, if there is one."""
     for name in foreign:
         raise UnknownArgumentError(name, known)
 
@@ -171,7 +171,7 @@ ATTRIBUTES = {
 def missing_attribute(
     owner: Any, name: str, advice: Mapping[str, str] = ATTRIBUTES
 ) -> MissingAttributeError:
-    """Return the error of an attribute that is not there; it says what there is."""
+    """Return the error of a missing attribute; it names the right one."""
     kind = type(owner).__name__
     article = "an" if kind[0] in "AEIOU" or kind == "SGD" else "a"
     known = [known for known in dir(owner) if known[0] != "_" != name[0]]
@@ -225,7 +225,7 @@ NAMES = {  # of PyTorch, Keras and Hugging Face
 
 
 class MissingNameError(MissingAttributeError):
-    """A package has no such name; the message says what to write, and where that is.
+    """A package has no such name; the message says what to write, and where it is.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ class MissingNameError(MissingAttributeError):
 
 
 def explain_missing(package: str) -> None:
-    """Let a package raise our error for a name that is not there; type checkers see none of it."""
+    """Let a package raise our error for a missing name; type checkers do not see it."""
 
     def find(name: str) -> Never:
         raise MissingNameError(package, name)

@@ -1,4 +1,4 @@
-"""A progress bar, or a word on what is going on, that appears only if the work takes long."""
+"""A progress bar, or a short note, that appears only if the work takes long."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds without a bar
 SILENCE = 30.0  # seconds without a line, where there is no terminal to draw a bar
 WAITED = 0.5  # seconds without a word on what takes long
-QUIET = ContextVar("QUIET", default=False)  # whether `busy` says nothing, beside a bar or for JSON
+QUIET = ContextVar("QUIET", default=False)  # whether `busy` says nothing: under a bar, or for JSON
 
 
 def progress(
@@ -44,7 +44,7 @@ def progress(
 def _with_bar(
     items: Iterator[Item], total: int, label: str, note: Callable[[], str], done: int
 ) -> Iterator[Item]:
-    """Yield what is left under a bar that starts at `done`."""
+    """Yield the remaining items under a bar that starts at `done`."""
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
@@ -58,7 +58,7 @@ def _with_bar(
 
 @contextmanager
 def busy(label: str) -> Iterator[None]:
-    """Show on stderr what is going on inside, from half a second on, if it is a terminal.
+    """Show a note on stderr while a block runs, after half a second, if it is a terminal.
 
     Examples
     --------

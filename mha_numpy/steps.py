@@ -12,7 +12,7 @@ from mha_numpy.dtypes import Array
 
 
 class Watcher(Protocol):
-    """What is called at every step, and for every constant, inside `watching`."""
+    """A recorder: called at every step, and for every constant, inside `watching`."""
 
     def record(self, name: str, array: Array, axes: str, equation: str) -> object:
         """Note an array that was computed, or an input."""
@@ -21,9 +21,9 @@ class Watcher(Protocol):
         """Note a value that equations name and no step computes."""
 
     def name_of(self, array: Array, place: str = "") -> str:
-        """Return the whole name of an array that was noted, "" of any other.
+        """Return the whole name of an array that was noted, "" for any other.
 
-        Of several names that which it has in `place`, if it has one there.
+        If it has several names, the one in `place` comes first.
         """
 
 
@@ -31,7 +31,7 @@ WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 def step(name: str, array: Array, axes: str, equation: str = "") -> Array:
-    """Return `array` untouched; while a recorder is active, also note what it is.
+    """Return `array` untouched; while a recorder is active, also note its name and equation.
 
     A step is a shape comment and an equation that can be verified: traces, drawings and tests
     read them.
@@ -46,7 +46,7 @@ def step(name: str, array: Array, axes: str, equation: str = "") -> Array:
         size 1 is ``"1"``.
     equation : str
         How the array was computed: an expression in NumPy's syntax over the names of earlier
-        steps, of constants and of axes, which stand for their sizes. Empty for an input.
+        steps, of constants and of axes, which mean their sizes. Empty for an input.
 
     Returns
     -------
@@ -106,9 +106,9 @@ def record_sum(name: str, total: Array, axes: str, *parts: Array | None) -> Arra
 
 @contextmanager
 def renamed(**names: str) -> Iterator[None]:
-    """Let what is recorded inside the block be called otherwise, gradients and axes too.
+    """Rename everything that is recorded inside the block, gradients and axes too.
 
-    For what a composite calls: its own names are taken.
+    A composite needs this for the parts that it calls, because its own names are taken.
     """
     watcher = WATCHER.get()
     with watching(None if watcher is None else Relay(watcher, names)):
@@ -116,7 +116,7 @@ def renamed(**names: str) -> Iterator[None]:
 
 
 class Relay:
-    """Hands on what it is shown, under other names; the names of steps get a prefix, too."""
+    """Passes on records under different names; the names of steps also get a prefix."""
 
     def __init__(
         self, watcher: Watcher, names: Mapping[str, str] | None = None, prefix: str = ""
@@ -131,16 +131,16 @@ class Relay:
         return re.sub(r"\w+", lambda word: self.names.get(word[0], word[0]), equation)
 
     def record(self, name: str, array: Array, axes: str, equation: str) -> object:
-        """Hand on a step."""
+        """Pass on a step."""
         name = self.prefix + self._in(name)
         return self.watcher.record(name, array, self._in(axes), self._in(equation))
 
     def record_constant(self, name: str, array: Array, axes: str) -> object:
-        """Hand on a constant."""
+        """Pass on a constant."""
         return self.watcher.record_constant(self.prefix + self._in(name), array, self._in(axes))
 
     def name_of(self, array: Array, place: str = "") -> str:
-        """Hand on the question."""
+        """Pass on the question."""
         return self.watcher.name_of(array, (self.prefix + place).removesuffix("."))
 
 

@@ -42,8 +42,8 @@ class Table(NamedTuple):
     def to_text(self, width: int | None = None) -> str:
         """Return aligned columns in plain text, without colour or box drawing.
 
-        Where the columns together are wider than `width`, the last one is broken into lines if a
-        sentence of it still fits; columns of heads stand in several tables, one below the other;
+        If the columns together are wider than `width`, the last one is broken into lines if a
+        sentence of it still fits; columns of heads go into several tables, one below the other;
         else a row goes over several lines, cut between columns.
         """
         return "\n".join(line for line, _ in self.lines(width))
@@ -71,7 +71,7 @@ class Table(NamedTuple):
                 yield from ((line, kind) for line in _aligned(part, widths, groups))
 
     def spans_of_heads(self, width: int) -> list[tuple[int, int]]:
-        """Return where the column of each head begins and ends, of rows that fit into a line."""
+        """Return where the column of each head begins and ends, if the rows fit into a line."""
         widths = self._widths()
         if self.first_head is None or len(_groups(widths, width)) > 1:
             return []

@@ -31,7 +31,7 @@ the list of known mistakes, each with the verdict that its author would see.
 
 A *likely cause* is a known mistake or a small edit of the right function. The check names one only
 if it reproduces **every** number of the answer. If nothing does, the check reports what it can read
-off the numbers: the first wrong step, or where an array is wrong, or by what.
+off the numbers: the first wrong step, or where an array is wrong, or by how much.
 """
 
 

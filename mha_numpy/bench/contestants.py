@@ -1,8 +1,8 @@
-"""Who takes part, what they need, and how each is made ready for a problem.
+"""The contestants, the packages that they need, and an adapter that prepares each for a problem.
 
-An adapter takes what a problem has drawn, the case and the number of threads, and returns a
-`Ready`, in the contestant's own layout and with its own API. Converting arrays, building models
-and choosing threads happen before, outside of the clock.
+An adapter takes a problem's arrays, the case and the number of threads, and returns a `Ready`, in
+the contestant's own layout and with its own API. Converting arrays, building models and choosing
+threads happen before the clock starts.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def torch_attention(drawn: Drawn, case: Case, threads: int) -> Ready:
 
 
 def torch_layer(drawn: LayerDrawn, case: Case, threads: int) -> Ready:
-    """Run `torch.nn.MultiheadAttention`; forward alone takes its fast path for inference."""
+    """Run `torch.nn.MultiheadAttention`; forward by itself takes its inference fast path."""
     import torch
 
     torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""The machine: what figures depend on."""
+"""The machine that the figures depend on."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ PACKAGES = ("mha-numpy", "numpy", "numba", "llvmlite", "torch", "jax", "onnxrunt
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -71,7 +71,7 @@ def _kernels() -> tuple[str, str]:
 
 
 def _load() -> str:
-    """Return how many processes were running in the last minute: more than none disturb."""
+    """Return how many processes were running in the last minute; any of them disturbs."""
     if not hasattr(os, "getloadavg"):
         return "unknown"
     load = os.getloadavg()[0]

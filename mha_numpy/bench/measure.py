@@ -1,4 +1,4 @@
-"""What a worker process can do: jobs come as lines of JSON on stdin, replies go to stdout.
+"""The jobs of a worker process: they come as lines of JSON on stdin, replies go to stdout.
 
 `worker.Worker` starts ``python -m mha_numpy.bench.measure`` with the threads in its environment,
 which the libraries read when they are imported.
@@ -34,7 +34,7 @@ def ready(who: str, shape: str, case: Case, threads: int) -> Ready:
 
 
 def results(path: str, who: str, shape: str, case: list[Any], threads: int) -> None:
-    """Write what a contestant computes into an .npz file."""
+    """Write a contestant's results to an .npz file."""
     call, read = ready(who, shape, Case(*case), threads)
     np.savez(path, *read(call()))
 
@@ -45,7 +45,7 @@ def turn(who: str, shape: str, case: list[Any], threads: int) -> float:
 
 
 def peak(threads: int) -> float | None:
-    """Return how many operations a second the processor reaches; None where numba cannot run."""
+    """Return how many operations a second the processor reaches; None if numba cannot run."""
     try:
         from mha_numpy.bench.peak import peak_rate
     except (ImportError, BackendError):
@@ -59,11 +59,11 @@ def first_call(who: str, shape: str, case: list[Any], threads: int) -> float:
 
 
 def memory(who: str, shape: str, threads: int) -> int:
-    """Return the bytes that forward and backward, causal, need at their peak, results included."""
+    """Return the peak memory of causal forward and backward in bytes, results included."""
     ready(who, "1,2,64,64", CAUSAL, threads).call()  # compiles, starts threads
     call = ready(who, shape, CAUSAL, threads).call
     gc.collect()
-    CLEAR_REFS.write_text("5")  # the peak begins anew
+    CLEAR_REFS.write_text("5")  # the peak starts again
     before = _status("VmRSS")
     call()
     return _status("VmHWM") - before
@@ -95,7 +95,7 @@ def _errors(contestant: Ready, truth: list[Array]) -> Array:
 
 
 def _status(field: str) -> int:
-    """Return a size in bytes from the kernel's account of this process."""
+    """Return a size in bytes from the operating system's account of this process."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith(f"{field}:"):
             return 1024 * int(line.split()[1])

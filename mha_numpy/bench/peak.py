@@ -42,7 +42,7 @@ def compiled() -> Any:
     return parallel(count_in_thread, types.Tuple(arguments))
 
 
-@njit(_nrt=False)  # not kept on disk: the cache notices changes of the kernels' files alone
+@njit(_nrt=False)  # not kept on disk: the cache notices changes only in the kernels' files
 def count_in_thread(thread, threads, arguments):
     """Fill a thread's row of counts."""
     counts, one, rounds = arguments

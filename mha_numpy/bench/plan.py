@@ -1,4 +1,4 @@
-"""benchmark(): the measurements one after the other, each found by worker processes."""
+"""benchmark(): one measurement after another, each made by worker processes."""
 
 import os
 import subprocess
@@ -38,14 +38,14 @@ Found = list[Cell] | list[Fact]
 
 
 class Task(NamedTuple):
-    """A measurement by its name, and by who is measured."""
+    """A measurement, with its name and its contestants."""
 
     name: str
     who: str
     measure: Callable[[], Found]
 
     def run(self) -> Found:
-        """Return what was found, or why nothing was."""
+        """Return the figure, or the reason why there is none."""
         try:
             return self.measure()
         except MeasurementError as error:
@@ -66,10 +66,10 @@ def benchmark(settings: Settings) -> Results:
 
     Notes
     -----
-    Ours and the other live in a process each, and one is stopped while the other works: threads
-    that wait for work would take cores from each other. First their results are compared. Then
-    they take turns: one call, or as many as fill 20 ms, of which the median counts. Each pair of
-    turns gives one ratio. Between the two the processor's peak is measured, in a third process.
+    Each of the two contestants has its own process, and one is stopped while the other works,
+    because waiting threads would take cores from each other. First their results are compared. Then
+    they take turns: one call, or enough calls to fill 20 ms, of which the median counts. Each pair
+    of turns gives one ratio. Between the two, a third process measures the processor's peak.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def compare(settings: Settings, shape: str, other: str) -> list[Cell]:
 def cell_of(
     shape: str, case: Case, other: str, rounds: list[tuple[Any, ...]], apart: float | None
 ) -> Cell:
-    """Return what rounds of our seconds, the peak meanwhile, and the other's seconds say."""
+    """Return the cell for rounds of our seconds, the peak meanwhile, and the other's seconds."""
     ours, peaks, others = zip(*rounds, strict=True)
     ratio = ratio_of(list(zip(ours, others, strict=True)))
     ours_ms, other_ms = (1e3 * median(seconds) for seconds in (ours, others))
@@ -214,7 +214,7 @@ def compile_time(settings: Settings) -> list[Fact]:
 
 
 def peak_memory(settings: Settings, who: str) -> list[Fact]:
-    """Measure what forward and backward, causal, need beyond their inputs."""
+    """Measure the memory that causal forward and backward need beyond their inputs."""
     if not os.access(CLEAR_REFS, os.W_OK):
         raise MeasurementError(f"skipped: there is no {CLEAR_REFS} here")
     shape = MEMORY_SHAPES[who]
@@ -240,7 +240,7 @@ def scaling(settings: Settings, who: str) -> list[Fact]:
 
 
 def error_ratios(settings: Settings, other: str) -> list[Fact]:
-    """Measure our rounding errors in float32 over another's, the truth being float64."""
+    """Measure our rounding errors in float32 over another's, both against float64."""
     with worker(settings.threads) as ask:
         ratios = ask("errors", ours=settings.ours, other=other, count=ERROR_CASES)
     what = f"error over that of {CONTESTANTS[other].label}"

@@ -1,4 +1,4 @@
-"""What is measured: sizes, cases, and the random arrays of one call."""
+"""Problems to measure: sizes, cases, and the random arrays of one call."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Mask = Literal["padding", "full"]
 
 
 class Case(NamedTuple):
-    """What is done with the arrays.
+    """The kind of call: forward or both, causal, masked.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class TrainingDrawn(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A contestant at the start: one problem in its own layout, with its own API."""
+    """A contestant ready to start: one problem in its own layout, with its own API."""
 
     call: Callable[[], Any]
     read: Callable[[Any], list[Array]]  # out, then the gradients, in our layout
@@ -110,7 +110,7 @@ class Problem(NamedTuple):
         return int((np.tril(visible) if case.is_causal else visible).sum())
 
     def cases(self, *, masks: bool = False) -> list[Case]:
-        """Return what is worth measuring: one query has no future, and decoding no backward."""
+        """Return the cases worth measuring: one query has no future, decoding no backward."""
         is_decode, is_square = self.T_q == 1, self.T_q == self.T_k
         kinds = [Case(), *[Case(is_causal=True)] * is_square]
         if masks:
@@ -150,7 +150,7 @@ class LayerProblem(NamedTuple):
         return attention + 2 * products * B * T * 4 * D * D
 
     def cases(self, *, masks: bool = False) -> list[Case]:
-        """Return forward and forward with backward; a layer adds nothing to what masks cost."""
+        """Return forward, and forward with backward; masks are measured with attention."""
         return [Case(), Case(backward=True)]
 
     def draw(self, case: Case, *, seed: int = 0) -> LayerDrawn:
@@ -183,7 +183,7 @@ class TrainingProblem(NamedTuple):
         return L * layer + 2 * 3 * B * T * (L * feed_forward + D * V)
 
     def cases(self, *, masks: bool = False) -> list[Case]:
-        """Return the one that there is."""
+        """Return the only case."""
         return [Case(backward=True, updates=True)]
 
     def draw(self, case: Case, *, seed: int = 0) -> TrainingDrawn:

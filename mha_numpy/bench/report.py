@@ -1,4 +1,4 @@
-"""What a benchmark prints and writes: tables, Markdown, JSON, the report of a family in a page."""
+"""The output of a benchmark: tables, Markdown, JSON, and a processor family's report in a page."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def sections(results: Results) -> Iterator[Table | str]:
 
 
 def summary(results: Results) -> str:
-    """Return the command and the machine, a line each."""
+    """Return the command and the machine, one line each."""
     described = ", ".join(f"{name} {value}" for name, value in results.machine.items())
     return f"{results.settings.command}\n{described}"
 
@@ -57,7 +57,7 @@ def ratio_table(results: Results, other: str) -> Table:
 
 
 def fractions_table(results: Results, other: str) -> Iterator[Table | str]:
-    """Yield which parts of the processor's peak ours and another reach, where that is known."""
+    """Yield the parts of the processor's peak that ours and another reach, if known."""
     cells = [cell for cell in results.cells if cell.other == other and cell.peak and cell.agrees]
     texts = {(cell.shape, cell.case): _fractions(cell) for cell in cells}
     labels = f"{CONTESTANTS[results.settings.ours].label} / {CONTESTANTS[other].label}"
@@ -98,7 +98,7 @@ def to_markdown(results: Results) -> str:
 
 
 def to_json(results: Results) -> str:
-    """Return all that was found as JSON."""
+    """Return all results as JSON."""
     settings = results.settings
     found = {
         "command": settings.command,
@@ -112,7 +112,7 @@ def to_json(results: Results) -> str:
 
 
 def replace_report(page: str, family: str, markdown: str) -> str:
-    r"""Put a report in the place of the page's report on the same family of processors.
+    r"""Replace the page's report on the same family of processors.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def _ratio(cell: Cell) -> str:
 
 
 def _fractions(cell: Cell) -> str:
-    """Return both parts of the peak, marked where one is more than all of it."""
+    """Return both parts of the peak, marked if one exceeds 100%."""
     fractions = [cell.ours_fraction or 0.0, cell.other_fraction or 0.0]
     text = " / ".join(f"{fraction:.0%}" for fraction in fractions)
     return f"{text} {ABOVE_MARK}" if round(max(fractions), 2) > 1 else text
@@ -173,7 +173,7 @@ def _fractions(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class Files:
-    """Where to write what: checked before minutes of measuring, written after.
+    """The files to write: checked before minutes of measuring, written afterwards.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ class Files:
             replace_report(_read(self.write), "", "")
 
     def save(self, results: Results) -> list[Path]:
-        """Write all and return the paths; where nothing was compared there is no chart."""
+        """Write all files and return their paths; without comparisons there is no chart."""
         markdown, family = to_markdown(results), results.machine["family"]
         texts = {self.json: to_json(results), self.markdown: markdown}
         if self.write:

@@ -1,4 +1,4 @@
-"""What a benchmark is asked and what it has found."""
+"""The settings and the results of a benchmark."""
 
 import shlex
 from dataclasses import dataclass, field, fields
@@ -26,15 +26,15 @@ class Settings:
         Names in `CONTESTANTS`; those that are not installed are left out and reported. Ours
         against itself shows how much of a ratio is noise.
     only : str
-        Measure only what has this in its name; default everything.
+        Run only measurements with this in their name; default all.
     threads : int
-        For all alike; default one for each core.
+        The same number for each contestant; default one for each core.
     seconds : float
-        Budget of a measurement; at least five pairs are measured whatever it is.
+        Budget of a measurement; at least five pairs are measured in any case.
     mask : bool
         Add the cases with a boolean mask.
     quick : bool
-        A rough look: short shapes, a tenth of the seconds; of other figures the peak and imports.
+        A rough look: short shapes in a tenth of the seconds, the peak and imports.
 
     Raises
     ------
@@ -76,12 +76,12 @@ class Settings:
 
     @property
     def others(self) -> list[str]:
-        """Whom ours is compared with: those that are installed."""
+        """The installed contestants that ours is compared with."""
         return [name for name in self.against if CONTESTANTS[name].is_here]
 
     @property
     def absent(self) -> dict[str, str]:
-        """Who is not installed, and what would install it."""
+        """The contestants that are not installed, and how to install them."""
         missing = [name for name in self.against if not CONTESTANTS[name].is_here]
         return {name: CONTESTANTS[name].install for name in missing}
 
@@ -147,5 +147,5 @@ class Results:
 
 
 def in_digits(value: float, digits: int = 3) -> str:
-    """Return a number to this many digits, or with all those before the point."""
+    """Return a number with this many digits, or with all digits before the point."""
     return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"

@@ -1,4 +1,4 @@
-"""Clocks: one contestant's turn, two contestants in turns, and what their times say."""
+"""Clocks: one contestant's turn, two contestants in turns, and the ratios of their times."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-LEAST = 5  # pairs in a measurement, whatever its budget
+LEAST = 5  # pairs in a measurement, with any budget
 TURN = 0.02  # seconds: a turn is one call, or as many as fill this time
 
 Pair = tuple[float, float]  # seconds of ours, of the other
@@ -45,7 +45,7 @@ def ratio_of(pairs: Sequence[Pair]) -> Ratio:
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Return the seconds of one call; its result is freed outside of them."""
+    """Return the seconds of one call, without the time to free its result."""
     start = perf_counter()
     result = call()
     seconds = perf_counter() - start
@@ -67,8 +67,8 @@ def take_turn(call: Callable[[], Any], length: float = TURN) -> float:
 def take_turns(turns: Sequence[Callable[[], Any]], budget: float) -> list[tuple[Any, ...]]:
     """Let all measure themselves in turns for some seconds, there and back: a b c, c b a, a b c.
 
-    Returns what they found, in the order of `turns`. There are at least `LEAST` rounds, whatever
-    the budget.
+    Return their measurements, in the order of `turns`. There are at least `LEAST` rounds with any
+    budget.
     """
     rounds: list[tuple[Any, ...]] = []
     start = perf_counter()

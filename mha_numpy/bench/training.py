@@ -24,7 +24,7 @@ def build(problem: TrainingProblem, backend: str) -> Layer:
 
 
 def our_training(backend: str, drawn: TrainingDrawn, case: Case, threads: int) -> Ready:
-    """Run what `fit` runs in a step; the environment has set the threads."""
+    """Run one step of `fit`; the environment has set the threads."""
     model = build(drawn.problem, backend)
     optimizer = AdamW(model, RATE, weight_decay=DECAY, backend=backend)
     batch = Batch((drawn.ids,), drawn.targets)

@@ -39,13 +39,13 @@ def worker(threads: int, **env: str) -> Iterator[Ask]:
     Yields
     ------
     ask : function
-        ``ask(measure, **job)`` returns what one of `measure.MEASURES` finds. It raises a
-        MeasurementError with the last line of the process's complaint where that has ended.
+        ``ask(measure, **job)`` returns the result of one of `measure.MEASURES`. If the process has
+        ended, it raises a MeasurementError with the last line of the process's error.
 
     Notes
     -----
-    Idle threads of OpenMP, OpenBLAS or ONNX Runtime spin for a while, and take a core from whoever
-    is measured next; those of a stopped process do not.
+    Idle threads of OpenMP, OpenBLAS or ONNX Runtime spin for a while, and take a core from the next
+    contestant. Threads of a stopped process do not.
 
     Examples
     --------

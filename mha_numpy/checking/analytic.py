@@ -1,4 +1,4 @@
-"""What a pair of functions itself returns: output, cache and gradients, matched to the inputs."""
+"""The results of a pair of functions: output, cache and gradients, matched to the inputs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError, desc
 
 
 def run_twice(pair: Pair) -> tuple[Array, tuple[Any, ...]]:
-    """Return forward's output and cache, or raise if they are no ground to differentiate on."""
+    """Return forward's output and cache, or raise if they cannot be differentiated."""
     if not pair.arrays:
         raise ConfigError("inputs: expected at least one float array to check; got none")
     try:
@@ -37,7 +37,7 @@ def run_twice(pair: Pair) -> tuple[Array, tuple[Any, ...]]:
 def analytic_gradients(
     pair: Pair, backward: Callable[..., Any], d_out: Array, cache: tuple[Any, ...]
 ) -> dict[str, Array]:
-    """Return the gradients that backward gives, by the names of the arrays."""
+    """Return backward's gradients, by the names of the arrays."""
     given = d_out.copy()
     results = []
     for is_again in (False, True):
@@ -84,7 +84,7 @@ def _call_backward(
 
 
 def _by_name(grads: Any, pair: Pair) -> dict[str, Any]:
-    """Match gradients to inputs: by their own names where they have some, else by order."""
+    """Match gradients to inputs: by name if they have names, else by order."""
     names = list(pair.inputs)
     if isinstance(grads, (np.ndarray, np.generic, float)):
         grads = (grads,)

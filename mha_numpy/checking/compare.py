@@ -17,12 +17,12 @@ from mha_numpy.tables import Table
 
 ROOT = "result"  # the name of what has none
 NUMBERS = (bool, int, float, complex)  # of Python
-MISSING = object()  # stands where one of the trees has nothing
+MISSING = object()  # where one of the trees has no leaf
 
 
 @dataclass(frozen=True)
 class ComparedArray:
-    """One array beside the expected one, and what was found in a sentence."""
+    """One array next to the expected one, and the finding in a sentence."""
 
     name: str
     shape: tuple[int, ...] | None  # None: not an array
@@ -86,9 +86,9 @@ def compare(
     Returns
     -------
     Comparison
-        Prints as a table. For each array the first that holds of: not written yet, not an array,
-        wrong dtype, wrong shape, not finite, differs (how many numbers, the worst and where, one
-        factor between all), agrees.
+        Prints as a table. It shows the first of these findings for each array: not written yet,
+        not an array, wrong dtype, wrong shape, not finite, differs (how many numbers, the worst
+        and where, one factor between all), agrees.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def compare(
 
 
 def agrees(actual: Any, expected: Any, *, tolerance: float | None = None) -> bool:
-    """Return whether `compare` would pass, without finding out why not.
+    """Return whether `compare` would pass, without looking for the reason.
 
     Parameters
     ----------
@@ -171,19 +171,19 @@ def matched(actual: Any, expected: Any, path: str = ROOT) -> Iterator[tuple[str,
 
 
 def _is_plain(tree: Any) -> bool:
-    """Return whether what a tree holds has places, but no names."""
+    """Return whether the children of a tree have positions but no names."""
     return isinstance(tree, (tuple, list)) and not hasattr(tree, "_fields")
 
 
 def _below(path: str, name: str, tree: Any) -> str:
-    """Return what a child of a tree is called: an array alone is never called "1"."""
+    """Return the name of a child of a tree; a single array is never called "1"."""
     if _is_plain(tree):
         return f"{path}[{name}]"
     return name if path == ROOT else f"{path}.{name}"
 
 
 def _spelled_as(names: Iterable[str], name: str) -> str:
-    """Return the one of the names that differs in case or underscores alone, such as dQ for d_q."""
+    """Return the name that differs only in case or underscores, such as dQ for d_q."""
     plain = name.replace("_", "").lower()
     return next((other for other in names if other.replace("_", "").lower() == plain), name)
 
@@ -206,7 +206,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _told(value: Any) -> str:
-    """Say what the code under test returned, even if its own repr fails."""
+    """Describe the result of the code under test, even if its repr fails."""
     if isinstance(value, (tuple, list, dict)) and len(value):
         return f"a {type(value).__name__} of {len(value)}"
     try:
@@ -216,7 +216,7 @@ def _told(value: Any) -> str:
 
 
 def _misfit(actual: Any, expected: Any) -> tuple[str, str]:
-    """Return why numbers cannot be compared, as a kind and in words; two empty ones if they can."""
+    """Return why numbers cannot be compared, as a kind and in words; both "" if they can."""
     if isinstance(expected, tuple):
         return "type", f"expected {', '.join(expected)}; got {_told(actual)}"
     if expected is MISSING or expected is None:

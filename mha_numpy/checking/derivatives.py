@@ -19,7 +19,7 @@ TINY_STEP = 1e-30  # a complex step subtracts nothing, so nothing cancels
 class Probe:
     """A direction to differentiate along: one element, or all of them with random signs.
 
-    `size` is how large the numbers are that it moves: a step is h times as long.
+    `size` is the size of the numbers that it moves; a step is h times as long.
     """
 
     name: str  # of the array
@@ -48,7 +48,7 @@ def make_probes(
 ) -> list[Probe]:
     """Return every element of a small array, or some elements and directions of a large one.
 
-    What is not finite, such as a bias of -inf, cannot be moved by a small step and is left out.
+    Elements that are not finite, such as a bias of -inf, cannot be moved and are left out.
     """
     typical = typical_size(array)
     flat = np.flatnonzero(np.isfinite(array))
@@ -72,7 +72,7 @@ def random_direction(name: str, array: Array, rng: np.random.Generator, label: s
 
 
 def typical_size(array: Array) -> float:
-    """Return the root mean square of the finite elements; 1 where they are all 0."""
+    """Return the root mean square of the finite elements; 1 if they are all 0."""
     finite = array[np.isfinite(array)]
     return float(np.sqrt(np.mean(finite**2))) or 1.0 if finite.size else 1.0
 
@@ -94,7 +94,7 @@ class Pair:
         return function(*first, **inputs) if self.by_keyword else function(*first, *inputs.values())
 
     def run(self, moved: Mapping[str, Array]) -> tuple[Array, tuple[Any, ...]]:
-        """Return forward's output, and its cache as a tuple of one; or empty if it has none.
+        """Return forward's output, and its cache in a tuple, which is empty if there is none.
 
         The output is copied: forward may write the next one into the same memory.
         """
@@ -148,10 +148,10 @@ class Slopes:
         return float((out.imag * self.d_out).sum() / h)
 
     def is_kink(self, probe: Probe, off: float) -> bool:
-        """Return whether a jump of the slope within h is why a central difference is off.
+        """Return whether a central difference is off because the slope jumps within h.
 
-        Its halves, the slopes to either side, then differ by at least as much. Where it is smooth
-        they differ four times as much over four times the distance, at a jump about the same.
+        Then its halves, the slopes to either side, differ by at least as much. Over four times the
+        distance they differ four times as much if f is smooth, and about the same at a jump.
         """
 
         def gap(step: float) -> float:

@@ -10,7 +10,7 @@ ROUNDINGS = 1000  # of the largest expected number, that two right ways may be a
 
 
 def largest_of(array: Array) -> np.longdouble:
-    """Return the largest finite magnitude in an array, 0 without one."""
+    """Return the largest finite magnitude in an array, 0 if there is none."""
     return np.longdouble(np.abs(array[np.isfinite(array)]).max(initial=0))
 
 
@@ -40,7 +40,7 @@ def distances(actual: Array, expected: Array) -> Array:
 
 
 def two_numbers(one: Any, other: Any) -> tuple[str, str]:
-    """Return two numbers with as many digits as tell them apart, at least four."""
+    """Return two numbers with enough digits to tell them apart, at least four."""
     if isinstance(one, (bool, np.bool_, int, np.integer)):
         return str(one), str(other)
     for digits in (4, 8, 17):

@@ -52,7 +52,7 @@ def gradcheck(
         cache. Returns the gradients in the order of the inputs, or by name: a NamedTuple or dict
         with fields ``d_<name>``.
     inputs : dict or sequence
-        All inputs. Float arrays are checked, in float64, whatever their dtype. Inputs may be
+        All inputs. Float arrays of any dtype are checked, in float64. Inputs may be
         nested: a NamedTuple of params is one input, and its gradient is a NamedTuple too. Bind
         inputs that are not to be checked to `forward` with ``functools.partial``.
     d_out : float array, optional
@@ -88,7 +88,7 @@ def gradcheck(
     rounding over h. A complex step, ``Im f(x + i h) / h``, costs one pass and has only rounding.
     A model has many arrays that are not larger than `max_full`: one of 8,000 params takes two
     minutes. With ``max_full=0, samples=0, directions=1`` each array moves once, along one random
-    direction, in which a wrong gradient shows wherever it is; that takes half a second.
+    direction, which shows a wrong gradient anywhere in it; that takes half a second.
     Sources: Squire and Trapp 1998; CS231n's notes on gradient checks.
 
     Examples
@@ -181,10 +181,10 @@ def _lost_by_complex_step(
     noise: Array,
     tolerance: tuple[float, float],
 ) -> str:
-    """Return the name of an array whose complex steps miss a part of forward, or nothing.
+    """Return the name of an array whose complex steps miss a part of forward, or "".
 
-    Where the methods disagree, either the central difference is truncated, and a quarter of the
-    step brings it sixteen times closer, or the complex step has lost what it did not carry.
+    If the methods disagree, either the central difference is truncated, and a quarter of the step
+    brings it sixteen times closer, or forward has dropped a part of the complex step.
     """
     central, stepped = numeric["central"], numeric["complex step"]
     off = np.abs(central - stepped)
@@ -199,7 +199,7 @@ def _lost_by_complex_step(
 
 
 def _kinks(rows: list[ArrayReport], slopes: Slopes, probes: list[Probe]) -> dict[str, str]:
-    """Return the worst place of each failed array that fails there because the slope jumps."""
+    """Return the worst place of each array that fails there because the slope jumps."""
     by_place = {(probe.name, probe.label): probe for probe in probes}
     places = {}
     for row in rows:

@@ -21,7 +21,7 @@ def layer_of(function: Any) -> Any:
 def pair_of(
     forward: Any, backward: Any, inputs: Inputs | None
 ) -> tuple[Callable[..., Any], Callable[..., Any], Inputs]:
-    """Return forward, backward and inputs for `gradcheck`, where a layer stands for both, too."""
+    """Return forward, backward and inputs for `gradcheck`; a layer stands for both functions."""
     layer = layer_of(forward)
     if layer is None and inputs is None:
         raise ConfigError(

@@ -12,7 +12,7 @@ MOST = 64  # indices of an axis that are tried out against each other
 
 
 def find_pattern(actual: Array, expected: Array) -> str:
-    """Say in a clause what turns the expected array into the actual one, or nothing.
+    """Say in a clause how the actual array follows from the expected one, or return "".
 
     Parameters
     ----------
@@ -21,18 +21,18 @@ def find_pattern(actual: Array, expected: Array) -> str:
     Returns
     -------
     str
-        The first that holds of: one factor; one distance; the last two axes swapped; the indices of
-        an axis in a different order; a separate factor or distance for each index of some axes; the
-        same numbers in different places; all differences at one index of an axis. Empty if none
-        does.
+        The first of these that is true: one factor; one distance; the last two axes swapped; the
+        indices of an axis in a different order; a separate factor or distance for each index of
+        some axes; the same numbers in different places; all differences at one index of an axis.
+        Empty if none is.
 
     Examples
     --------
     >>> expected = np.array([[1.0, 2.0, 3.0], [5.0, 7.0, 11.0]])
     >>> find_pattern(expected / 4, expected)
-    'each is 0.25 times what was expected'
+    'each is 0.25 times the expected number'
     >>> find_pattern(expected[:, ::-1], expected)
-    'what was expected, with the indices of axis 1 in the order [2, 1, 0]'
+    'the expected array, with the indices of axis 1 in the order [2, 1, 0]'
     >>> find_pattern(expected + [[1.0], [2.0]], expected)
     'each index of axis 0 is off by its own number'
     """
@@ -54,7 +54,7 @@ def _agree(one: Array, other: Array) -> bool:
 
 
 def _factors(actual: Array, expected: Array, axes: tuple[int, ...]) -> Array:
-    """Return the factor by which each index of the other axes is off, by least squares."""
+    """Return the factor of each index of the other axes, by least squares."""
     size = (expected * expected).sum(axis=axes, keepdims=True)
     return (actual * expected).sum(axis=axes, keepdims=True) / np.where(size == 0, 1, size)
 
@@ -66,7 +66,7 @@ def _one_factor(actual: Array, expected: Array) -> str:
         return "" if actual.any() else "all are 0"
     if np.count_nonzero(expected) < 2 or not _agree(actual, factor * expected):
         return ""
-    return f"each is {factor:.6g} times what was expected"
+    return f"each is {factor:.6g} times the expected number"
 
 
 def _one_distance(actual: Array, expected: Array) -> str:
@@ -79,7 +79,7 @@ def _one_distance(actual: Array, expected: Array) -> str:
 def _exchanged(actual: Array, expected: Array) -> str:
     is_square = actual.ndim > 1 and actual.shape[-1] == actual.shape[-2]
     if is_square and _agree(actual.swapaxes(-1, -2), expected):
-        return "what was expected, with the last two axes swapped"
+        return "the expected array, with the last two axes swapped"
     return ""
 
 
@@ -90,7 +90,7 @@ def _reordered(actual: Array, expected: Array) -> str:
         mine, theirs = (np.moveaxis(a, axis, 0).reshape(size, -1) for a in (actual, expected))
         order = [int(np.abs(theirs - row).max(axis=1).argmin()) for row in mine]
         if _agree(mine, theirs[order]):
-            return f"what was expected, with the indices of axis {axis} in the order {order}"
+            return f"the expected array, with the indices of axis {axis} in the order {order}"
     return ""
 
 
@@ -112,7 +112,7 @@ def _own_distance(actual: Array, expected: Array) -> str:
 def _axes(actual: Array, expected: Array) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield the words for one axis, or all but the last, and the other axes, of several indices.
 
-    At more than one index of them something is off.
+    Numbers are off at more than one of these indices.
     """
     shape, is_off = actual.shape, ~np.isclose(actual, expected, rtol=SAME, atol=0)
     alone = [(axis,) for axis in range(len(shape))]

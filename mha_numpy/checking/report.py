@@ -12,7 +12,7 @@ class ArrayReport:
     """The check of one array by one method.
 
     ``error`` is the largest ``|analytic - numeric|`` divided by the largest numeric derivative of
-    the whole set (or by a multiple of the error that rounding can cause, where that is larger), so
+    the whole set (or by a multiple of the error that rounding can cause, if that is larger), so
     that an array whose true gradient is zero is not divided by zero. The worst index is that of the
     element farthest beyond its tolerance: an index into the array, or "direction i" where a random
     direction showed it.
@@ -30,7 +30,7 @@ class ArrayReport:
 
 
 class Report:
-    """Rows that passed or did not; true if all did, and shown as a table."""
+    """Rows that passed or failed; true if all passed, and shown as a table."""
 
     rows: Sequence[Any]
 

@@ -36,12 +36,12 @@ def replaced(tree: Any, new: Mapping[str, Array], path: str = "") -> Any:
 
 
 def without_d(name: str) -> str:
-    """Return the name of what a gradient belongs to: "d_params.w_q" -> "params.w_q"."""
+    """Return the name of the array that a gradient belongs to: "d_params.w_q" -> "params.w_q"."""
     return ".".join(part.removeprefix("d_") for part in name.split("."))
 
 
 def is_float_array(leaf: Any) -> bool:
-    """Return whether a leaf is something to differentiate by."""
+    """Return whether a leaf can be differentiated with respect to."""
     return isinstance(leaf, (np.ndarray, np.floating)) and leaf.dtype.kind == "f"
 
 

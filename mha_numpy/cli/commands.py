@@ -38,33 +38,35 @@ def _report(
 @command(
     "run a sentence through attention and show every step",
     "Run a sentence through multi-head attention, forward and backward. Show what each word looks "
-    "at, check every gradient, and write a page on which you can change any number.",
+    "at, check every gradient, and write a page on which you can change any number. With --model, "
+    "look into a trained model: one of four small ones, minilm (a real BERT, 90 MB), or a folder "
+    "with a BERT, GPT-2, Llama or Mistral.",
     "mha-numpy walk --open",
-    option("text", "your own sentence, with random vectors (default: 'The cat ate fish. It "
-        "purred.', with two heads set by hand)", nargs="?"),
+    option("text", "your own sentence, with random vectors (default: an example set by hand)",
+        nargs="?"),
     word("--model", "NAME",
-        "a trained model: induction, numbers, reverse, text, minilm (a real BERT), or a folder "
-        "with a BERT, GPT-2, Llama or Mistral (default: random params)"),
+        "a trained model: induction, numbers, reverse, text, minilm or a folder"),
     count("--layer", "N",
-        "a layer of minilm or of a folder's model, counted from 0 (default: the last)"),
-    path("--params", "FILE", "your own params for one of the first four: params.npz from "
-        "`mha-numpy train --save`"),
+        "which layer of minilm or a folder's model, counted from 0 (default: the last)"),
+    path("--params", "FILE",
+        "your own params for one of the first four, from `mha-numpy train --save`"),
     path("--input", "FILE",
-        "read a (T, D) or (B, T, D) array from a .npy or .npz file instead of a sentence",
+        "a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence",
         dest="file"),
-    count("--heads", "H", "query heads (default 4)"),
-    count("--kv-heads", "H_KV", "key/value heads, a divisor of --heads (default: the same number)"),
+    count("--heads", "H", "number of query heads (default 4)"),
+    count("--kv-heads", "H_KV",
+        "number of key/value heads, a divisor of --heads (default: the same)"),
     count("--dim", "D", "width of a token's vector (default 16)"),
     switch("--causal", "let a token see only itself and the tokens before it"),
-    word("--cross", "TEXT", "take keys and values from this second sentence"),
-    option("--dtype", "float16, float32 or float64 (default)", default="float64"),
-    option("--seed", "seed of the upstream gradient, random vectors and random params (default 0)",
-        type=int, default=0),
+    word("--cross", "TEXT", "take the keys and values from this second sentence"),
+    option("--dtype", "type of all numbers: float16, float32 or float64 (default)",
+        default="float64"),
+    option("--seed", "seed of all random numbers (default 0)", type=int, default=0),
     switch("--verbose", "show every step with its shape and equation, and every gradient"),
-    switch("--memory", "the same, with the memory of each step: strides, bytes, view or copy"),
+    switch("--memory", "the same, and how each step uses memory: strides, bytes, view or copy"),
     path("--save", "DIR", "write pictures (SVG) and the trace (JSON) to this folder"),
     path("--html", "FILE", "write a page on which you can change any number"),
-    switch("--open", "open that page in the browser (page.html by default)"),
+    switch("--open", "write that page (page.html by default) and open it in the browser"),
     switch("--force", "let --save and --html overwrite files"),
 )  # fmt: skip
 def _walk(options: Namespace) -> int:
@@ -144,13 +146,13 @@ def _heads(options: Namespace) -> int:
     "Train one of four small models, and print what it measured at the end.",
     "mha-numpy train text my-book.txt --checkpoint run.npz",
     word("name", "NAME", "induction, numbers, reverse or text"),
-    path("file", "FILE", "your own text in UTF-8, only for the model text", nargs="?"),
+    path("file", "FILE", "your own text to learn, in UTF-8; only for the model text", nargs="?"),
     option("--seed", "seed of params, dropout and batches (default 0)", type=int, default=0),
-    count("--steps", "N", "number of steps (default: that of the recipe)"),
-    option("--backend", "numpy, loops or numba (default)", default="numba"),
-    path("--checkpoint", "FILE", "save the state here, and continue from it if the file exists"),
+    count("--steps", "N", "number of training steps (default: 150 to 1500, by the model)"),
+    option("--backend", "how to compute: numpy, loops or numba (default)", default="numba"),
+    path("--checkpoint", "FILE", "save the state to this file, and continue from it if it exists"),
     path("--save", "DIR",
-        "write the params (.npz), and pictures of the loss and the measurements, to this folder"),
+        "write the params (.npz) and pictures of the loss and results to this folder"),
     switch("--force", "let --save overwrite files"),
 )  # fmt: skip
 def _train(options: Namespace) -> int:
@@ -201,25 +203,26 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
 @command(
     "time attention side by side with other libraries",
     "Compare the results of attention, forward and backward, with whichever of PyTorch, JAX and "
-    "ONNX Runtime you have installed, then time them side by side. This takes a few minutes.",
+    "ONNX Runtime you have installed, then time them side by side. This takes a few minutes. "
+    "Backends: numpy (the equations), loops (plain loops, compiled), numba (fast kernels).",
     "mha-numpy bench --quick --against torch,numpy --chart ratios.svg",
     word("--ours", "BACKEND", "compare this backend with all others (default numba)",
         default="numba"),
     word("--against", "NAMES",
-        "any of torch,jax,onnxruntime,numba,loops,numpy (default: all except numba and loops)",
+        "any of torch,jax,onnxruntime,numba,loops,numpy (default: without numba,loops)",
         type=lambda names: tuple(names.split(","))),
-    word("--only", "SUBSTRING", "run only measurements with this in their name: a shape such as "
-        "4,12,128,64, layer, LM, peak, import, compile, memory, scaling, error", default=""),
+    word("--only", "SUBSTRING",
+        "run only measurements with this in their name: memory, 4,12,128,64, ...", default=""),
     count("--threads", "N", "threads of every library (default: one per core)"),
     number("--seconds", "S",
-        "time for each figure (default 2); five pairs are always timed, even if they take longer",
+        "time for each figure (default 2), but at least five pairs of calls",
         default=2.0),
     switch("--mask", "also measure with boolean masks"),
     switch("--quick", "take a rough look: short shapes in a tenth of the time, peak and import"),
     path("--json", "FILE", "write all figures to this file"),
     path("--markdown", "FILE", "write the report to this file"),
-    path("--write", "FILE", "replace this processor family's report in a Markdown page such as "
-        "docs/performance.md"),
+    path("--write", "FILE",
+        "update the report on this processor family in a page (docs/performance.md)"),
     path("--chart", "FILE.svg", "draw the ratios into this file"),
 )  # fmt: skip
 def _bench(options: Namespace) -> int:
@@ -230,7 +233,7 @@ def _bench(options: Namespace) -> int:
     settings = Settings(**_taken(Settings, options))
     for name, install in settings.absent.items():
         print(f"left out: {name} is not installed: {install}", file=sys.stderr)
-    # ended by others too, leave no stopped process behind
+    # when ended from outside, leave no stopped process behind
     with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):
         results = benchmark(settings)
     saved: list[Path] = []
@@ -243,11 +246,11 @@ def _bench(options: Namespace) -> int:
 
 @command(
     "count a known model's params, operations and KV cache",
-    "Count the params, floating-point operations and KV-cache bytes of a known model. Without "
-    "--model, list all models.",
+    "Count the params and floating-point operations of a known model, and the bytes of its KV "
+    "cache, which keeps the keys and values of earlier tokens. Without --model, list all models.",
     "mha-numpy cost --model llama-3-70b --context 8192",
     word("--model", "NAME", "a model such as gpt-2 or llama-3-70b"),
-    count("--context", "T", "tokens per sequence (default: the context of the model)"),
+    count("--context", "T", "tokens per sequence (default: the most that the model can read)"),
     count("--batch", "B", "number of sequences (default 1)", default=1),
 )  # fmt: skip
 def _cost(options: Namespace) -> int:
@@ -272,7 +275,7 @@ def _cost(options: Namespace) -> int:
         nargs="?", default=Path("attention-notebooks")),
     word("--open", "NUMBER", "the notebook to start with (default 00)", default="00"),
     switch("--force",
-        "overwrite notebooks that are already there; you lose what you wrote into them"),
+        "overwrite notebooks that are already there, and lose your changes in them"),
     switch("--copy-only", "copy the notebooks, but open nothing"),
     switch("--no-browser", "only print the address"),
     count("--port", "N",
@@ -395,18 +398,17 @@ def _hint(options: Namespace) -> int:
     "with commas between them. With a roster each student gets their own conventions, so a copied "
     "solution is seldom right.",
     "mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
-    word("name", "NAME", "a ready-made assignment such as hw1-forward, or exercises such as "
-        "softmax,masks"),
-    path("--out", "DIR", "the folder to write; only its folder `handouts` is for students; you set "
-        "points in its assignment.toml", required=True),
+    word("name", "NAME", "a ready-made assignment, or exercises such as softmax,masks"),
+    path("--out", "DIR", "the folder to write; only its folder `handouts` is for students",
+        required=True),
     path("--roster", "FILE.csv", "the students: columns id and name"),
     path("--secret-file", "FILE",
-        "a file of random bytes that sets the variants (default: DIR/secret, made if missing)"),
+        "random bytes that set the variants (default: DIR/secret, made if missing)"),
     word("--format", "FORM", "notebook (default) or files; or for other graders: otter, nbgrader",
         default="notebook", dest="form"),
     word("--deadline", "WHEN", "a date or time, such as 2030-05-31 or 2030-05-31T12:00"),
     switch("--force",
-        "overwrite an assignment; its secret stays, so no student's variant changes"),
+        "overwrite an assignment; its secret and the students' variants stay"),
 )  # fmt: skip
 def _assignment(options: Namespace) -> int:
     from mha_numpy.teach.classroom import make_assignment
@@ -431,14 +433,15 @@ def _assignment(options: Namespace) -> int:
     "pairs of mistakes, and count how many are rejected and named correctly.",
     "mha-numpy mistakes softmax_backward",
     word("piece", "FUNCTION", "a function such as softmax_backward (default: all)", nargs="?"),
-    switch("--confusion", "make the mistakes, and count how they are named"),
+    switch("--confusion", "make the mistakes, and count how many are named"),
     count("--pairs", "N", "pairs of mistakes to make for each function (default 100)",
         default=100),
-    count("--held-out", "N", "edits of each kind to make for each function and search without that "
-        "kind (default 1)", default=1),
-    path("--write", "FILE", "with --confusion, write the page to a file such as docs/confusion.md"),
+    count("--held-out", "N",
+        "small edits of each kind, each searched for without its kind (default 1)", default=1),
+    path("--write", "FILE",
+        "with --confusion, also write the page to a file such as docs/confusion.md"),
     switch("--search-table",
-        "update the table of what all small edits of the right functions give"),
+        "for developers: update the table of all small edits and their results"),
 )  # fmt: skip
 def _mistakes(options: Namespace) -> int:
     from mha_numpy.teach.diagnosis import TASKS, find_confusion, find_task, search
@@ -475,7 +478,7 @@ def _mistakes(options: Namespace) -> int:
     "Run the tests in a file with pytest, on right functions and then on each known mistake. "
     "Print how many mistakes they catch, and which ones slip through.",
     "mha-numpy audit-tests tests/test_attention.py",
-    path("file", "FILE", "tests that take or import softmax, attention, ..."),
+    path("file", "FILE", "tests for pytest that take or import softmax, attention, ..."),
     number("--seconds", "S", "how long the tests may take for each mistake (default 10)",
         default=10.0),
 )  # fmt: skip
@@ -493,8 +496,8 @@ def _audit_tests(options: Namespace) -> int:
     "page for each student and one for the class. Submissions that were graded before are not "
     "graded again. Late work is marked, but loses no points.",
     "mha-numpy grade handed-in --assignment hw1 --out results",
-    path("submissions", "DIR", "a folder or a .py or .ipynb file per student, named by Moodle, "
-        "Canvas, Blackboard or students' ids"),
+    path("submissions", "DIR",
+        "a folder or file per student, named by Moodle, Canvas, Blackboard or ids"),
     path("--assignment", "DIR", "a folder written by `mha-numpy assignment`", required=True),
     path("--out", "DIR", "write the results to this folder", required=True),
     count("--jobs", "N", "how many students to grade at a time (default: one per core)"),
@@ -503,8 +506,8 @@ def _audit_tests(options: Namespace) -> int:
     number("--seconds", "S", "how long each function may run (default 10)", default=10.0),
     count("--megabytes", "N", "how much memory each function may use (default 2048)",
         default=2048),
-    option("--unsafe-local", "run the functions as your user, with limits but without a sandbox: "
-        "they can read and delete your files", action="store_false", dest="is_isolated"),
+    option("--unsafe-local", "run code without a sandbox: it could read and delete your files",
+        action="store_false", dest="is_isolated"),
 )  # fmt: skip
 def _grade(options: Namespace) -> int:
     from mha_numpy.teach.classroom import grade
@@ -523,7 +526,8 @@ def _grade(options: Namespace) -> int:
 
 @command(
     "compile the numba kernels now instead of at their first use",
-    "Compile all numba kernels, in float32 and float64, and keep them on disk.",
+    "Compile the kernels of the fast backend, numba, for float32 and float64, and keep them on "
+    "disk. This takes up to a minute, and the first use need not wait for it.",
     "",
 )  # fmt: skip
 def _compile(options: Namespace) -> int:

@@ -41,7 +41,21 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
-PARSER = Parser(prog="mha-numpy", description="Learn attention from NumPy code.")
+class Help(argparse.HelpFormatter):
+    """Help with a column that is wide enough for the longest command, which is indented."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Note an option, or all commands, and the width that they need."""
+        super().add_argument(action)
+        self._action_max_length += 2 * isinstance(action, argparse._SubParsersAction)
+
+
+PARSER = Parser(
+    prog="mha-numpy",
+    description="Learn attention from NumPy code.",
+    epilog="Begin with `mha-numpy walk --open`. `mha-numpy COMMAND --help` explains a command.",
+    formatter_class=Help,
+)
 PARSER.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
 COMMANDS = PARSER.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -95,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         code: int = options.run(options)
-        if sys.stdout is not None:  # closed by whoever started us
+        if sys.stdout is not None:  # closed by the parent process
             sys.stdout.flush()
     except MhaError as error:
         return _complain(options.command, str(error))

@@ -62,7 +62,7 @@ def attention_steps(inputs: AttentionInputs) -> AttentionSteps:
 
 def gate_heads(heads: Array, head_gate: Array | None, lse: Array) -> Array:
     """Multiply each head by its gate: step 7."""
-    # 7. head gate; a row that sees nothing stays 0, whatever its gate is
+    # 7. head gate; a row that sees nothing stays 0 with any gate
     if head_gate is None:
         return heads
     sees_any = (lse != -np.inf)[..., None]  # (B, H, T_q, 1)
@@ -135,7 +135,7 @@ class AttentionCache(NamedTuple):
         return self.find_cells().weights
 
     def find_cells(self) -> AttentionCells:
-        """Return what the equations keep, computed now if a kernel ran."""
+        """Return the arrays that the equations keep, computed now if a kernel ran."""
         if self.cells is not None:
             return self.cells
         return _cells_of(self.inputs, attention_steps(self.inputs))

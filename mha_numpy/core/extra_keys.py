@@ -1,7 +1,8 @@
 """Extra keys: E keys and values that belong to no token; forward and backward.
 
-They come after the keys of the tokens. Every query sees them, whatever mask, causality and window
-hide; no bias is added to their scores; and as they have no position, RoPE does not rotate them.
+They come after the keys of the tokens. Every query sees them, because mask, causality and window
+do not apply to them. No bias is added to their scores, and RoPE does not rotate them, because they
+have no position.
 """
 
 from typing import Any
@@ -53,7 +54,7 @@ def append_columns(cells: Array, T_k: int, E: int, filling: float) -> Array:
 def append_extra_keys_forward(
     q: Array, k: Array, v: Array, extra_k: Array, extra_v: Array, options: AttentionOptions
 ) -> tuple[Array, Array, AttentionOptions, AttentionInputs]:
-    """Return k, v and options of attention to T_k tokens and E extra keys; and what backward needs.
+    """Return k, v and options for T_k tokens and E extra keys, and the cache for backward.
 
     That is attention to the tokens only.
     """
@@ -92,7 +93,7 @@ def append_extra_keys_backward(
 ) -> tuple[Array, Array, Array, Array, Array | None]:
     """Pull back to the tokens, the extra keys and the bias: d_k, d_v, d_extra_k, d_extra_v, d_bias.
 
-    Each is like its array, as it was given.
+    Each has the shape of its array as it was passed.
     """
     T_k = tokens.cells_shape[-1]
 

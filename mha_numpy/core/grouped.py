@@ -1,6 +1,6 @@
 """Products between H query heads and H_kv key/value heads, without a copy of the latter.
 
-Query head h reads key/value head ``h // G``. Sharing is a broadcast in forward, therefore a
+Query head h reads key/value head ``h // G``. Sharing is a broadcast in forward, and therefore a
 sum over the group in backward: the two functions are each other's gradient.
 """
 

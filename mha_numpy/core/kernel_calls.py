@@ -1,4 +1,4 @@
-"""What a kernel of attention is given, and what it gives back."""
+"""The arguments and results of an attention kernel."""
 
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ DROP_AXES: dict[int, tuple[slice | int, ...]] = {2: (0, 0), 3: (slice(None), 0)}
 
 
 def find_attention_kernels(inputs: AttentionInputs, backend: str) -> ModuleType | None:
-    """Return the backend's kernels, or None where the equations compute."""
+    """Return the backend's kernels, or None if the equations compute."""
     if not inputs.in_kernels:
         return None
     return find_kernels(KERNELS, inputs.q, inputs.k, inputs.v, backend=backend)
@@ -53,7 +53,7 @@ def kernel_backward(
 
 
 def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:
-    """Return what every kernel takes, in its order: arrays of rank 4, limits on both sides."""
+    """Return every kernel's arguments, in order: arrays of rank 4, limits on both sides."""
     q, k, v, q_offset = inputs.q, inputs.k, inputs.v, inputs.q_offset
     mask, bias, dropout_mask = inputs.mask, inputs.bias, inputs.dropout_mask
     cells: tuple[Array | None, ...] = (mask, bias, dropout_mask)

@@ -12,9 +12,9 @@ from mha_numpy.errors import ConfigError, describe
 
 
 class KVCache:
-    """Keys and values of past tokens, for H_kv heads and not for H.
+    """Keys and values of past tokens, for H_kv heads instead of H.
 
-    Holds k as (B, H_kv, length, d_k) and v as (B, H_kv, length, d_v). The first `append`
+    It holds k as (B, H_kv, length, d_k) and v as (B, H_kv, length, d_v). The first `append`
     decides all sizes but the length; room then grows by doubling, and mixed floats promote.
 
     Notes
@@ -42,7 +42,7 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the keys and values held (room kept for later tokens not counted)."""
+        """Bytes of the keys and values held, without the room for later tokens."""
         return sum(part.nbytes for part in self.held)
 
     def append(self, k: Array, v: Array) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ def causal_mask(T_q: int, T_k: int | None = None, *, q_offset: int | Array = 0) 
     q_offset : int or (B,) int array
         Position of the first query among the keys. 0 aligns at the top left, as PyTorch, JAX
         and Keras do; ``T_k - T_q`` at the bottom right; with a KV cache it is the number of
-        keys before.
+        earlier keys.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def visible_cells(
     window: Window | None,
     q_offset: Array,
 ) -> Array | None:
-    """Combine all that can hide a cell; None where nothing does. Broadcasts to the scores."""
+    """Combine everything that can hide a cell; None if nothing does. Broadcasts to the scores."""
     rank, (T_q, T_k) = len(cells_shape), cells_shape[-2:]
     masks = [] if mask is None else [mask]
     if bias is not None and np.isneginf(bias.real).any():
@@ -172,7 +172,7 @@ def only_visible(cells: Array, visible: Array | None) -> Array:
 def check_mask(name: str, mask: Any, scores_shape: tuple[int, ...], axes: str) -> Array:
     """Return the mask as a bool array that broadcasts to the scores, or raise a MaskError.
 
-    Where B = H, a mask of rank 3 could mean either axis: it is refused, not guessed.
+    If B = H, a mask of rank 3 could mean either axis, so it is refused instead of guessed.
     """
     mask = check_kind(name, mask)
     try:
@@ -190,7 +190,7 @@ def check_mask(name: str, mask: Any, scores_shape: tuple[int, ...], axes: str) -
 
 
 def _advice(name: str, shape: tuple[int, ...], scores_shape: tuple[int, ...]) -> str:
-    """Say what to write where a mask lacks axes, or where heads and tokens look swapped."""
+    """Say what to write if a mask lacks axes, or if heads and tokens look swapped."""
     B, (*T_q, T_k) = scores_shape[0], scores_shape[-2:]
     ones = ", None" * (len(scores_shape) - len(shape))  # for the axes that it lacks
     if ones and shape == (B, T_k):
@@ -229,14 +229,14 @@ def check_window(window: Any) -> Window:
 
 
 def _is_unbounded(side: Any) -> bool:
-    """Return whether one side of a window sees to the end: None, or such as sys.maxsize."""
+    """Return whether one side of a window is unbounded: None, or as large as sys.maxsize."""
     return side is None or (isinstance(side, (int, np.integer)) and int(side) > LARGEST)
 
 
 def check_offset(q_offset: Any, batch: tuple[int, ...] | None = None) -> Array:
     """Return the offset as an int64 array, () or (B,), or raise an error.
 
-    `batch` is (B,) where it is known, () where there is no batch axis.
+    `batch` is (B,) if it is known, () if there is no batch axis.
     """
     if type(q_offset) is int and abs(q_offset) <= LARGEST:
         return np.array(q_offset, np.int64)

@@ -42,7 +42,7 @@ class MultiHeadCache(NamedTuple):
     project_v: LinearCache
     rotate_q: RopeCache | None
     rotate_k: RopeCache | None
-    extra_keys: AttentionInputs | None  # attention to the tokens alone
+    extra_keys: AttentionInputs | None  # attention to only the tokens
     attention: AttentionCache
     project_out: LinearCache
     inputs: MultiHeadInputs
@@ -64,7 +64,7 @@ class MultiHeadGrads(NamedTuple):
 def multi_head_steps(
     inputs: MultiHeadInputs, options: AttentionOptions, kv_cache: KVCache | None = None
 ) -> tuple[Array, MultiHeadCache]:
-    """Attend with H heads at once: to the keys of the inputs, or to all that the KV cache holds."""
+    """Attend with H heads at once: to the keys of the inputs, or to all keys in the KV cache."""
     # 0. an input that was not given is the one before it
     x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, _ = inputs
     past = 0 if kv_cache is None else kv_cache.length
@@ -210,8 +210,8 @@ def multi_head_attention_forward(
         Rotate queries (from position `q_offset` on) and keys (from 0 on) before they meet.
     extra_k, extra_v : (E, H_kv*d_k) and (E, H_kv*d_v) float array, optional
         E keys and values that belong to no token, after those of the T_k tokens. Every query sees
-        them, whatever is masked; RoPE does not rotate them, and `bias` adds nothing to their
-        scores.
+        them, because no mask applies to them; RoPE does not rotate them, and `bias` adds nothing to
+        their scores.
     {names}
         As `attention_forward` explains them. With extra keys mask and bias still have T_k columns,
         dropout_mask and the weights T_k + E.
@@ -254,7 +254,7 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
     -------
     MultiHeadGrads
         ``d_x_q, d_x_k, d_x_v, d_params, d_extra_k, d_extra_v, d_bias, d_head_gate``. An input that
-        was not given has None, and its share is in the one that it defaulted to.
+        was not passed has None, and its share is added to the input that it defaulted to.
 
     Notes
     -----
@@ -292,7 +292,7 @@ def multi_head_attention_decode(
     extra_v: Array | None = None,
     **options: Unpack[AttentionOptions],
 ) -> tuple[Array, AttentionCache]:
-    """Attend from new tokens to all tokens so far, whose keys and values `kv_cache` holds.
+    """Attend from new tokens to all tokens so far, whose keys and values are in `kv_cache`.
 
     It returns what `multi_head_attention_forward` gives for the last T tokens of the whole
     sequence, without projecting the earlier ones again. It has no backward: it is for inference.

@@ -1,4 +1,4 @@
-"""The learned arrays of multi-head attention, and what it accepts."""
+"""The learned arrays of multi-head attention, and the checks of its inputs."""
 
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ def check_multi_head_inputs(
     extra_k: Any,
     extra_v: Any,
 ) -> MultiHeadInputs:
-    """Check the inputs, the params and that they fit each other; raise the first error found."""
+    """Check the inputs and params, and that they fit each other; raise the first error found."""
     H = check_count("num_heads", num_heads)
     H_kv = H if num_kv_heads is None else check_count("num_kv_heads", num_kv_heads)
     if H % H_kv:
@@ -97,7 +97,7 @@ def _check_params(params: MultiHeadParams, sizes: dict[str, int]) -> MultiHeadPa
 
 
 def _check_extra(extra_k: Any, extra_v: Any, sizes: dict[str, int]) -> tuple[Array, Array]:
-    """Check keys and values of no token: as many of both."""
+    """Check the extra keys and values: the same number of both."""
     extra_k, extra_v = as_float_array("extra_k", extra_k), as_float_array("extra_v", extra_v)
     check_shape("extra_k", extra_k, "E H_kv*d_k", sizes, to_match="w_k")
     check_shape("extra_v", extra_v, "E H_kv*d_v", sizes, to_match="w_v and extra_k")

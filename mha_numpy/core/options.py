@@ -68,7 +68,7 @@ def _check_of_heads(name: str, multipliers: Any, q: Array, k: Array) -> Array:
 
 
 class Option(NamedTuple):
-    """What there is to know about an option, except its name and its type."""
+    """The facts about an option, except its name and its type."""
 
     kind: str  # as a docstring says it
     text: str  # one paragraph
@@ -176,8 +176,8 @@ def takes_attention_options(function: F) -> F:
 class AttentionInputs(SimpleNamespace):
     """Checked inputs, defaults filled in; each option but `backend` is an attribute.
 
-    Arrays are in the dtype of the computation; `window` has `is_causal` in it, and is None where it
-    is unbounded on both sides.
+    Arrays are in the dtype of the computation. `window` includes `is_causal`, and is None if it is
+    unbounded on both sides.
     """
 
     q: Array  # (B, H, T_q, d_k)
@@ -198,9 +198,9 @@ class AttentionInputs(SimpleNamespace):
 
     @property
     def visible(self) -> Array | None:
-        """Who may attend to whom: bool, broadcasts to the scores; None where nothing is hidden.
+        """Which keys each query sees: bool, broadcasts to the scores; None if nothing is hidden.
 
-        Made again at each access: only the reference needs it in one piece.
+        Computed again at each access, because only the reference needs it in one piece.
         """
         return visible_cells(
             self.cells_shape,
@@ -230,7 +230,7 @@ def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -
         for name in floats:
             given[name] = given[name].astype(compute_dtype(dtype), copy=False)
 
-    if given["scale"] is None:  # without a single feature every score is 0, whatever the scale
+    if given["scale"] is None:  # without features every score is 0 with any scale
         given["scale"] = 1 / math.sqrt(q.shape[-1] or 1)
     if given["is_causal"]:
         left, _ = given["window"] or (None, None)

@@ -1,4 +1,4 @@
-"""A pair: equations forward and backward, and all that surrounds them in the same way."""
+"""A pair: equations forward and backward, and the code around them that all pairs share."""
 
 import functools
 import inspect
@@ -23,10 +23,10 @@ OfValues = Records | Callable[[Values], Records]
 class Pair:
     """A forward with its backward: checks, dtypes, kernels and recording around the equations.
 
-    Everything is handed on by name. The inputs, the options and what `check` adds are values;
-    `steps` takes those that its arguments name, and what it returns are values, too. The cache
-    keeps those that its fields name. `steps_backward` takes the gradient of the output, then fields
-    of the cache. A small one is `RELU` in ``layers/activations.py``.
+    The inputs, the options and the additions of `check` are values, which are passed on by name.
+    `steps` takes the values that its arguments name, and returns more values. The cache keeps those
+    that its fields name. `steps_backward` takes the gradient of the output, then fields of the
+    cache. A small example is `RELU` in ``layers/activations.py``.
 
     `records` and `records_backward` say what a trace notes: ``(name, axes, equation)`` for each
     step and ``(name, axes)`` for each constant, as `step` and `constant` explain them; or a
@@ -122,7 +122,7 @@ class Pair:
             to_match = to_match or f"{name} {array.shape}"
 
     def _compute(self, steps: Any, kernel: Any, backend: str, given: list[Any]) -> Any:
-        """Let a kernel compute, or the equations where there is none."""
+        """Let a kernel compute, or the equations if there is none."""
         if kernel is not None and backend != "numpy":
             floats = [x for x in given if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
             if kernels := find_kernels(self.kernels, *floats, backend=backend):
@@ -157,7 +157,7 @@ def record(values: Values, records: OfValues) -> None:
 
 
 def axes_of(x: Array, axes: str) -> str:
-    """Name the axes of (..., D), as a recorder is shown them; `axes` is "... D"."""
+    """Name the axes of (..., D) for the recorder; `axes` is "... D"."""
     ellipsis, *last = axes.split() or [""]
     if ellipsis != "...":
         return axes
@@ -178,5 +178,5 @@ def sum_equation(product: str, x: Array) -> str:
 
 
 def plus(name: str, b: Any) -> str:
-    """Write the bias that a map adds, where there is one."""
+    """Write the bias that a map adds, if there is one."""
     return "" if b is None else f" + {name}"

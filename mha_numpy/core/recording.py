@@ -1,8 +1,8 @@
-"""What a recorder is shown: every step's name, axes and equation, for what really happened.
+"""The recorder's view: the name, axes and equation of every step that really ran.
 
-An option that was not given has no step. Equations are NumPy expressions over the names of earlier
-steps, of constants and of axes; tests evaluate them. They hold where the arrays are finite: what
-keeps NaN and inf of hidden cells from spreading is left to `only_visible`.
+An option that was not passed has no step. Equations are NumPy expressions over the names of earlier
+steps, constants and axes; tests evaluate them. They hold for finite arrays, because only
+`only_visible` keeps NaN and inf in hidden cells from spreading.
 """
 
 from functools import partial
@@ -24,7 +24,7 @@ GATE_AXES = {1: "H", 2: "B H"}  # by rank
 
 
 class AttentionSteps(NamedTuple):
-    """What steps 1 to 6 compute; a step whose option was not given passes on the one before."""
+    """The results of steps 1 to 6; a step without its option passes on the previous result."""
 
     visible: Array | None  # broadcasts to the cells; None where nothing is hidden
     scores: Array  # (B, H, T_q, T_k), and so on to dropped
@@ -38,7 +38,7 @@ class AttentionSteps(NamedTuple):
 
 
 class AttentionCells(NamedTuple):
-    """What the equations keep of every cell for their backward."""
+    """The arrays of cells that the equations keep for backward."""
 
     visible: Array | None
     capped: Array | None  # (B, H, T_q, T_k): the scores after softcap; None without one
@@ -47,7 +47,7 @@ class AttentionCells(NamedTuple):
 
 
 class AttentionStepsBackward(NamedTuple):
-    """The gradients of what steps 6 to 1 read, each like its array."""
+    """The gradients of the arrays that steps 6 to 1 read, each like its array."""
 
     d_dropped: Array
     d_weights: Array
@@ -60,12 +60,12 @@ class AttentionStepsBackward(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """What the cells are called after each step: as before it, where its option was not given."""
+    """The name of the cells after each step: the same as before it if its option was not passed."""
 
     capped: str
     biased: str
     dropped: str
-    shared: str  # what stands behind a key or value that serves a group of query heads
+    shared: str  # the suffix of a key or value that serves a group of query heads
 
 
 def _names(inputs: AttentionInputs) -> _Names:
@@ -136,7 +136,7 @@ def _reshape(array: Array, inputs: AttentionInputs) -> str:
 
 
 def _visible_records(inputs: AttentionInputs, values: Values) -> Records:
-    """Say who may attend to whom, and what decides it."""
+    """Record which keys each query sees, and what decides it."""
     visible = values["visible"]
     if visible is None:
         return
@@ -225,7 +225,7 @@ def _records_backward(inputs: AttentionInputs, visible: Array | None) -> Records
 
 
 class Projection(NamedTuple):
-    """The names of one projection's steps and axes, as a recorder is shown them."""
+    """The names of one projection's steps and axes for the recorder."""
 
     name: str  # of the projected array: q, k, v; k_new and v_new, where a KV cache holds others
     heads: str  # of its heads, before RoPE turns them and extra keys are appended
@@ -235,7 +235,7 @@ class Projection(NamedTuple):
 
     @property
     def letter(self) -> str:
-        """What the params are called after: w_<letter>, b_<letter>."""
+        """The letter in the names of the params: w_<letter>, b_<letter>."""
         return self.name[0]
 
     @property
@@ -254,13 +254,13 @@ Projections = tuple[Projection, Projection, Projection]  # of queries, keys and 
 
 
 def projections(inputs: MultiHeadInputs, *, is_new: bool = False) -> Projections:
-    """Return the names of a forward's projections; `is_new` where a KV cache holds what was."""
+    """Return the names of a forward's projections; `is_new` if a KV cache has earlier tokens."""
     query = Projection("q", "q", "x_q", "T_q", "D")
     # extra keys make T_k larger than the number of tokens
     suffix, tokens = ("", "T_k") if inputs.extra_k is None else ("_tokens", "T_kv")
     key = Projection("k", f"k{suffix}", "x_k", tokens, "kdim")
     value = Projection("v", f"v{suffix}", "x_v", tokens, "vdim")
-    if is_new:  # of the new tokens alone: those of the query, unless there is another input
+    if is_new:  # only of the new tokens: the query's, unless there is another input
         of_x = query[2:]
         if inputs.x_k is not inputs.x_q:
             of_x = ("x_k", "T_new", "kdim")
@@ -329,7 +329,7 @@ def record_projections_backward(
 
 
 def _name_of_heads(inputs: AttentionInputs) -> str:
-    """Return what is merged: heads, or what their gate left of them."""
+    """Return the name of the merged array: heads, or gated heads."""
     return "heads" if inputs.head_gate is None else "gated"
 
 
@@ -370,7 +370,7 @@ def record_rotations(
 def _record_rotation(of: Projection, turned: Array, cache: RopeCache, *, backward: bool) -> None:
     """Record the rotation of heads by their positions, or its backward.
 
-    Feature i forms a pair with feature ``pairs[i]``; one that is not turned with itself.
+    Feature i forms a pair with feature ``pairs[i]``; a feature that is not turned has itself.
     """
     d, half = turned.shape[-1], cache.cos.shape[-1]
     features = np.arange(2 * half)
@@ -397,7 +397,7 @@ def _record_rotation(of: Projection, turned: Array, cache: RopeCache, *, backwar
 def record_append(held: list[Array], k: Array, v: Array, *, has_extra: bool) -> None:
     """Record the keys and values that a KV cache held, and those of all tokens.
 
-    `held` is empty where the cache was: then all tokens are the new ones.
+    `held` is empty if the cache was: then all tokens are new.
     """
     for letter, past in zip("kv", held, strict=False):
         step(f"{letter}_past", past, f"B H_kv T_past d_{letter}")
@@ -409,7 +409,7 @@ def record_append(held: list[Array], k: Array, v: Array, *, has_extra: bool) -> 
 
 
 def record_extra_heads(name: str, extra: Array, extra_heads: Array, appended: Array) -> None:
-    """Record extra keys, or values, in their heads, and behind those of the tokens."""
+    """Record extra keys, or values, in their heads, and after those of the tokens."""
     d = f"d_{name}"
     constant(f"extra_{name}", extra, f"E H_kv*{d}")
     split = f"extra_{name}.reshape(1, E, H_kv, {d}).transpose(0, 2, 1, 3).repeat(B, axis=0)"

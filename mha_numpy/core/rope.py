@@ -32,7 +32,7 @@ def rope_steps_backward(d_out: Array, cos: Array, sin: Array, interleaved: bool)
 
 
 def _rotate(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
-    """Rotate each pair of the leading features; the features behind them stay as they are."""
+    """Rotate each pair of the leading features; the features after them stay as they are."""
     half = cos.shape[-1]
     if interleaved:
         first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)

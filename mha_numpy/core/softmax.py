@@ -78,8 +78,8 @@ def softmax_forward(scores: Array, *, mask: Array | None = None) -> tuple[Array,
     ----------
     scores : (..., T_q, T_k) float array, of rank 1 to 4
     mask : bool array that broadcasts to `scores`, optional
-        True = may attend. Where it is False the weight is exactly 0, whatever the score is,
-        NaN included. A row that may attend to nothing has weights 0 and lse -inf.
+        True = may attend. Where it is False the weight is exactly 0 for any score, NaN included.
+        A row that may attend to nothing has weights 0 and lse -inf.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def _records(values: Values) -> Records:
 def softmax_records(
     scores: str, mask_name: str, mask: Array | None, masked: Array, axes: str
 ) -> Records:
-    """Say what a trace notes of softmax, taken of the array that is called `scores`."""
+    """Return softmax's steps for a trace; `scores` is the name of the array that it reads."""
     if mask is not None:
         yield "masked", axes, f"np.where({mask_name}, {scores}, -np.inf)"
         scores = "masked"
@@ -169,8 +169,8 @@ def softmax_records(
 def _is_moderate(scores: Array) -> bool:
     """Return whether powers of the scores neither overflow nor vanish in a whole row.
 
-    Softmax always subtracts each row's largest score; where it changes nothing but rounding, the
-    equation is shown without it.
+    Softmax always subtracts each row's largest score. If that changes only rounding, the equation
+    is shown without it.
     """
     largest = scores.real.max(axis=-1, initial=-np.inf)
     limit = np.log(np.finfo(largest.dtype).max) / 2

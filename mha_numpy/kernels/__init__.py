@@ -1,1 +1,1 @@
-"""Numba twins of the core: the same meaning, compiled. Nothing here knows of the core."""
+"""Numba twins of the core: the same meaning, compiled. Nothing here imports the core."""

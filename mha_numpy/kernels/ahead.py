@@ -9,8 +9,8 @@ from mha_numpy.kernels.compile import NOTICE
 
 
 def compile_all() -> Iterator[str]:
-    """Compile what is not on disk yet, and yield the name of each part when it is done."""
-    NOTICE.stop()  # who asks for it need not be told
+    """Compile every part that is not on disk yet, and yield its name when it is done."""
+    NOTICE.stop()  # the user has asked for it
     for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
         for kernel in tiled.KERNELS:
             tiled.compiled(kernel, dtype)

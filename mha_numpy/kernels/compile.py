@@ -1,4 +1,4 @@
-"""Compiling with numba, and keeping the machine code on disk wherever there is a place for it."""
+"""Compiling with numba, and keeping the machine code on disk if there is a place for it."""
 
 import hashlib
 import sys
@@ -27,8 +27,8 @@ _VERSION = _SOURCES.hexdigest()[:12]
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile a function at its first call: ``@jit`` or ``@jit(parallel=True)``.
 
-    The machine code is kept in ``NUMBA_CACHE_DIR``, beside the source, or in the user's cache
-    folder, whichever can be written to. Where none can, every process compiles anew.
+    The machine code is kept in ``NUMBA_CACHE_DIR``, next to the source, or in the user's cache
+    folder: the first that can be written to. If none can, every process compiles again.
     """
     if function is None:
         return lambda function: jit(function, **options)
@@ -49,18 +49,18 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 class CodeFiles(IndexDataCacheFile):
-    """Files of machine code, each named after what it was compiled for.
+    """Files of machine code, each named after its source, signature and processor.
 
     numba numbers them in an index: two processes that compile at the same time take the same
-    number, and each may then run what the other compiled.
+    number, and each may then run the other's code.
     """
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep what was compiled for this signature on this processor."""
+        """Keep the code compiled for this signature on this processor."""
         self._save_data(self._name(key), data)
 
     def load(self, key: Any) -> Any:
-        """Return what was kept, or None."""
+        """Return the kept code, or None."""
         with suppress(OSError):
             return self._load_data(self._name(key))
 
@@ -71,7 +71,7 @@ class CodeFiles(IndexDataCacheFile):
 
 
 def kernel(function: Callable[..., Any] | None = None, *, regroup: bool = False) -> Any:
-    """Compile what `parallel` runs: ``@kernel``, or with sums in the processor's order.
+    """Compile a function for `parallel` to run: ``@kernel``, or with sums in the processor's order.
 
     Nothing in it is allocated or kept, so references are not counted; Python cannot call it.
     """
@@ -81,9 +81,9 @@ def kernel(function: Callable[..., Any] | None = None, *, regroup: bool = False)
 
 
 def inner(function: Callable[..., Any] | None = None, *, in_place: bool = False) -> Any:
-    """Compile a part of kernels, which nothing else calls: ``@inner``, else as `kernel` does.
+    """Compile a part of kernels that nothing else calls, as `kernel` does: ``@inner``.
 
-    ``@inner(in_place=True)`` puts its code where it is called, which spares copying a large tuple
+    ``@inner(in_place=True)`` puts its code where it is called, which avoids copying a large tuple
     of arguments.
     """
     if function is None:
@@ -106,7 +106,7 @@ class _Part(JITCodeLibrary):
         self._final_module.link_in(ll_module)
 
     def finalize(self) -> None:
-        """Take in the parts that this one calls, and leave it at that."""
+        """Link only the parts that this one calls."""
         for library in dict.fromkeys(self._linking_libraries):
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalized = True
@@ -117,7 +117,7 @@ class _Part(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """Whoever sets the environment, which only Python's functions have."""
+        """The object that sets the environment, which only Python's functions have."""
         return self
 
     def set_env(self, env_name: str, env: Any) -> None:
@@ -125,11 +125,12 @@ class _Part(JITCodeLibrary):
 
 
 class _Whole(JITCodeLibrary):
-    """A kernel with its parts, which are its own.
+    """A kernel with its own copy of its parts.
 
-    numba tells parts of one name and one type apart by a number that begins anew in every process:
-    a kernel from disk and one that was just compiled could call each other's. Names that are like
-    no other prevent it; "internal" alone does not, as the loader knows internal names, too.
+    numba tells parts with the same name and type apart by a number that starts again in every
+    process, so a kernel from disk and a newly compiled one could call each other's parts. Unique
+    names prevent that. Marking them "internal" is not enough, because the loader knows internal
+    names too.
     """
 
     def _optimize_final_module(self) -> None:
@@ -142,7 +143,7 @@ class _Whole(JITCodeLibrary):
 
 
 class _PartCompiler(Compiler):
-    """numba's compiler, with a library of ours."""
+    """numba's compiler, with our own library."""
 
     kind: type[JITCodeLibrary] = _Part
 
@@ -157,30 +158,30 @@ class _WholeCompiler(_PartCompiler):
 
 
 class _Notice(event.Listener):
-    """Says that the first use takes longer, and what is compiled."""
+    """Says that the first use takes longer, and which kernels it compiles."""
 
     said = False
     often = "once (`mha-numpy compile` does it ahead)"
     depth = 0  # parts are compiled while what they are parts of is
 
     def stop(self) -> None:
-        """Say nothing from now on."""
+        """Stop printing notices."""
         event.unregister("numba:compile", self)
 
     def on_start(self, begun: event.Event) -> None:
-        """Speak up when numba begins to compile a kernel."""
+        """Print a notice when numba starts to compile a kernel."""
         function = begun.data["dispatcher"].py_func
         self.depth += 1
         if self.depth > 1 or not str(function.__module__).startswith(f"{__package__}."):
             return
         if not self.said:
             self.said = True
-            notice = "mha_numpy: compiling its kernels for this machine, some seconds each"
+            notice = "mha_numpy: compiling its kernels for this machine, a few seconds each"
             print(f"{notice}, {self.often}", file=sys.stderr)
         print(f"mha_numpy: {function.__name__} ...", file=sys.stderr, flush=True)
 
     def on_end(self, done: event.Event) -> None:
-        """Note that something is done."""
+        """Note that a compilation is done."""
         self.depth -= 1
 
 

@@ -19,7 +19,7 @@ from mha_numpy.kernels.simd import emit_constant, emit_multiply_add
 
 
 class _Format(NamedTuple):
-    """What depends on the width of the floats."""
+    """The constants that depend on the width of the floats."""
 
     fraction_bits: int
     largest_exponent: int

@@ -1,4 +1,4 @@
-"""What the processor offers: how wide registers are, how many sums they keep, when threads pay."""
+"""The processor: the width and number of its registers, and when threads pay off."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ LEAST_WORK = 2**18  # products of two numbers; with fewer, other threads wake up
 
 
 class Host(NamedTuple):
-    """How the kernels are cut for one kind of processor."""
+    """How the kernels are sized for one kind of processor."""
 
     name: str  # of its vector registers
     register_bytes: int  # of one

@@ -1,7 +1,7 @@
 """Backend "loops": attention as plain loops over single numbers, to be read.
 
-No weights are kept: forward meets the keys one after the other with a running softmax, backward
-recomputes each weight from its row's lse. So the memory grows with T, not with its square.
+No weights are kept: forward visits the keys one after another with a running softmax, and backward
+recomputes each weight from its row's lse. So the memory grows with T, not T^2.
 With ``NUMBA_DISABLE_JIT=1`` in the environment all of it is plain Python, to be stepped through.
 
 Sources: Milakov and Gimelshein 2018, *Online normalizer calculation for softmax*, algorithm 3;
@@ -63,7 +63,7 @@ def forward(problem, heads, lse):
                 head[c] += dropped * v[j, c]
 
         if sees_any:
-            total = total if total != 0 else nan  # scores of -inf alone: 0 / 0
+            total = total if total != 0 else nan  # only scores of -inf: 0 / 0
             for c in range(len(head)):
                 head[c] /= total
         lse[i] = largest + np.log(total) if sees_any else -inf
@@ -108,7 +108,7 @@ def backward(problem, d_q, d_k, d_v, d_biased, d_heads, heads, lse):
 
 
 def attention_forward(*inputs: Any) -> tuple[Any, Any]:
-    """Return heads and lse; the inputs are the fields of a Problem, None for what is not given."""
+    """Return heads and lse; the inputs are the fields of a Problem, None for a missing one."""
     problem = _completed(*inputs)
     (B, H, T_q, _), d_v, dtype = problem.q.shape, problem.v.shape[3], problem.q.dtype
     heads, lse = np.zeros((B, H, T_q, d_v), dtype), np.empty((B, H, T_q), dtype)
@@ -134,7 +134,7 @@ def _completed(
     q: Any, k: Any, v: Any, mask: Any, bias: Any, dropout_mask: Any,
     q_offset: Any, left: int, right: int, scale: float, softcap: float | None,
 ) -> Problem:  # fmt: skip
-    """Put what changes nothing in the place of what was not given; rows one after the other."""
+    """Replace missing inputs by arrays that change nothing; make rows contiguous."""
     cells, real = (*q.shape[:3], k.shape[2]), q.dtype.type
     return Problem(
         np.ascontiguousarray(q), np.ascontiguousarray(k), np.ascontiguousarray(v),
@@ -148,8 +148,8 @@ def _completed(
 def _run(function: Any, problem: Problem, *arrays: Any, parts: int) -> None:
     """Call a function for every query head: problem.q is (T_q, d_k), problem.mask (T_q, T_k), ...
 
-    The heads of a sequence are split into `parts`, one for each thread. Uncompiled, for a debugger,
-    or where there is little to do, one thread does all.
+    The heads of a sequence are split into `parts`, one for each thread. If it is not compiled, for
+    a debugger, or if there is little to do, one thread does everything.
     """
     (B, H, _, _), (_, H_kv, T_k, _) = problem.q.shape, problem.k.shape
     q_offset, others, G = problem.q_offset, problem[7:], H // H_kv

@@ -25,7 +25,7 @@ def suits_few(k, queries):
 
 @inner(in_place=True)
 def load_scaled(q, q_T, problem, tile):
-    """Load ``scale * q`` of a tile's queries, and the same turned over."""
+    """Load ``scale * q`` of a tile's queries, and its transpose."""
     load_queries(q, problem.q, tile)
     scale_rows(q, problem.scale)
     transpose(q_T, q)
@@ -33,10 +33,10 @@ def load_scaled(q, q_T, problem, tile):
 
 @inner
 def match(scores, k, q, q_T, queries, along_rows):
-    """Do ``scores = k @ q.T``: a row a key; columns beyond the queries are left to chance.
+    """Do ``scores = k @ q.T``, one row per key; columns beyond the queries contain anything.
 
-    q_T is q turned over. Forward and backward have to round alike, for backward takes the
-    exponential of a score minus forward's lse: so both tell by the same k which product it is.
+    q_T is q transposed. Forward and backward have to round alike, because backward takes the
+    exponential of a score minus forward's lse. So both choose the product by the same k.
     """
     if along_rows:
         row_dots(scores, k, q[: queries + queries % 2])

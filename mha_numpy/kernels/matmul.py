@@ -1,8 +1,9 @@
-"""Products of whole matrices, c = a @ b, by the product for tiles; and the linear map made of them.
+"""Products of whole matrices, c = a @ b, by the product for tiles; and the linear map.
 
-A strip of b is copied into scratch, where it is aligned and turned over if need be; it then meets
-a thread's rows of a, a block at a time. NumPy has such a product from a library whose idle threads
-wait for work on the cores that the tiles need, and theirs on its own: one pool for both is faster.
+A strip of b is copied into scratch, where it is aligned and, if necessary, transposed. Then a
+thread's rows of a are multiplied by it, a block at a time. NumPy's product comes from a library
+whose idle threads wait on the cores that the tiles need, and the other way round, so one pool for
+both is faster.
 """
 
 from functools import lru_cache
@@ -82,7 +83,7 @@ def multiply_add(
 
 
 def cut_result(M: int, N: int, threads: int) -> tuple[int, int]:
-    """Return the height and width of the parts: as many rows for each thread, or else columns."""
+    """Return the height and width of the parts: equal shares of rows, or else of columns."""
     blocks = threads * -(-M // (threads * HEIGHT))
     height = max(BLOCK, -(-M // (blocks * ROWS)) * ROWS)
     sharing = -(-threads // -(-M // height))  # threads that share the columns of the same rows
@@ -90,9 +91,9 @@ def cut_result(M: int, N: int, threads: int) -> tuple[int, int]:
 
 
 def cut_sum(M: int, K: int, N: int) -> tuple[int, int]:
-    """Return into how many shares the sums of K numbers are cut, and how long a share is.
+    """Return the number of shares that sums of K numbers are split into, and their length.
 
-    It depends on the shape alone, so results are the same for any number of threads.
+    It depends only on the shape, so results are the same for any number of threads.
     """
     shares = min(SHARES // (-(-M // BLOCK) * -(-N // WIDTH)), K // LEAST_DEPTH)
     if shares < 2:
@@ -182,7 +183,7 @@ def multiply_panel(c, a, panel, start, adds, ends):
 
 @inner
 def load_strip(strip, columns, square):
-    """Copy columns of b into panels; turned over, where their rows are not contiguous."""
+    """Copy columns of b into panels, transposed if their rows are not contiguous."""
     if columns.strides[1] == columns.itemsize:
         for k in range(0, len(columns), FEW):  # in the order in which they lie in memory
             for j in range(0, columns.shape[1], BLOCK):

@@ -1,4 +1,4 @@
-"""The normal distribution's share below x, for a Vector or a number: what GELU multiplies x by.
+"""The normal distribution's share below x, for a Vector or a number: the factor of x in GELU.
 
 The share beyond ``z = |x| / sqrt(2)`` is ``erfc(z) / 2 = t e^(-z^2 + p(t))`` with
 ``t = 1 / (1 + z / 2)``, where p is smooth for all z, and so nearly a polynomial. Source of the

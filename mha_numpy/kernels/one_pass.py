@@ -1,8 +1,8 @@
 """Activations, norms, sums, loss and Adam's step: each number is read and written once.
 
-NumPy goes through memory once for every operation; here a row passes once, and all that is
-computed of it is computed while it lies in the cache. The loops are written for single numbers,
-and LLVM makes them work on a register full. Names and equations are those of `mha_numpy.layers`.
+NumPy goes through memory once for every operation. Here each row passes once, and everything is
+computed while it is in the cache. The loops are written for single numbers, and LLVM makes them
+work on whole registers. Names and equations are those of `mha_numpy.layers`.
 """
 
 import math
@@ -37,7 +37,7 @@ SLOPE, CUBIC = math.sqrt(2 / math.pi), 0.044715  # of GELU by tanh
 def norm(
     x: Array, gain: Array, bias: Array | None, eps: float, *, centres: bool
 ) -> tuple[Array, ...]:
-    """Return 1 / std (or 1 / rms, where it does not centre) of each token, x_hat and out."""
+    """Return 1 / std (or 1 / rms without centring) of each token, x_hat and out."""
     bias = np.zeros_like(gain) if bias is None else bias
     made = [(*x.shape[:-1], 1), x.shape, x.shape]
     return run(norm_rows, [x, gain, bias], made, [eps, centres])
@@ -135,7 +135,7 @@ def as_rows(x: Array) -> Array:
 def of_rows(kernel: Any, makes: int = 1, *, knows_tanh: bool = False) -> Callable[..., Any]:
     """Return a function of arrays that returns `makes` arrays of the first one's shape.
 
-    If the kernel knows two ways, the function takes "tanh" or another word after the arrays.
+    If the kernel has two forms, the function takes "tanh" or another word after the arrays.
     """
 
     def run_kernel(*given: Any) -> Any:
@@ -161,7 +161,7 @@ def compiled(kernel: Any, dtype: np.dtype[Any]) -> Any:
 
 @inner
 def rows_of(thread, threads, x):
-    """Return the rows of x that are a thread's: a share of them all, side by side."""
+    """Return a thread's rows of x: neighbouring rows, an equal share of all."""
     share = divide_up(len(x), threads)
     return range(thread * share, min((thread + 1) * share, len(x)))
 
@@ -397,7 +397,7 @@ gelu = of_rows(gelu_rows, makes=2, knows_tanh=True)
 gelu_backward = of_rows(gelu_rows_backward, knows_tanh=True)
 swiglu, swiglu_backward = of_rows(swiglu_rows, makes=3), of_rows(swiglu_rows_backward, makes=2)
 
-# those whose arrays are not all of the one dtype that stands for None here
+# those whose arrays are not all of one dtype, which is None here
 MIXED = {square_rows: (None, types.float64), collect_rows: (None, types.int64, None)}
 KERNELS = (
     *MIXED, add_rows, relu_rows, relu_rows_backward, gelu_rows, gelu_rows_backward, swiglu_rows,

@@ -1,7 +1,7 @@
 """Run a compiled function in several threads, by its address.
 
-numba compiles whatever a parallel loop calls into the loop, several times over. Behind an address
-the function is compiled once.
+numba compiles any function that a parallel loop calls into the loop, several times over. Called by
+its address, the function is compiled only once.
 """
 
 import os
@@ -32,7 +32,7 @@ one_at_a_time = Lock()
 def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], None]:
     """Compile ``function(thread, threads, arguments)`` for a tuple of these types.
 
-    The result takes the number of threads and the arguments, and calls it in each thread.
+    The result takes the number of threads and the arguments, and calls the function in each thread.
     """
     size = types.intp
     function.compile(types.none(size, size, arguments))
@@ -81,8 +81,9 @@ CALLER = ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * 3)
 def packed(typingctx, address, arguments):
     """Return the address of a function of (thread, threads, packet), and of such a packet.
 
-    Every type of arguments has a type of packet, which holds them and the address that they are
-    for; but the numbers that are returned have one type, and the parallel loop is compiled once.
+    Every type of arguments has its own type of packet, which contains them and the address of their
+    function. The two returned numbers always have the same type, so the parallel loop is compiled
+    only once.
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -118,7 +119,7 @@ def call(typingctx, caller, thread, threads, packet):
 
 
 def count_threads(work: int) -> int:
-    """Return how many threads are worth waking up for this many products of two numbers."""
+    """Return how many threads are worth waking for this many products of two numbers."""
     return 1 if work < LEAST_WORK or _is_forked else get_num_threads()
 
 

@@ -1,4 +1,4 @@
-"""Problem: what the kernels are given."""
+"""Problem: the arguments of the kernels."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from mha_numpy.kernels.compile import inner
 
 
 class Problem(NamedTuple):
-    """The inputs of attention; an array that was not given has size 0."""
+    """The inputs of attention; a missing array has size 0."""
 
     q: Any  # (B, H, T_q, d_k)
     k: Any  # (B, H_kv, T_k, d_k)
@@ -30,7 +30,7 @@ NUM_INPUTS = len(Problem._fields)
 
 @inner
 def problem_of(arguments):
-    """Return the problem that a kernel's arguments begin with."""
+    """Return the problem at the start of a kernel's arguments."""
     q, k, v, mask, bias, dropout_mask = arguments[:6]
     return Problem(
         like_scratch(q), like_scratch(k), like_scratch(v),
@@ -47,10 +47,10 @@ def divide_up(n, by):
 
 @inner
 def items_of(thread, threads, groups, of_each):
-    """Return which items are a thread's: whole groups side by side, or every `threads`-th item.
+    """Return a thread's items: whole groups of neighbours, or every `threads`-th item.
 
-    Side by side, where all threads get as many: a thread then finds in its own cache what it wrote
-    for the product or the attention before, and no two write to one line of the cache.
+    They are neighbours if all threads get the same number. Then each thread finds its own results
+    of the last product or attention in its cache, and no two write to one line of the cache.
     """
     if groups % threads == 0:
         share = groups // threads * of_each
@@ -60,9 +60,9 @@ def items_of(thread, threads, groups, of_each):
 
 @intrinsic
 def like_scratch(typingctx, array):
-    """Return an input as an array of the type that scratch has: of any strides, to be written to.
+    """Return an input as an array of the type that scratch has: any strides, writable.
 
-    Nobody writes to it; but a function that takes inputs and tiles alike is compiled once.
+    No kernel writes to it, but a function that takes both inputs and tiles is then compiled once.
     """
     one_type = types.Array(array.dtype, array.ndim, "A")
 

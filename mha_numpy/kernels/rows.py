@@ -1,4 +1,4 @@
-"""Arithmetic on the rows of matrices, a register full of numbers at a time."""
+"""Arithmetic on the rows of matrices, one register of numbers at a time."""
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.simd import (
@@ -55,7 +55,7 @@ def scale_rows(tile, factor):
 
 @inner
 def scale_each_row(tile, factors):
-    """Multiply each row by a factor of its own, of shape (1, rows)."""
+    """Multiply each row by its own factor; the factors are (1, rows)."""
     for r in range(tile.shape[0]):
         if factors[0, r] != 1:
             for c in range(0, tile.shape[1], lanes(tile)):
@@ -104,7 +104,7 @@ def column_dots(dots, a, b):
 
 @inner
 def row_dots(dots, a, b):
-    """Do ``dots[:, : rows of b] = a @ b.T`` for an even number of rows of b, best a few.
+    """Do ``dots[:, : rows of b] = a @ b.T`` for an even number of rows of b, preferably a few.
 
     Rows are contiguous; those of a are whole Vectors.
     """

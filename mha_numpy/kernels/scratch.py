@@ -1,6 +1,6 @@
-"""Scratch: the tiles that a thread works on, cut from a pool that it is given.
+"""Scratch: the tiles that a thread works on, cut from the pool that it gets.
 
-The rows of a tile are whole registers, and begin where a register may.
+The rows of a tile are whole registers, aligned to registers.
 """
 
 from collections import namedtuple
@@ -24,8 +24,8 @@ ALIGNMENT = HOST.register_bytes
 class Layout:
     """A kernel's tiles by their names, with the names of their sizes: "rows columns".
 
-    In a kernel ``layout.cut(pool, shapes)`` returns the tiles by their names; `shapes` computes
-    what it is to be given. "block" is BLOCK, other names are the kernel's own.
+    In a kernel ``layout.cut(pool, shapes)`` returns the tiles by their names; the method `shapes`
+    computes its argument. "block" is BLOCK, other names are the kernel's own.
     """
 
     def __init__(self, **tiles: str) -> None:
@@ -48,23 +48,23 @@ def round_up(n: int, dtype: np.dtype[Any]) -> int:
 def new_pools(
     threads: int, numbers: int, dtype: np.dtype[Any], make: Any = np.zeros
 ) -> npt.NDArray[Any]:
-    """Return a pool for each thread, of zeros: room for so many numbers, wherever it begins."""
+    """Return a pool of zeros for each thread, with room for this many aligned numbers."""
     keep_freed_memory()
     return make((threads, numbers + ALIGNMENT // dtype.itemsize), dtype)
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Make glibc keep what is freed for the next call, by freeing a large array once.
+    """Make glibc keep freed memory for the next call, by freeing a large array once.
 
-    glibc keeps unused memory of twice the largest array that was ever freed, at most 64 MiB; the
+    glibc keeps unused memory up to twice the largest array that was ever freed, at most 64 MiB. The
     rest goes back to the system, and is fetched page by page at the next call.
     """
     np.empty(2**25 - 2**13, np.uint8)  # nothing is written, so this costs nothing
 
 
 def _cutter(named: Any) -> Any:
-    """Return what cuts a pool into tiles that bear the names of a namedtuple."""
+    """Return a function that cuts a pool into tiles, named by a namedtuple."""
 
     @inner
     def cut(pool, shapes):

@@ -1,7 +1,8 @@
-"""Vector: a register full of numbers, so that one line of code serves 16 numbers at once.
+"""Vector: a whole register of numbers, so that one line of code serves 16 numbers at once.
 
-Written like code for one number: ``x * y + 1``, `maximum`, `select`. A number meets a Vector as
-if it stood in every lane. `load` and `store` move lanes between a Vector and a row of an array.
+Code with Vectors looks like code for one number: ``x * y + 1``, `maximum`, `select`. A number
+combined with a Vector acts as if it were in every lane. `load` and `store` move lanes between a
+Vector and a row of an array.
 """
 
 import operator
@@ -18,7 +19,7 @@ from mha_numpy.kernels.host import HOST
 
 
 class Vector(types.Type):
-    """`lanes` numbers (or bools, one a lane) in one register."""
+    """`lanes` numbers (or bools, one per lane) in one register."""
 
     def __init__(self, dtype: types.Type, lanes: int) -> None:
         super().__init__(f"Vector({dtype} x {lanes})")
@@ -73,7 +74,7 @@ def emit_vectors(context: Any, builder: Any, values: Any, tys: Any, vector: Vect
 
 
 def emit_multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """Compute a * b + c, rounded once where the processor has an instruction for it."""
+    """Compute a * b + c, rounded once if the processor has an instruction for it."""
     lanes, lane = (
         (f"v{a.type.count}", a.type.element) if isinstance(a.type, ir.VectorType) else ("", a.type)
     )
@@ -88,7 +89,7 @@ def emit_multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
 def emit_pointer(
     context: Any, builder: Any, ty: types.Array, array: Any, *indices: Any, lanes: int = 1
 ) -> Any:
-    """Return the address of an element from which on `lanes` elements will be used."""
+    """Return the address of an element, the first of `lanes` to be used."""
     array = context.make_array(ty)(context, builder, array)
     if context.enable_boundscheck:
         last = builder.add(indices[-1], indices[-1].type(lanes - 1))
@@ -139,9 +140,9 @@ _define(operator.ne, lambda builder, x, y: builder.fcmp_unordered("!=", x, y), c
 
 @intrinsic
 def as_written(typingctx):
-    """Have LLVM leave the loops of the calling function as they are: it halves compile times.
+    """Make LLVM leave the loops of the calling function as they are, which halves compile times.
 
-    What is worth a register full of numbers is written with Vectors; `lanes` implies this.
+    Loops that are worth it use Vectors; `lanes` implies this.
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -155,7 +156,7 @@ def as_written(typingctx):
 def apart(typingctx):
     """Promise LLVM that no two arrays of the calling function share memory.
 
-    Then it can make loops over single numbers work on registers full of them.
+    Then it can make loops over single numbers work on whole registers.
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -281,7 +282,7 @@ def bits_from_lanes(typingctx, condition):
 
 @intrinsic
 def lanes_from_bits(typingctx, array, word, first):
-    """Return bits first, first + 1, ... of a 64-bit word, one a lane."""
+    """Return bits first, first + 1, ... of a 64-bit word, one per lane."""
     vector = Vector(types.boolean, lanes_of(array.dtype))
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Tile: the queries that are worked on at a time, and what belongs to them in larger arrays."""
+"""Tile: the queries that are processed together, and their parts of larger arrays."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ BLOCK = 64  # queries in a tile, and keys in a block: as many as a word has bits
 class Tile(NamedTuple):
     """Up to BLOCK queries that share one key/value head.
 
-    Of one query head where there are many queries, of several where there are few: row
+    They belong to one query head if there are many queries, to several if there are few: row
     ``g * num_queries + i`` is query ``first_query + i`` of query head ``first_head + g``. With
     T_q = 1 and G = 4, a step of decoding, a tile has four rows: the query of each head.
     """
@@ -35,7 +35,7 @@ def group_size(problem):
 
 @inner
 def tile_shape(problem):
-    """Return how many query heads, and how many queries of each, a tile holds at most."""
+    """Return the most query heads of a tile, and the most queries of each."""
     queries = min(BLOCK, problem.q.shape[2])
     return min(BLOCK // queries, group_size(problem)), queries
 
@@ -65,7 +65,7 @@ def tile_of(problem, b, kv_head, tile_number):
 def keys_in_sight(problem, tile, first, last):
     """Return which keys from first on, up to but without last, the tile may see.
 
-    They begin with a block of keys: a multiple of BLOCK after first.
+    They start with a block of keys: a multiple of BLOCK after first.
     """
     low = max(first, tile.position - problem.left)
     high = min(last, tile.position + tile.num_queries + problem.right)
@@ -85,7 +85,7 @@ def is_in_sight(problem, b, kv_head, first_tile, last_tile, first_key, last_key)
 
 @inner
 def load_queries(target, array, tile):
-    """Copy what belongs to a tile's queries from (B, H, T_q, d): a row a query."""
+    """Copy the rows of a tile's queries from (B, H, T_q, d), one row per query."""
     queries = slice(tile.first_query, tile.first_query + tile.num_queries)
     for g in range(tile.num_heads):
         rows = array[tile.b, tile.first_head + g, queries]
@@ -113,9 +113,9 @@ def add_queries(array, source, tile):
 
 @inner
 def load_cells(by_key, by_query, array, tile, j, n):
-    """Copy what belongs to a tile's queries and the keys j to j + n from (B, H, T_q, T_k).
+    """Copy the cells of a tile's queries and the keys j to j + n from (B, H, T_q, T_k).
 
-    To `by_query` as it comes, a row a query, and to `by_key` turned over, a row a key.
+    They go to `by_query` as they are, one row per query, and transposed to `by_key`.
     """
     queries = slice(tile.first_query, tile.first_query + tile.num_queries)
     for g in range(tile.num_heads):
@@ -126,7 +126,7 @@ def load_cells(by_key, by_query, array, tile, j, n):
 
 @inner
 def store_cells(array, cells, by_query, tile, j):
-    """Copy cells, a row a key from j on, to (B, H, T_q, T_k); `by_query` is scratch."""
+    """Copy cells, one row per key from j on, to (B, H, T_q, T_k); `by_query` is scratch."""
     transpose(by_query, cells)
     queries = slice(tile.first_query, tile.first_query + tile.num_queries)
     for g in range(tile.num_heads):

@@ -1,4 +1,4 @@
-"""Backend "numba": tiled attention. What Python does before and after the kernels."""
+"""Backend "numba": tiled attention. The Python code before and after the kernels."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 CHUNK_NUMBERS = 2**16  # of a chunk's keys: with their gradients they stay in the second-level cache
 ITEMS = 16  # to share out among threads, where there is enough work for that many
-NO_CELLS = {  # stand for a mask, a bias or a dropout mask that was not given
+NO_CELLS = {  # instead of a missing mask, bias or dropout mask
     np.dtype(dtype): np.empty((0, 0, 0, 0), dtype) for dtype in (bool, np.float32, np.float64)
 }
 NO_MASK = NO_CELLS[np.dtype(bool)]
@@ -69,7 +69,7 @@ def attention_backward(
     d_heads: Array, heads: Array, lse: Array,
     q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None, *others: Any,
 ) -> tuple[Array, Array, Array, Array | None]:  # fmt: skip
-    """Return d_q, d_k, d_v and, where there is a bias, d_biased (B, H, T_q, T_k)."""
+    """Return d_q, d_k, d_v and, if there is a bias, d_biased (B, H, T_q, T_k)."""
     run = compiled(backward_tiles, q.dtype)
     d_k, (B, H_kv, T_k, d_v) = q.shape[3], v.shape
     d_q, d_k_, d_v_ = laid_out_as(q, d_k), laid_out_as(k, d_k), laid_out_as(v, d_v)
@@ -90,7 +90,7 @@ def problem_arguments(
     dropout_mask: Array | None, q_offset: Array, left: int, right: int, scale: float,
     softcap: float | None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Return the fields of a Problem; an array of size 0 for one that was not given."""
+    """Return the fields of a Problem; an array of size 0 for a missing one."""
     no_cells = NO_CELLS[q.dtype]
     return (
         q, k, v,
@@ -102,7 +102,7 @@ def problem_arguments(
 
 
 def laid_out_as(x: Array, width: int) -> Array:
-    """Make (B, H, T, width): the rows of a token together where x has split them from one."""
+    """Make (B, H, T, width), with the rows of a token together if x was split from one row."""
     B, H, T, _ = x.shape
     if x.strides[1] < x.strides[2]:
         return np.empty((B, T, H, width), x.dtype).swapaxes(1, 2)

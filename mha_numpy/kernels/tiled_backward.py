@@ -1,10 +1,10 @@
 """Tiled attention, backward: the weights are recomputed, block by block, from scores and lse.
 
-The keys are cut into chunks and the queries into as many shares. In each round every chunk meets
-one share, in the next round another: so chunks run side by side, and no two of them ever add to
-the same number. The first round meets every chunk and every query once, and writes all gradients;
-later rounds add to them. Sources: Dao et al. 2022, *FlashAttention*, algorithm 4; Dao 2023,
-*FlashAttention-2*, section 3.1.
+The keys are cut into chunks and the queries into the same number of shares. In each round every
+chunk meets one share, and in the next round a different one. So chunks run in parallel, and no two
+of them ever add to the same number. The first round covers every chunk and every query once, and
+writes all gradients; later rounds add to them. Sources: Dao et al. 2022, *FlashAttention*,
+algorithm 4; Dao 2023, *FlashAttention-2*, section 3.1.
 """
 
 from mha_numpy.kernels.compile import inner, kernel
@@ -165,7 +165,7 @@ def backward_tiles(thread, threads, arguments):
 
 @inner(in_place=True)
 def start(problem, tile, s, d_heads, heads, lse):
-    """Load what belongs to a tile's queries; rows beyond them are 0, and hidden."""
+    """Load the rows of a tile's queries; rows beyond them are 0, and hidden."""
     fill(s.q, 0.0)
     fill(s.d_heads, 0.0)
     fill(s.heads, 0.0)

@@ -1,8 +1,9 @@
 """Tiled attention, forward: 64 queries meet 64 keys at a time, with an online softmax.
 
-Scores lie transposed, a row a key and a column a query: one Vector holds neighbouring queries, so
-each line of the softmax serves a whole register of them. A tile of queries keeps the largest score
-so far and the sum of powers; when a much larger one comes, all that was summed up is scaled down.
+Scores are transposed, with one row per key and one column per query. One Vector holds neighbouring
+queries, so each line of the softmax serves a whole register of them. A tile of queries keeps the
+largest score so far and the sum of powers. When a much larger score comes, these sums are scaled
+down.
 Sources: Milakov and Gimelshein 2018; Dao et al. 2022, *FlashAttention*, algorithm 1.
 """
 
@@ -120,7 +121,7 @@ def forward_tiles(thread, threads, arguments):
 
 @inner(in_place=True)
 def online_softmax(cells, s):
-    """Turn scores into powers of e, relative to a score that no other is far above."""
+    """Turn scores into powers of e, relative to a score that none exceeds by much."""
     for c in range(0, cells.shape[1], lanes(cells)):
         before = load(s.largest, 0, c)
         largest = other = before
@@ -144,7 +145,7 @@ def online_softmax(cells, s):
 
 @inner
 def seen_by(seen_by_key, visible, n):
-    """Return a bit for each query, whether it sees any of a block's n keys."""
+    """Return a bit for each query: whether it sees any of a block's n keys."""
     some = NONE_SET
     for key in range(n):
         some |= seen_by_key[key]
@@ -153,10 +154,10 @@ def seen_by(seen_by_key, visible, n):
 
 @inner(in_place=True)
 def finish(tile, s, sees_any, heads, lse):
-    """Divide by the sums, and hand over heads and lse."""
+    """Divide by the sums, and store heads and lse."""
     for c in range(0, s.total.shape[1], lanes(s.total)):
         total = load(s.total, 0, c)
-        total = select(total == 0.0, np.nan, total)  # scores of -inf alone: 0 / 0
+        total = select(total == 0.0, np.nan, total)  # only scores of -inf: 0 / 0
         # who sees nothing has heads 0 / 1, lse -inf + log 1
         total = select(lanes_from_bits(s.total, sees_any, c), total, 1.0)
         store(s.factor, 0, c, 1.0 / total)

@@ -1,4 +1,4 @@
-"""Tiles turned over: rows become columns, a square of registers at a time."""
+"""Transposing tiles: rows become columns, one square of registers at a time."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def transpose(target, source):
 
 @intrinsic
 def transpose_square(typingctx, target, source, i, j):
-    """Turn over the square of lanes x lanes numbers that begins at row i, column j of source."""
+    """Transpose the square of lanes x lanes numbers at row i, column j of source."""
     vector = vector_of(source.dtype)
     L = vector.lanes
 

@@ -1,4 +1,4 @@
-"""Who sees whom in a block of cells: a 64-bit word a key, a bit a query; and care for NaN."""
+"""Visible cells of a block, as a 64-bit word per key with a bit per query; and care for NaN."""
 
 from typing import Any
 
@@ -28,10 +28,10 @@ ONE, NONE_SET = np.uint64(1), np.uint64(0)
 
 @inner(in_place=True)
 def find_visible(seen_by_key, seen_by_query, problem, tile, bias, j, width):
-    """Fill `seen_by_key` with a word for each key from j to the block's end; return how much.
+    """Fill `seen_by_key` with a word for each key from j on in the block; return how much shows.
 
-    `bias` is the block's, a row a query. `seen_by_query` is scratch, a word a query and a bit a
-    key. The columns of the block up to `width` that are beyond the tile's queries see nothing.
+    `bias` is the block's, one row per query. `seen_by_query` is scratch, a word per query and a bit
+    per key. The columns of the block up to `width` that are beyond the tile's queries see nothing.
     """
     as_written()
     n = min(BLOCK, problem.k.shape[2] - j)
@@ -64,7 +64,7 @@ def find_visible(seen_by_key, seen_by_query, problem, tile, bias, j, width):
 
 @inner(in_place=True)
 def find_in_window(seen_by_key, problem, tile, j, n):
-    """Note who sees the keys j to j + n by their distance alone."""
+    """Note which queries see the keys j to j + n, judging only by distance."""
     for key in range(n):
         distance = j + key - tile.position
         first = min(max(distance - problem.right, 0), tile.num_queries)
@@ -83,7 +83,7 @@ def first_bits(n):
 
 @inner
 def keep_only(seen_by_key, seen_by_query):
-    """Hide what the second does not show; it is turned over on the way."""
+    """Hide the cells that the second hides; it is transposed on the way."""
     transpose_bits(seen_by_query)
     for key in range(BLOCK):
         seen_by_key[key] &= seen_by_query[key]
@@ -111,7 +111,7 @@ def bias_bits(bias, r):
 
 @inner
 def transpose_bits(words):
-    """Turn over a matrix of 64 x 64 bits: swap its quarters, then theirs, and so on."""
+    """Transpose a matrix of 64 x 64 bits: swap its quarters, then theirs, and so on."""
     side, left = 32, np.uint64(0xFFFFFFFF)  # left: the columns on the left of each pair
     while side > 0:
         shift = np.uint64(side)
@@ -126,7 +126,7 @@ def transpose_bits(words):
 
 @inner
 def hide(cells, seen_by_key, visible, value):
-    """Put `value` into the cells, a row a key, that are not seen."""
+    """Put `value` into the hidden cells; the cells have one row per key."""
     if visible == EVERYTHING:
         return
     for key in range(cells.shape[0]):
@@ -139,7 +139,7 @@ def hide(cells, seen_by_key, visible, value):
 def add_product(target, cells, b, seen_by_key, visible, to_queries):
     """Do ``target += cells @ b``, what queries give to keys, or `to_queries` ``cells.T @ b``.
 
-    A hidden cell, which is 0, adds nothing: not even 0 * NaN.
+    A hidden cell, which is 0, adds nothing, not even 0 * NaN.
     """
     if visible == EVERYTHING or is_finite(b):
         if to_queries:

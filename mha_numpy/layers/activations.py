@@ -1,4 +1,4 @@
-"""ReLU, GELU and SwiGLU, forward and backward: activations, for each number by itself."""
+"""ReLU, GELU and SwiGLU, forward and backward: activations of each number separately."""
 
 import math
 from functools import partial
@@ -17,13 +17,13 @@ from mha_numpy.steps import constant
 
 
 def relu_steps(x: Array) -> Array:
-    """Keep what is positive."""
+    """Keep the positive numbers."""
     # 1. cut off below 0
     return np.where(x.real <= 0, 0, x)  # NaN stays NaN
 
 
 def relu_steps_backward(d_out: Array, x: Array) -> Array:
-    """Pull the gradient back to x: it passes where x did."""
+    """Pull the gradient back to x: it passes where x passed."""
     # 1. out = x where x > 0, else 0
     return np.where(x.real <= 0, 0, d_out)
 
@@ -357,7 +357,7 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
 
 
 class Activation(Layer):
-    """An activation function, for each number by itself.
+    """An activation function, applied to each number separately.
 
     Parameters
     ----------

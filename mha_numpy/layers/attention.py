@@ -48,7 +48,7 @@ class MultiHeadAttention(Layer):
         Whether the layer learns one more key and value, which belong to no token and which every
         query sees: the params extra_k (1, H_kv*d_k) and extra_v (1, H_kv*d_v).
     add_zero_attn : bool
-        Whether a key and a value of zeros come last.
+        Whether to append a key and a value of zeros.
     dropout_p : float
         Share of weights to drop while ``layer.training``; 0 <= p < 1.
     backend : {"numpy", "loops", "numba"}, optional
@@ -250,7 +250,7 @@ class MultiHeadAttention(Layer):
         return weights
 
     def shown_options(self) -> list[str]:
-        """Return "name=value" for each option that is not the default, and what heads share."""
+        """Return "name=value" for each option that is not the default, and how heads share keys."""
         kind = "multi-query" if self.num_kv_heads == 1 else "grouped"
         as_by_default = {
             f"num_kv_heads={self.num_heads}", f"head_dim={self.embed_dim / self.num_heads:g}",
@@ -263,14 +263,14 @@ class MultiHeadAttention(Layer):
         ]
 
     def _extra(self, letter: str) -> Array | None:
-        """Return the keys, or values, of no token: the learned one, then the zeros."""
+        """Return the extra keys, or values: the learned one, then the zeros."""
         rows = [self.params[f"extra_{letter}"]] if "extra_k" in self.params else []
         if self.add_zero_attn:
             rows.append(np.zeros_like(self.params[f"w_{letter}"][:1]))
         return np.concatenate(rows) if rows else None
 
     def _draw_dropout_mask(self, query: Array, key: Array | None) -> Array | None:
-        """Draw 0 or 1 / (1 - p) for each weight; None where nothing is dropped."""
+        """Draw 0 or 1 / (1 - p) for each weight; None if nothing is dropped."""
         if not self.training or self.dropout_p == 0:
             return None
         B, T_q, _ = np.shape(query)

@@ -104,7 +104,7 @@ def cross_entropy_forward(
     targets : (...,) int array
         The right entry for each token, 0 to V - 1.
     ignore_index : int, optional
-        A target that stands for none, such as -100 or the id of padding: such tokens have loss 0
+        A target that means no target, such as -100 or the id of padding. Such tokens have loss 0
         and gradient 0, and the mean does not count them.
     label_smoothing : float
         0 <= s <= 1: the share of the target's probability that all V entries share evenly.

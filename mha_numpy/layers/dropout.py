@@ -45,7 +45,7 @@ def dropout_forward(x: Array, dropout_mask: Array) -> tuple[Array, DropoutCache]
     ----------
     x : float array of any shape
     dropout_mask : float array that broadcasts to `x`
-        Drawn outside, by the layer, so that a gradient can be checked.
+        Drawn outside, by the layer, so that gradients can be checked.
 
     Returns
     -------

@@ -21,7 +21,7 @@ from mha_numpy.layers.tracked import tracked
 
 @contextmanager
 def in_eval_mode(layer: "Layer") -> Iterator[None]:
-    """Switch dropout off inside the block; then each layer is in the mode that it was in."""
+    """Switch dropout off inside the block; afterwards each layer is in its old mode."""
     modes = [(part, part.training) for part in layer.layers()]
     layer.eval()
     try:
@@ -159,7 +159,7 @@ class Layer(metaclass=LayerType):
 
     @property
     def forward_cache(self) -> Any:
-        """What the last forward left for backward."""
+        """The cache of the last forward, for backward."""
         if self._cache is None:
             raise MhaError("backward: expected a forward before it, without kv_cache")
         return self._cache
@@ -176,13 +176,13 @@ class Layer(metaclass=LayerType):
     if not TYPE_CHECKING:  # or a type checker would believe that layers have every attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Raise the error of an attribute that is not there."""
+            """Raise the error of a missing attribute."""
             if hasattr(type(self), name):  # a property that failed, which says why
                 return object.__getattribute__(self, name)
             raise missing_attribute(self, name)
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Set an attribute, unless it would hide what every layer has, or change nothing."""
+            """Set an attribute, unless it would hide a layer's own attribute, or have no effect."""
             if (
                 name in HELD_BY_PARTS
                 and name not in vars(self)
@@ -198,7 +198,7 @@ class Layer(metaclass=LayerType):
                 kind = "()" * callable(getattr(Layer, name))
                 own = "blocks" if name in ("layers", "children") else f"{name}_"
                 raise ConfigError(
-                    f"{name}: expected another name for an attribute; {name}{kind} is a "
+                    f"{name}: expected a different name for an attribute; {name}{kind} is a "
                     f"{'method' if kind else 'property'} of every layer; write self.{own}"
                 )
             if name in ("params", "grads") and not isinstance(value, dict):
@@ -210,7 +210,7 @@ class Layer(metaclass=LayerType):
 
     @recursive_repr("...")
     def __repr__(self) -> str:
-        """Show what the layer was made with, its number of parameters, and a line for each part."""
+        """Show the layer's arguments, its number of parameters, and a line for each part."""
         count = self.num_parameters
         shown = [*self.shown_options(), *([f"{count:,} parameters"] if count else [])]
         lines = [f"{type(self).__name__}({', '.join(shown)})"]
@@ -279,7 +279,7 @@ class Layer(metaclass=LayerType):
                 yield f"{place}.{name}" if place else name, array
 
     def named_grads(self) -> Iterator[tuple[str, Array]]:
-        """Yield (dotted name, gradient) in the order of `named_params`; zeros where none came."""
+        """Yield (dotted name, gradient) in the order of `named_params`; zeros if none came."""
         for place, layer in self.named_layers():
             for name, array in layer.params.items():
                 gradient = layer.grads[name] if name in layer.grads else np.zeros_like(array)

@@ -18,7 +18,7 @@ class Linear(Layer):
     inputs, outputs : int
         I and O.
     bias : bool
-        Whether there is `b`.
+        Whether the map has a `b`.
     backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds the params: the same seed draws the same. Default: fresh randomness.

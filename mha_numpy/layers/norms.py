@@ -116,7 +116,7 @@ def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
     """Pull a gradient back through layer normalisation.
 
     ``d_x = (d_x_hat - mean(d_x_hat) - x_hat * mean(d_x_hat * x_hat)) / std`` with
-    ``d_x_hat = d_out * gain``: a change that leaves the normalised token alone has no gradient.
+    ``d_x_hat = d_out * gain``: a change that does not affect the normalised token has no gradient.
 
     `d_bias` is None if there was no bias.
 

@@ -18,7 +18,7 @@ PARAMS = "params/"  # where a checkpoint has the params
 
 
 def as_path(name: str, value: Any) -> Path:
-    """Return `value` as a path, or raise a ConfigError where no file can have that name."""
+    """Return `value` as a path, or raise a ConfigError if no file can have that name."""
     try:
         path = Path(value)
         if b"\0" in os.fsencode(path):
@@ -31,8 +31,8 @@ def as_path(name: str, value: Any) -> Path:
 def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: bool = False) -> None:
     """Write a .npz file; on any failure the file that was there before stays.
 
-    The arrays go to `path`.part in the same folder first, which takes the place of `path` in one
-    step of the file system, once the disk has it all.
+    The arrays first go to `path`.part in the same folder. Once the disk has them all, that file
+    replaces `path` in a single step of the file system.
     """
     path = as_path("path", path)
     part = path.parent / (path.name + ".part")
@@ -56,11 +56,11 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
 def read_arrays(
     path: PathLike, expected: Mapping[str, Array], *, more: int, folder: str = ""
 ) -> dict[str, Array]:
-    """Read all arrays of a .npz file, whose checksums must be right; nothing in it is run.
+    """Read all arrays of a .npz file, and check its checksums; nothing in it is run.
 
-    Where the file has a folder of this name, such as "params/", only the arrays in it are read.
-    Nothing is unpacked that would be larger than the arrays expected, in any float dtype, and
-    `more` bytes.
+    If the file has a folder of this name, such as "params/", only the arrays in it are read.
+    Nothing is unpacked beyond the size of the expected arrays, in any float dtype, plus `more`
+    bytes.
     """
     path = as_path("path", path)
     most = more + sum(array.size * np.dtype(np.longdouble).itemsize for array in expected.values())
@@ -80,7 +80,7 @@ def read_arrays(
         raise FileError(
             f"{path}: expected a readable file: {reason.strerror or reason}"
         ) from reason
-    except Exception as reason:  # whatever the readers make of foreign bytes
+    except Exception as reason:  # the readers raise anything on foreign bytes
         what = one_line(reason) or type(reason).__name__
         raise FileError(
             f"{path}: expected a whole .npz file of arrays; got a damaged or foreign one: {what}"
@@ -94,7 +94,7 @@ def check_arrays(
     *,
     same_dtype: bool = False,
 ) -> None:
-    """Raise a FileError unless the file has the expected names, with arrays of their shapes."""
+    """Raise a FileError unless the file has the expected names and shapes."""
     if wrong := mismatch(found, expected, same_dtype=same_dtype):
         raise FileError(
             f"{path}: expected {len(expected)} arrays with the layer's names and shapes; "
@@ -105,7 +105,7 @@ def check_arrays(
 def mismatch(
     found: Mapping[str, Array], expected: Mapping[str, Array], *, same_dtype: bool = False
 ) -> str:
-    """Return what is missing, extra, or of another shape or kind: "" if nothing is."""
+    """Return what is missing, extra, or of a different shape or kind; "" if all arrays fit."""
     wrong = []
     if missing := [name for name in expected if name not in found]:
         wrong.append(f"missing {_listed(missing)}")
@@ -122,7 +122,7 @@ def mismatch(
 def save_params(
     path: PathLike, params: Iterable[tuple[str, Array]], dtype: npt.DTypeLike | None = None
 ) -> None:
-    """Write named params, in another float dtype where one is given: small then, and compressed."""
+    """Write named params; if a float dtype is given, convert to it and compress the file."""
     arrays = dict(params)
     if dtype is not None:
         dtype = float_dtype(dtype)
@@ -146,7 +146,7 @@ def load_params(path: PathLike, params: Iterable[tuple[str, Array]]) -> None:
 
 
 def in_dtype(name: str, array: Array, dtype: npt.DTypeLike) -> Array:
-    """Return an array in a float dtype, or raise a ConfigError where it cannot hold a number."""
+    """Return an array in a float dtype, or raise a ConfigError if a number does not fit."""
     with np.errstate(over="ignore"):
         found = array.astype(dtype, copy=False)
     if (np.isinf(found) & np.isfinite(array)).any():

@@ -93,6 +93,6 @@ class Residual(Layer):
 
 
 def add(a: Array, b: Array) -> Array:
-    """Return the sum of two arrays: by a kernel, where their shape is one."""
+    """Return the sum of two arrays, by a kernel if they have the same shape."""
     kernels = find_kernels(ONE_PASS_KERNELS, a, b)
     return a + b if kernels is None or a.shape != b.shape else kernels.add(a, b)

@@ -1,4 +1,4 @@
-"""What goes with every run of a layer: backend, place in the model, backward's own forward."""
+"""Bookkeeping for every run of a layer: its backend, its place in the model, and its forward."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -13,11 +13,11 @@ UNCHANGED = nullcontext()
 
 
 class Place(Relay):
-    """Hands on what a layer records, under its name in the model: "blocks.0.attention.scores".
+    """Passes on a layer's records, under its name in the model: "blocks.0.attention.scores".
 
-    Equations stay as they are: their names are those of the same place. `recorder` is that of the
-    whole model, `places` has the name of each of its layers by their ``id``, `layer` is the one
-    that runs, under `name`.
+    Equations stay as they are, because their names belong to the same place. `recorder` is that of
+    the whole model, `places` maps the ``id`` of each layer to its name, and `layer` runs under the
+    name `name`.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Place(Relay):
 def tracked(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a layer's method, run by the layer's backend and recorded under its place.
 
-    A backward has to fit the last forward, and runs by its backend where the layer has none.
+    A backward has to fit the last forward, and uses its backend if the layer has none.
 
     ``layer.uses`` is the number of forwards in a row in each mode, the last mode at the end; a
     number is negative once a backward has followed.
@@ -65,7 +65,7 @@ def tracked(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_mode_and_uses(layer: Any) -> bool:
-    """Return the mode of the last forward, if it is the one that a backward now is for."""
+    """Return the mode of the last forward, or raise if a backward now does not fit it."""
     uses, kind = layer.uses, type(layer).__name__
     mode: bool = next(reversed(uses), layer.training)
     if layer.training and not mode:
@@ -84,7 +84,7 @@ def _check_mode_and_uses(layer: Any) -> bool:
 
 
 def _place_of(layer: Any, active: Watcher, *, is_backward: bool) -> Place:
-    """Return the place of a layer that begins to run: in the model that runs, or its own."""
+    """Return the place of a layer that starts to run: in the running model, or a new one."""
     if not isinstance(active, Place) or id(layer) not in active.places:
         active = _begin(layer, active, is_backward=is_backward)
     elif active.layer is layer:  # one of its methods calls another
@@ -94,7 +94,7 @@ def _place_of(layer: Any, active: Watcher, *, is_backward: bool) -> Place:
 
 
 def _begin(model: Any, recorder: Watcher, *, is_backward: bool) -> Place:
-    """Name all layers of a model that begins to run."""
+    """Name all layers of a model that starts to run."""
     if not is_backward:
         for part in model.layers():
             part.runs = 0
@@ -104,7 +104,7 @@ def _begin(model: Any, recorder: Watcher, *, is_backward: bool) -> Place:
 
 
 def _name_places(layer: Any, name: str, places: dict[int, str]) -> None:
-    """Name a layer and all below it; a child that is at its parent's place has the parent's name.
+    """Name a layer and all below it; a child in its parent's place has the parent's name.
 
     A layer that two share has the name of its first place.
     """
@@ -117,9 +117,9 @@ def _name_places(layer: Any, name: str, places: dict[int, str]) -> None:
 
 
 def _name_of_run(layer: Any, name: str, *, is_backward: bool) -> str:
-    """Return the layer's name, "positions_2" where it runs for the second time.
+    """Return the layer's name, such as "positions_2" for the second run.
 
-    Backward runs as often as forward did, the last first.
+    Backward runs as often as forward did, in reverse order.
     """
     run = layer.runs if is_backward else layer.runs + 1
     layer.runs += -1 if is_backward else 1

@@ -66,7 +66,7 @@ class TransformerBlock(Layer):
     window : (int or None, int or None), optional
         How far self-attention sees to the left and to the right.
     dropout_p : float
-        Share of attention weights, and of what each residual adds, to drop while training.
+        Share of attention weights, and of each residual's output, to drop while training.
     backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.

@@ -19,7 +19,7 @@ class AttentionOnlyLM(Layer):
     """Embedding, attention layers with residual connections, unembedding, and nothing else.
 
     Positions are added to the input of queries and keys, never to that of values: a head attends to
-    a token by its content or its position, and reads only its content.
+    a token by its content or its position, but reads only its content.
 
     Parameters
     ----------

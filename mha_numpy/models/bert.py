@@ -34,7 +34,7 @@ class Bert(Layer):
     Notes
     -----
     The parts that pretraining put on top (a pooler, scores for hidden words) are left out, because
-    others build on the hidden states. Source: Devlin et al. 2019, *BERT*, section 3.
+    other models build on the hidden states. Source: Devlin et al. 2019, *BERT*, section 3.
 
     Examples
     --------

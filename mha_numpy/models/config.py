@@ -1,4 +1,4 @@
-"""A model's config.json: its fields, what each may hold, and the option of ours that it becomes."""
+"""A model's config.json: its fields, their valid values, and the options that they become here."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ ACTIVATIONS = {
 
 
 class Field(NamedTuple):
-    """One field: ``option = read(name, value)``, which raises a ConfigError where it cannot."""
+    """One field: ``option = read(name, value)``, which raises a ConfigError if it cannot."""
 
     name: str
     option: str  # "" where a field is only checked; fields of one option must agree
@@ -50,12 +50,12 @@ def read_fields(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[st
 
 
 def one_of(choices: Mapping[Any, Any]) -> Callable[[str, Any], Any]:
-    """Read one of some words, each as what it is called here."""
+    """Read one of several words, and return the name that it has here."""
     return lambda name, value: choices[check_choice(name, value, choices)]
 
 
 def only(expected: bool) -> Callable[[str, Any], Any]:
-    """Read a flag of which only one value can be computed here."""
+    """Read a flag for which only one value is supported here."""
 
     def read(name: str, value: Any) -> None:
         if check_flag(name, value) != expected:
@@ -65,7 +65,7 @@ def only(expected: bool) -> Callable[[str, Any], Any]:
 
 
 def count_or_null(name: str, value: Any) -> int | None:
-    """Read a size that follows from others where it is null."""
+    """Read a size; null means that it follows from others."""
     return None if value is None else check_count(name, value)
 
 
@@ -167,7 +167,7 @@ class ModelConfig:
         self.path = folder / "config.json"
         values = read_json(self.path)
         nested = values.get("rope_scaling") or values.get("rope_parameters")
-        if nested is None or isinstance(nested, dict):  # older files have the base beside it
+        if nested is None or isinstance(nested, dict):  # older files have the base next to it
             older = {"rope_theta": values.get("rope_theta", 10000.0)}
             older["rope_type"] = (nested or {}).get("type", "default")
             nested = older | (nested or {})
@@ -181,6 +181,6 @@ class ModelConfig:
             raise FileError(f"{self.path}: {reason}") from reason
 
     def read_kind(self) -> str:
-        """Return which kind of model it is of, or raise a FileError."""
+        """Return the kind of its model, or raise a FileError."""
         kinds = {kind: kind for kind in FIELDS}
         return self.read((Field("model_type", "kind", one_of(kinds)),))["kind"]

@@ -1,4 +1,4 @@
-"""Writing with a trained model: one token after the other."""
+"""Writing with a trained model, one token after another."""
 
 import inspect
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def generate(
     -----
     The model writes without dropout. A KV cache keeps the keys and values of earlier tokens, so a
     step costs one token. When the model's positions are used up, it continues from the last tokens
-    of the text, half as many as there are positions. Sources: top-k: Fan et al. 2018; top-p:
+    of the text, half the number of its positions. Sources: top-k: Fan et al. 2018; top-p:
     Holtzman et al. 2020, *The curious case of neural text degeneration*, section 3.1.
 
     Examples
@@ -161,7 +161,7 @@ def choose(
 
 
 def _check_scores(name: str, logits: Array) -> None:
-    """Raise an error unless each row (B, V) has numbers, -inf for what may not be chosen."""
+    """Raise an error unless each row (B, V) has numbers, -inf for tokens that may not be chosen."""
     if logits.shape[-1] == 0:
         raise ShapeError(f"{name}: expected (B, V) with V >= 1; got {logits.shape}")
     largest = logits.max(axis=-1)  # (B,): NaN where there is one
@@ -178,7 +178,7 @@ def _check_scores(name: str, logits: Array) -> None:
 def translate(
     model: Translator, source: Array, *, max_tokens: int | None = None, beams: int = 1
 ) -> Array:
-    """Write the target of one source: the likeliest that a beam search of this width finds.
+    """Write the target of one source: the likeliest one that a beam search finds.
 
     Parameters
     ----------

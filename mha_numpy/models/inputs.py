@@ -24,7 +24,7 @@ def as_cells(mask: Array | None, shape: tuple[int, ...]) -> Array | None:
 
 
 def check_mask(mask: Any, shape: tuple[int, ...], otherwise: str = "") -> Array:
-    """Return a mask of tokens, bool (B, T); or raise a MaskError that says what else is allowed."""
+    """Return a mask of tokens, bool (B, T), or raise a MaskError that lists the allowed forms."""
     found = np.asarray(mask)
     if found.dtype != bool or found.shape != shape:
         raise MaskError(

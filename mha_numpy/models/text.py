@@ -13,7 +13,7 @@ from mha_numpy.models.config import SPECIAL, ModelConfig
 from mha_numpy.models.weights.files import INSTALL
 
 BLANKS = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n"})  # in tokens' names
-LEAST_USED = 0.9  # of a model's vocabulary; the rest may be there for the size alone
+LEAST_USED = 0.9  # of a model's vocabulary; the rest may only fill up its size
 
 
 class Tokens(NamedTuple):
@@ -25,7 +25,7 @@ class Tokens(NamedTuple):
 
 
 def as_tokens(ids: list[list[int]], names: list[list[str]]) -> Tokens:
-    """Return tokens by their ids and names, padded at the right."""
+    """Return tokens by their ids and names, padded on the right."""
     lengths = np.array(list(map(len, ids)))
     mask = np.arange(lengths.max(initial=0)) < lengths[:, None]  # (B, T)
     padded = np.zeros(mask.shape, np.int64)
@@ -43,7 +43,7 @@ class Tokenizer:
             raise ConfigError(f"tokenizers is not installed; {INSTALL}") from reason
         try:
             self.rules: Any = Rules.from_file(str(path))
-        except Exception as reason:  # of its own kind
+        except Exception as reason:  # a type of the library's own
             why = one_line(reason)
             raise FileError(f"{path}: expected a tokenizer.json; got {why}") from reason
         self.path = path

@@ -28,7 +28,7 @@ class TransformerLM(Layer):
     hidden_dim : int, optional
         F; default 4 D.
     tied : bool
-        Whether the scores use the embedding's table instead of their own.
+        Whether the scores share the embedding's table.
     backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
@@ -98,8 +98,8 @@ class TransformerLM(Layer):
             True = a token, False = padding, which no query sees. One that broadcasts to
             (B, H, T, T) says for each query and key whether it may attend, as for several
             documents in one sequence; learned positions count on from one to the next, while with
-            `rope` each document is scored as if it were alone. No token sees what comes after it,
-            whatever the mask says.
+            `rope` each document is scored as if by itself. No token sees later ones, even if the
+            mask allows it.
         kv_caches : list of KVCache, optional
             One for each block, as `new_kv_caches` makes them: `ids` holds only new tokens, and T
             of `mask` counts all tokens so far. Without backward.
@@ -131,7 +131,7 @@ class TransformerLM(Layer):
 
 
 class GPT2(TransformerLM):
-    """`TransformerLM` as GPT-2 has it: GELU in its tanh form, and one table for both ends.
+    """`TransformerLM` as in GPT-2: GELU in its tanh form, and one table for both ends.
 
     All parameters are those of `TransformerLM`.
 
@@ -153,12 +153,12 @@ class GPT2(TransformerLM):
 
 
 class Llama(TransformerLM):
-    """`TransformerLM` as Llama and Mistral have it.
+    """`TransformerLM` as in Llama and Mistral.
 
     Queries and keys are rotated by their positions, norms are RMS norms, the feed-forward network
     is SwiGLU, and the linear maps have no biases. All parameters are those of `TransformerLM` and
-    of its blocks: `num_kv_heads` where several query heads share keys and values,
-    ``window=(W - 1, 0)`` where Mistral has a sliding window of W.
+    of its blocks: `num_kv_heads` if several query heads share keys and values,
+    ``window=(W - 1, 0)`` for Mistral's sliding window of W.
 
     Notes
     -----

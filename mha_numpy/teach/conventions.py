@@ -1,8 +1,8 @@
 """Conventions: a different way of writing a function's inputs and results, in one sentence.
 
 Under a convention a function computes the same from arrays that are written differently: a mask in
-which True hides, heads after the tokens. So a convention is a way there and back for some inputs
-and results. All that is known about the usual function is known about the other one: its right
+which True hides, or heads after the tokens. So a convention translates some inputs and results, and
+back again. Everything known about the usual function then holds for the other one too: its right
 answers, its mistakes, its laws and its slope.
 """
 
@@ -21,18 +21,18 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, did_you_mean
 
 Inputs = dict[str, Any]
-Rewrite = Callable[[Any, Inputs], Any]  # of one array or number, beside all inputs
+Rewrite = Callable[[Any, Inputs], Any]  # of one array or number, given all inputs
 
 
 class Turn(NamedTuple):
-    """How an array is written under a convention, and how it is written as usual again."""
+    """How an array is written under a convention, and the way back."""
 
     there: Rewrite
     back: Rewrite
 
 
 class Turns(NamedTuple):
-    """What is written otherwise, by name: "params.w_o", or "" for a single result."""
+    """The arrays that are written differently, by name: "params.w_o", or "" for a single result."""
 
     inputs: Mapping[str, Turn]
     results: Mapping[str, Turn] = {}
@@ -40,7 +40,7 @@ class Turns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Convention:
-    """A convention that differs from the usual one, and the functions that it is about."""
+    """A convention that differs from the usual one, and the functions that it applies to."""
 
     name: str
     sentence: str  # to the student
@@ -84,7 +84,7 @@ def take_result(task: str, conventions: Sequence[Convention], result: Any, input
 def follow(
     task: str, conventions: Sequence[Convention], function: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a function that does under some conventions what another one does as usual."""
+    """Return a function that follows some conventions, from one that follows the usual ones."""
     if not conventions:
         return function
     parameters = signature(function)
@@ -114,7 +114,7 @@ def turned(tree: Any, turns: Mapping[str, Turn], inputs: Inputs, *, there: bool)
 
 
 def _either_way(rewrite: Callable[[Array], Any]) -> Turn:
-    """Return a turn that leads back when it is made twice."""
+    """Return a turn that is its own inverse."""
     return Turn(lambda array, _: rewrite(array), lambda array, _: rewrite(array))
 
 
@@ -131,7 +131,7 @@ def _at(turn: Turn, **arrays: str) -> dict[str, Turns]:
 
 
 def _count_heads(inputs: Inputs) -> int:
-    """Return H, which a layer is given or has saved."""
+    """Return H, which is an argument of the layer or saved by it."""
     return int(inputs["num_heads"] if "num_heads" in inputs else inputs["saved"].q.shape[1])
 
 
@@ -306,7 +306,7 @@ TABLE = [
             grouped_backward="d_heads q k v -> d_q d_k d_v", input_gradient="d_q d_k d_v",
         ),
         frozenset({
-            "split without transpose", "heads left behind the tokens", "merge without transpose",
+            "split without transpose", "heads left after the tokens", "merge without transpose",
             "heads before the batch",
         }),
     ),
@@ -317,13 +317,13 @@ SEED = 20240229
 
 
 class Variant(NamedTuple):
-    """What one student's functions are called with, and how they are to write their arrays."""
+    """The numbers and conventions of one student's functions."""
 
     seed: int = SEED
     conventions: tuple[str, ...] = ()  # keys of CONVENTIONS
 
     def of(self, task: str) -> tuple[Convention, ...]:
-        """Return the conventions that are about a task, in the order of the table."""
+        """Return the conventions that apply to a task, in the order of the table."""
         return tuple(
             convention
             for name, convention in CONVENTIONS.items()
@@ -337,10 +337,10 @@ _IN_FORCE: ContextVar[Variant] = ContextVar("variant", default=DEFAULT)
 
 @contextmanager
 def using(variant: Variant) -> Iterator[Variant]:
-    """Let probes, right answers, mistakes, laws and slopes be those of a variant, for a while.
+    """Use the probes, right answers, mistakes, laws and slopes of a variant inside a block.
 
-    The seed draws other numbers of the same sizes; where sizes are drawn by chance, as those of a
-    mask, they change too. A convention counts for the functions that it is about.
+    The seed draws different numbers of the same sizes. Sizes that are themselves random, as in a
+    mask, change too. A convention affects only the functions that it applies to.
 
     Parameters
     ----------
@@ -379,5 +379,5 @@ def variant_in_force() -> Variant:
 
 
 def conventions_of(task: str) -> tuple[Convention, ...]:
-    """Return the conventions in force that are about a task."""
+    """Return the conventions in force that apply to a task."""
     return _IN_FORCE.get().of(task)

@@ -1,7 +1,7 @@
-"""What the probes of several tasks are drawn from.
+"""Random inputs that the probes of several tasks share.
 
-Large scores are made of whole numbers and a width of 4, whose root is 2: so they come out the same
-to the last bit in whatever order they are computed.
+Large scores come from whole numbers and a width of 4, whose root is 2, so they are the same to the
+last bit in any order of computation.
 """
 
 import numpy as np
@@ -49,7 +49,7 @@ def draw_heads(
 def large_scores(
     rng: np.random.Generator, q_shape: tuple[int, ...], k_shape: tuple[int, ...]
 ) -> list[Array]:
-    """Draw q and k whose scores fall from 2200 to 1000 in row 0, and are as low in row 1."""
+    """Draw q and k whose scores fall from 2200 to 1000 in row 0; row 1 has their opposites."""
     q, k = whole_numbers(rng, 2, q_shape), whole_numbers(rng, 3, k_shape)
     key = np.arange(k_shape[-2])
     k[..., 0] = np.where(key < 3, 20 + key, 7 + key)

@@ -1,4 +1,4 @@
-"""Task: a function to write, its solution, and all that is known about right and wrong answers."""
+"""Task: a function to write, its solution, and the known facts about right and wrong answers."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -29,14 +29,14 @@ USUAL = " (in the usual conventions)"
 
 Arrays = dict[str, Array]  # what a function returned, by name; a single array has the name ""
 Asked = Callable[[Inputs, Arrays], Array]
-Edits = Mapping[str, str]  # what stands there: what is written instead
+Edits = Mapping[str, str]  # the text in the source: the text to write instead
 
 
 class Mistake(NamedTuple):
     """A mistake that people make in attention, as edits of the solution of a task.
 
-    Each text that is replaced stands just once in the solution's file. Two mistakes are the edits
-    of both; where their texts overlap they are alternatives, and nobody makes both.
+    Each text that is replaced occurs exactly once in the solution's file. Two mistakes together are
+    the edits of both. If their texts overlap they are alternatives, and cannot be made together.
     """
 
     name: str
@@ -47,14 +47,14 @@ class Mistake(NamedTuple):
 
 
 class Again(NamedTuple):
-    """A mistake of another file that is made in this one, too."""
+    """A mistake of another file that can be made in this one too."""
 
     name: str
     edits: Edits
 
 
 class Law(NamedTuple):
-    """What holds for every right answer, and the array that is 0 where it does."""
+    """A rule that every right answer obeys, and an array that is 0 where it holds."""
 
     statement: str
     residual: Asked
@@ -66,7 +66,7 @@ def the_array(_: Inputs, arrays: Arrays) -> Array:
 
 
 class Reaction(NamedTuple):
-    """A change of the inputs, and the part of the answer that does not react to it."""
+    """A change to the inputs, and the part of the answer that must not react to it."""
 
     statement: str
     change: Callable[[Inputs], Inputs]
@@ -87,12 +87,12 @@ class Hints(NamedTuple):
     where: str  # where to look
     question: str  # whose answer is the way
     mistake: str  # the name of one that many make here; it is shown with a picture
-    fix: str  # the lines, or what stands in them: those that are Python are shown as code
+    fix: str  # the lines, or their key parts; lines of Python are shown as code
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A function to write, the inputs on which mistakes show, and what holds for its answers.
+    """A function to write, inputs that reveal mistakes, and rules that right answers obey.
 
     The solution's docstring is the text of the task, and its signature is the stub's.
     """
@@ -123,7 +123,7 @@ class Task:
 
     @property
     def results(self) -> list[str]:
-        """The names of what is returned, as the docstring has them."""
+        """The names of the results, as in the docstring."""
         _, described = cleandoc(str(self.solution.__doc__)).split("Returns\n-------\n")
         lines = [line for line in described.splitlines() if not line.startswith(" ")]
         return [name for line in lines for name in line.partition(" : ")[0].split(", ")]
@@ -140,7 +140,7 @@ class Task:
     def varied(self) -> "Task":
         """Return the task with the laws, reactions and slope of the variant in force.
 
-        They are those of the usual task, asked of what the inputs and answers are as usual.
+        They are those of the usual task, applied after translation to the usual conventions.
         """
         conventions = conventions_of(self.name)
         if not conventions:
@@ -212,7 +212,7 @@ def _varied_slope(
 
 
 def same_sum(one: str, other: str) -> Law:
-    """Return what holds for the gradients of two factors of one product (Euler)."""
+    """Return the law for the gradients of two factors of one product (Euler)."""
 
     def residual(inputs: Inputs, arrays: Arrays) -> Array:
         sums = ((arrays[f"d_{name}"] * inputs[name]).sum() for name in (one, other))
@@ -222,7 +222,7 @@ def same_sum(one: str, other: str) -> Law:
 
 
 def moved(name: str, index: Any) -> Callable[[Inputs], Inputs]:
-    """Return what changes some cells of an input."""
+    """Return a function that changes some cells of an input."""
 
     def change(inputs: Inputs) -> Inputs:
         array = inputs[name].copy()
@@ -233,13 +233,13 @@ def moved(name: str, index: Any) -> Callable[[Inputs], Inputs]:
 
 
 def each_alone(name: str, last: Any, *, others: Any) -> Reaction:
-    """Return what holds where each token is computed alone: the last one, and the others."""
+    """Return the reaction of a function that computes each token separately."""
     statement = "changing the last token changes no other token"
     return Reaction(statement, moved(name, last), lambda _, arrays: arrays[""][others])
 
 
 def reversed_tokens(*names: str) -> Callable[[Inputs], Inputs]:
-    """Return what turns the last axis but one of some inputs around."""
+    """Return a function that reverses the last axis but one of some inputs."""
     return lambda inputs: {
         name: value[..., ::-1, :] if name in names else value for name, value in inputs.items()
     }

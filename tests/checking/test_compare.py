@@ -79,8 +79,8 @@ WRONG = {
     "cut": (lambda x: x[:2], "expected shape (3, 4, 5); got (2, 4, 5)"),
     "one off": (ONE_OFF, "1 of 60 numbers differ, most at [2, 1, 3]"),
     "one NaN": (ONE_NAN, "1 of 60 numbers differ, most at [1, 0, 2]: nan, expected "),
-    "a factor": (lambda x: 2.5 * x, "each is 2.5 times what was expected"),
-    "a sign": (lambda x: -x, "each is -1 times what was expected"),
+    "a factor": (lambda x: 2.5 * x, "each is 2.5 times the expected number"),
+    "a sign": (lambda x: -x, "each is -1 times the expected number"),
     "zeros": (np.zeros_like, "all are 0"),
     "a class": (lambda x: Pair, "expected an array (3, 4, 5) of float64; got <class"),
     "masked": (lambda x: np.ma.array(x + 100, mask=True), "got a masked one: return x.filled(0)"),
@@ -157,7 +157,7 @@ def test_named_results_by_name_and_by_position(rng):
     assert compare({"d_q": grads.d_q, "d_k": grads.d_k}, grads)
     report = compare(grads._replace(d_k=grads.d_k / 2), grads)
     assert [row.name for row in report.rows if not row.passed] == ["d_k"]
-    assert report.rows[1].finding.endswith("each is 0.5 times what was expected")
+    assert report.rows[1].finding.endswith("each is 0.5 times the expected number")
     assert finding((*grads, q), grads) == "expected d_q, d_k, d_bias; got a tuple of 4"
     assert [row.name for row in compare((q,), grads).rows if not row.passed] == ["d_k"]
     assert finding({**grads._asdict(), "d_x": q}, grads) == "no array of this name was expected"

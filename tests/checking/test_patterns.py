@@ -7,19 +7,19 @@ from mha_numpy.checking.patterns import find_pattern
 
 EXPECTED = np.random.default_rng(0).normal(size=(2, 3, 4, 4))
 PATTERNS = {
-    "factor": (EXPECTED / 3, "each is 0.333333 times what was expected"),
-    "sign": (-EXPECTED, "each is -1 times what was expected"),
+    "factor": (EXPECTED / 3, "each is 0.333333 times the expected number"),
+    "sign": (-EXPECTED, "each is -1 times the expected number"),
     "zero": (0 * EXPECTED, "all are 0"),
     "distance": (EXPECTED + 2, "each is off by 2"),
     "transposed": (
-        EXPECTED.swapaxes(-1, -2), "what was expected, with the last two axes swapped",
+        EXPECTED.swapaxes(-1, -2), "the expected array, with the last two axes swapped",
     ),
     "heads in reverse": (
-        EXPECTED[:, ::-1], "what was expected, with the indices of axis 1 in the order [2, 1, 0]",
+        EXPECTED[:, ::-1], "the expected array, with the indices of axis 1 in the order [2, 1, 0]",
     ),
     "one head for all": (
         EXPECTED[:, [1, 1, 1]],
-        "what was expected, with the indices of axis 1 in the order [1, 1, 1]",
+        "the expected array, with the indices of axis 1 in the order [1, 1, 1]",
     ),
     "a factor for each head": (
         EXPECTED * np.array([1.0, 2.0, 3.0])[:, None, None],

@@ -129,8 +129,8 @@ def test_a_copy_is_a_layer_like_it(again):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("layers", [Dropout()], r"layers: expected another name for an attribute; layers\(\) is "
-         "a method of every layer; write self.blocks"),
+        ("layers", [Dropout()], r"layers: expected a different name for an attribute; layers\(\) "
+         "is a method of every layer; write self.blocks"),
         ("children", {}, "children: .*; write self.blocks"),
         ("train", True, r"train: .*; train\(\) is a method of every layer; write self.train_"),
         ("save", "file.npz", "save: .*; write self.save_"),

@@ -122,7 +122,7 @@ MUTATIONS = [
     Mutation("scale twice", "attention.py", {D_Q: D_Q.replace("scale *", "scale**2 *")}),
     Mutation("sign of d_k", "attention.py", {D_K: D_K.replace("scale *", "-scale *")}),
     Mutation("row-sum term left out", "softmax.py", {D_SCORES: "d_scores = weights * d_weights"}),
-    Mutation("diagonal of the Jacobian alone", "softmax.py", {D_SCORES:
+    Mutation("only the diagonal of the Jacobian", "softmax.py", {D_SCORES:
              "d_scores = weights * (1 - weights) * d_weights"}),
     Mutation("row sum over queries", "softmax.py", {ROW_SUM: ROW_SUM.replace("-1", "-2")}),
     Mutation("row sum unweighted", "softmax.py", {ROW_SUM: "row_mean = d_weights.sum(axis=-1, keepdims=True)"}),
@@ -132,12 +132,12 @@ MUTATIONS = [
     Mutation("d_q and d_k swapped", "attention.py", {"d_scores, d_q, d_k, d_v, d_bias": "d_scores, d_k, d_q, d_v, d_bias"}),
     Mutation("group: mean, not sum", "grouped.py", {GROUP_SUM: GROUP_SUM.replace("sum", "mean")}),
     Mutation("group: first head alone", "grouped.py", {GROUP_SUM: "group_heads(product, leading[1])[:, :, 0]"}),
-    Mutation("d_w of the last sequence alone", "linear.py", {D_W: "d_w = x[-1:].reshape(-1, w.shape[0]).T"
+    Mutation("d_w from the last sequence only", "linear.py", {D_W: "d_w = x[-1:].reshape(-1, w.shape[0]).T"
              " @ d_out[-1:].reshape(-1, w.shape[1])"}),
     Mutation("d_w: mean over rows", "linear.py", {D_W: D_W + " / max(rows, 1)"}),
     Mutation("d_w transposed", "linear.py", {D_W: D_W.replace("= ", "= (") + ").T"}),
     Mutation("d_x by w, not by its transpose", "linear.py", {"d_x = d_out @ w.T": "d_x = d_out @ w"}),
-    Mutation("d_b over one axis", "linear.py", {D_B: "d_b = d_out.sum(axis=0) if has_bias else None"}),
+    Mutation("d_b over the batch only", "linear.py", {D_B: "d_b = d_out.sum(axis=0) if has_bias else None"}),
     Mutation("d_b: mean", "linear.py", {D_B: D_B.replace("sum", "mean")}),
     Mutation("d_b: zero", "linear.py", {D_B: "d_b = 0 * w[0] if has_bias else None"}),
     Mutation("one branch of self-attention", "multihead.py", {"d_x_q = d_x_q + d_x_k": "d_x_q = d_x_q"}),

@@ -1,4 +1,4 @@
-"""Record every step of a computation: what each array is, and whether it is a view or a copy."""
+"""Record every step of a computation: its array, and whether that is a view or a copy."""
 
 from mha_numpy.checking.tracing.recorder import Trace, trace
 from mha_numpy.checking.tracing.step import Step

@@ -2,8 +2,8 @@
 
 Because d_k is both the width of a head and the gradient of k, an axis's name means its size in the
 brackets of ``reshape``, ``repeat`` and ``np.arange``; anywhere else it is an array or a number.
-In a model a name belongs to the step's own place, as "scores" in "blocks.0.attention", or it is a
-whole one, "blocks.0.attention.scores". NumPy has no ``erf``, so equations bring their own.
+In a model a name belongs to the step's own place, as "scores" in "blocks.0.attention", or it is the
+whole name, "blocks.0.attention.scores". NumPy has no ``erf``, so equations bring their own.
 """
 
 import ast
@@ -22,7 +22,7 @@ MOVES = ("reshape", "transpose", "swapaxes")  # methods that compute nothing
 
 @functools.lru_cache(maxsize=1024)
 def parse(equation: str) -> ast.expr | None:
-    """Return an equation's syntax tree, None where it is no expression."""
+    """Return an equation's syntax tree, None if it is not an expression."""
     brackets = re.sub(r"[A-Za-z_]\w*(\.\w+)+", _index_by_brackets, equation)
     try:
         return ast.parse(brackets, mode="eval").body
@@ -52,7 +52,7 @@ class _Resolver(ast.NodeTransformer):
         self.sizes, self.is_inside = sizes, False
 
     def visit(self, node: ast.AST) -> Any:
-        """Put a size in the place of an axis, and a whole name in that of what names an array."""
+        """Replace an axis by its size, and an array's name by its whole name."""
         name = _dotted(node)
         if self.is_inside and name in self.sizes:
             return ast.copy_location(ast.Constant(self.sizes[name]), node)
@@ -62,7 +62,7 @@ class _Resolver(ast.NodeTransformer):
         return super().visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
-        """Visit what stands before the brackets, then what stands in them."""
+        """Visit the function, then its arguments."""
         before, sized = self.is_inside, ("reshape", "repeat")
         is_sized = method_of(node) in sized or function_of(node) == "arange"
         node.func = self.visit(node.func)
@@ -74,7 +74,7 @@ class _Resolver(ast.NodeTransformer):
 
 
 def _dotted(node: ast.AST) -> str:
-    """Return blocks.0.out for ``blocks['0'].out``; "" for what is no name."""
+    """Return blocks.0.out for ``blocks['0'].out``; "" if it is not a name."""
     match node:
         case ast.Name(id=name):
             return name
@@ -105,7 +105,7 @@ def evaluate(tree: ast.expr, values: Mapping[str, Any]) -> Any:
 def moved_name(tree: ast.expr | None) -> str:
     """Return the array that an equation only moves, by reshapes and transposes; "" if it does more.
 
-    A name alone is the array itself.
+    A bare name is the array itself.
     """
     while (isinstance(tree, ast.Call) and method_of(tree) in MOVES) or is_transpose(tree):
         tree = tree.value if isinstance(tree, ast.Attribute) else receiver_of(tree)

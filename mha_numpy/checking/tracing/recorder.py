@@ -30,7 +30,7 @@ class Trace:
     ``t["scores"]`` is the array of that name (the last one recorded); ``t.steps`` has all steps.
     ``t.constants`` are the params and numbers that equations name and no step computes.
 
-    In a model a name says where the array was computed: ``t["blocks.0.attention.scores"]``. Where
+    In a model a name says where the array was computed: ``t["blocks.0.attention.scores"]``. If
     only one place has scores, ``t["scores"]`` finds them. ``t.part("blocks.0.attention")`` is the
     trace of one place.
     """
@@ -43,7 +43,7 @@ class Trace:
         return self._last(name).array
 
     def __contains__(self, wanted: object) -> bool:
-        """Whether a step is on record: itself, or one of that name, with or without its place."""
+        """Whether a step, or one with this name, is on record; the place may be left out."""
         if isinstance(wanted, str):
             return any(_is_called(step, wanted) for step in self.steps)
         return any(step is wanted for step in self.steps)
@@ -71,7 +71,7 @@ class Trace:
         }  # fmt: skip
 
     def record(self, name: str, array: Array, axes: str, equation: str) -> None:
-        """Note one step; an input that is on record under its name already is not noted again.
+        """Note one step; an input that is already on record under its name is not noted again.
 
         The input of a place in a model is what another place computed, if that is on record.
         """
@@ -89,13 +89,13 @@ class Trace:
         self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
 
     def record_constant(self, name: str, array: Array, axes: str) -> None:
-        """Note a copy of a value that equations name and no step computes, as params may change."""
+        """Note a copy of a value that equations name and no step computes; params may change."""
         self.constants.append(Step(len(self.steps) + 1, name, axes, "", array.copy(), "constant"))
 
     def name_of(self, array: Array, place: str | None = None) -> str:
-        """Return the name under which an array was recorded last, "" if it was not.
+        """Return the name under which an array was last recorded, "" if it was not.
 
-        Its first name in one place of a model comes before all others, if a place is given.
+        If a place in a model is given, the array's first name there comes before all others.
         """
         names = [step.name for step in self.steps if step.array is array]
         of_place = (name for name in names if name.rpartition(".")[0] == place)
@@ -104,7 +104,7 @@ class Trace:
     def _computed_elsewhere(self, array: Array, place: str) -> str:
         """Return the equation of an input that another place of the model computed, "" if none did.
 
-        Between layers of float16, which compute in float32, numbers are rounded.
+        Between float16 layers, which compute in float32, numbers are rounded.
         """
         others = [step for step in reversed(self.steps) if step.place != place]
         twin = next((step.name for step in others if step.array is array), "")
@@ -194,7 +194,7 @@ class Trace:
     def tree_of(self, step: Step) -> ast.expr | None:
         """Return the syntax tree of a step's equation: whole names, and sizes for axes.
 
-        None where there is none, or where it is free text.
+        None if there is no equation, or if it is free text.
         """
         tree = parse(step.equation) if step.equation else None
         if tree is None:
@@ -259,7 +259,7 @@ class Trace:
         return Table(title, columns, rows)
 
     def to_json(self, *, values: bool = False) -> str:
-        """Return all steps as JSON; with the numbers themselves on request.
+        """Return all steps as JSON, with the numbers themselves on request.
 
         JSON has no NaN and no infinities: these are written as the strings "nan", "inf", "-inf".
         """
@@ -276,7 +276,7 @@ class Trace:
         return self.table().to_html()
 
     def _last(self, name: str) -> Step:
-        """Return the last step of a name, which may lack the place if there is one such place."""
+        """Return the last step with a name, which may lack the place if only one place has it."""
         if not isinstance(name, str):
             raise MissingStepError(
                 f"name: expected the name of a step, such as 'scores'; got {describe(name)}"
@@ -296,9 +296,9 @@ class Trace:
         raise MissingStepError(f"no step is named {name!r}; {advice}")
 
     def known_before(self, step: Step) -> dict[str, Step]:
-        """Return what an equation may name: by each name the last step, or constant, before it.
+        """Return all that an equation can name: the last step or constant of each name before it.
 
-        Of several forward passes a backward may mean any: such names are left out.
+        After several forward passes a backward could mean any of them, so such names are left out.
         """
         before = [c for c in self.constants if c.number <= step.number]
         before += self.steps[: step.number - 1]
@@ -311,7 +311,7 @@ class Trace:
         return found
 
     def sizes_before(self, step: Step) -> dict[str, int]:
-        """Return the sizes of the axes of a step and of what its equation names of its place."""
+        """Return the sizes of a step's axes, and of the arrays of its place in its equation."""
         known_before = sorted(self.known_before(step).values(), key=BY_NUMBER)
         return {
             axis: size
@@ -320,9 +320,9 @@ class Trace:
         }
 
     def _memory_of(self, array: Array, equation: str, place: str) -> str:
-        """Measure whether the array is an earlier step's, or shares its memory.
+        """Find out whether the array is an earlier step's, or shares its memory.
 
-        One that is new, was made by moving elements alone, and has those of its source, is a copy.
+        A new array is a copy if the step only moves elements, and all are the source's.
         """
         if twin := self.name_of(array):
             return f"is {twin}"
@@ -338,7 +338,7 @@ class Trace:
 
 
 def _is_called(step: Step, name: str) -> bool:
-    """Return whether a step has this name, of which the place may be left out."""
+    """Return whether a step has this name, with or without its place."""
     return step.name == name or step.name.endswith(f".{name}")
 
 
@@ -347,12 +347,12 @@ def _nearest(name: object, known: Iterable[str], otherwise: str) -> str:
 
 
 def _same_numbers(a: Array, b: Array) -> bool:
-    """Return whether two arrays hold the same numbers, in whatever dtype."""
+    """Return whether two arrays contain the same numbers, in any dtype."""
     return a is b or (a.shape == b.shape and bool(np.all((a == b) | ((a != a) & (b != b)))))
 
 
 def _is_rounded(array: Array, before: Array) -> bool:
-    """Return whether an array holds another one's numbers, rounded to float16 and not all equal."""
+    """Return whether an array is another one rounded to float16, and not the same array."""
     if array.shape != before.shape or array.dtype.kind != "f" or before.dtype.kind != "f":
         return False
     with np.errstate(over="ignore"):
@@ -369,7 +369,7 @@ def _share_memory(a: Array, b: Array) -> bool:
 
 
 def _same_elements(a: Array, b: Array) -> bool:
-    """Return whether two arrays hold the same numbers in the same order, whatever their shapes."""
+    """Return whether two arrays contain the same numbers in the same order, in any shapes."""
     return a.size == b.size and _same_numbers(a.ravel(), b.ravel())
 
 

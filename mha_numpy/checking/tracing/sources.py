@@ -1,9 +1,9 @@
 """Which cells was a cell computed from? Derived from the equation of its step.
 
-The equation is computed once more, with tracked arrays: beside its numbers such an array knows for
-each cell which indices of recorded arrays it was made of. What moves cells moves these indices; a
-sum or a product joins those that it adds up. An operation that is not known here gives no answer,
-rather than a guess.
+The equation is computed once more, with tracked arrays. Besides its numbers, a tracked array has,
+for each cell, the indices of the recorded arrays that it was computed from. Operations that move
+cells move these indices; a sum or a product joins those of its terms. An operation that is unknown
+here gives no answer, rather than a guess.
 """
 
 import ast
@@ -55,7 +55,7 @@ class Source(NamedTuple):
         return tuple(range(i, i + n) for i, n in zip(firsts, self.lengths, strict=True))
 
     def contains(self, other: "Source") -> bool:
-        """Return whether this one reads all that the other does."""
+        """Return whether this one reads everything that the other reads."""
         if self.step is not other.step:
             return False
         pairs = zip(self.starts, other.starts, self.lengths, other.lengths, strict=True)
@@ -66,13 +66,13 @@ class Source(NamedTuple):
         )
 
     def moved(self, move: Callable[[Array], Array]) -> "Source":
-        """Return the source of an array of whose cells a function moved each to its place."""
+        """Return the source of an array whose cells a function has moved."""
         return self._replace(starts=tuple(move(start) for start in self.starts))
 
     def joined(self, axes: tuple[int, ...]) -> "Source":
         """Return the source of a sum over some axes, which stay with the size 1.
 
-        All that one sum reads has to be one block, and each cell of it is read once.
+        The cells that one sum reads must form one block, and each of them is read once.
         """
         starts, lengths, place, blocks = [], [], np.zeros((), int), 1
         for start, length in zip(self.starts, self.lengths, strict=True):
@@ -117,14 +117,14 @@ def origin_of(step: Step, tree: ast.expr | None, recorded: Mapping[str, Step]) -
     ----------
     step : Step
     tree : syntax tree
-        Of its equation, with sizes in the place of axes; None where there is none.
+        Of its equation, with sizes in place of axes; None if there is none.
     recorded : mapping of names to Steps
         The arrays, params and numbers that its equation may name.
 
     Returns
     -------
     Origin
-        Of form "unknown", without sources, where the equation does not tell.
+        Of form "unknown", without sources, if the equation does not show them.
     """
     if not step.equation:
         return _origin_without_equation(step, recorded)
@@ -191,7 +191,7 @@ def _tracked(step: Step) -> Any:
 
 
 class Tracked(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array of an equation, and what its cells were made of."""
+    """An array of an equation, and the sources of its cells."""
 
     def __init__(self, array: Array, sources: Iterable[Source]) -> None:
         self.array, self.sources = array, tuple(sources)
@@ -245,14 +245,14 @@ class Tracked(np.lib.mixins.NDArrayOperatorsMixin):
         return Tracked(found, (s.moved(spread) for operand in operands for s in operand.sources))
 
     def __array_function__(self, *_: Any) -> Any:
-        """Know no other function of NumPy."""
+        """Refuse NumPy's other functions."""
         raise NotKnownError
 
     def __bool__(self) -> bool:
         raise NotKnownError
 
 
-CELLWISE = dict.fromkeys(FUNCTIONS, np.positive)  # whatever they compute: of one cell
+CELLWISE = dict.fromkeys(FUNCTIONS, np.positive)  # each result depends on one cell
 
 
 def _product(a: Tracked, b: Tracked) -> Tracked:

@@ -10,7 +10,7 @@ from mha_numpy.dtypes import Array
 
 @dataclass(frozen=True)
 class Step:
-    """One recorded array and what was measured about it."""
+    """One recorded array, with measurements of its memory."""
 
     number: int
     name: str  # "scores"; in a model "blocks.0.attention.scores"
@@ -46,7 +46,7 @@ class Step:
         return "C" if flags.c_contiguous else "F" if flags.f_contiguous else "strided"
 
     def as_dict(self, *, values: bool = False) -> dict[str, Any]:
-        """Return what can go into JSON; with the numbers themselves on request."""
+        """Return the step as JSON values, with the numbers themselves on request."""
         described = {
             "number": self.number,
             "name": self.name,
@@ -64,7 +64,7 @@ class Step:
 
 
 def _json_numbers(array: Array) -> Any:
-    """Return nested lists of numbers, and of strings where JSON has no number."""
+    """Return nested lists of numbers, with strings for those that JSON lacks."""
     if array.dtype.kind not in "biuf":
         return array.astype(str).tolist()
     with np.errstate(over="ignore"):  # longdouble beyond float64

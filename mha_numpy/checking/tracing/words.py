@@ -1,4 +1,4 @@
-"""What a cell was computed from, in words."""
+"""The cells that a cell was computed from, in words."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -57,7 +57,7 @@ def _unknown(origin: Origin, step: Step) -> str:
 
 
 def _how_moved(step: Step, so_far: str) -> str:
-    """Say how a number came from one array to another: one copy on the way is enough."""
+    """Say how a number moved from one array to another; one copy on the way makes it a copy."""
     kind = step.memory.split()[0]
     if so_far == HOW_MOVED["copy"] or kind not in ("view", "is"):
         return HOW_MOVED["copy"]

@@ -48,7 +48,7 @@ def ablation_scores(
 ) -> dict[str, Array]:
     """Return the score of a model without each of its heads, one at a time.
 
-    The loss is roughly a lower bound on what the head does, because others may take over its work.
+    The drop is roughly a lower bound on the head's effect, because others may take over its work.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def ablation_scores(
 def least_important_first(importance: Mapping[str, Array]) -> list[Head]:
     """Return all heads of all layers in one order, for `pruning_curve`.
 
-    `importance` is what `head_importance` returns, or what was lost by `ablation_scores`.
+    `importance` comes from `head_importance`, or is the loss measured by `ablation_scores`.
 
     Examples
     --------

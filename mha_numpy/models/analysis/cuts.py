@@ -19,8 +19,8 @@ def cut_heads(
     """Cut heads while a `with` block runs; afterwards the layer is as it was.
 
     A head that is cut writes 0, by its gate, or with `means` the same vector for every token. A
-    cut by 0 also takes away what later layers are used to, whatever the tokens are; a cut by the
-    mean takes away only what the head says about these tokens.
+    cut by 0 also removes the constant part that later layers rely on for any tokens; a cut by the
+    mean removes only the part that depends on these tokens.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ def attention_layers(model: Layer) -> dict[str, MultiHeadAttention]:
 def check_counted(
     counted: Any, axes: str, sizes: dict[str, int], to_match: str, name: str = "counted"
 ) -> Array:
-    """Return which tokens count as bools of these axes: all, unless it is said."""
+    """Return which tokens count, as bools of these axes; by default all."""
     shape = [sizes[axis] for axis in axes.split()]
     counted = np.ones(shape, bool) if counted is None else np.asarray(counted, bool)
     check_shape(name, counted, axes, sizes, to_match=to_match)

@@ -59,7 +59,7 @@ def token_patterns(
     ids : (B, T) int array
         The tokens that the head reads.
     is_delimiter : (B, T) bool array, optional
-        Which tokens end or part sentences, such as ``ids == tokenizer_end``.
+        Which tokens end or separate sentences, such as ``ids == tokenizer_end``.
     counted : (B, T) bool array, optional
         Which tokens count, as queries and as places; default all. Padding should not.
 

@@ -14,7 +14,7 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
     """Return a smaller layer without some of its heads, which computes as if their gates were 0.
 
     Head h reads its own columns of w_q, w_k and w_v, and writes through its own rows of w_o:
-    ``out = sum_h heads_h w_o^h + b_o``. So whatever belongs to no other head can go.
+    ``out = sum_h heads_h w_o^h + b_o``. So every param that belongs only to removed heads can go.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
 
     Notes
     -----
-    A mask or bias that has an axis H loses the same heads. Source: Michel et al. 2019, *Are sixteen
+    A mask or bias with an axis H loses the same heads. Source: Michel et al. 2019, *Are sixteen
     heads really better than one?*, section 4.
 
     Examples
@@ -105,5 +105,5 @@ def prune_model(model: Layer, heads: Mapping[str, int | Sequence[int]]) -> None:
     layers = check_layers(model, heads)
     pruned = {name: prune_heads(layer, heads[name]) for name, layer in layers.items()}
     for name, layer in layers.items():
-        vars(layer).update(vars(pruned[name]))  # whoever holds the layer has the smaller one
+        vars(layer).update(vars(pruned[name]))  # all references to the layer see the smaller one
     model.zero_grads()

@@ -121,5 +121,5 @@ def find_configuration(name: Any) -> ModelConfig:
 
 
 def _spelling(name: str) -> str:
-    """Return what counts in a name: "GPT_2" and "gpt-2" are both "gpt2"."""
+    """Return the letters and digits of a name: "GPT_2" and "gpt-2" are both "gpt2"."""
     return "".join(filter(str.isalnum, name.lower()))

@@ -26,10 +26,10 @@ def count_parameters(config: ModelConfig) -> Parameters:
     """Count a model's params.
 
     A layer's attention has ``D H d_k + 2 D H_kv d_k + H d_k D`` of them: w_q, w_k, w_v, w_o. With
-    H d_k = D and H_kv = H that is 4 D^2, whatever the number of heads.
+    H d_k = D and H_kv = H that is 4 D^2 for any number of heads.
 
-    The ``total`` of known models agrees with what their authors published. Source: Kaplan et al.
-    2020, *Scaling Laws for Neural Language Models*, table 1.
+    The ``total`` of known models agrees with their authors' numbers. Source: Kaplan et al. 2020,
+    *Scaling Laws for Neural Language Models*, table 1.
 
     Examples
     --------

@@ -12,7 +12,7 @@ BYTES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def overview() -> Table:
-    """Return all known models, a line each."""
+    """Return all known models, one per line."""
     rows = []
     for config in CONFIGURATIONS.values():
         sizes = (

@@ -1,4 +1,4 @@
-"""What one training step reads."""
+"""The input of one training step."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a training needs to continue as if it had never stopped."""
+"""Checkpoints: everything a training run needs to continue as if it had never stopped."""
 
 import copy
 import json
@@ -83,7 +83,7 @@ def save_checkpoint(
 def load_checkpoint(
     path: PathLike, optimizer: Optimizer, rng: np.random.Generator, *, steps: int | None = None
 ) -> History:
-    """Read what `save_checkpoint` wrote into the model, its optimizer and all generators.
+    """Read a checkpoint into the model, its optimizer and all generators.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def load_checkpoint(
     rng : numpy Generator
         Of the same kind.
     steps : int, optional
-        Steps of the whole training: the most that the file may have taken.
+        Steps of the whole training; the file may not have more.
 
     Returns
     -------
@@ -107,10 +107,10 @@ def load_checkpoint(
 
     Notes
     -----
-    The options of the layers and of the optimizer are compared, not taken over, because params mean
-    something else with a different activation, and so does the optimizer's memory (a mean weighted
-    by `betas`) with different options. A run that continues with a different learning rate is not
-    the run that never stopped. The backend may differ; then the last digits do too.
+    The options of the layers and of the optimizer are compared, not adopted. With a different
+    activation the params would mean something else, and with different options so would the
+    optimizer's memory (a mean weighted by `betas`). A run that continues with a different learning
+    rate is not the run that never stopped. The backend may differ; then the last digits do too.
     """
     check_type("optimizer", optimizer, Optimizer, "mha_numpy.models.train")
     check_type("rng", rng, np.random.Generator, "np.random.default_rng")
@@ -195,7 +195,7 @@ def _to_json(state: Any) -> str:
 
 
 def _state_of(found: dict[str, Array]) -> dict[str, Any]:
-    got = f"another file with {list(found)[:3]}"
+    got = f"a different file with {list(found)[:3]}"
     try:
         state = json.loads(found.pop("state").tobytes())
         is_known = state["format"] == FORMAT
@@ -239,14 +239,14 @@ def _check_generators(ours: list[np.random.Generator], theirs: Any) -> None:
         try:
             trial.state = state
             fits = json.loads(_to_json(trial.state)) == state and _is_within(state)
-        except Exception:  # whatever NumPy makes of a state that is none
+        except Exception:  # NumPy raises anything on an invalid state
             fits = False
         if not fits:
             raise ConfigError(f"generators: expected a state of {kind}; got {describe(state)}")
 
 
 def _is_within(state: dict[str, Any]) -> bool:
-    """Tell whether a generator's place lies in its array: NumPy reads there without a check."""
+    """Return whether a generator's position is inside its array; NumPy reads there unchecked."""
     parts = {**state, **state["state"]}
     places = [(parts[at], parts[of]) for at, of in PLACES if at in parts]
     return all(0 <= place <= len(array) for place, array in places)
@@ -280,7 +280,7 @@ def _check_history(history: Any) -> None:
 
 
 def _are_finite(numbers: list[Any]) -> bool:
-    """Tell whether these are finite numbers: quick, as a long training has many."""
+    """Return whether these are finite numbers; fast, because a long training has many."""
     try:
         return {*map(type, numbers)} <= {int, float} and is_finite(np.array(numbers, float))
     except OverflowError:  # an integer beyond float64

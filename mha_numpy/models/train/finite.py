@@ -1,4 +1,4 @@
-"""Where numbers that are not finite begin."""
+"""Find where numbers stop being finite."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,9 +12,9 @@ ADVICE = "a smaller learning_rate, a warm-up or max_norm may help"
 
 
 def where_it_began(model: Layer, run: Callable[[], object]) -> str:
-    """Return the first layer that makes a number that is not finite, while `run` uses the model.
+    """Return the first layer that computes a number that is not finite while `run` uses the model.
 
-    Such as "the forward of norm, whose gain is not finite". Inner layers end before outer ones.
+    For example "the forward of norm, whose gain is not finite". Inner layers end before outer ones.
     """
     found: list[str] = []
 

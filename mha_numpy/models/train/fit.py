@@ -56,8 +56,8 @@ def loss_and_gradients(
         As `cross_entropy_forward` explains it.
     loss : pair of functions, optional
         A loss other than cross-entropy, ``(forward, backward)``: ``forward(out, targets)`` returns
-        the loss and a cache, ``backward(d_loss, cache)`` the gradient of `out`, alone or first in
-        a tuple.
+        the loss and a cache, ``backward(d_loss, cache)`` the gradient of `out`, by itself or first
+        in a tuple.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def loss_and_gradients(
     >>> from mha_numpy.models import AttentionOnlyLM
     >>> model = AttentionOnlyLM(vocab_size=8, max_tokens=4, rng=0)
     >>> ids = np.array([[1, 2, 3, 4]])
-    >>> round(loss_and_gradients(model, Batch((ids,), ids)), 1)  # to guess would cost log(8) = 2.1
+    >>> round(loss_and_gradients(model, Batch((ids,), ids)), 1)  # guessing would cost log(8) = 2.1
     3.0
 
     Half the squared difference, summed, for a layer that predicts numbers:
@@ -147,9 +147,9 @@ def fit(
     Parameters
     ----------
     model : Layer
-        It returns logits; when training ends, whichever way, it is in `eval` mode.
+        It returns logits. However training ends, it is in `eval` mode afterwards.
     draw_batch : function of a numpy Generator that returns a Batch
-        It draws everything from the generator, and remembers nothing.
+        It draws everything from the generator, and keeps no state.
     steps : int
         Number of steps of the whole training.
     optimizer : Optimizer
@@ -214,7 +214,7 @@ def fit(
     check_function("draw_batch", draw_batch, "rng")
     steps = check_count("steps", steps, least=0)
     if not isinstance(optimizer, Optimizer) or optimizer.layer is not model:
-        other = " of another model" if isinstance(optimizer, Optimizer) else ""
+        other = " of a different model" if isinstance(optimizer, Optimizer) else ""
         raise ConfigError(
             "optimizer: expected one of this model, such as AdamW(model, 1e-3); "
             f"got {describe(optimizer)}{other}"
@@ -257,7 +257,7 @@ def fit(
         def run() -> float:
             return loss_and_gradients(model, batch, label_smoothing=label_smoothing, loss=loss)
 
-        with np.errstate(all="ignore"):  # what is not finite is told below
+        with np.errstate(all="ignore"):  # numbers that are not finite are reported below
             value = run()
             norm = gradient_norm(model) if max_norm is None else clip_gradients(model, max_norm)
             if not math.isfinite(value + norm):
@@ -292,7 +292,7 @@ def fit(
     tokens, start = 0, time.monotonic()
 
     def note() -> str:
-        """Return what the bar shows beside the time left."""
+        """Return the text next to the time left in the bar."""
         speed = tokens / (time.monotonic() - start)
         return f"loss {np.mean(history.losses[-20:]):.3f}, {speed:,.0f} tokens/s"
 
@@ -323,9 +323,9 @@ def fit(
 
 @contextmanager
 def held_interrupt() -> Iterator[Callable[[], bool]]:
-    """Let a first Ctrl-C wait: what is yielded tells whether it came; a second one interrupts.
+    """Let a first Ctrl-C wait, and yield a function that says whether it came; a second interrupts.
 
-    A thread that is not the main one gets no Ctrl-C, and anyone else's handler stays.
+    Only the main thread gets Ctrl-C, and a handler that is already installed stays.
     """
     pressed: list[int] = []
 
@@ -368,7 +368,7 @@ def _as_numbers(measured: Any) -> dict[str, float]:
 
 
 def _check_inputs(step: int, batch: Batch) -> None:
-    """Raise a TrainingError where the batch is to blame; a bias may well be -inf."""
+    """Raise a TrainingError if the batch is to blame; a bias may contain -inf."""
     named = {f"inputs[{i}]": array for i, array in enumerate(batch.inputs)}
     for name, array in {**named, "targets": batch.targets}.items():
         array = np.asarray(array)

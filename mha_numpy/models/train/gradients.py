@@ -15,7 +15,7 @@ from mha_numpy.layers.layer import check_layer
 
 
 def movable_params(layer: Layer) -> dict[str, Array]:
-    """Return a layer's params by their dotted names, or raise an error where one cannot move."""
+    """Return a layer's params by their dotted names, or raise an error if one cannot move."""
     params = dict(layer.named_params())
     if not params:
         raise ConfigError(
@@ -38,7 +38,7 @@ def movable_params(layer: Layer) -> dict[str, Array]:
 
 
 def fitting_grads(layer: Layer) -> dict[str, Array]:
-    """Return a layer's gradients by the dotted names of its params: zeros where none came."""
+    """Return a layer's gradients by the dotted names of its params; zeros if none came."""
     params = dict(layer.named_params())
     grads = {name: as_float_array(name, gradient) for name, gradient in layer.named_grads()}
     for name, gradient in grads.items():
@@ -61,8 +61,8 @@ def _advice(param: Any) -> str:
 def gradient_norm(layer: Layer) -> float:
     """Return the length of all gradients as one vector: ``sqrt(sum of squares)``.
 
-    The squares are summed in float64, where those of float32 cannot overflow; those of float64 are
-    divided by the largest first, where they would.
+    The squares are summed in float64, in which squares of float32 numbers cannot overflow. If those
+    of float64 numbers would, the numbers are first divided by the largest.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def clip_gradients(layer: Layer, max_norm: float) -> float:
     layer : Layer
         With gradients; here and below.
     max_norm : float
-        The greatest length that stays as it is.
+        The greatest length that stays unchanged.
 
     Notes
     -----

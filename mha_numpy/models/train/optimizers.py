@@ -158,7 +158,7 @@ def adam_step(
         The param first shrinks by ``learning_rate * weight_decay`` of itself, apart from the
         gradient: AdamW.
     backend : {"numpy", "loops", "numba"}, optional
-        What computes: NumPy, for "loops" as well, or a kernel.
+        Where to compute: NumPy, for "loops" too, or a kernel.
 
     Returns
     -------
@@ -175,7 +175,7 @@ def adam_step(
     >>> param, mean, square = adam_step(
     ...     zero, np.array([1e-3, -1e3]), zero, zero, 1, learning_rate=0.1
     ... )
-    >>> print(param.round(4))  # the first step has the same length whatever the gradient's size
+    >>> print(param.round(4))  # the first step has the same length for any size of the gradient
     [-0.1  0.1]
     """
     param, gradient, mean, square = _as_like_arrays(
@@ -207,14 +207,14 @@ class Optimizer(metaclass=Explained):
     learning_rate : float
         That of a step whose factor in the schedule is 1.
     groups : list of ParamGroup
-        Params that take other options; each belongs to the first group that matches its name.
+        Params with different options; each belongs to the first group that matches its name.
     **options
         The rule's other options. Each option is an attribute.
 
     Notes
     -----
-    No other attributes can be set, or a misspelt `learning_rate` would go unnoticed. A subclass
-    that needs some sets them before it calls this constructor.
+    No other attributes can be set, because a misspelt `learning_rate` would go unnoticed. A
+    subclass that needs more attributes sets them before it calls this constructor.
     """
 
     learning_rate: float
@@ -248,11 +248,11 @@ class Optimizer(metaclass=Explained):
     if not TYPE_CHECKING:  # or a type checker would believe that optimizers have every attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Raise the error of an attribute that is not there."""
+            """Raise the error of a missing attribute."""
             raise missing_attribute(self, name, ATTRIBUTES)
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Set an attribute, once all are made only one that is there."""
+            """Set an attribute; after the constructor, only an existing one."""
             if "memory" in vars(self):
                 getattr(self, name)
             object.__setattr__(self, name, value)
@@ -263,22 +263,22 @@ class Optimizer(metaclass=Explained):
         return {name: getattr(self, name) for name in self._option_names}
 
     def options_of(self, name: str) -> dict[str, Any]:
-        """Return the options for one param, by its dotted name: those of its group come first."""
+        """Return the options for one param, by its dotted name; those of its group come first."""
         shared = self.options
         return {**shared, **options_by_name(self.groups, self._params, shared).get(name, {})}
 
     def start(self, param: Array) -> tuple[Array, ...]:
-        """Return what is remembered of a param before the first step: zeros."""
+        """Return the memory of a param before the first step: zeros."""
         return tuple(np.zeros_like(param) for _ in range(self.remembers))
 
     def remembered(self, name: str, param: Array) -> tuple[Array, ...]:
-        """Return what is remembered of a param."""
+        """Return the memory of a param."""
         return self.memory.get(name) or self.start(param)
 
     def rule(
         self, param: Array, gradient: Array, memory: tuple[Array, ...], **options: Any
     ) -> tuple[Array, ...]:
-        """Return the param after step t + 1, then what is remembered of it."""
+        """Return the param after step t + 1, then its memory."""
         raise NotImplementedError
 
     def _current_params(self) -> dict[str, Array]:
@@ -418,14 +418,14 @@ class AdamW(Adam):
     layer, learning_rate, groups
         As for `Optimizer`.
     betas, eps, weight_decay, backend
-        As for `adam_step`. All params decay, those of norms and biases too, unless a group excepts
-        them.
+        As for `adam_step`. All params decay, including those of norms and biases, unless a group
+        exempts them.
 
     Examples
     --------
     >>> from mha_numpy.layers import LayerNorm
     >>> layer = LayerNorm(2)
-    >>> AdamW(layer, 0.1, weight_decay=0.5).step()  # without gradients there is decay alone
+    >>> AdamW(layer, 0.1, weight_decay=0.5).step()  # without gradients there is only decay
     >>> layer.params["gain"]
     array([0.95, 0.95])
     >>> AdamW(layer, 0.1, groups=[ParamGroup("gain bias", weight_decay=0.0)])

@@ -36,7 +36,7 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as their checks do, or raise a ConfigError that names one."""
+    """Return the checked options, or raise a ConfigError that names one."""
     refuse((name for name in options if name not in OPTIONS), OPTIONS)
     options = {name: OPTIONS[name](name, value) for name, value in options.items()}
     if options.get("nesterov") and options.get("momentum") == 0:
@@ -45,7 +45,7 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ParamGroup(metaclass=Explained):
-    """Params, chosen by their names, for which an optimizer has other options.
+    """Params, chosen by their names, for which an optimizer has different options.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ def options_by_name(
 ) -> dict[str, dict[str, Any]]:
     """Return the options of those params that belong to a group, by the name of the param.
 
-    Raise a ConfigError where a pattern matches none of the params that are left, or where a group
-    does not go with the options of the optimizer.
+    Raise a ConfigError if a pattern matches none of the remaining params, or if a group does not go
+    with the options of the optimizer.
     """
     if not isinstance(groups, (list, tuple)) or any(not isinstance(g, ParamGroup) for g in groups):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Four things that learn: each a task, a model, and its training; and the trained params."""
+"""Four recipes, each a task, a model and its training; and the trained params."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ HELD_OUT_SEED = 1  # draws what is measured on
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one thing is learned: everything except the seed.
+    """The recipe for one model: everything except the seed.
 
     The batches are drawn by ``task.draw_batch(rng, batch_size)``. AdamW clips gradients at norm 1;
     its learning rate rises for `warm_up` of the steps and falls to 0 as a cosine.
@@ -95,7 +95,7 @@ def _make_numbers(task: Numbers, **options: Any) -> Translator:
 
 
 def _measure_numbers(model: Translator, task: Numbers) -> dict[str, float]:
-    """Return the share of held-out numbers that are right to the last word."""
+    """Return the share of held-out numbers that are translated without a mistake."""
     numbers = task.draw_held_out(np.random.default_rng(HELD_OUT_SEED), 2000)
     (source, target), targets = task.batch_of(numbers)
     said = model(source, target).argmax(axis=-1)  # given what is right so far: as when it writes
@@ -113,7 +113,7 @@ def _make_text(task: Text, **options: Any) -> TransformerLM:
 
 
 def _measure_text(model: TransformerLM, task: Text) -> dict[str, float]:
-    """Return the mean loss on what is held out, in nats for each character."""
+    """Return the mean loss on held-out text, in nats per character."""
     (ids,), targets = task.draw_held_out(np.random.default_rng(HELD_OUT_SEED), 64)
     loss, _ = cross_entropy_forward(model(ids), targets)
     return {"held-out loss": float(loss)}
@@ -156,7 +156,7 @@ def train_recipe(
     checkpoint: str | Path | None = None,
     progress: bool = True,
 ) -> Trained:
-    """Train one of the four things that learn.
+    """Train one of the four models.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def load_trained(name: str, *, params: PathLike | None = None, backend: str = "n
 
 
 def params_file(name: str) -> Any:
-    """Return where the shipped params of a recipe lie."""
+    """Return the path of a recipe's shipped params."""
     return resources.files("mha_numpy") / "models" / "trained" / f"{name}.npz"
 
 

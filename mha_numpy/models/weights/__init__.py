@@ -1,4 +1,4 @@
-"""Params as PyTorch, Keras, Flax and Hugging Face store them: a table each, read both ways."""
+"""Params as PyTorch, Keras, Flax and Hugging Face store them: a table each, for both directions."""
 
 from mha_numpy.models.weights.convert import from_layout, to_layout
 from mha_numpy.models.weights.files import read_safetensors, write_safetensors

@@ -29,7 +29,7 @@ AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 @explained
 def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> AnyLayer:
-    """Give a layer the params of another library's: all of them or, if one is wrong, none.
+    """Give a layer the params of another library's layer: all of them or, if one is wrong, none.
 
     Parameters
     ----------
@@ -49,12 +49,12 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
 
     Notes
     -----
-    What another library stores is ``stored(concatenate(ours, axis=-1))``, row by row of a table
+    Another library's arrays are ``stored(concatenate(ours, axis=-1))``, row by row of a table
     (``weights/layouts.py``): transposed, side by side or split into heads, never anything else.
 
     PyTorch's encoder and decoder layers are post-norm with ReLU unless you say otherwise, and a
     block here is pre-norm with GELU: write
-    ``EncoderBlock(D, H, F, norm_first=False, activation="relu")``. Where the scores use the
+    ``EncoderBlock(D, H, F, norm_first=False, activation="relu")``. If the scores use the
     embedding's table (``tied=True``), `arrays` may contain it a second time, as lm_head.weight.
 
     Examples
@@ -86,8 +86,8 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
 def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict[str, Array]:
     """Raise a ConfigError unless names, shapes and kinds of arrays are those of a layer's layout.
 
-    Return the arrays by the names in the layout's rows. The layer's numbers are not looked at, and
-    of the arrays' only those of a table that is there twice.
+    Return the arrays by the names in the layout's rows. The layer's numbers are not read, and of
+    the arrays only those of a table that occurs twice.
     """
     table = _layout_of(layer, layout)
     params = dict(layer.named_params())
@@ -110,7 +110,7 @@ def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict
 def _without_copy(
     found: dict[str, Array], table: Layout, params: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Leave out the embedding's table where it is there again, for scores that use it."""
+    """Leave out the second copy of an embedding's table, for scores that use it."""
     theirs = {row.ours: row.theirs for row in table.rows}
     scores, tokens = (theirs.get(name, "") for name in ("unembedding.w", "embedding.table"))
     if scores not in found or "unembedding.w" in params:

@@ -39,7 +39,7 @@ def read_safetensors(path: PathLike) -> dict[str, Array]:
 
 
 def read_header(path: PathLike) -> dict[str, Array]:
-    """Read the names, shapes and dtypes of what `read_safetensors` returns, without the numbers.
+    """Read the names, shapes and dtypes that `read_safetensors` returns, without the numbers.
 
     Each array is a read-only view of a single zero and takes no memory.
     """
@@ -55,12 +55,12 @@ def write_safetensors(path: PathLike, arrays: Mapping[str, Array]) -> None:
         raise ConfigError(f"safetensors is not installed; {INSTALL}") from reason
     try:
         save_file({name: np.ascontiguousarray(a) for name, a in arrays.items()}, path)
-    except Exception as reason:  # of its own kind, which is no OSError
+    except Exception as reason:  # a type of the library's own, no OSError
         raise FileError(f"{path}: cannot write it: {one_line(reason)}") from reason
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object."""
+    """Read a JSON file that contains an object."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as reason:
@@ -106,9 +106,9 @@ def _is_file_name(name: Any) -> bool:
 
 
 def _read_one(path: Path, take: Callable[[Any, str], Array]) -> dict[str, Array]:
-    """Take every array out of one file, through memory that is mapped to it."""
+    """Read every array of one file through mapped memory."""
     try:
-        import ml_dtypes  # noqa: F401  tells NumPy what bfloat16 is
+        import ml_dtypes  # noqa: F401  adds bfloat16 to NumPy
         from safetensors import safe_open
     except ImportError as reason:
         raise ConfigError(f"safetensors is not installed; {INSTALL}") from reason

@@ -1,4 +1,4 @@
-"""How another library stores our params: rows of a table, read both ways."""
+"""How another library stores our params: rows of a table, read in both directions."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What a layer or model of another library looks like in a file."""
+    """The layout of another library's layer or model in a file."""
 
     rows: tuple[Row, ...]
     prefix: str = ""  # of their names, in files that hold more than this model
@@ -54,7 +54,7 @@ def to_theirs(
 
 
 def side_by_side(arrays: list[Array]) -> Array:
-    """Return arrays beside each other; one alone as it is."""
+    """Return arrays side by side; a single one as it is."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
 
 
@@ -105,7 +105,7 @@ def names_in(params: Mapping[str, Array], layout: Layout) -> set[str]:
 
 
 def _rows_of(params: Mapping[str, Array], layout: Layout) -> Iterator[Row]:
-    """Yield the rows whose params there are, once for each layer."""
+    """Yield the rows whose params exist, once for each layer."""
     for row in layout.rows:
         for i in count() if "{i}" in row.ours else [0]:
             theirs, ours = (name.replace("{i}", str(i)) for name in (row.theirs, row.ours))

@@ -1,4 +1,4 @@
-"""Assignments made, each student in a variant; graded in isolation, and fed back."""
+"""Assignments: made with a variant for each student, graded in a sandbox, given back with pages."""
 
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.grade import grade

@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
 
 def tokens_of(text: str) -> list[str]:
-    """Return a text's tokens: names of one's own are all the same, comments and strings no tokens.
+    """Return a text's tokens: an author's names all count as one, comments and strings as none.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def tokens_of(text: str) -> list[str]:
 def fingerprint(texts: Iterable[str], handed_out: Iterable[str] = ()) -> list[int]:
     """Return numbers for the runs of tokens in some texts, in ascending order.
 
-    Those of what was handed out, such as stubs, are left out.
+    Runs that occur in handed-out code, such as stubs, are left out.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Assignment: which exercises a class does, for how many points, each student in a variant."""
+"""Assignment: the exercises of a class with their points, and a variant for each student."""
 
 import hmac
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MOST = 2  # conventions of one exercise, if it can be helped
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a class is asked to do, as the folder of an assignment holds it."""
+    """The work of a class, as an assignment's folder describes it."""
 
     name: str
     title: str
@@ -36,15 +36,15 @@ class Assignment:
     def variant(self, student: str) -> dict[str, Variant]:
         """Return the variant of each exercise that a student has.
 
-        The seed of an exercise is ``HMAC-SHA256(secret, student|assignment|exercise)``. With a
-        roster there are conventions, too: the same in all exercises of a student, as one function
-        may use another. Each exercise that knows any has at least one; which, is found in the
-        same way as the seed.
+        The seed of an exercise is ``HMAC-SHA256(secret, student|assignment|exercise)``. A
+        roster also brings conventions, the same in all exercises of a student, because one
+        function may use another. Each exercise that knows any has at least one. They are drawn
+        in the same way as the seed.
 
         Parameters
         ----------
         student : str
-            The id, also of a student who is not on the roster.
+            The student's id, which need not be on the roster.
 
         Returns
         -------
@@ -86,13 +86,13 @@ class Assignment:
         return set(followed)
 
     def _digest(self, student: str, what: str) -> bytes:
-        """Return a digest that nobody can compute without the secret."""
+        """Return a digest that cannot be computed without the secret."""
         message = f"{student}|{self.name}|{what}".encode()
         return hmac.digest(self.secret or b"", message, "sha256")
 
 
 def _conventions_for(exercise: Exercise) -> list[str]:
-    """Return the conventions that an exercise knows; one that is handed out as code knows none."""
+    """Return the conventions that an exercise knows; handed-out code knows none."""
     if exercise.kind != "code":
         return []
     return [name for name, convention in CONVENTIONS.items() if exercise.task in convention.at]

@@ -17,7 +17,7 @@ PATIENCE = 10  # seconds to reach the scheduler
 def as_finished(
     executor: Executor, tasks: Iterable[Task], most: int
 ) -> Iterator[tuple[Task, Future[Result]]]:
-    """Grade, and yield each task as it is done; not more than `most` are read and not yet done."""
+    """Grade, and yield each task as it is done; at most `most` are in progress at a time."""
     waiting: dict[Future[Result], Task] = {}
 
     def finished() -> Iterator[tuple[Task, Future[Result]]]:

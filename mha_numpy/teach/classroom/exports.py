@@ -1,7 +1,8 @@
 """Exports: an assignment as a source notebook for otter-grader or nbgrader.
 
-Both run a student's notebook as it is, with the tests in the same process. All that is left of
-`grade` is the check of each function: no isolation of the notebook, no variants, no partial points.
+Both run a student's notebook as it is, with the tests in the same process. Of `grade`
+they keep only the check of each function: no sandbox for the notebook, no variants, no partial
+points.
 """
 
 import ast
@@ -32,7 +33,7 @@ UNWRITTEN = "    raise NotImplementedError\n"
 
 
 def check_export(ids: Sequence[str], form: str, *, has_roster: bool) -> None:
-    """Raise ConfigError if one notebook for the whole class cannot hold what is asked for."""
+    """Raise ConfigError if one notebook for the whole class cannot contain this assignment."""
     if has_roster:
         raise ConfigError(
             f"roster: expected none with --format {form}, which makes one notebook for the whole "
@@ -47,11 +48,11 @@ def check_export(ids: Sequence[str], form: str, *, has_roster: bool) -> None:
 
 
 def export_texts(assignment: Assignment, student: str, form: str) -> dict[str, str]:
-    """Return the source notebook of a class, with the solutions, and what a teacher does with it.
+    """Return the source notebook of a class, with the solutions, and instructions for the teacher.
 
     For "otter" that is a notebook for ``otter assign``, for "nbgrader" a course for ``nbgrader
-    generate_assignment``. The notebook holds no expected value: its tests call `assert_right`. The
-    seed in them is that of the assignment, and is in the hidden tests alone.
+    generate_assignment``. The notebook contains no expected values: its tests call `assert_right`.
+    Only the hidden tests contain the assignment's seed.
 
     Examples
     --------

@@ -30,7 +30,7 @@ STYLE = Path(__file__).with_name("feedback.css")
 
 
 def write_results(grades: Grades, out: Path) -> list[Path]:
-    """Write all that a teacher gives back and keeps.
+    """Write everything that a teacher gives back or keeps.
 
     These are grades.csv, class.html, then a page and a file for Gradescope for each student.
     """
@@ -60,7 +60,7 @@ def to_csv(grades: Grades) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula."""
+    """Return a text that no spreadsheet mistakes for a formula."""
     text = " ".join(text.split())
     return f"'{text}" if text.startswith(tuple(FORMULA)) else text
 
@@ -83,7 +83,7 @@ def _notes(result: Result) -> list[str]:
 
 
 def _lines(function: Function) -> Iterator[str]:
-    """Yield what is said about a function, in plain text."""
+    """Yield the sentences about a function, in plain text."""
     yield STATES[function.state]
     yield from function.findings
     if function.cause:
@@ -130,13 +130,13 @@ def _card(function: Function) -> str:
 
 
 def _list(items: Iterable[str]) -> str:
-    """Return items of HTML as a list, nothing without any."""
+    """Return items of HTML as a list, or nothing if there are none."""
     rows = "".join(f"<li>{item}</li>" for item in items)
     return f"<ul>{rows}</ul>" if rows else ""
 
 
 def _quoted(text: str) -> str:
-    """Return a text as HTML, with what stands in backticks as code."""
+    """Return a text as HTML, with everything in backticks as code."""
     parts = escape(text).split("`")
     if len(parts) % 2 == 0:
         return escape(text)
@@ -218,7 +218,7 @@ def _heat_map(grades: Grades) -> str:
 
 
 def _mistakes(function: Function) -> Iterable[str]:
-    """Return what a function counts under."""
+    """Return the mistakes that a function counts under."""
     if function.state == "right":
         return []
     known = [  # a convention by its name: its sentence is as long as a paragraph
@@ -267,7 +267,7 @@ def _table(rows: list[str]) -> str:
 
 
 def _row(*cells: str, tag: str = "td") -> str:
-    """Return a row of a table; its cells are HTML, those after the first to the right."""
+    """Return a row of a table; its cells are HTML, right-aligned after the first."""
     first, *others = cells
     right = "".join(f'<{tag} class="n">{cell}</{tag}>' for cell in others)
     return f"<tr><{tag}>{first}</{tag}>{right}</tr>"

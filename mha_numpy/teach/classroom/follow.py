@@ -35,7 +35,7 @@ Caller = Callable[[str, Sequence[Inputs]], Run]  # id of an exercise, inputs of 
 def follows(backward: str, call: Caller) -> bool:
     """Return whether a backward of ``PAIRS`` gives the gradients of the student's own forward.
 
-    It does not where one of the two does not run, or returns other arrays than it should. `call`
+    It does not if one of the two fails, or returns different arrays from those it should. `call`
     takes the id of an exercise and the inputs of all calls, and runs the student's function.
     """
     try:
@@ -77,9 +77,9 @@ def _agrees(backward: str, call: Caller) -> bool:
 
 
 def _forward_inputs(piece: str, forward: str, given: Inputs) -> tuple[Inputs, list[str], Array]:
-    """Return what a forward is called with, the names of what is differentiated, and d_out.
+    """Return a forward's arguments, the names of those to differentiate, and d_out.
 
-    All in the usual conventions, as the backward's task has it for numeric differentiation.
+    All are in the usual conventions, as numeric differentiation in the backward's task needs them.
     """
     differentiate = TASKS[piece].slope
     if differentiate is None:

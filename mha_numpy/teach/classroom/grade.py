@@ -1,4 +1,4 @@
-"""grade: run what was handed in, one student after another, and write what came of it."""
+"""grade: run the submissions, one student after another, and write the results."""
 
 import hashlib
 import json
@@ -79,12 +79,12 @@ def grade(
 
     Notes
     -----
-    A SandboxError says that a function could not be run, through no fault of a student; all grades
-    up to then are kept.
+    A SandboxError says that a function could not be run, through no fault of the student. All
+    grades up to then are kept.
 
     Each student's result is written at once, as a whole, with a hash of the files, of the
-    assignment and of this version. A run that was stopped continues where it was, to the same
-    bytes.
+    assignment and of this version. A run that was stopped continues where it was, and
+    ends with the same bytes.
     """
     given, out = read_assignment(assignment), Path(out)
     jobs = check_count("jobs", os.cpu_count() if jobs is None else jobs)
@@ -120,7 +120,7 @@ def grade(
 
 
 def _with_absent(found: list[Submission], assignment: Assignment) -> list[Submission]:
-    """Return all students of the roster, and those that are not in it, with a remark."""
+    """Return all students of the roster, and with a remark those who are not in it."""
     if assignment.roster is None:
         return found
     there = {
@@ -135,7 +135,7 @@ def _with_absent(found: list[Submission], assignment: Assignment) -> list[Submis
 
 
 def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: bool) -> Task:
-    """Read a student's files, and hash all that the result depends on."""
+    """Read a student's files, and hash everything that the result depends on."""
     files, trouble = [], list(one.trouble)
     for file in one.files:
         try:
@@ -158,7 +158,7 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
 
 
 def _in_processes(tasks: Iterable[Task], jobs: int, *, is_last: bool = False) -> Iterator[Result]:
-    """Grade in some processes; a task that ends its process twice is given up, and no other."""
+    """Grade in several processes; give up only a task that ends its process twice."""
     tasks, broken = iter(tasks), list[Task]()
 
     def until_broken() -> Iterator[Task]:
@@ -190,7 +190,7 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
 
 
 def _begin_to_work() -> None:
-    """Leave Ctrl-C to the parent, and end with it whatever ends it."""
+    """Leave Ctrl-C to the parent, and end when it ends, for any reason."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     QUIET.set(True)  # the parent has a bar
     parent = multiprocessing.parent_process()

@@ -18,7 +18,7 @@ OTHERWISE = "In your variant, whatever the text below says:"
 
 
 def handout_texts(assignment: Assignment, student: str, form: str) -> dict[str, str]:
-    """Return what the student with this id is handed, or everybody: the text of each file."""
+    """Return the text of each file that the student with this id gets, or that all students get."""
     variants = assignment.variant(student)
     texts = {"README.md": readme_text(assignment, student, form)}
     if form == "notebook":
@@ -30,9 +30,9 @@ def handout_texts(assignment: Assignment, student: str, form: str) -> dict[str, 
 
 
 def stub_text(exercise: Exercise, variant: Variant) -> str:
-    """Return the function that a student begins with; NumPy is all that it needs.
+    """Return the function that a student starts from; it needs only NumPy.
 
-    The variant's conventions stand in the docstring, before the text that they differ from.
+    The docstring lists the variant's conventions, before the text that they overrule.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def notebook_text(assignment: Assignment, student: str) -> str:
 
 
 def load_nbformat() -> Any:
-    """Import nbformat, which notebooks alone need."""
+    """Import nbformat, which only notebooks need."""
     try:
         return import_module("nbformat")
     except ImportError as error:
@@ -102,7 +102,7 @@ def load_nbformat() -> Any:
 
 
 def title_cell(assignment: Assignment, exercise: Exercise, number: int) -> Any:
-    """Return the cell that stands over a function."""
+    """Return the cell above a function."""
     points = f"{assignment.exercises[exercise.id]:g} points"
     text = f"## {number}. {exercise.title}\n\n`{exercise.function_name}`, {points}"
     return load_nbformat().v4.new_markdown_cell(text, id=f"title-{exercise.id}")
@@ -165,7 +165,7 @@ GRADED = """\
 When your code is graded it can see only Python and NumPy, so do not import `mha_numpy` in it. It is
 called with different numbers from those in the public checks. A function's points are divided up:
 
-| | percent | what is asked |
+| | percent | questions |
 |---|---|---|
 {shares}"""
 GRADED_ELSEWHERE = """\

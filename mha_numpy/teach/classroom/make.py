@@ -29,7 +29,7 @@ HANDOUTS = "handouts"
 
 
 class Ready(NamedTuple):
-    """An assignment that only has to be handed out."""
+    """A ready-made assignment, only to be handed out."""
 
     title: str
     exercises: tuple[str, ...]
@@ -82,12 +82,12 @@ def make_assignment(
         A key of ``READY``, or ids of exercises with commas between them; then the assignment has
         the name of the folder `out`.
     out : path
-        The folder; made if missing. ``handouts`` in it is for students, the rest is not.
+        The folder, made if missing. Only ``handouts`` in it is for students.
     roster : path, optional
         A CSV file for `read_roster`, which gives each student their own conventions. Without it
         there is one handout for all, and only the hidden numbers differ.
     secret_file : path, optional
-        What seeds and conventions are made of. Default: that of an assignment that is there, else
+        The source of seeds and conventions. Default: the secret of the assignment in `out`, else
         ``secret`` in `out`, which only its owner may read.
     form : str
         "notebook" or "files"; or, for the whole class in one notebook, "otter" or "nbgrader", see
@@ -173,7 +173,7 @@ def _ids(text: str) -> tuple[str, ...]:
     functions = [exercise.function_name for exercise in exercises]
     twice = next((one for one in functions if functions.count(one) > 1), None)
     if not ids or twice:
-        which = f"{twice} is asked for twice" if twice else "there is none"
+        which = f"{twice} occurs twice" if twice else "got none"
         raise ConfigError(f"name: expected exercises for different functions; {which}")
     return ids
 
@@ -190,7 +190,7 @@ def _read_deadline(text: str) -> datetime:
 
 
 def _make_secret(path: Path) -> bytes:
-    """Draw a secret, for its owner's eyes alone; one that is there stays."""
+    """Draw a secret that only its owner can read; an existing one stays."""
     if not path.exists():
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(file, "w", encoding="ascii") as stream:

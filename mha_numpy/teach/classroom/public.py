@@ -1,4 +1,4 @@
-"""What notebooks call: public_check, before handing in, and assert_right, where others grade."""
+"""Checks for notebooks: public_check before handing in, assert_right for other graders."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,9 +21,9 @@ PUBLIC = ("runs", "type and dtype", "shape", "inputs left alone")  # stages
 def public_check(
     exercise_id: str, function: Callable[..., Any], conventions: Sequence[str] = ()
 ) -> None:
-    """Show whether a function runs, whether its shapes are right, and whether one example is.
+    """Show whether a function runs, its shapes are right, and one example is right.
 
-    The numbers are not those that a submission is graded with; the conventions are.
+    Submissions are graded with different numbers, but with these conventions.
 
     Parameters
     ----------
@@ -53,13 +53,13 @@ def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | Non
     exercise_id : str
     function : callable
     seed : int, optional
-        What the numbers of the full check are drawn from. Without it the check is that of
-        `public_check`: shapes, and one example.
+        The seed of the full check's numbers. Without it, check the same as `public_check`: shapes,
+        and one example.
 
     Raises
     ------
     AssertionError
-        If the function is not right. The text says why, without a number of the full check.
+        If the function is not right. The text says why, but shows no number of the full check.
 
     Examples
     --------

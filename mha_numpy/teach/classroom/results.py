@@ -1,4 +1,4 @@
-"""What came of grading: of a function, of a student, of a class; and the files that hold it."""
+"""The results of grading a function, a student and a class, and the files that keep them."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from mha_numpy.teach.exercises.child.limits import Limits
 
 @dataclass
 class Function:
-    """What came of one function; its texts may be shown to the student."""
+    """The result of one function; its texts may be shown to the student."""
 
     exercise: str
     points: float
@@ -35,7 +35,7 @@ class Function:
 
 @dataclass
 class Result:
-    """What came of one student's work."""
+    """The result of one student's work."""
 
     student: str
     name: str
@@ -53,12 +53,12 @@ class Result:
 
     @property
     def out_of(self) -> float:
-        """The points of work that is all right."""
+        """The points of a submission without mistakes."""
         return round(sum(function.out_of for function in self.functions), 2)
 
 
 class Task(NamedTuple):
-    """All that is needed to grade one student, anywhere."""
+    """Everything needed to grade one student, anywhere."""
 
     student: str
     name: str
@@ -73,7 +73,7 @@ class Task(NamedTuple):
     def result(
         self, functions: list[Function], *more: str, fingerprint: Sequence[int] = ()
     ) -> Result:
-        """Return what came of it, with more that is to be looked at."""
+        """Return the result, with more remarks for the teacher."""
         return Result(
             self.student, self.name, self.is_late, self.is_isolated, self.key,
             [*self.trouble, *more], functions, list(fingerprint),
@@ -81,7 +81,7 @@ class Task(NamedTuple):
 
 
 class Graded(NamedTuple):
-    """What came of one exercise in a class."""
+    """The results of one exercise in a class."""
 
     name: str
     out_of: float
@@ -91,7 +91,7 @@ class Graded(NamedTuple):
 
 
 class Grades(NamedTuple):
-    """What came of a class."""
+    """The results of a class."""
 
     assignment: Assignment
     results: list[Result]  # in the order of the ids
@@ -131,7 +131,7 @@ def path_of(out: Path, student: str) -> Path:
 
 
 def file_name(student: str) -> str:
-    """Return a file name for an id, whatever is in it.
+    """Return a file name for any id.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def file_name(student: str) -> str:
 
 
 def read_result(path: Path) -> Result | None:
-    """Return a result that was written before; None where there is none that can be read."""
+    """Return a result that was written before; None if there is none, or it cannot be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         functions = [Function(**function) for function in found.pop("functions")]
@@ -155,7 +155,7 @@ def read_result(path: Path) -> Result | None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file as a whole: whoever is stopped in between leaves the former one."""
+    """Write a file as a whole: a process that is stopped halfway leaves the old one."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""read_roster: the students of a class, from a file of a spreadsheet."""
+"""read_roster: the students of a class, from a spreadsheet's CSV file."""
 
 import csv
 import re
@@ -20,13 +20,13 @@ def read_roster(path: Path | str) -> dict[str, str]:
     Parameters
     ----------
     path : path
-        Text in UTF-8. The columns are id and name; without a line that says so, in this order. A
-        name may be missing, and further columns are not read.
+        Text in UTF-8. The columns are id and name, in this order if there is no header. A name
+        may be missing, and further columns are ignored.
 
     Returns
     -------
     dict
-        The name of each id, "" where there is none.
+        The name of each id, "" if it has none.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def read_roster(path: Path | str) -> dict[str, str]:
 
 
 def _check_id(student: str, where: str, known: dict[str, str]) -> None:
-    """Raise a ConfigError where an id cannot be that of one student and the name of a folder."""
+    """Raise a ConfigError if an id cannot name both one student and a folder."""
     if not student:
         raise ConfigError(f"roster: expected an id; {where} has none")
     is_reserved = student.lower().partition(".")[0] in RESERVED or student.lower() == EVERYBODY

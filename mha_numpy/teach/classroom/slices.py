@@ -13,7 +13,7 @@ from types import CodeType
 from typing import NamedTuple
 
 TAG = "exercise"
-MOST_CODE = 500_000  # characters: nobody writes more in an assignment
+MOST_CODE = 500_000  # characters; no assignment needs more
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # of a parser
 SHOWN = re.compile(r"\s*(%%(time|timeit|capture|prun)\b.*|[%!?].*|\w[\w.]*\?+)\s*")  # not Python
 FOREIGN = re.compile(r"\s*%%(?!time|timeit|capture|prun)")  # a cell in another language
@@ -27,7 +27,7 @@ class Cell(NamedTuple):
 
 
 def decoded(data: bytes) -> str:
-    """Return the text of a file, whatever editor wrote it: UTF-8, UTF-16 with its mark, or Latin-1.
+    """Return the text of a file, in any editor's encoding: UTF-8, UTF-16 with its mark, Latin-1.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def decoded(data: bytes) -> str:
 def cells_of(name: str, data: bytes) -> list[Cell]:
     """Return the code cells of a notebook, or a file as one cell.
 
-    A ValueError says that a notebook is broken, or that there is more code than anybody writes.
+    A ValueError says that a notebook is broken, or that it has far too much code.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def _notebook_cells(text: str) -> Iterator[Cell]:
 
 
 def _python_of(source: str) -> str:
-    """Return a cell with its magics replaced by `pass`; nothing of one in another language."""
+    """Return a cell with its magics replaced by `pass`; nothing of a cell in another language."""
     if _parsed(source) is not None:
         return source
     if FOREIGN.match(source):
@@ -97,7 +97,7 @@ def _parsed(source: str) -> list[ast.stmt] | None:
 
 
 def broken_line(text: str) -> int | None:
-    r"""Return the line of the syntax error that keeps a text from being read; None without one.
+    r"""Return the line of the first syntax error in a text; None if there is none.
 
     Examples
     --------
@@ -114,10 +114,10 @@ def broken_line(text: str) -> int | None:
 
 
 def slice_of(cells: Iterable[Cell], function: str) -> str | None:
-    r"""Return the text that defines a function, with what it uses from before; None without it.
+    r"""Return the text that defines a function and all that it uses; None without the function.
 
-    Of a notebook, a cell with the tag "exercise" goes before all others. A cell that is no Python
-    but has the function in it is returned as it is: to run it says why.
+    In a notebook, a cell with the tag "exercise" takes precedence. A cell that is not valid Python
+    but contains the function is returned as it is, because running it shows the error.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""grade_one: run and judge what one student handed in."""
+"""grade_one: run and judge one student's submission."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ FOLLOWED = (FAILED["values"], FAILED["gradients"])
 
 
 def grade_one(task: Task) -> Result:
-    """Grade one student; nothing but the task goes in, and nothing is written anywhere.
+    """Grade one student; only the task goes in, and nothing is written anywhere.
 
     A SandboxError says that a function could not be run, through no fault of the student.
     """
@@ -70,7 +70,7 @@ def _grade_function(
     graded = replace(graded, file=source.file, seconds=seconds)
     try:
         verdict = judge_answers(exercise, run)
-    except Exception:  # an answer that nobody has thought of costs this function alone
+    except Exception:  # an unforeseen answer costs only this function
         return replace(graded, state="failed", findings=["its answers could not be judged"])
     if verdict.is_unwritten:
         findings = [verdict.unwritten] if verdict.unwritten == NO_RETURN else []
@@ -100,10 +100,10 @@ def _grade_function(
 def _followed(
     function: Function, functions: list[Function], sources: dict[str, Source | None], task: Task
 ) -> Function:
-    """Return a backward with credit for its values, where it is right for the own wrong forward.
+    """Return a backward with credit for its values if it fits the student's own wrong forward.
 
-    The forward's mistake has to be a known one: a forward that returns nothing but zeros has an
-    easy backward.
+    The forward's mistake has to be a known one, because a forward that returns only zeros would
+    have an easy backward.
     """
     forward = next((one for one in functions if one.exercise == PAIRS.get(function.exercise)), None)
     if forward is None or not forward.mistakes or not forward.groups.get("shape"):
@@ -138,7 +138,7 @@ def _run(
     *,
     is_measured: bool = False,
 ) -> Run:
-    """Make the calls: in isolation, or within limits alone."""
+    """Make the calls: in a sandbox, or only within limits."""
     name = exercise.function_name
     try:
         if task.is_isolated:

@@ -1,4 +1,4 @@
-"""find_submissions: who handed in what, from the folder that a learning platform exports."""
+"""find_submissions: each student's files, from the folder that a learning platform exports."""
 
 import os
 import re
@@ -44,7 +44,7 @@ class HandedIn(NamedTuple):
     order: tuple[int, ...] = ()  # later copies have larger ones
 
     def read(self) -> bytes:
-        """Return what is in it; an OSError or a BadZipFile where it cannot be read."""
+        """Return its content; raise an OSError or a BadZipFile if it cannot be read."""
         if self.member:
             with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as member:
                 return member.read(MOST_BYTES)
@@ -55,7 +55,7 @@ class HandedIn(NamedTuple):
 
 @dataclass
 class Submission:
-    """All that one student handed in."""
+    """Everything that one student handed in."""
 
     student: str  # the id
     name: str = ""
@@ -78,13 +78,13 @@ class Source(NamedTuple):
 def find_submissions(
     folder: Path | str, roster: Mapping[str, str] | None = None, deadline: datetime | None = None
 ) -> list[Submission]:
-    """Return who handed in what, in the order of their ids.
+    """Return each student's submission, in the order of their ids.
 
-    A student has a folder of their own, or files that have the student's id as their name, or a
-    name that Moodle, Canvas or Blackboard has given them. Names are looked up in the roster where a
-    platform gives no id of yours. What is later than the deadline is marked, where the platform has
-    told the time or that it is late. A link is refused, as is what is larger than anybody's work; a
-    zip file is looked into, and never unpacked.
+    Each student has a folder, or files that are named after the student's id or by Moodle, Canvas
+    or Blackboard. If a platform's names have no id of yours, the names are looked up in the roster.
+    Late files are marked, as far as the platform records when they came or that they are late.
+    Links are refused, and so are files that are far too large. A zip file is read, but never
+    unpacked.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def find_submissions(
 
 
 class _Owner(NamedTuple):
-    """Whose a name is, by the name alone."""
+    """The owner of a file, judged only by its name."""
 
     student: str
     name: str
@@ -137,7 +137,7 @@ class _Owner(NamedTuple):
 
 
 def _owner(stem: str, roster: Mapping[str, str]) -> _Owner:
-    """Return whose a folder or file is."""
+    """Return the owner of a folder or file."""
     if stem in roster:
         return _Owner(stem, roster[stem])
     for found in filter(None, (platform.fullmatch(stem) for platform in PLATFORMS)):
@@ -145,7 +145,7 @@ def _owner(stem: str, roster: Mapping[str, str]) -> _Owner:
         student = _known(found["id"], parts["name"], roster)
         try:
             time = datetime.strptime(parts["order"], TIME)
-        except ValueError:  # no platform but Blackboard tells it
+        except ValueError:  # only Blackboard records it
             time = None
         order = tuple(map(int, re.findall(r"\d+", parts["order"])))
         name = roster.get(student, parts["name"])
@@ -158,7 +158,7 @@ def _owner(stem: str, roster: Mapping[str, str]) -> _Owner:
 
 
 def _known(student: str, name: str, roster: Mapping[str, str]) -> str:
-    """Return the roster's id of a student whose platform has another one."""
+    """Return the roster's id of a student whose id on the platform is different."""
     if student in roster:
         return student
     letters = _letters(name)  # Canvas writes lovelaceada
@@ -195,7 +195,7 @@ def _add(one: Submission, path: Path, owner: _Owner, deadline: datetime | None) 
 
 
 def _walk(path: Path, trouble: list[str], depth: int) -> Iterator[tuple[str, Path, str]]:
-    """Yield the files at a path: name, path, member of a zip file; say what is refused."""
+    """Yield the files at a path: name, path, member of a zip; note refused ones in `trouble`."""
     status = path.lstat()
     name, size = path.name, status.st_size
     if stat.S_ISLNK(status.st_mode):
@@ -244,7 +244,7 @@ def _members(path: Path, trouble: list[str]) -> Iterator[tuple[str, Path, str]]:
 def sources_of(
     files: Iterable[tuple[str, bytes]], functions: Iterable[str]
 ) -> tuple[dict[str, Source], list[str]]:
-    r"""Return each function as it was handed in, of the last file that has it, and what is broken.
+    r"""Return each function from the last file that contains it, and say which files are broken.
 
     Examples
     --------

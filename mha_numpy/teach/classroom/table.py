@@ -17,7 +17,7 @@ TABLE, ROSTER, SECRET = "assignment.toml", "roster.csv", "secret"
 
 
 def read_assignment(folder: Path | str) -> Assignment:
-    """Read what `make_assignment` wrote, and what was changed in it since.
+    """Read an assignment that `make_assignment` wrote, with later changes to its table.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def end_of(day: date) -> datetime:
-    """Return a time as it is, and of a day its last minute."""
+    """Return a time as it is, and a day as its last minute."""
     return day if isinstance(day, datetime) else datetime.combine(day, time(23, 59))
 
 
@@ -89,7 +89,7 @@ def secret_name(folder: Path) -> str:
 
 
 def read_secret(path: Path) -> bytes:
-    """Return what a file holds, without a newline at its end."""
+    """Return the content of a file, without a newline at its end."""
     try:
         secret = path.read_bytes().strip()
     except OSError as error:

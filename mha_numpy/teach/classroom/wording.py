@@ -1,8 +1,8 @@
-"""What a student may read about a run: nothing that their own code could have written.
+"""The sentences that a student may read about a run, none of which their code could have written.
 
-A function sees the hidden inputs when it is graded. An error's message, the text of an exit and
-what is printed could carry them out, and so would the numbers of a finding. Here each sentence is
-made of what the grader knows, of fixed words, and of lines of the student's own text.
+A function sees the hidden inputs when it is graded. Error messages, exit texts
+and printed text could reveal these inputs, and so could the numbers in a finding. So each sentence
+here consists of facts that the grader knows, fixed words, and lines of the student's own text.
 """
 
 import builtins
@@ -44,7 +44,7 @@ CAUSES = ("likely cause", "and also", "also", "or", "no known mistake")  # of re
 
 
 def error_of(error: str, source: Source) -> str:
-    r"""Return the kind of an error and the line of the student's text where it is from.
+    r"""Return the kind of an error and the line of the student's text that raised it.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def error_of(error: str, source: Source) -> str:
 
 
 def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
-    """Return what is not right, a sentence for each question that was answered with no.
+    """Return what is wrong, one sentence for each failed question.
 
     `error` ended the run, or is that of the first failing call; "" without one.
     """
@@ -108,7 +108,7 @@ def hint_of(exercise: Exercise, variant: Variant) -> str:
 
 
 def cause_of(verdict: Verdict) -> str:
-    """Return the likely cause by its name, with alternatives; "" where there is none to tell."""
+    """Return the name of the likely cause, with alternatives; "" if there is none."""
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
     parts = []
     for name, text in told.items():

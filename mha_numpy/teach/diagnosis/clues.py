@@ -1,6 +1,6 @@
-"""Clues: what wrong numbers say where neither a mistake nor a small edit gives them.
+"""Clues: facts about wrong numbers that neither a known mistake nor a small edit gives.
 
-On which inputs they are wrong, where in an array, by what, and from which step on.
+The clues say on which inputs they are wrong, where in an array, by how much, and from which step.
 """
 
 import ast
@@ -28,7 +28,7 @@ LARGE = 10  # numbers are far above 1
 
 
 class Beside(NamedTuple):
-    """An array of an answer on one input, and the right one."""
+    """An array of an answer on one input, next to the right one."""
 
     name: str
     mine: Array
@@ -42,7 +42,7 @@ class Beside(NamedTuple):
 
 
 def find_clues(task: str, answers: Sequence[Answer]) -> list[str]:
-    """Return what can be said of wrong answers, in sentences; nothing if nothing can.
+    """Return sentences about wrong answers; none if there is nothing to say.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def find_clues(task: str, answers: Sequence[Answer]) -> list[str]:
 
 
 def _beside(answer: Answer, expected: Answer, name: str = "") -> list[Beside]:
-    """Return the arrays of numbers that have the shape of what was expected, beside that."""
+    """Return the numeric arrays that have the expected shapes, next to the expected arrays."""
     pairs = matched(answer, expected, name) if answer is not None else ()
     return [
         Beside(name, np.asarray(mine), np.asarray(other))
@@ -121,12 +121,12 @@ def _of_steps(task: str, answers: Sequence[Answer], right: Sequence[Answer]) -> 
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names in a row: a, b and c."""
+    """Return names as a list: a, b and c."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _steps_of_results(task: str) -> list[list[str]]:
-    """Return for each result of a right function its steps, in order; nothing if not all have."""
+    """Return the steps of each result of a right function, in order; nothing if one has none."""
     function = task
     while True:
         tree = ast.parse(read_solutions().cuts[function].source).body[0]
@@ -152,7 +152,7 @@ def _steps_of_results(task: str) -> list[list[str]]:
 
 
 def _apart(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    """Return what is assigned to what; several at once one by one."""
+    """Return each target with its value, splitting assignments to tuples."""
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
         return list(zip(target.elts, value.elts, strict=True))
     return [(target, value)]
@@ -183,7 +183,7 @@ def _of_laws(task: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> 
 
 
 def _of_inputs(probes: Sequence[Inputs], answers: Sequence[Answer], right: Sequence[Answer]) -> str:
-    """Say what the inputs with wrong answers have that those with right ones have not."""
+    """Say what the inputs with wrong answers have, and those with right ones do not."""
     is_right = [
         all(agreeing_arrays(a, b)) for a, b in zip(answers, right, strict=True) if a is not None
     ]
@@ -192,7 +192,7 @@ def _of_inputs(probes: Sequence[Inputs], answers: Sequence[Answer], right: Seque
 
 
 def shared_by(probes: Sequence[Inputs], are_meant: Sequence[bool]) -> str:
-    """Say what the inputs that are meant have, and the others have not."""
+    """Say what the selected inputs have, and the others do not."""
     if len(are_meant) != len(probes) or all(are_meant) or not any(are_meant):
         return ""
     for words, has in PROPERTIES.items():
@@ -203,7 +203,7 @@ def shared_by(probes: Sequence[Inputs], are_meant: Sequence[bool]) -> str:
 
 
 def rows_of_all(cells: Array, inputs: Inputs) -> str:
-    """Say in which kind of rows all of these cells of an answer are, if they are in one."""
+    """Name the kind of rows that contains all of these cells of an answer, if one does."""
     for name, value in inputs.items():
         is_array = isinstance(value, np.ndarray) and value.ndim > 1
         if is_array and value.dtype == bool:
@@ -243,7 +243,7 @@ PROPERTIES: dict[str, Callable[[Any], bool]] = {  # that inputs with wrong answe
 
 
 def _of_arrays(name: str, wrong: Sequence[Beside]) -> str:
-    """Say where an array is wrong, or by what, if it is the same on all inputs."""
+    """Say where an array is wrong, or by how much, if it is the same on all inputs."""
     for clue in (_of_places, _of_pattern):
         found = {clue(one) for one in wrong}
         if len(found) == 1 and "" not in found:

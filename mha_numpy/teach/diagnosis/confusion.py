@@ -32,7 +32,7 @@ class Counts(NamedTuple):
 
 
 class Confusion(NamedTuple):
-    """What became of the mistakes made in one function."""
+    """The results for the mistakes made in one function."""
 
     task: str
     counts: Counts
@@ -67,7 +67,7 @@ def find_confusion(tasks: Sequence[str], pairs: int = 100, seed: int = 0) -> lis
 
 
 def _confusion(task: str, pairs: int, seed: int) -> Confusion:
-    rng = np.random.default_rng([seed, *task.encode()])  # whatever other tasks there are
+    rng = np.random.default_rng([seed, *task.encode()])  # independent of the other tasks
     names, seconds = list(fingerprints(task)), [0.0]
 
     def diagnosed(answers: list[Answer]) -> Diagnosis:
@@ -104,19 +104,19 @@ def _confusion(task: str, pairs: int, seed: int) -> Confusion:
 
 
 class HeldOut(NamedTuple):
-    """What became of the edits of one kind."""
+    """The results for the edits of one kind."""
 
     group: str
     made: int
     named: int  # by a known mistake that gives the same
     edited: int  # by an edit of another kind that gives the same
-    clues: int  # steps, places or a pattern are told
+    clues: int  # steps, places or a pattern are shown
     nothing: int
     wrongly: int  # of the named and edited: other numbers are drawn, and it gives something else
 
 
 def hold_out(tasks: Sequence[str], each: int = 2, seed: int = 0) -> list[HeldOut]:
-    """Make edits of every kind, and look for them without that kind.
+    """Make edits of every kind, and search for them without that kind.
 
     Parameters
     ----------

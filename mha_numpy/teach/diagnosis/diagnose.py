@@ -38,7 +38,7 @@ class Diagnosis(NamedTuple):
     ``causes`` are alternatives, each a set of mistakes that gives exactly the answer's arrays; none
     if no known mistake, nor two of them, does. Where they are partial, the mistake gives exactly
     those arrays that are wrong, and was not made in the others. ``edit`` is a small edit of the
-    right function that gives the arrays: alone, or beside the mistake if there is one, too.
+    right function that gives the arrays, by itself or together with the mistake.
     """
 
     is_right: bool
@@ -117,7 +117,7 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
 
 
 def _explained(task: str, mistakes: Collection[str], answers: Sequence[Answer]) -> int:
-    """Count the wrong numbers that one of some mistakes gives alone: it shows for itself."""
+    """Count the wrong numbers that one of the mistakes gives by itself."""
     right = right_answers(task)
     alone = [fingerprints(task).get(name, right) for name in mistakes]
     count = 0
@@ -133,7 +133,7 @@ def _explained(task: str, mistakes: Collection[str], answers: Sequence[Answer]) 
 
 
 def _same(leaf: Any, other: Any) -> Array:
-    """Return which numbers of an array are those of another one, if the shapes agree."""
+    """Return which numbers of two arrays agree, if the shapes do."""
     is_number = np.asarray(leaf).dtype.kind in "biufc"
     if np.shape(other) != np.shape(leaf) or other is None or not is_number:
         return np.zeros(np.shape(leaf), dtype=bool)
@@ -165,7 +165,7 @@ def _names(task: str) -> list[str]:
 
 
 def _makes(task: str, pair: Collection[str], answers: Sequence[Answer]) -> bool:
-    """Return whether two mistakes together give the answers, asking no further than needed."""
+    """Return whether two mistakes together give the answers; stop at the first that differs."""
     function = mutated(task, pair)
     return function is not None and all(
         answer is None or fits([answer], [attempt(function, probe)])

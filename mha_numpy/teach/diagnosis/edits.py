@@ -1,4 +1,4 @@
-"""A mistake is an edit: a text in a source, and what is written instead."""
+"""A mistake is an edit: a text in a source, and the text to write instead."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ def apply_edits(text: str, edits: Edits) -> str:
     ----------
     text : str
     edits : mapping
-        What stands there: what is written instead.
+        The text that is there: the text to write instead.
 
     Returns
     -------
@@ -22,7 +22,7 @@ def apply_edits(text: str, edits: Edits) -> str:
     Raises
     ------
     ConfigError
-        What is to be replaced does not stand in the text exactly once, or two edits overlap.
+        A text to replace does not occur exactly once, or two edits overlap.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Answers: what right functions, and those with mistakes, give for the probes of a task."""
+"""Answers: the results of right and wrong functions for the probes of a task."""
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
@@ -31,19 +31,19 @@ def _right_answers(task: str, seed: int, conventions: tuple[Convention, ...]) ->
 
 
 def answers_with(task: str, mistakes: Collection[str]) -> list[Answer]:
-    """Return what a function with these mistakes gives for every probe; None where it fails.
+    """Return the results of a function with these mistakes for every probe; None where it fails.
 
-    Nothing is returned where the mistakes are alternatives.
+    The list is empty if the mistakes are alternatives.
     """
     function = mutated(task, mistakes)
     return [attempt(function, probe) for probe in TASKS[task].probes()] if function else []
 
 
 def fingerprints(task: str) -> dict[str, list[Answer]]:
-    """Return what each known mistake gives for every probe, if it gives anything wrong.
+    """Return the results of each known mistake for every probe, if any is wrong.
 
-    One that fails wherever it changes something leaves no fingerprint. Where conventions are in
-    force, not to follow them is a mistake, and what gives the same numbers is left out.
+    A mistake that fails wherever it changes something leaves no fingerprint. If conventions are in
+    force, not following them is a mistake, and mistakes with the same numbers are left out.
     """
     return _fingerprints(task, variant_in_force().seed, conventions_of(task))
 
@@ -80,7 +80,7 @@ def agreeing_arrays(answer: Answer, other: Answer) -> list[bool]:
 
 
 def wrong_arrays(answers: Sequence[Answer], right: Sequence[Answer]) -> list[bool]:
-    """Return for each array whether any answer has it wrong; nothing if their number varies."""
+    """Return for each array whether any answer has it wrong; [] if the number of arrays varies."""
     pairs = zip(answers, right, strict=True)
     agree = [agreeing_arrays(answer, other) for answer, other in pairs if answer is not None]
     if len({len(of_arrays) for of_arrays in agree}) != 1:
@@ -89,7 +89,7 @@ def wrong_arrays(answers: Sequence[Answer], right: Sequence[Answer]) -> list[boo
 
 
 def gives(answers: Sequence[Answer], found: Sequence[Answer], wrong: Sequence[bool] = ()) -> bool:
-    """Return whether what was found are the answers, or where they are `wrong` those arrays."""
+    """Return whether `found` equals the answers, or at least their `wrong` arrays if given."""
     if not wrong:
         return fits(answers, found)
     return all(
@@ -110,7 +110,7 @@ def attempt(
     probe: Inputs,
     failures: tuple[type[Exception], ...] = MISFIT,
 ) -> Answer:
-    """Compute, or return None where a mistake makes shapes that do not fit, or fails otherwise."""
+    """Return the result, or None if a mistake makes shapes that do not fit, or fails otherwise."""
     try:
         with np.errstate(all="ignore"):
             return function(**probe)

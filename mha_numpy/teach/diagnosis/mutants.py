@@ -1,7 +1,7 @@
 """Mutants: solutions with some mistakes in them, or in the functions that they call.
 
-All functions see one another in a namespace of their own: those without an edit keep their code,
-and only the edited ones are compiled.
+All functions see one another in a separate namespace. Those without an edit keep their code, and
+only the edited ones are compiled.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ EditsOf = dict[str, dict[str, str]]  # of the source of each function
 
 
 def make(task: str, mistakes: Iterable[str] = ()) -> Function:
-    """Return one of the functions that people write, with some mistakes in it.
+    """Return one of the functions that students write, with some mistakes in it.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def make(task: str, mistakes: Iterable[str] = ()) -> Function:
     Returns
     -------
     callable
-        Takes what the task's probes hold, by place or by name.
+        Takes the arguments in the task's probes, by position or by name.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def make(task: str, mistakes: Iterable[str] = ()) -> Function:
 def mutated(task: str, mistakes: Iterable[str]) -> Function | None:
     """Return a solution with some mistakes in it; None where they are alternatives.
 
-    It follows the conventions in force, but for those that are not followed by mistake.
+    It follows the conventions in force, except those that a mistake ignores.
     """
     edits: EditsOf = {}
     followed = conventions_of(task)
@@ -87,7 +87,7 @@ def mutated(task: str, mistakes: Iterable[str]) -> Function | None:
 def may_show(task: str, mistake: str) -> bool:
     """Return whether a mistake changes the task, or a function that it calls.
 
-    One whose words would be false under a convention in force does not show.
+    A mistake whose verdict would be false under a convention in force does not show.
     """
     if any(mistake in convention.false_here for convention in conventions_of(task)):
         return False
@@ -105,7 +105,7 @@ def by_function(edits: Mapping[str, Edits]) -> EditsOf:
     found: EditsOf = {}
     for task, of_file in edits.items():
         sources = {n: cut.source for n, cut in read_solutions().cuts.items() if cut.task == task}
-        apply_edits("".join(sources.values()), of_file)  # raises unless each text stands once
+        apply_edits("".join(sources.values()), of_file)  # raises unless each text occurs once
         for name, source in sources.items():
             if inside := {old: new for old, new in of_file.items() if old in source}:
                 found[name] = inside
@@ -121,7 +121,7 @@ def edited(task: str, edits: EditsOf) -> Function | None:
 
 
 def assembled(task: str, codes: Mapping[str, CodeType]) -> Function:
-    """Return a solution, some of which have other code."""
+    """Return a solution in which some functions have different code."""
     sources = read_solutions()
     namespace = sources.namespace.copy()
     for name in called_by(task):

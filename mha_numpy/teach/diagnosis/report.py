@@ -26,10 +26,10 @@ exhibits of the museum are separate code with one bug each, and all of them get 
 HELD_OUT = (
     "If no known mistake gives a student's numbers, the check searches small edits of the right "
     "function. How does it handle a slip that we did not think of? Here we make edits of each kind "
-    "and search without that kind. *Named* means that a known mistake gives the same numbers, "
-    "*another edit* that an edit of a different kind does, *clues* that the check points out a "
-    "step, a place in an array or a pattern, and *nothing* that it finds none of these. An "
-    "explanation counts as wrong if it gives something else once other numbers are drawn."
+    "and search without that kind. *Named* means that a known mistake gives the same numbers, and "
+    "*another edit* that an edit of a different kind does. With *clues* the check points out a "
+    "step, a place in an array or a pattern; with *nothing* it finds none of these. An explanation "
+    "counts as wrong if it no longer gives the same answers once different numbers are drawn."
 )
 
 
@@ -42,7 +42,7 @@ def bank_table(tasks: Sequence[str]) -> Table:
 
 
 def confusion_sections(found: Sequence[Confusion]) -> list[Table | str]:
-    """Return the counts of each function, their sums, and what was mixed up."""
+    """Return the counts of each function, their sums, and the mistakes that were mixed up."""
     total = Counts(*(sum(counts) for counts in zip(*(c.counts for c in found), strict=True)))
     slowest = max(c.slowest for c in found)
     rows = [_row(c.task, c.counts, c.slowest) for c in found] + [_row("all", total, slowest)]
@@ -73,7 +73,7 @@ def confusion_sections(found: Sequence[Confusion]) -> list[Table | str]:
 
 
 def held_out_sections(found: Sequence[HeldOut]) -> list[Table | str]:
-    """Return what was said of edits whose kind the search did not know."""
+    """Return the explanations of edits whose kind the search did not know."""
     total = HeldOut("all", *(sum(counts) for counts in list(zip(*found, strict=True))[1:]))
     rows = [[one.group, *map(str, one[1:])] for one in (*found, total)]
     columns = ["kind of edit", "made", "named", "another edit", "clues", "nothing", "wrongly"]

@@ -1,13 +1,13 @@
-"""rewritten: what the rules make of a part of a syntax tree.
+"""rewritten: a part of a syntax tree, rewritten by the rules.
 
 The rules are in `rules.txt`, in Python's own syntax, one group of slips after another:
 
-    what is there -> what is written instead; what is written instead; ...
+    what is there -> what is written instead; what else is written instead; ...
 
 A to F are any parts, and ARGS any arguments. Some names stand for a part in one place: VALUE for
-what is computed, returned or handed over, LOOP for what a loop runs through, TEST for a condition.
-In what is written, AXIS is any axis, ARRAY any array that the function is given, and SIZE any
-number that it knows: a parameter, or the length of an axis.
+a value that is computed, returned or passed on, LOOP for the iterable of a loop, TEST for a
+condition. On the right, AXIS is any axis, ARRAY any array among the function's arguments, and SIZE
+any number that it knows: a parameter, or the length of an axis.
 """
 
 import ast
@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FILE = Path(__file__).with_name("rules.txt")
-PARTS = frozenset("ABCDEF")  # names that stand for any part
+PARTS = frozenset("ABCDEF")  # names that mean any part
 ARGS = "ARGS"
-PLACES = frozenset({"VALUE", "LOOP", "TEST"})  # names that stand for the part in such a place
+PLACES = frozenset({"VALUE", "LOOP", "TEST"})  # names that mean the part in such a place
 Bound = dict[str, Any]
 
 
 class Rule(NamedTuple):
-    """What is there, and what is written instead."""
+    """A part of the source, and the parts to write instead."""
 
     group: str
     old: ast.expr
@@ -59,7 +59,7 @@ def _parsed(text: str) -> ast.expr:
 def rewritten(
     node: ast.expr, place: str, known: Mapping[str, Sequence[ast.expr]]
 ) -> Iterator[tuple[str, ast.expr]]:
-    """Yield what each rule makes of a part that stands in a place, with the group of the rule.
+    """Yield each rewritten form of a part in a place, with the group of the rule.
 
     `known` says what a name of rules, such as SIZE, may stand for.
     """
@@ -78,7 +78,7 @@ def rewritten(
 
 
 def _matches(old: Any, node: Any, place: str, bound: Bound) -> bool:
-    """Return whether a part is as a rule says, and note what its names stand for."""
+    """Return whether a part matches a rule, and note what the rule's names stand for."""
     if isinstance(old, ast.Name) and old.id in PLACES:
         bound[old.id] = node
         return old.id == place
@@ -107,7 +107,7 @@ def _matches(old: Any, node: Any, place: str, bound: Bound) -> bool:
 
 
 def _filled(new: Any, bound: Bound) -> Any:
-    """Return a tree of its own in which names of a rule are what they stand for."""
+    """Return a new tree in which the names of a rule are replaced by what they stand for."""
     if isinstance(new, list):
         return [_filled(one, bound) for one in new]
     if isinstance(new, ast.Name):

@@ -1,9 +1,9 @@
 """Search for the small edit of the right function that gives exactly these numbers.
 
-What every edit gives for the usual probes is computed ahead, as a number of two bytes for each
-array, and kept in `small_edits.npz`. The numbers of an answer are looked up there, and what has
-them is made and compared in full. For other probes, and beside a known mistake, edits are made one
-after the other, as long as there is time.
+The results of every edit for the usual probes are computed in advance, as a number of two bytes for
+each array, and kept in `small_edits.npz`. The numbers of an answer are looked up there, and the
+edits that have them are made and compared in full. For other probes, and together with a known
+mistake, edits are made one after another while there is time.
 """
 
 import ast
@@ -52,7 +52,7 @@ class Candidate(NamedTuple):
     edit: Edit
 
     def answers(self, task: str) -> Iterator[Answer]:
-        """Yield what the task gives with the edit, probe by probe; None where it fails."""
+        """Yield the task's results with the edit, probe by probe; None where it fails."""
         code = self.edited.code(self.edit)
         if code is None:
             return
@@ -63,7 +63,7 @@ class Candidate(NamedTuple):
 
 
 def _holds_numbers(answer: Answer) -> bool:
-    """Return whether an answer holds numbers alone: an edit may return anything."""
+    """Return whether an answer contains only numbers, because an edit may return anything."""
     return all(_is_numeric(leaf) for leaf in leaves(answer).values())
 
 
@@ -73,7 +73,7 @@ def _is_numeric(leaf: Any) -> bool:
 
 
 class SmallEdit(NamedTuple):
-    """An edit that gives an answer's numbers, as a student reads it."""
+    """An edit that gives an answer's numbers, as a student sees it."""
 
     group: str  # the kind of slip: "a different variable"
     function: str  # of `right`, in which it is made
@@ -83,7 +83,7 @@ class SmallEdit(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What edits of a task give for the usual probes."""
+    """The results of a task's edits for the usual probes."""
 
     edits: Array  # (N,) which of the task's edits
     others: Array  # (N,) how many more give the same
@@ -94,7 +94,7 @@ class Known(NamedTuple):
 def candidates(task: str, mistake: str | None = None) -> list[Candidate]:
     """Return all small edits of a task, or of one with a known mistake, always in one order.
 
-    Functions that call no others come first: what is written there says more.
+    Functions that call no others come first, because edits in them are more specific.
     """
     edits = edits_of(mistake) if mistake else {}
     found = []
@@ -131,12 +131,12 @@ def _number_of(array: Any, scale: float) -> int:
 
 @lru_cache(maxsize=256)
 def _mixer(size: int) -> Array:
-    """Return factors that tell apart where numbers stand."""
+    """Return factors that tell the places of numbers apart."""
     return np.random.default_rng(size).uniform(0.5, 1.5, size)
 
 
 def have(numbers: Array, asked: Array) -> Array:
-    """Return which rows have the numbers asked for, where any are; neighbours count as equal."""
+    """Return which rows have the requested numbers, ignoring zeros; neighbours count as equal."""
     is_asked = asked != 0
     off = (numbers[:, is_asked].astype(int) - asked[is_asked]) % MODULUS
     near = (off <= 1) | (off == MODULUS - 1)
@@ -159,7 +159,7 @@ def all_numbers(task: str) -> tuple[Array, Array]:
 
 
 def compute(task: str) -> Known:
-    """Return what the table keeps: of the edits that give the same, the simplest."""
+    """Return the rows of the table: of all edits with the same results, the simplest."""
     rows, numbers = all_numbers(task)
     edits = candidates(task)
     ranks = np.array([edits[row].edit.rank for row in rows])
@@ -171,7 +171,7 @@ def compute(task: str) -> Known:
 
 
 def write_table() -> list[str]:
-    """Compute what small edits of the stale tasks give, and keep it; return their names."""
+    """Compute and keep the results of small edits of the stale tasks; return the tasks' names."""
     from concurrent.futures import ProcessPoolExecutor  # not needed for a check
 
     stale = stale_tasks()
@@ -188,13 +188,13 @@ def write_table() -> list[str]:
 
 
 def stale_tasks() -> list[str]:
-    """Return the tasks of which the table has nothing, or what was made of something else."""
+    """Return the tasks that are missing from the table, or whose sources have changed."""
     kept = {task: known(task) for task in TASKS}
     return [task for task, one in kept.items() if not one or one.made_of != made_of(task)]
 
 
 def made_of(task: str) -> str:
-    """Return a digest of what a task's table depends on: functions, probes, kinds of edits."""
+    """Return a digest of everything that a task's table depends on: functions, probes, rules."""
     cuts, called = read_solutions().cuts, called_by(task)
     taken = {small_edits.parameters(name) for name in called}  # who takes the same is exchanged
     used = {n for name in cuts if small_edits.parameters(name) in taken for n in called_by(name)}
@@ -228,7 +228,7 @@ def _code_alone(source: str) -> str:
 
 @cache
 def known(task: str) -> Known | None:
-    """Return what is kept about a task; None if there is nothing."""
+    """Return a task's part of the table; None if there is none."""
     if not FILE.exists():
         return None
     with np.load(FILE) as file:
@@ -239,7 +239,7 @@ def known(task: str) -> Known | None:
 def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) -> SmallEdit | None:
     """Return the simplest small edit that gives these answers, if one does.
 
-    Where `wrong` says which arrays are wrong, only those count.
+    If `wrong` says which arrays are wrong, only those count.
     """
     is_usual = variant_in_force().seed == SEED and not conventions_of(task)
     table = known(task) if is_usual else None
@@ -280,7 +280,7 @@ def find_edit_beside(
 
 
 def _is_of_right_lines(edit: SmallEdit) -> bool:
-    """Return whether what belongs there stands in the right function, and is no mistake itself."""
+    """Return whether the replaced lines are in the right function, and not part of a mistake."""
     right = ast.unparse(read_edits(edited_source(edit.function, {})).module)
     usual = {line.strip() for line in right.splitlines()}
     return usual.issuperset(edit.right.splitlines())

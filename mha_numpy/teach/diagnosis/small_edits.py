@@ -1,7 +1,7 @@
 """Small edits: every slip that a student might make in one place of a right function.
 
-The rules know what an expression can become wherever it stands. What has to know more is here:
-which other names there are, how a call is made, in which order statements stand.
+The rules rewrite an expression wherever it occurs. The edits here need to know more: which other
+names there are, the arguments of a call, or the order of statements.
 """
 
 import ast
@@ -29,19 +29,19 @@ PART = "a missing part"
 GROUPS = list(dict.fromkeys([PART, *OWN_GROUPS, *rule_groups()]))
 RANKS = {group: rank for rank, group in enumerate(GROUPS)}
 ATTRIBUTES = {"params": MultiHeadParams._fields, "saved": Saved._fields}
-PLACES = {"iter": "LOOP", "test": "TEST"}  # of rules, by the field that a part stands in
+PLACES = {"iter": "LOOP", "test": "TEST"}  # of rules, by the field of a part
 
 
 class Scope(NamedTuple):
-    """What is known in a function."""
+    """The names and sizes that a function knows."""
 
     parts: list[ast.expr]  # its parameters, what it computes, and the calls in it
     arrays: list[str]  # parameters
-    known: dict[str, list[ast.expr]]  # what names of rules may stand for
+    known: dict[str, list[ast.expr]]  # what names of rules can mean
 
 
 class Edit(NamedTuple):
-    """A field of a syntax tree, and what is written into it instead."""
+    """A field of a syntax tree, and its new content."""
 
     group: str  # the kind of slip
     holder: ast.AST
@@ -51,7 +51,7 @@ class Edit(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """How soon it is told, where several give the same: less is sooner."""
+        """The rank among edits with the same results; the lowest is shown."""
         return RANKS[self.group] + len(GROUPS) * self.is_of_input
 
 
@@ -72,18 +72,18 @@ class Edited:
             return None
 
     def lines(self, edit: Edit) -> tuple[str, str]:
-        """Return the lines that an edit writes, and those that belong there."""
+        """Return the lines that an edit writes, and the right ones."""
         right = ast.unparse(self.module).splitlines()
         wrong = self._made(edit, lambda: ast.unparse(self._placed())).splitlines()
         return _only_in(wrong, right), _only_in(right, wrong)
 
     def _placed(self) -> ast.Module:
-        """Return the tree, whose new parts are given lines as well."""
+        """Return the tree with line numbers for its new parts."""
         return ast.fix_missing_locations(self.module)
 
     @staticmethod
     def _made(edit: Edit, use: Callable[[], Any]) -> Any:
-        """Use the tree while an edit is made in it."""
+        """Use the tree with an edit made in it, then undo the edit."""
         old = getattr(edit.holder, edit.field)
         setattr(edit.holder, edit.field, edit.new)
         try:
@@ -99,7 +99,7 @@ def read_edits(source: str) -> Edited:
 
 
 def _only_in(lines: list[str], others: list[str]) -> str:
-    """Return the lines that differ, from the first to the last of them."""
+    """Return the lines from the first to the last that differs."""
     first = next(
         (i for i, (a, b) in enumerate(zip(lines, others, strict=False)) if a != b), len(lines)
     )
@@ -185,7 +185,7 @@ def _edits_of_inputs(function: ast.FunctionDef, scope: Scope) -> Iterator[Edit]:
 def _parts(
     part: ast.expr, holder: ast.AST, field: str, scope: Scope
 ) -> Iterator[tuple[str, ast.expr]]:
-    """Yield what is written for a part of a statement, each with the kind of slip."""
+    """Yield each replacement for a part of a statement, with the kind of slip."""
     if isinstance(holder, ast.keyword) and holder.arg in LEFT_ALONE:
         return
     is_constant = isinstance(part, ast.Constant) or _is_negative(part)
@@ -233,7 +233,7 @@ def _attributes(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _functions(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield other right functions that take the same."""
+    """Yield the other right functions with the same parameters."""
     cuts = read_solutions().cuts
     if isinstance(part, ast.Name) and part.id in cuts:
         mine = parameters(part.id)
@@ -244,13 +244,13 @@ def _functions(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 @cache
 def parameters(function: str) -> tuple[str, ...]:
-    """Return the names of what a function of a solution takes."""
+    """Return the parameters of a solution's function."""
     code = read_solutions().cuts[function].function.__code__
     return code.co_varnames[: code.co_argcount]
 
 
 def _exchanged(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield a call with two arguments exchanged, or a tuple so, or without an element."""
+    """Yield a call or a tuple with two parts exchanged, or a tuple without one of them."""
     field = {ast.Call: "args", ast.Tuple: "elts", ast.List: "elts"}.get(type(part))
     if field is None:
         return
@@ -268,7 +268,7 @@ def _exchanged(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _with_two_exchanged(items: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield all of some items, two of which have changed places."""
+    """Yield the items with two of them exchanged."""
     for i, j in combinations(range(len(items)), 2):
         others = list(items)
         others[i], others[j] = items[j], items[i]
@@ -292,7 +292,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[tuple[str, list[ast.stmt]]]:
                 yield EXCHANGED, [*before, turned, *after]
         if isinstance(one, ast.For):
             yield ONCE, [*before, _loop(one, [*one.body, ast.Break()]), *after]
-            if before and isinstance(before[-1], ast.Assign):  # begun anew each time
+            if before and isinstance(before[-1], ast.Assign):  # started again each time
                 yield INSIDE, [*before[:-1], _loop(one, [before[-1], *one.body]), *after]
             for j, inner in enumerate(one.body[:-1]):
                 without = _loop(one, one.body[:j] + one.body[j + 1 :])

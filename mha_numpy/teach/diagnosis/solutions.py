@@ -44,7 +44,7 @@ def read_solutions() -> Solutions:
 def _functions_of(module: ModuleType, solution: str) -> dict[str, str]:
     """Return the sources of a function and of all that it calls in its file, in their order.
 
-    They come without docstrings, which say in words what an edit may replace.
+    They come without docstrings, whose words an edit might match by accident.
     """
     source = inspect.getsource(module)
     lines = source.splitlines(keepends=True)

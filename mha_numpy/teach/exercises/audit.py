@@ -53,7 +53,7 @@ class Audit:
 
     @property
     def name(self) -> str:
-        """What the file or folder is called."""
+        """The name of the file or folder."""
         return self.file.resolve().name
 
     @property
@@ -63,7 +63,7 @@ class Audit:
 
     @property
     def sections(self) -> list[Table | str]:
-        """What there is to say, in order."""
+        """The tables and sentences of the audit, in order."""
         if self.rejected_right:
             return [self._rejecting()]
         return [self._scores(), *(self._slipping() if self.missed else []), self._useful()]
@@ -175,7 +175,7 @@ def audit_tests(file: Path | str, *, seconds: float = 10.0) -> Audit:
 
 
 def _add_up(file: Path, plan: dict[str, Any], failing: list[list[int]]) -> Audit:
-    """Return what was found by all runs; a mistake is caught if no run with it passes."""
+    """Add up the results of all runs; a mistake is caught if no run with it passes."""
     tests, alone, unseen = plan["tests"], {}, set()
     for (pieces, mistake), failed in zip(plan["runs"], failing, strict=True):
         if len(pieces) == 1:
@@ -192,7 +192,7 @@ def _add_up(file: Path, plan: dict[str, Any], failing: list[list[int]]) -> Audit
 
 @contextmanager
 def _messages(file: Path, seconds: float) -> Iterator[Iterator[dict[str, Any]]]:
-    """Start the process that runs pytest, yield what it tells, and end it."""
+    """Start the process that runs pytest, yield its messages, and end it."""
     with (
         TemporaryDirectory() as scratch,
         TemporaryFile() as complaints,
@@ -226,7 +226,7 @@ def _messages(file: Path, seconds: float) -> Iterator[Iterator[dict[str, Any]]]:
 
 
 def _environment(scratch: str) -> dict[str, str]:
-    """Return the environment for pytest: no options and no plugins of others, files in a folder."""
+    """Return the environment for pytest: no other options or plugins, and files in a folder."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     folders = ("TMPDIR", "TEMP", "TMP", "HYPOTHESIS_STORAGE_DIRECTORY")
     return kept | dict.fromkeys(folders, scratch) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}

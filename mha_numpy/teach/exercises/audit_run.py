@@ -47,7 +47,7 @@ class Switch:
 
 
 def _signature(piece: str) -> Signature:
-    """Return a piece's arguments; at the end, those that may be None may be left out."""
+    """Return a function's arguments; trailing ones that may be None can be left out."""
     probes, parameters, is_optional = TASKS[piece].probes(), [], True
     for name in reversed(probes[0]):
         is_optional = is_optional and any(given[name] is None for given in probes)
@@ -57,7 +57,7 @@ def _signature(piece: str) -> Signature:
 
 
 class Ran(NamedTuple):
-    """What came of one test."""
+    """The result of one test."""
 
     outcome: str  # "passed", "failed" or "skipped"
     error: str
@@ -65,7 +65,7 @@ class Ran(NamedTuple):
 
 
 class Auditor:
-    """A plugin that runs the tests again and again, and tells of each time."""
+    """A plugin that runs the tests again and again, and reports each run."""
 
     def __init__(self, tell: Callable[..., None], seconds: float):
         self.tell, self.limits = tell, Limits(seconds, MEMORY, output=0)
@@ -76,7 +76,7 @@ class Auditor:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Give the files as much time for loading as the tests for a run."""
+        """Give the files as much time to load as the tests have for a run."""
         _end_after(self.limits.seconds)
 
     @pytest.hookimpl(wrapper=True)
@@ -95,11 +95,11 @@ class Auditor:
             self.errors.append(_told_by_pytest(call.excinfo.value))
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Tell what ends pytest itself, such as an exit on loading."""
+        """Report what ends pytest itself, such as an exit on loading."""
         self.tell(problem=_told_by_pytest(excinfo.value))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how setup, call or teardown of a test came out; xfail counts as skipped."""
+        """Note the outcome of a test's setup, call or teardown; xfail counts as skipped."""
         is_xfail = hasattr(report, "wasxfail") or "[XPASS(strict)]" in str(report.longrepr)
         self.outcomes.add("skipped" if is_xfail else report.outcome)
 
@@ -123,7 +123,7 @@ class Auditor:
                     setattr(module, piece, switch)
 
     def _audit(self, items: Sequence[pytest.Item]) -> None:
-        """Tell of the plan, then which tests fail with each mistake."""
+        """Report the plan, then which tests fail with each mistake."""
         pairs = zip(items, self._run(items, {}), strict=False)  # up to one that ends the process
         counted = [(test, one) for test, one in pairs if one.outcome != "skipped"]
         tests, ran = [test for test, _ in counted], [one for _, one in counted]
@@ -171,7 +171,7 @@ class Auditor:
 
 
 def _runs(pieces: Sequence[str]) -> list[tuple[list[str], str]]:
-    """Return every mistake in each function alone, and in all that can make it together."""
+    """Return each mistake in one function at a time, and in all that can make it together."""
     shown: dict[str, list[str]] = {}
     for piece in pieces:
         for mistake in fingerprints(piece):
@@ -191,7 +191,7 @@ def _names(tests: Sequence[pytest.Item]) -> list[str]:
 
 
 def _told_by_pytest(error: BaseException) -> str:
-    """Return an error in a line, without what pytest has wrapped around it."""
+    """Return an error in one line, without pytest's additions."""
     if isinstance(error, pytest.FixtureLookupError):
         return f"there is no fixture {error.argname}"
     if isinstance(error, pytest.Collector.CollectError) and error.__cause__ is not None:

@@ -1,4 +1,4 @@
-"""All exercises, in the order in which they are best done."""
+"""All exercises, in the recommended order."""
 
 from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.teach.exercises import break_my_attention
@@ -10,7 +10,7 @@ EXERCISES = [*map(exercise_of, TASKS.values()), *MUSEUM, break_my_attention.EXER
 
 
 def find_exercise(exercise_id: str) -> Exercise:
-    """Return the exercise of an id, of its number, or of a file's name.
+    """Return an exercise by its id, its number, or its file's name.
 
     Parameters
     ----------

@@ -20,12 +20,12 @@ from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
 
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
-MOST = 2  # alternatives that are told
+MOST = 2  # alternatives that are shown
 IN_ORDER = ", once they are in the right order"
 
 
 class Causes(NamedTuple):
-    """The mistakes that explain an answer, if any do, and what a student is told of them."""
+    """The mistakes that explain an answer, if any do, and the sentences for the student."""
 
     mistakes: frozenset[str]
     remarks: dict[str, str]
@@ -33,9 +33,9 @@ class Causes(NamedTuple):
 
 
 def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
-    """Name the mistakes or the small edit that give just these answers, or tell the clues.
+    """Name the mistakes or the small edit that give exactly these answers, or return clues.
 
-    A bug of the museum is not given away: the hints do that.
+    A bug of the museum is not given away, because the hints do that.
     """
     failed = {stage.name for stage in stages if stage.passed is False}
     manner = _manner(evidence, failed)
@@ -75,7 +75,7 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
 
 
 def _diagnosed(evidence: Evidence) -> tuple[Evidence, dict[str, str], Diagnosis]:
-    """Diagnose the answers; arrays in another order, unless that has a name, are put right."""
+    """Diagnose the answers; arrays in a different order that has no name are reordered first."""
     piece = evidence.exercise.task
     with busy("searching for the cause"):
         found = diagnose(piece, evidence.answers)
@@ -98,7 +98,7 @@ def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:
 
 
 def _told_edit(edit: SmallEdit, yours: str) -> str:
-    """Return what a small edit does: the lines that are written, and those that belong there."""
+    """Return the effect of a small edit: the wrong lines, and the right ones."""
     wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
     if not wrong:
         how = f"without `{right}`"
@@ -136,13 +136,13 @@ def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
 
 
 def _order(evidence: Evidence) -> dict[str, str]:
-    """Return which array each place holds, where that is another order, the same on all inputs."""
+    """Return which array is in each place, if all inputs have the same wrong order."""
     orders = [_order_of(*pair) for pair in _pairs(evidence)]
     return orders[0] if orders and all(order == orders[0] for order in orders) else {}
 
 
 def _order_of(answer: Any, expected: Any) -> dict[str, str]:
-    """Return which array each place holds, where no more than one of them is wrong besides."""
+    """Return which array is in each place, if at most one of them is also wrong."""
     arrays = {name: np.asarray(leaf) for name, leaf in leaves(expected).items()}
     mine = {name: actual for name, actual, _ in matched(answer, expected)}
     if len(arrays) == 1 or mine.keys() != arrays.keys():
@@ -172,7 +172,7 @@ def failing_probe(stages: list[Stage]) -> int | None:
 
 
 def _where(evidence: Evidence, stages: list[Stage]) -> dict[str, str]:
-    """Say what the input was where the first stage fails."""
+    """Describe the input on which the first stage fails."""
     number = failing_probe(stages)
     if number is None:
         return {}
@@ -214,7 +214,7 @@ def _evidence(evidence: Evidence, found: Diagnosis) -> str:
 
 
 def _manner(evidence: Evidence, failed: set[str]) -> str:
-    """Return the mistake that shows in how a function behaves, not in its numbers."""
+    """Return the mistake that shows in a function's behaviour, not in its numbers."""
     if "inputs left alone" in failed:
         return IN_PLACE
     pairs = zip(evidence.first, evidence.second, strict=False)

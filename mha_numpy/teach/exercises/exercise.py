@@ -1,4 +1,4 @@
-"""Exercise: what is handed out, a stub or code with a bug, and the hints that go with it."""
+"""Exercise: a stub or code with a bug to hand out, and the hints that go with it."""
 
 import ast
 import inspect
@@ -44,7 +44,7 @@ class Exercise(NamedTuple):
 
     @property
     def function_name(self) -> str:
-        """What a student's function is called."""
+        """The name of a student's function."""
         return self.stub.__name__
 
     @property
@@ -57,7 +57,7 @@ class Exercise(NamedTuple):
             return f"{signature}{docstring}    raise NotImplementedError\n"
         _, asked = docstring.split("\n\n", 1)
         signature, docstring, body = _parts_of(self.stub)
-        if self.kind == "museum":  # its docstring tells the story; the rest is what the task asks
+        if self.kind == "museum":  # its docstring has the story; the rest is the task's
             docstring = f"{docstring.removesuffix(QUOTES).rstrip()}\n\n{asked}"
         return signature + docstring + body
 
@@ -74,7 +74,7 @@ def _parts_of(function: Callable[..., Any]) -> tuple[str, str, str]:
 
 
 def _with_returns(signature: str, returns: str) -> str:
-    """Return a signature that says otherwise what is returned, laid out in lines of WIDTH."""
+    """Return a signature with a different return annotation, in lines of WIDTH."""
     (tree,) = ast.parse(f"{signature}    pass").body
     assert isinstance(tree, ast.FunctionDef)
     arguments = [ast.unparse(argument) for argument in tree.args.args]
@@ -87,7 +87,7 @@ def _with_returns(signature: str, returns: str) -> str:
 
 
 def stub_text(exercise: Exercise) -> str:
-    """Return the file that a student begins with: title, effort, commands, imports, the stub."""
+    """Return the file that a student starts from: title, effort, commands, imports, the stub."""
     source = exercise.stub_source
     needs = f", after {', '.join(exercise.needs)}" if exercise.needs else ""
     about = f"Difficulty {exercise.difficulty} of 5, about {exercise.minutes} minutes{needs}."
@@ -122,8 +122,7 @@ def exhibit(
 ) -> Callable[[Callable[..., Any]], Exercise]:
     """Turn the function below, which has a bug, into an exhibit of the museum.
 
-    It has the name of a task's function, and is asked for the same. Its docstring tells whose bug
-    it was.
+    It has the name and the job of a task's function. Its docstring says where the bug shipped.
     """
 
     def enter(function: Callable[..., Any]) -> Exercise:

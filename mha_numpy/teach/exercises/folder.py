@@ -233,6 +233,6 @@ def _files(folder: Path, exercise: Exercise) -> list[Path]:
 
 def load_function(path: Path, name: str) -> Callable[..., Any]:
     """Run a student's file and return its function; for a separate process."""
-    sys.path.insert(0, str(path.parent))  # helpers in files beside it
+    sys.path.insert(0, str(path.parent))  # helpers in neighbouring files
     sys.dont_write_bytecode = True  # what was saved in the same second would be taken for new
     return load(path.read_bytes(), str(path), name)

@@ -14,7 +14,7 @@ GONE = 5.0  # seconds that a group may take to become empty
 
 @contextmanager
 def group_of_processes(memory: int, processes: int) -> Iterator[Callable[[], None]]:
-    """Make a group, as far as this process may; yield what enters it, and remove it at the end.
+    """Make a group, if this process may; yield a function that enters it, and remove it at the end.
 
     Both kinds are known: version 2 has one tree for all limits, version 1 a tree for each.
     """

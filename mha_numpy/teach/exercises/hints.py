@@ -33,12 +33,12 @@ class Hint:
 
     @property
     def sections(self) -> list[Table | str]:
-        """What is printed: the text, and in numbers what the picture shows."""
+        """The printed form: the text, and the numbers in the picture."""
         return [str(self), self.difference.table()] if self.difference else [str(self)]
 
     @property
     def title(self) -> str:
-        """Which hint it is."""
+        """The title of the hint."""
         which = f"hint {self.number} of {COUNT}" if self.is_given else "no hint yet"
         return f"{self.exercise.id}, {which}:"
 
@@ -104,7 +104,7 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
 
 
 def _set_apart(line: str) -> str:
-    """Return a line of words as it is, and one of Python as indented lines, a statement each."""
+    """Return a line of words as it is, and a line of Python as indented lines, by statement."""
     try:
         found = ast.walk(ast.parse(line))
     except SyntaxError:

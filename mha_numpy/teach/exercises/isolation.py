@@ -1,7 +1,7 @@
 """run_isolated: run a submission's source text where it can see only Python and NumPy.
 
 The stronger of the two ways to run a function; `run_calls` is the other. What the two share is in
-`sandbox.py` (the child, its limits, its end) and in `child` (the calls, and how they are told).
+`sandbox.py` (the child, its limits, its end) and in `child` (the calls, and their messages).
 """
 
 import os
@@ -29,7 +29,7 @@ from mha_numpy.teach.exercises.refused import refused_calls
 from mha_numpy.teach.exercises.sandbox import START, Heard, Run, check_limits, pipe, run_in_a_child
 from mha_numpy.teach.saved import Saved
 
-FIRST_USER = 60_001  # a user that nobody is; each slot has its own
+FIRST_USER = 60_001  # unused ids of users; each slot has its own
 THREADS = 32  # that a run may have, each process being one
 ROOM = 64 * 2**20  # bytes that may be written, into memory
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin")  # where libraries are; none but to read
@@ -64,38 +64,38 @@ def run_isolated(
 ) -> Run:
     """Call a function of a source text once for each of the inputs, in isolation.
 
-    Errors call the source `file`. Nothing but the inputs goes in, as for `run_calls`; a `slot` is a
-    number that no other run has at the same time. With `is_measured` calls return the most bytes
-    that they held in place of their answers.
+    Errors call the source `file`. Only the inputs go in, as for `run_calls`. A `slot` is a number
+    that no other run has at the same time. With `is_measured`, calls return the most bytes that
+    they held, instead of their answers.
 
-    A ConfigError says that a limit makes no sense, or that bubblewrap is not there or cannot
-    isolate here, and nothing of what was submitted has run then; a SandboxError, that memory has
-    run out in this process; a TypeError, that an input is something else than a function, numbers,
-    texts, arrays and containers of these.
+    A ConfigError says that a limit makes no sense, or that bubblewrap is missing or cannot isolate
+    here; no submitted code has run then. A SandboxError says that memory has run out in this
+    process. A TypeError says that an input is not a function, number, text, array, or container of
+    these.
 
     Notes
     -----
-    The process has its own view of processes, network, users and files: Python's library and NumPy
-    to be read, a home of its own in memory, and nothing that is expected of it. It ends, with all
-    that it started, when the calls are made, when the time is up, or when this process ends.
+    The process has its own view of processes, network, users and files. It can read Python's
+    library and NumPy, it has its own home in memory, and it sees no expected answers. It ends, with
+    all that it started, when the calls are done, when the time is up, or when this process ends.
 
-    The time is that of loading and of all calls, without the start of the sandbox. Memory is
-    limited for each process, and for all together, files in memory among them, where this process
-    may make a control group (Linux has two kinds); elsewhere as many processes as may be could
-    take as much each. The number of processes is limited by such a group, too. Without one it is
-    limited for a user: root's runs have a user each, by their slots; those of anybody else share
-    the limit, which is then that many more than the user has already.
+    The time limit covers loading and all calls, but not the start of the sandbox. Memory is limited
+    for each process. If this process may make a control group (Linux has two kinds), memory is also
+    limited for all processes together, including files in memory. Otherwise each of the allowed
+    processes could use the whole limit. Such a group limits the number of processes too. Without
+    one, the number is limited per user: each of root's runs has a separate user, chosen by its
+    slot. Other users' runs share one limit, on top of the processes that the user already has.
 
-    What a submission writes into the pipe is heard as if its answers had been that, and all that it
-    can say is what an answer can. Whether inputs were changed in place, and how many bytes were
-    held, is found out in its process, where it can be falsified: a mark for either is a matter of
-    trust. Files in memory have room for `ROOM` bytes; their number is not limited but by the time.
+    Anything that a submission writes into the pipe counts as its answers, and can say no more than
+    an answer can. Whether inputs were changed in place, and how many bytes were held, is measured
+    in its process, where it can be falsified, so a mark for either is a matter of trust. Files in
+    memory have room for `ROOM` bytes; only the time limits their number.
 
-    Where an input is a function, what is called inside sends its arguments here, where the function
-    of that same call answers, with at most `ANSWER` bytes; an error of it has nothing but its type
-    there. Its source and name do not go in, and a call that has ended asks no more. The function
-    has to look at its arguments, which may be anything, before it computes: the time of the run
-    goes on, but does not stop it.
+    If an input is a function, a proxy inside sends its arguments here, and the function of the
+    same call answers with at most `ANSWER` bytes. If it raises an error, only the error's type goes
+    in. Its source and name do not go in, and a call that has ended can ask nothing more. The
+    function has to check its arguments, which may be anything, before it computes. The run's time
+    limit keeps counting meanwhile, but does not stop the function.
     """
     bubblewrap = find_bubblewrap()
     away = Foreign("a function")
@@ -115,7 +115,7 @@ def run_isolated(
 
 
 def _threads_of_this_user() -> int:
-    """Return how many threads this user has: the limit on them is for a user, but not for root."""
+    """Return how many threads this user has; the limit on them is per user, except for root."""
     if os.geteuid() == 0:
         return 0
     count = 0
@@ -134,7 +134,7 @@ def _run(
     refused: int,
     enter: Callable[[], None],
 ) -> Run:
-    """Give a task to the process that a command starts, and hear what it tells."""
+    """Give a task to the process that a command starts, and take in its messages."""
     asks = any(callable(part) for given in inputs for part in given.values())
     with (
         _replies() if asks else nullcontext((0, 0)) as (replies, answers),
@@ -142,7 +142,7 @@ def _run(
     ):
 
         def reply(number: int, asked: Asked) -> str:
-            """Answer what a call asks; say why there is no more, where nobody reads."""
+            """Answer a call's request; return the reason to stop if it does not read."""
             (function,) = filter(callable, inputs[number].values())
             packed = _answer(function, asked)
             with suppress(BlockingIOError):
@@ -157,7 +157,7 @@ def _run(
             enter()
             os.dup2(given, 0)
             descriptors = sorted([2, refused, *[replies] * asks, tell.fileno(), OPEN])
-            for before, after in pairwise(descriptors):  # whatever else is open is nobody's
+            for before, after in pairwise(descriptors):  # close all others
                 os.closerange(before + 1, after)
             for descriptor in descriptors[1:-1]:
                 os.set_inheritable(descriptor, True)
@@ -183,7 +183,7 @@ def _replies() -> Iterator[tuple[int, int]]:
 
 
 def _answer(function: Callable[..., Any], asked: Asked) -> bytes:
-    """Return the frame of an answer, or of the type of an error."""
+    """Return an answer, or the type of an error, as framed bytes."""
     answer, error = None, ""
     try:
         answer = plain(function(*asked.given, **asked.named))
@@ -196,7 +196,7 @@ def _answer(function: Callable[..., Any], asked: Asked) -> bytes:
 
 @contextmanager
 def _readable(content: bytes) -> Iterator[int]:
-    """Open a file in memory that nobody can write to."""
+    """Open a read-only file in memory."""
     import fcntl
 
     with open(os.memfd_create("given", os.MFD_ALLOW_SEALING), "r+b", buffering=0) as opened:
@@ -208,7 +208,7 @@ def _readable(content: bytes) -> Iterator[int]:
 
 
 def try_isolation() -> None:
-    """Run something in isolation; raise a ConfigError where that cannot be done on this machine."""
+    """Try to run something in isolation; raise a ConfigError if this machine cannot."""
     run = run_isolated("def f(x): return x", "trial.py", "f", [{"x": 1}], Limits())
     if [call.answer for call in run.calls] != [1]:
         raise ConfigError(f"bwrap: nothing can be run in isolation here: {run.ended}")
@@ -226,7 +226,7 @@ def find_bubblewrap() -> str:
 
 
 def _command(bubblewrap: str, refused: int) -> list[str]:
-    """Return the command that runs the child, but for its last argument."""
+    """Return the command that runs the child, except its last argument."""
     prefix, executable = Path(sys.base_prefix), Path(sys.executable).resolve()
     python = prefix if str(prefix) in SYSTEM else Path("/python")  # another user may not see it
     command = [bubblewrap, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -235,7 +235,7 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
         # root needs no other users to shut everything else off, and keeps real ones: the limit on
         # processes holds for them, and would not for a root by another name
         command += [f"--unshare-{what}" for what in ("ipc", "pid", "net", "uts", "cgroup-try")]
-        # to become a user that is counted alone
+        # to become a user that is counted separately
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         command += ["--unshare-all"]
@@ -250,7 +250,7 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
     for folder in _package_folders(python):  # what else is installed is not to be seen
         command += ["--tmpfs", folder, "--remount-ro", folder]
     for parent in (PACKAGES, *reversed(CHILD.parents[:-1]), CHILD):
-        # else root alone could enter those in between
+        # else only root could enter those in between
         command += ["--perms", "0755", "--dir", str(parent)]
     numpy = Path(np.__file__).parent
     for path in (numpy, numpy.with_name("numpy.libs")):
@@ -267,7 +267,7 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
 
 
 def _package_folders(python: Path) -> Iterator[str]:
-    """Yield the folders, as they are seen inside, in which packages are installed."""
+    """Yield the folders of installed packages, under their names inside."""
     version = f"python{sysconfig.get_python_version()}"
     if python not in map(Path, SYSTEM):
         yield f"{python}/lib/{version}/site-packages"

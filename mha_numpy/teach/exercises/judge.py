@@ -1,4 +1,4 @@
-"""judge: run a student's function within limits, and say what is known about it.
+"""judge: run a student's function within limits, and return a verdict on it.
 
 `probe_inputs` returns the inputs to call it with, and `judge_answers` examines the answers, so the
 calls can be made elsewhere.
@@ -26,7 +26,7 @@ from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
 from mha_numpy.teach.task import Inputs
 
-TOLD = 3  # names of this package that a verdict tells
+TOLD = 3  # names of this package that a verdict shows
 FRUGAL = "online_attention"  # the piece that may hold no more than blocks
 T_Q, T_K, WIDTH, BLOCK = 32, 2048, 4, 64  # of what its memory is measured with
 
@@ -50,7 +50,7 @@ def judge(
     ----------
     exercise : Exercise
     get_function : callable
-        Called in the child process; returns the function: it may import a student's file.
+        Called in the child process; returns the function, and may import a student's file.
     limits : Limits
     strict : bool
         Whether a stage "own work" rejects a function that calls this package. Without it there is
@@ -62,7 +62,7 @@ def judge(
 
     Notes
     -----
-    A function may call what computes no answer: NamedTuples, `mha_numpy.checking` and
+    A function may call parts that compute no answer: NamedTuples, `mha_numpy.checking` and
     `mha_numpy.show`. Calls made while a file is loaded do not count, and neither do other threads.
 
     Examples
@@ -89,10 +89,10 @@ def judge(
 
 
 def probe_inputs(exercise: Exercise) -> list[Inputs]:
-    """Return the inputs of all calls that are made to judge a function, in their order.
+    """Return the inputs of all the calls that judge a function, in their order.
 
-    Each probe comes twice, then what its changes make of the first probe. Of an exercise that asks
-    for tests, it is the functions to be tested, in an order that the variant in force shuffles.
+    Each probe comes twice, followed by changed copies of the first probe. If an exercise asks for
+    tests, the inputs are the functions to be tested, shuffled by the variant in force.
     """
     if exercise.kind == "tests":
         return candidate_inputs(exercise)
@@ -125,7 +125,7 @@ def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
         return Verdict(exercise, stages, run.printed, unwritten=unwritten)
     with np.errstate(all="ignore"):
         causes = explain(evidence, stages)
-    # numbers that differ by float32 alone look the same
+    # numbers that differ only by float32 rounding look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(
         exercise, stages, run.printed, causes.remarks, causes.mistakes, drawn,
@@ -135,7 +135,7 @@ def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
 
 
 def _difference(evidence: Evidence, first: int | None) -> Difference | None:
-    """Return an array whose numbers differ, if any can be drawn: best of the input given first."""
+    """Return an array whose numbers differ, if any can be drawn, preferably of the given input."""
     numbered = enumerate(evidence.comparisons)
     for number, compared in sorted(numbered, key=lambda pair: pair[0] != first):
         if compared is None:
@@ -149,7 +149,7 @@ def _difference(evidence: Evidence, first: int | None) -> Difference | None:
 
 
 def memory_inputs() -> list[dict[str, Any]]:
-    """Return a few keys, as what is loaded at first does not count, and then many."""
+    """Return a few keys, to load everything that does not count, and then many."""
     rng = np.random.default_rng(0)
     shapes = {"q": (T_Q, WIDTH), "k": (T_K, WIDTH), "v": (T_K, WIDTH)}
     many: dict[str, Any] = {name: rng.normal(size=shape) for name, shape in shapes.items()}
@@ -159,7 +159,7 @@ def memory_inputs() -> list[dict[str, Any]]:
 
 
 def memory_stage(run: Run) -> Stage:
-    """Say what came of the calls, each of which returned the most bytes that it held."""
+    """Judge the calls, each of which returned the most bytes that it held."""
     errors = [run.ended, *(call.error for call in run.calls)]
     if any(errors):
         return Stage("memory", False, next(filter(None, errors)))

@@ -24,9 +24,9 @@ NOT_CALLED = Call(None, "", (), 0.0)
 
 
 def candidates(exercise: Exercise) -> list[str]:
-    """Return which mistake each function makes that is tested, "" for none, in a shuffled order.
+    """Return the mistake of each function to test, "" for a right one, in a shuffled order.
 
-    The seed of the variant in force shuffles them: who does not know it cannot know the order.
+    The seed of the variant in force shuffles them, so the order is secret if the seed is.
     """
     names = [*fingerprints(exercise.task), *[""] * RIGHT]
     order = np.random.default_rng(conventions.variant_in_force().seed).permutation(len(names))
@@ -34,15 +34,15 @@ def candidates(exercise: Exercise) -> list[str]:
 
 
 def candidate_inputs(exercise: Exercise) -> list[dict[str, Any]]:
-    """Return what a student's tests are called with: the functions, one for each call."""
+    """Return the arguments of a student's tests: the functions, one for each call."""
     functions = [make(exercise.task, [name] if name else []) for name in candidates(exercise)]
     return [{"attention": bounded(function)} for function in functions]
 
 
 def bounded(attention: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an attention that takes only small arrays, and not many times.
+    """Return an attention that takes only small arrays, and only a limited number of times.
 
-    It may run in the grader, on what somebody sends: nothing is computed before it is looked at.
+    It may run in the grader on foreign arguments, so it checks them before it computes anything.
     """
     calls = 0
 
@@ -69,7 +69,7 @@ def bounded(attention: Callable[..., Any]) -> Callable[..., Any]:
 def judge_tests(exercise: Exercise, run: Run) -> Verdict:
     """Count which of the functions a student's tests accept, of a run with `candidate_inputs`.
 
-    Tests are right if they accept what is right and catch nine of ten mistakes.
+    Tests are right if they accept right functions and catch nine of ten mistakes.
     """
     names = candidates(exercise)
     calls = [*run.calls, *[NOT_CALLED] * len(names)][: len(names)]
@@ -114,7 +114,7 @@ def _told(needs: tuple[str, ...], mistakes: list[str]) -> str:
 
 
 def _fails(call: Call) -> bool:
-    """Return whether a test raised an error; NotImplementedError is one, too."""
+    """Return whether a test raised an error; NotImplementedError counts too."""
     return bool(call.error) or call.answer is ...
 
 
@@ -146,12 +146,12 @@ WITHOUT: dict[str, Callable[[Inputs], list[Inputs]]] = {
 def gaps_of(piece: str, mistakes: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
     """Group mistakes by what a test needs, beyond plain inputs, to see them.
 
-    The piece is one that takes what `masked_attention` takes. What a group needs are keys of
-    ``WITHOUT``, none for what shows on plain inputs; the group of the most mistakes comes first.
+    The piece takes the arguments of `masked_attention`. The needs of a group are keys of
+    ``WITHOUT``, none if its mistakes show on plain inputs. The largest group comes first.
 
-    Mistakes that show on all probes of the piece need not have anything in common. So one thing
-    after another that a test may forget is taken out of the probes, as long as a mistake still
-    shows: what is left is enough to see it.
+    Mistakes that show on all probes of the piece need not have anything in common. So the features
+    that a test may forget are removed from the probes one by one, as long as the mistake still
+    shows. The features that are left are enough to see it.
 
     Examples
     --------

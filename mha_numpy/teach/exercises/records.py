@@ -1,4 +1,4 @@
-"""What a student has done so far: checks, hints, what is right; in memory, or in a file."""
+"""A student's progress: checks, hints and right answers, in memory or in a file."""
 
 import json
 import os
@@ -19,7 +19,7 @@ FIRST = (
 
 @dataclass
 class Record:
-    """What was done for one exercise."""
+    """The progress on one exercise."""
 
     passed: bool = False  # at the last check
     checks: int = 0
@@ -29,12 +29,12 @@ class Record:
 
     @property
     def state(self) -> str:
-        """What was done, in a word."""
+        """The progress in one word."""
         return "done" if self.passed else "tried" if self.checks else ""
 
 
 class Records:
-    """The record of every exercise, by id; kept in a JSON file if there is a path."""
+    """The record of every exercise, by id; saved in a JSON file if there is a path."""
 
     def __init__(self, path: Path | None = None):
         self.path = path
@@ -61,7 +61,7 @@ class Records:
     def note(self, verdict: Verdict) -> None:
         """Note a check.
 
-        One of a stub is no attempt; one of the museum's code is, even as it was handed out.
+        Checking a stub is no attempt. Checking the museum's code is one, even unchanged.
         """
         if verdict.is_unwritten and verdict.exercise.kind != "museum":
             return
@@ -81,7 +81,7 @@ class Records:
     ) -> Hint:
         """Return a hint, by default the next, and note it; or say what to do first.
 
-        After the first a new one needs a check since the one before, unless `force`.
+        Each hint after the first needs a check since the last hint, unless `force`.
         """
         record = self[exercise.id]
         number = min(record.hints + 1, COUNT) if number is None else number
@@ -95,7 +95,7 @@ class Records:
         return found
 
     def _save(self) -> None:
-        """Write the file again, as a whole: a stop in between leaves the former one."""
+        """Write the whole file again; an interruption leaves the old one."""
         if self.path is None:
             return
         records = {name: asdict(record) for name, record in self._records.items()}

@@ -1,7 +1,7 @@
-"""refused_calls: which requests to the kernel are refused inside the sandbox, as a filter's bytes.
+"""refused_calls: the system calls that the sandbox refuses, as the bytes of a filter.
 
-Processes, files and memory that no limit counts, and ways into other processes: no exercise needs
-any of them, and each has been a way out of some sandbox.
+They are for processes, files and memory that no limit counts, and for ways into other processes. No
+exercise needs any of them, and each has been a way out of some sandbox.
 """
 
 import platform
@@ -23,12 +23,12 @@ CLONE, CLONE3 = (56, 220), (435, 435)
 NAMESPACES = 0x7E020000  # the flags of clone that ask for some
 X32 = 0x40000000  # numbers of another way to call x86_64
 LOAD, EQUALS, AT_LEAST, HAS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, MACHINE, FLAGS = 0, 4, 16  # where the number, the machine, the first argument stand
+NUMBER, MACHINE, FLAGS = 0, 4, 16  # offsets of the number, the machine, the first argument
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 
 def refused_calls() -> bytes:
-    """Return the filter, as seccomp takes it; it allows all on a machine that is not known."""
+    """Return the filter for seccomp; on an unknown machine it allows everything."""
     steps = [(RETURN, 0, 0, ALLOW)]
     if platform.machine() in MACHINES:
         column, machine = MACHINES[platform.machine()]
@@ -39,7 +39,7 @@ def refused_calls() -> bytes:
         ]  # fmt: skip
         for numbers in CALLS.values():
             steps += [(EQUALS, 0, 1, numbers[column]), refuse]
-        # clone3 hides its flags: who is told that it is not there takes clone
+        # clone3 hides its flags: a caller that gets ENOSYS uses clone
         steps += [(EQUALS, 0, 1, CLONE3[column]), (RETURN, 0, 0, REFUSE | ENOSYS)]
         steps += [(EQUALS, 0, 3, CLONE[column]), (LOAD, 0, 0, FLAGS), (HAS, 0, 1, NAMESPACES)]
         steps += [refuse, (RETURN, 0, 0, ALLOW)]

@@ -20,7 +20,7 @@ PERIOD = 0.25  # seconds between two looks
 
 
 def overview(folder: Path) -> Table:
-    """Return all exercises, with what the record of a folder says about each."""
+    """Return all exercises, with the progress recorded in a folder."""
     records = Records(folder / RECORD)
     done = sum(records[exercise.id].passed for exercise in EXERCISES)
     rows = [
@@ -89,7 +89,7 @@ def _print_one(folder: Path, verdict: Verdict) -> None:
 
 
 class Watch:
-    """Looks at the Python files of a folder, from now on."""
+    """Watches the Python files of a folder, from now on."""
 
     def __init__(self, folder: Path):
         self.folder = folder

@@ -1,7 +1,7 @@
-"""run_calls: call a student's function in a separate process, whatever it does there.
+"""run_calls: call a student's function in a separate process, so that it may crash or hang.
 
-A guard against accidents, not against malice: the process may read, write and delete what its user
-may, and what it starts in a session of its own outlives it.
+A guard against accidents, not against malice. The process may read, write and delete anything that
+its user may, and a child that it starts in a separate session outlives it.
 """
 
 import faulthandler
@@ -48,7 +48,7 @@ UNREADABLE = "its answers cannot be read"
 
 
 class Run(NamedTuple):
-    """What came of all calls."""
+    """The results of all calls."""
 
     calls: list[Call]  # those that came to an end
     printed: str  # on stdout and stderr
@@ -63,18 +63,19 @@ def run_calls(
     """Call a function once for each of the inputs, in a child process within limits.
 
     `get_function` is called in the child, and may import a student's file. Inputs are arguments by
-    name, handed over by position, in order. Each call gets deep copies, writable; one array under
-    two names stays one. Answers hold arrays, numbers, strings, None and ``...``, in tuples, lists
-    and dicts; a NamedTuple has become a dict, a NumPy scalar an array, and all else `Foreign`.
+    name, which are passed by position, in order. Each call gets writable deep copies; one array
+    under two names stays one. Answers contain arrays, numbers, strings, None and ``...``, in
+    tuples, lists and dicts; NamedTuples become dicts, NumPy scalars arrays, and anything else
+    `Foreign`.
 
     Notes
     -----
-    The child is forked, so that a function of a notebook, which cannot be pickled, can be called;
-    nothing that it does to its memory is seen here. Answers come back as bytes, from which nothing
-    but builtins, arrays and `Foreign` is made. An error's line is the deepest one outside of
-    installed packages. Warnings are ignored, as are overflow and division by zero in NumPy. Memory
-    is limited only on Linux. Where processes do not fork (Windows, a browser), the calls are made
-    in this process, without any limit.
+    The child is forked, so that a notebook's functions can be called, which cannot be pickled.
+    Changes in its memory do not show here. Answers come back as bytes, which become only builtins,
+    arrays and `Foreign`. An error's line is the deepest one outside installed packages. Warnings
+    are ignored, as are overflow and division by zero in NumPy. Memory is limited only on Linux.
+    Where processes do not fork (Windows, a browser), the calls are made in this process, without
+    any limit.
     """
     heard = Heard(len(inputs), check_limits(limits))
     calls = make_calls(get_function, inputs)
@@ -100,7 +101,7 @@ def check_limits(limits: Limits) -> Limits:
 
 
 class Heard:
-    """What has been heard of a run so far."""
+    """The messages of a run so far."""
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class Heard:
         self.unread, self._output = bytearray(), bytearray()
 
     def hear(self, message: Message) -> None:
-        """Take in the next message, if there is one to come."""
+        """Take in the next message, if one is due."""
         if self.is_over:
             return
         match message:
@@ -134,29 +135,29 @@ class Heard:
                 self.ended = why
 
     def hear_output(self, chunk: bytes) -> None:
-        """Keep what was printed, as far as it is wanted."""
+        """Keep the printed text, up to a limit."""
         if len(self._output) <= 4 * self.limits.output:  # a character has up to 4 bytes
             self._output += chunk
 
     @property
     def is_over(self) -> bool:
-        """Whether no message is to come."""
+        """Whether no more messages are due."""
         return bool(self.ended) or (self.is_loaded and len(self.calls) == self.count)
 
     @property
     def run(self) -> Run:
-        """What has come of it."""
+        """The results so far."""
         return Run(self.calls, self.printed, self.ended)
 
     @property
     def printed(self) -> str:
-        """What was printed, cut to the limit."""
+        """The printed text, cut to the limit."""
         text, most = self._output.decode(errors="replace"), self.limits.output
         return text if len(text) <= most else f"{text[:most]}\n... (cut after {most} characters)"
 
     @property
     def place(self) -> str:
-        """Where the run is now."""
+        """The place that the run has reached."""
         return f"call {len(self.calls) + 1} of {self.count}" if self.is_loaded else "while loading"
 
 
@@ -172,10 +173,10 @@ def _run_here(messages: Iterator[Message], heard: Heard) -> None:
 
 
 def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: float = 0.0) -> None:
-    """Have the work done by a child; end it with all that it started, and say why if early.
+    """Let a child do the work; end it with all that it started, and say why if it ends early.
 
-    Where the child waits for one of its own, which all others are in the hands of, that one is
-    ended first, and `nested` is how many seconds the child has to see to it.
+    If the child has itself started a child that controls all others, that one is ended first, and
+    `nested` is how many seconds the first child has to notice.
     """
     limits, child, is_late, starved = heard.limits, None, True, _count_starved()
     with pipe() as (results, tell), pipe() as (output, show):
@@ -220,7 +221,7 @@ def _fork() -> int:
 
 
 def _listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
-    """Take in messages and output until the run is over, the child gone, or the time up."""
+    """Take in messages and output until the run is over, the child has ended, or the time is up."""
     size = 0
     with selectors.DefaultSelector() as selector:
         for pipe in (results, output):
@@ -248,7 +249,7 @@ def _listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
 
 
 def _ask_where(child: int, heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
-    """Have a child say, where Python still runs in it, that it is late, and at which line."""
+    """Have a child report, if Python still runs in it, that it is late, and at which line."""
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGURG)
     heard.deadline = time.monotonic() + ASKED
@@ -260,7 +261,7 @@ def _ask_where(child: int, heard: Heard, results: IO[bytes], output: IO[bytes]) 
 def _end(child: int, grace: float, nested: float) -> int:
     """Kill a child and its group; return its exit code, or the negative number of a signal.
 
-    A child that waits for one of its own, whose end has been heard, has a moment to end itself.
+    A child whose own child has already ended has a moment to end by itself.
     """
     _wait(child, grace)
     if nested:
@@ -271,7 +272,7 @@ def _end(child: int, grace: float, nested: float) -> int:
     for kill in (os.killpg, os.kill):  # it may not have a group yet
         with suppress(ProcessLookupError, PermissionError):
             kill(child, signal.SIGKILL)
-    with suppress(ChildProcessError):  # SIGCHLD is ignored: nobody knows
+    with suppress(ChildProcessError):  # SIGCHLD is ignored: unknown
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return -signal.SIGKILL
 
@@ -285,7 +286,7 @@ def _wait(child: int, seconds: float) -> None:
 
 
 def _count_starved() -> int:
-    """Return how many processes the kernel has killed for lack of memory, as far as it says so."""
+    """Return how many processes the kernel has killed for lack of memory, if it says so."""
     with suppress(OSError):
         counts = dict(line.split() for line in VMSTAT.read_text().splitlines())
         return int(counts.get("oom_kill", 0))
@@ -293,7 +294,7 @@ def _count_starved() -> int:
 
 
 def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
-    if code > SIGNALLED:  # as a parent says it of its own child
+    if code > SIGNALLED:  # as a parent reports it of its own child
         code = SIGNALLED - code
     if is_late and -code in (0, signal.SIGKILL, signal.SIGALRM):
         return _too_late(limits)

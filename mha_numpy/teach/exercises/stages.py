@@ -36,7 +36,7 @@ class Stage(NamedTuple):
 
 
 class Evidence:
-    """What a function returned for every probe, beside what was expected."""
+    """A function's results for every probe, next to the expected ones."""
 
     def __init__(self, exercise: Exercise, run: Run):
         self.exercise, self.run, self.piece = exercise, run, find_task(exercise.task)
@@ -49,7 +49,7 @@ class Evidence:
 
     @cached_property
     def comparisons(self) -> list[Comparison | None]:
-        """Every probe's answer beside the expected one; None where it failed."""
+        """Every probe's answer next to the expected one; None where it failed."""
         return [
             None
             if self._is_lost(call)
@@ -64,7 +64,7 @@ class Evidence:
         return found + [None] * (len(self.probes) - len(found))
 
     def reordered(self, order: dict[str, str]) -> "Evidence":
-        """Return the evidence with arrays put where they belong, of which each place holds one."""
+        """Return the evidence with each array in its right place, by the names in `order`."""
         calls = list(self.run.calls)
         for number, call in enumerate(self.first):
             if not self._is_lost(call):
@@ -78,7 +78,7 @@ class Evidence:
         return bool(call.error) or self.lacks_names(call)
 
     def lacks_names(self, call: Call) -> bool:
-        """Return whether numbers were returned in a row where a dict is expected."""
+        """Return whether the answer is a row of numbers although a dict is expected."""
         return isinstance(self.expected[0], dict) and isinstance(call.answer, (list, tuple))
 
     @property
@@ -89,24 +89,24 @@ class Evidence:
 
     @property
     def rows(self) -> Iterator[tuple[int, ComparedArray]]:
-        """Yield what was found about each array of each answer, with the number of its probe."""
+        """Yield the comparison of each array of each answer, with the number of its probe."""
         for number, compared in enumerate(self.comparisons):
             for row in () if compared is None else compared.rows:
                 yield number, row
 
     def placed(self, stage: Stage) -> Stage:
-        """Return a stage whose finding says on which input it fails, where there are several."""
+        """Return a stage whose finding names the input on which it fails, if there are several."""
         if stage.probe is None or len(self.probes) == 1:
             return stage
         return stage._replace(finding=f"{stage.finding} (input {stage.probe + 1})")
 
     @property
     def names(self) -> list[str]:
-        """What the arrays of an answer are called."""
+        """The names of an answer's arrays."""
         return [name for name, _, _ in matched(self.expected[0], self.expected[0], self.name)]
 
     def places(self, arrays: dict[str, list[int]]) -> str:
-        """Return names of arrays in a row, each with its inputs where these are not all."""
+        """Return names of arrays as a list, each with its inputs unless these are all."""
         found = []
         for name, probes in arrays.items():
             inputs = f" (input{'s' * (len(probes) > 1)} {listed([str(n + 1) for n in probes])})"
@@ -121,7 +121,7 @@ class Evidence:
 
     @property
     def reactions(self) -> Iterator[tuple[Reaction, Arrays | None]]:
-        """Yield what may not react to a change of the first probe, and what came of the change."""
+        """Yield each reaction, and the answer to the first probe after its change."""
         for reaction, call in zip(self.piece.reactions, self.reacted, strict=False):
             compared = compare(call.answer, self.expected[0], tolerance=TOLERANCE)
             yield reaction, _by_name(call, compared, self.expected[0])
@@ -164,14 +164,14 @@ def _runs(evidence: Evidence) -> Answer:
 
 
 def _arguments(evidence: Evidence, error: str) -> str:
-    """Return the arguments, where an error is about their number."""
+    """Return the arguments, if an error is about their number."""
     if "positional argument" not in error:
         return ""
     return f"; it is called with ({', '.join(evidence.probes[0])})"
 
 
 def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
-    """Ask for one kind of trouble; it is reached where an array has none or a later one."""
+    """Check for one kind of trouble; arrays with none, or a later kind, get this far."""
     later = KINDS[KINDS.index(kind) + 1 :]
 
     def question(evidence: Evidence) -> Answer:
@@ -180,7 +180,7 @@ def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
             number, first = troubles[0]
             findings: dict[str, list[str]] = {}
             for row in (row for n, row in troubles if n == number):
-                # a wrong type is not that of another array; wrong numbers are told of the first
+                # a wrong type is each array's own; wrong numbers are shown for the first
                 finding = row.finding if kind == "type" else first.finding
                 findings.setdefault(finding, []).append(row.name)
             more = _broken(evidence, number, first.name) if kind == "finite" else ""
@@ -201,7 +201,7 @@ def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
 
 
 def _broken(evidence: Evidence, number: int, name: str) -> str:
-    """Say which numbers of an array are NaN or infinite and should not be, as far as they tell."""
+    """Say how many numbers are wrongly NaN or infinite, and what their places have in common."""
     arrays = matched(evidence.first[number].answer, evidence.expected[number], evidence.name)
     _, mine, right = next(pair for pair in arrays if pair[0] == name)
     cells = ~np.isfinite(mine) & ~np.equal(mine, right)
@@ -269,14 +269,14 @@ def _is_numbers(answer: Any) -> bool:
 
 
 def _by_expected_names(answer: Any, expected: Any) -> Any:
-    """Return an answer with its numbers as arrays, those of a plain tuple by the expected names."""
+    """Return an answer with its numbers as arrays; a plain tuple gets the expected names."""
     answer = replaced(answer, {name: np.asarray(leaf) for name, leaf in leaves(answer).items()})
     is_plain = isinstance(answer, (tuple, list)) and len(answer) == len(children(expected) or ())
     return dict(zip(children(expected) or (), answer, strict=True)) if is_plain else answer
 
 
 def _holds(evidence: Evidence) -> Answer:
-    """Ask what every right answer keeps, without knowing the right numbers."""
+    """Check the rules that every right answer obeys, without the right numbers."""
     piece, answers = evidence.piece, evidence.arrays
     if not piece.laws and not piece.reactions:
         return None
@@ -304,7 +304,7 @@ def _holds(evidence: Evidence) -> Answer:
 
 
 def _missed(off: Array, arrays: Arrays) -> str:
-    """Say where and by how much a law is missed most, if it is; of a mask, what is there."""
+    """Say where and by how much a law is broken most, if it is; for a mask, the cell's value."""
     floats = [array for array in arrays.values() if array.dtype != bool]
     largest = max([1.0, *(float(largest_of(array)) for array in floats)])
     if off.size == 0 or np.abs(off).max() <= MISSED * largest:
@@ -317,7 +317,7 @@ def _missed(off: Array, arrays: Arrays) -> str:
 
 
 def _differentiates(evidence: Evidence) -> Answer:
-    """Ask numeric differentiation, which uses no backward."""
+    """Compare with numeric differentiation, which uses no backward."""
     slope = evidence.piece.slope
     if slope is None:
         return None

@@ -1,4 +1,4 @@
-"""Verdict: what a check says, as text, as HTML and as a picture."""
+"""Verdict: the result of a check, as text, as HTML and as a picture."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Difference:
         return Table(self.title, ["", "", "numbers"], rows, bad)
 
     def draw(self) -> "Picture":
-        """Draw expected, actual and what lies between them."""
+        """Draw the expected matrix, the actual one, and their difference."""
         from mha_numpy.show.pictures import matrices
 
         panels = dict(zip(self.names, (self.expected, self.actual), strict=True))
@@ -62,7 +62,7 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """The stages of a check, the likely cause, and what to look at; true if all is right."""
+    """The stages of a check, the likely cause, and remarks; true if all is right."""
 
     exercise: Exercise
     stages: list[Stage]
@@ -82,12 +82,12 @@ class Verdict:
 
     @property
     def is_unwritten(self) -> bool:
-        """Whether the function is still as it was handed out: a stub, or the museum's."""
+        """Whether the function is still as handed out: a stub, or the museum's code."""
         return bool(self.unwritten)
 
     @property
     def summary(self) -> str:
-        """The verdict in a line: the cause where it is known, else the first finding."""
+        """The verdict in one line: the cause if it is known, else the first finding."""
         if self.is_unwritten:
             return self.unwritten
         if self.passed:
@@ -105,12 +105,12 @@ class Verdict:
 
     @property
     def sections(self) -> list[Table | str]:
-        """What is printed: the stages as a table, and the remarks."""
+        """The printed form: the stages as a table, and the remarks."""
         if self.unwritten and not self._told:
             return [self.title]
         table = stages_table(self.title, self.stages)
         lines = [f"{name}: {text}" for name, text in self._told.items()]
-        told = "\n".join(lines).replace(": \n", ":\n")  # a list begins on a line of its own
+        told = "\n".join(lines).replace(": \n", ":\n")  # a list starts on a new line
         return [table, told] if told else [table]
 
     @property
@@ -189,7 +189,7 @@ def as_list(texts: Sequence[str]) -> str:
 
 
 def paragraph(label: str, text: str) -> str:
-    """Return a line of HTML, its label in bold, readable on a page of any colour."""
+    """Return a line of HTML with its label in bold, readable on a page of any colour."""
     style = "color:#1a1a1a;background:#ffffff;margin:0;padding:2px 6px;white-space:pre-wrap"
     return f'<p style="{style}"><b>{escape(label)}</b>{escape(text)}</p>'
 
@@ -206,14 +206,14 @@ def _numbers(row: Array) -> str:
 
 
 def _distances(actual: Array, expected: Array) -> Array:
-    """Return by how much each number is off; infinity where that is not a number."""
+    """Return how far each number is off; infinity where that is not a number."""
     with np.errstate(all="ignore"):
         off = np.abs(actual.astype(float) - expected.astype(float))
     return np.where(np.isnan(off), np.inf, off)
 
 
 def find_difference(name: str, actual: Any, expected: Array) -> Difference | None:
-    """Return the matrix of an array that is furthest off, if the shapes allow a look."""
+    """Return the matrix of an array that is furthest off, if the shapes fit."""
     actual = np.asarray(actual)
     is_fit = actual.shape == expected.shape and actual.dtype.kind == expected.dtype.kind
     if not is_fit or expected.ndim == 0 or max(expected.shape[-2:]) > 64:

@@ -1,10 +1,10 @@
-"""The functions that people write, one in a file: task, hints, solution, probes and mistakes.
+"""The functions that students write, one per file: task, hints, solution, probes and mistakes.
 
-Each file of this folder is found, and `TASKS` has them in the order in which they are best done. A
-solution is attention once more, as a student would write it: plain NumPy, and right. Sizes of
-probes are pairwise different, as equal ones hide transposes, and one square case is there for the
-mistakes that only a square lets run; upstream gradients are random, biases are not zero, and where
-there is a mask, one row sees nothing and one probe has large scores.
+`TASKS` contains every file of this folder, in the recommended order. A solution is attention once
+more, as a student would write it: plain NumPy, and right. The sizes of a probe all differ, because
+equal ones hide transposes. One square case is there for the mistakes that run only on a square.
+Upstream gradients are random and biases are not zero. With a mask, one row sees nothing and one
+probe has large scores.
 """
 
 from importlib import import_module

@@ -27,7 +27,7 @@ def share(x: Array, num_heads: int) -> Array:
 
 
 class Attended(NamedTuple):
-    """What a forward computes on its way."""
+    """Weights and heads, as forward computes them."""
 
     weights: Array
     heads: Array
@@ -80,7 +80,7 @@ def draw_one_head(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _outside(inputs: Inputs, heads: Array) -> Array:
-    """Return how far heads lie outside of the values that they are means of."""
+    """Return how far heads lie outside the range of the values that they average."""
     v = inputs["v"]
     if v.ndim == 4:
         v = v.repeat(inputs["q"].shape[1] // v.shape[1], axis=1)

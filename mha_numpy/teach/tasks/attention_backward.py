@@ -55,7 +55,7 @@ def attention_backward(d_heads: Array, q: Array, k: Array, v: Array, weights: Ar
 def through_attention(
     d_heads: Array, q: Array, k: Array, v: Array, weights: Array, row_sum: Array | None = None
 ) -> InputGrads:
-    """Pull back through attention; the row sum of softmax may be known already."""
+    """Pull back through attention; `row_sum` is the row sum of softmax, if it is known already."""
     H, H_kv = q.shape[1], k.shape[1]
     k, v = share(k, H), share(v, H)
     d_weights = d_heads @ v.swapaxes(-1, -2)
@@ -72,7 +72,7 @@ def through_attention(
 def draw_with_weights(
     rng: np.random.Generator, *, rect: tuple[int, int, int], square: tuple[int, int, int]
 ) -> list[Inputs]:
-    """Draw what attention's backward gets; in the square, row 0 sees nothing."""
+    """Draw the inputs of attention's backward; in the square, row 0 sees nothing."""
     probes = []
     for first, inputs in enumerate(draw_heads(rng, rect=rect, square=square)):
         mask = causal_mask(inputs["q"].shape[2], inputs["k"].shape[2], first=first)
@@ -82,7 +82,7 @@ def draw_with_weights(
 
 
 def _unseen_keys(inputs: Inputs, arrays: Arrays) -> Array:
-    """Return where d_k and d_v are not 0 though no query sees the key."""
+    """Return where d_k and d_v are not 0, although no query sees the key."""
     weights = inputs["weights"]
     H_kv, (B, H, _, T_k) = inputs["k"].shape[1], weights.shape
     is_seen = (weights != 0).reshape(B, H_kv, H // H_kv, -1, T_k).any(axis=(2, 3))[..., None]

@@ -66,7 +66,7 @@ def delta(d_heads: Array, heads: Array) -> Array:
 
 
 def _draw_with_lse(rng: np.random.Generator) -> list[Inputs]:
-    """Draw what the backward without weights gets; in the square, row 0 sees nothing."""
+    """Draw the inputs of the backward without weights; in the square, row 0 sees nothing."""
     q, k = large_scores(rng, (2, 2, 3, 4), (2, 2, 6, 4))
     large = {"q": q, "k": k, "v": rng.normal(size=(2, 2, 6, 3))}
     masks = causal_mask(5, 7), causal_mask(5, 5, first=1), np.ones((3, 6), dtype=bool)
@@ -83,7 +83,7 @@ def _draw_with_lse(rng: np.random.Generator) -> list[Inputs]:
 
 
 MISTAKES: list[Mistake | Again] = [
-    Mistake("hidden cells recomputed, too",
+    Mistake("hidden cells recomputed too",
             "hidden cells get weights, because the mask is not applied when the weights are recomputed",
             "0 where the mask is False", {"np.where(mask, scores - lse": "np.where(np.isfinite(lse), scores - lse"}),
     Mistake("mask forgotten, weights cut off at 1",
@@ -107,7 +107,7 @@ MISTAKES: list[Mistake | Again] = [
             {"np.exp(np.where(mask, scores - lse, -np.inf))": "np.where(mask, np.exp(scores) / np.exp(lse), 0.0)"}),
     Mistake("delta from v, not heads", "the row sum of softmax is computed from d_heads * v",
             "(d_heads * heads).sum(-1, keepdims=True)", {"delta(d_heads, heads)": "delta(d_heads, v)"}),
-    Mistake("delta from d_heads alone", "the row sum of softmax sums d_heads only: the factor heads is missing",
+    Mistake("delta from d_heads only", "the row sum of softmax sums d_heads only: the factor heads is missing",
             "(d_heads * heads).sum(-1, keepdims=True)",
             {"(d_heads * heads).sum(axis=-1, keepdims=True)": "d_heads.sum(axis=-1, keepdims=True)"}),
     Mistake("delta summed over queries", "d_heads * heads is summed over the queries, not over the features",

@@ -84,7 +84,7 @@ def _draw_costs(_: np.random.Generator) -> list[Inputs]:
 COUNTED = ["projection_flops", "score_flops", "weights_bytes", "kv_cache_bytes"]
 
 MISTAKES = [
-    Mistake("4 D^2 whatever the heads", "attention_params is 4 D^2, which holds only where H d = D and H_kv = H",
+    Mistake("always 4 D^2", "attention_params is 4 D^2, which holds only where H d = D and H_kv = H",
             "2 D H d + 2 D H_kv d", {"D * H * d + 2 * D * H_kv * d + H * d * D": "4 * D * D"}),
     Mistake("H for H_kv in the params", "w_k and w_v are counted with H heads, not H_kv", "2 D H d + 2 D H_kv d",
             {"2 * D * H_kv * d": "2 * D * H * d"}),
@@ -116,7 +116,7 @@ MISTAKES = [
             "every query head has T^2 scores", {"T, H, itemsize)": "T, H_kv, itemsize)"}),
     Mistake("H for H_kv in the KV cache", "kv_cache_bytes counts H heads, not the H_kv that are kept",
             "2 B H_kv T d numbers", {"T, H_kv, d, itemsize)": "T, H, d, itemsize)"}),
-    Mistake("keys alone in the KV cache", "kv_cache_bytes counts only the keys, without the values",
+    Mistake("only the keys in the KV cache", "kv_cache_bytes counts only the keys, without the values",
             "2 B H_kv T d numbers", {"numbers = 2 *": "numbers = 1 *"}),
     Mistake("numbers for bytes", "weights_bytes and kv_cache_bytes count numbers instead of bytes: itemsize is left out",
             "times itemsize", {"numbers * itemsize": "numbers", "itemsize * numbers": "numbers"}),

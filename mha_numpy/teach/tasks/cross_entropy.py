@@ -7,7 +7,7 @@ from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Reaction, Task, mo
 
 
 def cross_entropy(logits: Array, targets: Array, ignored: int) -> Array:
-    """Return the mean cross-entropy of softmax(logits) with the targets.
+    """Return the mean cross-entropy between softmax(logits) and the targets.
 
     ``loss = mean over tokens of -log softmax(logits)[target]``, with the natural logarithm. Tokens
     whose target is `ignored` count neither in the sum nor in the number that you divide it by.
@@ -38,13 +38,13 @@ def log_softmax(logits: Array) -> Array:
 
 
 def share_of_each(targets: Array, ignored: int) -> Array:
-    """Return how much each token (B, T) has of the mean: nothing where its target is ignored."""
+    """Return the share of each token (B, T) in the mean: 0 where its target is ignored."""
     counted = targets != ignored
     return counted / counted.sum()
 
 
 def draw_loss(rng: np.random.Generator) -> list[Inputs]:
-    """Draw logits, at last large ones; ignored are the targets -100, -1, or an id of padding."""
+    """Draw logits, the last ones large; the ignored target is -100, -1, or an id of padding."""
     probes: list[Inputs] = []
     for (B, T, V), ignored in (((2, 3, 5), -100), ((3, 4, 4), 0), ((2, 3, 6), -1), ((2, 4, 3), 2)):
         counted = [target for target in range(V) if target != ignored]
@@ -76,7 +76,7 @@ MISTAKES = [
              "np.log(np.exp(below).sum(axis=-1,": "np.log(np.exp(below).sum(axis=-2,"}),
     Mistake("softmax taken twice", "softmax is applied to the output of softmax", "take the logits as they are",
             {"below = logits": "logits = softmax(logits, None)\n    below = logits"}),
-    Mistake("the largest subtracted in the sum alone",
+    Mistake("largest logit subtracted only in the sum",
             "the largest logit is subtracted in the sum, but not from the logit of the target",
             "log_probs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))",
             {"return below - np.log(": "return logits - np.log("}),
@@ -100,11 +100,11 @@ MISTAKES = [
             "divide by the number of tokens that count", {SHARES: "counted / counted.size"}),
     Mistake("ignored tokens count", "ignored tokens count like all others", "leave them out of the sum and of the number that you divide it by",
             {SHARES: "np.full(targets.shape, 1 / targets.size)"}),
-    Mistake("-100 ignored, whatever is asked", "tokens with the target -100 are left out, not those with the target `ignored`",
+    Mistake("always -100 ignored", "tokens with the target -100 are left out, not those with the target `ignored`",
             "counted = targets != ignored",
             {"np.where(targets == ignored, 0, targets)": "np.where(targets == -100, 0, targets)",
              "counted = targets != ignored": "counted = targets != -100"}),
-    Mistake("ignored taken to be negative", "tokens are left out if their target is below 0, whatever `ignored` is",
+    Mistake("anything negative ignored", "tokens are left out if their target is below 0, whatever `ignored` is",
             "counted = targets != ignored",
             {"np.where(targets == ignored, 0, targets)": "np.where(targets < 0, 0, targets)",
              "counted = targets != ignored": "counted = targets >= 0"}),
@@ -124,7 +124,7 @@ TASK = Task(
     needs=("softmax",),
     hints=Hints(
         where="Compute log and softmax in one step: write log(exp(a) / sum of exp(b)) as a "
-        "difference. Then ask over which tokens the mean runs. Notebook 07 treats large scores.",
+        "difference. Then ask over which tokens the mean runs. Notebook 07 is about large scores.",
         question="The logits are (1000, 3), and the target is the second entry. What is the loss? "
         "What is softmax here, and what is its log?",
         mistake="log of a probability that became 0",

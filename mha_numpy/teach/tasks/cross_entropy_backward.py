@@ -12,8 +12,8 @@ def cross_entropy_backward(d_loss: float, logits: Array, targets: Array, ignored
     """Return the gradient of the logits.
 
     Forward was ``loss = mean over tokens of -log softmax(logits)[target]``. Tokens whose target is
-    `ignored` counted neither in the sum nor in the number that divided it. Logits may be in the
-    thousands.
+    `ignored` counted neither in the sum nor in the number that it was divided by. Logits may be in
+    the thousands.
 
     Parameters
     ----------

@@ -32,9 +32,9 @@ def draw_gated(rng: np.random.Generator) -> list[Inputs]:
 
 
 MISTAKES = [
-    Mistake("gate gradient from d_gated alone", "d_gate sums d_gated only: the factor heads is missing",
+    Mistake("gate gradient from d_gated only", "d_gate sums d_gated only: the factor heads is missing",
             "(d_gated * heads).sum(axis=(0, 2, 3))", {"d_gates = d_gated * heads": "d_gates = d_gated"}),
-    Mistake("gate gradient from heads alone", "d_gate sums the heads only: the factor d_gated is missing",
+    Mistake("gate gradient from the heads only", "d_gate sums the heads only: the factor d_gated is missing",
             "(d_gated * heads).sum(axis=(0, 2, 3))", {"d_gates = d_gated * heads": "d_gates = heads"}),
     Mistake("gate gradient not summed", "d_gate is d_gated * heads, not summed: a gate multiplies a whole head",
             "sum over every axis except that of the heads", {"d_gates.sum(axis=(0, 2, 3))": "d_gates"}),
@@ -44,7 +44,7 @@ MISTAKES = [
             "sum over every axis except that of the heads", {"d_gates.sum(axis=(0, 2, 3))": "d_gates.sum(axis=(0, 2))"}),
     Mistake("gate gradient summed over the heads", "d_gate is (B,): the sum is over the heads instead of the batch",
             "axis=(0, 2, 3)", {"d_gates.sum(axis=(0, 2, 3))": "d_gates.sum(axis=(1, 2, 3))"}),
-    Mistake("gate gradient of the last sequence alone", "d_gate is computed from the last sequence only", "sum over the batch",
+    Mistake("gate gradient from the last sequence only", "d_gate is computed from the last sequence only", "sum over the batch",
             {"d_gates.sum(axis=(0, 2, 3))": "d_gates[-1].sum(axis=(1, 2))"}),
     Mistake("gate gradient: mean over the batch", "d_gate is the mean over the batch instead of the sum",
             "sum over the batch", {"d_gates.sum(axis=(0, 2, 3))": "d_gates.sum(axis=(2, 3)).mean(axis=0)"}),
@@ -65,7 +65,7 @@ TASK = Task(
         question="A head is (3, 5), its gate is 1, and the upstream gradient is (10, 1). If the "
         "gate grows by 0.1, by how much does each of the two numbers grow, and by how much does "
         "the loss?",
-        mistake="gate gradient of the last sequence alone",
+        mistake="gate gradient from the last sequence only",
         fix="(d_gated * heads).sum(axis=(0, 2, 3))",
     ),
     draw=draw_gated,

@@ -15,7 +15,7 @@ from mha_numpy.teach.tasks.split_heads import split_heads
 
 
 class Decoded(NamedTuple):
-    """The output for the new token, and the keys and values of all."""
+    """The output for the new token, and the keys and values of all tokens."""
 
     out: Array  # (B, 1, D)
     k: Array  # (B, H_kv, T + 1, d)
@@ -63,12 +63,12 @@ def decode_step(
 
 
 def append(past: Array, new: Array) -> Array:
-    """Put what is new behind the past."""
+    """Put the new tokens after the past ones."""
     return np.concatenate([past, new], axis=2)
 
 
 def _draw_decode(rng: np.random.Generator) -> list[Inputs]:
-    """Draw shared heads, a past of nothing, and large scores where all but D are equal."""
+    """Draw shared heads, an empty past, and large scores where all sizes but D are equal."""
     probes = []
     for B, T, D, d, H, H_kv in ((2, 5, 10, 3, 4, 2), (2, 0, 12, 3, 6, 2)):
         arrays = normal(rng, x=(B, 1, D), k_past=(B, H_kv, T, d), v_past=(B, H_kv, T, d))
@@ -109,7 +109,7 @@ TASK = Task(
     hints=Hints(
         where="Ask which of q, k, v are new, and which axis of k and v holds the tokens: notebook "
         '17, "What is kept".',
-        question="Three tokens are kept and a fourth comes: how many rows does q have, and how "
+        question="Three tokens are kept and a fourth arrives: how many rows does q have, and how "
         "many does k have? Is the fourth token among the keys that it attends to? What must the "
         "step return if no token was kept before?",
         mistake="own key not seen",

@@ -51,7 +51,7 @@ MISTAKES = [
             {"return d_table": "return d_table / len(ids)"}),
     Mistake("d_table: mean over the tokens", "d_table is divided by the number of tokens", "a sum, not a mean",
             {"return d_table": "return d_table / ids.size"}),
-    Mistake("d_table of the last sequence alone", "d_table is computed from the last sequence only", "sum over the batch",
+    Mistake("d_table from the last sequence only", "d_table is computed from the last sequence only", "sum over the batch",
             {ROWS: "np.add.at(d_table, ids[-1], d_out[-1])"}),
     Mistake("row 0 taken for padding", "row 0 gets no gradient, as if its token were padding", "every row learns from its tokens",
             {"return d_table": "d_table[0] = 0\n    return d_table"}),

@@ -52,7 +52,7 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("columns of q, k, v alternate", "columns of q, k and v are taken in turn instead of in blocks of D",
             "np.split(c_attn_w, 3, axis=1), np.concatenate(..., axis=1)",
             {"np.split(c_attn_w, 3, axis=1)": "(c_attn_w[:, i::3] for i in range(3))", "np.split(c_attn_b, 3)": "(c_attn_b[i::3] for i in range(3))"}),
-    Mistake("q, k, v by reshape alone", "reshape to or from (3, D, D) splits the rows of c_attn_w, not its columns",
+    Mistake("q, k, v by reshape only", "reshape to or from (3, D, D) splits the rows of c_attn_w, not its columns",
             "np.split(c_attn_w, 3, axis=1), np.concatenate(..., axis=1)",
             {"np.split(c_attn_w, 3, axis=1)": "c_attn_w.reshape(3, len(c_attn_w), -1)"}),
     Mistake("q, k, v along the rows", "q, k and v are stacked on top of one another instead of side by side",

@@ -1,4 +1,4 @@
-"""GELU, as GPT-2 has it."""
+"""GELU, as in GPT-2."""
 
 import math
 
@@ -26,7 +26,7 @@ def gelu(x: Array) -> Array:
 
 
 def gelu_argument(x: Array) -> Array:
-    """Return what tanh is taken of."""
+    """Return the argument of tanh."""
     root = math.sqrt(2 / math.pi)
     return root * (x + 0.044715 * x**3)
 

@@ -32,7 +32,7 @@ def gelu_backward(d_out: Array, x: Array) -> Array:
 
 
 def gelu_argument_slope(x: Array) -> Array:
-    """Return the derivative of what tanh is taken of."""
+    """Return the derivative of tanh's argument."""
     slope = math.sqrt(2 / math.pi)
     return slope * (1 + 3 * 0.044715 * x**2)
 
@@ -42,9 +42,9 @@ CUBE = "slope * (1 + 3 * 0.044715 * x**2)"
 SLOPE = "(share + x * share_slope)"
 
 MISTAKES: list[Mistake | Again] = [
-    Mistake("GELU: share taken for constant", "the gradient through the share is left out: GELU is x * share, and the share depends on x too",
+    Mistake("GELU: share taken as constant", "the gradient through the share is left out: GELU is x * share, and the share depends on x too",
             "d_out * (share + x * slope of the share)", {SLOPE: "share"}),
-    Mistake("GELU: way through the share alone", "d_out * share is left out: GELU is x * share, and x is a factor too",
+    Mistake("GELU: only the gradient through the share", "d_out * share is left out: GELU is x * share, and x is a factor too",
             "d_out * (share + x * slope of the share)", {SLOPE: "(x * share_slope)"}),
     Mistake("GELU: factor x left out", "the slope of the share is not multiplied by x",
             "d_out * (share + x * slope of the share)", {SLOPE: "(share + share_slope)"}),

@@ -10,8 +10,8 @@ from mha_numpy.teach.tasks.d_head_gate import draw_gated
 def head_importance(d_gated: Array, heads: Array) -> Array:
     """Return how much each head matters, by the gradients of its gate (Michel et al. 2019).
 
-    Forward was ``gated = heads * gate[:, None, None]`` with all gates 1. Taken by itself, each
-    sequence gives every gate a gradient, summed over the queries and features of that sequence. A
+    Forward was ``gated = heads * gate[:, None, None]`` with all gates 1. Each sequence
+    gives every gate its own gradient, summed over the queries and features of that sequence. A
     head's importance is the mean, over the sequences, of the absolute value of this gradient.
 
     Parameters
@@ -29,9 +29,9 @@ def head_importance(d_gated: Array, heads: Array) -> Array:
 
 
 MISTAKES = [
-    Mistake("importance from d_gated alone", "the importance is computed from d_gated only: the factor heads is missing",
+    Mistake("importance from d_gated only", "the importance is computed from d_gated only: the factor heads is missing",
             "d_gated * heads", {"shares = d_gated * heads": "shares = d_gated"}),
-    Mistake("importance from heads alone",
+    Mistake("importance from the heads only",
             "the importance is computed from the heads only: the factor d_gated is missing", "d_gated * heads",
             {"shares = d_gated * heads": "shares = heads"}),
     Mistake("absolute value of each number",

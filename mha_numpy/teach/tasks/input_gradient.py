@@ -47,7 +47,7 @@ def _draw_branches(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _slope_of_branches(inputs: Inputs) -> Slope:
-    """Differentiate q, k and v by the x that all three are made of."""
+    """Differentiate q, k and v with respect to the x that all three come from."""
     params, upstream = inputs["params"], (inputs["d_q"], inputs["d_k"], inputs["d_v"])
     (B, H, T, _), D = upstream[0].shape, params.w_q.shape[0]
 
@@ -62,7 +62,7 @@ def _slope_of_branches(inputs: Inputs) -> Slope:
 MISTAKES: list[Mistake | Again] = [
     *(Mistake(f"branch of {x} forgotten", f"x is used for q, k and v, but d_x lacks the share through {x}",
               "d_x sums all three branches", {f"from_{x} = ": f"from_{x} = 0 * "}) for x in "qkv"),
-    *(Mistake(f"branch of {x} alone", f"x is used for q, k and v, but d_x has only the share through {x}",
+    *(Mistake(f"only the branch of {x}", f"x is used for q, k and v, but d_x has only the share through {x}",
               "d_x sums all three branches", {"return from_q + from_k + from_v": f"return from_{x}"}) for x in "qkv"),
     Mistake("mean of the branches", "d_x is the mean of what comes back through q, k and v",
             "d_x sums all three branches",
@@ -72,7 +72,7 @@ MISTAKES: list[Mistake | Again] = [
             {"@ params.w_k.T": "@ params.w_v.T", "@ params.w_v.T": "@ params.w_k.T"}),
     Mistake("w_q for all branches", "d_q, d_k and d_v all go back through w_q", "each goes back through its own w",
             {"@ params.w_k.T": "@ params.w_q.T", "@ params.w_v.T": "@ params.w_q.T"}),
-    Again("d_x by w, not its transpose", {"@ params.w_q.T": "@ params.w_q", "@ params.w_k.T": "@ params.w_k", "@ params.w_v.T": "@ params.w_v"}),
+    Again("d_x through w, not its transpose", {"@ params.w_q.T": "@ params.w_q", "@ params.w_k.T": "@ params.w_k", "@ params.w_v.T": "@ params.w_v"}),
 ]  # fmt: skip
 
 TASK = Task(

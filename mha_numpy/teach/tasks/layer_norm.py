@@ -53,7 +53,7 @@ MISTAKES = [
             {"np.sqrt(variance + eps)": "np.sqrt(variance)"}),
     Mistake("eps outside the root", "eps is added to the root, not under it", "np.sqrt(var + eps)",
             {"np.sqrt(variance + eps)": "(np.sqrt(variance) + eps)"}),
-    Mistake("variance by n - 1", "the variance is computed with n - 1 instead of n",
+    Mistake("variance with n - 1", "the variance is computed with n - 1 instead of n",
             "var(-1, keepdims=True), with ddof=0",
             {"(centred**2).mean(axis=-1, keepdims=True)": "(centred**2).sum(axis=-1, keepdims=True) / (x.shape[-1] - 1)"}),
     Mistake("norm over the tokens", "the means are taken over the tokens instead of the features", "axis=-1",
@@ -63,7 +63,7 @@ MISTAKES = [
             {" x.mean(axis=-1": " x.mean(axis=(0, 1)", " (centred**2).mean(axis=-1": " (centred**2).mean(axis=(0, 1)"}),
     Mistake("mean not subtracted", "the mean is not subtracted, so the variance is the mean square",
             "x - x.mean(-1, keepdims=True)", {"centred = x - x.mean(axis=-1, keepdims=True)": "centred = x"}),
-    Mistake("mean subtracted under the root alone", "the variance is right, but the mean is not subtracted from x before it is divided",
+    Mistake("mean subtracted only under the root", "the variance is right, but the mean is not subtracted from x before it is divided",
             "(x - mean) / np.sqrt(var + eps)", {"return centred * inverse_std": "return x * inverse_std"}),
     Mistake("divided by the variance", "x - mean is divided by the variance, not by its root",
             "(x - mean) / np.sqrt(var + eps)", {"1 / np.sqrt(variance + eps)": "1 / (variance + eps)"}),
@@ -88,7 +88,7 @@ TASK = Task(
         question="A token is (1, 3). What are its mean and its variance? What is its output with "
         "gain (10, 1), bias (0, 5) and eps 0? Does the output change if a second token joins the "
         "batch?",
-        mistake="variance by n - 1",
+        mistake="variance with n - 1",
         fix="centred = x - x.mean(axis=-1, keepdims=True); centred / np.sqrt((centred**2)."
         "mean(axis=-1, keepdims=True) + eps) * gain + bias",
     ),

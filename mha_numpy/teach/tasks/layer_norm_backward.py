@@ -51,7 +51,7 @@ def layer_norm_backward(d_out: Array, x: Array, gain: Array, eps: float) -> Laye
 
 
 def through_norm(d_x_hat: Array, x_hat: Array, inverse_std: Array) -> Array:
-    """Pull back through the normalisation: a feature moves its token's mean and variance, too."""
+    """Pull back through the normalisation: a feature moves its token's mean and variance too."""
     by_mean = d_x_hat.mean(axis=-1, keepdims=True)
     by_variance = x_hat * (d_x_hat * x_hat).mean(axis=-1, keepdims=True)
     return inverse_std * (d_x_hat - by_mean - by_variance)
@@ -82,13 +82,13 @@ MISTAKES: list[Mistake | Again] = [
             {"inverse_std * (d_x_hat": "(d_x_hat"}),
     Mistake("d_gain made from x", "d_gain is computed from x instead of x_hat", "(d_out * x_hat).sum(axis=(0, 1))",
             {"(d_out * x_hat)": "(d_out * x)"}),
-    Mistake("d_gain of the last sequence alone", "d_gain is computed from the last sequence only", "sum over the batch",
+    Mistake("d_gain from the last sequence only", "d_gain is computed from the last sequence only", "sum over the batch",
             {").sum(axis=(0, 1))": ")[-1].sum(axis=0)"}),
-    Mistake("d_bias of the last sequence alone", "d_bias is computed from the last sequence only", "sum over the batch",
+    Mistake("d_bias from the last sequence only", "d_bias is computed from the last sequence only", "sum over the batch",
             {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out[-1].sum(axis=0)"}),
-    Mistake("d_gain over the batch alone", "d_gain is summed over the batch only", "sum over batch and tokens",
+    Mistake("d_gain over the batch only", "d_gain is summed over the batch only", "sum over batch and tokens",
             {").sum(axis=(0, 1))": ").sum(axis=0)"}),
-    Mistake("d_bias over the batch alone", "d_bias is summed over the batch only", "sum over batch and tokens",
+    Mistake("d_bias over the batch only", "d_bias is summed over the batch only", "sum over batch and tokens",
             {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out.sum(axis=0)"}),
     Mistake("d_gain: mean", "d_gain is a mean over batch and tokens", "sum over both",
             {").sum(axis=(0, 1))": ").mean(axis=(0, 1))"}),

@@ -47,9 +47,9 @@ def through_linear(d_out: Array, x: Array, w: Array) -> LinearGrads:
 
 
 MISTAKES: list[Mistake | Again] = [
-    Mistake("d_x by w, not its transpose", "the gradient goes back through w instead of w.T",
+    Mistake("d_x through w, not its transpose", "the gradient goes back through w instead of w.T",
             "d_out @ w.T", {"d_out @ w.T": "d_out @ w"}),
-    Mistake("d_w of the last sequence alone", "d_w is computed from the last sequence only", "sum over the batch",
+    Mistake("d_w from the last sequence only", "d_w is computed from the last sequence only", "sum over the batch",
             {"@ d_out).sum(axis=0)": "@ d_out)[-1]"}),
     Mistake("d_w not summed over the batch", "d_w is (B, inputs, outputs): the sum over the batch is left out",
             "sum over the batch", {"@ d_out).sum(axis=0)": "@ d_out)"}),
@@ -59,9 +59,9 @@ MISTAKES: list[Mistake | Again] = [
             {"@ d_out).sum(axis=0)": "@ d_out).mean(axis=0) / x.shape[1]"}),
     Mistake("d_w transposed", "d_w is transposed", "x.T @ d_out, (inputs, outputs)",
             {"@ d_out).sum(axis=0)": "@ d_out).sum(axis=0).T"}),
-    Mistake("d_b of the last sequence alone", "d_b is computed from the last sequence only", "sum over the batch",
+    Mistake("d_b from the last sequence only", "d_b is computed from the last sequence only", "sum over the batch",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out[-1].sum(axis=0)"}),
-    Mistake("d_b of the last token alone", "d_b is computed from the last tokens only", "sum over the tokens",
+    Mistake("d_b from the last tokens only", "d_b is computed from the last tokens only", "sum over the tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out[:, -1].sum(axis=0)"}),
     Mistake("d_b: mean", "d_b is a mean over batch and tokens", "sum over both",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.mean(axis=(0, 1))"}),
@@ -69,9 +69,9 @@ MISTAKES: list[Mistake | Again] = [
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.mean(axis=0).sum(axis=0)"}),
     Mistake("d_b: zero", "d_b is 0", "d_out.sum(axis=(0, 1))",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = np.zeros(d_out.shape[-1])"}),
-    Mistake("d_b over one axis", "d_b is summed over the batch only", "sum over batch and tokens",
+    Mistake("d_b over the batch only", "d_b is summed over the batch only", "sum over batch and tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=0)"}),
-    Mistake("d_b over the tokens alone", "d_b is summed over the tokens only", "sum over batch and tokens",
+    Mistake("d_b over the tokens only", "d_b is summed over the tokens only", "sum over batch and tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=1)"}),
     Again("everything divided by B", {"return through_linear(d_out,": "return through_linear(d_out / len(d_out),"}),
 ]  # fmt: skip
@@ -84,7 +84,7 @@ TASK = Task(
     hints=Hints(
         where="w and b serve every token of every sequence: docs/multi-head.md, Backward of the "
         'linear map; notebook 14, "Why sums?".',
-        question="Two tokens (2, 0) and (5, 1) meet a w of one column; the upstream gradients are "
+        question="Two tokens (2, 0) and (5, 1) meet a w with one column; the upstream gradients are "
         "3 and -1. If w[0, 0] grows by 0.1, by how much does the loss grow? You added two "
         "numbers: how do you write that as a product of matrices?",
         mistake="d_w: mean over the batch",

@@ -39,24 +39,24 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
 
 
 def is_past(key: Array, query: Array) -> Array:
-    """Return which keys stand at a query's own position or before it."""
+    """Return which keys are at a query's own position or before it."""
     return key <= query
 
 
 def is_near(key: Array, query: Array, left: int) -> Array:
-    """Return which keys stand at most `left` positions before a query."""
+    """Return which keys are at most `left` positions before a query."""
     return key >= query - left
 
 
 def is_token(key: Array, length: Array) -> Array:
-    """Return which keys are no padding."""
+    """Return which keys are not padding."""
     return key < length
 
 
 def _draw_masks(rng: np.random.Generator) -> list[Inputs]:
-    """Return lengths with and without padding, queries that begin later, and some by chance.
+    """Return lengths with and without padding, queries that start later, and some by chance.
 
-    A mask has no numbers to tell mistakes apart by: it takes more of them.
+    A mask has no numbers to tell mistakes apart by, so there are more probes.
     """
     by_chance = []
     for _ in range(8):
@@ -74,13 +74,13 @@ def _draw_masks(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _future(inputs: Inputs, mask: Array) -> Array:
-    """Return where a query sees a key behind its own position."""
+    """Return where a query sees a key after its own position."""
     key, query = np.arange(inputs["T_k"]), np.arange(inputs["T_q"]) + inputs["q_offset"]
     return (mask & (key > query[:, None])).astype(float)
 
 
 def _padding(inputs: Inputs, mask: Array) -> Array:
-    """Return where a query sees a key behind the end of its sequence."""
+    """Return where a query sees a key after the end of its sequence."""
     key = np.arange(inputs["T_k"])
     return (mask & (key >= np.asarray(inputs["lengths"])[:, None, None, None])).astype(float)
 
@@ -108,7 +108,7 @@ MISTAKES = [
             "key >= i + q_offset - left", {"is_near(key, query, left)": "is_near(key, query - q_offset, left)"}),
     Mistake("window one too wide", "the window reaches one key too far back", "key >= query - left",
             {"key >= query - left": "key >= query - left - 1"}),
-    Mistake("window one too narrow", "the window's last key is left out: the key exactly `left` positions back should be visible too", "key >= query - left",
+    Mistake("window one too narrow", "the farthest key of the window is left out: the key exactly `left` positions back should be visible too", "key >= query - left",
             {"key >= query - left": "key > query - left"}),
     Mistake("window forgotten", "the window is not applied", "combine the mask with key >= query - left",
             {"key >= query - left": "key >= 0 * query"}),

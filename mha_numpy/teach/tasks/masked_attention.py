@@ -37,7 +37,7 @@ def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float |
 
 
 def _draw_masked(rng: np.random.Generator) -> list[Inputs]:
-    """Draw masks beside queries, keys and values, and a softcap for the square."""
+    """Draw masks with queries, keys and values, and a softcap for the square."""
     probes = []
     drawn = draw_with_large_scores(rng, rect=(2, 6, 3), square=(6, 6, 2))
     for inputs, softcap in zip(drawn, (None, 1.5, None), strict=True):

@@ -88,14 +88,14 @@ MISTAKES: list[Mistake | Again] = [
       for x in "qkvo"),
     *(Mistake(f"w_{x} transposed", f"w_{x} is used transposed", f"x @ w_{x}, with w_{x} (inputs, outputs)",
               {f"x @ params.w_{x} +": f"x @ params.w_{x}.T +"}) for x in "qkvo"),
-    Mistake("keys by w_q", "the keys are projected with w_q and b_q", "k = x @ w_k + b_k",
+    Mistake("keys from w_q", "the keys are projected with w_q and b_q", "k = x @ w_k + b_k",
             {"x @ params.w_k + params.b_k": "x @ params.w_q + params.b_q"}),
-    Mistake("values by w_k", "the values are projected with w_k and b_k", "v = x @ w_v + b_v",
+    Mistake("values from w_k", "the values are projected with w_k and b_k", "v = x @ w_v + b_v",
             {"x @ params.w_v + params.b_v": "x @ params.w_k + params.b_k"}),
     Mistake("source ignored", "keys and values come from the queries' input, so the source is not used",
             "project k and v from the source",
             {"q = split_heads(project_q(y,": "x = y\n    q = split_heads(project_q(y,"}),
-    Mistake("source alone", "queries come from the source too, so their own input is not used",
+    Mistake("only the source", "queries come from the source too, so their own input is not used",
             "project q from the first input",
             {"q = split_heads(project_q(y,": "y = x\n    q = split_heads(project_q(y,"}),
     Mistake("queries from the source", "the two inputs are swapped", "queries come from the first input",
@@ -106,7 +106,7 @@ MISTAKES: list[Mistake | Again] = [
             {"v = split_heads(project_v(x,": "v = split_heads(project_v(y,"}),
     Mistake("output projection left out", "the output projection is left out: merged is returned",
             "merged @ w_o + b_o", {"x @ params.w_o + params.b_o": "x"}),
-    Again("heads left behind the tokens", {"merged = merge_heads(heads)": "merged = heads.reshape(*heads.shape[:2], -1)"}),
+    Again("heads left after the tokens", {"merged = merge_heads(heads)": "merged = heads.reshape(*heads.shape[:2], -1)"}),
 ]  # fmt: skip
 
 TASK = Task(

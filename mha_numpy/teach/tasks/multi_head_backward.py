@@ -66,7 +66,7 @@ def multi_head_backward(d_out: Array, params: MultiHeadParams, saved: Saved) -> 
 
 
 def _draw_backward(rng: np.random.Generator) -> list[Inputs]:
-    """Draw what the layer's backward gets; in the second, row 0 sees nothing."""
+    """Draw the inputs of the layer's backward; in the second, row 0 sees nothing."""
     probes = []
     for first, inputs in enumerate(draw_self(rng, value_dim=4)[:2]):
         x, params, num_heads, _ = inputs.values()

@@ -1,4 +1,4 @@
-"""Attention that never holds a row of weights."""
+"""Attention that never stores a row of weights."""
 
 import numpy as np
 
@@ -62,17 +62,17 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("rescaled the wrong way", "sum and mixture are multiplied by e^(new - old maximum), not by e^(old - new)",
             "np.exp(before - largest)",
             {"np.exp(before - largest)": "np.exp(largest - before if start else before - largest)"}),
-    Mistake("block by its own maximum",
+    Mistake("each block by its own maximum",
             "a block's powers use its own maximum, while the sum refers to the running maximum",
             "np.exp(scores - largest), largest = np.maximum(before, of_block)",
             {"np.exp(of_block - largest)": "np.exp(of_block - of_block.max(axis=-1, keepdims=True))"}),
-    Mistake("maximum of the block alone",
+    Mistake("maximum of the block only",
             "the maximum is that of the block only, so e^(old - new) overflows where a block lies far below",
             "np.maximum(before, of_block)",
             {"np.maximum(largest, of_block.max(axis=-1, keepdims=True))": "of_block.max(axis=-1, keepdims=True)"}),
-    Mistake("maximum begins with 0", "the running maximum starts at 0, so rows of very low scores become 0/0",
+    Mistake("maximum starts at 0", "the running maximum starts at 0, so rows of very low scores become 0/0",
             "start with -np.inf", {"np.full((T_q, 1), -np.inf)": "np.zeros((T_q, 1))"}),
-    Mistake("sum begins with 1", "the running sum starts at 1, as if there were one more key with score 0",
+    Mistake("sum starts at 1", "the running sum starts at 1, as if there were one more key with score 0",
             "total = 0, largest = -np.inf",
             {"np.full((T_q, 1), -np.inf)": "np.zeros((T_q, 1))", "total = np.zeros": "total = np.ones"}),
     Mistake("last short block dropped", "the keys after the last whole block are dropped", "range(0, T_k, block)",

@@ -54,7 +54,7 @@ MISTAKES = [
     Mistake("columns of w_o removed", "columns of w_o are removed, but a head goes through the rows of w_o", "w_o[stays]",
             {"w_o[of_v]": "w_o[:, of_v]"}),
     Mistake("w_o left whole", "w_o keeps the rows of the removed heads", "w_o[stays]", {"w_o[of_v]": "w_o"}),
-    Mistake("b_o cut, too", "b_o is shortened, but it belongs to the D features of the output, not to heads", "b_o stays whole",
+    Mistake("b_o cut too", "b_o is shortened, but it belongs to the D features of the output, not to heads", "b_o stays whole",
             {"w_o[of_v], b_o,": "w_o[of_v], b_o[of_v],"}),
     Mistake("biases left whole", "b_q, b_k and b_v keep the numbers of the removed heads", "b_q[stays], b_k[stays], b_v[stays]",
             {"b_q[of_qk]": "b_q", "b_k[of_qk]": "b_k", "b_v[of_v]": "b_v"}),
@@ -64,7 +64,7 @@ MISTAKES = [
     Mistake("only the queries pruned", "w_k and w_v stay whole, although no query reads the removed heads any more",
             "w_k and w_v lose the same heads",
             {"w_k[:, of_qk], b_k[of_qk]": "w_k, b_k", "w_v[:, of_v], b_v[of_v]": "w_v, b_v"}),
-    Mistake("zeros instead of fewer", "the params of the removed heads are set to 0 but keep their shapes", "remove them: w_q[:, stays]",
+    Mistake("heads set to 0, not removed", "the params of the removed heads are set to 0 but keep their shapes", "remove them: w_q[:, stays]",
             {"w_q[:, of_qk], b_q[of_qk]": "w_q * of_qk, b_q * of_qk", "w_k[:, of_qk], b_k[of_qk]": "w_k * of_qk, b_k * of_qk",
              "w_v[:, of_v], b_v[of_v]": "w_v * of_v, b_v * of_v", "w_o[of_v]": "w_o * of_v[:, None]"}),
     Mistake("the last heads removed", "the right number of heads is removed, but always the last ones", "np.isin(np.arange(num_heads), heads, invert=True)",
@@ -74,7 +74,7 @@ MISTAKES = [
     Mistake("heads taken for columns", "head h is taken for column h, so single columns are removed", "np.repeat(stays, d_k)",
             {"np.repeat(stays, w_q.shape[1] // num_heads)": "np.isin(np.arange(w_q.shape[1]), heads, invert=True)",
              "np.repeat(stays, w_v.shape[1] // num_heads)": "np.isin(np.arange(w_v.shape[1]), heads, invert=True)"}),
-    Mistake("one head removed of several", "only the first of the heads to remove is removed", "all of heads",
+    Mistake("only one of several heads removed", "only the first of the heads to remove is removed", "remove all of `heads`",
             {"heads, invert=True)": "heads[:1], invert=True)"}),
 ]  # fmt: skip
 

@@ -62,7 +62,7 @@ def _pair_lengths(x: Array) -> Array:
 
 
 def keeps_lengths(name: str) -> Law:
-    """Return what holds where pairs of an input's features were turned."""
+    """Return the law that turning pairs of an input's features obeys."""
     return Law(
         "the pairs keep their lengths",
         lambda inputs, arrays: _pair_lengths(arrays[""]) - _pair_lengths(inputs[name]),
@@ -97,10 +97,10 @@ MISTAKES = [
     Mistake("pairs interleaved", "features 2i and 2i + 1 are paired", "pair i with i + d / 2",
             {"np.split(x, 2, axis=-1)": "x[..., 0::2], x[..., 1::2]",
              "np.concatenate(turned, axis=-1)": "np.stack(turned, axis=-1).reshape(x.shape)"}),
-    Mistake("the other sign of the rotation",
+    Mistake("wrong sign in the first half of the rotation",
             "the sign in the first half of the rotation is wrong, so lengths change",
             "first half: first * cos - second * sin", {"first * cos - second * sin": "first * cos + second * sin"}),
-    Mistake("a sign of the rotation", "the sign in the second half of the rotation is wrong, so lengths change",
+    Mistake("wrong sign in the second half of the rotation", "the sign in the second half of the rotation is wrong, so lengths change",
             "second half: first * sin + second * cos", {"first * sin + second * cos": "second * cos - first * sin"}),
 ]  # fmt: skip
 

@@ -49,8 +49,8 @@ TASK = Task(
         where="Forward is out = R x with a rotation R for each pair, so backward needs the "
         "transpose of R: docs/rope.md, backward.",
         question="At a quarter turn the pair (x1, x2) becomes (-x2, x1). If the loss is the first "
-        "number of that, what are its derivatives with respect to x1 and x2? Which turn maps (1, "
-        "0) to them?",
+        "of the two new numbers, what are its derivatives with respect to x1 and x2? Which turn "
+        "maps (1, 0) to them?",
         mistake="gradient turned forward",
         fix="the same rotation by -positions:\n"
         "new_first = first * np.cos(angles) + second * np.sin(angles); new_second = second * "

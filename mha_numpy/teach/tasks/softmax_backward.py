@@ -73,7 +73,7 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("row mean instead of the weighted sum",
             "the plain mean of d_weights is subtracted, not the weighted mean", "sum weights * d_weights",
             {"(weights * d_weights).sum(axis=-1, keepdims=True)": "d_weights.mean(axis=-1, keepdims=True)"}),
-    Mistake("diagonal of the Jacobian alone", "only the diagonal p (1 - p) of softmax's Jacobian is used",
+    Mistake("only the diagonal of the Jacobian", "only the diagonal p (1 - p) of softmax's Jacobian is used",
             "add the share of the row's other scores: -p_i p_j",
             {"(d_weights - row_sum)": "(1 - weights) * d_weights"}),
     Mistake("factor p left out", "d_scores lacks the factor weights, so hidden cells get gradients",

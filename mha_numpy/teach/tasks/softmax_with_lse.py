@@ -10,7 +10,7 @@ from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Task
 
 
 def hide(scores: Array, mask: Array | None) -> Array:
-    """Give hidden cells the score -inf; a mask says who may attend."""
+    """Give hidden cells the score -inf; the mask is True where a query may attend."""
     if mask is None:
         return scores
     visible = mask  # True = may attend
@@ -84,7 +84,7 @@ def _hidden_weights(inputs: Inputs, weights: Array) -> Array:
 
 
 def laws_of_softmax(name: str) -> list[Law]:
-    """Return what holds for the weights, which are returned by a name."""
+    """Return the laws for the weights, which the answer returns under this name."""
     return [
         Law(
             "rows that see something sum to 1, the others to 0",
@@ -115,7 +115,7 @@ MISTAKES: list[Mistake | Again] = [
             "rows of the mask are queries, as in the scores", {"visible = mask": "visible = mask.swapaxes(-1, -2)"}),
     Mistake("mask's batch axis lined up with the heads",
             "the mask has lost its axis of size 1, so its sequences are taken for heads",
-            "leave the mask (B, 1, T_q, T_k), or mask[:, None] where it is (B, T_q, T_k)",
+            "keep the mask (B, 1, T_q, T_k), or use mask[:, None] if it is (B, T_q, T_k)",
             {"visible = mask": "visible = mask.squeeze(1)"}),
     Mistake("mask after softmax", "the mask is applied to the weights, so rows sum to less than 1",
             "np.where(mask, scores, -np.inf) before softmax",
@@ -157,7 +157,7 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("no maximum subtracted", "no maximum is subtracted, so large scores overflow and rows of very low ones become 0/0; both give NaN",
             "subtract each row's maximum",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = np.zeros_like(largest)"}),
-    Mistake("no maximum subtracted, lost rows 0",
+    Mistake("no maximum subtracted, low rows become 0",
             "no maximum is subtracted, so large scores overflow to NaN, and rows of very low ones sum to 0 and are taken for rows that see nothing",
             "subtract each row's maximum",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = np.zeros_like(largest)",
@@ -170,33 +170,33 @@ MISTAKES: list[Mistake | Again] = [
             "the same maximum is subtracted from all rows, so rows far below it become 0/0, which is NaN",
             "subtract each row's own maximum: axis=-1, keepdims=True",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = masked.max(keepdims=True)"}),
-    Mistake("one maximum for all, lost rows 0",
+    Mistake("one maximum for all, low rows become 0",
             "the same maximum is subtracted from all rows, so rows far below it sum to 0 and are taken for rows that see nothing",
             "subtract each row's own maximum: axis=-1, keepdims=True",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = masked.max(keepdims=True)",
              "weights = powers / total": "weights = np.where(total == 0, 0.0, powers / total)"}),
-    Mistake("maximum of hidden scores too",
+    Mistake("maximum includes hidden scores",
             "the subtracted maximum includes hidden scores, so rows far below it become 0/0",
             "mask first, then take the maximum",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = scores.max(axis=axis, keepdims=True)"}),
-    Mistake("maximum of hidden scores too, lost rows 0",
+    Mistake("maximum includes hidden scores, low rows become 0",
             "the subtracted maximum includes hidden scores, so rows far below it sum to 0 and are taken for rows that see nothing",
             "mask first, then take the maximum",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = scores.max(axis=axis, keepdims=True)",
              "weights = powers / total": "weights = np.where(total == 0, 0.0, powers / total)"}),
-    Mistake("maximum of hidden scores too, no row left out",
+    Mistake("maximum includes hidden scores, NaN in a row that sees nothing",
             "the subtracted maximum includes hidden scores, so rows far below it become 0/0, and so do rows that see nothing",
             "mask first, then take the maximum; rows that see nothing are 0",
             {"sees_none = np.isneginf(largest)": "largest = scores.max(axis=axis, keepdims=True)\n    sees_none = np.zeros_like(largest, bool)"}),
     Mistake("powers times the mask",
-            f"{POWERS_TIMES_MASK}, and a row that sees nothing is 0/0", "np.where(mask, scores, -np.inf) first, then subtract each row's maximum",
+            f"{POWERS_TIMES_MASK}; a row that sees nothing becomes 0/0", "np.where(mask, scores, -np.inf) first, then subtract each row's maximum",
             {POWERS: NO_ROW_LEFT_OUT + TIMES_MASK}),
-    Mistake("powers times the mask, lost rows 0",
-            f"{POWERS_TIMES_MASK}, and rows of very low scores sum to 0 and are taken for rows that see nothing",
+    Mistake("powers times the mask, low rows become 0",
+            f"{POWERS_TIMES_MASK}; rows of very low scores sum to 0 and are taken for rows that see nothing",
             "np.where(mask, scores, -np.inf) first, then subtract each row's maximum",
             {POWERS: NO_ROW_LEFT_OUT + TIMES_MASK,
              "weights = powers / total": "weights = np.where(total == 0, 0.0, powers / total)"}),
-    Mistake("powers times the mask, but for rows that see nothing", POWERS_TIMES_MASK,
+    Mistake("powers times the mask, except in rows that see nothing", POWERS_TIMES_MASK,
             "np.where(mask, scores, -np.inf) first, then subtract each row's maximum",
             {POWERS: TIMES_MASK, "weights = powers / total": "weights = np.where(sees_none, 0.0, powers / total)"}),
     Mistake("log-weights", "the weights are scores - lse: without exp they are still logs", "np.exp(scores - lse)",
@@ -215,9 +215,9 @@ MISTAKES: list[Mistake | Again] = [
             {"largest + np.log(total)": "largest + total"}),
     Mistake("lse: the maximum subtracted", "the maximum is subtracted from lse, not added",
             "lse = largest + np.log(total)", {"largest + np.log(total)": "np.log(total) - largest"}),
-    Mistake("lse: the maximum alone", "lse is only the largest score", "lse = largest + np.log(total)",
+    Mistake("lse: only the maximum", "lse is only the largest score", "lse = largest + np.log(total)",
             {"largest + np.log(total)": "largest"}),
-    Mistake("lse of hidden scores too", "lse includes the hidden scores", "take the sum after the mask",
+    Mistake("lse includes hidden scores", "lse includes the hidden scores", "take the sum after the mask",
             {"lse = np.where(sees_none, -np.inf, largest + np.log(total))":
              "top = scores.max(axis=axis, keepdims=True)\n    lse = top + np.log(np.exp(scores - top).sum(axis=axis, keepdims=True))"}),
     Mistake("lse 0 in a row that sees nothing", "lse is 0 in a row that sees nothing, as if one key had the score 0",

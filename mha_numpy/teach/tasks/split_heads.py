@@ -34,7 +34,7 @@ MISTAKES = [
     Mistake("heads interleaved when split", "each head takes every H-th column instead of a block of d columns",
             "reshape to (B, T, H, d), not to (B, T, d, H)",
             {"num_heads, d).transpose(0, 2, 1, 3)": "d, num_heads).transpose(0, 3, 1, 2)"}),
-    Mistake("heads left behind the tokens", "the axis of the heads stays after that of the tokens, (B, T, H, d), so a token's heads would attend to one another",
+    Mistake("heads left after the tokens", "the axis of the heads stays after that of the tokens, (B, T, H, d), so a token's heads would attend to one another",
             "after the reshape to (B, T, H, d): .transpose(0, 2, 1, 3)",
             {"num_heads, d).transpose(0, 2, 1, 3)": "num_heads, d)"}),
     Mistake("heads before the batch", "the axis of the heads comes before that of the batch: (H, B, T, d)",

@@ -36,9 +36,9 @@ def _slope_of_sharing(inputs: Inputs) -> Slope:
 
 
 MISTAKES = [
-    Mistake("first of the group alone", "a shared head gets only the gradient of the first query head of its group",
+    Mistake("only the first of the group", "a shared head gets only the gradient of the first query head of its group",
             "sum over the group", {"grouped.sum(axis=2)": "grouped[:, :, 0]"}),
-    Mistake("last of the group alone", "a shared head gets only the gradient of the last query head of its group",
+    Mistake("only the last of the group", "a shared head gets only the gradient of the last query head of its group",
             "sum over the group", {"grouped.sum(axis=2)": "grouped[:, :, -1]"}),
     Mistake("mean over the group", "a shared head gets the mean over its group instead of the sum",
             "sum over the group", {"grouped.sum(axis=2)": "grouped.mean(axis=2)"}),

@@ -58,7 +58,7 @@ MISTAKES = [
     Again("in the order q, v, k", {"[w_q, w_k, w_v]": "[w_q, w_v, w_k]", "[b_q, b_k, b_v]": "[b_q, b_v, b_k]"}),
     Again("in the order v, k, q", {"[w_q, w_k, w_v]": "[w_v, w_k, w_q]", "[b_q, b_k, b_v]": "[b_v, b_k, b_q]"}),
     Again("columns of q, k, v alternate", {"np.concatenate(ws, axis=1)": "np.stack(ws, axis=-1).reshape(len(w_q), -1)", "np.concatenate(bs)": "np.stack(bs, axis=-1).ravel()"}),
-    Again("q, k, v by reshape alone", {"np.concatenate(ws, axis=1)": "np.stack(ws).reshape(len(w_q), -1)"}),
+    Again("q, k, v by reshape only", {"np.concatenate(ws, axis=1)": "np.stack(ws).reshape(len(w_q), -1)"}),
     Again("q, k, v along the rows", {"np.concatenate(ws, axis=1)": "np.concatenate(ws, axis=0)"}),
     Again("biases left out", {f", params.b_{x}\n": f", np.zeros_like(params.b_{x})\n" for x in "qkvo"}),
     *(Again(f"b_{x} left out", {f", params.b_{x}\n": f", np.zeros_like(params.b_{x})\n"}) for x in "qkvo"),
@@ -76,7 +76,7 @@ TASK = Task(
         "from_gpt2 splits. Notebook 27.",
         question="Each of w_q, w_k and w_v is (D, D), and c_attn_w is (D, 3*D). Along which axis "
         "must you join them? In which columns of ``x @ c_attn_w`` is a token's key?",
-        mistake="q, k, v by reshape alone",
+        mistake="q, k, v by reshape only",
         fix="np.concatenate([params.w_q, params.w_k, params.w_v], axis=1); "
         "np.concatenate([params.b_q, params.b_k, params.b_v])",
     ),

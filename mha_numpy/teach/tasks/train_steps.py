@@ -13,7 +13,7 @@ from mha_numpy.teach.tasks.linear_backward import through_linear
 
 
 def shift(batch: Array) -> tuple[Array, Array]:
-    """Return the tokens (B, T) that a model reads, and those that it is to guess, of (B, T + 1)."""
+    """Return the tokens (B, T) that a model reads, and those that it must guess, of (B, T + 1)."""
     return batch[:, :-1], batch[:, 1:]
 
 
@@ -71,7 +71,7 @@ def train_steps(
 def draw_steps(rng: np.random.Generator) -> list[Inputs]:
     """Draw batches for three steps: all sizes different; V = D, and some logits far apart.
 
-    The first batch has every token but the last of the vocabulary, which never comes.
+    The first batch has every token except the last of the vocabulary, which never occurs.
     """
     probes = []
     for (B, T, V, D), spread in (((2, 4, 6, 5), 1), ((3, 3, 4, 4), 8)):
@@ -107,7 +107,7 @@ MISTAKES: list[Mistake | Again] = [
             "inputs = tokens[:, :-1], targets = tokens[:, 1:]", {"return batch[:, :-1], batch[:, 1:]": "return batch[:, :-2], batch[:, 2:]"}),
     Mistake("targets shifted backward", "the target of each token is the token before it, not the one after it",
             "inputs = tokens[:, :-1], targets = tokens[:, 1:]", {"return batch[:, :-1], batch[:, 1:]": "return batch[:, 1:], batch[:, :-1]"}),
-    Mistake("targets from the start again", "the targets are rolled around, so the target of the last token is the first token",
+    Mistake("targets wrapped around", "the targets wrap around, so the target of the last token is the first token",
             "targets = tokens[:, 1:]", {"return batch[:, :-1], batch[:, 1:]": "return batch, np.roll(batch, -1, axis=1)"}),
     Mistake("gradients not zeroed", "gradients are added to those of earlier steps", "start every step with gradients of 0",
             {BEGIN: BEGIN + "    sums = dict.fromkeys(('table', 'w', 'b'), 0.0)\n",

@@ -16,7 +16,7 @@ from mha_numpy.teach.tasks.train_steps import draw_steps, shift
 
 
 class TrainWithAdam(NamedTuple):
-    """Params after some steps of Adam, and the loss of what was held out."""
+    """Params after some steps of Adam, and the loss on the held-out sequences."""
 
     table: Array  # (V, D)
     w: Array  # (D, V)
@@ -32,7 +32,7 @@ def train_with_adam(
     w: Array,
     learning_rate: float,
 ) -> TrainWithAdam:
-    """Train a small model with Adam and dropout, and evaluate it on what was held out.
+    """Train a small model with Adam and dropout, and evaluate it on held-out sequences.
 
     The model reads one token and guesses the next: ``logits = dropout(table[token]) @ w``. In each
     batch it reads every token of a sequence except the last, and has to guess every one except the
@@ -59,7 +59,7 @@ def train_with_adam(
     table, w : arrays of these shapes
         The params after N steps.
     loss : a number
-        The loss of what was held out, with these params and without dropout.
+        The loss on the held-out sequences, with these params and without dropout.
     """
     table_mean, table_square = np.zeros_like(table), np.zeros_like(table)
     w_mean, w_square = np.zeros_like(w), np.zeros_like(w)
@@ -77,12 +77,12 @@ def train_with_adam(
 
 
 def drop(x: Array, kept: Array, p: float) -> Array:
-    """Let the numbers pass that are kept, enlarged; the same forward and backward."""
+    """Keep some numbers, enlarged, and drop the others; the same forward and backward."""
     return x * kept / (1 - p)
 
 
 def _draw_with_adam(rng: np.random.Generator) -> list[Inputs]:
-    """Draw the same, with what is held out, and the features kept: at first, all of them."""
+    """Draw the same, with held-out sequences, and the kept features: at first, all of them."""
     probes = []
     for inputs, p in zip(draw_steps(rng), (0.25, 0.5), strict=True):
         tokens, table, w, _, _ = inputs.values()
@@ -111,11 +111,11 @@ LOOP = "enumerate(zip(tokens, keep, strict=True), start=1):\n"
 EVALUATED = "cross_entropy(table[inputs] @ w, targets, -100)"
 
 MISTAKES = [
-    Mistake("t begins at 0", "t is 0 in the first step, so the correction divides by 0", "count from 1",
+    Mistake("t starts at 0", "t is 0 in the first step, so the correction divides by 0", "count from 1",
             {LOOP: LOOP.replace("start=1", "start=0")}),
     Mistake("t counted for each param", "t grows with each param instead of each step", "all params of a step have the same t",
             {"table_mean, table_square, t)": "table_mean, table_square, 2 * t - 1)", "w_mean, w_square, t)": "w_mean, w_square, 2 * t)"}),
-    Mistake("Adam begins anew", "the running means start at 0 again in every step", "keep them from step to step",
+    Mistake("Adam reset in every step", "the running means start at 0 again in every step", "keep them from step to step",
             {LOOP: LOOP + "        table_mean = table_square = np.zeros_like(table)\n        w_mean = w_square = np.zeros_like(w)\n"}),
     Mistake("dropout at evaluation", "dropout is left on at evaluation", "no dropout in the loss of the held-out sequences",
             {EVALUATED: EVALUATED.replace("table[inputs]", "drop(table[inputs], keep[-1], p)")}),

@@ -207,7 +207,7 @@ WRONG = [  # what is done to the file, or which model or optimizer reads it; and
     ({"spoil": lambda path: path.write_bytes(path.read_bytes()[:-500])},
      "whole .npz file of arrays; got a damaged or foreign one"),
     ({"spoil": lambda path: make_model().save(path)},
-     r"expected a checkpoint .*; got another file with \['embedding.table'"),
+     r"expected a checkpoint .*; got a different file with \['embedding.table'"),
     ({"spoil": lambda path: write(path, {}, b"[" * 10**5)},
      "expected JSON; got brackets nested too deeply"),
     ({"kind": SGD}, "optimizer: expected SGD; got AdamW;"),

@@ -266,7 +266,7 @@ def drawing(inputs, targets=0):
 
 PAIR = r"loss: expected a pair of functions, \(forward, backward\); got "
 IMPOSSIBLE = [
-    (r"optimizer: expected one of this model, .*; got SGD\(TransformerLM, .* of another model",
+    (r"optimizer: expected one of this model, .*; got SGD\(TransformerLM, .* of a different model",
      {"optimizer": SGD(make_model(), 0.1)}),
     (r"optimizer: expected .* such as AdamW\(model, 1e-3\); got 'sgd'", {"optimizer": "sgd"}),
     (r"draw_batch: expected a Batch, such as .*; got \(1, 2\)",

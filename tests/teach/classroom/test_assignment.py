@@ -182,8 +182,8 @@ def test_files_check_themselves(tmp_path, roster):
     [
         ({"name": "hw1-foward"}, "name: expected hw1-forward, .*did you mean 'hw1-forward'"),
         ({"name": "softmax,nope"}, "name: expected .*; got 'softmax,nope'"),
-        ({"name": ","}, "there is none"),
-        ({"name": "softmax,softmax"}, "softmax is asked for twice"),
+        ({"name": ","}, "got none"),
+        ({"name": "softmax,softmax"}, "softmax occurs twice"),
         ({"form": "pdf"}, "format: expected one of notebook, files, otter, nbgrader; got 'pdf'"),
         ({"deadline": "tomorrow"}, "deadline: expected a date such as .*; got 'tomorrow'"),
         ({"deadline": "2030-02-31"}, "deadline: expected"),

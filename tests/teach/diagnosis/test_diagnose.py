@@ -18,24 +18,30 @@ some_tasks = pytest.mark.parametrize("task", sweep(TASKS, 10))
 
 SAME = [  # two names for one function, or for one that shows in the probes of a task
     {"-1e9 for -inf", "the mean in a row that sees nothing"},
-    {"keys mixed instead of values", "values by w_k"},
+    {"keys mixed instead of values", "values from w_k"},
     {"sign of d_logits", "steps uphill"},
-    {"maximum of hidden scores too", "maximum of hidden scores too, no row left out"},
+    {
+        "maximum includes hidden scores",
+        "maximum includes hidden scores, NaN in a row that sees nothing",
+    },
     *(
         {"powers times the mask", f"powers times the mask, {more}"}
-        for more in ("lost rows 0", "but for rows that see nothing")
+        for more in ("low rows become 0", "except in rows that see nothing")
     ),
-    {"powers times the mask, lost rows 0", "powers times the mask, but for rows that see nothing"},
-    {"maximum at least 0", "maximum of hidden scores too"},
-    {"maximum at least 0", "maximum of hidden scores too, no row left out"},
+    {
+        "powers times the mask, low rows become 0",
+        "powers times the mask, except in rows that see nothing",
+    },
+    {"maximum at least 0", "maximum includes hidden scores"},
+    {"maximum at least 0", "maximum includes hidden scores, NaN in a row that sees nothing"},
     {"maximum at least 0", "one maximum for all"},
     *(
         {"no maximum subtracted", f"powers times the mask{more}"}
-        for more in ("", ", lost rows 0", ", but for rows that see nothing")
+        for more in ("", ", low rows become 0", ", except in rows that see nothing")
     ),
 ]
 FEWER_PROBES = {  # one of them fails where the other shows another number
-    "multi_head_backward": {"heads left behind the tokens": "split without transpose"},
+    "multi_head_backward": {"heads left after the tokens": "split without transpose"},
 }
 
 

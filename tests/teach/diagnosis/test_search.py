@@ -155,7 +155,7 @@ def test_a_row_of_numbers_tells_arrays_apart():
          "wrong, although the right one is computed from them: look at what you return"),
         ("rope", lambda a: np.where(np.arange(a.shape[-1]) < a.shape[-1] // 2, a, a**2),
          "out: wrong only in the second half of axis 3 (of 4 axes)"),
-        ("scores", lambda a: 0.3 * a, "scores: each is 0.3 times what was expected"),
+        ("scores", lambda a: 0.3 * a, "scores: each is 0.3 times the expected number"),
     ],
 )  # fmt: skip
 def test_clues(task, change, clue):

@@ -242,7 +242,7 @@ SAID = [  # an exercise, a function, whether it passes a stage, and what that sa
     ),
     ("masks", lambda *given: ~make("make_mask")(*given), "invariants", False, "^(?!.*off by)"),
     ("multi-head", blind, "invariants", False, "the mask is causal"),
-    (OWN, lambda d, w: 2 * right(d, w), "values", False, "each is 2 times what was expected"),
+    (OWN, lambda d, w: 2 * right(d, w), "values", False, "each is 2 times the expected number"),
     (OWN, subtracts_in_place, "values", True, ""),
     (
         "linear-backward", last_is_flat,

@@ -88,7 +88,7 @@ def test_mistakes_with_one_gap_are_told_as_one(conventions):
         ("a mask that hides keys", "a query that sees nothing"): ["-1e9 for -inf"],
         ("a mask that hides keys", "a softcap"): ["softcap after the mask"],
         ("large scores",): ["no maximum subtracted", "powers times the mask"],
-        ("a mask that hides keys", "large scores"): ["maximum of hidden scores too"],
+        ("a mask that hides keys", "large scores"): ["maximum includes hidden scores"],
         ("more query heads than key/value heads",): ["groups tiled, not repeated"],
     }
     with using(Variant(1, conventions)):

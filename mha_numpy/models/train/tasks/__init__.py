@@ -1,4 +1,4 @@
-"""Small tasks that a transformer learns in a minute: what to read, and the right answers."""
+"""Small tasks that a transformer learns in a minute: the inputs, and the right answers."""
 
 from mha_numpy.models.train.tasks.induction import Induction
 from mha_numpy.models.train.tasks.numbers import ENGLISH, GERMAN, Numbers, english, german

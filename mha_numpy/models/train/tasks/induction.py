@@ -47,7 +47,7 @@ class Induction:
         return Batch((ids[:, :-1],), targets[:, 1:])
 
     def _draw_sequence(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw T + 1 tokens, and whether each could be known from those before it."""
+        """Draw T + 1 tokens, and whether each could be predicted from the earlier ones."""
         T = self.num_tokens + 1
         fresh = rng.permutation(self.vocab_size)
         parts: list[Array] = []

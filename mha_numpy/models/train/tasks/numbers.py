@@ -77,7 +77,7 @@ def german(n: int) -> list[str]:
 
 
 def _short_one(n: int) -> list[str]:
-    """Write a number before another word: a one at its end is "ein" there."""
+    """Write a number before another word, where a final one is "ein"."""
     return ["ein" if word == "eins" else word for word in german(n)]
 
 
@@ -148,8 +148,8 @@ class Numbers:
         units, tens : float
             Of the numbers that end in tens and units, such as 245: the share in which the step
             that writes the units has more weight, summed over heads, on the source's units than
-            on its tens; and the share in which the step that writes the tens has it the other
-            way round.
+            on its tens; and the share in which the step that writes the tens has more weight on
+            the tens.
         """
         units, tens = [], []
         for of_number, n in zip(weights.sum(axis=1), numbers, strict=True):  # (T_q, T_k)
@@ -182,7 +182,7 @@ def _is_held_out(numbers: Array) -> Array:
 
 
 def _as_ids(sentences: list[list[str]], vocabulary: Sequence[str]) -> Array:
-    """Return ids (B, T), padded at the right."""
+    """Return ids (B, T), padded on the right."""
     number_of = {word: i for i, word in enumerate(vocabulary)}
     ids = np.full((len(sentences), max(map(len, sentences))), PADDING)
     for row, words in zip(ids, sentences, strict=True):

@@ -1,7 +1,7 @@
-"""What runs in the process of a student's function: the calls, and the messages about them.
+"""The code in the process of a student's function: the calls, and the messages about them.
 
-NumPy is all that it imports, so that it also runs where nothing else of this package can be seen.
-There it is a package by itself, which is why its files import each other by a dot.
+It imports only NumPy, so that it also runs where the rest of this package is hidden. There it is a
+separate package, which is why its files use relative imports.
 """
 
 import os
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 PACKAGE = FOLDER.parents[2]
 CHILD = f"{FOLDER}{os.sep}"  # how the files of this folder begin
 INSIDE = f"{PACKAGE}{os.sep}"  # how the files of this package begin
-INSTALLED = re.compile(  # files that nobody wrote for an exercise
+INSTALLED = re.compile(  # files that do not belong to an exercise
     rf"<(frozen|__array_function__)|.*(site|dist)-packages"
     rf"|{re.escape(INSIDE)}|{re.escape(f'{Path(os.__file__).parent}{os.sep}')}"
 )

@@ -1,4 +1,4 @@
-"""A process that holds nothing but what it runs: it does the task on stdin, and tells of it."""
+"""A process that contains only what it runs: it does the task on stdin, and reports on it."""
 
 import os
 import sys
@@ -15,13 +15,13 @@ from .values import HEADER, Foreign, plain, record, unpack
 
 
 def main() -> None:
-    """Do the task on stdin, and tell of it on the pipe that the last argument names."""
+    """Do the task on stdin, and report to the pipe that the last argument names."""
     with open(int(sys.argv[1]), "wb") as tell:
         task = unpack(sys.stdin.buffer.read(), record)
         sys.stdin = open(os.devnull)  # noqa: SIM115
         os.dup2(sys.stdin.fileno(), 0)
         limits = Limits(**task["limits"])
-        if task["user"]:  # of its own: what it starts is counted alone
+        if task["user"]:  # its own user, so that its processes are counted separately
             os.setgroups([])
             os.setgid(task["user"])
             os.setuid(task["user"])
@@ -40,7 +40,7 @@ def main() -> None:
 def _with_functions(
     given: Mapping[str, Any], tell: IO[bytes], replies: IO[bytes]
 ) -> dict[str, Any]:
-    """Return inputs with something to call where a function has stayed outside."""
+    """Return inputs in which a proxy replaces each function that stayed outside."""
 
     def ask(*given: Any, **named: Any) -> Any:
         write_message(tell, Asked(plain(given), plain(named)))
@@ -53,7 +53,7 @@ def _with_functions(
 
 
 def _show(modules: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
-    """Have modules with these NamedTuples alone, of a package that is not to be seen otherwise."""
+    """Make modules with only these NamedTuples, of a package that is otherwise hidden."""
     for name, members in modules.items():
         module = sys.modules[name] = ModuleType(name)
         module.__path__ = []
@@ -63,7 +63,7 @@ def _show(modules: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
 
 
 class _Absent:
-    """Finds that a package is not there."""
+    """Reports that a package is missing."""
 
     def __init__(self, packages: frozenset[str]):
         self.packages = packages

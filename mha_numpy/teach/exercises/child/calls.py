@@ -48,7 +48,7 @@ def make_calls(
 
 
 def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
-    """Make one call; an exit and a lack of memory pass."""
+    """Make one call; let an exit or a MemoryError pass."""
     inputs = copy.deepcopy(dict(given))
     before = _fingerprints(inputs)
     answer, error, called, start = None, "", list[str](), time.perf_counter()
@@ -68,7 +68,7 @@ def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
 
 
 def _fingerprints(tree: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
-    """Return what tells every input from itself changed; bytes, as NaN is not NaN."""
+    """Return a fingerprint of every input, to detect changes; bytes, because NaN is not NaN."""
     parts = parts_of(tree)
     if parts is None:
         is_array = isinstance(tree, np.ndarray)
@@ -84,9 +84,9 @@ def _fingerprints(tree: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
 
 
 def measured(function: Callable[..., Any]) -> Callable[..., int]:
-    """Return what calls a function and returns the most bytes that it held.
+    """Return a function that calls another one and returns the most bytes that it held.
 
-    What tells them is in the process of the function, which can make it say anything.
+    The counter runs in the same process, so the called function can falsify it.
     """
 
     def measure(*given: Any) -> int:
@@ -101,13 +101,13 @@ def measured(function: Callable[..., Any]) -> Callable[..., int]:
 
 
 def _no_input(*_: object) -> NoReturn:
-    """Stand for `input`, which would ask the reader of a notebook."""
+    """Replace `input`, which would ask the reader of a notebook."""
     raise EOFError("input() does not work here")
 
 
 @contextmanager
 def undisturbed(output: IO[str]) -> Iterator[None]:
-    """Collect what is printed, and have no warnings."""
+    """Collect printed text, and suppress warnings."""
     with (
         redirect_stdout(output),
         redirect_stderr(output),
@@ -119,9 +119,9 @@ def undisturbed(output: IO[str]) -> Iterator[None]:
 
 
 def tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
-    """Write every message, and at last why there are no more if these are not all.
+    """Write every message, and the reason if they stop early.
 
-    What is printed meanwhile goes to file descriptor 1 at once, and may be any text.
+    Printed text goes to file descriptor 1 at once, and may be anything.
     """
     child = os.getpid()
     builtins.input = _no_input

@@ -1,4 +1,4 @@
-"""What an error was, in a line: its type, its message, and the line that raised it."""
+"""An error in one line: its type, its message, and the line that raised it."""
 
 import traceback
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ LONGEST = 240  # characters of an error's message: all of what NumPy says, but f
 
 
 def ending(error: BaseException, limits: Limits) -> str:
-    """Say what ended a run from within."""
+    """Say why a run ended itself."""
     if isinstance(error, MemoryError):
         why = told(error).removeprefix(type(error).__name__)
         return f"asked for more than {in_bytes(limits.memory)} of memory{why}"
@@ -24,7 +24,7 @@ def ending(error: BaseException, limits: Limits) -> str:
 
 
 def told(error: BaseException) -> str:
-    """Return an error in a line: its type, its message and its place."""
+    """Return an error in one line: its type, its message and its place."""
     try:
         text = str(error.msg if isinstance(error, SyntaxError) else error)
     except Exception:  # anybody's __str__
@@ -58,9 +58,9 @@ def _told_line(file: str, number: int, line: str) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """Return a text in one line, without anything that a terminal obeys.
+    """Return a text in one line, without control characters.
 
-    Where it is too long, words in its middle are left out: what is wrong often stands at the end.
+    If it is too long, words in its middle are left out, because the cause often comes last.
     """
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text[:9999].split()))
     if len(text) <= most:

@@ -1,4 +1,4 @@
-"""Who called what: the functions of this package that a student's function calls."""
+"""The functions of this package that a student's function calls."""
 
 import os
 import sys
@@ -23,10 +23,10 @@ HELPING = tuple(f"{INSIDE}{name}{end}" for name in HELPERS for end in (os.sep, "
 
 @contextmanager
 def noting(called: list[str]) -> Iterator[None]:
-    """Note what of this package is called from outside of it.
+    """Note which functions of this package are called from outside it.
 
-    The interpreter itself tells of every call, so that no alias hides one, no star, and no import
-    in a function.
+    The interpreter itself reports every call, so no alias, star import or import in a function
+    hides one.
     """
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -51,7 +51,7 @@ def noting(called: list[str]) -> Iterator[None]:
 
 
 def _is_ours(code: CodeType) -> bool:
-    """Return whether code is of this package, but not the caller of what is judged."""
+    """Return whether code belongs to this package, and is not the caller of the judged function."""
     return code.co_filename.startswith(INSIDE) and not code.co_filename.startswith(CHILD)
 
 
@@ -64,9 +64,9 @@ def _is_between(code: CodeType) -> bool:
 
 
 def _public_name(code: CodeType) -> str:
-    """Return the name of a function of this package: as its room has it, or where it stands.
+    """Return the public name of a function of this package, or its place.
 
-    What is private is left out, with all that stands behind it.
+    Private parts of the name are left out, with everything after them.
     """
     path = Path(code.co_filename).relative_to(PACKAGE.parent).with_suffix("")
     room, outer = ".".join(path.parts[:2]), code.co_qualname.partition(".")[0]

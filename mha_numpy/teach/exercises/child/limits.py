@@ -1,4 +1,4 @@
-"""What a run may take, and how the process of a run is held to it."""
+"""The limits of a run, and how its process is held to them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ SPARE = 32 * 2**20  # bytes that are kept to tell that memory has run out
 
 
 class Limits(NamedTuple):
-    """What a run may take: loading and all calls together."""
+    """The limits of a run: for loading and all calls together."""
 
     seconds: float = 10.0  # of wall time
     memory: int = 2 * 2**30  # bytes, beyond those that the process has already
@@ -20,7 +20,7 @@ class Limits(NamedTuple):
 
 
 def limit_softly(limits: Limits) -> Callable[[], None]:
-    """Limit this process; return what lifts the limit on memory, as to tell of it takes some."""
+    """Limit this process; return a function that lifts the limit on memory, to report it."""
     import resource  # not on Windows
 
     def limit(kind: int, most: int) -> None:
@@ -37,9 +37,9 @@ def limit_softly(limits: Limits) -> Callable[[], None]:
 
 
 def limit_for_good(limits: Limits, room: int, threads: int) -> None:
-    """Set the limits of this process that nobody in it can raise again.
+    """Set limits that no code in this process can raise again.
 
-    `room` is how many bytes a file may have, `threads` how many the user may have in all.
+    `room` is the most bytes of a file, `threads` the most threads of the user in all.
     """
     import resource
 
@@ -52,7 +52,7 @@ def limit_for_good(limits: Limits, room: int, threads: int) -> None:
     for kind, number in most.items():
         hard = resource.getrlimit(kind)[1]
         number = number if hard == resource.RLIM_INFINITY else min(number, hard)
-        soft = number - (kind == resource.RLIMIT_CPU)  # a signal that tells why comes first
+        soft = number - (kind == resource.RLIMIT_CPU)  # a signal with the reason comes first
         resource.setrlimit(kind, (soft, number))
 
 

@@ -1,4 +1,4 @@
-"""What is sent back from the process of a run: each message is its length, then its bytes."""
+"""The messages from the process of a run: each is its length, then its bytes."""
 
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
@@ -8,15 +8,15 @@ from .values import HEADER, pack, unpack
 
 
 class Started(NamedTuple):
-    """The sandbox is there, and the time runs from now on."""
+    """The sandbox has started, and the time runs from now on."""
 
 
 class Loaded(NamedTuple):
-    """The function is there, and is called from now on."""
+    """The function is loaded, and the calls begin."""
 
 
 class Call(NamedTuple):
-    """What came of one call."""
+    """The result of one call."""
 
     answer: Any  # None where the call failed, ... where the function is not written yet
     error: str  # in a line, with the line that raised it; "" without one
@@ -26,14 +26,14 @@ class Call(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a function calls that is not there, and waits for."""
+    """A call from inside to a function outside, whose answer it waits for."""
 
     given: tuple[Any, ...]
     named: dict[str, Any]
 
 
 class Ended(NamedTuple):
-    """Why there is no more to come."""
+    """The reason why no more messages follow."""
 
     why: str
 
@@ -55,7 +55,7 @@ def framed(value: Any) -> bytes:
 
 
 def read_messages(unread: bytearray) -> Iterator[Message]:
-    """Take all messages that are complete from what has come; any error where one is none."""
+    """Take all complete messages from the bytes so far; any error if one is invalid."""
     while len(unread) >= HEADER:
         end = HEADER + int.from_bytes(unread[:HEADER])
         if len(unread) < end:

@@ -23,7 +23,7 @@ NUMERIC = re.compile(rf"[<>|][{NUMBERS}]\d+")
 
 @dataclass(frozen=True)
 class Foreign:
-    """Stands for a value that is no array, number or text; its repr says what it was."""
+    """Replaces a value that is not an array, number or text; its repr says what it was."""
 
     text: str
 
@@ -32,7 +32,7 @@ class Foreign:
 
 
 def parts_of(tree: Any) -> dict[str, Any] | None:
-    """Return what a container holds, by name; None for anything else."""
+    """Return the parts of a container, by name; None for anything else."""
     if isinstance(tree, Mapping):
         return {str(name): part for name, part in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_asdict"):
@@ -77,7 +77,7 @@ def _plain_tree(value: Any, depth: int) -> Any:
 
 
 def _description(value: object) -> str:
-    """Return what a value is, in a line: with its repr where that says more than an address."""
+    """Describe a value in one line, with its repr if that is more than an address."""
     try:
         text = repr(value)
     except Exception:  # anybody's __repr__
@@ -87,7 +87,7 @@ def _description(value: object) -> str:
 
 
 def pack(value: Any) -> bytes:
-    """Return a plain value as bytes: a tree with its length before it, and the arrays' numbers."""
+    """Return a plain value as bytes: the length of a tree, the tree, and the arrays' numbers."""
     arrays: list[bytes] = []
     tree = json.dumps(_as_json(value, arrays)).encode()
     return b"".join([len(tree).to_bytes(HEADER), tree, *arrays])
@@ -117,7 +117,7 @@ def _as_json(value: Any, arrays: list[bytes]) -> Any:
 
 
 def refuse(name: str, *_: str) -> NoReturn:
-    """Make no NamedTuple of what somebody else has written."""
+    """Refuse to make a NamedTuple from foreign bytes."""
     raise ValueError(f"a NamedTuple {name}")
 
 
@@ -128,11 +128,11 @@ def record(name: str, *fields: str) -> Callable[..., Any]:
 
 
 def unpack(packed: bytes, record: Callable[..., Callable[..., Any]] = refuse) -> Any:
-    """Return the value of `pack`; any error, where the bytes are something else.
+    """Return the value that `pack` packed; any error if the bytes are something else.
 
-    Nothing is made of them but builtins, arrays of numbers and `Foreign`, and NamedTuples where
-    `record` makes these; nothing that is much longer than they are, as each byte is used once; and
-    no more parts than somebody can look at in time.
+    The bytes become only builtins, arrays of numbers and `Foreign`, and NamedTuples if `record`
+    makes these. The value is not much longer than the bytes, because each byte is used once, and it
+    has few enough parts to be checked in time.
     """
     begin = HEADER + int.from_bytes(packed[:HEADER])
     if begin > min(len(packed), TEXT):

@@ -1,4 +1,4 @@
-"""Museum: gradients that trained all the same. Each has one bug that really shipped."""
+"""Museum: wrong gradients that still trained. Each has one bug that really shipped."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from mha_numpy.teach.task import Hints
         "respect to score j.",
         question="If score 0 rises, what happens to weight 1? And which entry of the "
         "matrix here says so?",
-        mistake="diagonal of the Jacobian alone",
+        mistake="only the diagonal of the Jacobian",
         fix="jacobian = np.diag(p) - np.outer(p, p)",
     ),
 )

@@ -1,4 +1,4 @@
-"""Museum: losses of something else. Each has one bug that really shipped."""
+"""Museum: losses that measured something else. Each has one bug that really shipped."""
 
 import numpy as np
 

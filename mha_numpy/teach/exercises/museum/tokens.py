@@ -50,7 +50,7 @@ def cross_entropy(logits: Array, targets: Array, ignored: int) -> Array:
     If a batch is too large for the memory, its gradients are summed over several passes.
     transformers (issue #24725, fixed in 2024), torchtune (#1875) and many others took the mean of
     each pass, and then the mean of these means. The losses were slightly wrong, but only if
-    sequences had different lengths, and for years nobody noticed.
+    sequences had different lengths, and it went unnoticed for years.
     """
     counted = targets != ignored
     total = 0.0
