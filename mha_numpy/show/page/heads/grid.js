@@ -6,12 +6,13 @@ function stepOf({ key, ctrlKey, metaKey, altKey }) {
   return { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[key];
 }
 
-// `pick` and `point` are called with a layer and a head; `paint` fills a head's button.
-function openGrid(root, heads, label, { pick, point = () => {} }) {
+// `pick` and `point` are called with a layer and a head, `leave` when neither pointer nor keys are there
+// any more; `paint` fills a head's button.
+function openGrid(root, heads, label, { pick, point, leave = () => {} }) {
   const most = Math.max(...heads);
   root.setAttribute("role", "grid");
   root.setAttribute("aria-label", label);
-  root.style.gridTemplateColumns = `max-content repeat(${most}, minmax(0, 52px))`;
+  root.style.gridTemplateColumns = `max-content repeat(${most}, minmax(0, 1fr))`;
   const axis = (words, kind, role) => {
     const made = element("span", `axis ${kind}`, words);
     made.setAttribute("role", role);
@@ -42,6 +43,8 @@ function openGrid(root, heads, label, { pick, point = () => {} }) {
       return made;
     }),
   );
+  root.addEventListener("pointerleave", leave);
+  root.addEventListener("focusout", ({ relatedTarget }) => { if (!root.contains(relatedTarget)) leave(); });
   root.addEventListener("keydown", (event) => {
     const step = stepOf(event);
     if (!step) return;

@@ -21,7 +21,6 @@ function openMatrix(root, point) {
     headings = [beside, above];
     cells = labels.map(() => labels.map(() => Object.assign(element("td"), { tabIndex: -1 })));
     root.replaceChildren(element("table", "",
-      element("caption", "hint", "row = query, column = key"),
       element("thead", "", element("tr", "", element("td"), ...above)),
       element("tbody", "", ...cells.map((row, i) => element("tr", "", beside[i], ...row))),
     ));
@@ -38,7 +37,7 @@ function openMatrix(root, point) {
     root.style.setProperty("--digits", cell < READABLE ? "0" : "13px");
   }
 
-  function choose(i, j, isTold = true) {
+  function choose(i, j) {
     const [was, is] = [cells[chosen[0]]?.[chosen[1]], cells[i][j]];
     was?.classList.remove("chosen");
     if (was) was.tabIndex = -1;
@@ -47,7 +46,6 @@ function openMatrix(root, point) {
     is.tabIndex = 0;
     headings.forEach((group, axis) => group.forEach((each, at) =>
       each.classList.toggle("lit", at === chosen[axis])));
-    if (isTold) point(i, j);
   }
 
   const placeOf = (target) => {
@@ -57,7 +55,7 @@ function openMatrix(root, point) {
   for (const event of ["pointerover", "focusin", "click"]) {
     root.addEventListener(event, ({ target }) => {
       const place = placeOf(target);
-      if (place) choose(...place);
+      if (place) point(...place);
     });
   }
   root.addEventListener("keydown", (event) => {
@@ -71,15 +69,14 @@ function openMatrix(root, point) {
   return {
     build,
     // Numbers by `value(i, j)`, of which `full` has full colour; hidden cells are hatched.
-    show(value, full, isHidden, name, head) {
+    show(value, full, isHidden, name, color) {
       root.firstChild.setAttribute("aria-label", name);
       cells.forEach((row, i) => row.forEach((cell, j) => {
         cell.classList.toggle("hatched", isHidden(i, j));
         cell.textContent = isHidden(i, j) ? "" : brief(value(i, j));
-        tint(cell, value(i, j) / full, `fill-${head % 8}`);
+        tint(cell, value(i, j) / full, color);
       }));
     },
     choose,
-    chosen: () => chosen,
   };
 }
