@@ -2,7 +2,7 @@
 
 python docs/examples/pictures.py [NAME ...]
 
-The picture of heads needs the pretrained MiniLM (README says how to install it), the verdict those
+The picture of heads is drawn from docs/data (docs/heads_data.py says how to make it), the verdict needs the solutions
 of tests/teach. The kernels' pictures were drawn once; ratios.svg is a panel of what
 mha-numpy bench --chart writes.
 """

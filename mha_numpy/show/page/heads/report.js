@@ -28,7 +28,7 @@ function startReport(data) {
   // --- the map of all heads
 
   const overview = openGrid(byId("overview"), heads, "All heads: layers down, heads across; Enter keeps one", {
-    pick, point: show, leave: () => show(...chosen),
+    pick, point: (l, h) => { if (l !== layer || h !== head) show(l, h); }, leave: () => show(...chosen),
   });
 
   function thumbnail(l, h, full) {

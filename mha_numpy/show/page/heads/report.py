@@ -19,8 +19,8 @@ from mha_numpy.show.pictures.labels import check_text, printable
 from mha_numpy.tables import CELL
 
 SCRIPTS = (
-    "view/element.js", "view/paint.js", "heads/grid.js", "heads/sentence.js", "heads/matrix.js",
-    "heads/curve.js", "heads/cuts.js", "heads/report.js",
+    "view/element.js", "view/paint.js", "heads/grid.js", "heads/sentence.js", "view/matrix.js",
+    "view/curve.js", "heads/cuts.js", "heads/report.js",
 )  # fmt: skip
 STYLES = ("page.css", "heads/heads.css")
 

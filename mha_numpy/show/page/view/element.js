@@ -1,5 +1,7 @@
 // What all pages need: elements, and where a page stands: in the dark, in a notebook.
 
+const NONE = 0.005;  // of the largest number: below, a cell looks like that of a zero
+
 const element = (tag, className, ...children) => {
   const made = document.createElement(tag);
   if (className) made.className = className;

@@ -39,7 +39,7 @@ function startPage(data) {
     views: [
       ...(Object.keys(data.gradients).length ? [["gradients", "show gradients"]] : []),
       ["steps", "show reshapes"],
-    ].map(([name, words]) => [words, () => map.view[name], (isOn) => { map.view[name] = isOn; map.arrange(); }]),
+    ].map(([name, words]) => [[words], () => map.view[name], (isOn) => { map.view[name] = isOn; map.arrange(); }]),
     change: (id, pairs) => changed(() => trace.setMany(id, pairs)),
   });
 
@@ -112,7 +112,7 @@ function startPage(data) {
     }
     const choices = [...(isPhone() ? [] : [null]), ...Array(names.heads).keys()];
     byId("tabs").replaceChildren(...(blocks.length > 1 ? choices : []).map((choice) => {
-      const tab = element("button", "", choice === null ? "all heads" : headName(choice));
+      const tab = element("button", "", ...(choice === null ? ["all heads"] : headKey(choice)));
       tab.type = "button";
       tab.setAttribute("aria-pressed", String(choice === head));
       tab.addEventListener("click", () => showHead(choice));
