@@ -2,8 +2,8 @@
 
 python docs/examples/pictures.py [NAME ...]
 
-The picture of heads is drawn from docs/data (docs/heads_data.py says how to make it), the verdict needs the solutions
-of tests/teach. The kernels' pictures were drawn once; ratios.svg is a panel of what
+The picture of heads is drawn from docs/data, which docs/heads_data.py writes; the verdict needs the
+submissions of tests/teach. The kernels' pictures were drawn once; ratios.svg is a panel of what
 mha-numpy bench --chart writes.
 """
 

@@ -14,7 +14,6 @@ from tests.show.page.test_head_report import STORED
 
 pytestmark = pytest.mark.slow
 
-FLOW = "what arrives (weight \N{MULTIPLICATION SIGN} norm)"
 IDS = np.array([[2, 7, 9, 4, 7, 3], [2, 8, 5, 3, 0, 0]])
 NAMES = [
     ["[CLS]", "the", "counterrevolutionaries", ".", "the", "[SEP]"],
@@ -102,7 +101,7 @@ def test_weight_times_norm_is_another_picture(open_page):
     weights, thumbnail = cells(page), page.locator("#overview canvas").first
     before = thumbnail.evaluate("canvas => canvas.toDataURL()")
     page.get_by_text("the numbers of this head").click()
-    page.get_by_role("button", name=FLOW).click()
+    page.get_by_label("what arrives").check()
     page.locator("#matrix tbody td").nth(6 + 2).hover()
     norm = float(re.search(r"length ([\d.]+),", page.locator("#cell-told").inner_text())[1])
     assert cells(page)[8] == pytest.approx(weights[8] * norm, abs=0.02 + 0.06 * norm)

@@ -135,8 +135,8 @@ def stepper(
     told["story"] = story.as_dict() if story else None
     if check_flag("training", training):
         told["training"] = describe_training()
-    return Stepper(_page(title, {**told, **describe_trace(trace, sequence)}),
-                   table_of(steps, sequence), len(steps))  # fmt: skip
+    return Stepper(_page(title, {**told, **describe_trace(trace)}),
+                   table_of(steps), len(steps))  # fmt: skip
 
 
 def training_page() -> Stepper:

@@ -1,19 +1,18 @@
 // The report: which text, head and word are shown, and what the page says about them.
 
-const MODES = { weights: "where it looks (weight)", norms: "what arrives (weight × norm)" };
 const nameOf = (l, h) => `layer ${l}, head ${h}`;
 
 function startReport(data) {
   const { heads, families, patterns, texts, isCausal } = data;
   const byId = (id) => document.getElementById(id);
-  let [text, mode, only] = [texts[data.opens?.text ?? 0], "weights", null];
+  let [text, hasNorms, only] = [texts[data.opens?.text ?? 0], false, null];
   let [layer, head, query] = [0, 0, 0];  // what is shown
   let [chosen, colors] = [[0, 0], readColors()];  // what is shown again when the pointer leaves
 
   const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)}%`;
   const count = () => text.labels.length;
   const weight = (l, h, i, j) => text.weights[l][h][i * count() + j] / 1000;
-  const value = (l, h, i, j) => weight(l, h, i, j) * (mode === "norms" ? text.norms[l][h][j] : 1);
+  const value = (l, h, i, j) => weight(l, h, i, j) * (hasNorms ? text.norms[l][h][j] : 1);
   const valuesOf = (l, h, i) => text.labels.map((_, j) => value(l, h, i, j));
   const rowsOf = (l, h) => text.labels.map((_, i) => valuesOf(l, h, i));
   const isHidden = (i, j) => isCausal && j > i;
@@ -22,7 +21,7 @@ function startReport(data) {
   const all = heads.flatMap((size, l) => Array.from({ length: size }, (_, h) => [l, h]));
 
   // What has full colour: weight 1, or the largest weight × norm of the layer.
-  const fullOf = (l) => (mode === "weights" ? 1
+  const fullOf = (l) => (!hasNorms ? 1
     : Math.max(...text.weights[l].flatMap((_, h) => rowsOf(l, h).flat())) || 1);
 
   // --- the map of all heads
@@ -98,7 +97,7 @@ function startReport(data) {
     byId("one-family").textContent = `looks at ${words}`;
     overview.mark(l, h);
     cuts.mark(l, h);
-    matrix.show((i, j) => value(l, h, i, j), fullOf(l), isHidden, `${MODES[mode]}, ${nameOf(l, h)}`, name("fill"));
+    matrix.show((i, j) => value(l, h, i, j), fullOf(l), isHidden, nameOf(l, h), name("fill"));
     showScores();
     showWord();
   }
@@ -121,7 +120,7 @@ function startReport(data) {
     byId("cell-told").replaceChildren(...(isHidden(query, at)
       ? [word(query), " can’t look at ", word(at), ", which comes later."]
       : [word(query), ` gives ${percent(share)} of its weight to `, word(at),
-        ...(mode === "norms" ? [`, which writes a vector of length ${small(norm)}, so a length of ${small(share * norm)} arrives`] : []), "."]));
+        ...(hasNorms ? [`, which writes a vector of length ${small(norm)}, so a length of ${small(share * norm)} arrives`] : []), "."]));
   }
 
   function showScores() {
@@ -156,16 +155,9 @@ function startReport(data) {
   choose.value = texts.indexOf(text);
   byId("texts").hidden = texts.length === 1;
   choose.addEventListener("change", () => { text = texts[choose.value]; showText(strongest()); });
-  byId("modes").append(...Object.entries(MODES).map(([id, label]) => {
-    const button = element("button", "", label);
-    button.type = "button";
-    button.addEventListener("click", () => { mode = id; showMode(); });
-    button.dataset.mode = id;
-    return button;
-  }));
+  byId("norms").addEventListener("change", ({ target }) => { hasNorms = target.checked; showAll(); });
 
-  function showMode() {
-    for (const button of byId("modes").children) button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
+  function showAll() {
     showOverview();
     show(...chosen);
   }
@@ -180,7 +172,7 @@ function startReport(data) {
     [query, only] = [word, null];
     sentence.build(text.labels);
     matrix.build(text.labels.map(asWord));
-    showMode();
+    showAll();
   }
 
   const cuts = openCuts(data, pick);

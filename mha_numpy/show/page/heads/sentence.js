@@ -19,7 +19,7 @@ function openSentence(root, pick) {
         element("b", "share"), element("span", "", asWord(label)));
       made.type = "button";
       made.setAttribute("role", "radio");
-      made.addEventListener("click", () => pick(at));
+      for (const event of ["click", "focus"]) made.addEventListener(event, () => pick(at));
       return made;
     });
     root.replaceChildren(drawing, ...words);
@@ -63,23 +63,15 @@ function openSentence(root, pick) {
 
   new ResizeObserver(fit).observe(root);
   document.fonts?.ready.then(fit);
-  root.addEventListener("keydown", (event) => {
-    const at = words.indexOf(event.target);
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (at < 0 || !step) return;
-    event.preventDefault();
-    const next = (at + step + words.length) % words.length;
-    pick(next);
-    words[next].focus();
-  });
+  const stop = roving(root, ".word");
 
   return {
     build,
     show(query, shares) {
       shown = { query, shares };
+      stop(words[query]);
       words.forEach((word, j) => {
         word.setAttribute("aria-checked", String(j === query));
-        word.tabIndex = j === query ? 0 : -1;
         word.firstChild.textContent = shares[j] >= SAID ? `${Math.round(100 * shares[j])}%` : "";
         word.firstChild.classList.toggle("small", shares[j] < 0.15);
       });

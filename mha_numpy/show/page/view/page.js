@@ -288,12 +288,8 @@ function startPage(data) {
   map.paint(colors);
   controls.show();
   listArrays(byId("list"), trace, (id) => { go(id); byId("work").scrollIntoView(); });
-  const start = trace.byName.get(data.start?.array) ?? 0;
-  const first = named() ?? start;
   const isAsked = named() !== undefined;
-  const place = first === start && data.start ? placeOf(start, data.start.index) : undefined;
-  go(first, place, { isMoving: false });
-  isHeld = false;
+  go(named() ?? trace.byName.get(data.start) ?? 0, undefined, { isMoving: false });
   if (!isAsked) leaveStage();
 
   return {
