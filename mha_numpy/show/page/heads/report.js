@@ -62,7 +62,10 @@ function startReport(data) {
         only = only === family ? null : family;
         showOverview();
         byId("families").querySelector("[aria-pressed=true]")?.focus();
-        if (only) pick(...clearest(members));
+        if (!only) return;
+        chosen = clearest(members);
+        query = strongest();
+        pick(...chosen);
       });
       return [button];
     }));
@@ -109,7 +112,7 @@ function startReport(data) {
     const total = values.reduce((sum, each) => sum + each, 0) || 1;
     const shares = values.map((each) => each / total);
     sentence.show(query, shares);
-    const word = (i) => element("b", "w", asWord(text.labels[i]));
+    const word = (i) => (text.labels[i] in ENDS ? `the ${asWord(text.labels[i])}` : element("b", "w", asWord(text.labels[i])));
     const named = best.slice(0, 3).filter((j, n) => n === 0 || shares[j] >= 0.1);
     byId("told").replaceChildren(word(query), " looks at ", ...named.flatMap((j, n) =>
       [n === 0 ? "" : n === named.length - 1 ? " and " : ", ", j === query ? "itself" : word(j), ` (${percent(shares[j])})`]),
