@@ -154,9 +154,9 @@ def test_its_pictures_have_the_colours_of_the_page(show, scheme):
         }"""
     )
     at = ["light", "dark"].index(scheme)
-    card, fill = (
+    sunk, fill = (
         np.array([int(color[at][i : i + 2], 16) for i in (1, 3, 5)])
-        for color in (TOKENS["card"], HEADS[0][2])
+        for color in (TOKENS["sunk"], HEADS[0][2])
     )
-    share = (shade - card) / (fill - card)
+    share = (shade - sunk) / (fill - sunk)
     assert 0.05 < share.min() <= share.max() < 0.2

@@ -10,13 +10,6 @@ function ticksOf(low, high, count) {
     Number(((first + i) * step).toPrecision(6)));
 }
 
-const inSvg = (tag, attributes, ...children) => {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-};
-
 // `lines` are lists of numbers; `pick`, where there is something to choose, is called with a place along
 // them. The chart has room for at least `least` steps.
 function openCurve(root, lines, { name, across, pick, least = 1 }) {

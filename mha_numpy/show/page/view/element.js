@@ -9,6 +9,13 @@ const element = (tag, className, ...children) => {
   return made;
 };
 
+const inSvg = (tag, attributes, ...children) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+};
+
 // One stop of the Tab key for a group of links or buttons; arrow keys go on within it.
 function roving(root, selector) {
   const all = () => [...root.querySelectorAll(selector)].filter((each) => each.offsetParent);

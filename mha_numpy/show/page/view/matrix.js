@@ -92,11 +92,11 @@ function openMatrix(root, point, last = "") {
   };
 }
 
-// A share of the full colour, which is that of a head or plain: filled is more than zero, a ring less.
+// A share of the full colour, which is that of a head or plain, over that of zeros: filled is more than zero, a
+// ring less.
 function tint(cell, share, name) {
-  const color = `color-mix(in oklab, var(--${name}) ${(100 * Math.min(1, Math.abs(share))).toFixed(1)}%, var(--card))`;
-  const isNone = Math.abs(share) < NONE;
-  cell.style.background = isNone ? "var(--sunk)" : share < 0 ? "var(--card)" : color;
-  cell.style.boxShadow = share < 0 && !isNone ? `inset 0 0 0 3px ${color}` : "";
-  cell.classList.toggle("zero", isNone);
+  const color = `color-mix(in oklab, var(--${name}) ${(100 * Math.min(1, Math.abs(share))).toFixed(1)}%, var(--sunk))`;
+  cell.style.background = share < 0 ? "var(--card)" : color;
+  cell.style.boxShadow = share < 0 ? `inset 0 0 0 3px ${color}` : "";
+  cell.classList.toggle("zero", Math.abs(share) < NONE);
 }

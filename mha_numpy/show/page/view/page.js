@@ -31,7 +31,7 @@ function startPage(data) {
     root: byId("map"), trace, names, sequence, go: (...where) => go(...where),
   });
   const panel = openPanel({
-    root: byId("panel"), trace, names, colors: () => colors, edit, undo,
+    root: byId("panel"), trace, names, edit, undo,
     light: (cells) => stage.light(cells), go, hold: () => { isHeld = true; },
   });
   const controls = openControls({
