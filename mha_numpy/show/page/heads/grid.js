@@ -6,7 +6,7 @@ function openGrid(root, heads, label, { pick, point, leave = () => {} }) {
   const most = Math.max(...heads);
   root.setAttribute("role", "grid");
   root.setAttribute("aria-label", label);
-  root.style.gridTemplateColumns = `max-content repeat(${most}, minmax(0, 1fr))`;
+  root.style.gridTemplateColumns = `max-content repeat(${most}, minmax(0, 96px))`;
   const axis = (words, kind, role) => {
     const made = element("span", `axis ${kind}`, words);
     made.setAttribute("role", role);

@@ -45,7 +45,7 @@ function openSentence(root, pick) {
     const isTall = root.classList.contains("tall");
     const boxes = words.map((word) => word.getBoundingClientRect());
     const along = (box) => (isTall ? box.top - frame.top + box.height / 2 : box.left - frame.left + box.width / 2);
-    const base = isTall ? Math.max(...boxes.map(({ right }) => right)) - frame.left + 6 : boxes[0].top - frame.top;
+    const base = isTall ? Math.max(...boxes.map(({ right }) => right)) - frame.left + 6 : boxes[0].top - frame.top - 4;
     const room = isTall ? frame.width - base - 8 : base - 10;
     const farthest = isTall ? frame.height : frame.width;
     const { query, shares } = shown;
