@@ -52,9 +52,6 @@ if (localStorage.theme) document.documentElement.dataset.theme = localStorage.th
 </script>
 """  # the theme that the reader has chosen on the site
 BRAND = re.compile(r'<span class="brand">(.*?)</span></span>', re.DOTALL)
-WAY_BACK = """<p style="margin:0.5rem 1.25rem 0">
-<a href="../index.html" target="_top" style="color:inherit">mha_numpy</a></p>
-"""  # from a page without a brand
 HOME = r'<a class="brand" href="../index.html" target="_top" style="color:inherit">\1</span></a>'
 
 
@@ -132,8 +129,7 @@ def _write_pages(folder: Path, faces: str) -> None:
         html = page.to_html().replace("<body>", f"<body>\n{THEME}", 1)
         html = html.replace("default-src 'none'", "default-src 'none'; font-src 'self'", 1)
         html = html.replace("<style>", f"<style>\n{faces}", 1)
-        html, found = BRAND.subn(HOME, html, count=1)
-        html = html if found else html.replace("<body>", f"<body>\n{WAY_BACK}", 1)
+        html = BRAND.sub(HOME, html, count=1)
         (folder / f"{name}.html").write_text(html, encoding="utf-8")
 
 

@@ -12,11 +12,13 @@ from mha_numpy.show.page import HeadReport, head_report
 
 STORED = Path(__file__).parent / "data" / "minilm-heads.json"
 TEXTS = [
-    "The cat ate fish. It purred.",
     "The animal didn't cross the street because it was too tired.",
+    "The cat ate fish. It purred.",
     "Time flies like an arrow; fruit flies like a banana.",
 ]
-NOTE = "The params are those of MiniLM, a small pretrained BERT."
+TITLE = "What the heads of a real language model look at"
+NOTE = "MiniLM, a small BERT, has 72 heads. Nobody told them what to look at: they learned it."
+OPENS = {"text": 0, "head": [3, 1], "word": 10}  # "it" looks at "animal"
 
 
 def heads_of_minilm() -> HeadReport:
@@ -26,5 +28,6 @@ def heads_of_minilm() -> HeadReport:
 
 if __name__ == "__main__":
     STORED.parent.mkdir(exist_ok=True)
-    told = json.dumps(heads_of_minilm().data, ensure_ascii=False, separators=(",", ":"))
+    data = heads_of_minilm().data | {"title": TITLE, "opens": OPENS}
+    told = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     STORED.write_text(told + "\n", encoding="utf-8")

@@ -2,8 +2,8 @@
 
 python docs/examples/pictures.py [NAME ...]
 
-The picture of heads needs the pretrained MiniLM (README says how to install it), the verdict those
-of tests/teach. The kernels' pictures were drawn once; ratios.svg is a panel of what
+The picture of heads is drawn from docs/data, which docs/heads_data.py writes; the verdict needs the
+submissions of tests/teach. The kernels' pictures were drawn once; ratios.svg is a panel of what
 mha-numpy bench --chart writes.
 """
 
@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mha_numpy.models import minilm_or_random
-from mha_numpy.models.analysis import attention_layers
+from mha_numpy.show.page import stored_report
 from mha_numpy.show.pictures import Picture, film, matrices, weights_by_head
 from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing
 from mha_numpy.show.scenes import story_of
@@ -26,7 +25,6 @@ from mha_numpy.teach.exercises import find_exercise, judge
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
-TIRED = "The animal didn't cross the street because it was too tired"
 CHOSEN = 14  # of the wrong submissions
 NAMED = 0, 2  # layer and head that the text speaks of
 CELL, BETWEEN, LEFT, GROWN = 1.4, 2.6, 20, 1.7  # of the picture of heads
@@ -50,24 +48,27 @@ def draw_weights() -> Picture:
 
 def draw_heads() -> Picture:
     """Draw all heads of MiniLM on one sentence, a row for each layer."""
-    model, _ = minilm_or_random()
-    model(model.tokenizer(TIRED).ids)
+    data = stored_report(ROOT / "docs" / "data" / "minilm-heads.json").data
+    text = data["texts"][0]
     drawn = Drawing(
-        f'72 heads of MiniLM on "{TIRED}"',
+        f'72 heads of MiniLM on "{text["name"]}"',
         "A picture for each head: rows look, columns are looked at. In layer 0, head 2 looks at "
-        "the token before; many later heads look at the first token.",
+        "the token before; many later heads look at the first token. A colour is a pattern.",
     )
     drawn.text(MARGIN, MARGIN + 12, "12 heads in each of 6 layers", "s")
-    for number, layer in enumerate(attention_layers(model).values()):
-        weights = layer.weights[0]  # (H, T, T)
+    T = len(text["labels"])
+    for number, layer in enumerate(text["weights"]):
+        weights = np.reshape(layer, (-1, T, T)) / 1000
         side = weights.shape[-1] * CELL
         top = MARGIN + 40 + number * (side + BETWEEN)
         drawn.text(MARGIN, top + side / 2 + 5, str(number), "s")
         for h, head in enumerate(weights):
+            color = data["families"][text["families"][number][h]][1]
             left = MARGIN + LEFT + h * (side + BETWEEN)
             if number == 0:
                 drawn.text(left + side / 2, MARGIN + 33, str(h), "s", align="middle")
-            drawn.cells((left, top), head, "plain", (CELL, CELL), 0)
+            token = "plain" if color is None else f"head-{color}"
+            drawn.cells((left, top), head, token, (CELL, CELL), 0)
             if (number, h) == NAMED:
                 frame = left - 2, top - 2, side + 4, side + 4
                 drawn.box(*frame, stroke="ink", thick=2, rx=3)

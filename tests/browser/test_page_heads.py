@@ -14,7 +14,6 @@ from tests.show.page.test_head_report import STORED
 
 pytestmark = pytest.mark.slow
 
-FLOW, UNIT = "weight \N{MULTIPLICATION SIGN} norm", "1 \N{MINUS SIGN} cosine"
 IDS = np.array([[2, 7, 9, 4, 7, 3], [2, 8, 5, 3, 0, 0]])
 NAMES = [
     ["[CLS]", "the", "counterrevolutionaries", ".", "the", "[SEP]"],
@@ -35,114 +34,134 @@ def open_page(show, drawn):
     return lambda name="", report=drawn, **options: show(report, name, **options)
 
 
-def number(text):
-    """Return a number, a share from its percents."""
-    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-
-
 def cells(page):
     return [float(text) for text in page.locator("#matrix tbody td").all_inner_texts() if text]
 
 
-def test_a_head_is_opened_by_a_click_and_by_keys(open_page):
+def head(page, layer, head):
+    return page.locator("#overview button").nth(2 * layer + head)
+
+
+def test_a_head_is_shown_by_pointing_and_kept_by_a_click_or_enter(open_page):
     page = open_page(name="l1h0")
     heading = page.locator("#one-title")
     assert heading.inner_text() == "Layer 1, head 0"
-    page.get_by_role("gridcell", name=re.compile("^layer 2, head 1: On this text")).first.click()
+    head(page, 2, 1).hover()
+    assert heading.inner_text() == "Layer 2, head 1"
+    page.locator("#title").hover()
+    assert heading.inner_text() == "Layer 1, head 0"
+    head(page, 2, 1).click()
+    page.locator("#title").hover()
     assert heading.inner_text() == "Layer 2, head 1"
     assert page.url.endswith("#l2h1")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowLeft")
-    assert heading.inner_text() == "Layer 2, head 1"  # not before Enter
-    assert page.locator("#overview-told").inner_text().startswith("Layer 1, head 0: On this text")
-    page.keyboard.press("Enter")
     assert heading.inner_text() == "Layer 1, head 0"
-    assert page.locator("#spoken").inner_text() == "Layer 1, head 0 is open."
+    assert page.url.endswith("#l2h1")  # not before Enter
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#l1h0")
     rows = np.reshape(cells(page), (6, 6)).sum(axis=1)
     assert abs(rows - 1).max() < 0.04  # weights, of two decimals
 
 
-def test_a_cell_is_told_in_words(open_page):
+def test_a_word_has_an_arc_to_each_word_as_thick_as_its_share(open_page):
+    page = open_page(name="l0h1")
+    word = page.locator("#sentence .word").nth(2)
+    word.click()
+    row = cells(page)[12:18]  # of two decimals
+    arcs = page.locator("#sentence path").evaluate_all(
+        "all => all.map((arc) => Number(arc.style.getPropertyValue('--share')))"
+    )
+    assert np.allclose(arcs, [share for share in row if share >= 0.005], atol=0.006)
+    said = page.locator("#sentence .share").all_inner_texts()
+    assert [bool(text) for text in said] == [share >= 0.05 for share in row]
+    assert all(abs(int(text[:-1]) / 100 - row[j]) < 0.011 for j, text in enumerate(said) if text)
+    assert page.locator("#told").inner_text().startswith("counterrevolutionaries looks at ")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#sentence [aria-checked=true]").inner_text().endswith(".")
+    assert page.locator("#told").inner_text().startswith(". looks at ")
+
+
+def test_a_cell_is_told_in_words_and_chooses_the_word_of_its_row(open_page):
     page = open_page(name="l0h1")
     page.locator("#matrix tbody td").nth(6 + 2).hover()
     told = page.locator("#cell-told")
-    share, norm, arrives = re.fullmatch(
-        r"Layer 0, head 1: the query “the” \(1\) gives ([\d.]+)% of its weight to the key “counter"
-        r"revolutionaries” "
-        r"\(2\)\. The value there writes a vector of length ([\d.]+), so a length of ([\d.]+) "
-        r"arrives\.",
-        told.inner_text(),
-    ).groups()
-    assert float(share) / 100 * float(norm) == pytest.approx(float(arrives), rel=0.1)
+    share = re.fullmatch(
+        r"the gives ([\d.]+)% of its weight to counterrevolutionaries\.", told.inner_text()
+    )[1]
+    assert float(share) / 100 == pytest.approx(cells(page)[8], abs=0.011)
+    assert page.locator("#sentence [aria-checked=true]").inner_text().endswith("the")
     page.locator("#matrix td.chosen").focus()
     page.keyboard.press("ArrowDown")
-    assert "the query “counterrevolutionaries” (2)" in told.inner_text()
+    assert told.inner_text().startswith("counterrevolutionaries gives ")
 
 
 def test_weight_times_norm_is_another_picture(open_page):
     page = open_page(name="l0h0")
     weights, thumbnail = cells(page), page.locator("#overview canvas").first
     before = thumbnail.evaluate("canvas => canvas.toDataURL()")
-    page.get_by_role("button", name=FLOW).click()
+    page.get_by_text("the numbers of this head").click()
+    page.get_by_label("what arrives").check()
     page.locator("#matrix tbody td").nth(6 + 2).hover()
     norm = float(re.search(r"length ([\d.]+),", page.locator("#cell-told").inner_text())[1])
     assert cells(page)[8] == pytest.approx(weights[8] * norm, abs=0.02 + 0.06 * norm)
     assert thumbnail.evaluate("canvas => canvas.toDataURL()") != before
-    assert f"largest {FLOW} of the layer" in page.locator("#scale").inner_text()
 
 
-def test_the_map_shows_each_pattern(open_page):
-    page = open_page(name="l0h0")
-    for pattern in ("previous", "delimiter", "distance", "entropy"):
-        page.locator("#shown").select_option(pattern)
-        numbers = [number(text) for text in page.locator("#overview button").all_inner_texts()]
-        assert len(numbers) == 6
-        row = page.locator("#scores tbody tr").nth(
-            ["previous", "itself", "next", "first", "delimiter", "duplicate", "induction",
-             "distance", "entropy"].index(pattern)
-        )  # fmt: skip
-        score = number(row.locator("td").first.inner_text())
-        assert numbers[0] == pytest.approx(score, abs=0.051)
+def test_a_family_fades_all_other_heads_and_opens_its_clearest(open_page, drawn):
+    page = open_page()
+    families = np.ravel(drawn.data["texts"][0]["families"]).tolist()
+    (family, (words, _)) = next(
+        each for each in drawn.data["families"].items() if each[0] in families
+    )
+    chips = page.locator("#families button")
+    assert sum(map(int, chips.locator("small").all_inner_texts())) == len(families)
+    chips.first.click()
+    assert page.locator("#one-family").inner_text() == f"looks at {words}"
+    assert page.locator("#overview .faded").count() == len(families) - families.count(family) > 0
+    chips.first.click()
+    assert page.locator("#overview .faded").count() == 0
 
 
 def test_another_text_has_its_own_tokens(open_page):
     page = open_page(name="l0h0")
-    before = page.locator("#says").inner_text()
     page.locator("#texts select").select_option("1")
-    assert page.locator("#matrix thead th").all_inner_texts() == NAMES[1]
+    words = ["start", "a", "dog", "end"]
+    assert page.locator("#matrix thead th").all_inner_texts() == words
+    assert page.locator("#sentence .word span").all_inner_texts() == words
     assert len(cells(page)) == 16
-    assert page.locator("#says").inner_text() != before
-    assert "no queries have one" in page.locator("#scores").inner_text()  # no token comes twice
+    page.get_by_text("the numbers of this head").click()
+    assert "no words have one" in page.locator("#scores").inner_text()  # no token comes twice
 
 
 def test_heads_are_cut_one_after_the_other(open_page):
     page = open_page()
-    told, cut = page.locator("#cuts-told"), page.locator("#left .hatched")
+    told, cut = page.locator("#cuts-told"), page.locator("#zero .cut")
     page.locator("#cuts").focus()
     page.keyboard.press("End")
-    assert told.inner_text().startswith(f"6 of 6 heads are cut: {UNIT} ")
+    assert told.inner_text().startswith("6 of 6 heads are silent: change ")
     assert cut.count() == 6
     page.keyboard.press("ArrowLeft")
     assert cut.count() == 5
     chart = page.locator("#curve svg").bounding_box()
     page.mouse.move(chart["x"] + 52, chart["y"] + 50)  # the left end
-    assert told.inner_text() == f"0 of 6 heads are cut: {UNIT} 0; 0 in a random order."
-    page.get_by_text("The numbers as a table").click()
+    assert told.inner_text() == (
+        "0 of 6 heads are silent: change 0; in a random order it would be 0."
+    )
+    page.get_by_text("The curve as a table").click()
     assert page.locator("#curve-numbers tbody tr").count() == 7
 
 
-def test_importance_is_told_and_leads_to_the_head(open_page):
+def test_what_a_cut_changes_is_told_and_leads_to_the_head(open_page):
     page = open_page(name="l0h0")
-    grid = page.get_by_role("grid", name=f"Cut by 0: {UNIT}")
+    grid = page.get_by_role("grid", name="Without one head: change")
     grid.get_by_role("gridcell").nth(3).click()
     assert page.locator("#one-title").inner_text() == "Layer 1, head 1"
     assert page.locator("#one-title").bounding_box()["y"] >= 0  # within sight
     told = page.locator("#worth-told").inner_text()
-    cut_by_0 = re.fullmatch(
-        rf"Layer 1, head 1: {UNIT} \S+ by its slope, (\S+) when cut by 0, \S+ when .* mean\.", told
-    )[1]
+    change = re.match(r"Without layer 1, head 1: change (\S+)\. It would go as ", told)[1]
     name = grid.get_by_role("gridcell").nth(3).get_attribute("aria-label")
-    assert name == f"layer 1, head 1: {cut_by_0}"
+    assert name == f"layer 1, head 1: {change}"
 
 
 def test_what_a_causal_head_may_not_see_is_hatched(open_page):
@@ -152,8 +171,8 @@ def test_what_a_causal_head_may_not_see_is_hatched(open_page):
     assert page.locator("#matrix td.hatched").count() == 10
     assert page.locator("#texts").is_hidden()
     page.locator("#matrix tbody td").nth(1).hover()
-    assert "may not see “1” (1), which comes later" in page.locator("#cell-told").inner_text()
-    assert "the loss" in page.locator("#worth-about").inner_text()
+    assert page.locator("#cell-told").inner_text().endswith(" look at 1, which comes later.")
+    assert "its loss" in page.locator("#worth-about").inner_text()
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -169,7 +188,7 @@ def test_nothing_is_wider_than_the_window(open_page, width):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures_have_the_colours_of_the_page(open_page, scheme):
+def test_pictures_have_the_colours_of_the_page(open_page, drawn, scheme):
     page = open_page(color_scheme=scheme)
     at = ["light", "dark"].index(scheme)
     letters = page.evaluate("getComputedStyle(document.body).color")
@@ -184,7 +203,8 @@ def test_pictures_have_the_colours_of_the_page(open_page, scheme):
             return pixels.sort((a, b) => b[3] - a[3])[0];
         }"""
     )
-    assert np.allclose([red, green, blue], rgb(HEADS[1][0][at]), atol=3)  # alpha rounds them
+    color = drawn.data["families"][drawn.data["texts"][0]["families"][0][1]][1]
+    assert np.allclose([red, green, blue], rgb(HEADS[color][0][at]), atol=3)  # alpha rounds them
     assert alpha > 50
 
 
@@ -192,12 +212,13 @@ def rgb(color):
     return tuple(int(color[at : at + 2], 16) for at in (1, 3, 5))
 
 
-def test_the_stored_heads_of_a_real_model_are_a_page(show):
-    page = show(stored_report(STORED), "l0h2")
-    assert page.locator("#title").inner_text().startswith('72 heads on "The cat ate fish.')
+def test_the_stored_heads_of_a_real_model_open_on_it_and_animal(show):
+    page = show(stored_report(STORED))
     assert page.locator("#overview button").count() == 72
-    assert page.locator("#one-title").inner_text() == "Layer 0, head 2"
-    assert "100% of its weight is on the token before" in page.locator("#says").inner_text()
+    assert page.locator("#one-title").inner_text() == "Layer 3, head 1"
+    assert page.locator("#told").inner_text().startswith("it looks at animal (68%)")
+    page = show(stored_report(STORED), "l0h2")
+    assert page.locator("#one-family").inner_text() == "looks at the word before"
 
 
 def test_a_notebook_gives_it_the_height_that_it_needs(browser, drawn):

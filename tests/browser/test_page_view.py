@@ -393,6 +393,19 @@ def test_the_map_leaves_out_what_does_nothing_until_it_does_something(open_page)
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("sequence", [0, 1])
+def test_it_opens_at_the_largest_gradient_of_the_sequence(open_page, sequence):
+    made = layer()
+    with trace() as t:
+        made(RNG.normal(size=(2, 3, 4)))
+        made.backward(RNG.normal(size=(2, 3, 4)))
+    page = open_page("", stepper(t, sequence=sequence))
+    go(page, "scores")
+    shown = np.abs(t["d_scores"][sequence])
+    index = np.unravel_index(shown.argmax(), shown.shape)
+    assert part(page, "cell").inner_text() == f"scores[{','.join(map(str, (sequence, *index)))}]"
+
+
 def test_a_number_is_a_tab_away_and_each_group_is_one(open_page):
     page = open_page()
     page.keyboard.press("Tab")  # from the button that opened all arrays

@@ -1,7 +1,7 @@
 """What the page knows of a trace: every array, and the equations to compute it by."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,14 @@ from mha_numpy.show.page.says import says
 from mha_numpy.show.page.switches import switches_of
 from mha_numpy.show.scenes.story import TOTALS
 
-STARTS = ("scores", "weights", "out")  # the page opens at the first of these that is on record
+STARTS = (
+    "scores",
+    "weights",
+    "out",
+)  # the page opens at the first of these that is on record
 
 
-def describe_trace(trace: Trace, sequence: int = 0) -> dict[str, Any]:
+def describe_trace(trace: Trace) -> dict[str, Any]:
     """Return what the page computes with, ready for JSON.
 
     An array has an equation's tree, or else its numbers: inputs, params, and what the page cannot
@@ -25,13 +29,12 @@ def describe_trace(trace: Trace, sequence: int = 0) -> dict[str, Any]:
     """
     items, ids = items_of(trace)
     last = {step.name: step for step in items}
-    gradients = _gradients(last)
     return {
         "arrays": [_describe(step, trace, ids) for step in items],
-        "gradients": gradients,
+        "gradients": _gradients(last),
         "options": _options(last),
         "switches": switches_of(trace, last, ids),
-        "start": _start(last, gradients, sequence),
+        "start": next((name for name in STARTS if name in last), items[0].name),
     }
 
 
@@ -73,7 +76,6 @@ def _describe(step: Step, trace: Trace, ids: Mapping[int, int]) -> dict[str, Any
         "isBool": step.array.dtype.kind == "b",
         "isInteger": step.array.dtype.kind in "iu",
         "equation": step.equation,
-        "memory": step.memory,
         "says": says(step.name),
         **({"numbers": numbers_of(step.array)} if tree is None else {"tree": tree}),
     }
@@ -93,20 +95,6 @@ def _options(last: Mapping[str, Step]) -> dict[str, Any]:
     names = {"scale": "scale", "heads": "head_gate"}
     found: dict[str, Any] = {"causal": {"mask": masks[0]}} if masks else {}
     return found | {option: name for option, name in names.items() if name in last}
-
-
-def _start(last: Mapping[str, Step], gradients: Mapping[str, str], sequence: int) -> dict[str, Any]:
-    """Return where the page opens: the cell that L depends on most."""
-    names: Sequence[str] = [name for name in STARTS if name in last] or list(last)
-    step = last[names[0]]
-    sizes = last[gradients.get(step.name, step.name)].array
-    sizes = np.abs(np.where(np.isfinite(sizes), sizes, 0).astype(float))
-    axes = step.axes.split()
-    if "B" in axes:  # none but the sequence that is shown
-        batch = np.moveaxis(sizes, axes.index("B"), 0)
-        batch[np.arange(len(batch)) != sequence] = -1
-    index = np.unravel_index(int(sizes.argmax()), sizes.shape) if sizes.size else ()
-    return {"array": step.name, "index": [int(i) for i in index]}
 
 
 def numbers_of(array: Array) -> dict[str, str]:

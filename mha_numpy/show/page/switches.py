@@ -45,7 +45,7 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
     return [
         (
             "cut-first",
-            "split x before the projection",
+            "each head saw only its own part of x",
             "Why split into heads after the projection, and not split x before it?",
             "Look at w_q: a head that sees only its own part of x does not use the other rows of "
             "its columns, so they are 0. Then look at its weights.",
@@ -53,7 +53,7 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
         ),
         (
             "no-transpose",
-            "split into heads without the transpose",
+            "heads took some tokens, not some features",
             "Why is it not enough to reshape [B, T, D] to [B, H, T, d_h]?",
             "Look at q: each head now has all features of some tokens, instead of some features of "
             "all tokens.",
@@ -61,7 +61,7 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
         ),
         (
             "head-by-head",
-            "compute each head separately",
+            "each head had its own small w_q",
             "Is one wide w_q the same as a list of small ones, one for each head?",
             "Yes. Look at q: each head multiplies x_q by its own block of columns of w_q, and "
             "every number is the same as before.",
@@ -69,7 +69,7 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
         ),
         (
             "by-sqrt-D",
-            "divide by sqrt(D)",
+            "scores were divided by sqrt(D)",
             "Why are scores divided by sqrt(d_k), and not by sqrt(D)?",
             f"Look at weights: the sums have {d_k} terms and not {D}, so the scores become too "
             "small, and each row moves towards equal shares.",
@@ -77,7 +77,7 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
         ),
         (
             "no-scale",
-            "divide by nothing",
+            "scores were not divided at all",
             "Why are scores divided at all?",
             "Look at weights: with larger scores each row goes to fewer keys. Then look at "
             "d_scores: gradients shrink where the weights are close to 0 and 1.",

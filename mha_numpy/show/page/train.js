@@ -7,8 +7,6 @@ function startTraining(section, data, seed = 0) {
   const { sequences, tokens, values, chance } = training;
   const EXAMPLE = [3, 1, 4, 1, 5, 9, 2, 6].slice(0, tokens);
   const RECENT = 10;  // steps whose shares of right digits are averaged
-  const WEIGHTS = { left: 42, top: 40, right: 44, size: tokens };  // margins of a matrix, in pixels
-  const PASSED = { left: 42, top: 40, right: 12, size: values };
   const LEARNED = { right: 0.99, antidiagonal: 0.95 };
 
   const level = section.matches("main") ? "h1" : "h2";  // by itself, or below the arrays
@@ -33,14 +31,12 @@ function startTraining(section, data, seed = 0) {
     <p class="train-told" aria-live="polite"></p>
     <p class="train-numbers"></p>
     <div class="train-pictures">
-      <figure><canvas class="train-weights" role="img"></canvas>
-        <figcaption><b>weights</b>: where the head looks. Row = query, column = key; a row sums to
-        1. The digit on the right is the head's answer for that row.</figcaption></figure>
-      <figure><canvas class="train-passed" role="img"></canvas>
-        <figcaption><b>w_v @ w_o</b>: what the head passes on. Row = the digit it reads, column
-        = the digit to say; a filled cell speaks for it, a ring against it.</figcaption></figure>
-      <figure><canvas class="train-loss" role="img"></canvas>
-        <figcaption><b>loss</b> of each batch, before the step that learns from it.</figcaption></figure>
+      <figure><figcaption><b>weights</b>: where the head looks. Each row looks at the columns, and its shares sum to 1. On
+        the right is the digit that it says.</figcaption><div class="train-weights"></div></figure>
+      <figure><figcaption><b>w_v @ w_o</b>: what the head passes on. In the row of the digit that it reads, a filled cell
+        speaks for a digit, a ring against it.</figcaption><div class="train-passed"></div></figure>
+      <figure><figcaption><b>loss</b> of each batch, before the step that learns from it. Dashed: guessing.</figcaption>
+        <div class="train-loss"></div></figure>
     </div>`;
   const find = (name) => section.querySelector(`.train-${name}`);
 
@@ -88,116 +84,26 @@ function startTraining(section, data, seed = 0) {
         `${chance.toFixed(2)} · on the antidiagonal ${percent(reading.antidiagonal)}`;
     find("start").textContent = isRunning ? "Pause" : history.length ? "Continue" : "Start";
     find("rate-told").textContent = Number(rate().toPrecision(2));
-    find("weights").ariaLabel = example.map((digit, t) => {
-      const row = Array.from(reading.weights.slice(t * tokens, (t + 1) * tokens));
-      const most = row.indexOf(Math.max(...row));
-      return `Query ${t} looks most at key ${most}, with ${percent(row[most])} of its weight, and says ` +
-        `${reading.said[t]}, which is ${reading.said[t] === wanted(t) ? "right" : "wrong"}.`;
-    }).join(" ");
-    find("passed").ariaLabel = "Ten digits by ten digits: a trained head passes each digit on.";
-    find("loss").ariaLabel = last
-      ? `The loss was ${history[0].loss.toFixed(2)} at first and is ${last.loss.toFixed(2)} now.`
-      : "No steps yet.";
   }
 
   const percent = (share) => `${Math.round(100 * share)}%`;
 
-  // -- what is painted
+  // -- what is drawn
 
-  function paint() {
+  const weights = openMatrix(find("weights"), (...cell) => weights.choose(...cell), "says");
+  const passed = openMatrix(find("passed"), (...cell) => passed.choose(...cell));
+  const curve = openCurve(find("loss"), [[], [chance]], { name: "loss", across: "steps", least: 100 });
+
+  function draw() {
     const reading = training.read(example);
     tell(reading);
-    const color = readColors();
-    onCanvas(find("weights"), WEIGHTS, (...place) => paintWeights(...place, reading, color));
-    onCanvas(find("passed"), PASSED, (...place) => paintPassed(...place, color));
-    onCanvas(find("loss"), null, (...place) => paintLoss(...place, color));
-  }
-
-  // A canvas as wide as its place, and as tall as its square cells need.
-  function onCanvas(canvas, matrix, draw) {
-    const width = canvas.clientWidth;
-    const cell = matrix && (width - matrix.left - matrix.right) / matrix.size;
-    const height = Math.round(matrix ? matrix.top + matrix.size * cell : 0.62 * width);
-    const sharpness = window.devicePixelRatio || 1;
-    if (canvas.width !== Math.round(width * sharpness)) {
-      canvas.style.height = `${height}px`;
-      canvas.width = Math.round(width * sharpness);
-      canvas.height = Math.round(height * sharpness);
-    }
-    const brush = canvas.getContext("2d");
-    brush.setTransform(sharpness, 0, 0, sharpness, 0, 0);
-    brush.clearRect(0, 0, width, height);
-    brush.lastFont = null;
-    draw(brush, width, matrix ? cell : height);
-  }
-
-  // The cells of a matrix, the head's, with words beside them.
-  function paintMatrix(brush, cell, { left, top, size }, { numbers, most, names, color, told, isNumbered }) {
-    const look = { most, head: 0, numbers: isNumbered ? writingOf({}, numbers) : () => null };
-    numbers.forEach((value, k) =>
-      paintCell(brush, color, left + (k % size) * cell, top + Math.floor(k / size) * cell, cell, value, look));
-    const soft = { color: color.soft, font: color.sans };
-    const middle = (i) => (i + 0.5) * cell;
-    names.forEach((name, i) => {
-      text(brush, `${name}`, left + middle(i), top - 11, { ...soft, color: color.ink });
-      text(brush, `${name}`, left - 12, top + middle(i), { ...soft, color: color.ink });
-    });
-    text(brush, told.cols, left + size * cell / 2, 10, soft);
-    brush.save();
-    brush.translate(9, top + size * cell / 2);
-    brush.rotate(-Math.PI / 2);
-    text(brush, told.rows, 0, 0, soft);
-    brush.restore();
-  }
-
-  function paintWeights(brush, width, cell, reading, color) {
-    paintMatrix(brush, cell, WEIGHTS, {
-      names: example, color, numbers: reading.weights, most: 1, isNumbered: true,
-      told: { rows: "queries", cols: "keys: the digits it reads" },
-    });
-    const x = width - WEIGHTS.right / 2;
-    text(brush, "says", x, WEIGHTS.top - 11, { color: color.soft, font: color.sans });
-    reading.said.forEach((digit, t) => {
-      const isRight = digit === wanted(t);
-      text(brush, isRight ? `${digit}` : `${digit} ✗`, x, WEIGHTS.top + (t + 0.5) * cell,
-        { color: isRight ? color.ink : color.soft, font: color.sans, size: 15, bold: isRight });
-    });
-  }
-
-  function paintPassed(brush, width, cell, color) {
+    weights.show((i, j) => reading.weights[i * tokens + j], 1, () => false, "weights", "fill-0");
+    reading.said.forEach((digit, t) => weights.end(t, `${digit} ${digit === wanted(t) ? "✓" : "✗"}`));
     const numbers = training.passedOn();
-    paintMatrix(brush, cell, PASSED, {
-      names: [...Array(values).keys()], color, numbers,
-      most: numbers.reduce((most, number) => Math.max(most, Math.abs(number)), 0),
-      told: { rows: "the digit it reads", cols: "the digit to say" },
-    });
-  }
-
-  function paintLoss(brush, width, height, color) {
-    const [left, top, bottom] = [34, 10, 22];
-    const steps = Math.max(100, history.length);
-    const highest = Math.max(1.2 * chance, ...history.map(({ loss }) => Math.min(loss, 4 * chance)));
-    const at = (step, loss) => [
-      left + (step / steps) * (width - left - 8),
-      top + (1 - Math.min(loss / highest, 1)) * (height - top - bottom),
-    ];
-    const line = (points, stroke, dashes = []) => {
-      brush.beginPath();
-      points.forEach(([x, y]) => brush.lineTo(x, y));
-      brush.strokeStyle = stroke;
-      brush.lineWidth = 2;
-      brush.setLineDash(dashes);
-      brush.stroke();
-    };
-    line([at(0, highest), at(0, 0), at(steps, 0)], color.edge);
-    line([at(0, chance), at(steps, chance)], color.edge, [4, 4]);
-    line(history.map(({ step, loss }) => at(step, loss)), color.ink);
-    const soft = { color: color.soft, font: color.sans };
-    const [x, y] = at(steps, chance);
-    text(brush, `guessing: ${chance.toFixed(2)}`, x, y - 10, { ...soft, align: "right" });
-    text(brush, "0", left - 9, at(0, 0)[1], soft);
-    text(brush, chance.toFixed(1), left - 16, y, soft);
-    text(brush, `${steps} steps`, x, height - 9, { ...soft, align: "right" });
+    const most = numbers.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0);
+    passed.show((i, j) => numbers[i * values + j], most, () => false, "w_v @ w_o", "head-0");
+    const losses = history.map(({ loss }) => Math.min(loss, 4 * chance));
+    curve.show([losses, Array(Math.max(100, losses.length)).fill(chance)]);
   }
 
   // -- what the reader does
@@ -222,13 +128,13 @@ function startTraining(section, data, seed = 0) {
       isRunning = false;
       section.dispatchEvent(new Event("learned", { bubbles: true }));
     }
-    if (!isRunning || history.length % 3 === 0) paint();
+    if (!isRunning || history.length % 3 === 0) draw();
     requestAnimationFrame(frame);
   }
 
   function run(isOn) {
     isRunning = isOn;
-    paint();
+    draw();
     if (isOn) requestAnimationFrame((now) => { before = now; frame(now); });
   }
 
@@ -242,22 +148,21 @@ function startTraining(section, data, seed = 0) {
   find("start").addEventListener("click", () => run(!isRunning));
   find("once").addEventListener("click", () => { takeStep(); run(false); });
   find("forget").addEventListener("click", forget);
-  find("rate").addEventListener("input", paint);
+  find("rate").addEventListener("input", draw);
   find("digits").addEventListener("input", ({ target }) => {
     const digits = [...target.value].filter((character) => character >= "0" && character <= "9");
     target.value = digits.join("");
     if (digits.length === tokens) {
       example = digits.map(Number);
-      paint();
+      weights.build(digits);
+      draw();
     }
   });
-  new ResizeObserver(paint).observe(find("pictures"));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
-  new MutationObserver(paint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
-
   find("rate").value = Math.log10(data.learningRate);
   find("digits").value = EXAMPLE.join("");
-  paint();
+  weights.build(EXAMPLE.map(String));
+  passed.build([...Array(values).keys()].map(String));
+  draw();
   return {
     training,
     isRunning: () => isRunning,

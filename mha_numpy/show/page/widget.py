@@ -30,14 +30,15 @@ SCRIPTS = (  # in this order: one scope holds them all
     "story/story.js",
 )  # fmt: skip
 STYLES = ("page.css", "story/story.css")
-TRAINING_SCRIPTS, TRAINING_STYLES = ("learning.js", "train.js"), ("train.css",)
+TRAINING_SCRIPTS = ("view/matrix.js", "view/curve.js", "learning.js", "train.js")
+TRAINING_STYLES = ("train.css",)
 START = """document.getElementById("page").hidden = Boolean(data.story);
 const page = startPage(data);
 if (data.training) startTraining(document.getElementById("train"), data.training);
 if (data.story) startStory(data, page);"""
 
 LEARNING_SCRIPTS = (
-    "arrays.js", "equations.js", "trace.js", "view/element.js", "view/paint.js", *TRAINING_SCRIPTS,
+    "arrays.js", "equations.js", "trace.js", "view/element.js", *TRAINING_SCRIPTS,
 )  # fmt: skip
 LEARNING_START = """startTraining(document.getElementById("train"), data);
 onTheme(() => {});
@@ -134,8 +135,8 @@ def stepper(
     told["story"] = story.as_dict() if story else None
     if check_flag("training", training):
         told["training"] = describe_training()
-    return Stepper(_page(title, {**told, **describe_trace(trace, sequence)}),
-                   table_of(steps, sequence), len(steps))  # fmt: skip
+    return Stepper(_page(title, {**told, **describe_trace(trace)}),
+                   table_of(steps), len(steps))  # fmt: skip
 
 
 def training_page() -> Stepper:
@@ -163,7 +164,7 @@ def training_page() -> Stepper:
     """
     data = describe_training()
     page = document(
-        "Watch a head learn", '<main id="train"></main>\n', data,
+        "Watch a head learn", read("top.html") + '<main id="train"></main>\n', data,
         styles=("page.css", *TRAINING_STYLES), scripts=LEARNING_SCRIPTS, start=LEARNING_START,
     )  # fmt: skip
     return Stepper(page, LEARNING_FALLBACK, len(data["trace"]["arrays"]))

@@ -10,12 +10,17 @@ import pytest
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import Linear
 from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, SentenceBert, induction_by_hand
-from mha_numpy.models.analysis import attention_layers, cut_model, weights_times_norm
+from mha_numpy.models.analysis import (
+    attention_layers,
+    cut_model,
+    token_patterns,
+    weights_times_norm,
+)
 from mha_numpy.models.text import Tokens
 from mha_numpy.show.page import head_report, stored_report
 from mha_numpy.show.page.heads import measures, report
 from mha_numpy.show.page.heads.measures import LossChange, VectorChange
-from mha_numpy.show.page.heads.words import say_head
+from mha_numpy.show.page.heads.words import FAMILIES, family_of
 from tests.compare import Tolerance, assert_close
 from tests.gradients import randomize
 from tests.show.pictures.helpers import assert_needs_no_network, data_of
@@ -138,27 +143,40 @@ def test_a_pattern_without_a_place_has_no_number(bert):
     ids = np.array([[1, 2, 3]])
     found = data_of(head_report(bert, Tokens(ids, ids > 0, [["x", "y", "z"]])))["texts"][0]
     assert found["scores"][0]["duplicate"] == [None] * H
-    assert found["says"][0][0].startswith("On this text, ")
+    assert found["families"][0][0] in FAMILIES
 
 
-def test_it_says_what_a_head_does_on_this_text():
-    places = {"previous": 9, "first": 9, "duplicate": 1}
-    scores = {"previous": 0.1, "first": 0.75, "duplicate": 1.0, "distance": 3.25, "entropy": 0.7}
+def on(*keys, T=7, start=0.3):
+    """Return the weights of a head whose queries look at some keys, and rest on the start."""
+    weights = np.zeros((T, T))
+    for i, key in enumerate(keys):
+        weights[i, key] += 1 - start
+        weights[i, 0] += start
+    return weights
 
-    def say(flows, **changed):
-        return say_head(scores | changed, scores | flows, places, 10)
 
-    assert say({}) == "On this text, 75% of its weight is on the first token."
-    told = say({"first": 0.1, "previous": 0.6})
-    assert "first token, but only 10% of weight" in told
-    assert told.endswith(" 60% of weight \N{MULTIPLICATION SIGN} norm is on the token before.")
-    assert "first token, and 96% of weight" in say({"first": 0.96})
-    weak = say({"first": 0.3}, first=0.3)
-    assert "30% of its weight is on the first token, more than on any other" in weak
-    assert "Its weight spreads as if over 2.0 equal keys, 3.2 tokens away" in weak
-    assert "none of the patterns. It spreads as if over 2.0 equal keys" in say(
-        {"first": 0.2}, first=0.2
-    )
+@pytest.mark.parametrize(
+    ("weights", "family"),
+    [
+        (on(0, 0, 1, 2, 3, 4, 5), "previous"),
+        (on(1, 2, 3, 4, 5, 6, 6), "next"),
+        (on(0, 3, 4, 1, 2, 3, 4), "near"),
+        (on(6, 4, 1, 6, 1, 2, 3), "chosen"),
+        (on(5, 5, 5, 5, 5, 5, 5), "shared"),
+        (on(6, 6, 6, 6, 6, 6, 6), "delimiter"),
+        (on(0, 0, 1, 2, 3, 4, 5, start=0.8), "first"),
+        (np.full((7, 7), 1 / 7), "many"),
+        (0.6 * np.eye(1, 7) + 0.4 / 7, "first"),
+        (on(6, 4, 1, 6, 1, 1, 2), "copies"),
+        (on(6, 4, 1, 6, 1, 2, 3), "induction"),
+    ],
+)
+def test_the_family_of_a_head_is_where_its_weight_goes(weights, family):
+    ids = {"copies": [0, 1, 2, 3, 4, 1, 2], "induction": [0, 9, 2, 3, 4, 9, 2]}
+    ids = np.array([ids.get(family, range(7))])
+    found = token_patterns(ids, is_delimiter=np.arange(7)[None] == 6)
+    patterns = {name: where[0] for name, where in found.items()}
+    assert family_of(np.broadcast_to(weights, (7, 7)), patterns) == family
 
 
 def test_the_model_stays_as_it_was(bert):
@@ -203,7 +221,7 @@ def test_tokens_have_the_names_that_readers_know(bert):
 
     bert.tokenizer = Tokenizer()
     drawn = data_of(head_report(bert, ["a _ . a x", "c d"]))
-    assert drawn["title"] == '6 heads on "a _ . a x" and 1 more'
+    assert drawn["title"] == "What 6 heads look at"
     assert [text["name"] for text in drawn["texts"]] == ["a _ . a x", "c d"]
     assert drawn["texts"][0]["labels"] == ["[CLS]", "a", "Ã", ".", "a", "x"]
     assert drawn["texts"][1]["labels"] == ["[CLS]", "c", "d", "x"]
@@ -220,6 +238,11 @@ def test_the_stored_heads_of_minilm_are_72_and_small():
     assert (drawn.heads, drawn.texts) == (72, 3)
     assert STORED.stat().st_size < 300_000
     assert_needs_no_network(drawn)
+    opens = drawn.data["opens"]
+    text, (layer, head) = drawn.data["texts"][opens["text"]], opens["head"]
+    assert text["labels"][opens["word"]] == "it"
+    weights = np.reshape(text["weights"][layer], (12, 16, 16))[head, opens["word"]]
+    assert text["labels"][weights.argmax()] == "animal"
     for text in drawn.data["texts"]:
         for layer in text["weights"]:
             sums = np.reshape(layer, (12, -1, len(text["labels"]))).sum(axis=2)
@@ -232,10 +255,11 @@ def test_the_stored_heads_of_minilm_are_the_model_s():
     drawn = runpy.run_path(str(STORED.parents[1] / "heads_data.py"))["heads_of_minilm"]()
     told = json.loads(json.dumps(drawn.data))
     stored = stored_report(STORED).data
-    for name in ("title", "note", "heads", "names"):
+    for name in ("note", "heads", "families", "patterns"):
         assert told[name] == stored[name]
     for ours, theirs in zip(told["texts"], stored["texts"], strict=True):
         assert ours["labels"] == theirs["labels"]
+        assert ours["families"] == theirs["families"]
         for one, other in zip(ours["weights"], theirs["weights"], strict=True):
             assert_close(np.array(one), np.array(other), Tolerance(0.0, 2.0))  # per mille
     for name in ("gradient", "zero", "mean", "curve"):

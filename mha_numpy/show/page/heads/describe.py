@@ -20,7 +20,7 @@ from mha_numpy.models.analysis import (
 )
 from mha_numpy.models.text import Tokens
 from mha_numpy.show.page.heads.measures import Measure
-from mha_numpy.show.page.heads.words import say_head
+from mha_numpy.show.page.heads.words import family_of
 
 DELIMITERS = ("[SEP]", "</s>", "<|endoftext|>", *".,;:!?")  # [CLS] begins a text, parts nothing
 TINY = 1e-30  # instead of 0 below a fraction's line
@@ -39,15 +39,15 @@ def describe_texts(model: Any, tokens: Tokens, labels: list[list[str]]) -> list[
         ids, parts = tokens.ids[b : b + 1, :T], np.array([[name in DELIMITERS for name in names]])
         patterns = token_patterns(ids, is_delimiter=parts)
         places = {name: int(where.any(axis=2).sum()) for name, where in patterns.items()}
-        read = [_describe_layer(w[here], flows[here], ids, parts, places) for w, flows in found]
+        read = [_describe_layer(w[here], flows[here], ids, parts) for w, flows in found]
         by_name = {name: [layer[name] for layer in read] for name in read[0]}
-        described.append({"labels": names, "places": places, **by_name})
+        own = {name: where[0] for name, where in patterns.items()}
+        families = [[family_of(head, own) for head in w[here][0]] for w, _ in found]
+        described.append({"labels": names, "places": places, "families": families, **by_name})
     return described
 
 
-def _describe_layer(
-    weights: Array, flows: Array, ids: Array, parts: Array, places: dict[str, int]
-) -> dict[str, Any]:
+def _describe_layer(weights: Array, flows: Array, ids: Array, parts: Array) -> dict[str, Any]:
     weights, flows = weights.astype(np.float64), flows.astype(np.float64)  # (1, H, T, T)
     # a column of weight x norm is a column of weights times one number
     norms = (flows.max(axis=2) / np.maximum(weights.max(axis=2), TINY))[0]  # (H, T)
@@ -60,13 +60,11 @@ def _describe_layer(
         }
         for each in (weights, shares)
     )
-    H, T = norms.shape
     return {
-        "weights": (1000 * weights).round().astype(int).reshape(H, -1).tolist(),
+        "weights": (1000 * weights).round().astype(int).reshape(len(norms), -1).tolist(),
         "norms": [[float(f"{norm:.3g}") for norm in of_head] for of_head in norms],
         "scores": {name: _numbers(score) for name, score in scores.items()},
         "shares": {name: _numbers(score) for name, score in by_norm.items()},
-        "says": [say_head(_of(scores, h), _of(by_norm, h), places, T) for h in range(H)],
     }
 
 
@@ -97,10 +95,6 @@ def describe_worth(measure: Measure, mask: Array) -> dict[str, Any]:
         "curve": _numbers(-curve.scores, 6),
         "random": _numbers(-random.scores, 6),
     }
-
-
-def _of(scores: dict[str, Array], head: int) -> dict[str, float]:
-    return {name: float(score[head]) for name, score in scores.items()}
 
 
 def _numbers(array: Array, digits: int = 3) -> list[float | None]:

@@ -1,17 +1,12 @@
 // A map of all heads: a row for each layer, a button for each head.
 
-// Rows and columns to go on by an arrow key.
-function stepOf({ key, ctrlKey, metaKey, altKey }) {
-  if (ctrlKey || metaKey || altKey) return undefined;
-  return { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[key];
-}
-
-// `pick` and `point` are called with a layer and a head; `paint` fills a head's button.
-function openGrid(root, heads, label, { pick, point = () => {} }) {
+// `pick` and `point` are called with a layer and a head, `leave` when neither pointer nor keys are there
+// any more; `paint` fills a head's button.
+function openGrid(root, heads, label, { pick, point, leave = () => {} }) {
   const most = Math.max(...heads);
   root.setAttribute("role", "grid");
   root.setAttribute("aria-label", label);
-  root.style.gridTemplateColumns = `max-content repeat(${most}, minmax(0, 52px))`;
+  root.style.gridTemplateColumns = `max-content repeat(${most}, minmax(0, 96px))`;
   const axis = (words, kind, role) => {
     const made = element("span", `axis ${kind}`, words);
     made.setAttribute("role", role);
@@ -28,7 +23,7 @@ function openGrid(root, heads, label, { pick, point = () => {} }) {
     button.tabIndex = -1;
     button.setAttribute("role", "gridcell");
     button.addEventListener("click", () => pick(layer, head));
-    for (const event of ["pointerenter", "focus"]) {
+    for (const event of ["pointermove", "focus"]) {  // a page that moves below the pointer says nothing
       button.addEventListener(event, () => point(layer, head));
     }
     return button;
@@ -42,12 +37,19 @@ function openGrid(root, heads, label, { pick, point = () => {} }) {
       return made;
     }),
   );
+  root.addEventListener("pointerleave", () => {
+    const place = placeOf(document.activeElement);
+    if (place) point(...place); else leave();
+  });
+  root.addEventListener("focusout", ({ relatedTarget }) => { if (!root.contains(relatedTarget)) leave(); });
+  function placeOf(button) {
+    const layer = buttons.findIndex((cells) => cells.includes(button));
+    return layer < 0 ? null : [layer, buttons[layer].indexOf(button)];
+  }
   root.addEventListener("keydown", (event) => {
-    const step = stepOf(event);
-    if (!step) return;
-    const layer = buttons.findIndex((cells) => cells.includes(event.target));
-    if (layer < 0) return;
-    const head = buttons[layer].indexOf(event.target);
+    const [step, place] = [stepOf(event), placeOf(event.target)];
+    if (!step || !place) return;
+    const [layer, head] = place;
     const next = buttons[layer + step[0]]?.[head + step[1]];
     event.preventDefault();
     if (next) focusOn(next);
@@ -71,11 +73,4 @@ function openGrid(root, heads, label, { pick, point = () => {} }) {
       });
     },
   };
-}
-
-// A share of the full colour, which is that of a head or plain: filled is more than zero, a ring less.
-function tint(cell, share, name) {
-  const color = `color-mix(in oklab, var(--${name}) ${(100 * Math.min(1, Math.abs(share))).toFixed(1)}%, var(--card))`;
-  cell.style.background = share < 0 ? "var(--card)" : color;
-  cell.style.boxShadow = share < 0 ? `inset 0 0 0 4px ${color}` : "";
 }

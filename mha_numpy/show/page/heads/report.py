@@ -11,20 +11,20 @@ from mha_numpy.layers.layer import in_eval_mode
 from mha_numpy.models import Bert
 from mha_numpy.models.analysis import attention_layers
 from mha_numpy.models.text import BLANKS, Tokens
-from mha_numpy.show.page.document import Page, document, read
+from mha_numpy.show.page.document import Page, document, fill, read
 from mha_numpy.show.page.heads.describe import describe_texts, describe_worth
 from mha_numpy.show.page.heads.measures import measure_for
-from mha_numpy.show.page.heads.words import OTHERS, PATTERNS
+from mha_numpy.show.page.heads.words import FAMILIES, PATTERNS
 from mha_numpy.show.pictures.labels import check_text, printable
 from mha_numpy.tables import CELL
 
 SCRIPTS = (
-    "view/element.js", "view/paint.js", "heads/grid.js", "heads/matrix.js", "heads/curve.js",
-    "heads/report.js",
+    "view/element.js", "view/paint.js", "heads/grid.js", "heads/sentence.js", "view/matrix.js",
+    "view/curve.js", "heads/cuts.js", "heads/report.js",
 )  # fmt: skip
 STYLES = ("page.css", "heads/heads.css")
 
-NOTE = "Trust this notebook to open each head. Until then, the pattern that each follows most:"
+NOTE = "Trust this notebook to open each head. Until then, what each one looks at:"
 
 LEAST_TOKENS, MAX_TOKENS = 2, 64  # of a text
 MAX_WEIGHTS = 1_500_000  # of all heads and texts: a page of some 4 MB
@@ -44,9 +44,9 @@ class HeadReport(Page):
 def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = "") -> HeadReport:
     """Make a page about what each head of a model does on some texts.
 
-    It shows the weights of all heads, by themselves and times the norms of the values; how much
-    each head follows each of the `token_patterns`; what changes without it; and what is left as
-    more and more heads are cut.
+    It shows the weights of all heads, as arcs between the words and as matrices, by themselves and
+    times the norms of the values; how much each head follows each of the `token_patterns`; what
+    changes without it; and what is left as more and more heads are cut.
 
     Parameters
     ----------
@@ -89,12 +89,11 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
             worth = describe_worth(measure, tokens.mask)
     finally:
         model.zero_grads()
-    title = f'{sum(heads)} heads on "{names[0]}"'
-    if len(names) > 1:
-        title += f" and {len(names) - 1} more"
+    count = sum(heads)
     data: dict[str, Any] = {
-        "title": title, "note": check_text("note", note), "heads": heads,
-        "isCausal": not isinstance(model, Bert), "names": PATTERNS | OTHERS,
+        "title": f"What {count} heads look at" if count > 1 else "What one head looks at",
+        "note": check_text("note", note), "heads": heads, "isCausal": not isinstance(model, Bert),
+        "families": FAMILIES, "patterns": PATTERNS,
         "texts": [{"name": name, **text} for name, text in zip(names, described, strict=True)],
         "worth": worth,
     }  # fmt: skip
@@ -117,7 +116,7 @@ def stored_report(path: Path | str) -> HeadReport:
 
 def _report_of(data: dict[str, Any]) -> HeadReport:
     page = document(
-        data["title"], read("heads/heads.html"), data,
+        data["title"], fill(read("heads/heads.html"), {"top": read("top.html")}), data,
         styles=STYLES, scripts=SCRIPTS, start="startReport(data);",
     )  # fmt: skip
     return HeadReport(page, _table_of(data), sum(data["heads"]), len(data["texts"]), data)
@@ -176,14 +175,10 @@ def _check_sizes(model: Any, num_heads: int, tokens: Tokens) -> None:
 
 
 def _table_of(data: dict[str, Any]) -> str:
-    """Return the strongest pattern of each head on the first text: a row for each layer."""
+    """Return what each head looks at in the first text: a row for each layer."""
     rows = []
-    for number, scores in enumerate(data["texts"][0]["scores"]):
-        cells = []
-        for h in range(data["heads"][number]):
-            known = {name: scores[name][h] or 0 for name in PATTERNS if name in scores}
-            best = max(known, key=lambda name: known[name])
-            cells.append(f'<td style="{CELL}">{PATTERNS[best][0]} {known[best]:.0%}</td>')
+    for number, families in enumerate(data["texts"][0]["families"]):
+        cells = [f'<td style="{CELL}">{FAMILIES[family][0]}</td>' for family in families]
         rows.append(f'<tr><th style="{CELL}">layer {number}</th>{"".join(cells)}</tr>')
     return (
         '<table style="border-collapse:collapse;background:transparent">'

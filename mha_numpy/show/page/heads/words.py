@@ -1,66 +1,87 @@
-"""What a head does on a text, in one or two sentences; never more than the numbers show."""
+"""What a head looks at on a text, as one of a few families; never more than the weights show."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-PATTERNS = {  # where the weight lies: as a name, and within a sentence
-    "previous": ("token before", "the token before"),
-    "itself": ("token itself", "the token itself"),
-    "next": ("token after", "the token after"),
-    "first": ("first token", "the first token"),
-    "delimiter": ("delimiters", "delimiters: [SEP] and . , ; : ! ?"),
-    "duplicate": ("copies", "other copies of the same token"),
-    "induction": ("after a copy", "what followed an earlier copy of the token"),
+from mha_numpy.dtypes import Array
+
+FAMILIES: dict[str, tuple[str, int | None]] = {  # in words, and the colour's number in the palette
+    "induction": ("what followed the same word", 7),
+    "copies": ("the same word, earlier", 7),
+    "previous": ("the word before", 0),
+    "next": ("the word after", 1),
+    "near": ("words nearby", 2),
+    "chosen": ("one chosen word", 3),
+    "shared": ("the same word from everywhere", 5),
+    "delimiter": ("full stops and the end", 6),
+    "first": ("the start", 4),
+    "many": ("many words at once", None),
 }
-OTHERS = {
-    "distance": ("mean distance (tokens)", "how far away it looks, in tokens"),
-    "entropy": ("entropy (nats)", "how widely it spreads, in nats: 0 for one key, ln n for n keys"),
+PATTERNS = {  # where a share of the weight lies, as a table names it
+    "previous": "on the word before",
+    "itself": "on the word itself",
+    "next": "on the word after",
+    "first": "on the start",
+    "delimiter": "on full stops, commas and the end",
+    "duplicate": "on copies of the same word",
+    "induction": "on what followed an earlier copy",
+    "distance": "how far away it looks, in words",
+    "entropy": "how widely it spreads (entropy, in nats)",
 }
-FLOW = "weight \N{MULTIPLICATION SIGN} norm"
-MOST, MUCH = 0.5, 0.3  # of all weight
-DIFFERS = 0.2  # from here on, a share by weight x norm is named beside that by weight
+RESTS = 0.7  # of all weight on the start: such a head mostly rests there
+MOST = 0.45  # of the weight that is not on the start, as are all shares below
+NEARBY = 0.75  # on the word itself and two on each side
+SHARED = 0.35  # on one word, by all words together
+STANDS_OUT = 1.4  # times as much as any word gets from all
+START = 0.5  # of all weight, if nothing else is to be seen; also on repeated words
+LEAST_PLACES = 2  # of copies: one could be chance
 
 
-def say_head(
-    scores: Mapping[str, float], flows: Mapping[str, float], places: Mapping[str, int], queries: int
-) -> str:
-    """Say what a head does on a text.
+def family_of(weights: Array, patterns: Mapping[str, Array]) -> str:
+    """Return the family of a head on a text.
 
-    By pattern, `scores` and `flows` are shares of weight and of weight x norm, and `places` is how
-    many of the queries have a place where it would look. `scores` also has "distance" and
-    "entropy".
+    A head leaves on the first token what it does not need, so its family is where the rest goes,
+    unless almost nothing is left.
+
+    Parameters
+    ----------
+    weights : (T, T) array
+    patterns : dict of (T, T) bool arrays
+        As `token_patterns` returns them, for one sequence, with "delimiter".
 
     Examples
     --------
-    >>> scores = {"previous": 0.9, "first": 0.02, "distance": 1.1, "entropy": 0.4}
-    >>> flows = {"previous": 0.8, "first": 0.1}
-    >>> say_head(scores, flows, {"previous": 8, "first": 8}, 9)
-    'On this text, 90% of its weight is on the token before.'
+    >>> from mha_numpy.models.analysis import token_patterns
+    >>> ids = np.arange(4)[None]
+    >>> found = token_patterns(ids, is_delimiter=ids > 9)
+    >>> patterns = {name: where[0] for name, where in found.items()}
+    >>> family_of(np.eye(4, k=-1), patterns)
+    'previous'
     """
-    usual = [name for name in PATTERNS if 2 * places.get(name, 0) >= queries]
-    best = max(usual, key=lambda name: scores[name])
-    keys, distance = np.exp(scores["entropy"]), scores["distance"]
-    spread = f"spreads as if over {keys:.1f} equal keys, {distance:.1f} tokens away on average."
-    if scores[best] < MUCH:
-        told = f"On this text, its weight follows none of the patterns. It {spread}"
-    else:
-        told = f"On this text, {_percent(scores[best])} of its weight is on {_where(best)}"
-        told += ", more than on any other pattern" * (scores[best] < MOST)
-        if abs(flows[best] - scores[best]) >= DIFFERS:
-            how = "but only" if flows[best] < scores[best] else "and"
-            told += f", {how} {_percent(flows[best])} of {FLOW}"
-        told += f". Its weight {spread}" if scores[best] < MOST else "."
-    most = max(usual, key=lambda name: flows[name])
-    if most != best and flows[most] >= MUCH:
-        told += f" {_percent(flows[most])} of {FLOW} is on {_where(most)}."
-    return told
+    for pattern, family in (("induction", "induction"), ("duplicate", "copies")):
+        rows = patterns[pattern].any(axis=1)
+        if rows.sum() >= LEAST_PLACES:
+            on_pattern = np.where(patterns[pattern], weights, 0)[rows].sum(axis=1)
+            if on_pattern.mean() >= START:
+                return family
+    start, rest = weights[1:, 0].mean(), weights[1:, 1:]
+    if start >= RESTS:
+        return "first"
 
+    def share_on(where: Array) -> float:
+        return float(np.where(where, rest, 0).sum() / rest.sum())
 
-def _where(pattern: str) -> str:
-    """Return where a pattern looks, within a sentence."""
-    return PATTERNS[pattern][1].split(":")[0]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}%"
+    simple = {name: share_on(patterns[name][1:, 1:]) for name in ("previous", "next", "delimiter")}
+    best = max(simple, key=lambda name: simple[name])
+    if simple[best] >= MOST:
+        return best
+    i, j = np.ogrid[: len(rest), : len(rest)]
+    if share_on(abs(i - j) <= 2) >= NEARBY:
+        return "near"
+    of_each, of_all = (rest.max(axis=1).sum() / rest.sum(), rest.sum(axis=0).max() / rest.sum())
+    if of_each >= max(MOST, STANDS_OUT * of_all):
+        return "chosen"
+    if of_all >= SHARED:
+        return "shared"
+    return "first" if start >= START else "many"

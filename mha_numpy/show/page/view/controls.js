@@ -45,11 +45,11 @@ function openControls({ root, data, trace, change, setSwitch, reset, views }) {
   const shown = [];  // what brings the controls up to date
   const input = (type, more) => Object.assign(document.createElement("input"), { type, ...more });
 
-  function checkbox(words, get, set, kind = "") {
+  function checkbox(words, get, set) {
     const box = input("checkbox");
     box.addEventListener("change", () => set(box.checked));
     shown.push(() => { box.checked = get(); });
-    root.append(element("label", kind, box, words));
+    return element("label", "", box, ...words);
   }
 
   function slider(words, { get, set }) {
@@ -94,14 +94,14 @@ function openControls({ root, data, trace, change, setSwitch, reset, views }) {
       output.replaceChildren(`L = Σ d_out · out = ${signed(now).replace("+", "")}`,
         element("strong", "", moved));
     });
-    root.append(output);
+    return output;
   }
 
   if (trace.isLive) {
-    if (options.causal) checkbox("causal", known.causal.get, known.causal.set);
-    if (options.heads) known.heads.get().forEach((_, head) => checkbox(headName(head),
+    if (options.causal) root.append(checkbox(["causal"], known.causal.get, known.causal.set));
+    if (options.heads) root.append(...known.heads.get().map((_, head) => checkbox(headKey(head),
       () => known.heads.get()[head] !== 0,
-      (isOn) => known.heads.set(known.heads.get().with(head, Number(isOn)))));
+      (isOn) => known.heads.set(known.heads.get().with(head, Number(isOn))))));
     if (options.scale) slider("scale", known.scale);
     if (data.switches.length) questions();
     resetButton();
@@ -109,8 +109,7 @@ function openControls({ root, data, trace, change, setSwitch, reset, views }) {
     root.append(element("p", "hint", "You can't change anything here: the page cannot compute all "
       + "of these arrays, so it shows them as they were recorded."));
   }
-  for (const view of views) checkbox(...view, "view");
-  if (trace.hasLoss) showLoss();
+  root.append(element("div", "views", ...views.map((view) => checkbox(...view)), trace.hasLoss ? showLoss() : ""));
 
   return {
     show: () => shown.forEach((update) => update()),

@@ -1,8 +1,17 @@
 // What all pages need: elements, and where a page stands: in the dark, in a notebook.
 
+const NONE = 0.005;  // of the largest number: below, a cell looks like that of a zero
+
 const element = (tag, className, ...children) => {
   const made = document.createElement(tag);
   if (className) made.className = className;
+  made.append(...children);
+  return made;
+};
+
+const inSvg = (tag, attributes, ...children) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   made.append(...children);
   return made;
 };

@@ -56,9 +56,7 @@ function drawMap({ root, trace, names, sequence, go }) {
     const pictures = blocks.map((block) => canvasOf(block, cell));
     const figures = pictures.map((canvas, i) => {
       const { head, number } = blocks[i];
-      const mark = element("figcaption", "", head === null ? "" : SHAPES[head] ?? String(number));
-      if (head !== null) mark.style.color = `var(--head-${Math.floor(head) % 8}-ink)`;
-      return element("figure", "", canvas, mark);
+      return element("figure", "", canvas, element("figcaption", "", head === null ? "" : headMark(number, head)));
     });
     link.append(element("span", "thumbs", ...figures));
     const card = cards[isTwin ? twins.get(id) : id];

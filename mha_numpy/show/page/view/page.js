@@ -31,7 +31,7 @@ function startPage(data) {
     root: byId("map"), trace, names, sequence, go: (...where) => go(...where),
   });
   const panel = openPanel({
-    root: byId("panel"), trace, names, colors: () => colors, edit, undo,
+    root: byId("panel"), trace, names, edit, undo,
     light: (cells) => stage.light(cells), go, hold: () => { isHeld = true; },
   });
   const controls = openControls({
@@ -39,7 +39,7 @@ function startPage(data) {
     views: [
       ...(Object.keys(data.gradients).length ? [["gradients", "show gradients"]] : []),
       ["steps", "show reshapes"],
-    ].map(([name, words]) => [words, () => map.view[name], (isOn) => { map.view[name] = isOn; map.arrange(); }]),
+    ].map(([name, words]) => [[words], () => map.view[name], (isOn) => { map.view[name] = isOn; map.arrange(); }]),
     change: (id, pairs) => changed(() => trace.setMany(id, pairs)),
   });
 
@@ -112,7 +112,7 @@ function startPage(data) {
     }
     const choices = [...(isPhone() ? [] : [null]), ...Array(names.heads).keys()];
     byId("tabs").replaceChildren(...(blocks.length > 1 ? choices : []).map((choice) => {
-      const tab = element("button", "", choice === null ? "all heads" : headName(choice));
+      const tab = element("button", "", ...(choice === null ? ["all heads"] : headKey(choice)));
       tab.type = "button";
       tab.setAttribute("aria-pressed", String(choice === head));
       tab.addEventListener("click", () => showHead(choice));
@@ -288,12 +288,8 @@ function startPage(data) {
   map.paint(colors);
   controls.show();
   listArrays(byId("list"), trace, (id) => { go(id); byId("work").scrollIntoView(); });
-  const start = trace.byName.get(data.start?.array) ?? 0;
-  const first = named() ?? start;
   const isAsked = named() !== undefined;
-  const place = first === start && data.start ? placeOf(start, data.start.index) : undefined;
-  go(first, place, { isMoving: false });
-  isHeld = false;
+  go(named() ?? trace.byName.get(data.start) ?? 0, undefined, { isMoving: false });
   if (!isAsked) leaveStage();
 
   return {

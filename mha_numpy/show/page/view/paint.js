@@ -158,10 +158,11 @@ function paintCell(ctx, colors, x, y, size, value, look) {
   const inner = size - gapIn(size);
   const numbers = look.numbers(inner - 6);
   const strength = isBool ? 0.3 : Math.abs(value) / most;
-  if (value === 0 || isHidden) fillBox(ctx, x, y, inner, colors.sunk);
+  const isNone = isHidden || value === 0 || strength < NONE;
+  if (isNone) fillBox(ctx, x, y, inner, colors.sunk);
   else fillBox(ctx, x, y, inner, colors.shade(value < 0 ? 0.25 + 0.75 * strength : strength, head, !numbers));
   const ring = Math.min(3, Math.max(1, Math.round(inner / 9)));
-  if (value < 0 && !isHidden && inner > 2) fillBox(ctx, x + ring, y + ring, inner - 2 * ring, colors.card);
+  if (value < 0 && !isNone && inner > 2) fillBox(ctx, x + ring, y + ring, inner - 2 * ring, colors.card);
   if (isHidden) hatch(ctx, x, y, inner, colors.edge);
   if (hasCorner && inner > 7) {  // folded, as that of a page
     const fold = Math.min(10, inner / 3);
@@ -172,7 +173,7 @@ function paintCell(ctx, colors, x, y, size, value, look) {
   }
   if (!numbers || (isHidden && !isBool)) return;
   text(ctx, numbers.write(value), x + inner / 2, y + inner / 2 + 0.5, {
-    size: numbers.size, font: colors.sans, color: value === 0 ? colors.dim : colors.ink, bold: strength >= 0.1,
+    size: numbers.size, font: colors.sans, color: isNone ? colors.dim : colors.ink, bold: strength >= 0.1,
   });
 }
 
@@ -248,6 +249,14 @@ function paintFrame(ctx, colors, each) {
   }
 }
 const headName = (number) => `${SHAPES[number] ?? ""} head ${number}`.trim();
+
+// A head's mark in its colour, as on all pages; its colour is that of a query head.
+function headMark(number, head = number) {
+  const mark = element("i", "mark", SHAPES[number] ?? String(number));
+  mark.style.color = `var(--head-${Math.floor(head) % 8})`;
+  return mark;
+}
+const headKey = (number) => (SHAPES[number] ? [headMark(number), ` head ${number}`] : [`head ${number}`]);
 
 function outline(ctx, each, row, column, color, thick, dash = []) {
   const x = each.x + columnLeft(each.block, column, each.cell);

@@ -1,6 +1,6 @@
 // The panel: where a number is, how it came about, what it could be instead, and what L would be.
 
-function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) {
+function openPanel({ root, trace, names, edit, undo, light, go, hold }) {
   const part = (name) => root.querySelector(`[data-part=${name}]`);
   const [field, slider, switchBox] = ["field", "slider", "truth"].map(part);
   const labelOf = ({ name }, index) => (index.length ? `${name}[${index.join(",")}]` : name);
@@ -115,11 +115,11 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
     const points = Math.round(Math.min(POINTS, Math.max(9, SLOPE_TIME / cost)));
     const draw = () => {
       const values = Array.from({ length: points }, (_, i) => between(from, to, i / (points - 1)));
-      drawSlope(part("curve"), colors(), { ...known, curve: trace.lossAt(id, place, values) });
+      drawSlope(part("curve"), { ...known, curve: trace.lossAt(id, place, values) });
     };
     if (cost < 0.25) draw();
     else {  // a large layer: the curve waits until the hand rests
-      drawSlope(part("curve"), colors(), known);
+      drawSlope(part("curve"), known);
       waiting = setTimeout(draw, 150);
     }
   }

@@ -1,4 +1,4 @@
-// A line chart: what is lost when 0, 1, 2, ... heads are cut.
+// A line chart over 0, 1, 2, ...: the first line is drawn, all others are dashed.
 
 // Round numbers that part an interval into about `count` pieces.
 function ticksOf(low, high, count) {
@@ -10,24 +10,19 @@ function ticksOf(low, high, count) {
     Number(((first + i) * step).toPrecision(6)));
 }
 
-const inSvg = (tag, attributes, ...children) => {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-};
-
-// `lines` are lists of as many numbers; `pick` is called with a place along them.
-function openCurve(root, lines, { name, across, pick }) {
+// `lines` are lists of numbers; `pick`, where there is something to choose, is called with a place along
+// them. The chart has room for at least `least` steps.
+function openCurve(root, lines, { name, across, pick, least = 1 }) {
   const [left, right, top, bottom] = [52, 12, 22, 38];
-  const count = lines[0].length - 1;
-  const numbers = lines.flat();
-  const [low, high] = [Math.min(0, ...numbers), Math.max(...numbers, 1e-9)];
-  let [width, height, at] = [0, 0, 0];
-  const x = (n) => left + (width - left - right) * n / Math.max(1, count);
+  let [width, height, at, count, low, high] = [0, 0, 0, 0, 0, 0];
+  root.classList.add("curve");
+  const x = (n) => left + (width - left - right) * n / count;
   const y = (value) => top + (height - top - bottom) * (high - value) / (high - low);
 
   function draw() {
+    const numbers = lines.flat();
+    [low, high] = [Math.min(0, ...numbers), Math.max(...numbers, 1e-9)];
+    count = Math.max(least, ...lines.map((line) => line.length - 1));
     width = root.clientWidth;
     height = Math.max(220, Math.min(340, width * 0.5));
     const rules = ticksOf(low, high, 4).flatMap((value) => [
@@ -36,17 +31,16 @@ function openCurve(root, lines, { name, across, pick }) {
     ]);
     const steps = ticksOf(0, count, Math.min(6, count)).filter(Number.isInteger).map((n) =>
       inSvg("text", { x: x(n), y: height - bottom + 16, "text-anchor": "middle" }, String(n)));
-    const paths = lines.map((line, i) => inSvg("path", {
-      class: i ? "random" : "ours",
+    const paths = lines.filter((line) => line.length).map((line) => inSvg("path", {
+      class: line === lines[0] ? "ours" : "random",
       d: `M${line.map((value, n) => `${x(n).toFixed(1)},${y(value).toFixed(1)}`).join("L")}`,
     }));
-    const told = `${name}, by the ${across}; the numbers are in a table below.`;
-    root.replaceChildren(inSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told },
+    root.replaceChildren(inSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${name}, by the ${across}` },
       ...rules, ...steps, ...paths.reverse(),
       inSvg("text", { x: 0, y: 12 }, name),
       inSvg("text", { x: width - right, y: height - 4, "text-anchor": "end" }, across),
-      inSvg("line", { class: "at" }), inSvg("circle", { r: 5 })));
-    mark(at);
+      ...(pick ? [inSvg("line", { class: "at" }), inSvg("circle", { r: 5 })] : [])));
+    if (pick) mark(at);
   }
 
   function mark(n) {
@@ -62,9 +56,8 @@ function openCurve(root, lines, { name, across, pick }) {
     const share = (clientX - root.getBoundingClientRect().left - left) / (width - left - right);
     pick(Math.max(0, Math.min(count, Math.round(share * count))));
   }
-  root.addEventListener("pointermove", point);
-  root.addEventListener("pointerdown", point);
+  for (const event of pick ? ["pointermove", "pointerdown"] : []) root.addEventListener(event, point);
   new ResizeObserver(() => { if (root.clientWidth !== width) draw(); }).observe(root);
   draw();
-  return { mark };
+  return { mark, show(more) { lines = more; draw(); } };
 }

@@ -1,12 +1,20 @@
-// One head, large: a table with a cell for each query and key, and a sentence for the cell.
+// One head, large: a table with a cell for each query and key.
 
 const LARGEST = 40, SMALLEST = 13, READABLE = 30;  // of a cell, in pixels
 
 const brief = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(2).replace(/^0/, ""));
 
-// `show` gives the cells their numbers; `point` is called with a query and a key.
-function openMatrix(root, point) {
-  let [labels, cells, headings, chosen] = [[], [], [], [0, 0]];
+// Rows and columns to go on by an arrow key.
+function stepOf({ key, ctrlKey, metaKey, altKey }) {
+  if (ctrlKey || metaKey || altKey) return undefined;
+  return { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[key];
+}
+
+// `show` gives the cells their numbers; `point` is called with a query and a key. `last` is what a column
+// at the right has above it: `end` fills that.
+function openMatrix(root, point, last = "") {
+  let [labels, cells, headings, ends, chosen] = [[], [], [], [], [0, 0]];
+  root.classList.add("matrix");
 
   function build(names) {
     labels = names;
@@ -19,11 +27,12 @@ function openMatrix(root, point) {
     const above = labels.map((words) => heading(words, "col"));
     const beside = labels.map((words) => heading(words, "row"));
     headings = [beside, above];
+    root.classList.toggle("upright", labels.some((words) => words.length > 2));
     cells = labels.map(() => labels.map(() => Object.assign(element("td"), { tabIndex: -1 })));
+    ends = last ? labels.map(() => element("th", "end")) : [];
     root.replaceChildren(element("table", "",
-      element("caption", "hint", "row = query, column = key"),
-      element("thead", "", element("tr", "", element("td"), ...above)),
-      element("tbody", "", ...cells.map((row, i) => element("tr", "", beside[i], ...row))),
+      element("thead", "", element("tr", "", element("td"), ...above, last ? element("th", "end", last) : "")),
+      element("tbody", "", ...cells.map((row, i) => element("tr", "", beside[i], ...row, ends[i] ?? ""))),
     ));
     root.querySelector("thead td").className = "corner";
     fit();
@@ -32,13 +41,13 @@ function openMatrix(root, point) {
   function fit() {
     if (!labels.length) return;
     const widest = Math.max(...headings[0].map((heading) => heading.firstChild.offsetWidth)) + 10;
-    const room = (root.clientWidth - widest) / labels.length - 1.2;
+    const room = (root.clientWidth - widest - (last ? 48 : 0)) / labels.length - 2.2;
     const cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(room)));
     root.style.setProperty("--cell", `${cell}px`);
     root.style.setProperty("--digits", cell < READABLE ? "0" : "13px");
   }
 
-  function choose(i, j, isTold = true) {
+  function choose(i, j) {
     const [was, is] = [cells[chosen[0]]?.[chosen[1]], cells[i][j]];
     was?.classList.remove("chosen");
     if (was) was.tabIndex = -1;
@@ -47,7 +56,6 @@ function openMatrix(root, point) {
     is.tabIndex = 0;
     headings.forEach((group, axis) => group.forEach((each, at) =>
       each.classList.toggle("lit", at === chosen[axis])));
-    if (isTold) point(i, j);
   }
 
   const placeOf = (target) => {
@@ -57,7 +65,7 @@ function openMatrix(root, point) {
   for (const event of ["pointerover", "focusin", "click"]) {
     root.addEventListener(event, ({ target }) => {
       const place = placeOf(target);
-      if (place) choose(...place);
+      if (place) point(...place);
     });
   }
   root.addEventListener("keydown", (event) => {
@@ -71,15 +79,24 @@ function openMatrix(root, point) {
   return {
     build,
     // Numbers by `value(i, j)`, of which `full` has full colour; hidden cells are hatched.
-    show(value, full, isHidden, name, head) {
+    show(value, full, isHidden, name, color) {
       root.firstChild.setAttribute("aria-label", name);
       cells.forEach((row, i) => row.forEach((cell, j) => {
         cell.classList.toggle("hatched", isHidden(i, j));
         cell.textContent = isHidden(i, j) ? "" : brief(value(i, j));
-        tint(cell, value(i, j) / full, `fill-${head % 8}`);
+        tint(cell, value(i, j) / full, color);
       }));
     },
     choose,
-    chosen: () => chosen,
+    end(i, words) { ends[i].textContent = words; },
   };
+}
+
+// A share of the full colour, which is that of a head or plain, over that of zeros: filled is more than zero, a
+// ring less.
+function tint(cell, share, name) {
+  const color = `color-mix(in oklab, var(--${name}) ${(100 * Math.min(1, Math.abs(share))).toFixed(1)}%, var(--sunk))`;
+  cell.style.background = share < 0 ? "var(--card)" : color;
+  cell.style.boxShadow = share < 0 ? `inset 0 0 0 3px ${color}` : "";
+  cell.classList.toggle("zero", Math.abs(share) < NONE);
 }
