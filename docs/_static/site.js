@@ -80,7 +80,26 @@
     form.append(anyway);
     quote.append(form, said);
   }
+  // What a result of the search says: the sentence with the word, without formulas and code.
+  function summarisePlainly() {
+    if (typeof Search === "undefined") return;
+    Search.makeSearchSummary = (page, keywords) => {
+      const main = new DOMParser().parseFromString(page, "text/html").querySelector("[role=main]");
+      const words = [...keywords].map((word) => word.toLowerCase());
+      const has = (text) => words.some((word) => text.toLowerCase().includes(word));
+      const texts = [...main?.querySelectorAll("section p") ?? []].filter((one) => !one.querySelector("math"))
+        .map((one) => one.textContent.replace(/\s+/g, " ").trim()).filter((text) => text.length > 60);
+      const best = texts.find(has) ?? texts[0];
+      if (!best) return null;
+      const sentences = best.split(/(?<=[.?!]) /);
+      const text = sentences.slice(Math.max(sentences.findIndex(has), 0)).join(" ");
+      const textContent = text.length > 220 ? `${text.slice(0, text.lastIndexOf(" ", 220))} \u2026` : text;
+      return make("p", { className: "context", textContent });
+    };
+  }
+
   addEventListener("DOMContentLoaded", () => {
+    summarisePlainly();
     showWhatIsCut();
     document.querySelectorAll(".predict").forEach(ask);
     for (const fold of document.querySelectorAll(".bd-links li > details > summary")) // the theme names none
