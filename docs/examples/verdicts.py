@@ -43,7 +43,7 @@ TOP = f"""# What a check says
 
 Choose a mistake that you could have made, and see whether the check finds it. Here are
 {sum(map(len, SHOWN.values()))} wrong submissions of exercises, by someone who had not read the list
-of known mistakes, each with what its author would be told.
+of known mistakes, each with what the check tells its author.
 
 A *likely cause* is a known mistake or a small edit of the right function. The check names one only
 if it reproduces **every** number of the answer. If nothing does, the check reports what it can read
