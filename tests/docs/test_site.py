@@ -62,7 +62,7 @@ def leads_somewhere(path, link, pages):
     target = (path.parent / unquote(file)).resolve() if file else path
     if scheme or host:
         return True
-    if target.parent.name == "play" and anchor:  # a scene, a word, a head, a way
+    if target.parent.name == "play" and "/" in anchor:  # a scene, a word, a head, a way
         scene, word, *_ = anchor.split("/")
         return scene in {scene.id for scene in SCENES} and word in TOKENS and target in pages
     if target in pages and anchor:
