@@ -33,7 +33,8 @@ ROLES = {  # which CSS takes from what it makes a block
     "tr": 'role="row"', "thead": 'role="rowgroup"', "tbody": 'role="rowgroup"',
     "th": 'role="columnheader"',
 }  # fmt: skip
-LINE = 34  # letters: a table whose longest cells need more becomes cards on a phone
+LINE, WORD = 34, 24  # letters: a table whose longest cells need more becomes cards on a phone;
+# one of two columns only if it has a word that is longer
 SHAPE = re.compile(r"\((?:[\w*/ ]{1,16},\s)*(?:[\w*/ ]{1,16},?|\.\.\.)\)")
 SYMBOLS = re.compile(r"\b(?:[BHTDEGFNVLOI]|[dT]_\w|H_kv)\b")  # a shape has one of them
 END = re.compile(r"\n+(?=</pre>)")  # of examples, which doctest needs, and no reader
@@ -122,10 +123,11 @@ def _with_labels(found: re.Match[str]) -> str:
     """Name the column in each cell of a table that is too wide for a phone."""
     table = ANCHORS.sub(r"\1\3\2", found[0])  # between a row and its cells HTML has no place
     head, cells = _texts(table, "th"), _texts(table, "td")
-    if len(head) < 3 or len(cells) % len(head):
+    if not head or len(cells) % len(head):
         return table
-    longest = [max(map(len, cells[n :: len(head)]), default=0) for n in range(len(head))]
-    if sum(longest) < LINE:
+    widest = [max(map(len, cells[n :: len(head)]), default=0) for n in range(len(head))]
+    word = max((len(word) for cell in cells for word in cell.split()), default=0)
+    if sum(widest) < LINE or (len(head) < 3 and word < WORD):
         return table
     places = count()
 
