@@ -162,6 +162,9 @@ def test_rows_of_a_wide_table_are_cards_on_a_phone(open_page):
     assert page.evaluate(label) == '"meaning"'
     page.set_viewport_size({"width": 1280, "height": 800})
     assert page.evaluate(label) == "none"
+    page = open_page("coverage.html", **PHONE)  # has long names
+    table = page.locator(".pst-scrollable-table-container").first
+    assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
     page = open_page("grouped.html", **PHONE)
     assert page.locator("table.table:not(.cards)").count() > 0  # seven columns of a digit fit
 
