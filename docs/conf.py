@@ -50,6 +50,7 @@ html_theme_options = {
     "navbar_persistent": [],
     "header_links_before_dropdown": 5,
     "show_toc_level": 1,
+    "back_to_top_button": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["foot"],
     "footer_end": [],

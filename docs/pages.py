@@ -1,15 +1,19 @@
-"""Pages that have more than their text: the first one, the notebooks, and pictures in any of them.
+"""Pages that have more than their text: the first one, the notebooks, and what any of them has.
 
 The first page has a template that is all its own, so that it loads little. A notebook of the first
-hour shows where in it you are; pictures become part of the page, so that they follow its theme.
+hour shows where in it you are. Pictures become part of their page, so that they follow its theme;
+wide tables name the column in each cell, so that a phone can show every row as a card; and a shape
+such as (B, H, T_q, d_k) stays on one line.
 """
 
 import base64
+import html
 import re
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from docutils import nodes
 from fonts import PRELOADED
 from hero import code, hero, verdict
 from sphinx.application import Sphinx
@@ -22,6 +26,18 @@ PICTURE = (
     r'[./]*_images/([^"]+\.svg))"[^>]*>'
 )
 TWO = r"<picture>(<source [^>]+>)(<img [^>]+>)</picture>"  # for a wide page, and for others
+
+TABLE = re.compile(r'<table class="table">.*?</table>', re.DOTALL)
+ANCHORS = re.compile(r"(<tr[^>]*>)((?:<span id=[^>]*></span>)+)(<td[^>]*>)")
+ROLES = {  # which CSS takes from what it makes a block
+    "tr": 'role="row"', "thead": 'role="rowgroup"', "tbody": 'role="rowgroup"',
+    "th": 'role="columnheader"',
+}  # fmt: skip
+LINE, WORD = 34, 24  # letters: a table whose longest cells need more becomes cards on a phone;
+# one of two columns only if it has a word that is longer
+SHAPE = re.compile(r"\((?:[\w*/ ]{1,16},\s)*(?:[\w*/ ]{1,16},?|\.\.\.)\)")
+SYMBOLS = re.compile(r"\b(?:[BHTDEGFNVLOI]|[dT]_\w|H_kv)\b")  # a shape has one of them
+END = re.compile(r"\n+(?=</pre>)")  # of examples, which doctest needs, and no reader
 
 IDS = r'(?<=\bid=")[^"]+|(?<=#)(?:{})(?![\w-])|(?<=by=")[^"]+'
 
@@ -51,6 +67,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
             context["sidebars"] = ["topics.html"]
         if "body" in context:
             body = context["body"].replace(' aria-label="Toggle hidden content"', "")
+            body = END.sub("\n", TABLE.sub(_with_labels, body))
             context["body"] = pictures_inline(body)  # a fold is called what it says
         if pagename.startswith("notebooks/"):
             names = [part.name for part in hour]
@@ -63,6 +80,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         return None
 
     app.connect("html-page-context", complete)
+    app.connect("doctree-resolved", lambda app, page, name: keep_shapes_together(page))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -84,7 +102,54 @@ def read_hour(topics: dict[str, dict[str, str]]) -> list[Part]:
     return [Part(name, title[3:], *about.get(title[:2], (10, ""))) for name, title in names.items()]
 
 
-def pictures_inline(html: str) -> str:
+def keep_shapes_together(page: nodes.document) -> None:
+    """Keep each shape, in prose or as code, on one line."""
+    for literal in page.findall(nodes.literal):
+        if SHAPE.fullmatch(literal.astext()):
+            literal["classes"].append("shape")
+    for text in list(page.findall(nodes.Text)):
+        if not isinstance(text.parent, (nodes.literal, nodes.FixedTextElement, nodes.math)):
+            kept = SHAPE.sub(_on_one_line, text)
+            if kept != text:
+                text.parent.replace(text, nodes.Text(kept))
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    is_shape = SYMBOLS.search(found[0])
+    return re.sub(r"\s", "\N{NO-BREAK SPACE}", found[0]) if is_shape else found[0]
+
+
+def _with_labels(found: re.Match[str]) -> str:
+    """Name the column in each cell of a table that is too wide for a phone."""
+    table = ANCHORS.sub(r"\1\3\2", found[0])  # between a row and its cells HTML has no place
+    head, cells = _texts(table, "th"), _texts(table, "td")
+    if not head or len(cells) % len(head):
+        return table
+    widest = [max(map(len, cells[n :: len(head)]), default=0) for n in range(len(head))]
+    word = max((len(word) for cell in cells for word in cell.split()), default=0)
+    if sum(widest) < LINE or (len(head) < 3 and word < WORD):
+        return table
+    places = count()
+
+    def labelled(found: re.Match[str]) -> str:
+        place = next(places)
+        role = "rowheader" if place % len(head) == 0 else "cell"
+        label = html.escape(head[place % len(head)])
+        empty = "" if cells[place] else ' class="empty"'
+        return f'<td role="{role}"{empty} data-label="{label}"'
+
+    table = re.sub("<td", labelled, table)
+    table = re.sub("<(tr|thead|tbody|th)(?= |>)", lambda tag: f"{tag[0]} {ROLES[tag[1]]}", table)
+    return table.replace('<table class="table"', '<table role="table" class="table cards"')
+
+
+def _texts(table: str, kind: str) -> list[str]:
+    """Return the texts of a table's cells."""
+    found = re.findall(rf"<{kind}\b.*?</{kind}>", table, re.DOTALL)
+    return [html.unescape(re.sub("<[^>]*>", "", cell)).strip() for cell in found]
+
+
+def pictures_inline(page: str) -> str:
     """Put drawings into the page itself, each with its own ids."""
     places = count()
 
@@ -97,5 +162,5 @@ def pictures_inline(html: str) -> str:
         own = lambda found: " ".join(f"p{place}-{name}" for name in found[0].split())  # noqa: E731
         return re.sub(IDS.format(ids), own, svg) if ids else svg
 
-    html = re.sub(TWO, r'<span class="wide">\1</span><span class="narrow">\2</span>', html)
-    return re.sub(PICTURE, drawn, html)
+    page = re.sub(TWO, r'<span class="wide">\1</span><span class="narrow">\2</span>', page)
+    return re.sub(PICTURE, drawn, page)

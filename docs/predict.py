@@ -1,4 +1,4 @@
-"""Predict first: what answers a question of a notebook is hidden until the reader has committed.
+"""Predict first: what answers a question is hidden until the reader has committed.
 
 A question is a quote that begins with **Predict first.** What follows it, up to the end of the
 "Answer" below, or else up to the next question or heading, is its answer: of cells the output, and

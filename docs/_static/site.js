@@ -1,4 +1,5 @@
-// Frames follow the page's theme, and questions of notebooks wait for the reader's prediction.
+// Frames follow the page's theme and are as high as they say; what is cut at the right shows it; and
+// questions wait for the reader's prediction.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -8,7 +9,22 @@
   };
   const tellAll = () => document.querySelectorAll("iframe").forEach(tell);
   new MutationObserver(tellAll).observe(root, { attributeFilter: ["data-theme"] });
-  addEventListener("message", ({ data }) => data?.mhaStepperHeight && tellAll());
+  addEventListener("message", ({ data, source }) => {
+    if (!data?.mhaStepperHeight) return;
+    tellAll();
+    for (const frame of document.querySelectorAll("iframe.play"))
+      if (frame.contentWindow === source) frame.style.height = `${Math.min(data.mhaStepperHeight + 2, 1100)}px`;
+  });
+
+  function showWhatIsCut() {
+    const showCut = ({ target }) => target.classList?.toggle("cut",
+      target.scrollWidth - target.clientWidth - target.scrollLeft > 2);
+    const observer = new ResizeObserver((entries) => entries.forEach(showCut));
+    for (const one of document.querySelectorAll(".bd-article pre, .pst-scrollable-table-container")) {
+      observer.observe(one);
+      one.addEventListener("scroll", showCut, { passive: true });
+    }
+  }
 
   const make = (tag, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
@@ -64,7 +80,27 @@
     form.append(anyway);
     quote.append(form, said);
   }
+  // What a result of the search says: the sentence with the word, without formulas and code.
+  function summarisePlainly() {
+    if (typeof Search === "undefined") return;
+    Search.makeSearchSummary = (page, keywords) => {
+      const main = new DOMParser().parseFromString(page, "text/html").querySelector("[role=main]");
+      const words = [...keywords].map((word) => word.toLowerCase());
+      const has = (text) => words.some((word) => text.toLowerCase().includes(word));
+      const texts = [...main?.querySelectorAll("section p") ?? []].filter((one) => !one.querySelector("math"))
+        .map((one) => one.textContent.replace(/\s+/g, " ").trim()).filter((text) => text.length > 60);
+      const best = texts.find(has) ?? texts[0];
+      if (!best) return null;
+      const sentences = best.split(/(?<=[.?!]) /);
+      const text = sentences.slice(Math.max(sentences.findIndex(has), 0)).join(" ");
+      const textContent = text.length > 220 ? `${text.slice(0, text.lastIndexOf(" ", 220))} \u2026` : text;
+      return make("p", { className: "context", textContent });
+    };
+  }
+
   addEventListener("DOMContentLoaded", () => {
+    summarisePlainly();
+    showWhatIsCut();
     document.querySelectorAll(".predict").forEach(ask);
     for (const fold of document.querySelectorAll(".bd-links li > details > summary")) // the theme names none
       fold.ariaLabel = `Pages of ${fold.closest("li").querySelector("a").textContent}`;

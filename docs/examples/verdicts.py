@@ -3,6 +3,7 @@
 python docs/examples/verdicts.py
 """
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,34 +11,59 @@ import numpy as np
 
 from mha_numpy.tables import plain
 from mha_numpy.teach.diagnosis.edits import apply_edits
-from mha_numpy.teach.exercises import find_exercise, judge
+from mha_numpy.teach.exercises import Verdict, find_exercise, judge
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "verdicts.md"
-SHOWN = {  # exercise: which of its wrong submissions, counted from 0
-    "scores": (0, 4), "softmax": (1, 9), "split-heads": (0,), "masks": (2,), "attention": (3,),
-    "multi-head": (5,), "grouped-attention": (1,), "softmax-backward": (3,), "layer-norm": (4,),
-    "attention-backward": (4, 9), "linear-backward": (5,), "multi-head-backward": (6,),
-    "rope": (5,), "decode-step": (7,), "cross-entropy": (4,), "gelu": (3,), "adam-step": (6,),
-    "to-gpt2": (4,),
+SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what each does wrong
+    "scores": {0: "Divides by d_k, not by its root", 4: "Divides by the root twice"},
+    "softmax": {1: "Begins the search for the largest score at 0", 9: "Gives hidden cells exp(0)"},
+    "split-heads": {0: "Interleaves the heads"},
+    "masks": {2: "Joins causality and window by or"},
+    "attention": {3: "Normalises over the queries"},
+    "multi-head": {5: "Merges without a transpose"},
+    "grouped-attention": {1: "Divides by the number of groups, not by their size"},
+    "softmax-backward": {3: "Adds the row's sum instead of subtracting it"},
+    "layer-norm": {4: "Sets a sum back to 0 too rarely"},
+    "attention-backward": {
+        4: "Multiplies weights by weights",
+        9: "Keeps only the last part of a gradient",
+    },
+    "linear-backward": {5: "Leaves a token out of the bias gradient"},
+    "multi-head-backward": {6: "Swaps two gradients in d_params"},
+    "rope": {5: "Forgets a minus"},
+    "decode-step": {7: "Merges the heads in the wrong order"},
+    "cross-entropy": {4: "Counts ignored tokens in the mean"},
+    "gelu": {3: "Squares instead of cubing"},
+    "adam-step": {6: "Forgets the old param"},
+    "to-gpt2": {4: "Transposes w_o"},
 }  # fmt: skip
+REMARKS = ("likely cause", "and also", "evidence")  # what is not folded
 TOP = f"""# What a check says
 
-Here are {sum(map(len, SHOWN.values()))} wrong submissions of exercises, by someone who had not read
-the list of known mistakes, each with the verdict that its author would see.
-`python docs/examples/verdicts.py` runs every one of them and writes this page. They come from
-[`tests/teach/exercises/foreign`](../tests/teach/exercises/foreign).
-[Exercises](exercises.md) explains how a check arrives at its words.
+Choose a mistake that you could have made, and see whether the check finds it. Here are
+{sum(map(len, SHOWN.values()))} wrong submissions of exercises, by someone who had not read the list
+of known mistakes, each with what the check tells its author.
 
 A *likely cause* is a known mistake or a small edit of the right function. The check names one only
 if it reproduces **every** number of the answer. If nothing does, the check reports what it can read
 off the numbers: the first wrong step, or where an array is wrong, or by how much.
+[Exercises](exercises.md) explains how it arrives at its words.
+
+| mistake | the check finds |
+|---|---|
+"""
+END = """
+`python docs/examples/verdicts.py` runs every submission and writes this page. The submissions come
+from [`tests/teach/exercises/foreign`](../tests/teach/exercises/foreign).
+
+Back: [exercises](exercises.md).
 """
 
 
 def page() -> str:
     """Judge all of them, and return the page."""
-    parts = [TOP]
+    rows, parts = [], []
     for exercise_id, chosen in SHOWN.items():
         file = ROOT / "tests/teach/exercises/foreign" / f"{exercise_id}.toml"
         found = [
@@ -45,21 +71,59 @@ def page() -> str:
             for solution in tomllib.loads(file.read_text(encoding="utf-8"))["solution"]
             for mistake in solution.get("mistake", ())
         ]
-        parts += [shown(len(parts) + n, exercise_id, *found[i]) for n, i in enumerate(chosen)]
-    return "\n".join(parts) + "\nBack: [exercises](exercises.md).\n"
+        for place, title in chosen.items():
+            what, code = found[place]
+            verdict = judged(exercise_id, code)
+            anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+            rows.append(f"| [{title}](#{anchor}) | {finds(verdict)} |")
+            parts.append(shown(title, what, code, verdict))
+    return TOP + "\n".join([*rows, "", *parts]) + END
 
 
-def shown(number: int, exercise_id: str, what: str, code: str) -> str:
-    """Return one submission and its verdict."""
+def judged(exercise_id: str, code: str) -> Verdict:
+    """Return what a check says about one submission."""
     exercise = find_exercise(exercise_id)
     names: dict[str, object] = {"np": np}
     exec(code, names)
-    verdict = judge(exercise, lambda: names[exercise.function_name])
-    said = plain(verdict.sections)
-    return (
-        f"## {number}. {exercise_id}\n\n**{what[0].upper()}{what[1:]}.**\n\n"
-        f"```py\n{code.strip()}\n```\n\n```text\n{said}\n```\n"
-    )
+    return judge(exercise, lambda: names[exercise.function_name])
+
+
+def finds(verdict: Verdict) -> str:
+    """Return what kind of cause the check names."""
+    told = verdict.remarks.get("evidence", verdict.remarks["likely cause"])
+    kinds = {"this mistake": "a known mistake", "this edit": "a small edit",
+             "different order": "the wrong order"}  # fmt: skip
+    return next((kind for words, kind in kinds.items() if words in told), "a clue")
+
+
+def shown(title: str, what: str, code: str, verdict: Verdict) -> str:
+    """Return one submission and its verdict: the first failure and the cause, the rest folded."""
+    failed = next(stage for stage in verdict.stages if stage.passed is False)
+    told = [f"**FAIL, {failed.name}:** {failed.finding}"]
+    told += [f"**{name[0].upper()}{name[1:]}:** {text}"
+             for name, text in verdict.remarks.items() if name in REMARKS]  # fmt: skip
+    quote = "\n>\n".join(f"> {line}" for line in told)
+    return f"""## {title}
+
+Exercise `{verdict.exercise.id}`. {what[0].upper()}{what[1:]}.
+
+{quote}
+
+<details><summary>The submission</summary>
+
+```py
+{code.strip()}
+```
+
+</details>
+<details><summary>The whole verdict</summary>
+
+```text
+{plain(verdict.sections)}
+```
+
+</details>
+"""
 
 
 if __name__ == "__main__":

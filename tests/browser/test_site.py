@@ -112,6 +112,16 @@ def test_an_answer_waits_for_a_prediction_that_is_compared_with_it(open_page):
     assert "You said 40. It is 89." in first.locator(".predict-said").inner_text()
 
 
+def test_a_page_that_derives_asks_first(open_page):
+    page = open_page("grouped.html")
+    question = page.locator(".predict")
+    assert not page.get_by_text("The outputs are 3, 3, 5, 5").is_visible()
+    question.get_by_role("textbox").fill("101")
+    question.get_by_role("textbox").press("Enter")
+    assert "You said 101. It is 11." in question.locator(".predict-said").inner_text()
+    assert page.get_by_text("The outputs are 3, 3, 5, 5").is_visible()
+
+
 def test_without_a_script_no_answer_is_hidden(open_page):
     page = open_page("notebooks/00_what-a-trained-head-does.html", java_script_enabled=False)
     assert page.locator(".predict .cell_output").first.is_visible()
@@ -140,10 +150,68 @@ def test_the_theme_reaches_pictures_and_frames(open_page):
         assert set(filters) == {"none"}
 
 
+PHONE = {"viewport": {"width": 390, "height": 844}}
+
+
+def test_rows_of_a_wide_table_are_cards_on_a_phone(open_page):
+    page = open_page("glossary.html", **PHONE)
+    cells = page.locator("table.cards td:not(.empty)")
+    assert cells.count() > 200
+    assert min(cells.evaluate_all("all => all.map(one => one.clientWidth)")) > 300
+    label = "getComputedStyle(document.querySelectorAll('td')[1], '::before').content"
+    assert page.evaluate(label) == '"meaning"'
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert page.evaluate(label) == "none"
+    page = open_page("coverage.html", **PHONE)  # has long names
+    table = page.locator(".pst-scrollable-table-container").first
+    assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
+    page = open_page("grouped.html", **PHONE)
+    assert page.locator("table.table:not(.cards)").count() > 0  # seven columns of a digit fit
+
+
+def test_a_shape_stays_on_one_line(open_page):
+    page = open_page("attention.html", **PHONE)
+    shapes = page.locator("code.shape")
+    assert shapes.count() > 10
+    assert max(shapes.evaluate_all("all => all.map(one => one.offsetHeight)")) < 30
+
+
+def test_code_shows_where_it_is_cut(open_page):
+    page = open_page("attention.html", **PHONE)
+    code = page.locator("pre.cut").first
+    assert "linear-gradient" in code.evaluate("one => getComputedStyle(one).maskImage")
+    before = page.locator("pre.cut").count()
+    code.evaluate("one => { one.scrollLeft = one.scrollWidth }")
+    page.wait_for_function(f"document.querySelectorAll('pre.cut').length === {before - 1}")
+
+
+def test_each_box_of_the_gpt_is_a_link(open_page):
+    page = open_page("gpt.html")
+    box = page.locator(".gpt li li li", has_text="Softmax")
+    side = box.bounding_box()
+    box.click(position={"x": side["width"] - 10, "y": side["height"] / 2})
+    assert page.url.endswith("softmax.html")
+
+
+def test_a_frame_is_as_high_as_its_page(open_page):
+    page = open_page("gallery.html")
+    frame = page.locator("iframe.play")
+    frame.scroll_into_view_if_needed()
+    page.frame_locator("iframe.play").locator("#story").wait_for()
+    page.wait_for_timeout(500)
+    inside = page.frames[1].evaluate("document.documentElement.scrollHeight")
+    assert inside <= frame.evaluate("one => one.clientHeight")
+
+
 def test_search_and_terms_lead_to_the_glossary(open_page):
     page = open_page("search.html?q=lse")
     page.wait_for_selector("ul.search a")
     assert page.locator("ul.search a").count() > 3
+    page.wait_for_selector("ul.search p.context")
+    told = page.locator("ul.search p.context").first.inner_text()
+    assert len(told) < 240
+    assert ">>>" not in told
+    assert told[0] != "."
     page = open_page("attention.html")
     term = page.locator("a.term", has_text="scores").first
     assert term.get_attribute("title").startswith("scaled dot products")
