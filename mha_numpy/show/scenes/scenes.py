@@ -1,7 +1,7 @@
 """The six scenes: what is on stage in each, and its sentences, forward and back.
 
 A part of a row is a slice or a sign. "q i" is row i of q: i is the word that looks, j each word
-that is looked at, b the one that it looks at most. "scores i j" is one cell; "heads* i" are the
+that is looked at, b the one that it looks at most, f each feature. "scores i j" is one cell; "heads* i" are the
 rows of all heads. A column is named after the array whose columns it has, or has its own name.
 
 The sentences come with conditions: the page shows every one whose conditions hold.
@@ -18,7 +18,7 @@ Says: TypeAlias = tuple[tuple[str, str], ...]  # conditions, "!" for not; a sent
 class Row:
     """A row of a table, or as many rows as there are words."""
 
-    each: str  # i, k (the key at place i), b; queries, keys, tokens: one for each; line: none
+    each: str  # i, k (the key at place i), b; queries, keys, tokens, features: all; line: none
     parts: tuple[str, ...] = ()
     role: str = ""  # what the row is to its word
 
@@ -46,6 +46,8 @@ class Scene:
     one: tuple[Layout, ...]  # for the word that looks
     all: tuple[Layout, ...]  # for all words
     across: tuple[Layout, ...] = ()  # `one`, where keys are of another sentence
+    times: tuple[Layout, ...] = ()  # the products in `one`, which a page opens
+    says_times: Says = ()
 
 
 def _square(array: str) -> tuple[Layout, ...]:
@@ -57,11 +59,17 @@ def _every(array: str, each: str, caption: str = "") -> Layout:
     return Layout((array,), (Row(each, (f"{array} {'j' if each == 'keys' else 'i'}",)),), caption)
 
 
+def _product(letter: str, role: str) -> Layout:
+    rows = (Row("features", ("x i f", "\u00d7", f"w_{letter} f")), Row("line"))
+    return Layout(("number", "", f"w_{letter}"), (*rows, Row("i", ("", "+", f"{letter} i"), role)))
+
+
 def _single(array: str, each: str, role: str = "") -> Layout:
     letter = "b" if each == "b" else "i"
     return Layout((array,), (Row(each, (f"{array} {letter}",), role),))
 
 
+LONE = ("lone", "Only the row of {asker} has arrows: the wish is about {asker}.")
 ELSEWHERE = (
     "!head",
     "There are no arrows here. Nothing that head {head} gives reaches the numbers of the wish, so "
@@ -80,6 +88,8 @@ SCENES = (
             ("plain !cross", "The row of {word} is all that attention knows of it at the start."),
             ("cross", "The words at the top look. The words that they look at have separate rows, "
              "such as {best}."),
+            ("places", "Place x and place y say where it stands: by them, head 1 finds the word "
+             "before."),
             ("unlike", "On top you see what the model says at each place, here what it reads."),
         ),
         (
@@ -127,6 +137,13 @@ SCENES = (
         across=(
             _single("x", "i"), _single("q", "i", "asks for"),
             _single("y", "b"), _single("k", "b", "offers"), _single("v", "b", "gives"),
+        ),
+        times=(_product("q", "asks for"), _product("k", "offers"), _product("v", "gives")),
+        says_times=(
+            ("", "The row of {word} is on the left, from top to bottom. Each of its numbers is "
+             "multiplied by a row of the matrix, and the columns add up to the new row. Where "
+             "{word} has a 0, nothing is added."),
+            ("example", "So here the matrix decides what a stand-in asks for, offers and gives."),
         ),
     ),
     Scene(
