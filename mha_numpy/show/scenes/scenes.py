@@ -61,7 +61,7 @@ def _every(array: str, each: str, caption: str = "") -> Layout:
 
 def _product(letter: str, role: str) -> Layout:
     rows = (Row("features", ("x i f", "\u00d7", f"w_{letter} f")), Row("line"))
-    return Layout(("number", "", f"w_{letter}"), (*rows, Row("i", ("", "+", f"{letter} i"), role)))
+    return Layout(("row", "", f"w_{letter}"), (*rows, Row("i", ("", "+", f"{letter} i"), role)))
 
 
 def _single(array: str, each: str, role: str = "") -> Layout:
@@ -69,7 +69,7 @@ def _single(array: str, each: str, role: str = "") -> Layout:
     return Layout((array,), (Row(each, (f"{array} {letter}",), role),))
 
 
-LONE = ("lone", "Only the row of {asker} has arrows: the wish is about {asker}.")
+LONE = ("head lone", "Only the row of {asker} has arrows, because the wish is about {asker}.")
 ELSEWHERE = (
     "!head",
     "There are no arrows here. Nothing that head {head} gives reaches the numbers of the wish, so "
@@ -123,6 +123,8 @@ SCENES = (
              "{asker} looks at {word}, so the two other rows have slopes: what it offers {d_k}, "
              "what it gives {d_v}."),
             ("head !q !kv", "The wish is about {asker}, and it doesn't reach {word} here."),
+            ("head lone", "Of the questions, only that of {asker} has arrows, because the wish is "
+             "about {asker}."),
             ELSEWHERE,
         ),
         one=(
@@ -140,10 +142,8 @@ SCENES = (
         ),
         times=(_product("q", "asks for"), _product("k", "offers"), _product("v", "gives")),
         says_times=(
-            ("", "The row of {word} is on the left, from top to bottom. Each of its numbers is "
-             "multiplied by a row of the matrix, and the columns add up to the new row. Where "
-             "{word} has a 0, nothing is added."),
-            ("example", "So here the matrix decides what a stand-in asks for, offers and gives."),
+            ("", "Each number in the row of {word} multiplies one row of the matrix, and the "
+             "columns add up to the new row. Where {word} has a 0, nothing is added."),
         ),
     ),
     Scene(
@@ -159,14 +159,16 @@ SCENES = (
         (
             ("scores", "The score of {gain} has the slope {gain.score}: raise it by 0.1, and the "
              "goal changes by about {gain.tenth}. This slope is the *gradient* of the score, and "
-             "it says no more than that. For {loss} it is {loss.score}. A score is made of two "
-             "rows, so what is asked and what is offered get arrows, too."),
+             "it says no more than that. For {loss} it is {loss.score}."),
+            ("scores !all", "A score is made of two rows, so what is asked and what is offered get "
+             "arrows, too."),
             ("heads !scores", "There are no arrows on these scores: each word that counts here "
              "helps as much as the others."),
             ("head !heads", "The wish is about the new row of {asker}, and where {word} looks "
-             "doesn't change it. So these scores have no arrows. Those on the offers are there "
-             "because {asker} looks at these words, too."),
-            ELSEWHERE,
+             "doesn't change it. So these scores have no arrows."),
+            ("head !heads !all", "Those on the offers are there because {asker} looks at these "
+             "words, too."),
+            ELSEWHERE, LONE,
         ),
         one=(
             Layout(
@@ -197,9 +199,9 @@ SCENES = (
              "add up to 0; the smallest have no arrow."),
             ("heads !scores", "There are no arrows on these scores: each word that counts here "
              "helps as much as the others."),
-            ("head !heads", "There are no arrows here. The wish is about the new row of {asker}, "
-             "and the shares of {word} don't change it."),
-            ELSEWHERE,
+            ("head !heads", "The wish is about the new row of {asker}, "
+             "and the shares of {word} don't change it: they have no arrows."),
+            ELSEWHERE, LONE,
         ),
         one=(
             Layout(
@@ -223,9 +225,10 @@ SCENES = (
              "{hinderer} ({hinderer.share})."),
             ("heads example", "A slope of +1 says: 0.01 more, and the goal grows by 0.01."),
             ("head !heads", "The wish is about {asker}, and what {word} receives doesn't change "
-             "the new row of {asker}. Arrows remain on what words give, because {asker} takes "
-             "from them."),
-            ELSEWHERE,
+             "the new row of {asker}."),
+            ("head !heads !all", "Arrows remain on what words give, because {asker} takes from "
+             "them."),
+            ELSEWHERE, LONE,
         ),
         one=(
             Layout(
@@ -257,6 +260,7 @@ SCENES = (
              "earlier number do?"),
             ("!out", "This row has no arrows, because the wish is about {asker} only. Choose "
              "{asker} at the top."),
+            LONE,
         ),
         one=(
             Layout(("heads*",), (Row("i", ("heads* i",), "received"),)), BY_W_O,

@@ -251,6 +251,7 @@ def flags(story: Story, word: int, head: int, *, everything: bool = False) -> se
             found[part] = bool(slopes[row].max() >= EPSILON)
             found["head"] = slopes.max() >= EPSILON if part == "heads" else found.get("head", False)
     wished = story.matrix("d_out", 0).any(axis=-1) if "d_out" in story.steps else np.zeros(0)
+    found["all"] = everything
     found["lone"] = everything and wished.sum() == 1
     found["places"] = bool(story.meaning and "place x" in story.meaning.features)
     found["kv"] = not story.is_cross and (found.get("k", False) or found.get("v", False))

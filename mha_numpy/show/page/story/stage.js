@@ -72,8 +72,8 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     const made = element("table", isStrip ? "strips" : "", element("thead", "", head),
       element("tbody", "", ...rows.map((row) => rowOf(row, isTall, width))));
     if (caption) made.prepend(element("caption", "", caption));
-    made.numbers = Math.max(numbers, 1);
-    made.signs = columns.flat().filter((name) => !name).length;
+    Object.assign(made, { numbers: Math.max(numbers, 1), signs: columns.flat().filter((name) => !name).length });
+    made.style = `--own: ${made.numbers}; --own-signs: ${made.signs}`;
     return made;
   }
 
@@ -89,12 +89,18 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     return line;
   }
 
-  function show(tables, isMoving) {
+  function show(tables, isMoving, times) {
     const before = new Map([...root.querySelectorAll(".cell")].map((each) => [each.dataset.key, each.getBoundingClientRect()]));
     [cells, seen] = [new Map(), new Map()];
     const board = element("div", "board", ...tables.map(tableOf));
-    for (const of of ["numbers", "signs"]) board.style.setProperty(`--${of}`, Math.max(0, ...[...board.children].map((each) => each[of] ?? 0)));
+    const most = (of) => Math.max(0, ...[...board.children].map((each) => each[of] ?? 0));
+    const wordsOf = ({ rows }) => String(rows.map((row) => row?.word));
+    const isAbreast = tables.length > 1 && most("numbers") * tables.length <= 16
+      && tables.every((table) => table.caption && table.rows.length && wordsOf(table) === wordsOf(tables[0]));
+    board.classList.toggle("abreast", isAbreast);
+    board.style = `--numbers: ${most("numbers") * (isAbreast ? tables.length : 1)}; --signs: ${most("signs")}`;
     root.replaceChildren(board);
+    for (const each of root.querySelectorAll("[data-times]")) each.ariaPressed = String(each.dataset.times === times);
     fit();
     if (isMoving && !quiet.matches) arrive(before);
     const button = root.querySelector(".cell");
@@ -140,13 +146,13 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     const style = getComputedStyle(root);
     const room = root.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
     root.style.contain = "";
-    for (let high = 76; high >= 34; high -= 3) {
+    for (let high = 76; high >= 28; high -= 3) {
       board.style.setProperty("--high", `${high}px`);
       for (const table of board.querySelectorAll("table")) {
         table.classList.remove("upright");
         const spans = [...table.querySelectorAll("thead th:not(.whole) span")];
         const width = table.querySelector(".cell")?.offsetWidth ?? 62;
-        table.classList.toggle("upright", spans.some((span) => span.offsetWidth > span.parentElement.clientWidth + 1));
+        table.classList.toggle("upright", spans.some((span) => span.offsetWidth > span.parentElement.clientWidth + 6));
         table.classList.toggle("tight", width < 46 && !table.matches(".strips"));
         table.classList.toggle("mute", width < 24 && !table.matches(".strips"));
       }

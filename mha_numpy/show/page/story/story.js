@@ -122,7 +122,7 @@ function startStory(data, page) {
       const causal = controls.get("causal");
       if (causal !== undefined) {
         const box = input("checkbox", { checked: causal, onchange: () => controls.set("causal", box.checked) });
-        label(box, "hide later words (causal)");
+        label(box, element("span", "extra", "hide later words: "), "causal");
       }
       const scale = controls.get("scale");
       if (scale !== undefined) {
@@ -277,7 +277,7 @@ function startStory(data, page) {
     byId("next").disabled = at.scene === last;
     byId("back").checked = at.back;
     if (!at.expert) {
-      stage.show(facts.tables(scene(), at, showsAll()), isMoving);
+      stage.show(facts.tables(scene(), at, showsAll()), isMoving, at.times);
       refresh();
     }
     showAddress();
