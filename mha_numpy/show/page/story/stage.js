@@ -146,19 +146,32 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     const style = getComputedStyle(root);
     const room = root.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
     root.style.contain = "";
-    for (let high = 76; high >= 28; high -= 3) {
+    if (board.dataset.room === `${room} ${root.clientWidth}`) {
+      root.style.minHeight = board.dataset.least;
+      return;
+    }
+    const shapeTo = (high) => {
       board.style.setProperty("--high", `${high}px`);
       for (const table of board.querySelectorAll("table")) {
         table.classList.remove("upright");
         const spans = [...table.querySelectorAll("thead th:not(.whole) span")];
         const width = table.querySelector(".cell")?.offsetWidth ?? 62;
-        table.classList.toggle("upright", spans.some((span) => span.offsetWidth > span.parentElement.clientWidth + 6));
+        const isUpright = spans.some((span) => span.offsetWidth > span.parentElement.clientWidth + 6);
+        table.classList.toggle("upright", isUpright);
         table.classList.toggle("tight", width < 46 && !table.matches(".strips"));
         table.classList.toggle("mute", width < 24 && !table.matches(".strips"));
       }
-      if (board.offsetHeight <= room) return;
+      return board.offsetHeight <= room;
+    };
+    let [least, most] = [28, 76];
+    while (most - least > 2 && !shapeTo(most)) {
+      const middle = (least + most) / 2;
+      if (shapeTo(middle)) least = middle;
+      else most = middle;
+      if (most - least <= 2) shapeTo(least);
     }
-    root.style.minHeight = `${board.offsetHeight + 24}px`;
+    root.style.minHeight = board.offsetHeight > room ? `${board.offsetHeight + 24}px` : "";
+    Object.assign(board.dataset, { room: `${room} ${root.clientWidth}`, least: root.style.minHeight });
   }
 
   const isMoved = ({ id, place }) => Math.abs(trace.arrays[id].data[place] - first[id][place]) > 1e-9;
@@ -204,7 +217,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
         pulled: hasArrow, down: slope < 0,
       };
       for (const [kind, is] of Object.entries(kinds)) button.classList.toggle(kind, Boolean(is));
-      const isTight = button.offsetWidth < 46 && !button.closest(".lines, .mute")?.closest(".strips, .mute");
+      const isTight = button.closest("table").matches(".tight:not(.mute)");
       const text = isHidden ? "" : written(value, isTight);
       button.firstChild.textContent = text;
       button.classList.toggle("wide", text.length > 4);
