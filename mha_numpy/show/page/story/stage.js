@@ -223,7 +223,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       button.classList.toggle("wide", text.length > 4);
       const wish = hasArrow ? (slope > 0 ? ", should rise" : ", should fall") : "";
       const place = facts.place(cell).map(([, text]) => text).join("");
-      button.setAttribute("aria-label", `${place}: ${isHidden ? "hidden" : text}${wish}`);
+      button.setAttribute("aria-label", `${place}: ${isHidden ? "hidden" : facts.number(value)}${wish}`);
     }
     for (const bar of root.querySelectorAll(".bar")) {
       const { id, place, head } = cells.get(bar.dataset.of);
