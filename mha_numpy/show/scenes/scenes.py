@@ -1,8 +1,9 @@
 """The six scenes: what is on stage in each, and its sentences, forward and back.
 
 A part of a row is a slice or a sign. "q i" is row i of q: i is the word that looks, j each word
-that is looked at, b the one that it looks at most, f each feature. "scores i j" is one cell; "heads* i" are the
-rows of all heads. A column is named after the array whose columns it has, or has its own name.
+that is looked at, b the one that it looks at most, f each feature. "scores i j" is one cell;
+"heads* i" are the rows of all heads. A column is named after the array whose columns it has, or
+has its own name.
 
 The sentences come with conditions: the page shows every one whose conditions hold.
 {} holds a fact about the numbers, *a term*, `a name`. The page and `still` fill them in alike.
@@ -88,8 +89,8 @@ SCENES = (
             ("plain !cross", "The row of {word} is all that attention knows of it at the start."),
             ("cross", "The words at the top look. The words that they look at have separate rows, "
              "such as {best}."),
-            ("places", "Place x and place y say where it stands: by them, head 1 finds the word "
-             "before."),
+            ("places", "Place x and place y say where in the sentence it is, so that head 1 can "
+             "find the word before."),
             ("unlike", "On top you see what the model says at each place, here what it reads."),
         ),
         (
@@ -123,7 +124,7 @@ SCENES = (
              "{asker} looks at {word}, so the two other rows have slopes: what it offers {d_k}, "
              "what it gives {d_v}."),
             ("head !q !kv", "The wish is about {asker}, and it doesn't reach {word} here."),
-            ("head lone", "Of the questions, only that of {asker} has arrows, because the wish is "
+            ("head lone", "Of the words that ask, only {asker} has arrows, because the wish is "
              "about {asker}."),
             ELSEWHERE,
         ),
@@ -189,7 +190,7 @@ SCENES = (
              "{best.share}, {next} gets {next.share}."),
             ("!two", "There is only {best}, so it gets {best.share}."),
             ("", "Each share is a *weight*: how much {word} takes from that word. It is e to the "
-             "power of the score, divided by the sum of these over all words. Raise a score "
+             "power of the score, divided by the sum of these powers. Raise a score "
              "by 1, and its share grows e-fold, 2.7 times, compared with the others."),
         ),
         (
