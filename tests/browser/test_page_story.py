@@ -318,7 +318,7 @@ def test_numbers_travel_from_scene_to_scene_and_changes_to_what_follows(show, dr
 
 def test_the_matrix_behind_a_row_opens_as_a_sum(open_story):
     page = open_story("roles/It/0")
-    page.get_by_role("button", name="w_q").click()
+    page.get_by_role("button", name="w_q", exact=True).click()
     assert page.evaluate("document.activeElement.dataset.times") == "w_q"
     assert "the columns add up to the new row" in page.locator("#story-says").inner_text()
     assert page.locator("#story-stage .cell").count() == 8 * (1 + 4) + 4
@@ -327,7 +327,7 @@ def test_the_matrix_behind_a_row_opens_as_a_sum(open_story):
     assert page.get_by_label("It asks for: food: 3").count() == 1
     page.get_by_role("radio", name="Head 1").check()
     assert page.get_by_label("w_q: place x to place x: 4").count() == 1
-    page.get_by_role("button", name="w_q").click()
+    page.get_by_role("button", name="w_q", exact=True).click()
     assert page.locator("#story-stage .cell").count() == 8 + 12
 
 

@@ -1,6 +1,7 @@
 """A page as one file: a body, its styles and scripts, and the data that they read."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -78,6 +79,6 @@ def fill(template: str, parts: dict[str, str]) -> str:
 
 
 def _without_comments(code: str) -> str:
-    """Leave out the lines that are comments, and what indents the others: a page is short."""
-    lines = (line.strip() for line in code.splitlines())
+    """Leave out comments, and what indents lines: a page is short."""
+    lines = (re.sub("  // .*", "", line).strip() for line in code.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith(("//", "/*")))
