@@ -55,7 +55,7 @@ def document(
         read("document.html"),
         {
             "title": escape(title),
-            "style": css_tokens() + "\n".join(_without_comments(read(name)) for name in styles),
+            "style": css_tokens() + "\n".join(_closed(read(name)) for name in styles),
             "body": body,
             # inside of a script element only "<" could end it
             "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
@@ -76,6 +76,11 @@ def fill(template: str, parts: dict[str, str]) -> str:
     return pieces[0] + "".join(
         parts[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces[1:])
     )
+
+
+def _closed(style: str) -> str:
+    """Leave out comments, and the spaces beside signs."""
+    return re.sub(r" ?([{};]|: ) ?", lambda found: found[1].strip(), _without_comments(style))
 
 
 def _without_comments(code: str) -> str:
