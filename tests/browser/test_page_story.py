@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 MINUS = "\N{MINUS SIGN}"
 SCENES = ["words", "roles", "scores", "weights", "mix", "join"]
 IT, CAT, FISH = 4, 1, 3
+DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844, "has_touch": True}
 OTHERS = {
     "own": {"text": "to be or not", "heads": 4, "dim": 8},
@@ -257,8 +258,8 @@ SIZES = """() => [...document.querySelectorAll("#story *")].filter((element) => 
   .map(([element, size]) => [size, element.outerHTML.slice(0, 80)])
   .filter(([size]) => size > 0 && size < 13)"""
 TARGETS = """() => [...document.querySelectorAll("#story :is(button, label, select)")]
-  .filter((element) => element.offsetWidth && element.offsetHeight < 44
-    && !element.closest(".scrub li, summary"))
+  .filter((element) => element.offsetWidth && !element.closest(".scrub li, summary")
+    && element.offsetHeight < (element.matches(".cell") ? 24 : 44))
   .map((element) => element.outerHTML.slice(0, 80))"""
 
 
@@ -274,6 +275,114 @@ def test_nothing_scrolls_sideways_and_nothing_is_small(open_story, drawn, width)
                 assert page.evaluate(SIZES) == [], (name, scene)
                 if width < 700:
                     assert page.evaluate(TARGETS) == [], (name, scene)
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_a_scene_is_seen_in_one_window(open_story, size):
+    page = open_story(**size)
+    tops = set()
+    for scene in SCENES:
+        for back in ("", "/back"):
+            go(page, f"{scene}/It/0{back}")
+            page.wait_for_timeout(100)
+            assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 1, scene
+            tops.add(page.locator(".work").bounding_box()["y"])
+        page.locator("#story-back").uncheck()
+        button = page.locator("#story-try")
+        button.click()
+        assert page.evaluate("scrollY") == 0
+        button.click()
+    if size is DESK:
+        assert len(tops) == 1
+
+
+def moving(page, kind):
+    return page.evaluate(
+        "(kind) => document.getAnimations().filter((each) => kind in each.effect.getKeyframes()[0]"
+        " && each.effect.target.matches('.cell')).length", kind,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_numbers_travel_from_scene_to_scene_and_changes_to_what_follows(show, drawn, motion):
+    page = show(drawn, "scores/It/0", reduced_motion=motion)
+    page.get_by_role("button", name="Next scene").click()
+    assert moving(page, "transform") == (6 if motion != "reduce" else 0)  # the scores
+    page.wait_for_timeout(700)
+    page.get_by_role("button", name="Try: lower the score of cat").click()
+    flying = page.locator("#story-stage .dot").count()
+    assert flying == (8 if motion != "reduce" else 0)  # six shares, two scenes
+    page.wait_for_timeout(1200)
+    assert page.locator(".dot").count() == 0
+
+
+def test_the_matrix_behind_a_row_opens_as_a_sum(open_story):
+    page = open_story("roles/It/0")
+    page.get_by_role("button", name="w_q", exact=True).click()
+    assert page.evaluate("document.activeElement.dataset.times") == "w_q"
+    assert "the columns add up to the new row" in page.locator("#story-says").inner_text()
+    assert page.locator("#story-stage .cell").count() == 8 * (1 + 4) + 4
+    page.get_by_label("w_q: stand-in to food: 0").click()
+    page.locator("#story-panel input[type=number]").fill("3")
+    assert page.get_by_label("It asks for: food: 3").count() == 1
+    page.get_by_role("radio", name="Head 1").check()
+    assert page.get_by_label("w_q: place x to place x: 4").count() == 1
+    page.get_by_role("button", name="w_q", exact=True).click()
+    assert page.locator("#story-stage .cell").count() == 8 + 12
+
+
+def test_the_switch_comes_back_and_starting_again_keeps_what_was_changed(open_story):
+    page = open_story("weights/cat/1")
+    page.get_by_label("cat looking at ate: ").first.click()
+    page.keyboard.press("+")
+    page.get_by_role("switch").check()
+    assert page.evaluate("location.hash") == "#join/It/0/back"
+    assert page.get_by_role("button", name="Start again").is_disabled()
+    page.get_by_role("button", name="Take a small step").click()
+    page.get_by_role("button", name="Start again").click()
+    page.get_by_role("switch").uncheck()
+    assert page.evaluate("location.hash") == "#weights/cat/1"
+    assert page.locator("#story-stage .mine").count() == 1
+
+
+def test_arrow_keys_change_the_scene_outside_of_fields_and_cells(open_story):
+    page = open_story("words/It/0")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("location.hash") == "#roles/It/0"
+    page.locator("#story-next").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("location.hash") == "#roles/It/0"
+    page.locator("#story-stage .cell").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("location.hash") == "#roles/It/0"
+
+
+def test_on_all_words_it_is_said_which_rows_have_arrows(open_story):
+    page = open_story("scores/It/0/back")
+    assert "Only the row of" not in page.locator("#story-says").inner_text()
+    page.get_by_label("all words").check()
+    assert "Only the row of It has arrows" in page.locator("#story-says").inner_text()
+    rows = page.locator("#story-stage tr", has=page.locator(".pulled"))
+    assert rows.locator("th").all_inner_texts() == ["It"]
+
+
+def test_a_zero_that_was_computed_looks_like_a_zero(open_story):
+    page = open_story("join/It/0")
+    for cell in page.locator("#story-stage .cell").all():
+        is_zero = cell.inner_text().strip("0.") == ""
+        assert ("nil" in cell.get_attribute("class").split()) == is_zero
+
+
+def test_an_address_ends_in_only_for_one_scene_in_another_page(open_story):
+    page = open_story("scores/It/0/only")
+    assert page.locator("#story-stage .cell").count() > 0
+    assert page.locator("#story-title").is_visible()
+    for hidden in (".scrub", ".brand", "#story-expert", "#story-wish"):
+        assert page.locator(hidden).is_hidden()
+    page.keyboard.press("n")
+    page.get_by_label("cat", exact=True).check()
+    assert page.evaluate("location.hash") == "#scores/cat/0/only"
 
 
 def test_on_a_phone_the_panel_is_a_sheet_above_the_scrubber(open_story):

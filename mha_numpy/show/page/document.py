@@ -1,6 +1,7 @@
 """A page as one file: a body, its styles and scripts, and the data that they read."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -54,7 +55,7 @@ def document(
         read("document.html"),
         {
             "title": escape(title),
-            "style": css_tokens() + "\n".join(_without_comments(read(name)) for name in styles),
+            "style": css_tokens() + "\n".join(_closed(read(name)) for name in styles),
             "body": body,
             # inside of a script element only "<" could end it
             "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
@@ -77,7 +78,12 @@ def fill(template: str, parts: dict[str, str]) -> str:
     )
 
 
+def _closed(style: str) -> str:
+    """Leave out comments, and the spaces beside signs."""
+    return re.sub(r" ?([{};]|: ) ?", lambda found: found[1].strip(), _without_comments(style))
+
+
 def _without_comments(code: str) -> str:
-    """Leave out the lines that are comments, and what indents the others: a page is short."""
-    lines = (line.strip() for line in code.splitlines())
+    """Leave out comments, and what indents lines: a page is short."""
+    lines = (re.sub("  // .*", "", line).strip() for line in code.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith(("//", "/*")))

@@ -1,8 +1,9 @@
 """The six scenes: what is on stage in each, and its sentences, forward and back.
 
 A part of a row is a slice or a sign. "q i" is row i of q: i is the word that looks, j each word
-that is looked at, b the one that it looks at most. "scores i j" is one cell; "heads* i" are the
-rows of all heads. A column is named after the array whose columns it has, or has its own name.
+that is looked at, b the one that it looks at most, f each feature. "scores i j" is one cell;
+"heads* i" are the rows of all heads. A column is named after the array whose columns it has, or
+has its own name.
 
 The sentences come with conditions: the page shows every one whose conditions hold.
 {} holds a fact about the numbers, *a term*, `a name`. The page and `still` fill them in alike.
@@ -18,7 +19,7 @@ Says: TypeAlias = tuple[tuple[str, str], ...]  # conditions, "!" for not; a sent
 class Row:
     """A row of a table, or as many rows as there are words."""
 
-    each: str  # i, k (the key at place i), b; queries, keys, tokens: one for each; line: none
+    each: str  # i, k (the key at place i), b; queries, keys, tokens, features: all; line: none
     parts: tuple[str, ...] = ()
     role: str = ""  # what the row is to its word
 
@@ -46,6 +47,8 @@ class Scene:
     one: tuple[Layout, ...]  # for the word that looks
     all: tuple[Layout, ...]  # for all words
     across: tuple[Layout, ...] = ()  # `one`, where keys are of another sentence
+    times: tuple[Layout, ...] = ()  # the products in `one`, which a page opens
+    says_times: Says = ()
 
 
 def _square(array: str) -> tuple[Layout, ...]:
@@ -57,11 +60,17 @@ def _every(array: str, each: str, caption: str = "") -> Layout:
     return Layout((array,), (Row(each, (f"{array} {'j' if each == 'keys' else 'i'}",)),), caption)
 
 
+def _product(letter: str, role: str) -> Layout:
+    rows = (Row("features", ("x i f", "\u00d7", f"w_{letter} f")), Row("line"))
+    return Layout(("row", "", f"w_{letter}"), (*rows, Row("i", ("", "+", f"{letter} i"), role)))
+
+
 def _single(array: str, each: str, role: str = "") -> Layout:
     letter = "b" if each == "b" else "i"
     return Layout((array,), (Row(each, (f"{array} {letter}",), role),))
 
 
+LONE = ("head lone", "Only the row of {asker} has arrows, because the wish is about {asker}.")
 ELSEWHERE = (
     "!head",
     "There are no arrows here. Nothing that head {head} gives reaches the numbers of the wish, so "
@@ -80,6 +89,8 @@ SCENES = (
             ("plain !cross", "The row of {word} is all that attention knows of it at the start."),
             ("cross", "The words at the top look. The words that they look at have separate rows, "
              "such as {best}."),
+            ("places", "Place x and place y say where in the sentence it is, so that head 1 can "
+             "find the word before."),
             ("unlike", "On top you see what the model says at each place, here what it reads."),
         ),
         (
@@ -113,6 +124,8 @@ SCENES = (
              "{asker} looks at {word}, so the two other rows have slopes: what it offers {d_k}, "
              "what it gives {d_v}."),
             ("head !q !kv", "The wish is about {asker}, and it doesn't reach {word} here."),
+            ("head lone", "Of the words that ask, only {asker} has arrows, because the wish is "
+             "about {asker}."),
             ELSEWHERE,
         ),
         one=(
@@ -128,6 +141,11 @@ SCENES = (
             _single("x", "i"), _single("q", "i", "asks for"),
             _single("y", "b"), _single("k", "b", "offers"), _single("v", "b", "gives"),
         ),
+        times=(_product("q", "asks for"), _product("k", "offers"), _product("v", "gives")),
+        says_times=(
+            ("", "Each number in the row of {word} multiplies one row of the matrix, and the "
+             "columns add up to the new row. Where {word} has a 0, nothing is added."),
+        ),
     ),
     Scene(
         "scores", "Compare", "Asking meets offering", "Which scores should rise?", ("scores",),
@@ -142,14 +160,16 @@ SCENES = (
         (
             ("scores", "The score of {gain} has the slope {gain.score}: raise it by 0.1, and the "
              "goal changes by about {gain.tenth}. This slope is the *gradient* of the score, and "
-             "it says no more than that. For {loss} it is {loss.score}. A score is made of two "
-             "rows, so what is asked and what is offered get arrows, too."),
+             "it says no more than that. For {loss} it is {loss.score}."),
+            ("scores !all", "A score is made of two rows, so what is asked and what is offered get "
+             "arrows, too."),
             ("heads !scores", "There are no arrows on these scores: each word that counts here "
              "helps as much as the others."),
             ("head !heads", "The wish is about the new row of {asker}, and where {word} looks "
-             "doesn't change it. So these scores have no arrows. Those on the offers are there "
-             "because {asker} looks at these words, too."),
-            ELSEWHERE,
+             "doesn't change it. So these scores have no arrows."),
+            ("head !heads !all", "Those on the offers are there because {asker} looks at these "
+             "words, too."),
+            ELSEWHERE, LONE,
         ),
         one=(
             Layout(
@@ -170,7 +190,7 @@ SCENES = (
              "{best.share}, {next} gets {next.share}."),
             ("!two", "There is only {best}, so it gets {best.share}."),
             ("", "Each share is a *weight*: how much {word} takes from that word. It is e to the "
-             "power of the score, divided by the sum of these over all words. Raise a score "
+             "power of the score, divided by the sum of these powers. Raise a score "
              "by 1, and its share grows e-fold, 2.7 times, compared with the others."),
         ),
         (
@@ -180,9 +200,9 @@ SCENES = (
              "add up to 0; the smallest have no arrow."),
             ("heads !scores", "There are no arrows on these scores: each word that counts here "
              "helps as much as the others."),
-            ("head !heads", "There are no arrows here. The wish is about the new row of {asker}, "
-             "and the shares of {word} don't change it."),
-            ELSEWHERE,
+            ("head !heads", "The wish is about the new row of {asker}, "
+             "and the shares of {word} don't change it: they have no arrows."),
+            ELSEWHERE, LONE,
         ),
         one=(
             Layout(
@@ -206,9 +226,10 @@ SCENES = (
              "{hinderer} ({hinderer.share})."),
             ("heads example", "A slope of +1 says: 0.01 more, and the goal grows by 0.01."),
             ("head !heads", "The wish is about {asker}, and what {word} receives doesn't change "
-             "the new row of {asker}. Arrows remain on what words give, because {asker} takes "
-             "from them."),
-            ELSEWHERE,
+             "the new row of {asker}."),
+            ("head !heads !all", "Arrows remain on what words give, because {asker} takes from "
+             "them."),
+            ELSEWHERE, LONE,
         ),
         one=(
             Layout(
@@ -240,6 +261,7 @@ SCENES = (
              "earlier number do?"),
             ("!out", "This row has no arrows, because the wish is about {asker} only. Choose "
              "{asker} at the top."),
+            LONE,
         ),
         one=(
             Layout(("heads*",), (Row("i", ("heads* i",), "received"),)), BY_W_O,

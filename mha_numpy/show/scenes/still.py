@@ -109,7 +109,7 @@ food 0.17. The largest part, 78%, comes from cat."
         title=told.back if back else told.title,
         sentence=sentence(
             told.says_back if back else told.says,
-            flags(story, word, head), facts(story, word, head),
+            flags(story, word, head, everything=everything), facts(story, word, head),
         ),
         tables=tuple(
             _table(story, layout, word, head, back) for layout in layouts

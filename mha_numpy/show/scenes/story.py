@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from mha_numpy.show.walk.result import Meaning
 
 NEEDED = ("q", "k", "v", "scores", "weights", "heads")
-PARTS = {"x": "x_q", "y": "x_k", "out": "out"} | {name: name for name in NEEDED}
+PARTS = {"x": "x_q", "y": "x_k", "out": "out"} | {
+    name: name for name in (*NEEDED, "w_q", "w_k", "w_v")
+}
 TOTALS = {"x_q": "d_x", "x_k": "d_x_kv"}  # of an input that is read more than once: the sum
 LEADING = {"B", "H", "H_kv", "1"}
 HIDING = "masked"
@@ -231,7 +233,7 @@ def asker_of(story: Story) -> int:
     return int(np.abs(story.matrix("d_out", 0)).max(axis=-1).argmax())
 
 
-def flags(story: Story, word: int, head: int) -> set[str]:
+def flags(story: Story, word: int, head: int, *, everything: bool = False) -> set[str]:
     """Return the conditions that hold for a word in a head."""
     weights = story.matrix("weights", head)
     two = weights[word, list(ranked(weights[word]))]
@@ -248,6 +250,10 @@ def flags(story: Story, word: int, head: int) -> set[str]:
             row = word if word < len(slopes) else 0
             found[part] = bool(slopes[row].max() >= EPSILON)
             found["head"] = slopes.max() >= EPSILON if part == "heads" else found.get("head", False)
+    wished = story.matrix("d_out", 0).any(axis=-1) if "d_out" in story.steps else np.zeros(0)
+    found["all"] = everything
+    found["lone"] = everything and wished.sum() == 1
+    found["places"] = bool(story.meaning and "place x" in story.meaning.features)
     found["kv"] = not story.is_cross and (found.get("k", False) or found.get("v", False))
     return {name for name, holds in found.items() if holds}
 

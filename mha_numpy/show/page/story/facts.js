@@ -12,24 +12,26 @@ function openFacts(told, trace, sequence) {
 
   // The matrix that an array, or the gradient of one, holds for a head.
   function matrix(part, head) {
-    const of = parts[part.replace(/^d_/, "")];
-    const array = part.startsWith("d_") ? trace.gradientOf(of) : of;
+    const name = part.replace(/^d_/, "");
+    const of = parts[name];
+    const array = part === name ? of : trace.gradientOf(of);
     if (!array) return null;
     const at = { B: sequence, H: head, H_kv: Math.floor(head * sizeOf("k", "H_kv") / heads) };
-    const [rows, cols] = of.shape.slice(-2);
+    const [rows, width] = of.shape.slice(-2);
+    const cols = name[1] === "_" ? matrix(name[2], head).cols : width;  // of w_q: those of the head
     const before = flatten(of.axes.slice(0, -2).map((axis) => at[axis] ?? 0), of.shape.slice(0, -2));
-    const start = before * rows * cols;
-    return { array, rows, cols, start, place: (i, j) => start + i * cols + j,
-      at: (i, j) => array.data[start + i * cols + j],
-      row: (i) => [...array.data.slice(start + i * cols, start + (i + 1) * cols)],
-      all: () => [...array.data.slice(start, start + rows * cols)] };
+    const start = before * rows * width + (cols < width ? at[name === "w_q" ? "H" : "H_kv"] * cols : 0);
+    const place = (i, j) => start + i * width + j;
+    const row = (i, data = array.data) => [...data.slice(place(i, 0), place(i, cols))];
+    return { array, rows, cols, place, row, at: (i, j) => array.data[place(i, j)],
+      all: (data) => [...Array(rows).keys()].flatMap((i) => row(i, data)) };
   }
   const isHidden = (head, i, j) => "masked" in parts && matrix("masked", head).at(i, j) === -Infinity;
 
   function columns(part, head) {
     const name = part.replace(/^d_/, "");
     if (name === "scores" || name === "weights") return source;
-    const byHead = { q: "matched", k: "matched", v: "handed", heads: "handed" }[name];
+    const byHead = { q: "matched", k: "matched", v: "handed", heads: "handed" }[name.replace("w_", "")];
     const names = meaning && (byHead ? meaning[byHead][head] : meaning.features);
     const { cols } = matrix(name, head);
     return names?.length === cols ? names : [...Array(cols).keys()].map(String);
@@ -115,13 +117,13 @@ function openFacts(told, trace, sequence) {
     return pieces.length ? pieces : [["text", "nothing"]];
   }
 
-  function flags(word, head) {
+  function flags(word, head, isAll) {
     const w = matrix("weights", head).row(word);
     const [best, next] = ranked(w);
     const found = {
       example: meaning, plain: !meaning, cross: isCross, asker: word === asker(), single: heads === 1,
       unlike: !isCross && String(looks) !== String(source), two: w.filter((_, j) => !isHidden(head, word, j)).length > 1,
-      tie: Math.abs(w[best] - w[next]) < 1e-9, hides: w.some((_, j) => isHidden(head, word, j)),
+      all: isAll, places: Boolean(meaning?.features.includes("place x")), tie: Math.abs(w[best] - w[next]) < 1e-9, hides: w.some((_, j) => isHidden(head, word, j)),
     };
     for (const part of ["x", "q", "k", "v", "scores", "heads", "out"]) {
       const slopes = parts[part] && matrix(`d_${part}`, head);
@@ -131,14 +133,16 @@ function openFacts(told, trace, sequence) {
       if (part === "heads") found.head = large(slopes.all());
     }
     found.kv = !isCross && (found.k || found.v);
+    const wished = parts.d_out ? [...Array(looks.length).keys()].map((i) => matrix("d_out", 0).row(i).some(Boolean)) : [];
+    found.lone = isAll && wished.filter(Boolean).length === 1;
     return found;
   }
 
   // The sentences whose conditions hold, as pieces.
-  function says(scene, isBack, word, head) {
-    const known = flags(word, head);
+  function says(scene, { back: isBack, word, head, times }, isAll) {
+    const known = flags(word, head, isAll);
     const holds = (condition) => (condition[0] === "!" ? !known[condition.slice(1)] : Boolean(known[condition]));
-    const templates = (isBack ? scene.says_back : scene.says)
+    const templates = (times ? scene.says_times : isBack ? scene.says_back : scene.says)
       .filter(([conditions]) => conditions.split(" ").filter(Boolean).every(holds));
     return templates.flatMap(([, template], n) => [
       ...(n ? [["text", " "]] : []),
@@ -151,6 +155,14 @@ function openFacts(told, trace, sequence) {
   }
 
   // --- what is on stage: tables of rows, rows of slices, slices of cells {part, id, place, i, j, head}
+
+  // The matrices that a row is multiplied by, where the product is all that happens to it.
+  const factors = ["w_q", "w_k", "w_v"].filter((name) => {
+    if (!parts.x || isCross || !parts[name] || parts[name].shape[0] > 16) return false;
+    const [x, w] = [matrix("x", 0).row(0), matrix(name, 0)];
+    return w.rows === x.length && matrix(name[2], 0).row(0).every((v, j) =>
+      Math.abs(v - x.reduce((sum, each, f) => sum + each * w.at(f, j), 0)) < 1e-6);
+  });
 
   function slice(part, letters, head) {
     if (!part.includes(" ")) return [part];
@@ -165,22 +177,25 @@ function openFacts(told, trace, sequence) {
   function lines(row, word, head) {
     const best = ranked(matrix("weights", head).row(word))[0];
     const [words, only] = { i: [looks, word], k: [reads, word], b: [source, best],
-      queries: [looks], keys: [source], tokens: [reads] }[row.each] ?? [[]];
+      queries: [looks], keys: [source], tokens: [reads], features: [row.each === "features" && columns("x", head)] }[row.each] ?? [[]];
     const places = only === undefined ? [...words.keys()] : [only];
     return places.map((n) => ({
-      word: words[n], role: row.role, isChosen: row.each !== "keys" && n === word,
+      word: words[n], role: row.role, isName: row.each === "features",
+      isChosen: !["keys", "features"].includes(row.each) && n === word,
       slices: row.parts.map((part) => slice(part, {
-        i: row.each === "keys" || row.each === "b" ? word : n, j: n, k: n, b: best,
+        i: ["keys", "b", "features"].includes(row.each) ? word : n, j: n, k: n, f: n, b: best,
       }, head)),
     }));
   }
 
-  function tables(scene, word, head, isAll, isBack) {
+  // Rows under the same columns are one table.
+  function tables(scene, { word, head, back: isBack, times }, isAll) {
     const one = isCross && scene.across.length ? scene.across : scene.one;
-    const layouts = isAll ? scene.all : one;
+    const layouts = isAll ? scene.all : !times ? one
+      : [one.find(({ rows }) => !rows.length), scene.times.find(({ columns: [, , name] }) => name === times)];
     const isThere = ({ columns: slots }) =>
       !slots.some((slot) => ["x", "y"].includes(slot) && !(slot in parts));
-    return layouts.filter(isThere).map((layout) => ({
+    const found = layouts.filter(isThere).map((layout) => ({
       caption: layout.caption,
       columns: layout.columns.map((slot) => (slot === "keys" ? source : slot === "heads*"
         ? [...Array(heads).keys()].flatMap((h) => columns("heads", h))
@@ -188,6 +203,11 @@ function openFacts(told, trace, sequence) {
       isOfWords: layout.columns[0] === "keys",
       rows: layout.rows.filter(({ role }) => !isBack || role !== "before").flatMap((row) => (row.each === "line" ? [null] : lines(row, word, head))),
     }));
+    return found.reduce((kept, table) => {
+      const before = kept.at(-1);
+      const isMore = before?.rows.length && table.rows.length && !table.caption && String(before.columns) === String(table.columns);
+      return isMore ? kept.with(-1, { ...before, rows: [...before.rows, ...table.rows] }) : [...kept, table];
+    }, []);
   }
 
   // Where a cell is, in words.
@@ -196,9 +216,10 @@ function openFacts(told, trace, sequence) {
     if (part === "scores" || part === "weights") {
       return [["word", looks[i]], ["text", " looking at "], ["word", source[j]]];
     }
+    if (part[1] === "_") return [["name", part], ["text", `: ${columns("x", head)[i]} to ${columns(part, head)[j]}`]];
     const words = ["k", "v", "y"].includes(part) ? source : part === "x" ? reads : looks;
     return [["word", words[i]], ["text", `${verb}: ${called(columns(part, head)[j])}`]];
   }
 
-  return { parts, heads, isCross, matrix, isHidden, columns, called, number, signed, ranked, asker, fact, flags, says, tables, place };
+  return { parts, heads, isCross, factors, matrix, isHidden, columns, called, number, signed, ranked, asker, fact, flags, says, tables, place };
 }

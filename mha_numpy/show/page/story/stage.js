@@ -2,13 +2,15 @@
 
 const MOST_CELLS = 300;  // more would be slow, and too small to read: the map has them all
 
-function openScene({ root, trace, facts, choose, change, undo }) {
+function openScene({ root, trace, facts, choose, change, undo, unfold }) {
   const first = trace.arrays.map(({ data }) => data.slice());  // as the page was opened
   const ROW = 8;  // numbers of a vector in a line
   const keyOf = ({ id, place }) => `${id}:${place}`;
   const cellAt = (button) => cells.get(button.dataset.key);
   const largest = (numbers) => numbers.reduce((most, v) => Math.max(most, Number.isFinite(v) ? Math.abs(v) : 0), 1e-9);
   let cells = new Map();  // what is on stage, by key
+  let seen = new Map();  // the numbers that were painted last
+  const quiet = matchMedia("(prefers-reduced-motion: reduce)");
 
   const countCells = (tables) => tables.flatMap(({ rows }) => rows)
     .reduce((sum, row) => sum + (row ? row.slices.flat().length : 0), 0);
@@ -34,7 +36,7 @@ function openScene({ root, trace, facts, choose, change, undo }) {
       line.colSpan = width + 1;
       return element("tr", "line", line);
     }
-    const label = element("th", "", row.word, row.role ? element("small", "", row.role) : "");
+    const label = element("th", row.isName ? "name" : "", row.word, row.role ? element("small", "", row.role) : "");
     label.scope = "row";
     const made = element("tr", row.isChosen ? "on" : "", label);
     row.slices.forEach((slice, n) => {
@@ -51,7 +53,7 @@ function openScene({ root, trace, facts, choose, change, undo }) {
 
   // A table; vectors of more than eight numbers are written in lines of eight.
   function tableOf({ caption, columns, isOfWords, rows }) {
-    if (!rows.length) return element("p", "flow", caption);
+    if (!rows.length) return flowOf(caption);
     const isTall = !isOfWords && columns.some((names) => names.length > ROW);
     const numbers = columns.reduce((sum, names) => sum
       + (isTall ? Math.min(ROW, names.length) : names.length) * (names[0] !== ""), 0);
@@ -70,35 +72,106 @@ function openScene({ root, trace, facts, choose, change, undo }) {
     const made = element("table", isStrip ? "strips" : "", element("thead", "", head),
       element("tbody", "", ...rows.map((row) => rowOf(row, isTall, width))));
     if (caption) made.prepend(element("caption", "", caption));
-    made.style.setProperty("--n", Math.max(numbers, 1));
-    made.style.setProperty("--signs", columns.flat().filter((name) => !name).length);
+    Object.assign(made, { numbers: Math.max(numbers, 1), signs: columns.flat().filter((name) => !name).length });
+    made.style = `--own: ${made.numbers}; --own-signs: ${made.signs}`;
     return made;
   }
 
-  function show(tables, isMoving) {
-    cells = new Map();
-    root.replaceChildren(...tables.map(tableOf));
-    root.classList.remove("enter");
-    if (isMoving) {
-      void root.offsetWidth;  // so that it begins anew
-      root.classList.add("enter");
+  // What is between tables; the matrices that it names open there.
+  function flowOf(caption) {
+    const line = element("p", "flow");
+    for (const piece of caption.split(/(w_[qkv])/)) {
+      const opens = facts.factors.includes(piece);
+      line.append(opens ? Object.assign(element("button", "", element("code", "", piece)), { type: "button", onclick: () => unfold(piece) }) : piece);
+      if (opens) line.lastChild.dataset.times = piece;
     }
+    if (line.children.length) line.append(element("span", "", ": open one"));
+    return line;
+  }
+
+  function show(tables, isMoving, times) {
+    const before = new Map([...root.querySelectorAll(".cell")].map((each) => [each.dataset.key, each.getBoundingClientRect()]));
+    [cells, seen] = [new Map(), new Map()];
+    const board = element("div", "board", ...tables.map(tableOf));
+    const most = (of) => Math.max(0, ...[...board.children].map((each) => each[of] ?? 0));
+    const wordsOf = ({ rows }) => String(rows.map((row) => row?.word));
+    const isAbreast = tables.length > 1 && most("numbers") * tables.length <= 16
+      && tables.every((table) => table.caption && table.rows.length && wordsOf(table) === wordsOf(tables[0]));
+    board.classList.toggle("abreast", isAbreast);
+    board.style = `--numbers: ${most("numbers") * (isAbreast ? tables.length : 1)}; --signs: ${most("signs")}`;
+    root.replaceChildren(board);
+    for (const each of root.querySelectorAll("[data-times]")) each.ariaPressed = String(each.dataset.times === times);
     fit();
+    if (isMoving && !quiet.matches) arrive(before);
     const button = root.querySelector(".cell");
     if (button) button.tabIndex = 0;
   }
 
-  // Columns whose names don't fit side by side are written upwards; tiny cells lose their numbers.
-  function fit() {
-    for (const table of root.querySelectorAll("table")) {
-      table.classList.remove("upright");
-      const spans = [...table.querySelectorAll("thead th:not(.whole) span")];
-      const isTight = spans.some((span) => span.offsetWidth > span.parentElement.clientWidth + 1);
-      const width = table.querySelector(".cell")?.offsetWidth ?? 62;
-      table.classList.toggle("upright", isTight);
-      table.classList.toggle("tight", width < 46 && !table.matches(".strips"));
-      table.classList.toggle("mute", width < 24 && !table.matches(".strips"));
+  // A number that was on stage before comes from its old place; the rest appears.
+  function arrive(before) {
+    for (const each of root.querySelectorAll(".cell, th, .sign, .bar, .flow, caption")) {
+      const [from, to] = [before.get(each.dataset.key), each.getBoundingClientRect()];
+      if (from) {
+        const way = `translate(${from.x - to.x}px, ${from.y - to.y}px) scale(${from.width / to.width})`;
+        each.animate({ transform: [way, "none"], zIndex: [2, 2] }, { duration: 550, easing: "cubic-bezier(0.3, 0, 0.1, 1)" });
+      } else each.animate({ opacity: [0, 0, 1] }, 550);
     }
+  }
+
+  // A dot flies from what was changed to each place that follows from it, where a ring answers.
+  let flying = 0;
+  function fly(from, targets) {
+    if (!from || flying || quiet.matches) return;
+    const middle = (box) => [box.x + box.width / 2, box.y + box.height / 2];
+    const [x, y] = middle(from.getBoundingClientRect());
+    targets.slice(0, 40).forEach((target, n) => {
+      const dot = element("i", "dot");
+      const [toX, toY] = middle(target.getBoundingClientRect());
+      const delay = Math.min(n * 40, 400);
+      root.append(dot);
+      flying += 1;
+      dot.animate({ transform: [`translate(${x}px, ${y}px)`, `translate(${toX}px, ${toY}px)`] },
+        { duration: 450, delay, easing: "ease-in-out", fill: "backwards" }).onfinish = () => { dot.remove(); flying -= 1; };
+      target.animate({ boxShadow: ["0 0 0 3px var(--ink)", "0 0 0 3px transparent"] }, { duration: 500, delay: delay + 400 });
+    });
+  }
+
+  // The largest cells with which all is seen at once. Columns whose names don't fit side by side
+  // are written upwards; tiny cells lose their numbers.
+  function fit() {
+    const board = root.firstChild;
+    if (!board) return;
+    root.style.contain = "size";
+    root.style.minHeight = "";
+    const style = getComputedStyle(root);
+    const room = root.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
+    root.style.contain = "";
+    if (board.dataset.room === `${room} ${root.clientWidth}`) {
+      root.style.minHeight = board.dataset.least;
+      return;
+    }
+    const shapeTo = (high) => {
+      board.style.setProperty("--high", `${high}px`);
+      for (const table of board.querySelectorAll("table")) {
+        table.classList.remove("upright");
+        const spans = [...table.querySelectorAll("thead th:not(.whole) span")];
+        const width = table.querySelector(".cell")?.offsetWidth ?? 62;
+        const isUpright = spans.some((span) => span.offsetWidth > span.parentElement.clientWidth + 6);
+        table.classList.toggle("upright", isUpright);
+        table.classList.toggle("tight", width < 46 && !table.matches(".strips"));
+        table.classList.toggle("mute", width < 24 && !table.matches(".strips"));
+      }
+      return board.offsetHeight <= room;
+    };
+    let [least, most] = [28, 76];
+    while (most - least > 2 && !shapeTo(most)) {
+      const middle = (least + most) / 2;
+      if (shapeTo(middle)) least = middle;
+      else most = middle;
+      if (most - least <= 2) shapeTo(least);
+    }
+    root.style.minHeight = board.offsetHeight > room ? `${board.offsetHeight + 24}px` : "";
+    Object.assign(board.dataset, { room: `${room} ${root.clientWidth}`, least: root.style.minHeight });
   }
 
   const isMoved = ({ id, place }) => Math.abs(trace.arrays[id].data[place] - first[id][place]) > 1e-9;
@@ -112,17 +185,18 @@ function openScene({ root, trace, facts, choose, change, undo }) {
     return String(short).replace("-", "−").replace(/^(−?)0\./, "$1.");
   }
 
-  function paint({ chosen, isBack }) {
+  function paint({ chosen, isBack, from, also = [] }) {
+    const changed = [];
     const sources = chosen ? sourcesOf(chosen) : new Set();
     const scales = new Map();  // of each matrix on stage: its largest number at first, its largest slope
     for (const button of root.querySelectorAll(".cell")) {
       const cell = cellAt(button);
       const key = `${cell.part}:${cell.head}`;
       if (!scales.has(key)) {
-        const { array, start, rows, cols } = facts.matrix(cell.part, cell.head);
+        const { array, all } = facts.matrix(cell.part, cell.head);
         const slopes = isBack ? facts.matrix(`d_${cell.part}`, cell.head) : null;
         scales.set(key, {
-          most: largest(first[array.id].slice(start, start + rows * cols)),
+          most: largest(all(first[array.id])),
           slopes, steepest: slopes ? largest(slopes.all()) : 1,
         });
       }
@@ -132,27 +206,32 @@ function openScene({ root, trace, facts, choose, change, undo }) {
       const slope = slopes && !isHidden && steepest > 1e-8 ? slopes.at(cell.i, cell.j) : 0;
       const lift = Math.abs(slope) / steepest;
       const hasArrow = lift >= 0.06;
-      button.style.setProperty("--m", Math.min(1, Math.abs(value) / most).toFixed(3));
+      const old = seen.get(keyOf(cell));
+      if (old !== undefined && Math.abs(old - value) > 1e-9) changed.push(button);
+      seen.set(keyOf(cell), value);
+      button.style.setProperty("--m", Math.min(1, 0.14 + 0.86 * Math.abs(value) / most).toFixed(3));
       button.style.setProperty("--g", hasArrow ? (0.35 + 0.65 * lift).toFixed(2) : 0);
       const kinds = {
-        less: value < -1e-12, nil: Math.abs(value) < 1e-12, hatched: isHidden, moved: isMoved(cell), mine: isMine(cell),
+        less: value <= -0.005, nil: Math.abs(value) < 0.005, hatched: isHidden, moved: isMoved(cell), mine: isMine(cell),
         source: sources.has(keyOf(cell)), here: chosen && keyOf(chosen) === keyOf(cell),
         pulled: hasArrow, down: slope < 0,
       };
       for (const [kind, is] of Object.entries(kinds)) button.classList.toggle(kind, Boolean(is));
-      const isTight = button.offsetWidth < 46 && !button.closest(".lines, .mute")?.closest(".strips, .mute");
+      const isTight = button.closest("table").matches(".tight:not(.mute)");
       const text = isHidden ? "" : written(value, isTight);
       button.firstChild.textContent = text;
       button.classList.toggle("wide", text.length > 4);
       const wish = hasArrow ? (slope > 0 ? ", should rise" : ", should fall") : "";
       const place = facts.place(cell).map(([, text]) => text).join("");
-      button.setAttribute("aria-label", `${place}: ${isHidden ? "hidden" : text}${wish}`);
+      button.setAttribute("aria-label", `${place}: ${isHidden ? "hidden" : facts.number(value)}${wish}`);
     }
     for (const bar of root.querySelectorAll(".bar")) {
       const { id, place, head } = cells.get(bar.dataset.of);
       bar.className = `bar head-${head % 8}`;
       bar.style.setProperty("--v", trace.arrays[id].data[place]);
     }
+    const source = from ?? (chosen && root.querySelector(".here"));
+    fly(source, [...changed.filter((each) => each !== source), ...also]);
   }
 
   // The cells on stage that a number was computed from.
@@ -227,6 +306,7 @@ function openScene({ root, trace, facts, choose, change, undo }) {
   return {
     show, paint, fit, focus, keyOf, countCells, piece: namedPiece, first, isMoved,
     has: (cell) => cells.has(keyOf(cell)),
+    at: (cell) => root.querySelector(`[data-key="${keyOf(cell)}"]`),
     reveal: () => root.querySelector(".here")?.scrollIntoView({ block: "nearest" }),
   };
 }

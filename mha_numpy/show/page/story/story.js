@@ -15,14 +15,20 @@ function startStory(data, page) {
   const isWide = facts.parts.x?.shape.at(-1) > 8;
   const canReturn = trace.hasLoss && scenes.at(-1).id === "join"
     && scenes.flatMap(({ arrays }) => arrays).every((part) => trace.gradientOf(facts.parts[part]));
-  const at = { scene: 0, word: opensWord, head: opensHead, all: false, cell: null, back: false, expert: false };
+  const at = { scene: 0, word: opensWord, head: opensHead, all: false, times: null, cell: null, back: false, expert: false, only: false };
   const scene = () => scenes[at.scene];
   let [playing, steps, tried] = [0, 0, null];
+  let [beforeBack, beforeSteps] = [{}, null];  // where the reader was, and the params
+  const isPhone = () => innerWidth <= 900;
 
   const set = (cell, value) => page.edit(cell.id, cell.place, value);
   const undo = (cell) => page.undo(cell.id, cell.place);
   const stage = openScene({
     root: byId("stage"), trace, facts, undo,
+    unfold(name) {
+      go({ times: at.times === name ? null : name, all: false });
+      byId("stage").querySelector(`[data-times="${name}"]`).focus();
+    },
     choose: (cell) => { at.cell = cell; refresh(); stage.reveal(); },
     change(cell, value) {
       at.cell = cell;
@@ -96,11 +102,11 @@ function startStory(data, page) {
       const isDone = tried;
       tried = isDone ? null : offer;
       if (offer.act) return (isDone ? offer.undo : offer.act)();
-      if (!stage.has(offer.cell)) go({ all: false });
-      at.cell = offer.cell;
+      if (!stage.has(offer.cell)) go({ all: false, times: null });
+      at.cell = isPhone() ? null : offer.cell;  // a sheet would hide what changes
+      from = stage.at(offer.cell);
       if (isDone) undo(offer.cell);
       else set(offer.cell, offer.value);
-      stage.reveal();
     };
   }
 
@@ -116,7 +122,7 @@ function startStory(data, page) {
       const causal = controls.get("causal");
       if (causal !== undefined) {
         const box = input("checkbox", { checked: causal, onchange: () => controls.set("causal", box.checked) });
-        label(box, "hide later words (causal)");
+        label(box, element("span", "extra", "hide later words: "), "causal");
       }
       const scale = controls.get("scale");
       if (scale !== undefined) {
@@ -157,19 +163,26 @@ function startStory(data, page) {
     const slopes = ["w_q", "w_k"].map((name) => trace.gradientOf(trace.arrays[trace.byName.get(name)]).data);
     return 0.1 / Math.max(1e-9, ...slopes.flatMap((each) => [...each].map(Math.abs)));
   };
-  const canStep = canReturn && trace.isLive && ["w_q", "w_k"].every((name) => trace.byName.has(name) && !trace.arrays[trace.byName.get(name)].tree);
+  const moved = ["w_q", "w_k"].map((name) => trace.arrays[trace.byName.get(name)]);
+  const canStep = canReturn && trace.isLive && moved.every((array) => array && !array.tree);
   const firstRate = canStep ? rate() : 0;  // of the first step: it moves no number by more than 0.1
 
   function step() {
+    if (!steps) beforeSteps = moved.map(({ edits }) => [...edits]);
     steps += 1;
+    from = byId("goal").querySelector(".step");
     page.changed(() => {
-      const moves = ["w_q", "w_k"].map((name) => {
-        const array = trace.arrays[trace.byName.get(name)];
+      const moves = moved.map((array) => {
         const slopes = trace.gradientOf(array).data;
         return [array.id, [...array.data].map((value, place) => [place, value + firstRate * slopes[place]])];
       });
       for (const [id, pairs] of moves) trace.setMany(id, pairs);
     });
+  }
+  function again() {  // what the reader changed before stays
+    steps = 0;
+    from = byId("goal").querySelector(".again");
+    page.changed(() => moved.forEach(({ id }, n) => { trace.reset(id); trace.setMany(id, beforeSteps[n]); }));
   }
 
   function showGoal() {
@@ -177,33 +190,41 @@ function startStory(data, page) {
     if (!at.back) return;
     const goal = trace.loss();
     const find = (selector) => byId("goal").querySelector(selector);
-    find(".goal").replaceChildren("Goal: ", meaning ? `${meaning.goal}, so that ${meaning.wish}` : "a larger sum of d_out · out", ". Now it is ",
+    if (moved.every((array) => !array?.edits.size)) steps = 0;
+    find(".goal").replaceChildren("Goal: ", meaning ? meaning.goal : "a larger sum of d_out · out",
+      element("span", "extra", meaning ? `, so that ${meaning.wish}` : ""), ". Now it is ",
       element("strong", "", goal.toFixed(3).replace("-", "−")), ".");
     find(".meter").hidden = !meaning;
     find(".meter i").style.width = `${100 * Math.min(1, Math.max(0, goal))}%`;
     find(".step").hidden = !canStep;
-    find(".again").disabled = !trace.isEdited();
+    find(".again").disabled = !steps;
     find(".steps").textContent = steps ? `${steps} ${steps === 1 ? "step" : "steps"}: w_q and w_k moved along their slopes, by at most 0.1 in the first step.`
       : "▲ should rise, ▼ should fall; a larger arrow matters more.";
   }
 
   // --- painting
 
+  let from = null;  // what the reader changed, where it is not the chosen cell
+  const isSmall = (all) => stage.countCells(facts.tables(scene(), at, all)) <= MOST_CELLS;
+  const showsAll = () => ((scene().id === "words" && !isWide) || at.all) && isSmall(true);
   const changedScenes = () => scenes.filter(({ arrays }) => arrays.some((part) => facts.parts[part]
     && facts.parts[part].data.some((v, place) => Math.abs(v - stage.first[facts.parts[part].id][place]) > 1e-9)));
 
   function refresh() {
     const changed = changedScenes();
-    stage.paint({ chosen: at.cell, isBack: at.back });
-    byId("says").replaceChildren(...facts.says(scene(), at.back, at.word, at.head).map(stage.piece));
+    byId("says").replaceChildren(...facts.says(scene(), at, showsAll()).map(stage.piece));
     panel.show(at.cell, at.back, changed.map(({ name }) => name));
-    const from = Math.max(0, scenes.findIndex((each) => changed.includes(each)));
+    const start = Math.max(0, scenes.findIndex((each) => changed.includes(each)));
+    const reached = [];
     [...byId("scenes").children].forEach((item, n) => {
+      if (changed.includes(scenes[n]) && n > at.scene && !item.classList.contains("moved")) reached.push(item.firstChild);
       item.classList.toggle("moved", changed.includes(scenes[n]));
-      item.style.setProperty("--wait", `${Math.max(0, n - from) * 140}ms`);
+      item.style.setProperty("--wait", `${Math.max(0, n - start) * 140}ms`);
       item.firstChild.setAttribute("aria-label", `Scene ${n + 1}: ${scenes[n].name}${changed.includes(scenes[n]) ? ", changed" : ""}`);
     });
     root.classList.toggle("choosing", Boolean(at.cell));
+    stage.paint({ chosen: at.cell, isBack: at.back, from, also: at.only ? [] : reached });
+    from = null;
     showTry();
     showOptions();
     showGoal();
@@ -212,14 +233,15 @@ function startStory(data, page) {
   const uniqueWord = (i) => (words.indexOf(words[i]) === words.lastIndexOf(words[i]) && words[i][0] !== "@" ? words[i] : `@${i}`);
   function showAddress() {
     if (at.expert) return;
-    const address = [scene().id, encodeURIComponent(uniqueWord(at.word)), at.head, ...(at.back ? ["back"] : [])].join("/");
+    const address = [scene().id, encodeURIComponent(uniqueWord(at.word)), at.head, ...(at.back ? ["back"] : []), ...(at.only ? ["only"] : [])].join("/");
     try { history.replaceState(null, "", `#${address}`); } catch { /* a frame has no address */ }
   }
 
   function go(to, { isMoving = true } = {}) {
     const before = { ...at };
     Object.assign(at, to);
-    if (["scene", "word", "head", "all", "back"].some((name) => at[name] !== before[name])) {
+    if (at.scene !== before.scene || at.all) at.times = null;
+    if (["scene", "word", "head", "all", "back", "times"].some((name) => at[name] !== before[name])) {
       at.cell = to.cell ?? null;
       tried = null;
     }
@@ -232,13 +254,12 @@ function startStory(data, page) {
     byId("expert").setAttribute("aria-pressed", String(at.expert));
     byId("expert").textContent = at.expert ? "The story" : "All arrays";
     root.classList.toggle("back", at.back);
+    root.classList.toggle("only", at.only);
     const { id, name, title, back, arrays } = scene();
     const names = arrays.map((part) => facts.parts[part].name);
     byId("step").replaceChildren(`${at.back ? "The way back" : "The way there"} · ${at.scene + 1} of ${scenes.length} · `, element("code", "", names.join(", ")));
     byId("title").textContent = at.back ? back : title;
     byId("note").hidden = !told.note || at.back || at.scene > 0;
-    const showsAll = (id === "words" && !isWide) || at.all;
-    const isSmall = (all) => stage.countCells(facts.tables(scene(), at.word, at.head, all, at.back)) <= MOST_CELLS;
     byId("heads").hidden = facts.heads === 1 || id === "words" || id === "join";
     byId("extent").hidden = words.length === 1 || (id === "words" && !isWide) || !isSmall(true);
     const asked = byId("words").querySelectorAll("input")[at.word];
@@ -256,7 +277,7 @@ function startStory(data, page) {
     byId("next").disabled = at.scene === last;
     byId("back").checked = at.back;
     if (!at.expert) {
-      stage.show(facts.tables(scene(), at.word, at.head, showsAll && isSmall(true), at.back), isMoving);
+      stage.show(facts.tables(scene(), at, showsAll()), isMoving, at.times);
       refresh();
     }
     showAddress();
@@ -316,17 +337,20 @@ function startStory(data, page) {
   byId("next").addEventListener("click", () => turn(1));
   byId("play").addEventListener("click", play);
   byId("expert").addEventListener("click", () => go({ expert: !at.expert }));
-  byId("back").addEventListener("change", ({ target }) => go(target.checked
-    ? { back: true, scene: last, word: facts.asker(), head: opensHead, all: false } : { back: false }));
+  byId("back").addEventListener("change", ({ target }) => {
+    if (target.checked) beforeBack = { scene: at.scene, word: at.word, head: at.head, all: at.all };
+    go(target.checked ? { back: true, scene: last, word: facts.asker(), head: opensHead, all: false } : { ...beforeBack, back: false });
+  });
   byId("goal").querySelector(".step").addEventListener("click", step);
-  byId("goal").querySelector(".again").addEventListener("click", () => { steps = 0; page.reset(); });
+  byId("goal").querySelector(".again").addEventListener("click", again);
   addEventListener("pointerdown", ({ target }) => { if (playing && !target.closest?.("#story-play")) stop(); });
   document.addEventListener("keydown", (event) => {
     if (at.expert || event.ctrlKey || event.metaKey || event.altKey) return;
     if (playing && event.target.id !== "story-play") stop();
     if (event.target.matches?.('input[type="number"], select')) return;
-    if (event.key === "n") turn(1);
-    if (event.key === "p") turn(-1);
+    const isOurs = !event.target.matches?.("input, .cell");
+    const by = { n: 1, p: -1, ...(isOurs && { ArrowRight: 1, ArrowLeft: -1 }) }[event.key];
+    if (by && !at.only) turn(by);
     if (event.key === "Escape" && at.cell) letGo();
   });
 
@@ -336,20 +360,23 @@ function startStory(data, page) {
   const isFramed = parent !== window;
   root.classList.toggle("framed", isFramed);
   const tellHeight = () => { if (isFramed) askForHeight(at.expert ? 960 : root.offsetHeight); };
-  new ResizeObserver(() => {
-    root.style.setProperty("--scrub", `${root.querySelector(".scrub").offsetHeight}px`);
+  const sizes = new ResizeObserver(() => {
+    for (const [name, selector] of Object.entries({ top: ".story-top", wish: "#story-wish", scrub: ".scrub" })) {
+      root.style.setProperty(`--${name}`, `${root.querySelector(selector).offsetHeight}px`);
+    }
     if (!at.expert) { stage.fit(); stage.paint({ chosen: at.cell, isBack: at.back }); }
     tellHeight();
-  }).observe(byId("main"));
+  });
+  for (const name of ["main", "says", "wish", "options"]) sizes.observe(byId(name));
   function read() {
     const hash = decodeURI(location.hash.slice(1));
     if (hash && !hash.includes("/") && trace.byName.has(hash)) return { expert: true };
-    const [id, name = "", head, back] = hash.split("/").map(decodeURIComponent);
+    const [id, name = "", head, ...ways] = hash.split("/").map(decodeURIComponent);
     const n = name[0] === "@" ? Number(name.slice(1)) : words.indexOf(name);
     return {
       expert: false, scene: Math.max(0, scenes.findIndex((each) => each.id === id)),
       word: words[n] === undefined ? opensWord : n, head: Number(head) < facts.heads ? Number(head) : opensHead,
-      back: back === "back" && canReturn,
+      back: ways.includes("back") && canReturn, only: ways.includes("only"),
     };
   }
   addEventListener("hashchange", () => go(read()));
