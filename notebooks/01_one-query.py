@@ -3,37 +3,24 @@
 #
 # *About 12 minutes, with the exercise.*
 #
-# When the translator in notebook 00 writes *vierzig*, its head 0 gives 98% of the weight to *forty*. This picture shows
-# everything that the head has to go by: one vector for the word that the model writes, the **query**, and one for each
-# word that it reads, the **keys**.
+# What does a nectarine cost, if your price list has only apples, lemons and melons? A head has the same problem: nothing
+# that it reads is exactly what it looks for. In this notebook you do its arithmetic by hand, first for a nectarine, then
+# for a word. At the end, three of your lines run on the numbers of a trained head and give the row *vierzig* of
+# notebook 00.
+#
+# **What you can do afterwards:** you can compute by hand what one query takes from its keys and values: the scores, the
+# weights, and the mean.
 
 # %% tags=["hide-input"]
 import numpy as np
 
+from mha_numpy.models.analysis import attention_layers
 from mha_numpy.models.train import load_trained
 from mha_numpy.show.pictures import matrices
-from mha_numpy.show.walk import tokenize
 
 np.set_printoptions(precision=3, suppress=True)
 
-# %% tags=["hide-input"]
-trained = load_trained("numbers")
-(source, target), _ = trained.task.batch_of([245])
-trained.model(source, target)
-layer = trained.model.decoder[0].cross_attention.layer
-known = layer.forward_cache.attention.inputs
-vierzig, word_keys = known.q[0, 0, 4], known.k[0, 0]
-words = ["two", "hundred", "forty", "five"]
-arrays = {"query of 'vierzig'": vierzig[None], "keys": word_keys}
-matrices(arrays, row_labels=words, title="Made by trained params")
-
 # %% [markdown]
-# Which key fits the query best? You can't see that in 16 columns, but two lines of NumPy find it, and at the end you'll
-# run them on these very numbers.
-#
-# **What you can do afterwards:** you can compute by hand what one query takes from its keys and values: the scores, the
-# weights, and the mean.
-#
 # ## A dictionary that answers softly
 #
 # A Python dictionary compares a query with its keys, and returns the value of the key that is *equal*.
@@ -43,15 +30,15 @@ prices = {"apple": 3.0, "lemon": 5.0, "melon": 8.0}
 print(prices.get("nectarine"))
 
 # %% [markdown]
-# No key is equal, so you would have to guess. A nectarine is a little like an apple and a lot like a melon, so its
-# price is probably closer to the melon's. Attention guesses in the same way. Every key answers, and one that fits
-# better counts more.
+# No key is equal, so the answer is None, and you would have to guess. A nectarine is a little like an apple and a lot
+# like a melon, so its price is probably closer to the melon's. Attention guesses in the same way. Every key answers, and
+# one that fits better counts more.
 #
 # ## By hand
 #
-# Describe each fruit by four numbers: how sweet, sour, juicy and crisp it is. The nectarine, (2, 1, 2, 0), is the
-# query. The other fruits are the keys, with (1, 0, 1, 2) for the apple, and their prices are the values. You need three
-# steps.
+# Describe each fruit by four numbers: how sweet, sour, juicy and crisp it is. The nectarine, (2, 1, 2, 0), asks, so it
+# is the *query*. The other fruits can answer, so they are the *keys*. The apple's key is (1, 0, 1, 2). Their prices are
+# the *values*. You need three steps.
 #
 # **1. Scores.** The dot product measures how well a query fits a key. We divide it by $\sqrt{d_k}$, where $d_k$ is the
 # number of entries in a key, so here by $\sqrt 4 = 2$. (Notebook 06 shows why.)
@@ -70,17 +57,19 @@ print(prices.get("nectarine"))
 # > <!-- answer: 6.5 within 0.2 -->
 
 # %%
-fruits = ["apple", "lemon", "melon"]
 nectarine = np.array([2, 1, 2, 0])  # sweet, sour, juicy, crisp
-fruit_keys = np.array([[1, 0, 1, 2], [0, 2, 0, 0], [2, 0, 1, 0]])
-fruit_values = np.array([3.0, 5.0, 8.0])
+keys = np.array([[1, 0, 1, 2], [0, 2, 0, 0], [2, 0, 1, 0]])
+prices = np.array([3.0, 5.0, 8.0])
 
-scores = fruit_keys @ nectarine / np.sqrt(4)
+scores = keys @ nectarine / np.sqrt(4)
 weights = np.exp(scores) / np.exp(scores).sum()
-price = weights @ fruit_values
+price = weights @ prices
 print(f"price: {price:.2f}")
-steps = {"scores": scores, "weights": weights, "weight times price": weights * fruit_values}
-matrices(steps, column_labels=fruits, shared=False)
+matrices(
+    {"scores": scores, "weights": weights},
+    column_labels=["apple", "lemon", "melon"],
+    shared=False,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -90,7 +79,8 @@ matrices(steps, column_labels=fruits, shared=False)
 #
 # </details>
 #
-# Those three lines are attention for one query. From here on, only the numbers change.
+# The three lines for `scores`, `weights` and `price` are attention for one query. From here on, only the numbers
+# change.
 #
 # ## Words as vectors that we can read
 #
@@ -102,14 +92,14 @@ matrices(steps, column_labels=fruits, shared=False)
 # %%
 features = ["nature", "finance", "open", "noun", "article"]
 meaning = {
-    "the": (0, 0, 0, 0, 1),
-    "bank": (0.5, 0.5, 1, 1, 0),  # open: this word waits for a hint
-    "river": (1, 0, 0, 1, 0),
-    "willow": (1, 0, 0, 0, 0),
-    "trees": (1, 0, 0, 1, 0),
+    "the": [0, 0, 0, 0, 1],
+    "bank": [0.5, 0.5, 1, 1, 0],  # open: it waits for a hint
+    "river": [1, 0, 0, 1, 0],
+    "willow": [1, 0, 0, 0, 0],
+    "trees": [1, 0, 0, 1, 0],
 }
-tokens = tokenize("The bank by the river had willow trees")
-x = np.array([meaning.get(token.lower(), (0,) * 5) for token in tokens], dtype=float)
+tokens = "The bank by the river had willow trees".split()
+x = np.array([meaning.get(t.lower(), [0] * 5) for t in tokens])
 matrices({"x": x}, row_labels=tokens, column_labels=features)
 
 # %% [markdown]
@@ -126,21 +116,26 @@ matrices({"x": x}, row_labels=tokens, column_labels=features)
 # These matrices are the head's *params*. Why isn't one vector enough? Because what a word looks for is not what it is.
 # "Bank" looks for a *hint*, and it isn't a hint itself.
 #
-# Both matrices have two columns. In the first, a word that is open asks for a hint, and a word that has a topic and is
-# not open answers. In the second, an article asks for a noun, and a noun answers.
+# Our `w_q` and `w_k` have two columns each. In the first column, a word that is open asks for a hint, and a word that has
+# a topic and is not open answers. In the second, an article asks for a noun, and a noun answers.
 #
 # As its value, a word hands over its first three numbers: nature, finance, open.
 
 # %%
-w_q = np.array([[0, 0], [0, 0], [5, 0], [0, 0], [0, 5]])  # a row for each feature
+w_q = np.array([[0, 0], [0, 0], [5, 0], [0, 0], [0, 5]])
 w_k = np.array([[1, 0], [1, 0], [-1, 0], [0, 1], [0, 0]])
 w_v = np.eye(5)[:, :3]
-matrices({"w_q": w_q, "w_k": w_k}, row_labels=features, column_labels=["a hint?", "a noun?"])
+matrices(
+    {"w_q": w_q, "w_k": w_k},
+    row_labels=features,
+    column_labels=["a hint?", "a noun?"],
+)
 
 # %% [markdown]
 # ## One query, by hand
 #
-# Follow "bank", token 1. Its query is (5, 0), so it asks for a hint, and it asks loudly.
+# Follow "bank", token 1. Its query is (5, 0), so it asks for a hint, and asks loudly: a score is 5 times what the key
+# answers, divided by $\sqrt 2$.
 #
 # > **Predict first.** Three words get a score above 0. How much weight does each of them get? ($5 / \sqrt 2$ is about
 # > 3.54, and $e^{3.54}$ is about 34.)
@@ -149,10 +144,13 @@ matrices({"w_q": w_q, "w_k": w_k}, row_labels=features, column_labels=["a hint?"
 
 # %%
 q, k, v = x[1] @ w_q, x @ w_k, x @ w_v
-bank_scores = k @ q / np.sqrt(2)
-bank_weights = np.exp(bank_scores) / np.exp(bank_scores).sum()
-arrays = {"scores of 'bank'": bank_scores, "weights of 'bank'": bank_weights}
-matrices(arrays, column_labels=tokens, shared=False)
+scores = k @ q / np.sqrt(2)
+weights = np.exp(scores) / np.exp(scores).sum()
+matrices(
+    {"scores of 'bank'": scores, "weights of 'bank'": weights},
+    column_labels=tokens,
+    shared=False,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -165,20 +163,42 @@ matrices(arrays, column_labels=tokens, shared=False)
 # "Bank" receives the weighted mean of the values. It is no longer half nature and half finance:
 
 # %%
-rows = np.stack([v[1], bank_weights @ v])
-matrices({"bank": rows}, row_labels=["before", "after"], column_labels=features[:3])
+matrices(
+    {"bank": np.stack([v[1], weights @ v])},
+    row_labels=["before", "after"],
+    column_labels=features[:3],
+)
 
 # %% [markdown]
 # ## The trained head
 #
-# Now run the same two lines on the numbers from the top. The second row is what the model itself computed.
+# Now the head of notebook 00. Its translator has read *two hundred forty five*. While it writes *vierzig*, the head has a
+# query of 16 numbers, and a key of 16 numbers for each English word. Can you see which key fits the query best?
+
+# %% tags=["hide-input"]
+trained = load_trained("numbers")
+(source, target), _ = trained.task.batch_of([245])
+trained.model(source, target)
+*_, layer = attention_layers(trained.model).values()
+inputs = layer.forward_cache.attention.inputs
+vierzig, word_keys = inputs.q[0, 0, 4], inputs.k[0, 0]
+words = ["two", "hundred", "forty", "five"]
+matrices(
+    {"query of 'vierzig'": vierzig[None], "keys": word_keys},
+    row_labels=words,
+)
+
+# %% [markdown]
+# Hardly. But your two lines can:
 
 # %%
-trained_scores = word_keys @ vierzig / np.sqrt(16)
-trained_weights = np.exp(trained_scores) / np.exp(trained_scores).sum()
-rows = np.stack([trained_weights, layer.weights[0, 0, 4]])
-labels = ["your weights", "the model's weights"]
-matrices({"vierzig": rows}, row_labels=labels, column_labels=words)
+scores = word_keys @ vierzig / np.sqrt(16)
+weights = np.exp(scores) / np.exp(scores).sum()
+matrices(
+    {"vierzig": np.stack([weights, layer.weights[0, 0, 4]])},
+    row_labels=["your weights", "the model's weights"],
+    column_labels=words,
+)
 
 # %% [markdown]
 # The row *vierzig* of notebook 00 is no longer a mystery. It's a dot product with each key, then a softmax. So far only
@@ -194,7 +214,10 @@ matrices({"vierzig": rows}, row_labels=labels, column_labels=words)
 
 # %% tags=["exercise"]
 def my_one_query(q, k, v):
-    """q (d_k,), k (T_k, d_k), v (T_k, d_v) -> (d_v,): softmax(k q / sqrt(d_k)) v."""
+    """q (d_k,), k (T_k, d_k), v (T_k, d_v) -> (d_v,).
+
+    softmax(k q / sqrt(d_k)) v
+    """
     ...  # your code
 
 
