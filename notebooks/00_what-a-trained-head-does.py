@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 00 · What a trained head does
 #
-# *About 11 minutes, with the exercise.*
+# *About 10 minutes, with the exercise.*
 #
 # This small model has learned to say twelve digits backwards. Here it gets the first twelve of π. If you'd rather see
 # your own, change `digits` and run the cell again. (On the website, first press **Run in your browser**.)
@@ -15,8 +15,7 @@ from mha_numpy.show.pictures import bar_chart, weights_by_head
 
 # %%
 digits = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
-trained = load_trained("reverse")
-model = trained.model
+model = load_trained("reverse").model
 
 
 def say(digits):
@@ -24,8 +23,7 @@ def say(digits):
     return model(np.array([digits]))[0].argmax(axis=-1)
 
 
-print("it reads:", *digits)
-print("it says: ", *say(digits))
+print("it reads:", *digits, "\nit says: ", *say(digits))
 
 # %% [markdown]
 # Nothing in its code says "backwards". The model contains 5,120 numbers, its *params*, which training has chosen. With
@@ -34,7 +32,7 @@ print("it says: ", *say(digits))
 # **What you can do afterwards:** you can read a picture of attention weights, and find out what a head is good for by
 # switching it off.
 #
-# You don't need any definitions yet. They come one by one in the next five notebooks. All six take about an hour.
+# You don't need any definitions yet. They come one by one in the next five notebooks.
 #
 # ## Where it looks while it writes one digit
 #
@@ -51,12 +49,10 @@ print("it says: ", *say(digits))
 # > <!-- answer: place 9 -->
 
 # %%
-written = say(digits)
 head = model.attentions[0]  # it keeps the weights of the last run
-shares = head.weights[0, 0, 2]  # of the third digit that it writes
-percent = (100 * shares).round(1)
+third = 100 * head.weights[0, 0, 2].round(3)
 names = [f"{d} (place {i})" for i, d in enumerate(digits)]
-bars = dict(zip(names, percent, strict=True))
+bars = dict(zip(names, third, strict=True))
 bar_chart(bars, title="Taken from each digit", unit="percent")
 
 # %% [markdown]
@@ -83,7 +79,7 @@ bar_chart(bars, title="Taken from each digit", unit="percent")
 # %%
 weights_by_head(
     head.weights[0],
-    written,
+    say(digits),
     digits,
     query_name="it writes",
     key_name="it reads",
@@ -119,14 +115,11 @@ with cut_heads(head, 0):
     print("without its head:", *say(digits))
 
 # %%
-rng = np.random.default_rng(1)
-(rows,), answers = trained.task.draw_batch(rng, 500)
-print("Digits that are right, in 500 new rows")
-right = share_right(model(rows), answers)
-print(f"with its head:    {right:.0%}")
+task = load_trained("reverse").task
+(rows,), answers = task.draw_batch(np.random.default_rng(1), 500)
+print(f"with its head: {share_right(model(rows), answers):.0%}")
 with cut_heads(head, 0):
-    right = share_right(model(rows), answers)
-print(f"without its head: {right:.0%}")
+    print(f"without it:    {share_right(model(rows), answers):.0%}")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -175,20 +168,16 @@ weights_by_head(
 # one of them off?
 
 # %%
-print("both heads:    ", in_german(245))
-with cut_heads(readers, 0):
-    print("without head 0:", in_german(245))
-with cut_heads(readers, 1):
-    print("without head 1:", in_german(245))
-with cut_heads(readers, [0, 1]):
-    print("without both:  ", in_german(245))
+for cut in [], [0], [1], [0, 1]:
+    with cut_heads(readers, cut):
+        print("without", cut, "it says", in_german(245))
 
 # %% [markdown]
 # For this number either head is enough. With both off, the model still writes good German, but it's a different number,
-# because nothing comes from the English words any more. So if a cut changes nothing, the head isn't necessarily idle.
-# Another head may be doing the same job. (Do try a number of your own, anything below a million.)
+# because nothing comes from the English words any more. So if a cut changes nothing, another head may be doing the same
+# job. (Try a number of your own, anything below a million.)
 #
-# All of this is about two tasks and two training runs. In large models most heads do several things.
+# All of this is about two small models. In large ones most heads do several things.
 #
 # ## The first hour
 #
@@ -196,11 +185,11 @@ with cut_heads(readers, [0, 1]):
 #
 # | notebook | minutes | what it answers | what it leaves open |
 # |---|---|---|---|
-# | 00 What a trained head does | 11 | What does a head do? | Where do the weights come from? |
-# | [01 One query](01_one-query.ipynb) | 12 | How is one row computed? | What if every word asks? |
+# | 00 What a trained head does | 10 | What does a head do? | Where do the weights come from? |
+# | [01 One query](01_one-query.ipynb) | 11 | How is one row computed? | What if every word asks? |
 # | [02 One head](02_one-head.ipynb) | 9 | How are all rows computed at once? | What if a word needs several rows? |
 # | [03 Many heads](03_many-heads.ipynb) | 10 | How does a word get several rows? | Who chooses the params? |
-# | [04 Through it backward](04_through-it-backward.ipynb) | 10 | How does training find good params? | How did it know where to look? |
+# | [04 Through it backward](04_through-it-backward.ipynb) | 11 | How does training find good params? | How did it know where to look? |
 # | [05 The trained head, understood](05_the-trained-head-understood.ipynb) | 9 | Why does our head look where it looks? | |
 #
 # After the hour, [all the other notebooks](https://mha-numpy.github.io/mha-numpy/notebooks.html) are open to you.

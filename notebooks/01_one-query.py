@@ -1,12 +1,11 @@
 # %% [markdown]
 # # 01 · One query
 #
-# *About 12 minutes, with the exercise.*
+# *About 11 minutes, with the exercise.*
 #
 # What does a nectarine cost, if your price list has only apples, lemons and melons? A head has the same problem: nothing
-# that it reads is exactly what it looks for. In this notebook you do its arithmetic by hand, first for a nectarine, then
-# for a word. At the end, three of your lines run on the numbers of a trained head and give the row *vierzig* of
-# notebook 00.
+# that it reads is exactly what it looks for. You'll do its arithmetic by hand, first for a nectarine, then for a word. At
+# the end the same lines give the row *vierzig* of notebook 00.
 #
 # **What you can do afterwards:** you can compute by hand what one query takes from its keys and values: the scores, the
 # weights, and the mean.
@@ -30,15 +29,14 @@ prices = {"apple": 3.0, "lemon": 5.0, "melon": 8.0}
 print(prices.get("nectarine"))
 
 # %% [markdown]
-# No key is equal, so the answer is None, and you would have to guess. A nectarine is a little like an apple and a lot
-# like a melon, so its price is probably closer to the melon's. Attention guesses in the same way. Every key answers, and
-# one that fits better counts more.
+# No key is equal, so you would have to guess. A nectarine is a little like an apple and a lot like a melon, so its price is
+# probably closer to the melon's. Attention guesses in the same way. Every key answers, and one that fits better counts
+# more.
 #
 # ## By hand
 #
-# Describe each fruit by four numbers: how sweet, sour, juicy and crisp it is. The nectarine, (2, 1, 2, 0), asks, so it
-# is the *query*. The other fruits can answer, so they are the *keys*. The apple's key is (1, 0, 1, 2). Their prices are
-# the *values*. You need three steps.
+# Describe each fruit by four numbers: how sweet, sour, juicy and crisp it is. The nectarine, (2, 1, 2, 0), is the *query*.
+# The other fruits are the *keys*, with (1, 0, 1, 2) for the apple, and their prices are the *values*. You need three steps.
 #
 # **1. Scores.** The dot product measures how well a query fits a key. We divide it by $\sqrt{d_k}$, where $d_k$ is the
 # number of entries in a key, so here by $\sqrt 4 = 2$. (Notebook 06 shows why.)
@@ -63,13 +61,12 @@ prices = np.array([3.0, 5.0, 8.0])
 
 scores = keys @ nectarine / np.sqrt(4)
 weights = np.exp(scores) / np.exp(scores).sum()
-price = weights @ prices
-print(f"price: {price:.2f}")
-matrices(
-    {"scores": scores, "weights": weights},
-    column_labels=["apple", "lemon", "melon"],
-    shared=False,
-)
+print("price:", (weights @ prices).round(2))
+
+# %%
+fruits = ["apple", "lemon", "melon"]
+arrays = {"scores": scores, "weights": weights}
+matrices(arrays, column_labels=fruits, shared=False)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -79,21 +76,21 @@ matrices(
 #
 # </details>
 #
-# The three lines for `scores`, `weights` and `price` are attention for one query. From here on, only the numbers
-# change.
+# The last three lines are attention for one query: scores, weights, mean. From here on, only the numbers change.
 #
 # ## Words as vectors that we can read
 #
 # > The bank by the river had willow trees
 #
 # A *bank* can be a place for money or the side of a river. You can tell which from the other words. To let a head do
-# the same, we describe each word by five numbers, its row of `x`. These aren't learned; we made them up.
+# the same, we describe each word by five numbers, its row of `x`. (*Open* means that it waits for a hint.) These aren't
+# learned; we made them up.
 
 # %%
 features = ["nature", "finance", "open", "noun", "article"]
 meaning = {
     "the": [0, 0, 0, 0, 1],
-    "bank": [0.5, 0.5, 1, 1, 0],  # open: it waits for a hint
+    "bank": [0.5, 0.5, 1, 1, 0],
     "river": [1, 0, 0, 1, 0],
     "willow": [1, 0, 0, 0, 0],
     "trees": [1, 0, 0, 1, 0],
@@ -172,8 +169,8 @@ matrices(
 # %% [markdown]
 # ## The trained head
 #
-# Now the head of notebook 00. Its translator has read *two hundred forty five*. While it writes *vierzig*, the head has a
-# query of 16 numbers, and a key of 16 numbers for each English word. Can you see which key fits the query best?
+# The translator of notebook 00 has read *two hundred forty five*. While it writes *vierzig*, its head 0 has a query of 16
+# numbers, and a key of 16 numbers for each English word. Can you see which key fits best?
 
 # %% tags=["hide-input"]
 trained = load_trained("numbers")
@@ -189,7 +186,7 @@ matrices(
 )
 
 # %% [markdown]
-# Hardly. But your two lines can:
+# Hardly. Your two lines can:
 
 # %%
 scores = word_keys @ vierzig / np.sqrt(16)
@@ -201,13 +198,13 @@ matrices(
 )
 
 # %% [markdown]
-# The row *vierzig* of notebook 00 is no longer a mystery. It's a dot product with each key, then a softmax. So far only
-# *one* token has asked. In a sentence every token asks, and the next notebook computes all the rows at once.
+# The row *vierzig* is no longer a mystery. So far only *one* token has asked. In a sentence every token asks, and the next
+# notebook computes all the rows at once.
 #
 # ## Exercise: one query (5 minutes)
 #
 # Write the three steps as a function. One of the check's inputs has scores in the thousands, where `np.exp` overflows.
-# So first subtract the largest score from all of them. All powers then shrink by the same factor, so no weight changes.
+# So first subtract the largest score from all of them. All powers then shrink by the same factor, and no weight changes.
 #
 # To practise more: the command `mha-numpy exercises` has `softmax`, the second step for whole matrices.
 

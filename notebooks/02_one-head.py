@@ -61,6 +61,7 @@ def softmax(scores):
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
+# %%
 one_by_one = [softmax(k @ row / np.sqrt(2)) @ v for row in q]
 at_once = softmax(q @ k.T / np.sqrt(2)) @ v
 compare({"out": at_once}, {"out": np.stack(one_by_one)})
@@ -80,8 +81,7 @@ weights = softmax(scores)
 out = weights @ v
 print("q", q.shape, "scores", scores.shape)
 print("weights", weights.shape, "out", out.shape)
-arrays = {"q": q, "scores": scores}
-matrices(arrays, row_labels=tokens, shared=False)
+matrices({"scores": scores}, row_labels=tokens)
 
 # %% [markdown]
 # <details><summary>Answer</summary>

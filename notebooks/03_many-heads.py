@@ -3,15 +3,13 @@
 #
 # *About 10 minutes. The exercise is for after the hour.*
 #
-# At the end of notebook 02, "it" had two questions and only one row of weights, so its answer was a compromise. The way
-# out is to let several heads look at the same sentence. First you'll see why, then how NumPy computes all of them at once.
+# At the end of notebook 02, "it" had two questions and only one row of weights, so its answer was a compromise. So we let
+# several heads look at the same sentence.
 #
 # **What you can do afterwards:** you can write multi-head attention in plain NumPy, and say at each step which shape an
 # array has, and why.
 
 # %% tags=["hide-input"]
-from itertools import pairwise
-
 import numpy as np
 
 from mha_numpy import (
@@ -34,14 +32,15 @@ from mha_numpy.show.pictures import (
 # > The cat sat on the mat because it was soft.
 #
 # Words are related in several ways. *Cat* is the subject of *sat*, *sat* comes before *on*, *it* means the *mat*, and
-# *soft* is a property of the mat. Here is one head for each relation. We write their scores by hand (**nothing here is
+# *soft* is a property of the mat. Here is one head for each. We write their scores by hand (**nothing here is
 # trained**): a score is 8 where the word of the row looks for the word of the column, and 0 everywhere else.
 
 # %%
 tokens = "The cat sat on the mat because it was soft .".split()
+before = list(zip(tokens[1:], tokens, strict=False))
 relations = {
     "subject to verb": [("cat", "sat"), ("it", "was")],
-    "to the word before": [(b, a) for a, b in pairwise(tokens)],
+    "to the word before": before,
     "pronoun to noun": [("it", "mat")],
     "property to owner": [("soft", "mat")],
 }
@@ -55,7 +54,7 @@ weights_by_head(
 )
 
 # %% [markdown]
-# Each head follows its own relation, and a word without a partner looks everywhere equally.
+# A word without a partner looks everywhere equally.
 #
 # > **Predict first.** Now *one* head asks all four questions, so its scores are the sums of theirs. What are the
 # > weights of *it*?
@@ -88,8 +87,8 @@ matrices(
 # ## What if four heads share one row?
 #
 # Does a trained model need its separate rows? The model *induction* has learned to continue sequences that come back: it
-# reads a b c d a b c, and says d. These are the four heads of its first layer. (A token sees only itself and earlier
-# ones, so the top right is 0.)
+# reads a b c d a b c, and says d. These are the four heads of its first layer, in which a token sees only itself
+# and earlier ones.
 
 # %%
 trained = load_trained("induction")
@@ -214,8 +213,6 @@ compare(from_list, out, name="a list of heads, and all at once")
 #
 # </details>
 #
-# (After the hour, walk through all seven on the page at the end.)
-#
 # ## Why the transpose
 #
 # Step 3 moves the head axis before the token axis. `@` multiplies the last two axes, so these have to be tokens and
@@ -273,13 +270,10 @@ for layer in model.attentions:
 def my_multi_head(x, params, num_heads, mask):
     """(B, T, D) -> (B, T, D).
 
-    Project, split, attend, merge, project.
-
     params.w_q, .w_k: (D, H*d_k); .w_v: (D, H*d_v);
     .w_o: (H*d_v, D); biases .b_q, .b_k, .b_v, .b_o.
-    mask: (T, T) bool, rows are queries, True = may attend;
-    every token sees at least one.
-    Large scores must not overflow.
+    mask: (T, T) bool, rows are queries, True = may attend; every
+    token sees at least one. Large scores must not overflow.
     """
     ...  # your code
 
@@ -316,8 +310,7 @@ stepper(t)
 # - The split comes after the projection, so that each head reads all features.
 # - The transpose gives each head all tokens. Without it the shape is right and the numbers are wrong.
 #
-# One question is still open. Our params here were random, so how does a model find good ones? It needs to know whether
-# to make each number larger or smaller.
+# One question is still open. Our params were made up or random. How does a model find good ones?
 #
 # **In the code:** `mha_numpy/core/multihead.py`, with `multihead_params.py` and `shapes.py` next to it. Derivation:
 # docs/multi-head.md. What a single head is worth: notebook 10.

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 04 · Through it backward
 #
-# *About 10 minutes. The exercise is for after the hour.*
+# *About 11 minutes. The exercise is for after the hour.*
 #
 # Here is the smallest head that there is, one query with three keys. Their values are 10, 0 and 5, and its answer is 6. It
-# should be 4. Which of the three scores must grow, and which must shrink? In this notebook you find out by trying, then
-# by hand, and then you let a whole head learn in the same way.
+# should be 4. Which of the three scores must grow, and which must shrink? You'll find out by trying, then by hand, and then
+# a whole head learns in the same way.
 #
 # **What you can do afterwards:** you can say what a gradient means, do the backward pass for one query by hand, and
 # check your own backward pass against numbers computed without it.
@@ -23,18 +23,14 @@ np.set_printoptions(precision=3, suppress=True)
 # %%
 scores = np.log([5.0, 3.0, 2.0])
 v = np.array([10.0, 0.0, 5.0])  # each value is one number
-target = 4.0
 
 
 def loss_of(scores):
     """How wrong the answer is: half its squared distance to 4."""
-    weights, _ = softmax_forward(scores)
-    return 0.5 * (weights @ v - target) ** 2
+    return 0.5 * (softmax_forward(scores)[0] @ v - 4) ** 2
 
 
-weights, _ = softmax_forward(scores)
-print("weights", weights, " answer", round(weights @ v, 3))
-print("loss", round(loss_of(scores), 3))
+print("weights", softmax_forward(scores)[0])
 
 # %% [markdown]
 # The *loss* is one number that says how wrong an answer is, here ½ (6 - 4)² = 2.
@@ -123,19 +119,16 @@ for _ in range(5):
 #
 # </details>
 #
-# Better or worse than what? Than the mean of its row, 0.5·20 + 0.3·0 + 0.2·10 = 12. Take the difference, and multiply it
-# by the weight:
-#
-# | key | weight | `d_weights` | minus the mean | times the weight |
-# |---|---|---|---|---|
-# | 0 | 0.5 | 20 | 8 | **4** |
-# | 1 | 0.3 | 0 | -12 | **-3.6** |
-# | 2 | 0.2 | 10 | -2 | **-0.4** |
-#
-# These are the slopes that you measured. They sum to 0, because raising all scores equally changes no weight. Notebook 11
-# derives the rule:
-#
-# $$d\_scores_j = w_j \,\big(d\_weights_j - \textstyle\sum_l w_l\, d\_weights_l\big)$$
+# Better or worse than what? Than the mean of its row, 0.5·20 + 0.3·0 + 0.2·10 = 12. Take the difference from this mean,
+# and multiply it by the weight (notebook 11 derives the rule):
+
+# %%
+weights, _ = softmax_forward(scores)
+d_weights = 2 * v
+print(weights * (d_weights - weights @ d_weights))
+
+# %% [markdown]
+# These are the slopes that you measured. They sum to 0, because raising all scores equally changes no weight.
 #
 # ## Your own backward, checked
 #
@@ -159,18 +152,15 @@ def backward(d_out, saved):
 gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=2.0)
 
 # %% [markdown]
-# Delete `- mean` and run the cell again, to see what a wrong backward looks like. Nothing in `gradcheck` is about
-# attention, so you can use it on any function that you write. In a whole head a score is a product,
-# $q_i \cdot k_j / \sqrt{d_k}$, so its slope in one factor is the other factor over $\sqrt{d_k}$. Notebook 12 writes all
-# of this with matrices.
+# Without `- mean` it fails. Try it. `gradcheck` knows nothing about attention, so you can use it on any function that you
+# write. Notebook 12 goes on from the scores to q and k, with matrices.
 #
 # ## Forty small steps
 #
-# Now the model of notebook 00, before any training. It has 5,120 params, all random, so its answers are noise. Forty
-# times we do what you did with three scores: backward gives every param its slope, and every param moves a little against
-# it.
+# Now the model of notebook 00, before any training. Its 5,120 params are random, so its answers are noise. Forty times we
+# do what you did with three scores: each param gets its slope, and moves a little against it.
 
-# %%
+# %% tags=["hide-input"]
 recipe = RECIPES["reverse"]
 task = recipe.make_task()
 model = recipe.make_model(task, backend="numpy", rng=0)
@@ -178,36 +168,35 @@ head, rng = model.attentions[0], np.random.default_rng(0)
 digits = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
 
 
-def train_step():
-    """Move every param against its slope, and return the loss."""
-    loss = loss_and_gradients(model, task.draw_batch(rng, 64))
-    for layer in model.layers():
-        for name, slope in layer.grads.items():
-            layer.params[name] = layer.params[name] - slope
-    return loss
-
-
 def look():
     """Print what the model says, and return the head's weights."""
-    print(*model(np.array([digits]))[0].argmax(axis=-1))
+    print("says", *model(np.array([digits]))[0].argmax(axis=-1))
     return head.weights[0, 0]
 
 
-before = look()
-losses = [train_step() for _ in range(40)]
-weights = np.stack([before, look()])
+weights = [look()]
+
 
 # %%
-names = ["random params", "after 40 steps"]
-weights_by_head(weights, digits[::-1], digits, head_names=names)
+def train_step():  # every param moves a little against its slope
+    batch = task.draw_batch(rng, 64)
+    losses.append(loss_and_gradients(model, batch))
+    for layer in model.layers():
+        for name, slope in layer.grads.items():
+            layer.params[name] = layer.params[name] - slope
+
 
 # %%
-line_chart(
-    range(40),
-    {"loss": losses},
-    title="Forty steps downhill",
-    x_label="steps",
-    y_label="loss",
+losses = []
+for _ in range(40):
+    train_step()
+print(f"loss {losses[0]:.2f}, then {losses[-1]:.3f}")
+weights.append(look())
+weights_by_head(
+    np.stack(weights),
+    digits[::-1],
+    digits,
+    head_names=["random params", "after 40 steps"],
 )
 
 # %% [markdown]

@@ -14,23 +14,20 @@
 import numpy as np
 
 from mha_numpy import compare, trace
-from mha_numpy.models.analysis import cut_heads
 from mha_numpy.models.train import load_trained, loss_and_gradients
-from mha_numpy.show.pictures import matrices, weights_by_head
+from mha_numpy.show.pictures import weights_by_head
 
 # %%
-trained = load_trained("reverse")
-model, head = trained.model, trained.model.attentions[0]
 digits = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
+model = load_trained("reverse").model
+head = model.attentions[0]
 
 
 def say(digits):
-    """At each place, the digit that the model finds most likely."""
     return model(np.array([digits]))[0].argmax(axis=-1)
 
 
-print("it reads:", *digits)
-print("it says: ", *say(digits))
+print("it reads:", *digits, "\nit says: ", *say(digits))
 
 # %% [markdown]
 # ## Why it looks there
@@ -42,7 +39,19 @@ print("it says: ", *say(digits))
 #
 # Multiplied out, it has four parts: *place with place*, *place with digit*, *digit with place* and *digit with
 # digit*.
-#
+
+# %%
+e = model.embedding.params["table"]  # one row for each digit
+p = model.positions.params["table"]  # one row for each place
+
+
+def match(a, b):
+    """The scores of queries made of a with keys made of b."""
+    q, k = a @ head.params["w_q"], b @ head.params["w_k"]
+    return q @ k.T / np.sqrt(32)
+
+
+# %% [markdown]
 # > **Predict first.** Which part makes the diagonal?
 # >
 # > - place with place
@@ -52,32 +61,26 @@ print("it says: ", *say(digits))
 # >
 # > <!-- answer: place with place -->
 
-# %% tags=["table"]
-e = model.embedding.params["table"]  # one row for each digit
-p = model.positions.params["table"]  # one row for each place
-w_q, w_k = head.params["w_q"], head.params["w_k"]
-
-
-def match(a, b):
-    """The scores of queries made of a with keys made of b."""
-    return (a @ w_q) @ (b @ w_k).T / np.sqrt(w_q.shape[1])
-
-
-print("place with digit: at most", abs(match(p, e)).max().round(1))
-print("digit with place: at most", abs(match(e, p)).max().round(1))
-print("digit with digit: at most", abs(match(e, e)).max().round(1))
-matrices({"place with place": match(p, p)})
+# %%
+parts = {
+    "place with place": match(p, p),
+    "place with digit": match(p, e),
+    "digit with place": match(e, p),
+    "digit with digit": match(e, e),
+}
+for name, part in parts.items():
+    print(f"{name}: scores up to {abs(part).max():.1f}")
+print("place asks for place:", *match(p, p).argmax(axis=1))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# *Place with place*. The largest score of every row, from 8 to 16, is on the diagonal of notebook 00, and the three parts
-# with digits are small. So the head asks by place, whatever the digits are.
+# *Place with place*. Its scores go up to 15.7, and those of the parts with digits only to 3.7.
 #
 # </details>
 #
-# Read row 0: the query of place 0 fits the key of place 11. Nothing in the code says so. Training wrote it into the
-# numbers of `p`, `w_q` and `w_k`.
+# So the head asks by place, whatever the digits are: the query of place 0 fits the key of place 11. Nothing in the code
+# says so. Training wrote it into the numbers of `p`, `w_q` and `w_k`.
 #
 # ## Bend it
 #
@@ -133,8 +136,8 @@ print("we expect:", *(digits[place] for place in order))
 weights_by_head(head.weights[0], order, range(12))
 
 # %%
-rng = np.random.default_rng(1)
-(rows,), _ = trained.task.draw_batch(rng, 500)
+task = load_trained("reverse").task
+(rows,), _ = task.draw_batch(np.random.default_rng(1), 500)
 right = model(rows).argmax(axis=-1) == rows[:, order]
 print(f"right in 500 new rows: {right.mean():.1%}")
 head.params["w_q"] = learned  # as it was trained
@@ -155,27 +158,15 @@ print("six digits:", *digits[:6], "become", *say(digits[:6]))
 to_logits = model.unembedding.params["w"]
 through = e @ head.params["w_v"] @ head.params["w_o"] @ to_logits
 past = e @ to_logits
-print("own logit, through the head:")
-print(*through.diagonal().round().astype(int))
-print("largest logit, past the head:")
-print(*past.max(axis=1).round(1))
+print("own, through:", *through.diagonal().round().astype(int))
+print("largest, past:", *past.max(axis=1).round(1))
 
 # %% [markdown]
 # Through the head each digit raises its own logit, by 13 to 28. Past the head the numbers are small. That sums up the
 # whole model: *place with place* says where to read, and *through the head* writes down what is there.
 #
-# In notebook 00 we switched this head off, and the model wrote 1 9 2 9 0 5 7 2 0 1 0 2. Why these digits?
-
-# %%
-print("largest, past the head:", *past.argmax(axis=1)[digits])
-with cut_heads(head, 0):
-    print("without the head:      ", *say(digits))
-
-# %% [markdown]
-# They come from the path past the head. There a 3 raises the logit of 1 most, a 1 raises that of 9, and so on, the same
-# at every place. Training never needed this path to work by itself.
-#
-# So a cut doesn't show what a head does. It shows what the rest does without it.
+# (Switch the head off, as in notebook 00, and only the path past the head is left. It writes other digits, because training
+# never needed it to work by itself.)
 #
 # ## How the gradient knew
 #
@@ -183,24 +174,19 @@ with cut_heads(head, 0):
 # head looks everywhere equally. The other params stay trained. Then `w_q` takes **one** step against its gradient.
 
 # %%
-batch = trained.task.draw_batch(np.random.default_rng(0), 64)
-head.params["w_q"] = np.zeros((32, 32))
-say(digits)
-erased = head.weights[0, 0]
+batch = task.draw_batch(np.random.default_rng(0), 64)
+head.params["w_q"] = np.zeros((32, 32))  # erased
 with trace() as t:
     loss_and_gradients(model, batch)
-head.params["w_q"] = -head.grads["w_q"]
+head.params["w_q"] = -head.grads["w_q"]  # one step from 0
 print("one step later, it says:", *say(digits))
-weights = np.stack([erased, head.weights[0, 0]])
-names = ["w_q erased", "one step later"]
-weights_by_head(weights, digits[::-1], digits, head_names=names)
 
 # %% [markdown]
-# One step, and the diagonal is back. Here is what the gradient of the scores said before that step, with its sign flipped
-# and added up over 64 rows of digits. Where this is positive, a larger score lowers the loss.
+# One step, and it says the digits backwards again. Here is what the gradient of the scores said before that step, with its
+# sign flipped and added up over 64 rows of digits. Where this is largest, a larger score lowers the loss most.
 
 # %%
-head.params["w_q"] = learned
+head.params["w_q"] = learned  # as it was trained
 wish = -t["d_scores"].sum(axis=0)[0]  # (T_q, T_k)
 print("largest in each row: place", *wish.argmax(axis=1))
 
@@ -270,15 +256,10 @@ else:
 
 # %% tags=["exercise"]
 def my_attention(q, k, v):
-    """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v).
+    """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v)."""
 
-    One of these lines is wrong.
-    """
-
-    def softmax(scores, axis):
-        powers = np.exp(
-            scores - scores.max(axis=axis, keepdims=True)
-        )
+    def softmax(s, axis):
+        powers = np.exp(s - s.max(axis=axis, keepdims=True))
         return powers / powers.sum(axis=axis, keepdims=True)
 
     scores = q @ k.T / np.sqrt(q.shape[-1])
