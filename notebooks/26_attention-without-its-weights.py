@@ -137,8 +137,8 @@ from mha_numpy import trace
 from mha_numpy.core import step
 
 
-def one_block(q, k, v, state):  # (T_q, 1), (T_q, 1), (T_q, d_v)
-    """Take in some keys."""
+def one_block(q, k, v, state):
+    """Take in some keys. State: m, ell (T_q, 1), a (T_q, d_v)."""
     m_old, ell, a = state
     scores = step(
         "scores",

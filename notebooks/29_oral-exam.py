@@ -290,7 +290,7 @@ weights_by_head(pair, list("abcdabc"), head_names=names, note=by)
 
 # %%
 def continue_pattern(text):
-    """What two causal layers, made by hand, expect, and how they look."""
+    """What two causal layers, made by hand, expect next."""
     place = np.eye(len(text))
     own = np.eye(26)[[ord(letter) - ord("A") for letter in text]]
     see = {

@@ -167,12 +167,13 @@ def exercise_of(source):
 
 def lines_of(code):
     """Count lines of a hundred characters: a call that is wrapped takes no longer to read."""
-    lines, used = 0, 0
+    lines, used, row, column = 0, 0, 0, 0
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
         if token.type == tokenize.NEWLINE:
             lines, used = lines + math.ceil(used / 100), 0
         elif token.type not in (tokenize.NL, tokenize.INDENT, tokenize.DEDENT):
-            used += len(token.string) + 1
+            used += len(token.string) + (token.start[1] - column) * (token.start[0] == row)
+        row, column = token.end
     return lines
 
 
