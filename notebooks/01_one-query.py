@@ -3,9 +3,9 @@
 #
 # *About 11 minutes, with the exercise.*
 #
-# What does a nectarine cost, if your price list has only apples, lemons and melons? A head has the same problem: nothing
-# that it reads is exactly what it looks for. You'll do its arithmetic by hand, first for a nectarine, then for a word. At
-# the end the same lines give the row *vierzig* of notebook 00.
+# What does a nectarine cost, if your price list has only apples, lemons and melons? A head has the same problem:
+# nothing that it reads is exactly what it looks for. You'll do its arithmetic by hand, first for a nectarine, then for
+# a word. At the end the same lines give the row *vierzig* of notebook 00.
 #
 # **What you can do afterwards:** you can compute by hand what one query takes from its keys and values: the scores, the
 # weights, and the mean.
@@ -29,14 +29,15 @@ prices = {"apple": 3.0, "lemon": 5.0, "melon": 8.0}
 print(prices.get("nectarine"))
 
 # %% [markdown]
-# No key is equal, so you would have to guess. A nectarine is a little like an apple and a lot like a melon, so its price is
-# probably closer to the melon's. Attention guesses in the same way. Every key answers, and one that fits better counts
-# more.
+# No key is equal, so you would have to guess. A nectarine is a little like an apple and a lot like a melon, so its
+# price is probably closer to the melon's. Attention guesses in the same way. Every key answers, and one that fits
+# better counts more.
 #
 # ## By hand
 #
-# Describe each fruit by four numbers: how sweet, sour, juicy and crisp it is. The nectarine, (2, 1, 2, 0), is the *query*.
-# The other fruits are the *keys*, with (1, 0, 1, 2) for the apple, and their prices are the *values*. You need three steps.
+# Describe each fruit by four numbers: how sweet, sour, juicy and crisp it is. The nectarine, (2, 1, 2, 0), is the
+# *query*. The other fruits are the *keys*, with (1, 0, 1, 2) for the apple, and their prices are the *values*. You need
+# three steps.
 #
 # **1. Scores.** The dot product measures how well a query fits a key. We divide it by $\sqrt{d_k}$, where $d_k$ is the
 # number of entries in a key, so here by $\sqrt 4 = 2$. (Notebook 06 shows why.)
@@ -113,8 +114,8 @@ matrices({"x": x}, row_labels=tokens, column_labels=features)
 # These matrices are the head's *params*. Why isn't one vector enough? Because what a word looks for is not what it is.
 # "Bank" looks for a *hint*, and it isn't a hint itself.
 #
-# Our `w_q` and `w_k` have two columns each. In the first column, a word that is open asks for a hint, and a word that has
-# a topic and is not open answers. In the second, an article asks for a noun, and a noun answers.
+# Our `w_q` and `w_k` have two columns each. In the first column, a word that is open asks for a hint, and a word that
+# has a topic and is not open answers. In the second, an article asks for a noun, and a noun answers.
 #
 # As its value, a word hands over its first three numbers: nature, finance, open.
 
@@ -169,8 +170,8 @@ matrices(
 # %% [markdown]
 # ## The trained head
 #
-# The translator of notebook 00 has read *two hundred forty five*. While it writes *vierzig*, its head 0 has a query of 16
-# numbers, and a key of 16 numbers for each English word. Can you see which key fits best?
+# The translator of notebook 00 has read *two hundred forty five*. While it writes *vierzig*, its head 0 has a query of
+# 16 numbers, and a key of 16 numbers for each English word. Can you see which key fits best?
 
 # %% tags=["hide-input"]
 trained = load_trained("numbers")
@@ -198,13 +199,14 @@ matrices(
 )
 
 # %% [markdown]
-# The row *vierzig* is no longer a mystery. So far only *one* token has asked. In a sentence every token asks, and the next
-# notebook computes all the rows at once.
+# The row *vierzig* is no longer a mystery. So far only *one* token has asked. In a sentence every token asks, and the
+# next notebook computes all the rows at once.
 #
 # ## Exercise: one query (5 minutes)
 #
 # Write the three steps as a function. One of the check's inputs has scores in the thousands, where `np.exp` overflows.
-# So first subtract the largest score from all of them. All powers then shrink by the same factor, and no weight changes.
+# So first subtract the largest score from all of them. All powers then shrink by the same factor, and no weight
+# changes.
 #
 # To practise more: the command `mha-numpy exercises` has `softmax`, the second step for whole matrices.
 

@@ -4,8 +4,8 @@
 # *About 9 minutes. The exercise is for after the hour.*
 #
 # In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". The other words have queries
-# too, and they can all ask at once. Each row of this picture is one word's question, and a single line of matrix products
-# computes all eight. (The folded cells have the imports, and the vectors and params of notebook 01.)
+# too, and they can all ask at once. Each row of this picture is one word's question, and a single line of matrix
+# products computes all eight. (The folded cells have the imports, and the vectors and params of notebook 01.)
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -183,8 +183,8 @@ matrices(
 #
 # ## What weights show, and what they don't
 #
-# A large weight looks like influence. But token j contributes its weight *times its value*, $w_j v_j$, and a value can be
-# 0. Watch what happens if "by", whose value is 0, answers the call for a hint loudest:
+# A large weight looks like influence. But token j contributes its weight *times its value*, $w_j v_j$, and a value can
+# be 0. Watch what happens if "by", whose value is 0, answers the call for a hint loudest:
 
 # %%
 loud = k.copy()
@@ -198,8 +198,8 @@ matrices(
 )
 
 # %% [markdown]
-# "By" takes most of the weight of "bank" and hands over nothing. In this way a head *can* say "nobody". (Clark et al. 2019
-# suggest that heads of BERT use a separator token for this.) And the output isn't the end, because other heads and
+# "By" takes most of the weight of "bank" and hands over nothing. In this way a head *can* say "nobody". (Clark et al.
+# 2019 suggest that heads of BERT use a separator token for this.) And the output isn't the end, because other heads and
 # later layers change it. So a picture of weights shows where a head reads, but not why, and not what becomes of it.
 #
 # ## Two candidates for "it"
@@ -207,8 +207,8 @@ matrices(
 # > The animal didn't cross the street because it was too tired
 #
 # "It" is the animal. If the last word were *wide*, it would be the street. To find out, a reader needs two things: the
-# nouns, and the last word, a trait. Let "it" ask for the nouns, then for the trait, then for both. (We make up the scores
-# directly, without params.)
+# nouns, and the last word, a trait. Let "it" ask for the nouns, then for the trait, then for both. (We make up the
+# scores directly, without params.)
 
 # %%
 story = [

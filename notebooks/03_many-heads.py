@@ -3,8 +3,8 @@
 #
 # *About 10 minutes. The exercise is for after the hour.*
 #
-# At the end of notebook 02, "it" had two questions and only one row of weights, so its answer was a compromise. So we let
-# several heads look at the same sentence.
+# At the end of notebook 02, "it" had two questions and only one row of weights, so its answer was a compromise. So we
+# let several heads look at the same sentence.
 #
 # **What you can do afterwards:** you can write multi-head attention in plain NumPy, and say at each step which shape an
 # array has, and why.
@@ -86,9 +86,9 @@ matrices(
 #
 # ## What if four heads share one row?
 #
-# Does a trained model need its separate rows? The model *induction* has learned to continue sequences that come back: it
-# reads a b c d a b c, and says d. These are the four heads of its first layer, in which a token sees only itself
-# and earlier ones.
+# Does a trained model need its separate rows? The model *induction* has learned to continue sequences that come back:
+# it reads a b c d a b c, and says d. These are the four heads of its first layer, in which a token sees only itself and
+# earlier ones.
 
 # %%
 trained = load_trained("induction")
@@ -208,8 +208,8 @@ compare(from_list, out, name="a list of heads, and all at once")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The last four of the last row, because row 2 belongs to token 2, and columns 4 to 7 belong to head 1. (The None among the
-# params are biases, which you meet in the exercise.)
+# The last four of the last row, because row 2 belongs to token 2, and columns 4 to 7 belong to head 1. (Each None is a
+# *bias* that we leave out. You meet biases in the exercise.)
 #
 # </details>
 #
@@ -236,9 +236,9 @@ origin_film(stages, H)
 #
 # ## Why heads are split after the projection
 #
-# We could also split `x` first: head 0 would get features 0 to 3, head 1 features 4 to 7, and each would project its own
-# piece. Then no feature could reach a different head, and that part of `w_q` would go unused, half of it with two heads
-# and three quarters with four.
+# We could also split `x` first: head 0 would get features 0 to 3, head 1 features 4 to 7, and each would project its
+# own piece. Then no feature could reach a different head, and that part of `w_q` would go unused, half of it with two
+# heads and three quarters with four.
 #
 # If we split after the projection, each head reads **all** D features, and `w_q` decides which $d_h$ mixtures of them
 # it works with: its *subspace*. Does a trained model use this freedom? From `w_q`, `w_k` and `w_v` of one layer of

@@ -3,9 +3,9 @@
 #
 # *About 11 minutes. The exercise is for after the hour.*
 #
-# Here is the smallest head that there is, one query with three keys. Their values are 10, 0 and 5, and its answer is 6. It
-# should be 4. Which of the three scores must grow, and which must shrink? You'll find out by trying, then by hand, and then
-# a whole head learns in the same way.
+# Here is the smallest head that there is, one query with three keys. Their values are 10, 0 and 5, and its answer is 6.
+# It should be 4. Which of the three scores must grow, and which must shrink? You'll find out by trying, then by hand,
+# and then a whole head learns in the same way.
 #
 # **What you can do afterwards:** you can say what a gradient means, do the backward pass for one query by hand, and
 # check your own backward pass against numbers computed without it.
@@ -33,7 +33,8 @@ def loss_of(scores):
 print("weights", softmax_forward(scores)[0])
 
 # %% [markdown]
-# The *loss* is one number that says how wrong an answer is, here ½ (6 - 4)² = 2.
+# With these weights the answer is 0.5·10 + 0.3·0 + 0.2·5 = 6. The *loss* is one number that says how wrong it is, here
+# ½ (6 - 4)² = 2.
 #
 # ## A gradient is a slope
 #
@@ -89,8 +90,8 @@ for _ in range(5):
     moving -= 0.05 * slopes(moving)
 
 # %% [markdown]
-# That is training. The loss goes down, and the share of key 0 with it. The factor 0.05 is the *step size*. Change it to 2,
-# and the first step goes much too far: the loss jumps to 8, and stays there.
+# That is training. The loss goes down, and the share of key 0 with it. The factor 0.05 is the *step size*. Change it to
+# 2, and the first step goes much too far: the loss jumps to 8, and stays there.
 #
 # ## Backward by hand
 #
@@ -99,9 +100,9 @@ for _ in range(5):
 # grows a little. We write `d_a` for the gradient of `a`, which has the shape of `a`.
 #
 # - **The answer.** `loss = ½ (out - target)²`, so `d_out = out - target = 2`.
-# - **The weights.** `out = 0.5·10 + 0.3·0 + 0.2·5`. If the first weight grows by a little, `out` grows by 10 times that,
-#   and the loss by 2·10 times that. So `d_weights` is `d_out` times the value: (20, 0, 10). In the same way, `d_v` is
-#   `d_out` times the weight: (1, 0.6, 0.4).
+# - **The weights.** `out = 0.5·10 + 0.3·0 + 0.2·5`. If the first weight grows by a little, `out` grows by 10 times
+#   that, and the loss by 2·10 times that. So `d_weights` is `d_out` times the value: (20, 0, 10). In the same way,
+#   `d_v` is `d_out` times the weight: (1, 0.6, 0.4).
 # - **The scores.** You have measured their slopes: 4, -3.6 and -0.4.
 #
 # > **Predict first.** More weight on key 2 raises the loss, with slope 10. Why does a higher *score* of key 2 lower it?
@@ -152,13 +153,13 @@ def backward(d_out, saved):
 gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=2.0)
 
 # %% [markdown]
-# Without `- mean` it fails. Try it. `gradcheck` knows nothing about attention, so you can use it on any function that you
-# write. Notebook 12 goes on from the scores to q and k, with matrices.
+# Without `- mean` it fails. Try it. `gradcheck` knows nothing about attention, so you can use it on any function that
+# you write. Notebook 12 goes on from the scores to q and k, with matrices.
 #
 # ## Forty small steps
 #
-# Now the model of notebook 00, before any training. Its 5,120 params are random, so its answers are noise. Forty times we
-# do what you did with three scores: each param gets its slope, and moves a little against it.
+# Now the model of notebook 00, before any training. Its 5,120 params are random, so its answers are noise. Forty times
+# we do what you did with three scores: each param gets its slope and moves against it, with step size 1.
 
 # %% tags=["hide-input"]
 recipe = RECIPES["reverse"]
@@ -200,8 +201,8 @@ weights_by_head(
 )
 
 # %% [markdown]
-# The head has learned to look at the mirrored place (the rows are the digits that it should write). No rule in the model
-# says so. Each step only went a little downhill.
+# The head has learned to look at the mirrored place (the rows are the digits that it should write). No rule in the
+# model says so. Each step only went a little downhill.
 #
 # Now watch it happen. Press **Start**, and a head of this kind learns before your eyes. **Start again** draws new
 # random params.
@@ -219,8 +220,8 @@ training_page()
 # d_x = d_q @ w_q.T + d_k @ w_k.T + d_v @ w_v.T
 # ```
 #
-# And with H heads? `split_heads` only moves numbers, so the backward pass only moves their gradients back, which is what
-# `merge_heads` does.
+# And with H heads? `split_heads` only moves numbers, so the backward pass only moves their gradients back, which is
+# what `merge_heads` does.
 #
 # ## Exercise: one input, three branches (after the hour, 15 minutes)
 #

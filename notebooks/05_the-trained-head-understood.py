@@ -4,8 +4,8 @@
 # *About 9 minutes. The exercise is for after the hour.*
 #
 # The head of notebook 00 says twelve digits backwards. On this page you'll bend it: you change one matrix, without any
-# training, and it says the digits forwards, or in any order that you write down. To do this you need to know exactly what
-# makes it look where it does.
+# training, and it says the digits forwards, or in any order that you write down. To do this you need to know exactly
+# what makes it look where it does.
 #
 # **What you can do afterwards:** you can open a trained head, say which numbers make it look where it does, and test
 # your explanation.
@@ -84,13 +84,13 @@ print("place asks for place:", *match(p, p).argmax(axis=1))
 #
 # ## Bend it
 #
-# An explanation has to survive a test. If the head asks by place and by nothing else, then a place that asks a *different*
-# question must say a different digit. Let's give each place a new question. Place 0 has always asked for place 11. So if
-# place 5 takes over the question of place 0, it should say the last digit.
+# An explanation has to survive a test. If the head asks by place and by nothing else, then a place that asks a
+# *different* question must say a different digit. Let's give each place a new question. Place 0 has always asked for
+# place 11. So if place 5 takes over the question of place 0, it should say the last digit.
 #
-# The new `w_q` does this in two steps. First, `read_place` turns the vector $e + p$ of a place into twelve numbers, a 1 at
-# its own place and eleven 0s. (NumPy can solve this exactly, because 10 digits and 12 places have 22 vectors, and there
-# are 32 columns.) Then each place is given the learned query of the place whose question it takes over.
+# The new `w_q` does this in two steps. First, `read_place` turns the vector $e + p$ of a place into twelve numbers, a 1
+# at its own place and eleven 0s. (NumPy can solve this exactly, because 10 digits and 12 places have 22 vectors, and
+# there are 32 columns.) Then each place is given the learned query of the place whose question it takes over.
 
 # %%
 learned = head.params["w_q"].copy()
@@ -144,9 +144,9 @@ head.params["w_q"] = learned  # as it was trained
 print("six digits:", *digits[:6], "become", *say(digits[:6]))
 
 # %% [markdown]
-# No digit is wrong, though nothing was trained. The explanation holds, and it also says where the model must fail. With six
-# digits, place 0 still asks for place 11, which isn't there, so most answers are wrong. The model has learned twelve places,
-# not the idea of reversing.
+# No digit is wrong, though nothing was trained. The explanation holds, and it also says where the model must fail. With
+# six digits, place 0 still asks for place 11, which isn't there, so most answers are wrong. The model has learned
+# twelve places, not the idea of reversing.
 #
 # ## What it hands over
 #
@@ -158,20 +158,22 @@ print("six digits:", *digits[:6], "become", *say(digits[:6]))
 to_logits = model.unembedding.params["w"]
 through = e @ head.params["w_v"] @ head.params["w_o"] @ to_logits
 past = e @ to_logits
-print("own, through:", *through.diagonal().round().astype(int))
-print("largest, past:", *past.max(axis=1).round(1))
+own = through.diagonal().round().astype(int)
+print("own logit, through the head: ", *own)
+print("largest logit, past the head:", *past.max(axis=1).round(1))
 
 # %% [markdown]
 # Through the head each digit raises its own logit, by 13 to 28. Past the head the numbers are small. That sums up the
 # whole model: *place with place* says where to read, and *through the head* writes down what is there.
 #
-# (Switch the head off, as in notebook 00, and only the path past the head is left. It writes other digits, because training
-# never needed it to work by itself.)
+# (When you switched the head off in notebook 00, only the path past the head was left. It wrote other digits, because
+# training never needed it to work by itself.)
 #
 # ## How the gradient knew
 #
-# We put the new questions into `w_q` by hand. How did training do it? Let's erase `w_q`, so that every query is 0 and the
-# head looks everywhere equally. The other params stay trained. Then `w_q` takes **one** step against its gradient.
+# You changed `w_q` by hand. How did training find it? Let's erase it, so that every query is 0 and the head looks
+# everywhere equally. The other params stay trained. Then `w_q` takes **one** step against its gradient, as in notebook
+# 04.
 
 # %%
 batch = task.draw_batch(np.random.default_rng(0), 64)
@@ -182,8 +184,9 @@ head.params["w_q"] = -head.grads["w_q"]  # one step from 0
 print("one step later, it says:", *say(digits))
 
 # %% [markdown]
-# One step, and it says the digits backwards again. Here is what the gradient of the scores said before that step, with its
-# sign flipped and added up over 64 rows of digits. Where this is largest, a larger score lowers the loss most.
+# One step, and it says the digits backwards again. The gradient of the scores knew where to go while all weights were
+# still equal. Here it is with its sign flipped, added up over 64 rows of digits. Where it is largest, a larger score
+# lowers the loss most.
 
 # %%
 head.params["w_q"] = learned  # as it was trained
@@ -191,13 +194,14 @@ wish = -t["d_scores"].sum(axis=0)[0]  # (T_q, T_k)
 print("largest in each row: place", *wish.argmax(axis=1))
 
 # %% [markdown]
-# Before any weight shows it, place 0 should ask for 11, and place 1 for 10. With notebook 04 you can say why. The right answer at place 0 is the digit of place 11. The value from there raises the right logit, so more weight
-# on it lowers the loss. Softmax passes this slope on to the score, the score to the query, and the query to `w_q`.
-# (From random params it takes longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
+# There is the diagonal, before any weight shows it. With notebook 04 you can say why. The right answer at place 0 is
+# the digit of place 11. The value from there raises the right logit, so more weight on it lowers the loss. Softmax
+# passes this slope on to the score, the score to the query, and the query to `w_q`. (From random params it takes
+# longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
 #
 # ## The same numbers in PyTorch
 #
-# This is the whole model in ten lines of PyTorch, with our trained params (*needs PyTorch*):
+# Here is the whole model once more, in ten lines of PyTorch with our trained params (*needs PyTorch*):
 
 # %% tags=["needs-torch"]
 from importlib.util import find_spec
@@ -212,10 +216,8 @@ if find_spec("torch"):
     q = placed @ learned["attentions.0.w_q"]
     k = placed @ learned["attentions.0.w_k"]
     v = x @ learned["attentions.0.w_v"]
-    attended = scaled_dot_product_attention(
-        q[None], k[None], v[None]
-    )
-    x = x + attended[0] @ learned["attentions.0.w_o"]
+    heads = scaled_dot_product_attention(q, k, v)
+    x = x + heads @ learned["attentions.0.w_o"]
     logits = (x @ learned["unembedding.w"]).numpy()
     print("PyTorch says:", *logits.argmax(axis=-1))
     ours = model(np.array([digits]))[0]
