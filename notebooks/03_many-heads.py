@@ -31,9 +31,9 @@ from mha_numpy.show.pictures import (
 #
 # > The cat sat on the mat because it was soft.
 #
-# Words are related in several ways. *Cat* is the subject of *sat*, *sat* comes before *on*, *it* means the *mat*, and
+# Words are related in several ways. *Cat* is the subject of *sat*, *on* comes after *sat*, *it* means the *mat*, and
 # *soft* is a property of the mat. Here is one head for each. We write their scores by hand (**nothing here is
-# trained**): a score is 8 where the word of the row looks for the word of the column, and 0 everywhere else.
+# trained**): a score is 8 where one word looks for the other, and else 0.
 
 # %%
 tokens = "The cat sat on the mat because it was soft .".split()
@@ -49,13 +49,23 @@ for h, pairs in enumerate(relations.values()):
     for a, b in pairs:
         scores[h, tokens.index(a), tokens.index(b)] = 8
 weights, _ = softmax_forward(scores)
-weights_by_head(
-    weights, tokens, head_names=relations, note="Written by hand."
+
+# %% [markdown]
+# Each head now has its own table of weights, 11 by 11. Here is one row of each.
+
+# %%
+asking = ["cat", "on", "it", "soft"]
+shown = [weights[h, tokens.index(a)] for h, a in enumerate(asking)]
+labels = [
+    f"{a}: {job}" for a, job in zip(asking, relations, strict=True)
+]
+matrices(
+    {"one row of each head": np.stack(shown)},
+    row_labels=labels,
+    column_labels=tokens,
 )
 
 # %% [markdown]
-# A word without a partner looks everywhere equally.
-#
 # > **Predict first.** Now *one* head asks all four questions, so its scores are the sums of theirs. What are the
 # > weights of *it*?
 # >
@@ -82,7 +92,7 @@ matrices(
 # </details>
 #
 # This head returns the mean of three values. You can't tell from this mean which word was the verb and which the noun.
-# Several heads keep the answers apart, because each has its own columns in the output.
+# Several heads keep the answers apart.
 #
 # ## What if four heads share one row?
 #
@@ -289,7 +299,7 @@ check("multi-head", my_multi_head)
 # %% [markdown]
 # ## After the hour: walk through the seven shapes
 #
-# Click into the page, use the arrow keys, and point at any cell to see where it came from.
+# Use the arrow keys, and point at a cell to see where it came from.
 
 # %% tags=["after-the-hour"]
 from mha_numpy import trace
@@ -302,8 +312,7 @@ stepper(t)
 # %% [markdown]
 # ## Summary
 #
-# - A row of weights sums to 1, so a head that asks several questions has to divide it among them. With several heads, a
-#   token has several rows.
+# - A head has one row for each token, which sums to 1. With several heads, a token has several rows.
 # - The trained model uses its separate rows. Forced to share one, it falls from 99% to 89%.
 # - H heads are one wide product, split into column blocks: [B, T, D] → [B, T, H, d_h] → [B, H, T, d_h] → [B, H, T, T]
 #   → [B, H, T, d_h] → [B, T, H, d_h] → [B, T, D].

@@ -99,9 +99,7 @@ read_place = np.linalg.pinv(np.vstack([p, e]))[:, :12]
 
 def bend(order):
     """Make place i ask for place order[i]."""
-    asks_like = 11 - np.array(
-        order
-    )  # whose question each takes over
+    asks_like = 11 - np.array(order)
     head.params["w_q"] = read_place @ p[asks_like] @ learned
 
 

@@ -55,9 +55,10 @@ def losses(rule, d_k=64, steps=60):
     ).losses
 
 
+# about ten seconds
 curves = {
     name: np.array(losses(rule)) for name, rule in rules.items()
-}  # about ten seconds
+}
 line_chart(
     np.arange(60),
     curves,
@@ -103,9 +104,8 @@ line_chart(
 # %%
 rng = np.random.default_rng(0)
 q, k = rng.normal(size=(2, 20_000, 64))
-dots = (q * k).sum(
-    axis=-1
-)  # (20000,): one for each independent pair
+# (20000,): one for each independent pair
+dots = (q * k).sum(axis=-1)
 print(
     f"mean {dots.mean():.2f}   variance {dots.var():.1f}   "
     f"standard deviation {dots.std():.2f}"
@@ -153,9 +153,10 @@ def chart(lines, title, y_label, log_y=True):
 
 
 pairs = {d: rows(d) for d in widths}
+# each (250, 16, 16)
 products = {
     d: q @ k.swapaxes(-1, -2) for d, (q, k) in pairs.items()
-}  # each (250, 16, 16)
+}
 variances = {
     name: [(rule(d) * products[d]).var() for d in widths]
     for name, rule in rules.items()
@@ -189,6 +190,7 @@ chart(
 # %%
 from mha_numpy import softmax_backward, softmax_forward
 
+# standard deviation of the scores
 sizes = [
     0.125,
     0.5,
@@ -196,11 +198,12 @@ sizes = [
     2,
     8,
     32,
-]  # standard deviation of the scores
+]
 one_row = np.random.default_rng(3).normal(size=8)
+# (6, 8)
 weights, _ = softmax_forward(
     np.outer(sizes, one_row / one_row.std())
-)  # (6, 8)
+)
 keys = {"column_labels": [f"key {j}" for j in range(8)]}
 names = [f"std {size:g}" for size in sizes]
 matrices(
@@ -293,9 +296,10 @@ norms = {
     name: np.array([row_norms(d, rule(d)) for d in widths])
     for name, rule in rules.items()
 }
+# norms: (11, 2, 4000)
 medians = {
     name: np.median(norms[name][:, 0], axis=-1) for name in rules
-}  # norms: (11, 2, 4000)
+}
 chart(
     medians,
     "What softmax lets through, in the median row",
@@ -359,9 +363,8 @@ chart(
 # %%
 from mha_numpy import compare
 
-q, k = np.random.default_rng(0).normal(
-    size=(2, 8, 5, 64)
-)  # H = 8 heads, T = 5, d_k = 64
+# H = 8 heads, T = 5, d_k = 64
+q, k = np.random.default_rng(0).normal(size=(2, 8, 5, 64))
 q_k = q @ k.swapaxes(-1, -2)
 compare(
     {"scores": q_k / np.sqrt(8 * 64)}, {"scores": q_k / np.sqrt(64)}

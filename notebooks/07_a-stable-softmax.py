@@ -14,9 +14,8 @@ from mha_numpy.teach.exercises import check, hint
 
 
 # %%
-@np.errstate(
-    all="ignore"
-)  # NumPy warns of overflow, which is the subject here
+# NumPy warns of overflow, which is the subject here
+@np.errstate(all="ignore")
 def naive_softmax(scores):
     powers = np.exp(scores)
     return powers / powers.sum(axis=-1, keepdims=True)
@@ -241,9 +240,8 @@ matrices(
 
 # %%
 s = np.linspace(-5, 5, 41)
-_, cache = softmax_forward(
-    np.stack([s, np.zeros_like(s)], axis=-1)
-)  # 41 rows (s, 0)
+# 41 rows (s, 0)
+_, cache = softmax_forward(np.stack([s, np.zeros_like(s)], axis=-1))
 curves = {
     "lse": cache.lse,
     "max": np.maximum(s, 0),
@@ -307,9 +305,8 @@ matrices(
 # %%
 from mha_numpy import causal_mask
 
-is_token = np.array(
-    [False, False, True, True, True]
-)  # two places of padding, then three tokens
+# two places of padding, then three tokens
+is_token = np.array([False, False, True, True, True])
 mask, rng = causal_mask(5) & is_token, np.random.default_rng(0)
 scores, d_out = rng.normal(size=(5, 5)), rng.normal(size=(5, 3))
 with np.errstate(all="ignore"):
@@ -382,9 +379,8 @@ matrices(
 # </details>
 
 # %%
-scores = rng.normal(
-    size=(2, 3, 4, 5)
-)  # B, H, T_q, T_k: all different
+# B, H, T_q, T_k: all different
+scores = rng.normal(size=(2, 3, 4, 5))
 panels = {}
 for name, axis in {"T_k": -1, "T_q": -2, "heads": 1}.items():
     powers = np.exp(scores - scores.max(axis=axis, keepdims=True))

@@ -28,9 +28,8 @@ rng = np.random.default_rng(0)
 
 def draw_batch(rng):
     digits = rng.integers(10, size=(64, 13))
-    return Batch(
-        (digits[:, :-1],), digits[:, 1:]
-    )  # the target of a digit is the next one
+    # the target of a digit is the next one
+    return Batch((digits[:, :-1],), digits[:, 1:])
 
 
 def train(is_causal):
@@ -53,10 +52,11 @@ def train(is_causal):
     return model, fit(model, draw_batch, rng=0, **options)
 
 
+# a few seconds
 models = {
     "no mask": train(False),
     "causal": train(True),
-}  # a few seconds
+}
 (read,), comes = draw_batch(rng)
 print("true:   ", comes[0])
 for name, (model, _) in models.items():
@@ -135,9 +135,8 @@ matrices(
 from mha_numpy import combine_masks, padding_mask, window_mask
 
 causal, window = causal_mask(T), window_mask(T, window=(2, 0))
-padding = padding_mask(
-    np.array([6, 4]), T
-)  # (B, 1, 1, T_k): sequence 1 has four real tokens
+# (B, 1, 1, T_k): sequence 1 has four real tokens
+padding = padding_mask(np.array([6, 4]), T)
 both = {"causal": causal, "window (2, 0)": window}
 both["padding of sequence 1"] = np.broadcast_to(
     padding[1, 0], (T, T)
@@ -200,9 +199,8 @@ def fits(shape):
 
 # %%
 x = rng.normal(size=(4, 1, 4, 5))  # B, H, T, d: one head
-real = (
-    np.arange(4) < np.array([4, 1, 3, 2])[:, None]
-)  # (B, T_k), True = a real token
+# (B, T_k), True = a real token
+real = np.arange(4) < np.array([4, 1, 3, 2])[:, None]
 meant = attention_forward(x, x, x, mask=real[:, None, None, :])[
     1
 ].weights
@@ -291,10 +289,11 @@ q = rng.normal(size=(4, d))
 k = rng.normal(size=(5, d))
 v = rng.normal(size=(5, 3))
 d_out, blind = rng.normal(size=(4, 3)), np.ones((4, 5), dtype=bool)
+# query 2 sees nothing, and nobody reads its output
 blind[2], d_out[2] = (
     False,
     0,
-)  # query 2 sees nothing, and nobody reads its output
+)
 with np.errstate(invalid="ignore"):
     naive = softmax(np.where(blind, q @ k.T / np.sqrt(d), -np.inf))
 panels = {
@@ -448,9 +447,8 @@ else:
 
 # %%
 q, k, v = rng.normal(size=(3, 5, d))
-whole, _ = attention_forward(
-    q, k, v, is_causal=True
-)  # all five at once
+# all five at once
+whole, _ = attention_forward(q, k, v, is_causal=True)
 panels = {
     "q_offset=0": causal_mask(2, 5),
     "q_offset=3": causal_mask(2, 5, q_offset=3),

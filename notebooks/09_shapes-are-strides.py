@@ -22,9 +22,8 @@ from mha_numpy.teach.exercises import check, hint
 # %%
 model = load_trained("induction").model
 first = model.attentions[0]
-x = model.positions(
-    model.embedding(np.arange(12)[None])
-)  # (B, T, D) = (1, 12, 64)
+# (B, T, D) = (1, 12, 64)
+x = model.positions(model.embedding(np.arange(12)[None]))
 q, k = x @ first.params["w_q"], x @ first.params["w_k"]
 
 
@@ -217,9 +216,10 @@ origin_film({"x": x, "x.reshape(B, H, T, d)": wrong}, H)
 # %%
 changed = x.copy()
 changed[0, 3] += 100  # only token 3
+# (H, T)
 right = (split_heads(changed, H) != split_heads(x, H)).any(axis=-1)[
     0
-]  # (H, T)
+]
 panels = {
     "right": right,
     "wrong": (changed.reshape(B, H, T, d) != wrong).any(axis=-1)[0],

@@ -138,9 +138,8 @@ with trace() as t:
     out, _ = multi_head_attention_forward(
         x, params=params, num_heads=H
     )
-shares = t["heads"] @ params.w_o.reshape(
-    H, d_v, D
-)  # (B, H, T, D): what each head adds
+# (B, H, T, D): what each head adds
+shares = t["heads"] @ params.w_o.reshape(H, d_v, D)
 compare(shares.sum(axis=1) + params.b_o, out, name="sum over heads")
 
 # %%
@@ -229,10 +228,11 @@ def loss_with(layer, gate):
     return float(loss)
 
 
+# row h of off: head h has gate 0
 whole, off = (
     loss_with(0, np.ones(4)),
     1 - np.eye(4),
-)  # row h of off: head h has gate 0
+)
 measured = np.array(
     [[loss_with(i, gate) - whole for gate in off] for i in (0, 1)]
 )

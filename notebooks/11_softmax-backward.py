@@ -35,9 +35,8 @@ def losses(rule, steps=60):
         weights, _ = softmax_forward(scores)
         error = weights @ v - v[::-1]
         found.append((error**2).sum() / 2)
-        scores = scores - rule(
-            error @ v.T, weights
-        )  # error @ v.T is d_weights
+        # error @ v.T is d_weights
+        scores = scores - rule(error @ v.T, weights)
     return np.array(found)
 
 
@@ -161,9 +160,8 @@ def pull_back(g, p):
 
 
 rng = np.random.default_rng(0)
-weights, cache = softmax_forward(
-    rng.normal(size=(5, 7))
-)  # T_q, T_k
+# T_q, T_k
+weights, cache = softmax_forward(rng.normal(size=(5, 7)))
 d_weights = rng.normal(size=(5, 7))
 pairs = zip(weights, d_weights, strict=True)
 with_J = np.stack(
@@ -344,9 +342,8 @@ onehot = np.eye(5)[[2, 0, 3]]  # the right class of three rows
 
 def loss_forward(scores):
     weights, cache = softmax_forward(scores)
-    return cache.lse - (scores * onehot).sum(
-        axis=-1
-    ), weights  # -log p_y = lse - s_y
+    # -log p_y = lse - s_y
+    return cache.lse - (scores * onehot).sum(axis=-1), weights
 
 
 def loss_backward(d_loss, p):

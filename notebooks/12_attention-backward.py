@@ -19,17 +19,15 @@ from mha_numpy.teach.exercises import check, hint
 
 # %%
 rng = np.random.default_rng(8)
-q, k, v = rng.normal(
-    size=(3, 8, 8)
-)  # random; that's all we start from
+# random; that's all we start from
+q, k, v = rng.normal(size=(3, 8, 8))
 seen = {}
 for number in range(31):
     heads, cache = attention_forward(q, k, v)
     if number in (0, 5, 30):
         seen[f"after {number} steps"] = cache.weights
-    d_heads = (
-        heads - v[::-1]
-    )  # the gradient of L = 1/2 of all squared errors
+    # the gradient of L = 1/2 of all squared errors
+    d_heads = heads - v[::-1]
     grads = attention_backward(d_heads, cache)
     q, k = q - grads.d_q, k - grads.d_k
 matrices(seen, title="The weights: row = query, column = key")
@@ -55,18 +53,18 @@ matrices(seen, title="The weights: row = query, column = key")
 # %%
 rng = np.random.default_rng(8)
 q = rng.normal(size=(3, 2))  # 3 queries of width 2
+# 4 keys, 4 values of width 5
 k, v = (
     rng.normal(size=(4, 2)),
     rng.normal(size=(4, 5)),
-)  # 4 keys, 4 values of width 5
+)
 d_heads = rng.normal(size=(3, 5))  # the upstream gradient
 scale = 1 / np.sqrt(2)
 
 scores = scale * q @ k.T  # 1. match: (3, 4)
 powers = np.exp(scores)
-weights = powers / powers.sum(
-    axis=-1, keepdims=True
-)  # 4. softmax: (3, 4)
+# 4. softmax: (3, 4)
+weights = powers / powers.sum(axis=-1, keepdims=True)
 heads = weights @ v  # 6. mix: (3, 5)
 matrices(
     {"1. scores": scores, "4. weights": weights, "6. heads": heads},
@@ -169,9 +167,8 @@ for T_q, T_k, width in ((3, 4, 5), (4, 4, 5), (4, 4, 4)):
 # </details>
 
 # %%
-row_mean = (weights * d_weights).sum(
-    axis=-1, keepdims=True
-)  # (3, 1)
+# (3, 1)
+row_mean = (weights * d_weights).sum(axis=-1, keepdims=True)
 d_scores = weights * (d_weights - row_mean)
 panels = {
     "d_weights": d_weights,
@@ -321,13 +318,11 @@ by_block = {
     "d_v": np.zeros_like(v),
 }
 for block in (slice(0, 2), slice(2, 4)):
-    w = np.exp(
-        scale * q @ k[block].T - lse
-    )  # (3, 2): never more than this
+    # (3, 2): never more than this
+    w = np.exp(scale * q @ k[block].T - lse)
     d_s = w * (d_heads @ v[block].T - D)
-    by_block["d_q"] += (
-        scale * d_s @ k[block]
-    )  # every block adds its share
+    # every block adds its share
+    by_block["d_q"] += scale * d_s @ k[block]
     by_block["d_k"][block] = scale * d_s.T @ q
     by_block["d_v"][block] = w.T @ d_heads
 compare(by_block, {"d_q": d_q, "d_k": d_k, "d_v": d_v})

@@ -24,9 +24,8 @@ def values_only(g, cache):
 
 
 rng = np.random.default_rng(8)
-one_token = {
-    name: rng.normal(size=(1, 4)) for name in "qkv"
-}  # random, T = 1
+# random, T = 1
+one_token = {name: rng.normal(size=(1, 4)) for name in "qkv"}
 gradcheck(attention_forward, values_only, one_token)
 
 # %% [markdown]
@@ -122,9 +121,8 @@ def largest_error(slope, h):
     numeric = np.array([slope(unit, h) for unit in units]).reshape(
         q.shape
     )
-    return max(
-        np.abs(numeric - d_q).max(), 1e-17
-    )  # 0 has no logarithm
+    # 0 has no logarithm
+    return max(np.abs(numeric - d_q).max(), 1e-17)
 
 
 slopes = {

@@ -103,15 +103,13 @@ x, w, d_out = (
     rng.normal(size=shape)
     for shape in ((B, T, n_in), (n_in, n_out), (B, T, n_out))
 )
-d_copies = np.einsum(
-    "bti,bto->btio", x, d_out
-)  # one for each token
+# one for each token
+d_copies = np.einsum("bti,bto->btio", x, d_out)
 out, cache = linear_forward(x, w, np.zeros(n_out))
 by_letters = (
     np.einsum("bto,io->bti", d_out, w),  # d_x = d_out @ w.T
-    np.einsum(
-        "bti,bto->io", x, d_out
-    ),  # d_w = (B*T rows of x).T @ (B*T rows of d_out)
+    # d_w = (B*T rows of x).T @ (B*T rows of d_out)
+    np.einsum("bti,bto->io", x, d_out),
     np.einsum("bto->o", d_out),  # d_b
 )
 of_library = linear_backward(d_out, cache)
@@ -180,19 +178,21 @@ d_merged = d_out @ params.w_o.T  # (B, T, H*d)
 d_w_o = np.einsum("btm,bto->mo", full["merged"], d_out)  # (H*d, D)
 d_heads = split_heads(d_merged, H)  # (B, H, T, d)
 d_q, d_k, d_v, *_ = attention_backward(d_heads, cache.attention)
+# (B, T, H*d)
 projected = {
     "q": merge_heads(d_q),
     "k": merge_heads(d_k),
     "v": merge_heads(d_v),
-}  # (B, T, H*d)
+}
 mine = {
     f"w_{s}": np.einsum("bti,bto->io", x, g)
     for s, g in projected.items()
 }
 mine |= {f"b_{s}": g.sum(axis=(0, 1)) for s, g in projected.items()}
+# (B, T, D) each
 via = {
     s: g @ getattr(params, f"w_{s}").T for s, g in projected.items()
-}  # (B, T, D) each
+}
 d_x = via["q"] + via["k"] + via["v"]
 mine |= {"w_o": d_w_o, "b_o": d_out.sum(axis=(0, 1)), "d_x": d_x}
 compare(mine, {"d_x": right.d_x_q, **right.d_params._asdict()})

@@ -61,9 +61,8 @@ weights_by_head(
 # %%
 english = ["The", "tired", "animal", "crossed", "the", "street"]
 CONCEPTS = ["article", "fatigue", "creature", "crossing", "road"]
-x = np.eye(5)[
-    [0, 1, 2, 3, 0, 4]
-]  # (T_x, kdim): one concept for each word
+# (T_x, kdim): one concept for each word
+x = np.eye(5)[[0, 1, 2, 3, 0, 4]]
 french = ["L'", "animal", "fatigué", "a", "traversé", "la", "rue"]
 NOTIONS = [
     "route",
@@ -92,9 +91,8 @@ matrices({"target y": y}, row_labels=french, column_labels=NOTIONS)
 # %%
 from mha_numpy import attention_forward
 
-w_q = (
-    8 * np.eye(5)[[4, 3, 2, 1, 0, 3]]
-)  # (D, d_k); the helping word asks for the verb
+# (D, d_k); the helping word asks for the verb
+w_q = 8 * np.eye(5)[[4, 3, 2, 1, 0, 3]]
 w_k, w_v = np.eye(5), np.eye(5)
 out, cache = attention_forward(y @ w_q, x @ w_k, x @ w_v)
 display(
@@ -126,9 +124,8 @@ def reactions(attend, x):
     """(rows of the output, tokens of x) bools: whether the row
     reacts to the token.
     """
-    changes = np.eye(len(x))[
-        :, :, None
-    ]  # (changed token, token, 1)
+    # (changed token, token, 1)
+    changes = np.eye(len(x))[:, :, None]
     reacts = [
         (attend(x + c) != attend(x)).any(axis=-1) for c in changes
     ]
@@ -175,11 +172,12 @@ from mha_numpy import padding_mask
 
 x_batch, y_batch = np.stack([x, 0 * x]), np.stack([y, 0 * y])
 x_batch[1, :3], y_batch[1, :4] = x[[0, 2, 3]], y[[0, 1, 3, 4]]
+# H = 1
 q, k, v = (
     (y_batch @ w_q)[:, None],
     (x_batch @ w_k)[:, None],
     (x_batch @ w_v)[:, None],
-)  # H = 1
+)
 source_mask = padding_mask(np.array([6, 3]), 6)
 both = [
     attention_forward(q, k, v, mask=m)[1].weights[1, 0]
@@ -350,9 +348,8 @@ gradcheck(decoder, decoder_backward, {"y": y, "x": x})
 from mha_numpy import compare, split_heads
 
 p, rows = cross_attention.params, []
-k, v = (
-    split_heads(x @ p[f"w_{n}"] + p[f"b_{n}"], 2) for n in "kv"
-)  # once: (B, H, T_x, 4)
+# once: (B, H, T_x, 4)
+k, v = (split_heads(x @ p[f"w_{n}"] + p[f"b_{n}"], 2) for n in "kv")
 for i in range(7):  # step by step: one new query each
     q = split_heads(y[:, i : i + 1] @ p["w_q"] + p["b_q"], 2)
     rows.append(attention_forward(q, k, v, mask=source_mask)[0])

@@ -119,10 +119,11 @@ matrices(
 from mha_numpy import attention_forward, compare
 
 q = rng.normal(size=(2, 6, 4, 5))  # B=2, H=6, 4 queries of width 5
+# H_kv=3, 7 keys
 k, v = (
     rng.normal(size=(2, 3, 7, 5)),
     rng.normal(size=(2, 3, 7, 8)),
-)  # H_kv=3, 7 keys
+)
 shared, cache = attention_forward(q, k, v)
 repeated, again = attention_forward(
     q, k.repeat(2, axis=1), v.repeat(2, axis=1)
@@ -149,12 +150,10 @@ compare(
 
 # %%
 in_groups, one_each = q.reshape(2, 3, 2, 4, 5), k[:, :, None]
-scores = (
-    in_groups @ one_each.swapaxes(-1, -2) / np.sqrt(5)
-)  # (B, H_kv, G, T_q, T_k)
-stretched = np.broadcast_to(
-    one_each, (2, 3, 2, 7, 5)
-)  # what the product does to the keys
+# (B, H_kv, G, T_q, T_k)
+scores = in_groups @ one_each.swapaxes(-1, -2) / np.sqrt(5)
+# what the product does to the keys
+stretched = np.broadcast_to(one_each, (2, 3, 2, 7, 5))
 print("bytes to the next head of a group:", stretched.strides[2])
 print("same memory as k:", np.shares_memory(stretched, k))
 powers = np.exp(scores).reshape(2, 6, 4, 7)
@@ -223,9 +222,8 @@ attention_backward(upstream, small).d_v.ravel()
 d_out = rng.normal(size=shared.shape)
 each = attention_backward(d_out, again)
 grads = attention_backward(d_out, cache)
-d_k = each.d_k.reshape(
-    2, 3, 2, 7, 5
-)  # (B, H_kv, G, T_k, d_k): one gradient for each query head
+# (B, H_kv, G, T_k, d_k): one gradient for each query head
+d_k = each.d_k.reshape(2, 3, 2, 7, 5)
 mistakes = {
     "mean": d_k.mean(axis=2),
     "first of the group": d_k[:, :, 0],

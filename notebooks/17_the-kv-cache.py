@@ -21,10 +21,11 @@ from time import perf_counter
 from mha_numpy.models.train import load_trained
 
 trained = load_trained("text")
+# (4, 64)
 model, ids = (
     trained.model,
     trained.task.draw_held_out(rng, 4)[0][0],
-)  # (4, 64)
+)
 T, kv_caches = ids.shape[1], [KVCache() for _ in model.blocks]
 start = perf_counter()
 again = [model(ids[:, : t + 1])[:, -1] for t in range(T)]
@@ -211,10 +212,11 @@ decoders = [
     for name, model in CONFIGURATIONS.items()
     if "bert" not in name
 ]
+# H, H_kv
 each = {
     f"{m.name}: {m.num_heads}, {m.num_kv_heads}": m
     for m in decoders
-}  # H, H_kv
+}
 kib, against = {}, {}
 for name, m in each.items():
     kib[name] = kv_cache_bytes(m, 1) / 1024
@@ -295,9 +297,8 @@ for name, model in variants.items():
     intensity[name] = (flops.scores + flops.mix) / kv_cache_bytes(
         model, 8192
     )
-intensity["what an A100 could do"] = (
-    312e12 / 2.039e12
-)  # operations and bytes per second
+# operations and bytes per second
+intensity["what an A100 could do"] = 312e12 / 2.039e12
 bar_chart(
     intensity,
     title="Operations of attention per byte read",

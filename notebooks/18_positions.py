@@ -164,9 +164,8 @@ def turn(shift, D):
     return matrix
 
 
-print(
-    "largest error:", np.abs(P[:-3] @ turn(3, D) - P[3:]).max()
-)  # each moved on by 3
+# each moved on by 3
+print("largest error:", np.abs(P[:-3] @ turn(3, D) - P[3:]).max())
 matrices(
     {"turn(3)": turn(3, D)}, row_labels=clock, column_labels=clock
 )
@@ -244,10 +243,11 @@ def add_table_backward(d_out, x, table):
     return d_out, d_table
 
 
+# B=3, T=4, D=5
 tokens, table = (
     rng.normal(size=(3, 4, 5)),
     rng.normal(size=(7, 5)),
-)  # B=3, T=4, D=5
+)
 display(
     gradcheck(
         add_table, add_table_backward, {"x": tokens, "table": table}

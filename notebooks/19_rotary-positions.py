@@ -64,11 +64,12 @@ matrices(
 # in each of four pairs. (The base is 20 here, so that all four turn visibly; usually it is 10000.)
 
 # %%
+# four pairs (1, 0)
 ones = (
     np.repeat([[1.0, 0.0]], 4, axis=0)
     .T.reshape(1, 8)
     .repeat(6, axis=0)
-)  # four pairs (1, 0)
+)
 turned, _ = rope_forward(ones, base=20)
 pairs = {
     f"pair {i}: {20 ** (-i / 4):.2f} each": turned[:, [i, i + 4]]
@@ -103,12 +104,13 @@ moves = {
     "(b) 4 and 0": (4, 0),
 }
 turned = {name: q_and_k(*places) for name, places in moves.items()}
+# the scores
 print(
     {
         name: float((q @ k).round(3))
         for name, (q, k) in turned.items()
     }
-)  # the scores
+)
 arrows(turned, title="A query and a key, turned", labels=["q", "k"])
 
 # %% [markdown]
@@ -158,10 +160,11 @@ line_chart(
 # > along the diagonal. Where are the non-zero cells of the map for halves?
 
 # %%
+# every row of the identity at position 1
 basis, once = (
     np.eye(D),
     np.ones(D),
-)  # every row of the identity at position 1
+)
 maps = {
     "interleaved": rope_forward(
         basis, positions=once, interleaved=True
@@ -231,9 +234,8 @@ def weights_of(columns, interleaved):
     b_k in another order.
     """
     rope = RopeOptions(interleaved=interleaved)
-    layer = MultiHeadAttention(
-        D, num_heads=2, rope=rope, rng=2
-    )  # random, the same each time
+    # random, the same each time
+    layer = MultiHeadAttention(D, num_heads=2, rope=rope, rng=2)
     for name in ("w_q", "b_q", "w_k", "b_k"):
         layer.params[name] = 2 * layer.params[name][..., columns]
     return layer(x6, return_weights=True)[1][0, 1]
@@ -271,9 +273,8 @@ matrices(
 # %%
 from mha_numpy import gradcheck, rope_backward
 
-d_out = np.tile(
-    [0.6, 0.8], (5, 1)
-)  # one pair, the same upstream gradient at five positions
+# one pair, the same upstream gradient at five positions
+d_out = np.tile([0.6, 0.8], (5, 1))
 _, cache = rope_forward(np.ones((5, 2)))
 right = rope_backward(d_out, cache).d_x
 forgot = rope_forward(d_out)[0]
@@ -351,13 +352,11 @@ layer = MultiHeadAttention(
     D, num_heads=2, rope=RopeOptions(), rng=2
 )
 x7, kv_cache = 2 * rng.normal(size=(1, 7, D)), KVCache()
-layer(
-    x7[:, :6], kv_cache=kv_cache, is_causal=True
-)  # six tokens are kept
+# six tokens are kept
+layer(x7[:, :6], kv_cache=kv_cache, is_causal=True)
 _, right = layer(x7[:, 6:], kv_cache=kv_cache, return_weights=True)
-_, at_zero = layer(
-    x7[:, 6:], x7, return_weights=True
-)  # one query, which counts from 0
+# one query, which counts from 0
+_, at_zero = layer(x7[:, 6:], x7, return_weights=True)
 shown = {
     "token 6, turned by 6": right[0, :, 0],
     "turned by 0": at_zero[0, :, 0],

@@ -276,9 +276,8 @@ from mha_numpy.core import softmax_forward
 
 (one, read), said = task.batch_of([245])
 probs, _ = softmax_forward(young.model(one, read)[0])  # (T_q, V)
-likely = np.unique(
-    np.argsort(-probs, axis=-1)[:, :2]
-)  # first or second at some step
+# first or second at some step
+likely = np.unique(np.argsort(-probs, axis=-1)[:, :2])
 rows = task.words(read[0], GERMAN)
 columns = [GERMAN[i] for i in likely]
 matrices(

@@ -343,9 +343,8 @@ import inspect
 from mha_numpy import attention_forward
 from mha_numpy.teach.exercises import check, hint
 
-my_text = inspect.getsource(
-    inspect.getmodule(attention_forward)
-)  # or open(...).read()
+# or open(...).read()
+my_text = inspect.getsource(inspect.getmodule(attention_forward))
 own = train_recipe(
     "text", text=my_text, backend="numpy", steps=40, progress=False
 )

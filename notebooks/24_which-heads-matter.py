@@ -60,9 +60,8 @@ model = SentenceBert(bert).eval()
 ids, mask, _ = bert.tokenizer(
     [sentence for pair in pairs for sentence in pair]
 )
-partner = (
-    np.arange(20) ^ 1
-)  # of 0 it is 1, of 1 it is 0, of 2 it is 3, ...
+# of 0 it is 1, of 1 it is 0, of 2 it is 3, ...
+partner = np.arange(20) ^ 1
 
 
 def similarities():
@@ -148,9 +147,10 @@ matrices(cosines, title=f"Cosines of 20 sentences. {note}")
 # %%
 from mha_numpy.models.analysis import ablation_scores, mean_heads
 
+# (L, H), half a minute
 cut_by_0 = 1 - np.stack(
     list(ablation_scores(model, agreement).values())
-)  # (L, H), half a minute
+)
 labels = {"row_labels": [f"layer {i}" for i in range(6)]}
 labels["column_labels"] = [str(h) for h in range(12)]
 print(f"the largest loss: {cut_by_0.max():.3f}")
@@ -201,9 +201,8 @@ def forward_and_backward():
     d_logits = cross_entropy_backward(
         np.ones_like(loss), cache
     ).d_logits
-    model.backward(
-        20 * (d_logits + d_logits.T) @ vectors
-    )  # each vector is on both sides
+    # each vector is on both sides
+    model.backward(20 * (d_logits + d_logits.T) @ vectors)
 
 
 importance = head_importance(model, forward_and_backward)

@@ -36,10 +36,11 @@ def seconds(H, T=256, D=256):
     return perf_counter() - start
 
 
+# in turns
 rounds = [
     {f"H = {H}": seconds(H) for H in (1, 4, 16, 64)}
     for _ in range(15)
-]  # in turns
+]
 fastest = {
     name: 1000 * min(taken[name] for taken in rounds)
     for name in rounds[0]

@@ -221,9 +221,8 @@ line_chart(
 # > are d_v wide? And how many would it be with the weights?
 
 # %%
-again = np.exp(
-    q @ k[:8].T / np.sqrt(8) - cache.lse[:, None]
-)  # only the first eight keys
+# only the first eight keys
+again = np.exp(q @ k[:8].T / np.sqrt(8) - cache.lse[:, None])
 matrices(
     {
         "recomputed": again,
@@ -253,9 +252,8 @@ has_numba = find_spec("numba") is not None
 if has_numba:
     q, k, v = rng.normal(size=(3, 1, 8, 512, 64)).astype(np.float32)
     backends = ("numpy", "loops", "numba")
-    with redirect_stderr(
-        io.StringIO()
-    ):  # a notice that it takes a while
+    # a notice that it takes a while
+    with redirect_stderr(io.StringIO()):
         caches = {
             name: attention_forward(q, k, v, backend=name)[1]
             for name in backends
@@ -290,10 +288,11 @@ def seconds(backend):
 
 
 if has_numba:
+    # in turns
     rounds = [
         {name: 1000 * seconds(name) for name in backends}
         for _ in range(7)
-    ]  # in turns
+    ]
     fastest = {
         name: min(taken[name] for taken in rounds)
         for name in backends

@@ -17,17 +17,17 @@ has_torch = find_spec("torch") is not None
 HOW_TO_GET_TORCH = "These lines need PyTorch: pip install torch"
 rng = np.random.default_rng(0)
 x = rng.normal(size=(3, 5, 8))
-visible = padding_mask([5, 3, 4], 5)[
-    :, 0, 0
-]  # (B, T_k), True = may attend
+# (B, T_k), True = may attend
+visible = padding_mask([5, 3, 4], 5)[:, 0, 0]
 
 # %% tags=["needs-torch"]
 if has_torch:
     import torch
 
+    # random
     mha = torch.nn.MultiheadAttention(
         8, 2, batch_first=True, dtype=torch.float64
-    )  # random
+    )
     torch.nn.init.normal_(mha.in_proj_bias)
     masks = {
         "as it is": torch.tensor(visible),
@@ -237,21 +237,20 @@ from mha_numpy.models.weights import LAYOUTS, from_layout, to_layout
 for row in LAYOUTS["torch"].rows:
     print(f"{row.theirs:16} {row.ours:12} {row.stored}")
 row_numbers = np.arange(3.0 * 768)
-arrays = to_layout(
-    MultiHeadAttention(768, 12), "torch"
-)  # params are random
+# params are random
+arrays = to_layout(MultiHeadAttention(768, 12), "torch")
+# (3D, D)
 arrays["in_proj_weight"] = np.repeat(
     row_numbers[:, None], 768, axis=1
-)  # (3D, D)
+)
+# (D, D)
 w_k = from_layout(
     MultiHeadAttention(768, 12), arrays, "torch"
-).params["w_k"]  # (D, D)
-print(
-    arrays["in_proj_weight"].shape, w_k[0, [0, 63]]
-)  # the first and the last column of head 0
-of_kind = np.repeat([[1.0, 2.0, 3.0]], 4, axis=0).repeat(
-    4, axis=1
-)  # D = 4: 1 is q, 2 is k, 3 is v
+).params["w_k"]
+# the first and the last column of head 0
+print(arrays["in_proj_weight"].shape, w_k[0, [0, 63]])
+# D = 4: 1 is q, 2 is k, 3 is v
+of_kind = np.repeat([[1.0, 2.0, 3.0]], 4, axis=0).repeat(4, axis=1)
 matrices(
     {
         "PyTorch: in_proj_weight": of_kind.T,
@@ -355,10 +354,11 @@ matrices(
 
 # %% tags=["needs-torch"]
 if has_torch:
+    # (B, 1, 1, T_k)
     d_out, mask = (
         rng.normal(size=x.shape),
         visible[:, None, None],
-    )  # (B, 1, 1, T_k)
+    )
     out = mha(
         *[torch.tensor(x)] * 3,
         key_padding_mask=torch.tensor(key_padding_mask),
@@ -421,16 +421,17 @@ query, key, value = rng.normal(size=(3, 2, 5, 8)).astype(np.float32)
 if has_keras:
     import keras
 
-    biases = keras.initializers.RandomNormal(
-        seed=0
-    )  # zeros would hide a mistake
+    # zeros would hide a mistake
+    biases = keras.initializers.RandomNormal(seed=0)
+    # float32
     keras_layer = keras.layers.MultiHeadAttention(
         2, 4, bias_initializer=biases
-    )  # float32
+    )
     out = keras_layer(query, value, key)  # query, value, key
+    # "query/kernel", ...
     named = {
         w.path.split("/", 1)[1]: w for w in keras_layer.weights
-    }  # "query/kernel", ...
+    }
     arrays = {
         name: keras.ops.convert_to_numpy(w)
         for name, w in named.items()
@@ -446,9 +447,8 @@ if has_keras:
         for name, array in both.items()
     }
     display(compare(both, dict.fromkeys(both, ours)))
-    if (
-        keras.backend.backend() == "torch"
-    ):  # then its backward is PyTorch's
+    # then its backward is PyTorch's
+    if keras.backend.backend() == "torch":
         d_out = rng.normal(size=ours.shape).astype(np.float32)
         out.backward(torch.tensor(d_out))
         same.backward(d_out)

@@ -188,12 +188,14 @@ attention_forward(
 
 # %%
 tokens = ["cat", "sat", "mat", "it", "soft"]
+# what each query asks
 wants = np.array(
     [[1, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]]
-)  # what each query asks
+)
+# what each key is
 offers = np.array(
     [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 1], [0, 0, 1]]
-)  # what each key is
+)
 made, _ = softmax_forward(6.0 * wants @ offers.T)
 weights_by_head(made[None], tokens, note="Made by hand.")
 
@@ -223,9 +225,8 @@ w, gate = layer.params, np.array([1.0, 0.0])
 gated, _ = multi_head_attention_forward(
     x, params=MultiHeadParams(**w), num_heads=2, head_gate=gate
 )
-kept = {
-    n: a[..., :4] for n, a in w.items() if n[-1] != "o"
-}  # head 0's columns
+# head 0's columns
+kept = {n: a[..., :4] for n, a in w.items() if n[-1] != "o"}
 kept |= {"w_o": w["w_o"][:4], "b_o": w["b_o"]}  # and rows
 cut, _ = multi_head_attention_forward(
     x, params=MultiHeadParams(**kept), num_heads=1

@@ -138,12 +138,10 @@ from mha_numpy import split_heads
 out, cache = multi_head_attention_forward(
     x, params=MultiHeadParams(**layer.params), num_heads=2
 )
-heads = split_heads(
-    cache.project_out.x, 2
-)  # the input of w_o, split into heads
-w_o = layer.params["w_o"].reshape(
-    2, 4, 8
-)  # a block of rows for each head
+# the input of w_o, split into heads
+heads = split_heads(cache.project_out.x, 2)
+# a block of rows for each head
+w_o = layer.params["w_o"].reshape(2, 4, 8)
 shares = heads @ w_o  # (B, H, T, D)
 total = shares.sum(axis=1) + layer.params["b_o"]
 display(compare(total, out, name="sum of the heads' shares"))
@@ -293,20 +291,20 @@ def continue_pattern(text):
     """What two causal layers, made by hand, expect next."""
     place = np.eye(len(text))
     own = np.eye(26)[[ord(letter) - ord("A") for letter in text]]
+    # large: weights close to 0 and 1
     see = {
         "is_causal": True,
         "scale": 30.0,
-    }  # large: weights close to 0 and 1
-    previous = np.eye(
-        len(text), k=-1
-    )  # token t asks for place t - 1
+    }
+    # token t asks for place t - 1
+    previous = np.eye(len(text), k=-1)
+    # layer 1
     came_before, first = attention_forward(
         previous, place, own, **see
-    )  # layer 1
+    )
     came_before[0] = 0  # no token comes before the first
-    copied, second = attention_forward(
-        own, came_before, own, **see
-    )  # layer 2
+    # layer 2
+    copied, second = attention_forward(own, came_before, own, **see)
     return chr(ord("A") + copied[-1].argmax()), np.stack(
         [first.weights, second.weights]
     )
