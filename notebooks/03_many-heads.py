@@ -66,8 +66,8 @@ matrices(
 )
 
 # %% [markdown]
-# > **Predict first.** Now *one* head asks all four questions, so its scores are the sums of theirs. What are the
-# > weights of *it*?
+# > **Predict first.** Now *one* head asks all four questions: its scores are the sums of theirs. What are the weights
+# > of *it*?
 # >
 # > - one word gets almost everything
 # > - three words get a third each
@@ -322,7 +322,7 @@ stepper(t)
 # One question is still open. Our params were made up or random. How does a model find good ones?
 #
 # **In the code:** `mha_numpy/core/multihead.py`, with `multihead_params.py` and `shapes.py` next to it. Derivation:
-# docs/multi-head.md. What a single head is worth: notebook 10.
+# docs/multi-head.md.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.2.
 #
