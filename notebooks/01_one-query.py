@@ -30,7 +30,7 @@ print(prices.get("nectarine"))
 
 # %% [markdown]
 # No key is equal, so you would have to guess. A nectarine is a little like an apple and a lot like a melon, so its
-# price is probably closer to the melon's. Attention guesses in the same way. Every key answers, and one that fits
+# price is probably closer to the melon's. Attention guesses this way. Every key answers, and one that fits
 # better counts more.
 #
 # ## By hand
@@ -187,7 +187,7 @@ matrices(
 )
 
 # %% [markdown]
-# Hardly. Your two lines can:
+# Hardly. Two lines can:
 
 # %%
 scores = word_keys @ vierzig / np.sqrt(16)

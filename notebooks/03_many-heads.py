@@ -31,7 +31,7 @@ from mha_numpy.show.pictures import (
 #
 # > The cat sat on the mat because it was soft.
 #
-# Words are related in several ways. *Cat* is the subject of *sat*, *on* comes after *sat*, *it* means the *mat*, and
+# Words are related in many ways. *Cat* is the subject of *sat*, *on* comes after *sat*, *it* means the *mat*, and
 # *soft* is a property of the mat. Here is one head for each. We write their scores by hand (**nothing here is
 # trained**): a score is 8 where one word looks for the other, and else 0.
 
@@ -51,7 +51,7 @@ for h, pairs in enumerate(relations.values()):
 weights, _ = softmax_forward(scores)
 
 # %% [markdown]
-# Each head now has its own table of weights, 11 by 11. Here is one row of each.
+# Each head now has its own 11 by 11 weights. Here is one row of each.
 
 # %%
 asking = ["cat", "on", "it", "soft"]
