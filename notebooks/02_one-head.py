@@ -67,7 +67,8 @@ at_once = softmax(q @ k.T / np.sqrt(2)) @ v
 compare({"out": at_once}, {"out": np.stack(one_by_one)})
 
 # %% [markdown]
-# > **Predict first.** There are T = 8 tokens, D = 5 features, d_k = 2 and d_v = 3. What is the shape of the weights?
+# > **Predict first.** There are T = 8 tokens. A query and a key have d_k = 2 numbers, and a value has d_v = 3. What is
+# > the shape of the weights?
 # >
 # > - 8 by 2
 # > - 8 by 3
@@ -176,10 +177,16 @@ matrices(
 #
 # ## A head doesn't know the order
 #
-# Shuffle the keys, and shuffle the values in the same way. Each key then keeps its value, so the output of "bank" stays
-# the same, because a sum has no order. So to this head a sentence is a bag of words, and "The" and "the" get the same
-# row although they are at different places. The order has to come from somewhere else: from positions (notebook 18), or
-# from a mask (08).
+# Shuffle the keys, and shuffle the values in the same way. Each key keeps its value, and a sum has no order.
+
+# %%
+shuffled = np.random.default_rng(0).permutation(8)
+weights = softmax(q @ k[shuffled].T / np.sqrt(2))
+compare({"out": weights @ v[shuffled]}, {"out": at_once})
+
+# %% [markdown]
+# So to this head a sentence is a bag of words, and "The" and "the" get the same row although they are at different
+# places. The order has to come from somewhere else: from positions (notebook 18), or from a mask (08).
 #
 # ## What weights show, and what they don't
 #
