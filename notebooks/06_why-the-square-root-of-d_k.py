@@ -162,9 +162,7 @@ variances = {
     for name, rule in rules.items()
 }
 chart(
-    variances,
-    "Variance of the scores",
-    "variance of scale * q · k",
+    variances, "Variance of the scores", "variance of scale * q · k"
 )
 
 # %% [markdown]
@@ -191,14 +189,7 @@ chart(
 from mha_numpy import softmax_backward, softmax_forward
 
 # standard deviation of the scores
-sizes = [
-    0.125,
-    0.5,
-    1,
-    2,
-    8,
-    32,
-]
+sizes = [0.125, 0.5, 1, 2, 8, 32]
 one_row = np.random.default_rng(3).normal(size=8)
 # (6, 8)
 weights, _ = softmax_forward(
@@ -268,9 +259,7 @@ panels = {
     "d_scores": softmax_backward(g, cache).d_scores,
 }
 matrices(
-    panels,
-    shared=False,
-    title="Five rows, more and more saturated",
+    panels, shared=False, title="Five rows, more and more saturated"
 )
 
 # %% [markdown]

@@ -53,10 +53,7 @@ def train(is_causal):
 
 
 # a few seconds
-models = {
-    "no mask": train(False),
-    "causal": train(True),
-}
+models = {"no mask": train(False), "causal": train(True)}
 (read,), comes = draw_batch(rng)
 print("true:   ", comes[0])
 for name, (model, _) in models.items():
@@ -213,10 +210,7 @@ panels |= {
     "sequence 0, got": got[0, 0],
     "sequence 1, got": got[1, 0],
 }
-matrices(
-    panels,
-    title="Padding of shape (B, T_k) fits by chance",
-)
+matrices(panels, title="Padding of shape (B, T_k) fits by chance")
 
 # %% [markdown]
 # So test with sizes that differ, and write masks with all four axes.
@@ -290,10 +284,7 @@ k = rng.normal(size=(5, d))
 v = rng.normal(size=(5, 3))
 d_out, blind = rng.normal(size=(4, 3)), np.ones((4, 5), dtype=bool)
 # query 2 sees nothing, and nobody reads its output
-blind[2], d_out[2] = (
-    False,
-    0,
-)
+blind[2], d_out[2] = (False, 0)
 with np.errstate(invalid="ignore"):
     naive = softmax(np.where(blind, q @ k.T / np.sqrt(d), -np.inf))
 panels = {

@@ -229,10 +229,7 @@ def loss_with(layer, gate):
 
 
 # row h of off: head h has gate 0
-whole, off = (
-    loss_with(0, np.ones(4)),
-    1 - np.eye(4),
-)
+whole, off = (loss_with(0, np.ones(4)), 1 - np.eye(4))
 measured = np.array(
     [[loss_with(i, gate) - whole for gate in off] for i in (0, 1)]
 )

@@ -54,10 +54,7 @@ matrices(seen, title="The weights: row = query, column = key")
 rng = np.random.default_rng(8)
 q = rng.normal(size=(3, 2))  # 3 queries of width 2
 # 4 keys, 4 values of width 5
-k, v = (
-    rng.normal(size=(4, 2)),
-    rng.normal(size=(4, 5)),
-)
+k, v = (rng.normal(size=(4, 2)), rng.normal(size=(4, 5)))
 d_heads = rng.normal(size=(3, 5))  # the upstream gradient
 scale = 1 / np.sqrt(2)
 

@@ -161,10 +161,7 @@ line_chart(
 
 # %%
 # every row of the identity at position 1
-basis, once = (
-    np.eye(D),
-    np.ones(D),
-)
+basis, once = (np.eye(D), np.ones(D))
 maps = {
     "interleaved": rope_forward(
         basis, positions=once, interleaved=True

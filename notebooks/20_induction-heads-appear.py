@@ -158,10 +158,7 @@ def train(num_layers, seed=0, steps=300):
 
 # %%
 # about 15 seconds
-(grown, two_layers), (_, one_layer) = (
-    train(2),
-    train(1),
-)
+(grown, two_layers), (_, one_layer) = (train(2), train(1))
 print(f"all letters equally likely: {np.log(V):.2f}")
 tens = {"2 layers": two_layers, "1 layer": one_layer}
 lines = {

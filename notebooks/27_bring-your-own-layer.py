@@ -355,10 +355,7 @@ matrices(
 # %% tags=["needs-torch"]
 if has_torch:
     # (B, 1, 1, T_k)
-    d_out, mask = (
-        rng.normal(size=x.shape),
-        visible[:, None, None],
-    )
+    d_out, mask = (rng.normal(size=x.shape), visible[:, None, None])
     out = mha(
         *[torch.tensor(x)] * 3,
         key_padding_mask=torch.tensor(key_padding_mask),

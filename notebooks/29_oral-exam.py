@@ -292,10 +292,7 @@ def continue_pattern(text):
     place = np.eye(len(text))
     own = np.eye(26)[[ord(letter) - ord("A") for letter in text]]
     # large: weights close to 0 and 1
-    see = {
-        "is_causal": True,
-        "scale": 30.0,
-    }
+    see = {"is_causal": True, "scale": 30.0}
     # token t asks for place t - 1
     previous = np.eye(len(text), k=-1)
     # layer 1
