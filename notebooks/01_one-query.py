@@ -194,7 +194,7 @@ scores = word_keys @ vierzig / np.sqrt(16)
 weights = np.exp(scores) / np.exp(scores).sum()
 matrices(
     {"vierzig": np.stack([weights, layer.weights[0, 0, 4]])},
-    row_labels=["your weights", "the model's weights"],
+    row_labels=["yours", "the model's"],
     column_labels=words,
 )
 

@@ -154,7 +154,7 @@ print(both.shape, "->", cache.weights.shape, "->", out.shape)
 names = "The bank by the river/market had willow/cheap trees/loans"
 matrices(
     {"weights of 'bank'": cache.weights[:, 1]},
-    row_labels=["by the river", "by the market"],
+    row_labels=["by river", "by market"],
     column_labels=names.split(),
 )
 
@@ -168,7 +168,7 @@ matrices(
 # %%
 matrices(
     {"bank": np.stack([v[1], *out[:, 1]])},
-    row_labels=["before", "by the river", "by the market"],
+    row_labels=["before", "by river", "by market"],
     column_labels=features[:3],
 )
 
@@ -234,7 +234,7 @@ asked = [nouns, trait, nouns + trait]
 rows = [weights_of_it(words) for words in asked]
 matrices(
     {"weights of 'it'": np.stack(rows)},
-    row_labels=["asks for nouns", "for the trait", "for both"],
+    row_labels=["nouns", "the trait", "both"],
     column_labels=story,
 )
 

@@ -39,10 +39,10 @@ from mha_numpy.show.pictures import (
 tokens = "The cat sat on the mat because it was soft .".split()
 before = list(zip(tokens[1:], tokens, strict=False))
 relations = {
-    "subject to verb": [("cat", "sat"), ("it", "was")],
-    "to the word before": before,
-    "pronoun to noun": [("it", "mat")],
-    "property to owner": [("soft", "mat")],
+    "verb?": [("cat", "sat"), ("it", "was")],
+    "word before?": before,
+    "noun?": [("it", "mat")],
+    "owner?": [("soft", "mat")],
 }
 scores = np.zeros((4, 11, 11))  # (H, T, T)
 for h, pairs in enumerate(relations.values()):
@@ -56,12 +56,9 @@ weights, _ = softmax_forward(scores)
 # %%
 asking = ["cat", "on", "it", "soft"]
 shown = [weights[h, tokens.index(a)] for h, a in enumerate(asking)]
-labels = [
-    f"{a}: {job}" for a, job in zip(asking, relations, strict=True)
-]
 matrices(
     {"one row of each head": np.stack(shown)},
-    row_labels=labels,
+    row_labels=asking,
     column_labels=tokens,
 )
 
@@ -80,7 +77,7 @@ it = tokens.index("it")
 together, _ = softmax_forward(scores.sum(axis=0))
 matrices(
     {"the row of 'it'": np.vstack([weights[:, it], together[it]])},
-    row_labels=[*relations, "all in one head"],
+    row_labels=[*relations, "all in one"],
     column_labels=tokens,
 )
 
