@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 00 · What a trained head does
 #
-# *About 11 minutes, with the exercise.*
+# *About 10 minutes, with the exercise.*
 #
-# This small model has learned to say twelve digits backwards. Run the two cells to see it work. Then put your own
-# twelve digits into the second cell, and run it again.
+# This small model has learned to say twelve digits backwards. Here it gets the first twelve of π. If you'd rather see
+# your own, change `digits` and run the cell again. (On the website, first press **Run in your browser**.)
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -15,8 +15,7 @@ from mha_numpy.show.pictures import bar_chart, weights_by_head
 
 # %%
 digits = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
-trained = load_trained("reverse")
-model, head = trained.model, trained.model.attentions[0]
+model = load_trained("reverse").model
 
 
 def say(digits):
@@ -24,17 +23,16 @@ def say(digits):
     return model(np.array([digits]))[0].argmax(axis=-1)
 
 
-print("it reads:", *digits)
-print("it says: ", *say(digits))
+print("it reads:", *digits, "\nit says: ", *say(digits))
 
 # %% [markdown]
-# Nothing in its code says "backwards". With different numbers inside (its *params*), the same code could copy the
-# digits instead. So how does it know where to look?
+# Nothing in its code says "backwards". The model contains 5,120 numbers, its *params*, which training has chosen. With
+# other params the same code could copy the digits instead. So how does it know where to look?
 #
 # **What you can do afterwards:** you can read a picture of attention weights, and find out what a head is good for by
 # switching it off.
 #
-# You don't need any definitions yet. They come one by one in the next five notebooks. All six take about an hour.
+# You don't need any definitions yet. They come one by one in the next five notebooks.
 #
 # ## Where it looks while it writes one digit
 #
@@ -51,11 +49,11 @@ print("it says: ", *say(digits))
 # > <!-- answer: place 9 -->
 
 # %%
-say(digits)  # the head keeps the weights of what it has read last
-row = head.weights[0, 0, 2]
-shares = np.round(100 * row, 1)
-bars = {f"{digit} (place {place})": shares[place] for place, digit in enumerate(digits)}
-bar_chart(bars, title="Where it looks while it writes the third digit (trained)", unit="percent")
+head = model.attentions[0]  # it keeps the weights of the last run
+third = 100 * head.weights[0, 0, 2].round(3)
+names = [f"{d} (place {i})" for i, d in enumerate(digits)]
+bars = dict(zip(names, third, strict=True))
+bar_chart(bars, title="Taken from each digit", unit="percent")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -67,8 +65,8 @@ bar_chart(bars, title="Where it looks while it writes the third digit (trained)"
 #
 # ## All rows in one picture
 #
-# We can draw each bar chart as a row of cells, where a darker cell means a larger share. Then all twelve fit into one
-# picture. Each row, or *query*, is a digit that the model writes. Each column, or *key*, is a digit that it reads.
+# Turn each bar into a cell, darker for a larger share, and the bar chart becomes a row. Now all twelve charts fit into
+# one picture. Each row, or *query*, is a digit that the model writes. Each column, or *key*, is a digit that it reads.
 #
 # > **Predict first.** What pattern will the dark cells make?
 # >
@@ -79,9 +77,13 @@ bar_chart(bars, title="Where it looks while it writes the third digit (trained)"
 # > <!-- answer: a diagonal from the top right -->
 
 # %%
-written, read = list(map(str, say(digits))), list(map(str, digits))
-names = {"query_name": "it writes", "key_name": "it looks at"}
-weights_by_head(head.weights[0], written, read, note="Trained params.", **names)
+weights_by_head(
+    head.weights[0],
+    say(digits),
+    digits,
+    query_name="it writes",
+    key_name="it reads",
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -91,12 +93,12 @@ weights_by_head(head.weights[0], written, read, note="Trained params.", **names)
 # </details>
 #
 # We didn't put it there. At first all params were random, and the picture had no pattern. Training made the diagonal in
-# many small steps, and in notebook 04 you can watch it happen.
+# many small steps, and in notebook 04 you can watch it appear.
 #
 # ## Switch the head off
 #
-# A picture suggests what a head does. To test that, we switch the head off. It then passes on only zeros, and
-# everything else in the model stays as it is.
+# The picture suggests that this head does the reversing. To test that, we switch it off: it then passes on only zeros,
+# and everything else in the model stays as it is.
 #
 # > **Predict first.** What will the model write now?
 # >
@@ -113,18 +115,18 @@ with cut_heads(head, 0):
     print("without its head:", *say(digits))
 
 # %%
-(many,), answers = trained.task.draw_batch(np.random.default_rng(1), 500)
-right = {"with its head": 100 * share_right(model(many), answers)}
+task = load_trained("reverse").task
+(rows,), answers = task.draw_batch(np.random.default_rng(1), 500)
+print(f"with its head: {share_right(model(rows), answers):.0%}")
 with cut_heads(head, 0):
-    right["without it"] = 100 * share_right(model(many), answers)
-bar_chart(right, title="Digits that are right, in 500 new rows", unit="percent")
+    print(f"without it:    {share_right(model(rows), answers):.0%}")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Something else. It writes a 7 and a 0, which it never read, and in 500 new rows only 11% of its digits are right,
-# hardly better than guessing. The head was the only connection between places. Without it, each place sees only its own
-# digit.
+# Something else. It even writes a 7 and a 0, which it never read, and in 500 new rows only 11% of its digits are right,
+# hardly better than guessing. The head was the only connection between places. Without it, each place sees nothing but
+# its own digit.
 #
 # </details>
 #
@@ -136,33 +138,46 @@ bar_chart(right, title="Digits that are right, in 500 new rows", unit="percent")
 
 # %% tags=["hide-input"]
 from mha_numpy.models import translate
+from mha_numpy.models.analysis import attention_layers
 from mha_numpy.models.train.tasks import GERMAN, english, german
 
 numbers = load_trained("numbers")
 translator, task = numbers.model, numbers.task
+*_, readers = attention_layers(translator).values()
+
+
+def in_german(number):
+    """What the model makes of the English words for a number."""
+    words = task.read(" ".join(english(number)))
+    ids = translate(translator, words)
+    return " ".join(task.words(ids, GERMAN)[:-1])
+
+
 (source, target), _ = task.batch_of([245])
 translator(source, target)
-two_heads = translator.decoder[0].cross_attention.layer
-words, names = [*german(245), "<end>"], {"query_name": "it writes", "key_name": "it looks at"}
-weights_by_head(two_heads.weights[0], words, english(245), note="Trained params.", **names)
+weights_by_head(
+    readers.weights[0],
+    [*german(245), "<end>"],
+    english(245),
+    query_name="it writes",
+    key_name="it reads",
+)
 
 # %% [markdown]
 # While it writes *fünf*, each head looks mostly at *five*. For *vierzig*, each goes back to *forty*. What if we switch
 # one of them off?
 
 # %%
-cuts = {"with both heads": [], "without head 0": [0], "without head 1": [1], "without both": [0, 1]}
-for name, heads in cuts.items():
-    with cut_heads(two_heads, heads):
-        ids = translate(translator, task.read(" ".join(english(245))))
-    print(f"{name:16}", *task.words(ids, GERMAN)[:-1])
+for cut in [], [0], [1], [0, 1]:
+    with cut_heads(readers, cut):
+        print("without", cut, "it says", in_german(245))
 
 # %% [markdown]
-# Either head is enough for this number. With both off, the model still writes good German, but it's a different number,
-# because nothing comes from the English words any more. So a cut that changes nothing doesn't show that a head does
-# nothing. Another head may do the same job.
+# For this number either head is enough. With both off, the model still writes good German, but it's a different number,
+# because nothing comes from the English words any more. So if a cut changes nothing, another head may be doing the same
+# job. (Try a number of your own, anything below a million.)
 #
-# All of this is about two tasks and two training runs. In large models most heads do several things.
+# All of this is about two small models. In large ones most heads do several things.
 #
 # ## The first hour
 #
@@ -170,11 +185,11 @@ for name, heads in cuts.items():
 #
 # | notebook | minutes | what it answers | what it leaves open |
 # |---|---|---|---|
-# | 00 What a trained head does | 11 | What does a head do? | Where do the weights come from? |
-# | [01 One query](01_one-query.ipynb) | 12 | How is one row computed? | What if every word asks? |
+# | 00 What a trained head does | 10 | What does a head do? | Where do the weights come from? |
+# | [01 One query](01_one-query.ipynb) | 11 | How is one row computed? | What if every word asks? |
 # | [02 One head](02_one-head.ipynb) | 9 | How are all rows computed at once? | What if a word needs several rows? |
 # | [03 Many heads](03_many-heads.ipynb) | 10 | How does a word get several rows? | Who chooses the params? |
-# | [04 Through it backward](04_through-it-backward.ipynb) | 10 | How does training find good params? | How did it know where to look? |
+# | [04 Through it backward](04_through-it-backward.ipynb) | 11 | How does training find good params? | How did it know where to look? |
 # | [05 The trained head, understood](05_the-trained-head-understood.ipynb) | 9 | Why does our head look where it looks? | |
 #
 # After the hour, [all the other notebooks](https://mha-numpy.github.io/mha-numpy/notebooks.html) are open to you.
@@ -187,7 +202,10 @@ for name, heads in cuts.items():
 
 # %% tags=["exercise"]
 def my_strongest_keys(weights):
-    """weights (H, T_q, T_k) -> (H, T_q): for each query, the number of its strongest key."""
+    """weights (H, T_q, T_k) -> (H, T_q), whole numbers.
+
+    For each query, the number of its strongest key.
+    """
     ...  # your code
 
 

@@ -1,39 +1,25 @@
 # %% [markdown]
 # # 01 · One query
 #
-# *About 12 minutes, with the exercise.*
+# *About 11 minutes, with the exercise.*
 #
-# When the translator in notebook 00 writes *vierzig*, its head 0 gives 98% of the weight to *forty*. This picture shows
-# everything that the head has to go by: one vector for the word that the model writes, the **query**, and one for each
-# word that it reads, the **keys**.
+# What does a nectarine cost, if your price list has only apples, lemons and melons? A head has the same problem:
+# nothing that it reads is exactly what it looks for. You'll do its arithmetic by hand, first for a nectarine, then for
+# a word. At the end the same lines give the row *vierzig* of notebook 00.
+#
+# **What you can do afterwards:** you can compute by hand what one query takes from its keys and values: the scores, the
+# weights, and the mean.
 
 # %% tags=["hide-input"]
 import numpy as np
 
+from mha_numpy.models.analysis import attention_layers
 from mha_numpy.models.train import load_trained
 from mha_numpy.show.pictures import matrices
-from mha_numpy.show.walk import tokenize
 
 np.set_printoptions(precision=3, suppress=True)
 
-# %% tags=["hide-input"]
-trained = load_trained("numbers")
-(source, target), _ = trained.task.batch_of([245])
-trained.model(source, target)
-layer = trained.model.decoder[0].cross_attention.layer
-known = layer.forward_cache.attention.inputs
-vierzig, word_keys = known.q[0, 0, 4], known.k[0, 0]
-words = ["two", "hundred", "forty", "five"]
-arrays = {"query of 'vierzig'": vierzig[None], "keys": word_keys}
-matrices(arrays, row_labels=words, title="Made by trained params")
-
 # %% [markdown]
-# Which key fits the query best? You can't see that in 16 columns, but two lines of NumPy find it, and at the end you'll
-# run them on these very numbers.
-#
-# **What you can do afterwards:** you can compute by hand what one query takes from its keys and values: the scores, the
-# weights, and the mean.
-#
 # ## A dictionary that answers softly
 #
 # A Python dictionary compares a query with its keys, and returns the value of the key that is *equal*.
@@ -44,21 +30,21 @@ print(prices.get("nectarine"))
 
 # %% [markdown]
 # No key is equal, so you would have to guess. A nectarine is a little like an apple and a lot like a melon, so its
-# price is probably closer to the melon's. Attention guesses in the same way. Every key answers, and one that fits
+# price is probably closer to the melon's. Attention guesses this way. Every key answers, and one that fits
 # better counts more.
 #
 # ## By hand
 #
 # Describe each fruit by four numbers: how sweet, sour, juicy and crisp it is. The nectarine, (2, 1, 2, 0), is the
-# query. The other fruits are the keys, with (1, 0, 1, 2) for the apple, and their prices are the values. You need three
-# steps.
+# *query*. The other fruits are the *keys*, with (1, 0, 1, 2) for the apple, and their prices are the *values*. You need
+# three steps.
 #
 # **1. Scores.** The dot product measures how well a query fits a key. We divide it by $\sqrt{d_k}$, where $d_k$ is the
 # number of entries in a key, so here by $\sqrt 4 = 2$. (Notebook 06 shows why.)
 #
 # $$s_j = \frac{q \cdot k_j}{\sqrt{d_k}} \qquad \text{apple: } \frac{2 \cdot 1 + 1 \cdot 0 + 2 \cdot 1 + 0 \cdot 2}{2} = 2$$
 #
-# **2. Weights.** *Softmax* turns the scores into shares. None is negative, and they sum to 1.
+# **2. Weights.** *Softmax* turns the scores into shares, which sum to 1.
 #
 # $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
 #
@@ -70,17 +56,18 @@ print(prices.get("nectarine"))
 # > <!-- answer: 6.5 within 0.2 -->
 
 # %%
-fruits = ["apple", "lemon", "melon"]
 nectarine = np.array([2, 1, 2, 0])  # sweet, sour, juicy, crisp
-fruit_keys = np.array([[1, 0, 1, 2], [0, 2, 0, 0], [2, 0, 1, 0]])
-fruit_values = np.array([3.0, 5.0, 8.0])
+keys = np.array([[1, 0, 1, 2], [0, 2, 0, 0], [2, 0, 1, 0]])
+prices = np.array([3.0, 5.0, 8.0])
 
-scores = fruit_keys @ nectarine / np.sqrt(4)
+scores = keys @ nectarine / np.sqrt(4)
 weights = np.exp(scores) / np.exp(scores).sum()
-price = weights @ fruit_values
-print(f"price: {price:.2f}")
-steps = {"scores": scores, "weights": weights, "weight times price": weights * fruit_values}
-matrices(steps, column_labels=fruits, shared=False)
+print("price:", (weights @ prices).round(2))
+
+# %%
+fruits = ["apple", "lemon", "melon"]
+arrays = {"scores": scores, "weights": weights}
+matrices(arrays, column_labels=fruits, shared=False)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -90,26 +77,27 @@ matrices(steps, column_labels=fruits, shared=False)
 #
 # </details>
 #
-# Those three lines are attention for one query. From here on, only the numbers change.
+# The last three lines are attention for one query: scores, weights, mean. From here on, only the numbers change.
 #
 # ## Words as vectors that we can read
 #
 # > The bank by the river had willow trees
 #
 # A *bank* can be a place for money or the side of a river. You can tell which from the other words. To let a head do
-# the same, we describe each word by five numbers, its row of `x`. These aren't learned; we made them up.
+# the same, we describe each word by five numbers, its row of `x`. (*Open* means that it waits for a hint.) These aren't
+# learned; we made them up.
 
 # %%
 features = ["nature", "finance", "open", "noun", "article"]
 meaning = {
-    "the": (0, 0, 0, 0, 1),
-    "bank": (0.5, 0.5, 1, 1, 0),  # open: this word waits for a hint
-    "river": (1, 0, 0, 1, 0),
-    "willow": (1, 0, 0, 0, 0),
-    "trees": (1, 0, 0, 1, 0),
+    "the": [0, 0, 0, 0, 1],
+    "bank": [0.5, 0.5, 1, 1, 0],
+    "river": [1, 0, 0, 1, 0],
+    "willow": [1, 0, 0, 0, 0],
+    "trees": [1, 0, 0, 1, 0],
 }
-tokens = tokenize("The bank by the river had willow trees")
-x = np.array([meaning.get(token.lower(), (0,) * 5) for token in tokens], dtype=float)
+tokens = "The bank by the river had willow trees".split()
+x = np.array([meaning.get(t.lower(), [0] * 5) for t in tokens])
 matrices({"x": x}, row_labels=tokens, column_labels=features)
 
 # %% [markdown]
@@ -126,21 +114,26 @@ matrices({"x": x}, row_labels=tokens, column_labels=features)
 # These matrices are the head's *params*. Why isn't one vector enough? Because what a word looks for is not what it is.
 # "Bank" looks for a *hint*, and it isn't a hint itself.
 #
-# Both matrices have two columns. In the first, a word that is open asks for a hint, and a word that has a topic and is
-# not open answers. In the second, an article asks for a noun, and a noun answers.
+# Our `w_q` and `w_k` have two columns each. In the first column, a word that is open asks for a hint, and a word that
+# has a topic and is not open answers. In the second, an article asks for a noun, and a noun answers.
 #
 # As its value, a word hands over its first three numbers: nature, finance, open.
 
 # %%
-w_q = np.array([[0, 0], [0, 0], [5, 0], [0, 0], [0, 5]])  # a row for each feature
+w_q = np.array([[0, 0], [0, 0], [5, 0], [0, 0], [0, 5]])
 w_k = np.array([[1, 0], [1, 0], [-1, 0], [0, 1], [0, 0]])
 w_v = np.eye(5)[:, :3]
-matrices({"w_q": w_q, "w_k": w_k}, row_labels=features, column_labels=["a hint?", "a noun?"])
+matrices(
+    {"w_q": w_q, "w_k": w_k},
+    row_labels=features,
+    column_labels=["a hint?", "a noun?"],
+)
 
 # %% [markdown]
 # ## One query, by hand
 #
-# Follow "bank", token 1. Its query is (5, 0), so it asks for a hint, and it asks loudly.
+# Follow "bank", token 1. Its query is (5, 0), so it asks for a hint, and asks loudly: a score is 5 times what the key
+# answers, divided by $\sqrt 2$.
 #
 # > **Predict first.** Three words get a score above 0. How much weight does each of them get? ($5 / \sqrt 2$ is about
 # > 3.54, and $e^{3.54}$ is about 34.)
@@ -149,10 +142,13 @@ matrices({"w_q": w_q, "w_k": w_k}, row_labels=features, column_labels=["a hint?"
 
 # %%
 q, k, v = x[1] @ w_q, x @ w_k, x @ w_v
-bank_scores = k @ q / np.sqrt(2)
-bank_weights = np.exp(bank_scores) / np.exp(bank_scores).sum()
-arrays = {"scores of 'bank'": bank_scores, "weights of 'bank'": bank_weights}
-matrices(arrays, column_labels=tokens, shared=False)
+scores = k @ q / np.sqrt(2)
+weights = np.exp(scores) / np.exp(scores).sum()
+matrices(
+    {"scores of 'bank'": scores, "weights of 'bank'": weights},
+    column_labels=tokens,
+    shared=False,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -165,36 +161,62 @@ matrices(arrays, column_labels=tokens, shared=False)
 # "Bank" receives the weighted mean of the values. It is no longer half nature and half finance:
 
 # %%
-rows = np.stack([v[1], bank_weights @ v])
-matrices({"bank": rows}, row_labels=["before", "after"], column_labels=features[:3])
+matrices(
+    {"bank": np.stack([v[1], weights @ v])},
+    row_labels=["before", "after"],
+    column_labels=features[:3],
+)
 
 # %% [markdown]
 # ## The trained head
 #
-# Now run the same two lines on the numbers from the top. The second row is what the model itself computed.
+# The translator of notebook 00 has read *two hundred forty five*. While it writes *vierzig*, its head 0 has a query of
+# 16 numbers, and a key of 16 numbers for each English word. Can you see which key fits best?
 
-# %%
-trained_scores = word_keys @ vierzig / np.sqrt(16)
-trained_weights = np.exp(trained_scores) / np.exp(trained_scores).sum()
-rows = np.stack([trained_weights, layer.weights[0, 0, 4]])
-labels = ["your weights", "the model's weights"]
-matrices({"vierzig": rows}, row_labels=labels, column_labels=words)
+# %% tags=["hide-input"]
+trained = load_trained("numbers")
+(source, target), _ = trained.task.batch_of([245])
+trained.model(source, target)
+*_, layer = attention_layers(trained.model).values()
+inputs = layer.forward_cache.attention.inputs
+vierzig, word_keys = inputs.q[0, 0, 4], inputs.k[0, 0]
+words = ["two", "hundred", "forty", "five"]
+matrices(
+    {"query of 'vierzig'": vierzig[None], "keys": word_keys},
+    row_labels=words,
+)
 
 # %% [markdown]
-# The row *vierzig* of notebook 00 is no longer a mystery. It's a dot product with each key, then a softmax. So far only
-# *one* token has asked. In a sentence every token asks, and the next notebook computes all the rows at once.
+# Hardly. Two lines can:
+
+# %%
+scores = word_keys @ vierzig / np.sqrt(16)
+weights = np.exp(scores) / np.exp(scores).sum()
+matrices(
+    {"vierzig": np.stack([weights, layer.weights[0, 0, 4]])},
+    row_labels=["yours", "the model's"],
+    column_labels=words,
+)
+
+# %% [markdown]
+# The row *vierzig* is no longer a mystery. So far only *one* token has asked. In a sentence every token asks, and the
+# next notebook computes all the rows at once.
 #
 # ## Exercise: one query (5 minutes)
 #
 # Write the three steps as a function. One of the check's inputs has scores in the thousands, where `np.exp` overflows.
-# So first subtract the largest score from all of them. All powers then shrink by the same factor, so no weight changes.
+# So first subtract the largest score from all of them. All powers then shrink by the same factor, and no weight
+# changes.
 #
 # To practise more: the command `mha-numpy exercises` has `softmax`, the second step for whole matrices.
 
 
 # %% tags=["exercise"]
 def my_one_query(q, k, v):
-    """q (d_k,), k (T_k, d_k), v (T_k, d_v) -> (d_v,): softmax(k q / sqrt(d_k)) v."""
+    """q (d_k,), k (T_k, d_k), v (T_k, d_v) -> (d_v,).
+
+    softmax(k q / sqrt(d_k)) v
+    """
     ...  # your code
 
 

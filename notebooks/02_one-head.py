@@ -4,42 +4,44 @@
 # *About 9 minutes. The exercise is for after the hour.*
 #
 # In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". The other words have queries
-# too, and they can all ask at once. A single line of matrix products computes every row of this picture. (The folded
-# cell has the vectors and params of notebook 01.)
+# too, and they can all ask at once. Each row of this picture is one word's question, and a single line of matrix
+# products computes all eight. (The folded cells have the imports, and the vectors and params of notebook 01.)
 
 # %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy import attention_forward, compare
 from mha_numpy.show.pictures import matrices, weights_by_head
-from mha_numpy.show.walk import tokenize
 
 np.set_printoptions(precision=3, suppress=True)
 
 # %% tags=["hide-input"]
 features = ["nature", "finance", "open", "noun", "article"]
 meaning = {
-    "the": (0, 0, 0, 0, 1),
-    "bank": (0.5, 0.5, 1, 1, 0),
-    "river": (1, 0, 0, 1, 0),
-    "willow": (1, 0, 0, 0, 0),
-    "trees": (1, 0, 0, 1, 0),
+    "the": [0, 0, 0, 0, 1],
+    "bank": [0.5, 0.5, 1, 1, 0],
+    "river": [1, 0, 0, 1, 0],
+    "willow": [1, 0, 0, 0, 0],
+    "trees": [1, 0, 0, 1, 0],
 }
 
 
 def vectors(tokens):
     """(T, D): a word that is not listed has no feature at all."""
-    return np.array([meaning.get(token.lower(), (0,) * 5) for token in tokens], dtype=float)
+    rows = [meaning.get(t.lower(), [0] * 5) for t in tokens]
+    return np.array(rows)
 
 
-w_q = np.array([[0, 0], [0, 0], [5, 0], [0, 0], [0, 5]])  # who asks for a hint, for a noun
-w_k = np.array([[1, 0], [1, 0], [-1, 0], [0, 1], [0, 0]])  # who answers
+w_q = np.array([[0, 0], [0, 0], [5, 0], [0, 0], [0, 5]])
+w_k = np.array([[1, 0], [1, 0], [-1, 0], [0, 1], [0, 0]])
 w_v = np.eye(5)[:, :3]  # hands over nature, finance, open
-tokens = tokenize("The bank by the river had willow trees")
+tokens = "The bank by the river had willow trees".split()
 x = vectors(tokens)
 q, k, v = x @ w_q, x @ w_k, x @ w_v
 _, cache = attention_forward(q, k, v)
-weights_by_head(cache.weights[None], tokens, note="One head, with params that we made up.")
+weights_by_head(
+    cache.weights[None], tokens, note="Params that we made up."
+)
 
 # %% [markdown]
 # **What you can do afterwards:** you can write a head for all queries at once, say the shape of every array in it, and
@@ -54,17 +56,19 @@ weights_by_head(cache.weights[None], tokens, note="One head, with params that we
 
 # %%
 def softmax(scores):
-    """Along each row: one distribution over the keys for each query."""
+    """Along each row: shares of the keys, for one query."""
     powers = np.exp(scores)
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-one_by_one = np.stack([softmax(k @ query / np.sqrt(2)) @ v for query in q])
+# %%
+one_by_one = [softmax(k @ row / np.sqrt(2)) @ v for row in q]
 at_once = softmax(q @ k.T / np.sqrt(2)) @ v
-compare({"out": at_once}, {"out": one_by_one})
+compare({"out": at_once}, {"out": np.stack(one_by_one)})
 
 # %% [markdown]
-# > **Predict first.** There are T = 8 tokens, D = 5 features, d_k = 2 and d_v = 3. What is the shape of the weights?
+# > **Predict first.** There are T = 8 tokens. A query and a key have d_k = 2 numbers, and a value has d_v = 3. What is
+# > the shape of the weights?
 # >
 # > - 8 by 2
 # > - 8 by 3
@@ -76,8 +80,9 @@ compare({"out": at_once}, {"out": one_by_one})
 scores = q @ k.T / np.sqrt(2)
 weights = softmax(scores)
 out = weights @ v
-print("q", q.shape, " scores", scores.shape, " weights", weights.shape, " out", out.shape)
-matrices({"q": q, "scores": scores}, row_labels=tokens, shared=False, title="A row is a query")
+print("q", q.shape, "scores", scores.shape)
+print("weights", weights.shape, "out", out.shape)
+matrices({"scores": scores}, row_labels=tokens)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -90,7 +95,7 @@ matrices({"q": q, "scores": scores}, row_labels=tokens, shared=False, title="A r
 #
 # - "bank" asks for a hint, and looks at *river*, *willow* and *trees*;
 # - "The" and "the" ask for a noun, and look at *bank*, *river* and *trees*;
-# - "by" and the others ask for nothing. All their scores are 0. A softmax can't say "nobody", so they take the plain
+# - "by" and the others ask for nothing, so all their scores are 0. A softmax can't say "nobody", so they take the plain
 #   mean of everything.
 #
 # ## An output is a mean
@@ -104,7 +109,8 @@ matrices({"q": q, "scores": scores}, row_labels=tokens, shared=False, title="A r
 # > <!-- answer: only those of the rows -->
 
 # %%
-sums = {"sum of each row": weights.sum(axis=1), "sum of each column": weights.sum(axis=0)}
+rows, columns = weights.sum(axis=1), weights.sum(axis=0)
+sums = {"sum of each row": rows, "sum of each column": columns}
 matrices(sums, column_labels=tokens)
 
 # %% [markdown]
@@ -115,7 +121,7 @@ matrices(sums, column_labels=tokens)
 # </details>
 #
 # The weights of a row are shares, so each output is a mean, and a mean lies between the values. A head can choose and
-# blend. It can't produce anything larger than what is there, and it can't count: if every token came twice, the mean
+# blend. It can't produce anything larger than what is there, and it can't count: if every token came twice, each mean
 # would be the same.
 #
 # ## New neighbours, new meaning
@@ -136,37 +142,56 @@ matrices(sums, column_labels=tokens)
 # > <!-- answer: none -->
 
 # %%
-meaning |= {"market": (0, 1, 0, 1, 0), "cheap": (0, 1, 0, 0, 0), "loans": (0, 1, 0, 1, 0)}
-others = tokenize("The bank by the market had cheap loans")
+meaning |= {
+    "market": [0, 1, 0, 1, 0],
+    "cheap": [0, 1, 0, 0, 0],
+    "loans": [0, 1, 0, 1, 0],
+}
+others = "The bank by the market had cheap loans".split()
 both = np.stack([x, vectors(others)])  # (B, T, D)
-out_both, cache = attention_forward(both @ w_q, both @ w_k, both @ w_v)
-print(both.shape, "->", cache.weights.shape, "->", out_both.shape)
-rows = {"bank": np.stack([v[1], *out_both[:, 1]])}
-labels = ["before", "by the river", "by the market"]
-display(matrices(rows, row_labels=labels, column_labels=features[:3]))
-columns = [a if a == b else f"{a}, {b}" for a, b in zip(tokens, others, strict=True)]
-rows = {"weights of 'bank'": cache.weights[:, 1]}
-matrices(rows, row_labels=labels[1:], column_labels=columns)
+out, cache = attention_forward(both @ w_q, both @ w_k, both @ w_v)
+print(both.shape, "->", cache.weights.shape, "->", out.shape)
+names = "The bank by the river/market had willow/cheap trees/loans"
+matrices(
+    {"weights of 'bank'": cache.weights[:, 1]},
+    row_labels=["by river", "by market"],
+    column_labels=names.split(),
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# None. The new words are hints too, with the same keys. They only hand over something different.
+# None. The new words are hints too, with the same keys. They only hand over something different:
 #
 # </details>
+
+# %%
+matrices(
+    {"bank": np.stack([v[1], *out[:, 1]])},
+    row_labels=["before", "by river", "by market"],
+    column_labels=features[:3],
+)
+
+# %% [markdown]
+# So weights say *where* a head reads, and values say *what* it brings back.
 #
 # ## A head doesn't know the order
 #
-# Shuffle the keys, and shuffle the values in the same way. Each key then keeps its value, so the output of "bank" stays
-# the same, because a sum has no order. So to this head a sentence is a bag of words, and "The" and "the" get the same
-# row although they are at different places. The order has to come from somewhere else: from positions (notebook 18), or
-# from a mask (08).
+# Shuffle the keys, and shuffle the values in the same way. Each key keeps its value, and a sum has no order.
+
+# %%
+shuffled = np.random.default_rng(0).permutation(8)
+weights = softmax(q @ k[shuffled].T / np.sqrt(2))
+compare({"out": weights @ v[shuffled]}, {"out": at_once})
+
+# %% [markdown]
+# So to this head a sentence is a bag of words, and "The" and "the" get the same row although they are at different
+# places. The order has to come from somewhere else: from positions (notebook 18), or from a mask (08).
 #
 # ## What weights show, and what they don't
 #
-# The weights show exactly how the output of this head is mixed from its values. They don't show what arrives. Token j
-# contributes its weight times its value, $w_j v_j$, and a value can be 0. Watch what happens if "by", whose value is 0,
-# answers the call for a hint loudest:
+# A large weight looks like influence. But token j contributes its weight *times its value*, $w_j v_j$, and a value can
+# be 0. Watch what happens if "by", whose value is 0, answers the call for a hint loudest:
 
 # %%
 loud = k.copy()
@@ -174,12 +199,14 @@ loud[2, 0] = 1.5  # "by"
 _, cache = attention_forward(q, loud, v)
 heard = cache.weights[1]
 arrives = np.linalg.norm(heard[:, None] * v, axis=1)
-rows = {"weight": heard, "length of weight times value": arrives}
-matrices(rows, column_labels=tokens, title="What 'bank' receives when 'by' is loud")
+matrices(
+    {"weight": heard, "length of weight times value": arrives},
+    column_labels=tokens,
+)
 
 # %% [markdown]
-# "By" takes most of the weight and hands over nothing. In this way a head *can* say "nobody". (Clark et al. 2019
-# suggest that heads of BERT use a separator token for this.) And the output isn't the end, because other heads and
+# "By" takes most of the weight of "bank" and hands over nothing. In this way a head *can* say "nobody". (Clark et al.
+# 2019 suggest that heads of BERT use a separator token for this.) And the output isn't the end, because other heads and
 # later layers change it. So a picture of weights shows where a head reads, but not why, and not what becomes of it.
 #
 # ## Two candidates for "it"
@@ -187,24 +214,29 @@ matrices(rows, column_labels=tokens, title="What 'bank' receives when 'by' is lo
 # > The animal didn't cross the street because it was too tired
 #
 # "It" is the animal. If the last word were *wide*, it would be the street. To find out, a reader needs two things: the
-# nouns, and the last word, a trait. We let "it" ask for both with one head, again with params that we made up.
+# nouns, and the last word, a trait. Let "it" ask for the nouns, then for the trait, then for both. (We make up the
+# scores directly, without params.)
 
 # %%
-story = tokenize("The animal didn't cross the street because it was too tired")
-it, animal, street, tired = (story.index(word) for word in ("it", "animal", "street", "tired"))
-noun_key, trait_key, it_query = (np.zeros((len(story), 1)) for _ in range(3))
-noun_key[[animal, street]], trait_key[tired], it_query[it] = 1, 1, 5
-facts = np.eye(len(story))  # the value of a token: which token it is
+story = [
+    *"The animal didn't cross the street".split(),
+    *"because it was too tired".split(),
+]
 
 
-def row_of_it(key):
-    """The weights of "it", if a key answers it."""
-    return attention_forward(it_query, key, facts)[1].weights[it]
+def weights_of_it(answering):
+    """A word that answers scores 5, and every other word 0."""
+    return softmax(5.0 * np.isin(story, answering))
 
 
-rows = [row_of_it(key) for key in (noun_key, trait_key, noun_key + trait_key)]
-labels = ["asks for nouns", "asks for the trait", "asks for both"]
-matrices({"weights of 'it'": np.stack(rows)}, row_labels=labels, column_labels=story)
+nouns, trait = ["animal", "street"], ["tired"]
+asked = [nouns, trait, nouns + trait]
+rows = [weights_of_it(words) for words in asked]
+matrices(
+    {"weights of 'it'": np.stack(rows)},
+    row_labels=["nouns", "the trait", "both"],
+    column_labels=story,
+)
 
 # %% [markdown]
 # ## Asking both questions at once
@@ -225,9 +257,9 @@ matrices({"weights of 'it'": np.stack(rows)}, row_labels=labels, column_labels=s
 
 # %% tags=["exercise"]
 def my_attention(q, k, v):
-    """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v): softmax(q k^T / sqrt(d_k)) v.
+    """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v).
 
-    Nothing is hidden. Large scores must not overflow.
+    softmax(q k^T / sqrt(d_k)) v. Large scores must not overflow.
     """
     ...  # your code
 

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # 04 · Through it backward
 #
-# *About 10 minutes. The exercise is for after the hour.*
+# *About 11 minutes. The exercise is for after the hour.*
 #
-# So far the params of our heads have been made up, random, or already trained. Here a head learns its own. It needs to
-# know one thing about each of its numbers: if this number grows, does the loss rise or fall?
+# Here is the smallest head that there is, one query with three keys. Their values are 10, 0 and 5, and its answer is 6.
+# It should be 4. Which of the three scores must grow, and which must shrink? You'll find out by trying, then by hand,
+# and then a whole head learns in the same way.
 #
 # **What you can do afterwards:** you can say what a gradient means, do the backward pass for one query by hand, and
 # check your own backward pass against numbers computed without it.
@@ -17,143 +18,123 @@ from mha_numpy.models.train import RECIPES, loss_and_gradients
 from mha_numpy.show.page import training_page
 from mha_numpy.show.pictures import line_chart, weights_by_head
 
-# %% [markdown]
-# ## Forty small steps
-#
-# The task is *reverse*, from notebook 00. The model has one head and 5,120 params, all of them random at first. The
-# *loss*, measured in nats, is one number that says how wrong its answers are. In each step every param moves a little
-# the way that lowers the loss, **against its slope**.
-
-# %%
-recipe = RECIPES["reverse"]
-task = recipe.make_task()
-model = recipe.make_model(task, backend="numpy", rng=0)
-rng = np.random.default_rng(0)
-digits = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]])
-
-
-def train_step():
-    """Move every number of the model against its slope, and return the loss before that."""
-    loss = loss_and_gradients(model, task.draw_batch(rng, 64))
-    for layer in model.layers():
-        layer.params |= {name: p - layer.grads[name] for name, p in layer.params.items()}
-    return loss
-
-
-print("random: ", model(digits)[0].argmax(axis=-1))
-seen = [model.attentions[0].weights[0]]
-losses = [train_step() for _ in range(40)]
-print("trained:", model(digits)[0].argmax(axis=-1))
-seen.append(model.attentions[0].weights[0])
-names = ["random params", "after 40 steps"]
-read, note = list(map(str, digits[0])), "One head. A row is a digit that it should write."
-display(weights_by_head(np.concatenate(seen), read[::-1], read, head_names=names, note=note))
-line_chart(np.arange(40), {"loss": losses}, title="The loss", x_label="steps", y_label="nats")
-
-# %% [markdown]
-# The head has learned to look at the mirrored place. No rule in the model says so. Each step only went a little
-# downhill.
-#
-# Now watch it happen. Press **Start**, and a head of this kind learns before your eyes. **Start again** draws new
-# random params.
-
-# %%
-training_page()
-
-# %% [markdown]
-# ## A gradient is a slope
-#
-# Take a single number of `w_v` in a new model with random params. We change only this number, and draw the loss as a
-# curve. The slope of the curve at the number's present value is its **gradient**.
-
-# %% tags=["hide-input"]
-model = recipe.make_model(task, backend="numpy", rng=0)
-batch = task.draw_batch(rng, 64)
-loss = loss_and_gradients(model, batch)
-w_v, slope = model.attentions[0].params["w_v"], model.attentions[0].grads["w_v"][14, 1]
-start, moves = w_v[14, 1], np.linspace(-4, 4, 17)
-curve = []
-for move in [*moves, 0.1]:
-    w_v[14, 1] = start + move
-    curve.append(loss_and_gradients(model, batch))
-print(f"0.1 more changes the loss by {curve.pop() - loss:+.6f}; the slope says {0.1 * slope:+.6f}")
-lines = {"loss": curve, "tangent": loss + slope * moves}
-title = "The loss over one number of w_v, all others fixed"
-line_chart(moves, lines, title=title, x_label="change of the number", y_label="nats")
-
-# %% [markdown]
-# For a small change, curve and tangent agree, so a positive slope says "make this number smaller". For a large change
-# they separate, which is why training takes many small steps.
-#
-# You could find each slope by trying it out, at the cost of one *forward pass* from the digits to the loss. That would
-# be 5,120 passes for every step. The *backward pass* finds all slopes at once, for about the cost of two forward
-# passes.
-#
-# ## Backward by hand
-#
-# How? It works through the computation from the end, and asks at each step how much the loss grows if *this* number
-# grows a little. We write `d_a` for the gradient of `a`, which has the shape of `a`.
-#
-# Here is one query with three keys, with numbers that you can handle in your head.
+np.set_printoptions(precision=3, suppress=True)
 
 # %%
 scores = np.log([5.0, 3.0, 2.0])
 v = np.array([10.0, 0.0, 5.0])  # each value is one number
-weights, _ = softmax_forward(scores)
-out, target = weights @ v, 4.0
-print("weights", weights, " out", out, " loss", 0.5 * (out - target) ** 2)
+
+
+def loss_of(scores):
+    """How wrong the answer is: half its squared distance to 4."""
+    return 0.5 * (softmax_forward(scores)[0] @ v - 4) ** 2
+
+
+print("weights", softmax_forward(scores)[0])
 
 # %% [markdown]
-# Now we go back, one line for each line of the forward pass:
+# With these weights the answer is 0.5·10 + 0.3·0 + 0.2·5 = 6. The *loss* is one number that says how wrong it is, here
+# ½ (6 - 4)² = 2.
 #
-# - `loss = ½ (out - target)²`, so `d_out = out - target = 2`.
-# - `out = 0.5·10 + 0.3·0 + 0.2·5`. If the first weight grows by a little, `out` grows by 10 times that, and the loss by
-#   2·10 times that. So **`d_weights` is `d_out` times the value**, (20, 0, 10). In the same way, **`d_v` is `d_out`
-#   times the weight**.
-# - The scores come last. Each weight is a power over the sum of the powers, 5, 3 and 2 over 10.
+# ## A gradient is a slope
 #
-# > **Predict first.** More weight on key 0 or key 2 raises the loss. Should all scores become smaller?
+# > **Predict first.** We raise score 0 a little. Its value is 10. Does the loss rise or fall?
 # >
-# > - yes
-# > - no
+# > - it rises
+# > - it falls
 # >
-# > <!-- answer: no -->
-#
+# > <!-- answer: it rises -->
+
+
+# %%
+def slopes(scores):
+    """Raise one score after the other a little, and compare."""
+    moved = [loss_of(scores + move) for move in 1e-6 * np.eye(3)]
+    return (np.array(moved) - loss_of(scores)) / 1e-6
+
+
+print("slopes:", slopes(scores))
+
+# %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. Lowering all scores equally changes no weight. A key matters only as far as it is better or worse than the others.
+# It rises, because key 0 gets a larger share and pulls the answer up, further away from 4.
 #
 # </details>
 #
-# Raise score 0 by 0.01, and its power grows by 1%, from 5 to 5.05. The sum grows from 10 to 10.05. So the weights go
-#
-# ```text
-# from  0.5               0.3               0.2
-# to    5.05 / 10.05      3 / 10.05         2 / 10.05
-#       = 0.5025          = 0.2985          = 0.1990
-# ```
-#
-# Weight 0 gains 1% of itself, which is 0.01·0.5, and raises the loss by 20 times that. But the sum grows too, by 0.5%,
-# which is again 0.01·0.5. So all three weights shrink by that share of themselves, and this lowers the loss by 12 times
-# that, where 0.5·20 + 0.3·0 + 0.2·10 = 12 is the row's weighted mean. Together it makes 0.01·0.5·(20 - 12) = 0.04. The
-# other scores work in the same way (derived in notebook 11):
-#
-# $$d\_scores_j = w_j \,\big(d\_weights_j - \textstyle\sum_l w_l\, d\_weights_l\big)$$
+# Each slope says how steeply the loss rises if this score grows: raise score 0 by 0.1, and the loss rises by about
+# 0.1 · 4 = 0.4. All slopes together are the **gradient**. You can read it as an arrow with three entries, which points
+# uphill. Here is the first entry as a picture, with all other scores fixed.
 
 # %%
-moved, _ = softmax_forward(scores + np.array([0.01, 0, 0]))
-change = 0.5 * (moved @ v - target) ** 2 - 0.5 * (out - target) ** 2
-print(f"the slope says 0.04, and the loss really changes by {change:.4f}")
+moves = np.linspace(-2, 2, 17)
+first = np.array([1, 0, 0])
+curve = np.array([loss_of(scores + m * first) for m in moves])
+line_chart(
+    moves,
+    {"loss": curve, "slope 4": loss_of(scores) + 4 * moves},
+    title="The loss over score 0",
+    x_label="change of score 0",
+    y_label="loss",
+)
 
 # %% [markdown]
-# The three slopes are 0.5·8 = 4, 0.3·(-12) = -3.6 and 0.2·(-2) = -0.4. They sum to 0, because raising all scores
-# equally changes nothing.
+# Close to 0 the line and the curve agree. Further away they part, so we may only take small steps. Every step goes
+# **against** the arrow:
+
+# %%
+moving = scores.copy()
+for _ in range(5):
+    weights, _ = softmax_forward(moving)
+    print(f"loss {loss_of(moving):.3f}  weights", weights)
+    moving -= 0.05 * slopes(moving)
+
+# %% [markdown]
+# That is training. The loss goes down, and the share of key 0 with it. The factor 0.05 is the *step size*. Change it to
+# 2, and the first step goes much too far: the loss jumps to 8, and stays there.
+#
+# ## Backward by hand
+#
+# Trying costs one forward pass for each number, and a model has thousands of them. The *backward pass* finds all slopes
+# at once. It works through the computation from the end, and asks at each step how much the loss grows if *this* number
+# grows a little. We write `d_a` for the gradient of `a`, which has the shape of `a`.
+#
+# - **The answer.** `loss = ½ (out - target)²`, so `d_out = out - target = 2`.
+# - **The weights.** `out = 0.5·10 + 0.3·0 + 0.2·5`. If the first weight grows by a little, `out` grows by 10 times
+#   that, and the loss by 2·10 times that. So `d_weights` is `d_out` times the value: (20, 0, 10). In the same way,
+#   `d_v` is `d_out` times the weight: (1, 0.6, 0.4).
+# - **The scores.** You have measured their slopes: 4, -3.6 and -0.4.
+#
+# > **Predict first.** More weight on key 2 raises the loss, with slope 10. Why does a higher *score* of key 2 lower it?
+# >
+# > - its weight shrinks
+# > - it takes weight from key 0, which is worse
+# > - that's a rounding error
+# >
+# > <!-- answer: it takes weight from key 0, which is worse -->
+#
+# <details><summary>Answer</summary>
+#
+# It takes weight from key 0, which is worse. Weights are shares, so a key matters only as far as it is better or worse
+# than the others.
+#
+# </details>
+#
+# Better or worse than what? Than the mean of its row, 0.5·20 + 0.3·0 + 0.2·10 = 12. Take the difference from this mean,
+# and multiply it by the weight (notebook 11 derives the rule):
+
+# %%
+weights, _ = softmax_forward(scores)
+d_weights = 2 * v
+print(weights * (d_weights - weights @ d_weights))
+
+# %% [markdown]
+# These are the slopes that you measured. They sum to 0, because raising all scores equally changes no weight.
 #
 # ## Your own backward, checked
 #
-# Here are the same lines as code. `gradcheck` does to every score and value what we did to one. It moves each number a
-# little and compares the measured slope with yours, by two methods. *Central* moves it both up and down, and *complex
-# step* moves it in the imaginary direction, where nothing gets lost in rounding (notebook 13).
+# Here are the same lines as code. `gradcheck` does to every score and value what you did above: it moves each number a
+# little, and compares the measured slope with yours. (It measures in two ways, which notebook 13 explains.)
 
 
 # %%
@@ -165,16 +146,71 @@ def forward(scores, v):
 def backward(d_out, saved):
     weights, v = saved
     d_weights = d_out * v
-    return weights * (d_weights - weights @ d_weights), d_out * weights
+    mean = weights @ d_weights
+    return weights * (d_weights - mean), d_out * weights
 
 
-gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=out - target)
+gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=2.0)
 
 # %% [markdown]
-# Nothing in `gradcheck` is about attention, so you can use it on any function that you write. In a whole head, a score
-# is a product, $q_i \cdot k_j / \sqrt{d_k}$, so its slope in one factor is the other factor over $\sqrt{d_k}$. Notebook
-# 12 writes all of this with matrices.
+# Without `- mean` it fails. Try it. `gradcheck` knows nothing about attention, so you can use it on any function that
+# you write. Notebook 12 goes on from the scores to q and k, with matrices.
 #
+# ## Forty small steps
+#
+# Now the model of notebook 00, before any training. Its 5,120 params are random, so its answers are noise. Forty times
+# we do what you did with three scores: each param gets its slope and moves against it, with step size 1.
+
+# %% tags=["hide-input"]
+recipe = RECIPES["reverse"]
+task = recipe.make_task()
+model = recipe.make_model(task, backend="numpy", rng=0)
+head, rng = model.attentions[0], np.random.default_rng(0)
+digits = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
+
+
+def look():
+    """Print what the model says, and return the head's weights."""
+    print("says", *model(np.array([digits]))[0].argmax(axis=-1))
+    return head.weights[0, 0]
+
+
+weights = [look()]
+
+
+# %%
+def train_step():  # every param moves a little against its slope
+    batch = task.draw_batch(rng, 64)
+    losses.append(loss_and_gradients(model, batch))
+    for layer in model.layers():
+        for name, slope in layer.grads.items():
+            layer.params[name] = layer.params[name] - slope
+
+
+# %%
+losses = []
+for _ in range(40):
+    train_step()
+print(f"loss {losses[0]:.2f}, then {losses[-1]:.3f}")
+weights.append(look())
+weights_by_head(
+    np.stack(weights),
+    digits[::-1],
+    digits,
+    head_names=["random params", "after 40 steps"],
+)
+
+# %% [markdown]
+# The head has learned to look at the mirrored place (the rows are the digits that it should write). No rule in the
+# model says so. Each step only went a little downhill.
+#
+# Now watch it happen. Press **Start**, and a head of this kind learns before your eyes. **Start again** draws new
+# random params.
+
+# %%
+training_page()
+
+# %% [markdown]
 # ## One x, used three times
 #
 # In *self-attention* q, k and v come from the same `x`. If a number of `x` grows, the loss reacts in three ways at
@@ -184,8 +220,8 @@ gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=out - target)
 # d_x = d_q @ w_q.T + d_k @ w_k.T + d_v @ w_v.T
 # ```
 #
-# And with H heads? `split_heads` only moves numbers, so the backward pass only moves their gradients back, and
-# `merge_heads` does that.
+# And with H heads? `split_heads` only moves numbers, so the backward pass only moves their gradients back, which is
+# what `merge_heads` does.
 #
 # ## Exercise: one input, three branches (after the hour, 15 minutes)
 #
@@ -198,9 +234,11 @@ gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=out - target)
 
 # %% tags=["exercise"]
 def my_input_gradient(d_q, d_k, d_v, params):
-    """Three gradients (B, H, T, d) -> d_x (B, T, D); params.w_q, .w_k, .w_v are (D, H*d).
+    """Three gradients (B, H, T, d) -> d_x (B, T, D).
 
-    Forward was q = split_heads(x @ params.w_q + params.b_q, H), and so for k and v, from one x.
+    params.w_q, .w_k, .w_v are (D, H*d). Forward was
+    q = split_heads(x @ params.w_q + params.b_q, H),
+    and so for k and v, from one x.
     """
     ...  # your code
 

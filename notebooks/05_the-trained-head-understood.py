@@ -3,53 +3,33 @@
 #
 # *About 9 minutes. The exercise is for after the hour.*
 #
-# Here is the head of notebook 00 again, which says twelve digits backwards. First we erase its `w_q`, so every query is
-# 0 and the head looks everywhere equally. Then `w_q` takes **one** step against its gradient, as in notebook 04.
+# The head of notebook 00 says twelve digits backwards. On this page you'll bend it: you change one matrix, without any
+# training, and it says the digits forwards, or in any order that you write down. To do this you need to know exactly
+# what makes it look where it does.
+#
+# **What you can do afterwards:** you can open a trained head, say which numbers make it look where it does, and test
+# your explanation.
 
 # %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy import compare, trace
-from mha_numpy.models.analysis import cut_heads
-from mha_numpy.models.train import load_trained, loss_and_gradients, share_right
-from mha_numpy.show.pictures import matrices, weights_by_head
+from mha_numpy.models.train import load_trained, loss_and_gradients
+from mha_numpy.show.pictures import weights_by_head
 
-# %% tags=["hide-input"]
-trained = load_trained("reverse")
-model, head = trained.model, trained.model.attentions[0]
-batch = trained.task.draw_batch(np.random.default_rng(0), 64)
-digits = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]])
-w_q = head.params["w_q"]
-learned_w_q, pictures = w_q.copy(), []
+# %%
+digits = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
+model = load_trained("reverse").model
+head = model.attentions[0]
 
 
-def look(name):
-    """Remember the weights for our digits, and print how many answers of the batch are right."""
-    print(f"{name:15} {share_right(model(batch.inputs[0]), batch.targets):.0%} right")
-    model(digits)
-    pictures.append(head.weights[0, 0].copy())
+def say(digits):
+    return model(np.array([digits]))[0].argmax(axis=-1)
 
 
-look("trained")
-w_q[...] = 0
-look("w_q erased")
-loss_and_gradients(model, batch)
-w_q -= head.grads["w_q"]
-look("one step later")
-w_q[...] = learned_w_q
-names = ["trained", "w_q erased", "one step later"]
-read, note = (
-    list(map(str, digits[0])),
-    "One head, three times. A row is a digit that it should write.",
-)
-weights_by_head(np.stack(pictures), read[::-1], read, head_names=names, note=note)
+print("it reads:", *digits, "\nit says: ", *say(digits))
 
 # %% [markdown]
-# One step, and most answers are right again. How could the gradient know where the diagonal belongs?
-#
-# **What you can do afterwards:** you can open a trained head, say which numbers make it look where it does, and test
-# your explanation.
-#
 # ## Why it looks there
 #
 # Each place starts with two learned vectors: $e$, the *embedding* of its digit, and $p$, for the place itself. Queries
@@ -59,7 +39,19 @@ weights_by_head(np.stack(pictures), read[::-1], read, head_names=names, note=not
 #
 # Multiplied out, it has four parts: *place with place*, *place with digit*, *digit with place* and *digit with
 # digit*.
-#
+
+# %%
+e = model.embedding.params["table"]  # one row for each digit
+p = model.positions.params["table"]  # one row for each place
+
+
+def match(a, b):
+    """The scores of queries made of a with keys made of b."""
+    q, k = a @ head.params["w_q"], b @ head.params["w_k"]
+    return q @ k.T / np.sqrt(32)
+
+
+# %% [markdown]
 # > **Predict first.** Which part makes the diagonal?
 # >
 # > - place with place
@@ -69,59 +61,90 @@ weights_by_head(np.stack(pictures), read[::-1], read, head_names=names, note=not
 # >
 # > <!-- answer: place with place -->
 
-# %% tags=["table"]
-e, p = model.embedding.params["table"], model.positions.params["table"]
-w_q, w_k = head.params["w_q"], head.params["w_k"]
-
-
-def match(a, b):
-    """The scores of queries made of a with keys made of b."""
-    return (a @ w_q) @ (b @ w_k).T / np.sqrt(w_q.shape[1])
-
-
-sizes = [abs(match(a, b)).max() for a, b in ((p, e), (e, p), (e, e))]
-print("largest score of the parts with digits:", np.array(sizes).round(1))
-matrices({"place with place": match(p, p)}, title="Rows: queries. Columns: keys. Trained.")
+# %%
+parts = {
+    "place with place": match(p, p),
+    "place with digit": match(p, e),
+    "digit with place": match(e, p),
+    "digit with digit": match(e, e),
+}
+for name, part in parts.items():
+    print(f"{name}: scores up to {abs(part).max():.1f}")
+print("place asks for place:", *match(p, p).argmax(axis=1))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# *Place with place*. The diagonal of notebook 00 contains the largest score of every row, from 8 to 16, and the three
-# parts with digits are small. So the head asks by place, and twelve equal digits give the same diagonal.
+# *Place with place*. Its scores go up to 15.7, and those of the parts with digits only to 3.7.
 #
 # </details>
 #
-# Read row 0: the query of place 0 fits the key of place 11. Nothing in the code says so. Training wrote it into the
-# numbers of `p`, `w_q` and `w_k`.
+# So the head asks by place, whatever the digits are: the query of place 0 fits the key of place 11. Nothing in the code
+# says so. Training wrote it into the numbers of `p`, `w_q` and `w_k`.
 #
-# ## Two tests
+# ## Bend it
 #
-# An explanation has to survive a test. If the head asks by place, it must go wrong when we swap two places, or when
-# some are missing.
+# An explanation has to survive a test. If the head asks by place and by nothing else, then a place that asks a
+# *different* question must say a different digit. Let's give each place a new question. Place 0 has always asked for
+# place 11. So if place 5 takes over the question of place 0, it should say the last digit.
 #
-# > **Predict first.** We swap the vectors of places 0 and 1. Which of the twelve answers change?
-# >
-# > - the first two
-# > - the first two and the last two
-# > - all of them
-# >
-# > <!-- answer: the first two and the last two -->
+# The new `w_q` does this in two steps. First, `read_place` turns the vector $e + p$ of a place into twelve numbers, a 1
+# at its own place and eleven 0s. (NumPy can solve this exactly, because 10 digits and 12 places have 22 vectors, and
+# there are 32 columns.) Then each place is given the learned query of the place whose question it takes over.
 
 # %%
-print("twelve digits:        ", *model(digits).argmax(axis=-1)[0])
-p[[0, 1]] = p[[1, 0]]
-print("places 0, 1 swapped:  ", *model(digits).argmax(axis=-1)[0])
-p[[0, 1]] = p[[1, 0]]
-print("six digits:           ", *model(digits[:, :6]).argmax(axis=-1)[0])
+learned = head.params["w_q"].copy()
+read_place = np.linalg.pinv(np.vstack([p, e]))[:, :12]
+
+
+def bend(order):
+    """Make place i ask for place order[i]."""
+    asks_like = 11 - np.array(order)
+    head.params["w_q"] = read_place @ p[asks_like] @ learned
+
+
+# %% [markdown]
+# > **Predict first.** We let every place ask for itself. What will the model say?
+# >
+# > - the digits in their own order
+# > - the digits backwards
+# > - other digits
+# >
+# > <!-- answer: the digits in their own order -->
+
+# %%
+bend([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+print("it reads:", *digits)
+print("it says: ", *say(digits))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The first two answers swap, because their queries did. So do the last two, because the keys of places 0 and 1 swapped
-# too. With six digits most answers are wrong, because place 0 still asks for place 11, which isn't there. The model has
-# learned twelve places, not the idea of reversing.
+# The digits in their own order. The reversing model copies now.
 #
 # </details>
+#
+# Now write any twelve places from 0 to 11, in any order, some of them twice if you like:
+
+# %%
+order = [11, 0, 10, 1, 9, 2, 8, 3, 7, 4, 6, 5]
+bend(order)
+print("it says:  ", *say(digits))
+print("we expect:", *(digits[place] for place in order))
+weights_by_head(head.weights[0], order, range(12))
+
+# %%
+task = load_trained("reverse").task
+(rows,), _ = task.draw_batch(np.random.default_rng(1), 500)
+right = model(rows).argmax(axis=-1) == rows[:, order]
+print(f"right in 500 new rows: {right.mean():.1%}")
+head.params["w_q"] = learned  # as it was trained
+print("six digits:", *digits[:6], "become", *say(digits[:6]))
+
+# %% [markdown]
+# No digit is wrong, though nothing was trained. The explanation holds, and it also says where the model must fail. With
+# six digits, place 0 still asks for place 11, which isn't there, so most answers are wrong. The model has learned
+# twelve places, not the idea of reversing.
 #
 # ## What it hands over
 #
@@ -131,51 +154,52 @@ print("six digits:           ", *model(digits[:, :6]).argmax(axis=-1)[0])
 
 # %%
 to_logits = model.unembedding.params["w"]
-through_head = e @ head.params["w_v"] @ head.params["w_o"] @ to_logits
-past_head = e @ to_logits
-print("own logit, through the head:  ", *through_head.diagonal().round().astype(int))
-print("largest logit, past the head:  ", *past_head.max(axis=1).round(1))
+through = e @ head.params["w_v"] @ head.params["w_o"] @ to_logits
+past = e @ to_logits
+own = through.diagonal().round().astype(int)
+print("own logit, through the head: ", *own)
+print("largest logit, past the head:", *past.max(axis=1).round(1))
 
 # %% [markdown]
 # Through the head each digit raises its own logit, by 13 to 28. Past the head the numbers are small. That sums up the
 # whole model: *place with place* says where to read, and *through the head* writes down what is there.
 #
-# In notebook 00 we switched this head off, and the model wrote 1 9 2 9 0 5 7 2 0 1 0 2. Why these digits?
-
-# %%
-with cut_heads(head, 0):
-    print("without the head:           ", *model(digits).argmax(axis=-1)[0])
-print("largest logit past the head:", *past_head.argmax(axis=1)[digits[0]])
-
-# %% [markdown]
-# They come from the path past the head. There a 3 raises the logit of 1 most, a 1 raises that of 9, and so on, the same
-# at every place. Training never needed this path to work by itself.
-#
-# So a cut doesn't show what a head does. It shows what the rest does without it.
+# (When you switched the head off in notebook 00, only the path past the head was left. It wrote other digits, because
+# training never needed it to work by itself.)
 #
 # ## How the gradient knew
 #
-# Back to the surprise. With `w_q` erased all weights are equal, but the rest of the model is still trained. Here is the
-# gradient of the scores, with its sign flipped, added up over the batch. Where this is positive, a larger score lowers
-# the loss.
+# You changed `w_q` by hand. How did training find it? Let's erase it, so that every query is 0 and the head looks
+# everywhere equally. The other params stay trained. Then `w_q` takes **one** step against its gradient, as in notebook
+# 04.
 
 # %%
-w_q[...] = 0
+batch = task.draw_batch(np.random.default_rng(0), 64)
+head.params["w_q"] = np.zeros((32, 32))  # erased
 with trace() as t:
     loss_and_gradients(model, batch)
-w_q[...] = learned_w_q
+head.params["w_q"] = -head.grads["w_q"]  # one step from 0
+print("one step later, it says:", *say(digits))
+
+# %% [markdown]
+# One step, and it says the digits backwards again. The gradient of the scores knew where to go while all weights were
+# still equal. Here it is with its sign flipped, added up over 64 rows of digits. Where it is largest, a larger score
+# lowers the loss most.
+
+# %%
+head.params["w_q"] = learned  # as it was trained
 wish = -t["d_scores"].sum(axis=0)[0]  # (T_q, T_k)
 print("largest in each row: place", *wish.argmax(axis=1))
 
 # %% [markdown]
-# There is the diagonal, before any weight shows it: place 0 asks for 11, place 1 for 10. With notebook 04 you can say
-# why. The right answer at place 0 is the digit of place 11. The value from there raises the right logit, so more weight
-# on it lowers the loss. Softmax passes this slope on to the score, the score to the query, and the query to `w_q`.
-# (From random params it takes longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
+# There is the diagonal, before any weight shows it. With notebook 04 you can say why. The right answer at place 0 is
+# the digit of place 11. The value from there raises the right logit, so more weight on it lowers the loss. Softmax
+# passes this slope on to the score, the score to the query, and the query to `w_q`. (From random params it takes
+# longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
 #
 # ## The same numbers in PyTorch
 #
-# This is the whole model in ten lines of PyTorch, with our trained params (*needs PyTorch*):
+# Here is the whole model once more, in ten lines of PyTorch with our trained params (*needs PyTorch*):
 
 # %% tags=["needs-torch"]
 from importlib.util import find_spec
@@ -184,18 +208,20 @@ if find_spec("torch"):
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
-    params = {name: torch.tensor(array) for name, array in model.named_params()}
-    x = params["embedding.table"][torch.tensor(digits)]  # (B, T, D)
-    placed = x + params["positions.table"]
-    q = placed @ params["attentions.0.w_q"]
-    k = placed @ params["attentions.0.w_k"]
-    v = x @ params["attentions.0.w_v"]
-    x = x + scaled_dot_product_attention(q, k, v) @ params["attentions.0.w_o"]
-    logits = x @ params["unembedding.w"]
-    print("PyTorch says:", *logits.argmax(dim=-1)[0].numpy())
-    display(compare({"logits": logits.numpy()}, {"logits": model(digits)}))
+    learned = {n: torch.tensor(a) for n, a in model.named_params()}
+    x = learned["embedding.table"][digits]  # (T, D)
+    placed = x + learned["positions.table"]
+    q = placed @ learned["attentions.0.w_q"]
+    k = placed @ learned["attentions.0.w_k"]
+    v = x @ learned["attentions.0.w_v"]
+    heads = scaled_dot_product_attention(q, k, v)
+    x = x + heads @ learned["attentions.0.w_o"]
+    logits = (x @ learned["unembedding.w"]).numpy()
+    print("PyTorch says:", *logits.argmax(axis=-1))
+    ours = model(np.array([digits]))[0]
+    display(compare({"logits": logits}, {"logits": ours}))
 else:
-    print("PyTorch is not installed here, so these lines did not run: pip install torch")
+    print("These lines need PyTorch: pip install torch")
 
 # %% [markdown]
 # You know every line: embedding and positions, three projections, attention, `w_o`, and the *residual* `x + ...`, which
@@ -230,10 +256,10 @@ else:
 
 # %% tags=["exercise"]
 def my_attention(q, k, v):
-    """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v); one of these lines is wrong."""
+    """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v)."""
 
-    def softmax(scores, axis):
-        powers = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    def softmax(s, axis):
+        powers = np.exp(s - s.max(axis=axis, keepdims=True))
         return powers / powers.sum(axis=axis, keepdims=True)
 
     scores = q @ k.T / np.sqrt(q.shape[-1])
@@ -262,7 +288,7 @@ check("museum-softmax-axis", my_attention)
 # | backward | the same lines in reverse | how the loss changes with each number |
 # | learning | `w -= rate * d_w` | `rate` is the step size; a score grows where a larger share lowers the loss |
 #
-# - Open the params, explain, then test the explanation: swap something, and see whether the answer follows.
+# - Open the params, explain, then test the explanation: bend something, and see whether the answer follows.
 # - All of this is about these small models. In large ones most heads do several things.
 #
 # **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*, for the two paths to the

@@ -8,7 +8,7 @@
 # **What you can do afterwards:** you can say why the divisor is a square root, what goes wrong without it, and where it
 # comes back in backward.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy.models import AttentionOnlyLM
@@ -27,18 +27,45 @@ rules = {
 
 
 def losses(rule, d_k=64, steps=60):
-    """Train with a different scale: w_q absorbs the factor by which it differs from 1/sqrt(d_k)."""
+    """Train with a different scale: w_q absorbs the factor by which
+    it differs from 1/sqrt(d_k).
+    """
     model = AttentionOnlyLM(
-        10, 12, embed_dim=d_k, num_heads=1, num_layers=1, is_causal=False, rng=0
+        10,
+        12,
+        embed_dim=d_k,
+        num_heads=1,
+        num_layers=1,
+        is_causal=False,
+        rng=0,
     )
     model.attentions[0].params["w_q"] *= rule(d_k) * np.sqrt(d_k)
     optimizer = AdamW(model.astype(np.float32), 3e-3)
-    options = {"steps": steps, "optimizer": optimizer, "max_norm": 1.0, "progress": False}
-    return fit(model, lambda rng: Reverse().draw_batch(rng, 32), rng=0, **options).losses
+    options = {
+        "steps": steps,
+        "optimizer": optimizer,
+        "max_norm": 1.0,
+        "progress": False,
+    }
+    return fit(
+        model,
+        lambda rng: Reverse().draw_batch(rng, 32),
+        rng=0,
+        **options,
+    ).losses
 
 
-curves = {name: np.array(losses(rule)) for name, rule in rules.items()}  # about ten seconds
-line_chart(np.arange(60), curves, title="One head, three scales", x_label="steps", y_label="loss")
+# about ten seconds
+curves = {
+    name: np.array(losses(rule)) for name, rule in rules.items()
+}
+line_chart(
+    np.arange(60),
+    curves,
+    title="One head, three scales",
+    x_label="steps",
+    y_label="loss",
+)
 
 # %% [markdown]
 # Without a scale, the head is still far from its goal when the other two have arrived. The rest of this notebook
@@ -77,8 +104,12 @@ line_chart(np.arange(60), curves, title="One head, three scales", x_label="steps
 # %%
 rng = np.random.default_rng(0)
 q, k = rng.normal(size=(2, 20_000, 64))
-dots = (q * k).sum(axis=-1)  # (20000,): one for each independent pair
-print(f"mean {dots.mean():.2f}   variance {dots.var():.1f}   standard deviation {dots.std():.2f}")
+# (20000,): one for each independent pair
+dots = (q * k).sum(axis=-1)
+print(
+    f"mean {dots.mean():.2f}   variance {dots.var():.1f}   "
+    f"standard deviation {dots.std():.2f}"
+)
 
 # %% [markdown]
 # ## Divide by what?
@@ -99,20 +130,40 @@ widths = 2 ** np.arange(11)  # d_k = 1, 2, 4, ..., 1024
 
 
 def rows(d_k):
-    """q and k: 250 sequences of 16 tokens; the numbers are random and independent."""
+    """q and k: 250 sequences of 16 tokens; the numbers are random
+    and independent.
+    """
     return np.random.default_rng(d_k).normal(size=(2, 250, 16, d_k))
 
 
 def chart(lines, title, y_label, log_y=True):
     """Draw lines over the widths."""
-    looks = {"title": title, "x_label": "d_k", "y_label": y_label, "log_x": True, "log_y": log_y}
-    return line_chart(widths, {name: np.array(line) for name, line in lines.items()}, **looks)
+    looks = {
+        "title": title,
+        "x_label": "d_k",
+        "y_label": y_label,
+        "log_x": True,
+        "log_y": log_y,
+    }
+    return line_chart(
+        widths,
+        {name: np.array(line) for name, line in lines.items()},
+        **looks,
+    )
 
 
 pairs = {d: rows(d) for d in widths}
-products = {d: q @ k.swapaxes(-1, -2) for d, (q, k) in pairs.items()}  # each (250, 16, 16)
-variances = {name: [(rule(d) * products[d]).var() for d in widths] for name, rule in rules.items()}
-chart(variances, "Variance of the scores", "variance of scale * q · k")
+# each (250, 16, 16)
+products = {
+    d: q @ k.swapaxes(-1, -2) for d, (q, k) in pairs.items()
+}
+variances = {
+    name: [(rule(d) * products[d]).var() for d in widths]
+    for name, rule in rules.items()
+}
+chart(
+    variances, "Variance of the scores", "variance of scale * q · k"
+)
 
 # %% [markdown]
 # Only the square root keeps the variance at 1. With it, the scores of a new model start with the same spread, however
@@ -137,12 +188,21 @@ chart(variances, "Variance of the scores", "variance of scale * q · k")
 # %%
 from mha_numpy import softmax_backward, softmax_forward
 
-sizes = [0.125, 0.5, 1, 2, 8, 32]  # standard deviation of the scores
+# standard deviation of the scores
+sizes = [0.125, 0.5, 1, 2, 8, 32]
 one_row = np.random.default_rng(3).normal(size=8)
-weights, _ = softmax_forward(np.outer(sizes, one_row / one_row.std()))  # (6, 8)
+# (6, 8)
+weights, _ = softmax_forward(
+    np.outer(sizes, one_row / one_row.std())
+)
 keys = {"column_labels": [f"key {j}" for j in range(8)]}
 names = [f"std {size:g}" for size in sizes]
-matrices({"weights": weights}, row_labels=names, **keys, title="The same random scores, scaled up")
+matrices(
+    {"weights": weights},
+    row_labels=names,
+    **keys,
+    title="The same random scores, scaled up",
+)
 
 # %% [markdown]
 # **Entropy** measures in one number how evenly a row spreads its weight. For 16 keys it is 4 bits if all weights are
@@ -155,11 +215,20 @@ matrices({"weights": weights}, row_labels=names, **keys, title="The same random 
 def mean_entropy(d_k, scale):
     """Bits in a row of weights, on average over 4000 rows."""
     weights, _ = softmax_forward(scale * products[d_k])
-    return -(weights * np.log2(np.where(weights > 0, weights, 1))).sum(axis=-1).mean()
+    return (
+        -(weights * np.log2(np.where(weights > 0, weights, 1)))
+        .sum(axis=-1)
+        .mean()
+    )
 
 
-bits = {name: [mean_entropy(d, rule(d)) for d in widths] for name, rule in rules.items()}
-chart(bits, "Entropy of random weights, 16 keys", "bits", log_y=False)
+bits = {
+    name: [mean_entropy(d, rule(d)) for d in widths]
+    for name, rule in rules.items()
+}
+chart(
+    bits, "Entropy of random weights, 16 keys", "bits", log_y=False
+)
 
 # %% [markdown]
 # Without a scale, a wide head starts with a hard choice of *one random key*, before it has learned anything.
@@ -184,8 +253,14 @@ chart(bits, "Entropy of random weights, 16 keys", "bits", log_y=False)
 g = np.array([[3.0, -5.0, 2.0]] * 5)
 scores = np.outer([0.5, 1, 2, 8, 64], [0.0, 1.0, -1.0])
 weights, cache = softmax_forward(scores)
-panels = {"scores": scores, "weights": weights, "d_scores": softmax_backward(g, cache).d_scores}
-matrices(panels, shared=False, title="Five rows, more and more saturated; g = (3, -5, 2) for each")
+panels = {
+    "scores": scores,
+    "weights": weights,
+    "d_scores": softmax_backward(g, cache).d_scores,
+}
+matrices(
+    panels, shared=False, title="Five rows, more and more saturated"
+)
 
 # %% [markdown]
 # **A saturated softmax passes no gradient.** Let's do the same with 4000 random rows at each width:
@@ -193,17 +268,32 @@ matrices(panels, shared=False, title="Five rows, more and more saturated; g = (3
 
 # %%
 def row_norms(d_k, scale):
-    """Norms of the rows of d_scores and of d_q, for a random upstream gradient: (2, 4000)."""
+    """Norms of the rows of d_scores and of d_q, for a random
+    upstream gradient: (2, 4000).
+    """
     _, k = pairs[d_k]
     _, cache = softmax_forward(scale * products[d_k])
     d_weights = np.random.default_rng(1).normal(size=(250, 16, 16))
     d_scores = softmax_backward(d_weights, cache).d_scores
-    return [np.linalg.norm(d_x, axis=-1).ravel() for d_x in (d_scores, scale * d_scores @ k)]
+    return [
+        np.linalg.norm(d_x, axis=-1).ravel()
+        for d_x in (d_scores, scale * d_scores @ k)
+    ]
 
 
-norms = {name: np.array([row_norms(d, rule(d)) for d in widths]) for name, rule in rules.items()}
-medians = {name: np.median(norms[name][:, 0], axis=-1) for name in rules}  # norms: (11, 2, 4000)
-chart(medians, "What softmax lets through, in the median row", "norm of a row of d_scores")
+norms = {
+    name: np.array([row_norms(d, rule(d)) for d in widths])
+    for name, rule in rules.items()
+}
+# norms: (11, 2, 4000)
+medians = {
+    name: np.median(norms[name][:, 0], axis=-1) for name in rules
+}
+chart(
+    medians,
+    "What softmax lets through, in the median row",
+    "norm of a row of d_scores",
+)
 
 # %% [markdown]
 # Without a scale, the gradient of a typical row **vanishes** as the head gets wider. That's the reason the paper gives:
@@ -229,10 +319,22 @@ chart(medians, "What softmax lets through, in the median row", "norm of a row of
 # </details>
 
 # %%
-d_q = {name: norms[name][:, 1] for name in ("no scale", "1/sqrt(d_k)")}
-largest = {f"{name}: largest": norm.max(axis=-1) for name, norm in d_q.items()}
-middle = {f"{name}: median": np.median(norm, axis=-1) for name, norm in d_q.items()}
-chart(largest | middle, "The gradient of a query, 4000 random queries", "norm of a row of d_q")
+d_q = {
+    name: norms[name][:, 1] for name in ("no scale", "1/sqrt(d_k)")
+}
+largest = {
+    f"{name}: largest": norm.max(axis=-1)
+    for name, norm in d_q.items()
+}
+middle = {
+    f"{name}: median": np.median(norm, axis=-1)
+    for name, norm in d_q.items()
+}
+chart(
+    largest | middle,
+    "The gradient of a query, 4000 random queries",
+    "norm of a row of d_q",
+)
 
 # %% [markdown]
 # So the honest version is: **Without the scale, the wider the head, the more rows lose their gradient. The few that
@@ -250,9 +352,12 @@ chart(largest | middle, "The gradient of a query, 4000 random queries", "norm of
 # %%
 from mha_numpy import compare
 
-q, k = np.random.default_rng(0).normal(size=(2, 8, 5, 64))  # H = 8 heads, T = 5, d_k = 64
+# H = 8 heads, T = 5, d_k = 64
+q, k = np.random.default_rng(0).normal(size=(2, 8, 5, 64))
 q_k = q @ k.swapaxes(-1, -2)
-compare({"scores": q_k / np.sqrt(8 * 64)}, {"scores": q_k / np.sqrt(64)})
+compare(
+    {"scores": q_k / np.sqrt(8 * 64)}, {"scores": q_k / np.sqrt(64)}
+)
 
 # %% [markdown]
 # Each number is 0.354 times what it should be. That's $1/\sqrt 8$, or $1/\sqrt H$.
@@ -271,8 +376,16 @@ def matching_score(d_k, rho):
     return (q * k).sum(axis=-1).mean() / np.sqrt(d_k)
 
 
-agree = {f"ρ = {rho:g}": [matching_score(d, rho) for d in widths] for rho in (0, 0.25, 0.5, 1)}
-chart(agree, "A query and a key that agree", "mean of q · k / sqrt(d_k)", log_y=False)
+agree = {
+    f"ρ = {rho:g}": [matching_score(d, rho) for d in widths]
+    for rho in (0, 0.25, 0.5, 1)
+}
+chart(
+    agree,
+    "A query and a key that agree",
+    "mean of q · k / sqrt(d_k)",
+    log_y=False,
+)
 
 # %% [markdown]
 # At d_k = 64, a modest $\rho = 0.5$ gives 4, so this pair is four standard deviations above the noise. A trained head
@@ -299,12 +412,20 @@ from mha_numpy import attention_backward, attention_forward, trace
 from mha_numpy.core import step
 from mha_numpy.show.pictures import backward_film
 
-q, k, v, d_out = (np.random.default_rng(T).normal(size=(T, 4)) for T in (5, 7, 7, 5))
+q, k, v, d_out = (
+    np.random.default_rng(T).normal(size=(T, 4))
+    for T in (5, 7, 7, 5)
+)
 with trace() as right:
     attention_backward(d_out, attention_forward(q, k, v)[1])
 d_scores = right["d_scores"]
 with trace() as forgotten:
-    step("d_scores", d_scores, "T_q T_k", "weights * (d_weights - row_mean)")
+    step(
+        "d_scores",
+        d_scores,
+        "T_q T_k",
+        "weights * (d_weights - row_mean)",
+    )
     step("d_q", d_scores @ k, "T_q d_k", "d_scores @ k")
     step("d_k", d_scores.T @ q, "T_k d_k", "d_scores.T @ q")
 backward_film(forgotten, reference=right)
@@ -321,12 +442,16 @@ backward_film(forgotten, reference=right)
 
 # %% tags=["exercise"]
 def my_scores(q, k):
-    """(B, H, T_q, d_k), (B, H, T_k, d_k) -> scaled scores (B, H, T_q, T_k)."""
+    """(B, H, T_q, d_k), (B, H, T_k, d_k) -> scaled scores (B, H,
+    T_q, T_k).
+    """
     ...  # your code
 
 
 def my_scores_backward(d_scores, q, k):
-    """d_scores (B, H, T_q, T_k) and both inputs of my_scores -> d_q, d_k, each like its input."""
+    """d_scores (B, H, T_q, T_k) and both inputs of my_scores ->
+    d_q, d_k, each like its input.
+    """
     ...  # your code
 
 

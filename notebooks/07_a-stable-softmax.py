@@ -4,7 +4,7 @@
 # Here are the scores of a **trained** head that has learned to say 12 digits in reverse. Let's compute its weights in
 # float16, with the softmax formula from any textbook:
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy import softmax_forward, trace
@@ -14,7 +14,8 @@ from mha_numpy.teach.exercises import check, hint
 
 
 # %%
-@np.errstate(all="ignore")  # NumPy warns of overflow, which is the subject here
+# NumPy warns of overflow, which is the subject here
+@np.errstate(all="ignore")
 def naive_softmax(scores):
     powers = np.exp(scores)
     return powers / powers.sum(axis=-1, keepdims=True)
@@ -24,9 +25,18 @@ digits = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]])
 with trace() as head:
     load_trained("reverse").model(digits)
 scores = head["scores"][0, 0]  # (T_q, T_k) of the only head
-panels = {"scores": scores, "formula, float16": naive_softmax(scores.astype(np.float16))}
-panels["stable, float16"] = softmax_forward(scores.astype(np.float16))[0]
-matrices(panels, shared=False, title="A trained head that reverses 12 digits")
+panels = {
+    "scores": scores,
+    "formula, float16": naive_softmax(scores.astype(np.float16)),
+}
+panels["stable, float16"] = softmax_forward(
+    scores.astype(np.float16)
+)[0]
+matrices(
+    panels,
+    shared=False,
+    title="A trained head that reverses 12 digits",
+)
 
 # %% [markdown]
 # In most rows the one weight that matters is NaN, and each of these rows ruins everything that is computed from it. The
@@ -52,7 +62,9 @@ matrices(panels, shared=False, title="A trained head that reverses 12 digits")
 # %%
 differences = np.array([0.0, 1.0, 2.0])
 rows = np.array([[0.0], [1000.0], [-1000.0]]) + differences
-matrices({"scores": rows, "weights": naive_softmax(rows)}, shared=False)
+matrices(
+    {"scores": rows, "weights": naive_softmax(rows)}, shared=False
+)
 
 # %% [markdown]
 # ## Where e^x ends
@@ -75,20 +87,37 @@ from mha_numpy.tables import Table
 
 @np.errstate(all="ignore")
 def edge(works, good, bad):
-    """Find the last number, on the way from good to bad, that works."""
+    """Find the last number, on the way from good to bad, that
+    works.
+    """
     while True:
         middle = (good + bad) / 2  # in their own dtype
         if middle in (good, bad):
             return good
-        good, bad = (middle, bad) if works(middle) else (good, middle)
+        good, bad = (
+            (middle, bad) if works(middle) else (good, middle)
+        )
 
 
 lines = []
 for kind in (np.float64, np.float32, np.float16):
-    top = edge(lambda x: np.isfinite(np.exp(x)), kind(0), kind(1000))
+    top = edge(
+        lambda x: np.isfinite(np.exp(x)), kind(0), kind(1000)
+    )
     bottom = edge(lambda x: np.exp(x) > 0, kind(0), kind(-1000))
-    lines.append([kind.__name__, f"{bottom:.2f}", f"{top:.2f}", f"{np.finfo(kind).max:.3g}"])
-Table("Where e^x ends", ["dtype", "0 below", "inf above", "largest number"], lines)
+    lines.append(
+        [
+            kind.__name__,
+            f"{bottom:.2f}",
+            f"{top:.2f}",
+            f"{np.finfo(kind).max:.3g}",
+        ]
+    )
+Table(
+    "Where e^x ends",
+    ["dtype", "0 below", "inf above", "largest number"],
+    lines,
+)
 
 # %% [markdown]
 # Only the *largest* score of a row matters. If it's too high, a power overflows; if it's too low, all powers are 0. If
@@ -110,20 +139,42 @@ from mha_numpy.core import step
 
 
 def stable_softmax(scores):
-    """(T_q, T_k) -> weights (T_q, T_k); keepdims lines up each row's number with its row."""
+    """(T_q, T_k) -> weights (T_q, T_k); keepdims lines up each
+    row's number with its row.
+    """
     largest = scores.max(axis=-1, keepdims=True)
-    step("largest", largest, "T_q 1", "scores.max(axis=-1, keepdims=True)")
-    shifted = step("shifted", scores - largest, "T_q T_k", "scores - largest")
-    powers = step("powers", np.exp(shifted), "T_q T_k", "np.exp(shifted)")
+    step(
+        "largest",
+        largest,
+        "T_q 1",
+        "scores.max(axis=-1, keepdims=True)",
+    )
+    shifted = step(
+        "shifted", scores - largest, "T_q T_k", "scores - largest"
+    )
+    powers = step(
+        "powers", np.exp(shifted), "T_q T_k", "np.exp(shifted)"
+    )
     total = powers.sum(axis=-1, keepdims=True)
-    step("total", total, "T_q 1", "powers.sum(axis=-1, keepdims=True)")
-    return step("weights", powers / total, "T_q T_k", "powers / total")
+    step(
+        "total",
+        total,
+        "T_q 1",
+        "powers.sum(axis=-1, keepdims=True)",
+    )
+    return step(
+        "weights", powers / total, "T_q T_k", "powers / total"
+    )
 
 
 with trace() as t:
     stable_softmax(step("scores", rows, "T_q T_k"))
 names = ("largest", "shifted", "powers", "total", "weights")
-matrices({name: t[name] for name in names}, shared=False, title="The same three rows")
+matrices(
+    {name: t[name] for name in names},
+    shared=False,
+    title="The same three rows",
+)
 
 # %% [markdown]
 # ## Why each row needs its own maximum
@@ -143,11 +194,28 @@ matrices({name: t[name] for name in names}, shared=False, title="The same three 
 # </details>
 
 # %%
-apart = np.array([[0.0], [-600], [-740], [-800]]) + np.array([0.0, 1.0, 2.0, 0.5])
-with_global, own = naive_softmax(apart - apart.max()), stable_softmax(apart)
-panels = {"one maximum": with_global, "own maximum": own, "difference": with_global - own}
-row_labels = ["around 0", "around -600", "around -740", "around -800"]
-matrices(panels, row_labels=row_labels, shared=False, title="One maximum for all rows")
+apart = np.array([[0.0], [-600], [-740], [-800]]) + np.array(
+    [0.0, 1.0, 2.0, 0.5]
+)
+with_global = naive_softmax(apart - apart.max())
+own = stable_softmax(apart)
+panels = {
+    "one maximum": with_global,
+    "own maximum": own,
+    "difference": with_global - own,
+}
+row_labels = [
+    "around 0",
+    "around -600",
+    "around -740",
+    "around -800",
+]
+matrices(
+    panels,
+    row_labels=row_labels,
+    shared=False,
+    title="One maximum for all rows",
+)
 
 # %% [markdown]
 # With a global maximum, the result of one row depends on the rows around it, even on those of another sequence in the
@@ -172,9 +240,20 @@ matrices(panels, row_labels=row_labels, shared=False, title="One maximum for all
 
 # %%
 s = np.linspace(-5, 5, 41)
-_, cache = softmax_forward(np.stack([s, np.zeros_like(s)], axis=-1))  # 41 rows (s, 0)
-curves = {"lse": cache.lse, "max": np.maximum(s, 0), "max + log 2": np.maximum(s, 0) + np.log(2)}
-line_chart(s, curves, title="lse lies between max and max + log 2", x_label="s", y_label="")
+# 41 rows (s, 0)
+_, cache = softmax_forward(np.stack([s, np.zeros_like(s)], axis=-1))
+curves = {
+    "lse": cache.lse,
+    "max": np.maximum(s, 0),
+    "max + log 2": np.maximum(s, 0) + np.log(2),
+}
+line_chart(
+    s,
+    curves,
+    title="lse lies between max and max + log 2",
+    x_label="s",
+    y_label="",
+)
 
 # %% [markdown]
 # What is it good for? Three things:
@@ -190,10 +269,22 @@ line_chart(s, curves, title="lse lies between max and max + log 2", x_label="s",
 pair = np.array([0.0, -800.0])
 weights, cache = softmax_forward(pair)
 with np.errstate(divide="ignore"):
-    print("log of the weights:", np.log(weights), "  scores - lse:", pair - cache.lse)
+    print(
+        "log of the weights:",
+        np.log(weights),
+        "  scores - lse:",
+        pair - cache.lse,
+    )
 weights, cache = softmax_forward(scores)  # the trained head
 again = np.exp(scores - cache.lse[:, None])
-matrices({"weights": weights, "from lse": again, "lse": cache.lse[:, None]}, shared=False)
+matrices(
+    {
+        "weights": weights,
+        "from lse": again,
+        "lse": cache.lse[:, None],
+    },
+    shared=False,
+)
 
 # %% [markdown]
 # ## A row that may attend to nothing
@@ -214,15 +305,28 @@ matrices({"weights": weights, "from lse": again, "lse": cache.lse[:, None]}, sha
 # %%
 from mha_numpy import causal_mask
 
-is_token = np.array([False, False, True, True, True])  # two places of padding, then three tokens
+# two places of padding, then three tokens
+is_token = np.array([False, False, True, True, True])
 mask, rng = causal_mask(5) & is_token, np.random.default_rng(0)
 scores, d_out = rng.normal(size=(5, 5)), rng.normal(size=(5, 3))
 with np.errstate(all="ignore"):
     broken = stable_softmax(np.where(mask, scores, -np.inf))
 weights, cache = softmax_forward(scores, mask=mask)
-panels = {"mask": mask, "naive": broken, "naive d_v": broken.T @ d_out}
-panels |= {"library": weights, "its lse": cache.lse[:, None], "its d_v": weights.T @ d_out}
-matrices(panels, shared=False, title="Random scores; rows 0 and 1 see nothing")
+panels = {
+    "mask": mask,
+    "naive": broken,
+    "naive d_v": broken.T @ d_out,
+}
+panels |= {
+    "library": weights,
+    "its lse": cache.lse[:, None],
+    "its d_v": weights.T @ d_out,
+}
+matrices(
+    panels,
+    shared=False,
+    title="Random scores; rows 0 and 1 see nothing",
+)
 
 # %% [markdown]
 # A large negative number such as -1e9 instead of -inf is no way out, as notebook 08 shows. The order matters as well.
@@ -247,7 +351,11 @@ temperatures = [0.001, 0.2, 0.5, 1.0, 2.0, 10.0, 1000.0]
 labels = {"row_labels": [f"τ = {tau:g}" for tau in temperatures]}
 labels |= {"column_labels": [f"score {score:g}" for score in row]}
 weights = stable_softmax(np.divide.outer(row, temperatures).T)
-matrices({"weights": weights}, **labels, title="One row at seven temperatures")
+matrices(
+    {"weights": weights},
+    **labels,
+    title="One row at seven temperatures",
+)
 
 # %% [markdown]
 # A bias on the keys is a shift, too: it adds $q_i \cdot b$ to *all* scores of query i, so it changes no weight. (With
@@ -271,13 +379,16 @@ matrices({"weights": weights}, **labels, title="One row at seven temperatures")
 # </details>
 
 # %%
-scores = rng.normal(size=(2, 3, 4, 5))  # B, H, T_q, T_k: all different
+# B, H, T_q, T_k: all different
+scores = rng.normal(size=(2, 3, 4, 5))
 panels = {}
 for name, axis in {"T_k": -1, "T_q": -2, "heads": 1}.items():
     powers = np.exp(scores - scores.max(axis=axis, keepdims=True))
     weights = powers / powers.sum(axis=axis, keepdims=True)
     panels[f"over {name}"] = weights[0, 0]
-    panels[f"{name}: row sums"] = weights[0, 0].sum(axis=-1, keepdims=True)
+    panels[f"{name}: row sums"] = weights[0, 0].sum(
+        axis=-1, keepdims=True
+    )
 matrices(panels, title="Random scores: softmax over three axes")
 
 # %% [markdown]
@@ -293,12 +404,15 @@ matrices(panels, title="Random scores: softmax over three axes")
 
 # %% tags=["exercise"]
 def my_softmax_with_lse(scores, mask):
-    """(..., T_q, T_k) -> weights (..., T_q, T_k), lse (..., T_q); softmax along the last axis.
+    """(..., T_q, T_k) -> weights (..., T_q, T_k), lse (..., T_q);
+    softmax along the last axis.
 
-    mask: bool, of the scores' shape, True = may attend; or None, which hides nothing.
-    A hidden cell has weight 0, however large its score. A row that sees nothing has weights 0
-    and lse -inf. Scores may be in the thousands, and rows may lie far apart. Nothing becomes NaN,
-    and lse is finite in every row that sees something.
+    mask: bool, of the scores' shape, True = may attend; or None,
+    which hides nothing. A hidden cell has weight 0, however large
+    its score. A row that sees nothing has weights 0 and lse -inf.
+    Scores may be in the thousands, and rows may lie far apart.
+    Nothing becomes NaN, and lse is finite in every row that sees
+    something.
     """
     ...  # your code
 

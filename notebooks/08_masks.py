@@ -7,10 +7,15 @@
 # **What you can do afterwards:** you can build the mask that a model needs, pass it in the right shape and polarity,
 # and show by experiment what it hides.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import MaskError, attention_backward, attention_forward, causal_mask
+from mha_numpy import (
+    MaskError,
+    attention_backward,
+    attention_forward,
+    causal_mask,
+)
 
 # %%
 from mha_numpy.models import AttentionOnlyLM
@@ -23,25 +28,47 @@ rng = np.random.default_rng(0)
 
 def draw_batch(rng):
     digits = rng.integers(10, size=(64, 13))
-    return Batch((digits[:, :-1],), digits[:, 1:])  # the target of a digit is the next one
+    # the target of a digit is the next one
+    return Batch((digits[:, :-1],), digits[:, 1:])
 
 
 def train(is_causal):
     model = AttentionOnlyLM(
-        10, 12, embed_dim=32, num_heads=1, num_layers=1, is_causal=is_causal, rng=0
+        10,
+        12,
+        embed_dim=32,
+        num_heads=1,
+        num_layers=1,
+        is_causal=is_causal,
+        rng=0,
     )
     optimizer = AdamW(model.astype(np.float32), 1e-2)
-    options = {"steps": 150, "optimizer": optimizer, "max_norm": 1.0, "progress": False}
+    options = {
+        "steps": 150,
+        "optimizer": optimizer,
+        "max_norm": 1.0,
+        "progress": False,
+    }
     return model, fit(model, draw_batch, rng=0, **options)
 
 
-models = {"no mask": train(False), "causal": train(True)}  # a few seconds
+# a few seconds
+models = {"no mask": train(False), "causal": train(True)}
 (read,), comes = draw_batch(rng)
 print("true:   ", comes[0])
 for name, (model, _) in models.items():
     print(f"{name:8}", model(read).argmax(axis=-1)[0])
-curves = {name: np.array(history.losses) for name, (_, history) in models.items()}
-line_chart(np.arange(150), curves, title="Random digits", x_label="steps", y_label="loss")
+curves = {
+    name: np.array(history.losses)
+    for name, (_, history) in models.items()
+}
+line_chart(
+    np.arange(150),
+    curves,
+    title="Random digits",
+    x_label="steps",
+    y_label="loss",
+)
 
 # %% [markdown]
 # Without a mask, the trained model gets every digit right except the last, which nobody can know. It has learned
@@ -69,9 +96,19 @@ T, d = 6, 4
 words = ["The", "cat", "sat", "on", "the", "mat"]
 in_words = {"row_labels": words, "column_labels": words}
 q, k, v = rng.normal(size=(3, T, d))
-stages = attention_stages(attention_forward(q, k, v, mask=causal_mask(T))[1])
-panels = {"scores": stages.biased, "masked": stages.masked, "weights": stages.weights}
-matrices(panels, **in_words, title="Random q and k: row = query, column = key")
+stages = attention_stages(
+    attention_forward(q, k, v, mask=causal_mask(T))[1]
+)
+panels = {
+    "scores": stages.biased,
+    "masked": stages.masked,
+    "weights": stages.weights,
+}
+matrices(
+    panels,
+    **in_words,
+    title="Random q and k: row = query, column = key",
+)
 
 # %% [markdown]
 # ## Three masks
@@ -95,9 +132,12 @@ matrices(panels, **in_words, title="Random q and k: row = query, column = key")
 from mha_numpy import combine_masks, padding_mask, window_mask
 
 causal, window = causal_mask(T), window_mask(T, window=(2, 0))
-padding = padding_mask(np.array([6, 4]), T)  # (B, 1, 1, T_k): sequence 1 has four real tokens
+# (B, 1, 1, T_k): sequence 1 has four real tokens
+padding = padding_mask(np.array([6, 4]), T)
 both = {"causal": causal, "window (2, 0)": window}
-both["padding of sequence 1"] = np.broadcast_to(padding[1, 0], (T, T))
+both["padding of sequence 1"] = np.broadcast_to(
+    padding[1, 0], (T, T)
+)
 both["all three"] = combine_masks(causal, window, padding)[1, 0]
 matrices(both, **in_words)
 
@@ -137,7 +177,10 @@ def fits(shape):
     return True
 
 
-{shape: fits(shape) for shape in ((4, 5), (2, 5), (2, 1, 1, 5), (2, 4, 5), (4,))}
+{
+    shape: fits(shape)
+    for shape in ((4, 5), (2, 5), (2, 1, 1, 5), (2, 4, 5), (4,))
+}
 
 # %% [markdown]
 # An error is the good case. The bad case comes when sizes happen to be equal.
@@ -153,12 +196,21 @@ def fits(shape):
 
 # %%
 x = rng.normal(size=(4, 1, 4, 5))  # B, H, T, d: one head
-real = np.arange(4) < np.array([4, 1, 3, 2])[:, None]  # (B, T_k), True = a real token
-meant = attention_forward(x, x, x, mask=real[:, None, None, :])[1].weights
+# (B, T_k), True = a real token
+real = np.arange(4) < np.array([4, 1, 3, 2])[:, None]
+meant = attention_forward(x, x, x, mask=real[:, None, None, :])[
+    1
+].weights
 got = attention_forward(x, x, x, mask=real)[1].weights
-panels = {"sequence 0, meant": meant[0, 0], "sequence 1, meant": meant[1, 0]}
-panels |= {"sequence 0, got": got[0, 0], "sequence 1, got": got[1, 0]}
-matrices(panels, title="Weights of random tokens: padding of shape (B, T_k) fits by chance")
+panels = {
+    "sequence 0, meant": meant[0, 0],
+    "sequence 1, meant": meant[1, 0],
+}
+panels |= {
+    "sequence 0, got": got[0, 0],
+    "sequence 1, got": got[1, 0],
+}
+matrices(panels, title="Padding of shape (B, T_k) fits by chance")
 
 # %% [markdown]
 # So test with sizes that differ, and write masks with all four axes.
@@ -179,7 +231,8 @@ matrices(panels, title="Weights of random tokens: padding of shape (B, T_k) fits
 # </details>
 
 # %%
-s, m = np.array([1.0, 2.0, 3.0, 0.5]), np.array([True, True, False, False])
+s = np.array([1.0, 2.0, 3.0, 0.5])
+m = np.array([True, True, False, False])
 
 
 def softmax(scores):
@@ -193,10 +246,16 @@ tricks = {
     "times the scores": softmax(s * m),
     "plus -1e9": softmax(s - 1e9 * (1 - m)),
     "plus -10": softmax(s - 10 * (1 - m)),
-    "plus -10, s[2] = 20": softmax(np.array([1, 2, 20, 0.5]) - 10 * (1 - m)),
+    "plus -10, s[2] = 20": softmax(
+        np.array([1, 2, 20, 0.5]) - 10 * (1 - m)
+    ),
 }
 columns = ["key 0", "key 1", "hidden", "hidden"]
-matrices({"weights": list(tricks.values())}, row_labels=list(tricks), column_labels=columns)
+matrices(
+    {"weights": list(tricks.values())},
+    row_labels=list(tricks),
+    column_labels=columns,
+)
 
 # %% [markdown]
 # -1e9 fails where a row sees *nothing*. Added in float64, it shifts all scores equally, and softmax doesn't notice: the
@@ -220,15 +279,27 @@ matrices({"weights": list(tricks.values())}, row_labels=list(tricks), column_lab
 # </details>
 
 # %%
-q, k, v = rng.normal(size=(4, d)), rng.normal(size=(5, d)), rng.normal(size=(5, 3))
+q = rng.normal(size=(4, d))
+k = rng.normal(size=(5, d))
+v = rng.normal(size=(5, 3))
 d_out, blind = rng.normal(size=(4, 3)), np.ones((4, 5), dtype=bool)
-blind[2], d_out[2] = False, 0  # query 2 sees nothing, and nobody reads its output
+# query 2 sees nothing, and nobody reads its output
+blind[2], d_out[2] = (False, 0)
 with np.errstate(invalid="ignore"):
     naive = softmax(np.where(blind, q @ k.T / np.sqrt(d), -np.inf))
-panels = {"mask": blind, "naive weights": naive, "naive d_v": naive.T @ d_out}
+panels = {
+    "mask": blind,
+    "naive weights": naive,
+    "naive d_v": naive.T @ d_out,
+}
 out, cache = attention_forward(q, k, v, mask=blind)
-panels |= {"weights": cache.weights, "d_v": attention_backward(d_out, cache).d_v}
-matrices(panels, title="Random numbers: naive code, then the library")
+panels |= {
+    "weights": cache.weights,
+    "d_v": attention_backward(d_out, cache).d_v,
+}
+matrices(
+    panels, title="Random numbers: naive code, then the library"
+)
 
 # %% [markdown]
 # In the library, such a row has weights 0, output 0 and gradients 0, because the mask decides. `explain_mask` names
@@ -237,7 +308,9 @@ matrices(panels, title="Random numbers: naive code, then the library")
 # %%
 from mha_numpy import explain_mask
 
-left_padded = combine_masks(causal_mask(4), np.array([False, False, True, True]))
+left_padded = combine_masks(
+    causal_mask(4), np.array([False, False, True, True])
+)
 print(explain_mask(left_padded))
 
 # %% [markdown]
@@ -267,8 +340,11 @@ print(explain_mask(left_padded))
 
 # %%
 def reactions(attend, x):
-    """(T, T) bools: whether output i reacts to changing token j; compared without tolerance."""
-    before, reacts = attend(x), np.zeros((len(x), len(x)), dtype=bool)
+    """(T, T) bools: whether output i reacts to changing token j;
+    compared without tolerance.
+    """
+    before = attend(x)
+    reacts = np.zeros((len(x), len(x)), dtype=bool)
     for j in range(len(x)):
         changed = x.copy()
         changed[j] += 1
@@ -277,11 +353,17 @@ def reactions(attend, x):
 
 
 def under(mask):
-    return reactions(lambda x: attention_forward(queries, x, x, mask=mask)[0], x)
+    return reactions(
+        lambda x: attention_forward(queries, x, x, mask=mask)[0], x
+    )
 
 
 x, queries = rng.normal(size=(2, T, d))
-masks = {"causal": causal, "leaks: one too many": causal_mask(T, q_offset=1), "inverted": ~causal}
+masks = {
+    "causal": causal,
+    "leaks: one too many": causal_mask(T, q_offset=1),
+    "inverted": ~causal,
+}
 seen = {name: under(mask) for name, mask in masks.items()}
 title = "Row = output, column = changed token"
 matrices(seen, **in_words, title=title, meaning=("reacts", "stays"))
@@ -306,19 +388,38 @@ if find_spec("torch") is None:
 else:
     import torch
 
-    layer = torch.nn.MultiheadAttention(d, 1, batch_first=True, dtype=torch.float64)
+    layer = torch.nn.MultiheadAttention(
+        d, 1, batch_first=True, dtype=torch.float64
+    )
     sdpa = torch.nn.functional.scaled_dot_product_attention
-    near, asks = torch.tensor(window_mask(T, window=(1, 0))), torch.tensor(queries)[None]
+    near = torch.tensor(window_mask(T, window=(1, 0)))
+    asks = torch.tensor(queries)[None]
 
     def by_function(x):
-        return sdpa(asks, torch.tensor(x)[None], torch.tensor(x)[None], attn_mask=near)[0].numpy()
+        return sdpa(
+            asks,
+            torch.tensor(x)[None],
+            torch.tensor(x)[None],
+            attn_mask=near,
+        )[0].numpy()
 
     def by_layer(x):
         x = torch.tensor(x)[None]
-        return layer(asks, x, x, attn_mask=near)[0][0].detach().numpy()
+        return (
+            layer(asks, x, x, attn_mask=near)[0][0].detach().numpy()
+        )
 
-    seen = {"function": reactions(by_function, x), "layer": reactions(by_layer, x)}
-    display(matrices(seen, title="The same mask, passed to both", meaning=("reacts", "stays")))
+    seen = {
+        "function": reactions(by_function, x),
+        "layer": reactions(by_layer, x),
+    }
+    display(
+        matrices(
+            seen,
+            title="The same mask, passed to both",
+            meaning=("reacts", "stays"),
+        )
+    )
 
 # %% [markdown]
 # ## Causal with more keys than queries
@@ -337,12 +438,21 @@ else:
 
 # %%
 q, k, v = rng.normal(size=(3, 5, d))
-whole, _ = attention_forward(q, k, v, is_causal=True)  # all five at once
-panels = {"q_offset=0": causal_mask(2, 5), "q_offset=3": causal_mask(2, 5, q_offset=3)}
+# all five at once
+whole, _ = attention_forward(q, k, v, is_causal=True)
+panels = {
+    "q_offset=0": causal_mask(2, 5),
+    "q_offset=3": causal_mask(2, 5, q_offset=3),
+}
 for offset in (0, 4):
-    newest, _ = attention_forward(q[4:], k, v, is_causal=True, q_offset=offset)
+    newest, _ = attention_forward(
+        q[4:], k, v, is_causal=True, q_offset=offset
+    )
     panels[f"output, offset {offset}"] = newest
-matrices(panels | {"v[0]": v[:1], "wanted": whole[4:]}, title="At which key is query 0?")
+matrices(
+    panels | {"v[0]": v[:1], "wanted": whole[4:]},
+    title="At which key is query 0?",
+)
 
 # %% [markdown]
 # With a cache, `q_offset` is the number of earlier keys. An array (B,) gives each sequence its own.
@@ -354,10 +464,20 @@ matrices(panels | {"v[0]": v[:1], "wanted": whole[4:]}, title="At which key is q
 
 # %%
 distance = np.arange(5)[:, None] - np.arange(5)
-fading, cache = attention_forward(q, k, v, bias=-0.5 * np.abs(distance), is_causal=True)
+fading, cache = attention_forward(
+    q, k, v, bias=-0.5 * np.abs(distance), is_causal=True
+)
 d_bias = attention_backward(rng.normal(size=(5, d)), cache).d_bias
-panels = {"bias": cache.inputs.bias, "weights": cache.weights, "d_bias": d_bias}
-matrices(panels, shared=False, title="A bias that fades with distance, under a causal mask")
+panels = {
+    "bias": cache.inputs.bias,
+    "weights": cache.weights,
+    "d_bias": d_bias,
+}
+matrices(
+    panels,
+    shared=False,
+    title="A bias that fades with distance, under a causal mask",
+)
 
 # %% [markdown]
 # ## Exercise: one mask for all
@@ -371,11 +491,13 @@ matrices(panels, shared=False, title="A bias that fades with distance, under a c
 
 # %% tags=["exercise"]
 def my_make_mask(lengths, T_q, T_k, q_offset, left):
-    """lengths (B,), four ints -> (B, 1, T_q, T_k) bool, True = may attend.
+    """lengths (B,), four ints -> (B, 1, T_q, T_k) bool, True = may
+    attend.
 
-    Query i is at key i + q_offset. It sees that key and at most `left` keys before it, but no
-    padding: sequence b has lengths[b] real keys (0 to T_k), and padding after them. Some queries
-    may see nothing.
+    Query i is at key i + q_offset. It sees that key and at most
+    `left` keys before it, but no padding: sequence b has lengths[b]
+    real keys (0 to T_k), and padding after them. Some queries may
+    see nothing.
     """
     ...  # your code
 

@@ -5,10 +5,16 @@
 # T, d), from the same numbers, and neither raises an error. We watch head 0, which has learned to look at the previous
 # token.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import attention_forward, gradcheck, merge_heads, split_heads, trace
+from mha_numpy import (
+    attention_forward,
+    gradcheck,
+    merge_heads,
+    split_heads,
+    trace,
+)
 from mha_numpy.models.train import load_trained
 from mha_numpy.show.pictures import matrices, origin_film
 from mha_numpy.teach.exercises import check, hint
@@ -16,20 +22,33 @@ from mha_numpy.teach.exercises import check, hint
 # %%
 model = load_trained("induction").model
 first = model.attentions[0]
-x = model.positions(model.embedding(np.arange(12)[None]))  # (B, T, D) = (1, 12, 64)
+# (B, T, D) = (1, 12, 64)
+x = model.positions(model.embedding(np.arange(12)[None]))
 q, k = x @ first.params["w_q"], x @ first.params["w_k"]
 
 
 def head_0(cut):
-    """Return the weights of head 0, where `cut` splits q and k into heads."""
-    _, cache = attention_forward(cut(q), cut(k), cut(k), is_causal=True)
+    """Return the weights of head 0, where `cut` splits q and k into
+    heads.
+    """
+    _, cache = attention_forward(
+        cut(q), cut(k), cut(k), is_causal=True
+    )
     return cache.weights[0, 0]
 
 
-ways = {"reshape, then transpose": lambda a: a.reshape(1, 12, 4, 16).transpose(0, 2, 1, 3)}
+ways = {
+    "reshape, then transpose": lambda a: a.reshape(
+        1, 12, 4, 16
+    ).transpose(0, 2, 1, 3)
+}
 ways["reshape alone"] = lambda a: a.reshape(1, 4, 12, 16)
-title = "A trained head, split in two ways: row = query, column = key"
-matrices({name: head_0(cut) for name, cut in ways.items()}, title=title)
+title = (
+    "A trained head, split in two ways: row = query, column = key"
+)
+matrices(
+    {name: head_0(cut) for name, cut in ways.items()}, title=title
+)
 
 # %% [markdown]
 # On the left, the head does its job. On the right, that job is gone.
@@ -63,8 +82,14 @@ D = H * d
 x = np.arange(B * T * D, dtype=np.float64).reshape(B, T, D)
 b, t, c = 0, 2, 5
 address = b * x.strides[0] + t * x.strides[1] + c * x.strides[2]
-print(f"strides {x.strides}; byte {address}: {x.ravel()[address // 8]}; x[0, 2, 5]: {x[b, t, c]}")
-matrices({"memory": x.ravel(), "x[0]: T down, D across": x[0]}, title="One row, and how we read it")
+print(
+    f"strides {x.strides}; byte {address}: "
+    f"{x.ravel()[address // 8]}; x[0, 2, 5]: {x[b, t, c]}"
+)
+matrices(
+    {"memory": x.ravel(), "x[0]: T down, D across": x[0]},
+    title="One row, and how we read it",
+)
 
 # %% [markdown]
 # ## Two moves that move nothing
@@ -90,8 +115,18 @@ from mha_numpy.core import step
 
 with trace() as moves:
     step("x", x, "B T H*d")
-    by_token = step("by_token", x.reshape(B, T, H, d), "B T H d", "x.reshape(B, T, H, d)")
-    step("heads", by_token.transpose(0, 2, 1, 3), "B H T d", "by_token.transpose(0, 2, 1, 3)")
+    by_token = step(
+        "by_token",
+        x.reshape(B, T, H, d),
+        "B T H d",
+        "x.reshape(B, T, H, d)",
+    )
+    step(
+        "heads",
+        by_token.transpose(0, 2, 1, 3),
+        "B H T d",
+        "by_token.transpose(0, 2, 1, 3)",
+    )
 moves
 
 # %% [markdown]
@@ -114,8 +149,18 @@ moves
 # %%
 with trace() as back:
     fresh = step("heads", moves["heads"].copy(), "B H T d")
-    turned = step("by_token", fresh.transpose(0, 2, 1, 3), "B T H d", "heads.transpose(0, 2, 1, 3)")
-    step("merged", turned.reshape(B, T, D), "B T H*d", "by_token.reshape(B, T, H * d)")
+    turned = step(
+        "by_token",
+        fresh.transpose(0, 2, 1, 3),
+        "B T H d",
+        "heads.transpose(0, 2, 1, 3)",
+    )
+    step(
+        "merged",
+        turned.reshape(B, T, D),
+        "B T H*d",
+        "by_token.reshape(B, T, H * d)",
+    )
 back
 
 # %% [markdown]
@@ -128,7 +173,9 @@ back
 
 # %%
 film = {"x": x, "x.reshape(B, T, H, d)": x.reshape(B, T, H, d)}
-film[".transpose(0, 2, 1, 3)"] = x.reshape(B, T, H, d).transpose(0, 2, 1, 3)
+film[".transpose(0, 2, 1, 3)"] = x.reshape(B, T, H, d).transpose(
+    0, 2, 1, 3
+)
 origin_film(film, H)
 
 # %% [markdown]
@@ -169,17 +216,34 @@ origin_film({"x": x, "x.reshape(B, H, T, d)": wrong}, H)
 # %%
 changed = x.copy()
 changed[0, 3] += 100  # only token 3
-right = (split_heads(changed, H) != split_heads(x, H)).any(axis=-1)[0]  # (H, T)
-panels = {"right": right, "wrong": (changed.reshape(B, H, T, d) != wrong).any(axis=-1)[0]}
-labels = {"row_labels": ["head 0", "head 1"], "column_labels": [f"row {t}" for t in range(T)]}
-matrices(panels, **labels, title="What reacts to token 3", meaning=("reacts", "stays"))
+# (H, T)
+right = (split_heads(changed, H) != split_heads(x, H)).any(axis=-1)[
+    0
+]
+panels = {
+    "right": right,
+    "wrong": (changed.reshape(B, H, T, d) != wrong).any(axis=-1)[0],
+}
+labels = {
+    "row_labels": ["head 0", "head 1"],
+    "column_labels": [f"row {t}" for t in range(T)],
+}
+matrices(
+    panels,
+    **labels,
+    title="What reacts to token 3",
+    meaning=("reacts", "stays"),
+)
 
 # %% [markdown]
 # The same mistake happens on the way back, if you write `heads.reshape(B, T, H * d)` and forget the transpose:
 
 # %%
 heads = split_heads(x, H)
-film = {"split_heads(x, H)": heads, "merge_heads(heads)": merge_heads(heads)}
+film = {
+    "split_heads(x, H)": heads,
+    "merge_heads(heads)": merge_heads(heads),
+}
 film["heads.reshape(B, T, H * d)"] = heads.reshape(B, T, D)
 origin_film({"x": x} | film, H)
 
@@ -191,7 +255,11 @@ origin_film({"x": x} | film, H)
 # backward with nothing but forward (notebook 13 explains how; here "ok" is enough).
 
 # %%
-gradcheck(lambda x: split_heads(x, 2), lambda d_heads, x: (merge_heads(d_heads),), {"x": x})
+gradcheck(
+    lambda x: split_heads(x, 2),
+    lambda d_heads, x: (merge_heads(d_heads),),
+    {"x": x},
+)
 
 # %% [markdown]
 # ## Sizes that you will meet
@@ -202,14 +270,31 @@ gradcheck(lambda x: split_heads(x, 2), lambda d_heads, x: (merge_heads(d_heads),
 from mha_numpy import MultiHeadAttention
 from mha_numpy.tables import Table
 
-big = {"D=512, H=8": (1, 10, 512, 8), "D=768, H=12": (4, 128, 768, 12)}
+big = {
+    "D=512, H=8": (1, 10, 512, 8),
+    "D=768, H=12": (4, 128, 768, 12),
+}
 found = []
 for sequences, length, width, num_heads in big.values():
     with trace() as steps:
-        MultiHeadAttention(width, num_heads, rng=0)(np.zeros((sequences, length, width)))
+        MultiHeadAttention(width, num_heads, rng=0)(
+            np.zeros((sequences, length, width))
+        )
     found.append(steps)
-stages = ("q_projected", "q_by_token", "q", "weights", "heads", "heads_by_token", "merged", "out")
-rows = [[stage, *(str(steps[stage].shape) for steps in found)] for stage in stages]
+stages = (
+    "q_projected",
+    "q_by_token",
+    "q",
+    "weights",
+    "heads",
+    "heads_by_token",
+    "merged",
+    "out",
+)
+rows = [
+    [stage, *(str(steps[stage].shape) for steps in found)]
+    for stage in stages
+]
 Table("", ["", *big], rows)
 
 # %% [markdown]
@@ -230,12 +315,16 @@ Table("", ["", *big], rows)
 
 # %% tags=["exercise"]
 def my_split_heads(x, num_heads):
-    """(B, T, H*d) -> (B, H, T, d): head h has columns h*d to (h + 1)*d - 1 of every token."""
+    """(B, T, H*d) -> (B, H, T, d): head h has columns h*d to (h +
+    1)*d - 1 of every token.
+    """
     ...  # your code
 
 
 def my_merge_heads(heads):
-    """(B, H, T, d) -> (B, T, H*d): the heads of every token side by side, head 0 first."""
+    """(B, H, T, d) -> (B, T, H*d): the heads of every token side by
+    side, head 0 first.
+    """
     ...  # your code
 
 

@@ -7,12 +7,22 @@
 # **What you can do afterwards:** you can switch any head off in two ways, estimate its importance from one backward
 # pass, and say what neither a cut nor a gradient proves.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import compare, merge_heads, multi_head_attention_forward, split_heads, trace
+from mha_numpy import (
+    compare,
+    merge_heads,
+    multi_head_attention_forward,
+    split_heads,
+    trace,
+)
 from mha_numpy.models.train import load_trained, share_right
-from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
+from mha_numpy.show.pictures import (
+    line_chart,
+    matrices,
+    weights_by_head,
+)
 from mha_numpy.teach.exercises import check, hint
 
 # %% [markdown]
@@ -26,10 +36,22 @@ from mha_numpy.teach.exercises import check, hint
 trained = load_trained("induction")
 model, letters = trained.model, list("abcdabc")
 model(np.array([[0, 1, 2, 3, 0, 1, 2]]))
-first, second = (attention.weights[0, [0, 1]] for attention in model.attentions)
-names = ["layer 0, head 0", "layer 0, head 1", "layer 1, head 0", "layer 1, head 1"]
-note = "Trained: mha-numpy train induction, seed 0. Two of the four heads in each layer."
-weights_by_head(np.concatenate([first, second]), letters, head_names=names, note=note)
+first, second = (
+    attention.weights[0, [0, 1]] for attention in model.attentions
+)
+names = [
+    "layer 0, head 0",
+    "layer 0, head 1",
+    "layer 1, head 0",
+    "layer 1, head 1",
+]
+note = "Trained. Two of the four heads in each layer."
+weights_by_head(
+    np.concatenate([first, second]),
+    letters,
+    head_names=names,
+    note=note,
+)
 
 # %% [markdown]
 # Head 0 of layer 0 looks at the previous token. In layer 1, the last two rows look at what followed the same letter
@@ -42,24 +64,40 @@ weights_by_head(np.concatenate([first, second]), letters, head_names=names, note
 # %%
 from mha_numpy.models.analysis import cut_heads, mean_heads
 
-(ids,), targets = trained.task.draw_batch(np.random.default_rng(1), 64)
+(ids,), targets = trained.task.draw_batch(
+    np.random.default_rng(1), 64
+)
 
 
 def right_without(layer, heads):
-    """Return the share of right answers while heads are cut: by 0, and by their mean."""
+    """Return the share of right answers while heads are cut: by 0,
+    and by their mean.
+    """
     model(ids)
     means = mean_heads(model.attentions[layer])
     shares = []
     for cut_to in (None, means):
-        with cut_heads(model.attentions[layer], heads, means=cut_to):
+        with cut_heads(
+            model.attentions[layer], heads, means=cut_to
+        ):
             shares.append(share_right(model(ids), targets))
     return shares
 
 
-cuts = {"nothing": (0, []), **{f"{i}.{h}": (i, [h]) for i in (0, 1) for h in range(4)}}
-cuts |= {"three of layer 1": (1, [0, 1, 2]), "all of layer 1": (1, range(4))}
+cuts = {
+    "nothing": (0, []),
+    **{f"{i}.{h}": (i, [h]) for i in (0, 1) for h in range(4)},
+}
+cuts |= {
+    "three of layer 1": (1, [0, 1, 2]),
+    "all of layer 1": (1, range(4)),
+}
 found = np.array([right_without(*cut) for cut in cuts.values()])
-matrices({"share right": found}, row_labels=list(cuts), column_labels=["by 0", "by mean"])
+matrices(
+    {"share right": found},
+    row_labels=list(cuts),
+    column_labels=["by 0", "by mean"],
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -86,19 +124,29 @@ B, T, D, H, d_k, d_v = 2, 5, 10, 3, 4, 6
 rng = np.random.default_rng(7)
 x = rng.normal(size=(B, T, D))
 inner = {"q": H * d_k, "k": H * d_k, "v": H * d_v}
-arrays = {f"w_{s}": rng.normal(size=(D, n)) / np.sqrt(D) for s, n in inner.items()}
+arrays = {
+    f"w_{s}": rng.normal(size=(D, n)) / np.sqrt(D)
+    for s, n in inner.items()
+}
 arrays |= {f"b_{s}": rng.normal(size=n) for s, n in inner.items()}
-arrays |= {"w_o": rng.normal(size=(H * d_v, D)) / np.sqrt(d_v), "b_o": rng.normal(size=D)}
+arrays |= {
+    "w_o": rng.normal(size=(H * d_v, D)) / np.sqrt(d_v),
+    "b_o": rng.normal(size=D),
+}
 params = MultiHeadParams(**arrays)
 with trace() as t:
-    out, _ = multi_head_attention_forward(x, params=params, num_heads=H)
-shares = t["heads"] @ params.w_o.reshape(H, d_v, D)  # (B, H, T, D): what each head adds
+    out, _ = multi_head_attention_forward(
+        x, params=params, num_heads=H
+    )
+# (B, H, T, D): what each head adds
+shares = t["heads"] @ params.w_o.reshape(H, d_v, D)
 compare(shares.sum(axis=1) + params.b_o, out, name="sum over heads")
 
 # %%
 matrices(
-    {f"head {h}'s share": shares[0, h] for h in range(H)} | {"out": out[0]},
-    title="Random params: each head writes into all D columns; out is their sum plus b_o",
+    {f"head {h}'s share": shares[0, h] for h in range(H)}
+    | {"out": out[0]},
+    title="Random params: out is the sum of the heads, plus b_o",
 )
 
 # %% [markdown]
@@ -120,14 +168,28 @@ matrices(
 
 # %%
 gate = np.array([1.0, 0.0, 1.0])
-without_1, _ = multi_head_attention_forward(x, params=params, num_heads=H, head_gate=gate)
-head_1 = {"q": slice(d_k, 2 * d_k), "k": slice(d_k, 2 * d_k), "v": slice(d_v, 2 * d_v)}
+without_1, _ = multi_head_attention_forward(
+    x, params=params, num_heads=H, head_gate=gate
+)
+head_1 = {
+    "q": slice(d_k, 2 * d_k),
+    "k": slice(d_k, 2 * d_k),
+    "v": slice(d_v, 2 * d_v),
+}
 smaller = {"w_o": np.delete(params.w_o, head_1["v"], axis=0)}
 for s, its in head_1.items():
-    smaller |= {name: np.delete(arrays[name], its, axis=-1) for name in (f"w_{s}", f"b_{s}")}
+    smaller |= {
+        name: np.delete(arrays[name], its, axis=-1)
+        for name in (f"w_{s}", f"b_{s}")
+    }
 fewer = params._replace(**smaller)
-pruned, _ = multi_head_attention_forward(x, params=fewer, num_heads=2)
-compare({"gate": out - without_1, "pruned": pruned}, {"gate": shares[:, 1], "pruned": without_1})
+pruned, _ = multi_head_attention_forward(
+    x, params=fewer, num_heads=2
+)
+compare(
+    {"gate": out - without_1, "pruned": pruned},
+    {"gate": shares[:, 1], "pruned": without_1},
+)
 
 # %% [markdown]
 # A cut by 0 has a flaw. The later layers are used to a vector from this head, and they may never have met
@@ -150,23 +212,35 @@ compare({"gate": out - without_1, "pruned": pruned}, {"gate": shares[:, 1], "pru
 # %%
 from mha_numpy.layers import cross_entropy_forward
 from mha_numpy.models.analysis import head_importance
-from mha_numpy.models.train import IGNORED, Batch, loss_and_gradients
+from mha_numpy.models.train import (
+    IGNORED,
+    Batch,
+    loss_and_gradients,
+)
 
 
 def loss_with(layer, gate):
     model.attentions[layer].head_gate = gate
-    loss, _ = cross_entropy_forward(model(ids), targets, ignore_index=IGNORED)
+    loss, _ = cross_entropy_forward(
+        model(ids), targets, ignore_index=IGNORED
+    )
     model.attentions[layer].head_gate = None
     return float(loss)
 
 
-whole, off = loss_with(0, np.ones(4)), 1 - np.eye(4)  # row h of off: head h has gate 0
-measured = np.array([[loss_with(i, gate) - whole for gate in off] for i in (0, 1)])
+# row h of off: head h has gate 0
+whole, off = (loss_with(0, np.ones(4)), 1 - np.eye(4))
+measured = np.array(
+    [[loss_with(i, gate) - whole for gate in off] for i in (0, 1)]
+)
 batch = Batch((ids,), targets)
-by_layer = head_importance(model, lambda: loss_and_gradients(model, batch))
+by_layer = head_importance(
+    model, lambda: loss_and_gradients(model, batch)
+)
 importance = np.stack(list(by_layer.values()))
 both = {"importance": importance, "loss, when cut": measured}
-layers, heads = ["layer 0", "layer 1"], [f"head {h}" for h in range(4)]
+layers = ["layer 0", "layer 1"]
+heads = [f"head {h}" for h in range(4)]
 matrices(both, row_labels=layers, column_labels=heads, shared=False)
 
 # %% [markdown]
@@ -183,11 +257,22 @@ matrices(both, row_labels=layers, column_labels=heads, shared=False)
 # %%
 volumes = np.linspace(0, 1.5, 13)
 curves = {
-    f"head 0.{h}": np.array([loss_with(0, np.where(np.arange(4) == h, g, 1.0)) for g in volumes])
+    f"head 0.{h}": np.array(
+        [
+            loss_with(0, np.where(np.arange(4) == h, g, 1.0))
+            for g in volumes
+        ]
+    )
     for h in (0, 1)
 }
 title = "The loss over one gate, with all others at 1"
-line_chart(volumes, curves, title=title, x_label="gate of the head", y_label="nats")
+line_chart(
+    volumes,
+    curves,
+    title=title,
+    x_label="gate of the head",
+    y_label="nats",
+)
 
 # %% [markdown]
 # Both curves are flat at 1. One of them is flat everywhere, while the other has a cliff on its way to 0. **A small
@@ -205,23 +290,30 @@ from mha_numpy import MultiHeadAttention, attention_forward
 
 
 def reacts(f, x):
-    """(T, D) bools: which numbers of f(x) change with token 2's feature 1."""
+    """(T, D) bools: which numbers of f(x) change with token 2's
+    feature 1.
+    """
     moved = x.copy()
     moved[0, 2, 1] += 1
     return (abs(f(moved) - f(x)) > 1e-9)[0]
 
 
 rng = np.random.default_rng(4)
-x4, fixed = rng.normal(size=(1, 4, 6)), rng.dirichlet(np.ones(4), size=(1, 3, 4))
-w, w_1, w_2 = (rng.normal(size=shape) for shape in ((6, 6), (6, 9), (9, 6)))
+x4 = rng.normal(size=(1, 4, 6))
+fixed = rng.dirichlet(np.ones(4), size=(1, 3, 4))
+w, w_1, w_2 = (
+    rng.normal(size=shape) for shape in ((6, 6), (6, 9), (9, 6))
+)
 operations = {
     "weights @ v": lambda x: merge_heads(fixed @ split_heads(x, 3)),
-    "attention alone": lambda x: merge_heads(attention_forward(*[split_heads(x, 3)] * 3)[0]),
+    "attention alone": lambda x: merge_heads(
+        attention_forward(*[split_heads(x, 3)] * 3)[0]
+    ),
     "x @ w_o": lambda x: x @ w,
     "feed-forward": lambda x: np.tanh(x @ w_1) @ w_2,
     "whole layer": MultiHeadAttention(6, 3, rng=5),
 }
-title = "Random params. What reacts to token 2's feature 1? Rows: tokens, columns: features"
+title = "What reacts to token 2's feature 1? (Random params)"
 panels = {name: reacts(f, x4) for name, f in operations.items()}
 matrices(panels, title=title, meaning=("reacts", "stays"))
 
@@ -268,10 +360,13 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 
 # %% tags=["exercise"]
 def my_head_importance(d_gated, heads):
-    """d_gated, heads (B, H, T_q, d_v) -> (H,): how much each head matters.
+    """d_gated, heads (B, H, T_q, d_v) -> (H,): how much each head
+    matters.
 
-    Forward was gated = heads * gate[:, None, None], with all gates 1. In each sequence by itself, a
-    gate has a gradient; the importance is the mean, over the sequences, of its absolute value.
+    Forward was gated = heads * gate[:, None, None], with all gates
+    1. In each sequence by itself, a gate has a gradient; the
+    importance is the mean, over the sequences, of its absolute
+    value.
     """
     ...  # your code
 

@@ -4,10 +4,16 @@
 # Eight rows of scores learn to choose: row i should give its weight to value 7 - i. Each of the four runs below starts
 # from the same random scores and follows a gradient. One gradient is right. The other three are famous mistakes.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import causal_mask, compare, gradcheck, softmax_backward, softmax_forward
+from mha_numpy import (
+    causal_mask,
+    compare,
+    gradcheck,
+    softmax_backward,
+    softmax_forward,
+)
 from mha_numpy.show.pictures import line_chart, matrices
 from mha_numpy.teach.exercises import check, hint
 
@@ -16,7 +22,9 @@ rules = {
     "right": lambda g, p: p * (g - (g * p).sum(-1, keepdims=True)),
     "diagonal only": lambda g, p: p * (1 - p) * g,
     "row mean left out": lambda g, p: p * g,
-    "mean not weighted": lambda g, p: p * (g - g.mean(-1, keepdims=True)),
+    "mean not weighted": lambda g, p: (
+        p * (g - g.mean(-1, keepdims=True))
+    ),
 }
 
 
@@ -27,7 +35,8 @@ def losses(rule, steps=60):
         weights, _ = softmax_forward(scores)
         error = weights @ v - v[::-1]
         found.append((error**2).sum() / 2)
-        scores = scores - rule(error @ v.T, weights)  # error @ v.T is d_weights
+        # error @ v.T is d_weights
+        scores = scores - rule(error @ v.T, weights)
     return np.array(found)
 
 
@@ -70,7 +79,10 @@ line_chart(np.arange(60), curves, title="Four gradients", **looks)
 s = np.log([1.0, 2.0, 3.0, 4.0])  # e^s = 1, 2, 3, 4 of a sum of 10
 p = softmax_forward(s)[0]
 J = np.diag(p) - np.outer(p, p)
-matrices({"diag(p)": np.diag(p), "p p^T": np.outer(p, p), "J": J}, title="The Jacobian of one row")
+matrices(
+    {"diag(p)": np.diag(p), "p p^T": np.outer(p, p), "J": J},
+    title="The Jacobian of one row",
+)
 
 # %% [markdown]
 # We can also measure J, with no derivation at all. Column j says what happens when only $s_j$ moves a little. We move
@@ -78,8 +90,14 @@ matrices({"diag(p)": np.diag(p), "p p^T": np.outer(p, p), "J": J}, title="The Ja
 
 # %%
 h = 1e-5 * np.eye(4)  # row j moves score j
-measured = (softmax_forward(s + h)[0] - softmax_forward(s - h)[0]).T / 2e-5
-panels = {"measured": measured, "formula": J, "difference": measured - J}
+measured = (
+    softmax_forward(s + h)[0] - softmax_forward(s - h)[0]
+).T / 2e-5
+panels = {
+    "measured": measured,
+    "formula": J,
+    "difference": measured - J,
+}
 matrices(panels, shared=False, title="J, column by column")
 
 # %% [markdown]
@@ -108,11 +126,19 @@ matrices(panels, shared=False, title="J, column by column")
 # </details>
 
 # %%
-grown = {f"{factor} s": softmax_forward(factor * s)[0] for factor in (0, 1, 4, 16, 64)}
+grown = {
+    f"{factor} s": softmax_forward(factor * s)[0]
+    for factor in (0, 1, 4, 16, 64)
+}
 for name, row in grown.items():
-    largest = np.linalg.eigvalsh(np.diag(row) - np.outer(row, row)).max()
+    largest = np.linalg.eigvalsh(
+        np.diag(row) - np.outer(row, row)
+    ).max()
     print(f"{name:5} largest eigenvalue {largest:.4f}")
-jacobians = {name: np.diag(row) - np.outer(row, row) for name, row in grown.items()}
+jacobians = {
+    name: np.diag(row) - np.outer(row, row)
+    for name, row in grown.items()
+}
 matrices(jacobians, title="J for larger and larger scores")
 
 # %% [markdown]
@@ -134,12 +160,18 @@ def pull_back(g, p):
 
 
 rng = np.random.default_rng(0)
-weights, cache = softmax_forward(rng.normal(size=(5, 7)))  # T_q, T_k
+# T_q, T_k
+weights, cache = softmax_forward(rng.normal(size=(5, 7)))
 d_weights = rng.normal(size=(5, 7))
 pairs = zip(weights, d_weights, strict=True)
-with_J = np.stack([(np.diag(row) - np.outer(row, row)) @ g for row, g in pairs])
+with_J = np.stack(
+    [(np.diag(row) - np.outer(row, row)) @ g for row, g in pairs]
+)
 library = softmax_backward(d_weights, cache).d_scores
-found = {"with J": with_J, "without J": pull_back(d_weights, weights)}
+found = {
+    "with J": with_J,
+    "without J": pull_back(d_weights, weights),
+}
 compare(found, dict.fromkeys(found, library))
 
 # %% [markdown]
@@ -174,8 +206,16 @@ compare(found, dict.fromkeys(found, library))
 # %%
 g = np.array([4.0, -2.0, 3.0, 0.0])
 mean = np.sum(g * p)
-panels = {"p": p, "g": g, "g - mean": g - mean, "d_scores": p * (g - mean)}
-labels = {"column_labels": [f"key {j}" for j in range(4)], "title": f"The mean is {mean:.1f}"}
+panels = {
+    "p": p,
+    "g": g,
+    "g - mean": g - mean,
+    "d_scores": p * (g - mean),
+}
+labels = {
+    "column_labels": [f"key {j}" for j in range(4)],
+    "title": f"The mean is {mean:.1f}",
+}
 matrices(panels, shared=False, **labels)
 
 # %% [markdown]
@@ -192,8 +232,14 @@ matrices(panels, shared=False, **labels)
 
 # %%
 sums = {"sums of the columns": library.sum(axis=0, keepdims=True)}
-print("largest sum of a row, without its sign:", np.abs(library.sum(axis=-1)).max())
-matrices({"d_scores": library} | sums, title="Random weights and upstream gradient")
+print(
+    "largest sum of a row, without its sign:",
+    np.abs(library.sum(axis=-1)).max(),
+)
+matrices(
+    {"d_scores": library} | sums,
+    title="Random weights and upstream gradient",
+)
 
 # %% [markdown]
 # ## Hidden cells
@@ -237,24 +283,49 @@ matrices(panels, title="A NaN that nobody may see")
 
 # %%
 rules |= {
-    "mean over queries": lambda g, p: p * (g - (g * p).sum(-2, keepdims=True)),
-    "factor p left out": lambda g, p: g - (g * p).sum(-1, keepdims=True),
+    "mean over queries": lambda g, p: (
+        p * (g - (g * p).sum(-2, keepdims=True))
+    ),
+    "factor p left out": lambda g, p: (
+        g - (g * p).sum(-1, keepdims=True)
+    ),
     "both p left out": lambda g, p: g - g.mean(-1, keepdims=True),
     "divided by B": lambda g, p: rules["right"](g, p) / len(g),
     "wrong sign": lambda g, p: -rules["right"](g, p),
     "never computed": lambda g, p: np.zeros_like(p),
 }
 mask = causal_mask(4, 5, q_offset=1)
-p, g = softmax_forward(rng.normal(size=(3, 4, 5)), mask=mask)[0], rng.normal(size=(3, 4, 5))
+p = softmax_forward(rng.normal(size=(3, 4, 5)), mask=mask)[0]
+g = rng.normal(size=(3, 4, 5))
 right, ones = rules["right"](g, p), np.ones_like(g)
 misses = []  # each of them is 0 where a backward passes
 for rule in rules.values():
     found = rule(g, p)
-    misses.append((found.sum(-1), np.where(mask, 0, found), found - right, rule(ones, p)))
-caught = np.array([[np.abs(miss).max() > 1e-9 for miss in row] for row in misses])
-tests = ["row sums", "hidden cells", "random upstream", "ones upstream"]
-labels = {"row_labels": list(rules), "column_labels": tests, "meaning": ("caught", "passes")}
-matrices({"caught": caught}, **labels, title="Ten backwards, four tests")
+    misses.append(
+        (
+            found.sum(-1),
+            np.where(mask, 0, found),
+            found - right,
+            rule(ones, p),
+        )
+    )
+caught = np.array(
+    [[np.abs(miss).max() > 1e-9 for miss in row] for row in misses]
+)
+tests = [
+    "row sums",
+    "hidden cells",
+    "random upstream",
+    "ones upstream",
+]
+labels = {
+    "row_labels": list(rules),
+    "column_labels": tests,
+    "meaning": ("caught", "passes"),
+}
+matrices(
+    {"caught": caught}, **labels, title="Ten backwards, four tests"
+)
 
 # %% [markdown]
 # ## With cross-entropy: p - y
@@ -271,14 +342,17 @@ onehot = np.eye(5)[[2, 0, 3]]  # the right class of three rows
 
 def loss_forward(scores):
     weights, cache = softmax_forward(scores)
-    return cache.lse - (scores * onehot).sum(axis=-1), weights  # -log p_y = lse - s_y
+    # -log p_y = lse - s_y
+    return cache.lse - (scores * onehot).sum(axis=-1), weights
 
 
 def loss_backward(d_loss, p):
     return (d_loss[:, None] * (p - onehot),)
 
 
-gradcheck(loss_forward, loss_backward, {"scores": rng.normal(size=(3, 5))})
+gradcheck(
+    loss_forward, loss_backward, {"scores": rng.normal(size=(3, 5))}
+)
 
 # %% [markdown]
 # > **Predict first.** A saturated softmax passes no gradient. So does a classifier that is sure and *wrong* learn
@@ -302,10 +376,12 @@ gradcheck(loss_forward, loss_backward, {"scores": rng.normal(size=(3, 5))})
 
 # %% tags=["exercise"]
 def my_softmax_backward(d_weights, weights):
-    """d_weights, weights (..., T_q, T_k) -> d_scores (..., T_q, T_k), along the last axis.
+    """d_weights, weights (..., T_q, T_k) -> d_scores (..., T_q,
+    T_k), along the last axis.
 
-    A hidden cell has weight 0, and so has every cell of a row that sees nothing. Their gradient is
-    0, whatever is in d_weights there.
+    A hidden cell has weight 0, and so has every cell of a row that
+    sees nothing. Their gradient is 0, whatever is in d_weights
+    there.
     """
     ...  # your code
 

@@ -4,23 +4,30 @@
 # Here are eight random queries, keys and values. We want the output to be the values in reverse order, and we say so
 # only with a loss. `attention_backward` computes the gradient, and 30 times we move q and k a little against it:
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import attention_backward, attention_forward, compare, trace
+from mha_numpy import (
+    attention_backward,
+    attention_forward,
+    compare,
+    trace,
+)
 from mha_numpy.show.page import stepper
 from mha_numpy.show.pictures import backward_film, matrices
 from mha_numpy.teach.exercises import check, hint
 
 # %%
 rng = np.random.default_rng(8)
-q, k, v = rng.normal(size=(3, 8, 8))  # random; that's all we start from
+# random; that's all we start from
+q, k, v = rng.normal(size=(3, 8, 8))
 seen = {}
 for number in range(31):
     heads, cache = attention_forward(q, k, v)
     if number in (0, 5, 30):
         seen[f"after {number} steps"] = cache.weights
-    d_heads = heads - v[::-1]  # the gradient of L = 1/2 of all squared errors
+    # the gradient of L = 1/2 of all squared errors
+    d_heads = heads - v[::-1]
     grads = attention_backward(d_heads, cache)
     q, k = q - grads.d_q, k - grads.d_k
 matrices(seen, title="The weights: row = query, column = key")
@@ -46,15 +53,20 @@ matrices(seen, title="The weights: row = query, column = key")
 # %%
 rng = np.random.default_rng(8)
 q = rng.normal(size=(3, 2))  # 3 queries of width 2
-k, v = rng.normal(size=(4, 2)), rng.normal(size=(4, 5))  # 4 keys, 4 values of width 5
+# 4 keys, 4 values of width 5
+k, v = (rng.normal(size=(4, 2)), rng.normal(size=(4, 5)))
 d_heads = rng.normal(size=(3, 5))  # the upstream gradient
 scale = 1 / np.sqrt(2)
 
 scores = scale * q @ k.T  # 1. match: (3, 4)
 powers = np.exp(scores)
-weights = powers / powers.sum(axis=-1, keepdims=True)  # 4. softmax: (3, 4)
+# 4. softmax: (3, 4)
+weights = powers / powers.sum(axis=-1, keepdims=True)
 heads = weights @ v  # 6. mix: (3, 5)
-matrices({"1. scores": scores, "4. weights": weights, "6. heads": heads}, title="Forward, random")
+matrices(
+    {"1. scores": scores, "4. weights": weights, "6. heads": heads},
+    title="Forward, random",
+)
 
 # %% [markdown]
 # Backward visits the same lines, last to first: 6, 4, 1.
@@ -109,17 +121,30 @@ matrices(panels, shared=False, title="Step 6, backward")
 
 # %%
 def ways(a, b, wanted):
-    """Return each product of a and b, transposed or not, in either order, of the wanted shape."""
-    orders = [pair for x in (a, a.T) for y in (b, b.T) for pair in ((x, y), (y, x))]
+    """Return each product of a and b, transposed or not, in either
+    order, of the wanted shape.
+    """
+    orders = [
+        pair
+        for x in (a, a.T)
+        for y in (b, b.T)
+        for pair in ((x, y), (y, x))
+    ]
     fitting = [x @ y for x, y in orders if x.shape[1] == y.shape[0]]
-    return [product for product in fitting if product.shape == wanted]
+    return [
+        product for product in fitting if product.shape == wanted
+    ]
 
 
 for T_q, T_k, width in ((3, 4, 5), (4, 4, 5), (4, 4, 4)):
-    a, b = rng.normal(size=(T_q, T_k)), rng.normal(size=(T_q, width))
+    a = rng.normal(size=(T_q, T_k))
+    b = rng.normal(size=(T_q, width))
     fitting = ways(a, b, (T_k, width))
     good = sum(np.allclose(product, a.T @ b) for product in fitting)
-    print(f"T_q={T_q} T_k={T_k} width={width}: {len(fitting)} fit, {good} right")
+    print(
+        f"T_q={T_q} T_k={T_k} width={width}: {len(fitting)} fit, "
+        f"{good} right"
+    )
 
 # %% [markdown]
 # ## 4. weights = softmax(scores)
@@ -139,9 +164,15 @@ for T_q, T_k, width in ((3, 4, 5), (4, 4, 5), (4, 4, 4)):
 # </details>
 
 # %%
-row_mean = (weights * d_weights).sum(axis=-1, keepdims=True)  # (3, 1)
+# (3, 1)
+row_mean = (weights * d_weights).sum(axis=-1, keepdims=True)
 d_scores = weights * (d_weights - row_mean)
-panels = {"d_weights": d_weights, "row_mean": row_mean, "weights": weights, "d_scores": d_scores}
+panels = {
+    "d_weights": d_weights,
+    "row_mean": row_mean,
+    "weights": weights,
+    "d_scores": d_scores,
+}
 assert np.allclose(d_scores.sum(axis=-1), 0)
 matrices(panels, shared=False, title="Step 4, backward")
 
@@ -180,9 +211,14 @@ compare((d_q, d_scores.T @ q, d_v), library)
 # gradient next to its array, in the order of backward:
 
 # %%
-Q, K, V = (rng.normal(size=(1, 2, T, width)) for T, width in ((3, 2), (4, 2), (4, 5)))
+Q, K, V = (
+    rng.normal(size=(1, 2, T, width))
+    for T, width in ((3, 2), (4, 2), (4, 5))
+)
 with trace() as both:
-    attention_backward(rng.normal(size=(1, 2, 3, 5)), attention_forward(Q, K, V)[1])
+    attention_backward(
+        rng.normal(size=(1, 2, 3, 5)), attention_forward(Q, K, V)[1]
+    )
 backward_film(both)
 
 # %% [markdown]
@@ -212,12 +248,20 @@ from mha_numpy.core import step
 with trace() as right:
     attention_backward(d_heads, attention_forward(q, k, v)[1])
 with trace() as mine:
-    d_w = step("d_weights", d_heads @ v.T, "T_q T_k", "d_heads @ v.T")
+    d_w = step(
+        "d_weights", d_heads @ v.T, "T_q T_k", "d_heads @ v.T"
+    )
     d_s = weights * (d_w - d_w.sum(axis=-1, keepdims=True))
-    equation = "weights * (d_weights - d_weights.sum(axis=-1, keepdims=True))"
+    total = "d_weights.sum(axis=-1, keepdims=True)"
+    equation = f"weights * (d_weights - {total})"
     step("d_scores", d_s, "T_q T_k", equation)
     step("d_q", scale * d_s @ k, "T_q d_k", "scale * d_scores @ k")
-    step("d_k", scale * d_s.T @ q, "T_k d_k", "scale * d_scores.T @ q")
+    step(
+        "d_k",
+        scale * d_s.T @ q,
+        "T_k d_k",
+        "scale * d_scores.T @ q",
+    )
 backward_film(mine, reference=right)
 
 # %% [markdown]
@@ -239,8 +283,13 @@ backward_film(mine, reference=right)
 # %%
 q_4, k_4, v_4, g_4 = rng.normal(size=(4, 4, 3))
 with trace() as masked:
-    attention_backward(g_4, attention_forward(q_4, k_4, v_4, is_causal=True)[1])
-matrices({name: masked[name] for name in ("weights", "d_scores", "d_v")}, title="Causal, random")
+    attention_backward(
+        g_4, attention_forward(q_4, k_4, v_4, is_causal=True)[1]
+    )
+matrices(
+    {name: masked[name] for name in ("weights", "d_scores", "d_v")},
+    title="Causal, random",
+)
 
 # %% [markdown]
 # ## Backward without stored weights
@@ -258,12 +307,19 @@ matrices({name: masked[name] for name in ("weights", "d_scores", "d_v")}, title=
 # time. Here it's two at a time:
 
 # %%
-lse, D = np.log(powers.sum(axis=-1, keepdims=True)), (d_heads * heads).sum(axis=-1, keepdims=True)
-by_block = {"d_q": np.zeros_like(q), "d_k": np.zeros_like(k), "d_v": np.zeros_like(v)}
+lse = np.log(powers.sum(axis=-1, keepdims=True))
+D = (d_heads * heads).sum(axis=-1, keepdims=True)
+by_block = {
+    "d_q": np.zeros_like(q),
+    "d_k": np.zeros_like(k),
+    "d_v": np.zeros_like(v),
+}
 for block in (slice(0, 2), slice(2, 4)):
-    w = np.exp(scale * q @ k[block].T - lse)  # (3, 2): never more than this
+    # (3, 2): never more than this
+    w = np.exp(scale * q @ k[block].T - lse)
     d_s = w * (d_heads @ v[block].T - D)
-    by_block["d_q"] += scale * d_s @ k[block]  # every block adds its share
+    # every block adds its share
+    by_block["d_q"] += scale * d_s @ k[block]
     by_block["d_k"][block] = scale * d_s.T @ q
     by_block["d_v"][block] = w.T @ d_heads
 compare(by_block, {"d_q": d_q, "d_k": d_k, "d_v": d_v})
@@ -287,10 +343,12 @@ compare(by_block, {"d_q": d_q, "d_k": d_k, "d_v": d_v})
 
 # %% tags=["exercise"]
 def my_attention_backward(d_heads, q, k, v, weights):
-    """Return the gradients d_q, d_k, d_v, each in the shape of its array.
+    """Return the gradients d_q, d_k, d_v, each in the shape of its
+    array.
 
-    d_heads (B, H, T_q, d_v), q (B, H, T_q, d_k), k (B, H, T_k, d_k), v (B, H, T_k, d_v),
-    weights (B, H, T_q, T_k): 0 where a cell is hidden, and all along a row that sees nothing.
+    d_heads (B, H, T_q, d_v), q (B, H, T_q, d_k), k (B, H, T_k,
+    d_k), v (B, H, T_k, d_v), weights (B, H, T_q, T_k): 0 where a
+    cell is hidden, and all along a row that sees nothing.
     """
     ...  # your code
 

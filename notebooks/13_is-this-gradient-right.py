@@ -4,10 +4,14 @@
 # The function below claims to be the backward of attention. It returns zeros for q and for k, so no head could ever
 # learn where to look. Let's run a gradient check on it, which compares it with forward, number by number:
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import attention_backward, attention_forward, gradcheck
+from mha_numpy import (
+    attention_backward,
+    attention_forward,
+    gradcheck,
+)
 from mha_numpy.show.pictures import line_chart, matrices
 from mha_numpy.teach.exercises import check, hint
 
@@ -20,7 +24,8 @@ def values_only(g, cache):
 
 
 rng = np.random.default_rng(8)
-one_token = {name: rng.normal(size=(1, 4)) for name in "qkv"}  # random, T = 1
+# random, T = 1
+one_token = {name: rng.normal(size=(1, 4)) for name in "qkv"}
 gradcheck(attention_forward, values_only, one_token)
 
 # %% [markdown]
@@ -35,7 +40,10 @@ gradcheck(attention_forward, values_only, one_token)
 # see how L changes:
 
 # %%
-q, k, v, d_heads = (rng.normal(size=shape) for shape in ((3, 2), (4, 2), (4, 5), (3, 5)))
+q, k, v, d_heads = (
+    rng.normal(size=shape)
+    for shape in ((3, 2), (4, 2), (4, 5), (3, 5))
+)
 d_q = attention_backward(d_heads, attention_forward(q, k, v)[1]).d_q
 
 
@@ -51,8 +59,15 @@ unit[1, 0] = 1  # the number that moves: q[1, 0]
 moves = np.linspace(-2, 2, 41)
 curve = np.array([loss(q + move * unit) for move in moves])
 tangent = loss(q) + d_q[1, 0] * moves
-title, x_label = "The loss over one number, and the slope d_q[1, 0]", "added to q[1, 0]"
-line_chart(moves, {"L": curve, "tangent": tangent}, title=title, x_label=x_label, y_label="L")
+title = "The loss over one number, and the slope d_q[1, 0]"
+x_label = "added to q[1, 0]"
+line_chart(
+    moves,
+    {"L": curve, "tangent": tangent},
+    title=title,
+    x_label=x_label,
+    y_label="L",
+)
 
 # %% [markdown]
 # The tangent has the slope that backward returned, and it fits the curve. So we can measure a slope without any
@@ -66,9 +81,19 @@ numeric, h = np.zeros_like(q), 1e-5
 for index in np.ndindex(q.shape):
     unit = np.zeros_like(q)
     unit[index] = 1
-    numeric[index] = (loss(q + h * unit) - loss(q - h * unit)) / (2 * h)
-panels = {"backward's d_q": d_q, "measured": numeric, "difference": d_q - numeric}
-matrices(panels, shared=False, title="Twelve calls of forward against one of backward")
+    numeric[index] = (loss(q + h * unit) - loss(q - h * unit)) / (
+        2 * h
+    )
+panels = {
+    "backward's d_q": d_q,
+    "measured": numeric,
+    "difference": d_q - numeric,
+}
+matrices(
+    panels,
+    shared=False,
+    title="Twelve calls of forward against one of backward",
+)
 
 # %% [markdown]
 # ## How small should h be?
@@ -89,21 +114,38 @@ matrices(panels, shared=False, title="Twelve calls of forward against one of bac
 
 # %%
 def largest_error(slope, h):
-    """Return how far a rule for slopes is from d_q, at worst over all numbers of q."""
+    """Return how far a rule for slopes is from d_q, at worst over
+    all numbers of q.
+    """
     units = np.eye(q.size).reshape(-1, *q.shape)
-    numeric = np.array([slope(unit, h) for unit in units]).reshape(q.shape)
-    return max(np.abs(numeric - d_q).max(), 1e-17)  # 0 has no logarithm
+    numeric = np.array([slope(unit, h) for unit in units]).reshape(
+        q.shape
+    )
+    # 0 has no logarithm
+    return max(np.abs(numeric - d_q).max(), 1e-17)
 
 
 slopes = {
     "one-sided": lambda u, h: (loss(q + h * u) - loss(q)) / h,
-    "central": lambda u, h: (loss(q + h * u) - loss(q - h * u)) / (2 * h),
+    "central": lambda u, h: (
+        (loss(q + h * u) - loss(q - h * u)) / (2 * h)
+    ),
     "complex step": lambda u, h: loss(q + 1j * h * u).imag / h,
 }
 sizes = 10.0 ** np.arange(-13, 0)
-errors = {name: np.array([largest_error(rule, h) for h in sizes]) for name, rule in slopes.items()}
-looks = {"x_label": "step h", "y_label": "largest error in d_q", "log_x": True, "log_y": True}
-line_chart(sizes, errors, title="How wrong is a numeric gradient?", **looks)
+errors = {
+    name: np.array([largest_error(rule, h) for h in sizes])
+    for name, rule in slopes.items()
+}
+looks = {
+    "x_label": "step h",
+    "y_label": "largest error in d_q",
+    "log_x": True,
+    "log_y": True,
+}
+line_chart(
+    sizes, errors, title="How wrong is a numeric gradient?", **looks
+)
 
 # %% [markdown]
 # ## The complex step
@@ -133,16 +175,28 @@ functions = {
     "sqrt(x * x)": (lambda x: np.sqrt(x * x), -1),
     "x * conj(x)": (lambda x: x * np.conj(x), -4),
 }
-found = [[true, np.imag(f(-2 + 1e-30j)) / 1e-30] for f, true in functions.values()]
-titles = {"row_labels": list(functions), "column_labels": ["true slope", "complex step"]}
-matrices({"at x = -2": np.array(found)}, **titles, title="Where the complex step fails")
+found = [
+    [true, np.imag(f(-2 + 1e-30j)) / 1e-30]
+    for f, true in functions.values()
+]
+titles = {
+    "row_labels": list(functions),
+    "column_labels": ["true slope", "complex step"],
+}
+matrices(
+    {"at x = -2": np.array(found)},
+    **titles,
+    title="Where the complex step fails",
+)
 
 # %% [markdown]
 # `gradcheck` moves every number of every input by both methods, against a random upstream gradient. The last column
 # shows the largest error as a share of the largest gradient. If forward drops the imaginary part, the report says so.
 
 # %%
-gradcheck(attention_forward, attention_backward, {"q": q, "k": k, "v": v})
+gradcheck(
+    attention_forward, attention_backward, {"q": q, "k": k, "v": v}
+)
 
 # %% [markdown]
 # ## What hides mistakes
@@ -153,22 +207,37 @@ gradcheck(attention_forward, attention_backward, {"q": q, "k": k, "v": v})
 
 # %%
 def out_of_order(g, cache):
-    """Split the upstream gradient into heads with nothing but a reshape."""
-    return attention_backward(g.swapaxes(1, 2).reshape(g.shape), cache)
+    """Split the upstream gradient into heads with nothing but a
+    reshape.
+    """
+    return attention_backward(
+        g.swapaxes(1, 2).reshape(g.shape), cache
+    )
 
 
 def rebuilt(g, cache, **options):
-    """Compute the weights again, with only some of forward's options."""
+    """Compute the weights again, with only some of forward's
+    options.
+    """
     given = cache.inputs
-    return attention_backward(g, attention_forward(given.q, given.k, given.v, **options)[1])
+    return attention_backward(
+        g,
+        attention_forward(given.q, given.k, given.v, **options)[1],
+    )
 
 
 wrong = {
     "d_q and d_k are 0": values_only,
     "heads out of order": out_of_order,
-    "divided by B": lambda g, cache: attention_backward(g / len(g), cache),
-    "mask forgotten": lambda g, cache: rebuilt(g, cache, bias=cache.inputs.bias),
-    "bias forgotten": lambda g, cache: rebuilt(g, cache, mask=cache.inputs.visible),
+    "divided by B": lambda g, cache: attention_backward(
+        g / len(g), cache
+    ),
+    "mask forgotten": lambda g, cache: rebuilt(
+        g, cache, bias=cache.inputs.bias
+    ),
+    "bias forgotten": lambda g, cache: rebuilt(
+        g, cache, mask=cache.inputs.visible
+    ),
 }
 
 # %% [markdown]
@@ -187,22 +256,56 @@ wrong = {
 from functools import partial
 
 
-def catches(mistake, B=2, T_q=4, T_k=5, is_causal=True, bias=1.0, ones=False):
-    """Return whether the gradient check, on one example, finds fault with a backward."""
+def catches(
+    mistake, B=2, T_q=4, T_k=5, is_causal=True, bias=1.0, ones=False
+):
+    """Return whether the gradient check, on one example, finds
+    fault with a backward.
+    """
     rng = np.random.default_rng(0)
-    shapes = {"q": (B, 3, T_q, 2), "k": (B, 3, T_k, 2), "v": (B, 3, T_k, 6)}
-    inputs = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-    options = {"bias": bias * rng.normal(size=(T_q, T_k)), "is_causal": is_causal}
+    shapes = {
+        "q": (B, 3, T_q, 2),
+        "k": (B, 3, T_k, 2),
+        "v": (B, 3, T_k, 6),
+    }
+    inputs = {
+        name: rng.normal(size=shape)
+        for name, shape in shapes.items()
+    }
+    options = {
+        "bias": bias * rng.normal(size=(T_q, T_k)),
+        "is_causal": is_causal,
+    }
     g = np.ones((B, 3, T_q, 6)) if ones else None  # None: random
-    return not gradcheck(partial(attention_forward, **options), mistake, inputs, d_out=g)
+    return not gradcheck(
+        partial(attention_forward, **options),
+        mistake,
+        inputs,
+        d_out=g,
+    )
 
 
-tests = {"all different": {}, "ones upstream": {"ones": True}, "B = 1": {"B": 1}}
+tests = {
+    "all different": {},
+    "ones upstream": {"ones": True},
+    "B = 1": {"B": 1},
+}
 tests |= {"T = 1": {"T_q": 1, "T_k": 1}}
-tests |= {"no mask": {"is_causal": False}, "bias of 0": {"bias": 0.0}}
-caught = np.array([[catches(m, **t) for t in tests.values()] for m in wrong.values()])
+tests |= {
+    "no mask": {"is_causal": False},
+    "bias of 0": {"bias": 0.0},
+}
+caught = np.array(
+    [
+        [catches(m, **t) for t in tests.values()]
+        for m in wrong.values()
+    ]
+)
 labels = {"row_labels": list(wrong), "column_labels": list(tests)}
-labels |= {"title": "One check, six examples", "meaning": ("caught", "missed")}
+labels |= {
+    "title": "One check, six examples",
+    "meaning": ("caught", "missed"),
+}
 matrices({"caught": caught}, **labels)
 
 # %% [markdown]
@@ -224,7 +327,8 @@ matrices({"caught": caught}, **labels)
 
 # %% tags=["exercise"]
 def my_dropout_backward(d_dropped, keep, p):
-    """(B, H, T_q, T_k), bools of this shape, a float from 0 to below 1 -> the gradient of w.
+    """(B, H, T_q, T_k), bools of this shape, a float from 0 to
+    below 1 -> the gradient of w.
 
     Forward was w * keep / (1 - p).
     """

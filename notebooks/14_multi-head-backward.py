@@ -5,19 +5,29 @@
 # But that's where most mistakes of a first implementation happen, and most of them are silent. Here is one. It has the
 # right shape and raises no error:
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import MultiHeadAttention, compare, gradcheck, linear_backward, linear_forward
+from mha_numpy import (
+    MultiHeadAttention,
+    compare,
+    gradcheck,
+    linear_backward,
+    linear_forward,
+)
 from mha_numpy.show.pictures import backward_film, matrices
 from mha_numpy.teach.exercises import check, hint
 
+# %%
 layer = MultiHeadAttention(8, 2, rng=3)  # random params
 z, d_z = np.random.default_rng(0).normal(size=(2, 7, 4, 8))
 layer(z)
 layer.backward(d_z)
 right, wrong = layer.grads["w_q"], layer.grads["w_q"].T
-matrices({"d_w_q": right, "d_w_q, transposed by mistake": wrong}, title="Random params")
+matrices(
+    {"d_w_q": right, "d_w_q, transposed by mistake": wrong},
+    title="Random params",
+)
 
 # %% [markdown]
 # Nothing stops you from training with the wrong one.
@@ -58,7 +68,13 @@ w, b = np.array([[1.0], [10.0]]), np.zeros(1)  # (I=2, O=1)
 d_out = np.array([[[1.0], [2.0]]])
 out, cache = linear_forward(x, w, b)
 grads = linear_backward(d_out, cache)
-numbers = {"x": x[0], "d_out": d_out[0], "d_x": grads.d_x[0], "d_w": grads.d_w, "d_b": grads.d_b}
+numbers = {
+    "x": x[0],
+    "d_out": d_out[0],
+    "d_x": grads.d_x[0],
+    "d_w": grads.d_w,
+    "d_b": grads.d_b,
+}
 matrices(numbers, title="Rows of x, d_out and d_x are tokens")
 
 # %% [markdown]
@@ -83,12 +99,17 @@ matrices(numbers, title="Rows of x, d_out and d_x are tokens")
 # %%
 B, T, n_in, n_out = 3, 4, 5, 2
 rng = np.random.default_rng(0)
-x, w, d_out = (rng.normal(size=shape) for shape in ((B, T, n_in), (n_in, n_out), (B, T, n_out)))
-d_copies = np.einsum("bti,bto->btio", x, d_out)  # one for each token
+x, w, d_out = (
+    rng.normal(size=shape)
+    for shape in ((B, T, n_in), (n_in, n_out), (B, T, n_out))
+)
+# one for each token
+d_copies = np.einsum("bti,bto->btio", x, d_out)
 out, cache = linear_forward(x, w, np.zeros(n_out))
 by_letters = (
     np.einsum("bto,io->bti", d_out, w),  # d_x = d_out @ w.T
-    np.einsum("bti,bto->io", x, d_out),  # d_w = (B*T rows of x).T @ (B*T rows of d_out)
+    # d_w = (B*T rows of x).T @ (B*T rows of d_out)
+    np.einsum("bti,bto->io", x, d_out),
     np.einsum("bto->o", d_out),  # d_b
 )
 of_library = linear_backward(d_out, cache)
@@ -131,12 +152,16 @@ B, T, D, H, d = 7, 4, 5, 2, 3
 rng = np.random.default_rng(1)
 inward = [(D, H * d), (H * d,)]  # w_q and b_q; the same for k and v
 shapes = [*inward, *inward, *inward, (H * d, D), (D,)]
-params = MultiHeadParams(*(0.5 * rng.normal(size=shape) for shape in shapes))
+params = MultiHeadParams(
+    *(0.5 * rng.normal(size=shape) for shape in shapes)
+)
 x, d_out = rng.normal(size=(B, T, D)), rng.normal(size=(B, T, D))
 
 
 def forward(*inputs, params=params):
-    return multi_head_attention_forward(*inputs, params=params, num_heads=H)
+    return multi_head_attention_forward(
+        *inputs, params=params, num_heads=H
+    )
 
 
 with trace() as full:
@@ -153,10 +178,21 @@ d_merged = d_out @ params.w_o.T  # (B, T, H*d)
 d_w_o = np.einsum("btm,bto->mo", full["merged"], d_out)  # (H*d, D)
 d_heads = split_heads(d_merged, H)  # (B, H, T, d)
 d_q, d_k, d_v, *_ = attention_backward(d_heads, cache.attention)
-projected = {"q": merge_heads(d_q), "k": merge_heads(d_k), "v": merge_heads(d_v)}  # (B, T, H*d)
-mine = {f"w_{s}": np.einsum("bti,bto->io", x, g) for s, g in projected.items()}
+# (B, T, H*d)
+projected = {
+    "q": merge_heads(d_q),
+    "k": merge_heads(d_k),
+    "v": merge_heads(d_v),
+}
+mine = {
+    f"w_{s}": np.einsum("bti,bto->io", x, g)
+    for s, g in projected.items()
+}
 mine |= {f"b_{s}": g.sum(axis=(0, 1)) for s, g in projected.items()}
-via = {s: g @ getattr(params, f"w_{s}").T for s, g in projected.items()}  # (B, T, D) each
+# (B, T, D) each
+via = {
+    s: g @ getattr(params, f"w_{s}").T for s, g in projected.items()
+}
 d_x = via["q"] + via["k"] + via["v"]
 mine |= {"w_o": d_w_o, "b_o": d_out.sum(axis=(0, 1)), "d_x": d_x}
 compare(mine, {"d_x": right.d_x_q, **right.d_params._asdict()})
@@ -178,11 +214,27 @@ gradcheck(
 # %%
 from mha_numpy.core import step
 
-on_the_way = {"out", "merged", "w_o", "b_o", "heads", "k", "k_projected", "w_k", "b_k", "x_k"}
+on_the_way = {
+    "out",
+    "merged",
+    "w_o",
+    "b_o",
+    "heads",
+    "k",
+    "k_projected",
+    "w_k",
+    "b_k",
+    "x_k",
+}
 with trace() as via_k:
     for recorded in full:
         if recorded.name.removeprefix("d_") in on_the_way:
-            step(recorded.name, recorded.array, recorded.axes, recorded.equation)
+            step(
+                recorded.name,
+                recorded.array,
+                recorded.axes,
+                recorded.equation,
+            )
 backward_film(via_k, note="Random params.")
 
 # %% [markdown]
@@ -194,10 +246,17 @@ backward_film(via_k, note="Random params.")
 # %%
 _, cache_3 = forward(x, x, x)
 three = multi_head_attention_backward(d_out, cache_3)
-alone = dict(zip(via, (three.d_x_q, three.d_x_k, three.d_x_v), strict=True))
+alone = dict(
+    zip(via, (three.d_x_q, three.d_x_k, three.d_x_v), strict=True)
+)
 print(compare(via, alone))
-branches = {f"via {s}": g[0] for s, g in via.items()} | {"d_x": d_x[0]}
-matrices(branches, title="Random params. Sequence 0: three shares, and their sum")
+branches = {f"via {s}": g[0] for s, g in via.items()} | {
+    "d_x": d_x[0]
+}
+matrices(
+    branches,
+    title="Random params. Sequence 0: three shares, and their sum",
+)
 
 # %% [markdown]
 # > **Predict first.** Suppose you return only the branch via q. The shape is right. Are the gradients of the *params*
@@ -223,9 +282,15 @@ matrices(branches, title="Random params. Sequence 0: three shares, and their sum
 block = slice(d, 2 * d)  # head 1's
 w_q_of_1 = np.einsum("bti,btd->id", x, d_q[:, 1])
 w_o_of_1 = np.einsum("btd,bto->do", full["heads"][:, 1], d_out)
-expected = {"w_q": right.d_params.w_q[:, block], "w_o": right.d_params.w_o[block]}
+expected = {
+    "w_q": right.d_params.w_q[:, block],
+    "w_o": right.d_params.w_o[block],
+}
 b_v = mine["b_o"] @ params.w_o.T
-compare({"w_q": w_q_of_1, "w_o": w_o_of_1, "b_v": b_v}, expected | {"b_v": right.d_params.b_v})
+compare(
+    {"w_q": w_q_of_1, "w_o": w_o_of_1, "b_v": b_v},
+    expected | {"b_v": right.d_params.b_v},
+)
 
 # %% [markdown]
 # ### The key bias has no gradient
@@ -238,10 +303,19 @@ compare({"w_q": w_q_of_1, "w_o": w_o_of_1, "b_v": b_v}, expected | {"b_v": right
 # > the relative error $|a - n| / \max(|a|, |n|)$?
 
 # %%
-sizes = {n: abs(g).max() for n, g in right.d_params._asdict().items() if n[0] == "b"}
-shifted, _ = forward(x, params=params._replace(b_k=params.b_k + 100.0))
+sizes = {
+    n: abs(g).max()
+    for n, g in right.d_params._asdict().items()
+    if n[0] == "b"
+}
+shifted, _ = forward(
+    x, params=params._replace(b_k=params.b_k + 100.0)
+)
 print({name: f"{size:.1e}" for name, size in sizes.items()})
-print(f"b_k + 100 changes the output by {abs(shifted - out).max():.1e}")
+print(
+    "b_k + 100 changes the output by "
+    f"{abs(shifted - out).max():.1e}"
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -277,9 +351,15 @@ mistakes = {
     "d_x: via v left out": (via["q"] + via["k"], d_x),
     "d_w_q: transposed": (w_q.T, w_q),
     "d_w_q: mean over the batch": (w_q / B, w_q),
-    "d_w_q: only the last sequence": (x[last].T @ projected["q"][last], w_q),
+    "d_w_q: only the last sequence": (
+        x[last].T @ projected["q"][last],
+        w_q,
+    ),
     "d_b_q: summed over B only": (projected["q"].sum(axis=0), b_q),
-    "d_w_o: from heads not merged": (np.einsum("btm,bto->mo", unmerged, d_out), d_w_o),
+    "d_w_o: from heads not merged": (
+        np.einsum("btm,bto->mo", unmerged, d_out),
+        d_w_o,
+    ),
 }
 for name, (wrong, expected) in mistakes.items():
     print(f"{name}\n    {compare(wrong, expected).rows[0].finding}")
@@ -303,9 +383,19 @@ for name, (wrong, expected) in mistakes.items():
 # %%
 with trace() as wrong:
     step("d_out", d_out, "B T_q D_out")
-    merged_gradient = step("d_merged", d_out @ params.w_o.T, "B T_q H*d_v", "d_out @ w_o.T")
+    merged_gradient = step(
+        "d_merged",
+        d_out @ params.w_o.T,
+        "B T_q H*d_v",
+        "d_out @ w_o.T",
+    )
     badly_split = merged_gradient.reshape(B, H, T, d)
-    step("d_heads", badly_split, "B H T_q d_v", "d_merged.reshape(B, H, T_q, d_v)")
+    step(
+        "d_heads",
+        badly_split,
+        "B H T_q d_v",
+        "d_merged.reshape(B, H, T_q, d_v)",
+    )
     attention_backward(badly_split, cache.attention)
 backward_film(wrong, reference=full, note="Random params.")
 
@@ -324,7 +414,9 @@ backward_film(wrong, reference=full, note="Random params.")
 
 # %% tags=["exercise"]
 def my_linear_backward(d_out, x, w):
-    """d_out (B, T, O), x (B, T, I), w (I, O) -> d_x (B, T, I), d_w (I, O), d_b (O,)."""
+    """d_out (B, T, O), x (B, T, I), w (I, O) -> d_x (B, T, I), d_w
+    (I, O), d_b (O,).
+    """
     ...  # your code
 
 

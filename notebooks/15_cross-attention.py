@@ -5,20 +5,31 @@
 # cross. We trained the model with `mha-numpy train numbers`, and its params ship with the package. Here is one of its
 # layers, with two heads:
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy.models.train import load_trained
 from mha_numpy.models.train.tasks import GERMAN
-from mha_numpy.show.pictures import matrices, shape_film, weights_by_head
+from mha_numpy.show.pictures import (
+    matrices,
+    shape_film,
+    weights_by_head,
+)
 from mha_numpy.teach.exercises import check, hint
 
+# %%
 trained = load_trained("numbers")
 (source, target), answers = trained.task.batch_of([345])
 trained.model(source, target)
 learned = trained.model.decoder[0].cross_attention.layer.weights
-written, read = trained.task.words(answers[0], GERMAN), trained.task.words(source[0])
-weights_by_head(learned, written, read, note="Trained: mha-numpy train numbers, seed 0.")
+written = trained.task.words(answers[0], GERMAN)
+read = trained.task.words(source[0])
+weights_by_head(
+    learned,
+    written,
+    read,
+    note="Trained: mha-numpy train numbers, seed 0.",
+)
 
 # %% [markdown]
 # Rows and columns belong to two different sequences. The step that writes *fünf* looks at "five", and the step that
@@ -50,11 +61,23 @@ weights_by_head(learned, written, read, note="Trained: mha-numpy train numbers, 
 # %%
 english = ["The", "tired", "animal", "crossed", "the", "street"]
 CONCEPTS = ["article", "fatigue", "creature", "crossing", "road"]
-x = np.eye(5)[[0, 1, 2, 3, 0, 4]]  # (T_x, kdim): one concept for each word
+# (T_x, kdim): one concept for each word
+x = np.eye(5)[[0, 1, 2, 3, 0, 4]]
 french = ["L'", "animal", "fatigué", "a", "traversé", "la", "rue"]
-NOTIONS = ["route", "traversée", "être", "fatigue", "article", "passé"]
+NOTIONS = [
+    "route",
+    "traversée",
+    "être",
+    "fatigue",
+    "article",
+    "passé",
+]
 y = np.eye(6)[[4, 2, 3, 5, 1, 4, 0]]  # (T_y, D)
-display(matrices({"source x": x}, row_labels=english, column_labels=CONCEPTS))
+display(
+    matrices(
+        {"source x": x}, row_labels=english, column_labels=CONCEPTS
+    )
+)
 matrices({"target y": y}, row_labels=french, column_labels=NOTIONS)
 
 # %% [markdown]
@@ -68,10 +91,15 @@ matrices({"target y": y}, row_labels=french, column_labels=NOTIONS)
 # %%
 from mha_numpy import attention_forward
 
-w_q = 8 * np.eye(5)[[4, 3, 2, 1, 0, 3]]  # (D, d_k); the helping word asks for the verb
+# (D, d_k); the helping word asks for the verb
+w_q = 8 * np.eye(5)[[4, 3, 2, 1, 0, 3]]
 w_k, w_v = np.eye(5), np.eye(5)
 out, cache = attention_forward(y @ w_q, x @ w_k, x @ w_v)
-display(weights_by_head(cache.weights[None], french, english, note="Made by hand."))
+display(
+    weights_by_head(
+        cache.weights[None], french, english, note="Made by hand."
+    )
+)
 matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
 
 # %% [markdown]
@@ -93,23 +121,35 @@ matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
 
 # %%
 def reactions(attend, x):
-    """(rows of the output, tokens of x) bools: whether the row reacts to the token."""
-    changes = np.eye(len(x))[:, :, None]  # (changed token, token, 1)
-    reacts = [(attend(x + c) != attend(x)).any(axis=-1) for c in changes]
+    """(rows of the output, tokens of x) bools: whether the row
+    reacts to the token.
+    """
+    # (changed token, token, 1)
+    changes = np.eye(len(x))[:, :, None]
+    reacts = [
+        (attend(x + c) != attend(x)).any(axis=-1) for c in changes
+    ]
     return np.stack(reacts, axis=1)
 
 
 rng = np.random.default_rng(0)
-any_q, any_k, any_v = rng.normal(size=(6, 5)), rng.normal(size=(5, 5)), rng.normal(size=(5, 3))
+any_q = rng.normal(size=(6, 5))
+any_k = rng.normal(size=(5, 5))
+any_v = rng.normal(size=(5, 3))
 
 
 def cross(y, x):
     return attention_forward(y @ any_q, x @ any_k, x @ any_v)[0]
 
 
-by_target, by_source = reactions(lambda y: cross(y, x), y), reactions(lambda x: cross(y, x), x)
+by_target = reactions(lambda y: cross(y, x), y)
+by_source = reactions(lambda x: cross(y, x), x)
 mistaken = reactions(lambda x: cross(y, y[:, :5]), x)
-seen = {"to target tokens": by_target, "to source tokens": by_source, "k, v from y": mistaken}
+seen = {
+    "to target tokens": by_target,
+    "to source tokens": by_source,
+    "k, v from y": mistaken,
+}
 matrices(seen, row_labels=french, meaning=("reacts", "stays"))
 
 # %% [markdown]
@@ -132,13 +172,29 @@ from mha_numpy import padding_mask
 
 x_batch, y_batch = np.stack([x, 0 * x]), np.stack([y, 0 * y])
 x_batch[1, :3], y_batch[1, :4] = x[[0, 2, 3]], y[[0, 1, 3, 4]]
-q, k, v = (y_batch @ w_q)[:, None], (x_batch @ w_k)[:, None], (x_batch @ w_v)[:, None]  # H = 1
+# H = 1
+q, k, v = (
+    (y_batch @ w_q)[:, None],
+    (x_batch @ w_k)[:, None],
+    (x_batch @ w_v)[:, None],
+)
 source_mask = padding_mask(np.array([6, 3]), 6)
-both = [attention_forward(q, k, v, mask=m)[1].weights[1, 0] for m in (None, source_mask)]
+both = [
+    attention_forward(q, k, v, mask=m)[1].weights[1, 0]
+    for m in (None, source_mask)
+]
 rows = ["L'", "animal", "a", "traversé", "(pad)", "(pad)", "(pad)"]
 columns = ["The", "animal", "crossed", "(pad)", "(pad)", "(pad)"]
-visible = np.stack([np.ones((7, 6), bool), source_mask[1, 0].repeat(7, axis=0)])
-weights_by_head(np.stack(both), rows, columns, head_names=["no mask", "mask"], visible=visible)
+visible = np.stack(
+    [np.ones((7, 6), bool), source_mask[1, 0].repeat(7, axis=0)]
+)
+weights_by_head(
+    np.stack(both),
+    rows,
+    columns,
+    head_names=["no mask", "mask"],
+    visible=visible,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -156,9 +212,13 @@ weights_by_head(np.stack(both), rows, columns, head_names=["no mask", "mask"], v
 # > loses its partner?
 
 # %%
-_, cut = attention_forward(y @ w_q, x @ w_k, x @ w_v, is_causal=True)
+_, cut = attention_forward(
+    y @ w_q, x @ w_k, x @ w_v, is_causal=True
+)
 visible = np.tril(np.ones((7, 6), dtype=bool))
-weights_by_head(cut.weights[None], french, english, visible=visible[None])
+weights_by_head(
+    cut.weights[None], french, english, visible=visible[None]
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -178,7 +238,10 @@ weights_by_head(cut.weights[None], french, english, visible=visible[None])
 from mha_numpy import MultiHeadAttention, trace
 
 layer = MultiHeadAttention(8, num_heads=2, kdim=5, rng=0)
-y, x, d_out = (rng.normal(size=(2, T, width)) for T, width in ((7, 8), (6, 5), (7, 8)))
+y, x, d_out = (
+    rng.normal(size=(2, T, width))
+    for T, width in ((7, 8), (6, 5), (7, 8))
+)
 with trace() as t:
     layer(y, x, mask=source_mask)
 print({name: array.shape for name, array in layer.params.items()})
@@ -201,9 +264,18 @@ _, d_key, d_value = layer.backward(d_out)
 layer(y, x, mask=source_mask)
 d_y, d_x, nothing = layer.backward(d_out)
 print(
-    "largest difference:", np.abs(d_key + d_value - d_x).max(), "; d_value of layer(y, x):", nothing
+    "largest difference:",
+    np.abs(d_key + d_value - d_x).max(),
+    "; d_value of layer(y, x):",
+    nothing,
 )
-matrices({"d_key": d_key[1], "d_value": d_value[1], "their sum, d_x": d_x[1]})
+matrices(
+    {
+        "d_key": d_key[1],
+        "d_value": d_value[1],
+        "their sum, d_x": d_x[1],
+    }
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -230,9 +302,16 @@ def decoder(y, x):
     return y + cross_attention(y, x, mask=source_mask[: len(y)])
 
 
-by_target = reactions(lambda y_0: decoder(y_0[None], x[:1])[0], y[0])
-by_source = reactions(lambda x_0: decoder(y[:1], x_0[None])[0], x[0])
-seen = {"to target tokens": by_target, "to source tokens": by_source}
+by_target = reactions(
+    lambda y_0: decoder(y_0[None], x[:1])[0], y[0]
+)
+by_source = reactions(
+    lambda x_0: decoder(y[:1], x_0[None])[0], x[0]
+)
+seen = {
+    "to target tokens": by_target,
+    "to source tokens": by_source,
+}
 matrices(seen, meaning=("reacts", "stays"))
 
 # %% [markdown]
@@ -269,7 +348,8 @@ gradcheck(decoder, decoder_backward, {"y": y, "x": x})
 from mha_numpy import compare, split_heads
 
 p, rows = cross_attention.params, []
-k, v = (split_heads(x @ p[f"w_{n}"] + p[f"b_{n}"], 2) for n in "kv")  # once: (B, H, T_x, 4)
+# once: (B, H, T_x, 4)
+k, v = (split_heads(x @ p[f"w_{n}"] + p[f"b_{n}"], 2) for n in "kv")
 for i in range(7):  # step by step: one new query each
     q = split_heads(y[:, i : i + 1] @ p["w_q"] + p["b_q"], 2)
     rows.append(attention_forward(q, k, v, mask=source_mask)[0])
@@ -300,7 +380,10 @@ def in_tutorial_order(v, k, q):
 
 
 y, x = rng.normal(size=(2, 5, 4))  # the same length and width
-calls = {"Keras' order": in_keras_order(y, x, x), "the tutorial's": in_tutorial_order(y, x, x)}
+calls = {
+    "Keras' order": in_keras_order(y, x, x),
+    "the tutorial's": in_tutorial_order(y, x, x),
+}
 matrices({"right": attention_forward(y, x, x)[0]} | calls)
 
 # %% [markdown]
@@ -334,10 +417,12 @@ matrices({"right": attention_forward(y, x, x)[0]} | calls)
 
 # %% tags=["exercise"]
 def my_cross_attention(y, x, params, num_heads):
-    """y (B, T_y, D), which asks, and x (B, T_x, kdim), which is asked -> (B, T_y, D).
+    """y (B, T_y, D), which asks, and x (B, T_x, kdim), which is
+    asked -> (B, T_y, D).
 
-    params.w_q: (D, H*d_k); .w_k: (kdim, H*d_k); .w_v: (kdim, H*d_v); .w_o: (H*d_v, D); biases
-    .b_q, .b_k, .b_v, .b_o. Nothing is hidden. Large scores must not overflow.
+    params.w_q: (D, H*d_k); .w_k: (kdim, H*d_k); .w_v: (kdim,
+    H*d_v); .w_o: (H*d_v, D); biases .b_q, .b_k, .b_v, .b_o. Nothing
+    is hidden. Large scores must not overflow.
     """
     ...  # your code
 

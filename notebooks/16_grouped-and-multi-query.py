@@ -6,24 +6,49 @@
 # for this one token? We compare three cases: each of the 64 query heads has its own keys and values, 8 heads share
 # them, as they do in this model, or all 64 share them.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy.show.pictures import bar_chart, matrices, shape_film, sharing_map, weights_by_head
+from mha_numpy.show.pictures import (
+    bar_chart,
+    matrices,
+    shape_film,
+    sharing_map,
+    weights_by_head,
+)
 from mha_numpy.teach.exercises import check, hint
 
+# %%
 rng = np.random.default_rng(10)
 
 # %%
 from dataclasses import replace
 
-from mha_numpy.models.cost import CONFIGURATIONS, count_parameters, kv_cache_bytes
+from mha_numpy.models.cost import (
+    CONFIGURATIONS,
+    count_parameters,
+    kv_cache_bytes,
+)
 
 llama = CONFIGURATIONS["llama-3-70b"]
-shared_by = {"each has its own": 64, "8 share, as they do": 8, "all 64 share": 1}
-sharing = {name: replace(llama, num_kv_heads=H_kv) for name, H_kv in shared_by.items()}
-to_read = {name: kv_cache_bytes(model, 8192) / 2**30 for name, model in sharing.items()}
-bar_chart(to_read, title="Llama 3 70B: read for one token after 8192", unit="GiB")
+shared_by = {
+    "each has its own": 64,
+    "8 share, as they do": 8,
+    "all 64 share": 1,
+}
+sharing = {
+    name: replace(llama, num_kv_heads=H_kv)
+    for name, H_kv in shared_by.items()
+}
+to_read = {
+    name: kv_cache_bytes(model, 8192) / 2**30
+    for name, model in sharing.items()
+}
+bar_chart(
+    to_read,
+    title="Llama 3 70B: read for one token after 8192",
+    unit="GiB",
+)
 
 # %% [markdown]
 # While such a model writes, attention takes as long as the *reading* does: the processor could compute a hundred times
@@ -65,9 +90,19 @@ sharing_map(8, 1)
 # > many of the 6 query heads is tiling right by chance? And for which of H_kv = 1, 2, 3, 6 would a test notice tiling?
 
 # %%
-reads = {"repeat: right": np.repeat(np.eye(3), 2, axis=0), "tile": np.tile(np.eye(3), (2, 1))}
-names = {"row_labels": [f"query head {h}" for h in range(6)], "column_labels": ["0", "1", "2"]}
-matrices({n: a > 0 for n, a in reads.items()}, meaning=("reads it", "doesn't"), **names)
+reads = {
+    "repeat: right": np.repeat(np.eye(3), 2, axis=0),
+    "tile": np.tile(np.eye(3), (2, 1)),
+}
+names = {
+    "row_labels": [f"query head {h}" for h in range(6)],
+    "column_labels": ["0", "1", "2"],
+}
+matrices(
+    {n: a > 0 for n, a in reads.items()},
+    meaning=("reads it", "doesn't"),
+    **names,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -84,11 +119,22 @@ matrices({n: a > 0 for n, a in reads.items()}, meaning=("reads it", "doesn't"), 
 from mha_numpy import attention_forward, compare
 
 q = rng.normal(size=(2, 6, 4, 5))  # B=2, H=6, 4 queries of width 5
-k, v = rng.normal(size=(2, 3, 7, 5)), rng.normal(size=(2, 3, 7, 8))  # H_kv=3, 7 keys
+# H_kv=3, 7 keys
+k, v = (
+    rng.normal(size=(2, 3, 7, 5)),
+    rng.normal(size=(2, 3, 7, 8)),
+)
 shared, cache = attention_forward(q, k, v)
-repeated, again = attention_forward(q, k.repeat(2, axis=1), v.repeat(2, axis=1))
-tiled, _ = attention_forward(q, np.tile(k, (1, 2, 1, 1)), np.tile(v, (1, 2, 1, 1)))
-compare({"repeated": repeated, "tiled": tiled}, {"repeated": shared, "tiled": shared})
+repeated, again = attention_forward(
+    q, k.repeat(2, axis=1), v.repeat(2, axis=1)
+)
+tiled, _ = attention_forward(
+    q, np.tile(k, (1, 2, 1, 1)), np.tile(v, (1, 2, 1, 1))
+)
+compare(
+    {"repeated": repeated, "tiled": tiled},
+    {"repeated": shared, "tiled": shared},
+)
 
 # %% [markdown]
 # ## Sharing without a copy
@@ -104,12 +150,19 @@ compare({"repeated": repeated, "tiled": tiled}, {"repeated": shared, "tiled": sh
 
 # %%
 in_groups, one_each = q.reshape(2, 3, 2, 4, 5), k[:, :, None]
-scores = in_groups @ one_each.swapaxes(-1, -2) / np.sqrt(5)  # (B, H_kv, G, T_q, T_k)
-stretched = np.broadcast_to(one_each, (2, 3, 2, 7, 5))  # what the product does to the keys
+# (B, H_kv, G, T_q, T_k)
+scores = in_groups @ one_each.swapaxes(-1, -2) / np.sqrt(5)
+# what the product does to the keys
+stretched = np.broadcast_to(one_each, (2, 3, 2, 7, 5))
 print("bytes to the next head of a group:", stretched.strides[2])
 print("same memory as k:", np.shares_memory(stretched, k))
 powers = np.exp(scores).reshape(2, 6, 4, 7)
-print("same weights:", np.allclose(powers / powers.sum(axis=-1, keepdims=True), cache.weights))
+print(
+    "same weights:",
+    np.allclose(
+        powers / powers.sum(axis=-1, keepdims=True), cache.weights
+    ),
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -150,7 +203,8 @@ shape_film(t)
 from mha_numpy import attention_backward
 from mha_numpy.show.pictures import backward_film
 
-ones, upstream = np.ones((1, 4, 1, 1)), np.array([1.0, 10, 100, 1000]).reshape(1, 4, 1, 1)
+ones = np.ones((1, 4, 1, 1))
+upstream = np.array([1.0, 10, 100, 1000]).reshape(1, 4, 1, 1)
 _, small = attention_forward(ones, ones[:, :2], ones[:, :2])
 attention_backward(upstream, small).d_v.ravel()
 
@@ -166,12 +220,27 @@ attention_backward(upstream, small).d_v.ravel()
 
 # %%
 d_out = rng.normal(size=shared.shape)
-each, grads = attention_backward(d_out, again), attention_backward(d_out, cache)
-d_k = each.d_k.reshape(2, 3, 2, 7, 5)  # (B, H_kv, G, T_k, d_k): one gradient for each query head
-mistakes = {"mean": d_k.mean(axis=2), "first of the group": d_k[:, :, 0], "no sum": each.d_k}
-print(compare({"sum": d_k.sum(axis=2)} | mistakes, dict.fromkeys(["sum", *mistakes], grads.d_k)))
+each = attention_backward(d_out, again)
+grads = attention_backward(d_out, cache)
+# (B, H_kv, G, T_k, d_k): one gradient for each query head
+d_k = each.d_k.reshape(2, 3, 2, 7, 5)
+mistakes = {
+    "mean": d_k.mean(axis=2),
+    "first of the group": d_k[:, :, 0],
+    "no sum": each.d_k,
+}
+print(
+    compare(
+        {"sum": d_k.sum(axis=2)} | mistakes,
+        dict.fromkeys(["sum", *mistakes], grads.d_k),
+    )
+)
 matrices(
-    {"query head 0": d_k[0, 0, 0], "query head 1": d_k[0, 0, 1], "d_k of head 0": grads.d_k[0, 0]}
+    {
+        "query head 0": d_k[0, 0, 0],
+        "query head 1": d_k[0, 0, 1],
+        "d_k of head 0": grads.d_k[0, 0],
+    }
 )
 
 # %% [markdown]
@@ -190,8 +259,13 @@ backward_film(there_and_back)
 # `w_k` and `w_v` have H_kv · d columns instead of H · d, so there are fewer params:
 
 # %%
-billions = {name: count_parameters(model).total / 1e9 for name, model in sharing.items()}
-bar_chart(billions, title="Llama 3 70B: all params", unit="billions")
+billions = {
+    name: count_parameters(model).total / 1e9
+    for name, model in sharing.items()
+}
+bar_chart(
+    billions, title="Llama 3 70B: all params", unit="billions"
+)
 
 # %% [markdown]
 # The whole model shrinks by an eighth at most, because attention is a small part of it. Scores and mix take as many
@@ -223,29 +297,55 @@ from mha_numpy.models.train import load_trained, share_right
 
 
 def share_keys(attention, H_kv):
-    """Let each group of a layer's heads share the mean of its key and value params."""
+    """Let each group of a layer's heads share the mean of its key
+    and value params.
+    """
     for name in ("w_k", "w_v"):
         w = attention.params[name]  # (D, H * d)
-        groups = w.reshape(len(w), H_kv, attention.num_kv_heads // H_kv, attention.head_dim)
-        attention.params[name] = groups.mean(axis=2).reshape(len(w), -1)
+        groups = w.reshape(
+            len(w),
+            H_kv,
+            attention.num_kv_heads // H_kv,
+            attention.head_dim,
+        )
+        attention.params[name] = groups.mean(axis=2).reshape(
+            len(w), -1
+        )
     attention.num_kv_heads = H_kv
 
 
 def draw(title):
     """Draw the weights of the second layer on a b c d a b c."""
     model(np.array([[5, 9, 2, 7, 5, 9, 2]]))
-    names, by = [f"{title}, {h}" for h in range(4)], "Trained: mha-numpy train induction."
-    return weights_by_head(model.attentions[1].weights, list("abcdabc"), head_names=names, note=by)
+    names = [f"{title}, {h}" for h in range(4)]
+    by = "Trained: mha-numpy train induction."
+    return weights_by_head(
+        model.attentions[1].weights,
+        list("abcdabc"),
+        head_names=names,
+        note=by,
+    )
 
 
 trained = load_trained("induction")
-model, (held_out, answers) = trained.model, trained.task.draw_batch(np.random.default_rng(1), 256)
+model, (held_out, answers) = (
+    trained.model,
+    trained.task.draw_batch(np.random.default_rng(1), 256),
+)
 display(draw("H_kv = 4"))
 right = {"H_kv = 4": 100 * share_right(model(*held_out), answers)}
 for H_kv in (2, 1):
     share_keys(model.attentions[1], H_kv)
-    right[f"H_kv = {H_kv}"] = 100 * share_right(model(*held_out), answers)
-display(bar_chart(right, title="Right answers after sharing, before retraining", unit="percent"))
+    right[f"H_kv = {H_kv}"] = 100 * share_right(
+        model(*held_out), answers
+    )
+display(
+    bar_chart(
+        right,
+        title="Right answers after sharing, before retraining",
+        unit="percent",
+    )
+)
 draw("H_kv = 1")
 
 # %% [markdown]
@@ -268,16 +368,19 @@ draw("H_kv = 1")
 
 # %% tags=["exercise"]
 def my_grouped_attention(q, k, v):
-    """q (B, H, T_q, d_k), k (B, H_kv, T_k, d_k), v (B, H_kv, T_k, d_v) -> heads (B, H, T_q, d_v).
+    """q (B, H, T_q, d_k), k (B, H_kv, T_k, d_k), v (B, H_kv, T_k,
+    d_v) -> heads (B, H, T_q, d_v).
 
-    Query head h reads key/value head h // (H // H_kv). Nothing is hidden. Large scores must not
-    overflow.
+    Query head h reads key/value head h // (H // H_kv). Nothing is
+    hidden. Large scores must not overflow.
     """
     ...  # your code
 
 
 def my_sum_over_group(d_per_query_head, num_kv_heads):
-    """(B, H, T, d) -> (B, H_kv, T, d): the sum over each group of neighbours; H_kv divides H."""
+    """(B, H, T, d) -> (B, H_kv, T, d): the sum over each group of
+    neighbours; H_kv divides H.
+    """
     ...  # your code
 
 

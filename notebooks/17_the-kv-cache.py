@@ -5,13 +5,14 @@
 # trained model (from `mha-numpy train text`, on pieces of *Moby-Dick*) that reads four texts of 64 characters in two
 # ways: from the beginning each time, or with what it has kept.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy import KVCache
 from mha_numpy.show.pictures import bar_chart, line_chart, matrices
 from mha_numpy.teach.exercises import check, hint
 
+# %%
 rng = np.random.default_rng(0)
 
 # %%
@@ -20,15 +21,32 @@ from time import perf_counter
 from mha_numpy.models.train import load_trained
 
 trained = load_trained("text")
-model, ids = trained.model, trained.task.draw_held_out(rng, 4)[0][0]  # (4, 64)
+# (4, 64)
+model, ids = (
+    trained.model,
+    trained.task.draw_held_out(rng, 4)[0][0],
+)
 T, kv_caches = ids.shape[1], [KVCache() for _ in model.blocks]
 start = perf_counter()
 again = [model(ids[:, : t + 1])[:, -1] for t in range(T)]
 middle = perf_counter()
-kept = [model(ids[:, t : t + 1], kv_caches=kv_caches)[:, -1] for t in range(T)]
-times = {"from the beginning": middle - start, "with a cache": perf_counter() - middle}
-print("largest difference between their predictions:", np.abs(np.array(again) - kept).max())
-bar_chart(times, title=f"{T} tokens, one at a time, on your machine", unit="seconds")
+kept = [
+    model(ids[:, t : t + 1], kv_caches=kv_caches)[:, -1]
+    for t in range(T)
+]
+times = {
+    "from the beginning": middle - start,
+    "with a cache": perf_counter() - middle,
+}
+print(
+    "largest difference between their predictions:",
+    np.abs(np.array(again) - kept).max(),
+)
+bar_chart(
+    times,
+    title=f"{T} tokens, one at a time, on your machine",
+    unit="seconds",
+)
 
 # %% [markdown]
 # Both ways predict the same next characters, but the second is several times faster. The longer the text, the larger
@@ -51,16 +69,34 @@ bar_chart(times, title=f"{T} tokens, one at a time, on your machine", unit="seco
 from mha_numpy import MultiHeadAttention
 from mha_numpy.tables import Table
 
-layer, x = MultiHeadAttention(24, 6, 3, rng=0), 2 * rng.normal(size=(2, 7, 24))
+layer = MultiHeadAttention(24, 6, 3, rng=0)
+x = 2 * rng.normal(size=(2, 7, 24))
 whole, whole_weights = layer(x, is_causal=True, return_weights=True)
 kv_cache, rows, triangle = KVCache(), [], np.full((7, 7), np.nan)
 for first, past in ((0, 3), (3, 4), (4, 5), (5, 6), (6, 7)):
-    new, options = x[:, first:past], {"is_causal": True, "return_weights": True}
+    new = x[:, first:past]
+    options = {"is_causal": True, "return_weights": True}
     out, weights = layer(new, kv_cache=kv_cache, **options)
     triangle[first:past, :past] = weights[0, 0]
     same = np.allclose(out, whole[:, first:past])
-    rows.append([f"{first} to {past - 1}", str(weights.shape), str(kv_cache.nbytes), str(same)])
-Table("As they come", ["tokens", "weights (B, H, T_q, T_k)", "cache bytes", "same as whole"], rows)
+    rows.append(
+        [
+            f"{first} to {past - 1}",
+            str(weights.shape),
+            str(kv_cache.nbytes),
+            str(same),
+        ]
+    )
+Table(
+    "As they come",
+    [
+        "tokens",
+        "weights (B, H, T_q, T_k)",
+        "cache bytes",
+        "same as whole",
+    ],
+    rows,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -74,7 +110,12 @@ Table("As they come", ["tokens", "weights (B, H, T_q, T_k)", "cache bytes", "sam
 # computed.)
 
 # %%
-matrices({"head 0, step by step": triangle, "head 0, all at once": whole_weights[0, 0]})
+matrices(
+    {
+        "head 0, step by step": triangle,
+        "head 0, all at once": whole_weights[0, 0],
+    }
+)
 
 # %% [markdown]
 # **Why don't we keep the queries?** Row i of the output needs the query of token i, and the keys and values up to i. No
@@ -91,15 +132,25 @@ matrices({"head 0, step by step": triangle, "head 0, all at once": whole_weights
 from mha_numpy import attention_forward, linear_forward, split_heads
 
 q, k, v = (
-    split_heads(linear_forward(x, layer.params[f"w_{n}"], layer.params[f"b_{n}"])[0], heads)
+    split_heads(
+        linear_forward(
+            x, layer.params[f"w_{n}"], layer.params[f"b_{n}"]
+        )[0],
+        heads,
+    )
     for n, heads in (("q", 6), ("k", 3), ("v", 3))
 )
 last = {
-    f"q_offset = {n}": attention_forward(q[:, :, 6:], k, v, is_causal=True, q_offset=n)[1]
+    f"q_offset = {n}": attention_forward(
+        q[:, :, 6:], k, v, is_causal=True, q_offset=n
+    )[1]
     for n in (0, 6)
 }
 names = [f"head {h}" for h in range(6)]
-matrices({name: cache.weights[0, :, 0] for name, cache in last.items()}, row_labels=names)
+matrices(
+    {name: cache.weights[0, :, 0] for name, cache in last.items()},
+    row_labels=names,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -124,12 +175,25 @@ matrices({name: cache.weights[0, :, 0] for name, cache in last.items()}, row_lab
 # %%
 from dataclasses import replace
 
-from mha_numpy.models.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
+from mha_numpy.models.cost import (
+    CONFIGURATIONS,
+    count_flops,
+    count_parameters,
+    kv_cache_bytes,
+)
 
 llama = CONFIGURATIONS["llama-3-70b"]
-variants = {f"H_kv = {n}": replace(llama, num_kv_heads=n) for n in (64, 8, 1)}
-gib = {name: kv_cache_bytes(model, 8192) / 2**30 for name, model in variants.items()}
-bar_chart(gib, title="Llama 3 70B: KV cache of 8192 tokens", unit="GiB")
+variants = {
+    f"H_kv = {n}": replace(llama, num_kv_heads=n)
+    for n in (64, 8, 1)
+}
+gib = {
+    name: kv_cache_bytes(model, 8192) / 2**30
+    for name, model in variants.items()
+}
+bar_chart(
+    gib, title="Llama 3 70B: KV cache of 8192 tokens", unit="GiB"
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -143,14 +207,32 @@ bar_chart(gib, title="Llama 3 70B: KV cache of 8192 tokens", unit="GiB")
 # and never writes, so it has no KV cache.
 
 # %%
-decoders = [model for name, model in CONFIGURATIONS.items() if "bert" not in name]
-each = {f"{m.name}: {m.num_heads}, {m.num_kv_heads}": m for m in decoders}  # H, H_kv
-unshared = {name: replace(m, num_kv_heads=m.num_heads) for name, m in each.items()
-            if m.variant != "multi-head"}  # fmt: skip
-kib, against = ({name: kv_cache_bytes(m, 1) / 1024 for name, m in ms.items()}
-                for ms in (each, unshared))  # fmt: skip
-options = {"unit": "KiB; next to each name: H, H_kv", "against_label": "if it were multi-head"}
-bar_chart(kib, title="KV cache of one token, 2 bytes per number", against=against, **options)
+decoders = [
+    model
+    for name, model in CONFIGURATIONS.items()
+    if "bert" not in name
+]
+# H, H_kv
+each = {
+    f"{m.name}: {m.num_heads}, {m.num_kv_heads}": m
+    for m in decoders
+}
+kib, against = {}, {}
+for name, m in each.items():
+    kib[name] = kv_cache_bytes(m, 1) / 1024
+    if m.variant != "multi-head":
+        unshared = replace(m, num_kv_heads=m.num_heads)
+        against[name] = kv_cache_bytes(unshared, 1) / 1024
+options = {
+    "unit": "KiB; next to each name: H, H_kv",
+    "against_label": "if it were multi-head",
+}
+bar_chart(
+    kib,
+    title="KV cache of one token, 2 bytes per number",
+    against=against,
+    **options,
+)
 
 # %% [markdown]
 # The picture corrects what you often read:
@@ -172,10 +254,25 @@ bar_chart(kib, title="KV cache of one token, 2 bytes per number", against=agains
 # %%
 B = 2.0 ** np.arange(10)
 lines = {f"cache, {name}": B * size for name, size in gib.items()}
-lines["params, H_kv = 8"] = np.full(10, 2 * count_parameters(llama).total / 2**30)
-print("from B =", int(lines["params, H_kv = 8"][0] // gib["H_kv = 8"]) + 1)
-labels = {"x_label": "sequences at the same time, B", "y_label": "GiB"}
-line_chart(B, lines, title="Llama 3 70B, 8192 tokens each", **labels, log_x=True, log_y=True)
+lines["params, H_kv = 8"] = np.full(
+    10, 2 * count_parameters(llama).total / 2**30
+)
+print(
+    "from B =",
+    int(lines["params, H_kv = 8"][0] // gib["H_kv = 8"]) + 1,
+)
+labels = {
+    "x_label": "sequences at the same time, B",
+    "y_label": "GiB",
+}
+line_chart(
+    B,
+    lines,
+    title="Llama 3 70B, 8192 tokens each",
+    **labels,
+    log_x=True,
+    log_y=True,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -197,9 +294,16 @@ line_chart(B, lines, title="Llama 3 70B, 8192 tokens each", **labels, log_x=True
 intensity = {}
 for name, model in variants.items():
     flops = count_flops(model, 1, past=8191)
-    intensity[name] = (flops.scores + flops.mix) / kv_cache_bytes(model, 8192)
-intensity["what an A100 could do"] = 312e12 / 2.039e12  # operations and bytes per second
-bar_chart(intensity, title="Operations of attention per byte read", unit="operations")
+    intensity[name] = (flops.scores + flops.mix) / kv_cache_bytes(
+        model, 8192
+    )
+# operations and bytes per second
+intensity["what an A100 could do"] = 312e12 / 2.039e12
+bar_chart(
+    intensity,
+    title="Operations of attention per byte read",
+    unit="operations",
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -221,10 +325,12 @@ bar_chart(intensity, title="Operations of attention per byte read", unit="operat
 
 # %% tags=["exercise"]
 def my_decode_step(x, k_past, v_past, params, num_heads):
-    """x (B, 1, D), k_past and v_past (B, H_kv, T, d) -> out (B, 1, D), k, v (B, H_kv, T + 1, d).
+    """x (B, 1, D), k_past and v_past (B, H_kv, T, d) -> out (B, 1,
+    D), k, v (B, H_kv, T + 1, d).
 
-    params.w_q (D, H*d), .w_k and .w_v (D, H_kv*d), .w_o (H*d, D); biases .b_q to .b_o. The new
-    token attends to itself as well. Query head h reads key/value head h // (H // H_kv).
+    params.w_q (D, H*d), .w_k and .w_v (D, H_kv*d), .w_o (H*d, D);
+    biases .b_q to .b_o. The new token attends to itself as well.
+    Query head h reads key/value head h // (H // H_kv).
     """
     ...  # your code
 

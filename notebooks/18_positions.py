@@ -5,11 +5,15 @@
 # (It was trained with `mha-numpy train reverse`; its params ship with the package.) Here it is at
 # work:
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy.models.train import load_trained
-from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
+from mha_numpy.show.pictures import (
+    line_chart,
+    matrices,
+    weights_by_head,
+)
 from mha_numpy.teach.exercises import check, hint
 
 # %%
@@ -19,7 +23,8 @@ digits = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]])
 
 def draw_reversal(note):
     said = model(digits).argmax(axis=-1)[0]
-    rows, columns = [f"says {d}" for d in said], [str(d) for d in digits[0]]
+    rows = [f"says {d}" for d in said]
+    columns = [str(d) for d in digits[0]]
     weights = model.attentions[0].weights
     return weights_by_head(weights, rows, columns, note=note)
 
@@ -56,7 +61,10 @@ sentence, D = tokenize("dog bites man"), 8
 x = embed(sentence, D) - sinusoidal_positions(3, D)
 layer, order = MultiHeadAttention(D, num_heads=2, rng=1), [2, 1, 0]
 out, swapped = layer(x[None])[0], layer(x[order][None])[0]
-matrices({"dog bites man": out, "man bites dog": swapped}, row_labels=["1st", "2nd", "3rd"])
+matrices(
+    {"dog bites man": out, "man bites dog": swapped},
+    row_labels=["1st", "2nd", "3rd"],
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -85,11 +93,16 @@ def causal(tokens, layers):
 
 
 def difference(layers):
-    change = causal(x[[1, 0, 2]], layers)[[1, 0, 2]] - causal(x, layers)
+    change = causal(x[[1, 0, 2]], layers)[[1, 0, 2]] - causal(
+        x, layers
+    )
     return change.round(12)
 
 
-matrices({"one layer": difference(1), "two layers": difference(2)}, row_labels=sentence)
+matrices(
+    {"one layer": difference(1), "two layers": difference(2)},
+    row_labels=sentence,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -115,7 +128,11 @@ matrices({"one layer": difference(1), "two layers": difference(2)}, row_labels=s
 # %%
 P = sinusoidal_positions(10, D)
 clock = [f"{f} {i}" for i in range(4) for f in ("sin", "cos")]
-matrices({"positions": P}, row_labels=[f"t={t}" for t in range(10)], column_labels=clock)
+matrices(
+    {"positions": P},
+    row_labels=[f"t={t}" for t in range(10)],
+    column_labels=clock,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -132,16 +149,26 @@ matrices({"positions": P}, row_labels=[f"t={t}" for t in range(10)], column_labe
 
 # %%
 def turn(shift, D):
-    """(D, D): p @ turn(shift) is the position vector `shift` tokens further."""
+    """(D, D): p @ turn(shift) is the position vector `shift` tokens
+    further.
+    """
     angle = shift * 10000.0 ** (-2 * np.arange(D // 2) / D)
-    matrix, even, odd = np.zeros((D, D)), np.arange(0, D, 2), np.arange(1, D, 2)
+    matrix = np.zeros((D, D))
+    even = np.arange(0, D, 2)
+    odd = np.arange(1, D, 2)
     matrix[even, even] = matrix[odd, odd] = np.cos(angle)
-    matrix[odd, even], matrix[even, odd] = np.sin(angle), -np.sin(angle)
+    matrix[odd, even], matrix[even, odd] = (
+        np.sin(angle),
+        -np.sin(angle),
+    )
     return matrix
 
 
-print("largest error:", np.abs(P[:-3] @ turn(3, D) - P[3:]).max())  # each moved on by 3
-matrices({"turn(3)": turn(3, D)}, row_labels=clock, column_labels=clock)
+# each moved on by 3
+print("largest error:", np.abs(P[:-3] @ turn(3, D) - P[3:]).max())
+matrices(
+    {"turn(3)": turn(3, D)}, row_labels=clock, column_labels=clock
+)
 
 # %% [markdown]
 # **Dot products depend on the distance**, since $\sin a \sin b + \cos a \cos b = \cos(a - b)$. But
@@ -154,7 +181,13 @@ matrices({"turn(3)": turn(3, D)}, row_labels=clock, column_labels=clock)
 # %%
 rng = np.random.default_rng(0)
 w_q, w_k = rng.normal(size=(2, D, D)) / np.sqrt(D)
-matrices({"P P.T": P @ P.T, "(P w_q) (P w_k).T": (P @ w_q) @ (P @ w_k).T}, shared=False)
+matrices(
+    {
+        "P P.T": P @ P.T,
+        "(P w_q) (P w_k).T": (P @ w_q) @ (P @ w_k).T,
+    },
+    shared=False,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -171,8 +204,17 @@ matrices({"P P.T": P @ P.T, "(P w_q) (P w_k).T": (P @ w_q) @ (P @ w_k).T}, share
 # %%
 p3, M = P[:3], w_q @ w_k.T
 parts = {"word-word": x @ M @ x.T, "word-position": x @ M @ p3.T}
-parts |= {"position-word": p3 @ M @ x.T, "position-position": p3 @ M @ p3.T}
-matrices(parts | {"their sum": sum(parts.values()), "scores": (x + p3) @ M @ (x + p3).T})
+parts |= {
+    "position-word": p3 @ M @ x.T,
+    "position-position": p3 @ M @ p3.T,
+}
+matrices(
+    parts
+    | {
+        "their sum": sum(parts.values()),
+        "scores": (x + p3) @ M @ (x + p3).T,
+    }
+)
 
 # %% [markdown]
 # ### Backward of an addition
@@ -201,9 +243,23 @@ def add_table_backward(d_out, x, table):
     return d_out, d_table
 
 
-tokens, table = rng.normal(size=(3, 4, 5)), rng.normal(size=(7, 5))  # B=3, T=4, D=5
-display(gradcheck(add_table, add_table_backward, {"x": tokens, "table": table}))
-matrices({"d_table": add_table_backward(np.ones((3, 4, 5)), tokens, table)[1]})
+# B=3, T=4, D=5
+tokens, table = (
+    rng.normal(size=(3, 4, 5)),
+    rng.normal(size=(7, 5)),
+)
+display(
+    gradcheck(
+        add_table, add_table_backward, {"x": tokens, "table": table}
+    )
+)
+matrices(
+    {
+        "d_table": add_table_backward(
+            np.ones((3, 4, 5)), tokens, table
+        )[1]
+    }
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -254,7 +310,11 @@ with trace() as back:
     grads = attention_backward(rng.normal(size=out.shape), cache)
 d_scores = back["d_scores"][:, 0]  # (B, T, T) of head 0
 matrices(
-    {"d_scores, sequence 0": d_scores[0], "sequence 1": d_scores[1], "d_bias": grads.d_bias[0]}
+    {
+        "d_scores, sequence 0": d_scores[0],
+        "sequence 1": d_scores[1],
+        "d_bias": grads.d_bias[0],
+    }
 )
 
 # %% [markdown]
@@ -271,15 +331,31 @@ from mha_numpy import rope_forward
 
 T, d_k = 12, 16
 same = np.ones((T, d_k))
-q = np.stack([same, sinusoidal_positions(T, d_k), rope_forward(same)[0], same])[None]
+q = np.stack(
+    [
+        same,
+        sinusoidal_positions(T, d_k),
+        rope_forward(same)[0],
+        same,
+    ]
+)[None]
 bias = np.zeros((4, T, T))
 bias[3] = alibi_bias(4, T)[0]  # of slope 1/4
 _, cache = attention_forward(q, q, np.ones_like(q), bias=bias)
 ways = dict(
-    zip(("no positions", "sinusoids", "RoPE", "ALiBi"), cache.weights[0, :, 0], strict=True)
+    zip(
+        ("no positions", "sinusoids", "RoPE", "ALiBi"),
+        cache.weights[0, :, 0],
+        strict=True,
+    )
 )
 labels = {"x_label": "distance of the key", "y_label": "weight"}
-line_chart(range(T), ways, title="Query 0 among equal tokens; nothing is trained", **labels)
+line_chart(
+    range(T),
+    ways,
+    title="Query 0 among equal tokens; nothing is trained",
+    **labels,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -310,10 +386,14 @@ line_chart(range(T), ways, title="Query 0 among equal tokens; nothing is trained
 # %%
 text, d = tokenize("The tired animal crossed the street"), 16
 p = sinusoidal_positions(len(text), d)
-q = np.stack([60 * p @ turn(shift, d) for shift in (-1, 0, 1)])[None]
+q = np.stack([60 * p @ turn(shift, d) for shift in (-1, 0, 1)])[
+    None
+]
 k = np.stack([p, p, p])[None]  # (1, 3, T, d)
 _, cache = attention_forward(q, k, k)
-weights_by_head(cache.weights, text, head_names=["previous", "same", "next"])
+weights_by_head(
+    cache.weights, text, head_names=["previous", "same", "next"]
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -336,7 +416,9 @@ weights_by_head(cache.weights, text, head_names=["previous", "same", "next"])
 
 # %% tags=["exercise"]
 def my_embedding_backward(d_out, ids, V):
-    """d_out (B, T, D), ids (B, T) of 0 to V - 1 -> d_table (V, D). Forward was table[ids]."""
+    """d_out (B, T, D), ids (B, T) of 0 to V - 1 -> d_table (V, D).
+    Forward was table[ids].
+    """
     ...  # your code
 
 

@@ -6,7 +6,7 @@
 # where a token is: we add sinusoids to the tokens (notebook 18), or we *turn* queries and keys
 # (RoPE). Nothing is trained here; tokens and params are random.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy import rope_forward, sinusoidal_positions
@@ -15,7 +15,10 @@ from mha_numpy.teach.exercises import check, hint
 
 # %%
 rng, D = np.random.default_rng(0), 8
-x, (w_q, w_k) = rng.normal(size=(5, D)), rng.normal(size=(2, D, D)) / np.sqrt(D)
+x, (w_q, w_k) = (
+    rng.normal(size=(5, D)),
+    rng.normal(size=(2, D, D)) / np.sqrt(D),
+)
 
 
 def with_sinusoids(start):
@@ -24,12 +27,21 @@ def with_sinusoids(start):
 
 
 def with_rope(start):
-    q, k = (rope_forward(x @ w, positions=start + np.arange(5))[0] for w in (w_q, w_k))
+    q, k = (
+        rope_forward(x @ w, positions=start + np.arange(5))[0]
+        for w in (w_q, w_k)
+    )
     return q @ k.T
 
 
 ways = {"sinusoids": with_sinusoids, "RoPE": with_rope}
-matrices({f"{way}, from {t}": f(t) for way, f in ways.items() for t in (0, 1000)})
+matrices(
+    {
+        f"{way}, from {t}": f(t)
+        for way, f in ways.items()
+        for t in (0, 1000)
+    }
+)
 
 # %% [markdown]
 # With sinusoids the scores change. With RoPE they stay the same, down to the last digit shown, and
@@ -52,9 +64,17 @@ matrices({f"{way}, from {t}": f(t) for way, f in ways.items() for t in (0, 1000)
 # in each of four pairs. (The base is 20 here, so that all four turn visibly; usually it is 10000.)
 
 # %%
-ones = np.repeat([[1.0, 0.0]], 4, axis=0).T.reshape(1, 8).repeat(6, axis=0)  # four pairs (1, 0)
+# four pairs (1, 0)
+ones = (
+    np.repeat([[1.0, 0.0]], 4, axis=0)
+    .T.reshape(1, 8)
+    .repeat(6, axis=0)
+)
 turned, _ = rope_forward(ones, base=20)
-pairs = {f"pair {i}: {20 ** (-i / 4):.2f} each": turned[:, [i, i + 4]] for i in range(4)}
+pairs = {
+    f"pair {i}: {20 ** (-i / 4):.2f} each": turned[:, [i, i + 4]]
+    for i in range(4)
+}
 arrows(pairs, title="One arrow at positions 0 to 5")
 
 # %% [markdown]
@@ -78,9 +98,19 @@ def q_and_k(m, n):
     return rope_forward(pair, positions=np.array([m, n]))[0]
 
 
-moves = {"q at 2, k at 0": (2, 0), "(a) 1002 and 1000": (1002, 1000), "(b) 4 and 0": (4, 0)}
+moves = {
+    "q at 2, k at 0": (2, 0),
+    "(a) 1002 and 1000": (1002, 1000),
+    "(b) 4 and 0": (4, 0),
+}
 turned = {name: q_and_k(*places) for name, places in moves.items()}
-print({name: float((q @ k).round(3)) for name, (q, k) in turned.items()})  # the scores
+# the scores
+print(
+    {
+        name: float((q @ k).round(3))
+        for name, (q, k) in turned.items()
+    }
+)
 arrows(turned, title="A query and a key, turned", labels=["q", "k"])
 
 # %% [markdown]
@@ -100,11 +130,20 @@ arrows(turned, title="A query and a key, turned", labels=["q", "k"])
 distance = np.unique(np.geomspace(1, 4096, 60).astype(int))
 ones = np.ones((len(distance), 64))
 reach = {
-    f"base {base}": rope_forward(ones, positions=distance, base=base)[0].sum(axis=1) / 8
+    f"base {base}": rope_forward(
+        ones, positions=distance, base=base
+    )[0].sum(axis=1)
+    / 8
     for base in (10000, 500000)
 }
 labels = {"x_label": "distance", "y_label": "score"}
-line_chart(distance, reach, log_x=True, title="Score of equal q and k, d_k = 64", **labels)
+line_chart(
+    distance,
+    reach,
+    log_x=True,
+    title="Score of equal q and k, d_k = 64",
+    **labels,
+)
 
 # %% [markdown]
 # The score falls with distance, but not steadily, because arrows that have come full circle agree
@@ -121,11 +160,16 @@ line_chart(distance, reach, log_x=True, title="Score of equal q and k, d_k = 64"
 # > along the diagonal. Where are the non-zero cells of the map for halves?
 
 # %%
-basis, once = np.eye(D), np.ones(D)  # every row of the identity at position 1
+# every row of the identity at position 1
+basis, once = (np.eye(D), np.ones(D))
 maps = {
-    "interleaved": rope_forward(basis, positions=once, interleaved=True)[0],
+    "interleaved": rope_forward(
+        basis, positions=once, interleaved=True
+    )[0],
     "halves": rope_forward(basis, positions=once)[0],
-    "halves, rotary_dim=4": rope_forward(basis, positions=once, rotary_dim=4)[0],
+    "halves, rotary_dim=4": rope_forward(
+        basis, positions=once, rotary_dim=4
+    )[0],
 }
 matrices(maps)
 
@@ -147,10 +191,18 @@ matrices(maps)
 # %%
 q, k = rng.normal(size=(2, 5, D))
 layouts = {}
-for name, interleaved in {"interleaved": True, "halves": False}.items():
-    q_turned, k_turned = (rope_forward(a, interleaved=interleaved)[0] for a in (q, k))
+for name, interleaved in {
+    "interleaved": True,
+    "halves": False,
+}.items():
+    q_turned, k_turned = (
+        rope_forward(a, interleaved=interleaved)[0] for a in (q, k)
+    )
     layouts[name] = q_turned @ k_turned.T
-matrices(layouts | {"difference": layouts["halves"] - layouts["interleaved"]})
+matrices(
+    layouts
+    | {"difference": layouts["halves"] - layouts["interleaved"]}
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -175,9 +227,12 @@ x6 = rng.normal(size=(1, 6, D))
 
 
 def weights_of(columns, interleaved):
-    """Return head 1's weights, with the columns of w_q, b_q, w_k, b_k in another order."""
+    """Return head 1's weights, with the columns of w_q, b_q, w_k,
+    b_k in another order.
+    """
     rope = RopeOptions(interleaved=interleaved)
-    layer = MultiHeadAttention(D, num_heads=2, rope=rope, rng=2)  # random, the same each time
+    # random, the same each time
+    layer = MultiHeadAttention(D, num_heads=2, rope=rope, rng=2)
     for name in ("w_q", "b_q", "w_k", "b_k"):
         layer.params[name] = 2 * layer.params[name][..., columns]
     return layer(x6, return_weights=True)[1][0, 1]
@@ -189,7 +244,10 @@ orders = {
     "each head": np.array([0, 2, 1, 3, 4, 6, 5, 7]),
 }
 expected = weights_of(np.arange(D), interleaved=True)
-matrices({"expected": expected} | {n: weights_of(order, False) for n, order in orders.items()})
+matrices(
+    {"expected": expected}
+    | {n: weights_of(order, False) for n, order in orders.items()}
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -212,13 +270,26 @@ matrices({"expected": expected} | {n: weights_of(order, False) for n, order in o
 # %%
 from mha_numpy import gradcheck, rope_backward
 
-d_out = np.tile([0.6, 0.8], (5, 1))  # one pair, the same upstream gradient at five positions
+# one pair, the same upstream gradient at five positions
+d_out = np.tile([0.6, 0.8], (5, 1))
 _, cache = rope_forward(np.ones((5, 2)))
-right, forgot = rope_backward(d_out, cache).d_x, rope_forward(d_out)[0]
-steps = {f"position {t}": np.stack([d_out[t], right[t], forgot[t]]) for t in (1, 2, 4)}
-display(gradcheck(rope_forward, rope_backward, {"x": rng.normal(size=(2, 3, 5, 4))}))
+right = rope_backward(d_out, cache).d_x
+forgot = rope_forward(d_out)[0]
+steps = {
+    f"position {t}": np.stack([d_out[t], right[t], forgot[t]])
+    for t in (1, 2, 4)
+}
+display(
+    gradcheck(
+        rope_forward,
+        rope_backward,
+        {"x": rng.normal(size=(2, 3, 5, 4))},
+    )
+)
 arrows(
-    steps, title="The gradient, turned back and turned further", labels=["d_out", "d_x", "wrong"]
+    steps,
+    title="The gradient, turned back and turned further",
+    labels=["d_out", "d_x", "wrong"],
 )
 
 # %% [markdown]
@@ -243,13 +314,23 @@ v = rng.normal(size=(5, D))
 
 def attend_at(shift, turns_values):
     positions = np.arange(5) + shift
-    q_turned, k_turned, v_turned = (rope_forward(a, positions=positions)[0] for a in (q, k, v))
-    return attention_forward(q_turned, k_turned, v_turned if turns_values else v)[0]
+    q_turned, k_turned, v_turned = (
+        rope_forward(a, positions=positions)[0] for a in (q, k, v)
+    )
+    return attention_forward(
+        q_turned, k_turned, v_turned if turns_values else v
+    )[0]
 
 
-change = {name: attend_at(7, turns) - attend_at(0, turns) for name, turns in
-          {"values as they are": False, "values turned": True}.items()}  # fmt: skip
-matrices({name: moved.round(12) for name, moved in change.items()}, title="Change of the output")
+plain, turned = (
+    attend_at(7, turns) - attend_at(0, turns)
+    for turns in (False, True)
+)
+change = {
+    "values as they are": plain.round(12),
+    "values turned": turned.round(12),
+}
+matrices(change, title="Change of the output")
 
 # %% [markdown]
 # ## A KV cache stores turned keys
@@ -264,13 +345,24 @@ matrices({name: moved.round(12) for name, moved in change.items()}, title="Chang
 # %%
 from mha_numpy import KVCache
 
-layer = MultiHeadAttention(D, num_heads=2, rope=RopeOptions(), rng=2)
+layer = MultiHeadAttention(
+    D, num_heads=2, rope=RopeOptions(), rng=2
+)
 x7, kv_cache = 2 * rng.normal(size=(1, 7, D)), KVCache()
-layer(x7[:, :6], kv_cache=kv_cache, is_causal=True)  # six tokens are kept
+# six tokens are kept
+layer(x7[:, :6], kv_cache=kv_cache, is_causal=True)
 _, right = layer(x7[:, 6:], kv_cache=kv_cache, return_weights=True)
-_, at_zero = layer(x7[:, 6:], x7, return_weights=True)  # one query, which counts from 0
-shown = {"token 6, turned by 6": right[0, :, 0], "turned by 0": at_zero[0, :, 0]}
-matrices(shown, row_labels=["head 0", "head 1"], column_labels=[f"key {j}" for j in range(7)])
+# one query, which counts from 0
+_, at_zero = layer(x7[:, 6:], x7, return_weights=True)
+shown = {
+    "token 6, turned by 6": right[0, :, 0],
+    "turned by 0": at_zero[0, :, 0],
+}
+matrices(
+    shown,
+    row_labels=["head 0", "head 1"],
+    column_labels=[f"key {j}" for j in range(7)],
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -292,10 +384,11 @@ matrices(shown, row_labels=["head 0", "head 1"], column_labels=[f"key {j}" for j
 
 # %% tags=["exercise"]
 def my_rope(x, positions, base):
-    """(B, H, T, d), positions (T,), a float -> (B, H, T, d): each pair turned by its angle.
+    """(B, H, T, d), positions (T,), a float -> (B, H, T, d): each
+    pair turned by its angle.
 
-    Features i and i + d/2 form pair i, for i from 0 to d/2 - 1; at position p it turns by
-    p * base ** (-2 * i / d).
+    Features i and i + d/2 form pair i, for i from 0 to d/2 - 1; at
+    position p it turns by p * base ** (-2 * i / d).
     """
     ...  # your code
 

@@ -5,7 +5,7 @@
 # it has never seen, and then the same twelve again. Before it reads each letter, it has to say which one comes. How
 # likely does it find the right one?
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy.core import softmax_forward
@@ -13,21 +13,27 @@ from mha_numpy.models.analysis import cut_heads, mean_heads
 from mha_numpy.models.train import load_trained
 from mha_numpy.show.pictures import matrices
 
+# %%
 model = load_trained("induction").model
 letters = np.array(list("abcdefghijklmnopqrstuvwxyzABCDEF"))
 twice = np.tile(np.random.default_rng(3).permutation(12), 2)[None]
 
 
 def chances():
-    """How likely each letter of the second half is, for the model."""
+    """How likely the model finds each letter of the second half."""
     probs, _ = softmax_forward(model(twice)[0, 12:-1])
     return probs[np.arange(11), twice[0, 13:]]
 
 
 whole = chances()
-with cut_heads(model.attentions[0], 0, means=mean_heads(model.attentions[0])):
+with cut_heads(
+    model.attentions[0], 0, means=mean_heads(model.attentions[0])
+):
     both = np.stack([whole, chances()])
-names = {"row_labels": ["whole", "one head of 8 cut"], "column_labels": letters[twice[0, 13:]]}
+names = {
+    "row_labels": ["whole", "one head of 8 cut"],
+    "column_labels": letters[twice[0, 13:]],
+}
 matrices({"p(right letter), trained": both}, **names)
 
 # %% [markdown]
@@ -54,7 +60,10 @@ task = Induction(V, T)
 (ids,), targets = task.draw_batch(np.random.default_rng(1), 128)
 asked = targets != IGNORED
 print("read:", " ".join(letters[ids[0]]))
-print("say: ", " ".join(np.where(asked[0], letters[targets[0] % V], ".")))
+print(
+    "say: ",
+    " ".join(np.where(asked[0], letters[targets[0] % V], ".")),
+)
 
 # %% [markdown]
 # How would you do it? You'd look for the place where the current letter came before, and say what came *after* it. A
@@ -87,22 +96,53 @@ from mha_numpy.show.pictures import line_chart, weights_by_head
 
 
 def measure(model, step):
-    """Return the share of right answers, and both scores of every head."""
-    found = {"right": (model(ids).argmax(axis=-1) == targets)[asked].mean()}
+    """Return the share of right answers, and both scores of every
+    head.
+    """
+    found = {
+        "right": (model(ids).argmax(axis=-1) == targets)[
+            asked
+        ].mean()
+    }
     for i, attention in enumerate(model.attentions):
         scores = head_patterns(attention.weights, ids)
-        found |= {f"previous token {i}.{h}": score for h, score in enumerate(scores["previous"])}
-        found |= {f"induction {i}.{h}": score for h, score in enumerate(scores["induction"])}
+        found |= {
+            f"previous token {i}.{h}": score
+            for h, score in enumerate(scores["previous"])
+        }
+        found |= {
+            f"induction {i}.{h}": score
+            for h, score in enumerate(scores["induction"])
+        }
     return found
 
 
 def train(num_layers, seed=0, steps=300):
-    model = AttentionOnlyLM(V, T, embed_dim=32, num_heads=2, num_layers=num_layers, rng=seed)
-    optimizer = AdamW(model.astype(np.float32), 5e-3, weight_decay=0.01)
-    options = {"schedule": warm_up_cosine(steps, 30), "max_norm": 1.0, "rng": seed}
-    options |= {"measure": measure, "measure_every": 10, "progress": False}
+    model = AttentionOnlyLM(
+        V,
+        T,
+        embed_dim=32,
+        num_heads=2,
+        num_layers=num_layers,
+        rng=seed,
+    )
+    optimizer = AdamW(
+        model.astype(np.float32), 5e-3, weight_decay=0.01
+    )
+    options = {
+        "schedule": warm_up_cosine(steps, 30),
+        "max_norm": 1.0,
+        "rng": seed,
+    }
+    options |= {
+        "measure": measure,
+        "measure_every": 10,
+        "progress": False,
+    }
     options |= {"steps": steps, "optimizer": optimizer}
-    return model, fit(model, lambda rng: task.draw_batch(rng, 64), **options)
+    return model, fit(
+        model, lambda rng: task.draw_batch(rng, 64), **options
+    )
 
 
 # %% [markdown]
@@ -117,29 +157,52 @@ def train(num_layers, seed=0, steps=300):
 # </details>
 
 # %%
-(grown, two_layers), (_, one_layer) = train(2), train(1)  # about 15 seconds
+# about 15 seconds
+(grown, two_layers), (_, one_layer) = (train(2), train(1))
 print(f"all letters equally likely: {np.log(V):.2f}")
 tens = {"2 layers": two_layers, "1 layer": one_layer}
-lines = {name: np.reshape(h.losses, (-1, 10)).mean(axis=1) for name, h in tens.items()}
+lines = {
+    name: np.reshape(h.losses, (-1, 10)).mean(axis=1)
+    for name, h in tens.items()
+}
 title = "The loss, mean of 10 steps"
-line_chart(np.arange(10, 301, 10), lines, title=title, x_label="steps", y_label="nats")
+line_chart(
+    np.arange(10, 301, 10),
+    lines,
+    title=title,
+    x_label="steps",
+    y_label="nats",
+)
 
 # %% [markdown]
 # What happens in the drop? Here are the scores of the heads of the two layers:
 
 # %%
 steps, _ = two_layers.curve("right")
-names = [f"previous token 0.{h}" for h in (0, 1)] + [f"induction 1.{h}" for h in (0, 1)]
-lines = {name: two_layers.curve(name)[1] for name in ["right", *names]}
+names = [f"previous token 0.{h}" for h in (0, 1)] + [
+    f"induction 1.{h}" for h in (0, 1)
+]
+lines = {
+    name: two_layers.curve(name)[1] for name in ["right", *names]
+}
 title = "Two layers: scores of the heads"
-line_chart(steps, lines, title=title, x_label="steps", y_label="share")
+line_chart(
+    steps, lines, title=title, x_label="steps", y_label="share"
+)
 
 # %%
-young = AttentionOnlyLM(V, T, embed_dim=32, num_heads=2, num_layers=2, rng=0)
+young = AttentionOnlyLM(
+    V, T, embed_dim=32, num_heads=2, num_layers=2, rng=0
+)
 young(ids[:1]), grown(ids[:1])
-ages = np.stack([age.attentions[1].weights[0, 0] for age in (young, grown)])
-names, note = ["random params", "trained, 300 steps"], "Head 1.0 (layer 1, head 0) at two ages."
-weights_by_head(ages, list(letters[ids[0]]), head_names=names, note=note)
+ages = np.stack(
+    [age.attentions[1].weights[0, 0] for age in (young, grown)]
+)
+names = ["random params", "trained, 300 steps"]
+note = "Head 1.0 (layer 1, head 0) at two ages."
+weights_by_head(
+    ages, list(letters[ids[0]]), head_names=names, note=note
+)
 
 # %% [markdown]
 # The induction scores of layer 1 and the previous-token score of head 0.0 (layer 0, head 0) rise in the same steps.
@@ -156,15 +219,25 @@ weights_by_head(ages, list(letters[ids[0]]), head_names=names, note=note)
 abc = np.array([[0, 1, 2, 3, 0, 1, 2]])
 answer = model(abc).argmax(axis=-1)[0, -1]
 print("a b c d a b c, and then:", letters[answer])
-first, second = (attention.weights for attention in model.attentions)
-weights_by_head(first, list("abcdabc"), head_names=[f"head 0.{h}" for h in range(4)])
+first, second = (
+    attention.weights for attention in model.attentions
+)
+weights_by_head(
+    first,
+    list("abcdabc"),
+    head_names=[f"head 0.{h}" for h in range(4)],
+)
 
 # %% [markdown]
 # Head 0.0 is the previous-token head: in every row its weight is one step left of the diagonal. The others do this
 # only in some rows. Now layer 1:
 
 # %%
-weights_by_head(second, list("abcdabc"), head_names=[f"head 1.{h}" for h in range(4)])
+weights_by_head(
+    second,
+    list("abcdabc"),
+    head_names=[f"head 1.{h}" for h in range(4)],
+)
 
 # %% [markdown]
 # Look at the last three rows. The second a looks at the first b, the second b at c, and the second c at d. Each of
@@ -186,7 +259,9 @@ weights_by_head(second, list("abcdabc"), head_names=[f"head 1.{h}" for h in rang
 # </details>
 
 # %%
-(ids,), targets = Induction().draw_batch(np.random.default_rng(2), 128)
+(ids,), targets = Induction().draw_batch(
+    np.random.default_rng(2), 128
+)
 asked = targets != IGNORED
 model(ids)
 means = [mean_heads(attention) for attention in model.attentions]
@@ -194,9 +269,18 @@ left = []
 for h in range(4):
     with cut_heads(model.attentions[0], h, means=means[0]):
         model(ids)
-        left.append(head_patterns(model.attentions[1].weights, ids)["induction"])
-rows, columns = [f"without 0.{h}" for h in range(4)], [f"1.{h}" for h in range(4)]
-matrices({"induction score": np.stack(left)}, row_labels=rows, column_labels=columns)
+        left.append(
+            head_patterns(model.attentions[1].weights, ids)[
+                "induction"
+            ]
+        )
+rows = [f"without 0.{h}" for h in range(4)]
+columns = [f"1.{h}" for h in range(4)]
+matrices(
+    {"induction score": np.stack(left)},
+    row_labels=rows,
+    column_labels=columns,
+)
 
 # %% [markdown]
 # ## Which cuts spoil the answers
@@ -214,18 +298,33 @@ matrices({"induction score": np.stack(left)}, row_labels=rows, column_labels=col
 
 # %%
 def right_without(layer, heads):
-    """(2,): the share of right answers with these heads cut by 0, and by their means."""
+    """(2,): the share of right answers with these heads cut by 0,
+    and by their means.
+    """
     shares = []
     for cut_to in (None, means[layer]):
-        with cut_heads(model.attentions[layer], heads, means=cut_to):
-            shares.append((model(ids).argmax(axis=-1) == targets)[asked].mean())
+        with cut_heads(
+            model.attentions[layer], heads, means=cut_to
+        ):
+            shares.append(
+                (model(ids).argmax(axis=-1) == targets)[
+                    asked
+                ].mean()
+            )
     return shares
 
 
 cuts = {f"{i}.{h}": (i, [h]) for i in (0, 1) for h in range(4)}
-cuts |= {"all of 1 but 1.3": (1, [0, 1, 2]), "all of 1": (1, [0, 1, 2, 3])}
+cuts |= {
+    "all of 1 but 1.3": (1, [0, 1, 2]),
+    "all of 1": (1, [0, 1, 2, 3]),
+}
 shares = np.array([right_without(*cut) for cut in cuts.values()])
-matrices({"right": shares}, row_labels=list(cuts), column_labels=["by 0", "by mean"])
+matrices(
+    {"right": shares},
+    row_labels=list(cuts),
+    column_labels=["by 0", "by mean"],
+)
 
 # %% [markdown]
 # ## The circuit by hand
@@ -238,13 +337,26 @@ from mha_numpy.models import induction_by_hand
 
 by_hand = induction_by_hand()
 print("asked:  ", "".join(letters[twice[0, 13:]]))
-print("by hand:", "".join(letters[by_hand(twice).argmax(axis=-1)[0, 12:-1]]))
+print(
+    "by hand:",
+    "".join(letters[by_hand(twice).argmax(axis=-1)[0, 12:-1]]),
+)
 model(abc), by_hand(abc)
-pairs = [(by_hand, 0, 0), (model, 0, 0), (by_hand, 1, 0), (model, 1, 3)]
+pairs = [
+    (by_hand, 0, 0),
+    (model, 0, 0),
+    (by_hand, 1, 0),
+    (model, 1, 3),
+]
 names = ["0.0 by hand", "0.0 learned", "1.0 by hand", "1.3 learned"]
-found = [each.attentions[layer].weights[0, head] for each, layer, head in pairs]
+found = [
+    each.attentions[layer].weights[0, head]
+    for each, layer, head in pairs
+]
 note = "Two heads set by hand, and two learned ones."
-weights_by_head(np.stack(found), list("abcdabc"), head_names=names, note=note)
+weights_by_head(
+    np.stack(found), list("abcdabc"), head_names=names, note=note
+)
 
 # %% [markdown]
 # The lower layers look the same. In the upper ones, the rows that copy look the same.
@@ -268,9 +380,18 @@ from mha_numpy.models.analysis import weights_times_norm
 from mha_numpy.teach.exercises import check, hint
 
 layer = model.attentions[0]
-display(weights_by_head(layer.weights[0, [0, 3]], list("abcdabc"), head_names=["0.0", "0.3"]))
+display(
+    weights_by_head(
+        layer.weights[0, [0, 3]],
+        list("abcdabc"),
+        head_names=["0.0", "0.3"],
+    )
+)
 brought = weights_times_norm(layer)[0]
-matrices({f"weight times norm, 0.{h}": brought[h] for h in (0, 3)}, row_labels=list("abcdabc"))
+matrices(
+    {f"weight times norm, 0.{h}": brought[h] for h in (0, 3)},
+    row_labels=list("abcdabc"),
+)
 
 # %% [markdown]
 # ## What this says about large models
@@ -289,11 +410,23 @@ matrices({f"weight times norm, 0.{h}": brought[h] for h in (0, 3)}, row_labels=l
 
 
 # %% tags=["exercise"]
-def my_adam_step(param, gradient, mean, square, t, learning_rate, beta_1, beta_2, eps):
-    """All arrays have one shape -> param, mean, square after step t, counted from 1.
+def my_adam_step(
+    param,
+    gradient,
+    mean,
+    square,
+    t,
+    learning_rate,
+    beta_1,
+    beta_2,
+    eps,
+):
+    """All arrays have one shape -> param, mean, square after step
+    t, counted from 1.
 
-    Mean and square are running means of the gradient and of its square. Both began at 0, so the
-    step, but nothing else, takes them divided by 1 - beta_1**t and 1 - beta_2**t.
+    Mean and square are running means of the gradient and of its
+    square. Both began at 0, so the step, but nothing else, takes
+    them divided by 1 - beta_1**t and 1 - beta_2**t.
     """
     ...  # your code
 

@@ -4,24 +4,38 @@
 # The transformer was invented to translate. Here is a small **trained** one that reads English number words and writes
 # German ones. Spell out any number below a million and run the cell again.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy.models import translate
 from mha_numpy.models.train import load_trained
-from mha_numpy.models.train.tasks import ENGLISH, GERMAN, Numbers, english, german
+from mha_numpy.models.train.tasks import (
+    ENGLISH,
+    GERMAN,
+    Numbers,
+    english,
+    german,
+)
 
+# %%
 grown, task = load_trained("numbers"), Numbers()
 your_number = "two hundred forty-five"
 
 
 def say(model, text, beams=1):
-    return " ".join(task.words(translate(model, task.read(text), beams=beams), GERMAN))
+    return " ".join(
+        task.words(
+            translate(model, task.read(text), beams=beams), GERMAN
+        )
+    )
 
 
 print("your number:", say(grown.model, your_number), "\n")
 for n in (45, 17, 245, 90_021):
-    print(f"{' '.join(english(n)):27} {say(grown.model, ' '.join(english(n))):40} {n:>6}")
+    print(
+        f"{' '.join(english(n)):27} "
+        f"{say(grown.model, ' '.join(english(n))):40} {n:>6}"
+    )
 
 # %% [markdown]
 # German puts the units before the tens: forty-five is *fünf und vierzig*. (German writes it as one word; here we keep
@@ -59,9 +73,19 @@ from mha_numpy.show.pictures import matrices, weights_by_head
 (source, target), _ = task.batch_of([245])
 grown.model(source, target)
 reads = task.words(target[0], GERMAN)
-encoder, decoder = grown.model.encoder[0].attention.layer, grown.model.decoder[0].attention.layer
-display(weights_by_head(encoder.weights, english(245), note="Encoder, trained."))
-weights_by_head(decoder.weights, reads, visible=causal_mask(6), note="Decoder, trained.")
+encoder = grown.model.encoder[0].attention.layer
+decoder = grown.model.decoder[0].attention.layer
+display(
+    weights_by_head(
+        encoder.weights, english(245), note="Encoder, trained."
+    )
+)
+weights_by_head(
+    decoder.weights,
+    reads,
+    visible=causal_mask(6),
+    note="Decoder, trained.",
+)
 
 # %% [markdown]
 # Several numbers make a batch, in which the shorter ones are padded:
@@ -69,10 +93,16 @@ weights_by_head(decoder.weights, reads, visible=causal_mask(6), note="Decoder, t
 # %%
 (source, target), targets = task.batch_of([45, 245])
 print(source, target, targets, sep="\n\n")
-for which, ids, words in (("source", source, ENGLISH), ("reads", target, GERMAN)):
+for which, ids, words in (
+    ("source", source, ENGLISH),
+    ("reads", target, GERMAN),
+):
     print(f"{which:8}", [words[i] for i in ids[1]])
 print("says    ", [GERMAN[i] for i in targets[1]])
-matrices({"source: what may be seen": source != 0}, row_labels=["45", "245"])
+matrices(
+    {"source: what may be seen": source != 0},
+    row_labels=["45", "245"],
+)
 
 # %% [markdown]
 # In the source, the padding has id 0, and a mask hides it from every query. In the targets it is `IGNORED`, -100: the
@@ -94,11 +124,23 @@ matrices({"source: what may be seen": source != 0}, row_labels=["45", "245"])
 from mha_numpy.models.train import train_recipe
 from mha_numpy.show.pictures import line_chart
 
-young = train_recipe("numbers", backend="numpy", steps=100, measure_every=50, progress=False)
+young = train_recipe(
+    "numbers",
+    backend="numpy",
+    steps=100,
+    measure_every=50,
+    progress=False,
+)
 print("after 100 steps: ", say(young.model, your_number))
 losses = np.reshape(young.history.losses, (-1, 5)).mean(axis=1)
 title = "The loss of the first 100 steps, mean of 5"
-line_chart(np.arange(5, 101, 5), {"loss": losses}, title=title, x_label="steps", y_label="nats")
+line_chart(
+    np.arange(5, 101, 5),
+    {"loss": losses},
+    title=title,
+    x_label="steps",
+    y_label="nats",
+)
 
 # %% [markdown]
 # We ran the remaining steps beforehand: the params that ship with the package come from `mha-numpy train numbers`.
@@ -117,7 +159,9 @@ line_chart(np.arange(5, 101, 5), {"loss": losses}, title=title, x_label="steps",
 
 # %%
 def alignment(model, n):
-    """(H, T_q, T_k): the weights of cross-attention, for one number."""
+    """(H, T_q, T_k): the weights of cross-attention, for one
+    number.
+    """
     (source, target), _ = task.batch_of([n])
     model(source, target)
     return model.decoder[0].cross_attention.layer.weights[0]
@@ -132,12 +176,27 @@ weights_by_head(alignment(grown.model, 245), words, english(245))
 # %%
 from mha_numpy.models import Translator
 
-options = {"embed_dim": 32, "num_heads": 2, "hidden_dim": 64, "activation": "relu"}
-newborn = Translator(len(ENGLISH), len(GERMAN), task.max_tokens, **options, rng=0)
-ages = {"random params": newborn, "100 steps": young.model, "shipped": grown.model}
-means = np.stack([alignment(model, 245).mean(axis=0) for model in ages.values()])
+options = {
+    "embed_dim": 32,
+    "num_heads": 2,
+    "hidden_dim": 64,
+    "activation": "relu",
+}
+newborn = Translator(
+    len(ENGLISH), len(GERMAN), task.max_tokens, **options, rng=0
+)
+ages = {
+    "random params": newborn,
+    "100 steps": young.model,
+    "shipped": grown.model,
+}
+means = np.stack(
+    [alignment(model, 245).mean(axis=0) for model in ages.values()]
+)
 note = "The mean of both heads, at three ages."
-weights_by_head(means, words, english(245), head_names=list(ages), note=note)
+weights_by_head(
+    means, words, english(245), head_names=list(ages), note=note
+)
 
 # %% [markdown]
 # ## Measured, not shown
@@ -154,7 +213,9 @@ numbers = task.draw_held_out(np.random.default_rng(1), 2000)
 
 
 def measure(model):
-    """Which numbers are right; their share, and how often units look at units, tens at tens."""
+    """Which numbers are right; their share, and how often units
+    look at units, tens at tens.
+    """
     said = model(source, target).argmax(axis=-1)
     right = ((said == targets) | (targets == IGNORED)).all(axis=1)
     weights = model.decoder[0].cross_attention.layer.weights
@@ -163,7 +224,11 @@ def measure(model):
 
 shares = np.array([measure(model)[1] for model in ages.values()])
 columns = ["right", "units look at units", "tens at tens"]
-matrices({"share of 2,000 numbers": shares}, row_labels=list(ages), column_labels=columns)
+matrices(
+    {"share of 2,000 numbers": shares},
+    row_labels=list(ages),
+    column_labels=columns,
+)
 
 # %% [markdown]
 # Look at the first row before you admire the last. With random params, the decoder often looks at the right one of two
@@ -174,11 +239,22 @@ matrices({"share of 2,000 numbers": shares}, row_labels=list(ages), column_label
 
 # %%
 right, _ = measure(grown.model)
-wrong = [n for n, is_right in zip(numbers, right, strict=True) if not is_right]
+wrong = [
+    n
+    for n, is_right in zip(numbers, right, strict=True)
+    if not is_right
+]
 print(f"{len(wrong)} of {len(numbers)} are wrong")
 for n in wrong[:3]:
-    print(f"{n:>7}  {say(grown.model, ' '.join(english(n)))[:-6]}, not {' '.join(german(n))}")
-for text in ("five forty", "hundred hundred hundred", "seven and seven and seven"):
+    print(
+        f"{n:>7}  {say(grown.model, ' '.join(english(n)))[:-6]}, "
+        f"not {' '.join(german(n))}"
+    )
+for text in (
+    "five forty",
+    "hundred hundred hundred",
+    "seven and seven and seven",
+):
     print(f"{text:26} {say(grown.model, text)}")
 
 # %% [markdown]
@@ -200,9 +276,15 @@ from mha_numpy.core import softmax_forward
 
 (one, read), said = task.batch_of([245])
 probs, _ = softmax_forward(young.model(one, read)[0])  # (T_q, V)
-likely = np.unique(np.argsort(-probs, axis=-1)[:, :2])  # first or second at some step
-rows, columns = task.words(read[0], GERMAN), [GERMAN[i] for i in likely]
-matrices({"p(next word)": probs[:, likely]}, row_labels=rows, column_labels=columns)
+# first or second at some step
+likely = np.unique(np.argsort(-probs, axis=-1)[:, :2])
+rows = task.words(read[0], GERMAN)
+columns = [GERMAN[i] for i in likely]
+matrices(
+    {"p(next word)": probs[:, likely]},
+    row_labels=rows,
+    column_labels=columns,
+)
 
 # %% [markdown]
 # > **Predict first.** Which of the two models gains from beams: the one after 100 steps, which is often unsure, or the
@@ -225,8 +307,17 @@ def share_right(model, beams):
 
 
 rows = list(ages)[1:]
-shares = np.array([[share_right(ages[age], beams) for beams in (1, 4)] for age in rows])
-matrices({"right to the end": shares}, row_labels=rows, column_labels=["greedy", "4 beams"])
+shares = np.array(
+    [
+        [share_right(ages[age], beams) for beams in (1, 4)]
+        for age in rows
+    ]
+)
+matrices(
+    {"right to the end": shares},
+    row_labels=rows,
+    column_labels=["greedy", "4 beams"],
+)
 
 # %% [markdown]
 # ## Which heads are needed
@@ -254,7 +345,11 @@ for row, layer in zip(found, layers.values(), strict=True):
         with cut_heads(layer, heads):
             row[i] = measure(grown.model)[1][0]
 columns = ["head 0", "head 1", "both"]
-matrices({"right without": found}, row_labels=list(layers), column_labels=columns)
+matrices(
+    {"right without": found},
+    row_labels=list(layers),
+    column_labels=columns,
+)
 
 # %% [markdown]
 # We measured this after training. It doesn't show that training could have done without these heads.
@@ -273,8 +368,9 @@ matrices({"right without": found}, row_labels=list(layers), column_labels=column
 def my_cross_entropy_backward(d_loss, logits, targets, ignored):
     """logits (B, T, V), targets (B, T) int -> d_logits (B, T, V).
 
-    Forward was the mean of -log softmax(logits)[target] over all tokens whose target is not
-    `ignored`. Logits may be in the thousands.
+    Forward was the mean of -log softmax(logits)[target] over all
+    tokens whose target is not `ignored`. Logits may be in the
+    thousands.
     """
     ...  # your code
 

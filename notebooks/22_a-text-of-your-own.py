@@ -4,17 +4,24 @@
 # This model was **trained** on a few chapters of *Moby-Dick* for a few minutes. It reads "The captain " and goes on
 # writing, one character after another:
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy.models import generate
 from mha_numpy.models.train import load_trained
 
+# %%
 model, task = (loaded := load_trained("text")).model, loaded.task
 
 
 def write(model, beginning, steps=160, rng=0, **options):
-    ids = generate(model, task.encode(beginning)[None], steps, rng=rng, **options)
+    ids = generate(
+        model,
+        task.encode(beginning)[None],
+        steps,
+        rng=rng,
+        **options,
+    )
     return task.decode(ids[0]).replace("\n", "↵")
 
 
@@ -36,7 +43,8 @@ write(model, "The captain ", temperature=0.7)
 # %%
 V = len(task.vocabulary)
 print(
-    f"{len(task.trained_on):,} characters to train on, {len(task.held_out):,} held out, {V} different ones"
+    f"{len(task.trained_on):,} characters to train on, "
+    f"{len(task.held_out):,} held out, {V} different ones"
 )
 print("".join(task.vocabulary).replace("\n", "↵"))
 print(task.decode(task.held_out[:200]))
@@ -48,7 +56,12 @@ print(task.decode(task.held_out[:200]))
 # takes two lines. (The counts begin at 1/10, so that an unseen pair isn't impossible.)
 
 # %%
-from mha_numpy.show.pictures import bar_chart, line_chart, matrices, weights_by_head
+from mha_numpy.show.pictures import (
+    bar_chart,
+    line_chart,
+    matrices,
+    weights_by_head,
+)
 
 counts = np.full((V, V), 0.1)
 np.add.at(counts, (task.trained_on[:-1], task.trained_on[1:]), 1)
@@ -56,7 +69,9 @@ bigram = counts / counts.sum(axis=1, keepdims=True)
 shown = task.encode(" ehnorstuqQ")
 names = [repr(task.vocabulary[i]) for i in shown]
 matrices(
-    {"p(column follows row)": bigram[np.ix_(shown, shown)]}, row_labels=names, column_labels=names
+    {"p(column follows row)": bigram[np.ix_(shown, shown)]},
+    row_labels=names,
+    column_labels=names,
 )
 
 # %% [markdown]
@@ -82,7 +97,9 @@ losses = {
     "counts of characters": -np.log(alone[came]).mean(),
     "counts of pairs": -np.log(bigram[read, came]).mean(),
 }
-bar_chart(losses, title="Loss on held-out text", unit="nats per character")
+bar_chart(
+    losses, title="Loss on held-out text", unit="nats per character"
+)
 
 # %% [markdown]
 # ## Sixty steps of a transformer
@@ -93,12 +110,27 @@ bar_chart(losses, title="Loss on held-out text", unit="nats per character")
 # %%
 from mha_numpy.models.train import train_recipe
 
-young = train_recipe("text", backend="numpy", steps=60, measure_every=60, progress=False)
+young = train_recipe(
+    "text",
+    backend="numpy",
+    steps=60,
+    measure_every=60,
+    progress=False,
+)
 print(f"{young.model.num_parameters:,} params")
 found = np.reshape(young.history.losses, (-1, 3)).mean(axis=1)
-lines = {"transformer": found, "counts of pairs": np.full(20, losses["counts of pairs"])}
+lines = {
+    "transformer": found,
+    "counts of pairs": np.full(20, losses["counts of pairs"]),
+}
 title = "The loss of 60 steps, mean of 3"
-line_chart(np.arange(3, 61, 3), lines, title=title, x_label="steps", y_label="nats")
+line_chart(
+    np.arange(3, 61, 3),
+    lines,
+    title=title,
+    x_label="steps",
+    y_label="nats",
+)
 
 # %% [markdown]
 # The loss quickly falls to the level that counting reaches, and slows down there, because to get below the line the
@@ -108,8 +140,12 @@ line_chart(np.arange(3, 61, 3), lines, title=title, x_label="steps", y_label="na
 # %%
 from mha_numpy.layers import cross_entropy_forward
 
-(held_out,), targets = task.draw_held_out(np.random.default_rng(1), 64)
-(seen,), seen_targets = task.draw_batch(np.random.default_rng(1), 64)
+(held_out,), targets = task.draw_held_out(
+    np.random.default_rng(1), 64
+)
+(seen,), seen_targets = task.draw_batch(
+    np.random.default_rng(1), 64
+)
 
 
 def loss_of(model, ids, targets):
@@ -118,7 +154,9 @@ def loss_of(model, ids, targets):
 
 losses["60 steps"] = loss_of(young.model, held_out, targets)
 losses["shipped"] = loss_of(model, held_out, targets)
-losses["shipped, on its training text"] = loss_of(model, seen, seen_targets)
+losses["shipped, on its training text"] = loss_of(
+    model, seen, seen_targets
+)
 bar_chart(losses, title="Loss", unit="nats per character")
 
 # %% [markdown]
@@ -141,12 +179,16 @@ from mha_numpy.core import softmax_forward
 sentence = "the captain spoke "
 ids = task.encode(sentence)[None]
 probs, _ = softmax_forward(model(ids))
-of_next = np.take_along_axis(probs[:, :-1], ids[:, 1:, None], axis=-1)[..., 0]
+of_next = np.take_along_axis(
+    probs[:, :-1], ids[:, 1:, None], axis=-1
+)[..., 0]
 pair_probs = bigram[ids[0, :-1], ids[0, 1:]]
 compared = np.stack([pair_probs, of_next[0]])
 labels = list(sentence.replace(" ", "·")[1:])
 matrices(
-    {"p of what came, · is a blank": compared}, row_labels=["pairs", "model"], column_labels=labels
+    {"p of what came, · is a blank": compared},
+    row_labels=["pairs", "model"],
+    column_labels=labels,
 )
 
 # %% [markdown]
@@ -160,14 +202,23 @@ matrices(
 logits = model(ids)[:, -1]
 order = np.argsort(-logits[0])[:12]
 temperatures = (0.5, 1.0, 2.0)
-rows = np.concatenate([softmax_forward(logits / t)[0][:, order] for t in temperatures])
+rows = np.concatenate(
+    [softmax_forward(logits / t)[0][:, order] for t in temperatures]
+)
 labels = [repr(task.vocabulary[i]) for i in order]
 names = [f"temperature {t}" for t in temperatures]
-matrices({"p, the 12 likeliest": rows}, row_labels=names, column_labels=labels)
+matrices(
+    {"p, the 12 likeliest": rows},
+    row_labels=names,
+    column_labels=labels,
+)
 
 # %%
 for temperature in (0, 0.5, 1, 2):
-    print(f"temperature {temperature}: {write(model, 'The captain ', temperature=temperature)}\n")
+    print(
+        f"temperature {temperature}: "
+        f"{write(model, 'The captain ', temperature=temperature)}\n"
+    )
 
 # %% [markdown]
 # At a low temperature the text repeats itself; at a high one it falls apart into letters. From one small text, the
@@ -191,7 +242,10 @@ sorted_probs = -np.sort(-probs[0], axis=-1)
 before = sorted_probs.cumsum(axis=-1) - sorted_probs
 kept = (before < 0.9).sum(axis=-1)[:-1]
 title = "How many characters top-p 0.9 leaves"
-matrices({title: kept}, column_labels=list(sentence.replace(" ", "·")[1:]))
+matrices(
+    {title: kept},
+    column_labels=list(sentence.replace(" ", "·")[1:]),
+)
 
 # %%
 print("top-k 5:  ", write(model, "The captain ", top_k=5), "\n")
@@ -209,11 +263,21 @@ model(task.encode(phrase)[None])
 layers = [block.attention.layer for block in model.blocks]
 labels = list(phrase.replace(" ", "·"))
 names = [f"head 0.{h}" for h in range(4)]
-weights_by_head(layers[0].weights, labels, visible=causal_mask(len(phrase)), head_names=names)
+weights_by_head(
+    layers[0].weights,
+    labels,
+    visible=causal_mask(len(phrase)),
+    head_names=names,
+)
 
 # %%
 names = [f"head 1.{h}" for h in range(4)]
-weights_by_head(layers[1].weights, labels, visible=causal_mask(len(phrase)), head_names=names)
+weights_by_head(
+    layers[1].weights,
+    labels,
+    visible=causal_mask(len(phrase)),
+    head_names=names,
+)
 
 # %% [markdown]
 # One phrase proves nothing. So we measure three things on held-out text: how much of each head's weight is on the
@@ -221,19 +285,36 @@ weights_by_head(layers[1].weights, labels, visible=causal_mask(len(phrase)), hea
 # head by its mean.
 
 # %%
-from mha_numpy.models.analysis import ablation_scores, attention_layers, head_patterns, mean_heads
+from mha_numpy.models.analysis import (
+    ablation_scores,
+    attention_layers,
+    head_patterns,
+    mean_heads,
+)
 
 whole = loss_of(model, held_out, targets)
 layers = attention_layers(model)
 means = {name: mean_heads(layer) for name, layer in layers.items()}
-scores = [head_patterns(layer.weights, held_out) for layer in layers.values()]
-cut = ablation_scores(model, lambda: loss_of(model, held_out, targets), means=means)
+scores = [
+    head_patterns(layer.weights, held_out)
+    for layer in layers.values()
+]
+cut = ablation_scores(
+    model, lambda: loss_of(model, held_out, targets), means=means
+)
 table = np.zeros((8, 3))
-table[:, 0] = np.concatenate([of_layer["previous"] for of_layer in scores])
-table[:, 1] = np.concatenate([of_layer["induction"] for of_layer in scores])
+table[:, 0] = np.concatenate(
+    [of_layer["previous"] for of_layer in scores]
+)
+table[:, 1] = np.concatenate(
+    [of_layer["induction"] for of_layer in scores]
+)
 table[:, 2] = np.concatenate(list(cut.values())) - whole
 names = [f"{i}.{h}" for i, h in np.ndindex(2, 4)]
-columns = {"previous, induction": table[:, :2], "nats lost": table[:, 2:]}
+columns = {
+    "previous, induction": table[:, :2],
+    "nats lost": table[:, 2:],
+}
 matrices(columns, row_labels=names, shared=False)
 
 # %% [markdown]
@@ -262,10 +343,19 @@ import inspect
 from mha_numpy import attention_forward
 from mha_numpy.teach.exercises import check, hint
 
-my_text = inspect.getsource(inspect.getmodule(attention_forward))  # or open(...).read()
-own = train_recipe("text", text=my_text, backend="numpy", steps=40, progress=False)
+# or open(...).read()
+my_text = inspect.getsource(inspect.getmodule(attention_forward))
+own = train_recipe(
+    "text", text=my_text, backend="numpy", steps=40, progress=False
+)
 beginning = own.task.encode(my_text[:20])[None]
-print(own.task.decode(generate(own.model, beginning, 240, temperature=0.7, rng=0)[0]))
+print(
+    own.task.decode(
+        generate(own.model, beginning, 240, temperature=0.7, rng=0)[
+            0
+        ]
+    )
+)
 
 # %% [markdown]
 # After so few steps it writes lines, blanks and pieces of words. Before you call a model good, compare its held-out
@@ -283,10 +373,12 @@ print(own.task.decode(generate(own.model, beginning, 240, temperature=0.7, rng=0
 
 # %% tags=["exercise"]
 def my_train_steps(tokens, table, w, b, learning_rate):
-    """tokens (N, B, T + 1) int, table (V, D), w (D, V), b (V,) -> table, w, b, losses (N,).
+    """tokens (N, B, T + 1) int, table (V, D), w (D, V), b (V,) ->
+    table, w, b, losses (N,).
 
-    Each of the N batches makes one step of gradient descent on the mean of -log p(next token).
-    The arrays that are handed in stay as they are.
+    Each of the N batches makes one step of gradient descent on the
+    mean of -log p(next token). The arrays that are handed in stay
+    as they are.
     """
     ...  # your code
 

@@ -5,29 +5,37 @@
 # trained by others on more than a billion pairs of sentences: 6 layers with 12 heads each, D = 384. It reads one
 # sentence, and we draw four of its 72 heads.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy.models import minilm_or_random
 from mha_numpy.models.analysis import attention_layers
 from mha_numpy.show.pictures import matrices, weights_by_head
 
+# %%
 model, note = minilm_or_random()
 layers = list(attention_layers(model).values())
 print(note)
 
 
 def read(text):
-    """Return the names of the tokens, and the weights of all heads: (L, H, T, T)."""
+    """Return the names of the tokens, and the weights of all heads:
+    (L, H, T, T).
+    """
     tokens = model.tokenizer(text)
     model(tokens.ids)
-    return tokens.names[0], np.stack([layer.weights[0] for layer in layers])
+    return tokens.names[0], np.stack(
+        [layer.weights[0] for layer in layers]
+    )
 
 
-tired = "The animal didn't cross the street because it was too tired."
+tired = (
+    "The animal didn't cross the street because it was too tired."
+)
 names, weights = read(tired)
 chosen = [(0, 2), (1, 8), (2, 7), (3, 1)]
-shown, titles = np.stack([weights[each] for each in chosen]), [f"head {i}.{h}" for i, h in chosen]
+shown = np.stack([weights[each] for each in chosen])
+titles = [f"head {i}.{h}" for i, h in chosen]
 weights_by_head(shown, names, head_names=titles, note=note)
 
 # %% [markdown]
@@ -55,23 +63,52 @@ weights_by_head(shown, names, head_names=titles, note=note)
 # </details>
 
 # %%
-from mha_numpy.models.analysis import head_patterns, mean_distance, mean_entropy
+from mha_numpy.models.analysis import (
+    head_patterns,
+    mean_distance,
+    mean_entropy,
+)
 
 ids = model.tokenizer(tired).ids
 ends = np.array([[name in (".", "[SEP]") for name in names]])
-found = [head_patterns(layer.weights, ids, is_delimiter=ends) for layer in layers]
-scores = {name: np.stack([of_layer[name] for of_layer in found]) for name in found[0]}
+found = [
+    head_patterns(layer.weights, ids, is_delimiter=ends)
+    for layer in layers
+]
+scores = {
+    name: np.stack([of_layer[name] for of_layer in found])
+    for name in found[0]
+}
 del scores["induction"]  # for texts that repeat themselves
-print({name: int((score > 0.5).sum()) for name, score in scores.items()})
-layer_names, head_names = [f"layer {i}" for i in range(6)], [str(h) for h in range(12)]
+print(
+    {
+        name: int((score > 0.5).sum())
+        for name, score in scores.items()
+    }
+)
+layer_names = [f"layer {i}" for i in range(6)]
+head_names = [str(h) for h in range(12)]
 labels = {"row_labels": layer_names, "column_labels": head_names}
 matrices(scores, **labels, title=f"Weight on each pattern. {note}")
 
 # %%
-spread = {"mean distance, in tokens": [mean_distance(layer.weights) for layer in layers]}
-spread["entropy, in nats"] = [mean_entropy(layer.weights) for layer in layers]
-spread = {name: np.stack(numbers) for name, numbers in spread.items()}
-matrices(spread, **labels, shared=False, title=f"How far, and how widely. {note}")
+spread = {
+    "mean distance, in tokens": [
+        mean_distance(layer.weights) for layer in layers
+    ]
+}
+spread["entropy, in nats"] = [
+    mean_entropy(layer.weights) for layer in layers
+]
+spread = {
+    name: np.stack(numbers) for name, numbers in spread.items()
+}
+matrices(
+    spread,
+    **labels,
+    shared=False,
+    title=f"How far, and how widely. {note}",
+)
 
 # %% [markdown]
 # Equal weight on all 16 tokens would have an entropy of log 16 = 2.77. Many heads of layer 0 come near it, while head
@@ -84,9 +121,16 @@ matrices(spread, **labels, shared=False, title=f"How far, and how widely. {note}
 # %%
 even = 1 / len(names)
 print(f"an even share would be {even:.2f}")
-print("weight on [CLS], by layer:", weights[:, :, 1:, 0].mean(axis=(1, 2)).round(2))
-end = weights[..., [names.index("."), names.index("[SEP]")]].mean(axis=(0, 1, 2))
-print("weight on the full stop and on [SEP], all heads:", end.round(2))
+print(
+    "weight on [CLS], by layer:",
+    weights[:, :, 1:, 0].mean(axis=(1, 2)).round(2),
+)
+end = weights[..., [names.index("."), names.index("[SEP]")]].mean(
+    axis=(0, 1, 2)
+)
+print(
+    "weight on the full stop and on [SEP], all heads:", end.round(2)
+)
 
 # %% [markdown]
 # From layer 1 on, about half of all weight (0.37 to 0.58) goes to a mark that begins every text, while the full stop
@@ -116,17 +160,33 @@ from mha_numpy.models.analysis import weights_times_norm
 taken = np.stack([weights_times_norm(layer)[0] for layer in layers])
 shares = taken / taken.sum(axis=-1, keepdims=True)
 on_first = {"its weight": weights[:, :, 1:, 0].mean(axis=-1)}
-on_first["its share of what is taken"] = shares[:, :, 1:, 0].mean(axis=-1)
+on_first["its share of what is taken"] = shares[:, :, 1:, 0].mean(
+    axis=-1
+)
 length = (taken / weights)[:, :, 1]  # (L, H, T_k): any row would do
 ratio = length[..., 0] / np.median(length[..., 1:], axis=-1)
-print({name: f"{each.mean():.2f}" for name, each in on_first.items()})
-print(f"length of [CLS]'s vector, relative to other tokens: {np.median(ratio):.2f}")
-matrices(on_first, **labels, title=f"[CLS], seen by the other tokens. {note}")
+print(
+    {name: f"{each.mean():.2f}" for name, each in on_first.items()}
+)
+print(
+    "length of [CLS]'s vector, relative to other tokens: "
+    f"{np.median(ratio):.2f}"
+)
+matrices(
+    on_first,
+    **labels,
+    title=f"[CLS], seen by the other tokens. {note}",
+)
 
 # %%
 note_31 = f"Head 3.1. {note}"
 pair = np.stack([weights[3, 1], shares[3, 1]])
-weights_by_head(pair, names, head_names=["weights", "shares of what is taken"], note=note_31)
+weights_by_head(
+    pair,
+    names,
+    head_names=["weights", "shares of what is taken"],
+    note=note_31,
+)
 
 # %% [markdown]
 # On the left you see a sink with a few spots. On the right the sink has faded, and only the spots that head 3.1 works
@@ -150,16 +210,29 @@ weights_by_head(pair, names, head_names=["weights", "shares of what is taken"], 
 
 # %%
 def looks(text, query, key):
-    """Return the weight of one token on another in each head: (L, H)."""
+    """Return the weight of one token on another in each head: (L,
+    H).
+    """
     names, weights = read(text)
     return weights[:, :, names.index(query), names.index(key)]
 
 
 wide = tired.replace("tired", "wide")
-keys = {f"{key}, {word}": (word, key) for key in ("animal", "street") for word in ("tired", "wide")}
-of_it = {name: looks(tired.replace("tired", w), "it", key) for name, (w, key) in keys.items()}
+keys = {
+    f"{key}, {word}": (word, key)
+    for key in ("animal", "street")
+    for word in ("tired", "wide")
+}
+of_it = {
+    name: looks(tired.replace("tired", w), "it", key)
+    for name, (w, key) in keys.items()
+}
 print({name: f"{each.mean():.3f}" for name, each in of_it.items()})
-matrices(of_it, **labels, title=f'Weight of "it" on animal and street. {note}')
+matrices(
+    of_it,
+    **labels,
+    title=f'Weight of "it" on animal and street. {note}',
+)
 
 # %% [markdown]
 # In head 5.11, too, "it" looks at "animal", whatever the last word is. So are these two coreference heads? One text and
@@ -168,19 +241,57 @@ matrices(of_it, **labels, title=f'Weight of "it" on animal and street. {note}')
 # look at "animal" as well?
 
 # %%
-words = ["tired", "hungry", "scared", "weak", "wide", "busy", "long", "narrow"]
+words = [
+    "tired",
+    "hungry",
+    "scared",
+    "weak",
+    "wide",
+    "busy",
+    "long",
+    "narrow",
+]
 rows = []
-for text in (tired, "The street kept back the animal since it was tired."):
+for text in (
+    tired,
+    "The street kept back the animal since it was tired.",
+):
     for word in words:
-        both = [looks(text.replace("tired", word), "it", key) for key in ("animal", "street")]
-        rows.append([each[head] for head in ((3, 1), (5, 11)) for each in both])
-columns = [f"{head} {key}" for head in ("3.1", "5.11") for key in ("animal", "street")]
-halves = {"as above": np.array(rows[:8]), "animal comes second": np.array(rows[8:])}
-display(matrices(halves, row_labels=words, column_labels=columns, title=f'From "it". {note}'))
+        both = [
+            looks(text.replace("tired", word), "it", key)
+            for key in ("animal", "street")
+        ]
+        rows.append(
+            [
+                each[head]
+                for head in ((3, 1), (5, 11))
+                for each in both
+            ]
+        )
+columns = [
+    f"{head} {key}"
+    for head in ("3.1", "5.11")
+    for key in ("animal", "street")
+]
+halves = {
+    "as above": np.array(rows[:8]),
+    "animal comes second": np.array(rows[8:]),
+}
+display(
+    matrices(
+        halves,
+        row_labels=words,
+        column_labels=columns,
+        title=f'From "it". {note}',
+    )
+)
 names, weights = read(tired)
 others = [i for i, name in enumerate(names) if name != "it"]
 for i, h in ((3, 1), (5, 11)):
-    print(f"head {i}.{h}, all others on animal: {weights[i, h, others, 2].mean():.2f}")
+    print(
+        f"head {i}.{h}, all others on animal: "
+        f"{weights[i, h, others, 2].mean():.2f}"
+    )
 
 # %% [markdown]
 # - In head 3.1, "it" gives the animal more weight with each of the four animal words than with any of the four street
@@ -200,15 +311,36 @@ for i, h in ((3, 1), (5, 11)):
 
 # %%
 bank = "The bank by the river had willow trees."
-places = ["river", "lake", "water", "shore", "money", "office", "church", "cat"]
-by_place = [looks(bank.replace("river", place), "bank", place) for place in places]
+places = [
+    "river",
+    "lake",
+    "water",
+    "shore",
+    "money",
+    "office",
+    "church",
+    "cat",
+]
+by_place = [
+    looks(bank.replace("river", place), "bank", place)
+    for place in places
+]
 of_bank = {"to river": by_place[0], "to money": by_place[4]}
-display(matrices(of_bank, **labels, title=f'Weight of "bank". {note}'))
+display(
+    matrices(of_bank, **labels, title=f'Weight of "bank". {note}')
+)
 heads = [(0, 4), (0, 10), (2, 5)]
-table = np.array([[each[head] for head in heads] for each in by_place])
+table = np.array(
+    [[each[head] for head in heads] for each in by_place]
+)
 columns = [f"head {i}.{h}" for i, h in heads]
 title = f'Weight of "bank" on the fifth word. {note}'
-matrices({"weight": table}, row_labels=places, column_labels=columns, title=title)
+matrices(
+    {"weight": table},
+    row_labels=places,
+    column_labels=columns,
+    title=title,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -228,14 +360,26 @@ matrices({"weight": table}, row_labels=places, column_labels=columns, title=titl
 # > to a single token other than `[CLS]` and itself. Say what you expect *before* you run it.
 
 # %%
-sentence, query = "The doctor called the nurse because she needed help.", "she"
+sentence = "The doctor called the nurse because she needed help."
+query = "she"
 names, weights = read(sentence)
 row = weights[:, :, names.index(query)].copy()  # (L, H, T_k)
 row[..., [0, names.index(query)]] = 0
 strongest = np.argsort(-row.max(axis=-1), axis=None)[:4]
-best = [tuple(map(int, np.unravel_index(each, (6, 12)))) for each in strongest]
-titles = [f"{i}.{h}: {query} to {names[row[i, h].argmax()]}" for i, h in best]
-weights_by_head(np.stack([weights[each] for each in best]), names, head_names=titles, note=note)
+best = [
+    tuple(map(int, np.unravel_index(each, (6, 12))))
+    for each in strongest
+]
+titles = [
+    f"{i}.{h}: {query} to {names[row[i, h].argmax()]}"
+    for i, h in best
+]
+weights_by_head(
+    np.stack([weights[each] for each in best]),
+    names,
+    head_names=titles,
+    note=note,
+)
 
 # %% [markdown]
 # ## What you can conclude
@@ -257,10 +401,12 @@ weights_by_head(np.stack([weights[each] for each in best]), names, head_names=ti
 
 # %% tags=["exercise"]
 def my_weights_times_norm(weights, v, w_o):
-    """weights (B, H, T_q, T_k), v (B, H, T_k, d_v), w_o (H*d_v, D) -> (B, H, T_q, T_k).
+    """weights (B, H, T_q, T_k), v (B, H, T_k, d_v), w_o (H*d_v, D)
+    -> (B, H, T_q, T_k).
 
-    Head h writes the sum over j of weights_ij (v_j w_o^h) into token i, where w_o^h is the h-th
-    block of d_v rows of w_o. Return the length of each term: weights_ij |v_j w_o^h|.
+    Head h writes the sum over j of weights_ij (v_j w_o^h) into
+    token i, where w_o^h is the h-th block of d_v rows of w_o.
+    Return the length of each term: weights_ij |v_j w_o^h|.
     """
     ...  # your code
 

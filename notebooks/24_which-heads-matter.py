@@ -5,33 +5,69 @@
 # each sentence into one vector, and sentences that mean the same should get similar vectors. Below are ten pairs.
 # First the whole model looks for each sentence's partner. Then we cut **all 72 heads**, and it looks again.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy.models import SentenceBert, minilm_or_random
 from mha_numpy.models.analysis import attention_layers, cut_model
 from mha_numpy.show.pictures import line_chart, matrices
 
+# %%
 pairs = [
-    ("The bank by the river had willow trees.", "Old willows stood along the stream."),
-    ("The bank raised its interest rates.", "Loans have become more expensive."),
-    ("The animal was too tired to walk.", "The weary dog would not move."),
-    ("The street was too wide to cross.", "Nobody got over the broad avenue."),
-    ("A man plays the guitar on stage.", "Somebody makes music for a crowd."),
-    ("She cooked a soup of carrots.", "Dinner was a pot of vegetables."),
-    ("He won the race by a second.", "The fastest runner took the gold."),
-    ("The doctor told me to rest.", "Stay in bed, said the physician."),
-    ("Snow fell on the mountains.", "The peaks are white in winter."),
-    ("The computer lost all my files.", "My data were gone after the crash."),
+    (
+        "The bank by the river had willow trees.",
+        "Old willows stood along the stream.",
+    ),
+    (
+        "The bank raised its interest rates.",
+        "Loans have become more expensive.",
+    ),
+    (
+        "The animal was too tired to walk.",
+        "The weary dog would not move.",
+    ),
+    (
+        "The street was too wide to cross.",
+        "Nobody got over the broad avenue.",
+    ),
+    (
+        "A man plays the guitar on stage.",
+        "Somebody makes music for a crowd.",
+    ),
+    (
+        "She cooked a soup of carrots.",
+        "Dinner was a pot of vegetables.",
+    ),
+    (
+        "He won the race by a second.",
+        "The fastest runner took the gold.",
+    ),
+    (
+        "The doctor told me to rest.",
+        "Stay in bed, said the physician.",
+    ),
+    (
+        "Snow fell on the mountains.",
+        "The peaks are white in winter.",
+    ),
+    (
+        "The computer lost all my files.",
+        "My data were gone after the crash.",
+    ),
 ]
 bert, note = minilm_or_random()
 model = SentenceBert(bert).eval()
-ids, mask, _ = bert.tokenizer([sentence for pair in pairs for sentence in pair])
-partner = np.arange(20) ^ 1  # of 0 it is 1, of 1 it is 0, of 2 it is 3, ...
+ids, mask, _ = bert.tokenizer(
+    [sentence for pair in pairs for sentence in pair]
+)
+# of 0 it is 1, of 1 it is 0, of 2 it is 3, ...
+partner = np.arange(20) ^ 1
 
 
 def similarities():
-    """Return the cosine of every two sentences, (20, 20), leaving out each one with itself."""
+    """Return the cosine of every two sentences, (20, 20), leaving
+    out each one with itself.
+    """
     vectors = model(ids, mask=mask)
     found = vectors @ vectors.T
     np.fill_diagonal(found, -np.inf)
@@ -42,8 +78,14 @@ whole, layers = similarities(), attention_layers(model)
 with cut_model(model, {name: range(12) for name in layers}):
     without = similarities()
 print(note)
-for name, found in {"whole": whole, "without heads": without}.items():
-    print(f"{name:13} partners found: {(found.argmax(axis=1) == partner).sum()} of 20")
+for name, found in {
+    "whole": whole,
+    "without heads": without,
+}.items():
+    print(
+        f"{name:13} partners found: "
+        f"{(found.argmax(axis=1) == partner).sum()} of 20"
+    )
 
 # %% [markdown]
 # All of them, both times. So are heads useless? No, the question was too easy. Without heads no token sees another, so
@@ -71,14 +113,19 @@ def ranks(found):
 
 
 def agreement():
-    """Return Spearman's correlation of all 190 similarities with those of the whole model."""
+    """Return Spearman's correlation of all 190 similarities with
+    those of the whole model.
+    """
     return np.corrcoef(ranks(similarities()), ranks(whole))[0, 1]
 
 
 with cut_model(model, {name: range(12) for name in layers}):
     print(f"without all heads: {agreement():.2f}")
 shown = {"whole": whole, "without heads": without}
-cosines = {name: np.where(np.isinf(found), 1, found) for name, found in shown.items()}
+cosines = {
+    name: np.where(np.isinf(found), 1, found)
+    for name, found in shown.items()
+}
 matrices(cosines, title=f"Cosines of 20 sentences. {note}")
 
 # %% [markdown]
@@ -100,12 +147,17 @@ matrices(cosines, title=f"Cosines of 20 sentences. {note}")
 # %%
 from mha_numpy.models.analysis import ablation_scores, mean_heads
 
-cut_by_0 = 1 - np.stack(list(ablation_scores(model, agreement).values()))  # (L, H), half a minute
+# (L, H), half a minute
+cut_by_0 = 1 - np.stack(
+    list(ablation_scores(model, agreement).values())
+)
 labels = {"row_labels": [f"layer {i}" for i in range(6)]}
 labels["column_labels"] = [str(h) for h in range(12)]
 print(f"the largest loss: {cut_by_0.max():.3f}")
 lost = {"1 - correlation, one head cut by 0": cut_by_0}
-matrices(lost, **labels, title=f"The loss without each head. {note}")
+matrices(
+    lost, **labels, title=f"The loss without each head. {note}"
+)
 
 # %% [markdown]
 # Perhaps a cut by 0 does harm only because later layers have never seen zeros. So for the twelve heads of the last
@@ -113,7 +165,9 @@ matrices(lost, **labels, title=f"The loss without each head. {note}")
 
 # %%
 similarities()  # the forward over which the mean is taken
-means = {name: mean_heads(layer, mask) for name, layer in layers.items()}
+means = {
+    name: mean_heads(layer, mask) for name, layer in layers.items()
+}
 last, both = list(layers)[-1], []
 for h in range(12):
     with cut_model(model, {last: h}, means=means):
@@ -132,7 +186,10 @@ print("largest difference:", np.ptp(both, axis=1).max().round(4))
 # softmax over 20 times the cosines.
 
 # %%
-from mha_numpy.layers import cross_entropy_backward, cross_entropy_forward
+from mha_numpy.layers import (
+    cross_entropy_backward,
+    cross_entropy_forward,
+)
 from mha_numpy.models.analysis import head_importance
 
 
@@ -141,17 +198,33 @@ def forward_and_backward():
     logits = 20 * vectors @ vectors.T
     np.fill_diagonal(logits, -np.inf)  # no sentence picks itself
     loss, cache = cross_entropy_forward(logits, partner)
-    d_logits = cross_entropy_backward(np.ones_like(loss), cache).d_logits
-    model.backward(20 * (d_logits + d_logits.T) @ vectors)  # each vector is on both sides
+    d_logits = cross_entropy_backward(
+        np.ones_like(loss), cache
+    ).d_logits
+    # each vector is on both sides
+    model.backward(20 * (d_logits + d_logits.T) @ vectors)
 
 
 importance = head_importance(model, forward_and_backward)
 by_gradient = np.stack(list(importance.values()))
-for name, of in {"all heads": slice(None), "only layer 5": slice(5, None)}.items():
-    order = [each[of].ravel().argsort().argsort() for each in (by_gradient, cut_by_0)]
-    print(f"rank correlation of gradients and cuts, {name}: {np.corrcoef(order)[0, 1]:.2f}")
+for name, of in {
+    "all heads": slice(None),
+    "only layer 5": slice(5, None),
+}.items():
+    order = [
+        each[of].ravel().argsort().argsort()
+        for each in (by_gradient, cut_by_0)
+    ]
+    print(
+        f"rank correlation of gradients and cuts, {name}: "
+        f"{np.corrcoef(order)[0, 1]:.2f}"
+    )
 title = f"Importance by the gates' gradients. {note}"
-matrices({"mean of |gradient of the gate|": by_gradient}, **labels, title=title)
+matrices(
+    {"mean of |gradient of the gate|": by_gradient},
+    **labels,
+    title=title,
+)
 
 # %% [markdown]
 # One forward and backward (a second) rank the heads much as 72 cuts do (half a minute): the ranks agree by 0.87,
@@ -173,7 +246,10 @@ matrices({"mean of |gradient of the gate|": by_gradient}, **labels, title=title)
 # </details>
 
 # %%
-from mha_numpy.models.analysis import heads_by_layer, least_important_first
+from mha_numpy.models.analysis import (
+    heads_by_layer,
+    least_important_first,
+)
 
 
 def curve(order, counts):
@@ -189,23 +265,52 @@ by_importance = least_important_first(importance)
 orders = {"least important first": by_importance}
 for seed in (0, 1):
     mixed = np.random.default_rng(seed).permutation(72)
-    orders[f"random order {seed}"] = [by_importance[i] for i in mixed]
+    orders[f"random order {seed}"] = [
+        by_importance[i] for i in mixed
+    ]
 counts = np.arange(0, 73, 6)
-curves = {name: curve(order, counts) for name, order in orders.items()}
+curves = {
+    name: curve(order, counts) for name, order in orders.items()
+}
 title = f"The order, as heads are cut. {note}"
-print({name: line[1:4].round(3).tolist() for name, line in curves.items()}, "at 6, 12, 18")
-line_chart(counts, curves, title=title, x_label="heads cut", y_label="Spearman's correlation")
+print(
+    {
+        name: line[1:4].round(3).tolist()
+        for name, line in curves.items()
+    },
+    "at 6, 12, 18",
+)
+line_chart(
+    counts,
+    curves,
+    title=title,
+    x_label="heads cut",
+    y_label="Spearman's correlation",
+)
 
 # %% [markdown]
 # Where exactly does it fall below 0.95? And do all sentences still find their partners?
 
 # %%
 near = np.arange(24, 31)
-print(dict(zip(near.tolist(), curve(by_importance, near).round(3).tolist(), strict=True)))
+print(
+    dict(
+        zip(
+            near.tolist(),
+            curve(by_importance, near).round(3).tolist(),
+            strict=True,
+        )
+    )
+)
 going = heads_by_layer(by_importance[:27])
-print("of each layer:", [len(going.get(name, [])) for name in layers])
+print(
+    "of each layer:", [len(going.get(name, [])) for name in layers]
+)
 with cut_model(model, going):
-    print("partners found:", (similarities().argmax(axis=1) == partner).sum())
+    print(
+        "partners found:",
+        (similarities().argmax(axis=1) == partner).sum(),
+    )
 
 # %% [markdown]
 # The last layer keeps all twelve heads, and the first five lose between three and seven each. (`pruning_curve` can
@@ -226,8 +331,14 @@ before = model.num_parameters
 attention = sum(layer.num_parameters for layer in layers.values())
 prune_model(model, going)
 gone = before - model.num_parameters
-print(f"params: {before:,} before, {model.num_parameters:,} now; {gone / before:.1%} less")
-print(f"of attention's {attention:,} params {gone / attention:.0%} are gone")
+print(
+    f"params: {before:,} before, {model.num_parameters:,} now; "
+    f"{gone / before:.1%} less"
+)
+print(
+    f"of attention's {attention:,} params {gone / attention:.0%} "
+    "are gone"
+)
 compare(model(ids, mask=mask), gated, name="vectors")
 
 # %% [markdown]
@@ -246,24 +357,35 @@ compare(model(ids, mask=mask), gated, name="vectors")
 # %%
 bert, note = minilm_or_random()  # whole again
 bert(ids, mask=mask)
-weights = np.concatenate([layer.weights for layer in attention_layers(bert).values()], axis=1)
+weights = np.concatenate(
+    [layer.weights for layer in attention_layers(bert).values()],
+    axis=1,
+)
 real = mask[:, :, None] & mask[:, None, :]  # (B, T, T)
 away = real.copy()
 away[:, :, 0] = away[:, 0] = False
 
 
 def twins(where):
-    """Return the highest correlation of each head's pattern with that of another: (72,)."""
+    """Return the highest correlation of each head's pattern with
+    that of another: (72,).
+    """
     rest = np.where(where[:, None], weights, 0)
-    shares = rest / np.maximum(rest.sum(axis=-1, keepdims=True), 1e-9)
+    shares = rest / np.maximum(
+        rest.sum(axis=-1, keepdims=True), 1e-9
+    )
     alike = np.corrcoef(shares.swapaxes(0, 1)[:, where])
     return (alike - 2 * np.eye(72)).max(axis=1)
 
 
-for name, where in {"with [CLS]": real, "without [CLS]": away}.items():
+for name, where in {
+    "with [CLS]": real,
+    "without [CLS]": away,
+}.items():
     found = twins(where)
     print(
-        f"{name:13} twins above 0.9: {(found > 0.9).sum()} heads, above 0.7: {(found > 0.7).sum()}"
+        f"{name:13} twins above 0.9: {(found > 0.9).sum()} heads, "
+        f"above 0.7: {(found > 0.7).sum()}"
     )
 
 # %% [markdown]
@@ -298,10 +420,12 @@ for name, where in {"with [CLS]": real, "without [CLS]": away}.items():
 
 # %% tags=["exercise"]
 def my_prune_heads(params, num_heads, heads):
-    """MultiHeadParams, H, numbers of the heads that go -> the smaller MultiHeadParams.
+    """MultiHeadParams, H, numbers of the heads that go -> the
+    smaller MultiHeadParams.
 
-    w_q, w_k (D, H*d_k), w_v (D, H*d_v), w_o (H*d_v, D), b_q, b_k (H*d_k,), b_v (H*d_v,), b_o (D,).
-    The other heads keep their order.
+    w_q, w_k (D, H*d_k), w_v (D, H*d_v), w_o (H*d_v, D), b_q, b_k
+    (H*d_k,), b_v (H*d_v,), b_o (D,). The other heads keep their
+    order.
     """
     ...  # your code
 

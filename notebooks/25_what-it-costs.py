@@ -5,13 +5,22 @@
 # 256, and time them on your machine. (Noise only ever adds time, so we trust the fastest of several
 # runs.)
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import attention_forward, softmax_forward, split_heads
-from mha_numpy.show.pictures import bar_chart, line_chart, weights_by_head
+from mha_numpy import (
+    attention_forward,
+    softmax_forward,
+    split_heads,
+)
+from mha_numpy.show.pictures import (
+    bar_chart,
+    line_chart,
+    weights_by_head,
+)
 from mha_numpy.teach.exercises import check, hint
 
+# %%
 rng = np.random.default_rng(0)
 
 # %%
@@ -19,15 +28,28 @@ from time import perf_counter
 
 
 def seconds(H, T=256, D=256):
-    q, k, v = (split_heads(a, H) for a in np.ones((3, 1, T, D), np.float32))
+    q, k, v = (
+        split_heads(a, H) for a in np.ones((3, 1, T, D), np.float32)
+    )
     start = perf_counter()
     attention_forward(q, k, v)
     return perf_counter() - start
 
 
-rounds = [{f"H = {H}": seconds(H) for H in (1, 4, 16, 64)} for _ in range(15)]  # in turns
-fastest = {name: 1000 * min(taken[name] for taken in rounds) for name in rounds[0]}
-bar_chart(fastest, title="Attention, T = 256, D = 256, on your machine", unit="ms")
+# in turns
+rounds = [
+    {f"H = {H}": seconds(H) for H in (1, 4, 16, 64)}
+    for _ in range(15)
+]
+fastest = {
+    name: 1000 * min(taken[name] for taken in rounds)
+    for name in rounds[0]
+}
+bar_chart(
+    fastest,
+    title="Attention, T = 256, D = 256, on your machine",
+    unit="ms",
+)
 
 # %% [markdown]
 # It isn't the same. So is the paper wrong? Some texts say "heads are free", others say "they cost
@@ -52,11 +74,21 @@ from mha_numpy import MultiHeadAttention
 
 
 def size_of(*sizes, **options):
-    return sum(param.size for param in MultiHeadAttention(*sizes, **options).params.values())
+    return sum(
+        param.size
+        for param in MultiHeadAttention(
+            *sizes, **options
+        ).params.values()
+    )
 
 
-sizes = {f"H = {H}": size_of(24, H) for H in (1, 2, 3, 4, 6, 8, 12, 24)}
-sizes |= {"H = 4, width 24": size_of(24, 4, head_dim=24), "H = 4, H_kv = 1": size_of(24, 4, 1)}
+sizes = {
+    f"H = {H}": size_of(24, H) for H in (1, 2, 3, 4, 6, 8, 12, 24)
+}
+sizes |= {
+    "H = 4, width 24": size_of(24, 4, head_dim=24),
+    "H = 4, H_kv = 1": size_of(24, 4, 1),
+}
 bar_chart(sizes, title="Params of a layer, D = 24")
 
 # %% [markdown]
@@ -71,13 +103,29 @@ bar_chart(sizes, title="Params of a layer, D = 24")
 # the counts. (A paper that says 175 billion has rounded.)
 
 # %%
-from mha_numpy.models.cost import CONFIGURATIONS, count_flops, count_parameters
+from mha_numpy.models.cost import (
+    CONFIGURATIONS,
+    count_flops,
+    count_parameters,
+)
 
 models = CONFIGURATIONS
-counts = {name: count_parameters(model) for name, model in models.items()}
-print({name: f"{counts[name].total / m.published - 1:+.2%}" for name, m in models.items()})
-share = {name: 100 * count.attention / count.total for name, count in counts.items()}
-bar_chart(share, title="Attention's share of all params", unit="percent")
+counts = {
+    name: count_parameters(model) for name, model in models.items()
+}
+print(
+    {
+        name: f"{counts[name].total / m.published - 1:+.2%}"
+        for name, m in models.items()
+    }
+)
+share = {
+    name: 100 * count.attention / count.total
+    for name, count in counts.items()
+}
+bar_chart(
+    share, title="Attention's share of all params", unit="percent"
+)
 
 # %% [markdown]
 # ## Operations
@@ -106,11 +154,25 @@ gpt_2, lengths = models["gpt-2"], 2 ** np.arange(5, 15)
 flops = [count_flops(gpt_2, int(T)) for T in lengths]
 lines = {
     "projections": np.array([f.projections for f in flops], float),
-    "scores and mix": np.array([f.scores + f.mix for f in flops], float),
-    "feed-forward": np.array([f.feed_forward for f in flops], float),
+    "scores and mix": np.array(
+        [f.scores + f.mix for f in flops], float
+    ),
+    "feed-forward": np.array(
+        [f.feed_forward for f in flops], float
+    ),
 }
-labels = {"x_label": "T", "y_label": "operations", "log_x": True, "log_y": True}
-line_chart(lengths, lines, title="GPT-2: operations of all layers", **labels)
+labels = {
+    "x_label": "T",
+    "y_label": "operations",
+    "log_x": True,
+    "log_y": True,
+}
+line_chart(
+    lengths,
+    lines,
+    title="GPT-2: operations of all layers",
+    **labels,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -130,7 +192,12 @@ for name in ("gpt-2", "llama-3-8b", "gpt-3"):
         [100 * (f.scores + f.mix) / f.total for f in flops]
     )
 labels = {"x_label": "T", "y_label": "percent", "log_x": True}
-line_chart(lengths, shares, title="Share of scores and mix in all operations", **labels)
+line_chart(
+    lengths,
+    shares,
+    title="Share of scores and mix in all operations",
+    **labels,
+)
 
 # %% [markdown]
 # ## "H heads cost the same" is true for products
@@ -155,12 +222,21 @@ from mha_numpy import trace
 
 def bytes_of(H, T=64, D=48):
     with trace() as t:
-        attention_forward(*(split_heads(a, H) for a in rng.normal(size=(3, 1, T, D))))
+        attention_forward(
+            *(
+                split_heads(a, H)
+                for a in rng.normal(size=(3, 1, T, D))
+            )
+        )
     return {step.name: step.array.nbytes / 1024 for step in t}
 
 
 eight, one = bytes_of(8), bytes_of(1)
-bars = {f"{name}, H = {H}": kept[name] for name in one for H, kept in ((1, one), (8, eight))}
+bars = {
+    f"{name}, H = {H}": kept[name]
+    for name in one
+    for H, kept in ((1, one), (8, eight))
+}
 bar_chart(bars, title="Recorded bytes, T = 64, D = 48", unit="KiB")
 
 # %% [markdown]
@@ -175,9 +251,21 @@ bar_chart(bars, title="Recorded bytes, T = 64, D = 48", unit="KiB")
 
 # %%
 lengths = 2 ** np.arange(3, 14)
-lines = {"tokens: T D": lengths * 768.0} | {f"weights, H = {H}": H * lengths**2.0 for H in (1, 12)}
-labels = {"x_label": "T", "y_label": "numbers", "log_x": True, "log_y": True}
-line_chart(lengths, lines, title="Numbers held for one sequence, D = 768", **labels)
+lines = {"tokens: T D": lengths * 768.0} | {
+    f"weights, H = {H}": H * lengths**2.0 for H in (1, 12)
+}
+labels = {
+    "x_label": "T",
+    "y_label": "numbers",
+    "log_x": True,
+    "log_y": True,
+}
+line_chart(
+    lengths,
+    lines,
+    title="Numbers held for one sequence, D = 768",
+    **labels,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -198,8 +286,15 @@ line_chart(lengths, lines, title="Numbers held for one sequence, D = 768", **lab
 # > is the exception? And is H·d_k = D true for all of them?
 
 # %%
-names = {n: f"{n}: D {m.embed_dim}, H {m.num_heads}" for n, m in models.items()}
-uneven = [n for n, m in models.items() if m.num_heads * m.head_dim != m.embed_dim]
+names = {
+    n: f"{n}: D {m.embed_dim}, H {m.num_heads}"
+    for n, m in models.items()
+}
+uneven = [
+    n
+    for n, m in models.items()
+    if m.num_heads * m.head_dim != m.embed_dim
+]
 print("H d_k is not D:", uneven)
 widths = {names[n]: m.head_dim for n, m in models.items()}
 bar_chart(widths, title="Width of a head, d_k")
@@ -222,9 +317,14 @@ bar_chart(widths, title="Width of a head, d_k")
 # %%
 bands = {1e8: (4, 8), 1e9: (8, 16), float("inf"): (16, 96)}
 band_of = {
-    n: next(b for limit, b in bands.items() if m.published < limit) for n, m in models.items()
+    n: next(b for limit, b in bands.items() if m.published < limit)
+    for n, m in models.items()
 }
-{n: m.num_heads for n, m in models.items() if not band_of[n][0] <= m.num_heads <= band_of[n][1]}
+{
+    n: m.num_heads
+    for n, m in models.items()
+    if not band_of[n][0] <= m.num_heads <= band_of[n][1]
+}
 
 # %% [markdown]
 # It fits all models except one, but it says little: "16 to 96" covers both the 32 heads of Llama 2
@@ -241,12 +341,27 @@ band_of = {
 # %%
 target, _ = softmax_forward(2 * rng.normal(size=(32, 32)))
 wanted = np.log(target)
-u, s, v_T = np.linalg.svd(wanted - wanted.mean(axis=-1, keepdims=True))
+u, s, v_T = np.linalg.svd(
+    wanted - wanted.mean(axis=-1, keepdims=True)
+)
 widths = np.array([1, 2, 4, 8, 16, 32])
-near = [softmax_forward((u[:, :d] * s[:d]) @ v_T[:d])[0] for d in widths]
-missed = np.array([np.abs(a - target).sum(axis=-1).mean() / 2 for a in near])
-labels = {"x_label": "d_k", "y_label": "share of a row", "log_x": True}
-line_chart(widths, {"misplaced": missed}, title="An arbitrary (32, 32) pattern", **labels)
+near = [
+    softmax_forward((u[:, :d] * s[:d]) @ v_T[:d])[0] for d in widths
+]
+missed = np.array(
+    [np.abs(a - target).sum(axis=-1).mean() / 2 for a in near]
+)
+labels = {
+    "x_label": "d_k",
+    "y_label": "share of a row",
+    "log_x": True,
+}
+line_chart(
+    widths,
+    {"misplaced": missed},
+    title="An arbitrary (32, 32) pattern",
+    **labels,
+)
 
 # %% [markdown]
 # A head of width 1 misplaces most of its weight. But patterns that follow a rule need little width.
@@ -255,8 +370,14 @@ line_chart(widths, {"misplaced": missed}, title="An arbitrary (32, 32) pattern",
 # %%
 angle = 2 * np.pi * np.arange(10) / 10
 circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)  # (T, 2)
-weights, _ = softmax_forward(30 * np.roll(circle, 1, axis=0) @ circle.T)
-weights_by_head(weights[None], list(map(str, range(10))), note="Made by hand, d_k = 2.")
+weights, _ = softmax_forward(
+    30 * np.roll(circle, 1, axis=0) @ circle.T
+)
+weights_by_head(
+    weights[None],
+    list(map(str, range(10))),
+    note="Made by hand, d_k = 2.",
+)
 
 # %% [markdown]
 # ### Too few heads give too few distributions
@@ -277,14 +398,22 @@ weights_by_head(weights[None], list(map(str, range(10))), note="Made by hand, d_
 from dataclasses import replace
 
 bert = models["bert-base"]
-smaller = {"9 heads": replace(bert, num_heads=9, num_kv_heads=9),  # d_k stays 64
-           "6 layers": replace(bert, num_layers=6, others=2 * 768)}  # fmt: skip
+smaller = {  # d_k stays 64
+    "9 heads": replace(bert, num_heads=9, num_kv_heads=9),
+    "6 layers": replace(bert, num_layers=6, others=2 * 768),
+}
 left = {}
 for name, model in smaller.items():
     full, less = count_flops(bert, 512), count_flops(model, 512)
-    left[f"{name}: attention's operations"] = 100 * less.attention / full.attention
+    left[f"{name}: attention's operations"] = (
+        100 * less.attention / full.attention
+    )
     left[f"{name}: all operations"] = 100 * less.total / full.total
-    left[f"{name}: all params"] = 100 * count_parameters(model).total / counts["bert-base"].total
+    left[f"{name}: all params"] = (
+        100
+        * count_parameters(model).total
+        / counts["bert-base"].total
+    )
 bar_chart(left, title="What is left of BERT-base", unit="percent")
 
 # %% [markdown]
@@ -319,8 +448,9 @@ bar_chart(left, title="What is left of BERT-base", unit="percent")
 
 # %% tags=["exercise"]
 def my_cost_table(B, T, D, H, H_kv, d, itemsize):
-    """Integers -> a dict: attention_params, projection_flops, score_flops, weights_bytes,
-    kv_cache_bytes of one layer. A multiply-add is two operations; biases do not count.
+    """Integers -> a dict: attention_params, projection_flops,
+    score_flops, weights_bytes, kv_cache_bytes of one layer. A
+    multiply-add is two operations; biases do not count.
     """
     ...  # your code
 

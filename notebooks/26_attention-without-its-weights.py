@@ -4,19 +4,24 @@
 # A model reads a long text: 128 thousand tokens, 32 heads of width 128, 2 bytes per number. Here is what one layer
 # would have to store for one sequence.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy import attention_forward, softmax_forward
 from mha_numpy.show.pictures import bar_chart, line_chart, matrices
 from mha_numpy.teach.exercises import check, hint
 
+# %%
 rng = np.random.default_rng(0)
 
 # %%
 T, H, d = 128 * 1024, 32, 128
 held = {"q, k, v and heads": 4 * H * T * d, "weights": H * T * T}
-bar_chart({name: 2 * n / 2**30 for name, n in held.items()}, title="One layer stores", unit="GiB")
+bar_chart(
+    {name: 2 * n / 2**30 for name, n in held.items()},
+    title="One layer stores",
+    unit="GiB",
+)
 
 # %% [markdown]
 # No machine has room for these weights, and yet such models run. They take the keys in blocks and never store a whole
@@ -38,7 +43,10 @@ scores = np.array([1.0, 2.0, 5.0, 3.0, 0.0, 4.0])
 by_block = softmax_forward(scores.reshape(3, 2))[0].ravel()
 whole, cache = softmax_forward(scores)
 columns = [f"s = {s:.0f}" for s in scores]
-matrices({"each block by itself, / 3": by_block / 3, "softmax": whole}, column_labels=columns)
+matrices(
+    {"each block by itself, / 3": by_block / 3, "softmax": whole},
+    column_labels=columns,
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -71,15 +79,36 @@ matrices({"each block by itself, / 3": by_block / 3, "softmax": whole}, column_l
 from mha_numpy.tables import Table
 
 v = np.array([8.0, 2.0, 4.0, 6.0, 1.0, 3.0])
-m, ell, a, rows, terms = -np.inf, 0.0, 0.0, [], np.full((3, 6), np.nan)
+m = -np.inf
+ell = 0.0
+a = 0.0
+rows = []
+terms = np.full((3, 6), np.nan)
 for i, block in enumerate((slice(0, 2), slice(2, 4), slice(4, 6))):
     m_old, m = m, max(m, scores[block].max())
     factor, powers = np.exp(m_old - m), np.exp(scores[block] - m)
-    ell, a = ell * factor + powers.sum(), a * factor + powers @ v[block]
+    ell, a = (
+        ell * factor + powers.sum(),
+        a * factor + powers @ v[block],
+    )
     terms[i, : block.stop] = np.exp(scores[: block.stop] - m)
-    rows.append([str(scores[block]), *(f"{number:.3f}" for number in (factor, m, ell, a))])
-display(Table("After each block", ["scores", "factor", "m", "ell", "a"], rows))
-labels = {"row_labels": [f"after block {i}" for i in range(3)], "column_labels": columns}
+    rows.append(
+        [
+            str(scores[block]),
+            *(f"{number:.3f}" for number in (factor, m, ell, a)),
+        ]
+    )
+display(
+    Table(
+        "After each block",
+        ["scores", "factor", "m", "ell", "a"],
+        rows,
+    )
+)
+labels = {
+    "row_labels": [f"after block {i}" for i in range(3)],
+    "column_labels": columns,
+}
 matrices({"terms of the sum ell": terms}, **labels)
 
 # %% [markdown]
@@ -109,30 +138,69 @@ from mha_numpy.core import step
 
 
 def one_block(q, k, v, state):
-    """Take in some keys. state: m (T_q, 1), ell (T_q, 1), a (T_q, d_v)."""
+    """Take in some keys. State: m, ell (T_q, 1), a (T_q, d_v)."""
     m_old, ell, a = state
-    scores = step("scores", q @ k.T / np.sqrt(q.shape[-1]), "T_q block", "scale * q @ k_block.T")
+    scores = step(
+        "scores",
+        q @ k.T / np.sqrt(q.shape[-1]),
+        "T_q block",
+        "scale * q @ k_block.T",
+    )
     highest = scores.max(axis=-1, keepdims=True)
-    m = step("m", np.maximum(m_old, highest), "T_q 1", "np.maximum(m_old, highest)")
+    m = step(
+        "m",
+        np.maximum(m_old, highest),
+        "T_q 1",
+        "np.maximum(m_old, highest)",
+    )
     factor, powers = np.exp(m_old - m), np.exp(scores - m)
     ell = ell * factor + powers.sum(axis=-1, keepdims=True)
-    return m, ell, step("a", a * factor + powers @ v, "T_q d_v", "a * factor + powers @ v_block")
+    return (
+        m,
+        ell,
+        step(
+            "a",
+            a * factor + powers @ v,
+            "T_q d_v",
+            "a * factor + powers @ v_block",
+        ),
+    )
 
 
 # %%
-q, k, v = 2 * rng.normal(size=(5, 8)), rng.normal(size=(1000, 8)), rng.normal(size=(1000, 3))
+q = 2 * rng.normal(size=(5, 8))
+k = rng.normal(size=(1000, 8))
+v = rng.normal(size=(1000, 3))
 state = np.full((5, 1), -np.inf), np.zeros((5, 1)), np.zeros((5, 3))
 so_far = []
 with trace() as t:
     for start in range(0, 1000, 50):
-        state = one_block(q, k[start : start + 50], v[start : start + 50], state)
+        state = one_block(
+            q, k[start : start + 50], v[start : start + 50], state
+        )
         so_far.append(state[2] / state[1])
 out, cache = attention_forward(q, k, v)
 largest = {step.array.shape for step in t}
-print("shapes stored:", largest, "; largest difference:", np.abs(so_far[-1] - out).max())
-lines = {f"query {i}": np.array([a[i, 0] for a in so_far]) for i in range(5)}
-labels = {"x_label": "keys so far", "y_label": "first feature of the output"}
-line_chart(range(50, 1001, 50), lines, title="The output so far, a / ell", **labels)
+print(
+    "shapes stored:",
+    largest,
+    "; largest difference:",
+    np.abs(so_far[-1] - out).max(),
+)
+lines = {
+    f"query {i}": np.array([a[i, 0] for a in so_far])
+    for i in range(5)
+}
+labels = {
+    "x_label": "keys so far",
+    "y_label": "first feature of the output",
+}
+line_chart(
+    range(50, 1001, 50),
+    lines,
+    title="The output so far, a / ell",
+    **labels,
+)
 
 # %% [markdown]
 # After each block, the output is attention over the keys so far; after the last block it is complete. No array ever
@@ -153,8 +221,14 @@ line_chart(range(50, 1001, 50), lines, title="The output so far, a / ell", **lab
 # > are d_v wide? And how many would it be with the weights?
 
 # %%
-again = np.exp(q @ k[:8].T / np.sqrt(8) - cache.lse[:, None])  # only the first eight keys
-matrices({"recomputed": again, "stored by attention_forward": cache.weights[:, :8]})
+# only the first eight keys
+again = np.exp(q @ k[:8].T / np.sqrt(8) - cache.lse[:, None])
+matrices(
+    {
+        "recomputed": again,
+        "stored by attention_forward": cache.weights[:, :8],
+    }
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -178,12 +252,25 @@ has_numba = find_spec("numba") is not None
 if has_numba:
     q, k, v = rng.normal(size=(3, 1, 8, 512, 64)).astype(np.float32)
     backends = ("numpy", "loops", "numba")
-    with redirect_stderr(io.StringIO()):  # a notice that it takes a while
-        caches = {name: attention_forward(q, k, v, backend=name)[1] for name in backends}
-    kept = {name: cache.heads.nbytes + cache.lse.nbytes for name, cache in caches.items()}
+    # a notice that it takes a while
+    with redirect_stderr(io.StringIO()):
+        caches = {
+            name: attention_forward(q, k, v, backend=name)[1]
+            for name in backends
+        }
+    kept = {
+        name: cache.heads.nbytes + cache.lse.nbytes
+        for name, cache in caches.items()
+    }
     kept["numpy"] += caches["numpy"].weights.nbytes
     mebibytes = {name: size / 2**20 for name, size in kept.items()}
-    display(bar_chart(mebibytes, title="Kept for backward: H = 8, T = 512", unit="MiB"))
+    display(
+        bar_chart(
+            mebibytes,
+            title="Kept for backward: H = 8, T = 512",
+            unit="MiB",
+        )
+    )
 else:
     print("numba is not installed here: pip install numba")
 
@@ -201,9 +288,22 @@ def seconds(backend):
 
 
 if has_numba:
-    rounds = [{name: 1000 * seconds(name) for name in backends} for _ in range(7)]  # in turns
-    fastest = {name: min(taken[name] for taken in rounds) for name in backends}
-    display(bar_chart(fastest, title="Forward, H = 8, T = 512, on your machine", unit="ms"))
+    # in turns
+    rounds = [
+        {name: 1000 * seconds(name) for name in backends}
+        for _ in range(7)
+    ]
+    fastest = {
+        name: min(taken[name] for taken in rounds)
+        for name in backends
+    }
+    display(
+        bar_chart(
+            fastest,
+            title="Forward, H = 8, T = 512, on your machine",
+            unit="ms",
+        )
+    )
 
 # %% [markdown]
 # `numba` fills wide registers and uses all cores, which may not help at all on a busy machine. For figures worth
@@ -220,10 +320,12 @@ if has_numba:
 
 # %% tags=["exercise"]
 def my_online_attention(q, k, v, block):
-    """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v): softmax(q k^T / sqrt(d_k)) v.
+    """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v):
+    softmax(q k^T / sqrt(d_k)) v.
 
-    The last block is shorter where `block` does not divide T_k. Nothing is hidden. Large scores
-    must not overflow, whichever block they are in.
+    The last block is shorter where `block` does not divide T_k.
+    Nothing is hidden. Large scores must not overflow, whichever
+    block they are in.
     """
     ...  # your code
 

@@ -5,31 +5,46 @@
 # it to PyTorch's layer as `key_padding_mask`. You get no error. Here is how far each output is from what it should be,
 # with the mask and with its inverse (*needs PyTorch*):
 
-# %%
+# %% tags=["hide-input"]
 from importlib.util import find_spec
 
 import numpy as np
 
 from mha_numpy import padding_mask
 
+# %%
 has_torch = find_spec("torch") is not None
-HOW_TO_GET_TORCH = "PyTorch is not installed here: pip install torch, then run this cell again"
+HOW_TO_GET_TORCH = "These lines need PyTorch: pip install torch"
 rng = np.random.default_rng(0)
 x = rng.normal(size=(3, 5, 8))
-visible = padding_mask([5, 3, 4], 5)[:, 0, 0]  # (B, T_k), True = may attend
+# (B, T_k), True = may attend
+visible = padding_mask([5, 3, 4], 5)[:, 0, 0]
 
 # %% tags=["needs-torch"]
 if has_torch:
     import torch
 
-    mha = torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)  # random
+    # random
+    mha = torch.nn.MultiheadAttention(
+        8, 2, batch_first=True, dtype=torch.float64
+    )
     torch.nn.init.normal_(mha.in_proj_bias)
-    masks = {"as it is": torch.tensor(visible), "inverted": torch.tensor(~visible)}
+    masks = {
+        "as it is": torch.tensor(visible),
+        "inverted": torch.tensor(~visible),
+    }
     with torch.no_grad():
-        outs = {n: mha(*[torch.tensor(x)] * 3, key_padding_mask=m)[0] for n, m in masks.items()}
+        outs = {
+            n: mha(*[torch.tensor(x)] * 3, key_padding_mask=m)[0]
+            for n, m in masks.items()
+        }
     for name, each in outs.items():
-        off = (each - outs["inverted"]).abs().amax(dim=(1, 2)).numpy()
-        print(f"{name:9} largest difference in each sequence: {off}")
+        off = (
+            (each - outs["inverted"]).abs().amax(dim=(1, 2)).numpy()
+        )
+        print(
+            f"{name:9} largest difference in each sequence: {off}"
+        )
 else:
     print(HOW_TO_GET_TORCH)
 
@@ -68,14 +83,27 @@ else:
 # </details>
 
 # %%
-from mha_numpy import attention_backward, attention_forward, causal_mask, compare
+from mha_numpy import (
+    attention_backward,
+    attention_forward,
+    causal_mask,
+    compare,
+)
 from mha_numpy.show.pictures import matrices
 
-q, k, v = rng.normal(size=(2, 4, 3, 8)), *rng.normal(size=(2, 2, 4, 5, 8))
+q, k, v = (
+    rng.normal(size=(2, 4, 3, 8)),
+    *rng.normal(size=(2, 2, 4, 5, 8)),
+)
 d_out = rng.normal(size=(2, 4, 3, 8))
 ours, cache = attention_forward(q, k, v, is_causal=True)
 grads = attention_backward(d_out, cache)
-matrices({"top left, q_offset=0": causal_mask(3, 5), "q_offset=2": causal_mask(3, 5, q_offset=2)})
+matrices(
+    {
+        "top left, q_offset=0": causal_mask(3, 5),
+        "q_offset=2": causal_mask(3, 5, q_offset=2),
+    }
+)
 
 # %% [markdown]
 # Output and gradients, compared with PyTorch's (*needs PyTorch*):
@@ -84,12 +112,28 @@ matrices({"top left, q_offset=0": causal_mask(3, 5), "q_offset=2": causal_mask(3
 if has_torch:
     import torch.nn.functional as F
 
-    tensors = [torch.tensor(array, requires_grad=True) for array in (q, k, v)]
-    theirs = F.scaled_dot_product_attention(*tensors, is_causal=True)
+    tensors = [
+        torch.tensor(array, requires_grad=True)
+        for array in (q, k, v)
+    ]
+    theirs = F.scaled_dot_product_attention(
+        *tensors, is_causal=True
+    )
     theirs.backward(torch.tensor(d_out))
     found = {"out": theirs.detach().numpy()}
-    found |= dict(zip(("d_q", "d_k", "d_v"), (t.grad.numpy() for t in tensors), strict=True))
-    expected = {"out": ours, "d_q": grads.d_q, "d_k": grads.d_k, "d_v": grads.d_v}
+    found |= dict(
+        zip(
+            ("d_q", "d_k", "d_v"),
+            (t.grad.numpy() for t in tensors),
+            strict=True,
+        )
+    )
+    expected = {
+        "out": ours,
+        "d_q": grads.d_q,
+        "d_k": grads.d_k,
+        "d_v": grads.d_v,
+    }
     display(compare(found, expected))
 else:
     print(HOW_TO_GET_TORCH)
@@ -109,11 +153,16 @@ from mha_numpy import MultiHeadAttention
 
 def written_out(x, w_q, w_k, w_v, w_o, num_heads, mask):
     B, T, D = x.shape
-    q, k, v = ((x @ w).view(B, T, num_heads, -1).transpose(1, 2) for w in (w_q, w_k, w_v))
+    q, k, v = (
+        (x @ w).view(B, T, num_heads, -1).transpose(1, 2)
+        for w in (w_q, w_k, w_v)
+    )
     scores = q @ k.transpose(-2, -1) / (D // num_heads) ** 0.5
     scores = scores.masked_fill(mask == 0, float("-inf"))
     weights = scores.softmax(dim=-1)
-    merged = (weights @ v).transpose(1, 2).contiguous().view(B, T, D)
+    merged = (
+        (weights @ v).transpose(1, 2).contiguous().view(B, T, D)
+    )
     return merged @ w_o, weights
 
 
@@ -121,10 +170,19 @@ def written_out(x, w_q, w_k, w_v, w_o, num_heads, mask):
 layer = MultiHeadAttention(8, 2, bias=False, rng=1)
 ours, our_weights = layer(x, is_causal=True, return_weights=True)
 if has_torch:
-    arrays = [torch.tensor(a) for a in (x, *(layer.params[f"w_{name}"] for name in "qkvo"))]
-    out, weights = written_out(*arrays, 2, torch.tensor(causal_mask(5)))
-    display(compare({"out": out.numpy(), "weights": weights.numpy()},
-                    {"out": ours, "weights": our_weights}))  # fmt: skip
+    arrays = [
+        torch.tensor(a)
+        for a in (
+            x,
+            *(layer.params[f"w_{name}"] for name in "qkvo"),
+        )
+    ]
+    out, weights = written_out(
+        *arrays, 2, torch.tensor(causal_mask(5))
+    )
+    theirs = {"out": out.numpy(), "weights": weights.numpy()}
+    expected = {"out": ours, "weights": our_weights}
+    display(compare(theirs, expected))
 else:
     print(HOW_TO_GET_TORCH)
 
@@ -145,7 +203,12 @@ else:
 right = padding_mask([3, 1, 2], 3)  # (B, 1, 1, T)
 as_it_is = right[:, 0, 0]  # (B, T)
 seen = {"(B, T)": as_it_is, "(B, 1, 1, T)": right}
-matrices({name: np.broadcast_to(mask, (3, 1, 3, 3))[1, 0] for name, mask in seen.items()})
+matrices(
+    {
+        name: np.broadcast_to(mask, (3, 1, 3, 3))[1, 0]
+        for name, mask in seen.items()
+    }
+)
 
 # %% [markdown]
 # ## The layer: `nn.MultiheadAttention`
@@ -174,12 +237,27 @@ from mha_numpy.models.weights import LAYOUTS, from_layout, to_layout
 for row in LAYOUTS["torch"].rows:
     print(f"{row.theirs:16} {row.ours:12} {row.stored}")
 row_numbers = np.arange(3.0 * 768)
-arrays = to_layout(MultiHeadAttention(768, 12), "torch")  # params are random
-arrays["in_proj_weight"] = np.repeat(row_numbers[:, None], 768, axis=1)  # (3D, D)
-w_k = from_layout(MultiHeadAttention(768, 12), arrays, "torch").params["w_k"]  # (D, D)
-print(arrays["in_proj_weight"].shape, w_k[0, [0, 63]])  # the first and the last column of head 0
-of_kind = np.repeat([[1.0, 2.0, 3.0]], 4, axis=0).repeat(4, axis=1)  # D = 4: 1 is q, 2 is k, 3 is v
-matrices({"PyTorch: in_proj_weight": of_kind.T, "GPT-2: c_attn": of_kind, "w_k": of_kind[:, 4:8]})
+# params are random
+arrays = to_layout(MultiHeadAttention(768, 12), "torch")
+# (3D, D)
+arrays["in_proj_weight"] = np.repeat(
+    row_numbers[:, None], 768, axis=1
+)
+# (D, D)
+w_k = from_layout(
+    MultiHeadAttention(768, 12), arrays, "torch"
+).params["w_k"]
+# the first and the last column of head 0
+print(arrays["in_proj_weight"].shape, w_k[0, [0, 63]])
+# D = 4: 1 is q, 2 is k, 3 is v
+of_kind = np.repeat([[1.0, 2.0, 3.0]], 4, axis=0).repeat(4, axis=1)
+matrices(
+    {
+        "PyTorch: in_proj_weight": of_kind.T,
+        "GPT-2: c_attn": of_kind,
+        "w_k": of_kind[:, 4:8],
+    }
+)
 
 # %% [markdown]
 # Now with numbers, at the size of BERT-base and GPT-2: 4 sequences of 128 tokens, width 768, 12 heads (*needs
@@ -195,13 +273,30 @@ if has_torch:
         for name in ("in_proj_bias", "out_proj.bias"):
             large.get_parameter(name).normal_()
         out, averaged = large(*[torch.tensor(batch)] * 3)
-        per_head = large(*[torch.tensor(batch)] * 3, average_attn_weights=False)[1]
-    arrays = {name: param.detach().numpy() for name, param in large.named_parameters()}
-    same = from_layout(MultiHeadAttention(768, 12).astype(np.float32), arrays, "torch")
+        per_head = large(
+            *[torch.tensor(batch)] * 3, average_attn_weights=False
+        )[1]
+    arrays = {
+        name: param.detach().numpy()
+        for name, param in large.named_parameters()
+    }
+    same = from_layout(
+        MultiHeadAttention(768, 12).astype(np.float32),
+        arrays,
+        "torch",
+    )
     ours, weights = same(batch, return_weights=True)
-    print("by default", tuple(averaged.shape), "on request", tuple(per_head.shape))
-    display(compare({"out": out.numpy(), "weights": per_head.numpy(), "mean": averaged.numpy()},
-                    {"out": ours, "weights": weights, "mean": weights.mean(axis=1)}))  # fmt: skip
+    print(
+        "by default",
+        tuple(averaged.shape),
+        "on request",
+        tuple(per_head.shape),
+    )
+    theirs = {"out": out.numpy(), "weights": per_head.numpy()}
+    expected = {"out": ours, "weights": weights}
+    theirs["mean"] = averaged.numpy()
+    expected["mean"] = weights.mean(axis=1)
+    display(compare(theirs, expected))
 else:
     print(HOW_TO_GET_TORCH)
 
@@ -216,9 +311,19 @@ from mha_numpy.show.pictures import weights_by_head
 trained = load_trained("induction").model
 trained(np.array([[0, 1, 2, 3, 0, 1, 2]]))
 heads = trained.attentions[0].weights[0]
-shown, names = np.stack([*heads[:3], heads.mean(axis=0)]), ["head 0", "head 1", "head 2"]
-names, note = [*names, "mean of all four heads"], "Trained: mha-numpy train induction."
-weights_by_head(shown, list("abcdabc"), visible=causal_mask(7), head_names=names, note=note)
+shown = np.stack([*heads[:3], heads.mean(axis=0)])
+names = ["head 0", "head 1", "head 2"]
+names, note = (
+    [*names, "mean of all four heads"],
+    "Trained: mha-numpy train induction.",
+)
+weights_by_head(
+    shown,
+    list("abcdabc"),
+    visible=causal_mask(7),
+    head_names=names,
+    note=note,
+)
 
 # %% [markdown]
 # Its arguments, and ours:
@@ -236,7 +341,12 @@ weights_by_head(shown, list("abcdabc"), visible=causal_mask(7), head_names=names
 
 # %%
 key_padding_mask = ~visible
-matrices({"mask: True = may attend": visible, "key_padding_mask: 1 = blocked": 1.0 * ~visible})
+matrices(
+    {
+        "mask: True = may attend": visible,
+        "key_padding_mask: 1 = blocked": 1.0 * ~visible,
+    }
+)
 
 # %% [markdown]
 # With the right mask the output and the gradients agree (*needs PyTorch*). To test your own layer, put it in place of
@@ -244,15 +354,31 @@ matrices({"mask: True = may attend": visible, "key_padding_mask: 1 = blocked": 1
 
 # %% tags=["needs-torch"]
 if has_torch:
-    d_out, mask = rng.normal(size=x.shape), visible[:, None, None]  # (B, 1, 1, T_k)
-    out = mha(*[torch.tensor(x)] * 3, key_padding_mask=torch.tensor(key_padding_mask))[0]
+    # (B, 1, 1, T_k)
+    d_out, mask = (rng.normal(size=x.shape), visible[:, None, None])
+    out = mha(
+        *[torch.tensor(x)] * 3,
+        key_padding_mask=torch.tensor(key_padding_mask),
+    )[0]
     out.backward(torch.tensor(d_out))
-    theirs = {name: param.detach().numpy() for name, param in mha.named_parameters()}
+    theirs = {
+        name: param.detach().numpy()
+        for name, param in mha.named_parameters()
+    }
     same = from_layout(MultiHeadAttention(8, 2), theirs, "torch")
-    display(compare(out.detach().numpy(), same(x, mask=mask), name="out"))
+    display(
+        compare(
+            out.detach().numpy(), same(x, mask=mask), name="out"
+        )
+    )
     same.backward(d_out)
-    theirs = {name: param.grad.numpy() for name, param in mha.named_parameters()}
-    display(compare(theirs, to_layout(same, "torch", gradients=True)))
+    theirs = {
+        name: param.grad.numpy()
+        for name, param in mha.named_parameters()
+    }
+    display(
+        compare(theirs, to_layout(same, "torch", gradients=True))
+    )
 else:
     print(HOW_TO_GET_TORCH)
 
@@ -282,31 +408,60 @@ else:
 # %% tags=["needs-keras"]
 import os
 
-os.environ.setdefault("KERAS_BACKEND", "torch" if has_torch else "tensorflow")
-has_keras = find_spec("keras") and find_spec(os.environ["KERAS_BACKEND"])
+os.environ.setdefault(
+    "KERAS_BACKEND", "torch" if has_torch else "tensorflow"
+)
+has_keras = find_spec("keras") and find_spec(
+    os.environ["KERAS_BACKEND"]
+)
 query, key, value = rng.normal(size=(3, 2, 5, 8)).astype(np.float32)
 if has_keras:
     import keras
 
-    biases = keras.initializers.RandomNormal(seed=0)  # zeros would hide a mistake
-    keras_layer = keras.layers.MultiHeadAttention(2, 4, bias_initializer=biases)  # float32
+    # zeros would hide a mistake
+    biases = keras.initializers.RandomNormal(seed=0)
+    # float32
+    keras_layer = keras.layers.MultiHeadAttention(
+        2, 4, bias_initializer=biases
+    )
     out = keras_layer(query, value, key)  # query, value, key
-    named = {w.path.split("/", 1)[1]: w for w in keras_layer.weights}  # "query/kernel", ...
-    arrays = {name: keras.ops.convert_to_numpy(w) for name, w in named.items()}
-    same = from_layout(MultiHeadAttention(8, 2).astype(np.float32), arrays, "keras")
+    # "query/kernel", ...
+    named = {
+        w.path.split("/", 1)[1]: w for w in keras_layer.weights
+    }
+    arrays = {
+        name: keras.ops.convert_to_numpy(w)
+        for name, w in named.items()
+    }
+    same = from_layout(
+        MultiHeadAttention(8, 2).astype(np.float32), arrays, "keras"
+    )
     ours = same(query, key, value)
     swapped = keras_layer(query, key, value)
     both = {"in Keras's order": out, "in PyTorch's order": swapped}
-    both = {name: keras.ops.convert_to_numpy(array) for name, array in both.items()}
+    both = {
+        name: keras.ops.convert_to_numpy(array)
+        for name, array in both.items()
+    }
     display(compare(both, dict.fromkeys(both, ours)))
-    if keras.backend.backend() == "torch":  # then its backward is PyTorch's
+    # then its backward is PyTorch's
+    if keras.backend.backend() == "torch":
         d_out = rng.normal(size=ours.shape).astype(np.float32)
         out.backward(torch.tensor(d_out))
         same.backward(d_out)
-        theirs = {name: w.value.grad.numpy() for name, w in named.items()}
-        display(compare(theirs, to_layout(same, "keras", gradients=True)))
+        theirs = {
+            name: w.value.grad.numpy() for name, w in named.items()
+        }
+        display(
+            compare(
+                theirs, to_layout(same, "keras", gradients=True)
+            )
+        )
 else:
-    print("Keras is not installed here: pip install keras torch, then run this cell again")
+    print(
+        "Keras is not installed here: pip install keras torch, "
+        "then run this cell again"
+    )
 
 # %% [markdown]
 # ## The layer of the older TensorFlow tutorial
@@ -334,13 +489,21 @@ from mha_numpy.teach.exercises import check, hint
 scores = np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
 blocked = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
 in_64, in_32 = (
-    softmax_forward((scores + blocked * -1e9).astype(dtype))[0].astype(float)
+    softmax_forward((scores + blocked * -1e9).astype(dtype))[
+        0
+    ].astype(float)
     for dtype in (np.float64, np.float32)
 )
 ours = softmax_forward(scores, mask=blocked == 0)[0]
 nothing = np.zeros((1, 5), dtype=bool)
-print(scaled_dot_product_attention(q[0, 0, :1], k[0, 0], v[0, 0], mask=nothing))
-matrices({"-1e9, float64": in_64, "-1e9, float32": in_32, "mask": ours})
+print(
+    scaled_dot_product_attention(
+        q[0, 0, :1], k[0, 0], v[0, 0], mask=nothing
+    )
+)
+matrices(
+    {"-1e9, float64": in_64, "-1e9, float32": in_32, "mask": ours}
+)
 
 # %% [markdown]
 # ## Exercise: the params of GPT-2
@@ -357,13 +520,19 @@ matrices({"-1e9, float64": in_64, "-1e9, float32": in_32, "mask": ours})
 from mha_numpy import MultiHeadParams
 
 
-def my_from_gpt2(c_attn_w, c_attn_b, c_proj_w, c_proj_b) -> MultiHeadParams:
-    """(D, 3D), (3D,), (D, D), (D,) -> MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o)."""
+def my_from_gpt2(
+    c_attn_w, c_attn_b, c_proj_w, c_proj_b
+) -> MultiHeadParams:
+    """(D, 3D), (3D,), (D, D), (D,) -> MultiHeadParams(w_q, b_q,
+    w_k, b_k, w_v, b_v, w_o, b_o).
+    """
     ...  # your code
 
 
 def my_to_gpt2(params: MultiHeadParams):
-    """MultiHeadParams -> c_attn_w (D, 3D), c_attn_b (3D,), c_proj_w (D, D), c_proj_b (D,)."""
+    """MultiHeadParams -> c_attn_w (D, 3D), c_attn_b (3D,), c_proj_w
+    (D, D), c_proj_b (D,).
+    """
     ...  # your code
 
 

@@ -4,14 +4,26 @@
 # "Each weight says how important a token is." The head below gives the first token nine times the weight of the second,
 # yet all of its output comes from the second.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
+from mha_numpy.show.pictures import (
+    line_chart,
+    matrices,
+    weights_by_head,
+)
 
+# %%
 weights = np.array([[0.9, 0.1]])
 values = np.array([[0.0, 0.0], [5.0, -5.0]])
-matrices({"weights": weights, "values": values, "weights @ values": weights @ values}, shared=False)
+matrices(
+    {
+        "weights": weights,
+        "values": values,
+        "weights @ values": weights @ values,
+    },
+    shared=False,
+)
 
 # %% [markdown]
 # Claims like this are copied from text to text. Some of them are wrong, and others are half right.
@@ -56,12 +68,23 @@ from mha_numpy import softmax_backward, softmax_forward
 rng = np.random.default_rng(0)
 q, k = rng.normal(size=(2, 64, 1024))
 d_weights, norms = rng.normal(size=(64, 64)), {}
-for name, scale in {"undivided": 1.0, "divided": 1 / np.sqrt(1024)}.items():
+for name, scale in {
+    "undivided": 1.0,
+    "divided": 1 / np.sqrt(1024),
+}.items():
     _, cache = softmax_forward(scale * q @ k.T)
     d_q = scale * softmax_backward(d_weights, cache).d_scores @ k
     norms[name] = np.linalg.norm(d_q, axis=-1)
-print({name: f"median {np.median(n):.3f}, largest {n.max():.3f}" for name, n in norms.items()})
-matrices({"|d_q|": np.stack(list(norms.values()))[:, :16]}, row_labels=list(norms))
+print(
+    {
+        name: f"median {np.median(n):.3f}, largest {n.max():.3f}"
+        for name, n in norms.items()
+    }
+)
+matrices(
+    {"|d_q|": np.stack(list(norms.values()))[:, :16]},
+    row_labels=list(norms),
+)
 
 # %% [markdown]
 # ## "Multi-head attention is H times as expensive" and "it is free"
@@ -77,12 +100,22 @@ matrices({"|d_q|": np.stack(list(norms.values()))[:, :16]}, row_labels=list(norm
 from mha_numpy.models.cost import CONFIGURATIONS, count_flops
 
 lengths = 2 ** np.arange(7, 14)
-counted = [count_flops(CONFIGURATIONS["gpt-2"], int(T)) for T in lengths]
+counted = [
+    count_flops(CONFIGURATIONS["gpt-2"], int(T)) for T in lengths
+]
 parts = {"projections": [f.projections for f in counted]}
 parts |= {"scores and mix": [f.scores + f.mix for f in counted]}
 parts |= {"feed-forward": [f.feed_forward for f in counted]}
-parts = {name: np.array(numbers) / 1e9 for name, numbers in parts.items()}
-line_chart(lengths, parts, title="GPT-2, all layers", x_label="T", y_label="billion operations")
+parts = {
+    name: np.array(numbers) / 1e9 for name, numbers in parts.items()
+}
+line_chart(
+    lengths,
+    parts,
+    title="GPT-2, all layers",
+    x_label="T",
+    y_label="billion operations",
+)
 
 # %% [markdown]
 # ## "Each head needs its own projection, so H products"
@@ -96,11 +129,26 @@ line_chart(lengths, parts, title="GPT-2, all layers", x_label="T", y_label="bill
 # %%
 from mha_numpy import MultiHeadAttention, compare
 
-layer, x = MultiHeadAttention(8, 2, rng=0), rng.normal(size=(3, 5, 8))
+layer = MultiHeadAttention(8, 2, rng=0)
+x = rng.normal(size=(3, 5, 8))
 wide = x @ layer.params["w_q"]
-narrow = [x @ layer.params["w_q"][:, 4 * h : 4 * h + 4] for h in range(2)]
-display(compare(np.concatenate(narrow, axis=-1), wide, name="two narrow products against one"))
-matrices({"head 0": narrow[0][0], "head 1": narrow[1][0], "x @ w_q": wide[0]})
+narrow = [
+    x @ layer.params["w_q"][:, 4 * h : 4 * h + 4] for h in range(2)
+]
+display(
+    compare(
+        np.concatenate(narrow, axis=-1),
+        wide,
+        name="two narrow products against one",
+    )
+)
+matrices(
+    {
+        "head 0": narrow[0][0],
+        "head 1": narrow[1][0],
+        "x @ w_q": wide[0],
+    }
+)
 
 # %% [markdown]
 # ## "Q_h = X W_h^O"
@@ -123,7 +171,9 @@ matrices({"head 0": narrow[0][0], "head 1": narrow[1][0], "x @ w_q": wide[0]})
 # %%
 from mha_numpy import attention_forward
 
-attention_forward(np.ones((5, 3)), np.ones((7, 3)), np.ones((7, 4)))[0].shape
+attention_forward(
+    np.ones((5, 3)), np.ones((7, 3)), np.ones((7, 4))
+)[0].shape
 
 # %% [markdown]
 # ## "A single head can learn only one type of relation"
@@ -138,8 +188,14 @@ attention_forward(np.ones((5, 3)), np.ones((7, 3)), np.ones((7, 4)))[0].shape
 
 # %%
 tokens = ["cat", "sat", "mat", "it", "soft"]
-wants = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]])  # what each query asks
-offers = np.array([[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 1], [0, 0, 1]])  # what each key is
+# what each query asks
+wants = np.array(
+    [[1, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]]
+)
+# what each key is
+offers = np.array(
+    [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 1], [0, 0, 1]]
+)
 made, _ = softmax_forward(6.0 * wants @ offers.T)
 weights_by_head(made[None], tokens, note="Made by hand.")
 
@@ -166,11 +222,21 @@ weights_by_head(made[None], tokens, note="Made by hand.")
 from mha_numpy import MultiHeadParams, multi_head_attention_forward
 
 w, gate = layer.params, np.array([1.0, 0.0])
-gated, _ = multi_head_attention_forward(x, params=MultiHeadParams(**w), num_heads=2, head_gate=gate)
-kept = {n: a[..., :4] for n, a in w.items() if n[-1] != "o"}  # head 0's columns
+gated, _ = multi_head_attention_forward(
+    x, params=MultiHeadParams(**w), num_heads=2, head_gate=gate
+)
+# head 0's columns
+kept = {n: a[..., :4] for n, a in w.items() if n[-1] != "o"}
 kept |= {"w_o": w["w_o"][:4], "b_o": w["b_o"]}  # and rows
-cut, _ = multi_head_attention_forward(x, params=MultiHeadParams(**kept), num_heads=1)
-print(sum(a.size for a in w.values()), "params gated,", sum(a.size for a in kept.values()), "cut")
+cut, _ = multi_head_attention_forward(
+    x, params=MultiHeadParams(**kept), num_heads=1
+)
+print(
+    sum(a.size for a in w.values()),
+    "params gated,",
+    sum(a.size for a in kept.values()),
+    "cut",
+)
 compare(cut, gated, name="cut against gated")
 
 # %% [markdown]
@@ -179,12 +245,23 @@ compare(cut, gated, name="cut against gated")
 # shows the share of right answers.
 
 # %%
-from mha_numpy.models.analysis import head_importance, least_important_first, pruning_curve
-from mha_numpy.models.train import load_trained, loss_and_gradients, share_right
+from mha_numpy.models.analysis import (
+    head_importance,
+    least_important_first,
+    pruning_curve,
+)
+from mha_numpy.models.train import (
+    load_trained,
+    loss_and_gradients,
+    share_right,
+)
 
 trained = load_trained("induction")
-model, batch = trained.model, trained.task.draw_batch(np.random.default_rng(1), 256)
-importance = head_importance(model, lambda: loss_and_gradients(model, batch))
+model = trained.model
+batch = trained.task.draw_batch(np.random.default_rng(1), 256)
+importance = head_importance(
+    model, lambda: loss_and_gradients(model, batch)
+)
 curve = pruning_curve(
     model,
     lambda: share_right(model(*batch.inputs), batch.targets),
@@ -192,7 +269,13 @@ curve = pruning_curve(
 )
 order = ", ".join(f"{name[-1]}.{h}" for name, h in curve.heads)
 title = f"Cut in this order: {order} (layer.head)"
-line_chart(range(9), {"right": curve.scores}, title=title, x_label="heads cut", y_label="share")
+line_chart(
+    range(9),
+    {"right": curve.scores},
+    title=title,
+    x_label="heads cut",
+    y_label="share",
+)
 
 # %% [markdown]
 # After training, on this task, some heads can go without a loss, because several share one job. That doesn't show that
@@ -209,9 +292,19 @@ line_chart(range(9), {"right": curve.scores}, title=title, x_label="heads cut", 
 # </details>
 
 # %%
-named = {n: m for n, m in CONFIGURATIONS.items() if n.startswith(("llama", "falcon"))}
-heads = np.array([[m.num_heads, m.num_kv_heads] for m in named.values()])
-matrices({"heads": heads}, row_labels=list(named), column_labels=["H", "H_kv"])
+named = {
+    n: m
+    for n, m in CONFIGURATIONS.items()
+    if n.startswith(("llama", "falcon"))
+}
+heads = np.array(
+    [[m.num_heads, m.num_kv_heads] for m in named.values()]
+)
+matrices(
+    {"heads": heads},
+    row_labels=list(named),
+    column_labels=["H", "H_kv"],
+)
 
 # %% [markdown]
 # ## "Add -1e9 where the mask is 0"
@@ -226,9 +319,15 @@ matrices({"heads": heads}, row_labels=list(named), column_labels=["H", "H_kv"])
 # %%
 from mha_numpy.teach.exercises import check, hint
 
-scores, nothing = rng.normal(size=(1, 4)), np.zeros((1, 4), dtype=bool)
+scores = rng.normal(size=(1, 4))
+nothing = np.zeros((1, 4), dtype=bool)
 by_mask = softmax_forward(scores, mask=nothing)[0]
-matrices({"-1e9 added": softmax_forward(scores - 1e9)[0], "mask": by_mask})
+matrices(
+    {
+        "-1e9 added": softmax_forward(scores - 1e9)[0],
+        "mask": by_mask,
+    }
+)
 
 # %% [markdown]
 # ## Exercise: one row ruins a model
@@ -258,9 +357,11 @@ with np.errstate(invalid="ignore"):
 
 # %% tags=["exercise"]
 def my_softmax(scores, mask):
-    """scores (..., T_q, T_k), mask of this shape or None, True = may attend -> weights.
+    """scores (..., T_q, T_k), mask of this shape or None, True =
+    may attend -> weights.
 
-    A hidden cell has weight 0, and a row that sees nothing weights 0. Scores may be in the thousands.
+    A hidden cell has weight 0, and a row that sees nothing weights
+    0. Scores may be in the thousands.
     """
     ...  # your code
 

@@ -4,16 +4,23 @@
 # Both pictures show weights of the same queries and keys (16 of 64), which are random vectors of 1024 numbers. Only
 # one factor is different. Which one is it, and which of the two heads could learn?
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy import softmax_backward, softmax_forward
 from mha_numpy.show.pictures import matrices
 
+# %%
 rng = np.random.default_rng(0)
 q, k = rng.normal(size=(2, 64, 1024))
-undivided, divided = (softmax_forward(scale * q @ k.T) for scale in (1, 1 / np.sqrt(1024)))
-matrices({"A": undivided[0][:16, :16], "B": divided[0][:16, :16]}, shared=False)
+undivided, divided = (
+    softmax_forward(scale * q @ k.T)
+    for scale in (1, 1 / np.sqrt(1024))
+)
+matrices(
+    {"A": undivided[0][:16, :16], "B": divided[0][:16, :16]},
+    shared=False,
+)
 
 # %% [markdown]
 # If you can answer in two sentences, you're ready. (If not, see question 2.) Here are twelve such questions from
@@ -43,8 +50,13 @@ values = {
 }
 one_head = np.array([[0.5, 0.5]])  # reads both tokens at once
 two_heads = np.array([[1.0, 0.0], [0.0, 1.0]])  # one token each
-shown = {f"one head: {name}": one_head @ v for name, v in values.items()}
-shown |= {f"two heads: {name}": (two_heads @ v).reshape(1, 4) for name, v in values.items()}
+shown = {
+    f"one head: {name}": one_head @ v for name, v in values.items()
+}
+shown |= {
+    f"two heads: {name}": (two_heads @ v).reshape(1, 4)
+    for name, v in values.items()
+}
 matrices(shown)
 
 # %% [markdown]
@@ -61,9 +73,17 @@ matrices(shown)
 
 # %%
 d_weights = rng.normal(size=(64, 64))
-passed = [softmax_backward(d_weights, cache).d_scores for _, cache in (undivided, divided)]
-norms = np.stack([np.linalg.norm(d_scores, axis=-1)[:16] for d_scores in passed])
-matrices({"norm of each query's d_scores": norms}, row_labels=["A: undivided", "B: divided"])
+passed = [
+    softmax_backward(d_weights, cache).d_scores
+    for _, cache in (undivided, divided)
+]
+norms = np.stack(
+    [np.linalg.norm(d_scores, axis=-1)[:16] for d_scores in passed]
+)
+matrices(
+    {"norm of each query's d_scores": norms},
+    row_labels=["A: undivided", "B: divided"],
+)
 
 # %% [markdown]
 # ## 3. Do all heads have the same params?
@@ -92,9 +112,14 @@ for name in ("w_q", "b_q", "w_k", "b_k", "w_v", "b_v"):
     alike[name][..., 4:] = alike[name][..., :4]  # head 1 = head 0
 alike["w_o"][4:] = alike["w_o"][:4]
 x, d_out = rng.normal(size=(2, 3, 5, 8))
-_, cache = multi_head_attention_forward(x, params=MultiHeadParams(**alike), num_heads=2)
+_, cache = multi_head_attention_forward(
+    x, params=MultiHeadParams(**alike), num_heads=2
+)
 grads = multi_head_attention_backward(d_out, cache).d_params
-matrices({"d_w_q": grads.w_q, "d_w_v": grads.w_v}, column_labels=["0"] * 4 + ["1"] * 4)
+matrices(
+    {"d_w_q": grads.w_q, "d_w_v": grads.w_v},
+    column_labels=["0"] * 4 + ["1"] * 4,
+)
 
 # %% [markdown]
 # ## 4. What happens after the heads are concatenated?
@@ -110,13 +135,19 @@ matrices({"d_w_q": grads.w_q, "d_w_v": grads.w_v}, column_labels=["0"] * 4 + ["1
 # %%
 from mha_numpy import split_heads
 
-out, cache = multi_head_attention_forward(x, params=MultiHeadParams(**layer.params), num_heads=2)
-heads = split_heads(cache.project_out.x, 2)  # the input of w_o, split into heads
-w_o = layer.params["w_o"].reshape(2, 4, 8)  # a block of rows for each head
+out, cache = multi_head_attention_forward(
+    x, params=MultiHeadParams(**layer.params), num_heads=2
+)
+# the input of w_o, split into heads
+heads = split_heads(cache.project_out.x, 2)
+# a block of rows for each head
+w_o = layer.params["w_o"].reshape(2, 4, 8)
 shares = heads @ w_o  # (B, H, T, D)
 total = shares.sum(axis=1) + layer.params["b_o"]
 display(compare(total, out, name="sum of the heads' shares"))
-matrices({"head 0": shares[0, 0], "head 1": shares[0, 1], "out": out[0]})
+matrices(
+    {"head 0": shares[0, 0], "head 1": shares[0, 1], "out": out[0]}
+)
 
 # %% [markdown]
 # ## 5. Can heads have different sizes?
@@ -131,10 +162,22 @@ matrices({"head 0": shares[0, 0], "head 1": shares[0, 1], "out": out[0]})
 # %%
 from mha_numpy import attention_forward
 
-narrow, wide = (attention_forward(*rng.normal(size=(3, 2, 5, d)))[0] for d in (2, 6))
-print("side by side:", np.concatenate([narrow, wide], axis=-1).shape)
+narrow, wide = (
+    attention_forward(*rng.normal(size=(3, 2, 5, d)))[0]
+    for d in (2, 6)
+)
+print(
+    "side by side:", np.concatenate([narrow, wide], axis=-1).shape
+)
 uneven = MultiHeadAttention(8, 2, head_dim=3, value_dim=5)
-{name: array.shape for name, array in uneven.params.items() if name[0] == "w"}, uneven(x).shape
+(
+    {
+        name: array.shape
+        for name, array in uneven.params.items()
+        if name[0] == "w"
+    },
+    uneven(x).shape,
+)
 
 # %% [markdown]
 # ## 6. Why do H heads of width D / H cost the same as one of width D, and why does it matter?
@@ -155,9 +198,22 @@ for H in (1, 8, 64):
     sized = MultiHeadAttention(D, H)
     _, weights = sized(np.ones((1, T, D)), return_weights=True)
     params = sum(array.size for array in sized.params.values())
-    products = 4 * 2 * T * D * D + 2 * 2 * weights.size * sized.head_dim
-    rows.append([str(H), f"{params:,}", f"{products:,}", f"{weights.size:,}"])
-Table("D = 512, T = 128", ["H", "params", "operations", "weights"], rows)
+    products = (
+        4 * 2 * T * D * D + 2 * 2 * weights.size * sized.head_dim
+    )
+    rows.append(
+        [
+            str(H),
+            f"{params:,}",
+            f"{products:,}",
+            f"{weights.size:,}",
+        ]
+    )
+Table(
+    "D = 512, T = 128",
+    ["H", "params", "operations", "weights"],
+    rows,
+)
 
 # %% [markdown]
 # ## 7. Write out multi-head attention
@@ -178,7 +234,10 @@ Table("D = 512, T = 128", ["H", "params", "operations", "weights"], rows)
 from mha_numpy import merge_heads
 
 w = layer.params
-q, k, v = (split_heads(x @ w[f"w_{name}"] + w[f"b_{name}"], 2) for name in "qkv")
+q, k, v = (
+    split_heads(x @ w[f"w_{name}"] + w[f"b_{name}"], 2)
+    for name in "qkv"
+)
 scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
 weights, _ = softmax_forward(scores)
 written = merge_heads(weights @ v) @ w["w_o"] + w["b_o"]
@@ -206,8 +265,11 @@ from mha_numpy.show.pictures import weights_by_head
 
 trained = load_trained("induction")
 trained.model(np.array([[5, 9, 2, 7, 5, 9, 2]]))
-pair = np.stack([trained.model.attentions[i].weights[0, 0] for i in (0, 1)])
-names, by = ["layer 0: positional", "layer 1: induction"], "Trained: mha-numpy train induction."
+pair = np.stack(
+    [trained.model.attentions[i].weights[0, 0] for i in (0, 1)]
+)
+names = ["layer 0: positional", "layer 1: induction"]
+by = "Trained: mha-numpy train induction."
 weights_by_head(pair, list("abcdabc"), head_names=names, note=by)
 
 # %% [markdown]
@@ -226,19 +288,38 @@ weights_by_head(pair, list("abcdabc"), head_names=names, note=by)
 
 # %%
 def continue_pattern(text):
-    """The letter that two causal layers, made by hand, expect next, and their weights."""
-    place, own = np.eye(len(text)), np.eye(26)[[ord(letter) - ord("A") for letter in text]]
-    see = {"is_causal": True, "scale": 30.0}  # large: weights close to 0 and 1
-    previous = np.eye(len(text), k=-1)  # token t asks for place t - 1
-    came_before, first = attention_forward(previous, place, own, **see)  # layer 1
+    """What two causal layers, made by hand, expect next."""
+    place = np.eye(len(text))
+    own = np.eye(26)[[ord(letter) - ord("A") for letter in text]]
+    # large: weights close to 0 and 1
+    see = {"is_causal": True, "scale": 30.0}
+    # token t asks for place t - 1
+    previous = np.eye(len(text), k=-1)
+    # layer 1
+    came_before, first = attention_forward(
+        previous, place, own, **see
+    )
     came_before[0] = 0  # no token comes before the first
-    copied, second = attention_forward(own, came_before, own, **see)  # layer 2
-    return chr(ord("A") + copied[-1].argmax()), np.stack([first.weights, second.weights])
+    # layer 2
+    copied, second = attention_forward(own, came_before, own, **see)
+    return chr(ord("A") + copied[-1].argmax()), np.stack(
+        [first.weights, second.weights]
+    )
 
 
-print({text: continue_pattern(text)[0] for text in ("ABCDA", "ADCBA", "XYZZYX", "HELPHE")})
+print(
+    {
+        text: continue_pattern(text)[0]
+        for text in ("ABCDA", "ADCBA", "XYZZYX", "HELPHE")
+    }
+)
 names = ["layer 1: previous token", "layer 2: induction"]
-weights_by_head(continue_pattern("ABCDA")[1], list("ABCDA"), head_names=names, note="By hand.")
+weights_by_head(
+    continue_pattern("ABCDA")[1],
+    list("ABCDA"),
+    head_names=names,
+    note="By hand.",
+)
 
 # %% [markdown]
 # ## 10. Grouped-query attention against multi-head and multi-query: why do fewer key/value heads save memory?
@@ -261,12 +342,21 @@ from mha_numpy.teach.exercises import check, hint
 
 display(sharing_map(8, 2))
 llama = CONFIGURATIONS["llama-3-70b"]
-variants = {"multi-head": 64, "grouped (as it is)": 8, "multi-query": 1}
+variants = {
+    "multi-head": 64,
+    "grouped (as it is)": 8,
+    "multi-query": 1,
+}
 cache_of = {
-    name: kv_cache_bytes(replace(llama, num_kv_heads=H_kv), 8192) / 2**30
+    name: kv_cache_bytes(replace(llama, num_kv_heads=H_kv), 8192)
+    / 2**30
     for name, H_kv in variants.items()
 }
-bar_chart(cache_of, title="KV cache of Llama 3 70B, 8192 tokens, 16-bit", unit="GiB")
+bar_chart(
+    cache_of,
+    title="KV cache of Llama 3 70B, 8192 tokens, 16-bit",
+    unit="GiB",
+)
 
 # %% [markdown]
 # ## 11. 32 query heads, 4 key/value heads: how much smaller is the cache?
@@ -279,7 +369,9 @@ bar_chart(cache_of, title="KV cache of Llama 3 70B, 8192 tokens, 16-bit", unit="
 
 # %%
 mistral = CONFIGURATIONS["mistral-7b"]  # 32 query heads
-multi_head, grouped = (replace(mistral, num_kv_heads=H_kv) for H_kv in (32, 4))
+multi_head, grouped = (
+    replace(mistral, num_kv_heads=H_kv) for H_kv in (32, 4)
+)
 kv_cache_bytes(multi_head, 4096) / kv_cache_bytes(grouped, 4096)
 
 # %% [markdown]
@@ -297,9 +389,14 @@ kv_cache_bytes(multi_head, 4096) / kv_cache_bytes(grouped, 4096)
 # %%
 for d_k in (2, 8, 64):
     q, k = rng.normal(size=(2, 32, d_k))
-    print(f"d_k = {d_k:2}: 32 x 32 scores of rank {np.linalg.matrix_rank(q @ k.T)}")
+    print(
+        f"d_k = {d_k:2}: 32 x 32 scores of rank "
+        f"{np.linalg.matrix_rank(q @ k.T)}"
+    )
 widths = [model.head_dim for model in CONFIGURATIONS.values()]
-counts = {f"d_k = {d_k}": widths.count(d_k) for d_k in sorted(set(widths))}
+counts = {
+    f"d_k = {d_k}": widths.count(d_k) for d_k in sorted(set(widths))
+}
 bar_chart(counts, title="Widths of a head", unit="known models")
 
 # %% [markdown]
@@ -314,7 +411,9 @@ bar_chart(counts, title="Widths of a head", unit="known models")
 
 # %% tags=["exercise"]
 def my_d_head_gate(d_gated, heads):
-    """d_gated, heads (B, H, T_q, d_v) -> (H,): the gradient of the gates, one for each head."""
+    """d_gated, heads (B, H, T_q, d_v) -> (H,): the gradient of the
+    gates, one for each head.
+    """
     ...  # your code
 
 

@@ -13,7 +13,11 @@ from nbformat import NotebookNode
 
 HERE = Path(__file__).parent
 METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "kernelspec": {
+        "display_name": "Python 3",
+        "language": "python",
+        "name": "python3",
+    },
     "language_info": {"name": "python"},
 }
 FOLDED = "hide-input"  # the tag of a cell that the site shows as one line; so does Jupyter
@@ -26,13 +30,16 @@ def sources() -> list[Path]:
 
 def notebook_of(source: Path) -> NotebookNode:
     """Read a source as a notebook without outputs, the same each time."""
-    notebook = jupytext.reads(source.read_text(encoding="utf-8"), fmt="py:percent")
+    notebook = jupytext.reads(
+        source.read_text("utf-8"), fmt="py:percent"
+    )
     notebook.metadata = nbformat.from_dict(METADATA)
     for number, cell in enumerate(notebook.cells):
         if FOLDED in cell.metadata.get("tags", []):
             cell.metadata.jupyter = {"source_hidden": True}
         content = f"{number} {cell.cell_type} {cell.source}"
-        cell.id = hashlib.sha256(content.encode()).hexdigest()[:8]  # not random: the same bytes
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        cell.id = digest[:8]  # not random: the same bytes
     return notebook
 
 
@@ -42,7 +49,10 @@ def sync() -> list[Path]:
     for source in sources():
         pair = source.with_suffix(".ipynb")
         text = nbformat.writes(notebook_of(source)) + "\n"
-        if not pair.exists() or pair.read_text(encoding="utf-8") != text:
+        is_old = (
+            not pair.exists() or pair.read_text("utf-8") != text
+        )
+        if is_old:
             pair.write_text(text, encoding="utf-8")
             written.append(pair)
     return written
