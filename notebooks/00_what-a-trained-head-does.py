@@ -53,7 +53,9 @@ head = model.attentions[0]  # it keeps the weights of the last run
 third = 100 * head.weights[0, 0, 2].round(3)
 names = [f"{d} (place {i})" for i, d in enumerate(digits)]
 bars = dict(zip(names, third, strict=True))
-bar_chart(bars, title="Taken from each digit", unit="percent")
+bar_chart(
+    bars, title="Taken from each digit", unit="percent", head=0
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -198,6 +198,7 @@ weights_by_head(
     digits[::-1],
     digits,
     head_names=["random params", "after 40 steps"],
+    heads=[0, 0],
 )
 
 # %% [markdown]

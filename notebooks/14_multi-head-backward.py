@@ -369,7 +369,7 @@ for name, (wrong, expected) in mistakes.items():
 # |---|---|
 # | last two axes swapped | `x.T @ d` written as `d.T @ x` |
 # | a different number of axes | a missing sum over B or T |
-# | each is 1/B, or 1/(B·T), of what was expected | a mean instead of a sum |
+# | each is 1/B, or 1/(B·T), of the expected number | a mean instead of a sum |
 # | all differ, no factor | a branch, a sequence, a move |
 #
 # Here D = 5 and H·d = 6, so the shape gives the transposed one away. At the top of this notebook both were 8, and the

@@ -193,6 +193,7 @@ weights_by_head(
     rows,
     columns,
     head_names=["no mask", "mask"],
+    heads=[0, 0],
     visible=visible,
 )
 

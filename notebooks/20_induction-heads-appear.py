@@ -201,7 +201,11 @@ ages = np.stack(
 names = ["random params", "trained, 300 steps"]
 note = "Head 1.0 (layer 1, head 0) at two ages."
 weights_by_head(
-    ages, list(letters[ids[0]]), head_names=names, note=note
+    ages,
+    list(letters[ids[0]]),
+    head_names=names,
+    heads=[0, 0],
+    note=note,
 )
 
 # %% [markdown]

@@ -195,7 +195,12 @@ means = np.stack(
 )
 note = "The mean of both heads, at three ages."
 weights_by_head(
-    means, words, english(245), head_names=list(ages), note=note
+    means,
+    words,
+    english(245),
+    head_names=list(ages),
+    heads=[None, None, None],  # means belong to no head
+    note=note,
 )
 
 # %% [markdown]

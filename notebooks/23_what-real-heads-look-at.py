@@ -185,6 +185,7 @@ weights_by_head(
     pair,
     names,
     head_names=["weights", "shares of what is taken"],
+    heads=[0, 0],
     note=note_31,
 )
 
