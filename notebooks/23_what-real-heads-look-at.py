@@ -185,7 +185,7 @@ weights_by_head(
     pair,
     names,
     head_names=["weights", "shares of what is taken"],
-    heads=[0, 0],
+    heads=[1, 1],
     note=note_31,
 )
 
