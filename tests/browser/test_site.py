@@ -20,9 +20,7 @@ TOO_SMALL = """least => {
   while (texts.nextNode()) {
     const text = texts.currentNode.data.trim(), element = texts.currentNode.parentElement;
     if (!text || !element.checkVisibility() || element.closest("math, script, style")) continue;
-    const svg = element.closest("svg"), room = svg?.viewBox.baseVal?.width;
-    const zoom = room ? svg.getBoundingClientRect().width / room : 1;
-    const size = parseFloat(getComputedStyle(element).fontSize) * zoom;
+    const size = parseFloat(getComputedStyle(element).fontSize) * (element.getScreenCTM?.().a ?? 1);
     if (size > 0 && size < least) found.push(text);  // no size at all: only for screen readers
   }
   return found;
@@ -217,6 +215,16 @@ def test_search_and_terms_lead_to_the_glossary(open_page):
     assert term.get_attribute("title").startswith("scaled dot products")
     term.click()
     assert page.url.endswith("glossary.html#term-scores")
+
+
+def test_a_scene_in_a_page_keeps_its_height(open_page):
+    page = open_page("attention.html")
+    frame = page.locator("iframe.scene")
+    frame.scroll_into_view_if_needed()
+    page.frame_locator("iframe.scene").locator("#story-stage .cell").first.wait_for()
+    height = frame.bounding_box()["height"]
+    page.wait_for_timeout(600)
+    assert frame.bounding_box()["height"] == height
 
 
 def test_the_first_link_by_keyboard_skips_the_navigation(open_page):

@@ -35,7 +35,8 @@ TRAINING_STYLES = ("train.css",)
 START = """document.getElementById("page").hidden = Boolean(data.story);
 const page = startPage(data);
 if (data.training) startTraining(document.getElementById("train"), data.training);
-if (data.story) startStory(data, page);"""
+if (data.story) startStory(data, page);
+else askForHeight(960);"""
 
 LEARNING_SCRIPTS = (
     "arrays.js", "equations.js", "trace.js", "view/element.js", *TRAINING_SCRIPTS,

@@ -283,7 +283,6 @@ function startPage(data) {
     showCell(false);
   }
   onTheme(recolor);
-  askForHeight(960);
 
   map.paint(colors);
   controls.show();
