@@ -266,8 +266,8 @@ chart(medians, title, "norm of a row of d_scores")
 # <details><summary>Answer</summary>
 #
 # The median shrinks to nothing, while the largest row grows like $\sqrt{d_k}$, because in a few rows two keys happen to
-# be level. With the scale, both stay where they are. (Up to about d_k = 100 you don't see the loss in the median of
-# `d_q`, because the missing scale makes up for it.)
+# be level. With the scale, both stay where they are. (Up to about d_k = 100, the missing scale hides this loss in
+# `d_q`.)
 #
 # </details>
 
