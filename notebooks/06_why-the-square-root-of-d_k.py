@@ -27,7 +27,7 @@ rules = {
     "1/d_k": lambda d_k: 1 / d_k,
 }
 small = {"embed_dim": 64, "num_heads": 1, "num_layers": 1, "rng": 0}
-options = {"steps": 60, "max_norm": 1.0, "progress": False}
+run = {"steps": 60, "max_norm": 1.0, "progress": False, "rng": 0}
 
 
 def losses(scale):
@@ -37,9 +37,7 @@ def losses(scale):
     head.forward = partial(head.forward, scale=scale)
     optimizer = AdamW(model.astype(np.float32), 3e-3)
     draw = partial(Reverse().draw_batch, size=32)
-    history = fit(
-        model, draw, optimizer=optimizer, rng=0, **options
-    )
+    history = fit(model, draw, optimizer=optimizer, **run)
     return np.array(history.losses)
 
 
@@ -49,8 +47,8 @@ looks = {"x_label": "steps", "y_label": "loss"}
 line_chart(np.arange(60), curves, title="Three scales", **looks)
 
 # %% [markdown]
-# Without a scale, the head is still far from its goal when the other two have arrived. Why? The rest of this notebook
-# explains it. (On this easy task $1/d_k$ does well too; we'll come back to it.)
+# Without a scale, the head is still far from its goal when the other two have arrived. The rest of this notebook
+# explains why. (On this easy task $1/d_k$ does well too; we'll come back to it.)
 #
 # ## A dot product is a sum of d_k terms
 #
@@ -223,7 +221,7 @@ title = "Five rows, more and more saturated"
 matrices(panels, shared=False, title=title)
 
 # %% [markdown]
-# **A saturated softmax passes no gradient.** Let's do the same with 4000 random rows at each width:
+# **A saturated softmax passes no gradient.** Let's measure this on 4000 random rows at each width:
 
 
 # %%
@@ -232,10 +230,8 @@ def row_norms(d_k, scale):
     _, cache = softmax_forward(scale * products[d_k])
     g = np.random.default_rng(1).normal(size=(250, 16, 16))
     d_scores = softmax_backward(g, cache).d_scores
-    d_q = scale * d_scores @ pairs[d_k][1]
-    return [
-        np.linalg.norm(x, axis=-1).ravel() for x in (d_scores, d_q)
-    ]
+    both = d_scores, scale * d_scores @ pairs[d_k][1]
+    return [np.linalg.norm(d_x, axis=-1).ravel() for d_x in both]
 
 
 norms = by_rule(row_norms)  # for each rule, (11, 2, 4000)
@@ -249,10 +245,10 @@ title = "What softmax lets through, in the median row"
 chart(medians, title, "norm of a row of d_scores")
 
 # %% [markdown]
-# Without a scale, the gradient of a typical row **vanishes** as the head gets wider. That's the reason the paper gives:
-# large dot products push softmax "into regions where it has extremely small gradients". The unscaled head of the first
-# chart started like this. It gave most of its weight to random keys, and at d_k = 64 a typical row lets through only a
-# quarter of the gradient that it would with the scale.
+# Without a scale, the gradient of a typical row **vanishes** as the head gets wider. That's the reason given in
+# *Attention Is All You Need*: large dot products push softmax "into regions where it has extremely small gradients".
+# The unscaled head of the first chart started like this. It gave most of its weight to random keys, and at d_k = 64 a
+# typical row lets through only a quarter of the gradient that it would with the scale.
 #
 # ## Does anything explode?
 #

@@ -71,7 +71,7 @@ matrices(panels, shared=False)
 #
 # <details><summary>Answer</summary>
 #
-# It's about 11, because the edge is $\log(65504) = 11.09$. The trained head above has scores up to 15.
+# It's about 11, because the edge is $\log(65504) = 11.09$. But the trained head above has scores up to 15.
 #
 # </details>
 

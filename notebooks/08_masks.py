@@ -2,7 +2,7 @@
 # # 08 · Masks
 #
 # Can a model predict random digits? Below, one head learns to say the *next* digit in a sequence of random digits. We
-# train it twice, once with a view of the whole sequence and once with a causal mask, which hides everything that comes
+# train it twice, once with the whole sequence in view and once with a causal mask, which hides everything that comes
 # later.
 #
 # **What you can do afterwards:** you can build the mask that a model needs, pass it in the right shape and the right
@@ -25,7 +25,7 @@ from mha_numpy.show.pictures import line_chart, matrices
 from mha_numpy.teach.exercises import check, hint
 
 small = {"embed_dim": 32, "num_heads": 1, "num_layers": 1, "rng": 0}
-options = {"steps": 150, "max_norm": 1.0, "progress": False}
+run = {"steps": 150, "max_norm": 1.0, "progress": False, "rng": 0}
 
 
 def draw_batch(rng):
@@ -37,9 +37,7 @@ def draw_batch(rng):
 def train(is_causal):
     model = AttentionOnlyLM(10, 12, **small, is_causal=is_causal)
     optimizer = AdamW(model.astype(np.float32), 1e-2)
-    return model, fit(
-        model, draw_batch, optimizer=optimizer, rng=0, **options
-    )
+    return model, fit(model, draw_batch, optimizer=optimizer, **run)
 
 
 # a few seconds
@@ -68,7 +66,7 @@ line_chart(np.arange(150), curves, title="Random digits", **looks)
 #
 # <details><summary>Answer</summary>
 #
-# They are (0, 0.5, 0.5). The largest score has no influence.
+# They are (0, 0.5, 0.5).
 #
 # </details>
 
@@ -103,7 +101,7 @@ matrices(panels, **in_words, title=title)
 #
 # <details><summary>Answer</summary>
 #
-# There are 15, because the rows have 1, 2, 3, 3, 3 and 3. The first ones have less past to look at.
+# There are 15, because the rows have 1, 2, 3, 3, 3 and 3.
 #
 # </details>
 
@@ -169,7 +167,7 @@ shapes = [(4, 5), (2, 5), (2, 1, 1, 5), (2, 4, 5), (4,)]
 # <details><summary>Answer</summary>
 #
 # It becomes the mask of *query 1 in every sequence*. Sequence 1 should look only at its one real token. Instead, its
-# queries 0, 2 and 3 look at padding, and query 1 of all other sequences is cut off.
+# queries 0, 2 and 3 look at padding, and query 1 of every other sequence sees only key 0.
 #
 # </details>
 
@@ -177,11 +175,8 @@ shapes = [(4, 5), (2, 5), (2, 1, 1, 5), (2, 4, 5), (4,)]
 x = rng.normal(size=(4, 1, 4, 5))  # B, H, T, d: one head
 # (B, T_k), True = a real token
 real = np.arange(4) < np.array([4, 1, 3, 2])[:, None]
-panels = {}
-for name, mask in {
-    "meant": real[:, None, None],
-    "got": real,
-}.items():
+panels, masks = {}, {"meant": real[:, None, None], "got": real}
+for name, mask in masks.items():
     _, cache = attention_forward(x, x, x, mask=mask)
     panels[f"sequence 0, {name}"] = cache.weights[0, 0]
     panels[f"sequence 1, {name}"] = cache.weights[1, 0]
@@ -193,7 +188,7 @@ matrices(panels, title="Padding of shape (B, T_k) fits by chance")
 # ## Four tricks that are not the same
 #
 # Code often hides a cell in other ways. Take the scores $s$ = (1, 2, 3, 0.5), and let $m$ = (1, 1, 0, 0) hide the last
-# two. Each row shows one trick.
+# two.
 #
 # > **Predict first.** Which tricks leave weight on hidden cells? Which give weights that don't sum to 1?
 #
@@ -201,7 +196,7 @@ matrices(panels, title="Padding of shape (B, T_k) fits by chance")
 #
 # *After softmax*, the sum is 0.32, because the hidden keys' share is thrown away. *Times the scores* leaves 0.08 on
 # each hidden key, since 0 is an ordinary score. *Plus -10* divides a power by only 22,000, so a hidden score of 20
-# breaks through, as the last row shows. *Plus -1e9* looks right here.
+# breaks through, as the last row shows. *Plus -1e9* looks right, but is it always?
 #
 # </details>
 
@@ -228,14 +223,28 @@ columns = ["key 0", "key 1", "hidden", "hidden"]
 matrices(weights, row_labels=list(tricks), column_labels=columns)
 
 # %% [markdown]
-# -1e9 fails where a row sees *nothing*. Added in float64, it shifts all scores equally, which softmax doesn't notice,
-# so the weights are as if nothing were hidden. In float32 the scores drown in it, and the weights are uniform. In
-# float16 it becomes $-\infty$, and $0 \cdot -\infty$ is NaN. So the rule is: **select, don't add or multiply**, with
+# Let's add -1e9 in three float types, to two scores and to all four:
+
+# %%
+types = (np.float64, np.float32, np.float16)
+panels = {}
+for name, mask in {"two hidden": m, "all hidden": 0 * m}.items():
+    panels[name] = []
+    for kind in types:
+        with np.errstate(all="ignore"):  # of overflow
+            added = kind(-1e9) * (1 - mask).astype(kind)
+            panels[name].append(softmax(s.astype(kind) + added))
+matrices(panels, row_labels=[kind.__name__ for kind in types])
+
+# %% [markdown]
+# -1e9 fails if a row sees *nothing*. In float64 it shifts all scores equally, so the weights are as if nothing were
+# hidden. In float32 the scores drown in it, and all weights are 1/4. In float16 it becomes $-\infty$, and even a
+# visible cell gets $0 \cdot -\infty$, which is NaN. So the rule is: **select, don't add or multiply**, with
 # `np.where(mask, scores, -np.inf)`.
 #
 # ## A row that sees nothing
 #
-# Such rows do occur: in an empty sequence, or with padding on the left under a causal mask. A naive softmax computes
+# Such rows occur in an empty sequence, or with padding on the left under a causal mask. A naive softmax computes
 # $-\infty - (-\infty)$ there, which is NaN.
 #
 # > **Predict first.** One row of the naive weights is NaN. The loss ignores this row, so its upstream gradient is 0.
@@ -243,8 +252,7 @@ matrices(weights, row_labels=list(tricks), column_labels=columns)
 #
 # <details><summary>Answer</summary>
 #
-# All of it. Each row of `d_v` sums over all queries, 0 · NaN is NaN, and NaN plus anything is NaN. One padded row ruins
-# a training step.
+# All of it. Each row of `d_v` sums over all queries, 0 · NaN is NaN, and NaN plus anything is NaN.
 #
 # </details>
 
@@ -264,7 +272,7 @@ panels = {
     "library's weights": cache.weights,
     "library's d_v": attention_backward(d_out, cache).d_v,
 }
-matrices(panels, title="Random numbers, and one blind query")
+matrices(panels, title="Random numbers; query 2 sees nothing")
 
 # %% [markdown]
 # In the library, such a row has weights 0, output 0 and gradients 0, because the mask decides. `explain_mask` names
@@ -331,7 +339,7 @@ title = "Row = output, column = changed token"
 matrices(panels, **in_words, title=title)
 
 # %% [markdown]
-# This experiment would have caught the first model's leak at once.
+# This experiment would have caught the first model's leak.
 #
 # > **Predict first.** We pass PyTorch's function and PyTorch's layer the same `attn_mask`, a window (1, 0). Which one
 # > lets the queries see the window?
@@ -349,10 +357,8 @@ if find_spec("torch") is None:
     print("PyTorch is not installed here: pip install torch")
 else:
     import torch
-    from torch.nn.functional import (
-        scaled_dot_product_attention as sdpa,
-    )
 
+    sdpa = torch.nn.functional.scaled_dot_product_attention
     attention = torch.nn.MultiheadAttention
     layer = attention(d, 1, batch_first=True).double()
     near = torch.tensor(window_mask(T, window=(1, 0)))
@@ -379,7 +385,7 @@ else:
 #
 # When a model writes, it keeps the keys of the past (a KV cache), and only the new token asks, so T_q = 1.
 #
-# > **Predict first.** There is one new query and five keys, with `is_causal=True` and nothing else. What does it see?
+# > **Predict first.** There is one new query and five keys, with only `is_causal=True`. What does it see?
 #
 # <details><summary>Answer</summary>
 #
@@ -411,8 +417,8 @@ matrices(panels, title="At which key is query 0?")
 #
 # ## A mask or a bias?
 #
-# A **bias** is a float array that we *add* to the scores. With -inf it hides a cell as a mask does; other numbers say
-# "more" or "less". It can be learned, because it has a gradient, which is 0 where a cell is hidden.
+# A **bias** is a float array that we *add* to the scores. With -inf it hides a cell as a mask does, and other numbers
+# say "more" or "less". It can be learned, because it has a gradient, which is 0 where a cell is hidden.
 
 # %%
 distance = np.arange(5)[:, None] - np.arange(5)
@@ -430,7 +436,7 @@ matrices(panels, shared=False, title=title)
 # are enough. Before the check compares cells, it looks for a query that sees the future, or padding.
 #
 # To practise more, look in `mha-numpy exercises`: `masked-attention` uses such a mask, `museum-cached-mask` and
-# `museum-zero-times-inf` are two bugs that shipped, and in `break-my-attention` you write the tests.
+# `museum-zero-times-inf` are bugs that shipped, and in `break-my-attention` you write tests.
 
 
 # %% tags=["exercise"]
@@ -456,9 +462,9 @@ check("masks", my_make_mask)
 # ## Summary
 #
 # You can now find the leak of the first model, and prevent it. True = may attend. Masks combine by AND and meet (B, H,
-# T_q, T_k) from the right; padding is (B, 1, 1, T_k). Hide by *selecting* -inf before softmax. A row that sees nothing
-# has weights, output and gradients of 0. A causal mask needs `q_offset`, the number of keys before. If you doubt a
-# mask, change a token: the reactions are the mask.
+# T_q, T_k) from the right. Hide by *selecting* -inf before softmax. A row that sees nothing has weights, output and
+# gradients of 0. A causal mask needs `q_offset`, the number of keys before. If you doubt a mask, change a token,
+# because the reactions are the mask.
 #
 # **In the code:** `mha_numpy/core/masks.py`, `mask_report.py`, and `visibility.py`, which selects. More frameworks:
 # docs/conventions.md.

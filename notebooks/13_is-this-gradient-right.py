@@ -258,14 +258,15 @@ def catches(
 ):
     """Does the check, on one example, find a mistake?"""
     rng = np.random.default_rng(0)
-    q = rng.normal(size=(B, 3, T_q, 2))
-    k = rng.normal(size=(B, 3, T_k, 2))
-    v = rng.normal(size=(B, 3, T_k, 6))
+    shapes = {"q": (T_q, 2), "k": (T_k, 2), "v": (T_k, 6)}
+    inputs = {
+        name: rng.normal(size=(B, 3, *shape))
+        for name, shape in shapes.items()
+    }
     bias = size * rng.normal(size=(T_q, T_k))
     g = np.ones((B, 3, T_q, 6)) if ones else None  # None: random
     options = {"bias": bias, "is_causal": is_causal}
     forward = partial(attention_forward, **options)
-    inputs = {"q": q, "k": k, "v": v}
     return not gradcheck(forward, backward, inputs, d_out=g)
 
 
