@@ -2,8 +2,9 @@
 # # 09 · Shapes are strides
 #
 # A model computes the queries and keys of all its heads in one product, and then splits them into heads. Below, we do
-# this in two ways for a **trained** model. Both ways give the same shape, (B, H, T, d), from the same numbers, and
-# neither raises an error. We watch head 0, which has learned to look at the previous token.
+# this in two ways for a **trained** model. Both ways give the same shape, (B, H, T, d) for sequences, heads, tokens and
+# the width of a head, from the same numbers, and neither raises an error. We watch head 0, which has learned to look at
+# the previous token.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -37,11 +38,9 @@ def only_reshape(a):
 
 panels = {}
 for split in (reshape_then_transpose, only_reshape):
-    q_heads, k_heads = split(q), split(k)
-    # the values don't matter here: we only want the weights
-    _, cache = attention_forward(
-        q_heads, k_heads, k_heads, is_causal=True
-    )
+    qs, ks = split(q), split(k)
+    # any values will do, because we only want the weights
+    _, cache = attention_forward(qs, ks, ks, is_causal=True)
     panels[split.__name__] = cache.weights[0, 0]
 matrices(panels, title="Head 0: row = query, column = key")
 
@@ -54,8 +53,8 @@ matrices(panels, title="Head 0: row = query, column = key")
 # ## A row of numbers, and a rule for reading it
 #
 # Memory is one long row. The best array to learn on is a *ramp*, the numbers 0, 1, 2, ..., because each of them says
-# where it lies in this row. Here are B sequences of T tokens. Each token is a vector of width D, which we'll split into
-# H heads of width d = D / H.
+# where it lies in this row. Below are B sequences of T tokens. Each token is a vector of width D, which we'll split
+# into H heads of width d = D / H.
 #
 # The shape says how far each index can go. The *strides* say how many bytes we move in memory when an index grows by
 # one. So the number at index (b, t, c) is at
@@ -222,7 +221,7 @@ film = {
 origin_film(film, H)
 
 # %% [markdown]
-# ## Backward is the same road in the other direction
+# ## Backward takes each number back
 #
 # Splitting only moves numbers, and each number of `x` appears once in `heads`. Its gradient moves back to where it came
 # from, so the backward of `split_heads` is `merge_heads`, and the other way round. `gradcheck` tests a backward with
@@ -239,7 +238,7 @@ gradcheck(lambda x: split_heads(x, 2), split_backward, {"x": x})
 # %% [markdown]
 # ## Sizes that you will meet
 #
-# Here are all the shapes of a layer at two usual sizes. `MultiHeadAttention` makes the same moves as we did above.
+# Here are the shapes in a layer at two usual sizes. Inside, `MultiHeadAttention` makes the moves that we made above.
 
 # %%
 from mha_numpy import MultiHeadAttention
@@ -247,7 +246,7 @@ from mha_numpy.tables import Table
 
 
 def shapes(D, H, B, T):
-    """The shapes of every step of a layer."""
+    """The shapes of the main arrays of a layer."""
     with trace() as steps:
         MultiHeadAttention(D, H, rng=0)(np.zeros((B, T, D)))
     names = "q_projected q_by_token q weights heads".split()

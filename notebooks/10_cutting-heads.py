@@ -28,9 +28,9 @@ from mha_numpy.teach.exercises import check, hint
 # %% [markdown]
 # ## Heads of a trained model
 #
-# `mha-numpy train induction` trained two attention layers with four heads each. When letters come back, the model
-# continues the series: a b c d a b c, and then d. Its params come with the package. Everything below is about this one
-# task and this seed.
+# This model has two attention layers with four heads each. When letters come back, it continues the series: a b c d a b
+# c, and then d. `mha-numpy train induction` trained it, and its params come with the package. Everything below is about
+# this one task and this seed.
 
 # %%
 trained = load_trained("induction")
@@ -60,7 +60,7 @@ rng = np.random.default_rng(1)
 def right_without(layer, heads):
     """Share of right answers without heads: by 0, by their mean."""
     attention = model.attentions[layer]
-    model(ids)  # the means are those of these sequences
+    model(ids)  # the means are over these sequences
     shares = []
     for means in (None, mean_heads(attention)):
         with cut_heads(attention, heads, means=means):
@@ -144,19 +144,20 @@ matrices(panels | {"out": out[0]}, title=title)
 
 # %%
 gate = np.array([1.0, 0.0, 1.0])
-without_1, _ = multi_head_attention_forward(
-    x, **options, head_gate=gate
-)
+gated = options | {"head_gate": gate}
+without_1, _ = multi_head_attention_forward(x, **gated)
 
 # pruning: the same, without head 1's params
-fewer = {"w_o": np.delete(params.w_o, slice(d_v, 2 * d_v), axis=0)}
+its_rows = slice(d_v, 2 * d_v)
+smaller = {"w_o": np.delete(params.w_o, its_rows, axis=0)}
 for s, width in {"q": d_k, "k": d_k, "v": d_v}.items():
     its_columns = slice(width, 2 * width)
     for name in (f"w_{s}", f"b_{s}"):
-        fewer[name] = np.delete(arrays[name], its_columns, axis=-1)
-pruned, _ = multi_head_attention_forward(
-    x, params=params._replace(**fewer), num_heads=2
-)
+        smaller[name] = np.delete(
+            arrays[name], its_columns, axis=-1
+        )
+fewer = {"params": params._replace(**smaller), "num_heads": 2}
+pruned, _ = multi_head_attention_forward(x, **fewer)
 found = {"gate": out - without_1, "pruned": pruned}
 compare(found, {"gate": shares[:, 1], "pruned": without_1})
 
@@ -179,37 +180,29 @@ compare(found, {"gate": shares[:, 1], "pruned": without_1})
 # > **Predict first.** Cutting head 0.0 costs the most. Will its importance be by far the largest?
 
 # %%
-from mha_numpy.layers import cross_entropy_forward
+from functools import partial
+
 from mha_numpy.models.analysis import head_importance
-from mha_numpy.models.train import (
-    IGNORED,
-    Batch,
-    loss_and_gradients,
-)
+from mha_numpy.models.train import Batch, loss_and_gradients
+
+batch = Batch((ids,), targets)
 
 
 def loss_with(layer, gate):
-    attention = model.attentions[layer]
-    attention.head_gate = gate
-    loss, _ = cross_entropy_forward(
-        model(ids), targets, ignore_index=IGNORED
-    )
-    attention.head_gate = None
-    return float(loss)
+    model.attentions[layer].head_gate = gate
+    loss = loss_and_gradients(model, batch)
+    model.attentions[layer].head_gate = None
+    return loss
 
 
-batch = Batch((ids,), targets)
-importance = head_importance(
-    model, lambda: loss_and_gradients(model, batch)
-)
-whole = loss_with(0, np.ones(4))
+run = partial(loss_and_gradients, model, batch)
+importance = head_importance(model, run)
+whole = run()
 off = 1 - np.eye(4)  # in row h, head h has gate 0
-costs = [
-    [loss_with(i, gate) - whole for gate in off] for i in (0, 1)
-]
+costs = [[loss_with(i, gate) for gate in off] for i in (0, 1)]
 panels = {
     "importance": np.stack(list(importance.values())),
-    "loss, when cut": np.array(costs),
+    "added loss, when cut": np.array(costs) - whole,
 }
 labels = {
     "row_labels": ["layer 0", "layer 1"],
@@ -225,8 +218,8 @@ matrices(panels, **labels, shared=False)
 #
 # </details>
 #
-# A gradient is a slope *here*, where all gates are 1. A gate is like a volume knob. Training has brought head 0.0 to
-# its best volume, and where the loss is lowest, its curve is flat. Let's look at it.
+# A gate is like a volume knob, and a gradient is the slope of the loss *here*, where all knobs are at 1. Training has
+# brought head 0.0 to its best volume, and where the loss is lowest, its curve is flat. Let's look at the curve.
 
 # %%
 volumes = np.linspace(0, 1.5, 13)
@@ -310,9 +303,9 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 #   may take over (*self-repair*: McGrath et al. 2023, Rushing and Nanda 2024). So the cost of a cut is roughly a lower
 #   bound of what the head does.
 # - **After training is not before training.** Voita et al. 2019 removed 38 of 48 encoder heads of a translation model
-#   at a cost of 0.15 BLEU. Michel et al. 2019 left some layers with one head, but cross-attention needs more. Starting
-#   with fewer heads *before* training is worse (Behnke and Heafield 2020). Each such result holds for one task, one
-#   measure, and after training. "Heads are useless" follows from none of them.
+#   at a cost of 0.15 BLEU (a score from 0 to 100). Michel et al. 2019 left some layers with one head, but
+#   cross-attention needs more. Starting with fewer heads *before* training is worse (Behnke and Heafield 2020). Each
+#   such result holds for one task, one measure, and after training. "Heads are useless" follows from none of them.
 # - **Names of heads are loose.** Clark et al. 2019 and Voita et al. 2019 found positional heads (the token before or
 #   after), delimiter heads (stops and commas), syntactic heads (a verb's object), coreference heads, and heads for rare
 #   tokens; "semantic" is the loosest name. At least nine in ten of GPT-2 small's heads have several roles (Kissane et
