@@ -136,12 +136,18 @@ matrices(panels, shared=False, title="J, column by column")
 #
 # </details>
 
+
 # %%
+def largest(J):
+    return f"largest eigenvalue {np.linalg.eigvalsh(J).max():.4f}"
+
+
+for row in ([1 / 4] * 4, [1 / 2, 1 / 2, 0, 0], [1, 0, 0, 0]):
+    print(row, largest(jacobian(row)))
 panels = {}
 for factor in (0, 1, 4, 16, 64):
     J = jacobian(softmax_forward(factor * s)[0])
-    largest = np.linalg.eigvalsh(J).max()
-    print(f"{factor:2} s: largest eigenvalue {largest:.4f}")
+    print(f"{factor:2} s:", largest(J))
     panels[f"{factor} s"] = J
 matrices(panels, title="J for larger and larger scores")
 
@@ -267,7 +273,7 @@ matrices(panels, title="A NaN that nobody may see")
 #
 # Here are nine wrong formulas whose results have the right shape, and four tests to catch them. Do rows sum to 0? Are
 # hidden cells 0? Are the numbers right for a random upstream gradient? And are they right for an upstream gradient of
-# *ones*, as in `out.sum()`?
+# *ones*, as when the loss is `weights.sum()`?
 #
 # > **Predict first.** Which test catches them all? And what is the true gradient of the sum of all weights?
 #

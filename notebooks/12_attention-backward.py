@@ -42,8 +42,8 @@ matrices(panels, title="The weights: row = query, column = key")
 # ## Gradients of what?
 #
 # A gradient always belongs to **one number**, the loss L. Attention sits somewhere in the middle of a model. From
-# everything that follows it needs one array, the *upstream gradient* `d_heads`: for each number of the output, it says
-# how fast L grows with it. Every `d_x` has the shape of `x`, because it has one slope for each number of `x`.
+# everything that follows, it needs only one array, the *upstream gradient* `d_heads`: for each number of the output, it
+# says how fast L grows with it. Every `d_x` has the shape of `x`, because it has one slope for each number of `x`.
 #
 # From here on, the upstream gradient is random. (Careful: the field also uses $d_k$ and $d_v$ for the widths of a head.
 # In code cells, `d_k` and `d_v` are gradients. In shapes, they are widths.)
@@ -134,10 +134,8 @@ def ways(a, b, shape):
 
 
 for T_q, T_k, width in ((3, 4, 5), (4, 4, 5), (4, 4, 4)):
-    a, b = (
-        rng.normal(size=(T_q, T_k)),
-        rng.normal(size=(T_q, width)),
-    )
+    a = rng.normal(size=(T_q, T_k))
+    b = rng.normal(size=(T_q, width))
     fit = ways(a, b, (T_k, width))
     right = sum(np.allclose(product, a.T @ b) for product in fit)
     print(f"T_q={T_q} T_k={T_k} width={width}:", end=" ")

@@ -135,9 +135,8 @@ slopes = {
 }
 sizes, errors = 10.0 ** np.arange(-13, 0), {}
 for name, slope in slopes.items():
-    errors[name] = np.array(
-        [largest_error(slope, h) for h in sizes]
-    )
+    worst = [largest_error(slope, h) for h in sizes]
+    errors[name] = np.array(worst)
 looks = {"x_label": "step h", "y_label": "largest error in d_q"}
 looks |= {"log_x": True, "log_y": True}
 title = "How wrong is a numeric gradient?"
@@ -183,8 +182,9 @@ labels = {
 matrices({"at x = -2": np.array(found)}, **labels)
 
 # %% [markdown]
-# `gradcheck` moves every number of every input by both methods, against a random upstream gradient. The last column
-# shows the largest error as a share of the largest gradient. If forward drops the imaginary part, the report says so:
+# `gradcheck` moves every number of every input by both methods, central differences and complex steps, with a random
+# upstream gradient. The last column shows the largest error as a share of the largest gradient. If forward drops the
+# imaginary part, the report says so.
 
 # %%
 inputs = {"q": q, "k": k, "v": v}
@@ -247,15 +247,7 @@ wrong = {
 from functools import partial
 
 
-def catches(
-    backward,
-    B=2,
-    T_q=4,
-    T_k=5,
-    ones=False,
-    is_causal=True,
-    size=1.0,
-):
+def catches(backward, B=2, T_q=4, T_k=5, ones=False, **changed):
     """Does the check, on one example, find a mistake?"""
     rng = np.random.default_rng(0)
     shapes = {"q": (T_q, 2), "k": (T_k, 2), "v": (T_k, 6)}
@@ -263,10 +255,10 @@ def catches(
         name: rng.normal(size=(B, 3, *shape))
         for name, shape in shapes.items()
     }
-    bias = size * rng.normal(size=(T_q, T_k))
-    g = np.ones((B, 3, T_q, 6)) if ones else None  # None: random
-    options = {"bias": bias, "is_causal": is_causal}
+    bias = rng.normal(size=(T_q, T_k))
+    options = {"bias": bias, "is_causal": True} | changed
     forward = partial(attention_forward, **options)
+    g = np.ones((B, 3, T_q, 6)) if ones else None  # None: random
     return not gradcheck(forward, backward, inputs, d_out=g)
 
 
@@ -276,7 +268,7 @@ examples = {
     "B = 1": {"B": 1},
     "T = 1": {"T_q": 1, "T_k": 1},
     "no mask": {"is_causal": False},
-    "bias of 0": {"size": 0.0},
+    "bias of 0": {"bias": np.zeros((4, 5))},
 }
 caught = [
     [catches(backward, **example) for example in examples.values()]
