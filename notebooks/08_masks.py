@@ -194,9 +194,9 @@ matrices(panels, title="Padding of shape (B, T_k) fits by chance")
 #
 # <details><summary>Answer</summary>
 #
-# *After softmax*, the sum is 0.32, because the hidden keys' share is thrown away. *Times the scores* leaves 0.08 on
-# each hidden key, since 0 is an ordinary score. *Plus -10* divides a power by only 22,000, so a hidden score of 20
-# breaks through, as the last row shows. *Plus -1e9* looks right, but is it always?
+# *After softmax*, the sum is 0.32, because the hidden keys' share is thrown away. *Scores \* m* leaves 0.08 on each
+# hidden key, since 0 is an ordinary score. *Plus -10* divides a power by only 22,000, so a hidden score of 20 breaks
+# through, as the last row shows. *Plus -1e9* looks right, but is it always?
 #
 # </details>
 
@@ -213,10 +213,10 @@ loud = np.array([1.0, 2.0, 20.0, 0.5])  # a high hidden score
 tricks = {
     "-inf (right)": softmax(np.where(m, s, -np.inf)),
     "after softmax": softmax(s) * m,
-    "times the scores": softmax(s * m),
+    "scores * m": softmax(s * m),
     "plus -1e9": softmax(s - 1e9 * (1 - m)),
     "plus -10": softmax(s - 10 * (1 - m)),
-    "plus -10, s[2] = 20": softmax(loud - 10 * (1 - m)),
+    "-10, s[2]=20": softmax(loud - 10 * (1 - m)),
 }
 weights = {"weights": list(tricks.values())}
 columns = ["key 0", "key 1", "hidden", "hidden"]

@@ -45,7 +45,7 @@ for split in (reshape_then_transpose, only_reshape):
 matrices(panels, title="Head 0: row = query, column = key")
 
 # %% [markdown]
-# On the left, the head does its job: each row looks one place back. On the right, the pattern is gone.
+# In the first panel, the head does its job: each row looks one place back. In the second, the pattern is gone.
 #
 # **What you can do afterwards:** you can split tokens into heads and merge them again, say when NumPy copies, and catch
 # a wrong split without a picture.

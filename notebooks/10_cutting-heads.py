@@ -71,7 +71,7 @@ def right_without(layer, heads):
 cuts = {"nothing": (0, [])}
 for i in (0, 1):
     cuts |= {f"{i}.{h}": (i, [h]) for h in range(4)}
-cuts["three of layer 1"] = (1, [0, 1, 2])
+cuts["1.0 to 1.2"] = (1, [0, 1, 2])
 cuts["all of layer 1"] = (1, [0, 1, 2, 3])
 shares = [right_without(*cut) for cut in cuts.values()]
 labels = {

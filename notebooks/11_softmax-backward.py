@@ -31,8 +31,8 @@ def row_mean(x):
 rules = {
     "right": lambda g, p: p * (g - row_sum(g * p)),
     "diagonal only": lambda g, p: p * (1 - p) * g,
-    "row mean left out": lambda g, p: p * g,
-    "mean not weighted": lambda g, p: p * (g - row_mean(g)),
+    "no mean": lambda g, p: p * g,
+    "plain mean": lambda g, p: p * (g - row_mean(g)),
 }
 
 
@@ -280,21 +280,24 @@ matrices(panels, title="A NaN that nobody may see")
 # <details><summary>Answer</summary>
 #
 # Only the third does, which compares numbers for a random upstream gradient. The weights of a row sum to 1 whatever the
-# scores are, so the true gradient for ones is 0. Six mistakes also return 0 there, even "never computed". "Divided by
-# B" passes all the cheap tests.
+# scores are, so the true gradient for ones is 0. Six mistakes also return 0 there, even "all zeros", which computes
+# nothing. "Divided by B" passes all the cheap tests.
 #
 # </details>
 
+
 # %%
+def column_sum(x):
+    return x.sum(axis=-2, keepdims=True)
+
+
 rules |= {
-    "mean over queries": lambda g, p: (
-        p * (g - (g * p).sum(axis=-2, keepdims=True))
-    ),
-    "factor p left out": lambda g, p: g - row_sum(g * p),
-    "both p left out": lambda g, p: g - row_mean(g),
+    "column mean": lambda g, p: p * (g - column_sum(g * p)),
+    "no factor p": lambda g, p: g - row_sum(g * p),
+    "no p at all": lambda g, p: g - row_mean(g),
     "divided by B": lambda g, p: rules["right"](g, p) / len(g),
     "wrong sign": lambda g, p: -rules["right"](g, p),
-    "never computed": lambda g, p: np.zeros_like(p),
+    "all zeros": lambda g, p: np.zeros_like(p),
 }
 mask = causal_mask(4, 5, q_offset=1)
 p, _ = softmax_forward(rng.normal(size=(3, 4, 5)), mask=mask)
@@ -311,10 +314,10 @@ for rule in rules.values():
         rule(ones, p),
     )
     caught.append([np.abs(fault).max() > 1e-9 for fault in faults])
-tests = ["row sums", "hidden cells", "random upstream"]
+tests = ["row sums", "hidden cells", "random g", "g of ones"]
 labels = {
     "row_labels": list(rules),
-    "column_labels": [*tests, "ones upstream"],
+    "column_labels": tests,
     "meaning": ("caught", "passes"),
     "title": "Ten backwards, four tests",
 }

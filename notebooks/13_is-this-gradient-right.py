@@ -224,11 +224,11 @@ def no_bias(g, cache):
 
 
 wrong = {
-    "d_q and d_k are 0": values_only,
-    "heads out of order": out_of_order,
+    "d_q, d_k = 0": values_only,
+    "mixed heads": out_of_order,
     "divided by B": divided,
-    "mask forgotten": no_mask,
-    "bias forgotten": no_bias,
+    "forgot mask": no_mask,
+    "forgot bias": no_bias,
 }
 
 # %% [markdown]
@@ -264,7 +264,7 @@ def catches(backward, B=2, T_q=4, T_k=5, ones=False, **changed):
 
 examples = {
     "all different": {},
-    "ones upstream": {"ones": True},
+    "g of ones": {"ones": True},
     "B = 1": {"B": 1},
     "T = 1": {"T_q": 1, "T_k": 1},
     "no mask": {"is_causal": False},
