@@ -1,14 +1,16 @@
 # %% [markdown]
 # # 06 · Why the square root of d_k
 #
-# Attention divides its scores by the square root of d_k, the width of a head. What happens if we don't? Below, the same
-# small model learns three times to say 12 digits in reverse. Its one head is 64 wide. The three runs start from the
-# same random params and differ only in what we divide the scores by.
+# Attention divides its scores by the square root of d_k, the width of a head. What happens if we don't? Below, we train
+# the same small model three times to say 12 digits in reverse. It has one head, which is 64 wide, and all three runs
+# start from the same random params. They differ only in the *scale*, the number that we multiply the scores by.
 #
-# **What you can do afterwards:** you can say why the divisor is a square root, what goes wrong without it, and where it
-# comes back in backward.
+# **What you can do afterwards:** you can say why the divisor is a square root, what goes wrong without it, and which
+# gradients it appears in.
 
 # %% tags=["hide-input"]
+from functools import partial
+
 import numpy as np
 
 from mha_numpy.models import AttentionOnlyLM
@@ -24,52 +26,29 @@ rules = {
     "1/sqrt(d_k)": lambda d_k: 1 / np.sqrt(d_k),
     "1/d_k": lambda d_k: 1 / d_k,
 }
+small = {"embed_dim": 64, "num_heads": 1, "num_layers": 1, "rng": 0}
+run = {"steps": 60, "max_norm": 1.0, "progress": False, "rng": 0}
 
 
-def losses(rule, d_k=64, steps=60):
-    """Train with a different scale: w_q absorbs the factor by which
-    it differs from 1/sqrt(d_k).
-    """
-    model = AttentionOnlyLM(
-        10,
-        12,
-        embed_dim=d_k,
-        num_heads=1,
-        num_layers=1,
-        is_causal=False,
-        rng=0,
-    )
-    model.attentions[0].params["w_q"] *= rule(d_k) * np.sqrt(d_k)
+def losses(scale):
+    """Train with this scale; everything else stays the same."""
+    model = AttentionOnlyLM(10, 12, **small, is_causal=False)
+    head = model.attentions[0]
+    head.forward = partial(head.forward, scale=scale)
     optimizer = AdamW(model.astype(np.float32), 3e-3)
-    options = {
-        "steps": steps,
-        "optimizer": optimizer,
-        "max_norm": 1.0,
-        "progress": False,
-    }
-    return fit(
-        model,
-        lambda rng: Reverse().draw_batch(rng, 32),
-        rng=0,
-        **options,
-    ).losses
+    draw = partial(Reverse().draw_batch, size=32)
+    history = fit(model, draw, optimizer=optimizer, **run)
+    return np.array(history.losses)
 
 
-# about ten seconds
-curves = {
-    name: np.array(losses(rule)) for name, rule in rules.items()
-}
-line_chart(
-    np.arange(60),
-    curves,
-    title="One head, three scales",
-    x_label="steps",
-    y_label="loss",
-)
+# a few seconds
+curves = {name: losses(rule(64)) for name, rule in rules.items()}
+looks = {"x_label": "steps", "y_label": "loss"}
+line_chart(np.arange(60), curves, title="Three scales", **looks)
 
 # %% [markdown]
 # Without a scale, the head is still far from its goal when the other two have arrived. The rest of this notebook
-# explains this chart. (On this easy task $1/d_k$ does well too; we'll come back to it.)
+# explains why. (On this easy task $1/d_k$ does well too; we'll come back to it.)
 #
 # ## A dot product is a sum of d_k terms
 #
@@ -96,7 +75,7 @@ line_chart(
 #
 # <details><summary>Answer</summary>
 #
-# It's 8, the square root of 64. The terms have random signs and mostly cancel each other. What is left grows like a
+# It's 8, the square root of 64. The terms have random signs and mostly cancel each other. What is left grows as in a
 # random walk, with the square root of the number of steps.
 #
 # </details>
@@ -104,12 +83,9 @@ line_chart(
 # %%
 rng = np.random.default_rng(0)
 q, k = rng.normal(size=(2, 20_000, 64))
-# (20000,): one for each independent pair
-dots = (q * k).sum(axis=-1)
-print(
-    f"mean {dots.mean():.2f}   variance {dots.var():.1f}   "
-    f"standard deviation {dots.std():.2f}"
-)
+dots = (q * k).sum(axis=-1)  # one for each of 20,000 pairs
+print(f"mean {dots.mean():.2f}, variance {dots.var():.1f}")
+print(f"standard deviation {dots.std():.2f}")
 
 # %% [markdown]
 # ## Divide by what?
@@ -129,41 +105,36 @@ print(
 widths = 2 ** np.arange(11)  # d_k = 1, 2, 4, ..., 1024
 
 
-def rows(d_k):
-    """q and k: 250 sequences of 16 tokens; the numbers are random
-    and independent.
-    """
+def draw_rows(d_k):
+    """Random q and k of 250 sequences, 16 tokens each."""
     return np.random.default_rng(d_k).normal(size=(2, 250, 16, d_k))
 
 
-def chart(lines, title, y_label, log_y=True):
-    """Draw lines over the widths."""
-    looks = {
-        "title": title,
-        "x_label": "d_k",
-        "y_label": y_label,
-        "log_x": True,
-        "log_y": log_y,
+def by_rule(measure):
+    """For each rule, measure(d_k, scale) at all widths."""
+    return {
+        name: np.array([measure(d, rule(d)) for d in widths])
+        for name, rule in rules.items()
     }
-    return line_chart(
-        widths,
-        {name: np.array(line) for name, line in lines.items()},
-        **looks,
-    )
 
 
-pairs = {d: rows(d) for d in widths}
-# each (250, 16, 16)
-products = {
-    d: q @ k.swapaxes(-1, -2) for d, (q, k) in pairs.items()
-}
-variances = {
-    name: [(rule(d) * products[d]).var() for d in widths]
-    for name, rule in rules.items()
-}
-chart(
-    variances, "Variance of the scores", "variance of scale * q · k"
-)
+def chart(lines, title, y_label, log_y=True):
+    looks = {"title": title, "x_label": "d_k", "y_label": y_label}
+    looks |= {"log_x": True, "log_y": log_y}
+    return line_chart(widths, lines, **looks)
+
+
+pairs = {d: draw_rows(d) for d in widths}
+products = {}  # for each width, (250, 16, 16)
+for d, (q, k) in pairs.items():
+    products[d] = q @ k.swapaxes(-1, -2)
+
+
+def variance(d_k, scale):
+    return (scale * products[d_k]).var()
+
+
+chart(by_rule(variance), "Variance of the scores", "variance")
 
 # %% [markdown]
 # Only the square root keeps the variance at 1. With it, the scores of a new model start with the same spread, however
@@ -171,9 +142,10 @@ chart(
 #
 # ## What large scores do to softmax
 #
-# Softmax turns *differences* of scores into *ratios* of weights: $p_i / p_j = e^{s_i - s_j}$. At d_k = 64 and without a
-# scale, two scores typically differ by $\sqrt 2 \cdot 8 \approx 11.3$. Then one weight is $e^{11.3}$ times the other, a
-# factor of about 82,000. With the scale, the difference is 1.4 and the factor is 4.
+# Softmax turns *differences* of scores into *ratios* of weights: $p_i / p_j = e^{s_i - s_j}$. Take d_k = 64 and no
+# scale. The difference of two scores has twice the variance of one, so it is typically $\sqrt 2 \cdot 8 \approx 11.3$.
+# Then one weight is $e^{11.3}$ times the other, a factor of about 80,000. With the scale, the difference is 1.4 and the
+# factor is 4.
 #
 # > **Predict first.** We multiply eight random scores by larger and larger numbers. What do their weights look like
 # > when the scores are very small? And when they are very large?
@@ -188,21 +160,15 @@ chart(
 # %%
 from mha_numpy import softmax_backward, softmax_forward
 
-# standard deviation of the scores
-sizes = [0.125, 0.5, 1, 2, 8, 32]
-one_row = np.random.default_rng(3).normal(size=8)
-# (6, 8)
-weights, _ = softmax_forward(
-    np.outer(sizes, one_row / one_row.std())
-)
-keys = {"column_labels": [f"key {j}" for j in range(8)]}
-names = [f"std {size:g}" for size in sizes]
-matrices(
-    {"weights": weights},
-    row_labels=names,
-    **keys,
-    title="The same random scores, scaled up",
-)
+sizes = [0.125, 0.5, 1, 2, 8, 32]  # standard deviations
+row = np.random.default_rng(3).normal(size=8)
+weights, _ = softmax_forward(np.outer(sizes, row / row.std()))
+labels = {
+    "row_labels": [f"std {size:g}" for size in sizes],
+    "column_labels": [f"key {j}" for j in range(8)],
+}
+title = "The same random scores, scaled up"
+matrices({"weights": weights}, **labels, title=title)
 
 # %% [markdown]
 # **Entropy** measures in one number how evenly a row spreads its weight. For 16 keys it is 4 bits if all weights are
@@ -212,23 +178,15 @@ matrices(
 
 
 # %%
-def mean_entropy(d_k, scale):
+def entropy(d_k, scale):
     """Bits in a row of weights, on average over 4000 rows."""
     weights, _ = softmax_forward(scale * products[d_k])
-    return (
-        -(weights * np.log2(np.where(weights > 0, weights, 1)))
-        .sum(axis=-1)
-        .mean()
-    )
+    logs = np.log2(np.where(weights > 0, weights, 1))
+    return -(weights * logs).sum(axis=-1).mean()
 
 
-bits = {
-    name: [mean_entropy(d, rule(d)) for d in widths]
-    for name, rule in rules.items()
-}
-chart(
-    bits, "Entropy of random weights, 16 keys", "bits", log_y=False
-)
+title = "Entropy of random weights, 16 keys"
+chart(by_rule(entropy), title, "bits", log_y=False)
 
 # %% [markdown]
 # Without a scale, a wide head starts with a hard choice of *one random key*, before it has learned anything.
@@ -253,53 +211,44 @@ chart(
 g = np.array([[3.0, -5.0, 2.0]] * 5)
 scores = np.outer([0.5, 1, 2, 8, 64], [0.0, 1.0, -1.0])
 weights, cache = softmax_forward(scores)
+d_scores = softmax_backward(g, cache).d_scores
 panels = {
     "scores": scores,
     "weights": weights,
-    "d_scores": softmax_backward(g, cache).d_scores,
+    "d_scores": d_scores,
 }
-matrices(
-    panels, shared=False, title="Five rows, more and more saturated"
-)
+title = "Five rows, more and more saturated"
+matrices(panels, shared=False, title=title)
 
 # %% [markdown]
-# **A saturated softmax passes no gradient.** Let's do the same with 4000 random rows at each width:
+# **A saturated softmax passes no gradient.** Let's measure this on 4000 random rows at each width:
 
 
 # %%
 def row_norms(d_k, scale):
-    """Norms of the rows of d_scores and of d_q, for a random
-    upstream gradient: (2, 4000).
-    """
-    _, k = pairs[d_k]
+    """Norms of the rows of d_scores and of d_q: (2, 4000)."""
     _, cache = softmax_forward(scale * products[d_k])
-    d_weights = np.random.default_rng(1).normal(size=(250, 16, 16))
-    d_scores = softmax_backward(d_weights, cache).d_scores
-    return [
-        np.linalg.norm(d_x, axis=-1).ravel()
-        for d_x in (d_scores, scale * d_scores @ k)
-    ]
+    g = np.random.default_rng(1).normal(size=(250, 16, 16))
+    d_scores = softmax_backward(g, cache).d_scores
+    both = d_scores, scale * d_scores @ pairs[d_k][1]
+    return [np.linalg.norm(d_x, axis=-1).ravel() for d_x in both]
 
 
-norms = {
-    name: np.array([row_norms(d, rule(d)) for d in widths])
-    for name, rule in rules.items()
-}
-# norms: (11, 2, 4000)
+norms = by_rule(row_norms)  # for each rule, (11, 2, 4000)
 medians = {
-    name: np.median(norms[name][:, 0], axis=-1) for name in rules
+    name: np.median(norm[:, 0], axis=-1)
+    for name, norm in norms.items()
 }
-chart(
-    medians,
-    "What softmax lets through, in the median row",
-    "norm of a row of d_scores",
-)
+at_64 = medians["no scale"][6] / medians["1/sqrt(d_k)"][6]
+print(f"d_k = 64: {at_64:.0%} of the gradient with the scale")
+title = "What softmax lets through, in the median row"
+chart(medians, title, "norm of a row of d_scores")
 
 # %% [markdown]
-# Without a scale, the gradient of a typical row **vanishes** as the head gets wider. That's the reason the paper gives:
-# large dot products push softmax "into regions where it has extremely small gradients". The unscaled head of the first
-# chart started like this. It looked hard at random keys, and at d_k = 64 a typical row let through a quarter of the
-# usual gradient.
+# Without a scale, the gradient of a typical row **vanishes** as the head gets wider. That's the reason given in
+# *Attention Is All You Need*: large dot products push softmax "into regions where it has extremely small gradients".
+# The unscaled head of the first chart started like this. It gave most of its weight to random keys, and at d_k = 64 a
+# typical row lets through only a quarter of the gradient that it would with the scale.
 #
 # ## Does anything explode?
 #
@@ -307,38 +256,29 @@ chart(
 # least halves its norm (notebook 11). That leaves one step, from the scores to the query: $\bar q = \text{scale} \cdot
 # \bar s\, k$. Without a scale, nothing in it makes up for the norm of a key, which is about $\sqrt{d_k}$.
 #
-# > **Predict first.** So more and more rows lose their gradient in softmax, and that of the others is multiplied by
-# > something larger. What happens to the median and to the largest row of `d_q` as d_k grows?
+# > **Predict first.** As d_k grows, more and more rows lose their gradient in softmax, and the gradient of the others
+# > is multiplied by something larger. What happens to the median row of `d_q`, and to the largest one?
 #
 # <details><summary>Answer</summary>
 #
 # The median shrinks to nothing, while the largest row grows like $\sqrt{d_k}$, because in a few rows two keys happen to
-# be level. With the scale, both stay where they are. (Up to about d_k = 100, the missing factor hides in `d_q` what
-# softmax has lost.)
+# be level. With the scale, both stay where they are. (Up to about d_k = 100, the missing scale hides this loss in
+# `d_q`.)
 #
 # </details>
 
 # %%
-d_q = {
-    name: norms[name][:, 1] for name in ("no scale", "1/sqrt(d_k)")
-}
-largest = {
-    f"{name}: largest": norm.max(axis=-1)
-    for name, norm in d_q.items()
-}
-middle = {
-    f"{name}: median": np.median(norm, axis=-1)
-    for name, norm in d_q.items()
-}
-chart(
-    largest | middle,
-    "The gradient of a query, 4000 random queries",
-    "norm of a row of d_q",
-)
+lines = {}
+for name in ("no scale", "1/sqrt(d_k)"):
+    d_q = norms[name][:, 1]  # (11, 4000)
+    lines[f"{name}: largest"] = d_q.max(axis=-1)
+    lines[f"{name}: median"] = np.median(d_q, axis=-1)
+title = "The gradient of a query, 4000 random queries"
+chart(lines, title, "norm of a row of d_q")
 
 # %% [markdown]
 # So the honest version is: **Without the scale, the wider the head, the more rows lose their gradient. The few that
-# keep it get one about $\sqrt{d_k}$ times as large, and nothing runs away.** The cause is the saturated softmax.
+# keep it get one about $\sqrt{d_k}$ times as large, but nothing explodes.** The cause is the saturated softmax.
 #
 # $1/d_k$ errs on the other side. All weights start nearly equal, but `d_scores` still gets its gradient, so a head can
 # easily leave this state, as the first chart showed.
@@ -346,46 +286,42 @@ chart(
 # ## The square root of d_k, not of D
 #
 # A common slip is to divide by the square root of D, the width of the whole model. A test with one head can't catch it,
-# because then d_k = D. Here we split D = 512 into H = 8 heads, and `compare` looks for one factor between all the
-# numbers:
+# because then d_k = D. Here we split D = 512 into H = 8 heads, and `compare` looks for a single factor that explains
+# all the differences:
 
 # %%
 from mha_numpy import compare
 
-# H = 8 heads, T = 5, d_k = 64
-q, k = np.random.default_rng(0).normal(size=(2, 8, 5, 64))
-q_k = q @ k.swapaxes(-1, -2)
-compare(
-    {"scores": q_k / np.sqrt(8 * 64)}, {"scores": q_k / np.sqrt(64)}
-)
+H, T, d_k = 8, 5, 64
+q, k = np.random.default_rng(0).normal(size=(2, H, T, d_k))
+dots = q @ k.swapaxes(-1, -2)
+right, wrong = dots / np.sqrt(d_k), dots / np.sqrt(H * d_k)
+compare(wrong, right, name="scores")
 
 # %% [markdown]
 # Each number is 0.354 times what it should be. That's $1/\sqrt 8$, or $1/\sqrt H$.
 #
 # ## The scale is about the start
 #
-# Training ends this independence, because a query should match the keys that it needs. If q and k agree with a
-# correlation $\rho$, the terms no longer cancel. Each is $\rho$ on average, so the scaled score is $\rho\, d_k /
-# \sqrt{d_k} = \rho \sqrt{d_k}$ on average.
+# We assumed that q and k are independent. Training ends that, because a query should match the keys that it needs. If q
+# and k agree with a correlation $\rho$, the terms no longer cancel. Each is $\rho$ on average, so the scaled score is
+# $\rho\, d_k / \sqrt{d_k} = \rho \sqrt{d_k}$ on average.
 
 
 # %%
 def matching_score(d_k, rho):
+    """Mean of the scaled score of q with k, correlated by rho."""
     k, noise = np.random.default_rng(0).normal(size=(2, 2000, d_k))
     q = rho * k + np.sqrt(1 - rho**2) * noise  # variance 1 again
     return (q * k).sum(axis=-1).mean() / np.sqrt(d_k)
 
 
-agree = {
-    f"ρ = {rho:g}": [matching_score(d, rho) for d in widths]
-    for rho in (0, 0.25, 0.5, 1)
-}
-chart(
-    agree,
-    "A query and a key that agree",
-    "mean of q · k / sqrt(d_k)",
-    log_y=False,
-)
+lines = {}
+for rho in (0, 0.25, 0.5, 1):
+    scores = [matching_score(d, rho) for d in widths]
+    lines[f"ρ = {rho:g}"] = np.array(scores)
+title = "A query and a key that agree"
+chart(lines, title, "mean of q · k / sqrt(d_k)", log_y=False)
 
 # %% [markdown]
 # At d_k = 64, a modest $\rho = 0.5$ gives 4, so this pair is four standard deviations above the noise. A trained head
@@ -412,20 +348,14 @@ from mha_numpy import attention_backward, attention_forward, trace
 from mha_numpy.core import step
 from mha_numpy.show.pictures import backward_film
 
-q, k, v, d_out = (
-    np.random.default_rng(T).normal(size=(T, 4))
-    for T in (5, 7, 7, 5)
-)
+rng = np.random.default_rng(5)
+q, d_out = rng.normal(size=(2, 5, 4))
+k, v = rng.normal(size=(2, 7, 4))
 with trace() as right:
     attention_backward(d_out, attention_forward(q, k, v)[1])
 d_scores = right["d_scores"]
-with trace() as forgotten:
-    step(
-        "d_scores",
-        d_scores,
-        "T_q T_k",
-        "weights * (d_weights - row_mean)",
-    )
+with trace() as forgotten:  # step gives an array its name
+    step("d_scores", d_scores, "T_q T_k")
     step("d_q", d_scores @ k, "T_q d_k", "d_scores @ k")
     step("d_k", d_scores.T @ q, "T_k d_k", "d_scores.T @ q")
 backward_film(forgotten, reference=right)
@@ -436,8 +366,8 @@ backward_film(forgotten, reference=right)
 # Write both functions. For the backward, the check also differentiates forward numerically, so a forgotten scale shows
 # up there too.
 #
-# To practise more, look in `mha-numpy exercises`: `masked-attention` bounds the scores after they are scaled, and
-# `museum-softcap` is a bug that shipped and did so in the wrong place.
+# To practise more, look in `mha-numpy exercises`: in `masked-attention` you also bound the scaled scores, and
+# `museum-softcap` is a bug that shipped, which bounded them in the wrong place.
 
 
 # %% tags=["exercise"]
@@ -468,8 +398,9 @@ check("scores-backward", my_scores_backward)
 #
 # You can now explain the first chart. A dot product of d_k random terms has variance d_k. Without a scale, a wide head
 # therefore starts saturated: one random key has nearly all the weight, softmax passes little gradient, and the head
-# learns slowly. Dividing by $\sqrt{d_k}$ makes the variance 1 at every width. All of this is about the start, because
-# once q and k agree, scores grow like $\rho\sqrt{d_k}$. In backward, the scale appears in `d_q` and in `d_k`.
+# learns slowly. Dividing by $\sqrt{d_k}$ makes the variance 1 at every width. All of this is about the start of
+# training, because once q and k agree, scores grow like $\rho\sqrt{d_k}$. In backward, the scale appears in `d_q` and
+# in `d_k`.
 #
 # **In the code:** step 1 of `attention_steps` and of `attention_steps_backward` in `mha_numpy/core/attention.py`.
 # **Derivation:** docs/attention.md.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 07 · A stable softmax
 #
-# Here are the scores of a **trained** head that has learned to say 12 digits in reverse. Let's compute its weights in
-# float16, with the softmax formula from any textbook:
+# Here are the scores of a **trained** head that has learned to say 12 digits in reverse. Let's compute its weights with
+# the softmax formula from any textbook, in float16, the 2-byte floats that large models often use:
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -14,8 +14,7 @@ from mha_numpy.teach.exercises import check, hint
 
 
 # %%
-# NumPy warns of overflow, which is the subject here
-@np.errstate(all="ignore")
+@np.errstate(all="ignore")  # without NumPy's warnings of overflow
 def naive_softmax(scores):
     powers = np.exp(scores)
     return powers / powers.sum(axis=-1, keepdims=True)
@@ -25,32 +24,28 @@ digits = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]])
 with trace() as head:
     load_trained("reverse").model(digits)
 scores = head["scores"][0, 0]  # (T_q, T_k) of the only head
+half = scores.astype(np.float16)
 panels = {
     "scores": scores,
-    "formula, float16": naive_softmax(scores.astype(np.float16)),
+    "formula, float16": naive_softmax(half),
+    "stable, float16": softmax_forward(half)[0],
 }
-panels["stable, float16"] = softmax_forward(
-    scores.astype(np.float16)
-)[0]
-matrices(
-    panels,
-    shared=False,
-    title="A trained head that reverses 12 digits",
-)
+title = "A trained head that reverses 12 digits"
+matrices(panels, shared=False, title=title)
 
 # %% [markdown]
-# In most rows the one weight that matters is NaN, and each of these rows ruins everything that is computed from it. The
-# scores aren't unusual. One subtraction repairs the weights, as the last panel shows.
+# In eight of the twelve rows, the one weight that matters is NaN, and everything that is computed from such a row
+# becomes NaN too. Yet the scores aren't unusual. One subtraction repairs the weights, as the last panel shows.
 #
-# **What you can do afterwards:** you can write a softmax that stays right for all scores and masks, and say what `lse`
-# is for.
+# **What you can do afterwards:** you can write a softmax that stays right for all scores and masks, and say what the
+# log of its sum, `lse`, is for.
 #
 # ## The formula, taken at its word
 #
 # $$p_j = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
 #
 # > **Predict first.** Three rows of scores have the same *differences*: (0, 1, 2), (1000, 1001, 1002) and (-1000, -999,
-# > -998). What does the formula return for each of them, in float64?
+# > -998). What does the formula return for each of them, in float64 (NumPy's default)?
 #
 # <details><summary>Answer</summary>
 #
@@ -62,9 +57,8 @@ matrices(
 # %%
 differences = np.array([0.0, 1.0, 2.0])
 rows = np.array([[0.0], [1000.0], [-1000.0]]) + differences
-matrices(
-    {"scores": rows, "weights": naive_softmax(rows)}, shared=False
-)
+panels = {"scores": rows, "weights": naive_softmax(rows)}
+matrices(panels, shared=False)
 
 # %% [markdown]
 # ## Where e^x ends
@@ -72,12 +66,12 @@ matrices(
 # How large may a score be? We start from one that works and one that doesn't, and halve the interval between them until
 # no float is left in it.
 #
-# > **Predict first.** The largest float16 is 65504, and $e^{11} \approx 59874$. What is the largest score that float16
-# > can take?
+# > **Predict first.** The largest float16 is 65504, and $e^{11} \approx 59874$. What is the largest score that the
+# > formula survives in float16?
 #
 # <details><summary>Answer</summary>
 #
-# It's about 11, because the edge is $\log(65504) = 11.09$. The trained head above has scores up to 15.
+# It's about 11, because the edge is $\log(65504) = 11.09$. But the trained head above has scores up to 15.
 #
 # </details>
 
@@ -87,41 +81,32 @@ from mha_numpy.tables import Table
 
 @np.errstate(all="ignore")
 def edge(works, good, bad):
-    """Find the last number, on the way from good to bad, that
-    works.
-    """
-    while True:
-        middle = (good + bad) / 2  # in their own dtype
-        if middle in (good, bad):
-            return good
-        good, bad = (
-            (middle, bad) if works(middle) else (good, middle)
-        )
+    """Halve the interval down to the last float that works."""
+    while (middle := (good + bad) / 2) not in (good, bad):
+        if works(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
 
 
 lines = []
 for kind in (np.float64, np.float32, np.float16):
-    top = edge(
-        lambda x: np.isfinite(np.exp(x)), kind(0), kind(1000)
-    )
-    bottom = edge(lambda x: np.exp(x) > 0, kind(0), kind(-1000))
-    lines.append(
-        [
-            kind.__name__,
-            f"{bottom:.2f}",
-            f"{top:.2f}",
-            f"{np.finfo(kind).max:.3g}",
-        ]
-    )
-Table(
-    "Where e^x ends",
-    ["dtype", "0 below", "inf above", "largest number"],
-    lines,
-)
+    zero, far = kind(0), kind(1000)
+    low = edge(lambda x: np.exp(x) > 0, zero, -far)
+    high = edge(lambda x: np.isfinite(np.exp(x)), zero, far)
+    ends = [
+        f"{low:.2f}",
+        f"{high:.2f}",
+        f"{np.finfo(kind).max:.3g}",
+    ]
+    lines.append([kind.__name__, *ends])
+columns = ["dtype", "0 below", "inf above", "largest number"]
+Table("Where e^x ends", columns, lines)
 
 # %% [markdown]
-# Only the *largest* score of a row matters. If it's too high, a power overflows; if it's too low, all powers are 0. If
-# only the smaller powers vanish, no harm is done, because their weights are close to 0 anyway.
+# For the formula, only the *largest* score of a row matters. If it's too high, a power overflows. If it's too low, all
+# powers are 0. But if only the smaller powers vanish, no harm is done, because their weights are close to 0 anyway.
 #
 # ## Adding a constant changes nothing
 #
@@ -135,46 +120,30 @@ Table(
 
 
 # %%
-from mha_numpy.core import step
+largest = rows.max(axis=-1, keepdims=True)  # (T_q, 1)
+shifted = rows - largest
+powers = np.exp(shifted)
+total = powers.sum(axis=-1, keepdims=True)  # (T_q, 1)
+panels = {
+    "largest": largest,
+    "shifted": shifted,
+    "powers": powers,
+    "total": total,
+    "weights": powers / total,
+}
+matrices(panels, shared=False, title="The same three rows")
 
 
+# %% [markdown]
+# `keepdims=True` keeps one number per row as a column, so that it lines up with its row. In one function:
+
+
+# %%
 def stable_softmax(scores):
-    """(T_q, T_k) -> weights (T_q, T_k); keepdims lines up each
-    row's number with its row.
-    """
-    largest = scores.max(axis=-1, keepdims=True)
-    step(
-        "largest",
-        largest,
-        "T_q 1",
-        "scores.max(axis=-1, keepdims=True)",
-    )
-    shifted = step(
-        "shifted", scores - largest, "T_q T_k", "scores - largest"
-    )
-    powers = step(
-        "powers", np.exp(shifted), "T_q T_k", "np.exp(shifted)"
-    )
-    total = powers.sum(axis=-1, keepdims=True)
-    step(
-        "total",
-        total,
-        "T_q 1",
-        "powers.sum(axis=-1, keepdims=True)",
-    )
-    return step(
-        "weights", powers / total, "T_q T_k", "powers / total"
-    )
+    """(..., T_k) -> weights of this shape, row by row."""
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
 
-
-with trace() as t:
-    stable_softmax(step("scores", rows, "T_q T_k"))
-names = ("largest", "shifted", "powers", "total", "weights")
-matrices(
-    {name: t[name] for name in names},
-    shared=False,
-    title="The same three rows",
-)
 
 # %% [markdown]
 # ## Why each row needs its own maximum
@@ -194,9 +163,8 @@ matrices(
 # </details>
 
 # %%
-apart = np.array([[0.0], [-600], [-740], [-800]]) + np.array(
-    [0.0, 1.0, 2.0, 0.5]
-)
+row = np.array([0.0, 1.0, 2.0, 0.5])
+apart = np.array([[0.0], [-600.0], [-740.0], [-800.0]]) + row
 with_global = naive_softmax(apart - apart.max())
 own = stable_softmax(apart)
 panels = {
@@ -204,18 +172,9 @@ panels = {
     "own maximum": own,
     "difference": with_global - own,
 }
-row_labels = [
-    "around 0",
-    "around -600",
-    "around -740",
-    "around -800",
-]
-matrices(
-    panels,
-    row_labels=row_labels,
-    shared=False,
-    title="One maximum for all rows",
-)
+names = [f"around {level}" for level in (0, -600, -740, -800)]
+title = "One maximum for all rows"
+matrices(panels, row_labels=names, shared=False, title=title)
 
 # %% [markdown]
 # With a global maximum, the result of one row depends on the rows around it, even on those of another sequence in the
@@ -223,8 +182,8 @@ matrices(
 #
 # ## lse: the log of the sum
 #
-# On its way, softmax computes one number per row that is worth keeping. Put the shift back into the sum, and take the
-# log:
+# Softmax computes one number per row that is worth keeping, the sum of the powers. Its log is called lse,
+# *log-sum-exp*. To get it without overflow, we add the shift m back after taking the log:
 #
 # $$\mathrm{lse} = \log \sum_l e^{s_l} = m + \log \sum_l e^{s_l - m}, \qquad m = \max_l s_l$$
 #
@@ -233,67 +192,56 @@ matrices(
 #
 # <details><summary>Answer</summary>
 #
-# It's 1002.08. The sum of the shifted powers lies between 1 and T_k, so $m \le \mathrm{lse} \le m + \log T_k$. That
-# makes lse a *smooth maximum*, as the chart shows for a row of two scores.
+# It's 1002.08, because each of the 8 shifted powers is 1. In general, their sum lies between 1 and T_k, so $m \le
+# \mathrm{lse} \le m + \log T_k$. That makes lse a *smooth maximum*, as the chart shows for a row of two scores.
 #
 # </details>
 
 # %%
 s = np.linspace(-5, 5, 41)
-# 41 rows (s, 0)
-_, cache = softmax_forward(np.stack([s, np.zeros_like(s)], axis=-1))
+pairs = np.stack([s, np.zeros_like(s)], axis=-1)  # 41 rows (s, 0)
+_, cache = softmax_forward(pairs)
+largest = np.maximum(s, 0)
 curves = {
     "lse": cache.lse,
-    "max": np.maximum(s, 0),
-    "max + log 2": np.maximum(s, 0) + np.log(2),
+    "max": largest,
+    "max + log 2": largest + np.log(2),
 }
-line_chart(
-    s,
-    curves,
-    title="lse lies between max and max + log 2",
-    x_label="s",
-    y_label="",
-)
+title = "lse lies between max and max + log 2"
+line_chart(s, curves, title=title, x_label="s", y_label="")
 
 # %% [markdown]
-# What is it good for? Three things:
+# What is lse good for? Three things:
 #
 # 1. **It brings the weights back**, since $p_j = e^{s_j} / e^{\mathrm{lse}} = e^{s_j - \mathrm{lse}}$. So backward
-#    needs no stored weights (T_q · T_k numbers per head), only lse (T_q numbers): notebook 12.
+#    needs no stored weights (T_q · T_k numbers per head), only lse (T_q numbers), as notebook 12 shows.
 # 2. **It gives log-probabilities**, $\log p_j = s_j - \mathrm{lse}$, without forming $p_j$. For the scores 0 and -800,
 #    the second weight is rounded to 0 and its log is $-\infty$, but s - lse is -800. A model can learn from a loss of
 #    800; an infinite one ends the training.
-# 3. **Its gradient is softmax**: $\partial\,\mathrm{lse} / \partial s_j = p_j$.
+# 3. **Its gradient is softmax**: the derivative of $\log \sum_l e^{s_l}$ by $s_j$ is $e^{s_j} / \sum_l e^{s_l} = p_j$.
 
 # %%
 pair = np.array([0.0, -800.0])
 weights, cache = softmax_forward(pair)
 with np.errstate(divide="ignore"):
-    print(
-        "log of the weights:",
-        np.log(weights),
-        "  scores - lse:",
-        pair - cache.lse,
-    )
+    print("log of the weights:", np.log(weights))
+print("scores - lse:      ", pair - cache.lse)
+
 weights, cache = softmax_forward(scores)  # the trained head
-again = np.exp(scores - cache.lse[:, None])
-matrices(
-    {
-        "weights": weights,
-        "from lse": again,
-        "lse": cache.lse[:, None],
-    },
-    shared=False,
-)
+lse = cache.lse[:, None]
+again = np.exp(scores - lse)
+panels = {"weights": weights, "from lse": again, "lse": lse}
+matrices(panels, shared=False)
 
 # %% [markdown]
 # ## A row that may attend to nothing
 #
-# A mask turns hidden scores into -inf, and $e^{-\infty} = 0$, as it should be. But padding *in front* of a short
-# sequence, together with a causal mask, leaves rows in which nothing is visible.
+# A *mask* hides keys from a query: it turns their scores into -inf, and $e^{-\infty} = 0$, as it should be. A *causal*
+# mask hides all later keys. If a short sequence is also filled up *in front* with padding, which is hidden as well,
+# then some rows see nothing at all.
 #
-# > **Predict first.** In such a row all scores are -inf. What is -inf - (-inf)? And how far does it spread in `d_v =
-# > weights.T @ d_out`?
+# > **Predict first.** In such a row all scores are -inf. What is -inf - (-inf)? And how far does this spread in the
+# > gradient of the values, `d_v = weights.T @ d_out`?
 #
 # <details><summary>Answer</summary>
 #
@@ -307,26 +255,22 @@ from mha_numpy import causal_mask
 
 # two places of padding, then three tokens
 is_token = np.array([False, False, True, True, True])
-mask, rng = causal_mask(5) & is_token, np.random.default_rng(0)
+mask = causal_mask(5) & is_token
+rng = np.random.default_rng(0)
 scores, d_out = rng.normal(size=(5, 5)), rng.normal(size=(5, 3))
 with np.errstate(all="ignore"):
-    broken = stable_softmax(np.where(mask, scores, -np.inf))
+    naive = stable_softmax(np.where(mask, scores, -np.inf))
 weights, cache = softmax_forward(scores, mask=mask)
 panels = {
     "mask": mask,
-    "naive": broken,
-    "naive d_v": broken.T @ d_out,
-}
-panels |= {
+    "ours so far": naive,
+    "our d_v": naive.T @ d_out,
     "library": weights,
     "its lse": cache.lse[:, None],
     "its d_v": weights.T @ d_out,
 }
-matrices(
-    panels,
-    shared=False,
-    title="Random scores; rows 0 and 1 see nothing",
-)
+title = "Random scores; rows 0 and 1 see nothing"
+matrices(panels, shared=False, title=title)
 
 # %% [markdown]
 # A large negative number such as -1e9 instead of -inf is no way out, as notebook 08 shows. The order matters as well.
@@ -348,26 +292,25 @@ matrices(
 # %%
 row = np.array([2.0, 1.0, 0.0, 1.5])
 temperatures = [0.001, 0.2, 0.5, 1.0, 2.0, 10.0, 1000.0]
-labels = {"row_labels": [f"τ = {tau:g}" for tau in temperatures]}
-labels |= {"column_labels": [f"score {score:g}" for score in row]}
 weights = stable_softmax(np.divide.outer(row, temperatures).T)
-matrices(
-    {"weights": weights},
-    **labels,
-    title="One row at seven temperatures",
-)
+labels = {
+    "row_labels": [f"τ = {tau:g}" for tau in temperatures],
+    "column_labels": [f"score {score:g}" for score in row],
+}
+title = "One row at seven temperatures"
+matrices({"weights": weights}, **labels, title=title)
 
 # %% [markdown]
-# A bias on the keys is a shift, too: it adds $q_i \cdot b$ to *all* scores of query i, so it changes no weight. (With
-# RoPE, which turns each key by a different angle, it does.)
+# Adding one vector b to all keys is a shift, too, because it adds $q_i \cdot b$ to *all* scores of query i. So a bias
+# on the keys changes no weight. (With RoPE, which turns each key by a different angle, it does: notebook 19.)
 #
-# One danger is left in float16, where the *sum* can overflow as well as a power: 65,520 equal scores are enough. That's
-# why the library computes float16 in float32.
+# One danger is left in float16. Even if no power overflows, their *sum* can: 65,520 equal scores are enough. That's why
+# the library computes float16 in float32.
 #
 # ## The wrong axis
 #
-# Scores are (B, H, T_q, T_k). Each *query* divides its attention among the *keys*, so softmax runs over the last axis.
-# Any other axis gives the same shape and no error.
+# Scores have the shape (B, H, T_q, T_k). Each *query* divides its attention among the *keys*, so softmax runs over the
+# last axis. Any other axis gives the same shape and no error.
 #
 # > **Predict first.** How can you tell from sums which axis softmax ran over?
 #
@@ -385,18 +328,17 @@ panels = {}
 for name, axis in {"T_k": -1, "T_q": -2, "heads": 1}.items():
     powers = np.exp(scores - scores.max(axis=axis, keepdims=True))
     weights = powers / powers.sum(axis=axis, keepdims=True)
+    sums = weights.sum(axis=-1, keepdims=True)
     panels[f"over {name}"] = weights[0, 0]
-    panels[f"{name}: row sums"] = weights[0, 0].sum(
-        axis=-1, keepdims=True
-    )
+    panels[f"{name}: row sums"] = sums[0, 0]
 matrices(panels, title="Random scores: softmax over three axes")
 
 # %% [markdown]
 # ## Exercise: a stable, masked softmax
 #
 # Write it, and return `lse` as well. The check tries scores in the thousands, a row far below all others, hidden cells
-# far above the visible ones, rows that see nothing, and scores without a mask. Before it compares numbers, it asks
-# whether rows that see something sum to 1 and whether hidden weights are 0.
+# far above the visible ones, rows that see nothing, and scores without a mask. Before it compares numbers, it checks
+# that rows that see something sum to 1 and that hidden weights are 0.
 #
 # To practise more, look in `mha-numpy exercises`: `softmax` is the same without lse, and `museum-nan-row` and
 # `museum-float-mask` are two bugs that shipped.

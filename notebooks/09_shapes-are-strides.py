@@ -1,9 +1,10 @@
 # %% [markdown]
 # # 09 · Shapes are strides
 #
-# Below, we split the queries and keys of a **trained** model into heads in two ways. Both give the same shape, (B, H,
-# T, d), from the same numbers, and neither raises an error. We watch head 0, which has learned to look at the previous
-# token.
+# A model computes the queries and keys of all its heads in one product, and then splits them into heads. Below, we do
+# this in two ways for a **trained** model. Both ways give the same shape, (B, H, T, d) for sequences, heads, tokens and
+# the width of a head, from the same numbers, and neither raises an error. We watch head 0, which has learned to look at
+# the previous token.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -27,43 +28,36 @@ x = model.positions(model.embedding(np.arange(12)[None]))
 q, k = x @ first.params["w_q"], x @ first.params["w_k"]
 
 
-def head_0(cut):
-    """Return the weights of head 0, where `cut` splits q and k into
-    heads.
-    """
-    _, cache = attention_forward(
-        cut(q), cut(k), cut(k), is_causal=True
-    )
-    return cache.weights[0, 0]
+def reshape_then_transpose(a):
+    return a.reshape(1, 12, 4, 16).transpose(0, 2, 1, 3)
 
 
-ways = {
-    "reshape, then transpose": lambda a: a.reshape(
-        1, 12, 4, 16
-    ).transpose(0, 2, 1, 3)
-}
-ways["reshape alone"] = lambda a: a.reshape(1, 4, 12, 16)
-title = (
-    "A trained head, split in two ways: row = query, column = key"
-)
-matrices(
-    {name: head_0(cut) for name, cut in ways.items()}, title=title
-)
+def only_reshape(a):
+    return a.reshape(1, 4, 12, 16)
+
+
+panels = {}
+for split in (reshape_then_transpose, only_reshape):
+    qs, ks = split(q), split(k)
+    # any values will do, because we only want the weights
+    _, cache = attention_forward(qs, ks, ks, is_causal=True)
+    panels[split.__name__] = cache.weights[0, 0]
+matrices(panels, title="Head 0: row = query, column = key")
 
 # %% [markdown]
-# On the left, the head does its job. On the right, that job is gone.
+# In the first panel, the head does its job: each row looks one place back. In the second, the pattern is gone.
 #
 # **What you can do afterwards:** you can split tokens into heads and merge them again, say when NumPy copies, and catch
 # a wrong split without a picture.
 #
 # ## A row of numbers, and a rule for reading it
 #
-# Memory is one long row. A *ramp*, the numbers 0, 1, 2, ..., is the best array to learn on, because each number says
-# where it lies in this row. Here are B sequences of T tokens. Each token is a vector of width D, which we'll split into
-# H heads of width d = D / H.
+# Memory is one long row. The best array to learn on is a *ramp*, the numbers 0, 1, 2, ..., because each of them says
+# where it lies in this row. Below are B sequences of T tokens. Each token is a vector of width D, which we'll split
+# into H heads of width d = D / H.
 #
 # The shape says how far each index can go. The *strides* say how many bytes we move in memory when an index grows by
-# one:
+# one. So the number at index (b, t, c) is at
 #
 # $$\text{address}(b, t, c) = b\,s_0 + t\,s_1 + c\,s_2$$
 #
@@ -82,20 +76,17 @@ D = H * d
 x = np.arange(B * T * D, dtype=np.float64).reshape(B, T, D)
 b, t, c = 0, 2, 5
 address = b * x.strides[0] + t * x.strides[1] + c * x.strides[2]
-print(
-    f"strides {x.strides}; byte {address}: "
-    f"{x.ravel()[address // 8]}; x[0, 2, 5]: {x[b, t, c]}"
-)
-matrices(
-    {"memory": x.ravel(), "x[0]: T down, D across": x[0]},
-    title="One row, and how we read it",
-)
+print("strides:", x.strides)
+print(f"byte {address}:", x.ravel()[address // 8])
+print("x[0, 2, 5]:", x[b, t, c])
+panels = {"memory": x.ravel(), "x[0]: T down, D across": x[0]}
+matrices(panels, title="One row, and how we read it")
 
 # %% [markdown]
 # ## Two moves that move nothing
 #
 # `reshape` splits an axis in two, or joins two axes; `transpose` changes the order of the axes. Both usually leave the
-# numbers where they are, and only write down a different shape and different strides. The result is a *view*.
+# numbers where they are, and only note a new shape and new strides. The result is a *view* of the same memory.
 #
 # While `trace` watches, `step` gives an array a name. The table shows what `trace` **measured**: shapes, strides, and
 # whether an array shares its memory with an earlier one.
@@ -115,52 +106,39 @@ from mha_numpy.core import step
 
 with trace() as moves:
     step("x", x, "B T H*d")
-    by_token = step(
-        "by_token",
-        x.reshape(B, T, H, d),
-        "B T H d",
-        "x.reshape(B, T, H, d)",
-    )
-    step(
-        "heads",
-        by_token.transpose(0, 2, 1, 3),
-        "B H T d",
-        "by_token.transpose(0, 2, 1, 3)",
-    )
+    by_token = x.reshape(B, T, H, d)
+    step("by_token", by_token, "B T H d", "x.reshape(B, T, H, d)")
+    heads = by_token.transpose(0, 2, 1, 3)
+    how = "by_token.transpose(0, 2, 1, 3)"
+    step("heads", heads, "B H T d", how)
 moves
 
 # %% [markdown]
 # ## When NumPy has to copy
 #
-# On the way back, the axes return to their places, and H and d are joined again. Attention *computes* its heads, so in
-# memory they lie one head after the other.
+# On the way back, the axes H and T change places again, and H and d are joined. But attention has *computed* new heads
+# in between, and in memory these lie one head after the other.
 #
-# > **Predict first.** `heads` below is such a fresh array. On the way from (B, H, T, d) to (B, T, H\*d), which of the
+# > **Predict first.** Below, `heads` is such a fresh array. On the way from (B, H, T, d) to (B, T, H\*d), which of the
 # > two moves has to copy: transpose or reshape?
 #
 # <details><summary>Answer</summary>
 #
-# `reshape` has to copy. The pieces of a token lie apart. There is a jump from the end of head 0's piece to the start of
-# head 1's, but an axis has only one stride. PyTorch's `view` raises an error here, because it needs `.contiguous()`
-# first.
+# `reshape` has to copy. The pieces of a token lie apart. From the end of head 0's piece to the start of head 1's there
+# is a jump, and one axis with one stride can't describe it. PyTorch's `view` raises an error here, because it needs
+# `.contiguous()` first.
 #
 # </details>
 
 # %%
 with trace() as back:
-    fresh = step("heads", moves["heads"].copy(), "B H T d")
-    turned = step(
-        "by_token",
-        fresh.transpose(0, 2, 1, 3),
-        "B T H d",
-        "heads.transpose(0, 2, 1, 3)",
-    )
-    step(
-        "merged",
-        turned.reshape(B, T, D),
-        "B T H*d",
-        "by_token.reshape(B, T, H * d)",
-    )
+    fresh = step("heads", heads.copy(), "B H T d")
+    turned = fresh.transpose(0, 2, 1, 3)
+    how = "heads.transpose(0, 2, 1, 3)"
+    step("by_token", turned, "B T H d", how)
+    merged = turned.reshape(B, T, D)
+    how = "by_token.reshape(B, T, H * d)"
+    step("merged", merged, "B T H*d", how)
 back
 
 # %% [markdown]
@@ -168,14 +146,16 @@ back
 #
 # $$[B, T, H\,d] \;\to\; [B, T, H, d] \;\to\; [B, H, T, d]$$
 #
-# Each head gets *its columns of every token*. The picture colours each number by the head that its column of `x`
-# belongs to, and the number takes its colour along wherever it goes.
+# Each head gets *its columns of every token*. In the picture, each number has the colour of the head that its column of
+# `x` belongs to, and keeps it wherever it goes.
 
 # %%
-film = {"x": x, "x.reshape(B, T, H, d)": x.reshape(B, T, H, d)}
-film[".transpose(0, 2, 1, 3)"] = x.reshape(B, T, H, d).transpose(
-    0, 2, 1, 3
-)
+by_token = x.reshape(B, T, H, d)
+film = {
+    "x": x,
+    "x.reshape(B, T, H, d)": by_token,
+    ".transpose(0, 2, 1, 3)": by_token.transpose(0, 2, 1, 3),
+}
 origin_film(film, H)
 
 # %% [markdown]
@@ -184,7 +164,7 @@ origin_film(film, H)
 #
 # ## The mistake with the right shape
 #
-# Why not go to (B, H, T, d) at once? The shape fits, nothing complains, and a model even trains.
+# Why not go to (B, H, T, d) at once? The shape fits, there is no error, and you can even train such a model.
 #
 # > **Predict first.** `x.reshape(B, H, T, d)` deals out the row of memory in order: the first T · d = 12 numbers go to
 # > head 0. Which tokens are these, and which columns?
@@ -216,99 +196,81 @@ origin_film({"x": x, "x.reshape(B, H, T, d)": wrong}, H)
 # %%
 changed = x.copy()
 changed[0, 3] += 100  # only token 3
-# (H, T)
-right = (split_heads(changed, H) != split_heads(x, H)).any(axis=-1)[
-    0
-]
-panels = {
-    "right": right,
-    "wrong": (changed.reshape(B, H, T, d) != wrong).any(axis=-1)[0],
-}
+right = split_heads(changed, H) != split_heads(x, H)
+mixed = changed.reshape(B, H, T, d) != wrong
+# a row reacts if any of its numbers does: (H, T)
+panels = {"right": right[0].any(-1), "wrong": mixed[0].any(-1)}
 labels = {
     "row_labels": ["head 0", "head 1"],
     "column_labels": [f"row {t}" for t in range(T)],
+    "meaning": ("reacts", "stays"),
 }
-matrices(
-    panels,
-    **labels,
-    title="What reacts to token 3",
-    meaning=("reacts", "stays"),
-)
+matrices(panels, **labels, title="What reacts to token 3")
 
 # %% [markdown]
-# The same mistake happens on the way back, if you write `heads.reshape(B, T, H * d)` and forget the transpose:
+# You make the same mistake on the way back if you write `heads.reshape(B, T, H * d)` and forget the transpose:
 
 # %%
 heads = split_heads(x, H)
 film = {
+    "x": x,
     "split_heads(x, H)": heads,
     "merge_heads(heads)": merge_heads(heads),
+    "heads.reshape(B, T, H * d)": heads.reshape(B, T, D),
 }
-film["heads.reshape(B, T, H * d)"] = heads.reshape(B, T, D)
-origin_film({"x": x} | film, H)
+origin_film(film, H)
 
 # %% [markdown]
-# ## Backward is the same road in the other direction
+# ## Backward takes each number back
 #
-# Splitting only moves numbers: each number of `x` becomes one number of `heads`. A gradient moves back to where its
-# number came from, so the backward of `split_heads` is `merge_heads`, and the other way round. `gradcheck` tests a
-# backward with nothing but forward (notebook 13 explains how; here "ok" is enough).
+# Splitting only moves numbers, and each number of `x` appears once in `heads`. Its gradient moves back to where it came
+# from, so the backward of `split_heads` is `merge_heads`, and the other way round. `gradcheck` tests a backward with
+# nothing but forward (notebook 13 explains how; here "ok" is enough).
+
 
 # %%
-gradcheck(
-    lambda x: split_heads(x, 2),
-    lambda d_heads, x: (merge_heads(d_heads),),
-    {"x": x},
-)
+def split_backward(d_heads, x):
+    return (merge_heads(d_heads),)
+
+
+gradcheck(lambda x: split_heads(x, 2), split_backward, {"x": x})
 
 # %% [markdown]
 # ## Sizes that you will meet
 #
-# Here are all the shapes of a layer at two usual sizes. `MultiHeadAttention` makes the same moves as above.
+# Here are the shapes in a layer at two usual sizes. Inside, `MultiHeadAttention` makes the moves that we made above.
 
 # %%
 from mha_numpy import MultiHeadAttention
 from mha_numpy.tables import Table
 
-big = {
-    "D=512, H=8": (1, 10, 512, 8),
-    "D=768, H=12": (4, 128, 768, 12),
-}
-found = []
-for sequences, length, width, num_heads in big.values():
+
+def shapes(D, H, B, T):
+    """The shapes of the main arrays of a layer."""
     with trace() as steps:
-        MultiHeadAttention(width, num_heads, rng=0)(
-            np.zeros((sequences, length, width))
-        )
-    found.append(steps)
-stages = (
-    "q_projected",
-    "q_by_token",
-    "q",
-    "weights",
-    "heads",
-    "heads_by_token",
-    "merged",
-    "out",
-)
-rows = [
-    [stage, *(str(steps[stage].shape) for steps in found)]
-    for stage in stages
-]
-Table("", ["", *big], rows)
+        MultiHeadAttention(D, H, rng=0)(np.zeros((B, T, D)))
+    names = "q_projected q_by_token q weights heads".split()
+    names += "heads_by_token merged out".split()
+    return {name: str(steps[name].shape) for name in names}
+
+
+small = shapes(D=512, H=8, B=1, T=10)
+large = shapes(D=768, H=12, B=4, T=128)
+rows = [[name, small[name], large[name]] for name in small]
+Table("", ["", "D=512, H=8", "D=768, H=12"], rows)
 
 # %% [markdown]
-# A head is 64 wide both times. With $d_h = D / H$, more heads cost no more params and no larger products, and only the
-# weights grow with H. Notebook 25 measures that. (For the second size, PyTorch's `nn.MultiheadAttention` returns weights
-# of shape (4, 128, 128), because by default it returns their mean over the heads.)
+# A head is 64 wide both times. As long as a head is D / H wide, more heads need no more params and no larger products;
+# only the weights grow with H. Notebook 25 measures that. (For the second size, PyTorch's `nn.MultiheadAttention`
+# returns weights of shape (4, 128, 128), because by default it returns their mean over the heads.)
 #
 # ## Exercise: split and merge
 #
-# Write both functions, using only `reshape` and `transpose` (or `swapaxes`), and run the cell with `check`. It asks one
-# thing after the other. Does your function run, and are type, dtype and shape right? Is anything NaN, are the inputs
-# unchanged, and does a second call return the same? Does changing one token reach the right rows? And are the numbers
-# right? If your numbers are those of a known mistake, the check names it and draws what differs. Remove the `#` before
-# `hint` for one of four hints.
+# Write both functions, using only `reshape` and `transpose` (or `swapaxes`), and run the cell with `check`. The check
+# asks one question after the other. Does your function run, and are type, dtype and shape right? Is anything NaN, are
+# the inputs unchanged, and does a second call return the same? If one token changes, do the right rows react? And are
+# the numbers right? If your numbers are those of a known mistake, the check names it and draws what differs. Remove the
+# `#` before `hint` for one of four hints.
 #
 # To practise more, look in `mha-numpy exercises`: `museum-split` is a bug that shipped.
 
@@ -339,10 +301,10 @@ check("merge-heads", my_merge_heads)
 # %% [markdown]
 # ## Summary
 #
-# You can now say what broke the trained head: its tokens were dealt out in the order of memory. To split, reshape to
-# (B, T, H, d) and *then* transpose. To merge, transpose back and then reshape, which copies. A shape with strides is a
-# rule for reading one row of memory. A right shape proves nothing about the content, so change one token and see what
-# reacts.
+# You can now say what broke the trained head: the wrong split dealt out its tokens in the order of memory. To split,
+# reshape to (B, T, H, d) and *then* transpose. To merge, transpose back and then reshape, which copies. A shape with
+# strides is a rule for reading one row of memory. A right shape proves nothing about the content, so change one token
+# and see what reacts.
 #
 # **In the code:** `split_heads`, `merge_heads` in `mha_numpy/core/shapes.py`; `split_heads??` in a cell shows a
 # function's source.

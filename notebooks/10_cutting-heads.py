@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 10 · Cutting heads
 #
-# Take a trained model, switch one of its heads off, and measure again. Sometimes everything is lost, and sometimes
-# nothing. This notebook asks what a head adds, how much it matters, and what such a cut can show.
+# Take a trained model, switch one of its heads off, and measure again. Sometimes the model loses almost everything, and
+# sometimes nothing. This notebook asks what a head adds, how much it matters, and what such a *cut* can show.
 #
-# **What you can do afterwards:** you can switch any head off in two ways, estimate its importance from one backward
-# pass, and say what neither a cut nor a gradient proves.
+# **What you can do afterwards:** you can switch any head off in two ways, estimate the importance of all heads from one
+# backward pass, and say what neither a cut nor a gradient proves.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -28,35 +28,24 @@ from mha_numpy.teach.exercises import check, hint
 # %% [markdown]
 # ## Heads of a trained model
 #
-# `mha-numpy train induction` trained two attention layers with four heads each. When letters come back, the model
-# continues the series: a b c d a b c, and then d. Its params ship with the package. Everything below is about this one
-# task and this seed.
+# This model has two attention layers with four heads each. When letters come back, it continues the series: a b c d a b
+# c, and then d. `mha-numpy train induction` trained it, and its params come with the package. Everything below is about
+# this one task and this seed.
 
 # %%
 trained = load_trained("induction")
 model, letters = trained.model, list("abcdabc")
 model(np.array([[0, 1, 2, 3, 0, 1, 2]]))
-first, second = (
-    attention.weights[0, [0, 1]] for attention in model.attentions
-)
-names = [
-    "layer 0, head 0",
-    "layer 0, head 1",
-    "layer 1, head 0",
-    "layer 1, head 1",
-]
+# (4, 7, 7): heads 0 and 1 of both layers
+weights = [layer.weights[0, :2] for layer in model.attentions]
+weights = np.concatenate(weights)
+names = [f"layer {i}, head {h}" for i in (0, 1) for h in (0, 1)]
 note = "Trained. Two of the four heads in each layer."
-weights_by_head(
-    np.concatenate([first, second]),
-    letters,
-    head_names=names,
-    note=note,
-)
+weights_by_head(weights, letters, head_names=names, note=note)
 
 # %% [markdown]
 # Head 0 of layer 0 looks at the previous token. In layer 1, the last two rows look at what followed the same letter
-# before. Nobody assigned these roles: a head becomes what the training loss makes of it. Notebook 20 shows how these
-# came about.
+# before. Nobody assigned these roles. They came out of training, and notebook 20 shows how.
 #
 # > **Predict first.** We cut each head by itself, then three heads of layer 1, and then all four. When does the model
 # > stop copying?
@@ -64,53 +53,46 @@ weights_by_head(
 # %%
 from mha_numpy.models.analysis import cut_heads, mean_heads
 
-(ids,), targets = trained.task.draw_batch(
-    np.random.default_rng(1), 64
-)
+rng = np.random.default_rng(1)
+(ids,), targets = trained.task.draw_batch(rng, 64)
 
 
 def right_without(layer, heads):
-    """Return the share of right answers while heads are cut: by 0,
-    and by their mean.
-    """
-    model(ids)
-    means = mean_heads(model.attentions[layer])
+    """Share of right answers without heads: by 0, by their mean."""
+    attention = model.attentions[layer]
+    model(ids)  # the means are over these sequences
     shares = []
-    for cut_to in (None, means):
-        with cut_heads(
-            model.attentions[layer], heads, means=cut_to
-        ):
+    for means in (None, mean_heads(attention)):
+        with cut_heads(attention, heads, means=means):
             shares.append(share_right(model(ids), targets))
     return shares
 
 
-cuts = {
-    "nothing": (0, []),
-    **{f"{i}.{h}": (i, [h]) for i in (0, 1) for h in range(4)},
+cuts = {"nothing": (0, [])}
+for i in (0, 1):
+    cuts |= {f"{i}.{h}": (i, [h]) for h in range(4)}
+cuts["1.0 to 1.2"] = (1, [0, 1, 2])
+cuts["all of layer 1"] = (1, [0, 1, 2, 3])
+shares = [right_without(*cut) for cut in cuts.values()]
+labels = {
+    "row_labels": list(cuts),
+    "column_labels": ["by 0", "by mean"],
 }
-cuts |= {
-    "three of layer 1": (1, [0, 1, 2]),
-    "all of layer 1": (1, range(4)),
-}
-found = np.array([right_without(*cut) for cut in cuts.values()])
-matrices(
-    {"share right": found},
-    row_labels=list(cuts),
-    column_labels=["by 0", "by mean"],
-)
+matrices({"share right": np.array(shares)}, **labels)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without head 0.0, most answers are wrong. No other single head is missed. In layer 1 you can even cut three, and
-# copying stops only without all four, because they share a job.
+# Without head 0.0 (layer 0, head 0), most answers are wrong. The model misses no other single head. In layer 1 you can
+# even cut three, and copying stops only without all four, because they share a job. (The two columns are two ways to
+# cut, explained below. Here they agree.)
 #
 # </details>
 #
 # ## The output is a sum over heads
 #
-# Why can we take a head out at all? A row of `merged` is the heads' pieces side by side, so its product with $w_o$
-# splits into H parts. With $w_o^h$ for the h-th block of **rows**:
+# Why can we take a head out at all? In a row of `merged`, the pieces of the heads lie side by side, so its product with
+# $w_o$ splits into H parts. If $w_o^h$ is the h-th block of **rows** of $w_o$, then
 #
 # $$\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\, w_o + b_o
 # = \sum_{h=1}^{H} \mathrm{head}_h\, w_o^h + b_o$$
@@ -123,39 +105,33 @@ from mha_numpy import MultiHeadParams
 B, T, D, H, d_k, d_v = 2, 5, 10, 3, 4, 6
 rng = np.random.default_rng(7)
 x = rng.normal(size=(B, T, D))
-inner = {"q": H * d_k, "k": H * d_k, "v": H * d_v}
-arrays = {
-    f"w_{s}": rng.normal(size=(D, n)) / np.sqrt(D)
-    for s, n in inner.items()
-}
-arrays |= {f"b_{s}": rng.normal(size=n) for s, n in inner.items()}
-arrays |= {
-    "w_o": rng.normal(size=(H * d_v, D)) / np.sqrt(d_v),
-    "b_o": rng.normal(size=D),
-}
+arrays = {}
+for s, width in {"q": d_k, "k": d_k, "v": d_v}.items():
+    arrays[f"w_{s}"] = rng.normal(size=(D, H * width)) / np.sqrt(D)
+    arrays[f"b_{s}"] = rng.normal(size=H * width)
+arrays["w_o"] = rng.normal(size=(H * d_v, D)) / np.sqrt(d_v)
+arrays["b_o"] = rng.normal(size=D)
 params = MultiHeadParams(**arrays)
+
+options = {"params": params, "num_heads": H}
 with trace() as t:
-    out, _ = multi_head_attention_forward(
-        x, params=params, num_heads=H
-    )
+    out, _ = multi_head_attention_forward(x, **options)
 # (B, H, T, D): what each head adds
 shares = t["heads"] @ params.w_o.reshape(H, d_v, D)
 compare(shares.sum(axis=1) + params.b_o, out, name="sum over heads")
 
 # %%
-matrices(
-    {f"head {h}'s share": shares[0, h] for h in range(H)}
-    | {"out": out[0]},
-    title="Random params: out is the sum of the heads, plus b_o",
-)
+panels = {f"head {h}'s share": shares[0, h] for h in range(H)}
+title = "Random params: out is the sum of the heads, plus b_o"
+matrices(panels | {"out": out[0]}, title=title)
 
 # %% [markdown]
-# So there are two ways to say it. The code joins the pieces and multiplies once. But you can also say that **each head
-# reads the tokens and adds something to every one of them**. In `merged`, every head has its own columns. In `out`,
-# after $w_o$, all heads write into all columns, and that's what $w_o$ is for.
+# So you can describe a layer in two ways. The code joins the pieces and multiplies once. But you can also say that
+# **each head reads the tokens and adds something to every one of them**. In `merged`, every head has its own columns.
+# In `out`, after $w_o$, all heads write into all columns, and that's what $w_o$ is for.
 #
 # A sum has no order. Put the column blocks of $w_q$, $w_k$, $w_v$ and the row blocks of $w_o$ in a different order, and
-# the output stays the same. So "head 3" of a model is a mere label.
+# the output stays the same. So the number in "head 3" means nothing.
 #
 # ## Switching a head off
 #
@@ -163,85 +139,76 @@ matrices(
 #
 # $$\mathrm{out} = \sum_h g_h\,\mathrm{head}_h\, w_o^h + b_o$$
 #
-# If a head stays switched off, its params can go too. That's *pruning*. For head 1 it removes the head's columns of
-# $w_q$, $w_k$, $w_v$, and its rows of $w_o$:
+# If a head stays switched off, its params can go too, which is called *pruning*. For head 1, we delete its columns of
+# $w_q$, $w_k$, $w_v$ and their biases, and its rows of $w_o$:
 
 # %%
 gate = np.array([1.0, 0.0, 1.0])
-without_1, _ = multi_head_attention_forward(
-    x, params=params, num_heads=H, head_gate=gate
-)
-head_1 = {
-    "q": slice(d_k, 2 * d_k),
-    "k": slice(d_k, 2 * d_k),
-    "v": slice(d_v, 2 * d_v),
-}
-smaller = {"w_o": np.delete(params.w_o, head_1["v"], axis=0)}
-for s, its in head_1.items():
-    smaller |= {
-        name: np.delete(arrays[name], its, axis=-1)
-        for name in (f"w_{s}", f"b_{s}")
-    }
-fewer = params._replace(**smaller)
-pruned, _ = multi_head_attention_forward(
-    x, params=fewer, num_heads=2
-)
-compare(
-    {"gate": out - without_1, "pruned": pruned},
-    {"gate": shares[:, 1], "pruned": without_1},
-)
+gated = options | {"head_gate": gate}
+without_1, _ = multi_head_attention_forward(x, **gated)
+
+# pruning: the same, without head 1's params
+its_rows = slice(d_v, 2 * d_v)
+smaller = {"w_o": np.delete(params.w_o, its_rows, axis=0)}
+for s, width in {"q": d_k, "k": d_k, "v": d_v}.items():
+    its_columns = slice(width, 2 * width)
+    for name in (f"w_{s}", f"b_{s}"):
+        smaller[name] = np.delete(
+            arrays[name], its_columns, axis=-1
+        )
+fewer = {"params": params._replace(**smaller), "num_heads": 2}
+pruned, _ = multi_head_attention_forward(x, **fewer)
+found = {"gate": out - without_1, "pruned": pruned}
+compare(found, {"gate": shares[:, 1], "pruned": without_1})
 
 # %% [markdown]
-# A cut by 0 has a flaw. The later layers are used to a vector from this head, and they may never have met
-# zeros there. A milder cut is by the *mean*: the head writes its average, the same for every token, and only
-# what it says about *these* tokens is lost. Above, both cuts agree; in larger models they may not.
+# Cutting by 0 has a flaw. The later layers are used to a vector from this head, and they may never have met zeros
+# there. Cutting by the *mean* is milder: the head writes its average, the same for every token, so we lose only what it
+# says about *these* tokens. In our first table both ways agree, but in larger models they may not.
 #
 # ## How much does a head matter?
 #
-# Cutting the heads of a large model one by one takes a forward pass for each. A gradient is a cheaper measure. How does
-# the loss change with a gate? Since $\mathrm{gated}_h = g_h\,\mathrm{head}_h$, the slope is
+# Cutting the heads of a large model one by one takes a forward pass for each. A gradient is cheaper. How does the loss
+# L change with a gate? Since $\mathrm{gated}_h = g_h\,\mathrm{head}_h$, the slope is
 #
 # $$\frac{\partial L}{\partial g_h} = \sum \overline{\mathrm{gated}}_h \cdot \mathrm{head}_h ,$$
 #
-# summed over tokens and features, where the bar marks the gradient of the loss. One backward pass computes it for all
+# summed over tokens and features, where a bar marks the gradient of the loss. One backward pass computes this for all
 # heads. Michel et al. 2019 (section 4.1) take its absolute value, averaged over the sequences, as the head's
 # importance.
 #
-# > **Predict first.** Head 0.0 is the one whose cut costs the most. Will it have by far the largest importance?
+# > **Predict first.** Cutting head 0.0 costs the most. Will its importance be by far the largest?
 
 # %%
-from mha_numpy.layers import cross_entropy_forward
+from functools import partial
+
 from mha_numpy.models.analysis import head_importance
-from mha_numpy.models.train import (
-    IGNORED,
-    Batch,
-    loss_and_gradients,
-)
+from mha_numpy.models.train import Batch, loss_and_gradients
+
+batch = Batch((ids,), targets)
 
 
 def loss_with(layer, gate):
     model.attentions[layer].head_gate = gate
-    loss, _ = cross_entropy_forward(
-        model(ids), targets, ignore_index=IGNORED
-    )
+    loss = loss_and_gradients(model, batch)
     model.attentions[layer].head_gate = None
-    return float(loss)
+    return loss
 
 
-# row h of off: head h has gate 0
-whole, off = (loss_with(0, np.ones(4)), 1 - np.eye(4))
-measured = np.array(
-    [[loss_with(i, gate) - whole for gate in off] for i in (0, 1)]
-)
-batch = Batch((ids,), targets)
-by_layer = head_importance(
-    model, lambda: loss_and_gradients(model, batch)
-)
-importance = np.stack(list(by_layer.values()))
-both = {"importance": importance, "loss, when cut": measured}
-layers = ["layer 0", "layer 1"]
-heads = [f"head {h}" for h in range(4)]
-matrices(both, row_labels=layers, column_labels=heads, shared=False)
+run = partial(loss_and_gradients, model, batch)
+importance = head_importance(model, run)
+whole = run()
+off = 1 - np.eye(4)  # in row h, head h has gate 0
+costs = [[loss_with(i, gate) for gate in off] for i in (0, 1)]
+panels = {
+    "importance": np.stack(list(importance.values())),
+    "added loss, when cut": np.array(costs) - whole,
+}
+labels = {
+    "row_labels": ["layer 0", "layer 1"],
+    "column_labels": [f"head {h}" for h in range(4)],
+}
+matrices(panels, **labels, shared=False)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -251,37 +218,30 @@ matrices(both, row_labels=layers, column_labels=heads, shared=False)
 #
 # </details>
 #
-# A gradient is a slope *here*, where all gates are 1. Training has brought head 0.0 to its best volume, and at the best
-# place the curve is flat. Let's look at the curve.
+# A gate is like a volume knob, and a gradient is the slope of the loss *here*, where all knobs are at 1. Training has
+# brought head 0.0 to its best volume, and where the loss is lowest, its curve is flat. Let's look at the curve.
 
 # %%
 volumes = np.linspace(0, 1.5, 13)
-curves = {
-    f"head 0.{h}": np.array(
-        [
-            loss_with(0, np.where(np.arange(4) == h, g, 1.0))
-            for g in volumes
-        ]
-    )
-    for h in (0, 1)
-}
+curves = {}
+for h in (0, 1):
+    gates = np.ones((13, 4))
+    gates[:, h] = volumes
+    losses = [loss_with(0, gate) for gate in gates]
+    curves[f"head 0.{h}"] = np.array(losses)
 title = "The loss over one gate, with all others at 1"
-line_chart(
-    volumes,
-    curves,
-    title=title,
-    x_label="gate of the head",
-    y_label="nats",
-)
+looks = {"x_label": "gate of the head", "y_label": "loss"}
+line_chart(volumes, curves, title=title, **looks)
 
 # %% [markdown]
 # Both curves are flat at 1. One of them is flat everywhere, while the other has a cliff on its way to 0. **A small
-# gradient does not mean a useless head.** Gradients are good for ranking many heads; a cut tells the truth about one.
+# gradient does not mean a useless head.** So use gradients for a first look at many heads, and a cut to find out about
+# one.
 #
 # ## Two kinds of mixing
 #
 # Whichever head you cut, you lose the same kind of thing: a way for *tokens* to reach each other. Which operations mix
-# tokens, and which mix features? We change one number, token 2's feature 1, and see what reacts.
+# tokens, and which mix features? We change one number, feature 1 of token 2, and see what reacts.
 #
 # > **Predict first.** Which rows and columns react in each of the five panels?
 
@@ -290,31 +250,35 @@ from mha_numpy import MultiHeadAttention, attention_forward
 
 
 def reacts(f, x):
-    """(T, D) bools: which numbers of f(x) change with token 2's
-    feature 1.
-    """
+    """(T, D): what changes in f(x) with token 2's feature 1?"""
     moved = x.copy()
     moved[0, 2, 1] += 1
     return (abs(f(moved) - f(x)) > 1e-9)[0]
 
 
+def mix(x):  # with fixed weights
+    return merge_heads(fixed @ split_heads(x, 3))
+
+
+def attend(x):  # the scores depend on x, too
+    x = split_heads(x, 3)
+    return merge_heads(attention_forward(x, x, x)[0])
+
+
 rng = np.random.default_rng(4)
-x4 = rng.normal(size=(1, 4, 6))
+x = rng.normal(size=(1, 4, 6))
 fixed = rng.dirichlet(np.ones(4), size=(1, 3, 4))
-w, w_1, w_2 = (
-    rng.normal(size=shape) for shape in ((6, 6), (6, 9), (9, 6))
-)
+w_o, w_1 = rng.normal(size=(6, 6)), rng.normal(size=(6, 9))
+w_2 = rng.normal(size=(9, 6))
 operations = {
-    "weights @ v": lambda x: merge_heads(fixed @ split_heads(x, 3)),
-    "attention alone": lambda x: merge_heads(
-        attention_forward(*[split_heads(x, 3)] * 3)[0]
-    ),
-    "x @ w_o": lambda x: x @ w,
+    "weights @ v": mix,
+    "attention alone": attend,
+    "x @ w_o": lambda x: x @ w_o,
     "feed-forward": lambda x: np.tanh(x @ w_1) @ w_2,
     "whole layer": MultiHeadAttention(6, 3, rng=5),
 }
+panels = {name: reacts(f, x) for name, f in operations.items()}
 title = "What reacts to token 2's feature 1? (Random params)"
-panels = {name: reacts(f, x4) for name, f in operations.items()}
 matrices(panels, title=title, meaning=("reacts", "stays"))
 
 # %% [markdown]
@@ -335,13 +299,13 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 #
 # ## What a cut doesn't show
 #
-# - **A head that costs nothing may still do the job.** In layer 1, four heads share one job; after a cut, the others
-#   may take over (*self-repair*: McGrath et al. 2023, Rushing and Nanda 2024). So what a cut costs is a lower bound,
-#   roughly.
+# - **A head that costs nothing may still do the job.** In layer 1, four heads share one job, and after a cut the others
+#   may take over (*self-repair*: McGrath et al. 2023, Rushing and Nanda 2024). So the cost of a cut is roughly a lower
+#   bound of what the head does.
 # - **After training is not before training.** Voita et al. 2019 removed 38 of 48 encoder heads of a translation model
-#   at a cost of 0.15 BLEU. Michel et al. 2019 left some layers with one head, but cross-attention needs more. Starting
-#   with fewer heads *before* training is worse (Behnke and Heafield 2020). Each such result needs the words "for this
-#   task, by the test loss, after training", and "heads are useless" follows from none.
+#   at a cost of 0.15 BLEU (a score from 0 to 100). Michel et al. 2019 left some layers with one head, but
+#   cross-attention needs more. Starting with fewer heads *before* training is worse (Behnke and Heafield 2020). Each
+#   such result holds for one task, one measure, and after training. "Heads are useless" follows from none of them.
 # - **Names of heads are loose.** Clark et al. 2019 and Voita et al. 2019 found positional heads (the token before or
 #   after), delimiter heads (stops and commas), syntactic heads (a verb's object), coreference heads, and heads for rare
 #   tokens; "semantic" is the loosest name. At least nine in ten of GPT-2 small's heads have several roles (Kissane et
@@ -352,7 +316,7 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 #
 # ## Exercise: which heads matter
 #
-# Write the importance of Michel et al. The check includes a head that helps one sequence and hurts another, and such a
+# Write the importance of Michel et al. In one example of the check, a head helps one sequence and hurts another. Such a
 # head matters.
 #
 # To practise more, look in `mha-numpy exercises`: `head-gates` is the slope without the absolute value.
@@ -382,8 +346,8 @@ check("head-importance", my_head_importance)
 #
 # - The output is $\sum_h g_h\,\mathrm{head}_h w_o^h + b_o$. So heads have no order, and you can switch each one off by
 #   itself: by 0, or more mildly by its mean.
-# - A gate's gradient ranks all heads in one backward pass. But it is a slope at gate 1, and the head that the model
-#   couldn't do without was on flat ground beside a cliff.
+# - A gate's gradient ranks all heads in one backward pass. But it is only the slope at gate 1, and the head that the
+#   model couldn't do without was on flat ground near a cliff.
 # - One head did a job by itself, and four heads shared another. So "this head can be cut" doesn't mean "this job isn't
 #   needed".
 # - Only the weights mix tokens, all projections mix features, and heads meet only in $w_o$.

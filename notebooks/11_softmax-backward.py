@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 11 · Softmax backward
 #
-# Eight rows of scores learn to choose: row i should give its weight to value 7 - i. Each of the four runs below starts
-# from the same random scores and follows a gradient. One gradient is right. The other three are famous mistakes.
+# Below, eight rows of scores learn to choose: row i should give its weight to value 7 - i. We train them four times
+# from the same random scores, each time with a different formula for the gradient. One formula is right, and the other
+# three are common mistakes.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -17,14 +18,21 @@ from mha_numpy import (
 from mha_numpy.show.pictures import line_chart, matrices
 from mha_numpy.teach.exercises import check, hint
 
+
 # %%
+def row_sum(x):
+    return x.sum(axis=-1, keepdims=True)
+
+
+def row_mean(x):
+    return x.mean(axis=-1, keepdims=True)
+
+
 rules = {
-    "right": lambda g, p: p * (g - (g * p).sum(-1, keepdims=True)),
+    "right": lambda g, p: p * (g - row_sum(g * p)),
     "diagonal only": lambda g, p: p * (1 - p) * g,
-    "row mean left out": lambda g, p: p * g,
-    "mean not weighted": lambda g, p: (
-        p * (g - g.mean(-1, keepdims=True))
-    ),
+    "no mean": lambda g, p: p * g,
+    "plain mean": lambda g, p: p * (g - row_mean(g)),
 }
 
 
@@ -35,8 +43,8 @@ def losses(rule, steps=60):
         weights, _ = softmax_forward(scores)
         error = weights @ v - v[::-1]
         found.append((error**2).sum() / 2)
-        # error @ v.T is d_weights
-        scores = scores - rule(error @ v.T, weights)
+        d_weights = error @ v.T
+        scores = scores - rule(d_weights, weights)
     return np.array(found)
 
 
@@ -45,11 +53,11 @@ looks = {"x_label": "steps", "y_label": "loss", "log_y": True}
 line_chart(np.arange(60), curves, title="Four gradients", **looks)
 
 # %% [markdown]
-# All four losses fall, and on this easy task two of the wrong ones fall faster than the right one. **A falling loss
-# proves nothing about a gradient.**
+# All four losses fall. On this easy task, two of the wrong formulas are even faster than the right one. **A falling
+# loss proves nothing about a gradient.**
 #
-# **What you can do afterwards:** you can derive the two lines of softmax's backward, say what they mean, and tell them
-# from their usual mistakes.
+# **What you can do afterwards:** you can derive the two lines of softmax's backward, say what they mean, and recognise
+# the usual mistakes.
 #
 # ## The derivative of one row, step by step
 #
@@ -61,7 +69,7 @@ line_chart(np.arange(60), curves, title="Four gradients", **looks)
 # = \frac{\delta_{ij}\, e^{s_i}\, Z - e^{s_i}\, e^{s_j}}{Z^2}
 # = p_i\,(\delta_{ij} - p_j)$$
 #
-# All i and j together form a matrix, the *Jacobian* of the row:
+# The derivatives for all i and j form a matrix, the *Jacobian* of the row:
 #
 # $$J = \mathrm{diag}(p) - p\,p^\top$$
 #
@@ -70,19 +78,22 @@ line_chart(np.arange(60), curves, title="Four gradients", **looks)
 #
 # <details><summary>Answer</summary>
 #
-# $J_{00} = 0.1 - 0.01 = 0.09$ and $J_{03} = -0.04$. The row sums to 0. If you raise a score, its own weight grows (the
-# diagonal), and all the others pay for it.
+# $J_{00} = 0.1 - 0.01 = 0.09$ and $J_{03} = -0.04$. The row sums to 0. If you raise a score, its own weight grows (on
+# the diagonal), and all the others pay for it.
 #
 # </details>
 
+
 # %%
+def jacobian(p):
+    return np.diag(p) - np.outer(p, p)
+
+
 s = np.log([1.0, 2.0, 3.0, 4.0])  # e^s = 1, 2, 3, 4 of a sum of 10
-p = softmax_forward(s)[0]
-J = np.diag(p) - np.outer(p, p)
-matrices(
-    {"diag(p)": np.diag(p), "p p^T": np.outer(p, p), "J": J},
-    title="The Jacobian of one row",
-)
+p, _ = softmax_forward(s)
+J = jacobian(p)
+panels = {"diag(p)": np.diag(p), "p p^T": np.outer(p, p), "J": J}
+matrices(panels, title="The Jacobian of one row")
 
 # %% [markdown]
 # We can also measure J, with no derivation at all. Column j says what happens when only $s_j$ moves a little. We move
@@ -90,9 +101,8 @@ matrices(
 
 # %%
 h = 1e-5 * np.eye(4)  # row j moves score j
-measured = (
-    softmax_forward(s + h)[0] - softmax_forward(s - h)[0]
-).T / 2e-5
+up, down = softmax_forward(s + h)[0], softmax_forward(s - h)[0]
+measured = (up - down).T / 2e-5
 panels = {
     "measured": measured,
     "formula": J,
@@ -109,13 +119,14 @@ matrices(panels, shared=False, title="J, column by column")
 #
 # $$v^\top J\, v = \sum_j p_j v_j^2 - \Big(\sum_j p_j v_j\Big)^2 = \mathrm{Var}_p(v) \ge 0$$
 #
-# It's 0 only if all visible entries are equal. So J loses one direction, the constant, and no other: its rank is T - 1.
-# It can't amplify either, because no eigenvalue is larger than the largest sum of absolute values in a row:
+# For T keys that all have some weight, it's 0 only if all entries of v are equal. So J loses one direction, that of a
+# constant, and its rank is T - 1. J can't amplify either, because no eigenvalue is larger than the largest sum of
+# absolute values in a row:
 #
 # $$p_i(1 - p_i) + \sum_{j \ne i} p_i\,p_j = 2\,p_i\,(1 - p_i) \le \tfrac12$$
 #
-# > **Predict first.** So softmax at least halves the norm of a gradient. Which of these weights let most of it through:
-# > (1/4, 1/4, 1/4, 1/4), (1/2, 1/2, 0, 0) or (1, 0, 0, 0)?
+# > **Predict first.** So softmax at least halves the norm of a gradient. Which of these rows of weights lets most of it
+# > through: (1/4, 1/4, 1/4, 1/4), (1/2, 1/2, 0, 0) or (1, 0, 0, 0)?
 #
 # <details><summary>Answer</summary>
 #
@@ -125,26 +136,26 @@ matrices(panels, shared=False, title="J, column by column")
 #
 # </details>
 
+
 # %%
-grown = {
-    f"{factor} s": softmax_forward(factor * s)[0]
-    for factor in (0, 1, 4, 16, 64)
-}
-for name, row in grown.items():
-    largest = np.linalg.eigvalsh(
-        np.diag(row) - np.outer(row, row)
-    ).max()
-    print(f"{name:5} largest eigenvalue {largest:.4f}")
-jacobians = {
-    name: np.diag(row) - np.outer(row, row)
-    for name, row in grown.items()
-}
-matrices(jacobians, title="J for larger and larger scores")
+def largest(J):
+    return f"largest eigenvalue {np.linalg.eigvalsh(J).max():.4f}"
+
+
+for row in ([1 / 4] * 4, [1 / 2, 1 / 2, 0, 0], [1, 0, 0, 0]):
+    print(row, largest(jacobian(row)))
+panels = {}
+for factor in (0, 1, 4, 16, 64):
+    J = jacobian(softmax_forward(factor * s)[0])
+    print(f"{factor:2} s:", largest(J))
+    panels[f"{factor} s"] = J
+matrices(panels, title="J for larger and larger scores")
 
 # %% [markdown]
 # ## Multiplying without building
 #
-# Backward doesn't need J. It gets $g_i = \partial L / \partial p_i$ (`d_weights`) and wants `d_scores`:
+# Backward doesn't need J itself. It gets the *upstream gradient* $g_i = \partial L / \partial p_i$, which is
+# `d_weights` in the code, and must return $\bar s_j = \partial L / \partial s_j$, which is `d_scores`:
 #
 # $$\bar s_j = \sum_i g_i\, p_i\, (\delta_{ij} - p_j)
 # = g_j\, p_j - p_j \sum_i g_i\, p_i = p_j \Big( g_j - \sum_i g_i\, p_i \Big)$$
@@ -155,23 +166,19 @@ matrices(jacobians, title="J for larger and larger scores")
 # %%
 def pull_back(g, p):
     """(T_q, T_k) and (T_q, T_k) -> d_scores (T_q, T_k)."""
-    row_mean = (g * p).sum(axis=-1, keepdims=True)
-    return p * (g - row_mean)
+    mean = (g * p).sum(axis=-1, keepdims=True)
+    return p * (g - mean)
 
 
 rng = np.random.default_rng(0)
-# T_q, T_k
 weights, cache = softmax_forward(rng.normal(size=(5, 7)))
 d_weights = rng.normal(size=(5, 7))
-pairs = zip(weights, d_weights, strict=True)
-with_J = np.stack(
-    [(np.diag(row) - np.outer(row, row)) @ g for row, g in pairs]
-)
-library = softmax_backward(d_weights, cache).d_scores
+with_J = [jacobian(weights[i]) @ d_weights[i] for i in range(5)]
 found = {
-    "with J": with_J,
+    "with J": np.array(with_J),
     "without J": pull_back(d_weights, weights),
 }
+library = softmax_backward(d_weights, cache).d_scores
 compare(found, dict.fromkeys(found, library))
 
 # %% [markdown]
@@ -187,19 +194,19 @@ compare(found, dict.fromkeys(found, library))
 #
 # ## What it means
 #
-# $\sum_i g_i p_i$ is the *mean of g under p*: what the row gets now, on average. The gradient of a score is how much
-# better its key is than that, times the weight that the key has:
+# The sum $\sum_i g_i p_i$ is the *mean of g under p*, that is, what the row gets now, on average. The gradient of a
+# score is how much better its key is than that, times the weight that the key has:
 #
 # $$\bar s_j = \underbrace{p_j}_{\text{its weight}}
 # \big(\underbrace{g_j - \mathbb{E}_p[g]}_{\text{better than average?}}\big)$$
 #
-# > **Predict first.** p = (0.1, 0.2, 0.3, 0.4) and g = (4, -2, 3, 0). What is the mean? Suppose we want to raise L:
-# > which key's score grows most? Is it the one with the largest g?
+# > **Predict first.** p = (0.1, 0.2, 0.3, 0.4) and g = (4, -2, 3, 0). What is the mean? Suppose we want to raise L.
+# > Which key's score should grow most? Is it the one with the largest g?
 #
 # <details><summary>Answer</summary>
 #
 # The mean is 0.9. Key 2 gains most. Key 0 has the largest g, but key 2 has three times its weight. Key 3 has g = 0 and
-# loses, because that is below the average. A key without weight can't gain, however good it would be.
+# loses, because that is below the average. A key without weight can't gain at all, however large its g.
 #
 # </details>
 
@@ -212,11 +219,9 @@ panels = {
     "g - mean": g - mean,
     "d_scores": p * (g - mean),
 }
-labels = {
-    "column_labels": [f"key {j}" for j in range(4)],
-    "title": f"The mean is {mean:.1f}",
-}
-matrices(panels, shared=False, **labels)
+keys = [f"key {j}" for j in range(4)]
+title = f"The mean is {mean:.1f}"
+matrices(panels, shared=False, column_labels=keys, title=title)
 
 # %% [markdown]
 # ## Rows of d_scores sum to 0, columns don't
@@ -225,21 +230,17 @@ matrices(panels, shared=False, **labels)
 #
 # <details><summary>Answer</summary>
 #
-# A row sums to $\sum_j p_j g_j - \sum_i g_i p_i = 0$, which is shift invariance once more. A column can sum to
-# anything, because all queries may agree that a key should have more weight.
+# A row sums to $\sum_j p_j g_j - \sum_i g_i p_i = 0$, because the weights don't react if all its scores move together.
+# A column can sum to anything, because all queries may agree that a key should have more weight.
 #
 # </details>
 
 # %%
-sums = {"sums of the columns": library.sum(axis=0, keepdims=True)}
-print(
-    "largest sum of a row, without its sign:",
-    np.abs(library.sum(axis=-1)).max(),
-)
-matrices(
-    {"d_scores": library} | sums,
-    title="Random weights and upstream gradient",
-)
+sums = library.sum(axis=-1)
+print(f"sums of the rows: at most {np.abs(sums).max():.0e} from 0")
+panels = {"d_scores": library}
+panels["sums of the columns"] = library.sum(axis=0, keepdims=True)
+matrices(panels, title="Random weights and upstream gradient")
 
 # %% [markdown]
 # ## Hidden cells
@@ -260,78 +261,73 @@ matrices(
 scores, g = rng.normal(size=(2, 4, 4))
 weights, cache = softmax_forward(scores, mask=causal_mask(4))
 g[1, 3] = np.nan  # hidden from query 1
-panels = {"d_weights": g, "formula alone": pull_back(g, weights)}
-panels["softmax_backward"] = softmax_backward(g, cache).d_scores
+panels = {
+    "d_weights": g,
+    "formula alone": pull_back(g, weights),
+    "softmax_backward": softmax_backward(g, cache).d_scores,
+}
 matrices(panels, title="A NaN that nobody may see")
 
 # %% [markdown]
 # ## Which test catches which mistake?
 #
-# Nine wrong lines have the right shape, and four tests try to catch them. Do rows sum to 0? Are hidden cells 0? Are the
-# numbers right for a random upstream gradient? And are they right for an upstream gradient of *ones*, as in
-# `out.sum()`?
+# Here are nine wrong formulas whose results have the right shape, and four tests to catch them. Do rows sum to 0? Are
+# hidden cells 0? Are the numbers right for a random upstream gradient? And are they right for an upstream gradient of
+# *ones*, as when the loss is `weights.sum()`?
 #
 # > **Predict first.** Which test catches them all? And what is the true gradient of the sum of all weights?
 #
 # <details><summary>Answer</summary>
 #
-# Only the third does, with numbers and a random upstream gradient. The weights of a row sum to 1 whatever the scores
-# are, so the true gradient for ones is 0. Six mistakes also return 0 there, even "never computed". "Divided by B"
-# passes all the cheap tests.
+# Only the third does, which compares numbers for a random upstream gradient. The weights of a row sum to 1 whatever the
+# scores are, so the true gradient for ones is 0. Six mistakes also return 0 there, even "all zeros", which computes
+# nothing. "Divided by B" passes all the cheap tests.
 #
 # </details>
 
+
 # %%
+def column_sum(x):
+    return x.sum(axis=-2, keepdims=True)
+
+
 rules |= {
-    "mean over queries": lambda g, p: (
-        p * (g - (g * p).sum(-2, keepdims=True))
-    ),
-    "factor p left out": lambda g, p: (
-        g - (g * p).sum(-1, keepdims=True)
-    ),
-    "both p left out": lambda g, p: g - g.mean(-1, keepdims=True),
+    "column mean": lambda g, p: p * (g - column_sum(g * p)),
+    "no factor p": lambda g, p: g - row_sum(g * p),
+    "no p at all": lambda g, p: g - row_mean(g),
     "divided by B": lambda g, p: rules["right"](g, p) / len(g),
     "wrong sign": lambda g, p: -rules["right"](g, p),
-    "never computed": lambda g, p: np.zeros_like(p),
+    "all zeros": lambda g, p: np.zeros_like(p),
 }
 mask = causal_mask(4, 5, q_offset=1)
-p = softmax_forward(rng.normal(size=(3, 4, 5)), mask=mask)[0]
+p, _ = softmax_forward(rng.normal(size=(3, 4, 5)), mask=mask)
 g = rng.normal(size=(3, 4, 5))
 right, ones = rules["right"](g, p), np.ones_like(g)
-misses = []  # each of them is 0 where a backward passes
+caught = []
 for rule in rules.values():
     found = rule(g, p)
-    misses.append(
-        (
-            found.sum(-1),
-            np.where(mask, 0, found),
-            found - right,
-            rule(ones, p),
-        )
+    # what is 0 if the backward passes
+    faults = (
+        row_sum(found),
+        found * ~mask,
+        found - right,
+        rule(ones, p),
     )
-caught = np.array(
-    [[np.abs(miss).max() > 1e-9 for miss in row] for row in misses]
-)
-tests = [
-    "row sums",
-    "hidden cells",
-    "random upstream",
-    "ones upstream",
-]
+    caught.append([np.abs(fault).max() > 1e-9 for fault in faults])
+tests = ["row sums", "hidden cells", "random g", "g of ones"]
 labels = {
     "row_labels": list(rules),
     "column_labels": tests,
     "meaning": ("caught", "passes"),
+    "title": "Ten backwards, four tests",
 }
-matrices(
-    {"caught": caught}, **labels, title="Ten backwards, four tests"
-)
+matrices({"caught": np.array(caught)}, **labels)
 
 # %% [markdown]
 # ## With cross-entropy: p - y
 #
-# Suppose we classify with softmax and the loss $L = -\log p_y$, where y is the right class. Then $g_y = -1/p_y$, and
-# all other $g_j$ are 0. The row mean is $g_y\,p_y = -1$, so
+# Suppose a model classifies with softmax, and its loss is $L = -\log p_y$ (*cross-entropy*), where y is the right
+# class. Then $g_y = -1/p_y$, and all other $g_j$ are 0. The row mean is $g_y\,p_y = -1$, so
 #
 # $$\bar s_j = p_j\,(g_j + 1) = \begin{cases} p_j & j \ne y \\ p_y - 1 & j = y \end{cases}
 # \qquad\text{that is}\qquad \bar s = p - \text{onehot}(y)$$
@@ -350,12 +346,11 @@ def loss_backward(d_loss, p):
     return (d_loss[:, None] * (p - onehot),)
 
 
-gradcheck(
-    loss_forward, loss_backward, {"scores": rng.normal(size=(3, 5))}
-)
+scores = rng.normal(size=(3, 5))
+gradcheck(loss_forward, loss_backward, {"scores": scores})
 
 # %% [markdown]
-# > **Predict first.** A saturated softmax passes no gradient. So does a classifier that is sure and *wrong* learn
+# > **Predict first.** A saturated softmax passes no gradient. So does a classifier that is certain and *wrong* learn
 # > nothing?
 #
 # <details><summary>Answer</summary>
@@ -368,7 +363,7 @@ gradcheck(
 # ## Exercise: softmax backward
 #
 # Write the two lines, without J, for any number of leading axes. The check tries hidden cells, a row that sees nothing,
-# and a random upstream gradient. First it asks for what every right answer has (rows sum to 0, hidden cells have no
+# and a random upstream gradient. First it looks for what every right answer has (rows sum to 0, hidden cells have no
 # gradient). Then it compares numbers, and then it differentiates softmax numerically.
 #
 # To practise more, look in `mha-numpy exercises`: `museum-jacobian` is a bug that shipped.
@@ -395,7 +390,7 @@ check("softmax-backward", my_softmax_backward)
 # %% [markdown]
 # ## Summary
 #
-# You can now say which of the four gradients is right, and name the test that shows it. Backward is $p\,(g - \sum
+# You can now say which of the four formulas is right, and name the test that shows it. Backward is $p\,(g - \sum
 # g\,p)$: how much better a key is than the average of its row, times its weight. It needs no Jacobian, and a saturated
 # row passes nothing. Rows of `d_scores` sum to 0 and hidden cells are 0, but only numbers with a random upstream
 # gradient catch every mistake. With cross-entropy, the same formula gives p - y.

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 13 · Is this gradient right?
 #
-# The function below claims to be the backward of attention. It returns zeros for q and for k, so no head could ever
-# learn where to look. Let's run a gradient check on it, which compares it with forward, number by number:
+# The function below claims to be the backward of attention. It returns zeros for `d_q` and `d_k`, so no head could ever
+# learn where to look. Let's run a *gradient check* on it. It compares every number of a gradient with a slope that it
+# measures on forward:
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -29,22 +30,22 @@ one_token = {name: rng.normal(size=(1, 4)) for name in "qkv"}
 gradcheck(attention_forward, values_only, one_token)
 
 # %% [markdown]
-# Every line says "ok", and the check is right. The *example* is to blame.
+# Every line says "ok", and the check isn't wrong about these numbers. The *example* is to blame, and you'll soon see
+# why.
 #
-# **What you can do afterwards:** you can check any gradient with nothing but forward, and choose an example that no
-# wrong backward passes.
+# **What you can do afterwards:** you can check any gradient with nothing but forward, and choose an example that
+# exposes a wrong backward.
 #
 # ## A gradient is a slope
 #
-# The loss L is one number, here a weighted sum of the output of a small random head. Let's move one number of q, and
-# see how L changes:
+# The loss L is one number, here a weighted sum of the output of a small random head. Let's move one number of q and see
+# how L changes:
 
 # %%
-q, k, v, d_heads = (
-    rng.normal(size=shape)
-    for shape in ((3, 2), (4, 2), (4, 5), (3, 5))
-)
-d_q = attention_backward(d_heads, attention_forward(q, k, v)[1]).d_q
+q, k = rng.normal(size=(3, 2)), rng.normal(size=(4, 2))
+v, d_heads = rng.normal(size=(4, 5)), rng.normal(size=(3, 5))
+_, cache = attention_forward(q, k, v)
+d_q = attention_backward(d_heads, cache).d_q
 
 
 def loss(q):
@@ -57,22 +58,18 @@ def loss(q):
 unit = np.zeros_like(q)
 unit[1, 0] = 1  # the number that moves: q[1, 0]
 moves = np.linspace(-2, 2, 41)
-curve = np.array([loss(q + move * unit) for move in moves])
-tangent = loss(q) + d_q[1, 0] * moves
+lines = {
+    "L": np.array([loss(q + move * unit) for move in moves]),
+    "tangent": loss(q) + d_q[1, 0] * moves,
+}
 title = "The loss over one number, and the slope d_q[1, 0]"
-x_label = "added to q[1, 0]"
-line_chart(
-    moves,
-    {"L": curve, "tangent": tangent},
-    title=title,
-    x_label=x_label,
-    y_label="L",
-)
+looks = {"x_label": "added to q[1, 0]", "y_label": "L"}
+line_chart(moves, lines, title=title, **looks)
 
 # %% [markdown]
-# The tangent has the slope that backward returned, and it fits the curve. So we can measure a slope without any
-# derivation: move the number by h to both sides, and divide the change of L by 2h. No calculus is involved, so no
-# mistake of calculus can repeat itself. This is the *central difference*:
+# The tangent has the slope that backward returned, and it touches the curve where nothing is added. So we can also
+# measure this slope, without any derivation: move the number by h to both sides, and divide the change in L by 2h.
+# There is no calculus in this, so a mistake in our derivation can't hide here too. This is the *central difference*:
 #
 # $$\frac{\partial L}{\partial x} \approx \frac{L(x + h) - L(x - h)}{2h}$$
 
@@ -81,24 +78,20 @@ numeric, h = np.zeros_like(q), 1e-5
 for index in np.ndindex(q.shape):
     unit = np.zeros_like(q)
     unit[index] = 1
-    numeric[index] = (loss(q + h * unit) - loss(q - h * unit)) / (
-        2 * h
-    )
+    up, down = loss(q + h * unit), loss(q - h * unit)
+    numeric[index] = (up - down) / (2 * h)
 panels = {
     "backward's d_q": d_q,
     "measured": numeric,
     "difference": d_q - numeric,
 }
-matrices(
-    panels,
-    shared=False,
-    title="Twelve calls of forward against one of backward",
-)
+title = "Twelve calls of forward against one of backward"
+matrices(panels, shared=False, title=title)
 
 # %% [markdown]
 # ## How small should h be?
 #
-# Two errors are at work. L isn't a straight line, which costs an error that falls with $h^2$ (*truncation*). And both
+# Two errors compete. L isn't a straight line, which causes an error that falls with $h^2$ (*truncation*). And both
 # losses are rounded at about the 16th digit. We divide their difference by 2h, so this error grows with $1/h$
 # (*rounding*).
 #
@@ -106,149 +99,147 @@ matrices(
 #
 # <details><summary>Answer</summary>
 #
-# 1e-5 is best. The two errors are equal where $h^2 = 10^{-16} / h$, so $h = 10^{-16/3} \approx$ 5e-6. In float32 the
-# same rule leaves only four or five digits. That's why we check gradients in float64.
+# 1e-5 is best. Roughly, the two errors are equal where $h^2 = 10^{-16} / h$, so $h = 10^{-16/3} \approx$ 5e-6. In
+# float32, which has 7 digits, the same rule leaves only four or five. That's why we check gradients in float64.
 #
 # </details>
 
 
 # %%
+def one_sided(unit, h):
+    return (loss(q + h * unit) - loss(q)) / h
+
+
+def central(unit, h):
+    return (loss(q + h * unit) - loss(q - h * unit)) / (2 * h)
+
+
+def complex_step(unit, h):
+    return loss(q + 1j * h * unit).imag / h
+
+
+units = np.eye(q.size).reshape(-1, *q.shape)  # one for each number
+
+
 def largest_error(slope, h):
-    """Return how far a rule for slopes is from d_q, at worst over
-    all numbers of q.
-    """
-    units = np.eye(q.size).reshape(-1, *q.shape)
-    numeric = np.array([slope(unit, h) for unit in units]).reshape(
-        q.shape
-    )
-    # 0 has no logarithm
-    return max(np.abs(numeric - d_q).max(), 1e-17)
+    """How far the slopes are from d_q, at worst."""
+    numeric = np.array([slope(unit, h) for unit in units])
+    error = np.abs(numeric.reshape(q.shape) - d_q).max()
+    return max(error, 1e-17)  # 0 has no logarithm
 
 
 slopes = {
-    "one-sided": lambda u, h: (loss(q + h * u) - loss(q)) / h,
-    "central": lambda u, h: (
-        (loss(q + h * u) - loss(q - h * u)) / (2 * h)
-    ),
-    "complex step": lambda u, h: loss(q + 1j * h * u).imag / h,
+    "one-sided": one_sided,
+    "central": central,
+    "complex step": complex_step,
 }
-sizes = 10.0 ** np.arange(-13, 0)
-errors = {
-    name: np.array([largest_error(rule, h) for h in sizes])
-    for name, rule in slopes.items()
-}
-looks = {
-    "x_label": "step h",
-    "y_label": "largest error in d_q",
-    "log_x": True,
-    "log_y": True,
-}
-line_chart(
-    sizes, errors, title="How wrong is a numeric gradient?", **looks
-)
+sizes, errors = 10.0 ** np.arange(-13, 0), {}
+for name, slope in slopes.items():
+    worst = [largest_error(slope, h) for h in sizes]
+    errors[name] = np.array(worst)
+looks = {"x_label": "step h", "y_label": "largest error in d_q"}
+looks |= {"log_x": True, "log_y": True}
+title = "How wrong is a numeric gradient?"
+line_chart(sizes, errors, title=title, **looks)
 
 # %% [markdown]
 # ## The complex step
 #
-# The third line doesn't rise again on the left. It moves x by an *imaginary* amount, and then Taylor's series gives
+# In the chart, the third line doesn't rise again on the left. This method moves x by an *imaginary* amount, ih. Then
+# Taylor's series gives
 #
 # $$f(x + ih) = f(x) + ih f'(x) - \tfrac{h^2}{2} f''(x) - \dots \quad\Longrightarrow\quad f'(x) = \frac{\operatorname{Im} f(x + ih)}{h} + O(h^2)$$
 #
-# We subtract nothing, so nothing cancels, and h = 1e-30 is fine. There is a price: forward must carry the imaginary
-# part all the way.
+# We subtract nothing, so no digits are lost, and even h = 1e-30 is fine. The price is that forward must carry the
+# imaginary part all the way.
 #
-# > **Predict first.** At x = -2, which of these come out right: $x^2$, $e^x$, `abs(x)`, `np.sqrt(x * x)`, `x *
+# > **Predict first.** At x = -2, for which of these is the slope right: $x^2$, $e^x$, `abs(x)`, `np.sqrt(x * x)`, `x *
 # > np.conj(x)`?
 #
 # <details><summary>Answer</summary>
 #
-# `abs(x)` and `x * np.conj(x)` lose the imaginary part and return 0 without a word. The other three are right. (In
-# plain Python, a comparison such as `x > 0` raises an error.)
+# `abs(x)` and `x * np.conj(x)` lose the imaginary part, so the slope is 0, without any warning. The other three are
+# right. (In plain Python, a comparison such as `x > 0` raises an error.)
 #
 # </details>
 
 # %%
 functions = {
     "x ** 2": (lambda x: x**2, -4),
-    "exp(x)": (np.exp, 0.1353),
+    "exp(x)": (np.exp, np.exp(-2)),
     "abs(x)": (abs, -1),
     "sqrt(x * x)": (lambda x: np.sqrt(x * x), -1),
     "x * conj(x)": (lambda x: x * np.conj(x), -4),
 }
-found = [
-    [true, np.imag(f(-2 + 1e-30j)) / 1e-30]
-    for f, true in functions.values()
-]
-titles = {
+found = []
+for f, true_slope in functions.values():
+    found.append([true_slope, np.imag(f(-2 + 1e-30j)) / 1e-30])
+labels = {
     "row_labels": list(functions),
     "column_labels": ["true slope", "complex step"],
+    "title": "Where the complex step fails",
 }
-matrices(
-    {"at x = -2": np.array(found)},
-    **titles,
-    title="Where the complex step fails",
-)
+matrices({"at x = -2": np.array(found)}, **labels)
 
 # %% [markdown]
-# `gradcheck` moves every number of every input by both methods, against a random upstream gradient. The last column
-# shows the largest error as a share of the largest gradient. If forward drops the imaginary part, the report says so.
+# `gradcheck` moves every number of every input by both methods, central differences and complex steps, with a random
+# upstream gradient. The last column shows the largest error as a share of the largest gradient. If forward drops the
+# imaginary part, the report says so.
 
 # %%
-gradcheck(
-    attention_forward, attention_backward, {"q": q, "k": k, "v": v}
-)
+inputs = {"q": q, "k": k, "v": v}
+gradcheck(attention_forward, attention_backward, inputs)
 
 # %% [markdown]
 # ## What hides mistakes
 #
-# Here are five backwards of attention, wrong in five real ways. Six tests run the same full check on each of them, and
-# differ only in their example.
+# Here are five backward functions for attention, each with a different mistake that people really make. We run the same
+# full check on all of them, with six different examples.
 
 
 # %%
 def out_of_order(g, cache):
-    """Split the upstream gradient into heads with nothing but a
-    reshape.
-    """
-    return attention_backward(
-        g.swapaxes(1, 2).reshape(g.shape), cache
-    )
+    """Split g into heads with only a reshape."""
+    mixed = g.swapaxes(1, 2).reshape(g.shape)
+    return attention_backward(mixed, cache)
+
+
+def divided(g, cache):
+    return attention_backward(g / len(g), cache)
 
 
 def rebuilt(g, cache, **options):
-    """Compute the weights again, with only some of forward's
-    options.
-    """
-    given = cache.inputs
-    return attention_backward(
-        g,
-        attention_forward(given.q, given.k, given.v, **options)[1],
-    )
+    """Compute the weights again, with only these options."""
+    q, k, v = cache.inputs.q, cache.inputs.k, cache.inputs.v
+    _, again = attention_forward(q, k, v, **options)
+    return attention_backward(g, again)
+
+
+def no_mask(g, cache):
+    return rebuilt(g, cache, bias=cache.inputs.bias)
+
+
+def no_bias(g, cache):
+    return rebuilt(g, cache, mask=cache.inputs.visible)
 
 
 wrong = {
-    "d_q and d_k are 0": values_only,
-    "heads out of order": out_of_order,
-    "divided by B": lambda g, cache: attention_backward(
-        g / len(g), cache
-    ),
-    "mask forgotten": lambda g, cache: rebuilt(
-        g, cache, bias=cache.inputs.bias
-    ),
-    "bias forgotten": lambda g, cache: rebuilt(
-        g, cache, mask=cache.inputs.visible
-    ),
+    "d_q, d_k = 0": values_only,
+    "mixed heads": out_of_order,
+    "divided by B": divided,
+    "forgot mask": no_mask,
+    "forgot bias": no_bias,
 }
 
 # %% [markdown]
-# > **Predict first.** One example has different sizes, a mask, a bias and a random upstream gradient. The others change
-# > one thing each. Which one misses four of the five mistakes?
+# > **Predict first.** The first example has different sizes, a mask, a bias and a random upstream gradient. Each of the
+# > others changes one thing. Which one misses four of the five mistakes?
 #
 # <details><summary>Answer</summary>
 #
 # T = 1 misses four. A single key has weight 1, whatever the scores are, so `d_q` and `d_k` *are* 0. Mask and bias
-# change nothing, and there are no tokens to mix up with heads. With ones as the upstream gradient, every shuffle of it
-# is the same array. And one sequence can't show a division by the batch.
+# change nothing, and there are no tokens to mix up with heads. The other examples miss one mistake each. With ones as
+# the upstream gradient, shuffling it changes nothing. And a single sequence can't show a division by B.
 #
 # </details>
 
@@ -256,70 +247,54 @@ wrong = {
 from functools import partial
 
 
-def catches(
-    mistake, B=2, T_q=4, T_k=5, is_causal=True, bias=1.0, ones=False
-):
-    """Return whether the gradient check, on one example, finds
-    fault with a backward.
-    """
+def catches(backward, B=2, T_q=4, T_k=5, ones=False, **changed):
+    """Does the check, on one example, find a mistake?"""
     rng = np.random.default_rng(0)
-    shapes = {
-        "q": (B, 3, T_q, 2),
-        "k": (B, 3, T_k, 2),
-        "v": (B, 3, T_k, 6),
-    }
+    shapes = {"q": (T_q, 2), "k": (T_k, 2), "v": (T_k, 6)}
     inputs = {
-        name: rng.normal(size=shape)
+        name: rng.normal(size=(B, 3, *shape))
         for name, shape in shapes.items()
     }
-    options = {
-        "bias": bias * rng.normal(size=(T_q, T_k)),
-        "is_causal": is_causal,
-    }
+    bias = rng.normal(size=(T_q, T_k))
+    options = {"bias": bias, "is_causal": True} | changed
+    forward = partial(attention_forward, **options)
     g = np.ones((B, 3, T_q, 6)) if ones else None  # None: random
-    return not gradcheck(
-        partial(attention_forward, **options),
-        mistake,
-        inputs,
-        d_out=g,
-    )
+    return not gradcheck(forward, backward, inputs, d_out=g)
 
 
-tests = {
+examples = {
     "all different": {},
-    "ones upstream": {"ones": True},
+    "g of ones": {"ones": True},
     "B = 1": {"B": 1},
-}
-tests |= {"T = 1": {"T_q": 1, "T_k": 1}}
-tests |= {
+    "T = 1": {"T_q": 1, "T_k": 1},
     "no mask": {"is_causal": False},
-    "bias of 0": {"bias": 0.0},
+    "bias of 0": {"bias": np.zeros((4, 5))},
 }
-caught = np.array(
-    [
-        [catches(m, **t) for t in tests.values()]
-        for m in wrong.values()
-    ]
-)
-labels = {"row_labels": list(wrong), "column_labels": list(tests)}
-labels |= {
-    "title": "One check, six examples",
+caught = [
+    [catches(backward, **example) for example in examples.values()]
+    for backward in wrong.values()
+]
+labels = {
+    "row_labels": list(wrong),
+    "column_labels": list(examples),
     "meaning": ("caught", "missed"),
+    "title": "One check, six examples",
 }
-matrices({"caught": caught}, **labels)
+matrices({"caught": np.array(caught)}, **labels)
 
 # %% [markdown]
-# Only the first example catches all of them. (In softmax by itself, ones hide even more: notebook 11.)
+# Only the first example catches all of them. (For softmax by itself, ones hide even more, as notebook 11 shows.)
 #
 # Equal sizes don't fool a comparison of numbers, but they do fool tests that look at shapes. And a gradient that is
-# truly 0 fools a popular measure, $|a - n| / \max(|a|, |n|)$, which becomes a ratio of two roundings and warns where
-# nothing is wrong. So `gradcheck` divides by the largest gradient of the whole set instead.
+# truly 0 fools a popular measure of the error, $|a - n| / \max(|a|, |n|)$ for the analytic a and the numeric n. It
+# becomes a ratio of two roundings and warns you where nothing is wrong. So `gradcheck` divides by the largest gradient
+# of the whole set instead.
 #
 # ## Exercise: a backward, and its proof
 #
-# Dropout multiplies each weight by 0, or by $1/(1-p)$. Write its backward. Then prove it with `gradcheck` and your own
+# Dropout multiplies each weight by 0, or by $1/(1-p)$. Write its backward. Then test it with `gradcheck` and your own
 # example, *before* you run the cell with `check`. Forward is `lambda w: w * keep / (1 - p)`, with a `keep` that you
-# draw once; backward gets the upstream gradient and w.
+# draw once. Backward gets the upstream gradient and w.
 #
 # To practise more, look in `mha-numpy exercises`: in `break-my-attention` your tests have to catch the mistakes, and
 # `museum-jacobian` is a bug that shipped.
@@ -344,9 +319,10 @@ check("dropout-backward", my_dropout_backward)
 # %% [markdown]
 # ## Summary
 #
-# You can now say why the first check was silent, and build one that isn't. A gradient is a slope, and forward is all
-# you need to measure it: by central differences near h = 1e-5 in float64, or by complex steps of 1e-30. A check is only
-# as good as its example, so take a random upstream gradient, T > 1, B > 1, different sizes, a mask and a bias.
+# You can now say why the first check was silent, and choose an example on which it isn't. A gradient is a slope, and
+# forward is all you need to measure it: by central differences near h = 1e-5 in float64, or by complex steps of 1e-30.
+# A check is only as good as its example, so take a random upstream gradient, T > 1, B > 1, different sizes, a mask and
+# a bias.
 #
 # **In the code:** `gradcheck` in `mha_numpy/checking/gradients.py`.
 #
