@@ -170,8 +170,7 @@ matrices({"p of what came, · is a blank": compared}, **labels)
 #
 # To write, the program draws a character from the probabilities, appends it, and starts over. The **temperature**
 # divides the logits before softmax. Below 1 the likely characters become even likelier; above 1 all probabilities
-# move closer together. At 0 the likeliest character always wins. Here are the probabilities after "the captain spoke
-# ":
+# move closer together. At 0 the likeliest character always wins. Here it is at work on the next character:
 
 # %%
 logits = model(ids)[0, -1]
