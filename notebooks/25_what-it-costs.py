@@ -149,11 +149,12 @@ title = "Share of scores and mix in all operations"
 line_chart(lengths, lines, title=title, **axes)
 
 # %% [markdown]
+# The wider the model, the longer its text has to be before the square wins. But where is H in all this?
+#
 # ## "H heads cost the same" is true for products
 #
-# The wider the model, the longer its text has to be before the square wins. But where is H in all this? One product
-# over D features takes as many multiply-adds as H products over D / H features each (Vaswani et al. 2017, section
-# 3.2.2).
+# One product over D features takes as many multiply-adds as H products over D / H features each (Vaswani et al. 2017,
+# section 3.2.2).
 #
 # | | one head | H heads |
 # |---|---|---|
