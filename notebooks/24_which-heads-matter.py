@@ -118,7 +118,8 @@ cosines["without heads"] = np.nan_to_num(without, neginf=1)
 matrices(cosines, title=f"Cosines of 20 sentences. {note}")
 
 # %% [markdown]
-# Now the heads are missed. The order agrees only by 0.54, and without them all sentences look alike.
+# Now the heads are missed. Without them, the correlation is only 0.54, and all sentences look more alike: the mean
+# cosine rises from 0.08 to 0.49.
 #
 # From here on, we call the order *kept* if the correlation is at least 0.95 and all partners are found.
 #
@@ -350,8 +351,8 @@ print("all heads:    ", to_first.round(2))
 print("without heads:", without.round(2))
 
 # %% [markdown]
-# To this model, who did it to whom hardly matters: the sentence with the opposite meaning is the one that looks
-# alike.
+# To this model, who did it to whom hardly matters. The man who bites is closer to the first sentence than the passive
+# that means the same, with or without heads.
 #
 # ## Exercise: prune a layer
 #

@@ -72,8 +72,8 @@ matrices(shown)
 # <details><summary>Answer</summary>
 #
 # **The dot product of two independent vectors of d_k numbers, each with mean 0 and variance 1, has variance d_k. If
-# you don't divide them, such scores drive softmax to weights near 0 and 1. There, its Jacobian $\mathrm{diag}(p) -
-# p\,p^\top$ is almost 0, and most gradients vanish.** Divided by $\sqrt{d_k}$, scores have variance 1 at any width.
+# you don't divide them, such scores drive softmax to weights near 0 and 1. There, its Jacobian
+# $\mathrm{diag}(p) - p\,p^\top$ is almost 0, and most gradients vanish.** Divided by $\sqrt{d_k}$, scores have variance 1 at any width.
 # So B is the divided one. Below is how much of a random gradient softmax lets through, for the same 16 queries. More:
 # notebook 06.
 # </details>
@@ -184,8 +184,8 @@ Table("D = 512, T = 128", columns, rows)
 #
 # <details><summary>Answer</summary>
 #
-# **Project, compare, softmax and mix in each head; concatenate the heads; project.** For h = 1 ... H: $Q_h = X
-# W_h^Q$, $K_h = X W_h^K$, $V_h = X W_h^V$;
+# **Project, compare, softmax and mix in each head; concatenate the heads; project.** For h = 1 ... H:
+# $Q_h = X W_h^Q$, $K_h = X W_h^K$, $V_h = X W_h^V$;
 #
 # $$\text{head}_h = \text{softmax}\left(Q_h K_h^\top / \sqrt{d_k}\right) V_h,
 # \qquad \text{MHA}(X) = \text{Concat}(\text{head}_1, \ldots, \text{head}_H)\, W^O$$
@@ -336,8 +336,8 @@ bar_chart(counts, title="Widths of a head", unit="known models")
 # ## Exercise: which head matters?
 #
 # Multiply head h by a gate $g_h$, where all gates are 1. The gradient of a gate says how the loss reacts if you
-# weaken that head, so Michel et al. use its size as the head's importance. Derive it from `gated = heads * gate[:,
-# None, None]`.
+# weaken that head, so Michel et al. use its size as the head's importance. Derive it from
+# `gated = heads * gate[:, None, None]`.
 #
 # To practise more, try `head-importance` (the size itself) and `museum-split` (a bug that shipped) in `mha-numpy
 # exercises`.
