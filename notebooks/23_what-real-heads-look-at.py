@@ -43,11 +43,10 @@ weights_by_head(shown, names, head_names=titles, note=note)
 # %% [markdown]
 # Head 0.2 (layer 0, head 2) always looks at the token before. Head 1.8 prefers the token after. In head 2.7 nearly
 # all tokens look at `[CLS]`, a mark that begins every text (`[SEP]` ends it). And in head 3.1 "it" looks at "animal".
-# Does every head have a job that you can name, then? Be careful: we picked these four out of 72. Let's measure all of
-# them.
+# Does every head have such a clear job? Be careful: we picked these four. Let's measure all 72.
 #
 # **What you can do afterwards:** you can measure where the heads of a real model look, compare that with what they
-# take from there, test a head's name with a control, and say what you can conclude from one text and what you can't.
+# take from there, test a head's name with a control, and say what one text shows and what it doesn't.
 #
 # If the model isn't installed, everything below runs with random params. Each picture then says so, and names the two
 # commands that install the model. The text always describes the real one.
@@ -88,8 +87,7 @@ matrices(spread, **labels, shared=False, title=title)
 
 # %% [markdown]
 # Entropy says how widely a head spreads its weight. Equal weight on all 16 tokens would have log 16 = 2.77 nats. Ten
-# heads of layer 0 have more than 2, while head 0.2, which looks at a single token, has 0. Most of the 72 heads follow
-# no pattern on this list.
+# heads of layer 0 have more than 2, while head 0.2 has 0. Most heads follow no pattern on this list.
 #
 # ## A sink
 #
@@ -111,10 +109,10 @@ print("weight on the full stop and on [SEP]:", on_ends.round(2))
 #
 # ## Where it looks, and what it takes
 #
-# Why would so much weight go there? A row of weights has to sum to 1 even if the head has nothing to say. Then it
-# helps to have a place that contributes nothing. What token j contributes is not its weight but a vector,
-# $\text{weight}_{ij}\, v_j w_o^h$, where $w_o^h$ is the head's block of $w_o$. This vector can be short. So we take
-# its length (Kobayashi et al. 2020), and each token's share of the sum of lengths.
+# Why there? A row of weights has to sum to 1 even if the head has nothing to say. Then it helps to have a place that
+# contributes nothing. What token j contributes is not its weight but a vector, $\text{weight}_{ij}\, v_j w_o^h$,
+# where $w_o^h$ is the head's block of $w_o$. This vector can be short. So we take its length (Kobayashi et al. 2020),
+# and each token's share of the sum of lengths.
 #
 # > **Predict first.** Head 2.7 gives `[CLS]` 0.86 of its weight. What share of all that this head takes comes from
 # > `[CLS]`? And on average over all 72 heads?
@@ -169,7 +167,7 @@ weights_by_head(pair, names, **options)
 
 # %%
 def looks(text, query, key):
-    """Return each head's weight from one token to another (L, H)."""
+    """Return each head's weight of one token on another (L, H)."""
     names, weights = read(text)
     return weights[:, :, names.index(query), names.index(key)]
 
@@ -252,9 +250,9 @@ matrices({"weight": np.array(rows)}, **options, title=title)
 # </details>
 #
 # In head 0.4 the four words about water get more than 0.3, and the others less than 0.12. Head 0.10 is less tidy:
-# there "water" gets less than "office". In head 2.5 it is "money" that gets some weight, 0.17. A head of layer 0 sees
-# nothing but words and positions. So this is a match between two words, "bank" and "river", not an understanding of
-# the sentence. It may still be where understanding begins, because later layers work with what these heads took.
+# there "water" gets less than "office". In head 2.5 "money" gets 0.17. A head of layer 0 sees nothing but words and
+# positions. So this is a match between "bank" and "river", not an understanding of the sentence. It may still be
+# where understanding begins, because later layers work with what these heads took.
 #
 # ## A sentence of your own
 #
@@ -289,7 +287,7 @@ weights_by_head(shown, names, head_names=titles, note=note)
 #
 # ## Exercise: what a head takes
 #
-# Compute the lengths that made the sink fade, for all heads at once.
+# Compute the lengths that made the sink fade.
 
 
 # %% tags=["exercise"]
@@ -316,7 +314,7 @@ check("weights-times-norm", my_weights_times_norm)
 # ## Summary
 #
 # - Of 72 real heads, two look mostly at a neighbour, and 27 mostly at the first token. The others follow no pattern
-#   of our list closely.
+#   clearly.
 # - About half of all weight goes to a sink, here `[CLS]`, which contributes little. Weight times length shows it.
 # - In one head, "it" looks at the animal, and less so if the last word fits the street. In another, every token looks
 #   at the animal. Only a control tells the two apart.

@@ -105,7 +105,7 @@ def spearman(a, b):
 
 
 def agreement():
-    """Compare all 190 similarities with those of the whole model."""
+    """Compare 190 similarities with those of the whole model."""
     return spearman(similarities()[upper], whole[upper])
 
 

@@ -40,7 +40,7 @@ bar_chart(bars, title=title, unit="ms")
 
 # %% [markdown]
 # The times are far from the same. So is the paper wrong? Some texts say that heads are free, others that they cost
-# more. To settle it, we count.
+# more. Let's count.
 #
 # **What you can do afterwards:** you can count params, operations and bytes of attention before
 # anything runs, and say which of them depend on the number of heads.
@@ -104,7 +104,7 @@ bar_chart(share, title=title, unit="percent")
 # | weights v | H times (T, T) x (T, d_k) | $H \cdot 2T^2 d_k = 2T^2D$ |
 #
 # So for B sequences a layer takes $8BTD^2$ operations for projections and $4BT^2D$ for scores and mix. The first
-# number grows with T, the second with $T^2$. They are equal if $8BTD^2 = 4BT^2D$, which is $T = 2D$.
+# grows with T, the second with $T^2$. They are equal at $T = 2D$.
 #
 # > **Predict first.** GPT-2 has D = 768 and reads up to 1024 tokens. "Attention is quadratic", people say. At full
 # > length, what takes more operations?
@@ -134,8 +134,8 @@ line_chart(lengths, lines, title=title, **axes)
 #
 # </details>
 #
-# For a long enough text the square wins. How long is that? Here are three models. (Backward takes
-# twice the operations of forward, because each product becomes two, one for the gradient of each factor.)
+# For a long enough text the square wins. (Backward takes twice as many operations as forward: each product becomes
+# two, one for the gradient of each factor.)
 
 # %%
 lengths, lines = 2 ** np.arange(9, 19), {}
@@ -149,7 +149,7 @@ title = "Share of scores and mix in all operations"
 line_chart(lengths, lines, title=title, **axes)
 
 # %% [markdown]
-# The wider the model, the longer its text has to be before the square wins. But where is H in all this?
+# The wider the model, the longer its text has to be before the square wins.
 #
 # ## "H heads cost the same" is true for products
 #
@@ -164,8 +164,7 @@ line_chart(lengths, lines, title=title, **axes)
 #
 # ## ... and false for everything in between
 #
-# > **Predict first.** We record every array of attention: q, k, v, scores, weights and heads. Which of them grow if
-# > there are 8 heads instead of one?
+# > **Predict first.** We record every array of attention. Which of them grow if there are 8 heads instead of one?
 
 # %%
 from mha_numpy import trace
@@ -189,7 +188,7 @@ bar_chart(bars, title="Recorded bytes, T = 64, D = 48", unit="KiB")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `scores` and `weights` grow eightfold, because each head has its own (T, T) array. The others don't grow at all.
+# `scores` and `weights` grow eightfold, because each head has its own (T, T) array.
 #
 # </details>
 #
@@ -213,8 +212,8 @@ line_chart(lengths, lines, title=title, **axes)
 # </details>
 #
 # This explains the first picture: 64 heads compute and move 64 times as many exponentials for the same multiply-adds.
-# So both kinds of text are half right. **Products cost the same; softmax and the memory for weights cost H times as
-# much.** Notebook 26 computes attention without storing the weights.
+# So both are half right. **Products cost the same; softmax and the memory for weights cost H times as much.**
+# Notebook 26 computes attention without storing the weights.
 #
 # ## How many heads?
 #
@@ -238,8 +237,8 @@ bar_chart(widths, title="Width of a head, d_k")
 #
 # </details>
 #
-# From the narrowest to the widest model of this list, D grows 24-fold, but d_k only fourfold. **Apart from PaLM, the
-# number of heads follows from the width: H = D / 64 or D / 128.**
+# In this list D grows 24-fold, but d_k only fourfold. **Apart from PaLM, the number of heads follows from the width:
+# H = D / 64 or D / 128.**
 #
 # ### Rules of thumb and the data
 #
@@ -262,15 +261,14 @@ for name, m in models.items():
 
 # %% [markdown]
 # It fits all models except one, but it says little: "16 to 96" covers both the 32 heads of Llama 2
-# 7B and the 48 of PaLM 540B. (The original Transformer, 65 million, has 8 heads: Vaswani et al.
-# 2017, table 3.)
+# 7B and the 48 of PaLM 540B.
 #
 # ### Too many heads are too narrow
 #
 # The scores of a head are a product of (T, d_k) and (d_k, T), so their rank is at most d_k (Bhojanapalli et al.
-# 2020). How much does that matter? Take an arbitrary pattern of weights. Its logarithm gives scores that produce it.
-# We replace these scores by their best approximation of rank d_k, which the singular value decomposition gives, and
-# see how much weight ends up in the wrong place. (Other scores of that rank might do a little better.)
+# 2020). How much does that matter? Take an arbitrary pattern of weights; its logarithm gives scores that produce it.
+# We replace them by their best approximation of rank d_k (from the singular values), and see how much weight ends up
+# in the wrong place. (Other scores might do a little better.)
 
 # %%
 target, _ = softmax_forward(2 * rng.normal(size=(32, 32)))
@@ -307,8 +305,8 @@ weights_by_head(weights[None], tokens, note="By hand, d_k = 2.")
 # ### Pruning
 #
 # Michel et al. 2019 (section 4) removed up to about 20% of the heads of a translation model, and 40% of BERT's, at
-# test time and without a noticeable loss. DistilBERT (Sanh et al. 2019), which some texts quote here, does something
-# else: it has half the *layers*, with all 12 heads in each.
+# test time, without a noticeable loss. DistilBERT (Sanh et al. 2019) has half the *layers* instead, with all 12 heads
+# in each.
 #
 # > **Predict first.** Suppose BERT-base keeps 9 of its 12 heads in every layer, and T = 512. How much is left of
 # > attention's operations, and how much of all operations?
@@ -381,7 +379,7 @@ check("cost-table", my_cost_table)
 # You can now explain the first picture: the products cost the same, and everything between them
 # costs H times as much.
 #
-# - Params $4D^2$, projections $8BTD^2$, scores and mix $4BT^2D$: none of these depends on H. The two counts of
+# - Params $4D^2$, projections $8BTD^2$, scores and mix $4BT^2D$: none of these depends on H. Both counts of
 #   operations are equal at T = 2D.
 # - There are $H T^2$ weights and exponentials. They outgrow the tokens at T = d_k.
 # - In most known models, heads are 64 or 128 wide. Narrower heads have scores of low rank; fewer

@@ -62,7 +62,7 @@ else:
 #
 # ## The operator: `scaled_dot_product_attention`
 #
-# PyTorch's operator has our formula and our layout, (B, H, T, d). The names differ, and JAX and ONNX have their own:
+# Its arguments, and their names elsewhere:
 #
 # | here | PyTorch | JAX | ONNX |
 # |---|---|---|---|
@@ -117,7 +117,7 @@ else:
 # ## The formula, written out in PyTorch
 #
 # Most tutorials write attention in a few lines like these. You know each of them from notebook 03. `view` refuses to
-# copy (notebook 09), so before the heads are merged, `.contiguous()` has to copy them into order.
+# copy (notebook 09), so merging the heads takes a `.contiguous()`.
 
 
 # %%
@@ -147,7 +147,7 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# Here the mask had shape (T, T). The shapes (1, 1, T, T) and (B, 1, 1, T) work as well.
+# Here the mask is (T, T). Shapes (1, 1, T, T) and (B, 1, 1, T) work as well.
 #
 # > **Predict first.** Three sequences of 3, 1 and 2 real tokens are padded to 3. You pass the (B, T) mask of real
 # > tokens as it is. Which keys does each query of sequence 1 see? And what happens if B and T differ?
@@ -155,8 +155,8 @@ else:
 # <details><summary>Answer</summary>
 #
 # In NumPy and in PyTorch, shapes are matched from the right, so the mask's T meets T_k, and its B meets T_q. Every
-# sequence gets the same square, in which query 0 sees what *sequence* 0 should see, query 1 what sequence 1 should
-# see, and so on. If B and T differ, you get an error. Write `mask[:, None, None, :]`, or `padding_mask(lengths, T)`.
+# sequence gets the same square, in which query 1 sees what *sequence* 1 should see. If B and T differ, you get an
+# error. Write `mask[:, None, None, :]`, or `padding_mask(lengths, T)`.
 # </details>
 
 # %%
@@ -185,8 +185,7 @@ matrices({"(B, T)": as_it_is[1, 0], "(B, 1, 1, T)": right[1, 0]})
 #
 # `mha_numpy.models.weights` has a table for each library. Each row says what that library calls an array, which of
 # our params are in it, and how they are stored. `from_layout` reads the table in one direction, `to_layout` in the
-# other. In the picture, q is 1, k is 2 and v is 3: PyTorch stacks them as rows, GPT-2 side by side as columns (you'll
-# need that in the exercise).
+# other. In the picture, q is 1, k is 2 and v is 3: rows in PyTorch, columns in GPT-2.
 
 # %%
 from mha_numpy.models.weights import LAYOUTS, from_layout, to_layout
@@ -208,9 +207,8 @@ shown = {"PyTorch: in_proj_weight": kinds.T, "GPT-2: c_attn": kinds}
 matrices(shown | {"w_k": kinds[:, 4:8]})
 
 # %% [markdown]
-# Now let's compare numbers, at the size of BERT-base and GPT-2: 4 sequences of 128 tokens, width 768, 12 heads
-# (*needs PyTorch*; float32 is PyTorch's default). PyTorch's biases start as zeros, which would hide a mistake, so we
-# draw random ones.
+# Now let's compare numbers, at the size of BERT-base and GPT-2: width 768, 12 heads, float32 (*needs PyTorch*).
+# PyTorch's biases start as zeros, which would hide a mistake, so we draw random ones.
 
 
 # %% tags=["needs-torch"]
@@ -261,7 +259,7 @@ options["visible"] = causal_mask(7)
 weights_by_head(shown, list("abcdabc"), **options)
 
 # %% [markdown]
-# Here are its arguments, next to ours:
+# Its arguments, next to ours:
 #
 # | here | `nn.MultiheadAttention` |
 # |---|---|
@@ -323,7 +321,7 @@ else:
 #
 # <details><summary>Answer</summary>
 #
-# Keras takes your key for the value and your value for the key. Both have the same shape here, so there is no error.
+# Key and value trade places. They have the same shape, so there is no error.
 # </details>
 
 # %% tags=["needs-keras"]
@@ -367,9 +365,9 @@ else:
 # %% [markdown]
 # ## The layer of the older TensorFlow tutorial
 #
-# You still meet copies of it everywhere. Its `call(v, k, q, mask)` has yet another order, and its mask is a float
-# with **1 = blocked**, used as `scores += mask * -1e9`. In float64 and float32 this is nearly the same as a mask,
-# except in a row that sees nothing. There the large number cancels:
+# You still meet copies of it. Its `call(v, k, q, mask)` has yet another order, and its mask is a float with **1 =
+# blocked**, used as `scores += mask * -1e9`. In float64 and float32 this is nearly the same as a mask, except in a
+# row that sees nothing. There the large number cancels:
 #
 # $$e^{s - 10^9} / \sum_j e^{s_j - 10^9} = e^{s} / \sum_j e^{s_j}$$
 #
@@ -378,9 +376,9 @@ else:
 #
 # <details><summary>Answer</summary>
 #
-# The row mixes exactly what it should not see. In float64 it goes by the scores, in float32 it mixes evenly. In
-# float16 the largest number is 65504, so -1e9 becomes -inf. Then the row's maximum is -inf as well, and their
-# difference is NaN. In this library a row that sees nothing is 0, as in PyTorch's operator and ONNX.
+# The row mixes exactly what it should not see. In float64 it goes by the scores, in float32 it is even. In float16
+# the largest number is 65504, so -1e9 becomes -inf. Then the row's maximum is -inf as well, and their difference is
+# NaN. In this library a row that sees nothing is 0, as in PyTorch's operator and ONNX.
 # </details>
 
 # %%
@@ -404,8 +402,7 @@ matrices(shown)
 #
 # Hugging Face's GPT-2 stores its projections in yet another way: `c_attn` of shape (D, 3D) is used as `x @ w + b`,
 # **not** transposed, with queries, keys and values side by side in its columns; `c_proj` is (D, D). Write the map to
-# our params, and its inverse. The inverse also works for gradients, because entries only move. The check compares
-# every entry.
+# our params and its inverse, which also works for gradients, because entries only move.
 #
 # To practise more, try `museum-float-mask` in `mha-numpy exercises`, a bug that shipped where one convention for
 # masks met another.
@@ -454,8 +451,8 @@ check("to-gpt2", my_to_gpt2)
 #   square array that you forgot to transpose has the right shape and the wrong content.
 # - Test a bridge with different sizes, random biases, one row of padding, and the gradients.
 #
-# **In the code:** docs/conventions.md has all tables, with JAX and ONNX. `tests/parity` compares
-# with PyTorch and ONNX, forward and, for PyTorch, backward.
+# **In the code:** docs/conventions.md has all tables. `tests/parity` compares with PyTorch and ONNX, forward and, for
+# PyTorch, backward.
 #
 # **Reference:** the documentation of `torch.nn.functional.scaled_dot_product_attention`,
 # `torch.nn.MultiheadAttention`, `keras.layers.MultiHeadAttention`, and the ONNX operator

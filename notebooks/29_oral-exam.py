@@ -2,7 +2,7 @@
 # # 29 · Oral exam
 #
 # Both pictures show weights of the same 64 queries and keys, random vectors of 1024 numbers; you see 16 of each. The
-# scores of A and B differ by one factor. Which factor is it, and which of the two heads could learn?
+# scores of A and B differ by one factor. Which is it, and which of the two heads could learn?
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -35,11 +35,11 @@ B, cache_B = softmax_forward(q @ k.T / np.sqrt(1024))
 matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 
 # %% [markdown]
-# If you can answer in two sentences, you're ready. (If not, see question 2, or unfold the code.) Here are twelve such
-# questions from interviews and exams.
+# If you can answer in two sentences, you're ready. (If not, see question 2.) Here are twelve such questions from
+# interviews and exams.
 #
-# **What you can do afterwards:** you can answer each question in a sentence or two, like those in bold below, and
-# show the line of code or the number that proves your answer.
+# **What you can do afterwards:** you can answer each question in a sentence or two, and show the line of code or the
+# number that proves it.
 #
 # > **Predict first.** Each time, say your answer aloud, then open ours and run the cell below it.
 #
@@ -51,8 +51,8 @@ matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 #
 # **One head gives each token one distribution over the others, and therefore one mean of values. Several heads give
 # it several means, each through its own projections, side by side.** To read two tokens equally, one head must give
-# 0.5 to each, and then you can't tell which of them said what. Below, one head gives two sentences the same output;
-# two heads keep them apart. More: notebook 03.
+# 0.5 to each, and then you can't tell which of them said what. Below, one head gives two sentences the same output.
+# More: notebook 03.
 # </details>
 
 # %%
@@ -72,10 +72,9 @@ matrices(shown)
 # <details><summary>Answer</summary>
 #
 # **The dot product of two independent vectors of d_k numbers, each with mean 0 and variance 1, has variance d_k. If
-# you don't divide them, such scores drive softmax to weights near 0 and 1. There, its Jacobian
-# $\mathrm{diag}(p) - p\,p^\top$ is almost 0, and most gradients vanish.** Divided by $\sqrt{d_k}$, scores have variance 1 at any width.
-# So B is the divided one. Below is how much of a random gradient softmax lets through, for the same 16 queries. More:
-# notebook 06.
+# you don't divide them, such scores drive softmax to weights near 0 and 1. There, its Jacobian $\mathrm{diag}(p) -
+# p\,p^\top$ is almost 0, and most gradients vanish.** Divided by $\sqrt{d_k}$, scores have variance 1 at any width.
+# So B is the divided one. Below is how much of a random gradient softmax lets through. More: notebook 06.
 # </details>
 
 # %%
@@ -120,9 +119,9 @@ matrices(shown, column_labels=heads)
 # <details><summary>Answer</summary>
 #
 # **One linear map follows, `out = merged @ w_o + b_o`. Until here every column belonged to one head; `w_o` is the
-# first place where they meet.** Multiplying a wide row by a matrix is the same as multiplying its pieces by blocks of
-# rows, and adding up. So the output is the *sum* over heads of `head_h @ w_o[block h]`, and each head writes into all
-# D columns. Below are the shares of two heads, and the output. More: notebook 03.
+# first place where they meet.** A wide row times `w_o` is the sum of its pieces times blocks of rows. So the output
+# is the *sum* over heads of `head_h @ w_o[block h]`, and each head writes into all D columns. Below are the shares of
+# two heads, and the output. More: notebook 03.
 # </details>
 
 # %%
@@ -143,7 +142,7 @@ matrices(shown | {"out": out[0]})
 #
 # **Mathematically, yes: you can concatenate heads of any width, as long as `w_o` has a row for each of their columns.
 # Code prefers equal sizes, because then all heads fit into one array and one product.** Also, d_v may differ from
-# d_k, and H d_k from D. Below are heads of widths 2 and 6 side by side, and a layer of width 8 with d_k = 3, d_v = 5.
+# d_k, and H d_k from D. Below are heads of widths 2 and 6 side by side, and a layer with d_k = 3 and d_v = 5.
 # </details>
 
 # %%
@@ -163,8 +162,8 @@ print("out:", uneven(x).shape)
 #
 # **The maps are D by D either way, so there are $4 D^2$ params. Scores and mix take $4\,T^2 d_k$ operations per head,
 # and $H d_k = D$. So H cancels in both, and you can choose it by what it does for the model.** That's only half the
-# truth: there are $H T^2$ *weights*, so softmax grows with H, and so does memory if you store the weights. Below,
-# both are counted in real layers. More: notebook 25.
+# truth: there are $H T^2$ *weights*, so softmax grows with H, and so does memory if you store the weights. More:
+# notebook 25.
 # </details>
 
 # %%
@@ -190,8 +189,8 @@ Table("D = 512, T = 128", columns, rows)
 # $$\text{head}_h = \text{softmax}\left(Q_h K_h^\top / \sqrt{d_k}\right) V_h,
 # \qquad \text{MHA}(X) = \text{Concat}(\text{head}_1, \ldots, \text{head}_H)\, W^O$$
 #
-# Softmax runs over the keys. The shapes are x (B, T, D), q and k (B, H, T, d_k), v (B, H, T, d_v), scores
-# and weights (B, H, T, T), heads (B, H, T, d_v), merged (B, T, H d_v), out (B, T, D). Below are these lines in NumPy.
+# Softmax runs over the keys. The shapes are x (B, T, D), q and k (B, H, T, d_k), v (B, H, T, d_v), scores and weights
+# (B, H, T, T), heads (B, H, T, d_v), merged (B, T, H d_v), out (B, T, D).
 # </details>
 
 # %%
@@ -217,8 +216,8 @@ compare(written, out, name="out")
 #
 # If the examiner wants more: rare words (Voita et al.), induction heads (question 9). Nobody assigned these roles.
 # People observed them in trained models, and in large models most heads do several things. Below are two **trained**
-# heads. On this task and with this seed, one is positional, and the other continues what came before. More: notebooks
-# 10, 20 and 23.
+# heads. With this task and seed, one is positional, and the other continues what came before. More: notebooks 10, 20
+# and 23.
 # </details>
 
 # %%
@@ -277,8 +276,8 @@ weights_by_head(weights, list("ABCDA"), **options)
 # **H query heads share H_kv key/value heads: H_kv = H is multi-head, 1 < H_kv < H grouped, H_kv = 1 multi-query.
 # While it generates text, a model keeps the keys and values of all T tokens so far, in each of its L layers. These
 # are $2\,L\,H_{kv}\,T\,d_k$ numbers per sequence, and H doesn't appear in the formula.** Queries are used once and
-# not kept. So the cache is H / H_kv times smaller, and each step has that much less to read. Below you see which head
-# reads which, and one cache in three variants. More: notebook 17.
+# not kept. So the cache is H / H_kv times smaller, and each step has that much less to read. Below: which head reads
+# which, and one cache in three variants. More: notebook 17.
 # </details>
 
 # %%
@@ -301,8 +300,8 @@ bar_chart(gib, title=title, unit="GiB")
 #
 # <details><summary>Answer</summary>
 #
-# **8 times: multi-head would keep 32 key/value heads, grouped keeps 4.** Everything else cancels. (Texts that say "4
-# groups" mean these 4; a group then has 8 query heads.)
+# **8 times: multi-head would keep 32 key/value heads, grouped keeps 4.** (Texts that say "4 groups" mean these 4; a
+# group then has 8 query heads.)
 # </details>
 
 # %%
@@ -363,8 +362,7 @@ check("head-gates", my_d_head_gate)
 # Each answer now comes with a cell that proves it.
 #
 # - Heads have separate distributions, at the cost of one wide head. They meet in `w_o`, where their shares add up.
-# - The scale keeps softmax where gradients pass. The cost of products doesn't depend on H; the number of weights
-#   does.
+# - The scale keeps softmax where gradients pass. Products don't depend on H; weights do.
 # - With fewer key/value heads, decoding has less to keep and less to read.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*; Michel et al. 2019, *Are Sixteen Heads Really
