@@ -27,7 +27,7 @@ from mha_numpy.models.analysis import (
 from mha_numpy.show.pictures import line_chart, matrices
 
 # %%
-# the first two are partners, the next two, and so on
+# partners: the first two, the next two, and so on
 sentences = """\
 The bank by the river had willow trees.
 Old willows stood along the stream.
@@ -335,7 +335,7 @@ for name, where in {"with": real, "without": away}.items():
 # training are worse (Behnke and Heafield 2020). And a cut gives only a rough lower bound, since other heads may take
 # over (McGrath et al. 2023).
 #
-# > **Try it.** How alike are "The dog bit the man." and "The man bit the dog.", for this model? And what about "The
+# > **Try it.** To this model, how alike are "The dog bit the man." and "The man bit the dog."? And what about "The
 # > man was bitten by the dog.", which means the same as the first? Say what you expect, with and without heads. Then
 # > try other sentences.
 

@@ -280,7 +280,8 @@ for d in widths:
     near, _ = softmax_forward((u[:, :d] * s[:d]) @ v_T[:d])
     misplaced.append(np.abs(near - target).sum(axis=-1).mean() / 2)
 axes = {"x_label": "d_k", "y_label": "share of a row"}
-title, lines = "A (32, 32) pattern", {"misplaced": misplaced}
+title = "An arbitrary (32, 32) pattern"
+lines = {"misplaced": misplaced}
 line_chart(widths, lines, title=title, log_x=True, **axes)
 
 # %% [markdown]
