@@ -1,61 +1,15 @@
 # %% [markdown]
 # # 22 · A language model on a text of your own
 #
-# This model was **trained** on a few chapters of *Moby-Dick* for a few minutes. It reads "The captain " and goes on
+# This model was **trained** for a few minutes on a few chapters of *Moby-Dick*. It reads "The captain " and goes on
 # writing, one character after another:
 
 # %% tags=["hide-input"]
 import numpy as np
+from numpy.random import default_rng
 
 from mha_numpy.models import generate
 from mha_numpy.models.train import load_trained
-
-# %%
-model, task = (loaded := load_trained("text")).model, loaded.task
-
-
-def write(model, beginning, steps=160, rng=0, **options):
-    ids = generate(
-        model,
-        task.encode(beginning)[None],
-        steps,
-        rng=rng,
-        **options,
-    )
-    return task.decode(ids[0]).replace("\n", "↵")
-
-
-write(model, "The captain ", temperature=0.7)
-
-# %% [markdown]
-# It looks like English, and some of it is. How good is that, and would a simple table of counts do as well? A language
-# model predicts what comes next. Ours predicts the next *character*, so any text will do: a chapter, your letters, a
-# program. We start by counting, which is the simplest model of all, and then ask what attention adds.
-#
-# **What you can do afterwards:** you can train a small language model on a file of yours, say how good it is by its
-# loss next to that of simple counts, and write its training loop.
-#
-# ## Characters
-#
-# Each character that occurs in the text gets a number. The last tenth of the text is held out, and whenever we say
-# below how good a model is, we measured it there, on sentences that no model has read.
-
-# %%
-V = len(task.vocabulary)
-print(
-    f"{len(task.trained_on):,} characters to train on, "
-    f"{len(task.held_out):,} held out, {V} different ones"
-)
-print("".join(task.vocabulary).replace("\n", "↵"))
-print(task.decode(task.held_out[:200]))
-
-# %% [markdown]
-# ## Counting
-#
-# How often does *h* follow *t*? Count all pairs, divide each row by its sum, and you have a model, a *bigram* table. It
-# takes two lines. (The counts begin at 1/10, so that an unseen pair isn't impossible.)
-
-# %%
 from mha_numpy.show.pictures import (
     bar_chart,
     line_chart,
@@ -63,26 +17,64 @@ from mha_numpy.show.pictures import (
     weights_by_head,
 )
 
+# %%
+loaded = load_trained("text")
+model, task = loaded.model, loaded.task
+
+
+def write(model, beginning, steps=160, rng=0, **options):
+    ids = task.encode(beginning)[None]
+    ids = generate(model, ids, steps, rng=rng, **options)
+    return task.decode(ids[0]).replace("\n", "↵")
+
+
+write(model, "The captain ", temperature=0.7)
+
+# %% [markdown]
+# It looks like English, and some of it is. But how good is it, and would a plain table of counts do as well? A
+# language model predicts what comes next. Ours predicts the next *character*, so any text will do: a chapter, your
+# letters, a program. We start with counting, the simplest model of all, and then ask what attention adds.
+#
+# **What you can do afterwards:** you can train a small language model on your own file, judge its loss by comparing
+# it with simple counts, and write its training loop.
+#
+# ## Characters
+#
+# Each character that occurs in the text gets a number. We hold out the last tenth of the text. Unless we say
+# otherwise, every loss is measured there, on sentences that no model has read.
+
+# %%
+V = len(task.vocabulary)
+print(f"{len(task.trained_on):,} characters to train on,")
+print(f"{len(task.held_out):,} held out, {V} different ones")
+print("".join(task.vocabulary).replace("\n", "↵"))
+print(task.decode(task.held_out[:200]))
+
+# %% [markdown]
+# ## Counting
+#
+# How often does *h* follow *t*? Count all pairs and divide each row by its sum. That is already a model, called a
+# *bigram* table, and three lines build it. (The counts begin at 1/10, so that an unseen pair isn't impossible.)
+
+# %%
 counts = np.full((V, V), 0.1)
 np.add.at(counts, (task.trained_on[:-1], task.trained_on[1:]), 1)
 bigram = counts / counts.sum(axis=1, keepdims=True)
+
 shown = task.encode(" ehnorstuqQ")
 names = [repr(task.vocabulary[i]) for i in shown]
-matrices(
-    {"p(column follows row)": bigram[np.ix_(shown, shown)]},
-    row_labels=names,
-    column_labels=names,
-)
+table = {"p(column follows row)": bigram[np.ix_(shown, shown)]}
+matrices(table, row_labels=names, column_labels=names)
 
 # %% [markdown]
 # After *q* comes *u*, and the table is sure of it. After a blank it knows little, because it can't see the word
-# before.
+# before the blank.
 #
-# The loss of a guess is $-\log p$ of the character that really came, in nats; smaller is better. We compare its mean
-# over the held-out text.
+# How wrong is a guess? Its loss is $-\log p$ of the character that really came. With the natural logarithm the unit
+# is the *nat*, and smaller is better. We compare means over the held-out text.
 #
 # > **Predict first.** There are 74 different characters. What is the loss of a model that finds them all equally
-# > likely? And how many nats will counting save?
+# > likely? How many nats will you save by counting characters, and how many more by counting pairs?
 #
 # <details><summary>Answer</summary>
 #
@@ -97,71 +89,56 @@ losses = {
     "counts of characters": -np.log(alone[came]).mean(),
     "counts of pairs": -np.log(bigram[read, came]).mean(),
 }
-bar_chart(
-    losses, title="Loss on held-out text", unit="nats per character"
-)
+title = "Loss on held-out text"
+bar_chart(losses, title=title, unit="nats per character")
 
 # %% [markdown]
 # ## Sixty steps of a transformer
 #
-# The model has two decoder blocks with four heads each, and it reads at most 64 characters. From random params we take
-# 60 steps, in about 8 seconds, and draw the loss next to that of the pairs.
+# The model has two decoder blocks with four heads each, and it reads at most 64 characters. We start from random
+# params, take 60 steps, which last about 8 seconds, and draw the training loss next to the loss of the pairs.
 
 # %%
 from mha_numpy.models.train import train_recipe
 
-young = train_recipe(
-    "text",
-    backend="numpy",
-    steps=60,
-    measure_every=60,
-    progress=False,
-)
+recipe = {"backend": "numpy", "progress": False}
+young = train_recipe("text", steps=60, measure_every=60, **recipe)
 print(f"{young.model.num_parameters:,} params")
-found = np.reshape(young.history.losses, (-1, 3)).mean(axis=1)
-lines = {
-    "transformer": found,
-    "counts of pairs": np.full(20, losses["counts of pairs"]),
-}
-title = "The loss of 60 steps, mean of 3"
-line_chart(
-    np.arange(3, 61, 3),
-    lines,
-    title=title,
-    x_label="steps",
-    y_label="nats",
-)
+
+of_three = np.reshape(young.history.losses, (20, 3)).mean(axis=1)
+of_pairs = np.full(20, losses["counts of pairs"])
+lines = {"transformer": of_three, "counts of pairs": of_pairs}
+axes = {"x_label": "steps", "y_label": "nats per character"}
+title = "Training loss, mean of three steps"
+line_chart(np.arange(3, 61, 3), lines, title=title, **axes)
 
 # %% [markdown]
-# The loss quickly falls to the level that counting reaches, and slows down there, because to get below the line the
-# model has to use more than one character. `mha-numpy train text` trained for longer; the shipped params come from
-# there.
+# The loss falls quickly towards the level of counting, and then more slowly. To get below that line, the model has to
+# use more than one character. The shipped params come from a longer run, `mha-numpy train text`, so let's add them to
+# the comparison.
 
 # %%
 from mha_numpy.layers import cross_entropy_forward
 
-(held_out,), targets = task.draw_held_out(
-    np.random.default_rng(1), 64
-)
-(seen,), seen_targets = task.draw_batch(
-    np.random.default_rng(1), 64
-)
+(held_out,), targets = task.draw_held_out(default_rng(1), 64)
+(seen,), answers = task.draw_batch(default_rng(1), 64)
 
 
 def loss_of(model, ids, targets):
     return float(cross_entropy_forward(model(ids), targets)[0])
 
 
-losses["60 steps"] = loss_of(young.model, held_out, targets)
-losses["shipped"] = loss_of(model, held_out, targets)
-losses["shipped, on its training text"] = loss_of(
-    model, seen, seen_targets
-)
+losses |= {
+    "60 steps": loss_of(young.model, held_out, targets),
+    "shipped": loss_of(model, held_out, targets),
+    "shipped, on its training text": loss_of(model, seen, answers),
+}
 bar_chart(losses, title="Loss", unit="nats per character")
 
 # %% [markdown]
-# The shipped model is 0.6 nats below the counts of pairs; that is what attention adds here. The last two bars differ
-# because the model knows its training text better than the rest of the book. That's why only held-out text counts.
+# The shipped model is 0.6 nats below the counts of pairs. Only attention brings in earlier characters, so these nats
+# are what it adds here. The last two bars differ because the model knows its training text better than the rest of
+# the book. That's why only held-out text counts.
 #
 # ## Where it is sure
 #
@@ -169,8 +146,8 @@ bar_chart(losses, title="Loss", unit="nats per character")
 #
 # <details><summary>Answer</summary>
 #
-# Within a word, the model usually becomes more certain. At the first letter of a word it hesitates, because many words
-# are possible there. The table of pairs sees only one character, so it can't become more certain.
+# Within a word, the model usually becomes more certain. At the first letter of a word it hesitates, because many
+# words are possible there. The table of pairs sees only one character, so the rest of the word doesn't help it.
 # </details>
 
 # %%
@@ -179,54 +156,44 @@ from mha_numpy.core import softmax_forward
 sentence = "the captain spoke "
 ids = task.encode(sentence)[None]
 probs, _ = softmax_forward(model(ids))
-of_next = np.take_along_axis(
-    probs[:, :-1], ids[:, 1:, None], axis=-1
-)[..., 0]
-pair_probs = bigram[ids[0, :-1], ids[0, 1:]]
-compared = np.stack([pair_probs, of_next[0]])
-labels = list(sentence.replace(" ", "·")[1:])
-matrices(
-    {"p of what came, · is a blank": compared},
-    row_labels=["pairs", "model"],
-    column_labels=labels,
-)
+read, came = ids[0, :-1], ids[0, 1:]
+by_model = probs[0, np.arange(len(came)), came]
+compared = np.stack([bigram[read, came], by_model])
+
+letters = list(sentence.replace(" ", "·")[1:])
+labels = {"row_labels": ["pairs", "model"]}
+labels["column_labels"] = letters
+matrices({"p of what came, · is a blank": compared}, **labels)
 
 # %% [markdown]
 # ## Writing
 #
-# To write, the program draws a character from the probabilities, appends it, and goes on. The **temperature** divides
-# the logits before softmax. Below 1 the likely characters become even likelier; above 1 all probabilities move closer
-# together. At 0 the likeliest character always wins.
+# To write, the program draws a character from the probabilities, appends it, and starts over. The **temperature**
+# divides the logits before softmax. Below 1 the likely characters become even likelier; above 1 all probabilities
+# move closer together. At 0 the likeliest character always wins. Here it is at work on the next character:
 
 # %%
-logits = model(ids)[:, -1]
-order = np.argsort(-logits[0])[:12]
-temperatures = (0.5, 1.0, 2.0)
-rows = np.concatenate(
-    [softmax_forward(logits / t)[0][:, order] for t in temperatures]
-)
-labels = [repr(task.vocabulary[i]) for i in order]
-names = [f"temperature {t}" for t in temperatures]
-matrices(
-    {"p, the 12 likeliest": rows},
-    row_labels=names,
-    column_labels=labels,
-)
+logits = model(ids)[0, -1]
+order = np.argsort(-logits)[:12]
+heat = (0.5, 1.0, 2.0)
+rows = [softmax_forward(logits / t)[0][order] for t in heat]
+
+labels = {"row_labels": [f"temperature {t}" for t in heat]}
+labels["column_labels"] = [repr(task.vocabulary[i]) for i in order]
+matrices({"p, the 12 likeliest": np.stack(rows)}, **labels)
 
 # %%
-for temperature in (0, 0.5, 1, 2):
-    print(
-        f"temperature {temperature}: "
-        f"{write(model, 'The captain ', temperature=temperature)}\n"
-    )
+for t in (0, 0.5, 1, 2):
+    text = write(model, "The captain ", temperature=t)
+    print(f"temperature {t}: {text}\n")
 
 # %% [markdown]
 # At a low temperature the text repeats itself; at a high one it falls apart into letters. From one small text, the
 # model has learned spelling and a little about which words follow which. It has not learned what a whale is.
 #
 # **Top-k** draws only from the k likeliest characters. **Top-p** draws from the likeliest ones that together reach
-# probability p: a few where the model is sure, many where it isn't. Both cut off the long tail of unlikely characters.
-# Without such a cut, one of them is drawn every now and then, and it spoils everything after it.
+# probability p: a few where the model is sure, many where it isn't. Both cut off the long tail of unlikely
+# characters. Without such a cut, one of them is drawn every now and then, and it spoils what comes after it.
 #
 # > **Predict first.** How many characters does top-p 0.9 leave at the first letter of a word, and how many in the
 # > middle of one?
@@ -242,10 +209,7 @@ sorted_probs = -np.sort(-probs[0], axis=-1)
 before = sorted_probs.cumsum(axis=-1) - sorted_probs
 kept = (before < 0.9).sum(axis=-1)[:-1]
 title = "How many characters top-p 0.9 leaves"
-matrices(
-    {title: kept},
-    column_labels=list(sentence.replace(" ", "·")[1:]),
-)
+matrices({title: kept}, column_labels=letters)
 
 # %%
 print("top-k 5:  ", write(model, "The captain ", top_k=5), "\n")
@@ -254,6 +218,9 @@ print("60 steps: ", write(young.model, "The captain ", top_p=0.9))
 
 # %% [markdown]
 # ## What the heads look at
+#
+# Do any of them look back at an earlier copy? Here are the eight heads on a phrase that begins to repeat itself,
+# first the four of layer 0, then the four of layer 1.
 
 # %%
 from mha_numpy import causal_mask
@@ -261,28 +228,19 @@ from mha_numpy import causal_mask
 phrase = "the whale, the wha"
 model(task.encode(phrase)[None])
 layers = [block.attention.layer for block in model.blocks]
-labels = list(phrase.replace(" ", "·"))
-names = [f"head 0.{h}" for h in range(4)]
-weights_by_head(
-    layers[0].weights,
-    labels,
-    visible=causal_mask(len(phrase)),
-    head_names=names,
-)
+letters = list(phrase.replace(" ", "·"))
+options = {"visible": causal_mask(len(phrase))}
+options["head_names"] = [f"head 0.{h}" for h in range(4)]
+weights_by_head(layers[0].weights, letters, **options)
 
 # %%
-names = [f"head 1.{h}" for h in range(4)]
-weights_by_head(
-    layers[1].weights,
-    labels,
-    visible=causal_mask(len(phrase)),
-    head_names=names,
-)
+options["head_names"] = [f"head 1.{h}" for h in range(4)]
+weights_by_head(layers[1].weights, letters, **options)
 
 # %% [markdown]
 # One phrase proves nothing. So we measure three things on held-out text: how much of each head's weight is on the
-# character before, how much on the character that followed an earlier copy, and how much the loss rises if we cut the
-# head by its mean.
+# character before (*previous*), how much on the character that followed an earlier copy (*induction*), and how much
+# the loss rises if we replace the head by its mean (notebook 10).
 
 # %%
 from mha_numpy.models.analysis import (
@@ -292,39 +250,31 @@ from mha_numpy.models.analysis import (
     mean_heads,
 )
 
-whole = loss_of(model, held_out, targets)
-layers = attention_layers(model)
+
+def loss():
+    return loss_of(model, held_out, targets)
+
+
+whole, layers = loss(), attention_layers(model)
 means = {name: mean_heads(layer) for name, layer in layers.items()}
-scores = [
-    head_patterns(layer.weights, held_out)
-    for layer in layers.values()
-]
-cut = ablation_scores(
-    model, lambda: loss_of(model, held_out, targets), means=means
-)
-table = np.zeros((8, 3))
-table[:, 0] = np.concatenate(
-    [of_layer["previous"] for of_layer in scores]
-)
-table[:, 1] = np.concatenate(
-    [of_layer["induction"] for of_layer in scores]
-)
-table[:, 2] = np.concatenate(list(cut.values())) - whole
+weights = [layer.weights for layer in layers.values()]
+found = head_patterns(np.concatenate(weights, axis=1), held_out)
+looks = np.stack([found["previous"], found["induction"]], axis=1)
+cut = ablation_scores(model, loss, means=means)
+lost = np.concatenate(list(cut.values())) - whole
+
+columns = {"previous, induction": looks, "nats lost": lost[:, None]}
 names = [f"{i}.{h}" for i, h in np.ndindex(2, 4)]
-columns = {
-    "previous, induction": table[:, :2],
-    "nats lost": table[:, 2:],
-}
 matrices(columns, row_labels=names, shared=False)
 
 # %% [markdown]
-# On this text and with this seed, head 0.1 nearly always looks at the character before, and cutting it costs most. The
-# other heads of the first layer look at near characters too, but less sharply, and cutting any of them costs a lot. A
-# cut in the second layer costs little. All these costs are roughly lower bounds, because other heads may do the same
-# job.
+# On this text and with this seed, head 0.1 puts 89% of its weight on the character before, and cutting it costs most,
+# 1.46 nats. The other heads of layer 0 look at nearby characters too, but less sharply, and cutting any one of them
+# costs more than 0.6 nats. A cut in layer 1 costs less than 0.1. All these costs are roughly lower bounds, because
+# other heads may do the same job.
 #
 # No head has a high induction score. In notebook 20, copying was all that the loss asked for. Here it hardly pays,
-# because in 64 characters of a novel hardly anything repeats at length. A head becomes what the loss makes of it.
+# because a novel seldom repeats itself at length within 64 characters. A head becomes what the loss makes of it.
 #
 # ## A text of your own
 #
@@ -334,8 +284,8 @@ matrices(columns, row_labels=names, shared=False)
 # mha-numpy train text my-text.txt
 # ```
 #
-# Or do it here. The next cell uses the source of one file of this package as its text; put yours in its place. It
-# takes 40 steps, in about 5 seconds; the recipe takes 1,500.
+# Or do it here. The next cell learns from the source of one file of this package; put your own text in its place. It
+# takes 40 steps, about 5 seconds. The full recipe takes 1,500.
 
 # %%
 import inspect
@@ -343,27 +293,21 @@ import inspect
 from mha_numpy import attention_forward
 from mha_numpy.teach.exercises import check, hint
 
-# or open(...).read()
+# yours: my_text = open("my-text.txt").read()
 my_text = inspect.getsource(inspect.getmodule(attention_forward))
-own = train_recipe(
-    "text", text=my_text, backend="numpy", steps=40, progress=False
-)
-beginning = own.task.encode(my_text[:20])[None]
-print(
-    own.task.decode(
-        generate(own.model, beginning, 240, temperature=0.7, rng=0)[
-            0
-        ]
-    )
-)
+own = train_recipe("text", text=my_text, steps=40, **recipe)
+
+ids = own.task.encode(my_text[:20])[None]
+ids = generate(own.model, ids, 240, temperature=0.7, rng=0)
+print(own.task.decode(ids[0]))
 
 # %% [markdown]
-# After so few steps it writes lines, blanks and pieces of words. Before you call a model good, compare its held-out
-# loss with the counts of pairs in *your* text.
+# After so few steps, all it writes is lines, blanks and pieces of words. Before you call a model good, compare its
+# held-out loss with the counts of pairs in *your* text.
 #
 # ## Exercise: a training loop
 #
-# You can also learn the table of pairs instead of counting it. A model reads one character and guesses the next:
+# You can also *learn* a table of pairs, instead of counting it. A model reads one character and guesses the next:
 # `logits = table[token] @ w + b`. Write the whole loop: forward, loss, backward, step, next batch. You need nothing
 # from this library.
 #
@@ -396,10 +340,11 @@ check("train-steps", my_train_steps)
 #
 # - A language model predicts what comes next. Its loss is the mean of -log p of what really came, on text that it has
 #   not read.
-# - A loss means something only next to others: all characters equally likely, counts, pairs.
-# - A table of pairs uses one character, attention uses up to 64, so its loss is lower.
-# - Temperature makes the choice sharper or more even. Top-k and top-p cut off the tail; top-p cuts more where the model
-#   is sure.
+# - A loss means little until you compare it with others: all characters equally likely, counts of characters, counts
+#   of pairs.
+# - A table of pairs uses one character. Attention uses up to 64, so its loss is lower.
+# - Temperature makes the choice sharper or more even. Top-k and top-p cut off the tail; where the model is sure,
+#   top-p leaves fewer.
 # - Measure what heads do on held-out text, and say which text and which seed it was.
 #
 # **In the code:** `mha_numpy/models/transformer_lm.py`, `generate` and `choose` in `mha_numpy/models/generate.py`,

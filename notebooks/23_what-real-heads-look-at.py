@@ -1,15 +1,21 @@
 # %% [markdown]
 # # 23 · What real heads look at
 #
-# So far, all heads were trained on small tasks that we made up. Here is a real language model, all-MiniLM-L6-v2,
-# trained by others on more than a billion pairs of sentences: 6 layers with 12 heads each, D = 384. It reads one
-# sentence, and we draw four of its 72 heads.
+# So far, every model was small, and we trained it ourselves. Here is a real language model, all-MiniLM-L6-v2, which
+# others trained on more than a billion pairs of sentences. It has 6 layers with 12 heads each, and D = 384. It reads
+# one sentence, and we draw four of its 72 heads.
 
 # %% tags=["hide-input"]
 import numpy as np
 
 from mha_numpy.models import minilm_or_random
-from mha_numpy.models.analysis import attention_layers
+from mha_numpy.models.analysis import (
+    attention_layers,
+    head_patterns,
+    mean_distance,
+    mean_entropy,
+    weights_times_norm,
+)
 from mha_numpy.show.pictures import matrices, weights_by_head
 
 # %%
@@ -19,19 +25,15 @@ print(note)
 
 
 def read(text):
-    """Return the names of the tokens, and the weights of all heads:
-    (L, H, T, T).
-    """
+    """Return the tokens, and all heads' weights (L, H, T, T)."""
     tokens = model.tokenizer(text)
     model(tokens.ids)
-    return tokens.names[0], np.stack(
-        [layer.weights[0] for layer in layers]
-    )
+    weights = np.stack([layer.weights[0] for layer in layers])
+    return tokens.names[0], weights
 
 
-tired = (
-    "The animal didn't cross the street because it was too tired."
-)
+text = "The animal didn't cross the street because it was too {}."
+tired = text.format("tired")
 names, weights = read(tired)
 chosen = [(0, 2), (1, 8), (2, 7), (3, 1)]
 shown = np.stack([weights[each] for each in chosen])
@@ -39,15 +41,15 @@ titles = [f"head {i}.{h}" for i, h in chosen]
 weights_by_head(shown, names, head_names=titles, note=note)
 
 # %% [markdown]
-# Head 0.2 (layer 0, head 2) always looks at the token before. Head 1.8 likes the token after. In head 2.7 nearly all
-# tokens look at `[CLS]`, a mark that begins every text (`[SEP]` ends it). And in head 3.1 "it" looks at "animal". So
-# are the textbooks right? Be careful: we picked these four out of 72. Let's measure all of them.
+# Head 0.2 (layer 0, head 2) always looks at the token before. Head 1.8 prefers the token after. In head 2.7 nearly
+# all tokens look at `[CLS]`, a mark that begins every text (`[SEP]` ends it). And in head 3.1 "it" looks at "animal".
+# Does every head have such a clear job? Be careful: we picked these four. Let's measure all 72.
 #
-# **What you can do afterwards:** you can measure where the heads of a real model look, compare it with what they take
-# from there, test a name for a head with a control, and say what follows from one text and what does not.
+# **What you can do afterwards:** you can measure where the heads of a real model look, compare that with what they
+# take from there, test a head's name with a control, and say what one text shows and what it doesn't.
 #
 # If the model isn't installed, everything below runs with random params. Each picture then says so, and names the two
-# commands that install the model. The text describes the pictures of the real one.
+# commands that install the model. The text always describes the real one.
 #
 # ## Seventy-two heads at once
 #
@@ -59,135 +61,89 @@ weights_by_head(shown, names, head_names=titles, note=note)
 #
 # <details><summary>Answer</summary>
 #
-# One head to the token before, one to the one after, 27 to the first, and none to the delimiters.
+# One head gives it to the token before, one to the token after, 27 to the first token, and none to the delimiters.
 # </details>
 
 # %%
-from mha_numpy.models.analysis import (
-    head_patterns,
-    mean_distance,
-    mean_entropy,
-)
-
 ids = model.tokenizer(tired).ids
 ends = np.array([[name in (".", "[SEP]") for name in names]])
-found = [
-    head_patterns(layer.weights, ids, is_delimiter=ends)
-    for layer in layers
-]
-scores = {
-    name: np.stack([of_layer[name] for of_layer in found])
-    for name in found[0]
-}
-del scores["induction"]  # for texts that repeat themselves
-print(
-    {
-        name: int((score > 0.5).sum())
-        for name, score in scores.items()
-    }
-)
-layer_names = [f"layer {i}" for i in range(6)]
-head_names = [str(h) for h in range(12)]
-labels = {"row_labels": layer_names, "column_labels": head_names}
+all_heads = weights.reshape(1, 72, len(names), len(names))
+found = head_patterns(all_heads, ids, is_delimiter=ends)
+del found["induction"]  # for texts that repeat themselves
+for name, score in found.items():
+    print(f"{name:9} above 0.5: {(score > 0.5).sum():2} heads")
+
+labels = {"row_labels": [f"layer {i}" for i in range(6)]}
+labels["column_labels"] = [str(h) for h in range(12)]
+scores = {name: s.reshape(6, 12) for name, s in found.items()}
 matrices(scores, **labels, title=f"Weight on each pattern. {note}")
 
 # %%
-spread = {
-    "mean distance, in tokens": [
-        mean_distance(layer.weights) for layer in layers
-    ]
-}
-spread["entropy, in nats"] = [
-    mean_entropy(layer.weights) for layer in layers
-]
-spread = {
-    name: np.stack(numbers) for name, numbers in spread.items()
-}
-matrices(
-    spread,
-    **labels,
-    shared=False,
-    title=f"How far, and how widely. {note}",
-)
+far, wide = mean_distance(all_heads), mean_entropy(all_heads)
+spread = {"mean distance, in tokens": far.reshape(6, 12)}
+spread["entropy, in nats"] = wide.reshape(6, 12)
+title = f"How far, and how widely. {note}"
+matrices(spread, **labels, shared=False, title=title)
 
 # %% [markdown]
-# Equal weight on all 16 tokens would have an entropy of log 16 = 2.77. Many heads of layer 0 come near it, while head
-# 0.2 has 0. Most heads show no clear pattern from this list.
+# Entropy says how widely a head spreads its weight. Equal weight on all 16 tokens would have log 16 = 2.77 nats. Ten
+# heads of layer 0 have more than 2, while head 0.2 has 0. Most heads follow no pattern on this list.
 #
 # ## A sink
 #
 # The panel for the first token is the strongest. Here are its numbers, layer by layer:
 
 # %%
-even = 1 / len(names)
-print(f"an even share would be {even:.2f}")
-print(
-    "weight on [CLS], by layer:",
-    weights[:, :, 1:, 0].mean(axis=(1, 2)).round(2),
-)
-end = weights[..., [names.index("."), names.index("[SEP]")]].mean(
-    axis=(0, 1, 2)
-)
-print(
-    "weight on the full stop and on [SEP], all heads:", end.round(2)
-)
+print(f"an even share would be {1 / len(names):.2f}")
+on_first = weights[:, :, 1:, 0].mean(axis=(1, 2))
+print("weight on [CLS], by layer:", on_first.round(2))
+ends = [names.index("."), names.index("[SEP]")]
+on_ends = weights[..., ends].mean(axis=(0, 1, 2))
+print("weight on the full stop and on [SEP]:", on_ends.round(2))
 
 # %% [markdown]
 # From layer 1 on, about half of all weight (0.37 to 0.58) goes to a mark that begins every text, while the full stop
-# and `[SEP]` get less than an even share. (One head, 3.11, leans towards the full stop.) In BERT-base, `[SEP]` and the
-# full stop attract this much weight (Clark et al. 2019). In large language models it is the first token (Xiao et al.
-# 2023). *That* there is such a **sink** is common; *where* it is depends on the model.
+# and `[SEP]` get less than an even share. (One head, 3.11, leans towards the full stop.) In BERT-base, `[SEP]` and
+# the full stop attract this much weight (Clark et al. 2019). In large language models it is the first token (Xiao et
+# al. 2023). Such a place is called a **sink**. It is common *that* there is one; *where* it is depends on the model.
 #
 # ## Where it looks, and what it takes
 #
 # Why there? A row of weights has to sum to 1 even if the head has nothing to say. Then it helps to have a place that
-# contributes nothing. Token j contributes not its weight but a vector, $\text{weight}_{ij}\, v_j w_o^h$, and this
-# vector can be short. So we take its length (Kobayashi et al. 2020), and each token's share in the sum of lengths.
+# contributes nothing. What token j contributes is not its weight but a vector, $\text{weight}_{ij}\, v_j w_o^h$,
+# where $w_o^h$ is the head's block of $w_o$. This vector can be short. So we take its length (Kobayashi et al. 2020),
+# and each token's share of the sum of lengths.
 #
-# > **Predict first.** Head 2.7 gives `[CLS]` 0.86 of its weight. What share of all that the head takes comes from
-# > `[CLS]`? And over all 72 heads?
+# > **Predict first.** Head 2.7 gives `[CLS]` 0.86 of its weight. What share of all that this head takes comes from
+# > `[CLS]`? And on average over all 72 heads?
 #
 # <details><summary>Answer</summary>
 #
-# 0.09 in head 2.7, and 0.08 over all heads, close to the even share of 0.06. In the median head, the vector of `[CLS]`
-# is a twentieth as long as that of other tokens. So a head that "looks at `[CLS]`" mostly does nothing there, though
-# not always: head 2.9 takes 0.46 from it.
+# 0.09 in head 2.7, and 0.08 on average over all heads, close to the even share of 0.06. In the median head, the
+# vector of `[CLS]` is a twentieth as long as that of other tokens. So a head that "looks at `[CLS]`" mostly does
+# nothing there, though not always: head 2.9 takes 0.46 from it.
 # </details>
 
 # %%
-from mha_numpy.models.analysis import weights_times_norm
-
 taken = np.stack([weights_times_norm(layer)[0] for layer in layers])
 shares = taken / taken.sum(axis=-1, keepdims=True)
 on_first = {"its weight": weights[:, :, 1:, 0].mean(axis=-1)}
-on_first["its share of what is taken"] = shares[:, :, 1:, 0].mean(
-    axis=-1
-)
+share = shares[:, :, 1:, 0].mean(axis=-1)
+on_first["its share of what is taken"] = share
+for name, each in on_first.items():
+    print(f"[CLS], {name}: {each.mean():.2f}")
+
 length = (taken / weights)[:, :, 1]  # (L, H, T_k): any row would do
 ratio = length[..., 0] / np.median(length[..., 1:], axis=-1)
-print(
-    {name: f"{each.mean():.2f}" for name, each in on_first.items()}
-)
-print(
-    "length of [CLS]'s vector, relative to other tokens: "
-    f"{np.median(ratio):.2f}"
-)
-matrices(
-    on_first,
-    **labels,
-    title=f"[CLS], seen by the other tokens. {note}",
-)
+print(f"its length, if others have 1: {np.median(ratio):.2f}")
+title = f"[CLS], seen by the other tokens. {note}"
+matrices(on_first, **labels, title=title)
 
 # %%
-note_31 = f"Head 3.1. {note}"
 pair = np.stack([weights[3, 1], shares[3, 1]])
-weights_by_head(
-    pair,
-    names,
-    head_names=["weights", "shares of what is taken"],
-    heads=[1, 1],
-    note=note_31,
-)
+options = {"head_names": ["weights", "shares of what is taken"]}
+options |= {"heads": [1, 1], "note": f"Head 3.1. {note}"}
+weights_by_head(pair, names, **options)
 
 # %% [markdown]
 # On the left you see a sink with a few spots. On the right the sink has faded, and only the spots that head 3.1 works
@@ -195,104 +151,65 @@ weights_by_head(
 #
 # ## Where does "it" look?
 #
-# A classic claim is that a coreference head connects "it" with what it stands for. If the last word is *tired*, "it"
-# is the animal; if it is *wide*, "it" is the street. So a head that finds the right one should look elsewhere when the
-# last word changes.
+# A classic claim is that some heads are *coreference heads*: they connect "it" with what it stands for. If the last
+# word is *tired*, "it" is the animal; if it is *wide*, "it" is the street. So a head that finds the right one should
+# look elsewhere when the last word changes.
 #
 # > **Predict first.** What happens to the 0.68 of head 3.1 if "tired" becomes "wide"? Does "it" turn to "street"?
 #
 # <details><summary>Answer</summary>
 #
 # It falls to 0.28, and "street" rises from 0.05 to 0.12. So the weight moves as a reader expects, but "animal" stays
-# ahead, and this head doesn't decide the question. Over all heads, "animal" falls from 0.07 to 0.06, and "street"
-# rises from 0.046 to 0.051.
+# ahead, and this head doesn't decide the question. On average over all heads, "animal" falls from 0.072 to 0.060, and
+# "street" rises from 0.046 to 0.051.
 # </details>
 
 
 # %%
 def looks(text, query, key):
-    """Return the weight of one token on another in each head: (L,
-    H).
-    """
+    """Return each head's weight of one token on another (L, H)."""
     names, weights = read(text)
     return weights[:, :, names.index(query), names.index(key)]
 
 
-wide = tired.replace("tired", "wide")
-keys = {
-    f"{key}, {word}": (word, key)
-    for key in ("animal", "street")
-    for word in ("tired", "wide")
-}
-of_it = {
-    name: looks(tired.replace("tired", w), "it", key)
-    for name, (w, key) in keys.items()
-}
-print({name: f"{each.mean():.3f}" for name, each in of_it.items()})
-matrices(
-    of_it,
-    **labels,
-    title=f'Weight of "it" on animal and street. {note}',
-)
+of_it = {}
+for key in ("animal", "street"):
+    for word in ("tired", "wide"):
+        each = looks(text.format(word), "it", key)
+        print(f"{key}, {word}: {each.mean():.3f} on average")
+        of_it[f"{key}, {word}"] = each
+title = f'Weight of "it" on animal and street. {note}'
+matrices(of_it, **labels, title=title)
 
 # %% [markdown]
-# In head 5.11, too, "it" looks at "animal", whatever the last word is. So are these two coreference heads? One text and
-# one pair of words can't settle that. Let's take four words that fit animals, four that fit streets, and a second
-# sentence in which the two nouns trade places. And let's ask a question that is often forgotten: do *all other* tokens
-# look at "animal" as well?
+# In head 5.11, too, "it" looks at "animal", with either last word. So are these two coreference heads? One text
+# and one pair of words can't settle that. Let's take four words that fit animals, four that fit streets, and a second
+# sentence in which the two nouns trade places. And let's ask what is often forgotten: do *all other* tokens look at
+# "animal" as well?
+
 
 # %%
-words = [
-    "tired",
-    "hungry",
-    "scared",
-    "weak",
-    "wide",
-    "busy",
-    "long",
-    "narrow",
-]
-rows = []
-for text in (
-    tired,
-    "The street kept back the animal since it was tired.",
-):
-    for word in words:
-        both = [
-            looks(text.replace("tired", word), "it", key)
-            for key in ("animal", "street")
-        ]
-        rows.append(
-            [
-                each[head]
-                for head in ((3, 1), (5, 11))
-                for each in both
-            ]
-        )
-columns = [
-    f"{head} {key}"
-    for head in ("3.1", "5.11")
-    for key in ("animal", "street")
-]
-halves = {
-    "as above": np.array(rows[:8]),
-    "animal comes second": np.array(rows[8:]),
-}
-display(
-    matrices(
-        halves,
-        row_labels=words,
-        column_labels=columns,
-        title=f'From "it". {note}',
-    )
-)
+def row_of(text):
+    """Return what heads 3.1 and 5.11 give animal and street."""
+    both = [looks(text, "it", key) for key in ("animal", "street")]
+    return [each[h] for h in ((3, 1), (5, 11)) for each in both]
+
+
+words = "tired hungry scared weak wide busy long narrow".split()
+other = "The street kept back the animal since it was {}."
+texts, halves = {"as above": text, "animal second": other}, {}
+for name, each in texts.items():
+    rows = [row_of(each.format(word)) for word in words]
+    halves[name] = np.array(rows)
+columns = ["3.1 animal", "3.1 street", "5.11 animal", "5.11 street"]
+options = {"row_labels": words, "column_labels": columns}
+display(matrices(halves, **options, title=f'From "it". {note}'))
+
 names, weights = read(tired)
 others = [i for i, name in enumerate(names) if name != "it"]
 for i, h in ((3, 1), (5, 11)):
-    print(
-        f"head {i}.{h}, all others on animal: "
-        f"{weights[i, h, others, 2].mean():.2f}"
-    )
+    mean = weights[i, h, others, names.index("animal")].mean()
+    print(f"head {i}.{h}, all others on animal: {mean:.2f}")
 
 # %% [markdown]
 # - In head 3.1, "it" gives the animal more weight with each of the four animal words than with any of the four street
@@ -304,56 +221,38 @@ for i, h in ((3, 1), (5, 11)):
 #
 # ## "Bank" by the river, and by other things
 #
-# "The bank by the river had willow trees": a head that works out the meaning of "bank" should look at the words that
-# settle it.
+# In "The bank by the river had willow trees", a head that works out the meaning of "bank" should look at the words
+# that settle it.
 #
-# > **Predict first.** Does "bank" look at "river" in early layers or in late ones? And what changes if "river" becomes
-# > "money"?
+# > **Predict first.** Does "bank" look at "river" in early layers or in late ones? And what changes if "river"
+# > becomes "money"?
 
 # %%
-bank = "The bank by the river had willow trees."
-places = [
-    "river",
-    "lake",
-    "water",
-    "shore",
-    "money",
-    "office",
-    "church",
-    "cat",
-]
-by_place = [
-    looks(bank.replace("river", place), "bank", place)
-    for place in places
-]
-of_bank = {"to river": by_place[0], "to money": by_place[4]}
-display(
-    matrices(of_bank, **labels, title=f'Weight of "bank". {note}')
-)
+bank = "The bank by the {} had willow trees."
+places = "river lake water shore money office church cat".split()
+found = {p: looks(bank.format(p), "bank", p) for p in places}
+of_bank = {"to river": found["river"], "to money": found["money"]}
+title = f'Weight of "bank". {note}'
+display(matrices(of_bank, **labels, title=title))
+
 heads = [(0, 4), (0, 10), (2, 5)]
-table = np.array(
-    [[each[head] for head in heads] for each in by_place]
-)
+rows = [[each[head] for head in heads] for each in found.values()]
 columns = [f"head {i}.{h}" for i, h in heads]
+options = {"row_labels": places, "column_labels": columns}
 title = f'Weight of "bank" on the fifth word. {note}'
-matrices(
-    {"weight": table},
-    row_labels=places,
-    column_labels=columns,
-    title=title,
-)
+matrices({"weight": np.array(rows)}, **options, title=title)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It looks at "river" in layer 0. Heads 0.4 and 0.10 give "river" 0.68 and 0.56, and "money" 0.06 and 0.07. No head of a
-# later layer gives "river" more than 0.16.
+# It looks at "river" in layer 0. Heads 0.4 and 0.10 give "river" 0.68 and 0.56, and "money" 0.06 and 0.07. No head of
+# a later layer gives "river" more than 0.16.
 # </details>
 #
-# In head 0.4 the words about water get 0.32 or more, and the others 0.11 or less; money gets a little in head 2.5. A
-# head of layer 0 sees nothing but words and places. So this is a match between two words, "bank" and "river", not an
-# understanding of the sentence. It may still be where understanding begins, because later layers work with what it
-# took.
+# In head 0.4 the four words about water get more than 0.3, and the others less than 0.12. Head 0.10 is less tidy:
+# there "water" gets less than "office". In head 2.5 "money" gets 0.17. A head of layer 0 sees nothing but words and
+# positions. So this is a match between "bank" and "river", not an understanding of the sentence. It may still be
+# where understanding begins, because later layers work with what these heads took.
 #
 # ## A sentence of your own
 #
@@ -367,28 +266,19 @@ names, weights = read(sentence)
 row = weights[:, :, names.index(query)].copy()  # (L, H, T_k)
 row[..., [0, names.index(query)]] = 0
 strongest = np.argsort(-row.max(axis=-1), axis=None)[:4]
-best = [
-    tuple(map(int, np.unravel_index(each, (6, 12))))
-    for each in strongest
-]
-titles = [
-    f"{i}.{h}: {query} to {names[row[i, h].argmax()]}"
-    for i, h in best
-]
-weights_by_head(
-    np.stack([weights[each] for each in best]),
-    names,
-    head_names=titles,
-    note=note,
-)
+best = [divmod(int(n), 12) for n in strongest]  # (layer, head)
+shown = np.stack([weights[each] for each in best])
+keys = [names[row[each].argmax()] for each in best]
+titles = [f"{i}.{h}: to {keys[n]}" for n, (i, h) in enumerate(best)]
+weights_by_head(shown, names, head_names=titles, note=note)
 
 # %% [markdown]
 # ## What you can conclude
 #
 # - **You can say "on these texts, in this model, head 3.1 ..."** You can't say "coreference heads connect pronouns
 #   with what they stand for", because we found one head that leans this way, and we found it by looking for it.
-# - **Where, not why.** That "it" looks at "animal" doesn't show that the model *uses* it. To show that, you have to
-#   cut the head (next notebook), and even then you get only a rough lower bound.
+# - **Where, not why.** That "it" looks at "animal" doesn't show that the model *uses* what it finds there. To show
+#   that, you have to cut the head (next notebook), and even then you get only a rough lower bound.
 # - **Weights are only half the story.** Without the lengths, half of all attention seems to go to `[CLS]`.
 # - **A name needs a control.** Head 5.11 looked like head 3.1 until we asked the other tokens. In large models, most
 #   heads do several things (Kissane et al. 2024).
@@ -423,9 +313,9 @@ check("weights-times-norm", my_weights_times_norm)
 # %% [markdown]
 # ## Summary
 #
-# - Of 72 real heads, a few have one clear pattern. Most have none that anyone has a name for.
-# - About half of all weight goes to a sink, here `[CLS]`, which contributes next to nothing. Weight times length shows
-#   it.
+# - Of 72 real heads, two look mostly at a neighbour, and 27 mostly at the first token. The others follow no pattern
+#   clearly.
+# - About half of all weight goes to a sink, here `[CLS]`, which contributes little. Weight times length shows it.
 # - In one head, "it" looks at the animal, and less so if the last word fits the street. In another, every token looks
 #   at the animal. Only a control tells the two apart.
 # - "Bank" meets "river" in layer 0, word by word.
@@ -433,8 +323,8 @@ check("weights-times-norm", my_weights_times_norm)
 # **In the code:** `mha_numpy/models/analysis/patterns.py`, `weights_times_norm` in
 # `mha_numpy/models/analysis/importance.py`, `mha_numpy/models/bert.py`.
 #
-# **Reference:** Reimers and Gurevych 2019, *Sentence-BERT*, and Wang et al. 2020, *MiniLM*, for the model; Clark et al.
-# 2019, *What Does BERT Look At?*; Kobayashi et al. 2020, *Attention is Not Only a Weight*; Xiao et al. 2023, *Efficient
-# Streaming Language Models with Attention Sinks*; Kissane et al. 2024, on GPT-2 small.
+# **Reference:** Reimers and Gurevych 2019, *Sentence-BERT*, and Wang et al. 2020, *MiniLM*, for the model; Clark et
+# al. 2019, *What Does BERT Look At?*; Kobayashi et al. 2020, *Attention is Not Only a Weight*; Xiao et al. 2023,
+# *Efficient Streaming Language Models with Attention Sinks*; Kissane et al. 2024, on GPT-2 small.
 #
 # **Next:** [24, which heads matter](24_which-heads-matter.ipynb).

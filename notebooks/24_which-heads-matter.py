@@ -2,141 +2,131 @@
 # # 24 · Which heads matter
 #
 # In notebook 10 we cut heads of our own small model. Here is the real model from notebook 23, with 72 heads. It turns
-# each sentence into one vector, and sentences that mean the same should get similar vectors. Below are ten pairs.
-# First the whole model looks for each sentence's partner. Then we cut **all 72 heads**, and it looks again.
+# each sentence into one vector, and sentences that mean the same should get similar vectors. Below are ten pairs of
+# such sentences. First the whole model looks for the partner of each sentence. Then we cut **all 72 heads**, and it
+# looks again.
 
 # %% tags=["hide-input"]
 import numpy as np
 
+from mha_numpy.layers import (
+    cross_entropy_backward,
+    cross_entropy_forward,
+)
 from mha_numpy.models import SentenceBert, minilm_or_random
-from mha_numpy.models.analysis import attention_layers, cut_model
+from mha_numpy.models.analysis import (
+    ablation_scores,
+    attention_layers,
+    cut_model,
+    head_importance,
+    heads_by_layer,
+    least_important_first,
+    mean_heads,
+    prune_model,
+)
 from mha_numpy.show.pictures import line_chart, matrices
 
 # %%
-pairs = [
-    (
-        "The bank by the river had willow trees.",
-        "Old willows stood along the stream.",
-    ),
-    (
-        "The bank raised its interest rates.",
-        "Loans have become more expensive.",
-    ),
-    (
-        "The animal was too tired to walk.",
-        "The weary dog would not move.",
-    ),
-    (
-        "The street was too wide to cross.",
-        "Nobody got over the broad avenue.",
-    ),
-    (
-        "A man plays the guitar on stage.",
-        "Somebody makes music for a crowd.",
-    ),
-    (
-        "She cooked a soup of carrots.",
-        "Dinner was a pot of vegetables.",
-    ),
-    (
-        "He won the race by a second.",
-        "The fastest runner took the gold.",
-    ),
-    (
-        "The doctor told me to rest.",
-        "Stay in bed, said the physician.",
-    ),
-    (
-        "Snow fell on the mountains.",
-        "The peaks are white in winter.",
-    ),
-    (
-        "The computer lost all my files.",
-        "My data were gone after the crash.",
-    ),
-]
+# partners: the first two, the next two, and so on
+sentences = """\
+The bank by the river had willow trees.
+Old willows stood along the stream.
+The bank raised its interest rates.
+Loans have become more expensive.
+The animal was too tired to walk.
+The weary dog would not move.
+The street was too wide to cross.
+Nobody got over the broad avenue.
+A man plays the guitar on stage.
+Somebody makes music for a crowd.
+She cooked a soup of carrots.
+Dinner was a pot of vegetables.
+He won the race by a second.
+The fastest runner took the gold.
+The doctor told me to rest.
+Stay in bed, said the physician.
+Snow fell on the mountains.
+The peaks are white in winter.
+The computer lost all my files.
+My data were gone after the crash.
+""".splitlines()
 bert, note = minilm_or_random()
 model = SentenceBert(bert).eval()
-ids, mask, _ = bert.tokenizer(
-    [sentence for pair in pairs for sentence in pair]
-)
-# of 0 it is 1, of 1 it is 0, of 2 it is 3, ...
-partner = np.arange(20) ^ 1
+layers = attention_layers(model)
+ids, mask, _ = bert.tokenizer(sentences)
+partner = np.arange(20) ^ 1  # of 0 it is 1, of 1 it is 0, ...
 
 
 def similarities():
-    """Return the cosine of every two sentences, (20, 20), leaving
-    out each one with itself.
-    """
+    """Return the cosines of all sentences, -inf with themselves."""
     vectors = model(ids, mask=mask)
-    found = vectors @ vectors.T
+    found = vectors @ vectors.T  # (20, 20)
     np.fill_diagonal(found, -np.inf)
     return found
 
 
-whole, layers = similarities(), attention_layers(model)
-with cut_model(model, {name: range(12) for name in layers}):
+def partners_found(cosines):
+    return (cosines.argmax(axis=1) == partner).sum()
+
+
+all_heads = {name: range(12) for name in layers}
+whole = similarities()
+with cut_model(model, all_heads):
     without = similarities()
 print(note)
-for name, found in {
-    "whole": whole,
-    "without heads": without,
-}.items():
-    print(
-        f"{name:13} partners found: "
-        f"{(found.argmax(axis=1) == partner).sum()} of 20"
-    )
+print("whole, partners found:        ", partners_found(whole))
+print("without heads, partners found:", partners_found(without))
 
 # %% [markdown]
-# All of them, both times. So are heads useless? No, the question was too easy. Without heads no token sees another, so
-# a sentence's vector is a mean over its separate words. Here, related words such as "guitar" and "music" or "doctor"
-# and "physician" are enough to find a partner. **How many heads can go depends on what you ask.** So we need a
-# question that needs the heads.
+# It finds all of them, both times. So are heads useless? No, the question was too easy. Without heads no token sees
+# another, so a sentence's vector is a mean over its separate words. Here, related words such as "guitar" and "music"
+# or "doctor" and "physician" are enough to find a partner. **How many heads can go depends on what you ask.** So we
+# need a question that needs the heads.
 #
 # **What you can do afterwards:** you can rank the heads of a real model by gradients and by cuts, say how many can go
-# before a measure of your choice breaks, take them out for good, and say what this shows about a claim on heads.
+# before a measure of your choice breaks, remove them for good, and check a claim about heads against your numbers.
 #
 # All of this is about one model, after training, on these twenty sentences.
 #
 # ## A measure that notices
 #
 # Twenty sentences give 190 similarities. We ask whether their **order** stays the same: which two sentences are the
-# most alike, which come next, and so on. *Spearman's correlation* is the correlation of ranks, 1 for the same order
-# and 0 for no relation.
+# most alike, which come next, and so on. *Spearman's correlation* compares the ranks: it is 1 for the same order and
+# near 0 for unrelated ones.
 
 # %%
 upper = np.triu_indices(20, 1)  # each pair once
 
 
-def ranks(found):
-    return found[upper].argsort().argsort()
+def spearman(a, b):
+    """Return the correlation of the ranks of two arrays."""
+    ranks = [each.ravel().argsort().argsort() for each in (a, b)]
+    return np.corrcoef(ranks)[0, 1]
 
 
 def agreement():
-    """Return Spearman's correlation of all 190 similarities with
-    those of the whole model.
-    """
-    return np.corrcoef(ranks(similarities()), ranks(whole))[0, 1]
+    """Compare 190 similarities with those of the whole model."""
+    return spearman(similarities()[upper], whole[upper])
 
 
-with cut_model(model, {name: range(12) for name in layers}):
+with cut_model(model, all_heads):
     print(f"without all heads: {agreement():.2f}")
-shown = {"whole": whole, "without heads": without}
-cosines = {
-    name: np.where(np.isinf(found), 1, found)
-    for name, found in shown.items()
-}
+for name, found in {"whole": whole, "without": without}.items():
+    print(f"mean cosine, {name}: {found[upper].mean():.2f}")
+cosines = {"whole": np.nan_to_num(whole, neginf=1)}
+cosines["without heads"] = np.nan_to_num(without, neginf=1)
 matrices(cosines, title=f"Cosines of 20 sentences. {note}")
 
 # %% [markdown]
-# Now the heads are missed. The order agrees only by 0.54, and without them all sentences look alike.
+# Now the heads are missed. Without them, the correlation is only 0.54, and all sentences look more alike: the mean
+# cosine rises from 0.08 to 0.49.
 #
 # From here on, we call the order *kept* if the correlation is at least 0.95 and all partners are found.
 #
 # ## One by one
 #
-# > **Predict first.** We cut each head by itself, by 0. In which layer does a cut cost most? And how far does the
-# > correlation fall: to 0.5, 0.9, 0.97?
+# > **Predict first.** We cut one head at a time, by setting its output to 0. In which layer does a cut cost most? And
+# > how far does the correlation fall: to 0.5, 0.9, 0.97?
 #
 # <details><summary>Answer</summary>
 #
@@ -145,91 +135,70 @@ matrices(cosines, title=f"Cosines of 20 sentences. {note}")
 # </details>
 
 # %%
-from mha_numpy.models.analysis import ablation_scores, mean_heads
+scores = ablation_scores(model, agreement)  # half a minute
+cut_by_0 = 1 - np.stack(list(scores.values()))  # (L, H)
+print(f"the largest loss: {cut_by_0.max():.3f}")
 
-# (L, H), half a minute
-cut_by_0 = 1 - np.stack(
-    list(ablation_scores(model, agreement).values())
-)
 labels = {"row_labels": [f"layer {i}" for i in range(6)]}
 labels["column_labels"] = [str(h) for h in range(12)]
-print(f"the largest loss: {cut_by_0.max():.3f}")
 lost = {"1 - correlation, one head cut by 0": cut_by_0}
-matrices(
-    lost, **labels, title=f"The loss without each head. {note}"
-)
+title = f"The loss without each head. {note}"
+matrices(lost, **labels, title=title)
 
 # %% [markdown]
-# Perhaps a cut by 0 does harm only because later layers have never seen zeros. So for the twelve heads of the last
-# layer, let's also cut by the *mean* (notebook 10).
+# Perhaps a cut by 0 does harm only because the rest of the model has never seen zeros. So let's cut each of the
+# twelve heads of the last layer again, this time by its *mean* (notebook 10).
 
 # %%
-similarities()  # the forward over which the mean is taken
-means = {
-    name: mean_heads(layer, mask) for name, layer in layers.items()
-}
-last, both = list(layers)[-1], []
+similarities()  # the forward pass that the means are taken from
+means = {n: mean_heads(layer, mask) for n, layer in layers.items()}
+last, cut_by_mean = list(layers)[-1], []
 for h in range(12):
     with cut_model(model, {last: h}, means=means):
-        both.append([cut_by_0[-1, h], 1 - agreement()])
-print("largest difference:", np.ptp(both, axis=1).max().round(4))
+        cut_by_mean.append(1 - agreement())
+off = np.abs(cut_by_0[-1] - cut_by_mean).max()
+print(f"largest difference: {off:.4f}")
 
 # %% [markdown]
-# In this layer the two cuts agree to 0.002, so the zeros are not to blame. In general you have to measure this.
+# In this layer the two cuts agree to within 0.002, so the zeros are not to blame. In another model you would have to
+# measure again.
 #
 # ## By a gradient
 #
-# Michel et al. (2019) need only one backward: the importance of a head is how steeply a scalar changes with its gate.
-# **Which scalar?** It can't be the agreement, because ranks have no slope. Nor can it be the distance of the vectors
-# from those of the whole model: that is 0 where all gates are 1, which is its minimum, so *every* gradient there is 0.
-# We take the loss that such models are trained on: each sentence has to pick its partner among the other 19, by a
-# softmax over 20 times the cosines.
+# Must we cut every head to rank them? Put a *gate* on each head, a factor that is 1 as long as the head is whole.
+# Michel et al. (2019) ask how steeply a scalar changes with each gate, and a single backward pass answers this for
+# all heads. **Which scalar?** It can't be the agreement, because ranks have no slope. Nor can it be the distance of
+# the vectors from those of the whole model: where all gates are 1, this distance is 0, its minimum, so *every*
+# gradient is 0 there. We take the loss that such models are trained on: each sentence has to pick its partner among
+# the other 19, by a softmax over 20 times the cosines.
+
 
 # %%
-from mha_numpy.layers import (
-    cross_entropy_backward,
-    cross_entropy_forward,
-)
-from mha_numpy.models.analysis import head_importance
-
-
 def forward_and_backward():
     vectors = model(ids, mask=mask)  # (20, D)
     logits = 20 * vectors @ vectors.T
     np.fill_diagonal(logits, -np.inf)  # no sentence picks itself
     loss, cache = cross_entropy_forward(logits, partner)
-    d_logits = cross_entropy_backward(
-        np.ones_like(loss), cache
-    ).d_logits
-    # each vector is on both sides
-    model.backward(20 * (d_logits + d_logits.T) @ vectors)
+    grads = cross_entropy_backward(np.ones_like(loss), cache)
+    both = grads.d_logits + grads.d_logits.T  # rows and columns
+    model.backward(20 * both @ vectors)
 
 
 importance = head_importance(model, forward_and_backward)
 by_gradient = np.stack(list(importance.values()))
-for name, of in {
-    "all heads": slice(None),
-    "only layer 5": slice(5, None),
-}.items():
-    order = [
-        each[of].ravel().argsort().argsort()
-        for each in (by_gradient, cut_by_0)
-    ]
-    print(
-        f"rank correlation of gradients and cuts, {name}: "
-        f"{np.corrcoef(order)[0, 1]:.2f}"
-    )
+print("rank correlation of gradients and cuts")
+print(f"all heads:    {spearman(by_gradient, cut_by_0):.2f}")
+print(f"only layer 5: {spearman(by_gradient[5], cut_by_0[5]):.2f}")
+
+shown = {"mean of |gradient of the gate|": by_gradient}
 title = f"Importance by the gates' gradients. {note}"
-matrices(
-    {"mean of |gradient of the gate|": by_gradient},
-    **labels,
-    title=title,
-)
+matrices(shown, **labels, title=title)
 
 # %% [markdown]
-# One forward and backward (a second) rank the heads much as 72 cuts do (half a minute): the ranks agree by 0.87,
-# mostly because both put the last layer first. Within the last layer they agree only by 0.48. The two also measure
-# different things. A gradient is a slope of the loss; a cut is a whole step, judged by the order.
+# One forward and one backward pass take a second, the 72 cuts half a minute, and both rank the heads much alike, with
+# a correlation of 0.87. That is mostly because both put the last layer first: within that layer, the correlation is
+# only 0.48. The two also measure different things. A gradient is a slope of the loss; a cut is a whole step, judged
+# by the order of the similarities.
 #
 # ## More and more heads
 #
@@ -239,19 +208,14 @@ matrices(
 #
 # <details><summary>Answer</summary>
 #
-# 27 by importance; in the random orders, fewer than 12 and fewer than 18. So if you choose well, more than a third can
-# go and the order is kept. Beyond 50 the choice no longer matters, because a gradient taken at the whole model says
-# little about a model that is nearly empty.
+# 27, if the least important go first. In the two random orders, fewer than 12 and fewer than 18. So if you choose
+# well, more than a third can go and the order is kept. From 54 heads on, one of the random orders does as well,
+# because a gradient taken at the whole model says little about a model that is nearly empty.
 #
 # </details>
 
+
 # %%
-from mha_numpy.models.analysis import (
-    heads_by_layer,
-    least_important_first,
-)
-
-
 def curve(order, counts):
     """Return, for each count of heads cut, the agreement."""
     found = []
@@ -261,56 +225,33 @@ def curve(order, counts):
     return np.array(found)
 
 
-by_importance = least_important_first(importance)
-orders = {"least important first": by_importance}
+ranked = least_important_first(importance)
+orders = {"least important first": ranked}
 for seed in (0, 1):
     mixed = np.random.default_rng(seed).permutation(72)
-    orders[f"random order {seed}"] = [
-        by_importance[i] for i in mixed
-    ]
-counts = np.arange(0, 73, 6)
-curves = {
-    name: curve(order, counts) for name, order in orders.items()
-}
+    orders[f"random order {seed}"] = [ranked[i] for i in mixed]
+
+counts, curves = np.arange(0, 73, 6), {}
+for name, order in orders.items():
+    curves[name] = curve(order, counts)
+    print(f"{name:21} at 6, 12, 18: {curves[name][1:4].round(3)}")
+axes = {"x_label": "heads cut", "y_label": "Spearman's correlation"}
 title = f"The order, as heads are cut. {note}"
-print(
-    {
-        name: line[1:4].round(3).tolist()
-        for name, line in curves.items()
-    },
-    "at 6, 12, 18",
-)
-line_chart(
-    counts,
-    curves,
-    title=title,
-    x_label="heads cut",
-    y_label="Spearman's correlation",
-)
+line_chart(counts, curves, title=title, **axes)
 
 # %% [markdown]
 # Where exactly does it fall below 0.95? And do all sentences still find their partners?
 
 # %%
 near = np.arange(24, 31)
-print(
-    dict(
-        zip(
-            near.tolist(),
-            curve(by_importance, near).round(3).tolist(),
-            strict=True,
-        )
-    )
-)
-going = heads_by_layer(by_importance[:27])
-print(
-    "of each layer:", [len(going.get(name, [])) for name in layers]
-)
+for n, each in zip(near, curve(ranked, near), strict=True):
+    print(f"{n} heads cut: {each:.3f}")
+
+going = heads_by_layer(ranked[:27])
+lost = [len(going.get(name, [])) for name in layers]
+print("27 cut, of each layer:", lost)
 with cut_model(model, going):
-    print(
-        "partners found:",
-        (similarities().argmax(axis=1) == partner).sum(),
-    )
+    print("partners found:", partners_found(similarities()))
 
 # %% [markdown]
 # The last layer keeps all twelve heads, and the first five lose between three and seven each. (`pruning_curve` can
@@ -323,7 +264,6 @@ with cut_model(model, going):
 
 # %%
 from mha_numpy import compare
-from mha_numpy.models.analysis import prune_model
 
 with cut_model(model, going):
     gated = model(ids, mask=mask)
@@ -331,14 +271,9 @@ before = model.num_parameters
 attention = sum(layer.num_parameters for layer in layers.values())
 prune_model(model, going)
 gone = before - model.num_parameters
-print(
-    f"params: {before:,} before, {model.num_parameters:,} now; "
-    f"{gone / before:.1%} less"
-)
-print(
-    f"of attention's {attention:,} params {gone / attention:.0%} "
-    "are gone"
-)
+print(f"params before: {before:,}, now {before - gone:,}")
+print(f"the model loses {gone / before:.1%}")
+print(f"attention loses {gone / attention:.0%} of {attention:,}")
 compare(model(ids, mask=mask), gated, name="vectors")
 
 # %% [markdown]
@@ -347,52 +282,43 @@ compare(model(ids, mask=mask), gated, name="vectors")
 #
 # ## Are heads alike?
 #
-# Textbooks say that heads are *redundant*, that is, some do the same as others. So we compare patterns. For each head
-# we correlate its weights with those of every other head, over all sentences; the head with the highest correlation is
-# its *twin*.
+# Textbooks say that heads are *redundant*, which means that some do the same as others. So let's compare their
+# patterns. We correlate the weights of each head with those of every other head, over all sentences. The head with
+# the highest correlation is its *twin*.
 #
-# > **Predict first.** How many of the 72 heads have a twin above 0.9? And how many if we leave out `[CLS]`, the sink
-# > from notebook 23?
+# > **Predict first.** How many of the 72 heads have a twin with a correlation above 0.9? And how many if we leave out
+# > `[CLS]`, the sink from notebook 23?
 
 # %%
 bert, note = minilm_or_random()  # whole again
 bert(ids, mask=mask)
-weights = np.concatenate(
-    [layer.weights for layer in attention_layers(bert).values()],
-    axis=1,
-)
+attentions = attention_layers(bert).values()
+weights = np.concatenate([a.weights for a in attentions], axis=1)
 real = mask[:, :, None] & mask[:, None, :]  # (B, T, T)
 away = real.copy()
-away[:, :, 0] = away[:, 0] = False
+away[:, :, 0] = away[:, 0] = False  # no [CLS], as key or as query
 
 
 def twins(where):
-    """Return the highest correlation of each head's pattern with
-    that of another: (72,).
-    """
+    """Return each head's highest correlation with another (72,)."""
     rest = np.where(where[:, None], weights, 0)
-    shares = rest / np.maximum(
-        rest.sum(axis=-1, keepdims=True), 1e-9
-    )
-    alike = np.corrcoef(shares.swapaxes(0, 1)[:, where])
-    return (alike - 2 * np.eye(72)).max(axis=1)
+    total = np.maximum(rest.sum(axis=-1, keepdims=True), 1e-9)
+    shares = (rest / total).swapaxes(0, 1)  # (72, B, T, T)
+    alike = np.corrcoef(shares[:, where]) - 2 * np.eye(72)
+    return alike.max(axis=1)
 
 
-for name, where in {
-    "with [CLS]": real,
-    "without [CLS]": away,
-}.items():
+for name, where in {"with": real, "without": away}.items():
     found = twins(where)
-    print(
-        f"{name:13} twins above 0.9: {(found > 0.9).sum()} heads, "
-        f"above 0.7: {(found > 0.7).sum()}"
-    )
+    for limit in (0.9, 0.7):
+        n = (found > limit).sum()
+        print(f"{name} [CLS], twins above {limit}: {n} heads")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 37, and then only 2. Half of the heads seem to have a twin, but what they share is the sink. Everywhere else they
-# look at different things.
+# 37 with `[CLS]`, and only 2 without. Half of the heads seem to have a twin, but what they share is the sink. Apart
+# from the sink, they look at different things.
 # </details>
 #
 # ## What the introductory texts say
@@ -409,9 +335,24 @@ for name, where in {
 # training are worse (Behnke and Heafield 2020). And a cut gives only a rough lower bound, since other heads may take
 # over (McGrath et al. 2023).
 #
-# > **Try it.** How alike are "The dog bit the man." and "The man bit the dog."? Without heads the cosine is 1.00. With
-# > all heads it is 0.98, and for "The man was bitten by the dog." it is only 0.83. Who did it to whom hardly matters
-# > to this model.
+# > **Try it.** To this model, how alike are "The dog bit the man." and "The man bit the dog."? And what about "The
+# > man was bitten by the dog.", which means the same as the first? Say what you expect, with and without heads. Then
+# > try other sentences.
+
+# %%
+model = SentenceBert(bert).eval()
+texts = ["The dog bit the man.", "The man bit the dog."]
+texts.append("The man was bitten by the dog.")
+ids, mask, _ = bert.tokenizer(texts)
+to_first = similarities()[0, 1:]
+with cut_model(model, all_heads):
+    without = similarities()[0, 1:]
+print("all heads:    ", to_first.round(2))
+print("without heads:", without.round(2))
+
+# %% [markdown]
+# To this model, who did it to whom hardly matters. The man who bites is closer to the first sentence than the passive
+# that means the same, with or without heads.
 #
 # ## Exercise: prune a layer
 #
@@ -442,18 +383,18 @@ check("prune-heads", my_prune_heads)
 # ## Summary
 #
 # - How many heads can go depends on the measure: all 72 if you ask for partners; 27 if the order of 190 similarities
-#   has to agree by 0.95.
-# - One backward ranks heads much as cutting each of them does. It needs a scalar whose gradient is not 0 at the whole
-#   model.
-# - The order matters: least important first, 27; at random, fewer than 12 or 18.
+#   has to stay much the same, with a correlation of 0.95.
+# - One backward pass ranks the heads much as cutting each of them does. It needs a scalar whose gradient is not 0 at
+#   the whole model.
+# - The order of cutting matters: 27 heads can go if the least important go first, but fewer than 12 or 18 at random.
 # - Pruning removes columns of $w_q$, $w_k$, $w_v$ and rows of $w_o$, with the same result as gates of 0.
 # - Heads look alike only as long as you count the sink.
 #
-# **In the code:** `mha_numpy/models/analysis/importance.py`, `ablation.py` and `pruning.py` beside it; `SentenceBert` in
-# `mha_numpy/models/bert.py`.
+# **In the code:** `mha_numpy/models/analysis/importance.py`, `ablation.py` and `pruning.py` next to it;
+# `SentenceBert` in `mha_numpy/models/bert.py`.
 #
-# **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Voita et al. 2019, *Analyzing Multi-Head
-# Self-Attention*; Behnke and Heafield 2020, *Losing Heads in the Lottery*; McGrath et al. 2023, *The Hydra Effect*;
-# Reimers and Gurevych 2019, *Sentence-BERT*.
+# **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Voita et al. 2019, *Analyzing
+# Multi-Head Self-Attention*; Behnke and Heafield 2020, *Losing Heads in the Lottery*; McGrath et al. 2023, *The Hydra
+# Effect*; Reimers and Gurevych 2019, *Sentence-BERT*.
 #
 # **Next:** [25, what it costs](25_what-it-costs.ipynb).

@@ -1,11 +1,12 @@
 # %% [markdown]
 # # 25 · What it costs
 #
-# "H heads cost the same as one", says the paper. Let's have 1, 4, 16 and 64 heads share a width of
-# 256, and time them on your machine. (Noise only ever adds time, so we trust the fastest of several
-# runs.)
+# "H heads cost the same as one", says the paper that introduced them. Let's have 1, 4, 16 and 64 heads share a width
+# of 256, and time them on your machine. (Noise only ever adds time, so we trust the fastest of several runs.)
 
 # %% tags=["hide-input"]
+from time import perf_counter
+
 import numpy as np
 
 from mha_numpy import (
@@ -20,87 +21,60 @@ from mha_numpy.show.pictures import (
 )
 from mha_numpy.teach.exercises import check, hint
 
-# %%
-rng = np.random.default_rng(0)
 
 # %%
-from time import perf_counter
-
-
-def seconds(H, T=256, D=256):
-    q, k, v = (
-        split_heads(a, H) for a in np.ones((3, 1, T, D), np.float32)
-    )
+def milliseconds(H, T=256, D=256):
+    x = np.ones((3, 1, T, D), np.float32)
+    q, k, v = (split_heads(a, H) for a in x)
     start = perf_counter()
     attention_forward(q, k, v)
-    return perf_counter() - start
+    return 1000 * (perf_counter() - start)
 
 
-# in turns
-rounds = [
-    {f"H = {H}": seconds(H) for H in (1, 4, 16, 64)}
-    for _ in range(15)
-]
-fastest = {
-    name: 1000 * min(taken[name] for taken in rounds)
-    for name in rounds[0]
-}
-bar_chart(
-    fastest,
-    title="Attention, T = 256, D = 256, on your machine",
-    unit="ms",
-)
+heads = (1, 4, 16, 64)
+rounds = [[milliseconds(H) for H in heads] for _ in range(15)]
+fastest = np.min(rounds, axis=0)
+bars = {f"H = {H}": t for H, t in zip(heads, fastest, strict=True)}
+title = "Attention, T = 256, D = 256, on your machine"
+bar_chart(bars, title=title, unit="ms")
 
 # %% [markdown]
-# It isn't the same. So is the paper wrong? Some texts say "heads are free", others say "they cost
-# more". Here we count.
+# The times are far from the same. So is the paper wrong? Some texts say that heads are free, others that they cost
+# more. Let's count.
 #
 # **What you can do afterwards:** you can count params, operations and bytes of attention before
 # anything runs, and say which of them depend on the number of heads.
 #
 # ## Params: $4D^2$, whatever H is
 #
-# Four maps: `w_q`, `w_k`, `w_v` of shape (D, H·d_k), `w_o` of shape (H·d_k, D). With d_k = D / H
-# the heads *share* the D columns instead of adding to them, so each map is D x D, and a bias has D
-# numbers.
+# A layer has four maps: `w_q`, `w_k` and `w_v` of shape (D, H·d_k), and `w_o` of shape (H·d_k, D). With d_k = D / H
+# the heads *share* the D columns instead of adding to them, so each map is D x D. Its bias has D numbers.
 #
 # $$3D^2 + D^2 = 4D^2 \quad (+\,4D \text{ biases})$$
 #
-# > **Predict first.** Layers of width 24 have 1, 2, 3, ... 24 heads. How many params does each
-# > have? And what if every head has width 24, or if all share one key/value head?
+# > **Predict first.** We build layers of width 24 with 1, 2, 3, ... 24 heads. How many params does each have? And
+# > what if every head is 24 wide, or if all heads share one key/value head?
 
 # %%
 from mha_numpy import MultiHeadAttention
 
-
-def size_of(*sizes, **options):
-    return sum(
-        param.size
-        for param in MultiHeadAttention(
-            *sizes, **options
-        ).params.values()
-    )
-
-
-sizes = {
-    f"H = {H}": size_of(24, H) for H in (1, 2, 3, 4, 6, 8, 12, 24)
-}
-sizes |= {
-    "H = 4, width 24": size_of(24, 4, head_dim=24),
-    "H = 4, H_kv = 1": size_of(24, 4, 1),
-}
+heads = (1, 2, 3, 4, 6, 8, 12, 24)
+layers = {f"H = {H}": MultiHeadAttention(24, H) for H in heads}
+layers["H = 4, width 24"] = MultiHeadAttention(24, 4, head_dim=24)
+layers["H = 4, H_kv = 1"] = MultiHeadAttention(24, 4, 1)
+sizes = {n: layer.num_parameters for n, layer in layers.items()}
 bar_chart(sizes, title="Params of a layer, D = 24")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 4 · 24² + 4 · 24 = 2400, whatever H is. The rule needs H·d_k = D, and keys and values for every
-# head. Wider heads have more params, and shared keys fewer.
+# 4 · 24² + 4 · 24 = 2400, whatever H is. The rule needs H·d_k = D and separate keys and values for every head. Four
+# heads of width 24 have 9528 params, and four heads that share one key/value head have only 1500.
 #
 # </details>
 #
-# `count_parameters` does this for whole models. Their authors published the totals, so we can check
-# the counts. (A paper that says 175 billion has rounded.)
+# `count_parameters` counts whole models in the same way. Their authors published the totals, so we can check it. (The
+# paper of GPT-3 rounds to 175 billion.)
 
 # %%
 from mha_numpy.models.cost import (
@@ -110,22 +84,13 @@ from mha_numpy.models.cost import (
 )
 
 models = CONFIGURATIONS
-counts = {
-    name: count_parameters(model) for name, model in models.items()
-}
-print(
-    {
-        name: f"{counts[name].total / m.published - 1:+.2%}"
-        for name, m in models.items()
-    }
-)
-share = {
-    name: 100 * count.attention / count.total
-    for name, count in counts.items()
-}
-bar_chart(
-    share, title="Attention's share of all params", unit="percent"
-)
+counts = {n: count_parameters(m) for n, m in models.items()}
+for name, count in counts.items():
+    off = count.total / models[name].published - 1
+    print(f"{name:11} {count.total:15,} params, off by {off:+.2%}")
+share = {n: 100 * c.attention / c.total for n, c in counts.items()}
+title = "Attention's share of all params"
+bar_chart(share, title=title, unit="percent")
 
 # %% [markdown]
 # ## Operations
@@ -138,11 +103,11 @@ bar_chart(
 # | q k^T | H times (T, d_k) x (d_k, T) | $H \cdot 2T^2 d_k = 2T^2D$ |
 # | weights v | H times (T, T) x (T, d_k) | $H \cdot 2T^2 d_k = 2T^2D$ |
 #
-# So a layer takes $8BTD^2$ for projections and $4BT^2D$ for scores and mix. The first grows with T,
-# the second with $T^2$. They are equal at $8BTD^2 = 4BT^2D$, which is $T = 2D$.
+# So for B sequences a layer takes $8BTD^2$ operations for projections and $4BT^2D$ for scores and mix. The first
+# grows with T, the second with $T^2$. They are equal at $T = 2D$.
 #
-# > **Predict first.** GPT-2 has D = 768 and reads up to 1024 tokens. "Attention is quadratic", they
-# > say. At full length, what takes more operations?
+# > **Predict first.** GPT-2 has D = 768 and reads up to 1024 tokens. "Attention is quadratic", people say. At full
+# > length, what takes more operations?
 # >
 # > - the projections
 # > - scores and mix
@@ -153,57 +118,43 @@ bar_chart(
 gpt_2, lengths = models["gpt-2"], 2 ** np.arange(5, 15)
 flops = [count_flops(gpt_2, int(T)) for T in lengths]
 lines = {
-    "projections": np.array([f.projections for f in flops], float),
-    "scores and mix": np.array(
-        [f.scores + f.mix for f in flops], float
-    ),
-    "feed-forward": np.array(
-        [f.feed_forward for f in flops], float
-    ),
+    "projections": [f.projections for f in flops],
+    "scores and mix": [f.scores + f.mix for f in flops],
+    "feed-forward": [f.feed_forward for f in flops],
 }
-labels = {
-    "x_label": "T",
-    "y_label": "operations",
-    "log_x": True,
-    "log_y": True,
-}
-line_chart(
-    lengths,
-    lines,
-    title="GPT-2: operations of all layers",
-    **labels,
-)
+log = {"log_x": True, "log_y": True}
+axes = {"x_label": "T", "y_label": "operations"} | log
+title = "GPT-2: operations of all layers"
+line_chart(lengths, lines, title=title, **axes)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The projections do. Scores and mix take two thirds of that at 1024, and catch up at 1536 = 2D.
+# The projections do. At 1024 tokens scores and mix take two thirds as many, and they catch up at 1536 = 2D.
 #
 # </details>
 #
-# In the end the square wins. (Backward takes twice the operations of forward, because each product
-# becomes two, one for the gradient of each factor.)
+# For a long enough text the square wins. (Backward takes twice as many operations as forward: each product becomes
+# two, one for the gradient of each factor.)
 
 # %%
-lengths, shares = 2 ** np.arange(9, 19), {}
+lengths, lines = 2 ** np.arange(9, 19), {}
 for name in ("gpt-2", "llama-3-8b", "gpt-3"):
     flops = [count_flops(models[name], int(T)) for T in lengths]
-    shares[f"{name}, D = {models[name].embed_dim}"] = np.array(
-        [100 * (f.scores + f.mix) / f.total for f in flops]
-    )
-labels = {"x_label": "T", "y_label": "percent", "log_x": True}
-line_chart(
-    lengths,
-    shares,
-    title="Share of scores and mix in all operations",
-    **labels,
-)
+    share = [(f.scores + f.mix) / f.total for f in flops]
+    label = f"{name}, D = {models[name].embed_dim}"
+    lines[label] = 100 * np.array(share)
+axes = {"x_label": "T", "y_label": "percent", "log_x": True}
+title = "Share of scores and mix in all operations"
+line_chart(lengths, lines, title=title, **axes)
 
 # %% [markdown]
+# The wider the model, the longer its text has to be before the square wins.
+#
 # ## "H heads cost the same" is true for products
 #
-# One (T, T) product over D features takes as many multiply-adds as H of them over D / H features
-# each (Vaswani et al. 2017, section 3.2.2).
+# One product over D features takes as many multiply-adds as H products over D / H features each (Vaswani et al. 2017,
+# section 3.2.2).
 #
 # | | one head | H heads |
 # |---|---|---|
@@ -213,36 +164,31 @@ line_chart(
 #
 # ## ... and false for everything in between
 #
-# > **Predict first.** Each head has its own (T, T) array. Which of these arrays grow if there are 8
-# > heads?
+# > **Predict first.** We record every array of attention. Which of them grow if there are 8 heads instead of one?
 
 # %%
 from mha_numpy import trace
 
+rng = np.random.default_rng(0)
 
-def bytes_of(H, T=64, D=48):
+
+def kib_of(H, T=64, D=48):
+    x = rng.normal(size=(3, 1, T, D))
     with trace() as t:
-        attention_forward(
-            *(
-                split_heads(a, H)
-                for a in rng.normal(size=(3, 1, T, D))
-            )
-        )
+        attention_forward(*(split_heads(a, H) for a in x))
     return {step.name: step.array.nbytes / 1024 for step in t}
 
 
-eight, one = bytes_of(8), bytes_of(1)
-bars = {
-    f"{name}, H = {H}": kept[name]
-    for name in one
-    for H, kept in ((1, one), (8, eight))
-}
+eight, one, bars = kib_of(8), kib_of(1), {}
+for name in one:
+    bars[f"{name}, H = 1"] = one[name]
+    bars[f"{name}, H = 8"] = eight[name]
 bar_chart(bars, title="Recorded bytes, T = 64, D = 48", unit="KiB")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `scores` and `weights`, eightfold.
+# `scores` and `weights` grow eightfold, because each head has its own (T, T) array.
 #
 # </details>
 #
@@ -251,32 +197,23 @@ bar_chart(bars, title="Recorded bytes, T = 64, D = 48", unit="KiB")
 
 # %%
 lengths = 2 ** np.arange(3, 14)
-lines = {"tokens: T D": lengths * 768.0} | {
-    f"weights, H = {H}": H * lengths**2.0 for H in (1, 12)
-}
-labels = {
-    "x_label": "T",
-    "y_label": "numbers",
-    "log_x": True,
-    "log_y": True,
-}
-line_chart(
-    lengths,
-    lines,
-    title="Numbers held for one sequence, D = 768",
-    **labels,
-)
+lines = {"tokens: T D": lengths * 768}
+for H in (1, 12):
+    lines[f"weights, H = {H}"] = H * lengths**2
+axes = {"x_label": "T", "y_label": "numbers"} | log
+title = "Numbers held for one sequence, D = 768"
+line_chart(lengths, lines, title=title, **axes)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# $H T^2 = T D$ gives $T = D / H = d_k$: 64 tokens.
+# Setting $H T^2 = T D$ gives $T = D / H = d_k$, which is 64 tokens here.
 #
 # </details>
 #
-# This explains the first picture: 64 heads compute and move 64 times as many exponentials for the
-# same multiply-adds. So both texts are half right. **Products cost the same; softmax and the memory
-# for weights cost H times as much.** Notebook 26 computes attention without storing the weights.
+# This explains the first picture: 64 heads compute and move 64 times as many exponentials for the same multiply-adds.
+# So both are half right. **Products cost the same; softmax and the memory for weights cost H times as much.**
+# Notebook 26 computes attention without storing the weights.
 #
 # ## How many heads?
 #
@@ -286,17 +223,11 @@ line_chart(
 # > is the exception? And is H·d_k = D true for all of them?
 
 # %%
-names = {
-    n: f"{n}: D {m.embed_dim}, H {m.num_heads}"
-    for n, m in models.items()
-}
-uneven = [
-    n
-    for n, m in models.items()
-    if m.num_heads * m.head_dim != m.embed_dim
-]
-print("H d_k is not D:", uneven)
-widths = {names[n]: m.head_dim for n, m in models.items()}
+widths = {}
+for name, m in models.items():
+    widths[f"{name}: D {m.embed_dim}, H {m.num_heads}"] = m.head_dim
+    if m.num_heads * m.head_dim != m.embed_dim:
+        print("H d_k is not D:", name)
 bar_chart(widths, title="Width of a head, d_k")
 
 # %% [markdown]
@@ -306,78 +237,65 @@ bar_chart(widths, title="Width of a head, d_k")
 #
 # </details>
 #
-# In this list D grows 24-fold, but d_k at most fourfold. **The number of heads follows from the
-# width: H = D / 64 or D / 128.**
+# In this list D grows 24-fold, but d_k only fourfold. **Apart from PaLM, the number of heads follows from the width:
+# H = D / 64 or D / 128.**
 #
 # ### Rules of thumb and the data
 #
-# One table in circulation recommends 4 to 8 heads below 100 million params, 8 to 16 up to a billion,
-# 16 to 96 above. Which models do *not* follow it?
+# Many texts copy a table that recommends 4 to 8 heads below 100 million params, 8 to 16 up to a billion, and 16 to 96
+# above. Which models do *not* follow it?
+
 
 # %%
-bands = {1e8: (4, 8), 1e9: (8, 16), float("inf"): (16, 96)}
-band_of = {
-    n: next(b for limit, b in bands.items() if m.published < limit)
-    for n, m in models.items()
-}
-{
-    n: m.num_heads
-    for n, m in models.items()
-    if not band_of[n][0] <= m.num_heads <= band_of[n][1]
-}
+def recommended(params):
+    """The fewest and the most heads, by that table."""
+    if params < 1e8:
+        return 4, 8
+    return (8, 16) if params < 1e9 else (16, 96)
+
+
+for name, m in models.items():
+    fewest, most = recommended(m.published)
+    if not fewest <= m.num_heads <= most:
+        print(f"{name}: {m.num_heads} heads")
 
 # %% [markdown]
 # It fits all models except one, but it says little: "16 to 96" covers both the 32 heads of Llama 2
-# 7B and the 48 of PaLM 540B. (The original Transformer, 65 million, has 8 heads: Vaswani et al.
-# 2017, table 3.)
+# 7B and the 48 of PaLM 540B.
 #
 # ### Too many heads are too narrow
 #
-# The scores of a head are a product of (T, d_k) and (d_k, T), so their rank is at most d_k
-# (Bhojanapalli et al. 2020). How much does that matter? We take an arbitrary pattern of weights.
-# Its logarithm gives scores that would produce it. Of these we keep the best approximation of rank
-# d_k, and see how much weight ends up in the wrong place. (Other scores might do a little better.)
+# The scores of a head are a product of (T, d_k) and (d_k, T), so their rank is at most d_k (Bhojanapalli et al.
+# 2020). How much does that matter? Take an arbitrary pattern of weights; its logarithm gives scores that produce it.
+# We replace them by their best approximation of rank d_k (from the singular values), and see how much weight ends up
+# in the wrong place. (Other scores might do a little better.)
 
 # %%
 target, _ = softmax_forward(2 * rng.normal(size=(32, 32)))
-wanted = np.log(target)
-u, s, v_T = np.linalg.svd(
-    wanted - wanted.mean(axis=-1, keepdims=True)
-)
-widths = np.array([1, 2, 4, 8, 16, 32])
-near = [
-    softmax_forward((u[:, :d] * s[:d]) @ v_T[:d])[0] for d in widths
-]
-missed = np.array(
-    [np.abs(a - target).sum(axis=-1).mean() / 2 for a in near]
-)
-labels = {
-    "x_label": "d_k",
-    "y_label": "share of a row",
-    "log_x": True,
-}
-line_chart(
-    widths,
-    {"misplaced": missed},
-    title="An arbitrary (32, 32) pattern",
-    **labels,
-)
+scores = np.log(target)
+scores -= scores.mean(axis=-1, keepdims=True)  # the same weights
+u, s, v_T = np.linalg.svd(scores)
+widths, misplaced = [1, 2, 4, 8, 16, 32], []
+for d in widths:
+    near, _ = softmax_forward((u[:, :d] * s[:d]) @ v_T[:d])
+    misplaced.append(np.abs(near - target).sum(axis=-1).mean() / 2)
+axes = {"x_label": "d_k", "y_label": "share of a row"}
+title = "An arbitrary (32, 32) pattern"
+lines = {"misplaced": misplaced}
+line_chart(widths, lines, title=title, log_x=True, **axes)
 
 # %% [markdown]
-# A head of width 1 misplaces most of its weight. But patterns that follow a rule need little width.
-# A previous-token head needs only one pair of features, points on a circle.
+# A head of width 1 misplaces most of its weight. But patterns that follow a rule need little width. A previous-token
+# head needs only two features: we put the tokens on a circle, and each query looks for the point before its own. (So
+# token 0 looks at the last one.)
 
 # %%
 angle = 2 * np.pi * np.arange(10) / 10
 circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)  # (T, 2)
-weights, _ = softmax_forward(
-    30 * np.roll(circle, 1, axis=0) @ circle.T
-)
-weights_by_head(
-    weights[None],
-    list(map(str, range(10))),
-    note="Made by hand, d_k = 2.",
-)
+before = np.roll(circle, 1, axis=0)
+weights, _ = softmax_forward(30 * before @ circle.T)
+tokens = [str(i) for i in range(10)]
+weights_by_head(weights[None], tokens, note="By hand, d_k = 2.")
 
 # %% [markdown]
 # ### Too few heads give too few distributions
@@ -387,39 +305,35 @@ weights_by_head(
 #
 # ### Pruning
 #
-# Michel et al. 2019 (section 4) removed up to about 20% of the heads of a translation model, and
-# 40% of BERT's, at test time and without a noticeable loss. DistilBERT (Sanh et al. 2019) is
-# something else: half the *layers*, with all 12 heads in each.
+# Michel et al. 2019 (section 4) removed up to about 20% of the heads of a translation model, and 40% of BERT's, at
+# test time, without a noticeable loss. DistilBERT (Sanh et al. 2019) has half the *layers* instead, with all 12 heads
+# in each.
 #
-# > **Predict first.** BERT-base keeps 9 of 12 heads in every layer, and T = 512. How much is left
-# > of attention's operations, and how much of all operations?
+# > **Predict first.** Suppose BERT-base keeps 9 of its 12 heads in every layer, and T = 512. How much is left of
+# > attention's operations, and how much of all operations?
 
 # %%
 from dataclasses import replace
 
-bert = models["bert-base"]
-smaller = {  # d_k stays 64
+bert, left = models["bert-base"], {}
+changed = {  # d_k stays 64
     "9 heads": replace(bert, num_heads=9, num_kv_heads=9),
     "6 layers": replace(bert, num_layers=6, others=2 * 768),
 }
-left = {}
-for name, model in smaller.items():
-    full, less = count_flops(bert, 512), count_flops(model, 512)
-    left[f"{name}: attention's operations"] = (
-        100 * less.attention / full.attention
-    )
-    left[f"{name}: all operations"] = 100 * less.total / full.total
-    left[f"{name}: all params"] = (
-        100
-        * count_parameters(model).total
-        / counts["bert-base"].total
-    )
+full, params = count_flops(bert, 512), counts["bert-base"].total
+for name, model in changed.items():
+    now = count_flops(model, 512)
+    share = now.attention / full.attention
+    left[f"{name}: attention's operations"] = 100 * share
+    left[f"{name}: all operations"] = 100 * now.total / full.total
+    share = count_parameters(model).total / params
+    left[f"{name}: all params"] = 100 * share
 bar_chart(left, title="What is left of BERT-base", unit="percent")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Three quarters of attention's operations, and more than nine tenths of all.
+# Three quarters of attention's operations are left, and more than nine tenths of all.
 #
 # </details>
 #
@@ -434,8 +348,7 @@ bar_chart(left, title="What is left of BERT-base", unit="percent")
 # | "redundant heads" | a quarter of BERT's heads is less than a tenth of its operations |
 # | "more heads are better" | up to a point: scores have rank d_k = D / H at most |
 #
-# In a terminal, `mha-numpy cost --model llama-3-70b --context 8192` shows all of this for a model
-# of the list.
+# In a terminal, `mha-numpy cost --model llama-3-70b --context 8192` shows all of this for any model of the list.
 #
 # ## Exercise: what a layer costs before it runs
 #
@@ -467,7 +380,7 @@ check("cost-table", my_cost_table)
 # You can now explain the first picture: the products cost the same, and everything between them
 # costs H times as much.
 #
-# - Params $4D^2$, projections $8BTD^2$, scores and mix $4BT^2D$: none of these depends on H. The
+# - Params $4D^2$, projections $8BTD^2$, scores and mix $4BT^2D$: none of these depends on H. Both counts of
 #   operations are equal at T = 2D.
 # - There are $H T^2$ weights and exponentials. They outgrow the tokens at T = d_k.
 # - In most known models, heads are 64 or 128 wide. Narrower heads have scores of low rank; fewer

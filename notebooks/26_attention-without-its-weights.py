@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 26 · Attention without its weights
 #
-# A model reads a long text: 128 thousand tokens, 32 heads of width 128, 2 bytes per number. Here is what one layer
-# would have to store for one sequence.
+# A model reads a long text of 128 thousand tokens. It has 32 heads of width 128, and each number takes 2 bytes. Here
+# is what one layer would have to store for this text.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -12,65 +12,60 @@ from mha_numpy.show.pictures import bar_chart, line_chart, matrices
 from mha_numpy.teach.exercises import check, hint
 
 # %%
-rng = np.random.default_rng(0)
-
-# %%
 T, H, d = 128 * 1024, 32, 128
 held = {"q, k, v and heads": 4 * H * T * d, "weights": H * T * T}
-bar_chart(
-    {name: 2 * n / 2**30 for name, n in held.items()},
-    title="One layer stores",
-    unit="GiB",
-)
+bars = {name: 2 * n / 2**30 for name, n in held.items()}
+bar_chart(bars, title="One layer stores", unit="GiB")
 
 # %% [markdown]
-# No machine has room for these weights, and yet such models run. They take the keys in blocks and never store a whole
-# row of weights. And the result isn't an approximation; it is exactly the same.
+# A thousand GiB for the weights of a single layer: no graphics card has room for that, and yet such models run. They
+# take the keys in blocks and never store a whole row of weights. And the result is no approximation. It is the same
+# attention, up to rounding.
 #
-# **What you can do afterwards:** you can compute exact attention from a few keys at a time.
+# **What you can do afterwards:** you can compute exact attention from a few keys at a time, and its weights again
+# when backward needs them.
 #
 # ## Softmax needs the whole row
 #
-# You can compute scores block by block, and you can add up the mix block by block. Softmax is the difficult part,
-# because its maximum and its sum belong to the whole row. Suppose you take the softmax of each block separately and
-# add the results.
+# Scores can be computed block by block, and the mix can be added up block by block. The difficult part is softmax,
+# because its maximum and its sum belong to the whole row. Suppose you take the softmax of each block separately, and
+# put the blocks side by side.
 #
-# > **Predict first.** There are six scores in three blocks of two. What do all six weights add up to? Does dividing by
-# > 3 fix it?
+# > **Predict first.** Six scores come in three blocks of two. What do all six weights add up to? Does dividing by 3
+# > give the right weights?
 
 # %%
 scores = np.array([1.0, 2.0, 5.0, 3.0, 0.0, 4.0])
 by_block = softmax_forward(scores.reshape(3, 2))[0].ravel()
 whole, cache = softmax_forward(scores)
+both = {"each block by itself, / 3": by_block / 3, "softmax": whole}
 columns = [f"s = {s:.0f}" for s in scores]
-matrices(
-    {"each block by itself, / 3": by_block / 3, "softmax": whole},
-    column_labels=columns,
-)
+matrices(both, column_labels=columns)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They add up to 3, 1 for each block. Dividing doesn't fix it, because the block with scores 1 and 2 still counts as
-# much as the block with 5 and 3.
+# They add up to 3, because each block adds up to 1. Dividing by 3 doesn't fix it, because the block with scores 1 and
+# 2 still counts as much as the block with 5 and 3.
 #
 # </details>
 #
 # ## Online softmax
 #
-# Milakov and Gimelshein 2018 keep three things for each query: the largest score so far $m$, the sum
-# so far $\ell$, and the output so far $a$, not yet divided:
+# Milakov and Gimelshein 2018 found a way. For each query we keep three things: the largest score so far, $m$; the sum
+# so far, $\ell$; and the mix so far, $a$, not yet divided by that sum:
 #
 # $$\ell = \sum_{j\,\text{so far}} e^{s_j - m}, \qquad a = \sum_{j\,\text{so far}} e^{s_j - m}\,v_j$$
 #
-# A new block may bring a larger maximum $m'$. All terms so far used $m$ and should have used $m'$. One factor corrects
-# all of them, since $e^{s_j - m'} = e^{s_j - m}\; e^{m - m'}$. So, with $j$ running over the new block,
+# A new block may bring a larger maximum $m'$. Then all terms so far used $m$ where they should have used $m'$. One
+# factor corrects all of them, because $e^{s_j - m'} = e^{s_j - m}\; e^{m - m'}$. So, with $j$ running over the new
+# block,
 #
 # $$m' = \max(m, \max_j s_j), \qquad \ell' = \ell\,e^{m - m'} + \sum_j e^{s_j - m'}, \qquad
 # a' = a\,e^{m - m'} + \sum_j e^{s_j - m'} v_j$$
 #
-# It starts from $m = -\infty$, $\ell = 0$, $a = 0$. After the last block the output is $a / \ell$, and
-# $m + \log \ell$ is the row's lse (notebook 07).
+# We start from $m = -\infty$, $\ell = 0$, $a = 0$. After the last block the output is $a / \ell$. The row's *lse*,
+# the log of the sum of all $e^{s_j}$ (notebook 07), is $m + \log \ell$.
 #
 # > **Predict first.** One query meets the same six scores in blocks of two. What is $m$ after each block? In which
 # > blocks is the correction factor 1?
@@ -79,48 +74,34 @@ matrices(
 from mha_numpy.tables import Table
 
 v = np.array([8.0, 2.0, 4.0, 6.0, 1.0, 3.0])
-m = -np.inf
-ell = 0.0
-a = 0.0
-rows = []
-terms = np.full((3, 6), np.nan)
-for i, block in enumerate((slice(0, 2), slice(2, 4), slice(4, 6))):
+m, ell, a = -np.inf, 0.0, 0.0
+rows, terms = [], np.full((3, 6), np.nan)
+for i in range(3):
+    block = slice(2 * i, 2 * i + 2)
     m_old, m = m, max(m, scores[block].max())
     factor, powers = np.exp(m_old - m), np.exp(scores[block] - m)
-    ell, a = (
-        ell * factor + powers.sum(),
-        a * factor + powers @ v[block],
-    )
+    ell = ell * factor + powers.sum()
+    a = a * factor + powers @ v[block]
+    numbers = [f"{number:.3f}" for number in (factor, m, ell, a)]
+    rows.append([str(scores[block]), *numbers])
     terms[i, : block.stop] = np.exp(scores[: block.stop] - m)
-    rows.append(
-        [
-            str(scores[block]),
-            *(f"{number:.3f}" for number in (factor, m, ell, a)),
-        ]
-    )
-display(
-    Table(
-        "After each block",
-        ["scores", "factor", "m", "ell", "a"],
-        rows,
-    )
-)
-labels = {
-    "row_labels": [f"after block {i}" for i in range(3)],
-    "column_labels": columns,
-}
+
+head = ["scores", "factor", "m", "ell", "a"]
+display(Table("After each block", head, rows))
+names = [f"after block {i}" for i in range(3)]
+labels = {"row_labels": names, "column_labels": columns}
 matrices({"terms of the sum ell": terms}, **labels)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 2, 5 and 5. The first factor is $e^{-\infty} = 0$, because there was nothing to correct yet. The second, $e^{2 - 5}$,
-# moves the first block to the new maximum; you can see its cells shrink. In the third block the maximum stays, so the
-# factor is 1.
+# The maximum is 2, then 5, and 5 again. The first factor is $e^{-\infty} = 0$, because there was nothing to correct
+# yet. The second, $e^{2 - 5}$, moves the first block to the new maximum; you can see its cells shrink. In the third
+# block the maximum stays, so the factor is 1.
 #
 # </details>
 #
-# Is the result the same as for the whole row at once? Compare the output and the lse:
+# Is the result the same as for the whole row at once? We compare the output and the lse:
 
 # %%
 print("output:", a / ell, "at once:", whole @ v)
@@ -129,193 +110,133 @@ print("lse:   ", m + np.log(ell), "at once:", cache.lse)
 # %% [markdown]
 # ## Many queries
 #
-# The same lines work for many queries; m and ell get a row for each. `step` gives the arrays that we store a name, so
-# that the trace can show them.
+# The same lines work for many queries, if m and ell get a row for each. The function also returns its scores, so that
+# we can see how large the arrays become.
+
 
 # %%
-from mha_numpy import trace
-from mha_numpy.core import step
-
-
 def one_block(q, k, v, state):
     """Take in some keys. State: m, ell (T_q, 1), a (T_q, d_v)."""
     m_old, ell, a = state
-    scores = step(
-        "scores",
-        q @ k.T / np.sqrt(q.shape[-1]),
-        "T_q block",
-        "scale * q @ k_block.T",
-    )
-    highest = scores.max(axis=-1, keepdims=True)
-    m = step(
-        "m",
-        np.maximum(m_old, highest),
-        "T_q 1",
-        "np.maximum(m_old, highest)",
-    )
+    scores = q @ k.T / np.sqrt(q.shape[-1])
+    m = np.maximum(m_old, scores.max(axis=-1, keepdims=True))
     factor, powers = np.exp(m_old - m), np.exp(scores - m)
     ell = ell * factor + powers.sum(axis=-1, keepdims=True)
-    return (
-        m,
-        ell,
-        step(
-            "a",
-            a * factor + powers @ v,
-            "T_q d_v",
-            "a * factor + powers @ v_block",
-        ),
-    )
+    a = a * factor + powers @ v
+    return scores, (m, ell, a)
 
 
 # %%
+rng = np.random.default_rng(0)
 q = 2 * rng.normal(size=(5, 8))
-k = rng.normal(size=(1000, 8))
-v = rng.normal(size=(1000, 3))
+k, v = rng.normal(size=(1000, 8)), rng.normal(size=(1000, 3))
+
 state = np.full((5, 1), -np.inf), np.zeros((5, 1)), np.zeros((5, 3))
-so_far = []
-with trace() as t:
-    for start in range(0, 1000, 50):
-        state = one_block(
-            q, k[start : start + 50], v[start : start + 50], state
-        )
-        so_far.append(state[2] / state[1])
+so_far, shapes = [], set()
+for start in range(0, 1000, 50):
+    part = slice(start, start + 50)
+    scores, state = one_block(q, k[part], v[part], state)
+    so_far.append(state[2] / state[1])
+    shapes |= {scores.shape, *(array.shape for array in state)}
+
 out, cache = attention_forward(q, k, v)
-largest = {step.array.shape for step in t}
-print(
-    "shapes stored:",
-    largest,
-    "; largest difference:",
-    np.abs(so_far[-1] - out).max(),
-)
-lines = {
-    f"query {i}": np.array([a[i, 0] for a in so_far])
-    for i in range(5)
-}
-labels = {
-    "x_label": "keys so far",
-    "y_label": "first feature of the output",
-}
-line_chart(
-    range(50, 1001, 50),
-    lines,
-    title="The output so far, a / ell",
-    **labels,
-)
+print("shapes:", sorted(shapes))
+print("largest difference:", np.abs(so_far[-1] - out).max())
+lines = {f"query {i}": [a[i, 0] for a in so_far] for i in range(5)}
+axes = {"x_label": "keys so far", "y_label": "first feature"}
+title = "The output so far, a / ell"
+line_chart(range(50, 1001, 50), lines, title=title, **axes)
 
 # %% [markdown]
 # After each block, the output is attention over the keys so far; after the last block it is complete. No array ever
 # had shape (5, 1000).
 #
 # This is the idea behind FlashAttention (Dao et al. 2022): take blocks that fit into the processor's fast memory, and
-# do scores, softmax and mix while they are there. **There are not fewer operations, but fewer trips to memory.**
+# compute scores, softmax and mix while they are there. **There are not fewer operations, but fewer trips to memory.**
 #
 # ## Backward recomputes each weight
 #
-# Backward needs the weights. We never stored them, but we did store lse, and
+# Backward needs the weights P, which we never stored. But one number per query, its lse, is enough:
 #
 # $$P_{ij} = e^{S_{ij} - \mathrm{lse}_i}$$
 #
-# gives back any block of them from q and k.
+# so any block of weights comes back from the scores S, that is, from q and k.
 #
-# > **Predict first.** A forward keeps heads and lse for its backward. How many numbers is that per query, if values
-# > are d_v wide? And how many would it be with the weights?
+# > **Predict first.** Forward keeps the output and the lse for its backward. How many numbers is that per query, if
+# > values are d_v wide? And how many would it be with the weights?
 
 # %%
-# only the first eight keys
-again = np.exp(q @ k[:8].T / np.sqrt(8) - cache.lse[:, None])
-matrices(
-    {
-        "recomputed": again,
-        "stored by attention_forward": cache.weights[:, :8],
-    }
-)
+scores = q @ k[:8].T / np.sqrt(8)  # only the first eight keys
+again = np.exp(scores - cache.lse[:, None])
+stored = cache.weights[:, :8]
+matrices({"recomputed": again, "by attention_forward": stored})
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# d_v + 1 without the weights; d_v + 1 + T_k with them.
+# It is d_v + 1 without the weights, and d_v + 1 + T_k with them.
 #
 # </details>
 #
 # ## Kernels
 #
-# The library's `backend="numba"` does this, compiled, for 64 queries and 64 keys at a time. It skips blocks that a
-# causal mask or a window hides. `backend="loops"` is the same in plain loops, one number at a time. (The next cells
-# need numba. The first one compiles the kernels, which may take half a minute, once for your machine.)
+# The library's `backend="numba"` works like this, in compiled code and with 64 queries and 64 keys at a time. It
+# skips blocks that a causal mask or a window hides. `backend="loops"` does the same in plain loops, one number at a
+# time. (The next cells need numba. The first one compiles the kernels, which may take half a minute, once for your
+# machine.)
 
 # %% tags=["needs-numba"]
 import io
 from contextlib import redirect_stderr
 from importlib.util import find_spec
 
+backends, kept = ("numpy", "loops", "numba"), {}
 has_numba = find_spec("numba") is not None
 if has_numba:
     q, k, v = rng.normal(size=(3, 1, 8, 512, 64)).astype(np.float32)
-    backends = ("numpy", "loops", "numba")
-    # a notice that it takes a while
-    with redirect_stderr(io.StringIO()):
-        caches = {
-            name: attention_forward(q, k, v, backend=name)[1]
-            for name in backends
-        }
-    kept = {
-        name: cache.heads.nbytes + cache.lse.nbytes
-        for name, cache in caches.items()
-    }
-    kept["numpy"] += caches["numpy"].weights.nbytes
-    mebibytes = {name: size / 2**20 for name, size in kept.items()}
-    display(
-        bar_chart(
-            mebibytes,
-            title="Kept for backward: H = 8, T = 512",
-            unit="MiB",
-        )
-    )
+    for name in backends:
+        with redirect_stderr(io.StringIO()):  # "compiling ..."
+            _, cache = attention_forward(q, k, v, backend=name)
+        size = cache.heads.nbytes + cache.lse.nbytes
+        if name == "numpy":
+            size += cache.weights.nbytes
+        kept[name] = size / 2**20
+    title = "Kept for backward: H = 8, T = 512"
+    display(bar_chart(kept, title=title, unit="MiB"))
 else:
     print("numba is not installed here: pip install numba")
 
 # %% [markdown]
-# With twice the tokens the weights grow fourfold, heads and lse twofold. Now the time:
+# With twice as many tokens, the weights need four times the memory, but output and lse only twice. How about time?
 
 # %% tags=["needs-numba"]
 from time import perf_counter
 
 
-def seconds(backend):
+def milliseconds(backend):
     start = perf_counter()
     attention_forward(q, k, v, backend=backend)
-    return perf_counter() - start
+    return 1000 * (perf_counter() - start)
 
 
 if has_numba:
-    # in turns
-    rounds = [
-        {name: 1000 * seconds(name) for name in backends}
-        for _ in range(7)
-    ]
-    fastest = {
-        name: min(taken[name] for taken in rounds)
-        for name in backends
-    }
-    display(
-        bar_chart(
-            fastest,
-            title="Forward, H = 8, T = 512, on your machine",
-            unit="ms",
-        )
-    )
+    rounds = [[milliseconds(b) for b in backends] for _ in range(7)]
+    fastest = np.min(rounds, axis=0)
+    bars = dict(zip(backends, fastest, strict=True))
+    title = "Forward, H = 8, T = 512, on your machine"
+    display(bar_chart(bars, title=title, unit="ms"))
 
 # %% [markdown]
-# `numba` fills wide registers and uses all cores, which may not help at all on a busy machine. For figures worth
-# quoting, other libraries and longer texts, see `mha-numpy bench` and docs/performance.md.
+# `numba` computes several numbers at a time and uses all cores, which may not help at all on a busy machine. For
+# figures worth quoting, for other libraries and longer texts, see `mha-numpy bench` and docs/performance.md.
 #
 # ## Exercise: attention in blocks
 #
 # Write attention for one head, taking `block` keys at a time. Never build an array with T_k columns of scores. The
-# check also tries a shorter last block, and scores in the thousands. If all numbers are right, it measures how much
-# memory you used (the row "memory").
+# check also tries a shorter last block, and scores in the thousands. If all numbers are right, it also measures how
+# much memory your code used (the row "memory").
 #
-# To practise more, try `backward-from-lse` in `mha-numpy exercises`, the way back without stored weights.
+# To practise more, try `backward-from-lse` in `mha-numpy exercises`: the way back without stored weights.
 
 
 # %% tags=["exercise"]
@@ -339,12 +260,12 @@ check("online-attention", my_online_attention)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain how the model of the first picture runs: it never stores the large bar.
+# Now you can explain how the model from the first picture runs: it never stores the large bar.
 #
-# - Online softmax carries $m$, $\ell$, $a$ and corrects them by $e^{m - m'}$. It is exact, in blocks,
-#   without the weights.
+# - Online softmax keeps $m$, $\ell$ and $a$ for each query, and corrects $\ell$ and $a$ by $e^{m - m'}$ when a larger
+#   score comes. It is exact.
 # - Backward recomputes each weight as $e^{s - \mathrm{lse}}$, so d_v + 1 numbers per query are enough.
-# - It saves trips to memory, not operations.
+# - Attention in blocks saves memory and trips to memory, not operations.
 #
 # **In the code:** `mha_numpy/kernels/loops.py` in plain loops, `tiled_forward.py` in tiles. Derivation,
 # and pictures of the blocks: docs/kernels.md.

@@ -2,67 +2,67 @@
 # # 27 · Bring your own layer
 #
 # Three sequences of 5, 3 and 4 tokens are padded to 5. You make the mask of real tokens, True = may attend, and pass
-# it to PyTorch's layer as `key_padding_mask`. You get no error. Here is how far each output is from what it should be,
-# with the mask and with its inverse (*needs PyTorch*):
+# it to PyTorch's layer as `key_padding_mask`. You get no error. Here is how far each output is from the right one
+# (*needs PyTorch*):
 
 # %% tags=["hide-input"]
 from importlib.util import find_spec
 
 import numpy as np
 
-from mha_numpy import padding_mask
+from mha_numpy import (
+    MultiHeadAttention,
+    attention_backward,
+    attention_forward,
+    causal_mask,
+    compare,
+    padding_mask,
+    scaled_dot_product_attention,
+    softmax_forward,
+)
+from mha_numpy.show.pictures import matrices, weights_by_head
 
-# %%
 has_torch = find_spec("torch") is not None
 HOW_TO_GET_TORCH = "These lines need PyTorch: pip install torch"
+
+# %%
 rng = np.random.default_rng(0)
 x = rng.normal(size=(3, 5, 8))
-# (B, T_k), True = may attend
-visible = padding_mask([5, 3, 4], 5)[:, 0, 0]
+visible = padding_mask([5, 3, 4], 5)[:, 0, 0]  # (B, T_k)
 
 # %% tags=["needs-torch"]
 if has_torch:
     import torch
 
-    # random
-    mha = torch.nn.MultiheadAttention(
-        8, 2, batch_first=True, dtype=torch.float64
-    )
+    torch.manual_seed(0)
+    options = {"batch_first": True, "dtype": torch.float64}
+    mha = torch.nn.MultiheadAttention(8, 2, **options)
     torch.nn.init.normal_(mha.in_proj_bias)
-    masks = {
-        "as it is": torch.tensor(visible),
-        "inverted": torch.tensor(~visible),
-    }
+    qkv, mask = [torch.tensor(x)] * 3, torch.tensor(visible)
     with torch.no_grad():
-        outs = {
-            n: mha(*[torch.tensor(x)] * 3, key_padding_mask=m)[0]
-            for n, m in masks.items()
-        }
-    for name, each in outs.items():
-        off = (
-            (each - outs["inverted"]).abs().amax(dim=(1, 2)).numpy()
-        )
-        print(
-            f"{name:9} largest difference in each sequence: {off}"
-        )
+        out, _ = mha(*qkv, key_padding_mask=mask)
+        right, _ = mha(*qkv, key_padding_mask=~mask)
+    off = (out - right).abs().amax(dim=(1, 2))
+    print("largest difference in each sequence:", off.numpy())
 else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# In this layer True means *blocked*. So the first sequence, which has no padding, gets every key blocked and becomes
-# NaN. The others look healthy but are wrong, because they read only the padding.
+# In this layer True means *blocked*. So in the first sequence, which has no padding, every key is blocked, and its
+# output is NaN. The others look healthy but are wrong, because they read nothing but padding.
 #
-# Attention is the same everywhere; its conventions are not. Once you translate the arguments, PyTorch and Keras give
-# the same numbers.
+# Attention is the same everywhere; its conventions are not. Once you translate the arguments, PyTorch, Keras and this
+# library compute the same numbers.
 #
-# **What you can do afterwards:** you can bring your own layer from PyTorch or Keras, get its numbers here, forward and
-# backward, and prove that they are the same.
+# **What you can do afterwards:** you can bring your own layer from PyTorch or Keras, compute its output and its
+# gradients here, and show that they are the same.
 #
-# Cells marked *needs PyTorch* or *needs Keras* run if these are installed. Unless we say otherwise, params are random.
+# Cells marked *needs PyTorch* or *needs Keras* run if these are installed. Unless we say otherwise, params are
+# random.
 #
 # ## The operator: `scaled_dot_product_attention`
 #
-# Layout, (B, H, T, d), and formula are the same as ours. The names differ:
+# Its arguments, and their names elsewhere:
 #
 # | here | PyTorch | JAX | ONNX |
 # |---|---|---|---|
@@ -83,27 +83,13 @@ else:
 # </details>
 
 # %%
-from mha_numpy import (
-    attention_backward,
-    attention_forward,
-    causal_mask,
-    compare,
-)
-from mha_numpy.show.pictures import matrices
-
-q, k, v = (
-    rng.normal(size=(2, 4, 3, 8)),
-    *rng.normal(size=(2, 2, 4, 5, 8)),
-)
+q = rng.normal(size=(2, 4, 3, 8))
+k, v = rng.normal(size=(2, 2, 4, 5, 8))
 d_out = rng.normal(size=(2, 4, 3, 8))
 ours, cache = attention_forward(q, k, v, is_causal=True)
 grads = attention_backward(d_out, cache)
-matrices(
-    {
-        "top left, q_offset=0": causal_mask(3, 5),
-        "q_offset=2": causal_mask(3, 5, q_offset=2),
-    }
-)
+left, moved = causal_mask(3, 5), causal_mask(3, 5, q_offset=2)
+matrices({"top left, q_offset=0": left, "q_offset=2": moved})
 
 # %% [markdown]
 # Output and gradients, compared with PyTorch's (*needs PyTorch*):
@@ -112,109 +98,79 @@ matrices(
 if has_torch:
     import torch.nn.functional as F
 
-    tensors = [
-        torch.tensor(array, requires_grad=True)
-        for array in (q, k, v)
-    ]
-    theirs = F.scaled_dot_product_attention(
-        *tensors, is_causal=True
-    )
-    theirs.backward(torch.tensor(d_out))
-    found = {"out": theirs.detach().numpy()}
-    found |= dict(
-        zip(
-            ("d_q", "d_k", "d_v"),
-            (t.grad.numpy() for t in tensors),
-            strict=True,
-        )
-    )
-    expected = {
-        "out": ours,
-        "d_q": grads.d_q,
-        "d_k": grads.d_k,
-        "d_v": grads.d_v,
-    }
-    display(compare(found, expected))
+    qkv = [torch.tensor(a, requires_grad=True) for a in (q, k, v)]
+    out = F.scaled_dot_product_attention(*qkv, is_causal=True)
+    out.backward(torch.tensor(d_out))
+    theirs, expected = {"out": out.detach().numpy()}, {"out": ours}
+    names = ("d_q", "d_k", "d_v")
+    for name, tensor in zip(names, qkv, strict=True):
+        theirs[name] = tensor.grad.numpy()
+        expected[name] = getattr(grads, name)
+    display(compare(theirs, expected))
 else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# That function picks a fast kernel, so in a model you should call it. It returns no
-# weights, because a fast kernel never has them all at once, and neither does ours (notebook 26).
+# In your own models, call this function, because it picks a fast kernel. It returns no weights: a fast kernel never
+# has them all at once, and neither do ours (notebook 26).
 #
 # ## The formula, written out in PyTorch
 #
 # Most tutorials write attention in a few lines like these. You know each of them from notebook 03. `view` refuses to
-# copy (notebook 09), so a merge needs `.contiguous()` between transpose and view.
+# copy (notebook 09), so merging the heads takes a `.contiguous()`.
+
 
 # %%
-from mha_numpy import MultiHeadAttention
-
-
-def written_out(x, w_q, w_k, w_v, w_o, num_heads, mask):
+def written_out(x, w_q, w_k, w_v, w_o, H, mask):
     B, T, D = x.shape
     q, k, v = (
-        (x @ w).view(B, T, num_heads, -1).transpose(1, 2)
+        (x @ w).view(B, T, H, -1).transpose(1, 2)
         for w in (w_q, w_k, w_v)
     )
-    scores = q @ k.transpose(-2, -1) / (D // num_heads) ** 0.5
+    scores = q @ k.transpose(-2, -1) / (D // H) ** 0.5
     scores = scores.masked_fill(mask == 0, float("-inf"))
     weights = scores.softmax(dim=-1)
-    merged = (
-        (weights @ v).transpose(1, 2).contiguous().view(B, T, D)
-    )
-    return merged @ w_o, weights
+    heads = (weights @ v).transpose(1, 2).contiguous()
+    return heads.view(B, T, D) @ w_o, weights
 
 
 # %% tags=["needs-torch"]
 layer = MultiHeadAttention(8, 2, bias=False, rng=1)
 ours, our_weights = layer(x, is_causal=True, return_weights=True)
 if has_torch:
-    arrays = [
-        torch.tensor(a)
-        for a in (
-            x,
-            *(layer.params[f"w_{name}"] for name in "qkvo"),
-        )
-    ]
-    out, weights = written_out(
-        *arrays, 2, torch.tensor(causal_mask(5))
-    )
+    w = [torch.tensor(layer.params[f"w_{name}"]) for name in "qkvo"]
+    mask = torch.tensor(causal_mask(5))
+    out, weights = written_out(torch.tensor(x), *w, 2, mask)
     theirs = {"out": out.numpy(), "weights": weights.numpy()}
-    expected = {"out": ours, "weights": our_weights}
-    display(compare(theirs, expected))
+    display(compare(theirs, {"out": ours, "weights": our_weights}))
 else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# Here `mask` was (T, T); (1, 1, T, T) or (B, 1, 1, T) works as well.
+# Here the mask is (T, T). Shapes (1, 1, T, T) and (B, 1, 1, T) work as well.
 #
 # > **Predict first.** Three sequences of 3, 1 and 2 real tokens are padded to 3. You pass the (B, T) mask of real
 # > tokens as it is. Which keys does each query of sequence 1 see? And what happens if B and T differ?
 #
 # <details><summary>Answer</summary>
 #
-# Shapes align at the right, in NumPy and in PyTorch, so the mask's T meets T_k, and its B meets T_q. Every sequence
-# gets the same square, in which query 1 sees what *sequence* 1 should see. If B and T differ, you get an error. Write
-# `mask[:, None, None, :]`, or `padding_mask(lengths, T)`.
+# In NumPy and in PyTorch, shapes are matched from the right, so the mask's T meets T_k, and its B meets T_q. Every
+# sequence gets the same square, in which query 1 sees what *sequence* 1 should see. If B and T differ, you get an
+# error. Write `mask[:, None, None, :]`, or `padding_mask(lengths, T)`.
 # </details>
 
 # %%
-right = padding_mask([3, 1, 2], 3)  # (B, 1, 1, T)
-as_it_is = right[:, 0, 0]  # (B, T)
-seen = {"(B, T)": as_it_is, "(B, 1, 1, T)": right}
-matrices(
-    {
-        name: np.broadcast_to(mask, (3, 1, 3, 3))[1, 0]
-        for name, mask in seen.items()
-    }
-)
+real = padding_mask([3, 1, 2], 3)  # (B, 1, 1, T)
+full = (3, 1, 3, 3)  # (B, 1, T_q, T_k)
+as_it_is = np.broadcast_to(real[:, 0, 0], full)
+right = np.broadcast_to(real, full)
+matrices({"(B, T)": as_it_is[1, 0], "(B, 1, 1, T)": right[1, 0]})
 
 # %% [markdown]
 # ## The layer: `nn.MultiheadAttention`
 #
-# It stores its params the other way round: a linear map in PyTorch is `x @ w.T`, with `w` of shape (outputs, inputs).
-# And it stacks the three projections in one array:
+# PyTorch's layer stores its params the other way round: a linear map there is `x @ w.T`, with `w` of shape (outputs,
+# inputs). And it stacks the three projections in one array:
 #
 # $$\text{in\_proj\_weight} = \begin{bmatrix} W_q^\top \\ W_k^\top \\ W_v^\top \end{bmatrix}
 # \qquad [3D, D]$$
@@ -227,74 +183,59 @@ matrices(
 # Its shape is (2304, 768), and the keys of head 0 are rows 768 to 831.
 # </details>
 #
-# `mha_numpy.models.weights` has a table for each library. A row of it says what they call an array, which of our
-# params are side by side in it, and how it is stored. `from_layout` reads the table in one direction, `to_layout` in
-# the other.
+# `mha_numpy.models.weights` has a table for each library. Each row says what that library calls an array, which of
+# our params are in it, and how they are stored. `from_layout` reads the table in one direction, `to_layout` in the
+# other. In the picture, q is 1, k is 2 and v is 3: rows in PyTorch, columns in GPT-2.
 
 # %%
 from mha_numpy.models.weights import LAYOUTS, from_layout, to_layout
 
 for row in LAYOUTS["torch"].rows:
     print(f"{row.theirs:16} {row.ours:12} {row.stored}")
-row_numbers = np.arange(3.0 * 768)
-# params are random
-arrays = to_layout(MultiHeadAttention(768, 12), "torch")
-# (3D, D)
-arrays["in_proj_weight"] = np.repeat(
-    row_numbers[:, None], 768, axis=1
-)
-# (D, D)
-w_k = from_layout(
-    MultiHeadAttention(768, 12), arrays, "torch"
-).params["w_k"]
-# the first and the last column of head 0
-print(arrays["in_proj_weight"].shape, w_k[0, [0, 63]])
-# D = 4: 1 is q, 2 is k, 3 is v
-of_kind = np.repeat([[1.0, 2.0, 3.0]], 4, axis=0).repeat(4, axis=1)
-matrices(
-    {
-        "PyTorch: in_proj_weight": of_kind.T,
-        "GPT-2: c_attn": of_kind,
-        "w_k": of_kind[:, 4:8],
-    }
-)
+
+large = MultiHeadAttention(768, 12)  # random params
+arrays = to_layout(large, "torch")
+numbers = np.arange(3.0 * 768)[:, None]  # of the rows
+arrays["in_proj_weight"] = np.repeat(numbers, 768, axis=1)
+w_k = from_layout(large, arrays, "torch").params["w_k"]  # (D, D)
+print("shape:", arrays["in_proj_weight"].shape)
+print(f"keys of head 0: {w_k[0, 0]:.0f} to {w_k[0, 63]:.0f}")
+
+# for D = 4: 1 is q, 2 is k, 3 is v
+kinds = np.repeat([[1.0, 2.0, 3.0]], 4, axis=0).repeat(4, axis=1)
+shown = {"PyTorch: in_proj_weight": kinds.T, "GPT-2: c_attn": kinds}
+matrices(shown | {"w_k": kinds[:, 4:8]})
 
 # %% [markdown]
-# Now with numbers, at the size of BERT-base and GPT-2: 4 sequences of 128 tokens, width 768, 12 heads (*needs
-# PyTorch*; float32 is PyTorch's default). PyTorch's biases start as zeros, which would hide a mistake, so we draw
-# random ones.
+# Now let's compare numbers, at the size of BERT-base and GPT-2: width 768, 12 heads, float32 (*needs PyTorch*).
+# PyTorch's biases start as zeros, which would hide a mistake, so we draw random ones.
+
 
 # %% tags=["needs-torch"]
+def arrays_of(module):
+    """Return the params of a layer in PyTorch, by name."""
+    named = module.named_parameters()
+    return {name: param.detach().numpy() for name, param in named}
+
+
 batch = rng.normal(size=(4, 128, 768)).astype(np.float32)
 if has_torch:
-    torch.manual_seed(0)
     large = torch.nn.MultiheadAttention(768, 12, batch_first=True)
+    qkv = [torch.tensor(batch)] * 3
     with torch.no_grad():
-        for name in ("in_proj_bias", "out_proj.bias"):
-            large.get_parameter(name).normal_()
-        out, averaged = large(*[torch.tensor(batch)] * 3)
-        per_head = large(
-            *[torch.tensor(batch)] * 3, average_attn_weights=False
-        )[1]
-    arrays = {
-        name: param.detach().numpy()
-        for name, param in large.named_parameters()
-    }
-    same = from_layout(
-        MultiHeadAttention(768, 12).astype(np.float32),
-        arrays,
-        "torch",
-    )
+        large.in_proj_bias.normal_()
+        large.out_proj.bias.normal_()
+        out, mean = large(*qkv)
+        _, per_head = large(*qkv, average_attn_weights=False)
+    print("weights by default:", tuple(mean.shape))
+    print("weights on request:", tuple(per_head.shape))
+
+    same = MultiHeadAttention(768, 12).astype(np.float32)
+    same = from_layout(same, arrays_of(large), "torch")
     ours, weights = same(batch, return_weights=True)
-    print(
-        "by default",
-        tuple(averaged.shape),
-        "on request",
-        tuple(per_head.shape),
-    )
     theirs = {"out": out.numpy(), "weights": per_head.numpy()}
     expected = {"out": ours, "weights": weights}
-    theirs["mean"] = averaged.numpy()
+    theirs["mean"] = mean.numpy()
     expected["mean"] = weights.mean(axis=1)
     display(compare(theirs, expected))
 else:
@@ -306,27 +247,19 @@ else:
 
 # %%
 from mha_numpy.models.train import load_trained
-from mha_numpy.show.pictures import weights_by_head
 
 trained = load_trained("induction").model
 trained(np.array([[0, 1, 2, 3, 0, 1, 2]]))
 heads = trained.attentions[0].weights[0]
 shown = np.stack([*heads[:3], heads.mean(axis=0)])
-names = ["head 0", "head 1", "head 2"]
-names, note = (
-    [*names, "mean of all four heads"],
-    "Trained: mha-numpy train induction.",
-)
-weights_by_head(
-    shown,
-    list("abcdabc"),
-    visible=causal_mask(7),
-    head_names=names,
-    note=note,
-)
+names = ["head 0", "head 1", "head 2", "mean of all four heads"]
+options = {"head_names": names, "heads": [0, 1, 2, None]}
+options["note"] = "Trained: mha-numpy train induction."
+options["visible"] = causal_mask(7)
+weights_by_head(shown, list("abcdabc"), **options)
 
 # %% [markdown]
-# Its arguments, and ours:
+# Its arguments, next to ours:
 #
 # | here | `nn.MultiheadAttention` |
 # |---|---|
@@ -337,16 +270,13 @@ weights_by_head(
 # | `return_weights=True`: per head, before dropout | `need_weights=True`: mean, after dropout |
 # | cross-attention: `kdim=`, `vdim=` | the same; then `q_proj_weight`, ... are separate |
 #
-# Back to the three sequences from the beginning. These are the masks for both sides:
+# Back to the three sequences from the beginning. Each side needs its own mask:
 
 # %%
 key_padding_mask = ~visible
-matrices(
-    {
-        "mask: True = may attend": visible,
-        "key_padding_mask: 1 = blocked": 1.0 * ~visible,
-    }
-)
+masks = {"mask: True = may attend": visible}
+masks["key_padding_mask: 1 = blocked"] = 1.0 * key_padding_mask
+matrices(masks)
 
 # %% [markdown]
 # With the right mask the output and the gradients agree (*needs PyTorch*). To test your own layer, put it in place of
@@ -354,31 +284,20 @@ matrices(
 
 # %% tags=["needs-torch"]
 if has_torch:
-    # (B, 1, 1, T_k)
-    d_out, mask = (rng.normal(size=x.shape), visible[:, None, None])
-    out = mha(
-        *[torch.tensor(x)] * 3,
-        key_padding_mask=torch.tensor(key_padding_mask),
-    )[0]
+    d_out, qkv = rng.normal(size=x.shape), [torch.tensor(x)] * 3
+    blocked = torch.tensor(key_padding_mask)
+    out, _ = mha(*qkv, key_padding_mask=blocked)
     out.backward(torch.tensor(d_out))
-    theirs = {
-        name: param.detach().numpy()
-        for name, param in mha.named_parameters()
-    }
-    same = from_layout(MultiHeadAttention(8, 2), theirs, "torch")
-    display(
-        compare(
-            out.detach().numpy(), same(x, mask=mask), name="out"
-        )
-    )
+    named = mha.named_parameters()
+    theirs = {name: param.grad.numpy() for name, param in named}
+
+    same = MultiHeadAttention(8, 2)
+    same = from_layout(same, arrays_of(mha), "torch")
+    ours = same(x, mask=visible[:, None, None])  # (B, 1, 1, T_k)
     same.backward(d_out)
-    theirs = {
-        name: param.grad.numpy()
-        for name, param in mha.named_parameters()
-    }
-    display(
-        compare(theirs, to_layout(same, "torch", gradients=True))
-    )
+    expected = to_layout(same, "torch", gradients=True)
+    display(compare(out.detach().numpy(), ours, name="out"))
+    display(compare(theirs, expected))
 else:
     print(HOW_TO_GET_TORCH)
 
@@ -386,8 +305,8 @@ else:
 # ## Keras
 #
 # `keras.layers.MultiHeadAttention(num_heads, key_dim)` is called with **query, value, key**: value comes before key.
-# Its params keep the head axis, (D, H, d_k) for the projections and (H, d_v, D) for the output. The table lists them
-# axis by axis, and a reshape turns them into ours.
+# Its params keep the head axis, (D, H, d_k) for the projections and (H, d_v, D) for the output. `LAYOUTS["keras"]`
+# lists them axis by axis, and a reshape turns them into ours.
 #
 # | here | Keras |
 # |---|---|
@@ -402,73 +321,53 @@ else:
 #
 # <details><summary>Answer</summary>
 #
-# Key and value trade places, and there is no error.
+# Key and value trade places. They have the same shape, so there is no error.
 # </details>
 
 # %% tags=["needs-keras"]
 import os
 
-os.environ.setdefault(
-    "KERAS_BACKEND", "torch" if has_torch else "tensorflow"
-)
-has_keras = find_spec("keras") and find_spec(
-    os.environ["KERAS_BACKEND"]
-)
+backend = "torch" if has_torch else "tensorflow"
+backend = os.environ.setdefault("KERAS_BACKEND", backend)
 query, key, value = rng.normal(size=(3, 2, 5, 8)).astype(np.float32)
-if has_keras:
+if find_spec("keras") and find_spec(backend):
     import keras
+    from keras.ops import convert_to_numpy
 
-    # zeros would hide a mistake
+    # zeros, the default, would hide a mistake
     biases = keras.initializers.RandomNormal(seed=0)
-    # float32
-    keras_layer = keras.layers.MultiHeadAttention(
-        2, 4, bias_initializer=biases
-    )
-    out = keras_layer(query, value, key)  # query, value, key
-    # "query/kernel", ...
-    named = {
-        w.path.split("/", 1)[1]: w for w in keras_layer.weights
-    }
-    arrays = {
-        name: keras.ops.convert_to_numpy(w)
-        for name, w in named.items()
-    }
-    same = from_layout(
-        MultiHeadAttention(8, 2).astype(np.float32), arrays, "keras"
-    )
-    ours = same(query, key, value)
+    options = {"bias_initializer": biases}
+    keras_layer = keras.layers.MultiHeadAttention(2, 4, **options)
+    out = keras_layer(query, value, key)
+    both = {"in Keras's order": convert_to_numpy(out)}
     swapped = keras_layer(query, key, value)
-    both = {"in Keras's order": out, "in PyTorch's order": swapped}
-    both = {
-        name: keras.ops.convert_to_numpy(array)
-        for name, array in both.items()
-    }
+    both["in PyTorch's order"] = convert_to_numpy(swapped)
+
+    # "query/kernel", ...
+    weights = keras_layer.weights
+    named = {w.path.split("/", 1)[1]: w for w in weights}
+    arrays = {n: convert_to_numpy(w) for n, w in named.items()}
+    same = MultiHeadAttention(8, 2).astype(np.float32)
+    same = from_layout(same, arrays, "keras")
+    ours = same(query, key, value)
     display(compare(both, dict.fromkeys(both, ours)))
-    # then its backward is PyTorch's
-    if keras.backend.backend() == "torch":
+
+    if backend == "torch":  # then Keras's backward is PyTorch's
         d_out = rng.normal(size=ours.shape).astype(np.float32)
         out.backward(torch.tensor(d_out))
         same.backward(d_out)
-        theirs = {
-            name: w.value.grad.numpy() for name, w in named.items()
-        }
-        display(
-            compare(
-                theirs, to_layout(same, "keras", gradients=True)
-            )
-        )
+        theirs = {n: w.value.grad.numpy() for n, w in named.items()}
+        expected = to_layout(same, "keras", gradients=True)
+        display(compare(theirs, expected))
 else:
-    print(
-        "Keras is not installed here: pip install keras torch, "
-        "then run this cell again"
-    )
+    print("These lines need Keras: pip install keras torch")
 
 # %% [markdown]
 # ## The layer of the older TensorFlow tutorial
 #
-# People still copy it everywhere. Its `call(v, k, q, mask)` has yet another order, and its mask is a float with **1 =
-# blocked**, used as `scores += mask * -1e9`. In float64 and float32 this is nearly the same as a mask, except in a row
-# that sees nothing:
+# You still meet copies of it. Its `call(v, k, q, mask)` has yet another order, and its mask is a float with **1 =
+# blocked**, used as `scores += mask * -1e9`. In float64 and float32 this is nearly the same as a mask, except in a
+# row that sees nothing. There the large number cancels:
 #
 # $$e^{s - 10^9} / \sum_j e^{s_j - 10^9} = e^{s} / \sum_j e^{s_j}$$
 #
@@ -477,43 +376,36 @@ else:
 #
 # <details><summary>Answer</summary>
 #
-# The row mixes exactly what it should not see: by the scores in float64, evenly in float32. In float16 the largest
-# number is 65504, so -1e9 becomes -inf. Then the row's maximum is -inf as well, and their difference is NaN. In this
-# library a row that sees nothing is 0, as in PyTorch's operator and ONNX.
+# The row mixes exactly what it should not see. In float64 it goes by the scores, in float32 it is even. In float16
+# the largest number is 65504, so -1e9 becomes -inf. Then the row's maximum is -inf as well, and their difference is
+# NaN. In this library a row that sees nothing is 0, as in PyTorch's operator and ONNX.
 # </details>
 
 # %%
-from mha_numpy import scaled_dot_product_attention, softmax_forward
 from mha_numpy.teach.exercises import check, hint
 
 scores = np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
 blocked = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
-in_64, in_32 = (
-    softmax_forward((scores + blocked * -1e9).astype(dtype))[
-        0
-    ].astype(float)
-    for dtype in (np.float64, np.float32)
-)
-ours = softmax_forward(scores, mask=blocked == 0)[0]
+shown, added = {}, scores + blocked * -1e9
+for dtype in ("float64", "float32"):
+    weights, _ = softmax_forward(added.astype(dtype))
+    shown[f"-1e9, {dtype}"] = weights.astype(float)
+shown["mask"], _ = softmax_forward(scores, mask=blocked == 0)
+
+qkv = q[0, 0, :1], k[0, 0], v[0, 0]
 nothing = np.zeros((1, 5), dtype=bool)
-print(
-    scaled_dot_product_attention(
-        q[0, 0, :1], k[0, 0], v[0, 0], mask=nothing
-    )
-)
-matrices(
-    {"-1e9, float64": in_64, "-1e9, float32": in_32, "mask": ours}
-)
+print(scaled_dot_product_attention(*qkv, mask=nothing))
+matrices(shown)
 
 # %% [markdown]
 # ## Exercise: the params of GPT-2
 #
 # Hugging Face's GPT-2 stores its projections in yet another way: `c_attn` of shape (D, 3D) is used as `x @ w + b`,
-# **not** transposed, with queries, keys and values side by side in its columns; `c_proj` is (D, D). Write the map and
-# its inverse. The inverse works for gradients as well, because entries only move. The check compares every entry.
+# **not** transposed, with queries, keys and values side by side in its columns; `c_proj` is (D, D). Write the map to
+# our params and its inverse, which also works for gradients, because entries only move.
 #
-# To practise more, try `museum-float-mask` in `mha-numpy exercises`, a bug that shipped where one convention for masks
-# met another.
+# To practise more, try `museum-float-mask` in `mha-numpy exercises`, a bug that shipped where one convention for
+# masks met another.
 
 
 # %% tags=["exercise"]
@@ -550,8 +442,8 @@ check("to-gpt2", my_to_gpt2)
 # Now you can say why nothing warned you at the beginning: the mask had the right shape and dtype, but the wrong
 # meaning.
 #
-# - All libraries share the formula, but not the layout, the polarity of masks, the order of arguments or the defaults.
-#   Translate these, and the numbers agree up to rounding, gradients included.
+# - All libraries share the formula, but not the layout, the polarity of masks, the order of arguments or the
+#   defaults. Translate these, and the numbers agree up to rounding, gradients included.
 # - PyTorch's two attentions disagree about True. Put *may attend* or *blocked* into the name of your variable.
 # - The weights you get back may be a mean over heads, or come after dropout. Find out before you draw them.
 # - A bridge for params is a table: which array holds which, and how it is stored.
@@ -559,8 +451,8 @@ check("to-gpt2", my_to_gpt2)
 #   square array that you forgot to transpose has the right shape and the wrong content.
 # - Test a bridge with different sizes, random biases, one row of padding, and the gradients.
 #
-# **In the code:** docs/conventions.md has all tables, with JAX and ONNX. `tests/parity` compares
-# with PyTorch and ONNX, forward and, for PyTorch, backward.
+# **In the code:** docs/conventions.md has all tables. `tests/parity` compares with PyTorch and ONNX, forward and, for
+# PyTorch, backward.
 #
 # **Reference:** the documentation of `torch.nn.functional.scaled_dot_product_attention`,
 # `torch.nn.MultiheadAttention`, `keras.layers.MultiHeadAttention`, and the ONNX operator
