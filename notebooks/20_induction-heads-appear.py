@@ -38,9 +38,9 @@ matrices({"p(right letter), trained": both}, **labels)
 
 # %% [markdown]
 # The model is nearly sure of every letter. Then we cut one of its eight heads, so that it writes the same average
-# everywhere, and almost everything is lost. No one wrote a rule for copying into this model. Its heads came
-# from a loss, through the backward that you have derived. In this notebook you watch such heads appear, and you find out
-# how they work together.
+# everywhere, and almost everything is lost. No one wrote a rule for copying into this model. Its heads came from a loss,
+# through the backward that you have derived. In this notebook you watch such heads appear, and you find out how they work
+# together.
 #
 # **What you can do afterwards:** you can find the two heads that copy in a trained model, prove by cuts that one needs
 # the other, and write the step of the optimizer that made them.
