@@ -2,8 +2,8 @@
 # # 14 · Multi-head backward
 #
 # In notebook 12 we went back through attention itself. The parts around it look harmless: a few matrix products, and a
-# split and a merge that only move numbers. But it's easy to get them wrong, and many of the mistakes are silent. Here is
-# one that has the right shape and raises no error:
+# split and a merge that only move numbers. But many mistakes in them are silent. Here is one, with the right shape and
+# no error:
 
 # %% tags=["hide-input"]
 from functools import partial
@@ -33,10 +33,8 @@ z, d_z = np.random.default_rng(0).normal(size=(2, 7, 4, 8))
 layer(z)
 layer.backward(d_z)
 right, wrong = layer.grads["w_q"], layer.grads["w_q"].T
-matrices(
-    {"d_w_q": right, "d_w_q, transposed by mistake": wrong},
-    title="Random params",
-)
+both = {"d_w_q": right, "d_w_q, transposed by mistake": wrong}
+matrices(both, title="Random params")
 
 # %% [markdown]
 # Nothing would stop you from training with the wrong one.
@@ -52,19 +50,20 @@ matrices(
 # multiplies by `w_o`. Backward visits the same places from right to left. `d_a` is the gradient of the loss with respect
 # to `a`, written $\bar a$ in formulas, and it has the shape of `a`.
 #
-# The table is in the order of backward; the numbers are the steps in our code.
+# The table is in the order of backward, with the step numbers of our code. Steps 1 are the same for k and v.
 #
 # | forward | backward |
 # |---|---|
 # | 4. `out = merged @ w_o + b_o` | `d_merged`, `d_w_o`, `d_b_o` |
 # | 4. `merged = merge_heads(heads)` | `d_heads = split_heads(d_merged)` |
 # | 3. `heads = attention(q, k, v)` | `d_q`, `d_k`, `d_v`: notebook 12 |
-# | 1. `q = split_heads(q_projected)`, same for k, v | `d_q_projected = merge_heads(d_q)`, same for k, v |
-# | 1. `q_projected = x @ w_q + b_q`, same for k, v | `d_w_q`, `d_b_q` and q's share of `d_x`, same for k, v |
+# | 1. `q = split_heads(q_projected)` | `d_q_projected = merge_heads(d_q)` |
+# | 1. `q_projected = x @ w_q + b_q` | `d_w_q`, `d_b_q`, and q's share of `d_x` |
 # | 0. one `x` for all three | `d_x` = via q + via k + via v |
 #
-# (Step 2 is the rotation of notebook 19. It is off here.) Only two things are new: the linear map, and an input that is
-# used three times.
+# (Step 2 is the rotation of notebook 19, off here.) Only two things are new: the linear map, and an input that is used
+# three times.
+#
 # ## A linear map, by hand
 #
 # Take two tokens, (1, 2) and (3, 4), and $w = (1, 10)^\top$. The map turns each token into one number.
@@ -126,12 +125,10 @@ compare(mine, of_library | {"sum of copies": of_library["d_w"]})
 #
 # </details>
 #
-# The same cell computes all three gradients by **exchanging letters**. Forward is `bti,io->bto`. For a gradient, `d_out`
-# takes the place of the array that you differentiate for: `bto,io->bti` is `d_x`, and `bti,bto->io` is `d_w`. Letters
-# that the result doesn't have are summed. In matrices, these are `d_out @ w.T` and `x.T @ d_out` over all B·T rows.
+# The same cell computes the gradients by **exchanging letters**: forward is `bti,io->bto`, so `bto,io->bti` gives `d_x`
+# and `bti,bto->io` gives `d_w`. Letters that the result doesn't have are summed.
 #
-# The split and the merge only move numbers, and backward moves their gradients home: the backward of the split is the
-# merge, and that of the merge is the split.
+# The split and the merge only move numbers: each is the other's backward.
 #
 # ## The whole way, step by step
 #
@@ -148,7 +145,6 @@ params = MultiHeadParams(*arrays)
 x, d_out = rng.normal(size=(2, B, T, D))
 forward = partial(multi_head_attention_forward, num_heads=H)
 backward = multi_head_attention_backward
-
 
 with trace() as full:
     out, cache = forward(x, params=params)
@@ -175,16 +171,14 @@ mine["d_x"] = d_x = via["q"] + via["k"] + via["v"]
 compare(mine, right.d_params._asdict() | {"d_x": right.d_x_q})
 
 # %% [markdown]
-# That's the whole backward pass, and it agrees with the library's. Are both right? Let's check against slopes that are
-# measured without any backward (notebook 13):
+# That's the whole backward pass, and the library agrees. Let's check both against slopes, measured without backward:
 
 # %%
 gradcheck(forward, backward, {"x_q": x, "params": params})
 
 # %% [markdown]
-# Here is the way via k as a film, with each gradient next to its array. The two always have the same shape. One panel
-# deceives you: `d_b_k` looks like any other, because each panel is shaded by its own largest number. We'll come back to
-# it.
+# Here is the way via k as a film, with each gradient next to its array. One panel deceives you: `d_b_k` looks like any
+# other, because each panel is shaded by its own largest number.
 
 # %%
 from mha_numpy.core import step
@@ -199,8 +193,8 @@ backward_film(via_k, note="Random params.")
 # %% [markdown]
 # ## Three branches
 #
-# x reaches the loss in three ways: it asks, it is matched, and it is mixed. Forward takes three inputs, so to tell the
-# three ways apart, we pass it the same x three times. Then each gradient treats **the other two as constant**.
+# x reaches the loss in three ways: it asks, it is matched, and it is mixed. To tell them apart, we pass x as three
+# inputs. Each gradient then treats **the other two as constant**.
 
 # %%
 _, cache_3 = forward(x, x, x, params=params)
@@ -248,9 +242,8 @@ compare(of_head_1, expected | {"b_v": grads.b_v})
 # doesn't see a constant, so no output depends on $b_k$. (With rotated keys, notebook 19, this is no longer so:
 # docs/multi-head.md.)
 #
-# In floating point, backward's number a and the measured slope n are 0 only up to rounding.
-#
-# > **Predict first.** What is their relative error, $|a - n| / \max(|a|, |n|)$: about 0, or about 1?
+# > **Predict first.** In floating point, backward's number a and the measured slope n are 0 only up to rounding. Is the
+# > relative error, $|a - n| / \max(|a|, |n|)$, about 0 or about 1?
 
 
 # %%
@@ -263,9 +256,7 @@ i = abs(grads.b_k).argmax()
 h = 1e-5 * np.eye(H * d)[i]  # one number of b_k moves
 a, n = grads.b_k[i], (loss_with(h) - loss_with(-h)) / 2e-5
 error = abs(a - n) / max(abs(a), abs(n))
-print(
-    f"backward {a:.0e}, slope {n:.0e}, relative error {error:.2f}"
-)
+print(f"a = {a:.0e}, n = {n:.0e}, relative error {error:.2f}")
 for name in ("b_q", "b_k", "b_v", "b_o"):
     largest = abs(getattr(grads, name)).max()
     print(f"largest gradient of {name}: {largest:.0e}")
@@ -276,8 +267,8 @@ print(f"b_k + 100 changes the output by {change:.0e}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# About 1. Not a single digit agrees, and yet both are right, because 0 has no digits. So measure errors against the
-# largest gradient of the whole set, as `gradcheck` does. Above, `b_k` passed.
+# About 1. Not a single digit agrees, and yet both are right. So measure errors against the largest gradient of the
+# whole set, as `gradcheck` did above.
 #
 # </details>
 #
@@ -302,27 +293,23 @@ compare(layer.grads, right.d_params._asdict())
 # > off by the same factor?
 
 # %%
-d_w_q, d_b_q = grads.w_q, grads.b_q
+d_w_q, d_b_q, per_token = grads.w_q, grads.b_q, projected["q"]
 unmerged = full["heads"].reshape(B, T, H * d)
 bad_w_o = np.einsum("btm,bto->mo", unmerged, d_out)
-one_w_q = x[-1].T @ projected["q"][-1]
+one_w_q = x[-1].T @ per_token[-1]
 mistakes = {
     "d_x: via v left out": (via["q"] + via["k"], d_x),
     "d_w_q: transposed": (d_w_q.T, d_w_q),
     "d_w_q: mean over the batch": (d_w_q / B, d_w_q),
     "d_w_q: only the last sequence": (one_w_q, d_w_q),
-    "d_b_q: summed over B only": (
-        projected["q"].sum(axis=0),
-        d_b_q,
-    ),
+    "d_b_q: summed over B only": (per_token.sum(axis=0), d_b_q),
     "d_w_o: from heads not merged": (bad_w_o, d_w_o),
 }
 for name, (wrong, expected) in mistakes.items():
     print(f"{name}\n    {compare(wrong, expected).rows[0].finding}")
 
 # %% [markdown]
-# Two by their shape, the transposed one and the missing sum; one by its factor, 1/7. The others differ without a
-# pattern. So this is how you read a finding:
+# The shape gives away two, and the factor 1/7 one. The other three show no pattern.
 #
 # | finding | look for |
 # |---|---|
@@ -331,8 +318,8 @@ for name, (wrong, expected) in mistakes.items():
 # | each is 1/B, or 1/(B·T), of the expected number | a mean instead of a sum |
 # | all differ, no factor | a branch or a sequence left out, a wrong split or merge |
 #
-# Here D = 5 and H·d = 6, so the shape gives the transposed one away. At the top of this notebook both were 8, and the
-# mistake was silent. So choose sizes that all differ.
+# The shapes helped because D = 5 and H·d = 6. At the top of this notebook both were 8, and the transposed one was silent.
+# So choose sizes that all differ.
 #
 # ### Find the first wrong array
 #
@@ -349,13 +336,11 @@ with trace() as wrong:
 backward_film(wrong, reference=full, note="Random params.")
 
 # %% [markdown]
-# `d_merged` is right and `d_heads` isn't, so the mistake is between the two. The code after it is right; its numbers are
-# wrong because it was handed a wrong `d_heads`.
+# `d_merged` is right and `d_heads` isn't, so the mistake is between the two. All the code after it is right.
 #
 # ## Exercise: the linear map
 #
-# Write the backward of `out = x @ w + b`. The check compares numbers, and then it differentiates forward numerically.
-# The three branches were the exercise of notebook 04.
+# Write the backward of `out = x @ w + b`. The check compares numbers, then differentiates forward numerically.
 #
 # To practise more, look in `mha-numpy exercises`: `multi-head-backward` is the whole way, `layer-norm-backward` another
 # part, and `museum-one-token` a bug that shipped.
@@ -380,8 +365,8 @@ check("linear-backward", my_linear_backward)
 #
 # - `d_x = d_out @ w.T`, `d_w = x.T @ d_out`, `d_b = d_out`, the last two *summed over B and T*, because each param is
 #   used B·T times. A mean belongs to the loss and arrives in `d_out`.
-# - A move goes back by the opposite move. Self-attention's input has three branches, and `d_x` is their sum.
-# - Head h's params have head h's gradient, block by block. The key bias has gradient 0.
+# - Split and merge are each other's backward. Self-attention's input has three branches, and `d_x` is their sum.
+# - Each head's block of the params gets its gradient from that head. The key bias has gradient 0.
 # - Use sizes that all differ, biases that aren't zero and a random `d_out`, and look for the first array that differs.
 #
 # **In the code:** `mha_numpy/core/linear.py`, `projection.py` and `multihead.py`: backward visits forward's step

@@ -2,8 +2,8 @@
 # # 15 · Cross-attention
 #
 # A small model reads English number words and writes German ones. German says the units before the tens, so the words
-# cross. We trained the model with `mha-numpy train numbers`, and its params ship with the package. Here are the two heads
-# with which its German side looks at the English words of 345:
+# cross. (It was trained with `mha-numpy train numbers`.) Here are the two heads with which its German side looks at the
+# English words of 345:
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -39,8 +39,7 @@ weights_by_head(learned, written, read, note=note)
 # %% [markdown]
 # The rows are German and the columns English: two different sequences. The step that writes *fünf* looks at "five", and
 # the step that writes *vierzig* looks back at "forty". No one told the model which word belongs to which; it learned this
-# *alignment* in training. (This is one task and one seed. Weights don't have to be an alignment: Koehn and Knowles 2017
-# found some that aren't.)
+# *alignment* in training. (This is one task and one seed. Koehn and Knowles 2017 found weights that are no alignment.)
 #
 # **What you can do afterwards:** you can let one sequence ask another, choose its masks, and say which gradient belongs
 # to which sequence.
@@ -60,7 +59,7 @@ weights_by_head(learned, written, read, note=note)
 # | scores and weights | T by T | **T_y by T_x** |
 # | output | T rows | **T_y rows** |
 #
-# Here is an example that we can read, made by hand, with nothing trained. "The tired animal crossed the street" has six
+# Here is an example made by hand, with nothing trained. "The tired animal crossed the street" has six
 # words with five features each. In French it's "L'animal fatigué a traversé la rue": seven words with six features, in a
 # different order. ("a" is a helping word that marks the past.)
 
@@ -78,13 +77,13 @@ matrices({"target y": y}, row_labels=french, column_labels=notions)
 # %% [markdown]
 # You can't compare six numbers with five. **The projections bring both into one space**, d_k wide, where a dot product
 # makes sense. Here that space is the five English concepts: `w_k` and `w_v` leave the source as it is, and `w_q` is a
-# small dictionary. (Its factor 8 makes the weights sharp.)
+# small dictionary.
 #
 # > **Predict first.** French puts this adjective after its noun. What will the weights look like there? And where does
 # > the weight of "la" go?
 
 # %%
-# (D, d_k); the helping word asks for the verb
+# (D, d_k); the helping word asks for the verb; 8: sharp weights
 w_q = 8 * np.eye(5)[[4, 3, 2, 1, 0, 3]]
 w_k, w_v = np.eye(5), np.eye(5)
 q, k, v = y @ w_q, x @ w_k, x @ w_v
@@ -144,9 +143,8 @@ matrices(seen, row_labels=french, meaning=("reacts", "stays"))
 #
 # ## Masks: padding, and no causal mask
 #
-# Let's make a batch of two. The second sentence, "The animal crossed", is short, so we fill it up with zeros to six
-# tokens, the *padding*. A mask has to hide these source *keys*. So its shape is (B, 1, 1, T_x), and we build it from the
-# lengths of the **source**.
+# Now a batch of two. The second sentence, "The animal crossed", is short, so we fill it up with zeros to six tokens. The
+# mask hides these source *keys*. So its shape is (B, 1, 1, T_x), and we build it from the lengths of the **source**.
 #
 # > **Predict first.** A padding token has the key 0. Without a mask, is its weight 0?
 
@@ -189,8 +187,8 @@ weights_by_head(cut.weights[None], french, english, visible=visible)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# "animal" does: it's at place 1 in French and at place 2 in English. Its row sums to 1 as always, so nothing looks
-# broken, but the weight has gone elsewhere.
+# "animal" does: it's at place 1 in French and at place 2 in English. Its row still sums to 1, so nothing looks
+# broken.
 #
 # </details>
 #
@@ -270,8 +268,8 @@ matrices(seen, meaning=("reacts", "stays"))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The left panel is a triangle, because self-attention is causal, and the right one is full. Cross-attention never mixes
-# target tokens, so it needs no triangle.
+# The left panel is a triangle, and the right one is full. Cross-attention never mixes target tokens, so it needs no
+# triangle.
 #
 # </details>
 #
@@ -291,8 +289,7 @@ gradcheck(decoder, decoder_backward, {"y": y, "x": x})
 
 # %% [markdown]
 # A decoder writes word by word while the source stays the same. So we compute the source's keys and values **once**,
-# and they serve every step. (A `KVCache` is something else: it grows with the target, in self-attention, and the layer
-# refuses it here.)
+# and they serve every step. (A `KVCache` is something else: it grows with the target. The layer refuses it here.)
 
 # %%
 p, rows = cross_attention.params, []
@@ -352,7 +349,7 @@ matrices({"right": attention_forward(y, x, x)[0]} | calls)
 # | captions | the caption so far | regions of the image | nothing |
 # | language models | the text | the text | the future |
 #
-# Only the first and the fourth are cross-attention. Self-attention is the case in which both sequences are the same.
+# Only the first and the fourth are cross-attention. In the others, both sequences are the same.
 #
 # ## Exercise: cross-attention with heads
 #
@@ -384,8 +381,8 @@ check("cross-attention", my_cross_attention)
 # %% [markdown]
 # ## Summary
 #
-# You can now read the first picture: its rows are queries of the target, its columns are keys of the source, and every
-# row may attend to every column.
+# You can now read the first picture: its rows are queries of the target, its columns keys of the source, and nothing is
+# hidden.
 #
 # - Weights are T_y by T_x; the output has T_y rows, made of source values.
 # - The projections bring two widths into one space.

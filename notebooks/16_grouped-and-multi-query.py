@@ -225,9 +225,8 @@ for name, model in sharing.items():
     billions[name] = count_parameters(model).total / 1e9
 own, _, one = billions.values()
 print(f"the whole model shrinks by {1 - one / own:.0%} at most")
-bar_chart(
-    billions, title="Llama 3 70B: all params", unit="billions"
-)
+title = "Llama 3 70B: all params"
+bar_chart(billions, title=title, unit="billions")
 
 # %% [markdown]
 # That is little, because `w_k` and `w_v` are a small part of the model. Scores and mix take as many operations as before,

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # 18 · Positions
 #
-# This model reads twelve digits and says them backwards. It learned to do so with a single head.
-# (It was trained with `mha-numpy train reverse`; its params ship with the package.) Here it is at
-# work:
+# This model reads twelve digits and says them backwards. It learned to do so with a single head. (It was trained with
+# `mha-numpy train reverse`; its params ship with the package.) Here it is:
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -148,7 +147,7 @@ matrices({"positions": P}, row_labels=places, column_labels=clock)
 #
 # **A shift is a rotation of each pair.** $\sin(a + b) = \sin a \cos b + \cos a \sin b$, and $\cos(a + b) = \cos a \cos b
 # - \sin a \sin b$. So the pair at $t + s$ is the pair at $t$ times a $2 \times 2$ matrix that depends only on the shift
-# $s$, not on $t$. Put together, the pairs give one large matrix:
+# $s$, not on $t$. All pairs together:
 
 
 # %%
@@ -188,8 +187,7 @@ matrices(products, shared=False)
 #
 # </details>
 #
-# Words meet positions, too. With $M = W_Q W_K^\top$, each score has four parts: word with word, word with position,
-# position with word, and position with position.
+# Words meet positions, too. With $M = W_Q W_K^\top$, each score has four parts:
 #
 # $$(x + p)\,M\,(x' + p')^\top = x M x'^\top + x M p'^\top + p M x'^\top + p M p'^\top$$
 
@@ -284,7 +282,7 @@ matrices(each | {"d_bias": grads.d_bias[0]})
 # %% [markdown]
 # ## Three ways on equal tokens
 #
-# If **all tokens are the same**, any weights that aren't uniform come from positions. So let's compare sinusoids, ALiBi,
+# If **all tokens are the same**, any weights that aren't uniform come from positions. Let's compare sinusoids, ALiBi,
 # and a third way, RoPE, which turns q and k (notebook 19).
 #
 # > **Predict first.** One of the three falls steadily with distance; two rise again. At which distance, and why there?
@@ -326,7 +324,7 @@ line_chart(range(T), lines, title=title, **axes)
 # Trained models have heads that attend to the previous token, or to the next, whatever the tokens are (Clark et al. 2019
 # in BERT; Voita et al. 2019 in translation). Let's build one. A query should match the key whose position is one less, so
 # we turn it back by one: $q_i = p_i\,\mathrm{turn}(-1) = p_{i-1}$. `turn(-1)` is a matrix, so it can be the `w_q` of a
-# head that reads only positions. Here are three: previous, same, next. (The factor 60 makes the weights sharp.)
+# head that reads only positions. Here are three: previous, same, next.
 #
 # > **Predict first.** Query 0 has no previous token, and the last has no next one. Where do they look? And in a causal
 # > model, where does the head "next" look?
@@ -334,6 +332,7 @@ line_chart(range(T), lines, title=title, **axes)
 # %%
 text, d = tokenize("The tired animal crossed the street"), 16
 p = sinusoidal_positions(len(text), d)
+# 60 makes the weights sharp
 turned = [60 * p @ turn(shift, d) for shift in (-1, 0, 1)]
 q, k = np.stack(turned)[None], np.stack([p, p, p])[None]
 _, in_causal = attention_forward(q, k, k, is_causal=True)
@@ -347,8 +346,7 @@ weights_by_head(cache.weights, text, head_names=names)
 # <details><summary>Answer</summary>
 #
 # They look at their own token, because a row's weights have to sum to 1 and the nearest position wins. In a causal model
-# the next token is hidden, so token 0 looks at 0, token 1 at 1, and so on: "next" becomes "same". A next-token head needs
-# attention that looks both ways, as in BERT.
+# the next token is hidden, so "next" becomes "same". A next-token head needs attention that looks both ways, as in BERT.
 #
 # </details>
 #

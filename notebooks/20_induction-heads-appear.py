@@ -29,23 +29,19 @@ whole = chances()
 layer = model.attentions[0]
 with cut_heads(layer, 0, means=mean_heads(layer)):
     both = np.stack([whole, chances()])
-rows, columns = (
-    ["whole", "one head of 8 cut"],
-    letters[twice[0, 13:]],
-)
-labels = {"row_labels": rows, "column_labels": columns}
+labels = {"row_labels": ["whole", "one head of 8 cut"]}
+labels["column_labels"] = letters[twice[0, 13:]]
 matrices({"p(right letter), trained": both}, **labels)
 
 # %% [markdown]
 # The model is nearly sure of every letter. Then we cut one of its eight heads, so that it writes the same average
 # everywhere, and almost everything is lost. No one wrote a rule for copying into this model. Its heads came from a loss,
-# through the backward that you have derived. In this notebook you watch such heads appear, and you find out how they work
-# together.
+# through the backward that you have derived. Now you can watch such heads appear, and find out how they work together.
 #
 # **What you can do afterwards:** you can find the two heads that copy in a trained model, prove by cuts that one needs
 # the other, and write the step of the optimizer that made them.
 #
-# All of this is about one task and one seed. In large models, most heads do several things.
+# All of this is about one task and one seed.
 #
 # ## A task that needs two steps
 #
@@ -61,9 +57,8 @@ task = Induction(V, T)
 (ids,), targets = task.draw_batch(np.random.default_rng(1), 128)
 asked = targets[0] != IGNORED
 print("read:", " ".join(letters[ids[0]]))
-print(
-    "say: ", " ".join(np.where(asked, letters[targets[0] % V], "."))
-)
+say = np.where(asked, letters[targets[0] % V], ".")
+print("say: ", " ".join(say))
 
 # %% [markdown]
 # How would you do it? You'd look for the place where the current letter came before, and say what came *after* it. A
@@ -107,10 +102,9 @@ def measure(model, step):
 
 
 def newborn(num_layers, seed=0):
-    options = {"num_layers": num_layers, "rng": seed}
-    return AttentionOnlyLM(
-        V, T, embed_dim=32, num_heads=2, **options
-    )
+    sizes = {"embed_dim": 32, "num_heads": 2}
+    sizes["num_layers"] = num_layers
+    return AttentionOnlyLM(V, T, **sizes, rng=seed)
 
 
 def train(num_layers, seed=0, steps=300):
@@ -157,7 +151,7 @@ tens = np.arange(10, 301, 10)
 line_chart(tens, lines, title=title, y_label="nats", **axes)
 
 # %% [markdown]
-# What happens in the drop? Here are the scores of the heads of the two layers:
+# What happens in the drop? Here are the scores of the heads:
 
 # %%
 steps, _ = two_layers.curve("right")
@@ -196,9 +190,7 @@ print("a b c d a b c, and then:", letters[answer])
 def draw_layer(i):
     names = [f"head {i}.{h}" for h in range(4)]
     weights = model.attentions[i].weights
-    return weights_by_head(
-        weights, list("abcdabc"), head_names=names
-    )
+    return weights_by_head(weights, [*"abcdabc"], head_names=names)
 
 
 draw_layer(0)
@@ -273,10 +265,9 @@ cuts = {f"{i}.{h}": (i, [h]) for i in (0, 1) for h in range(4)}
 cuts["all of 1 but 1.3"] = (1, [0, 1, 2])
 cuts["all of 1"] = (1, [0, 1, 2, 3])
 shares = np.array([right_without(*cut) for cut in cuts.values()])
-columns = ["by 0", "by mean"]
-matrices(
-    {"right": shares}, row_labels=list(cuts), column_labels=columns
-)
+labels = {"row_labels": list(cuts)}
+labels["column_labels"] = ["by 0", "by mean"]
+matrices({"right": shares}, **labels)
 
 # %% [markdown]
 # ## The circuit by hand

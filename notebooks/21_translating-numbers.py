@@ -117,10 +117,9 @@ young = train_recipe("numbers", steps=100, **options)
 print("after 100 steps: ", say(young.model, your_number))
 losses = np.reshape(young.history.losses, (-1, 5)).mean(axis=1)
 title = "The loss of the first 100 steps, mean of 5"
-steps, axes = np.arange(5, 101, 5), {"x_label": "steps"}
-line_chart(
-    steps, {"loss": losses}, title=title, y_label="nats", **axes
-)
+axes = {"x_label": "steps", "y_label": "nats"}
+steps = np.arange(5, 101, 5)
+line_chart(steps, {"loss": losses}, title=title, **axes)
 
 # %% [markdown]
 # We ran the remaining steps beforehand: the params that ship with the package come from `mha-numpy train numbers`.
