@@ -24,7 +24,6 @@ from mha_numpy.show.pictures import (
     shape_film,
     weights_by_head,
 )
-from mha_numpy.teach.exercises import check, hint
 
 # %%
 trained = load_trained("numbers")
@@ -111,7 +110,7 @@ matrices({"out": out}, row_labels=french, column_labels=concepts)
 
 # %%
 def reactions(attend, x):
-    """(outputs, tokens of x) bools: which output reacts to which?"""
+    """(outputs, tokens) bools: which output reacts to which?"""
     changes = np.eye(len(x))[:, :, None]  # one token at a time
     reacts = [attend(x + c) != attend(x) for c in changes]
     return np.any(reacts, axis=-1).T
@@ -373,6 +372,8 @@ def my_cross_attention(y, x, params, num_heads):
 
 
 # %% tags=["check"]
+from mha_numpy.teach.exercises import check, hint
+
 check("cross-attention", my_cross_attention)
 
 # %% tags=["hint"]

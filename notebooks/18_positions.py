@@ -17,7 +17,7 @@ from mha_numpy import (
     sinusoidal_positions,
     trace,
 )
-from mha_numpy.models.train import load_trained
+from mha_numpy.models.train import load_trained, share_right
 from mha_numpy.show.pictures import (
     line_chart,
     matrices,
@@ -28,11 +28,6 @@ from mha_numpy.show.walk import embed, tokenize
 # %%
 trained, rng = load_trained("reverse"), np.random.default_rng(0)
 model = trained.model
-(ids,), _ = trained.task.draw_batch(rng, 256)
-model(ids)
-looks_at = model.attentions[0].weights[:, 0].argmax(axis=-1)
-share = (looks_at == 11 - np.arange(12)).mean()
-print(f"256 random texts: {share:.0%} of the places look at 11 - t")
 digits = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]])
 
 
@@ -47,16 +42,23 @@ def draw_reversal(note):
 draw_reversal("Trained: mha-numpy train reverse, seed 0.")
 
 # %% [markdown]
-# Place t looks at place 11 - t, and not only for these digits. Now let's set one array of the model to zero, the table
+# Place t looks at place 11 - t. We check that on 256 other texts. Then we set one array of the model to zero, the table
 # of its twelve positions.
 
 # %%
+(ids,), targets = trained.task.draw_batch(rng, 256)
+before = share_right(model(ids), targets)
+looks_at = model.attentions[0].weights[:, 0].argmax(axis=-1)
+share = (looks_at == 11 - np.arange(12)).mean()
+print(f"{share:.0%} of the places t look at 11 - t")
 model.positions.params["table"][:] = 0
+after = share_right(model(ids), targets)
+print(f"right: {before:.0%}, without positions: {after:.0%}")
 draw_reversal("Trained, then its positions were set to zero.")
 
 # %% [markdown]
-# Now the weights spread over all places, most answers are wrong, and equal digits even get equal rows. Attention by
-# itself doesn't know about order, so we have to put order in.
+# Now the weights spread over all places, most answers are wrong, and equal digits even get equal rows. Attention itself
+# doesn't know about order, so we have to put it in.
 #
 # **What you can do afterwards:** you can put order into the tokens or into the scores, and you can
 # compute the gradient of each.
@@ -114,8 +116,8 @@ matrices(changes, row_labels=sentence)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# After one layer, only "man": it sees the same two words, but not their order. "dog" and "bites"
-# see different neighbours, so after two layers even "man" changes.
+# After one layer, only "man": it sees the same two words, but not their order. "dog" and "bites" see different words
+# before them, so after two layers even "man" changes.
 #
 # </details>
 #
@@ -145,14 +147,14 @@ matrices({"positions": P}, row_labels=places, column_labels=clock)
 #
 # </details>
 #
-# **A shift is a rotation of each pair.** $\sin(a + b) = \sin a \cos b + \cos a \sin b$, and $\cos(a + b) = \cos a \cos b
-# - \sin a \sin b$. So the pair at $t + s$ is the pair at $t$ times a $2 \times 2$ matrix that depends only on the shift
-# $s$, not on $t$. All pairs together:
+# **A shift is a rotation of each pair**, because $\sin(a + b) = \sin a \cos b + \cos a \sin b$, and
+# $\cos(a + b) = \cos a \cos b - \sin a \sin b$. So the pair at $t + s$ is the pair at $t$ times a $2 \times 2$ matrix
+# that depends only on the shift $s$, not on $t$. All pairs together:
 
 
 # %%
 def turn(shift, D):
-    """(D, D): p @ turn(shift, D) is the position `shift` further."""
+    """(D, D): p @ turn(shift, D) is p, moved on by `shift`."""
     angle = shift * 10000.0 ** (-2 * np.arange(D // 2) / D)
     matrix = np.zeros((D, D))
     even, odd = np.arange(0, D, 2), np.arange(1, D, 2)
@@ -285,7 +287,7 @@ matrices(each | {"d_bias": grads.d_bias[0]})
 # If **all tokens are the same**, any weights that aren't uniform come from positions. Let's compare sinusoids, ALiBi,
 # and a third way, RoPE, which turns q and k (notebook 19).
 #
-# > **Predict first.** One of the three falls steadily with distance; two rise again. At which distance, and why there?
+# > **Predict first.** One of the three falls steadily with distance; two rise to a second peak. Where, and why there?
 
 # %%
 T, d_k = 12, 16
@@ -307,8 +309,8 @@ line_chart(range(T), lines, title=title, **axes)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Sinusoids and RoPE rise again at distances of 6 and 7, because their fastest hand comes round
-# after $2\pi \approx 6.28$ tokens. ALiBi falls steadily. Without positions the weights are uniform.
+# Sinusoids and RoPE peak again at distance 6, because their fastest hand comes round after $2\pi \approx 6.28$ tokens.
+# ALiBi falls steadily. Without positions the weights are uniform.
 #
 # </details>
 #

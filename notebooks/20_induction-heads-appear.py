@@ -253,7 +253,7 @@ matrices({"induction score": np.stack(left)}, **labels)
 
 # %%
 def right_without(layer, heads):
-    """Return two shares right: heads cut by 0, and by their means."""
+    """Return two shares right: heads cut by 0, and by mean."""
     shares = []
     for mean in (None, means[layer]):
         with cut_heads(model.attentions[layer], heads, means=mean):
