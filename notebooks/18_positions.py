@@ -42,8 +42,8 @@ def draw_reversal(note):
 draw_reversal("Trained: mha-numpy train reverse, seed 0.")
 
 # %% [markdown]
-# Place t looks at place 11 - t. We check that on 256 other texts. Then we set one array of the model to zero, the table
-# of its twelve positions.
+# Place t looks at place 11 - t. We check that on 256 other texts. Then we set one array to zero, the table of its twelve
+# positions.
 
 # %%
 (ids,), targets = trained.task.draw_batch(rng, 256)

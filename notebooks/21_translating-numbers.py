@@ -80,7 +80,7 @@ options = {"visible": causal_mask(6), "note": "Decoder, trained."}
 weights_by_head(decoder.weights, reads, **options)
 
 # %% [markdown]
-# Several numbers make a batch, in which the shorter ones are padded. Here are 45 and 245, first in ids, then the words of
+# Several numbers make a batch, in which the shorter ones are padded. Here are the ids of 45 and 245, then the words of
 # 245:
 
 # %%
@@ -171,10 +171,11 @@ weights_by_head(np.stack(means), words, english(245), **options)
 # %% [markdown]
 # ## Measured, not shown
 #
-# One picture proves nothing. So we take 2,000 numbers that training never drew: every 89th number was *held out*. As in
-# training, the decoder reads the right words and has to say the next one. A number counts as right only if all its words
-# are right. Some numbers have a crossing. Of these, *units look at units* counts those in which the step that writes the
-# units puts more weight on the units than on the tens.
+# It wasn't: with random params, *vierzig* looks most at *five*. But one picture proves nothing. So we take 2,000
+# numbers that training never drew: every 89th number was *held out*. As in training, the decoder reads the right words
+# and has to say the next one. A number counts as right only if all its words are right. Some numbers have a crossing.
+# Of these, *units look at units* counts those in which the step that writes the units puts more weight on the units
+# than on the tens.
 
 # %%
 from mha_numpy.models.train import IGNORED
@@ -276,7 +277,8 @@ matrices({"right to the end": np.array(shares)}, **labels)
 # <details><summary>Answer</summary>
 #
 # Without both, it gets none right. Cutting either of the two costs little, so each of them can do most of the job.
-# Cutting a self-attention costs less: the words of a number come in a fixed order, and most numbers work without it.
+# Cutting both heads of a self-attention costs much less than both of these: the words of a number come in a fixed order,
+# and most numbers work without it.
 # </details>
 
 # %%
