@@ -70,7 +70,7 @@ for first, past in ((0, 3), (3, 4), (4, 5), (5, 6), (6, 7)):
     came = [*range(first, past)]
     row = came, weights.shape, kv_cache.nbytes, same
     rows.append([str(cell) for cell in row])
-title = "Bytes in the cache; is the output the same as at once?"
+title = "Bytes in the cache; is the output as of all at once?"
 columns = ["tokens", "weights (B, H, T_q, T_k)", "bytes", "same"]
 Table(title, columns, rows)
 
