@@ -2,12 +2,21 @@
 # # 15 · Cross-attention
 #
 # A small model reads English number words and writes German ones. German says the units before the tens, so the words
-# cross. We trained the model with `mha-numpy train numbers`, and its params ship with the package. Here is one of its
-# layers, with two heads:
+# cross. (It was trained with `mha-numpy train numbers`.) Here are the two heads with which its German side looks at the
+# English words of 345:
 
 # %% tags=["hide-input"]
 import numpy as np
 
+from mha_numpy import (
+    MultiHeadAttention,
+    attention_forward,
+    compare,
+    gradcheck,
+    padding_mask,
+    split_heads,
+    trace,
+)
 from mha_numpy.models.train import load_trained
 from mha_numpy.models.train.tasks import GERMAN
 from mha_numpy.show.pictures import (
@@ -15,7 +24,6 @@ from mha_numpy.show.pictures import (
     shape_film,
     weights_by_head,
 )
-from mha_numpy.teach.exercises import check, hint
 
 # %%
 trained = load_trained("numbers")
@@ -24,17 +32,13 @@ trained.model(source, target)
 learned = trained.model.decoder[0].cross_attention.layer.weights
 written = trained.task.words(answers[0], GERMAN)
 read = trained.task.words(source[0])
-weights_by_head(
-    learned,
-    written,
-    read,
-    note="Trained: mha-numpy train numbers, seed 0.",
-)
+note = "Trained: mha-numpy train numbers, seed 0."
+weights_by_head(learned, written, read, note=note)
 
 # %% [markdown]
-# Rows and columns belong to two different sequences. The step that writes *fünf* looks at "five", and the step that
-# writes *vierzig* looks back at "forty". Nobody gave the model this alignment. (This is one task and one seed. Weights
-# don't have to be an alignment: Koehn and Knowles 2017 found some that diverge from it.)
+# The rows are German and the columns English: two different sequences. The step that writes *fünf* looks at "five", and
+# the step that writes *vierzig* looks back at "forty". No one told the model which word belongs to which; it learned this
+# *alignment* in training. (This is one task and one seed. Koehn and Knowles 2017 found weights that are no alignment.)
 #
 # **What you can do afterwards:** you can let one sequence ask another, choose its masks, and say which gradient belongs
 # to which sequence.
@@ -54,53 +58,38 @@ weights_by_head(
 # | scores and weights | T by T | **T_y by T_x** |
 # | output | T rows | **T_y rows** |
 #
-# Here is an example that we can read, with vectors made by hand and nothing trained. "The tired animal crossed the
-# street" has six words with five features each. The French words have six features, in a different order. ("a" is a
-# helping word that marks the past.)
+# Here is an example made by hand, with nothing trained. "The tired animal crossed the street" has six
+# words with five features each. In French it's "L'animal fatigué a traversé la rue": seven words with six features, in a
+# different order. ("a" is a helping word that marks the past.)
 
 # %%
 english = ["The", "tired", "animal", "crossed", "the", "street"]
-CONCEPTS = ["article", "fatigue", "creature", "crossing", "road"]
-# (T_x, kdim): one concept for each word
-x = np.eye(5)[[0, 1, 2, 3, 0, 4]]
+concepts = ["article", "fatigue", "creature", "crossing", "road"]
+x = np.eye(5)[[0, 1, 2, 3, 0, 4]]  # (T_x, kdim)
 french = ["L'", "animal", "fatigué", "a", "traversé", "la", "rue"]
-NOTIONS = [
-    "route",
-    "traversée",
-    "être",
-    "fatigue",
-    "article",
-    "passé",
-]
+notions = "route traversée être fatigue article passé".split()
 y = np.eye(6)[[4, 2, 3, 5, 1, 4, 0]]  # (T_y, D)
-display(
-    matrices(
-        {"source x": x}, row_labels=english, column_labels=CONCEPTS
-    )
-)
-matrices({"target y": y}, row_labels=french, column_labels=NOTIONS)
+labels = {"row_labels": english, "column_labels": concepts}
+display(matrices({"source x": x}, **labels))
+matrices({"target y": y}, row_labels=french, column_labels=notions)
 
 # %% [markdown]
 # You can't compare six numbers with five. **The projections bring both into one space**, d_k wide, where a dot product
-# makes sense. Here that space is the five concepts: `w_k` and `w_v` leave the source as it is, and `w_q` is a small
-# dictionary.
+# makes sense. Here that space is the five English concepts: `w_k` and `w_v` leave the source as it is, and `w_q` is a
+# small dictionary.
 #
 # > **Predict first.** French puts this adjective after its noun. What will the weights look like there? And where does
 # > the weight of "la" go?
 
 # %%
-from mha_numpy import attention_forward
-
-# (D, d_k); the helping word asks for the verb
+# (D, d_k); the helping word asks for the verb; 8: sharp weights
 w_q = 8 * np.eye(5)[[4, 3, 2, 1, 0, 3]]
 w_k, w_v = np.eye(5), np.eye(5)
-out, cache = attention_forward(y @ w_q, x @ w_k, x @ w_v)
-display(
-    weights_by_head(
-        cache.weights[None], french, english, note="Made by hand."
-    )
-)
-matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
+q, k, v = y @ w_q, x @ w_k, x @ w_v
+out, cache = attention_forward(q, k, v)
+weights, note = cache.weights[None], "Made by hand."  # one head
+display(weights_by_head(weights, french, english, note=note))
+matrices({"out": out}, row_labels=french, column_labels=concepts)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -110,8 +99,8 @@ matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
 #
 # </details>
 #
-# The output has a row for each *French* word, in features of the *English* ones, because it's a mean of source values
-# and of nothing else.
+# The output has a row for each *French* word, in features of the *English* ones, because each row is a mean of source
+# values and nothing else.
 #
 # ## What moves what
 #
@@ -121,20 +110,14 @@ matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
 
 # %%
 def reactions(attend, x):
-    """(rows of the output, tokens of x) bools: whether the row
-    reacts to the token.
-    """
-    # (changed token, token, 1)
-    changes = np.eye(len(x))[:, :, None]
-    reacts = [
-        (attend(x + c) != attend(x)).any(axis=-1) for c in changes
-    ]
-    return np.stack(reacts, axis=1)
+    """(outputs, tokens) bools: which output reacts to which?"""
+    changes = np.eye(len(x))[:, :, None]  # one token at a time
+    reacts = [attend(x + c) != attend(x) for c in changes]
+    return np.any(reacts, axis=-1).T
 
 
 rng = np.random.default_rng(0)
-any_q = rng.normal(size=(6, 5))
-any_k = rng.normal(size=(5, 5))
+any_q, any_k = rng.normal(size=(6, 5)), rng.normal(size=(5, 5))
 any_v = rng.normal(size=(5, 3))
 
 
@@ -142,13 +125,10 @@ def cross(y, x):
     return attention_forward(y @ any_q, x @ any_k, x @ any_v)[0]
 
 
-by_target = reactions(lambda y: cross(y, x), y)
-by_source = reactions(lambda x: cross(y, x), x)
-mistaken = reactions(lambda x: cross(y, y[:, :5]), x)
 seen = {
-    "to target tokens": by_target,
-    "to source tokens": by_source,
-    "k, v from y": mistaken,
+    "to target tokens": reactions(lambda y: cross(y, x), y),
+    "to source tokens": reactions(lambda x: cross(y, x), x),
+    "k, v from y": reactions(lambda x: cross(y, y[:, :5]), x),
 }
 matrices(seen, row_labels=french, meaning=("reacts", "stays"))
 
@@ -162,70 +142,52 @@ matrices(seen, row_labels=french, meaning=("reacts", "stays"))
 #
 # ## Masks: padding, and no causal mask
 #
-# The second sentence of our batch is short, "The animal crossed", so we fill it up with zeros to six tokens. The mask
-# hides source *keys*. So its shape is (B, 1, 1, T_x), and we build it from the lengths of the **source**.
+# Now a batch of two. The second sentence, "The animal crossed", is short, so we fill it up with zeros to six tokens. The
+# mask hides these source *keys*. So its shape is (B, 1, 1, T_x), and we build it from the lengths of the **source**.
 #
 # > **Predict first.** A padding token has the key 0. Without a mask, is its weight 0?
 
 # %%
-from mha_numpy import padding_mask
-
 x_batch, y_batch = np.stack([x, 0 * x]), np.stack([y, 0 * y])
 x_batch[1, :3], y_batch[1, :4] = x[[0, 2, 3]], y[[0, 1, 3, 4]]
-# H = 1
-q, k, v = (
-    (y_batch @ w_q)[:, None],
-    (x_batch @ w_k)[:, None],
-    (x_batch @ w_v)[:, None],
-)
-source_mask = padding_mask(np.array([6, 3]), 6)
-both = [
-    attention_forward(q, k, v, mask=m)[1].weights[1, 0]
-    for m in (None, source_mask)
-]
-rows = ["L'", "animal", "a", "traversé", "(pad)", "(pad)", "(pad)"]
-columns = ["The", "animal", "crossed", "(pad)", "(pad)", "(pad)"]
-visible = np.stack(
-    [np.ones((7, 6), bool), source_mask[1, 0].repeat(7, axis=0)]
-)
-weights_by_head(
-    np.stack(both),
-    rows,
-    columns,
-    head_names=["no mask", "mask"],
-    heads=[0, 0],
-    visible=visible,
-)
+source_mask = padding_mask(np.array([6, 3]), 6)  # (2, 1, 1, 6)
+q, k, v = y_batch @ w_q, x_batch @ w_k, x_batch @ w_v
+one_head = q[:, None], k[:, None], v[:, None]  # H = 1
+_, without = attention_forward(*one_head)
+_, masked = attention_forward(*one_head, mask=source_mask)
+both = np.stack([without.weights[1, 0], masked.weights[1, 0]])
+rows = "L' animal a traversé (pad) (pad) (pad)".split()
+columns = "The animal crossed (pad) (pad) (pad)".split()
+options = {"head_names": ["no mask", "mask"], "heads": [0, 0]}
+options["visible"] = np.array([[[True] * 6], source_mask[1, 0]])
+weights_by_head(both, rows, columns, **options)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No, because a score of 0 is an ordinary score.
+# No. A score of 0 is an ordinary score, and softmax gives it a share.
 #
 # </details>
 #
 # The rows "(pad)" are padding of the *target*. They need no mask here, because the loss leaves them out.
 #
-# A causal mask keeps a decoder from reading the words that it should *write*. But the source is complete before the
-# first word is written, so there is nothing to hide.
+# A causal mask keeps a decoder, the part that writes, from reading the words that it should *write*. But the source is
+# complete before the first word is written, so there is nothing to hide.
 #
 # > **Predict first.** Suppose you set `is_causal=True` all the same, so row i sees columns 0 to i. Which French word
 # > loses its partner?
 
 # %%
-_, cut = attention_forward(
-    y @ w_q, x @ w_k, x @ w_v, is_causal=True
-)
-visible = np.tril(np.ones((7, 6), dtype=bool))
-weights_by_head(
-    cut.weights[None], french, english, visible=visible[None]
-)
+q, k, v = y @ w_q, x @ w_k, x @ w_v
+_, cut = attention_forward(q, k, v, is_causal=True)
+visible = np.tril(np.ones((1, 7, 6), dtype=bool))
+weights_by_head(cut.weights[None], french, english, visible=visible)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# "animal" does: it's at place 1 in French and at place 2 in English. Its row sums to 1 as always, so nothing looks
-# broken, but the weight has gone elsewhere.
+# "animal" does: it's at place 1 in French and at place 2 in English. Its row still sums to 1, so nothing looks
+# broken.
 #
 # </details>
 #
@@ -236,13 +198,9 @@ weights_by_head(
 # key's side, and 7 by 6 where they meet.
 
 # %%
-from mha_numpy import MultiHeadAttention, trace
-
 layer = MultiHeadAttention(8, num_heads=2, kdim=5, rng=0)
-y, x, d_out = (
-    rng.normal(size=(2, T, width))
-    for T, width in ((7, 8), (6, 5), (7, 8))
-)
+y, x = rng.normal(size=(2, 7, 8)), rng.normal(size=(2, 6, 5))
+d_out = rng.normal(size=(2, 7, 8))
 with trace() as t:
     layer(y, x, mask=source_mask)
 print({name: array.shape for name, array in layer.params.items()})
@@ -264,19 +222,11 @@ layer(y, x, x, mask=source_mask)
 _, d_key, d_value = layer.backward(d_out)
 layer(y, x, mask=source_mask)
 d_y, d_x, nothing = layer.backward(d_out)
-print(
-    "largest difference:",
-    np.abs(d_key + d_value - d_x).max(),
-    "; d_value of layer(y, x):",
-    nothing,
-)
-matrices(
-    {
-        "d_key": d_key[1],
-        "d_value": d_value[1],
-        "their sum, d_x": d_x[1],
-    }
-)
+gap = np.abs(d_key + d_value - d_x).max()
+print("d_key + d_value differs from d_x by", gap)
+print("d_value of layer(y, x):", nothing)
+shares = {"d_key": d_key[1], "d_value": d_value[1]}
+matrices(shares | {"their sum, d_x": d_x[1]})
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -303,22 +253,21 @@ def decoder(y, x):
     return y + cross_attention(y, x, mask=source_mask[: len(y)])
 
 
-by_target = reactions(
-    lambda y_0: decoder(y_0[None], x[:1])[0], y[0]
-)
-by_source = reactions(
-    lambda x_0: decoder(y[:1], x_0[None])[0], x[0]
-)
+def decode(y, x):  # one sequence
+    return decoder(y[None], x[None])[0]
+
+
+y_0, x_0 = y[0], x[0]
 seen = {
-    "to target tokens": by_target,
-    "to source tokens": by_source,
+    "to target tokens": reactions(lambda y: decode(y, x_0), y_0),
+    "to source tokens": reactions(lambda x: decode(y_0, x), x_0),
 }
 matrices(seen, meaning=("reacts", "stays"))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The left panel is causal, and the right one is open. Cross-attention never mixes target tokens, so it needs no
+# The left panel is a triangle, and the right one is full. Cross-attention never mixes target tokens, so it needs no
 # triangle.
 #
 # </details>
@@ -327,9 +276,6 @@ matrices(seen, meaning=("reacts", "stays"))
 
 
 # %%
-from mha_numpy import gradcheck
-
-
 def decoder_backward(d_out, y, x):
     decoder(y, x)  # the layers keep what backward needs
     d_query, d_x, _ = cross_attention.backward(d_out)
@@ -342,12 +288,9 @@ gradcheck(decoder, decoder_backward, {"y": y, "x": x})
 
 # %% [markdown]
 # A decoder writes word by word while the source stays the same. So we compute the source's keys and values **once**,
-# and they serve every step. (A `KVCache` is something else: it grows with the target, in self-attention, and the layer
-# refuses it here.)
+# and they serve every step. (A `KVCache` is something else: it grows with the target. The layer refuses it here.)
 
 # %%
-from mha_numpy import compare, split_heads
-
 p, rows = cross_attention.params, []
 # once: (B, H, T_x, 4)
 k, v = (split_heads(x @ p[f"w_{n}"] + p[f"b_{n}"], 2) for n in "kv")
@@ -405,7 +348,7 @@ matrices({"right": attention_forward(y, x, x)[0]} | calls)
 # | captions | the caption so far | regions of the image | nothing |
 # | language models | the text | the text | the future |
 #
-# Only the first and the fourth are cross-attention. Self-attention is the case in which both sequences are the same.
+# Only the first and the fourth are cross-attention. In the others, both sequences are the same.
 #
 # ## Exercise: cross-attention with heads
 #
@@ -429,6 +372,8 @@ def my_cross_attention(y, x, params, num_heads):
 
 
 # %% tags=["check"]
+from mha_numpy.teach.exercises import check, hint
+
 check("cross-attention", my_cross_attention)
 
 # %% tags=["hint"]
@@ -437,8 +382,8 @@ check("cross-attention", my_cross_attention)
 # %% [markdown]
 # ## Summary
 #
-# You can now read the first picture: its rows are queries of the target, its columns are keys of the source, and every
-# row may attend to every column.
+# You can now read the first picture: its rows are queries of the target, its columns keys of the source, and nothing is
+# hidden.
 #
 # - Weights are T_y by T_x; the output has T_y rows, made of source values.
 # - The projections bring two widths into one space.

@@ -1,59 +1,51 @@
 # %% [markdown]
 # # 16 · Grouped and multi-query attention
 #
-# Llama 3 70B writes its 8192nd token. In every layer, the new query is compared with all keys so far, and it mixes all
-# values so far. The model computed these long ago and keeps them in memory (notebook 17). How much does it have to read
-# for this one token? We compare three cases: each of the 64 query heads has its own keys and values, 8 heads share
-# them, as they do in this model, or all 64 share them.
+# Llama 3 70B has read 8192 tokens and writes one more. In every layer, its new queries are compared with all keys so far,
+# and they mix all values so far. The model computed these long ago and keeps them in memory (notebook 17). How much does
+# it have to read for this one token? We compare three cases. Each of the 64 query heads has its own keys and values, or
+# groups of 8 heads share them, as in the real model, or all 64 share them.
 
 # %% tags=["hide-input"]
+from dataclasses import replace
+
 import numpy as np
 
+from mha_numpy import (
+    MultiHeadAttention,
+    attention_backward,
+    attention_forward,
+    compare,
+    trace,
+)
+from mha_numpy.models.cost import (
+    CONFIGURATIONS,
+    count_parameters,
+    kv_cache_bytes,
+)
 from mha_numpy.show.pictures import (
+    backward_film,
     bar_chart,
     matrices,
     shape_film,
     sharing_map,
     weights_by_head,
 )
-from mha_numpy.teach.exercises import check, hint
 
 # %%
-rng = np.random.default_rng(10)
-
-# %%
-from dataclasses import replace
-
-from mha_numpy.models.cost import (
-    CONFIGURATIONS,
-    count_parameters,
-    kv_cache_bytes,
-)
-
 llama = CONFIGURATIONS["llama-3-70b"]
-shared_by = {
-    "each has its own": 64,
-    "8 share, as they do": 8,
-    "all 64 share": 1,
-}
-sharing = {
-    name: replace(llama, num_kv_heads=H_kv)
-    for name, H_kv in shared_by.items()
-}
-to_read = {
-    name: kv_cache_bytes(model, 8192) / 2**30
-    for name, model in sharing.items()
-}
-bar_chart(
-    to_read,
-    title="Llama 3 70B: read for one token after 8192",
-    unit="GiB",
-)
+cases = {"each has its own": 64, "groups of 8": 8, "all share": 1}
+sharing, to_read = {}, {}
+for name, H_kv in cases.items():
+    model = sharing[name] = replace(llama, num_kv_heads=H_kv)
+    to_read[name] = kv_cache_bytes(model, 8192) / 2**30
+title = "Llama 3 70B: read for one token after 8192"
+bar_chart(to_read, title=title, unit="GiB")
 
 # %% [markdown]
-# While such a model writes, attention takes as long as the *reading* does: the processor could compute a hundred times
-# more in that time (notebook 17 counts). A model that shares keys and values reads less, and computes as much as before
-# (Shazeer 2019, section 2.4).
+# While such a model writes, attention spends its time *reading*: the processor could compute much more in that time
+# (notebook 17 counts). A model that shares keys and values reads less and computes as much as before (Shazeer 2019,
+# section 2.4).
 #
 # **What you can do afterwards:** you can write attention whose query heads share keys and values, without a copy, and
 # sum its gradients over the right heads.
@@ -78,8 +70,8 @@ sharing_map(8, 1)
 #
 # </details>
 #
-# (Some texts count from 1, and some write G for the *number* of groups, here 2 and not 4. Check which before you use a
-# formula.)
+# (Some texts count from 1, and some write G for the *number* of groups, which is 2 here, while our G is 4. Check before
+# you use a formula.)
 #
 # ## Repeat, never tile
 #
@@ -90,19 +82,14 @@ sharing_map(8, 1)
 # > many of the 6 query heads is tiling right by chance? And for which of H_kv = 1, 2, 3, 6 would a test notice tiling?
 
 # %%
+one_each = np.eye(3, dtype=bool)
 reads = {
-    "repeat: right": np.repeat(np.eye(3), 2, axis=0),
-    "tile": np.tile(np.eye(3), (2, 1)),
+    "repeat: right": one_each.repeat(2, axis=0),
+    "tile": np.tile(one_each, (2, 1)),
 }
-names = {
-    "row_labels": [f"query head {h}" for h in range(6)],
-    "column_labels": ["0", "1", "2"],
-}
-matrices(
-    {n: a > 0 for n, a in reads.items()},
-    meaning=("reads it", "doesn't"),
-    **names,
-)
+rows = [f"query head {h}" for h in range(6)]
+labels = {"row_labels": rows, "column_labels": ["0", "1", "2"]}
+matrices(reads, meaning=("reads it", "doesn't"), **labels)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -112,29 +99,21 @@ matrices(
 #
 # </details>
 #
-# The library repeats, as PyTorch, JAX, Keras and ONNX do. Params trained with one order give nonsense in the other, and
-# no shape complains:
+# The library repeats, as PyTorch, JAX, Keras and ONNX do. If you tile instead, no shape complains, but the numbers of
+# four heads in six are wrong:
 
 # %%
-from mha_numpy import attention_forward, compare
-
+rng = np.random.default_rng(10)
 q = rng.normal(size=(2, 6, 4, 5))  # B=2, H=6, 4 queries of width 5
-# H_kv=3, 7 keys
-k, v = (
-    rng.normal(size=(2, 3, 7, 5)),
-    rng.normal(size=(2, 3, 7, 8)),
-)
+k = rng.normal(size=(2, 3, 7, 5))  # H_kv=3, 7 keys
+v = rng.normal(size=(2, 3, 7, 8))
 shared, cache = attention_forward(q, k, v)
-repeated, again = attention_forward(
-    q, k.repeat(2, axis=1), v.repeat(2, axis=1)
-)
-tiled, _ = attention_forward(
-    q, np.tile(k, (1, 2, 1, 1)), np.tile(v, (1, 2, 1, 1))
-)
-compare(
-    {"repeated": repeated, "tiled": tiled},
-    {"repeated": shared, "tiled": shared},
-)
+k_repeated, v_repeated = k.repeat(2, axis=1), v.repeat(2, axis=1)
+repeated, again = attention_forward(q, k_repeated, v_repeated)
+k_tiled, v_tiled = (np.tile(a, (1, 2, 1, 1)) for a in (k, v))
+tiled, _ = attention_forward(q, k_tiled, v_tiled)
+results = {"repeated": repeated, "tiled": tiled}
+compare(results, dict.fromkeys(results, shared))
 
 # %% [markdown]
 # ## Sharing without a copy
@@ -157,12 +136,8 @@ stretched = np.broadcast_to(one_each, (2, 3, 2, 7, 5))
 print("bytes to the next head of a group:", stretched.strides[2])
 print("same memory as k:", np.shares_memory(stretched, k))
 powers = np.exp(scores).reshape(2, 6, 4, 7)
-print(
-    "same weights:",
-    np.allclose(
-        powers / powers.sum(axis=-1, keepdims=True), cache.weights
-    ),
-)
+weights = powers / powers.sum(axis=-1, keepdims=True)
+print("same weights:", np.allclose(weights, cache.weights))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -171,12 +146,10 @@ print(
 #
 # </details>
 #
-# Here is a whole layer with H = 4 and H_kv = 2 (params and tokens are random). In the film, q has four colours. k and v
-# have two, each that of the first query head of its group (◆).
+# Here is a whole layer with H = 4 and H_kv = 2 (params and tokens are random). In the film, q has four colours, one for
+# each head. k and v have two, each that of the first query head of its group (◆).
 
 # %%
-from mha_numpy import MultiHeadAttention, trace
-
 layer = MultiHeadAttention(8, 4, 2, rng=0)
 with trace() as t:
     layer(rng.normal(size=(1, 5, 8)))
@@ -193,16 +166,13 @@ shape_film(t)
 #
 # $$\bar K_g = \sum_{h \,:\, h // G = g} \text{scale} \cdot \bar S_h^\top Q_h \qquad\qquad \bar V_g = \sum_{h \,:\, h // G = g} P_h^\top \bar O_h$$
 #
-# A broadcast in forward is a sum in backward. Take 4 query heads, 2 key/value heads and one key, so that every weight
-# is 1 and the outputs are the values. Let the upstream gradients be 1, 10, 100 and 1000.
+# A broadcast in forward is a sum in backward. For an example, take 4 query heads, 2 key/value heads and one key, so that
+# every weight is 1 and the outputs are the values. Let the upstream gradients be 1, 10, 100 and 1000.
 #
 # > **Predict first.** What are the gradients of the two values? And what would they be with tiled heads, or with a
 # > mean?
 
 # %%
-from mha_numpy import attention_backward
-from mha_numpy.show.pictures import backward_film
-
 ones = np.ones((1, 4, 1, 1))
 upstream = np.array([1.0, 10, 100, 1000]).reshape(1, 4, 1, 1)
 _, small = attention_forward(ones, ones[:, :2], ones[:, :2])
@@ -215,8 +185,8 @@ attention_backward(upstream, small).d_v.ravel()
 #
 # </details>
 #
-# It works like this for all sizes: repeat k and v, take the gradients of ordinary multi-head attention, and add up each
-# group. Here are the two heads that read key head 0, and their sum:
+# It works like this for all sizes: repeat k and v, compute the gradients of ordinary multi-head attention, and add up
+# each group. Here are the two heads that read key head 0, and their sum:
 
 # %%
 d_out = rng.normal(size=shared.shape)
@@ -229,23 +199,14 @@ mistakes = {
     "first of the group": d_k[:, :, 0],
     "no sum": each.d_k,
 }
-print(
-    compare(
-        {"sum": d_k.sum(axis=2)} | mistakes,
-        dict.fromkeys(["sum", *mistakes], grads.d_k),
-    )
-)
-matrices(
-    {
-        "query head 0": d_k[0, 0, 0],
-        "query head 1": d_k[0, 0, 1],
-        "d_k of head 0": grads.d_k[0, 0],
-    }
-)
+tried = {"sum": d_k.sum(axis=2)} | mistakes
+print(compare(tried, dict.fromkeys(tried, grads.d_k)))
+both = {f"query head {h}": d_k[0, 0, h] for h in (0, 1)}
+matrices(both | {"d_k of head 0": grads.d_k[0, 0]})
 
 # %% [markdown]
 # Only the last mistake has a wrong shape. We don't sum the gradient of q, because queries aren't shared. In the film,
-# d_v and d_k (steps 9 and 12) have two colours, and all other gradients have four.
+# d_v and d_k have two colours, and all other gradients have four.
 
 # %%
 with trace() as there_and_back:
@@ -259,22 +220,21 @@ backward_film(there_and_back)
 # `w_k` and `w_v` have H_kv · d columns instead of H · d, so there are fewer params:
 
 # %%
-billions = {
-    name: count_parameters(model).total / 1e9
-    for name, model in sharing.items()
-}
-bar_chart(
-    billions, title="Llama 3 70B: all params", unit="billions"
-)
+billions = {}
+for name, model in sharing.items():
+    billions[name] = count_parameters(model).total / 1e9
+own, _, one = billions.values()
+print(f"the whole model shrinks by {1 - one / own:.0%} at most")
+title = "Llama 3 70B: all params"
+bar_chart(billions, title=title, unit="billions")
 
 # %% [markdown]
-# The whole model shrinks by an eighth at most, because attention is a small part of it. Scores and mix take as many
-# operations as before, H blocks of T_q · T_k. The large saving is in what the model must **keep and read**: only H_kv /
-# H of it is left.
+# That is little, because `w_k` and `w_v` are a small part of the model. Scores and mix take as many operations as before,
+# H blocks of T_q · T_k. The large saving is in what the model must **keep and read**: only H_kv / H of it is left.
 #
 # | variant | H_kv | to keep and read | choose it when |
 # |---|---|---|---|
-# | multi-head | H | 1 | there is no decoding (encoders), contexts are short, or only quality counts |
+# | multi-head | H | 1 | nothing is written (encoders), contexts are short, or only quality counts |
 # | grouped-query | between | H_kv / H | the model writes text, contexts are long or users many |
 # | multi-query | 1 | 1 / H | memory decides everything |
 #
@@ -297,62 +257,41 @@ from mha_numpy.models.train import load_trained, share_right
 
 
 def share_keys(attention, H_kv):
-    """Let each group of a layer's heads share the mean of its key
-    and value params.
-    """
+    """Let each group of heads share the mean of its w_k and w_v."""
     for name in ("w_k", "w_v"):
         w = attention.params[name]  # (D, H * d)
-        groups = w.reshape(
-            len(w),
-            H_kv,
-            attention.num_kv_heads // H_kv,
-            attention.head_dim,
-        )
-        attention.params[name] = groups.mean(axis=2).reshape(
-            len(w), -1
-        )
+        groups = w.reshape(len(w), H_kv, -1, attention.head_dim)
+        mean = groups.mean(axis=2)
+        attention.params[name] = mean.reshape(len(w), -1)
     attention.num_kv_heads = H_kv
 
 
 def draw(title):
     """Draw the weights of the second layer on a b c d a b c."""
     model(np.array([[5, 9, 2, 7, 5, 9, 2]]))
-    names = [f"{title}, {h}" for h in range(4)]
-    by = "Trained: mha-numpy train induction."
-    return weights_by_head(
-        model.attentions[1].weights,
-        list("abcdabc"),
-        head_names=names,
-        note=by,
-    )
+    weights = model.attentions[1].weights
+    note = f"{title}. Trained: mha-numpy train induction."
+    return weights_by_head(weights, list("abcdabc"), note=note)
 
 
 trained = load_trained("induction")
-model, (held_out, answers) = (
-    trained.model,
-    trained.task.draw_batch(np.random.default_rng(1), 256),
-)
+model, rng = trained.model, np.random.default_rng(1)
+(ids,), answers = trained.task.draw_batch(rng, 256)
 display(draw("H_kv = 4"))
-right = {"H_kv = 4": 100 * share_right(model(*held_out), answers)}
+right = {"H_kv = 4": 100 * share_right(model(ids), answers)}
 for H_kv in (2, 1):
     share_keys(model.attentions[1], H_kv)
-    right[f"H_kv = {H_kv}"] = 100 * share_right(
-        model(*held_out), answers
-    )
-display(
-    bar_chart(
-        right,
-        title="Right answers after sharing, before retraining",
-        unit="percent",
-    )
-)
+    share = share_right(model(ids), answers)
+    right[f"H_kv = {H_kv}"] = 100 * share
+title = "Right answers after sharing, before retraining"
+display(bar_chart(right, title=title, unit="percent"))
 draw("H_kv = 1")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Fewer than a third. Training matched each head's queries to its own keys. The mean of four keys fits none of them
-# well, and only more training can bring the answers back.
+# Fewer than a third. Training matched each head's queries to its own keys, and the mean of four keys fits none of them
+# well. It takes more training to bring the answers back.
 #
 # </details>
 #
@@ -360,7 +299,7 @@ draw("H_kv = 1")
 #
 # Write attention with shared keys and values, without a copy of either: view the queries in groups, (B, H_kv, G, T_q,
 # d), and give the result its H heads back at the end. Then write the heart of backward, the sum of the gradients over
-# each group. First the check changes one key/value head, and no other group may move.
+# each group. The check first changes one key/value head, and then no other group may change.
 #
 # To practise more, look in `mha-numpy exercises`: `grouped-backward` is the whole way back, and `museum-repeat` is a
 # bug that shipped.
@@ -385,6 +324,8 @@ def my_sum_over_group(d_per_query_head, num_kv_heads):
 
 
 # %% tags=["check"]
+from mha_numpy.teach.exercises import check, hint
+
 check("grouped-attention", my_grouped_attention)
 check("sum-over-group", my_sum_over_group)
 
@@ -401,7 +342,7 @@ check("sum-over-group", my_sum_over_group)
 #   H_kv = H notices it.
 # - Sharing is a broadcast with a stride of 0. In backward it's a sum over the group, not a mean.
 # - Sharing saves some params but no operations on the scores. Above all, it saves what the model must keep and read.
-# - A trained model can't share its keys without more training.
+# - The trained model gave most of its answers wrong as soon as its heads shared one mean key and value head.
 #
 # **In the code:** `mha_numpy/core/grouped.py`. Derivation: docs/grouped.md.
 #

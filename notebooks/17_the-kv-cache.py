@@ -1,56 +1,45 @@
 # %% [markdown]
 # # 17 · The KV cache
 #
-# A model writes one token at a time. The plain way to write the next one is to read the whole text again. Here is a
-# trained model (from `mha-numpy train text`, on pieces of *Moby-Dick*) that reads four texts of 64 characters in two
-# ways: from the beginning each time, or with what it has kept.
+# A model writes one token at a time. The plain way to write the next one is to read the whole text again. Here a trained
+# model (from `mha-numpy train text`, on pieces of *Moby-Dick*) goes through four texts of 64 characters and predicts each
+# next one, in two ways: it reads from the beginning each time, or it uses what it has kept.
 
 # %% tags=["hide-input"]
-import numpy as np
-
-from mha_numpy import KVCache
-from mha_numpy.show.pictures import bar_chart, line_chart, matrices
-from mha_numpy.teach.exercises import check, hint
-
-# %%
-rng = np.random.default_rng(0)
-
-# %%
 from time import perf_counter
 
-from mha_numpy.models.train import load_trained
+import numpy as np
 
-trained = load_trained("text")
-# (4, 64)
-model, ids = (
-    trained.model,
-    trained.task.draw_held_out(rng, 4)[0][0],
+from mha_numpy import (
+    KVCache,
+    MultiHeadAttention,
+    attention_forward,
+    trace,
 )
+from mha_numpy.models.train import load_trained
+from mha_numpy.show.pictures import bar_chart, line_chart, matrices
+
+# %%
+trained, rng = load_trained("text"), np.random.default_rng(0)
+model = trained.model
+(ids,), _ = trained.task.draw_held_out(rng, 4)  # (4, 64)
 T, kv_caches = ids.shape[1], [KVCache() for _ in model.blocks]
+tokens = [ids[:, t : t + 1] for t in range(T)]
 start = perf_counter()
 again = [model(ids[:, : t + 1])[:, -1] for t in range(T)]
 middle = perf_counter()
-kept = [
-    model(ids[:, t : t + 1], kv_caches=kv_caches)[:, -1]
-    for t in range(T)
-]
-times = {
-    "from the beginning": middle - start,
-    "with a cache": perf_counter() - middle,
-}
-print(
-    "largest difference between their predictions:",
-    np.abs(np.array(again) - kept).max(),
-)
-bar_chart(
-    times,
-    title=f"{T} tokens, one at a time, on your machine",
-    unit="seconds",
-)
+kept = [model(one, kv_caches=kv_caches)[:, -1] for one in tokens]
+end = perf_counter()
+gap = np.abs(np.array(again) - kept).max()
+print(f"largest difference between their predictions: {gap:.0e}")
+times = {"from the beginning": middle - start}
+times["with a cache"] = end - middle
+title = f"{T} tokens, one at a time, on your machine"
+bar_chart(times, title=title, unit="seconds")
 
 # %% [markdown]
-# Both ways predict the same next characters, but the second is several times faster. The longer the text, the larger
-# the difference.
+# Both ways predict the same, but the second takes a fraction of the time, and the longer the text, the larger the
+# difference.
 #
 # **What you can do afterwards:** you can write the step of a model that keeps its keys and values, and say how many
 # bytes they take in a model that you know.
@@ -62,41 +51,28 @@ bar_chart(
 # layer with 6 query heads and 3 key/value heads (random params; notebook 16 says why heads share) reads 3 tokens at
 # once, then four more, one at a time.
 #
-# > **Predict first.** We use float64, two sequences and heads of width 4. How many bytes does the cache gain with each
-# > token? And how many keys does the last query attend to?
+# > **Predict first.** We use float64, 8 bytes per number, two sequences and heads of width 4. How many bytes does the
+# > cache gain with each token? And how many keys does the last query attend to?
 
 # %%
-from mha_numpy import MultiHeadAttention
 from mha_numpy.tables import Table
 
 layer = MultiHeadAttention(24, 6, 3, rng=0)
 x = 2 * rng.normal(size=(2, 7, 24))
-whole, whole_weights = layer(x, is_causal=True, return_weights=True)
+options = {"is_causal": True, "return_weights": True}
+whole, whole_weights = layer(x, **options)
 kv_cache, rows, triangle = KVCache(), [], np.full((7, 7), np.nan)
 for first, past in ((0, 3), (3, 4), (4, 5), (5, 6), (6, 7)):
     new = x[:, first:past]
-    options = {"is_causal": True, "return_weights": True}
     out, weights = layer(new, kv_cache=kv_cache, **options)
     triangle[first:past, :past] = weights[0, 0]
     same = np.allclose(out, whole[:, first:past])
-    rows.append(
-        [
-            f"{first} to {past - 1}",
-            str(weights.shape),
-            str(kv_cache.nbytes),
-            str(same),
-        ]
-    )
-Table(
-    "As they come",
-    [
-        "tokens",
-        "weights (B, H, T_q, T_k)",
-        "cache bytes",
-        "same as whole",
-    ],
-    rows,
-)
+    came = [*range(first, past)]
+    row = came, weights.shape, kv_cache.nbytes, same
+    rows.append([str(cell) for cell in row])
+title = "Bytes in the cache; is the output as of all at once?"
+columns = ["tokens", "weights (B, H, T_q, T_k)", "bytes", "same"]
+Table(title, columns, rows)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -106,16 +82,12 @@ Table(
 #
 # </details>
 #
-# Row by row, the steps build the same triangle of weights as one pass over all tokens. (Hatched cells were never
+# Row by row, the steps build the same triangle of weights as one pass over all tokens. (Cross-hatched cells were never
 # computed.)
 
 # %%
-matrices(
-    {
-        "head 0, step by step": triangle,
-        "head 0, all at once": whole_weights[0, 0],
-    }
-)
+steps = {"head 0, step by step": triangle}
+matrices(steps | {"head 0, all at once": whole_weights[0, 0]})
 
 # %% [markdown]
 # **Why don't we keep the queries?** Row i of the output needs the query of token i, and the keys and values up to i. No
@@ -124,33 +96,20 @@ matrices(
 # ## The place of the new query
 #
 # A single new query belongs at the end of the keys, not at the beginning. Its position is the number of tokens before
-# it, `q_offset`.
+# it, called `q_offset`. Here is the last of our seven queries, with two offsets.
 #
 # > **Predict first.** Without the offset, a causal mask counts the query as number 0. Which keys does it see?
 
 # %%
-from mha_numpy import attention_forward, linear_forward, split_heads
-
-q, k, v = (
-    split_heads(
-        linear_forward(
-            x, layer.params[f"w_{n}"], layer.params[f"b_{n}"]
-        )[0],
-        heads,
-    )
-    for n, heads in (("q", 6), ("k", 3), ("v", 3))
-)
-last = {
-    f"q_offset = {n}": attention_forward(
-        q[:, :, 6:], k, v, is_causal=True, q_offset=n
-    )[1]
-    for n in (0, 6)
-}
-names = [f"head {h}" for h in range(6)]
-matrices(
-    {name: cache.weights[0, :, 0] for name, cache in last.items()},
-    row_labels=names,
-)
+with trace() as t:
+    layer(x)
+q, k, v = t["q"][:, :, 6:], t["k"], t["v"]  # only the last query
+last = {}
+for n in (0, 6):
+    options = {"is_causal": True, "q_offset": n}
+    _, cache = attention_forward(q, k, v, **options)
+    last[f"q_offset = {n}"] = cache.weights[0, :, 0]
+matrices(last, row_labels=[f"head {h}" for h in range(6)])
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -175,64 +134,40 @@ matrices(
 # %%
 from dataclasses import replace
 
-from mha_numpy.models.cost import (
-    CONFIGURATIONS,
-    count_flops,
-    count_parameters,
-    kv_cache_bytes,
-)
+from mha_numpy.models.cost import CONFIGURATIONS, kv_cache_bytes
 
-llama = CONFIGURATIONS["llama-3-70b"]
-variants = {
-    f"H_kv = {n}": replace(llama, num_kv_heads=n)
-    for n in (64, 8, 1)
-}
-gib = {
-    name: kv_cache_bytes(model, 8192) / 2**30
-    for name, model in variants.items()
-}
-bar_chart(
-    gib, title="Llama 3 70B: KV cache of 8192 tokens", unit="GiB"
-)
+llama, variants, gib = CONFIGURATIONS["llama-3-70b"], {}, {}
+for n in (64, 8, 1):
+    model = variants[f"H_kv = {n}"] = replace(llama, num_kv_heads=n)
+    gib[f"H_kv = {n}"] = kv_cache_bytes(model, 8192) / 2**30
+title = "Llama 3 70B: KV cache of 8192 tokens"
+bar_chart(gib, title=title, unit="GiB")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It takes 2.5 GiB. With 64 key/value heads it would take 8 times as much, and with one an eighth. In general, sharing
-# makes the cache H / H_kv times smaller, for example 8 times with 32 query heads and 4 key/value heads.
+# Count in powers of two: $2 \cdot 5 \cdot 2^4 \cdot 2^3 \cdot 2^{13} \cdot 2^7 \cdot 2 = 5 \cdot 2^{29}$ bytes, which is
+# 2.5 GiB. With 64 key/value heads it would be 8 times as much, and with one an eighth. In general, sharing makes the
+# cache H / H_kv times smaller, for example 8 times with 32 query heads and 4 key/value heads.
 #
 # </details>
 #
-# Now let's compare the models that `mha_numpy.models.cost` knows. We leave out BERT, which reads all its tokens at once
-# and never writes, so it has no KV cache.
+# Now let's compare all models whose sizes the library knows. We leave out BERT, which reads all its tokens at once and
+# never writes, so it has no KV cache.
 
 # %%
-decoders = [
-    model
-    for name, model in CONFIGURATIONS.items()
-    if "bert" not in name
-]
-# H, H_kv
-each = {
-    f"{m.name}: {m.num_heads}, {m.num_kv_heads}": m
-    for m in decoders
-}
 kib, against = {}, {}
-for name, m in each.items():
-    kib[name] = kv_cache_bytes(m, 1) / 1024
-    if m.variant != "multi-head":
+for name, m in CONFIGURATIONS.items():
+    label = f"{m.name}: {m.num_heads}, {m.num_kv_heads}"
+    if "bert" not in name:
+        kib[label] = kv_cache_bytes(m, 1) / 1024
+    if m.num_kv_heads < m.num_heads:
         unshared = replace(m, num_kv_heads=m.num_heads)
-        against[name] = kv_cache_bytes(unshared, 1) / 1024
-options = {
-    "unit": "KiB; next to each name: H, H_kv",
-    "against_label": "if it were multi-head",
-}
-bar_chart(
-    kib,
-    title="KV cache of one token, 2 bytes per number",
-    against=against,
-    **options,
-)
+        against[label] = kv_cache_bytes(unshared, 1) / 1024
+options = {"against": against, "against_label": "if multi-head"}
+options["unit"] = "KiB; next to each name: H, H_kv"
+title = "KV cache of one token, 2 bytes per number"
+bar_chart(kib, title=title, **options)
 
 # %% [markdown]
 # The picture corrects what you often read:
@@ -252,33 +187,24 @@ bar_chart(
 # > From about how many sequences on does the cache take more than the params?
 
 # %%
+from mha_numpy.models.cost import count_flops, count_parameters
+
 B = 2.0 ** np.arange(10)
 lines = {f"cache, {name}": B * size for name, size in gib.items()}
-lines["params, H_kv = 8"] = np.full(
-    10, 2 * count_parameters(llama).total / 2**30
-)
-print(
-    "from B =",
-    int(lines["params, H_kv = 8"][0] // gib["H_kv = 8"]) + 1,
-)
-labels = {
-    "x_label": "sequences at the same time, B",
-    "y_label": "GiB",
-}
-line_chart(
-    B,
-    lines,
-    title="Llama 3 70B, 8192 tokens each",
-    **labels,
-    log_x=True,
-    log_y=True,
-)
+for name, model in variants.items():
+    size = 2 * count_parameters(model).total / 2**30
+    print(f"{name}: from B = {int(size // gib[name]) + 1}")
+    if name == "H_kv = 8":
+        lines[f"params, {name}"] = np.full(10, size)
+axes = {"x_label": "sequences at the same time", "y_label": "GiB"}
+title = "Llama 3 70B, 8192 tokens each"
+line_chart(B, lines, title=title, log_x=True, log_y=True, **axes)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# From 53 on. With keys and values for each of the 64 query heads, eight texts would be enough. Whether "the cache often
-# exceeds the params" depends on H_kv, T and B, so compute it for yours.
+# From 53 on. With keys and values for each of the 64 query heads, eight texts would be enough. So whether the cache is
+# larger than the model depends on H_kv, T and B. Compute it for yours.
 #
 # </details>
 #
@@ -294,16 +220,12 @@ line_chart(
 intensity = {}
 for name, model in variants.items():
     flops = count_flops(model, 1, past=8191)
-    intensity[name] = (flops.scores + flops.mix) / kv_cache_bytes(
-        model, 8192
-    )
+    size = kv_cache_bytes(model, 8192)
+    intensity[name] = (flops.scores + flops.mix) / size
 # operations and bytes per second
 intensity["what an A100 could do"] = 312e12 / 2.039e12
-bar_chart(
-    intensity,
-    title="Operations of attention per byte read",
-    unit="operations",
-)
+title = "Operations of attention per byte read"
+bar_chart(intensity, title=title, unit="operations")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -336,6 +258,8 @@ def my_decode_step(x, k_past, v_past, params, num_heads):
 
 
 # %% tags=["check"]
+from mha_numpy.teach.exercises import check, hint
+
 check("decode-step", my_decode_step)
 
 # %% tags=["hint"]

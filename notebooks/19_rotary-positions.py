@@ -1,24 +1,36 @@
 # %% [markdown]
 # # 19 · Rotary positions
 #
-# Five tokens move to the end of a long text, from places 0 to 4 to places 1000 to 1004. The
-# distances between them stay the same. Do their scores? Let's compare two ways to tell a model
-# where a token is: we add sinusoids to the tokens (notebook 18), or we *turn* queries and keys
-# (RoPE). Nothing is trained here; tokens and params are random.
+# Five tokens move to the end of a long text, from places 0 to 4 to places 1000 to 1004. The distances between them stay
+# the same. Do their scores? Let's compare two ways to tell a model where a token is: we add sinusoids to the tokens
+# (notebook 18), or we *turn* queries and keys (RoPE, rotary position embedding). Nothing is trained here; tokens and
+# params are random.
 
 # %% tags=["hide-input"]
 import numpy as np
 
-from mha_numpy import rope_forward, sinusoidal_positions
+from mha_numpy import (
+    KVCache,
+    MultiHeadAttention,
+    RopeOptions,
+    attention_forward,
+    gradcheck,
+    rope_backward,
+    rope_forward,
+    sinusoidal_positions,
+)
 from mha_numpy.show.pictures import arrows, line_chart, matrices
 from mha_numpy.teach.exercises import check, hint
 
 # %%
 rng, D = np.random.default_rng(0), 8
-x, (w_q, w_k) = (
-    rng.normal(size=(5, D)),
-    rng.normal(size=(2, D, D)) / np.sqrt(D),
-)
+x = rng.normal(size=(5, D))
+w_q, w_k = rng.normal(size=(2, D, D)) / np.sqrt(D)
+
+
+def turn(a, **options):
+    """Return a with its pairs turned; rows are tokens."""
+    return rope_forward(a, **options)[0]
 
 
 def with_sinusoids(start):
@@ -27,75 +39,64 @@ def with_sinusoids(start):
 
 
 def with_rope(start):
-    q, k = (
-        rope_forward(x @ w, positions=start + np.arange(5))[0]
-        for w in (w_q, w_k)
-    )
-    return q @ k.T
+    at = {"positions": start + np.arange(5)}
+    return turn(x @ w_q, **at) @ turn(x @ w_k, **at).T
 
 
-ways = {"sinusoids": with_sinusoids, "RoPE": with_rope}
-matrices(
-    {
-        f"{way}, from {t}": f(t)
-        for way, f in ways.items()
-        for t in (0, 1000)
-    }
-)
+scores = {
+    "sinusoids, from 0": with_sinusoids(0),
+    "sinusoids, from 1000": with_sinusoids(1000),
+    "RoPE, from 0": with_rope(0),
+    "RoPE, from 1000": with_rope(1000),
+}
+matrices(scores)
 
 # %% [markdown]
-# With sinusoids the scores change. With RoPE they stay the same, down to the last digit shown, and
-# it takes no params and no training. How?
+# With sinusoids the scores change. With RoPE they stay the same, down to the last digit shown, and it takes no params and
+# no training. How?
 #
 # **What you can do afterwards:** you can turn queries and keys by their positions, turn gradients
 # back, and recognise the mistakes that no shape shows.
 #
 # ## Turn queries and keys
 #
-# In notebook 18, shifting sinusoids turned out to be a rotation. So why not rotate right away? RoPE
-# (Su et al. 2021) adds nothing to the tokens. It takes the finished q and k of each head, in pairs
-# of features, and turns pair $i$ of the token at position $t$ by the angle $a = t\,\theta_i$:
+# In notebook 18, shifting sinusoids turned out to be a rotation. So why not rotate right away? RoPE (Su et al. 2021) adds
+# nothing to the tokens. It takes the finished q and k of each head, in pairs of features, and turns pair $i$ of the token
+# at position $t$ by the angle $a = t\,\theta_i$:
 #
 # $$\begin{pmatrix} x_1 \\ x_2 \end{pmatrix} \to
 # \begin{pmatrix} \cos a & -\sin a \\ \sin a & \cos a \end{pmatrix}
 # \begin{pmatrix} x_1 \\ x_2 \end{pmatrix}, \qquad \theta_i = \mathrm{base}^{-2i/d_k}$$
 #
-# A pair is an arrow in the plane, so we can watch it. Here is the arrow (1, 0) at positions 0 to 5,
-# in each of four pairs. (The base is 20 here, so that all four turn visibly; usually it is 10000.)
+# A pair is an arrow in the plane, so we can watch it. Here is the arrow (1, 0) at positions 0 to 5, in each of four
+# pairs. (The base is 20 here, so that all four turn visibly; usually it is 10000.)
 
 # %%
-# four pairs (1, 0)
-ones = (
-    np.repeat([[1.0, 0.0]], 4, axis=0)
-    .T.reshape(1, 8)
-    .repeat(6, axis=0)
-)
-turned, _ = rope_forward(ones, base=20)
-pairs = {
-    f"pair {i}: {20 ** (-i / 4):.2f} each": turned[:, [i, i + 4]]
-    for i in range(4)
-}
+one_zero = np.repeat([1.0, 0.0], 4)  # pair i: features i and i + 4
+turned, pairs = turn(np.tile(one_zero, (6, 1)), base=20), {}
+for i in range(4):
+    name = f"pair {i}: {20 ** (-i / 4):.2f} per token"
+    pairs[name] = turned[:, [i, i + 4]]
 arrows(pairs, title="One arrow at positions 0 to 5")
 
 # %% [markdown]
-# Pair 0 turns by 1 radian with each token, pair 3 by a tenth of it. No arrow gets longer or shorter.
+# Pair 0 turns by 1 radian with each token, pair 3 by about a tenth of that. No arrow gets longer or shorter.
 #
 # ## Scores depend only on distance
 #
-# Transposing a rotation turns it back, and angles add up. So for a query at position $m$ and a key
-# at position $n$:
+# The transpose of a rotation turns back, and angles add up. So for a query at position $m$ and a key at position $n$:
 #
 # $$\big(R(m\theta)\,q\big)^\top \big(R(n\theta)\,k\big) = q^\top R(m\theta)^\top R(n\theta)\,k
 # = q^\top R\big((n - m)\theta\big)\,k$$
 #
-# > **Predict first.** A query is at position 2 and a key at 0. Then (a) both move by 1000; (b) only
-# > the query moves on, by 2. What happens to the angle between the two arrows?
+# > **Predict first.** A query is at position 2 and a key at 0. Then (a) both move by 1000; (b) only the query moves on, by
+# > 2. What happens to the angle between the two arrows?
 
 
 # %%
 def q_and_k(m, n):
     pair = np.array([[0.6, 0.8], [1.0, 0.0]])  # q and k
-    return rope_forward(pair, positions=np.array([m, n]))[0]
+    return turn(pair, positions=np.array([m, n]))
 
 
 moves = {
@@ -104,138 +105,104 @@ moves = {
     "(b) 4 and 0": (4, 0),
 }
 turned = {name: q_and_k(*places) for name, places in moves.items()}
-# the scores
-print(
-    {
-        name: float((q @ k).round(3))
-        for name, (q, k) in turned.items()
-    }
-)
+for name, (q, k) in turned.items():
+    print(f"{name}: score {q @ k:.3f}")
 arrows(turned, title="A query and a key, turned", labels=["q", "k"])
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In (a) the angle stays the same, because both arrows turn equally, and so does the dot product. In
-# (b) it changes, because the distance has changed.
+# In (a) both arrows turn equally, so the angle between them stays the same, and so does the dot product. In (b) the
+# distance has changed, and the angle with it.
 #
 # </details>
 #
-# **How far does it reach?** Let q and k be all ones, so that only position counts. The score at
-# distance n is then $2\sum_i \cos(n\theta_i)$, divided by $\sqrt{d_k}$. A larger base makes all
-# pairs except the first turn more slowly; Llama 3 uses 500000 for its long texts (Grattafiori et
-# al. 2024, section 3.2).
+# **How far does it reach?** Let q and k be all ones, so that only position counts. The score at distance n is then
+# $2\sum_i \cos(n\theta_i)$, divided by $\sqrt{d_k}$. A larger base makes all pairs except the first turn more slowly;
+# Llama 3 uses 500000 for its long texts (Grattafiori et al. 2024, section 3.2).
 
 # %%
 distance = np.unique(np.geomspace(1, 4096, 60).astype(int))
-ones = np.ones((len(distance), 64))
-reach = {
-    f"base {base}": rope_forward(
-        ones, positions=distance, base=base
-    )[0].sum(axis=1)
-    / 8
-    for base in (10000, 500000)
-}
-labels = {"x_label": "distance", "y_label": "score"}
-line_chart(
-    distance,
-    reach,
-    log_x=True,
-    title="Score of equal q and k, d_k = 64",
-    **labels,
-)
+ones, reach = np.ones((len(distance), 64)), {}
+for base in (10000, 500000):
+    k_turned = turn(ones, positions=distance, base=base)
+    reach[f"base {base}"] = k_turned.sum(axis=1) / np.sqrt(64)
+axes = {"x_label": "distance", "y_label": "score"}
+title = "Score of equal q and k, d_k = 64"
+line_chart(distance, reach, title=title, log_x=True, **axes)
 
 # %% [markdown]
-# The score falls with distance, but not steadily, because arrows that have come full circle agree
-# again. With the larger base, far tokens stay within reach.
+# The score falls with distance, but not steadily, because arrows that have come full circle agree again. With the larger
+# base, far tokens stay within reach.
 #
 # ## Which features form a pair? Two layouts
 #
-# The paper pairs neighbours, features 2i and 2i + 1 (*interleaved*). Others pair feature i of the
-# first half with feature i of the second half (*halves*); this is the default here.
-# `RopeOptions(interleaved=...)` chooses between them, and `rotary_dim` says how many features turn
-# at all.
+# The paper pairs neighbours, features 2i and 2i + 1 (*interleaved*). Others pair feature i of the first half with feature
+# i of the second half (*halves*), which is the default here. `RopeOptions(interleaved=...)` chooses between them, and
+# `rotary_dim` says how many features turn at all.
 #
-# > **Predict first.** For a turn by one position, the interleaved map is a row of 2 x 2 blocks
-# > along the diagonal. Where are the non-zero cells of the map for halves?
+# > **Predict first.** For a turn by one position, the interleaved map is a row of $2 \times 2$ blocks along the diagonal.
+# > Where are the non-zero cells of the map for halves?
 
 # %%
-# every row of the identity at position 1
-basis, once = (np.eye(D), np.ones(D))
+basis, at_1 = np.eye(D), {"positions": np.ones(D)}
 maps = {
-    "interleaved": rope_forward(
-        basis, positions=once, interleaved=True
-    )[0],
-    "halves": rope_forward(basis, positions=once)[0],
-    "halves, rotary_dim=4": rope_forward(
-        basis, positions=once, rotary_dim=4
-    )[0],
+    "interleaved": turn(basis, **at_1, interleaved=True),
+    "halves": turn(basis, **at_1),
+    "halves, rotary_dim=4": turn(basis, **at_1, rotary_dim=4),
 }
 matrices(maps)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# On the diagonal and four places away from it: the same angles in different places. If you permute
-# the features, even ones first, one map becomes the other. (These maps multiply a row vector from
-# the right.)
+# On the diagonal and four places away from it: the same angles in different places. If you permute the features, even
+# ones first, one map becomes the other. (These maps multiply a row vector from the right.)
 #
 # </details>
 #
-# Here is the mistake people make with them: the params were trained with one layout and run with
-# the other. Every shape is right.
+# So what if you train params with one layout and run them with the other? Every shape is right.
 #
-# > **Predict first.** We take random q and k and both layouts. In some cells the scores must agree,
-# > whatever q and k are. Which cells?
+# > **Predict first.** We take random q and k and both layouts. In some cells the scores must agree, whatever q and k are.
+# > Which cells?
 
 # %%
 q, k = rng.normal(size=(2, 5, D))
 layouts = {}
-for name, interleaved in {
-    "interleaved": True,
-    "halves": False,
-}.items():
-    q_turned, k_turned = (
-        rope_forward(a, interleaved=interleaved)[0] for a in (q, k)
-    )
-    layouts[name] = q_turned @ k_turned.T
-matrices(
-    layouts
-    | {"difference": layouts["halves"] - layouts["interleaved"]}
-)
+for name in ("interleaved", "halves"):
+    option = {"interleaved": name == "interleaved"}
+    layouts[name] = turn(q, **option) @ turn(k, **option).T
+gap = layouts["halves"] - layouts["interleaved"]
+matrices(layouts | {"difference": gap})
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The ones on the diagonal. At distance 0, q and k turn by the same angle, so a token's score with
-# itself is right. All others are wrong.
+# The ones on the diagonal. At distance 0, q and k turn by the same angle, so a token's score with itself is right. All
+# others are wrong.
 #
 # </details>
 #
-# That's why Llama's params, published interleaved, were permuted for Hugging Face's halves
-# (transformers #25199). **The fix:** permute the columns of `w_q` and `w_k` (and `b_q`, `b_k`). As
-# long as q and k are permuted in the same way, their dot product doesn't change.
+# That's why Llama's params, published interleaved, were permuted for Hugging Face's halves (transformers #25199). **The
+# fix:** permute the columns of `w_q` and `w_k` (and `b_q`, `b_k`). As long as q and k are permuted in the same way, their
+# dot product doesn't change.
 #
-# > **Predict first.** There are two heads of width 4. We run interleaved params in halves, in three
-# > ways: as they are; with all 8 columns reordered, even ones first; with the 4 columns of each
-# > head reordered. Which weights come out right?
+# > **Predict first.** There are two heads of width 4. We run interleaved params in halves, in three ways: as they are;
+# > with all 8 columns reordered, even ones first; with the 4 columns of each head reordered. Which weights come out right?
 
 # %%
-from mha_numpy import MultiHeadAttention, RopeOptions
-
 x6 = rng.normal(size=(1, 6, D))
 
 
 def weights_of(columns, interleaved):
-    """Return head 1's weights, with the columns of w_q, b_q, w_k,
-    b_k in another order.
-    """
+    """Return head 1's weights, with reordered columns of params."""
     rope = RopeOptions(interleaved=interleaved)
     # random, the same each time
     layer = MultiHeadAttention(D, num_heads=2, rope=rope, rng=2)
     for name in ("w_q", "b_q", "w_k", "b_k"):
         layer.params[name] = 2 * layer.params[name][..., columns]
-    return layer(x6, return_weights=True)[1][0, 1]
+    _, weights = layer(x6, return_weights=True)
+    return weights[0, 1]
 
 
 orders = {
@@ -243,11 +210,10 @@ orders = {
     "whole width": np.array([0, 2, 4, 6, 1, 3, 5, 7]),
     "each head": np.array([0, 2, 1, 3, 4, 6, 5, 7]),
 }
-expected = weights_of(np.arange(D), interleaved=True)
-matrices(
-    {"expected": expected}
-    | {n: weights_of(order, False) for n, order in orders.items()}
-)
+shown = {"expected": weights_of(np.arange(D), interleaved=True)}
+for name, order in orders.items():
+    shown[name] = weights_of(order, interleaved=False)
+matrices(shown)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -258,128 +224,99 @@ matrices(
 #
 # ## Backward: turn the gradient back
 #
-# RoPE multiplies by a matrix that doesn't depend on the input, $\mathrm{out} = R(a)\,x$. So $\bar x
-# = R(a)^\top\,\overline{\mathrm{out}}$, and the transpose of a rotation is the rotation by $-a$:
+# RoPE multiplies by a matrix that doesn't depend on the input, $\mathrm{out} = R(a)\,x$. So $\bar x = R(a)^\top\,
+# \overline{\mathrm{out}}$, and the transpose of a rotation is the rotation by $-a$:
 #
 # $$R(a)^\top R(a) = \begin{pmatrix} \cos^2 a + \sin^2 a & 0 \\ 0 & \sin^2 a + \cos^2 a \end{pmatrix} = 1,
 # \qquad \bar x = R(-a)\,\overline{\mathrm{out}}$$
 #
-# > **Predict first.** Suppose you forget the minus sign and turn the gradient *further*. At which
-# > positions is `d_x` still right? Would its length give the mistake away?
+# > **Predict first.** Suppose you forget the minus sign and turn the gradient *further*. At which positions is `d_x` still
+# > right? Would its length give the mistake away?
 
 # %%
-from mha_numpy import gradcheck, rope_backward
-
 # one pair, the same upstream gradient at five positions
 d_out = np.tile([0.6, 0.8], (5, 1))
 _, cache = rope_forward(np.ones((5, 2)))
-right = rope_backward(d_out, cache).d_x
-forgot = rope_forward(d_out)[0]
-steps = {
-    f"position {t}": np.stack([d_out[t], right[t], forgot[t]])
-    for t in (1, 2, 4)
-}
-display(
-    gradcheck(
-        rope_forward,
-        rope_backward,
-        {"x": rng.normal(size=(2, 3, 5, 4))},
-    )
-)
-arrows(
-    steps,
-    title="The gradient, turned back and turned further",
-    labels=["d_out", "d_x", "wrong"],
-)
+right, forgot = rope_backward(d_out, cache).d_x, turn(d_out)
+three = np.stack([d_out, right, forgot], axis=1)  # (5, 3, 2)
+inputs = {"x": rng.normal(size=(2, 3, 5, 4))}
+display(gradcheck(rope_forward, rope_backward, inputs))
+steps = {f"position {t}": three[t] for t in (1, 2, 4)}
+title = "The gradient, turned back and turned further"
+arrows(steps, title=title, labels=["d_out", "d_x", "wrong"])
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only at position 0, where nothing turns. The length doesn't give it away, because every arrow
-# keeps its length of 1. So a test with T = 1 finds nothing.
+# Only at position 0, where nothing turns. The length doesn't give it away, because every arrow keeps its length of 1. So
+# a test with T = 1 finds nothing.
 #
 # </details>
 #
 # ## Values are not turned
 #
-# Positions decide which key matches, not what gets mixed. If we turned the values too, the output
-# would be a sum of vectors turned by different angles, and it would depend on where the whole text
-# begins. Here the text moves by 7:
+# Positions decide which key matches, not what gets mixed. If we turned the values too, the output would be a sum of
+# vectors turned by different angles, and it would depend on where the whole text begins. Here the text moves by 7:
 
 # %%
-from mha_numpy import attention_forward
-
 v = rng.normal(size=(5, D))
 
 
-def attend_at(shift, turns_values):
-    positions = np.arange(5) + shift
-    q_turned, k_turned, v_turned = (
-        rope_forward(a, positions=positions)[0] for a in (q, k, v)
-    )
-    return attention_forward(
-        q_turned, k_turned, v_turned if turns_values else v
-    )[0]
+def attend_at(start, turns_values):
+    at = {"positions": start + np.arange(5)}
+    q_turned, k_turned = turn(q, **at), turn(k, **at)
+    values = turn(v, **at) if turns_values else v
+    return attention_forward(q_turned, k_turned, values)[0]
 
 
-plain, turned = (
-    attend_at(7, turns) - attend_at(0, turns)
-    for turns in (False, True)
-)
-change = {
-    "values as they are": plain.round(12),
-    "values turned": turned.round(12),
-}
-matrices(change, title="Change of the output")
+def change(turns_values):
+    before, after = (attend_at(s, turns_values) for s in (0, 7))
+    return (after - before).round(12)
+
+
+changes = {"values as they are": change(turns_values=False)}
+changes["values turned"] = change(turns_values=True)
+matrices(changes, title="Change of the output")
 
 # %% [markdown]
 # ## A KV cache stores turned keys
 #
-# A model that writes keeps the keys of old tokens (notebook 17). A key's angle depends only on its
-# own position, so the model turns it once, when it arrives. It turns a new query by *that query's*
-# position, the number of tokens before it, `q_offset`.
+# A model that writes keeps the keys of old tokens (notebook 17). A key's angle depends only on its own position, so the
+# model turns it once, when it arrives. It turns a new query by *that query's* position, the number of tokens before it,
+# `q_offset`.
 #
-# > **Predict first.** The usual mistake is to turn the new query as if it were at position 0. For
-# > which token would nobody notice?
+# > **Predict first.** The usual mistake is to turn the new query as if it were at position 0. For which token would you
+# > not notice?
 
 # %%
-from mha_numpy import KVCache
-
-layer = MultiHeadAttention(
-    D, num_heads=2, rope=RopeOptions(), rng=2
-)
-x7, kv_cache = 2 * rng.normal(size=(1, 7, D)), KVCache()
+rope, kv_cache = RopeOptions(), KVCache()
+layer = MultiHeadAttention(D, num_heads=2, rope=rope, rng=2)
+x7 = 2 * rng.normal(size=(1, 7, D))
 # six tokens are kept
 layer(x7[:, :6], kv_cache=kv_cache, is_causal=True)
 _, right = layer(x7[:, 6:], kv_cache=kv_cache, return_weights=True)
 # one query, which counts from 0
 _, at_zero = layer(x7[:, 6:], x7, return_weights=True)
-shown = {
-    "token 6, turned by 6": right[0, :, 0],
-    "turned by 0": at_zero[0, :, 0],
-}
-matrices(
-    shown,
-    row_labels=["head 0", "head 1"],
-    column_labels=[f"key {j}" for j in range(7)],
-)
+shown = {"token 6, turned by 6": right[0, :, 0]}
+shown["turned by 0"] = at_zero[0, :, 0]
+rows, columns = ["head 0", "head 1"], [f"key {j}" for j in range(7)]
+matrices(shown, row_labels=rows, column_labels=columns)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# For the one at position 0, while the cache is empty. A test that decodes a single token finds
-# nothing.
+# For the one at position 0, while the cache is empty. A test that decodes a single token finds nothing.
 #
 # </details>
 #
 # ## Exercise: rotate, and rotate back
 #
-# Write RoPE in the *halves* layout, and its backward. The positions are an argument and need not be
-# 0, 1, 2, ... The check first looks whether every pair keeps its length, then compares the numbers.
-# It also compares your backward with numeric derivatives.
+# Write RoPE in the *halves* layout, and its backward. The positions are an argument and need not be 0, 1, 2, ... The
+# check first makes sure that every pair keeps its length, then compares the numbers. It also compares your backward with
+# numeric derivatives.
 #
-# To practise more, try `museum-cached-mask` in `mha-numpy exercises`, a bug that shipped: positions
-# were wrong as soon as there was a KV cache.
+# To practise more, try `museum-cached-mask` in `mha-numpy exercises`, a bug that shipped: positions were wrong as soon as
+# there was a KV cache.
 
 
 # %% tags=["exercise"]

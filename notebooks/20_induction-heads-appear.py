@@ -26,25 +26,22 @@ def chances():
 
 
 whole = chances()
-with cut_heads(
-    model.attentions[0], 0, means=mean_heads(model.attentions[0])
-):
+layer = model.attentions[0]
+with cut_heads(layer, 0, means=mean_heads(layer)):
     both = np.stack([whole, chances()])
-names = {
-    "row_labels": ["whole", "one head of 8 cut"],
-    "column_labels": letters[twice[0, 13:]],
-}
-matrices({"p(right letter), trained": both}, **names)
+labels = {"row_labels": ["whole", "one head of 8 cut"]}
+labels["column_labels"] = letters[twice[0, 13:]]
+matrices({"p(right letter), trained": both}, **labels)
 
 # %% [markdown]
-# The model is nearly sure of every letter. Then we cut one of its eight heads, and almost everything is lost. Nobody
-# wrote a rule for copying into this model. Its heads came from a loss, through the backward that you have derived. In
-# this notebook you watch such heads appear, and you find out how they work together.
+# The model is nearly sure of every letter. Then we cut one of its eight heads, so that it writes the same average
+# everywhere, and almost everything is lost. No one wrote a rule for copying into this model. Its heads came from a loss,
+# through the backward that you have derived. Now you can watch such heads appear, and find out how they work together.
 #
 # **What you can do afterwards:** you can find the two heads that copy in a trained model, prove by cuts that one needs
 # the other, and write the step of the optimizer that made them.
 #
-# All of this is about one task and one seed. In large models, most heads do several things.
+# All of this is about one task and one seed.
 #
 # ## A task that needs two steps
 #
@@ -52,26 +49,24 @@ matrices({"p(right letter), trained": both}, **names)
 # surprise, but a model can know all the others. Only these are *asked*: the loss counts no other place.
 
 # %%
-from mha_numpy.models.train import IGNORED
+from mha_numpy.models.train import IGNORED, share_right
 from mha_numpy.models.train.tasks import Induction
 
 V, T = 16, 24
 task = Induction(V, T)
 (ids,), targets = task.draw_batch(np.random.default_rng(1), 128)
-asked = targets != IGNORED
+asked = targets[0] != IGNORED
 print("read:", " ".join(letters[ids[0]]))
-print(
-    "say: ",
-    " ".join(np.where(asked[0], letters[targets[0] % V], ".")),
-)
+say = np.where(asked, letters[targets[0] % V], ".")
+print("say: ", " ".join(say))
 
 # %% [markdown]
 # How would you do it? You'd look for the place where the current letter came before, and say what came *after* it. A
 # head of the first layer can't do this. It would have to find the key of the token *after* the earlier copy, and that
 # key is made from its own token and place only. It says nothing about the token before.
 #
-# So two layers share the work. In each token, a head of the first layer writes down the token before, as a note. A
-# head of the second layer compares its own letter with these notes:
+# So two layers share the work. Into each token, a head of the first layer writes a note: which token came before. A head
+# of the second layer compares its own letter with these notes:
 #
 # ```text
 #    a    b    c    d    a
@@ -96,53 +91,37 @@ from mha_numpy.show.pictures import line_chart, weights_by_head
 
 
 def measure(model, step):
-    """Return the share of right answers, and both scores of every
-    head.
-    """
-    found = {
-        "right": (model(ids).argmax(axis=-1) == targets)[
-            asked
-        ].mean()
-    }
+    """Return the share of right answers and the heads' scores."""
+    found = {"right": share_right(model(ids), targets)}
     for i, attention in enumerate(model.attentions):
         scores = head_patterns(attention.weights, ids)
-        found |= {
-            f"previous token {i}.{h}": score
-            for h, score in enumerate(scores["previous"])
-        }
-        found |= {
-            f"induction {i}.{h}": score
-            for h, score in enumerate(scores["induction"])
-        }
+        for h in (0, 1):
+            found[f"previous token {i}.{h}"] = scores["previous"][h]
+            found[f"induction {i}.{h}"] = scores["induction"][h]
     return found
 
 
+def newborn(num_layers, seed=0):
+    sizes = {"embed_dim": 32, "num_heads": 2}
+    sizes["num_layers"] = num_layers
+    return AttentionOnlyLM(V, T, **sizes, rng=seed)
+
+
 def train(num_layers, seed=0, steps=300):
-    model = AttentionOnlyLM(
-        V,
-        T,
-        embed_dim=32,
-        num_heads=2,
-        num_layers=num_layers,
-        rng=seed,
-    )
-    optimizer = AdamW(
-        model.astype(np.float32), 5e-3, weight_decay=0.01
-    )
+    model = newborn(num_layers, seed).astype(np.float32)
     options = {
+        "optimizer": AdamW(model, 5e-3, weight_decay=0.01),
         "schedule": warm_up_cosine(steps, 30),
         "max_norm": 1.0,
-        "rng": seed,
-    }
-    options |= {
         "measure": measure,
         "measure_every": 10,
         "progress": False,
     }
-    options |= {"steps": steps, "optimizer": optimizer}
-    return model, fit(
-        model, lambda rng: task.draw_batch(rng, 64), **options
-    )
+    return model, fit(model, draw, steps=steps, rng=seed, **options)
+
+
+def draw(rng):
+    return task.draw_batch(rng, 64)
 
 
 # %% [markdown]
@@ -151,62 +130,45 @@ def train(num_layers, seed=0, steps=300):
 #
 # <details><summary>Answer</summary>
 #
-# The first loss is $\log 16 = 2.77$. With two layers you see a plateau and then a **drop**: more than half of the
-# whole fall happens in about 40 of the 300 steps. With one layer the loss slides down slowly and stays far above. (One
-# layer learns which letters occur in the text, but not which of them comes next.)
+# The first loss is $\log 16 = 2.77$. With two layers you see a plateau and then a **drop**: more than half of the whole
+# fall happens in 40 of the 300 steps. With one layer the loss slides down slowly and stays far above. (One layer can
+# learn which letters occur in the text, but not which of them comes next.)
 # </details>
 
 # %%
-# about 15 seconds
-(grown, two_layers), (_, one_layer) = (train(2), train(1))
+grown, two_layers = train(2)  # about 15 seconds for both
+_, one_layer = train(1)
+histories = {"2 layers": two_layers, "1 layer": one_layer}
+lines = {}
+for name, history in histories.items():
+    lines[name] = np.reshape(history.losses, (-1, 10)).mean(axis=1)
+fall = lines["2 layers"][0] - lines["2 layers"][-1]
+steepest = (lines["2 layers"][:-4] - lines["2 layers"][4:]).max()
 print(f"all letters equally likely: {np.log(V):.2f}")
-tens = {"2 layers": two_layers, "1 layer": one_layer}
-lines = {
-    name: np.reshape(h.losses, (-1, 10)).mean(axis=1)
-    for name, h in tens.items()
-}
-title = "The loss, mean of 10 steps"
-line_chart(
-    np.arange(10, 301, 10),
-    lines,
-    title=title,
-    x_label="steps",
-    y_label="nats",
-)
+print(f"2 layers: {steepest / fall:.0%} of the fall in 40 steps")
+title, axes = "The loss, mean of 10 steps", {"x_label": "steps"}
+tens = np.arange(10, 301, 10)
+line_chart(tens, lines, title=title, y_label="nats", **axes)
 
 # %% [markdown]
-# What happens in the drop? Here are the scores of the heads of the two layers:
+# What happens in the drop? Here are the scores of the heads:
 
 # %%
 steps, _ = two_layers.curve("right")
-names = [f"previous token 0.{h}" for h in (0, 1)] + [
-    f"induction 1.{h}" for h in (0, 1)
-]
-lines = {
-    name: two_layers.curve(name)[1] for name in ["right", *names]
-}
+names = ["right", "previous token 0.0", "previous token 0.1"]
+names += ["induction 1.0", "induction 1.1"]
+lines = {name: two_layers.curve(name)[1] for name in names}
 title = "Two layers: scores of the heads"
-line_chart(
-    steps, lines, title=title, x_label="steps", y_label="share"
-)
+line_chart(steps, lines, title=title, y_label="share", **axes)
 
 # %%
-young = AttentionOnlyLM(
-    V, T, embed_dim=32, num_heads=2, num_layers=2, rng=0
-)
+young = newborn(2)
 young(ids[:1]), grown(ids[:1])
-ages = np.stack(
-    [age.attentions[1].weights[0, 0] for age in (young, grown)]
-)
+ages = [age.attentions[1].weights[0, 0] for age in (young, grown)]
 names = ["random params", "trained, 300 steps"]
 note = "Head 1.0 (layer 1, head 0) at two ages."
-weights_by_head(
-    ages,
-    list(letters[ids[0]]),
-    head_names=names,
-    heads=[0, 0],
-    note=note,
-)
+options = {"head_names": names, "heads": [0, 0], "note": note}
+weights_by_head(np.stack(ages), letters[ids[0]], **options)
 
 # %% [markdown]
 # The induction scores of layer 1 and the previous-token score of head 0.0 (layer 0, head 0) rise in the same steps.
@@ -223,31 +185,28 @@ weights_by_head(
 abc = np.array([[0, 1, 2, 3, 0, 1, 2]])
 answer = model(abc).argmax(axis=-1)[0, -1]
 print("a b c d a b c, and then:", letters[answer])
-first, second = (
-    attention.weights for attention in model.attentions
-)
-weights_by_head(
-    first,
-    list("abcdabc"),
-    head_names=[f"head 0.{h}" for h in range(4)],
-)
+
+
+def draw_layer(i):
+    names = [f"head {i}.{h}" for h in range(4)]
+    weights = model.attentions[i].weights
+    return weights_by_head(weights, [*"abcdabc"], head_names=names)
+
+
+draw_layer(0)
 
 # %% [markdown]
 # Head 0.0 is the previous-token head: in every row its weight is one step left of the diagonal. The others do this
 # only in some rows. Now layer 1:
 
 # %%
-weights_by_head(
-    second,
-    list("abcdabc"),
-    head_names=[f"head 1.{h}" for h in range(4)],
-)
+draw_layer(1)
 
 # %% [markdown]
-# Look at the last three rows. The second a looks at the first b, the second b at c, and the second c at d. Each of
-# them looks at what came next the last time. **All four heads** do it, except that head 1.0 misses the b. One head
-# would have been enough, but training had no reason to stop at one. In the first four rows there is nothing to copy,
-# so what a head does there is left to chance.
+# Look at the last three rows. The second a looks at the first b, the second b at c, and the second c at d: each looks at
+# the letter that came next the last time. **All four heads** do it, except that head 1.0 misses the b. One head would
+# have been enough, but training had no reason to stop at one. In the first four rows there is nothing to copy, so what a
+# head does there is left to chance.
 #
 # ## Which head needs which
 #
@@ -263,28 +222,20 @@ weights_by_head(
 # </details>
 
 # %%
-(ids,), targets = Induction().draw_batch(
-    np.random.default_rng(2), 128
-)
-asked = targets != IGNORED
+rng = np.random.default_rng(2)
+(ids,), targets = Induction().draw_batch(rng, 128)
 model(ids)
 means = [mean_heads(attention) for attention in model.attentions]
+first, second = model.attentions
 left = []
 for h in range(4):
-    with cut_heads(model.attentions[0], h, means=means[0]):
+    with cut_heads(first, h, means=means[0]):
         model(ids)
-        left.append(
-            head_patterns(model.attentions[1].weights, ids)[
-                "induction"
-            ]
-        )
-rows = [f"without 0.{h}" for h in range(4)]
-columns = [f"1.{h}" for h in range(4)]
-matrices(
-    {"induction score": np.stack(left)},
-    row_labels=rows,
-    column_labels=columns,
-)
+        patterns = head_patterns(second.weights, ids)
+    left.append(patterns["induction"])
+labels = {"row_labels": [f"without 0.{h}" for h in range(4)]}
+labels["column_labels"] = [f"1.{h}" for h in range(4)]
+matrices({"induction score": np.stack(left)}, **labels)
 
 # %% [markdown]
 # ## Which cuts spoil the answers
@@ -302,33 +253,21 @@ matrices(
 
 # %%
 def right_without(layer, heads):
-    """(2,): the share of right answers with these heads cut by 0,
-    and by their means.
-    """
+    """Return two shares right: heads cut by 0, and by mean."""
     shares = []
-    for cut_to in (None, means[layer]):
-        with cut_heads(
-            model.attentions[layer], heads, means=cut_to
-        ):
-            shares.append(
-                (model(ids).argmax(axis=-1) == targets)[
-                    asked
-                ].mean()
-            )
+    for mean in (None, means[layer]):
+        with cut_heads(model.attentions[layer], heads, means=mean):
+            shares.append(share_right(model(ids), targets))
     return shares
 
 
 cuts = {f"{i}.{h}": (i, [h]) for i in (0, 1) for h in range(4)}
-cuts |= {
-    "all of 1 but 1.3": (1, [0, 1, 2]),
-    "all of 1": (1, [0, 1, 2, 3]),
-}
+cuts["all of 1 but 1.3"] = (1, [0, 1, 2])
+cuts["all of 1"] = (1, [0, 1, 2, 3])
 shares = np.array([right_without(*cut) for cut in cuts.values()])
-matrices(
-    {"right": shares},
-    row_labels=list(cuts),
-    column_labels=["by 0", "by mean"],
-)
+labels = {"row_labels": list(cuts)}
+labels["column_labels"] = ["by 0", "by mean"]
+matrices({"right": shares}, **labels)
 
 # %% [markdown]
 # ## The circuit by hand
@@ -340,30 +279,23 @@ matrices(
 from mha_numpy.models import induction_by_hand
 
 by_hand = induction_by_hand()
+said = by_hand(twice).argmax(axis=-1)[0, 12:-1]
 print("asked:  ", "".join(letters[twice[0, 13:]]))
-print(
-    "by hand:",
-    "".join(letters[by_hand(twice).argmax(axis=-1)[0, 12:-1]]),
-)
+print("by hand:", "".join(letters[said]))
 model(abc), by_hand(abc)
-pairs = [
-    (by_hand, 0, 0),
-    (model, 0, 0),
-    (by_hand, 1, 0),
-    (model, 1, 3),
+found = [
+    by_hand.attentions[0].weights[0, 0],
+    model.attentions[0].weights[0, 0],
+    by_hand.attentions[1].weights[0, 0],
+    model.attentions[1].weights[0, 3],
 ]
 names = ["0.0 by hand", "0.0 learned", "1.0 by hand", "1.3 learned"]
-found = [
-    each.attentions[layer].weights[0, head]
-    for each, layer, head in pairs
-]
 note = "Two heads set by hand, and two learned ones."
-weights_by_head(
-    np.stack(found), list("abcdabc"), head_names=names, note=note
-)
+options = {"head_names": names, "heads": [0, 0, 0, 3], "note": note}
+weights_by_head(np.stack(found), list("abcdabc"), **options)
 
 # %% [markdown]
-# The lower layers look the same. In the upper ones, the rows that copy look the same.
+# In layer 0 the two heads look the same. In layer 1, the rows that copy look the same.
 #
 # ## Where it looks, and what it takes
 #
@@ -375,27 +307,20 @@ weights_by_head(
 #
 # <details><summary>Answer</summary>
 #
-# Head 0.3 looks there too, but brings at most a sixth of what 0.0 brings. Two heads can differ although the pictures
-# of their weights are alike.
+# Head 0.3 looks there too, but the most it brings, 1.7, is a sixth of the most that 0.0 brings, 10.4. Two heads can
+# differ although the pictures of their weights are alike.
 # </details>
 
 # %%
 from mha_numpy.models.analysis import weights_times_norm
-from mha_numpy.teach.exercises import check, hint
 
 layer = model.attentions[0]
-display(
-    weights_by_head(
-        layer.weights[0, [0, 3]],
-        list("abcdabc"),
-        head_names=["0.0", "0.3"],
-    )
-)
+two, options = layer.weights[0, [0, 3]], {"heads": [0, 3]}
+options["head_names"] = ["head 0.0", "head 0.3"]
+display(weights_by_head(two, list("abcdabc"), **options))
 brought = weights_times_norm(layer)[0]
-matrices(
-    {f"weight times norm, 0.{h}": brought[h] for h in (0, 3)},
-    row_labels=list("abcdabc"),
-)
+lengths = {f"weight times norm, 0.{h}": brought[h] for h in (0, 3)}
+matrices(lengths, row_labels=list("abcdabc"))
 
 # %% [markdown]
 # ## What this says about large models
@@ -436,6 +361,8 @@ def my_adam_step(
 
 
 # %% tags=["check"]
+from mha_numpy.teach.exercises import check, hint
+
 check("adam-step", my_adam_step)
 
 # %% tags=["hint"]

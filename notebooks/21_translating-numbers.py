@@ -23,25 +23,24 @@ your_number = "two hundred forty-five"
 
 
 def say(model, text, beams=1):
-    return " ".join(
-        task.words(
-            translate(model, task.read(text), beams=beams), GERMAN
-        )
-    )
+    ids = translate(model, task.read(text), beams=beams)
+    return " ".join(task.words(ids, GERMAN))
+
+
+def in_english(n):
+    return " ".join(english(n))
 
 
 print("your number:", say(grown.model, your_number), "\n")
 for n in (45, 17, 245, 90_021):
-    print(
-        f"{' '.join(english(n)):27} "
-        f"{say(grown.model, ' '.join(english(n))):40} {n:>6}"
-    )
+    text = in_english(n)
+    print(f"{n:>6}  {text:27} {say(grown.model, text)}")
 
 # %% [markdown]
 # German puts the units before the tens: forty-five is *fünf und vierzig*. (German writes it as one word; here we keep
 # the parts apart.) In 245, *five* and *forty* trade places, and between them comes an *und* that has no English
-# counterpart. So the words cross, and to write the next word the decoder often has to jump to a different place in the
-# source. No rule in the model says where. How does it know?
+# counterpart. So the words cross. To write the next word, the *decoder*, the part that writes, often has to jump to a
+# different place in the *source*, the English words. No rule in the model says where. How does it know?
 #
 # **What you can do afterwards:** you can explain how encoder, decoder and cross-attention translate together, measure
 # on unseen numbers whether an alignment is there, and write the gradient that such a training begins with.
@@ -75,34 +74,23 @@ grown.model(source, target)
 reads = task.words(target[0], GERMAN)
 encoder = grown.model.encoder[0].attention.layer
 decoder = grown.model.decoder[0].attention.layer
-display(
-    weights_by_head(
-        encoder.weights, english(245), note="Encoder, trained."
-    )
-)
-weights_by_head(
-    decoder.weights,
-    reads,
-    visible=causal_mask(6),
-    note="Decoder, trained.",
-)
+note = "Encoder, trained."
+display(weights_by_head(encoder.weights, english(245), note=note))
+options = {"visible": causal_mask(6), "note": "Decoder, trained."}
+weights_by_head(decoder.weights, reads, **options)
 
 # %% [markdown]
-# Several numbers make a batch, in which the shorter ones are padded:
+# Several numbers make a batch, in which the shorter ones are padded. Here are the ids of 45 and 245, then the words of
+# 245:
 
 # %%
 (source, target), targets = task.batch_of([45, 245])
-print(source, target, targets, sep="\n\n")
-for which, ids, words in (
-    ("source", source, ENGLISH),
-    ("reads", target, GERMAN),
-):
-    print(f"{which:8}", [words[i] for i in ids[1]])
-print("says    ", [GERMAN[i] for i in targets[1]])
-matrices(
-    {"source: what may be seen": source != 0},
-    row_labels=["45", "245"],
-)
+print("source", source, "reads", target, "says", targets, sep="\n")
+print("source", [ENGLISH[i] for i in source[1]])
+print("reads ", [GERMAN[i] for i in target[1]])
+print("says  ", [GERMAN[i] for i in targets[1]])
+seen = {"source: what may be seen": source != 0}
+matrices(seen, row_labels=["45", "245"])
 
 # %% [markdown]
 # In the source, the padding has id 0, and a mask hides it from every query. In the targets it is `IGNORED`, -100: the
@@ -124,23 +112,14 @@ matrices(
 from mha_numpy.models.train import train_recipe
 from mha_numpy.show.pictures import line_chart
 
-young = train_recipe(
-    "numbers",
-    backend="numpy",
-    steps=100,
-    measure_every=50,
-    progress=False,
-)
+options = {"backend": "numpy", "progress": False}
+young = train_recipe("numbers", steps=100, **options)
 print("after 100 steps: ", say(young.model, your_number))
 losses = np.reshape(young.history.losses, (-1, 5)).mean(axis=1)
 title = "The loss of the first 100 steps, mean of 5"
-line_chart(
-    np.arange(5, 101, 5),
-    {"loss": losses},
-    title=title,
-    x_label="steps",
-    y_label="nats",
-)
+axes = {"x_label": "steps", "y_label": "nats"}
+steps = np.arange(5, 101, 5)
+line_chart(steps, {"loss": losses}, title=title, **axes)
 
 # %% [markdown]
 # We ran the remaining steps beforehand: the params that ship with the package come from `mha-numpy train numbers`.
@@ -159,9 +138,7 @@ line_chart(
 
 # %%
 def alignment(model, n):
-    """(H, T_q, T_k): the weights of cross-attention, for one
-    number.
-    """
+    """(H, T_q, T_k): weights of cross-attention, for one number."""
     (source, target), _ = task.batch_of([n])
     model(source, target)
     return model.decoder[0].cross_attention.layer.weights[0]
@@ -176,39 +153,29 @@ weights_by_head(alignment(grown.model, 245), words, english(245))
 # %%
 from mha_numpy.models import Translator
 
-options = {
-    "embed_dim": 32,
-    "num_heads": 2,
-    "hidden_dim": 64,
-    "activation": "relu",
-}
-newborn = Translator(
-    len(ENGLISH), len(GERMAN), task.max_tokens, **options, rng=0
-)
+sizes = {"embed_dim": 32, "num_heads": 2, "hidden_dim": 64}
+sizes |= {"activation": "relu", "rng": 0}
+num_words = len(ENGLISH), len(GERMAN)
+newborn = Translator(*num_words, task.max_tokens, **sizes)
 ages = {
     "random params": newborn,
     "100 steps": young.model,
     "shipped": grown.model,
 }
-means = np.stack(
-    [alignment(model, 245).mean(axis=0) for model in ages.values()]
-)
+means = [alignment(m, 245).mean(axis=0) for m in ages.values()]
 note = "The mean of both heads, at three ages."
-weights_by_head(
-    means,
-    words,
-    english(245),
-    head_names=list(ages),
-    heads=[None, None, None],  # means belong to no head
-    note=note,
-)
+options = {"head_names": list(ages), "note": note}
+options["heads"] = [None, None, None]  # means belong to no head
+weights_by_head(np.stack(means), words, english(245), **options)
 
 # %% [markdown]
 # ## Measured, not shown
 #
-# One picture proves nothing. So we take 2,000 numbers that training never drew, because every 89th number was *held
-# out*. A number counts as right only if all its words are right. Some numbers have a crossing. Of these, *units look at
-# units* counts those in which the step that writes the units puts more weight on the units than on the tens.
+# It wasn't: with random params, *vierzig* looks most at *five*. But one picture proves nothing. So we take 2,000
+# numbers that training never drew: every 89th number was *held out*. As in training, the decoder reads the right words
+# and has to say the next one. A number counts as right only if all its words are right. Some numbers have a crossing.
+# Of these, *units look at units* counts those in which the step that writes the units puts more weight on the units
+# than on the tens.
 
 # %%
 from mha_numpy.models.train import IGNORED
@@ -218,9 +185,7 @@ numbers = task.draw_held_out(np.random.default_rng(1), 2000)
 
 
 def measure(model):
-    """Which numbers are right; their share, and how often units
-    look at units, tens at tens.
-    """
+    """Return which numbers are right, and the three shares."""
     said = model(source, target).argmax(axis=-1)
     right = ((said == targets) | (targets == IGNORED)).all(axis=1)
     weights = model.decoder[0].cross_attention.layer.weights
@@ -229,43 +194,31 @@ def measure(model):
 
 shares = np.array([measure(model)[1] for model in ages.values()])
 columns = ["right", "units look at units", "tens at tens"]
-matrices(
-    {"share of 2,000 numbers": shares},
-    row_labels=list(ages),
-    column_labels=columns,
-)
+labels = {"row_labels": list(ages), "column_labels": columns}
+matrices({"share of 2,000 numbers": shares}, **labels)
 
 # %% [markdown]
 # Look at the first row before you admire the last. With random params, the decoder often looks at the right one of two
-# words by chance, and a share only means something next to what chance gives. But the last row answers our question.
+# words by chance, so a share only means something next to what chance gives. But the last row answers our question.
 # Nothing but the loss taught the decoder to look at the right words.
 #
 # And what does the trained model get wrong?
 
 # %%
 right, _ = measure(grown.model)
-wrong = [
-    n
-    for n, is_right in zip(numbers, right, strict=True)
-    if not is_right
-]
+wrong = np.array(numbers)[~right]
 print(f"{len(wrong)} of {len(numbers)} are wrong")
 for n in wrong[:3]:
-    print(
-        f"{n:>7}  {say(grown.model, ' '.join(english(n)))[:-6]}, "
-        f"not {' '.join(german(n))}"
-    )
-for text in (
-    "five forty",
-    "hundred hundred hundred",
-    "seven and seven and seven",
-):
-    print(f"{text:26} {say(grown.model, text)}")
+    said = say(grown.model, in_english(n)).removesuffix(" <end>")
+    print(f"{n:>7}  {said}, not {' '.join(german(n))}")
+print()
+for text in ("five forty", "hundred hundred", "seven and seven"):
+    print(f"{text:16} {say(grown.model, text)}")
 
 # %% [markdown]
-# Where it goes wrong, it confuses *ein* and *eins*, the one word here whose German form depends on the next word. And
-# it always answers, even if there is no number to read. It has learned which words follow which, but not what a number
-# is.
+# All three times it confuses *ein* and *eins*, the one number word here whose German form depends on the word after it.
+# And it always answers, even if there is no number to read. It has learned which words follow which, but not what a
+# number is.
 #
 # ## Greedy, and with beams
 #
@@ -285,11 +238,8 @@ probs, _ = softmax_forward(young.model(one, read)[0])  # (T_q, V)
 likely = np.unique(np.argsort(-probs, axis=-1)[:, :2])
 rows = task.words(read[0], GERMAN)
 columns = [GERMAN[i] for i in likely]
-matrices(
-    {"p(next word)": probs[:, likely]},
-    row_labels=rows,
-    column_labels=columns,
-)
+labels = {"row_labels": rows, "column_labels": columns}
+matrices({"p(next word)": probs[:, likely]}, **labels)
 
 # %% [markdown]
 # > **Predict first.** Which of the two models gains from beams: the one after 100 steps, which is often unsure, or the
@@ -307,40 +257,32 @@ some = numbers[:40]  # about 10 seconds
 
 def share_right(model, beams):
     asked = [" ".join([*german(n), "<end>"]) for n in some]
-    said = [say(model, " ".join(english(n)), beams) for n in some]
+    said = [say(model, in_english(n), beams) for n in some]
     return np.mean(np.array(asked) == np.array(said))
 
 
-rows = list(ages)[1:]
-shares = np.array(
-    [
-        [share_right(ages[age], beams) for beams in (1, 4)]
-        for age in rows
-    ]
-)
-matrices(
-    {"right to the end": shares},
-    row_labels=rows,
-    column_labels=["greedy", "4 beams"],
-)
+rows, columns = ["100 steps", "shipped"], ["greedy", "4 beams"]
+shares = [[share_right(ages[a], b) for b in (1, 4)] for a in rows]
+labels = {"row_labels": rows, "column_labels": columns}
+matrices({"right to the end": np.array(shares)}, **labels)
 
 # %% [markdown]
 # ## Which heads are needed
 #
-# Each of the three attentions has two heads. We multiply each head by 0 to cut it, and then each pair of heads.
+# Each of the three attentions has two heads. We cut each head by multiplying it by 0, and then both heads together.
 #
 # > **Predict first.** Without both heads of cross-attention, the decoder knows nothing about the source. How many
 # > numbers will it get right? And how many without only one of them?
 #
 # <details><summary>Answer</summary>
 #
-# Without both, it gets none right. Cutting either of the two costs little, because in this model both do much the same
-# job. Cutting self-attention costs less: the words of a number come in a fixed order, and most numbers work without it.
+# Without both, it gets none right. Cutting either of the two costs little, so each of them can do most of the job.
+# Cutting both heads of a self-attention costs much less than both of these: the words of a number come in a fixed order,
+# and most numbers work without it.
 # </details>
 
 # %%
 from mha_numpy.models.analysis import cut_heads
-from mha_numpy.teach.exercises import check, hint
 
 layers = {"encoder": encoder, "decoder": decoder}
 layers["cross"] = grown.model.decoder[0].cross_attention.layer
@@ -350,11 +292,8 @@ for row, layer in zip(found, layers.values(), strict=True):
         with cut_heads(layer, heads):
             row[i] = measure(grown.model)[1][0]
 columns = ["head 0", "head 1", "both"]
-matrices(
-    {"right without": found},
-    row_labels=list(layers),
-    column_labels=columns,
-)
+labels = {"row_labels": list(layers), "column_labels": columns}
+matrices({"right without": found}, **labels)
 
 # %% [markdown]
 # We measured this after training. It doesn't show that training could have done without these heads.
@@ -381,6 +320,8 @@ def my_cross_entropy_backward(d_loss, logits, targets, ignored):
 
 
 # %% tags=["check"]
+from mha_numpy.teach.exercises import check, hint
+
 check("cross-entropy-backward", my_cross_entropy_backward)
 
 # %% tags=["hint"]
