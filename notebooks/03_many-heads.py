@@ -139,7 +139,7 @@ print(f"separate rows: {separate:.1%} right, shared: {shared:.1%}")
 # </details>
 #
 # So *this* model uses its separate rows: sharing them makes every ninth answer wrong. (It was trained with
-# them. A model with a single row might have learned the task in another way.)
+# them. We didn't train one without.)
 #
 # ## A list of heads
 #
@@ -310,7 +310,7 @@ check("multi-head", my_multi_head)
 # %% [markdown]
 # ## After the hour: walk through the seven shapes
 #
-# Here are these heads on a page. Click any array, and point at a number to see where it came from.
+# Click any array, and point at a number to see where it came from.
 
 # %% tags=["after-the-hour"]
 from mha_numpy import (
@@ -373,8 +373,7 @@ for layer in model.attentions:
     layer.params |= learned
 
 # %% [markdown]
-# It does: accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second. (A model trained to
-# split first might find other ways.)
+# It does: accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second.
 #
 # ## Summary
 #
