@@ -44,7 +44,7 @@ print(prices.get("nectarine"))
 #
 # $$s_j = \frac{q \cdot k_j}{\sqrt{d_k}} \qquad \text{apple: } \frac{2 \cdot 1 + 1 \cdot 0 + 2 \cdot 1 + 0 \cdot 2}{2} = 2$$
 #
-# **2. Weights.** *Softmax* turns the scores into shares, which sum to 1. The largest gets the most, but not all (hence *soft*).
+# **2. Weights.** *Softmax* turns the scores into shares, which sum to 1. The largest gets the most, but not all.
 #
 # $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
 #

@@ -174,8 +174,8 @@ print(
 print("around the head, at most:", around.max().round(1))
 
 # %% [markdown]
-# Through the head, each digit raises its own logit by 13 to 28, and by at least 12 more than any other. Around the head
-# the numbers are small. So the whole model fits into one sentence: the places decide where to read, and the head writes
+# Through the head, each digit raises its own logit by 13 to 28, about 12 or more above any other. Around the head the
+# numbers are small. So the whole model fits into one sentence: the places decide where to read, and the head writes
 # down what it finds there.
 #
 # (When you switched the head off in notebook 00, only the path around it was left. It wrote other digits, because
