@@ -199,7 +199,7 @@ matrices(
 )
 
 # %% [markdown]
-# So far only *one* token has asked. In a sentence every token asks, and the next notebook computes all rows at once.
+# So far only *one* token has asked. In the next notebook all of them ask at once.
 #
 # ## Exercise: one query (5 minutes)
 #
