@@ -26,18 +26,18 @@ def say(digits):
 print("it reads:", *digits, "\nit says: ", *say(digits))
 
 # %% [markdown]
-# Nothing in its code says "backwards". The model contains 5,120 numbers, its *params*, which training has chosen. With
-# other params the same code could copy the digits instead. So how does it know where to look?
+# Nothing in its code says "backwards". The model is made of 5,120 numbers, its *parameters* (*params*, for short), and
+# training chose them. With other params the same code could copy the digits instead. So how does it know where to look?
 #
 # **What you can do afterwards:** you can read a picture of attention weights, and find out what a head is good for by
 # switching it off.
 #
-# You don't need any definitions yet. They come one by one in the next five notebooks.
+# Definitions come one by one in the next five notebooks.
 #
 # ## Where it looks while it writes one digit
 #
-# The model has one *head*, the part that looks. For each digit that the model writes, the head decides how much to take
-# from each digit that was read. These shares are the *attention weights*, and they add up to 1.
+# The part of a model that looks is called a *head*. This model has one. For each digit that it writes, the head decides how much to take from each digit that was read. These shares are the *attention weights*, and they
+# add up to 1.
 #
 # > **Predict first.** The third digit that it writes is a 3. There are two 3s to look at, one at place 0 and one at
 # > place 9. Which bar will be the longest?
@@ -60,17 +60,18 @@ bar_chart(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The bar of place 9, the third from the end. It gets almost everything, and the other 3 next to nothing. So the head
-# doesn't search for *a 3*. It goes to *a place*.
+# The bar of place 9, the third from the end. It gets almost everything, and the other 3 gets next to nothing. So the
+# head doesn't search for *a 3*. It goes to *a place*.
 #
 # </details>
 #
 # ## All rows in one picture
 #
-# Turn each bar into a cell, darker for a larger share, and the bar chart becomes a row. Now all twelve charts fit into
-# one picture. Each row, or *query*, is a digit that the model writes. Each column, or *key*, is a digit that it reads.
+# Turn each bar into a cell, the stronger its colour, the larger the share, and the bar chart becomes a row. Now all
+# twelve charts fit into one picture. Each row is a digit to be written, and what it asks for is its *query*. Each column
+# is a digit that was read, and it answers with its *key*.
 #
-# > **Predict first.** What pattern will the dark cells make?
+# > **Predict first.** What pattern will the coloured cells make?
 # >
 # > - a diagonal from the top left
 # > - a diagonal from the top right
@@ -94,8 +95,8 @@ weights_by_head(
 #
 # </details>
 #
-# We didn't put it there. At first all params were random, and the picture had no pattern. Training made the diagonal in
-# many small steps, and in notebook 04 you can watch it appear.
+# We didn't put it there. At first all params were random, and so was the picture. Training made the diagonal in many
+# small steps, and in notebook 04 you can watch it appear.
 #
 # ## Switch the head off
 #
@@ -126,8 +127,8 @@ with cut_heads(head, 0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Something else. It even writes a 7 and a 0, which it never read, and in 500 new rows only 11% of its digits are right,
-# hardly better than guessing. The head was the only connection between places. Without it, each place sees nothing but
+# Something else. It even writes a 7 and a 0, which it never read, and in 500 new rows only 11% of its digits are right.
+# Guessing gets 10%. The head was the only connection between places. Without it, each place sees nothing but
 # its own digit.
 #
 # </details>
@@ -177,7 +178,7 @@ for cut in [], [0], [1], [0, 1]:
 # %% [markdown]
 # For this number either head is enough. With both off, the model still writes good German, but it's a different number,
 # because nothing comes from the English words any more. So if a cut changes nothing, another head may be doing the same
-# job. (Try a number of your own, anything below a million.)
+# job. (Try your own number below a million.)
 #
 # All of this is about two small models. In large ones most heads do several things.
 #
@@ -190,8 +191,8 @@ for cut in [], [0], [1], [0, 1]:
 # | 00 What a trained head does | 10 | What does a head do? | Where do the weights come from? |
 # | [01 One query](01_one-query.ipynb) | 11 | How is one row computed? | What if every word asks? |
 # | [02 One head](02_one-head.ipynb) | 9 | How are all rows computed at once? | What if a word needs several rows? |
-# | [03 Many heads](03_many-heads.ipynb) | 10 | How does a word get several rows? | Who chooses the params? |
-# | [04 Through it backward](04_through-it-backward.ipynb) | 11 | How does training find good params? | How did it know where to look? |
+# | [03 Many heads](03_many-heads.ipynb) | 11 | How does a word get several rows? | Who chooses the params? |
+# | [04 Through it backward](04_through-it-backward.ipynb) | 11 | How does training find good params? | How did training know where the head should look? |
 # | [05 The trained head, understood](05_the-trained-head-understood.ipynb) | 9 | Why does our head look where it looks? | |
 #
 # After the hour, [all the other notebooks](https://mha-numpy.github.io/mha-numpy/notebooks.html) are open to you.
@@ -199,7 +200,7 @@ for cut in [], [0], [1], [0, 1]:
 # ## Exercise: where does each query look? (3 minutes)
 #
 # Write a function that reads such a picture: for each row (query) of each head, it returns the number of the column
-# (key) with the largest weight. One line is enough, and if there's a mistake in it, the check names it.
+# (key) with the largest weight. One line is enough.
 
 
 # %% tags=["exercise"]
@@ -223,7 +224,8 @@ check("strongest-keys", my_strongest_keys)
 # ## Summary
 #
 # - For each digit or word that the model writes, a head decides how much to take from each one that it reads.
-# - These shares are the attention weights. A row is a query, a column is a key, and each row sums to 1.
+# - These shares are the attention weights. A row belongs to a query, a column to a key, and each row sums to
+#   1.
 # - Switching a head off shows what the rest can do without it. If nothing breaks, another head may do the same job.
 # - The diagonal is learned. We didn't write it into the model.
 #

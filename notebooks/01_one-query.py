@@ -5,7 +5,7 @@
 #
 # What does a nectarine cost, if your price list has only apples, lemons and melons? A head has the same problem:
 # nothing that it reads is exactly what it looks for. You'll do its arithmetic by hand, first for a nectarine, then for
-# a word. At the end the same lines give the row *vierzig* of notebook 00.
+# a word. At the end, the same three lines reproduce a row of a trained model: *vierzig*, of notebook 00.
 #
 # **What you can do afterwards:** you can compute by hand what one query takes from its keys and values: the scores, the
 # weights, and the mean.
@@ -29,9 +29,9 @@ prices = {"apple": 3.0, "lemon": 5.0, "melon": 8.0}
 print(prices.get("nectarine"))
 
 # %% [markdown]
-# No key is equal, so you would have to guess. A nectarine is a little like an apple and a lot like a melon, so its
-# price is probably closer to the melon's. Attention guesses this way. Every key answers, and one that fits
-# better counts more.
+# No key is equal, so you have to guess. A nectarine is a little like an apple and a lot like a melon, so its
+# price is probably closer to the melon's. That is how attention guesses. Every key answers, and the better it fits, the
+# more its value counts.
 #
 # ## By hand
 #
@@ -44,20 +44,20 @@ print(prices.get("nectarine"))
 #
 # $$s_j = \frac{q \cdot k_j}{\sqrt{d_k}} \qquad \text{apple: } \frac{2 \cdot 1 + 1 \cdot 0 + 2 \cdot 1 + 0 \cdot 2}{2} = 2$$
 #
-# **2. Weights.** *Softmax* turns the scores into shares, which sum to 1.
+# **2. Weights.** *Softmax* turns the scores into shares, which sum to 1. The largest gets the most, but not all.
 #
 # $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
 #
 # **3. Mean.** The answer is the weighted mean of the values: $\sum_j w_j v_j$.
 #
-# > **Predict first.** The lemon scores 1 and the melon 3. With $e^1 \approx 2.7$, $e^2 \approx 7.4$ and
-# > $e^3 \approx 20.1$, what does the nectarine cost?
+# > **Predict first.** The lemon scores 2, too, and the melon 3. With $e^2 \approx 7.4$ and $e^3 \approx 20.1$, what
+# > does the nectarine cost?
 # >
-# > <!-- answer: 6.5 within 0.2 -->
+# > <!-- answer: 6.3 within 0.2 -->
 
 # %%
 nectarine = np.array([2, 1, 2, 0])  # sweet, sour, juicy, crisp
-keys = np.array([[1, 0, 1, 2], [0, 2, 0, 0], [2, 0, 1, 0]])
+keys = np.array([[1, 0, 1, 2], [0, 2, 1, 0], [2, 0, 1, 0]])
 prices = np.array([3.0, 5.0, 8.0])
 
 scores = keys @ nectarine / np.sqrt(4)
@@ -72,19 +72,19 @@ matrices(arrays, column_labels=fruits, shared=False)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The three powers sum to 7.4 + 2.7 + 20.1 = 30.2, so the melon has 20.1 / 30.2, about 0.67, the apple 0.24 and the
-# lemon 0.09. The price is 0.24 · 3 + 0.09 · 5 + 0.67 · 8, about 6.5.
+# The three powers sum to 7.4 + 7.4 + 20.1 = 34.9, so the melon has 20.1 / 34.9, about 0.58, and the others 0.21 each.
+# The price is 0.21 · 3 + 0.21 · 5 + 0.58 · 8, about 6.3.
 #
 # </details>
 #
-# The last three lines are attention for one query: scores, weights, mean. From here on, only the numbers change.
+# That is attention for one query: scores, weights, mean. From here on, only the numbers change.
 #
 # ## Words as vectors that we can read
 #
 # > The bank by the river had willow trees
 #
 # A *bank* can be a place for money or the side of a river. You can tell which from the other words. To let a head do
-# the same, we describe each word by five numbers, its row of `x`. (*Open* means that it waits for a hint.) These aren't
+# the same, we describe each word by five numbers, its row of `x`. (*Open* means that its meaning isn't settled yet.) These aren't
 # learned; we made them up.
 
 # %%
@@ -114,8 +114,8 @@ matrices({"x": x}, row_labels=tokens, column_labels=features)
 # These matrices are the head's *params*. Why isn't one vector enough? Because what a word looks for is not what it is.
 # "Bank" looks for a *hint*, and it isn't a hint itself.
 #
-# Our `w_q` and `w_k` have two columns each. In the first column, a word that is open asks for a hint, and a word that
-# has a topic and is not open answers. In the second, an article asks for a noun, and a noun answers.
+# Our `w_q` and `w_k` have two columns each. In the first column, an open word asks for a hint, and a word answers
+# if it has a topic and is not open itself. In the second, an article asks for a noun, and a noun answers.
 #
 # As its value, a word hands over its first three numbers: nature, finance, open.
 
@@ -132,8 +132,8 @@ matrices(
 # %% [markdown]
 # ## One query, by hand
 #
-# Follow "bank", token 1. Its query is (5, 0), so it asks for a hint, and asks loudly: a score is 5 times what the key
-# answers, divided by $\sqrt 2$.
+# Follow "bank", token 1. Its query is (5, 0), so it asks for a hint, with strength 5: each score is 5 times the key's
+# answer, divided by $\sqrt 2$.
 #
 # > **Predict first.** Three words get a score above 0. How much weight does each of them get? ($5 / \sqrt 2$ is about
 # > 3.54, and $e^{3.54}$ is about 34.)
@@ -187,7 +187,7 @@ matrices(
 )
 
 # %% [markdown]
-# Hardly. Two lines can:
+# Not by eye. Two lines of code can:
 
 # %%
 scores = word_keys @ vierzig / np.sqrt(16)
@@ -199,16 +199,15 @@ matrices(
 )
 
 # %% [markdown]
-# The row *vierzig* is no longer a mystery. So far only *one* token has asked. In a sentence every token asks, and the
-# next notebook computes all the rows at once.
+# So far only *one* token has asked. In the next notebook all of them ask at once.
 #
 # ## Exercise: one query (5 minutes)
 #
 # Write the three steps as a function. One of the check's inputs has scores in the thousands, where `np.exp` overflows.
-# So first subtract the largest score from all of them. All powers then shrink by the same factor, and no weight
+# So first subtract the largest score from all of them. This divides all powers by the same factor, so no weight
 # changes.
 #
-# To practise more: the command `mha-numpy exercises` has `softmax`, the second step for whole matrices.
+# To practise more: `softmax` in `mha-numpy exercises`, the second step for whole matrices.
 
 
 # %% tags=["exercise"]

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 02 · One head
 #
-# *About 9 minutes. The exercise is for after the hour.*
+# *About 9 minutes. Leave the exercise until after the hour.*
 #
 # In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". The other words have queries
 # too, and they can all ask at once. Each row of this picture is one word's question, and a single line of matrix
@@ -44,7 +44,7 @@ weights_by_head(
 )
 
 # %% [markdown]
-# **What you can do afterwards:** you can write a head for all queries at once, say the shape of every array in it, and
+# **What you can do afterwards:** you can write a head for all queries at once, name the shape of every array in it, and
 # explain what a picture of its weights shows and what it doesn't.
 #
 # ## All queries at once
@@ -133,7 +133,7 @@ matrices(sums, column_labels=tokens)
 # Two sentences of the same length make a *batch*, so `x` becomes [B, T, D], with B = 2. The same line computes an
 # output of shape [B, T, d_v].
 #
-# > **Predict first.** In this sentence "bank" leans to finance. Which weights in its row change?
+# > **Predict first.** In this sentence "bank" leans towards finance. Which weights in its row change?
 # >
 # > - all of them
 # > - only those of the new words
@@ -191,12 +191,12 @@ compare({"out": weights @ v[shuffled]}, {"out": at_once})
 # ## What weights show, and what they don't
 #
 # A large weight looks like influence. But token j contributes its weight *times its value*, $w_j v_j$, and a value can
-# be 0. Watch what happens if "by", whose value is 0, answers the call for a hint loudest:
+# be 0. Watch what happens if "by", whose value is 0, gives the strongest answer when "bank" asks for a hint:
 
 # %%
-loud = k.copy()
-loud[2, 0] = 1.5  # "by"
-_, cache = attention_forward(q, loud, v)
+strong = k.copy()
+strong[2, 0] = 1.5  # "by"
+_, cache = attention_forward(q, strong, v)
 heard = cache.weights[1]
 arrives = np.linalg.norm(heard[:, None] * v, axis=1)
 matrices(
@@ -205,7 +205,7 @@ matrices(
 )
 
 # %% [markdown]
-# "By" takes most of the weight of "bank" and hands over nothing. In this way a head *can* say "nobody". (Clark et al.
+# "By" takes most of the weight of "bank" and hands over nothing. That is how a head can choose "nobody" after all. (Clark et al.
 # 2019 suggest that heads of BERT use a separator token for this.) And the output isn't the end, because other heads and
 # later layers change it. So a picture of weights shows where a head reads, but not why, and not what becomes of it.
 #
@@ -213,9 +213,9 @@ matrices(
 #
 # > The animal didn't cross the street because it was too tired
 #
-# "It" is the animal. If the last word were *wide*, it would be the street. To find out, a reader needs two things: the
-# nouns, and the last word, a trait. Let "it" ask for the nouns, then for the trait, then for both. (We make up the
-# scores directly, without params.)
+# "It" is the animal. Had the sentence ended in *too wide*, it would have been the street. To find out, a reader needs two
+# things: the nouns, and the describing word, *tired*. Let "it" ask for the nouns, then for the describing word, then
+# for both. (We make up the scores directly, without params.)
 
 # %%
 story = [
@@ -229,20 +229,20 @@ def weights_of_it(answering):
     return softmax(5.0 * np.isin(story, answering))
 
 
-nouns, trait = ["animal", "street"], ["tired"]
-asked = [nouns, trait, nouns + trait]
+nouns, describing = ["animal", "street"], ["tired"]
+asked = [nouns, describing, nouns + describing]
 rows = [weights_of_it(words) for words in asked]
 matrices(
     {"weights of 'it'": np.stack(rows)},
-    row_labels=["nouns", "the trait", "both"],
+    row_labels=["nouns", "describing word", "both"],
     column_labels=story,
 )
 
 # %% [markdown]
 # ## Asking both questions at once
 #
-# The third row is a compromise. Asked for separately, each noun gets almost half, and the trait almost everything.
-# Asked for together, they get a third each. In a head each token has **one row**, which sums to 1, so every further
+# The third row is a compromise. If "it" asks only for nouns, each noun gets almost half. If it asks only for the
+# describing word, *tired* gets almost everything. If it asks for both, the three get a third each. In a head each token has **one row**, which sums to 1, so every further
 # question takes weight from the others. Notebook 03 fixes this: with two heads, the same token has two rows. (To
 # *choose* the animal, a second layer has to use what the first one found. Notebook 20 has two such layers.)
 #

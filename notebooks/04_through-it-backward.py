@@ -1,11 +1,10 @@
 # %% [markdown]
 # # 04 · Through it backward
 #
-# *About 11 minutes. The exercise is for after the hour.*
+# *About 11 minutes. Leave the exercise until after the hour.*
 #
-# Here is the smallest head that there is, one query with three keys. Their values are 10, 0 and 5, and its answer is 6.
-# It should be 4. Which of the three scores must grow, and which must shrink? You'll find out by trying, then by hand,
-# and then a whole head learns in the same way.
+# Here is a tiny head: one query and three keys. Their values are 10, 0 and 5, and its answer is 6. It should be 4. Which of the three scores must grow, and which must shrink? You'll find out by trying, then by hand,
+# and then a whole model learns that way.
 #
 # **What you can do afterwards:** you can say what a gradient means, do the backward pass for one query by hand, and
 # check your own backward pass against numbers computed without it.
@@ -34,7 +33,8 @@ print("weights", softmax_forward(scores)[0])
 
 # %% [markdown]
 # With these weights the answer is 0.5·10 + 0.3·0 + 0.2·5 = 6. The *loss* is one number that says how wrong it is, here
-# ½ (6 - 4)² = 2.
+# ½ (6 - 4)² = 2. (If you went uphill towards a goal on the page with six words: a loss is a
+# goal turned round.)
 #
 # ## A gradient is a slope
 #
@@ -63,8 +63,8 @@ print("slopes:", slopes(scores))
 # </details>
 #
 # Each slope says how steeply the loss rises if this score grows: raise score 0 by 0.1, and the loss rises by about
-# 0.1 · 4 = 0.4. All slopes together are the **gradient**. You can read it as an arrow with three entries, which points
-# uphill. Here is the first entry as a picture, with all other scores fixed.
+# 0.1 · 4 = 0.4. All slopes together are the **gradient**, an arrow that points uphill. Here is its first entry as a
+# picture, with the other scores fixed.
 
 # %%
 moves = np.linspace(-2, 2, 17)
@@ -95,7 +95,7 @@ for _ in range(5):
 #
 # ## Backward by hand
 #
-# Trying costs one forward pass for each number, and a model has thousands of them. The *backward pass* finds all slopes
+# Trying costs one forward pass per number, and a model has thousands of numbers. The *backward pass* finds all slopes
 # at once. It works through the computation from the end, and asks at each step how much the loss grows if *this* number
 # grows a little. We write `d_a` for the gradient of `a`, which has the shape of `a`.
 #
@@ -158,8 +158,12 @@ gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=2.0)
 #
 # ## Forty small steps
 #
-# Now the model of notebook 00, before any training. Its 5,120 params are random, so its answers are noise. Forty times
-# we do what you did with three scores: each param gets its slope and moves against it, with step size 1.
+# Now the model of notebook 00, before any training. Its 5,120 params are random, so its answers are noise. It doesn't
+# answer with one number, but gives each of the ten digits a probability. So its loss is a different one: -log of the
+# right digit's probability, on average. A blind guess costs log 10 = 2.30.
+#
+# Forty times we do what you did with three scores: we compute the slope of every param and move the param against it,
+# with step size 1. That is small here, because all its slopes are far below 1.
 
 # %% tags=["hide-input"]
 recipe = RECIPES["reverse"]
@@ -202,11 +206,10 @@ weights_by_head(
 )
 
 # %% [markdown]
-# The head has learned to look at the mirrored place (the rows are the digits that it should write). No rule in the
-# model says so. Each step only went a little downhill.
+# The head has learned to look at the mirrored place (the rows are the digits that it should write). Each step only
+# went a little downhill.
 #
-# Now watch it happen. Press **Start**, and a head of this kind learns before your eyes. **Start again** draws new
-# random params.
+# Now press **Start**, and watch a head like this one learn. **Start again** draws new random params.
 
 # %%
 training_page()
@@ -215,7 +218,7 @@ training_page()
 # ## One x, used three times
 #
 # In *self-attention* q, k and v come from the same `x`. If a number of `x` grows, the loss reacts in three ways at
-# once, and small reactions add up. A product passes a gradient back through its other factor, here a transposed param:
+# once, and small reactions add up. To go back through a product, multiply by the other factor, here a transposed matrix:
 #
 # ```text
 # d_x = d_q @ w_q.T + d_k @ w_k.T + d_v @ w_v.T
@@ -229,8 +232,7 @@ training_page()
 # Go from the gradients of q, k and v to the gradient of x, with H heads (`from mha_numpy import merge_heads`). The
 # check compares numbers first, and then moves each number of `x`.
 #
-# To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped: half of softmax's backward is
-# missing.
+# To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped.
 
 
 # %% tags=["exercise"]

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 05 · The trained head, understood
 #
-# *About 9 minutes. The exercise is for after the hour.*
+# *About 9 minutes. Leave the exercise until after the hour.*
 #
 # The head of notebook 00 says twelve digits backwards. On this page you'll bend it: you change one matrix, without any
 # training, and it says the digits forwards, or in any order that you write down. To do this you need to know exactly
@@ -15,7 +15,7 @@ import numpy as np
 
 from mha_numpy import compare, trace
 from mha_numpy.models.train import load_trained, loss_and_gradients
-from mha_numpy.show.pictures import weights_by_head
+from mha_numpy.show.pictures import matrices, weights_by_head
 
 # %%
 digits = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
@@ -32,8 +32,9 @@ print("it reads:", *digits, "\nit says: ", *say(digits))
 # %% [markdown]
 # ## Why it looks there
 #
-# Each place starts with two learned vectors: $e$, the *embedding* of its digit, and $p$, for the place itself. Queries
-# and keys are made from their sum. So the score of place i with place j is
+# Each place starts with two learned vectors: $e$, the *embedding* of its digit, and $p$, for the place itself. In this
+# model queries and keys are made from their sum, but values from $e$ only: places help to find a digit, and only the
+# digit is handed over. So the score of place i with place j is
 #
 # $$\frac{(e_i + p_i)\,w_q \cdot (e_j + p_j)\,w_k}{\sqrt{d_k}}$$
 #
@@ -89,14 +90,22 @@ print("place asks for place:", *match(p, p).argmax(axis=1))
 # place 11. So if place 5 takes over the question of place 0, it should say the last digit.
 #
 # The new `w_q` does this in two steps. First, `read_place` turns the vector $e + p$ of a place into twelve numbers, a 1
-# at its own place and eleven 0s. (NumPy can solve this exactly, because 10 digits and 12 places have 22 vectors, and
-# there are 32 columns.) Then each place is given the learned query of the place whose question it takes over.
+# at its own place and eleven 0s. (This can be solved exactly, because these 22 vectors, 10 of digits and 12 of places,
+# are linearly independent.) Here is a 9 at place 5:
 
 # %%
 learned = head.params["w_q"].copy()
 read_place = np.linalg.pinv(np.vstack([p, e]))[:, :12]
+nine_at_5 = (e[9] + p[5]) @ read_place
+matrices(
+    {"which place?": nine_at_5.round(9)}, column_labels=range(12)
+)
+
+# %% [markdown]
+# Second, each place gets the learned query of the place whose question it takes over.
 
 
+# %%
 def bend(order):
     """Make place i ask for place order[i]."""
     asks_like = 11 - np.array(order)
@@ -143,28 +152,33 @@ print("six digits:", *digits[:6], "become", *say(digits[:6]))
 
 # %% [markdown]
 # No digit is wrong, though nothing was trained. The explanation holds, and it also says where the model must fail. With
-# six digits, place 0 still asks for place 11, which isn't there, so most answers are wrong. The model has learned
-# twelve places, not the idea of reversing.
+# six digits, place 0 still asks for place 11, which isn't there. The model has learned twelve places, not the idea of
+# reversing.
 #
 # ## What it hands over
 #
 # The weights say where the head reads. What it brings back goes through `w_v`, `w_o` and the *unembedding*, which turns
 # a vector into ten *logits*, one for each digit. The largest one wins. All three are matrix products, so we can
-# multiply them out. A second path goes past the head, because each place's own embedding is added to the result.
+# multiply them out. There is a second path, around the head, because each place's own embedding is added to the result.
 
 # %%
 to_logits = model.unembedding.params["w"]
 through = e @ head.params["w_v"] @ head.params["w_o"] @ to_logits
-past = e @ to_logits
-own = through.diagonal().round().astype(int)
-print("own logit, through the head: ", *own)
-print("largest logit, past the head:", *past.max(axis=1).round(1))
+around = e @ to_logits
+own = through.diagonal()
+others = np.where(np.eye(10), -np.inf, through).max(axis=1)
+print("through the head, own:  ", *own.round().astype(int))
+print(
+    "ahead of the others by: ", *(own - others).round().astype(int)
+)
+print("around the head, at most:", around.max().round(1))
 
 # %% [markdown]
-# Through the head each digit raises its own logit, by 13 to 28. Past the head the numbers are small. That sums up the
-# whole model: *place with place* says where to read, and *through the head* writes down what is there.
+# Through the head, each digit raises its own logit by 13 to 28, about 12 or more above any other. Around the head the
+# numbers are small. So the whole model fits into one sentence: the places decide where to read, and the head writes
+# down what it finds there.
 #
-# (When you switched the head off in notebook 00, only the path past the head was left. It wrote other digits, because
+# (When you switched the head off in notebook 00, only the path around it was left. It wrote other digits, because
 # training never needed it to work by itself.)
 #
 # ## How the gradient knew
@@ -197,55 +211,6 @@ print("largest in each row: place", *wish.argmax(axis=1))
 # passes this slope on to the score, the score to the query, and the query to `w_q`. (From random params it takes
 # longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
 #
-# ## The same numbers in PyTorch
-#
-# Here is the whole model once more, in ten lines of PyTorch with our trained params (*needs PyTorch*):
-
-# %% tags=["needs-torch"]
-from importlib.util import find_spec
-
-if find_spec("torch"):
-    import torch
-    from torch.nn.functional import scaled_dot_product_attention
-
-    learned = {n: torch.tensor(a) for n, a in model.named_params()}
-    x = learned["embedding.table"][digits]  # (T, D)
-    placed = x + learned["positions.table"]
-    q = placed @ learned["attentions.0.w_q"]
-    k = placed @ learned["attentions.0.w_k"]
-    v = x @ learned["attentions.0.w_v"]
-    heads = scaled_dot_product_attention(q, k, v)
-    x = x + heads @ learned["attentions.0.w_o"]
-    logits = (x @ learned["unembedding.w"]).numpy()
-    print("PyTorch says:", *logits.argmax(axis=-1))
-    ours = model(np.array([digits]))[0]
-    display(compare({"logits": logits}, {"logits": ours}))
-else:
-    print("These lines need PyTorch: pip install torch")
-
-# %% [markdown]
-# You know every line: embedding and positions, three projections, attention, `w_o`, and the *residual* `x + ...`, which
-# is the path past the head.
-#
-# ## Where this is in a GPT
-#
-# A GPT has the same parts, more of them, and two new ones, *norm* and *feed-forward*:
-#
-# ```text
-# ids ─► embedding + positions ─► the block, N times ─► norm ─► logits
-#
-# the block:  norm ─► attention ─► add ─► norm ─► feed-forward ─► add
-# ```
-#
-# - **Norm** gives each token's vector mean 0 and variance 1.
-# - **Attention** has many heads, and a token sees only itself and the tokens before it (notebook [08](08_masks.ipynb)).
-# - **Add** is the residual.
-# - **Feed-forward** is two products with a nonlinear *activation* in between, for each token separately.
-#
-# The ids are text as whole numbers, and the last logits score every possible next token. Notebook
-# [22](22_a-text-of-your-own.ipynb) trains such a model, and [this map](https://mha-numpy.github.io/mha-numpy/gpt.html)
-# leads from each part to its derivation and its file.
-#
 # ## Exercise: a head with a bug (after the hour, 10 minutes)
 #
 # This bug shipped in a well-known collection of models. Nothing failed: the model trained, and it drew good images. You
@@ -276,6 +241,50 @@ check("museum-softmax-axis", my_attention)
 # hint("museum-softmax-axis")  # shows the next of four hints
 
 # %% [markdown]
+# ## After the hour: the same numbers in PyTorch
+#
+# Here is the whole model once more, in ten lines of PyTorch with our trained params (*needs PyTorch*):
+
+# %% tags=["needs-torch", "after-the-hour"]
+from importlib.util import find_spec
+
+if find_spec("torch"):
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    learned = {n: torch.tensor(a) for n, a in model.named_params()}
+    x = learned["embedding.table"][digits]  # (T, D)
+    placed = x + learned["positions.table"]
+    q = placed @ learned["attentions.0.w_q"]
+    k = placed @ learned["attentions.0.w_k"]
+    v = x @ learned["attentions.0.w_v"]
+    heads = scaled_dot_product_attention(q, k, v)
+    x = x + heads @ learned["attentions.0.w_o"]
+    logits = (x @ learned["unembedding.w"]).numpy()
+    print("PyTorch says:", *logits.argmax(axis=-1))
+    ours = model(np.array([digits]))[0]
+    display(compare({"logits": logits}, {"logits": ours}))
+else:
+    print("These lines need PyTorch: pip install torch")
+
+# %% [markdown]
+# You know every line: embedding and positions, three projections, attention, `w_o`, and the *residual* `x + ...`, which
+# is the path around the head.
+#
+# ## After the hour: where this is in a GPT
+#
+# A GPT has the same parts, more of them, and two new ones:
+#
+# ```text
+# text ─► embedding + positions ─► the block, N times ─► norm ─► logits
+#
+# the block:  norm ─► attention ─► add ─► norm ─► feed-forward ─► add
+# ```
+#
+# *Norm* keeps the vectors at one size, and *feed-forward* computes on each token separately. The last logits score every
+# possible next token. [This map](https://mha-numpy.github.io/mha-numpy/gpt.html) leads from each part to its
+# derivation, and notebook [22](22_a-text-of-your-own.ipynb) trains such a model.
+#
 # ## Summary of the first hour
 #
 # | step | in one line | what it means |
@@ -286,11 +295,10 @@ check("museum-softmax-axis", my_attention)
 # | output | `weights @ v` | a mean of values: it blends, it does not count |
 # | many heads | split after the projection, merge, `@ w_o` | several rows of weights for one token |
 # | backward | the same lines in reverse | how the loss changes with each number |
-# | learning | `w -= rate * d_w` | `rate` is the step size; a score grows where a larger share lowers the loss |
+# | learning | `w -= rate * d_w` | `rate` is the step size; a score grows where a larger share lowers the loss more than average |
 #
 # - Open the params, explain, then test the explanation: bend something, and see whether the answer follows.
-# - All of this is about these small models. In large ones most heads do several things.
-#
+# #
 # **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*, for the two paths to the
 # logits; Jain and Wallace 2019, *Attention is not Explanation*.
 #

@@ -21,6 +21,10 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 FOLDED = "hide-input"  # the tag of a cell that the site shows as one line; so does Jupyter
+PROMPTS = {  # what the site writes on that line, unless it hides imports
+    "code_prompt_show": "Show how this was computed",
+    "code_prompt_hide": "Hide how this was computed",
+}
 
 
 def sources() -> list[Path]:
@@ -37,6 +41,8 @@ def notebook_of(source: Path) -> NotebookNode:
     for number, cell in enumerate(notebook.cells):
         if FOLDED in cell.metadata.get("tags", []):
             cell.metadata.jupyter = {"source_hidden": True}
+            if number > 1:  # no longer the imports
+                cell.metadata.mystnb = PROMPTS
         content = f"{number} {cell.cell_type} {cell.source}"
         digest = hashlib.sha256(content.encode()).hexdigest()
         cell.id = digest[:8]  # not random: the same bytes

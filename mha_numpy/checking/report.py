@@ -100,3 +100,12 @@ class GradcheckReport(Report):
         note = f" ({self.note})" if self.note else ""
         bad = frozenset(i for i, row in enumerate(self.rows) if not row.passed)
         return Table(f"gradient check {verdict}{note}", [*columns, "largest error"], rows, bad)
+
+    def _repr_html_(self) -> str:
+        """Fold the table where there is nothing to look for."""
+        table = super()._repr_html_()
+        if not (self.rows and self.passed):
+            return table
+        count = len({row.name for row in self.rows})
+        every = "the gradient agrees" if count == 1 else f"all {count} gradients agree"
+        return f"<details><summary><b>Passed</b>: {every}</summary>{table}</details>"

@@ -406,6 +406,11 @@ def test_a_report_in_text_and_html(inputs):
         assert active not in html
 
 
+def test_a_passed_report_is_folded(inputs):
+    html = gradcheck(attention_forward, attention_backward, inputs)._repr_html_()
+    assert html.startswith("<details><summary><b>Passed</b>: all 3 gradients agree</summary><table")
+
+
 def test_upstream_of_ones_hides_what_random_shows(rng):
     # rows of weights sum to 1: with ones upstream and v of ones every d_scores is 0
     def forward(s):

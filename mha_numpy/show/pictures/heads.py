@@ -101,7 +101,7 @@ def weights_by_head(
     notes = [check_text("note", note)]
     notes.append(f"Rows: {query_name}. Columns: {key_name}. The weights of a row sum to 1.")
     if max(T_q, T_k) > MAX_NUMBERS:
-        notes.append("Full colour is a weight of 1.")
+        notes.append("The strongest colour is a weight of 1.")
     if seen is not None and not seen.all():
         notes.append("Hatched: hidden, may not attend.")
     told = [_in_words(*head, keys) for head in zip(names, weights, strict=True)]

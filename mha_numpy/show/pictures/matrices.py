@@ -101,7 +101,7 @@ def matrices(
     has_plain = any(max(array.shape) > MAX_NUMBERS for array in values.values())
     notes = _notes(values, words, largest if has_plain and is_shared else {})
     if any('class="less"' in text and 'class="n' not in text for text in map(_drawn, panels)):
-        notes.insert(0, "A ring is less than zero.")
+        notes.insert(0, "Rings mark negative numbers.")
     return Picture(
         panels, title=title, notes=notes, alt=_alt_text(title, values, words[0]), wide=wide
     )
@@ -185,7 +185,7 @@ def _notes(values: dict[str, Array], meaning: list[str], largest: Mapping[str, f
     numbers = [array for array in values.values() if array.dtype != bool]
     notes = []
     if any(largest.values()):
-        notes.append(f"Full colour is {short_number(max(largest.values()))}.")
+        notes.append(f"The strongest colour stands for {short_number(max(largest.values()))}.")
     if any(array.any() for array in masks):
         notes.append(f"Filled (True): {meaning[0]}.")
     names = [f"False: {meaning[1]}"] * any(not array.all() for array in masks)

@@ -144,12 +144,12 @@ def _whole(name: str, array: Array, size: int) -> Array:
 
 def _notes(ramp: Ramp) -> list[str]:
     """Say how to read the film."""
-    letters = ["b sequence"] * (ramp.B > 1) + ["t token"] + ["h head"] * (ramp.H > 1)
+    letters = ["b for sequence"] * (ramp.B > 1) + ["t for token"] + ["h for head"] * (ramp.H > 1)
     return [
-        f"A number is a cell of {ramp.name} and goes with it wherever it is moved.",
-        "Its colour is the head that its column belongs to, its strength the token, from pale "
-        f"(token 0) to strong (token {ramp.T - 1}).",
-        f"At each row: where its cells came from ({', '.join(letters)}).",
+        f"Each number names one cell of {ramp.name} and travels with it.",
+        "The colour shows which head the cell belongs to; the shade shows its token, from pale (0) "
+        f"to strong ({ramp.T - 1}).",
+        f"Beside each row you read where its cells came from: {', '.join(letters)}.",
     ]
 
 

@@ -100,7 +100,7 @@ def test_many_tokens_have_no_numbers_and_as_many_labels_as_fit():
     assert texts_in(wide, "n") == texts_in(panel, "n") == []
     down = [word.text for word in words_in(panel) if not word.is_turned and "w" in word.kinds]
     assert down == [f"token {i}" for i in range(0, 64, 5)]
-    assert "Full colour is a weight of 1." in picture.notes
+    assert "The strongest colour is a weight of 1." in picture.notes
 
 
 def test_hidden_cells_are_hatched_and_have_no_number():

@@ -45,8 +45,8 @@ def test_arrays_share_a_scale_or_have_their_own():
     assert texts_in(panels_of(own)["large"], "sh") == ["(2, 1)", "largest |x| 4"]
     assert texts_in(panels_of(shared)["small"], "sh") == ["(2,)"]
     assert shared.notes == []
-    assert "Full colour is 8." in matrices({"x": np.full((20, 2), -8.0)}).notes
-    assert "A ring is less than zero." in matrices({"x": np.full((20, 2), -8.0)}).notes
+    assert "The strongest colour stands for 8." in matrices({"x": np.full((20, 2), -8.0)}).notes
+    assert "Rings mark negative numbers." in matrices({"x": np.full((20, 2), -8.0)}).notes
     assert matrices({"x": [-8.0]}).notes == []  # its minus is written
 
 

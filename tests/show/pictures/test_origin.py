@@ -143,5 +143,5 @@ def test_blocks_of_the_outer_axis_begin_new_lines():
 
 def test_the_notes_say_how_to_read_it():
     notes = " ".join(origin_film(two_splits(2), 2).notes)
-    assert "from pale (token 0) to strong (token 3)" in notes
-    assert "where its cells came from (b sequence, t token, h head)" in notes
+    assert "from pale (0) to strong (3)" in notes
+    assert "its cells came from: b for sequence, t for token, h for head" in notes
