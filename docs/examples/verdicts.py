@@ -19,7 +19,7 @@ SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what 
     "scores": {0: "Divides by d_k, not by its root", 4: "Divides by the root twice"},
     "softmax": {1: "Begins the search for the largest score at 0", 9: "Gives hidden cells exp(0)"},
     "split-heads": {0: "Interleaves the heads"},
-    "masks": {2: "Joins causality and window by or"},
+    "masks": {2: "Combines causality and window with or"},
     "attention": {3: "Normalises over the queries"},
     "multi-head": {5: "Merges without a transpose"},
     "grouped-attention": {1: "Divides by the number of groups, not by their size"},
@@ -41,14 +41,14 @@ SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what 
 REMARKS = ("likely cause", "and also", "evidence")  # what is not folded
 TOP = f"""# What a check says
 
-Choose a mistake that you could have made, and see whether the check finds it. Here are
-{sum(map(len, SHOWN.values()))} wrong submissions of exercises, by someone who had not read the list
-of known mistakes, each with what the check tells its author.
+Pick a mistake you might have made yourself, and see whether the check finds it. Here are
+{sum(map(len, SHOWN.values()))} wrong answers, written by someone who did not know our list of
+mistakes, and what the check said about each.
 
 A *likely cause* is a known mistake or a small edit of the right function. The check names one only
 if it reproduces **every** number of the answer. If nothing does, the check reports what it can read
 off the numbers: the first wrong step, or where an array is wrong, or by how much.
-[Exercises](exercises.md) explains how it arrives at its words.
+[Exercises](exercises.md) explains how it decides.
 
 | mistake | the check finds |
 |---|---|
