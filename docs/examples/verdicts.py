@@ -38,6 +38,7 @@ SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what 
     "adam-step": {6: "Forgets the old param"},
     "to-gpt2": {4: "Transposes w_o"},
 }  # fmt: skip
+CLUE = "a clue"
 REMARKS = ("likely cause", "and also", "evidence")  # what is not folded
 TOP = f"""# What a check says
 
@@ -93,19 +94,24 @@ def finds(verdict: Verdict) -> str:
     told = verdict.remarks.get("evidence", verdict.remarks["likely cause"])
     kinds = {"this mistake": "a known mistake", "this edit": "a small edit",
              "different order": "the wrong order"}  # fmt: skip
-    return next((kind for words, kind in kinds.items() if words in told), "a clue")
+    return next((kind for words, kind in kinds.items() if words in told), CLUE)
 
 
 def shown(title: str, what: str, code: str, verdict: Verdict) -> str:
     """Return one submission and its verdict: the first failure and the cause, the rest folded."""
     failed = next(stage for stage in verdict.stages if stage.passed is False)
     told = [f"**FAIL, {failed.name}:** {failed.finding}"]
-    told += [f"**{name[0].upper()}{name[1:]}:** {text}"
-             for name, text in verdict.remarks.items() if name in REMARKS]  # fmt: skip
+    labels = {"likely cause": "no known cause fits. Clue"} if finds(verdict) == CLUE else {}
+    said = {
+        labels.get(name, name): text for name, text in verdict.remarks.items() if name in REMARKS
+    }
+    told += [f"**{name[0].upper()}{name[1:]}:** {text}" for name, text in said.items()]
+    is_said = what[:12].lower() == title[:12].lower() and len(what) < 2 * len(title)
+    explained = "" if is_said else f" {what[0].upper()}{what[1:]}."
     quote = "\n>\n".join(f"> {line}" for line in told)
     return f"""## {title}
 
-Exercise `{verdict.exercise.id}`. {what[0].upper()}{what[1:]}.
+Exercise `{verdict.exercise.id}`.{explained}
 
 {quote}
 

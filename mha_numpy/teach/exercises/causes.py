@@ -209,7 +209,11 @@ def _evidence(evidence: Evidence, found: Diagnosis) -> str:
         "" if len(answered) == len(evidence.probes) else f", on {inputs} where your function ran"
     )
     others = found.edit.others if found.edit else 0
-    same = "; " + (f"up to {others} other small edits" if others > 1 else "one other small edit") + " may too"
+    same = (
+        "; "
+        + (f"up to {others} other small edits" if others > 1 else "one other small edit")
+        + " may too"
+    )
     return f"{which} {what}{where}{same if others else ''}"
 
 
