@@ -19,7 +19,7 @@ SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what 
     "scores": {0: "Divides by d_k, not by its root", 4: "Divides by the root twice"},
     "softmax": {1: "Begins the search for the largest score at 0", 9: "Gives hidden cells exp(0)"},
     "split-heads": {0: "Interleaves the heads"},
-    "masks": {2: "Joins causality and window by or"},
+    "masks": {2: "Combines causality and window with or"},
     "attention": {3: "Normalises over the queries"},
     "multi-head": {5: "Merges without a transpose"},
     "grouped-attention": {1: "Divides by the number of groups, not by their size"},
@@ -38,17 +38,18 @@ SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what 
     "adam-step": {6: "Forgets the old param"},
     "to-gpt2": {4: "Transposes w_o"},
 }  # fmt: skip
+CLUE = "a clue"
 REMARKS = ("likely cause", "and also", "evidence")  # what is not folded
 TOP = f"""# What a check says
 
-Choose a mistake that you could have made, and see whether the check finds it. Here are
-{sum(map(len, SHOWN.values()))} wrong submissions of exercises, by someone who had not read the list
-of known mistakes, each with what the check tells its author.
+Pick a mistake you might have made yourself, and see whether the check finds it. Here are
+{sum(map(len, SHOWN.values()))} wrong answers, written by someone who did not know our list of
+mistakes, and what the check said about each.
 
 A *likely cause* is a known mistake or a small edit of the right function. The check names one only
 if it reproduces **every** number of the answer. If nothing does, the check reports what it can read
 off the numbers: the first wrong step, or where an array is wrong, or by how much.
-[Exercises](exercises.md) explains how it arrives at its words.
+[Exercises](exercises.md) explains how it decides.
 
 | mistake | the check finds |
 |---|---|
@@ -93,19 +94,24 @@ def finds(verdict: Verdict) -> str:
     told = verdict.remarks.get("evidence", verdict.remarks["likely cause"])
     kinds = {"this mistake": "a known mistake", "this edit": "a small edit",
              "different order": "the wrong order"}  # fmt: skip
-    return next((kind for words, kind in kinds.items() if words in told), "a clue")
+    return next((kind for words, kind in kinds.items() if words in told), CLUE)
 
 
 def shown(title: str, what: str, code: str, verdict: Verdict) -> str:
     """Return one submission and its verdict: the first failure and the cause, the rest folded."""
     failed = next(stage for stage in verdict.stages if stage.passed is False)
     told = [f"**FAIL, {failed.name}:** {failed.finding}"]
-    told += [f"**{name[0].upper()}{name[1:]}:** {text}"
-             for name, text in verdict.remarks.items() if name in REMARKS]  # fmt: skip
+    labels = {"likely cause": "no known cause fits. Clue"} if finds(verdict) == CLUE else {}
+    said = {
+        labels.get(name, name): text for name, text in verdict.remarks.items() if name in REMARKS
+    }
+    told += [f"**{name[0].upper()}{name[1:]}:** {text}" for name, text in said.items()]
+    is_said = what[:12].lower() == title[:12].lower() and len(what) < 2 * len(title)
+    explained = "" if is_said else f" {what[0].upper()}{what[1:]}."
     quote = "\n>\n".join(f"> {line}" for line in told)
     return f"""## {title}
 
-Exercise `{verdict.exercise.id}`. {what[0].upper()}{what[1:]}.
+Exercise `{verdict.exercise.id}`.{explained}
 
 {quote}
 

@@ -127,7 +127,7 @@ def test_without_a_script_no_answer_is_hidden(open_page):
 
 def test_a_number_is_changed_two_clicks_from_the_first_page(open_page):
     page = open_page("index.html")
-    page.get_by_role("link", name="Change a number").click()
+    page.get_by_role("link", name="Make It look at the fish").click()
     cell = page.get_by_label("fish: alive")
     assert cell.inner_text() == "0"
     cell.click()

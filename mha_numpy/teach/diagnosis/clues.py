@@ -212,7 +212,9 @@ def rows_of_all(cells: Array, inputs: Inputs) -> str:
             words = f"rows {hides if name == 'mask' else f'of {name} without a True'}"
         elif is_array and _is_large(value) and np.isfinite(value).all():
             sizes = np.abs(value).max(axis=-1)
-            rows, words = sizes > LARGE, f"rows with numbers up to {sizes.max():.4g} in {name}"
+            largest = value.flat[np.abs(value).argmax()]
+            way = "as low as" if largest < 0 else "as high as"
+            rows, words = sizes > LARGE, f"rows with numbers {way} {largest:.4g} in {name}"
         else:
             continue
         hit = cells if cells.ndim == rows.ndim else cells.any(axis=-1)

@@ -101,12 +101,12 @@ def _told_edit(edit: SmallEdit, yours: str) -> str:
     """Return the effect of a small edit: the wrong lines, and the right ones."""
     wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
     if not wrong:
-        how = f"without `{right}`"
+        how = f"if we leave out `{right}`"
     elif right:
-        how = f"with `{wrong}` instead of `{right}`"
+        how = f"if we write `{wrong}` where our solution has `{right}`"
     else:
-        how = f"with `{wrong}` added"
-    return f"perhaps {edit.group}: {how}, our solution gives exactly your {yours}"
+        how = f"if we add `{wrong}`"
+    return f"perhaps {edit.group}: {how}, we get exactly your {yours}"
 
 
 def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
@@ -209,7 +209,11 @@ def _evidence(evidence: Evidence, found: Diagnosis) -> str:
         "" if len(answered) == len(evidence.probes) else f", on {inputs} where your function ran"
     )
     others = found.edit.others if found.edit else 0
-    same = f"; at most {others} other small edit{'s do' if others > 1 else ' does'} too"
+    same = (
+        "; "
+        + (f"up to {others} other small edits" if others > 1 else "one other small edit")
+        + " may too"
+    )
     return f"{which} {what}{where}{same if others else ''}"
 
 

@@ -222,7 +222,7 @@ SAID = [  # an exercise, a function, whether it passes a stage, and what that sa
     (
         "softmax", lambda s, m: (p := powers(s, m)) / np.fmax(p.sum(axis=-1, keepdims=True), 1e-99),
         "finite", False,
-        r"; \d+ are NaN or infinite, all in rows with numbers up to \d+ in scores \(input 3\)",
+        r"; \d+ are NaN or infinite, all in rows with numbers as low as -\d+ in scores \(input 3\)",
     ),
     (
         "cross-entropy", lambda x, t, i: make("cross_entropy")(x, t, i) + 0 * np.exp(abs(x)).max(),
@@ -335,7 +335,7 @@ CAUSES = [  # an exercise, a function, the mistakes that are named, what remarks
     # at most: an upper bound
     (
         "linear-backward", scaled(2), set(),
-        {"evidence": "; at most [0-9]+ other small edits do too$"},
+        {"evidence": "; up to [0-9]+ other small edits may too$"},
     ),
     (
         "attention-backward", make("attention_backward", ["sign of d_k", "row sum left out"]),

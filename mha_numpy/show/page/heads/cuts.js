@@ -4,12 +4,13 @@
 const MEASURES = {
   vectors: {
     unit: "change",
-    about: `To find out, silence a head and see how far the meaning that the model computes for a text turns away from
-      what it was. 0 is no change, and 1 would be a right angle.`,
+    about: `To find out, silence a head and see how far that turns the vector in which the model sums up a text: 0 is not at
+      all, 1 is a right angle. Texts of like meaning have vectors of like direction, so a model that turns them gets wrong
+      which texts are alike.`,
     measure: `The model computes a vector for each text: the mean of its words’ last hidden states, scaled to length 1.
       The change is 1 − the cosine between the vector without the head and the vector of the whole model, on average
       over the texts.`,
-    gradient: `In the whole model the change is at its lowest, so its own gradient is 0. We differentiate the vector
+    gradient: `With all heads on, the change is 0, its minimum, so its gradient is 0, too, and tells us nothing. We differentiate the vector
       instead and take half of |its slope over the head’s gate|², which is what the change would be if the slope stayed
       constant. A vector of more than 32 numbers is estimated along 32 random directions, and may be a quarter off. This
       slope decides which head goes first; a cut is not a small change, so compare the two (Michel 2019).`,
@@ -38,7 +39,7 @@ function openCuts({ worth, heads }, pick) {
   const count = worth.order.length;
   const numberOf = new Map(worth.order.map(([l, h], n) => [`${l} ${h}`, n + 1]));
   const others = {
-    mean: ["It always writes its mean", `Instead of nothing, the head writes the same for every word: its mean over these
+    mean: ["Replace its output by its mean", `Instead of nothing, the head writes the same for every word: its mean over these
       texts. Later layers are used to that. ${words.mean}`],
     gradient: ["By the slope", words.gradient],
   };
@@ -46,7 +47,7 @@ function openCuts({ worth, heads }, pick) {
   byId("worth-about").textContent = words.about;
   byId("measure").textContent = words.measure;
   byId("worth-scale").textContent = `In all these pictures full colour is ${small(most)}, and colour grows with the ` +
-    "square root, so that you can see small changes. A ring is less than zero.";
+    "square root, so that you can see small changes. Rings mark negative numbers.";
 
   function drawGrid(root, kind, name) {
     const grid = openGrid(root, heads, `${name}: ${words.unit}`, {

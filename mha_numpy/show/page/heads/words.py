@@ -13,7 +13,7 @@ FAMILIES: dict[str, tuple[str, int | None]] = {  # in words, and the colour's nu
     "next": ("the word after", 1),
     "near": ("words nearby", 2),
     "chosen": ("one chosen word", 3),
-    "shared": ("the same word from everywhere", 5),
+    "shared": ("one word, from every word", 5),
     "delimiter": ("full stops and the end", 6),
     "first": ("the start", 4),
     "many": ("many words at once", None),

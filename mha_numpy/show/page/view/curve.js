@@ -35,7 +35,7 @@ function openCurve(root, lines, { name, across, pick, least = 1 }) {
       class: line === lines[0] ? "ours" : "random",
       d: `M${line.map((value, n) => `${x(n).toFixed(1)},${y(value).toFixed(1)}`).join("L")}`,
     }));
-    root.replaceChildren(inSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${name}, by the ${across}` },
+    root.replaceChildren(inSvg("svg", { width, height, role: "img", "aria-label": `${name}, by the ${across}` },
       ...rules, ...steps, ...paths.reverse(),
       inSvg("text", { x: 0, y: 12 }, name),
       inSvg("text", { x: width - right, y: height - 4, "text-anchor": "end" }, across),
