@@ -378,7 +378,7 @@ def test_heads_writes_a_page_of_a_folder_and_texts(tmp_path, program):
     assert (done.code, done.err) == (0, "")
     assert done.out == f"wrote {out}: open it in a browser\n"
     page = out.read_text(encoding="utf-8")
-    assert "<title>12 heads on &quot;a cat sat&quot; and 1 more</title>" in page
+    assert "<title>What 12 heads look at</title>" in page
     assert f"The params are those in {model}." in page
     assert '"labels":["[CLS]","a","cat","sat","[SEP]"]' in page
     assert program("heads", model, "a cat", "--out", out).code == 0  # a page of ours
