@@ -20,7 +20,8 @@ extensions = [
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 nb_execution_mode = "off"  # notebooks come with their outputs
 nb_merge_streams = True
-nb_code_prompt_show, nb_code_prompt_hide = "Show the imports", "Hide the imports"  # but see notebooks/sync.py
+# a folded cell that is not the imports has its own label: notebooks/sync.py
+nb_code_prompt_show, nb_code_prompt_hide = "Show the imports", "Hide the imports"
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 numpydoc_show_class_members = False  # they are documented where they stand
