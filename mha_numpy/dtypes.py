@@ -68,7 +68,7 @@ def as_float_array(name: str, value: Any) -> Array:
 
 
 def as_integer_array(name: str, value: Any, expected: str) -> Array:
-    """Return `value` as an int64 array, or raise a ConfigError that says what is expected."""
+    """Return `value` as an int64 array, or raise a ConfigError that says `expected`."""
     array = as_array(name, value, expected, ConfigError)
     if array.dtype.kind not in "iu":
         raise ConfigError(f"{name}: expected {expected}; got {describe(value)}")

@@ -36,8 +36,8 @@ print("it reads:", *digits, "\nit says: ", *say(digits))
 #
 # ## Where it looks while it writes one digit
 #
-# The part of a model that looks is called a *head*. This model has one. For each digit that it writes, the head decides how much to take from each digit that was read. These shares are the *attention weights*, and they
-# add up to 1.
+# The part of a model that looks is called a *head*. This model has one. For each digit that it writes, the head decides
+# how much to take from each digit that was read. These shares are the *attention weights*, and they add up to 1.
 #
 # > **Predict first.** The third digit that it writes is a 3. There are two 3s to look at, one at place 0 and one at
 # > place 9. Which bar will be the longest?

@@ -84,8 +84,8 @@ matrices(arrays, column_labels=fruits, shared=False)
 # > The bank by the river had willow trees
 #
 # A *bank* can be a place for money or the side of a river. You can tell which from the other words. To let a head do
-# the same, we describe each word by five numbers, its row of `x`. (*Open* means that its meaning isn't settled yet.) These aren't
-# learned; we made them up.
+# the same, we describe each word by five numbers, its row of `x`. (*Open* means that its meaning isn't settled yet.)
+# These aren't learned; we made them up.
 
 # %%
 features = ["nature", "finance", "open", "noun", "article"]

@@ -205,9 +205,10 @@ matrices(
 )
 
 # %% [markdown]
-# "By" takes most of the weight of "bank" and hands over nothing. That is how a head can choose "nobody" after all. (Clark et al.
-# 2019 suggest that heads of BERT use a separator token for this.) And the output isn't the end, because other heads and
-# later layers change it. So a picture of weights shows where a head reads, but not why, and not what becomes of it.
+# "By" takes most of the weight of "bank" and hands over nothing. That is how a head can choose "nobody" after all.
+# (Clark et al. 2019 suggest that heads of BERT use a separator token for this.) And the output isn't the end, because
+# other heads and later layers change it. So a picture of weights shows where a head reads, but not why, and not what
+# becomes of it.
 #
 # ## Two candidates for "it"
 #
@@ -242,9 +243,10 @@ matrices(
 # ## Asking both questions at once
 #
 # The third row is a compromise. If "it" asks only for nouns, each noun gets almost half. If it asks only for the
-# describing word, *tired* gets almost everything. If it asks for both, the three get a third each. In a head each token has **one row**, which sums to 1, so every further
-# question takes weight from the others. Notebook 03 fixes this: with two heads, the same token has two rows. (To
-# *choose* the animal, a second layer has to use what the first one found. Notebook 20 has two such layers.)
+# describing word, *tired* gets almost everything. If it asks for both, the three get a third each. In a head each token
+# has **one row**, which sums to 1, so every further question takes weight from the others. Notebook 03 fixes this: with
+# two heads, the same token has two rows. (To *choose* the animal, a second layer has to use what the first one found.
+# Notebook 20 has two such layers.)
 #
 # ## Exercise: one head (after the hour, 10 minutes)
 #

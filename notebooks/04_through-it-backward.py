@@ -3,8 +3,9 @@
 #
 # *About 11 minutes. Leave the exercise until after the hour.*
 #
-# Here is a tiny head: one query and three keys. Their values are 10, 0 and 5, and its answer is 6. It should be 4. Which of the three scores must grow, and which must shrink? You'll find out by trying, then by hand,
-# and then a whole model learns that way.
+# Here is a tiny head: one query and three keys. Their values are 10, 0 and 5, and its answer is 6. It should be 4.
+# Which of the three scores must grow, and which must shrink? You'll find out by trying, then by hand, and then a whole
+# model learns that way.
 #
 # **What you can do afterwards:** you can say what a gradient means, do the backward pass for one query by hand, and
 # check your own backward pass against numbers computed without it.

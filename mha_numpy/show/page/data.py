@@ -14,11 +14,7 @@ from mha_numpy.show.page.says import says
 from mha_numpy.show.page.switches import switches_of
 from mha_numpy.show.scenes.story import TOTALS
 
-STARTS = (
-    "scores",
-    "weights",
-    "out",
-)  # the page opens at the first of these that is on record
+STARTS = ("scores", "weights", "out")  # the page opens at the first of these that is on record
 
 
 def describe_trace(trace: Trace) -> dict[str, Any]:

@@ -23,7 +23,7 @@ BETWEEN, MARKED = 14, 15  # blocks; a row with room for its mark
 
 
 class Ramp(NamedTuple):
-    """The array whose numbers tell where they stand: number n is column n % D of token n // D."""
+    """The array whose numbers tell where they are: number n is column n % D of token n // D."""
 
     name: str
     B: int

@@ -29,7 +29,6 @@ const MEASURES = {
 };
 
 const small = (value) => (value === 0 ? "0" : Number(value.toPrecision(2)).toString().replace("-", "−"));
-const titled = (l, h) => `Layer ${l}, head ${h}`;
 
 // `pick` opens a head. Returns what marks the head that is open.
 function openCuts({ worth, heads }, pick) {

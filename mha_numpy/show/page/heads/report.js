@@ -1,6 +1,7 @@
 // The report: which text, head and word are shown, and what the page says about them.
 
 const nameOf = (l, h) => `layer ${l}, head ${h}`;
+const titled = (l, h) => `Layer ${l}, head ${h}`;
 
 function startReport(data) {
   const { heads, families, patterns, texts, isCausal } = data;
@@ -85,8 +86,9 @@ function startReport(data) {
   function pick(l, h) {
     chosen = [l, h];
     show(l, h);
-    const { top, bottom } = byId("one-title").closest("section").getBoundingClientRect();
-    if (bottom < 120 || top > innerHeight - 120) byId("one-title").closest("section").scrollIntoView();
+    const shown = byId("one-title").closest("section");
+    const { top, bottom } = shown.getBoundingClientRect();
+    if (bottom < 120 || top > innerHeight - 120) shown.scrollIntoView();
     try { history.replaceState(null, "", `#l${l}h${h}`); } catch { /* a frame has no address */ }
   }
 
@@ -96,7 +98,7 @@ function startReport(data) {
     const name = (kind) => (color === null ? { fill: "fill-x", head: "plain" }[kind] : `${kind}-${color}`);
     byId("heads").style.setProperty("--mark", `var(--${name("head")})`);
     byId("heads").style.setProperty("--text", `var(--${color === null ? "ink" : `head-${color}-ink`})`);
-    byId("one-title").textContent = `Layer ${l}, head ${h}`;
+    byId("one-title").textContent = titled(l, h);
     byId("one-family").textContent = `looks at ${words}`;
     overview.mark(l, h);
     cuts.mark(l, h);
