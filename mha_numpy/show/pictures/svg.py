@@ -21,6 +21,7 @@ PHONE, DESK = 326, 662  # units: the widest drawing on a phone, and in a column 
 MARGIN = 10  # from the drawing's edge to what is drawn
 SMALL, NUMBER, LARGE = 13, 14, 15  # text: the least, a number, a title
 LEVELS = 16  # of opacity, where cells are merged
+ROUND = 14  # sides from here on have round corners, which are most of a picture's bytes
 
 _SIZES = {
     "w": 16,
@@ -323,7 +324,7 @@ def style_of(used: set[str]) -> str:
 def _boxes(places: Sequence[tuple[float, float]], wide: float, high: float, inset: float) -> str:
     """Return the path of equal boxes; large ones have round corners."""
     side = min(wide, high)
-    r = max(0.0, min(6.0, 0.15 * side + 1) - inset) if side >= 12 else 0.0
+    r = max(0.0, min(6.0, 0.15 * side + 1) - inset) if side >= ROUND else 0.0
     if r:
         w, h, c = _n(wide - 2 * r), _n(high - 2 * r), _n(r)
         shape = (
