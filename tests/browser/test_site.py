@@ -54,6 +54,18 @@ def test_a_page_fits_small_windows_and_asks_no_other_host(open_page, name):
         assert page.evaluate(TOO_SMALL, LEAST) == []
 
 
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_open_to_everyone(open_page, name, theme, width):
+    """As axe-core checks it: contrast, names for screen readers, order of headings, keyboard."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    size = {"width": width, "height": 800}
+    page = open_page(name, color_scheme=theme, viewport=size)
+    found = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    grave = [each for each in found if each["impact"] in ("serious", "critical")]
+    assert [(each["id"], each["nodes"][0]["html"]) for each in grave] == []
+
+
 def test_the_first_page_is_light(visit, address, browser):
     loaded = []
     page = browser.new_context().new_page()
