@@ -9,7 +9,7 @@ import numpy as np
 from mha_numpy.checks import check_choice, check_count
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.scenes.scenes import Layout, Row, Says
-from mha_numpy.show.scenes.story import Piece, Story, facts, flags, ranked, written
+from mha_numpy.show.scenes.story import Piece, Story, best_of, conditions, facts, written
 
 MARKS = re.compile(r"\{([\w.]+)\}|\*([^*]+)\*|`([^`]+)`")
 CELLS = 96  # the words are all on stage where they have no more numbers
@@ -109,7 +109,7 @@ food 0.17. The largest part, 78%, comes from cat."
         title=told.back if back else told.title,
         sentence=sentence(
             told.says_back if back else told.says,
-            flags(story, word, head, everything=everything), facts(story, word, head),
+            conditions(story, word, head, everything=everything), facts(story, word, head),
         ),
         tables=tuple(
             _table(story, layout, word, head, back) for layout in layouts
@@ -124,11 +124,13 @@ def _one_of(name: str, value: int, count: int) -> int:
     return value
 
 
-def sentence(says: Says, known: set[str], fact: Callable[[str], list[Piece]]) -> tuple[Piece, ...]:
+def sentence(
+    says: Says, holds: Callable[[str], bool], fact: Callable[[str], list[Piece]]
+) -> tuple[Piece, ...]:
     """Return the sentences whose conditions hold, with facts put in."""
     found: list[Piece] = []
-    for conditions, template in says:
-        if all((c.lstrip("!") in known) != c.startswith("!") for c in conditions.split()):
+    for needed, template in says:
+        if all(holds(c.lstrip("!")) != c.startswith("!") for c in needed.split()):
             found += [("text", " ")] if found else []
             found += _filled(template, fact)
     return tuple(found)
@@ -163,7 +165,7 @@ def _columns(story: Story, slot: str, head: int) -> list[str]:
 def _lines(story: Story, row: Row, word: int, head: int, width: int) -> list[Line]:
     if row.each == "line":
         return [Line("", "", False, (), is_rule=True)]
-    looked = ranked(story.matrix("weights", head)[word])[0]
+    looked = best_of(story, word, head)
     source, looks = story.source_tokens, story.tokens
     reads = looks if story.is_cross else source  # what a row of x is the vector of
     many = {"queries": looks, "keys": source, "tokens": reads}
