@@ -137,8 +137,8 @@ SCENES = (
             EQUAL,
             ("head !d_heads !lone", "The wish is about {asker} only, so what {word} asks for "
              "doesn't matter."),
-            ("head !d_heads !lone d_v !cross", "But {asker} looks at {word}, so what {word} gives has "
-             "slopes: {d_v}."),
+            ("head !d_heads !lone d_v !cross", "But {asker} looks at {word}, so what "
+             "{word} gives has slopes: {d_v}."),
             ("head !d_heads !lone d_k !cross", "What it offers has slopes, too: {d_k}."),
             ("head lone", "Of the words that ask, only {asker} has arrows, because the wish is "
              "about {asker}."),
@@ -229,8 +229,8 @@ SCENES = (
         ),
         (
             ("d_heads", "The wish goes back through `w_o` to what {word} receives: {d_heads}."),
-            ("d_heads d_weights", "So each share has a slope, too: {d_weights}. A plus means that a "
-             "larger share would help."),
+            ("d_heads d_weights", "So each share has a slope, too: {d_weights}. A plus means "
+             "that a larger share would help."),
             ASIDE, KEPT, ELSEWHERE, LONE,
         ),
         one=(
