@@ -11,7 +11,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.show.scenes.scenes import Layout, Row, Says
 from mha_numpy.show.scenes.story import Piece, Story, best_of, conditions, facts, written
 
-MARKS = re.compile(r"\{([\w.]+)\}|\*([^*]+)\*|`([^`]+)`")
+MARKED = re.compile(r"(\{\w+\}|\*[^*]+\*|`[^`]+`)")
 CELLS = 96  # the words are all on stage where they have no more numbers
 
 
@@ -107,7 +107,7 @@ food 0.17. The largest part, 78%, comes from cat."
     layouts = told.all if everything or is_small else one
     return Still(
         title=told.back if back else told.title,
-        sentence=sentence(
+        sentence=_sentence(
             told.says_back if back else told.says,
             conditions(story, word, head, everything=everything), facts(story, word, head),
         ),
@@ -124,27 +124,19 @@ def _one_of(name: str, value: int, count: int) -> int:
     return value
 
 
-def sentence(
+def _sentence(
     says: Says, holds: Callable[[str], bool], fact: Callable[[str], list[Piece]]
 ) -> tuple[Piece, ...]:
-    """Return the sentences whose conditions hold, with facts put in."""
     found: list[Piece] = []
     for needed, template in says:
         if all(holds(c.lstrip("!")) != c.startswith("!") for c in needed.split()):
-            found += [("text", " ")] if found else []
-            found += _filled(template, fact)
-    return tuple(found)
-
-
-def _filled(template: str, fact: Callable[[str], list[Piece]]) -> list[Piece]:
-    found: list[Piece] = []
-    end = 0
-    for match in MARKS.finditer(template):
-        found.append(("text", template[end : match.start()]))
-        name, term, code = match.groups()
-        found += fact(name) if name else [("term", term) if term else ("name", code)]
-        end = match.end()
-    return [piece for piece in [*found, ("text", template[end:])] if piece[1]]
+            found.append(("text", " " * bool(found)))
+            for piece in MARKED.split(template):
+                kind = {"*": "term", "`": "name"}.get(piece[:1])
+                found += fact(piece[1:-1]) if piece[:1] == "{" else [
+                    (kind, piece[1:-1]) if kind else ("text", piece)
+                ]  # fmt: skip
+    return tuple(piece for piece in found if piece[1])
 
 
 def _table(story: Story, layout: Layout, word: int, head: int, back: bool) -> Table:

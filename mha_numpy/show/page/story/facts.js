@@ -137,7 +137,7 @@ function openFacts(told, trace, sequence) {
       .filter(([conditions]) => conditions.split(" ").filter(Boolean).every((each) => holds(each.replace("!", "")) !== each.startsWith("!")));
     return templates.flatMap(([, template], n) => [
       ...(n ? [["text", " "]] : []),
-      ...template.split(/(\{[\w.]+\}|\*[^*]+\*|`[^`]+`)/).filter(Boolean).flatMap((piece) => {
+      ...template.split(/(\{\w+\}|\*[^*]+\*|`[^`]+`)/).filter(Boolean).flatMap((piece) => {
         const inner = piece.slice(1, -1);
         if (piece[0] === "{") return fact(inner, word, head);
         return [piece[0] === "*" ? ["term", inner] : piece[0] === "`" ? ["name", inner] : ["text", piece]];

@@ -191,8 +191,8 @@ function startStory(data, page) {
     find(".step").hidden = !canStep;
     const isChanged = trace.isEdited() || controls.chosen();
     find(".again").disabled = !isChanged;
-    find(".steps").textContent = (steps ? `${steps} ${steps === 1 ? "step" : "steps"}: w_q and w_k moved along their slopes, by at most 0.1 in the first step.`
-      : "▲ should rise, ▼ should fall; a larger arrow matters more.") + (isChanged ? " Start again takes back all changes, yours too." : "");
+    find(".steps").textContent = (steps ? `${steps} ${steps === 1 ? "step" : "steps"} of w_q and w_k along their slopes.`
+      : "▲ should rise, ▼ should fall; a larger arrow matters more.") + (isChanged ? " Start again takes back every change, yours too." : "");
   }
 
   // --- painting
