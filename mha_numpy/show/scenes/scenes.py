@@ -207,9 +207,8 @@ SCENES = (
         ),
         (
             ("d_scores", "If one share grows, others shrink. So a score should rise only if its "
-             "word helps more than the average of this row: {d_scores}."),
-            ("d_scores whole", "The slopes of all these scores add up to 0; the smallest have no "
-             "arrow."),
+             "word helps more than the average of this row. The slopes say which: {d_scores}."),
+            ("d_scores whole", "All of them add up to 0; tiny ones have no arrow."),
             EQUAL, ASIDE, ELSEWHERE, LONE,
         ),
         one=(
@@ -221,7 +220,7 @@ SCENES = (
         all=_square("weights"),
     ),
     Scene(
-        "mix", "Mix", "Take a share of each", "Which word should it take more from?", ("heads",),
+        "mix", "Mix", "Take a share of each", "Who should give more?", ("heads",),
         (
             ("", "Each word's row is multiplied by its share ({weights}), and {word} receives the "
              "sum."),
@@ -229,8 +228,8 @@ SCENES = (
         ),
         (
             ("d_heads", "The wish goes back through `w_o` to what {word} receives: {d_heads}."),
-            ("d_heads d_weights", "So each share has a slope, too: {d_weights}. A plus means "
-             "that a larger share would help."),
+            ("d_heads d_weights", "So shares have slopes, too: {d_weights}. A plus means that a "
+             "larger share would help."),
             ASIDE, KEPT, ELSEWHERE, LONE,
         ),
         one=(

@@ -93,8 +93,8 @@ def still(
     >>> seen = walk()
     >>> story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning)
     >>> still(story, "mix").text
-    "Each word's row is multiplied by its share, and It receives the sum: thing 0.97, alive 0.78, \
-food 0.17. The largest part, 78%, comes from cat."
+    "Each word's row is multiplied by its share (cat 78%, fish 17%), and It receives the sum. That \
+is thing 0.97, action 0.02, alive 0.78, food 0.17."
     """
     named = {each.id: each for each in story.scenes}
     told = named[check_choice("scene", scene, named)]
