@@ -99,7 +99,7 @@ SCENES = (
         (
             ("", "Each word is a row of {D} numbers."),
             ("example", "Each column says one thing about it. The row of {word} says {x}."),
-            ("example asker", "What does {word} stand for? Nothing in its row tells you."),
+            ("example asker", "Who is {word}? Nothing in its row tells you."),
             ("!example !cross", "The row of {word} is all that attention knows of it at first."),
             ("cross", "The words at the top look. The words that they look at have separate rows, "
              "such as {best}."),
