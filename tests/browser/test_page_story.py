@@ -202,7 +202,7 @@ def test_keys_choose_change_and_go_on(open_story):
 
 def test_the_way_back_has_a_goal_that_small_steps_bring_nearer(open_story, seen):
     page = open_story()
-    page.get_by_role("switch", name="Show how to make it better").check()
+    page.get_by_role("switch", name="Show how each number should change").check()
     assert page.evaluate("location.hash") == "#join/It/0/back"
     goal = lambda: float(page.locator("#story-goal .goal strong").inner_text())  # noqa: E731
     first = goal()
@@ -228,7 +228,7 @@ def test_what_belongs_to_a_scene_is_switched_there(open_story):
     assert page.locator("#story-stage .hatched").count() == 2  # score and share of purred
     page.get_by_label("hide later words").uncheck()
     page.locator("#story-options input[type=range]").fill("0")
-    assert "cat gets 17%" in page.locator("#story-says").inner_text()
+    assert "6 words, 17% each" in page.locator("#story-says").inner_text()
     go(page, "join/It/0")
     page.locator("#story-options").get_by_label("head 0").uncheck()
     assert "its row says alive 0, food 0" in page.locator("#story-says").inner_text()
@@ -331,18 +331,45 @@ def test_the_matrix_behind_a_row_opens_as_a_sum(open_story):
     assert page.locator("#story-stage .cell").count() == 8 + 12
 
 
-def test_the_switch_comes_back_and_starting_again_keeps_what_was_changed(open_story):
+def test_the_switch_comes_back_and_starting_again_takes_back_every_change(open_story):
     page = open_story("weights/cat/1")
     page.get_by_label("cat looking at ate: ").first.click()
     page.keyboard.press("+")
     page.get_by_role("switch").check()
     assert page.evaluate("location.hash") == "#join/It/0/back"
-    assert page.get_by_role("button", name="Start again").is_disabled()
     page.get_by_role("button", name="Take a small step").click()
+    assert "yours too" in page.locator("#story-goal .steps").inner_text()
     page.get_by_role("button", name="Start again").click()
+    assert page.get_by_role("button", name="Start again").is_disabled()
     page.get_by_role("switch").uncheck()
     assert page.evaluate("location.hash") == "#weights/cat/1"
-    assert page.locator("#story-stage .mine").count() == 1
+    assert page.locator("#story-stage .mine").count() == 0
+
+
+def test_the_goal_is_a_subtraction_of_two_numbers_of_the_row(open_story):
+    goal = open_story("join/It/0/back").locator("#story-goal .goal").inner_text()
+    assert goal == f"Goal: alive {MINUS} food in the new row of It: 0.777 {MINUS} 0.173 = 0.604."
+
+
+def test_what_was_tried_is_offered_to_be_undone_until_it_is(open_story):
+    page = open_story("scores/It/0")
+    button = page.locator("#story-try")
+    assert button.inner_text() == "Try: give fish the highest score, and watch its share"
+    button.click()
+    go(page, "weights/It/0")
+    go(page, "scores/It/0")
+    assert button.inner_text() == "Undo: give fish the highest score"
+    page.get_by_label("It looking at fish").click()
+    page.locator("#story-panel .undo").click()
+    assert button.inner_text().startswith("Try: give fish")
+
+
+def test_only_a_number_that_is_written_otherwise_is_marked_as_changed(open_story):
+    page = open_story("scores/It/0")
+    page.get_by_label("It looking at purred").click()
+    page.locator("#story-panel input[type=number]").fill("-0.004")
+    assert page.get_by_label("It looking at purred: 0.00").count() == 1
+    assert page.locator("#story-scenes .moved").all_inner_texts() == ["Compare"]
 
 
 def test_arrow_keys_change_the_scene_outside_of_fields_and_cells(open_story):

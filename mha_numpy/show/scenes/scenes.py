@@ -5,8 +5,9 @@ that is looked at, b the one that it looks at most, f each feature. "scores i j"
 "heads* i" are the rows of all heads. A column is named after the array whose columns it has, or
 has its own name.
 
-The sentences come with conditions: the page shows every one whose conditions hold.
-{} holds a fact about the numbers, *a term*, `a name`. The page and `still` fill them in alike.
+The sentences come with conditions: the page shows every one whose conditions hold. A fact is a
+condition, too: it holds where there is something to say. {} holds a fact about the numbers,
+*a term*, `a name`. The page and `still` fill them in alike.
 """
 
 from dataclasses import dataclass
@@ -71,6 +72,19 @@ def _single(array: str, each: str, role: str = "") -> Layout:
 
 
 LONE = ("head lone", "Only the row of {asker} has arrows, because the wish is about {asker}.")
+ASIDE = (
+    "head !d_heads !lone",
+    "The wish is about {asker} only. What {word} asks for and receives doesn't matter here, so its "
+    "row has no arrows.",
+)
+KEPT = (
+    "head !d_heads !all",
+    "The arrows that remain are there because {asker} looks at these words, too.",
+)
+EQUAL = (
+    "d_heads !d_scores",
+    "Where {word} looks doesn't matter to the goal: all words that count here help equally.",
+)
 ELSEWHERE = (
     "!head",
     "There are no arrows here. Nothing that head {head} gives reaches the numbers of the wish, so "
@@ -85,17 +99,17 @@ SCENES = (
         (
             ("", "Each word is a row of {D} numbers."),
             ("example", "Each column says one thing about it. The row of {word} says {x}."),
-            ("example asker", "What does {word} stand for? Nothing in its row tells you."),
-            ("plain !cross", "The row of {word} is all that attention knows of it at the start."),
+            ("example asker", "Who is {word}? Nothing in its row tells you."),
+            ("!example !cross", "The row of {word} is all that attention knows of it at first."),
             ("cross", "The words at the top look. The words that they look at have separate rows, "
              "such as {best}."),
-            ("places", "Place x and place y say where in the sentence it is, so that head 1 can "
+            ("example", "Place x and place y say where in the sentence it is, so that head 1 can "
              "find the word before."),
             ("unlike", "On top you see what the model says at each place, here what it reads."),
         ),
         (
-            ("x", "The wish has reached the first numbers. For {word}, these matter most: {d_x}."),
-            ("!x", "The wish doesn't reach {word}: no number of its row has a slope."),
+            ("d_x", "The wish has reached the first numbers. What matters most for {word}: {d_x}."),
+            ("!d_x", "The wish doesn't reach {word}: no number of its row has a slope."),
             ("", "The same sums give a slope to each number of `w_q`, `w_k`, `w_v` and `w_o`. A "
              "small step moves `w_q` and `w_k` along theirs. Training repeats this many times."),
         ),
@@ -110,20 +124,22 @@ SCENES = (
             ("example", "In head {head}, {word} asks: \u201c{question}\u201d As numbers, it *asks* "
              "for {q}. To be found by others, it *offers* {k}. To words that look at it, it "
              "*gives* {v}."),
-            ("plain !cross", "What {word} *asks* for is its query, `q`. What it *offers*, so that "
-             "others find it, is its key, `k`. What it *gives* is its value, `v`."),
-            ("plain cross", "The query of {word}, `q`, is what it *asks* for. {best}, which it "
-             "looks at most, *offers* a key, `k`, and *gives* a value, `v`."),
-            ("plain", "Each of these rows has {width} numbers in this head."),
+            ("!example !cross", "What {word} *asks* for is its query, `q`. What it *offers*, so "
+             "that others find it, is its key, `k`. What it *gives* is its value, `v`."),
+            ("!example cross", "The query of {word}, `q`, is what it *asks* for. Each word that it "
+             "looks at, such as {best}, *offers* a key, `k`, and *gives* a value, `v`."),
+            ("!example", "Each of these rows has {width} numbers in this head."),
         ),
         (
-            ("q", "What {word} asks for has these slopes: {d_q}."),
-            ("q", "A plus means that it should ask for more of it, a minus for less. We didn't "
+            ("d_q", "What {word} asks for has these slopes: {d_q}."),
+            ("d_q", "A plus means that it should ask for more of it, a minus for less. We didn't "
              "write this rule: it follows from the wish, four steps back."),
-            ("head !q kv", "What {word} asks for doesn't matter to a wish about {asker}. But "
-             "{asker} looks at {word}, so the two other rows have slopes: what it offers {d_k}, "
-             "what it gives {d_v}."),
-            ("head !q !kv", "The wish is about {asker}, and it doesn't reach {word} here."),
+            EQUAL,
+            ("head !d_heads !lone", "The wish is about {asker} only, so what {word} asks for "
+             "doesn't matter."),
+            ("head !d_heads !lone d_v !cross", "But {asker} looks at {word}, so what "
+             "{word} gives has slopes: {d_v}."),
+            ("head !d_heads !lone d_k !cross", "What it offers has slopes, too: {d_k}."),
             ("head lone", "Of the words that ask, only {asker} has arrows, because the wish is "
              "about {asker}."),
             ELSEWHERE,
@@ -150,26 +166,20 @@ SCENES = (
     Scene(
         "scores", "Compare", "Asking meets offering", "Which scores should rise?", ("scores",),
         (
-            ("", "The top row is what {word} asks for; below it is what each word offers. Multiply "
-             "down, add across, then multiply by the scale, {scale}, which keeps the scores of "
-             "long rows small. The result is a *score*: how well the two fit."),
-            ("two !tie", "{best} fits best ({best.score}), then {next} ({next.score})."),
-            ("two tie", "{best} and {next} fit equally well, with {best.score}."),
+            ("!all", "The top row is what {word} asks for; below it is what each word offers. "
+             "Multiply down, add across, then multiply by the scale, {scale}, which keeps the "
+             "scores of long rows small. The result is a *score*: how well the two fit."),
+            ("all", "A *score* says how well two words fit: what one asks for times what the other "
+             "offers, added up, times the scale, {scale}."),
+            ("!alone scores", "The highest for {word}: {scores}."),
             ("hides", "Hatched words are hidden from {word} and don't count."),
         ),
         (
-            ("scores", "The score of {gain} has the slope {gain.score}: raise it by 0.1, and the "
-             "goal changes by about {gain.tenth}. This slope is the *gradient* of the score, and "
-             "it says no more than that. For {loss} it is {loss.score}."),
-            ("scores !all", "A score is made of two rows, so what is asked and what is offered get "
-             "arrows, too."),
-            ("heads !scores", "There are no arrows on these scores: each word that counts here "
-             "helps as much as the others."),
-            ("head !heads", "The wish is about the new row of {asker}, and where {word} looks "
-             "doesn't change it. So these scores have no arrows."),
-            ("head !heads !all", "Those on the offers are there because {asker} looks at these "
-             "words, too."),
-            ELSEWHERE, LONE,
+            ("d_scores", "These scores have slopes: {d_scores}. The slope of a score is its "
+             "*gradient*: raise the score by 0.1, and the goal changes by about a tenth of it."),
+            ("d_scores !all", "A score is made of two rows, so what is asked and what is offered "
+             "get arrows, too."),
+            EQUAL, ASIDE, KEPT, ELSEWHERE, LONE,
         ),
         one=(
             Layout(
@@ -186,23 +196,20 @@ SCENES = (
         "weights", "Share", "Scores become shares", "More for one, less for the rest",
         ("weights",),
         (
-            ("two", "The attention of {word} is 100%, and the scores divide it: {best} gets "
-             "{best.share}, {next} gets {next.share}."),
-            ("!two", "There is only {best}, so it gets {best.share}."),
+            ("whole !alone", "The attention of {word} is 100%, and the scores divide it: "
+             "{weights}."),
+            ("whole alone", "There is only one word that {word} can look at: {weights}."),
+            ("!whole weights", "These shares were changed, and no longer add up to 100%."),
+            ("!weights", "There is no word that {word} can look at."),
             ("", "Each share is a *weight*: how much {word} takes from that word. It is e to the "
              "power of the score, divided by the sum of these powers. Raise a score "
              "by 1, and its share grows e-fold, 2.7 times, compared with the others."),
         ),
         (
-            ("scores", "Shares add up to 100%: if one grows, others shrink. So a score should rise "
-             "only if its word helps more than the average of this row. {gain} does "
-             "({gain.score}), {loss} doesn't ({loss.score}). The slopes of all these scores "
-             "add up to 0; the smallest have no arrow."),
-            ("heads !scores", "There are no arrows on these scores: each word that counts here "
-             "helps as much as the others."),
-            ("head !heads", "The wish is about the new row of {asker}, "
-             "and the shares of {word} don't change it: they have no arrows."),
-            ELSEWHERE, LONE,
+            ("d_scores", "If one share grows, others shrink. So a score should rise only if its "
+             "word helps more than the average of this row. The slopes say which: {d_scores}."),
+            ("d_scores whole", "All of them add up to 0; tiny ones have no arrow."),
+            EQUAL, ASIDE, ELSEWHERE, LONE,
         ),
         one=(
             Layout(
@@ -213,23 +220,17 @@ SCENES = (
         all=_square("weights"),
     ),
     Scene(
-        "mix", "Mix", "Take a share of each", "From whom should it take more?", ("heads",),
+        "mix", "Mix", "Take a share of each", "Who should give more?", ("heads",),
         (
-            ("example", "Each word's row is multiplied by its share, and {word} receives the sum: "
-             "{heads}."),
-            ("plain", "Each word's row is multiplied by its share, and {word} receives the sum."),
-            ("", "The largest part, {best.share}, comes from {best}."),
+            ("", "Each word's row is multiplied by its share ({weights}), and {word} receives the "
+             "sum."),
+            ("example", "That is {heads}."),
         ),
         (
-            ("heads", "The wish goes back through `w_o` to what {word} receives: {d_heads}. So "
-             "a larger share would do most good for {helper} ({helper.share}), and be worst for "
-             "{hinderer} ({hinderer.share})."),
-            ("heads example", "A slope of +1 says: 0.01 more, and the goal grows by 0.01."),
-            ("head !heads", "The wish is about {asker}, and what {word} receives doesn't change "
-             "the new row of {asker}."),
-            ("head !heads !all", "Arrows remain on what words give, because {asker} takes from "
-             "them."),
-            ELSEWHERE, LONE,
+            ("d_heads", "The wish goes back through `w_o` to what {word} receives: {d_heads}."),
+            ("d_heads d_weights", "So shares have slopes, too: {d_weights}. A plus means that a "
+             "larger share would help."),
+            ASIDE, KEPT, ELSEWHERE, LONE,
         ),
         one=(
             Layout(
@@ -245,23 +246,22 @@ SCENES = (
     Scene(
         "join", "Join", "All heads make one new row", "Start with a wish", ("out",),
         (
-            ("!single", "Head {other} looks at the same time; there, {word} takes most from "
-             "{other.best} ({other.share}). The rows of all heads, side by side, go through `w_o` "
-             "and become the new row of {word}."),
+            ("!single", "Head {other} looks at the same time ({others}). The rows of all heads, "
+             "side by side, go through `w_o` and become the new row of {word}."),
             ("single", "What {word} received goes through `w_o` and becomes its new row."),
             ("example asker", "Before, {word} only stood in for something. Now its row says "
              "{wished}."),
-            ("example !asker", "It says {out}."),
+            ("example !asker", "That row says {out}."),
         ),
         (
             ("example", "Here is a wish: {wish}. The goal is {goal} in that row."),
-            ("plain", "The wish here is that the goal grows: the sum of `d_out` times `out`."),
-            ("out", "An arrow shows a *slope*: how much the goal grows if that number grows a "
+            ("!example", "The wish here is that the goal grows: the sum of `d_out` times `out`."),
+            ("d_out", "An arrow shows a *slope*: how much the goal grows if that number grows a "
              "little. So ▲ should rise and ▼ should fall. Now go left: what should each "
              "earlier number do?"),
-            ("!out", "This row has no arrows, because the wish is about {asker} only. Choose "
-             "{asker} at the top."),
-            LONE,
+            ("!d_out !lone", "This row has no arrows, because the wish is about {asker} only. "
+             "Choose {asker} at the top."),
+            ("lone", LONE[1]),
         ),
         one=(
             Layout(("heads*",), (Row("i", ("heads* i",), "received"),)), BY_W_O,

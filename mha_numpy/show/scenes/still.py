@@ -9,9 +9,9 @@ import numpy as np
 from mha_numpy.checks import check_choice, check_count
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.scenes.scenes import Layout, Row, Says
-from mha_numpy.show.scenes.story import Piece, Story, facts, flags, ranked, written
+from mha_numpy.show.scenes.story import Piece, Story, best_of, conditions, facts, written
 
-MARKS = re.compile(r"\{([\w.]+)\}|\*([^*]+)\*|`([^`]+)`")
+MARKED = re.compile(r"(\{\w+\}|\*[^*]+\*|`[^`]+`)")
 CELLS = 96  # the words are all on stage where they have no more numbers
 
 
@@ -93,8 +93,8 @@ def still(
     >>> seen = walk()
     >>> story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning)
     >>> still(story, "mix").text
-    "Each word's row is multiplied by its share, and It receives the sum: thing 0.97, alive 0.78, \
-food 0.17. The largest part, 78%, comes from cat."
+    "Each word's row is multiplied by its share (cat 78%, fish 17%), and It receives the sum. That \
+is thing 0.97, action 0.02, alive 0.78, food 0.17."
     """
     named = {each.id: each for each in story.scenes}
     told = named[check_choice("scene", scene, named)]
@@ -107,9 +107,9 @@ food 0.17. The largest part, 78%, comes from cat."
     layouts = told.all if everything or is_small else one
     return Still(
         title=told.back if back else told.title,
-        sentence=sentence(
+        sentence=_sentence(
             told.says_back if back else told.says,
-            flags(story, word, head, everything=everything), facts(story, word, head),
+            conditions(story, word, head, everything=everything), facts(story, word, head),
         ),
         tables=tuple(
             _table(story, layout, word, head, back) for layout in layouts
@@ -124,25 +124,19 @@ def _one_of(name: str, value: int, count: int) -> int:
     return value
 
 
-def sentence(says: Says, known: set[str], fact: Callable[[str], list[Piece]]) -> tuple[Piece, ...]:
-    """Return the sentences whose conditions hold, with facts put in."""
+def _sentence(
+    says: Says, holds: Callable[[str], bool], fact: Callable[[str], list[Piece]]
+) -> tuple[Piece, ...]:
     found: list[Piece] = []
-    for conditions, template in says:
-        if all((c.lstrip("!") in known) != c.startswith("!") for c in conditions.split()):
-            found += [("text", " ")] if found else []
-            found += _filled(template, fact)
-    return tuple(found)
-
-
-def _filled(template: str, fact: Callable[[str], list[Piece]]) -> list[Piece]:
-    found: list[Piece] = []
-    end = 0
-    for match in MARKS.finditer(template):
-        found.append(("text", template[end : match.start()]))
-        name, term, code = match.groups()
-        found += fact(name) if name else [("term", term) if term else ("name", code)]
-        end = match.end()
-    return [piece for piece in [*found, ("text", template[end:])] if piece[1]]
+    for needed, template in says:
+        if all(holds(c.lstrip("!")) != c.startswith("!") for c in needed.split()):
+            found.append(("text", " " * bool(found)))
+            for piece in MARKED.split(template):
+                kind = {"*": "term", "`": "name"}.get(piece[:1])
+                found += fact(piece[1:-1]) if piece[:1] == "{" else [
+                    (kind, piece[1:-1]) if kind else ("text", piece)
+                ]  # fmt: skip
+    return tuple(piece for piece in found if piece[1])
 
 
 def _table(story: Story, layout: Layout, word: int, head: int, back: bool) -> Table:
@@ -163,7 +157,7 @@ def _columns(story: Story, slot: str, head: int) -> list[str]:
 def _lines(story: Story, row: Row, word: int, head: int, width: int) -> list[Line]:
     if row.each == "line":
         return [Line("", "", False, (), is_rule=True)]
-    looked = ranked(story.matrix("weights", head)[word])[0]
+    looked = best_of(story, word, head)
     source, looks = story.source_tokens, story.tokens
     reads = looks if story.is_cross else source  # what a row of x is the vector of
     many = {"queries": looks, "keys": source, "tokens": reads}

@@ -156,72 +156,91 @@ def story_of(
 
 Piece = tuple[str, str]  # kind (text, word, number, term, name), and what is written
 EPSILON = 5e-4  # a slope below it is written as 0.000
-EXTREMES = {  # words that are named by their slope: of which row, and its largest or smallest
-    "gain": ("d_scores", np.argmax), "loss": ("d_scores", np.argmin),
-    "helper": ("d_weights", np.argmax), "hinderer": ("d_weights", np.argmin),
-}  # fmt: skip
+LEAST = 0.1  # a share that is named
 
 
 def facts(story: Story, word: int, head: int) -> Callable[[str], list[Piece]]:
     """Return what gives the pieces of a fact by its name, about a word in a head."""
-    weights, scores = story.matrix("weights", head)[word], story.matrix("scores", head)[word]
-    best, following = ranked(weights)
-    other = (head + 1) % story.num_heads
-    other_weights = story.matrix("weights", other)[word]
+    of, other = story.meaning, (head + 1) % story.num_heads
+    width = {part: step.array.shape[-1] for part, step in story.steps.items()}
+    known = {
+        "text": {"wish": of.wish, "goal": of.goal, "question": of.asks[head][word]} if of else {},
+        "word": {"word": story.tokens[word], "asker": story.tokens[asker_of(story)],
+                 "best": story.source_tokens[best_of(story, word, head)]},
+        "number": {"head": str(head), "other": str(other), "scale": written(story.scale),
+                   "D": str(width.get("x")), "width": str(width["q"])},
+    }  # fmt: skip
 
     def say(name: str) -> list[Piece]:
-        which, _, what = name.partition(".")
-        if which in EXTREMES:
-            part, extreme = EXTREMES[which]
-            slopes = story.matrix(part, head)[word]
-            at = int(extreme(slopes))
-            slope = slopes[at] * (0.1 if what == "tenth" else 1)
-            return [("number", signed(slope)) if what else ("word", story.source_tokens[at])]
-        if which == "other":
-            at = ranked(other_weights)[0]
-            return [{"": ("number", str(other)), "best": ("word", story.source_tokens[at]),
-                     "share": ("number", percent(other_weights[at]))}[what]]  # fmt: skip
-        if which in ("best", "next"):
-            at = best if which == "best" else following
-            return [{"": ("word", story.source_tokens[at]),
-                     "share": ("number", percent(weights[at])),
-                     "score": ("number", written(scores[at]))}[what]]  # fmt: skip
-        return plain_fact(name)
-
-    def plain_fact(name: str) -> list[Piece]:
-        if name in ("word", "asker"):
-            return [("word", story.tokens[word if name == "word" else asker_of(story)])]
-        if name in ("wish", "goal", "question") and story.meaning:
-            of = story.meaning
-            known = {"wish": of.wish, "goal": of.goal, "question": of.asks[head][word]}
-            return [("text", known[name])]
-        sizes = {"head": head, "D": story.steps["x"].array.shape[-1] if "x" in story.steps else 0,
-                 "width": story.steps["q"].array.shape[-1]}  # fmt: skip
-        if name in sizes:
-            return [("number", str(sizes[name]))]
-        if name == "scale":
-            return [("number", written(story.scale))]
-        part = "out" if name == "wished" else name
-        row, labels = story.matrix(part, head)[word], story.columns(part, head)
-        if name == "wished":
-            order = np.flatnonzero(story.matrix("d_out", head)[word])
-        else:
-            order = np.argsort(-np.abs(row), kind="stable")[: 2 if part[:2] == "d_" else 3]
-        least, write = (EPSILON, signed) if part[:2] == "d_" else (0.005, written)
-        kept = [c for c in sorted(order) if abs(row[c]) >= least or name == "wished"]
-        found: list[Piece] = []
-        for c in kept:
-            label = labels[c] if not labels[c].isdigit() else f"number {labels[c]}"
-            found += [("text", ", " * bool(found) + label + " "), ("number", write(row[c]))]
-        return found or [("text", "nothing")]
+        for kind, told in known.items():
+            if name in told:
+                return [(kind, told[name])]
+        part, at = ("weights", other) if name == "others" else (name, head)
+        return listed(story, part, word, at) or [("text", "nothing")]
 
     return say
 
 
-def ranked(weights: Array) -> tuple[int, int]:
-    """Return the places of the largest weight and of the next one."""
-    order = np.argsort(-np.round(weights, 9), kind="stable")
-    return int(order[0]), int(order[min(1, len(order) - 1)])
+def listed(story: Story, name: str, word: int, head: int) -> list[Piece]:
+    """Return the numbers that matter most in a word's row, each with what it is of."""
+    part = "out" if name == "wished" else name
+    if part not in story.steps or word >= len(story.matrix(part, head)):
+        return []
+    row, labels = story.matrix(part, head)[word], story.columns(part, head)
+    if part in ("scores", "weights"):
+        seen = np.flatnonzero(~story.hidden(head)[word])
+        return named(row[seen], [labels[j] for j in seen], is_share=part == "weights")
+    most, least, write = (2, EPSILON, signed) if part[:2] == "d_" else (4, 0.005, written)
+    kept = [c for c in largest(np.abs(row), most)[:most] if abs(row[c]) >= least]
+    if name == "wished":
+        kept = list(np.flatnonzero(story.matrix("d_out", head)[word]))
+    if part in ("d_scores", "d_weights"):
+        return _joined([("word", labels[j]) for j in kept], [write(row[j]) for j in kept])
+    called = [f"number {label}" if label.isdigit() else label for label in labels]
+    return _joined(
+        [("text", called[c]) for c in sorted(kept)], [write(row[c]) for c in sorted(kept)]
+    )
+
+
+def named(row: Array, words: Sequence[str], *, is_share: bool, most: int = 2) -> list[Piece]:
+    """Return the words with the largest numbers, none of equal ones before others: cat 78%."""
+    found, write = (
+        largest(row, most, LEAST if is_share else -np.inf),
+        percent if is_share else written,
+    )
+    if len(found) > most:
+        each = write(row[found[0]])
+        return [
+            ("number", str(len(found))),
+            ("text", " words, "),
+            ("number", each),
+            ("text", " each"),
+        ]
+    return _joined([("word", words[j]) for j in found], [write(row[j]) for j in found])
+
+
+def _joined(labels: list[Piece], numbers: list[str]) -> list[Piece]:
+    found: list[Piece] = []
+    for label, number in zip(labels, numbers, strict=True):
+        found += [("text", ", ")] * bool(found) + [label, ("text", " "), ("number", number)]
+    return found
+
+
+def largest(sizes: Array, most: int, least: float = -np.inf) -> list[int]:
+    """Return the places of the largest numbers: of equal ones all, or none.
+
+    More than `most` are returned only if all of these are the largest.
+    """
+    sizes = np.round(sizes, 9)
+    order = [int(j) for j in np.argsort(-sizes, kind="stable")]
+    next_one = sizes[order[most]] if len(order) > most else -np.inf
+    kept = [j for j in order[:most] if sizes[j] > next_one and sizes[j] >= least]
+    return kept or [j for j in order if sizes[j] == sizes[order[0]]]
+
+
+def best_of(story: Story, word: int, head: int) -> int:
+    """Return a word that a word looks at most."""
+    return int(np.round(story.matrix("weights", head)[word], 9).argmax())
 
 
 def asker_of(story: Story) -> int:
@@ -233,35 +252,29 @@ def asker_of(story: Story) -> int:
     return int(np.abs(story.matrix("d_out", 0)).max(axis=-1).argmax())
 
 
-def flags(story: Story, word: int, head: int, *, everything: bool = False) -> set[str]:
-    """Return the conditions that hold for a word in a head."""
-    weights = story.matrix("weights", head)
-    two = weights[word, list(ranked(weights[word]))]
+def conditions(
+    story: Story, word: int, head: int, *, everything: bool = False
+) -> Callable[[str], bool]:
+    """Return what says whether a condition holds; a fact holds where it names numbers."""
+    hidden, wished = story.hidden(head)[word], 0
+    if "d_out" in story.steps:
+        wished = int(story.matrix("d_out", 0).any(axis=-1).sum())
     found = {
-        "example": bool(story.meaning), "plain": not story.meaning, "cross": story.is_cross,
+        "example": bool(story.meaning), "cross": story.is_cross,
         "unlike": not story.is_cross and list(story.tokens) != list(story.source_tokens),
         "asker": word == asker_of(story), "single": story.num_heads == 1,
-        "two": bool((~story.hidden(head)[word]).sum() > 1), "tie": np.ptp(two) < 1e-9,
-        "hides": bool(story.hidden(head)[word].any()),
+        "alone": (~hidden).sum() == 1, "hides": hidden.any(), "all": everything,
+        "whole": abs(story.matrix("weights", head)[word].sum() - 1) < 5e-3,
+        "lone": everything and wished == 1,
+        "head": "d_heads" in story.steps and np.abs(story.matrix("d_heads", head)).max() >= EPSILON,
     }  # fmt: skip
-    for part in ("x", "q", "k", "v", "scores", "heads", "out"):
-        if f"d_{part}" in story.steps:
-            slopes = np.abs(story.matrix(f"d_{part}", head))
-            row = word if word < len(slopes) else 0
-            found[part] = bool(slopes[row].max() >= EPSILON)
-            found["head"] = slopes.max() >= EPSILON if part == "heads" else found.get("head", False)
-    wished = story.matrix("d_out", 0).any(axis=-1) if "d_out" in story.steps else np.zeros(0)
-    found["all"] = everything
-    found["lone"] = everything and wished.sum() == 1
-    found["places"] = bool(story.meaning and "place x" in story.meaning.features)
-    found["kv"] = not story.is_cross and (found.get("k", False) or found.get("v", False))
-    return {name for name, holds in found.items() if holds}
+    return lambda name: bool(found[name] if name in found else listed(story, name, word, head))
 
 
 def rounded(value: float, digits: int) -> str:
     """Round a half up, as pages do."""
     found = str(Decimal(float(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
-    return found.replace("-", "\N{MINUS SIGN}")
+    return found.replace("-", "\N{MINUS SIGN}" if float(found) else "")
 
 
 def written(value: float) -> str:
@@ -279,8 +292,7 @@ def written(value: float) -> str:
 def signed(slope: float) -> str:
     """Write a slope with its sign: three decimals, or none."""
     text = rounded(slope, 0 if abs(slope - round(slope)) < 1e-6 else 3)
-    text = "0" if text == "\N{MINUS SIGN}0" else text
-    return text if text[0] == "\N{MINUS SIGN}" else f"+{text}"
+    return f"+{text}" if slope > 0 and text.strip("0.") else text
 
 
 def percent(share: float) -> str:

@@ -18,7 +18,7 @@ IS = {
 PLACES = [  # cos and sin of 45 degrees more for each token, to one decimal
     (1.0, 0.0), (0.7, 0.7), (0.0, 1.0), (-0.7, 0.7), (-1.0, 0.0), (-0.7, -0.7)
 ]  # fmt: skip
-NOTE = "Set by hand, not trained: head 0 asks who is meant, head 1 looks at the word before."
+NOTE = "Set by hand, not trained: head 0 asks who is meant, head 1 asks for the word before."
 
 Table: TypeAlias = dict[str, dict[int, float]]  # {feature: {column: number}}
 
@@ -50,11 +50,11 @@ MEANING = Meaning(
     asks=[
         ["which thing?", "what does it do?", "who does it?", "what happens to it?",
          "which living thing?", "who does it?"],
-        ["which word comes before?"] * len(TOKENS),
+        ["which word comes before, or else is nearest?", *["which word comes before?"] * 5],
     ],
     asker=TOKENS.index("It"),
     wish="the new row of It says alive, and not food",
-    goal="alive minus food",
+    goal="alive \N{MINUS SIGN} food",
     written=SENTENCE.split(),
     dare="make the fish alive, and see where It looks",
 )  # fmt: skip
@@ -63,7 +63,7 @@ MEANING = Meaning(
 def example_setting(seed: int = 0) -> Setting:
     """Return "The cat ate fish. It purred." and a layer of two heads, all numbers set by hand.
 
-    Whom does "It" mean? L is a wish about the answer: it grows if the new row of "It" says alive,
+    Who is "It"? L is a wish about the answer: it grows if the new row of "It" says alive,
     and falls if it says food.
 
     Examples
@@ -90,9 +90,9 @@ def example_setting(seed: int = 0) -> Setting:
         d_out=d_out,
         seed=seed,
         about=(
-            f"{SENTENCE} Whom does It mean? Two heads look at the other words: head 0 asks who is "
-            "meant, head 1 asks for the word before. All numbers were set by hand, so that you can "
-            "read them."
+            f"{SENTENCE} Who is It? Two heads look at the other words: head 0 asks who is meant, "
+            "head 1 asks for the word before. All numbers were set by hand, so that you can read "
+            "them."
         ),
         note=NOTE,
     )

@@ -7,13 +7,13 @@ import numpy as np
 
 from mha_numpy.checking.tracing import Step
 from mha_numpy.dtypes import Array
+from mha_numpy.show.scenes.story import named
 from mha_numpy.show.walk.result import Walk
 from mha_numpy.tables import Table
 
 WIDTH = 80  # characters of a line, where no terminal says another
 SMALL, NARROW = 24, 5  # an array of so few numbers, and of so few in a row, is shown itself
 SHADES = "··", "░░", "▒▒", "▓▓", "██"  # of a weight, from 0 to 1
-LEAST = 0.1  # a weight that is named
 FEW = 2  # heads whose second weight is named, too
 NEXT = """\
 next: mha-numpy lab                       the notebooks, from 00 on
@@ -53,10 +53,10 @@ def _looks(seen: Walk, is_shaded: bool = False) -> Table:
 
 
 def _named(weights: Array, tokens: list[str], most: int) -> str:
-    """Return the largest weights with their tokens: "cat 78%, fish 17%"."""
-    largest = [j for j in np.argsort(-weights, kind="stable")[:most] if weights[j] >= LEAST]
-    largest = largest or [int(weights.argmax())] * bool(weights.any())
-    return ", ".join(f"{tokens[j]} {weights[j]:.0%}" for j in largest) or "nothing"
+    """Return the largest weights with their tokens, as the page does: "cat 78%, fish 17%"."""
+    seen = np.flatnonzero(weights)
+    pieces = named(weights[seen], [tokens[j] for j in seen], is_share=True, most=most)
+    return "".join(text for _, text in pieces) or "nothing"
 
 
 def _answer(seen: Walk) -> Iterator[str]:

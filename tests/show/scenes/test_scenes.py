@@ -1,5 +1,6 @@
 """The story of a trace: what is on stage in each scene, and what is said about it."""
 
+import re
 from itertools import product
 
 import numpy as np
@@ -85,12 +86,10 @@ def test_sentences_are_short_and_whole(any_story):
 def test_the_asker_and_the_wish_open_the_story(story):
     assert [scene.id for scene in story.scenes] == ALL
     assert still(story, "weights").text.startswith(
-        "The attention of It is 100%, and the scores divide it: cat gets 78%, fish gets 17%."
+        "The attention of It is 100%, and the scores divide it: cat 78%, fish 17%."
     )
-    assert (
-        "raise it by 0.1, and the goal changes by about +0.031"
-        in still(story, "scores", back=True).text
-    )
+    back = still(story, "scores", back=True).text
+    assert back.startswith("These scores have slopes: cat +0.308, fish " + MINUS + "0.278.")
     assert ("word", "cat") in still(story, "scores").sentence
     assert ("number", "4.5") in still(story, "scores").sentence
 
@@ -101,7 +100,7 @@ def test_where_the_wish_does_not_reach_the_sentence_says_why(story):
 
     for scene in ALL[1:5]:
         assert "Nothing that head 1 gives reaches" in says(scene, "It", 1)
-    assert "the shares of ate don't change it" in says("weights", "ate", 0)
+    assert "What ate asks for and receives doesn't matter" in says("weights", "ate", 0)
     assert "the wish is about It only" in says("join", "cat", 0)
     assert "It looks at cat" in says("roles", "cat", 0)
 
@@ -136,9 +135,49 @@ def test_what_is_no_scene_or_word_is_refused(story):
             still(story, **wrong)
 
 
+def test_a_share_or_score_of_each_word_is_named_with_all_that_equal_it(story):
+    """Where words are equal, none is called the most: all of them are named, or none."""
+    for at, head, back in product(range(6), range(2), (False, True)):
+        shares = story.matrix("weights", head)[at]
+        for scene in story.scenes:
+            each = still(story, scene.id, word=at, head=head, back=back)
+            assert "nothing, nothing" not in each.text
+            assert not re.search(rf"{MINUS}0(?![.\d]*[1-9])|[+]0[.0]*(?![.\d])", each.text), (
+                each.text
+            )
+            if back or scene.id not in ("scores", "weights", "mix"):
+                continue
+            kinds = zip(each.sentence, each.sentence[1:], each.sentence[2:], strict=False)
+            named = [
+                story.tokens.index(word)
+                for (kind, word), (_, between), (last, _) in kinds
+                if (kind, between, last) == ("word", " ", "number")
+            ]
+            assert named
+            least = shares[named].min()
+            assert sorted(named) == np.flatnonzero(shares > least - 1e-9).tolist(), each.text
+
+
+def test_words_that_are_all_equal_are_counted():
+    x = np.ones((1, 4, 2))
+    with trace() as t:
+        attention_forward(x[:, :1], x, x)
+    said = still(story_of(t, source_tokens=list("abcd")), "weights").text
+    assert "the scores divide it: 4 words, 25% each." in said
+    with trace() as t:
+        attention_forward(x, x, x, is_causal=True)
+    told = story_of(t, tokens=list("abcd"))
+    assert (
+        "There is only one word that a can look at: a 100%." in still(told, "weights", word=0).text
+    )
+    assert "(3 words, 33% each)" in still(told, "mix", word=2).text
+
+
 def test_numbers_are_written_as_pages_write_them():
     assert [written(v) for v in (0, -0.7, 4.5, 0.125, 1e-9, 11.2, 12, -0.333)] == [
         "0", MINUS + "0.7", "4.5", "0.13", "0.00", "11.2", "12", MINUS + "0.33",
     ]  # fmt: skip
     assert [signed(v) for v in (1, -0.4172, 0.0308)] == ["+1", MINUS + "0.417", "+0.031"]
+    assert [signed(v) for v in (0.0, 1e-4, -1e-4, -1e-9)] == ["0", "0.000", "0.000", "0"]
+    assert [written(v) for v in (-0.0, -0.004)] == ["0", "0.00"]
     assert percent(0.7766) == "78%"

@@ -39,7 +39,10 @@ function openFacts(told, trace, sequence) {
 
   // --- numbers
 
-  const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
+  function fixed(value, digits) {
+    const text = value.toFixed(digits);
+    return text.replace("-", Number(text) ? "−" : "");
+  }
   function number(value) {
     if (!Number.isFinite(value)) return String(value).replace("Infinity", "∞").replace("-", "−");
     for (const [digits, unit] of [[0, 1], [1, 10]]) {
@@ -49,104 +52,92 @@ function openFacts(told, trace, sequence) {
     return fixed(value, Math.abs(value) >= 10 ? 1 : 2);
   }
   function signed(slope) {
-    const text = fixed(slope, Math.abs(slope - Math.round(slope)) < 1e-6 ? 0 : 3).replace(/^−0$/, "0");
-    return text[0] === "−" ? text : `+${text}`;
+    const text = fixed(slope, Math.abs(slope - Math.round(slope)) < 1e-6 ? 0 : 3);
+    return slope > 0 && /[1-9]/.test(text) ? `+${text}` : text;
   }
   const percent = (share) => `${fixed(100 * share, 0)}%`;
 
-  const ranked = (weights) => {
-    const order = weights.map((w, j) => [-Math.round(w * 1e9), j]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-    return [order[0][1], (order[1] ?? order[0])[1]];
-  };
+  // The places of the largest numbers: of equal ones all, or none. More than `most` are returned only
+  // if all of these are the largest.
+  function largest(sizes, most, least = -Infinity) {
+    const size = (j) => Math.round(sizes[j] * 1e9);
+    const order = [...sizes.keys()].sort((a, b) => size(b) - size(a) || a - b);
+    const next = order.length > most ? size(order[most]) : -Infinity;
+    const kept = order.slice(0, most).filter((j) => size(j) > next && sizes[j] >= least);
+    return kept.length ? kept : order.filter((j) => size(j) === size(order[0]));
+  }
+  const bestOf = (word, head) => largest(matrix("weights", head).row(word), 1)[0];
   const asker = () => {
     if (meaning || !parts.out || !trace.gradientOf(parts.out)) return meaning?.asker ?? 0;
     const { rows, row } = matrix("d_out", 0);
     const sizes = [...Array(rows).keys()].map((i) => Math.max(...row(i).map(Math.abs)));
     return sizes.indexOf(Math.max(...sizes));
   };
-  const EPSILON = 5e-4;
-  const EXTREMES = { gain: ["d_scores", Math.max], loss: ["d_scores", Math.min],
-    helper: ["d_weights", Math.max], hinderer: ["d_weights", Math.min] };
+  const [EPSILON, LEAST] = [5e-4, 0.1];  // the least slope, and the least share, that is named
   const called = (label) => (/^\d+$/.test(label) ? `number ${label}` : label);
 
   // --- facts: [kind, text] pieces
 
   function fact(name, word, head) {
-    const [which, what = ""] = name.split(".");
-    const w = matrix("weights", head).row(word);
-    const [best, next] = ranked(w);
     const other = (head + 1) % heads;
-    const theirs = matrix("weights", other).row(word);
-    if (which in EXTREMES) {
-      const [part, extreme] = EXTREMES[which];
-      const slopes = matrix(part, head).row(word);
-      const slope = extreme(...slopes);
-      return [what ? ["number", signed(slope * (what === "tenth" ? 0.1 : 1))] : ["word", source[slopes.indexOf(slope)]]];
-    }
-    if (which === "other") {
-      const [at] = ranked(theirs);
-      return [{ "": ["number", String(other)], best: ["word", source[at]], share: ["number", percent(theirs[at])] }[what]];
-    }
-    if (which === "best" || which === "next") {
-      const at = which === "best" ? best : next;
-      return [{ "": ["word", source[at]], share: ["number", percent(w[at])],
-        score: ["number", number(matrix("scores", head).at(word, at))] }[what]];
-    }
-    if (name === "word" || name === "asker") return [["word", looks[name === "word" ? word : asker()]]];
-    if (name === "wish" || name === "goal") return [["text", meaning[name]]];
-    if (name === "question") return [["text", meaning.asks[head][word]]];
-    if (name === "head") return [["number", String(head)]];
-    if (name === "D") return [["number", String(matrix("x", 0).cols)]];
-    if (name === "width") return [["number", String(matrix("q", 0).cols)]];
-    if (name === "scale") return [["number", number(trace.arrays[trace.byName.get("scale")].data[0])]];
-    return list(name, word, head);
-  }
-
-  // The numbers of a row that matter most, with the names of their columns.
-  function list(name, word, head) {
-    const [isWished, isSlope] = [name === "wished", name.startsWith("d_")];
-    const part = isWished ? "out" : name;
-    const [row, labels] = [matrix(part, head).row(word), columns(part, head)];
-    const order = [...row.keys()].sort((a, b) => Math.abs(row[b]) - Math.abs(row[a]) || a - b);
-    const kept = (isWished ? order.filter((c) => matrix("d_out", head).at(word, c))
-      : order.slice(0, isSlope ? 2 : 3).filter((c) => Math.abs(row[c]) >= (isSlope ? EPSILON : 0.005)));
-    const pieces = kept.sort((a, b) => a - b).flatMap((c, n) => [
-      ["text", `${n ? ", " : ""}${called(labels[c])} `],
-      ["number", (isSlope ? signed : number)(row[c])],
-    ]);
+    const known = {
+      text: meaning ? { wish: meaning.wish, goal: meaning.goal, question: meaning.asks[head][word] } : {},
+      word: { word: looks[word], asker: looks[asker()], best: source[bestOf(word, head)] },
+      number: { head, other, scale: number(trace.arrays[trace.byName.get("scale")].data[0]),
+        D: parts.x?.shape.at(-1), width: matrix("q", 0).cols },
+    };
+    for (const [kind, told] of Object.entries(known)) if (name in told) return [[kind, String(told[name])]];
+    const pieces = name === "others" ? listed("weights", word, other) : listed(name, word, head);
     return pieces.length ? pieces : [["text", "nothing"]];
   }
 
-  function flags(word, head, isAll) {
-    const w = matrix("weights", head).row(word);
-    const [best, next] = ranked(w);
-    const found = {
-      example: meaning, plain: !meaning, cross: isCross, asker: word === asker(), single: heads === 1,
-      unlike: !isCross && String(looks) !== String(source), two: w.filter((_, j) => !isHidden(head, word, j)).length > 1,
-      all: isAll, places: Boolean(meaning?.features.includes("place x")), tie: Math.abs(w[best] - w[next]) < 1e-9, hides: w.some((_, j) => isHidden(head, word, j)),
-    };
-    for (const part of ["x", "q", "k", "v", "scores", "heads", "out"]) {
-      const slopes = parts[part] && matrix(`d_${part}`, head);
-      if (!slopes) continue;
-      const large = (numbers) => Math.max(...numbers.map(Math.abs)) >= EPSILON;
-      found[part] = large(slopes.row(word < slopes.rows ? word : 0));
-      if (part === "heads") found.head = large(slopes.all());
+  // The numbers that matter most in a word's row, each with what it is of.
+  function listed(name, word, head) {
+    const part = name === "wished" ? "out" : name;
+    const isSlope = part.startsWith("d_");
+    const of = part.replace(/^d_/, "") in parts ? matrix(part, head) : null;
+    if (!of || word >= of.rows) return [];
+    const [row, labels] = [of.row(word), columns(part, head)];
+    const isOfWords = /^(d_)?(scores|weights)$/.test(part);
+    const write = part === "weights" ? percent : isSlope ? signed : number;
+    const joined = (places) => places.flatMap((c, n) => [...(n ? [["text", ", "]] : []),
+      isOfWords ? ["word", labels[c]] : ["text", called(labels[c])], ["text", " "], ["number", write(row[c])]]);
+    if (isOfWords && !isSlope) {  // none of equal ones before others
+      const seen = [...row.keys()].filter((j) => !isHidden(head, word, j));
+      const found = largest(seen.map((j) => row[j]), 2, part === "weights" ? LEAST : undefined).map((n) => seen[n]);
+      return found.length <= 2 ? joined(found)
+        : [["number", String(found.length)], ["text", " words, "], ["number", write(row[found[0]])], ["text", " each"]];
     }
-    found.kv = !isCross && (found.k || found.v);
-    const wished = parts.d_out ? [...Array(looks.length).keys()].map((i) => matrix("d_out", 0).row(i).some(Boolean)) : [];
-    found.lone = isAll && wished.filter(Boolean).length === 1;
-    return found;
+    const [most, least] = isSlope ? [2, EPSILON] : [4, 0.005];
+    const sizes = row.map(Math.abs);
+    const kept = name === "wished" ? [...row.keys()].filter((c) => matrix("d_out", head).at(word, c))
+      : largest(sizes, most).slice(0, most).filter((c) => sizes[c] >= least);
+    return joined(isOfWords ? kept : kept.sort((a, b) => a - b));
+  }
+
+  // Whether a condition holds; a fact holds where it names numbers.
+  function conditions(word, head, isAll) {
+    const w = matrix("weights", head).row(word);
+    const hidden = w.filter((_, j) => isHidden(head, word, j)).length;
+    const [slopes, wishes] = [matrix("d_heads", head), parts.out && matrix("d_out", 0)];
+    const wished = wishes ? looks.filter((_, i) => wishes.row(i).some(Boolean)).length : 0;
+    const found = {
+      example: Boolean(meaning), cross: isCross, asker: word === asker(), single: heads === 1, all: isAll,
+      unlike: !isCross && String(looks) !== String(source), alone: w.length - hidden === 1, hides: hidden > 0,
+      whole: Math.abs(w.reduce((sum, each) => sum + each, 0) - 1) < 5e-3, lone: isAll && wished === 1,
+      head: Boolean(slopes?.all().some((slope) => Math.abs(slope) >= EPSILON)),
+    };
+    return (name) => (name in found ? found[name] : listed(name, word, head).length > 0);
   }
 
   // The sentences whose conditions hold, as pieces.
   function says(scene, { back: isBack, word, head, times }, isAll) {
-    const known = flags(word, head, isAll);
-    const holds = (condition) => (condition[0] === "!" ? !known[condition.slice(1)] : Boolean(known[condition]));
+    const holds = conditions(word, head, isAll);
     const templates = (times ? scene.says_times : isBack ? scene.says_back : scene.says)
-      .filter(([conditions]) => conditions.split(" ").filter(Boolean).every(holds));
+      .filter(([conditions]) => conditions.split(" ").filter(Boolean).every((each) => holds(each.replace("!", "")) !== each.startsWith("!")));
     return templates.flatMap(([, template], n) => [
       ...(n ? [["text", " "]] : []),
-      ...template.split(/(\{[\w.]+\}|\*[^*]+\*|`[^`]+`)/).filter(Boolean).flatMap((piece) => {
+      ...template.split(/(\{\w+\}|\*[^*]+\*|`[^`]+`)/).filter(Boolean).flatMap((piece) => {
         const inner = piece.slice(1, -1);
         if (piece[0] === "{") return fact(inner, word, head);
         return [piece[0] === "*" ? ["term", inner] : piece[0] === "`" ? ["name", inner] : ["text", piece]];
@@ -175,7 +166,7 @@ function openFacts(told, trace, sequence) {
   }
 
   function lines(row, word, head) {
-    const best = ranked(matrix("weights", head).row(word))[0];
+    const best = bestOf(word, head);
     const [words, only] = { i: [looks, word], k: [reads, word], b: [source, best],
       queries: [looks], keys: [source], tokens: [reads], features: [row.each === "features" && columns("x", head)] }[row.each] ?? [[]];
     const places = only === undefined ? [...words.keys()] : [only];
@@ -221,5 +212,5 @@ function openFacts(told, trace, sequence) {
     return [["word", words[i]], ["text", `${verb}: ${called(columns(part, head)[j])}`]];
   }
 
-  return { parts, heads, isCross, factors, matrix, isHidden, columns, called, number, signed, ranked, asker, fact, flags, says, tables, place };
+  return { parts, heads, isCross, factors, matrix, isHidden, columns, called, number, signed, fixed, asker, EPSILON, says, tables, place };
 }

@@ -174,7 +174,10 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     Object.assign(board.dataset, { room: `${room} ${root.clientWidth}`, least: root.style.minHeight });
   }
 
-  const isMoved = ({ id, place }) => Math.abs(trace.arrays[id].data[place] - first[id][place]) > 1e-9;
+  function isMoved({ id, place }) {  // whether it is written otherwise than at first
+    const [now, before] = [trace.arrays[id].data[place], first[id][place]];
+    return now !== before && facts.number(now) !== facts.number(before);
+  }
   const isMine = ({ id, place }) => trace.arrays[id].edits.has(place);
 
   // A number as its cell has it: where that is narrow, without a zero, and with less behind the point.
@@ -203,9 +206,9 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       const { most, slopes, steepest } = scales.get(key);
       const value = trace.arrays[cell.id].data[cell.place];
       const isHidden = ["scores", "weights"].includes(cell.part) && facts.isHidden(cell.head, cell.i, cell.j);
-      const slope = slopes && !isHidden && steepest > 1e-8 ? slopes.at(cell.i, cell.j) : 0;
+      const slope = slopes && !isHidden ? slopes.at(cell.i, cell.j) : 0;
       const lift = Math.abs(slope) / steepest;
-      const hasArrow = lift >= 0.06;
+      const hasArrow = lift >= 0.06 && Math.abs(slope) >= facts.EPSILON;
       const old = seen.get(keyOf(cell));
       if (old !== undefined && Math.abs(old - value) > 1e-9) changed.push(button);
       seen.set(keyOf(cell), value);

@@ -17,8 +17,7 @@ function startStory(data, page) {
     && scenes.flatMap(({ arrays }) => arrays).every((part) => trace.gradientOf(facts.parts[part]));
   const at = { scene: 0, word: opensWord, head: opensHead, all: false, times: null, cell: null, back: false, expert: false, only: false };
   const scene = () => scenes[at.scene];
-  let [playing, steps, tried] = [0, 0, null];
-  let [beforeBack, beforeSteps] = [{}, null];  // where the reader was, and the params
+  let [playing, steps, beforeBack] = [0, 0, {}];  // of the way back: how many steps, where the reader was before
   const isPhone = () => innerWidth <= 900;
 
   const set = (cell, value) => page.edit(cell.id, cell.place, value);
@@ -44,68 +43,61 @@ function startStory(data, page) {
     return { part, id: array.id, place: place(i, j), i, j, head };
   };
 
-  // --- one change for each scene that shows what it is about: {label, cell, value} or {label, act}
+  // --- one change for each scene that shows what it is about: {label, watch, cell, value} or {label, watch, gate}
 
-  const isMost = (numbers, sign = 0) => numbers.reduce((best, v, j) =>
-    ((sign ? sign * v : Math.abs(v)) > (sign ? sign * numbers[best] : Math.abs(numbers[best])) ? j : best), 0);
+  const largest = (numbers, size = Math.abs) => numbers.reduce((best, v, j) => (size(v) > size(numbers[best]) ? j : best), 0);
   const word = (name) => element("b", "w", name);
+  const tried = {};  // by scene, word and head
 
   function tryOf() {
-    const { id } = scene();
-    const { matrix } = facts;
-    const [i, h] = [at.word, at.head];
-    const [best, next] = facts.ranked(matrix("weights", h).row(i));
-    const say = (part, n) => facts.called(facts.columns(part, h)[n]);
-    const source = told.sourceTokens;
-    if (id === "words") {
-      if (meaning) {
-        const rival = facts.ranked([...stage.first[facts.parts.weights.id]].slice(i * words.length, (i + 1) * words.length))[1];
-        const up = isMost(matrix("d_out", 0).row(meaning.asker), 1);
-        if (canReturn && facts.parts.x && !facts.isCross) {
-          return { label: ["make ", word(source[rival]), ` ${say("x", up)}`], cell: cellOf("x", rival, up), value: 1 };
-        }
-      }
-      const n = isMost(matrix("x", h).row(i));
-      return { label: [`double ${say("x", n)} of `, word(words[i])], cell: cellOf("x", i, n), value: 2 * matrix("x", h).at(i, n) };
+    const [{ id }, { word: i, head: h }] = [scene(), at];
+    const row = (part, j = i) => facts.matrix(part, h).row(j);
+    const called = (part, n) => facts.called(facts.columns(part, h)[n]);
+    const offer = (part, j, n, value, label, watch) => ({ cell: cellOf(part, j, n), value, label, watch });
+    const [me, names] = [word(words[i]), told.sourceTokens.map(word)];
+    const scores = row("scores");
+    const [best, next] = [...scores.keys()].filter((j) => !facts.isHidden(h, i, j)).sort((a, b) => scores[b] - scores[a] || a - b);
+    const tenths = (value) => Math.round(10 * value) / 10;
+    const wish = meaning && canReturn ? row("d_out", meaning.asker) : [];
+    const [up, down] = [1, -1].map((sign) => largest(wish, (v) => sign * v));
+    if (id === "words" && wish.length) {
+      const rival = largest(words.map((_, j) => row("x", j)[down]), Number);
+      return offer("x", rival, up, 1, ["make ", names[rival], ` ${called("x", up)}`], ["where ", word(words[meaning.asker]), " looks"]);
     }
-    if (id === "roles") {
-      const away = meaning && canReturn ? facts.columns("q", h).indexOf(meaning.features[isMost(matrix("d_out", 0).row(meaning.asker), -1)]) : -1;
-      if (away >= 0) return { label: ["let ", word(words[i]), ` ask for ${say("q", away)}`], cell: cellOf("q", i, away), value: 2 };
-      const n = isMost(matrix("q", h).row(i));
-      return { label: ["turn round what ", word(words[i]), " asks for most"], cell: cellOf("q", i, n), value: -matrix("q", h).at(i, n) };
+    const away = wish.length ? facts.columns("q", h).indexOf(meaning.features[down]) : -1;
+    if (id === "roles" && away >= 0) return offer("q", i, away, 2, ["let ", me, ` ask for ${called("q", away)}`], ["where it looks"]);
+    if (id === "words" || id === "roles") {
+      const part = id === "words" ? "x" : "q";
+      const n = largest(row(part));
+      return offer(part, i, n, -row(part)[n], [`turn ${called(part, n)} of `, me, " into its opposite"], ["where it looks"]);
     }
-    if (id === "scores") {
-      const value = Math.round(10 * (matrix("scores", h).at(i, best) + 1)) / 10;
-      return { label: ["give ", word(source[next]), " the highest score"], cell: cellOf("scores", i, next), value };
+    if (id === "join") {
+      return facts.heads > 1 && controls.get("heads") ? { gate: h, label: [`switch off head ${h}`], watch: ["the new row"] } : null;
     }
-    if (id === "weights") {
-      const value = Math.round(10 * (matrix("scores", h).at(i, best) - 3)) / 10;
-      return { label: ["lower the score of ", word(source[best]), " by 3"], cell: cellOf("scores", i, best), value };
-    }
-    if (id === "mix") {
-      const n = isMost(matrix("v", h).row(best));
-      return { label: ["let ", word(source[best]), ` give twice as much ${say("v", n)}`], cell: cellOf("v", best, n), value: 2 * matrix("v", h).at(best, n) || 1 };
-    }
-    const gates = facts.heads > 1 && controls.get("heads");
-    if (!gates) return null;
-    const turn = (isOn) => controls.set("heads", gates.with(h, Number(isOn)));
-    return { label: [`switch off head ${h}`], act: () => turn(false), undo: () => turn(true) };
+    if (next === undefined) return null;
+    if (id === "scores") return offer("scores", i, next, tenths(scores[best] + 1), ["give ", names[next], " the highest score"], ["its share"]);
+    if (id === "weights") return offer("scores", i, best, tenths(scores[best] - 3), ["lower the score of ", names[best], " by 3"], ["who gets its share"]);
+    const [n, from] = [largest(row("v", best)), names[best]];
+    return offer("v", best, n, 2 * row("v", best)[n], ["let ", from, ` give twice as much ${called("v", n)}`], ["what ", me, " receives"]);
   }
 
   function showTry() {
-    const button = byId("try");
-    const offer = at.back || !trace.isLive ? null : tried ?? tryOf();
+    const [button, key] = [byId("try"), [scene().id, at.word, at.head].join()];
+    const gates = controls.get("heads");
+    const isDone = ({ cell, gate, value }, isOurs) => (cell
+      ? trace.arrays[cell.id].edits.has(cell.place) && (isOurs || trace.arrays[cell.id].data[cell.place] === value) : !gates[gate]);
+    const offer = at.back || !trace.isLive ? null : tried[key] && isDone(tried[key], true) ? tried[key] : tryOf();
     button.hidden = !offer;
     if (!offer) return;
-    button.replaceChildren(tried ? "Undo: " : "Try: ", ...offer.label.map((part) => (part.cloneNode ? part.cloneNode(true) : part)));
+    const undoes = isDone(offer, offer === tried[key]);
+    button.replaceChildren(undoes ? "Undo: " : "Try: ", ...offer.label, ...(undoes ? [] : [", and watch ", ...offer.watch]));
     button.onclick = () => {
-      const isDone = tried;
-      tried = isDone ? null : offer;
-      if (offer.act) return (isDone ? offer.undo : offer.act)();
+      tried[key] = offer;
+      if (!offer.cell) return controls.set("heads", gates.with(offer.gate, Number(undoes)));
       if (!stage.has(offer.cell)) go({ all: false, times: null });
       at.cell = isPhone() ? null : offer.cell;  // a sheet would hide what changes
       from = stage.at(offer.cell);
-      if (isDone) undo(offer.cell);
+      if (undoes) undo(offer.cell);
       else set(offer.cell, offer.value);
     };
   }
@@ -168,7 +160,6 @@ function startStory(data, page) {
   const firstRate = canStep ? rate() : 0;  // of the first step: it moves no number by more than 0.1
 
   function step() {
-    if (!steps) beforeSteps = moved.map(({ edits }) => [...edits]);
     steps += 1;
     from = byId("goal").querySelector(".step");
     page.changed(() => {
@@ -179,10 +170,9 @@ function startStory(data, page) {
       for (const [id, pairs] of moves) trace.setMany(id, pairs);
     });
   }
-  function again() {  // what the reader changed before stays
-    steps = 0;
+  function again() {
     from = byId("goal").querySelector(".again");
-    page.changed(() => moved.forEach(({ id }, n) => { trace.reset(id); trace.setMany(id, beforeSteps[n]); }));
+    page.reset();
   }
 
   function showGoal() {
@@ -190,16 +180,19 @@ function startStory(data, page) {
     if (!at.back) return;
     const goal = trace.loss();
     const find = (selector) => byId("goal").querySelector(selector);
+    const [wish, row] = ["d_out", "out"].map((part) => facts.matrix(part, 0).row(facts.asker()));
+    const sum = wish.map((sign, c) => sign && `${sign < 0 ? " − " : " + "}${facts.fixed(row[c], 3).replace(/^−.*/, "($&)")}`);
     if (moved.every((array) => !array?.edits.size)) steps = 0;
-    find(".goal").replaceChildren("Goal: ", meaning ? meaning.goal : "a larger sum of d_out · out",
-      element("span", "extra", meaning ? `, so that ${meaning.wish}` : ""), ". Now it is ",
-      element("strong", "", goal.toFixed(3).replace("-", "−")), ".");
+    find(".goal").replaceChildren("Goal: ", ...(meaning ? [meaning.goal, " in the new row of ", word(words[meaning.asker]),
+      `: ${sum.filter(Boolean).join("").slice(3)} = `] : ["a larger sum of d_out · out. Now it is "]),
+    element("strong", "", facts.fixed(goal, 3)), ".");
     find(".meter").hidden = !meaning;
     find(".meter i").style.width = `${100 * Math.min(1, Math.max(0, goal))}%`;
     find(".step").hidden = !canStep;
-    find(".again").disabled = !steps;
-    find(".steps").textContent = steps ? `${steps} ${steps === 1 ? "step" : "steps"}: w_q and w_k moved along their slopes, by at most 0.1 in the first step.`
-      : "▲ should rise, ▼ should fall; a larger arrow matters more.";
+    const isChanged = trace.isEdited() || controls.chosen();
+    find(".again").disabled = !isChanged;
+    find(".steps").textContent = (steps ? `${steps} ${steps === 1 ? "step" : "steps"} of w_q and w_k along their slopes.`
+      : "▲ should rise, ▼ should fall; a larger arrow matters more.") + (isChanged ? " Start again takes back every change, yours too." : "");
   }
 
   // --- painting
@@ -208,7 +201,7 @@ function startStory(data, page) {
   const isSmall = (all) => stage.countCells(facts.tables(scene(), at, all)) <= MOST_CELLS;
   const showsAll = () => ((scene().id === "words" && !isWide) || at.all) && isSmall(true);
   const changedScenes = () => scenes.filter(({ arrays }) => arrays.some((part) => facts.parts[part]
-    && facts.parts[part].data.some((v, place) => Math.abs(v - stage.first[facts.parts[part].id][place]) > 1e-9)));
+    && facts.parts[part].data.some((_, place) => stage.isMoved({ id: facts.parts[part].id, place }))));
 
   function refresh() {
     const changed = changedScenes();
@@ -243,7 +236,6 @@ function startStory(data, page) {
     if (at.scene !== before.scene || at.all) at.times = null;
     if (["scene", "word", "head", "all", "back", "times"].some((name) => at[name] !== before[name])) {
       at.cell = to.cell ?? null;
-      tried = null;
     }
     byId("main").hidden = at.expert;
     root.querySelector(".scrub").hidden = root.querySelector(".who").hidden = at.expert;
