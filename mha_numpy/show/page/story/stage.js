@@ -165,7 +165,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       }
       return board.offsetHeight <= room;
     };
-    let [least, most] = [28, innerWidth > 900 ? Math.min(62, Math.max(36, (room - 48) / high - 4)) : 42];
+    let [least, most] = [28, innerWidth > 600 ? Math.min(62, Math.max(36, (room - 48) / high - 4)) : 42];
     while (most - least > 2 && !shapeTo(most)) {
       const middle = (least + most) / 2;
       if (shapeTo(middle)) least = middle;

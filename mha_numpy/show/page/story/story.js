@@ -216,7 +216,7 @@ function startStory(data, page) {
       const path = arcs.children[side * words.length + j];
       const [start, end] = j === at.word ? [middles[j] - 9, middles[j] + 9] : [middles[at.word], middles[j]];
       const high = Math.min(room - 4, 0.3 * room + 0.2 * Math.abs(end - start)) * 4 / 3;
-      const [y, top] = side ? [room + labels[0].offsetHeight, room + labels[0].offsetHeight + high] : [room, room - high];
+      const [y, top] = side ? [room + labels[0].offsetHeight - 5, room + labels[0].offsetHeight + high] : [room + 5, room - high];
       path.setAttribute("d", `M${start} ${y}C${start} ${top} ${end} ${top} ${end} ${y}`);
       path.setAttribute("class", `head-${headOf() % 8}${byId("heads").hidden || headOf() === at.head ? "" : " faint"}`);
       path.style.setProperty("--v", share < 0.005 ? 0 : share);
