@@ -9,6 +9,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
   const cellAt = (button) => cells.get(button.dataset.key);
   const largest = (numbers) => numbers.reduce((most, v) => Math.max(most, Number.isFinite(v) ? Math.abs(v) : 0), 1e-9);
   let cells = new Map();  // what is on stage, by key
+  let high = 1;  // rows that a scene of one word has at most: cells are as large in all of them
   let seen = new Map();  // the numbers that were painted last
   const quiet = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -89,7 +90,8 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     return line;
   }
 
-  function show(tables, isMoving, times) {
+  function show(tables, isMoving, times, rows) {
+    high = rows;
     const before = new Map([...root.querySelectorAll(".cell")].map((each) => [each.dataset.key, each.getBoundingClientRect()]));
     [cells, seen] = [new Map(), new Map()];
     const board = element("div", "board", ...tables.map(tableOf));
@@ -125,14 +127,14 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     const middle = (box) => [box.x + box.width / 2, box.y + box.height / 2];
     const [x, y] = middle(from.getBoundingClientRect());
     targets.slice(0, 40).forEach((target, n) => {
-      const dot = element("i", "dot");
+      const dot = element("i", `dot ${from.className.match(/head-\d/) ?? ""}`);
       const [toX, toY] = middle(target.getBoundingClientRect());
       const delay = Math.min(n * 40, 400);
       root.append(dot);
       flying += 1;
       dot.animate({ transform: [`translate(${x}px, ${y}px)`, `translate(${toX}px, ${toY}px)`] },
         { duration: 450, delay, easing: "ease-in-out", fill: "backwards" }).onfinish = () => { dot.remove(); flying -= 1; };
-      target.animate({ boxShadow: ["0 0 0 3px var(--ink)", "0 0 0 3px transparent"] }, { duration: 500, delay: delay + 400 });
+      target.animate({ filter: ["brightness(1.15) drop-shadow(0 0 6px var(--c, var(--ink)))", "none"] }, { duration: 600, delay: delay + 400 });
     });
   }
 
@@ -163,7 +165,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       }
       return board.offsetHeight <= room;
     };
-    let [least, most] = [28, 76];
+    let [least, most] = [28, innerWidth > 600 ? Math.min(62, Math.max(36, (room - 48) / high - 4)) : 42];
     while (most - least > 2 && !shapeTo(most)) {
       const middle = (least + most) / 2;
       if (shapeTo(middle)) least = middle;

@@ -90,6 +90,7 @@ function startStory(data, page) {
     button.hidden = !offer;
     if (!offer) return;
     const undoes = isDone(offer, offer === tried[key]);
+    button.classList.toggle("done", undoes);
     button.replaceChildren(undoes ? "Undo: " : "Try: ", ...offer.label, ...(undoes ? [] : [", and watch ", ...offer.watch]));
     button.onclick = () => {
       tried[key] = offer;
@@ -195,11 +196,33 @@ function startStory(data, page) {
       : "▲ should rise, ▼ should fall; a larger arrow matters more.") + (isChanged ? " Start again takes back every change, yours too." : "");
   }
 
+  // --- where the word looks: arcs over the sentence, those of a second head below it
+
+  const sides = String(words) !== String(told.sourceTokens) ? [] : facts.heads === 2 ? [() => 0, () => 1] : [() => at.head];
+  const arcs = inSvg("svg", { "aria-hidden": true }, ...sides.flatMap(() => words.map(() => inSvg("path", {}))));
+  function showArcs() {
+    const labels = [...byId("words").querySelectorAll("label")];
+    const room = parseFloat(getComputedStyle(byId("words")).paddingTop);
+    const middles = labels.map(({ offsetLeft, offsetWidth }) => offsetLeft + offsetWidth / 2);
+    arcs.style.width = `${middles.at(-1) + 20}px`;
+    sides.forEach((headOf, side) => facts.matrix("weights", headOf()).row(at.word).forEach((share, j) => {
+      const path = arcs.children[side * words.length + j];
+      const [start, end] = j === at.word ? [middles[j] - 9, middles[j] + 9] : [middles[at.word], middles[j]];
+      const high = Math.min(room - 4, 0.3 * room + 0.2 * Math.abs(end - start)) * 4 / 3;
+      const [y, top] = side ? [room + labels[0].offsetHeight - 5, room + labels[0].offsetHeight + high] : [room + 5, room - high];
+      path.setAttribute("d", `M${start} ${y}C${start} ${top} ${end} ${top} ${end} ${y}`);
+      path.setAttribute("class", `head-${headOf() % 8}${byId("heads").hidden || headOf() === at.head ? "" : " faint"}`);
+      path.style.setProperty("--v", share < 0.005 ? 0 : share);
+    }));
+  }
+
   // --- painting
 
   let from = null;  // what the reader changed, where it is not the chosen cell
   const isSmall = (all) => stage.countCells(facts.tables(scene(), at, all)) <= MOST_CELLS;
   const showsAll = () => ((scene().id === "words" && !isWide) || at.all) && isSmall(true);
+  const highOf = (each) => facts.tables(each, { ...at, times: null }, each.id === "words" && !isWide)
+    .reduce((sum, { rows }) => sum + rows.filter(Boolean).length, 0);
   const changedScenes = () => scenes.filter(({ arrays }) => arrays.some((part) => facts.parts[part]
     && facts.parts[part].data.some((_, place) => stage.isMoved({ id: facts.parts[part].id, place }))));
 
@@ -221,6 +244,7 @@ function startStory(data, page) {
     showTry();
     showOptions();
     showGoal();
+    showArcs();
   }
 
   const uniqueWord = (i) => (words.indexOf(words[i]) === words.lastIndexOf(words[i]) && words[i][0] !== "@" ? words[i] : `@${i}`);
@@ -269,7 +293,7 @@ function startStory(data, page) {
     byId("next").disabled = at.scene === last;
     byId("back").checked = at.back;
     if (!at.expert) {
-      stage.show(facts.tables(scene(), at, showsAll()), isMoving, at.times);
+      stage.show(facts.tables(scene(), at, showsAll()), isMoving, at.times, Math.max(...scenes.map(highOf)));
       refresh();
     }
     showAddress();
@@ -294,6 +318,7 @@ function startStory(data, page) {
   }
   const isMany = facts.heads > 4;  // their numbers are enough then
   choices(byId("words"), "word", words.map((each, i) => [[meaning?.written?.[i] ?? each]]), (n) => go({ word: n }));
+  byId("words").append(arcs);
   choices(byId("heads"), "head", [...Array(facts.heads).keys()].map((h) => [[
     element("i", "mark", SHAPES[h] ?? String(h)), element("span", isMany ? "spoken" : "", `Head ${h}`),
     element("span", "extra", meaning ? `: ${meaning.heads[h]}` : ""),
