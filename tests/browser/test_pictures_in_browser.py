@@ -106,18 +106,6 @@ def test_a_page_with_room_shows_the_wider_drawing(browser):
         page.close()
 
 
-def test_one_scene_is_seen_and_its_button_chooses(browser):
-    page = browser.new_page()
-    page.set_content(film(story())._repr_html_())
-    seen = "images => images.map(image => image.offsetParent !== null)"
-    assert page.eval_on_selector_all("img", seen) == [True] + [False] * 5
-    page.get_by_text("Compare").click()
-    assert page.eval_on_selector_all("img", seen) == [False, False, True, False, False, False]
-    page.keyboard.press("ArrowRight")
-    assert page.eval_on_selector_all("img", seen).index(True) == 3
-    page.close()
-
-
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
 def test_the_film_goes_from_scene_to_scene_unless_less_motion_is_wanted(browser, motion):
     page = browser.new_page(reduced_motion=motion)

@@ -9,8 +9,8 @@ from mha_numpy.checks import check_flag
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.page.data import describe_trace
 from mha_numpy.show.page.document import Page, document, read
-from mha_numpy.show.page.fallback import table_of
 from mha_numpy.show.page.training import describe_training
+from mha_numpy.show.pictures.panels import named_sizes
 from mha_numpy.show.pictures.recorded import (
     axis_labels,
     check_numbers,
@@ -18,6 +18,7 @@ from mha_numpy.show.pictures.recorded import (
     check_steps,
 )
 from mha_numpy.show.scenes import story_of
+from mha_numpy.tables import Table
 
 if TYPE_CHECKING:
     from mha_numpy.show.walk.result import Meaning
@@ -44,6 +45,7 @@ LEARNING_SCRIPTS = (
 LEARNING_START = """startTraining(document.getElementById("train"), data);
 onTheme(() => {});
 followHeight();"""
+FALLBACK = "Trust this notebook to step through these arrays and to point at their cells."
 LEARNING_FALLBACK = (
     "<p>Here a head learns to say digits backwards, where scripts are allowed to run.</p>"
 )
@@ -136,8 +138,16 @@ def stepper(
     told["story"] = story.as_dict() if story else None
     if check_flag("training", training):
         told["training"] = describe_training()
-    return Stepper(_page(title, {**told, **describe_trace(trace)}),
-                   table_of(steps), len(steps))  # fmt: skip
+    page = document(
+        title, read("story/story.html") + read("page.html"), {**told, **describe_trace(trace)},
+        styles=STYLES + TRAINING_STYLES * training, scripts=SCRIPTS + TRAINING_SCRIPTS * training,
+        start=START,
+    )  # fmt: skip
+    rows = [
+        [str(s.number), s.name, " ".join(named_sizes(s)), s.equation or s.memory] for s in steps
+    ]
+    table = Table(FALLBACK, ["#", "step", "axes", "equation"], rows).to_html()
+    return Stepper(page, table, len(steps))
 
 
 def training_page() -> Stepper:
@@ -169,15 +179,6 @@ def training_page() -> Stepper:
         styles=("page.css", *TRAINING_STYLES), scripts=LEARNING_SCRIPTS, start=LEARNING_START,
     )  # fmt: skip
     return Stepper(page, LEARNING_FALLBACK, len(data["trace"]["arrays"]))
-
-
-def _page(title: str, data: dict[str, Any]) -> str:
-    learns = "training" in data
-    return document(
-        title, read("story/story.html") + read("page.html"), data,
-        styles=STYLES + TRAINING_STYLES * learns, scripts=SCRIPTS + TRAINING_SCRIPTS * learns,
-        start=START,
-    )  # fmt: skip
 
 
 def _check_sizes(steps: Sequence[Step], constants: Sequence[Step]) -> None:

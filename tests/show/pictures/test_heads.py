@@ -119,10 +119,10 @@ def test_hidden_cells_are_hatched_and_have_no_number():
 
 def test_visible_may_differ_between_heads_and_sequences():
     visible = np.ones((2, 2, 3, 3), bool)
-    visible[1, 0, 1, 2] = visible[0, 1, 0, 0] = False
+    visible[0, 0, 1, 2] = visible[1, 1, 0, 0] = False
     weights = np.full((2, 2, 3, 3), 1 / 3) * visible
-    first, second = weights_by_head(weights, "abc", visible=visible, sequence=1).panels
-    np.testing.assert_array_equal(grid_of(first)["kind"] == "hidden", ~visible[1, 0])
+    first, second = weights_by_head(weights, "abc", visible=visible).panels
+    np.testing.assert_array_equal(grid_of(first)["kind"] == "hidden", ~visible[0, 0])
     assert not (grid_of(second)["kind"] == "hidden").any()
 
 
@@ -139,7 +139,7 @@ def test_a_row_of_zeros_sees_nothing_and_nan_is_marked():
 def test_heads_may_have_names():
     weights = np.full((2, 2, 3, 3), 1 / 3)
     names = ["layer 1: the token before", "layer 2"]
-    picture = weights_by_head(weights, "abc", head_names=names, sequence=1)
+    picture = weights_by_head(weights, "abc", head_names=names)
     assert [" ".join(texts_in(panel, "t")) for panel in picture.panels] == names
     assert "layer 2 gives most weight to a (0.33)" in picture.alt
 

@@ -54,7 +54,7 @@ def beside_reference(**options):
 
 def heatmaps(H, T, **options):
     weights = np.full((2, H, T, T), 1 / T)
-    return weights_by_head(weights, TWELVE[:T], visible=causal_mask(T), sequence=1, **options)
+    return weights_by_head(weights, TWELVE[:T], visible=causal_mask(T), **options)
 
 
 def panels(arrays):
