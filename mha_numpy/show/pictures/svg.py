@@ -148,12 +148,11 @@ class Drawing:
 
     def box(
         self, x: float, y: float, width: float, height: float, *, fill: str = "", stroke: str = "",
-        thick: float = 1.0, rx: float = 0.0, kind: str = "", dashes: str = "",
+        thick: float = 1.0, rx: float = 0.0, kind: str = "",
     ) -> None:  # fmt: skip
         """Draw a box of a kind; its colours are tokens, and it is empty without a fill."""
         style = f"fill:{self.color(fill) if fill else 'none'}"
         style += f";stroke:{self.color(stroke)};stroke-width:{_n(thick)}" if stroke else ""
-        style += f";stroke-dasharray:{dashes}" if dashes else ""
         at = f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="{_n(rx)}"'
         self.add(f'<rect class="{kind or "box"}" style="{style}" {at}/>', x + width, y + height)
 

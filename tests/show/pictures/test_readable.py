@@ -42,7 +42,7 @@ VERY_LONG_CALL = "some_function(" + "argument, " * 20 + ")"
 
 def both_films(**options):
     trace, _ = recorded(**options)
-    return [shape_film(trace, backward=backward) for backward in (False, True)]
+    return [shape_film(trace), backward_film(trace)]
 
 
 def beside_reference(**options):
