@@ -11,12 +11,7 @@ from mha_numpy.show.page.data import describe_trace
 from mha_numpy.show.page.document import Page, document, read
 from mha_numpy.show.page.training import describe_training
 from mha_numpy.show.pictures.panels import named_sizes
-from mha_numpy.show.pictures.recorded import (
-    axis_labels,
-    check_numbers,
-    check_sequence,
-    check_steps,
-)
+from mha_numpy.show.pictures.recorded import axis_labels, check_numbers, check_sequence, check_steps
 from mha_numpy.show.scenes import story_of
 from mha_numpy.tables import Table
 
@@ -52,7 +47,7 @@ LEARNING_FALLBACK = (
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 2_000_000  # in all arrays: the page computes them anew after every edit
-ADVICE = "or draw it with shape_film"
+ADVICE = "or draw a shape film instead"
 
 
 @dataclass(frozen=True)
@@ -188,11 +183,11 @@ def _check_sizes(steps: Sequence[Step], constants: Sequence[Step]) -> None:
             if axis in ("T_q", "T_k", "T") and size > MAX_TOKENS:
                 raise ConfigError(
                     f"trace: expected {axis} <= {MAX_TOKENS}; got {axis}={size} ({step.name}): "
-                    f"record a shorter sequence, {ADVICE}"
+                    f"take fewer tokens, {ADVICE}"
                 )
     numbers = sum(step.array.size for step in (*steps, *constants))
     if numbers > MAX_NUMBERS:
         raise ConfigError(
-            f"trace: expected at most {MAX_NUMBERS:,} numbers for one page; got {numbers:,}: "
-            f"record a smaller layer or a shorter sequence, {ADVICE}"
+            f"trace: expected at most {MAX_NUMBERS:,} numbers in a page; got {numbers:,}: "
+            f"take a smaller layer or fewer tokens, {ADVICE}"
         )

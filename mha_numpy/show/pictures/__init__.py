@@ -2,7 +2,6 @@
 
 from mha_numpy.show.pictures.arrows import arrows
 from mha_numpy.show.pictures.bar_chart import bar_chart
-from mha_numpy.show.pictures.colors import head_color
 from mha_numpy.show.pictures.film import Film, film
 from mha_numpy.show.pictures.heads import weights_by_head
 from mha_numpy.show.pictures.line_chart import line_chart
@@ -13,7 +12,7 @@ from mha_numpy.show.pictures.sharing import sharing_map
 from mha_numpy.show.pictures.trace_films import backward_film, shape_film
 
 __all__ = [
-    "Film", "Picture", "arrows", "backward_film", "bar_chart", "film", "head_color",
+    "Film", "Picture", "arrows", "backward_film", "bar_chart", "film",
     "line_chart", "matrices", "origin_film", "save_figure", "shape_film", "sharing_map",
     "weights_by_head",
 ]  # fmt: skip

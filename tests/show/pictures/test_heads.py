@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import causal_mask
-from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures import (
     backward_film,
     bar_chart,
-    head_color,
     line_chart,
     matrices,
     save_figure,
@@ -33,11 +31,6 @@ from tests.show.pictures.helpers import (
 
 LABELS = {"title": "t", "x_label": "x", "y_label": "y"}
 STEP = 1 / 16  # strengths are drawn in so many
-
-
-def test_heads_have_colours_of_their_own_and_the_ninth_begins_again():
-    assert [head_color(h) for h in range(8)] == list(PALETTE)
-    assert head_color(8) == head_color(0)
 
 
 def test_a_head_has_its_words_numbers_colour_and_mark():
