@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from mha_numpy.look import TOKENS
-from mha_numpy.show.pictures import head_color
+from mha_numpy.look import PALETTE, TOKENS
 from mha_numpy.show.walk import walk
 
 PICTURE = Path(__file__).parents[1] / "_static" / "social.png"
@@ -32,7 +31,7 @@ def draw() -> Figure:
     picture.text(0.05, 0.8, "mha_numpy", size=56, weight="bold", va="center")
     picture.text(0.052, 0.65, WORDS, size=24, va="top", color=MUTED, linespacing=1.4)
     axes = picture.add_axes((0.63, 0.2, 0.33, 0.7))
-    shades = LinearSegmentedColormap.from_list("head", [TOKENS["sunk"][0], head_color(HEAD)])
+    shades = LinearSegmentedColormap.from_list("head", [TOKENS["sunk"][0], PALETTE[HEAD]])
     weights = seen.weights[0, HEAD]  # (T_q, T_k)
     axes.pcolormesh(weights, edgecolors="white", linewidth=3, vmin=0, vmax=1, cmap=shades)
     axes.invert_yaxis()

@@ -52,7 +52,7 @@ def every_picture():
     yield origin_film(two_splits(), 2)
     yield sharing_map(8, 2)
     yield arrows(turned(8), title="Turned")
-    yield bar_chart({"grouped": 2.5, "multi-head": 20}, title="Cache", against={"grouped": 20})
+    yield bar_chart({"grouped": 2.5, "multi-head": 20}, title="Cache")
     lines = {"one": np.arange(4.0), "a name that is much too long to be at the end": np.ones(4)}
     yield line_chart([1, 2, 4, 8], lines, title="t", x_label="x", y_label="y", log_x=True)
 
@@ -104,18 +104,6 @@ def test_a_page_with_room_shows_the_wider_drawing(browser):
         assert page.evaluate("document.images[0].getBoundingClientRect().width") == expected
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.close()
-
-
-def test_one_scene_is_seen_and_its_button_chooses(browser):
-    page = browser.new_page()
-    page.set_content(film(story())._repr_html_())
-    seen = "images => images.map(image => image.offsetParent !== null)"
-    assert page.eval_on_selector_all("img", seen) == [True] + [False] * 5
-    page.get_by_text("Compare").click()
-    assert page.eval_on_selector_all("img", seen) == [False, False, True, False, False, False]
-    page.keyboard.press("ArrowRight")
-    assert page.eval_on_selector_all("img", seen).index(True) == 3
-    page.close()
 
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])

@@ -9,15 +9,11 @@ from mha_numpy.checks import check_flag
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.page.data import describe_trace
 from mha_numpy.show.page.document import Page, document, read
-from mha_numpy.show.page.fallback import table_of
 from mha_numpy.show.page.training import describe_training
-from mha_numpy.show.pictures.recorded import (
-    axis_labels,
-    check_numbers,
-    check_sequence,
-    check_steps,
-)
+from mha_numpy.show.pictures.panels import named_sizes
+from mha_numpy.show.pictures.recorded import axis_labels, check_numbers, check_sequence, check_steps
 from mha_numpy.show.scenes import story_of
+from mha_numpy.tables import Table
 
 if TYPE_CHECKING:
     from mha_numpy.show.walk.result import Meaning
@@ -44,13 +40,14 @@ LEARNING_SCRIPTS = (
 LEARNING_START = """startTraining(document.getElementById("train"), data);
 onTheme(() => {});
 followHeight();"""
+FALLBACK = "Trust this notebook to step through these arrays and to point at their cells."
 LEARNING_FALLBACK = (
     "<p>Here a head learns to say digits backwards, where scripts are allowed to run.</p>"
 )
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 2_000_000  # in all arrays: the page computes them anew after every edit
-ADVICE = "or draw it with shape_film"
+ADVICE = "or draw a shape film instead"
 
 
 @dataclass(frozen=True)
@@ -136,8 +133,16 @@ def stepper(
     told["story"] = story.as_dict() if story else None
     if check_flag("training", training):
         told["training"] = describe_training()
-    return Stepper(_page(title, {**told, **describe_trace(trace)}),
-                   table_of(steps), len(steps))  # fmt: skip
+    page = document(
+        title, read("story/story.html") + read("page.html"), {**told, **describe_trace(trace)},
+        styles=STYLES + TRAINING_STYLES * training, scripts=SCRIPTS + TRAINING_SCRIPTS * training,
+        start=START,
+    )  # fmt: skip
+    rows = [
+        [str(s.number), s.name, " ".join(named_sizes(s)), s.equation or s.memory] for s in steps
+    ]
+    table = Table(FALLBACK, ["#", "step", "axes", "equation"], rows).to_html()
+    return Stepper(page, table, len(steps))
 
 
 def training_page() -> Stepper:
@@ -171,15 +176,6 @@ def training_page() -> Stepper:
     return Stepper(page, LEARNING_FALLBACK, len(data["trace"]["arrays"]))
 
 
-def _page(title: str, data: dict[str, Any]) -> str:
-    learns = "training" in data
-    return document(
-        title, read("story/story.html") + read("page.html"), data,
-        styles=STYLES + TRAINING_STYLES * learns, scripts=SCRIPTS + TRAINING_SCRIPTS * learns,
-        start=START,
-    )  # fmt: skip
-
-
 def _check_sizes(steps: Sequence[Step], constants: Sequence[Step]) -> None:
     check_numbers(steps, "biuf")
     for step in steps:
@@ -187,11 +183,11 @@ def _check_sizes(steps: Sequence[Step], constants: Sequence[Step]) -> None:
             if axis in ("T_q", "T_k", "T") and size > MAX_TOKENS:
                 raise ConfigError(
                     f"trace: expected {axis} <= {MAX_TOKENS}; got {axis}={size} ({step.name}): "
-                    f"record a shorter sequence, {ADVICE}"
+                    f"take fewer tokens, {ADVICE}"
                 )
     numbers = sum(step.array.size for step in (*steps, *constants))
     if numbers > MAX_NUMBERS:
         raise ConfigError(
-            f"trace: expected at most {MAX_NUMBERS:,} numbers for one page; got {numbers:,}: "
-            f"record a smaller layer or a shorter sequence, {ADVICE}"
+            f"trace: expected at most {MAX_NUMBERS:,} numbers in a page; got {numbers:,}: "
+            f"take a smaller layer or fewer tokens, {ADVICE}"
         )

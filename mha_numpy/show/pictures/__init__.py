@@ -1,20 +1,18 @@
 """Pictures of what was computed."""
 
 from mha_numpy.show.pictures.arrows import arrows
-from mha_numpy.show.pictures.backward_film import backward_film
 from mha_numpy.show.pictures.bar_chart import bar_chart
-from mha_numpy.show.pictures.colors import head_color
 from mha_numpy.show.pictures.film import Film, film
 from mha_numpy.show.pictures.heads import weights_by_head
 from mha_numpy.show.pictures.line_chart import line_chart
 from mha_numpy.show.pictures.matrices import matrices
 from mha_numpy.show.pictures.origin import origin_film
 from mha_numpy.show.pictures.save import Picture, save_figure
-from mha_numpy.show.pictures.shape_film import shape_film
 from mha_numpy.show.pictures.sharing import sharing_map
+from mha_numpy.show.pictures.trace_films import backward_film, shape_film
 
 __all__ = [
-    "Film", "Picture", "arrows", "backward_film", "bar_chart", "film", "head_color",
+    "Film", "Picture", "arrows", "backward_film", "bar_chart", "film",
     "line_chart", "matrices", "origin_film", "save_figure", "shape_film", "sharing_map",
     "weights_by_head",
 ]  # fmt: skip

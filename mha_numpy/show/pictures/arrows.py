@@ -17,11 +17,7 @@ BESIDE, APART = 0.2, 0.28  # from a tip to its name; between names; in radii
 
 
 def arrows(
-    panels: Mapping[str, Array],
-    *,
-    title: str,
-    labels: Sequence[str] | None = None,
-    note: str = "",
+    panels: Mapping[str, Array], *, title: str, labels: Sequence[str] | None = None
 ) -> Picture:
     """Draw each row of an (n, 2) array as an arrow from the middle of a circle.
 
@@ -35,8 +31,6 @@ def arrows(
         What is seen.
     labels : sequence of n strings, optional
         Names of the arrows, such as positions; default 0, 1, 2, ...
-    note : str
-        A sentence under the title.
 
     Returns
     -------
@@ -60,11 +54,11 @@ def arrows(
     if len(names) != most:
         raise ConfigError(f"labels: expected {most}, one for each arrow; got {len(names)}")
     radius = max(float(np.hypot(*array.T).max()) for array in rows.values()) or 1.0
-    title, note = check_text("title", title), check_text("note", note)
+    title = check_text("title", title)
     told = {name: _in_words(name, array, names) for name, array in rows.items()}
     alt = f"{title}. {'; '.join(told.values())}."
     drawn = [_draw(name, array / radius, names, told[name]) for name, array in rows.items()]
-    return Picture(drawn, title=title, notes=[note], alt=alt)
+    return Picture(drawn, title=title, alt=alt)
 
 
 def _draw(name: str, array: Array, names: Sequence[str], told: str) -> Drawing:

@@ -1,10 +1,7 @@
 """The film: the story's six scenes one after the other, forward or on the way back."""
 
-import zlib
-from html import escape
-
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.show.pictures.save import ROWS, Picture, image_of
+from mha_numpy.show.pictures.save import Picture
 from mha_numpy.show.pictures.stage import draw_names, draw_scene, spoken
 from mha_numpy.show.pictures.svg import Drawing
 from mha_numpy.show.scenes import Story, still
@@ -13,44 +10,11 @@ SECONDS = 4  # of a scene
 
 
 class Film(Picture):
-    """Scenes of the story, drawn one by one; in a file they follow each other by themselves.
+    """Scenes of the story; in a file they follow each other, in a notebook all are there."""
 
-    A notebook shows one scene at a time, with a button for each; nothing moves by itself.
-    """
-
-    def __init__(
-        self, panels: list[Drawing], moving: Drawing, names: list[str], **told: str
-    ) -> None:
+    def __init__(self, panels: list[Drawing], moving: Drawing, **told: str) -> None:
         super().__init__(panels, alt=told["alt"], title=told["title"], notes=[told["note"]])
-        self.moving, self.names = moving, names
-
-    def _repr_html_(self) -> str:
-        """Return the scenes as images, of which buttons choose one where a page keeps styles."""
-        name = f"mha-film-{zlib.crc32(self.moving.svg().encode()):08x}"
-        inputs, labels, images, rules = [], [], [], []
-        for i, (panel, scene) in enumerate(zip(self.panels, self.names, strict=True)):
-            at, title = f"{name}-{i}", f"{panel.title}. {panel.desc}"
-            checked = " checked" * (i == 0)
-            inputs.append(f'<input type="radio" name="{name}" id="{at}"{checked}>')
-            labels.append(f'<label for="{at}">{escape(scene)}</label>')
-            images.append(f"<span>{image_of(panel, None, title)}</span>")
-            chosen = f"#{at}:checked ~ div"
-            rules.append(
-                f"{chosen} > span:nth-of-type({i + 1}) {{ display: block; }} "
-                f"{chosen} > label:nth-of-type({i + 1}) {{ font-weight: 700; "
-                "text-decoration: underline 3px; text-underline-offset: 6px; }"
-                f"#{at}:focus-visible ~ div > label:nth-of-type({i + 1}) {{ outline: 3px solid; }}"
-            )
-        style = (
-            f".{name} > input {{ position: absolute; opacity: 0; }} "
-            f".{name} > div > span {{ display: none; }} "
-            f".{name} label {{ display: inline-block; padding: 10px 14px 10px 0; "
-            "font-size: 15px; } " + " ".join(rules)
-        )
-        return self.figure(
-            f'<style>{style}</style><div class="{name}">{"".join(inputs)}'
-            f"<div>{''.join(labels)}</div><div style='{ROWS}'>{''.join(images)}</div></div>"
-        )
+        self.moving = moving
 
     def svg(self, width: int = 0) -> str:
         """Return all scenes in one SVG, of one width: each is seen for four seconds, again."""
@@ -70,8 +34,8 @@ def film(story: Story, *, back: bool = False) -> Film:
     Returns
     -------
     Film
-        A notebook shows the scenes with a button for each. `save_figure` writes one SVG in which
-        they follow each other, four seconds each; who wants less motion sees the first.
+        A notebook shows all scenes. `save_figure` writes one SVG in which they follow each other,
+        four seconds each; who wants less motion sees the first.
 
     Examples
     --------
@@ -98,8 +62,7 @@ def film(story: Story, *, back: bool = False) -> Film:
     sentence = " ".join(story.tokens)
     title = f"The wish's way back: {sentence}" if back else f"Six scenes: {sentence}"
     alt = f"{title}. " + " ".join(f"{scene.title}: {scene.desc}" for scene in short)
-    names = [scene.name for _, scene in order]
-    return Film(panels, _moving(short, title, alt), names, alt=alt, title=title, note=story.note)
+    return Film(panels, _moving(short, title, alt), alt=alt, title=title, note=story.note)
 
 
 def _moving(scenes: list[Drawing], title: str, alt: str) -> Drawing:

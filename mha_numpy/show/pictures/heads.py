@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_integer
+from mha_numpy.checks import check_count
 from mha_numpy.core.masks import check_mask
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
@@ -26,7 +26,6 @@ def weights_by_head(
     key_labels: Sequence[str] | None = None,
     *,
     visible: Array | None = None,
-    sequence: int = 0,
     head_names: Sequence[str] | None = None,
     heads: Sequence[int | None] | None = None,
     query_name: str = "queries",
@@ -38,15 +37,13 @@ def weights_by_head(
     Parameters
     ----------
     weights : (H, T_q, T_k) or (B, H, T_q, T_k) float array
-        Attention weights, between 0 and 1.
+        Attention weights, between 0 and 1; of a batch, the first sequence is drawn.
     query_labels : T_q strings
         A token for each row.
     key_labels : T_k strings, optional
         A token for each column; default `query_labels`.
     visible : bool array that broadcasts to `weights`, optional
         True = may attend, as a mask. Hidden cells are hatched.
-    sequence : int
-        Which sequence of the batch.
     head_names : H strings, optional
         What stands above each heatmap; default "head 0", "head 1", ...
     heads : H integers, optional
@@ -76,7 +73,7 @@ def weights_by_head(
     >>> picture.panels[1].desc
     'head 1 gives most weight to the (0.33).'
     """
-    weights, seen, batch = _check_weights(weights, visible, sequence)
+    weights, seen, batch = _check_weights(weights, visible)
     H, T_q, T_k = weights.shape
     rows = check_labels("query_labels", query_labels, T_q=T_q)
     if key_labels is None and T_k != T_q:
@@ -97,7 +94,7 @@ def weights_by_head(
     title = "Attention weights"
     if head_names is None:
         title += f" of {H} head" + "s" * (H > 1)
-    title += of_batch(sequence, batch)
+    title += of_batch(0, batch)
     notes = [check_text("note", note)]
     notes.append(f"Rows: {query_name}. Columns: {key_name}. The weights of a row sum to 1.")
     if max(T_q, T_k) > MAX_NUMBERS:
@@ -118,10 +115,8 @@ def weights_by_head(
     return Picture(panels, title=title, notes=notes, alt=alt, wide=wide)
 
 
-def _check_weights(
-    weights: Array, visible: Array | None, sequence: int
-) -> tuple[Array, Array | None, int]:
-    """Return one sequence's (H, T_q, T_k) weights and visible cells, and the size of the batch."""
+def _check_weights(weights: Array, visible: Array | None) -> tuple[Array, Array | None, int]:
+    """Return (H, T_q, T_k) weights and visible cells, and the size of the batch."""
     weights = as_float_array("weights", weights)
     axes = {3: "H T_q T_k", 4: "B H T_q T_k"}.get(weights.ndim)
     if axes is None or 0 in weights.shape:
@@ -133,12 +128,8 @@ def _check_weights(
         visible = check_mask("visible", visible, weights.shape, axes)
         visible = np.broadcast_to(visible, weights.shape)
     batch = weights.shape[0] if weights.ndim == 4 else 1
-    if not 0 <= check_integer("sequence", sequence) < batch:
-        raise ConfigError(
-            f"sequence: expected an index into the batch, 0 <= sequence < B={batch}; got {sequence}"
-        )
     if weights.ndim == 4:
-        weights, visible = weights[sequence], None if visible is None else visible[sequence]
+        weights, visible = weights[0], None if visible is None else visible[0]
     known = weights[~np.isnan(weights)]
     if known.size and not -1e-3 <= known.min() <= known.max() <= 1 + 1e-3:
         raise ConfigError(

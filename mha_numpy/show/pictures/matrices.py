@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mha_numpy.checks import check_flag, check_integer
+from mha_numpy.checks import check_flag
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.show.pictures.blocks import is_broken, is_hidden
@@ -33,7 +33,6 @@ def matrices(
     title: str = "",
     shared: bool = True,
     meaning: tuple[str, str] = ("may attend", "hidden"),
-    head: int | None = None,
 ) -> Picture:
     """Draw arrays side by side: numbers by sign and size, bools as masks.
 
@@ -50,8 +49,6 @@ def matrices(
         value is written under it.
     meaning : (str, str)
         What True and False say; they are a mask's unless written.
-    head : int, optional
-        Whose colour the cells have; default grey, as of arrays that belong to no head.
 
     Returns
     -------
@@ -79,8 +76,6 @@ def matrices(
     if not (isinstance(meaning, (tuple, list)) and len(meaning) == 2):
         raise ConfigError(f"meaning: expected two strings, of True and of False; got {meaning!r}")
     words = [check_text("meaning", word) for word in meaning]
-    if head is not None and check_integer("head", head) < 0:
-        raise ConfigError(f"head: expected a number from 0, or None; got {head}")
     labels = [
         None if given is None else check_labels(name, given)
         for name, given in (("row_labels", row_labels), ("column_labels", column_labels))
@@ -88,16 +83,14 @@ def matrices(
     largest = {name: _largest(array) for name, array in values.items()}
     if is_shared:
         largest = dict.fromkeys(largest, max(largest.values()))
-    panels, wide = [], []
+    drawn = []
     for name, array in values.items():
         facts = [str(array.shape)] + ["no cells"] * (array.size == 0)
         if not is_shared and array.dtype != bool:
             facts.append(f"largest |x| {short_number(largest[name])}")
-        drawn = _grid(
-            name, np.atleast_2d(array), largest[name], labels, facts, words[0], head
-        ).draw()
-        panels.append(drawn[0])
-        wide.append(drawn[1])
+        grid = _grid(name, np.atleast_2d(array), largest[name], labels, facts, words[0])
+        drawn.append(grid.draw())
+    panels, wide = zip(*drawn, strict=True)
     has_plain = any(max(array.shape) > MAX_NUMBERS for array in values.values())
     notes = _notes(values, words, largest if has_plain and is_shared else {})
     if any('class="less"' in text and 'class="n' not in text for text in map(_drawn, panels)):
@@ -125,7 +118,7 @@ def _check_arrays(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 def _grid(
     name: str, values: Array, full: float, labels: list[list[str] | None], facts: list[str],
-    meaning: str, head: int | None,
+    meaning: str,
 ) -> Grid:  # fmt: skip
     rows, columns = (
         _labels_of(name, axis, given, size)
@@ -138,7 +131,7 @@ def _grid(
         hidden, broken = is_hidden(values), is_broken(values)
     has_numbers = max(values.shape) <= MAX_NUMBERS and values.dtype != bool and values.size
     return Grid(
-        printable(name, LONGEST_NAME), f"{name} {_in_words(values, meaning)}", shares, head,
+        printable(name, LONGEST_NAME), f"{name} {_in_words(values, meaning)}", shares, None,
         _cell_texts(values) if has_numbers else (), rows, columns, hidden, broken, facts=facts,
     )  # fmt: skip
 

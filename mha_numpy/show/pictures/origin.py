@@ -7,13 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.checks import check_count
-from mha_numpy.dtypes import Array, as_array
-from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError, ShapeError, describe
+from mha_numpy.show.pictures.labels import named_arrays
 from mha_numpy.show.pictures.panels import FULL, LINE, TITLE, break_code
 from mha_numpy.show.pictures.save import Picture
 from mha_numpy.show.pictures.svg import MARGIN, Drawing, width_of, wrapped
 
-MAX_SIDE, MAX_CELLS = 64, 2000  # rows or columns of a block; cells of the film
+MAX_SIDE, MAX_CELLS = 64, 2000  # rows or columns of a block; cells of an array
 TOLERANCE = 1e-9  # what a product with ones and zeros may add to a number
 PALEST = 0.22  # strength of token 0; the last token has the full colour
 
@@ -86,11 +87,17 @@ def origin_film(arrays: Mapping[str, Array], num_heads: int) -> Picture:
 
 
 def _check_arrays(arrays: Mapping[str, Array], H: int) -> tuple[Ramp, dict[str, Array]]:
-    if not isinstance(arrays, Mapping) or not arrays:
-        raise ConfigError(
-            f"arrays: expected a mapping of names to arrays, the ramp first; got {describe(arrays)}"
-        )
-    given = {str(name): _check_array(str(name), array) for name, array in arrays.items()}
+    given = named_arrays("arrays", arrays, "iuf")
+    for name, array in given.items():
+        if not 1 <= array.ndim <= 4 or array.size == 0:
+            raise ShapeError(
+                f"{name}: expected an array of rank 1 to 4, no axis empty; got {array.shape}"
+            )
+        if max(array.shape[-2:]) > MAX_SIDE or array.size > MAX_CELLS:
+            raise ConfigError(
+                f"{name}: expected at most {MAX_SIDE} rows and columns, and {MAX_CELLS} cells; got "
+                f"{array.shape}: take a smaller ramp, the mistake is the same"
+            )
     name, first = next(iter(given.items()))
     numbers = np.arange(first.size).reshape(first.shape)
     if first.ndim not in (2, 3) or not np.array_equal(first, numbers):
@@ -101,31 +108,8 @@ def _check_arrays(arrays: Mapping[str, Array], H: int) -> tuple[Ramp, dict[str, 
     B, T, D = (1, *first.shape)[-3:]
     if D % H:
         raise ConfigError(f"num_heads: expected a divisor of D={D}; got {H}")
-    total = sum(array.size for array in given.values())
-    if total > MAX_CELLS:
-        raise ConfigError(
-            f"arrays: expected at most {MAX_CELLS} cells in all; got {total}: show fewer arrays, "
-            "or a smaller ramp"
-        )
-    return Ramp(name, B, T, D, H), {
-        name: _whole(name, array, first.size) for name, array in given.items()
-    }
-
-
-def _check_array(name: str, array: Array) -> Array:
-    array = as_array(name, array, "an array of real numbers", DTypeError)
-    if array.dtype.kind not in "iuf":
-        raise DTypeError(f"{name}: expected an array of real numbers; got {describe(array)}")
-    if not 1 <= array.ndim <= 4 or array.size == 0:
-        raise ShapeError(
-            f"{name}: expected an array of rank 1 to 4, no axis empty; got {array.shape}"
-        )
-    if max(array.shape[-2:]) > MAX_SIDE:
-        raise ConfigError(
-            f"{name}: expected at most {MAX_SIDE} rows and columns; got {array.shape}: "
-            "take a smaller ramp, the mistake is the same"
-        )
-    return array
+    whole = {name: _whole(name, array, first.size) for name, array in given.items()}
+    return Ramp(name, B, T, D, H), whole
 
 
 def _whole(name: str, array: Array, size: int) -> Array:
@@ -209,12 +193,9 @@ def _draw_block(
     strength = PALEST + (1 - PALEST) * (tokens / (ramp.T - 1) if ramp.T > 1 else tokens + 0.5)
     longest = str(ramp.B * ramp.T * ramp.D - 1)
     has_numbers = cell >= width_of(longest, "sh") + 2 and cell >= 16
-    for head in np.unique(heads).tolist():
-        color = f"fill-{head % 8}" if has_numbers else f"head-{head % 8}"
-        drawn.cells(
-            (x, y), np.where(heads == head, strength, 0), color, (cell, cell), pitch - cell,
-            only=heads == head,
-        )  # fmt: skip
+    kind = "fill" if has_numbers else "head"
+    colors = np.array([f"{kind}-{h}" for h in range(8)])[heads % 8]
+    drawn.cells((x, y), strength, colors, (cell, cell), pitch - cell)
     if has_numbers:
         for (row, column), number in np.ndenumerate(numbers):
             at = x + column * pitch + cell / 2, y + row * pitch + cell / 2 + 5

@@ -55,8 +55,9 @@ class Panel(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The step's number and name, and a mark where heads are shared."""
-        title = f"{self.step.number} {self.step.name}" + " ◆" * self.blocks.is_shared
+        """The step's number and name, a param's name, and a mark where heads are shared."""
+        number = f"{self.step.number} " * (not self.step.is_constant)
+        title = f"{number}{self.step.name}" + " ◆" * self.blocks.is_shared
         return f"{title} {self.mark}".rstrip()
 
     @property
@@ -162,15 +163,9 @@ def break_code(code: str, most: int) -> list[str]:
     return [line.rstrip().replace("\0", " ") for line in lines]
 
 
-def paint(
-    drawn: Drawing, panel: Panel, x: float, y: float, *, is_missing: bool = False
-) -> list[tuple[float, float]]:
-    """Draw a panel with its upper left corner at (x, y); return where its blocks are.
-
-    Of an array that was not recorded only the outlines are drawn.
-    """
-    title = panel.step.name if is_missing else panel.title
-    drawn.text(x, y + 13, shortened(title, panel.width, "m"), "m")
+def paint(drawn: Drawing, panel: Panel, x: float, y: float) -> list[tuple[float, float]]:
+    """Draw a panel with its upper left corner at (x, y); return where its blocks are."""
+    drawn.text(x, y + 13, shortened(panel.title, panel.width, "m"), "m")
     for i, line in enumerate(panel.lines):
         drawn.text(x, y + 13 + TITLE + LINE * i, line, "sh")
     left, top = x + panel.left, y + 26 + LINE * len(panel.lines)
@@ -183,20 +178,15 @@ def paint(
         (left + a, top + b)
         for a, b in zip(layout.lefts.tolist(), layout.tops.tolist(), strict=True)
     ]
-    _, rows, columns = blocks.values.shape
     hidden, broken = is_hidden(blocks.values), is_broken(blocks.values)
     sizes = np.where(hidden | broken, 0, np.abs(blocks.values))
     shares = sizes / (float(sizes.max()) or 1.0)
     shares = np.where(shares > 0, 0.1 + 0.9 * shares, 0) * np.where(blocks.values.real < 0, -1, 1)
     for i, place in enumerate(places):
-        if is_missing:
-            width, height = columns * layout.pitch - layout.gap, rows * layout.pitch - layout.gap
-            drawn.box(*place, width, height, stroke="edge", dashes="4 3", kind="missing")
-        else:
-            drawn.cells(
-                place, shares[i], blocks.colors[i], (layout.cell, layout.cell), layout.gap,
-                hidden=hidden[i], broken=broken[i],
-            )  # fmt: skip
+        drawn.cells(
+            place, shares[i], blocks.colors[i], (layout.cell, layout.cell), layout.gap,
+            hidden=hidden[i], broken=broken[i],
+        )  # fmt: skip
         _name(drawn, panel, i, place)
     below = top + layout.height + 16
     across, down = blocks.column_axis, blocks.row_axis
@@ -220,8 +210,8 @@ def _name(drawn: Drawing, panel: Panel, i: int, place: tuple[float, float]) -> N
         drawn.text(*beside, panel.blocks.labels[i], "sh")
 
 
-def reading(panels: list[Panel], shared: str) -> list[str]:
-    """Say how cells, blocks and, in a sentence of the caller, shared heads are read."""
+def reading(panels: list[Panel]) -> list[str]:
+    """Say how cells, blocks and shared heads are read."""
     notes = ["A cell is a number: strong is large, a ring is less than zero."]
     if any(panel.blocks.labels for panel in panels):
         notes.append("The number at a block is its head's.")
@@ -229,4 +219,9 @@ def reading(panels: list[Panel], shared: str) -> list[str]:
         notes.append("Hatched: hidden (-inf).")
     if any(is_broken(panel.blocks.values).any() for panel in panels):
         notes.append("Cross-hatched: NaN or +inf.")
-    return notes + [f"◆ {shared}"] * any(panel.blocks.is_shared for panel in panels)
+    if any(panel.blocks.is_shared for panel in panels):
+        notes.append(
+            "◆ A key/value head that serves several query heads has the colour of the first and "
+            "the numbers of all."
+        )
+    return notes

@@ -9,9 +9,7 @@ from mha_numpy.errors import ConfigError, ShapeError, describe
 MAX_STEPS = 300  # in one picture
 
 
-def check_steps(
-    trace: Trace, picture: str, *, backward: bool | None = None, wanted: str = ""
-) -> list[Step]:
+def check_steps(trace: Trace, picture: str, *, backward: bool | None = None) -> list[Step]:
     """Return the steps of a trace, or of one pass, if there are some and not too many."""
     if not isinstance(trace, Trace):
         raise ConfigError(
@@ -19,11 +17,10 @@ def check_steps(
         )
     steps = [step for step in trace if backward in (None, step.is_backward)]
     if not steps:
-        call, other = ("backward", "forward") if backward else ("forward", "backward")
-        wanted = wanted or ("step" if backward is None else f"{call} step")
-        found = "none" if backward is None else f"{len(trace)} {other} steps"
+        call = "backward" if backward else "forward"
+        wanted = "gradient, a step named d_..." if backward else f"step of {call}"
         raise ConfigError(
-            f"trace: expected at least one {wanted}; got {found}: "
+            f"trace: expected at least one {wanted}; got {len(trace)} others: "
             f"call {call} inside `with trace() as t:`"
         )
     if len(steps) > MAX_STEPS:

@@ -58,17 +58,14 @@ class Picture:
         across = sum(drawing.size[0] + GAP for drawing in self.wide if drawing) - GAP
         wide = self.wide if across <= DESK else []  # what is compared is side by side
         images = "".join(
-            image_of(panel, larger, self.alt if len(self.panels) == 1 else panel.desc)
+            _image_of(panel, larger, self.alt if len(self.panels) == 1 else panel.desc)
             for panel, larger in zip_longest(self.panels, wide)
         )
-        return self.figure(f'<div style="{ROWS}">{images}</div>')
-
-    def figure(self, inside: str) -> str:
-        """Return HTML under the title and the notes."""
         title = f'<strong style="{TITLE}">{escape(self.title)}</strong>' if self.title else ""
         caption = title + " ".join(escape(note) for note in self.notes)
         caption = f'<figcaption style="{CAPTION}">{caption}</figcaption>' if caption else ""
-        return f'<figure class="mha-figure" style="{CARD}">{caption}{inside}</figure>'
+        inside = f'{caption}<div style="{ROWS}">{images}</div>'
+        return f'<figure class="mha-figure" style="{CARD}">{inside}</figure>'
 
     def svg(self, width: int = DESK) -> str:
         """Return the picture as one SVG for a file: title, notes, and the drawings in rows."""
@@ -100,7 +97,7 @@ class Picture:
         return whole.svg()
 
 
-def image_of(panel: Drawing, wide: Drawing | None, alt: str) -> str:
+def _image_of(panel: Drawing, wide: Drawing | None, alt: str) -> str:
     """Return an image of a drawing, and of the wider one where a page has the room."""
     look = 'style="max-width:100%;height:auto"'
     image = f'<img class="mha-picture" alt="{escape(alt)}" {look} {_source("src", panel)}>'

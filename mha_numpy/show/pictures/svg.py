@@ -148,12 +148,11 @@ class Drawing:
 
     def box(
         self, x: float, y: float, width: float, height: float, *, fill: str = "", stroke: str = "",
-        thick: float = 1.0, rx: float = 0.0, kind: str = "", dashes: str = "",
+        thick: float = 1.0, rx: float = 0.0, kind: str = "",
     ) -> None:  # fmt: skip
         """Draw a box of a kind; its colours are tokens, and it is empty without a fill."""
         style = f"fill:{self.color(fill) if fill else 'none'}"
         style += f";stroke:{self.color(stroke)};stroke-width:{_n(thick)}" if stroke else ""
-        style += f";stroke-dasharray:{dashes}" if dashes else ""
         at = f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="{_n(rx)}"'
         self.add(f'<rect class="{kind or "box"}" style="{style}" {at}/>', x + width, y + height)
 
@@ -216,24 +215,24 @@ class Drawing:
         return f"url(#{name})"
 
     def cells(
-        self, at: tuple[float, float], shares: Array, color: str, cell: tuple[float, float],
-        gap: float = 2.0, *, hidden: Array | None = None, broken: Array | None = None,
-        only: Array | None = None,
+        self, at: tuple[float, float], shares: Array, color: str | Array,
+        cell: tuple[float, float], gap: float = 2.0, *,
+        hidden: Array | None = None, broken: Array | None = None,
     ) -> None:  # fmt: skip
         """Paint (rows, columns) of shares, -1 to 1, as cells of a size (width, height).
 
         More than zero is filled, less is a ring; the nearer to 1, the stronger. Hidden cells are
-        hatched, broken ones cross-hatched. Cells that are not among the only ones stay empty.
+        hatched, broken ones cross-hatched. The color is a token, or a token for each cell.
         """
         rows, columns = shares.shape
         (left, top), (wide, high) = at, cell
         self.reach(left + columns * (wide + gap) - gap, top + rows * (high + gap) - gap)
-        nowhere = np.zeros(shares.shape, bool)
+        nowhere, colors = np.zeros(shares.shape, bool), np.broadcast_to(color, shares.shape)
         hidden = nowhere if hidden is None else hidden
         broken = nowhere if broken is None else broken
         shares = np.where(hidden | broken, 0, np.clip(np.nan_to_num(shares), -1, 1))
         if min(wide, high) < 2.5:
-            self._image(at, shares, color, cell, hidden, broken)
+            self._image(at, shares, colors.flat[0], cell, hidden, broken)
             return
 
         def path(where: Array, inset: float = 0.0) -> str:
@@ -245,33 +244,26 @@ class Drawing:
 
         side = min(wide, high)
         if side >= 12:
-            self.parts.append(
-                f'<path class="cell" d="{path(~nowhere if only is None else only)}"/>'
-            )
+            self.parts.append(f'<path class="cell" d="{path(~nowhere)}"/>')
         else:
-            pale = (np.abs(shares) < 0.03) & (True if only is None else only)
             ground = f'<path style="fill:{self.color("line")}" opacity=".6" d="'
-            self.parts.append(f'{ground}{path(pale)}"/>')
-        mark = color.replace("fill-x", "plain").replace("fill-", "head-")
+            self.parts.append(f'{ground}{path(np.abs(shares) < 0.03)}"/>')
         ring = float(min(3.0, max(1.0, side / 6)))
-        levels = np.maximum(1, np.rint(np.abs(shares) * LEVELS)).astype(int)
-        levels[np.abs(shares) < 0.004] = 0
-        for level in np.unique(levels[levels > 0]).tolist():
-            share = level / LEVELS
-            for where, look, inset in (
-                ((shares > 0) & (levels == level), f"fill:{self.color(color)}", 0.0),
-                (
-                    (shares < 0) & (levels == level),
-                    f"fill:none;stroke:{self.color(mark)};stroke-width:{_n(ring)}",
-                    ring / 2,
-                ),
-            ):
-                if where.any():
-                    strength = share if inset == 0 else 0.3 + 0.7 * share
-                    self.parts.append(
-                        f'<path class="{"less" if inset else "more"}" style="{look}" '
-                        f'opacity="{_n(strength)}" d="{path(where, inset)}"/>'
-                    )
+        levels = np.rint(np.maximum(1, np.abs(shares) * LEVELS)).astype(int)
+        levels = np.where(np.abs(shares) < 0.004, 0, np.where(shares < 0, -levels, levels))
+        looks = {*zip(colors.flat, levels.flat, strict=True)}
+        for token, level in sorted(looks, key=lambda look: (look[0], abs(look[1]), look[1] < 0)):
+            share, kind = abs(level) / LEVELS, "more" if level > 0 else "less"
+            look, inset = f"fill:{self.color(token)}", 0.0
+            if level < 0:
+                mark = self.color(token.replace("fill-x", "plain").replace("fill-", "head-"))
+                look, inset = f"fill:none;stroke:{mark};stroke-width:{_n(ring)}", ring / 2
+                share = 0.3 + 0.7 * share
+            if level:
+                boxes = path((colors == token) & (levels == level), inset)
+                self.parts.append(
+                    f'<path class="{kind}" style="{look}" opacity="{_n(share)}" d="{boxes}"/>'
+                )
         for where, kind in ((hidden, "hidden"), (broken, "broken")):
             if where.any():
                 fill = self.hatch(is_broken=kind == "broken")

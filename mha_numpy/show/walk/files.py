@@ -11,7 +11,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, MhaError
 from mha_numpy.show.walk.result import Walk
 
-PICTURES = ("shape-film", "shape-film-backward", "weights")
+PICTURES = ("shape-film", "backward-film", "weights")
 LARGEST = 1e100  # of a number in a file: beyond it, squares overflow
 FILES = [f"{stem}.svg" for stem in PICTURES] + ["trace.json"]
 
@@ -55,14 +55,14 @@ def _one_array(loaded: Any, path: Path) -> Array:
 
 def save(seen: Walk, folder: Path) -> list[Path]:
     """Write the pictures as SVG and the trace as JSON; return the paths."""
-    from mha_numpy.show.pictures import shape_film, weights_by_head
+    from mha_numpy.show.pictures import backward_film, shape_film, weights_by_head
     from mha_numpy.show.pictures.save import save_all
 
     names: dict[str, Any] = {"tokens": seen.tokens, "source_tokens": seen.source_tokens}
     axes: dict[str, Any] = {"query_name": seen.query_name, "key_name": seen.key_name}
     figures = {
         "shape-film": shape_film(seen.trace, **names, note=seen.note),
-        "shape-film-backward": shape_film(seen.trace, **names, backward=True, note=seen.page_note),
+        "backward-film": backward_film(seen.trace, note=seen.page_note),
         "weights": weights_by_head(
             seen.weights, *names.values(), visible=seen.visible, **axes, note=seen.note
         ),

@@ -32,26 +32,16 @@ def page_of(seen: Walk) -> "Stepper":
     >>> page_of(walk("to be or not to be", heads=2, dim=4))
     Stepper(steps=53)
     """
-    from mha_numpy.show.page.widget import MAX_NUMBERS, MAX_TOKENS, stepper  # takes a second
+    from mha_numpy.show.page.widget import stepper  # takes a second
 
-    longest = max(len(seen.tokens), len(seen.source_tokens))
-    if longest > MAX_TOKENS:
-        raise ConfigError(
-            f"html: expected at most {MAX_TOKENS} tokens in a page; got {longest}: take a shorter "
-            "text, or --save pictures"
-        )
-    recorded = record(seen)
-    numbers = sum(step.array.size for step in (*recorded.steps, *recorded.constants))
-    if numbers > MAX_NUMBERS:
-        raise ConfigError(
-            f"html: expected at most {MAX_NUMBERS:,} numbers in a page; got {numbers:,}: take a "
-            "smaller layer or a shorter text, or --save pictures"
-        )
-    return stepper(
-        recorded, tokens=seen.tokens, source_tokens=seen.source_tokens,
-        features=seen.features, training=True, meaning=seen.meaning,
-        note=seen.page_note if seen.is_trained or seen.meaning else f"{seen.note} {READABLE}",
-    )  # fmt: skip
+    try:
+        return stepper(
+            record(seen), tokens=seen.tokens, source_tokens=seen.source_tokens,
+            features=seen.features, training=True, meaning=seen.meaning,
+            note=seen.page_note if seen.is_trained or seen.meaning else f"{seen.note} {READABLE}",
+        )  # fmt: skip
+    except ConfigError as error:  # too long, or too large
+        raise ConfigError(str(error).replace("trace: ", "html: ")) from error
 
 
 def record(seen: Walk) -> Trace:

@@ -11,7 +11,7 @@ from mha_numpy.core import sinusoidal_positions
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 
-WORD_OR_MARK = re.compile(r"w+('w+)*|[.']")  # in kinds of letters
+WORD_OR_MARK = re.compile(r"w[w+]*('\+*w[w+]*)*|[.']\+*")  # in kinds of characters
 JOINER = "\u200d"
 
 
@@ -34,9 +34,9 @@ def tokenize(text: str, *, name: str = "text") -> list[str]:
     >>> tokenize("The animal didn't cross, it was tired.")
     ['The', 'animal', "didn't", 'cross', ',', 'it', 'was', 'tired', '.']
     """
-    letters = _letters(text)
-    kinds = "".join(_kind(letter) for letter in letters)  # one character for each letter
-    tokens = ["".join(letters[slice(*found.span())]) for found in WORD_OR_MARK.finditer(kinds)]
+    composed = unicodedata.normalize("NFC", text)
+    kinds = "".join(map(_kind, composed, f" {composed}"))
+    tokens = [composed[slice(*found.span())] for found in WORD_OR_MARK.finditer(kinds)]
     if not tokens:
         raise ConfigError(f"{name}: expected at least one word; got {describe(text)}")
     return tokens
@@ -74,22 +74,12 @@ def embed(tokens: Sequence[str], D: int, *, seed: int = 0) -> Array:
     return np.array(vectors).reshape(len(tokens), D) + sinusoidal_positions(len(tokens), D)
 
 
-def _letters(text: str) -> list[str]:
-    """Split a text into letters, each with the accents and joined parts that belong to it."""
-    letters: list[str] = []
-    for character in unicodedata.normalize("NFC", text):
-        belongs = unicodedata.category(character).startswith("M") or character == JOINER
-        if letters and (belongs or letters[-1].endswith(JOINER)):
-            letters[-1] += character
-        else:
-            letters.append(character)
-    return letters
-
-
-def _kind(letter: str) -> str:
-    """Return "w" for a letter of words, "'" for an apostrophe, " " for a space, "." for others."""
-    if letter[0].isalnum() or letter[0] == "_":
+def _kind(character: str, before: str) -> str:
+    """Return "w" for a letter, " ", "'", "." for a mark, "+" for what belongs to the one before."""
+    if unicodedata.category(character).startswith("M") or JOINER in (character, before):
+        return "+"
+    if character.isalnum() or character == "_":
         return "w"
-    if letter[0] in "'\u2019":
+    if character in "'\u2019":
         return "'"
-    return " " if letter.isspace() else "."
+    return " " if character.isspace() else "."

@@ -12,6 +12,7 @@ from mha_numpy.core import RopeOptions, step
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.show.page import Stepper, stepper
 from mha_numpy.show.page.data import describe_trace, numbers_of
+from mha_numpy.show.pictures.panels import named_sizes
 from tests.show.pictures.helpers import (
     assert_needs_no_network,
     data_of,
@@ -247,10 +248,9 @@ class TestInANotebook:
     def test_a_table_remains_where_scripts_are_taken_out(self, case):
         t = case[0]
         table = stepper(t).fallback
-        for active in ("<script", "<iframe", "<svg", "class=", "onclick", "javascript:"):
+        for active in ("<script", "<iframe", "<svg", "onclick", "javascript:"):
             assert active not in table
         rows = re.findall(r"<tr.*?</tr>", table)[1:]
         for s, row in zip(t, rows, strict=True):
-            for numbers in (s.array.shape, s.array.strides):  # in one line each
-                assert f">{numbers}</td>".replace(" ", "&nbsp;") in row
             assert f">{s.name}</td>" in row
+            assert f">{' '.join(named_sizes(s))}</td>" in row

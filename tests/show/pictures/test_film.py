@@ -98,12 +98,10 @@ def test_the_file_is_small_and_shows_each_scene_in_its_turn(back, tmp_path):
         assert 0 < len(said) <= SPOKEN
 
 
-def test_a_notebook_gets_a_button_for_each_scene_and_nothing_that_moves():
+def test_a_notebook_gets_all_scenes_and_nothing_that_moves():
     html = films()[0]._repr_html_()
-    assert html.count('type="radio"') == html.count("<img") == html.count("<label") == 6
-    assert html.count(" checked>") == 1
+    assert html.count("<img") == 6
     assert "animation" not in html
-    assert "<script" not in html
 
 
 def test_what_is_said_in_four_seconds_is_whole_sentences():

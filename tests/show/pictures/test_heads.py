@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import causal_mask
-from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures import (
     backward_film,
     bar_chart,
-    head_color,
     line_chart,
     matrices,
     save_figure,
@@ -33,11 +31,6 @@ from tests.show.pictures.helpers import (
 
 LABELS = {"title": "t", "x_label": "x", "y_label": "y"}
 STEP = 1 / 16  # strengths are drawn in so many
-
-
-def test_heads_have_colours_of_their_own_and_the_ninth_begins_again():
-    assert [head_color(h) for h in range(8)] == list(PALETTE)
-    assert head_color(8) == head_color(0)
 
 
 def test_a_head_has_its_words_numbers_colour_and_mark():
@@ -119,10 +112,10 @@ def test_hidden_cells_are_hatched_and_have_no_number():
 
 def test_visible_may_differ_between_heads_and_sequences():
     visible = np.ones((2, 2, 3, 3), bool)
-    visible[1, 0, 1, 2] = visible[0, 1, 0, 0] = False
+    visible[0, 0, 1, 2] = visible[1, 1, 0, 0] = False
     weights = np.full((2, 2, 3, 3), 1 / 3) * visible
-    first, second = weights_by_head(weights, "abc", visible=visible, sequence=1).panels
-    np.testing.assert_array_equal(grid_of(first)["kind"] == "hidden", ~visible[1, 0])
+    first, second = weights_by_head(weights, "abc", visible=visible).panels
+    np.testing.assert_array_equal(grid_of(first)["kind"] == "hidden", ~visible[0, 0])
     assert not (grid_of(second)["kind"] == "hidden").any()
 
 
@@ -139,7 +132,7 @@ def test_a_row_of_zeros_sees_nothing_and_nan_is_marked():
 def test_heads_may_have_names():
     weights = np.full((2, 2, 3, 3), 1 / 3)
     names = ["layer 1: the token before", "layer 2"]
-    picture = weights_by_head(weights, "abc", head_names=names, sequence=1)
+    picture = weights_by_head(weights, "abc", head_names=names)
     assert [" ".join(texts_in(panel, "t")) for panel in picture.panels] == names
     assert "layer 2 gives most weight to a (0.33)" in picture.alt
 
@@ -169,7 +162,7 @@ def test_files_are_the_same_bytes_each_time_and_carry_the_alt_text(tmp_path):
             "w": heads,
             "m": matrices({"mask": causal_mask(64), "x": cells[0], "large": np.ones((200, 200))}),
             "l": line_chart([1, 2], {"a": np.ones(2), "b": np.zeros(2)}, **LABELS, log_x=True),
-            "b": bar_chart({"a": 1}, title="t", against={"a": 2}),
+            "b": bar_chart({"a": 1}, title="t"),
         }
         return [path for name, figure in figures.items()
                 for path in save_figure(figure, tmp_path / folder / name)]  # fmt: skip

@@ -34,7 +34,6 @@ def test_what_is_filled_and_what_is_a_ring_tell_sign_and_size():
     assert cells["kind"].tolist() == [["less", "less", ""], ["more", "more", "more"]]
     np.testing.assert_allclose(cells["share"], x / 2, atol=STEP)
     assert set(tokens_in(panel)) == {"fill-x", "plain"}
-    assert set(tokens_in(matrices({"x": x}, head=1).panels[0])) == {"fill-1", "head-1"}
 
 
 def test_arrays_share_a_scale_or_have_their_own():

@@ -25,13 +25,13 @@ STEP = 1 / 16  # strengths are drawn in so many
 
 @cache
 def grouped_pass():
-    """Draw both passes of a layer once, for all tests that read them."""
+    """Draw a layer's forward pass once, for all tests that read it."""
     t, _ = recorded(2, 5, 12, 6, 2, rope=RopeOptions(), is_causal=True)
-    return t, shape_film(t), shape_film(t, backward=True)
+    return t, shape_film(t)
 
 
 def test_a_head_has_one_colour_in_all_panels():
-    _, film, _ = grouped_pass()
+    _, film = grouped_pass()
     for name in ("q_projected", "q_by_token", "q", "weights", "heads", "merged"):
         assert tokens_in(panel_of(film, name)) == HEADS, name
     for name in ("x_q", "out"):
@@ -39,17 +39,15 @@ def test_a_head_has_one_colour_in_all_panels():
 
 
 def test_a_shared_head_has_the_colour_of_its_first_query_head_and_a_mark():
-    for film in grouped_pass()[1:]:
-        for panel in film.panels:
-            name = panel.title.split()[1].removeprefix("d_")
-            is_shared = name in ("k", "v", "w_k", "w_v", "b_k", "b_v") or name.startswith(
-                ("k_", "v_")
-            )
-            assert ("◆" in panel.title) == is_shared
-            if is_shared:
-                assert tokens_in(panel) == ["head-0", "head-3"], panel.title
-                assert {"0-2", "3-5"} <= set(texts_in(panel, "sh")), panel.title
-        assert any(note.startswith("◆ A key/value head") for note in film.notes)
+    _, film = grouped_pass()
+    for panel in film.panels:
+        name = panel.title.split()[1]
+        is_shared = name in ("k", "v") or name.startswith(("k_", "v_"))
+        assert ("◆" in panel.title) == is_shared
+        if is_shared:
+            assert tokens_in(panel) == ["head-0", "head-3"], panel.title
+            assert {"0-2", "3-5"} <= set(texts_in(panel, "sh")), panel.title
+    assert any(note.startswith("◆ A key/value head") for note in film.notes)
 
 
 def test_words_are_beside_the_rows_of_their_axis():
@@ -66,18 +64,17 @@ def test_words_are_beside_the_rows_of_their_axis():
 
 
 def test_one_panel_for_each_step_in_order():
-    t, *films = grouped_pass()
-    for backward, film in enumerate(films):
-        steps = [s for s in t if s.is_backward == backward]
-        titles = [panel.title.removesuffix(" ◆") for panel in film.panels]
-        assert titles == [f"{s.number} {s.name}" for s in steps]
-        assert [texts_in(panel, "m")[0].split()[0] for panel in film.panels] == [
-            str(s.number) for s in steps
-        ]
+    t, film = grouped_pass()
+    steps = [s for s in t if not s.is_backward]
+    titles = [panel.title.removesuffix(" ◆") for panel in film.panels]
+    assert titles == [f"{s.number} {s.name}" for s in steps]
+    assert [texts_in(panel, "m")[0].split()[0] for panel in film.panels] == [
+        str(s.number) for s in steps
+    ]
 
 
 def test_a_panel_tells_axes_sizes_memory_and_equation():
-    t, film, _ = grouped_pass()
+    t, film = grouped_pass()
     lines = {s.name: "".join(texts_in(panel_of(film, s.name), "sh")).replace(" ", "")
              for s in t if not s.is_backward}  # fmt: skip
     assert "[B=2,T_k=5,H_kv=2,d_k=2]viewofk_projected" in lines["k_by_token"]
@@ -179,7 +176,7 @@ def test_sizes_come_from_the_nearest_step():
 
 
 def test_hidden_cells_are_hatched_and_exact_zeros_are_empty():
-    _, film, _ = grouped_pass()
+    _, film = grouped_pass()
     masked, weights = (grid_of(panel_of(film, name)) for name in ("masked", "weights"))
     for cells, kind in ((masked, "hidden"), (weights, "")):
         assert (cells["kind"] == kind).sum() == 6 * 10
