@@ -134,8 +134,9 @@ function sceneOf(array, trace, names, sequence, head) {
   }
 
   if (onlyMoves(array.tree)) {
-    const from = source(array.reads[0]).map((block) => single(block, "source"));
-    const to = results.map((block) => single(block, "result"));
+    const sources = source(array.reads[0]);
+    const cut = (list, role) => (sources.length === results.length ? ofHead(list) : list).map((block) => single(block, role));
+    const [from, to] = [cut(sources, "source"), cut(results, "result")];
     const [down, across] = [(list) => below(list), (list) => beside(list)];
     const isTurned = array.tree[0] === "transpose";
     const options = [[across, down, down], [down, across, across], [across, across, across]];
