@@ -86,8 +86,7 @@ function drawMap({ root, trace, names, sequence, go }) {
     view, arrange,
     paint(colors, ids = null) {
       for (const { array, blocks, pictures, cell } of thumbs) if (!ids || ids.has(array.id)) {
-        const look = lookOf(array, trace);
-        pictures.forEach((canvas, i) => paintBlock(canvas, blocks[i], cell, colors, look));
+        pictures.forEach((canvas, i) => paintBlock(canvas, blocks[i], cell, colors, lookOf(blocks[i], trace)));
       }
       arrange();
     },

@@ -1,6 +1,6 @@
 // The stage: the current array with what it is computed from, on one canvas.
 
-const HEADING = 260;  // what is above the canvas, in pixels
+const HEADING = 272;  // what is above the canvas, in pixels
 
 function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   const ctx = canvas.getContext("2d");
@@ -71,7 +71,6 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     ctx.clearRect(0, 0, canvas.width, canvas.height);
     const panels = eased(within(time / PANELS));
     const sources = scene.kind === "moves" && time !== Infinity ? positions("source") : null;
-    const looks = new Map();
 
     const boxes = layout.boxes.map((each) => {
       const old = time < PANELS && state.before.get(each.block.key);
@@ -83,11 +82,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
       ctx.globalAlpha = each.alpha;
       paintFrame(ctx, colors, each);
     }
-    for (const each of boxes) {
-      const { array } = each.block;
-      if (!looks.has(array)) looks.set(array, lookOf(array, trace));
-      paintBox(each, time, sources, looks.get(array));
-    }
+    for (const each of boxes) paintBox(each, time, sources, lookOf(each.block, trace));
     ctx.globalAlpha = 1;
     if (time === Infinity) paintMarks(boxes);
   }
