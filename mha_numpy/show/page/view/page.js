@@ -91,8 +91,8 @@ function startPage(data) {
     const blocks = blocksOfArray(current);
     const own = blocks.findIndex(({ cells }) => cells.includes(cell.place));
     if (cell.id === current.id && blocks.length > 1) head = Math.floor(own * names.heads / blocks.length);
-    const shown = stage.show(current, head, isNarrow() ? isAll ?? false : isAll, isMoving);
-    const choices = blocks.length > 1 ? [null, ...Array(names.heads).keys()] : [];
+    const shown = stage.show(current, head, isNarrow() ? false : isAll, isMoving);
+    const choices = blocks.length > 1 ? [...(isNarrow() ? [] : [null]), ...Array(names.heads).keys()] : [];
     byId("tabs").replaceChildren(...choices.map((choice) => {
       const tab = element("button", "", ...(choice === null ? ["all heads"] : headKey(choice)));
       tab.type = "button";
