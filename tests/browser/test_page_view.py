@@ -91,7 +91,7 @@ def shown(page):
     return page.evaluate(
         """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(
           [...document.querySelectorAll("#map a")].filter((link) => link.offsetParent)
-            .map((link) => link.title)))))"""
+            .map((link) => link.dataset.name)))))"""
     )
 
 
@@ -333,10 +333,9 @@ def test_a_gradient_is_a_slope(open_page):
 
 def test_all_arrays_by_the_keyboard(open_page):
     page = open_page("", reduced_motion="reduce")
-    listed = page.locator("#list a").all_text_contents()
-    assert {s.name for s in run()} <= set(listed)
-    page.get_by_label("show reshapes").check()
-    on_map = [name for name in listed if name in shown(page)]
+    page.get_by_label("every step").check()
+    on_map = [array["name"] for array in describe_trace(run())["arrays"]]
+    assert set(shown(page)) == set(on_map)
     go(page, "x_q")
     found = [page.locator("#name").inner_text()]
     for _ in on_map[1:]:
@@ -348,8 +347,7 @@ def test_all_arrays_by_the_keyboard(open_page):
     assert page.locator("#name").inner_text() == found[-2]
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
-    assert page.locator("#work").is_hidden()
-    assert page.evaluate("document.activeElement.title") == found[-2]
+    assert page.evaluate("document.activeElement.dataset.name") == found[-2]
 
 
 def test_what_does_nothing_is_not_shown_as_a_source_either(open_page):
@@ -372,25 +370,23 @@ def test_the_map_leaves_out_what_does_nothing_until_it_does_something(open_page)
     gradients = {"d_x", "d_out", *(f"d_{name}" for name in forward if name not in ("x_q", "scale"))}
     assert [name for name in shown(page) if name[:2] != "d_"] == forward
     assert {name for name in shown(page) if name[:2] == "d_"} == gradients
-    page.get_by_label("show gradients").uncheck()
+    page.get_by_label("gradients", exact=True).uncheck()
     assert shown(page) == forward
 
     page.get_by_label("causal").check()
     assert set(shown(page)) == {*forward, "mask", "masked"}
     page.get_by_role("checkbox", name="head 1").uncheck()
     assert set(shown(page)) == {*forward, "mask", "masked", "head_gate", "gated"}
-    changed = page.locator("#map a.changed").evaluate_all("all => all.map(({ title }) => title)")
+    changed = page.locator("#map a.changed").evaluate_all("all => all.map(({ dataset }) => dataset.name)")
     assert "weights" in changed
     assert "w_q" not in changed
     page.get_by_role("button", name="Start again").click()
     assert shown(page) == forward
     assert page.locator("#map a.changed").count() == 0
 
-    page.get_by_label("show reshapes").check()
-    assert {*shown(page)} - {*forward} == {
-        *(f"{x}_{how}" for x in "qkv" for how in ("projected", "by_token")),
-        "gated_by_token", "merged",
-    }  # fmt: skip
+    page.get_by_label("every step").check()
+    arrays = describe_trace(run())["arrays"]
+    assert set(shown(page)) == {each["name"] for each in arrays if each["pass"] != "backward"}
 
 
 @pytest.mark.parametrize("sequence", [0, 1])
@@ -417,7 +413,7 @@ def test_a_number_is_a_tab_away_and_each_group_is_one(open_page):
         assert page.locator(f"{group} [tabindex='0']").count() == 1
     page.locator("#map [tabindex='0']").focus()
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.title") == "d_scores"
+    assert page.evaluate("document.activeElement.dataset.name") == "d_scores"
     page.keyboard.press("Enter")
     assert page.locator("#name").inner_text() == "d_scores"
 
@@ -498,6 +494,9 @@ def wide():
 @pytest.mark.parametrize("name", ["scores", "weights", "heads"])
 def test_the_stage_is_labelled_and_stays_as_large_after_a_question(open_page, wide, name):
     page = open_page(name, wide, reduced_motion="reduce")
+    pressed = page.locator("#tabs [aria-pressed=true]")
+    assert "head " in pressed.inner_text()  # all four together have no room for their numbers
+    page.get_by_role("button", name="all heads").click()
     size = "() => [cells.width, cells.height]"
     before = page.evaluate(size)
     menu = page.get_by_label("What if ...?")
@@ -511,9 +510,8 @@ def test_the_stage_is_labelled_and_stays_as_large_after_a_question(open_page, wi
         for each in page.evaluate("() => window.painted"):
             assert 0 <= each["left"] < each["right"] <= before[0], each
     assert page.evaluate("() => scrollY") == 0
-    assert "Choose one head to see its numbers." in page.locator("#tabs").inner_text()
     page.locator("#tabs button").nth(1).click()
-    assert "Choose" not in page.locator("#tabs").inner_text()
+    assert pressed.all_inner_texts() == ["\N{BLACK CIRCLE} head 0"]
 
 
 def test_a_mask_is_told_in_words(open_page):

@@ -13,34 +13,39 @@ function startTraining(section, data, seed = 0) {
   section.ariaLabel = "Watch a head learn";
   section.innerHTML = `
     <${level}>Watch a head learn</${level}>
-    <p class="train-intro">A row of ${tokens} digits comes in, and a single head has to say it backwards. Its params
-    start out random. In each step it draws ${sequences} new rows and computes how wrong its answers are (the loss).
-    Backward then gives the slope of the loss over each of the ${countParams()} params, and each param moves a little
-    downhill. Your browser computes all of it.</p>
-    <div class="train-buttons">
-      <button type="button" class="train-start first">Start</button>
-      <button type="button" class="train-once">One step</button>
-      <button type="button" class="train-forget">Start again</button>
-    </div>
-    <div class="train-settings">
-      <label>learning rate <input type="range" class="train-rate" min="-4" max="-0.5" step="0.25">
-        <output class="train-rate-told"></output></label>
-      <label>digits to read <input type="text" class="train-digits" inputmode="numeric"
-        maxlength="${tokens}" size="${tokens}" autocomplete="off"></label>
-    </div>
-    <p class="train-told" aria-live="polite"></p>
-    <p class="train-numbers"></p>
-    <div class="train-pictures">
-      <figure><figcaption><b>weights</b>: where the head looks. Each row looks at the columns, and its shares sum to 1. On
-        the right is the digit that it says.</figcaption><div class="train-weights"></div></figure>
-      <figure><figcaption><b>w_v @ w_o</b>: what the head passes on. In the row of the digit that it reads, a filled cell
-        speaks for a digit, a ring against it.</figcaption><div class="train-passed"></div></figure>
-      <figure><figcaption><b>loss</b> of each batch, before the step that learns from it. Dashed: guessing.</figcaption>
+    <p class="train-intro">A row of ${tokens} digits comes in, and a single head has to say it backwards. Nobody tells it
+      how: its ${countParams()} params start out random, and each step moves them a little.</p>
+    <figure class="train-seen"><figcaption><b>weights</b>: where the head looks. Each row looks at the columns; at the end is
+      the digit that it says.</figcaption><div class="train-weights"></div></figure>
+    <div class="train-do">
+      <div class="train-guess"><p id="train-asked"></p><div role="radiogroup" aria-labelledby="train-asked"></div></div>
+      <div class="train-bar">
+        <div class="train-buttons">
+          <button type="button" class="train-start first">Start</button>
+          <button type="button" class="train-once">One step</button>
+          <button type="button" class="train-forget">Start again</button>
+        </div>
+        <p class="train-numbers"></p>
+      </div>
+      <p class="train-told" aria-live="polite"></p>
+      <figure class="train-cost"><figcaption><b>loss</b>: how wrong its answers are. Dashed: guessing.</figcaption>
         <div class="train-loss"></div></figure>
-    </div>`;
+      <div class="train-settings">
+        <label>learning rate <input type="range" class="train-rate" min="-4" max="-0.5" step="0.25">
+          <output class="train-rate-told"></output></label>
+        <label>digits to read <input type="text" class="train-digits" inputmode="numeric"
+          maxlength="${tokens}" size="${tokens}" autocomplete="off"></label>
+      </div>
+    </div>
+    <figure class="train-maps"><figcaption><b>w_v @ w_o</b>: what the head passes on. In the row of the digit that it reads, a
+      filled cell speaks for a digit, a ring against it.</figcaption><div class="train-passed"></div></figure>
+    <details class="train-how"><summary>What a step does</summary><p>It draws ${sequences} new rows of digits and computes the
+      loss of the head's answers. Backward gives the slope of the loss over each param, and Adam moves each param a little
+      downhill. Your browser computes all of it.</p></details>`;
   const find = (name) => section.querySelector(`.train-${name}`);
 
   let example = EXAMPLE;
+  let guess = null;  // the column that the reader expects the first row to look at
   let [history, isRunning, learnedAt, seconds] = [[], false, null, 0];
 
   function countParams() {
@@ -55,7 +60,10 @@ function startTraining(section, data, seed = 0) {
 
   function status(reading) {
     if (!history.length) {
-      return "All params are random. The weights have no pattern, and the answers are guesses.";
+      const right = reading.said.filter((digit, t) => digit === wanted(t)).length;
+      return `All params are random, so the head looks a little at everything: no weight is above
+        ${percent(Math.max(...reading.weights))}. It says ${reading.said.join("")}, and ${right || "none"} of its
+        ${tokens} digits ${right === 1 ? "is" : "are"} right.`;
     }
     if (learnedAt) {
       return `The antidiagonal is there: the first query looks at the last key, the second at the
@@ -73,15 +81,34 @@ function startTraining(section, data, seed = 0) {
     return "Each step changes the params a little. Look for a pattern in the weights.";
   }
 
+  function askForGuess() {
+    const [seen, digit] = [tokens - 1, example[guess]];
+    find("guess").firstChild.textContent = guess === null
+      ? `It should say ${example.toReversed().join("")}. Which digit will the first row look at, once the head has learned?`
+      : !learnedAt ? `You expect the first row to look at ${digit}. Its weight has a dashed frame: watch it.`
+        : guess === seen ? `You expected the first row to look at ${digit}, and it does.`
+          : `You expected ${digit}, but the first row looks at the last digit, ${example[seen]}: it has to say it first.`;
+    section.querySelectorAll(".train-weights tbody tr:first-child td").forEach((cell, n) => cell.classList.toggle("guess", n === guess));
+  }
+
+  function offerGuesses() {
+    guess = null;
+    find("guess").lastChild.replaceChildren(...example.map((digit, n) => {
+      const choice = Object.assign(element("input"), { type: "radio", name: "train-guess", ariaLabel: `${digit}, at place ${n + 1}` });
+      choice.addEventListener("change", () => { guess = n; askForGuess(); });
+      return element("label", "", choice, element("span", "", String(digit)));
+    }));
+  }
+
   function tell(reading) {
+    askForGuess();
     const told = status(reading).replace(/\s+/g, " ");
     if (find("told").textContent !== told) find("told").textContent = told;
     const last = history.at(-1);
     find("numbers").textContent = last
       ? `step ${last.step} · loss ${last.loss.toFixed(3)} · right ${percent(shareRight())} · ` +
         `on the antidiagonal ${percent(reading.antidiagonal)}`
-      : `step 0 · guessing is right ${percent(1 / values)} of the time and costs ln ${values} = ` +
-        `${chance.toFixed(2)} · on the antidiagonal ${percent(reading.antidiagonal)}`;
+      : `step 0 · guessing is right ${percent(1 / values)} of the time, with loss ln ${values} = ${chance.toFixed(2)}`;
     find("start").textContent = isRunning ? "Pause" : history.length ? "Continue" : "Start";
     find("rate-told").textContent = Number(rate().toPrecision(2));
   }
@@ -92,7 +119,7 @@ function startTraining(section, data, seed = 0) {
 
   const weights = openMatrix(find("weights"), (...cell) => weights.choose(...cell), "says");
   const passed = openMatrix(find("passed"), (...cell) => passed.choose(...cell));
-  const curve = openCurve(find("loss"), [[], [chance]], { name: "loss", across: "steps", least: 100 });
+  const curve = openCurve(find("loss"), [[], [chance]], { name: "loss", across: "steps", least: 100, lowest: 150 });
 
   function draw() {
     const reading = training.read(example);
@@ -155,12 +182,14 @@ function startTraining(section, data, seed = 0) {
     if (digits.length === tokens) {
       example = digits.map(Number);
       weights.build(digits);
+      offerGuesses();
       draw();
     }
   });
   find("rate").value = Math.log10(data.learningRate);
   find("digits").value = EXAMPLE.join("");
   weights.build(EXAMPLE.map(String));
+  offerGuesses();
   passed.build([...Array(values).keys()].map(String));
   draw();
   return {

@@ -37,7 +37,8 @@ else askForHeight(960);"""
 LEARNING_SCRIPTS = (
     "arrays.js", "equations.js", "trace.js", "view/element.js", *TRAINING_SCRIPTS,
 )  # fmt: skip
-LEARNING_START = """startTraining(document.getElementById("train"), data);
+LEARNING_START = """document.documentElement.classList.toggle("framed", parent !== window);
+startTraining(document.getElementById("train"), data);
 onTheme(() => {});
 followHeight();"""
 FALLBACK = "Trust this notebook to step through these arrays and to point at their cells."

@@ -1,7 +1,6 @@
-// The controls: options of the layer, questions ("What if ...?"), Start again, what the map shows,
-// and L. `views` are [words, get, set].
+// The controls: options of the layer, questions ("What if ...?"), Start again, and L.
 
-function openControls({ root, data, trace, change, setSwitch, reset, views }) {
+function openControls({ root, data, trace, change, setSwitch, reset }) {
   const { options } = data;
   const arrayOf = (name) => trace.arrays[trace.byName.get(name)];
   const places = ({ data: now }) => [...now.keys()];
@@ -91,7 +90,8 @@ function openControls({ root, data, trace, change, setSwitch, reset, views }) {
     shown.push(() => {
       const now = trace.loss();
       const moved = Math.abs(now - initial) > 5e-7 ? ` (${signed(now - initial)})` : "";
-      output.replaceChildren(`L = Σ d_out · out = ${signed(now).replace("+", "")}`,
+      output.title = "L = Σ d_out · out";
+      output.replaceChildren(`L = ${signed(now).replace("+", "")}`,
         element("strong", "", moved));
     });
     return output;
@@ -109,7 +109,7 @@ function openControls({ root, data, trace, change, setSwitch, reset, views }) {
     root.append(element("p", "hint", "You can't change anything here: the page cannot compute all "
       + "of these arrays, so it shows them as they were recorded."));
   }
-  root.append(element("div", "views", ...views.map((view) => checkbox(...view)), trace.hasLoss ? showLoss() : ""));
+  if (trace.hasLoss) root.append(showLoss());
 
   return {
     show: () => shown.forEach((update) => update()),

@@ -12,7 +12,7 @@ function ticksOf(low, high, count) {
 
 // `lines` are lists of numbers; `pick`, where there is something to choose, is called with a place along
 // them. The chart has room for at least `least` steps.
-function openCurve(root, lines, { name, across, pick, least = 1 }) {
+function openCurve(root, lines, { name, across, pick, least = 1, lowest = 220 }) {
   const [left, right, top, bottom] = [52, 12, 22, 38];
   let [width, height, at, count, low, high] = [0, 0, 0, 0, 0, 0];
   root.classList.add("curve");
@@ -24,7 +24,7 @@ function openCurve(root, lines, { name, across, pick, least = 1 }) {
     [low, high] = [Math.min(0, ...numbers), Math.max(...numbers, 1e-9)];
     count = Math.max(least, ...lines.map((line) => line.length - 1));
     width = root.clientWidth;
-    height = Math.max(220, Math.min(340, width * 0.5));
+    height = Math.max(lowest, Math.min(340, width * 0.5));
     const rules = ticksOf(low, high, 4).flatMap((value) => [
       inSvg("line", { class: "rule", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
       inSvg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, String(value).replace("-", "−")),

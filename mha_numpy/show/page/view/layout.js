@@ -5,7 +5,7 @@
 
 const LARGEST_CELL = 56;
 const SMALL_CELLS = [2, 1, 1 / 2, 1 / 4];  // where the page is longer than the view, but no wider
-const LONGER = 2.5;  // a page may be, so that numbers can be read
+const LONGER = 1.4;  // than the view may a page be, so that numbers can be read
 const TITLE = 22;
 const [LINE, NOTE] = [20, 18];  // of labels above columns, of notes below
 const LABELLED = 14;  // from here on, cells have words beside them
@@ -134,8 +134,9 @@ function sceneOf(array, trace, names, sequence, head) {
   }
 
   if (onlyMoves(array.tree)) {
-    const from = source(array.reads[0]).map((block) => single(block, "source"));
-    const to = results.map((block) => single(block, "result"));
+    const sources = source(array.reads[0]);
+    const cut = (list, role) => (sources.length === results.length ? ofHead(list) : list).map((block) => single(block, role));
+    const [from, to] = [cut(sources, "source"), cut(results, "result")];
     const [down, across] = [(list) => below(list), (list) => beside(list)];
     const isTurned = array.tree[0] === "transpose";
     const options = [[across, down, down], [down, across, across], [across, across, across]];
@@ -176,9 +177,9 @@ function sceneOf(array, trace, names, sequence, head) {
 // The size of a cell that its number fits, as numbers were at the start: with two decimals, or with
 // one, which says too little of shares.
 const rooms = new Map();
-function roomOf({ array }, isShort) {
-  if (!rooms.has(array.first)) rooms.set(array.first, writingOf(array, array.first).widths);
-  return rooms.get(array.first).at(isShort && !isShares(array.tree) ? -1 : Math.min(1, rooms.get(array.first).length - 1)) + 9;
+function roomOf({ key, array, cells }, isShort) {
+  if (!rooms.has(key)) rooms.set(key, writingOf(array, Array.from(cells, (place) => array.first[place])).widths);
+  return rooms.get(key).at(isShort && !isShares(array.tree) ? -1 : Math.min(1, rooms.get(key).length - 1)) + 9;
 }
 const isReadable = ({ boxes }, isShort = true) => boxes.every(({ block, cell }) => cell >= roomOf(block, isShort));
 

@@ -1,7 +1,7 @@
-// The map: a card for every array that does something, in the order of the computation, and on it
-// the array's gradient. Where an array is on stage, the cards shrink to their names.
+// The map: a card for every array that does something, in the order of the computation, and on it the array's
+// gradient. One of them is on stage.
 
-const [THUMB_WIDTH, THUMB_HEIGHT, THUMB_CELL] = [100, 72, 8];  // in pixels
+const [THUMB_WIDTH, THUMB_HEIGHT, THUMB_CELL] = [92, 64, 10];  // in pixels
 
 // Which arrays do nothing to the numbers they get; and, of all that hold the same numbers in one
 // shape or another, the one that is shown: that of each head, or the first.
@@ -24,7 +24,7 @@ function rolesOf({ arrays, repeated: repeatedBy }, isHead) {
     const chosen = shown.get(groups[id]);
     if (chosen === undefined || (isOfHeads(id) && !isOfHeads(chosen))) shown.set(groups[id], id);
   }
-  return { isIdle, first: (id) => arrays[groups[id]], shownFor: (id) => shown.get(groups[id]) };
+  return { isIdle, shownFor: (id) => shown.get(groups[id]) };
 }
 
 function drawMap({ root, trace, names, sequence, go }) {
@@ -41,47 +41,32 @@ function drawMap({ root, trace, names, sequence, go }) {
     if (pass === "backward" && !twins.has(id) && name.startsWith("d_") && twin !== undefined) twins.set(id, twin);
   }
 
-  const cards = arrays.map((array) => (twins.has(array.id) ? null
-    : root.appendChild(element("div", "card", element("code", "")))));
+  const cards = arrays.map(({ id }) => (twins.has(id) ? null : root.appendChild(element("div", "card"))));
   const thumbs = arrays.map((array) => {
-    const { id, name, shape } = array;
-    const isTwin = twins.has(id);  // of the same shape
-    const link = Object.assign(element("a", "", element("span", "", element("b", "", name),
-      element("small", "", shape.length && !isTwin ? `(${shape.join(", ")})` : ""))), { href: `#${name}`, title: name });
-    link.addEventListener("click", (event) => { event.preventDefault(); go(id, undefined, { isFocused: true }); });
+    const { id, name, data, says } = array;
     const blocks = blocksOf(operandOf(["array", id], trace), names, sequence);
     const wide = blocks.reduce((sum, { cols }) => sum + cols, 0);
-    const cell = array.data.length === 1 ? THUMB_HEIGHT / 2
-      : Math.max(1, Math.min(THUMB_CELL, Math.floor(THUMB_WIDTH / wide), Math.floor(THUMB_HEIGHT / blocks[0].rows)));
+    const cell = data.length === 1 ? 36 : Math.max(1, Math.min(THUMB_CELL,
+      Math.floor((THUMB_WIDTH - 4 * (blocks.length - 1)) / wide), Math.floor(THUMB_HEIGHT / blocks[0].rows)));
     const pictures = blocks.map((block) => canvasOf(block, cell));
-    const figures = pictures.map((canvas, i) => {
-      const { head, number } = blocks[i];
-      return element("figure", "", canvas, element("figcaption", "", head === null ? "" : headMark(number, head)));
-    });
-    link.append(element("span", "thumbs", ...figures));
-    const card = cards[isTwin ? twins.get(id) : id];
-    card.insertBefore(link, card.lastChild);
+    const link = Object.assign(element("a", "", element("span", "thumbs", ...pictures), element("b", "", name)),
+      { href: `#${name}`, title: says || name });
+    link.dataset.name = name;
+    link.addEventListener("click", (event) => { event.preventDefault(); go(id, undefined, { isFocused: true }); });
+    cards[twins.get(id) ?? id].append(link);
     return { link, array, blocks, pictures, cell };
   });
   const stop = roving(root, "a");
 
-  // The equation of a card: where numbers only got another shape since, that of their first.
-  function equationOf({ id, pass }, { first }) {
-    const found = trace.equationOf(view.steps ? arrays[id] : first(id));
-    return found || (pass === "param" ? "param" : "input");
-  }
-
   function arrange() {
-    const roles = rolesOf(trace, names.isHead);
-    const { isIdle, shownFor } = roles;
+    const { isIdle, shownFor } = rolesOf(trace, names.isHead);
     const isShown = ({ id, pass }) => {
       if (id === current) return true;
-      if (pass !== "backward") return !isIdle[id] && (view.steps || shownFor(id) === id);
+      if (pass === "backward" && !view.gradients) return false;
+      if (view.steps) return true;
       const twin = twins.get(id);
-      if (!view.gradients) return false;
-      if (twin === undefined) return !isIdle[id] && (view.steps || shownFor(id) === id);
-      if (trace.gradientOf(arrays[twin])?.id === id && shownFor(twin) === twin) return !isIdle[twin];
-      return view.steps && !isIdle[id] && (!isIdle[twin] || Boolean(arrays[twin].tree));
+      if (twin === undefined) return !isIdle[id] && shownFor(id) === id;
+      return trace.gradientOf(arrays[twin])?.id === id && shownFor(twin) === twin && !isIdle[twin];
     };
     for (const { link, array } of thumbs) {
       link.hidden = !isShown(array);
@@ -89,19 +74,19 @@ function drawMap({ root, trace, names, sequence, go }) {
       link.classList.toggle("changed", isChanged);
       link.ariaLabel = `${array.name}, ${array.shape.join(" by ") || "one number"}${isChanged ? ", changed" : ""}`;
     }
-    arrays.forEach((array, id) => {
-      if (!cards[id]) return;
-      cards[id].hidden = ![...cards[id].querySelectorAll("a")].some((link) => !link.hidden);
-      cards[id].lastChild.textContent = equationOf(array, roles);
-    });
+    for (const card of cards) if (card) card.hidden = !card.querySelector("a:not([hidden])");
+  }
+
+  function follow(id) {  // in the map alone; it is hidden behind a story at first
+    const { offsetLeft, offsetTop } = thumbs[id].link.parentElement;
+    root.scrollTo(offsetLeft - root.clientWidth / 3, offsetTop - root.clientHeight / 3);
   }
 
   return {
-    view, arrange, stop,
+    view, arrange,
     paint(colors, ids = null) {
       for (const { array, blocks, pictures, cell } of thumbs) if (!ids || ids.has(array.id)) {
-        const look = lookOf(array, trace);
-        pictures.forEach((canvas, i) => paintBlock(canvas, blocks[i], cell, colors, look));
+        pictures.forEach((canvas, i) => paintBlock(canvas, blocks[i], cell, colors, lookOf(blocks[i], trace)));
       }
       arrange();
     },
@@ -114,10 +99,10 @@ function drawMap({ root, trace, names, sequence, go }) {
         else link.removeAttribute("aria-current");
       }
       arrange();
-      if (id !== null) stop(thumbs[id].link);
-      if (id !== null) root.scrollLeft = thumbs[id].link.offsetLeft - root.clientWidth / 2;
+      stop(thumbs[id].link);
+      follow(id);
     },
-    linkOf: (id) => thumbs[id].link,
+    follow, linkOf: (id) => thumbs[id].link,
     shown: () => thumbs.filter(({ link }) => !link.hidden).map(({ array }) => array.id),
   };
 }

@@ -41,7 +41,7 @@ function openMatrix(root, point, last = "") {
   function fit() {
     if (!labels.length) return;
     const widest = Math.max(...headings[0].map((heading) => heading.firstChild.offsetWidth)) + 10;
-    const room = (root.clientWidth - widest - (last ? 48 : 0)) / labels.length - 2.2;
+    const room = (root.clientWidth - widest - (last ? 60 : 0)) / labels.length - 2.2;
     const cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(room)));
     root.style.setProperty("--cell", `${cell}px`);
     root.style.setProperty("--digits", cell < READABLE ? "0" : "13px");

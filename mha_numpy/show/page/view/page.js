@@ -6,7 +6,7 @@ function startPage(data) {
   const names = nameAxes(data, trace);
   const sequence = data.sequence ?? 0;
   const byId = (id) => document.getElementById(id);
-  const isPhone = () => innerWidth < 640;
+  const isNarrow = () => innerWidth <= 900;
   const isHidden = () => byId("page").offsetWidth === 0;  // behind the story
   const indexOf = ({ id, place }) => unflatten(place, trace.arrays[id].shape);
   const placeOf = (id, index) => flatten(index, trace.arrays[id].shape);
@@ -16,7 +16,8 @@ function startPage(data) {
   let current = null;  // the array on the stage
   let cell = null;  // {id, place} on the stage, of `current` or of what it is computed from
   let isHeld = false;  // the cell stays, though the pointer moves on
-  let head = null;  // the only head that is shown; null for all
+  let head = 0;  // that of the cell
+  let isAll;  // whether all heads are shown: undefined until the reader says so
   let colors = readColors();
 
   const stale = new Set();  // arrays whose thumbnails are to be painted again
@@ -32,14 +33,10 @@ function startPage(data) {
   });
   const panel = openPanel({
     root: byId("panel"), trace, names, edit, undo,
-    light: (cells) => stage.light(cells), go, hold: () => { isHeld = true; },
+    light: (cells) => stage.light(cells), go, hold,
   });
   const controls = openControls({
     root: byId("controls"), data, trace, setSwitch, reset: () => undo(),
-    views: [
-      ...(Object.keys(data.gradients).length ? [["gradients", "show gradients"]] : []),
-      ["steps", "show reshapes"],
-    ].map(([name, words]) => [[words], () => map.view[name], (isOn) => { map.view[name] = isOn; map.arrange(); }]),
     change: (id, pairs) => changed(() => trace.setMany(id, pairs)),
   });
 
@@ -57,33 +54,19 @@ function startPage(data) {
   const twinOf = (array) => [trace.gradientOf(array), panel.forward(array)]
     .find((each) => each && each !== array);
 
-  const isStaged = () => byId("page").classList.contains("staged");
   function go(id, place, { isMoving = true, isFocused = false } = {}) {
     const array = trace.arrays[id];
-    byId("page").classList.add("staged");
     const isSame = cell && isAlike(trace.arrays[cell.id], array);
     cell = { id, place: place ?? (isSame ? cell.place : strongest(array)) };
     isHeld = place !== undefined;
-    const isNew = current !== array || !byId("map").querySelector(".current");
+    const isNew = current !== array;
     current = array;
     if (isNew) showHeading();
     showStage(isMoving && isNew);
     showCell();
     showTable();
     if (isFocused) byId("cells").focus({ preventScroll: true });
-    if (isPhone() && isMoving) stage.scrollTo(cell);
-  }
-
-  function leaveStage() {
-    byId("page").classList.remove("staged");
-    map.mark(null, []);
-    map.stop(map.linkOf(current.id));
-    setAddress("");
-  }
-
-  function backToMap() {
-    leaveStage();
-    map.linkOf(current.id).focus();
+    if (isNarrow() && isMoving) stage.scrollTo(cell);
   }
 
   function setAddress(name) {
@@ -98,38 +81,34 @@ function startPage(data) {
     byId("shape").textContent = `(${shape.join(", ")})  ${axes.join(" ")}`;
     byId("equation").textContent = equation ? `= ${equation}` : "";
     byId("says").textContent = says ?? "";
-    byId("twin").textContent = twinOf(current)?.name ?? "";
     byId("again").disabled = !tree;
     map.mark(id, reads.map(trace.plain));
     setAddress(name);
   }
 
+  // All heads, or that of the cell: where all have no room for their numbers, and where the reader chose one.
   function showStage(isMoving = false) {
     const blocks = blocksOfArray(current);
     const own = blocks.findIndex(({ cells }) => cells.includes(cell.place));
-    if (isPhone() && blocks.length > 1 && cell.id === current.id) {
-      head = Math.floor(own * names.heads / blocks.length);
-    }
-    const choices = [...(isPhone() ? [] : [null]), ...Array(names.heads).keys()];
-    byId("tabs").replaceChildren(...(blocks.length > 1 ? choices : []).map((choice) => {
+    if (cell.id === current.id && blocks.length > 1) head = Math.floor(own * names.heads / blocks.length);
+    const shown = stage.show(current, head, isNarrow() ? false : isAll, isMoving);
+    const choices = blocks.length > 1 ? [...(isNarrow() ? [] : [null]), ...Array(names.heads).keys()] : [];
+    byId("tabs").replaceChildren(...choices.map((choice) => {
       const tab = element("button", "", ...(choice === null ? ["all heads"] : headKey(choice)));
       tab.type = "button";
-      tab.setAttribute("aria-pressed", String(choice === head));
+      tab.setAttribute("aria-pressed", String(choice === shown));
       tab.addEventListener("click", () => showHead(choice));
       return tab;
     }));
-    stage.show(current, head, isMoving);
-    if (blocks.length > 1 && head === null && !stage.isReadable()) {
-      byId("tabs").append(element("span", "hint", "Choose one head to see its numbers."));
-    }
     stopAtTab(byId("tabs").querySelector("[aria-pressed=true]") ?? undefined);
   }
 
   function showHead(chosen) {
-    head = chosen;
+    isAll = chosen === null;
+    head = chosen ?? head;
     const blocks = blocksOfArray(current);
-    const block = blocks[Math.floor((chosen ?? 0) * blocks.length / names.heads)];
-    if (chosen !== null && cell.id === current.id && !block.cells.includes(cell.place)) {
+    const block = blocks[Math.floor(head * blocks.length / names.heads)];
+    if (!isAll && cell.id === current.id && !block.cells.includes(cell.place)) {
       const own = blocks.find(({ cells }) => cells.includes(cell.place));
       cell = { id: cell.id, place: block.cells[own ? own.cells.indexOf(cell.place) : 0] };
     }
@@ -144,10 +123,15 @@ function startPage(data) {
       .map(({ array: source, index }) => ({ array: trace.plain(source), place: placeOf(source, index) }));
     stage.mark(cell, lit, stage.readersOf(id, place));
     panel.show(id, place);
-    byId("panel").classList.toggle("held", isHeld);
+    hold(isHeld);
     if (!isSpoken) return;
     const words = [panel.labelOf(array, indexOf(cell)), names.inWords(array, indexOf(cell))];
     byId("spoken").textContent = `${words.join(", ")}: ${written(array.data[place])}`;
+  }
+
+  function hold(isOn) {
+    isHeld = isOn;
+    byId("panel").classList.toggle("held", isHeld);
   }
 
   function showTable() {
@@ -168,7 +152,7 @@ function startPage(data) {
     isHeld = Boolean(found) && (isEdit || !isHeld || !isCell(found));
     cell = found ?? cell;
     showCell();
-    if (isPhone()) stage.scrollTo(cell);
+    if (isNarrow()) stage.scrollTo(cell);
     if (isEdit && found) panel.startEditing();
   }
 
@@ -236,7 +220,7 @@ function startPage(data) {
 
   function letGo() {
     const isAtRest = !isHeld && !stage.isMoving() && document.activeElement === byId("cells");
-    if (isAtRest) return backToMap();
+    if (isAtRest) return map.linkOf(current.id).focus();
     byId("cells").focus();
     onPick(null);
   }
@@ -253,12 +237,13 @@ function startPage(data) {
   byId("previous").addEventListener("click", () => step(-1));
   byId("next").addEventListener("click", () => step(1));
   byId("again").addEventListener("click", () => stage.replay());
-  byId("twin").addEventListener("click", toTwin);
   byId("table").addEventListener("toggle", showTable);
-  byId("all").addEventListener("click", backToMap);
+  byId("for-gradients").hidden = !Object.keys(data.gradients).length;
+  for (const name of ["gradients", "steps"]) {
+    byId(name).addEventListener("change", ({ target }) => { map.view[name] = target.checked; map.arrange(); });
+  }
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();
-    if (!isStaged()) go(current.id);
     byId("cells").focus();
   });
   byId("note").textContent = data.note ?? "";
@@ -267,11 +252,9 @@ function startPage(data) {
   addEventListener("hashchange", () => {
     if (named() !== undefined && named() !== current.id) go(named());
   });
-  let wasPhone = isPhone();
   new ResizeObserver(() => {  // also where the page comes out of hiding
     if (isHidden()) return;
-    if (isPhone() !== wasPhone) head = isPhone() ? 0 : null;
-    wasPhone = isPhone();
+    map.follow(current.id);
     showStage();
     showCell(false);
   }).observe(byId("work"));
@@ -286,10 +269,7 @@ function startPage(data) {
 
   map.paint(colors);
   controls.show();
-  listArrays(byId("list"), trace, (id) => { go(id); byId("work").scrollIntoView(); });
-  const isAsked = named() !== undefined;
   go(named() ?? trace.byName.get(data.start) ?? 0, undefined, { isMoving: false });
-  if (!isAsked) leaveStage();
 
   return {
     trace, changed, edit, undo, setSwitch, controls,

@@ -66,12 +66,14 @@ function textWidth(text) {
   return widths.get(text);
 }
 
-// All fractions of an array have the same decimals, and all its numbers the same size of digits.
+// All fractions of a block have the same decimals, and all its numbers the same size of digits.
 const looks = new WeakMap();  // by the numbers of an array, of which each change makes new ones
-function lookOf(array, trace) {
+function lookOf({ array, cells, key }, trace) {
   const { isBool, data } = array;
-  if (!looks.has(data)) looks.set(data, { isBool, most: largest(array), numbers: writingOf(array, data) });
-  return { ...looks.get(data), isHidden: hiddenIn(array, trace) };
+  const known = looks.get(data) ?? looks.set(data, new Map()).get(data);
+  const own = () => writingOf(array, Array.from(cells, (place) => data[place]));
+  if (!known.has(key)) known.set(key, { isBool, most: largest(array), numbers: own() });
+  return { ...known.get(key), isHidden: hiddenIn(array, trace) };
 }
 
 // How numbers are written in cells of some width: {write, size}; undefined where there is no room. A

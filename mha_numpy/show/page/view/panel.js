@@ -81,6 +81,7 @@ function openPanel({ root, trace, names, edit, undo, light, go, hold }) {
     if (!target) return;
     const value = forwards.data[place];
     part("target").textContent = labelOf(forwards, unflatten(place, forwards.shape));
+    part("target").parentElement.classList.toggle("spoken", forwards === array);  // it is the heading
     const isTruth = forwards.isBool;
     switchBox.parentElement.hidden = !isTruth;
     field.hidden = slider.hidden = isTruth;
@@ -131,7 +132,6 @@ function openPanel({ root, trace, names, edit, undo, light, go, hold }) {
     part("words").textContent = names.inWords(array, index);
     part("arithmetic").replaceChildren(...tellArithmetic(array, index, place));
     stop();
-    part("equation").textContent = array.equation ? `${array.name} = ${trace.equationOf(array)}` : "";
     part("readers").replaceChildren(...tellReaders(array, place));
     showEditor(array, place);
     showSlope(array, place);
@@ -144,8 +144,9 @@ function openPanel({ root, trace, names, edit, undo, light, go, hold }) {
   slider.addEventListener("input", () => change(Number(slider.value)));
   switchBox.addEventListener("change", () => change(Number(switchBox.checked)));
   part("undo").addEventListener("click", () => undo(target.array.id, target.place));
-  root.addEventListener("pointerdown", hold);
-  root.addEventListener("focusin", hold);
+  for (const event of ["pointerdown", "focusin"]) {
+    root.addEventListener(event, ({ target: on }) => hold(on !== part("close")));
+  }
 
   return {
     show, labelOf, forward,

@@ -1,6 +1,6 @@
 // The stage: the current array with what it is computed from, on one canvas.
 
-const HEADING = 320;  // names, controls and heading above the canvas, in pixels
+const HEADING = 272;  // what is above the canvas, in pixels
 
 function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   const ctx = canvas.getContext("2d");
@@ -13,9 +13,14 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
 
   function arrange() {
     const width = canvas.clientWidth || 300;  // none, where it is hidden
-    const height = innerWidth < 640 ? 1200 : Math.max(400, innerHeight - HEADING);
-    state.scene = sceneOf(state.array, trace, names, sequence, state.head);
-    const found = fitted(state.scene.candidates, width - 4, height);
+    const height = innerWidth <= 900 ? 1200 : Math.max(400, innerHeight - HEADING);
+    const fit = (head) => {
+      state.shown = head;
+      state.scene = sceneOf(state.array, trace, names, sequence, head);
+      return fitted(state.scene.candidates, width - 4, height);
+    };
+    let found = fit(state.isAll === false ? state.head : null);
+    if (state.isAll === undefined && (!isReadable(found) || found.height > height)) found = fit(state.head);
     const dx = Math.max(0, Math.floor((width - found.width) / 2));
     for (const each of found.boxes) each.x += dx;
     state.layout = { ...found, boxes: found.boxes };
@@ -27,12 +32,14 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     canvas.style.height = `${Math.ceil(found.height + 4)}px`;
   }
 
-  function show(array, head, isMoving) {
+  // Return the head that is shown, or null for all. `isAll` undefined: all, if their numbers have room.
+  function show(array, head, isAll, isMoving) {
     const before = new Map((state.layout?.boxes ?? []).map((each) => [each.block.key, each]));
     const isNew = state.array !== array;
-    Object.assign(state, { array, head, lit: [], led: [], extra: [] });
+    Object.assign(state, { array, head, isAll, lit: [], led: [], extra: [] });
     arrange();
     if (isNew && isMoving) replay(before); else clock.stop("stage");
+    return state.shown;
   }
 
   function replay(before = new Map()) {
@@ -64,7 +71,6 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     ctx.clearRect(0, 0, canvas.width, canvas.height);
     const panels = eased(within(time / PANELS));
     const sources = scene.kind === "moves" && time !== Infinity ? positions("source") : null;
-    const looks = new Map();
 
     const boxes = layout.boxes.map((each) => {
       const old = time < PANELS && state.before.get(each.block.key);
@@ -76,11 +82,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
       ctx.globalAlpha = each.alpha;
       paintFrame(ctx, colors, each);
     }
-    for (const each of boxes) {
-      const { array } = each.block;
-      if (!looks.has(array)) looks.set(array, lookOf(array, trace));
-      paintBox(each, time, sources, looks.get(array));
-    }
+    for (const each of boxes) paintBox(each, time, sources, lookOf(each.block, trace));
     ctx.globalAlpha = 1;
     if (time === Infinity) paintMarks(boxes);
   }
@@ -192,7 +194,6 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     mark(cell, lit, led) { Object.assign(state, { cell, lit, led }); clock.paint(); },
     light(cells) { state.extra = cells; clock.paint(); },
     recolor() { Object.assign(state, { colors: readColors(), pictures: new WeakMap() }); },
-    isReadable: () => isReadable(state.layout),
     where: positions,
     scrollTo({ id, place }) {  // into what the sheets at the bottom of a phone leave free
       const at = positions("result").get(keyOf(id, place)) ?? positions("source").get(keyOf(id, place));
