@@ -6,7 +6,8 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 
-FAMILIES: dict[str, tuple[str, int | None]] = {  # in words, and its colour: a number in the palette; grey where a head looks at no word
+# in words, and a colour of the palette; grey where a head looks at no word
+FAMILIES: dict[str, tuple[str, int | None]] = {
     "induction": ("what followed the same word", 7),
     "copies": ("the same word, earlier", 7),
     "previous": ("the word before", 0),
