@@ -17,7 +17,7 @@ TEXTS = [
     "Time flies like an arrow; fruit flies like a banana.",
 ]
 TITLE = "What the heads of a real language model look at"
-NOTE = "MiniLM, a small BERT, has 72 heads. Nobody told them what to look at: they learned it."
+NOTE = "MiniLM, a small BERT, has 72 heads. Nobody told them what to look at; they learned it."
 OPENS = {"text": 0, "head": [3, 1], "word": 10}  # "it" looks at "animal"
 
 

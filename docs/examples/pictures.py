@@ -53,10 +53,12 @@ def draw_heads() -> Picture:
     drawn = Drawing(
         f'72 heads of MiniLM on "{text["name"]}"',
         "A picture for each head: rows look, columns are looked at. In layer 0, head 2 looks at "
-        "the token before; many later heads look at the first token. A colour is a pattern.",
+        "the token before; many later heads look at the first token. A colour is a pattern; the "
+        "start, the end and full stops are grey.",
     )
     drawn.text(MARGIN, MARGIN + 12, "12 heads in each of 6 layers", "s")
     T = len(text["labels"])
+    is_aside = np.isin(text["labels"], ["[CLS]", "[SEP]", "."])
     for number, layer in enumerate(text["weights"]):
         weights = np.reshape(layer, (-1, T, T)) / 1000
         side = weights.shape[-1] * CELL
@@ -68,7 +70,9 @@ def draw_heads() -> Picture:
             if number == 0:
                 drawn.text(left + side / 2, MARGIN + 33, str(h), "s", align="middle")
             token = "plain" if color is None else f"head-{color}"
-            drawn.cells((left, top), head, token, (CELL, CELL), 0)
+            most = head[:, ~is_aside].max() if color is not None else head.max()
+            shares = head / most * np.where(is_aside & (color is not None), -1, 1)  # less is grey
+            drawn.cells((left, top), shares, token, (CELL, CELL), 0)
             if (number, h) == NAMED:
                 frame = left - 2, top - 2, side + 4, side + 4
                 drawn.box(*frame, stroke="ink", thick=2, rx=3)

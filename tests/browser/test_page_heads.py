@@ -148,8 +148,20 @@ def test_heads_are_cut_one_after_the_other(open_page):
     assert told.inner_text() == (
         "0 of 6 heads are silent: change 0; in a random order it would be 0."
     )
-    page.get_by_text("The curve as a table").click()
-    assert page.locator("#curve-numbers tbody tr").count() == 7
+
+
+def test_each_way_to_cut_has_its_words_and_its_numbers(open_page, drawn):
+    page = open_page()
+    squares = page.locator("#zero button")
+    page.get_by_text("how this is measured").click()
+    about = set()
+    for way in ("zero", "mean", "gradient"):
+        page.locator("#way").select_option(way)
+        about.add(page.locator("#measure").inner_text())
+        shown = squares.nth(3).get_attribute("aria-label").removeprefix("layer 1, head 1: ")
+        change = drawn.data["worth"][way][1][1]
+        assert float(shown.replace("\N{MINUS SIGN}", "-")) == pytest.approx(change, rel=0.06)
+    assert len(about) == 3
 
 
 def test_what_a_cut_changes_is_told_and_leads_to_the_head(open_page):
@@ -194,10 +206,10 @@ def test_pictures_have_the_colours_of_the_page(open_page, drawn, scheme):
     letters = page.evaluate("getComputedStyle(document.body).color")
     assert letters == "rgb({}, {}, {})".format(*rgb(TOKENS["ink"][at]))
     red, green, blue, alpha = page.evaluate(
-        """() => { // the strongest cell of a thumbnail of head 1
+        """() => { // the strongest cell on words, not on the start or a full stop, of head 1
             const canvas = document.querySelectorAll("#overview canvas")[1];
-            const { width, height } = canvas;
-            const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+            const [width, height] = [2, 6];
+            const { data } = canvas.getContext("2d").getImageData(1, 0, width, height);
             const places = [...Array(width * height).keys()];
             const pixels = places.map((i) => [...data.slice(4 * i, 4 * i + 4)]);
             return pixels.sort((a, b) => b[3] - a[3])[0];
@@ -205,7 +217,7 @@ def test_pictures_have_the_colours_of_the_page(open_page, drawn, scheme):
     )
     color = drawn.data["families"][drawn.data["texts"][0]["families"][0][1]][1]
     assert np.allclose([red, green, blue], rgb(HEADS[color][0][at]), atol=3)  # alpha rounds them
-    assert alpha > 50
+    assert alpha == 255  # the largest share on a word has full colour
 
 
 def rgb(color):

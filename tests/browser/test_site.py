@@ -100,6 +100,14 @@ def test_a_word_is_chosen_by_click_and_by_key_and_the_fish_comes_alive(open_page
     assert "It looks at cat (78%) and fish (17%)." in answers.inner_text()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_the_switch_and_what_it_changes_are_in_the_first_screen(open_page, width, height):
+    page = open_page("index.html", viewport={"width": width, "height": height})
+    for seen in ("label.switch", ".word >> nth=-1", ".share.h0 >> nth=3"):
+        box = page.locator(seen).bounding_box()
+        assert box["y"] + box["height"] <= height
+
+
 def test_an_answer_waits_for_a_prediction_that_is_compared_with_it(open_page):
     page = open_page("notebooks/00_what-a-trained-head-does.html")
     first, second, _ = page.locator(".predict").all()
@@ -139,7 +147,7 @@ def test_without_a_script_no_answer_is_hidden(open_page):
 
 def test_a_number_is_changed_two_clicks_from_the_first_page(open_page):
     page = open_page("index.html")
-    page.get_by_role("link", name="Make It look at the fish").click()
+    page.get_by_role("link", name="Change any number").click()
     cell = page.get_by_label("fish: alive")
     assert cell.inner_text() == "0"
     cell.click()

@@ -124,11 +124,13 @@ function startTraining(section, data, seed = 0) {
   function draw() {
     const reading = training.read(example);
     tell(reading);
-    weights.show((i, j) => reading.weights[i * tokens + j], 1, () => false, "weights", "fill-0");
+    const weight = (i, j) => reading.weights[i * tokens + j];
+    weights.show(weight, weight, () => false, "weights", "fill-0");
     reading.said.forEach((digit, t) => weights.end(t, `${digit} ${digit === wanted(t) ? "✓" : "✗"}`));
     const numbers = training.passedOn();
     const most = numbers.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0);
-    passed.show((i, j) => numbers[i * values + j], most, () => false, "w_v @ w_o", "head-0");
+    const passedOn = (i, j) => numbers[i * values + j];
+    passed.show(passedOn, (i, j) => passedOn(i, j) / most, () => false, "w_v @ w_o", "head-0");
     const losses = history.map(({ loss }) => Math.min(loss, 4 * chance));
     curve.show([losses, Array(Math.max(100, losses.length)).fill(chance)]);
   }

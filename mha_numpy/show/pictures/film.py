@@ -6,7 +6,8 @@ from mha_numpy.show.pictures.stage import draw_names, draw_scene, spoken
 from mha_numpy.show.pictures.svg import Drawing
 from mha_numpy.show.scenes import Story, still
 
-SECONDS = 4  # of a scene
+SECONDS = 20  # of the film
+GLANCE = 1  # of these for each scene; the rest is shared out by the length of what is said
 
 
 class Film(Picture):
@@ -17,7 +18,7 @@ class Film(Picture):
         self.moving = moving
 
     def svg(self, width: int = 0) -> str:
-        """Return all scenes in one SVG, of one width: each is seen for four seconds, again."""
+        """Return all scenes in one SVG, of one width: each for as long as its words need, again."""
         return self.moving.svg()
 
 
@@ -35,7 +36,7 @@ def film(story: Story, *, back: bool = False) -> Film:
     -------
     Film
         A notebook shows all scenes. `save_figure` writes one SVG in which they follow each other,
-        four seconds each; who wants less motion sees the first.
+        in 20 seconds; who wants less motion sees the first.
 
     Examples
     --------
@@ -67,21 +68,25 @@ def film(story: Story, *, back: bool = False) -> Film:
 
 def _moving(scenes: list[Drawing], title: str, alt: str) -> Drawing:
     """Return a drawing in which each scene is seen in its turn."""
-    whole, count = Drawing(title, alt), len(scenes)
-    share = 100 / count
+    whole = Drawing(title, alt)
+    said = [len(scene.desc) for scene in scenes]
+    rest = (SECONDS - GLANCE * len(scenes)) / sum(said)
+    shares = [(GLANCE + rest * length) * 100 / SECONDS for length in said]
     whole.style = (
-        f"@keyframes mha-scene {{ 0%, {share - 1:.2f}% {{ opacity: 1; }} "
-        f"{share:.2f}%, 99% {{ opacity: 0; }} 100% {{ opacity: 1; }} }}"
-        ".mha-picture .scene { opacity: 0; animation: mha-scene "
-        f"{SECONDS * count}s linear infinite; }}"
+        "".join(
+            f"@keyframes mha-scene-{i} {{ 0%, {share - 1:.1f}% {{ opacity: 1; }} "
+            f"{share:.1f}%, 99% {{ opacity: 0; }} 100% {{ opacity: 1; }} }}"
+            for i, share in enumerate(shares)
+        ) + f".mha-picture .scene {{ opacity: 0; animation: {SECONDS}s linear infinite; }}"
         ".mha-picture .first { opacity: 1; }"
         "@media (prefers-reduced-motion: reduce) { .mha-picture .scene { animation: none; } }"
-    )
+    )  # fmt: skip
     for i, scene in enumerate(scenes):
         whole.used |= scene.used
         whole.defs += [each for each in scene.defs if each not in whole.defs]
-        delay = f"animation-delay:{(i - count) * SECONDS}s"
+        start = SECONDS * (sum(shares[:i]) / 100 - 1)
+        style = f"animation-name:mha-scene-{i};animation-delay:{start:.2f}s"
         first = " first" * (i == 0)
         body = "".join(scene.parts)
-        whole.add(f'<g class="scene{first}" style="{delay}">{body}</g>', scene.width, scene.height)
+        whole.add(f'<g class="scene{first}" style="{style}">{body}</g>', scene.width, scene.height)
     return whole

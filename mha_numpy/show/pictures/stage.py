@@ -13,7 +13,7 @@ from mha_numpy.show.scenes import Cell, Still, Story, Table
 WIDTH = 340  # of a scene
 ROW, HIGH, SIGN, BAR, GAP = 36, 32, 18, 110, 3  # a row and its cells; other columns; between cells
 LEAST_SLOPE = 0.06  # of the largest: a smaller one has no arrow
-SPOKEN = 135  # characters that are read in four seconds
+SPOKEN = 90  # characters that are read in a few seconds
 
 
 def draw_scene(shown: Still, *, words: str, is_back: bool) -> Drawing:

@@ -4,10 +4,11 @@ import re
 from functools import cache
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from mha_numpy.show.pictures import film, save_figure
-from mha_numpy.show.pictures.film import SECONDS
+from mha_numpy.show.pictures.film import GLANCE, SECONDS
 from mha_numpy.show.pictures.labels import MINUS
 from mha_numpy.show.pictures.stage import SPOKEN, WIDTH, spoken
 from mha_numpy.show.pictures.svg import PHONE
@@ -83,19 +84,26 @@ def test_the_file_is_small_and_shows_each_scene_in_its_turn(back, tmp_path):
     assert path.stat().st_size < 200_000
     root = ElementTree.fromstring(path.read_text())
     scenes = [e for e in root.iter() if "scene" in e.attrib.get("class", "")]
-    starts = [int(e.attrib["style"].removeprefix("animation-delay:")[:-1]) for e in scenes]
-    assert starts == [SECONDS * (i - 6) for i in range(6)]
+    starts = [float(re.search(r"delay:(\S+)s", e.attrib["style"])[1]) for e in scenes]
+    assert starts[0] == -SECONDS == -20
+    lasts = np.diff([*starts, 0])  # seconds
+    said = [
+        " ".join(e.text for e in scene.iter() if e.attrib.get("class") == "says")
+        for scene in scenes
+    ]
+    lengths = np.array([len(text) for text in said])
+    assert np.allclose(lasts, GLANCE + (SECONDS - 6 * GLANCE) * lengths / lengths.sum(), atol=0.02)
+    for text in said:  # a scene's first sentence is said, however long it is
+        assert text
+        assert len(text) <= SPOKEN or len(re.findall(r"[.?!](?: |$)", text)) == 1
     style = "".join(e.text for e in root.iter() if e.tag.endswith("style"))
-    assert f"mha-scene {6 * SECONDS}s linear infinite" in style
+    ends = re.findall(r"mha-scene-\d {.*?([\d.]+)%, 99%", style)  # of the film, in percent
+    assert np.allclose([float(end) * SECONDS / 100 for end in ends], lasts, atol=0.03)
+    assert f"animation: {SECONDS}s linear infinite" in style
     assert (
         "@media (prefers-reduced-motion: reduce) { .mha-picture .scene { animation: none" in style
     )
     assert scenes[0].attrib["class"] == "scene first"
-    for scene in scenes:
-        said = " ".join(
-            e.text for e in scene.iter() if e.attrib.get("class") == "says"
-        )  # fmt: skip
-        assert 0 < len(said) <= SPOKEN
 
 
 def test_a_notebook_gets_all_scenes_and_nothing_that_moves():
@@ -104,8 +112,8 @@ def test_a_notebook_gets_all_scenes_and_nothing_that_moves():
     assert "animation" not in html
 
 
-def test_what_is_said_in_four_seconds_is_whole_sentences():
-    text = "One. " + "Two is long " * 12 + "indeed. Three. Four?"
+def test_what_is_said_in_a_few_seconds_is_whole_sentences():
+    text = "One. " + "Two is long " * 8 + "indeed. Three. Four?"
     assert spoken(text, is_last=False) == "One. Three. Four?"
-    assert spoken("A first one. " + "b" * 130 + ".", is_last=True) == "b" * 130 + "."
-    assert spoken("c" * 200 + ".", is_last=False) == "c" * 200 + "."
+    assert spoken("A first one. " + "b" * 85 + ".", is_last=True) == "b" * 85 + "."
+    assert spoken("c" * 120 + ".", is_last=False) == "c" * 120 + "."

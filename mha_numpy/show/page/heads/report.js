@@ -1,6 +1,7 @@
 // The report: which text, head and word are shown, and what the page says about them.
 
 const nameOf = (l, h) => `layer ${l}, head ${h}`;
+const colorName = (kind, color) => (color === null ? { head: "plain", fill: "fill-x" }[kind] : `${kind}-${color}`);
 const titled = (l, h) => `Layer ${l}, head ${h}`;
 
 function startReport(data) {
@@ -21,9 +22,14 @@ function startReport(data) {
   const isShare = (pattern) => pattern !== "distance" && pattern !== "entropy";
   const all = heads.flatMap((size, l) => Array.from({ length: size }, (_, h) => [l, h]));
 
-  // What has full colour: weight 1, or the largest weight × norm of the layer.
-  const fullOf = (l) => (!hasNorms ? 1
-    : Math.max(...text.weights[l].flatMap((_, h) => rowsOf(l, h).flat())) || 1);
+  const colorOf = (l, h) => families[familyOf(l, h)][1];
+
+  // A head leaves on the start, the end and full stops what it does not need: these columns are grey, and what
+  // has full colour is the head's largest number elsewhere. Only a grey head is about them.
+  const isAside = (j) => j === 0 || text.labels[j] in ENDS || isStop(text.labels[j]);
+  const onWords = (values) => values.filter((_, j) => !isAside(j));
+  const fullOf = (l, h) => Math.max(0, ...rowsOf(l, h).flatMap(colorOf(l, h) === null ? (row) => row : onWords)) || 1;
+  const depth = (l, h, full = fullOf(l, h)) => (i, j) => Math.min(1, value(l, h, i, j) / full);
 
   // --- the map of all heads
 
@@ -31,24 +37,21 @@ function startReport(data) {
     pick, point: (l, h) => { if (l !== layer || h !== head) show(l, h); }, leave: () => show(...chosen),
   });
 
-  function thumbnail(l, h, full) {
-    const size = count();
+  function thumbnail(l, h) {
+    const [size, shade] = [count(), depth(l, h)];
     const canvas = Object.assign(element("canvas"), { width: size, height: size });
-    const image = new ImageData(size, size);
-    const pixels = new Uint32Array(image.data.buffer);
-    rowsOf(l, h).flat().forEach((each, at) => { pixels[at] = (Math.round(255 * (each / full) ** 0.75) << 24) >>> 0; });
     const ctx = canvas.getContext("2d");
-    ctx.putImageData(image, 0, 0);
-    ctx.globalCompositeOperation = "source-in";  // what is black so far takes the family's colour
-    ctx.fillStyle = colors.shade(1, families[familyOf(l, h)][1], true);
-    ctx.fillRect(0, 0, size, size);
+    for (let i = 0; i < size; i++) for (let j = 0; j < size; j++) {
+      ctx.globalAlpha = shade(i, j);
+      ctx.fillStyle = colors.shade(1, isAside(j) ? null : colorOf(l, h), !isAside(j) || colorOf(l, h) === null);
+      ctx.fillRect(j, i, 1, 1);
+    }
     return canvas;
   }
 
   function showOverview() {
-    const fulls = heads.map((_, l) => fullOf(l));
     overview.paint((button, l, h) => {
-      button.replaceChildren(thumbnail(l, h, fulls[l]));
+      button.replaceChildren(thumbnail(l, h));
       button.ariaLabel = `${nameOf(l, h)} looks at ${families[familyOf(l, h)][0]}`;
       button.classList.toggle("faded", only !== null && only !== familyOf(l, h));
     });
@@ -57,7 +60,7 @@ function startReport(data) {
       if (!members.length) return [];
       const button = element("button", "", element("i"), words, element("small", "", members.length));
       button.type = "button";
-      button.style.setProperty("--mark", `var(--${color === null ? "plain" : `head-${color}`})`);
+      button.style.setProperty("--mark", `var(--${colorName("head", color)})`);
       button.setAttribute("aria-pressed", String(only === family));
       button.addEventListener("click", () => {
         only = only === family ? null : family;
@@ -72,11 +75,11 @@ function startReport(data) {
     }));
   }
 
-  // Of some heads the one whose weights, those on the start left out, are largest.
-  function clearest(members) {
-    const size = ([l, h]) => rowsOf(l, h).slice(1).reduce((sum, row) => sum + Math.max(...row.slice(1)), 0);
-    return members.reduce((best, each) => (size(each) > size(best) ? each : best));
-  }
+  // The head whose weights on words are largest; and its word whose largest weight on a word is.
+  const peaks = (l, h) => rowsOf(l, h).map((row, i) => (i ? Math.max(0, ...onWords(row)) : 0));
+  const sizeOf = (at) => peaks(...at).reduce((sum, each) => sum + each);
+  const clearest = (members) => members.reduce((best, each) => (sizeOf(each) > sizeOf(best) ? each : best));
+  const strongest = (sizes = peaks(...chosen)) => sizes.indexOf(Math.max(...sizes));
 
   // --- one head
 
@@ -95,14 +98,15 @@ function startReport(data) {
   function show(l, h) {
     [layer, head] = [l, h];
     const [words, color] = families[familyOf(l, h)];
-    const name = (kind) => (color === null ? { fill: "fill-x", head: "plain" }[kind] : `${kind}-${color}`);
-    byId("heads").style.setProperty("--mark", `var(--${name("head")})`);
-    byId("heads").style.setProperty("--text", `var(--${color === null ? "ink" : `head-${color}-ink`})`);
+    const { style } = byId("heads");
+    style.setProperty("--mark", `var(--${colorName("head", color)})`);
+    style.setProperty("--fill", `var(--${colorName("fill", color)})`);
+    style.setProperty("--text", color === null ? "var(--ink)" : `var(--head-${color}-ink)`);
     byId("one-title").textContent = titled(l, h);
     byId("one-family").textContent = `looks at ${words}`;
     overview.mark(l, h);
     cuts.mark(l, h);
-    matrix.show((i, j) => value(l, h, i, j), fullOf(l), isHidden, nameOf(l, h), name("fill"));
+    matrix.show((i, j) => value(l, h, i, j), depth(l, h), isHidden, nameOf(l, h), "tone");
     showScores();
     showWord();
   }
@@ -167,24 +171,19 @@ function startReport(data) {
     show(...chosen);
   }
 
-  // The word whose largest weight, that on the start left out, is largest.
-  function strongest() {
-    const sizes = rowsOf(...chosen).map((row, i) => (i ? Math.max(...row.slice(1)) : 0));
-    return sizes.indexOf(Math.max(...sizes));
-  }
-
   function showText(word) {
     [query, only] = [word, null];
     sentence.build(text.labels);
-    matrix.build(text.labels.map(asWord));
+    matrix.build(text.labels.map(asWord), isAside);
+    cuts.paint(colorOf);
     showAll();
   }
 
   const cuts = openCuts(data, pick);
-  const named = /^#l(\d+)h(\d+)$/.exec(location.hash)?.slice(1).map(Number);
-  const isNamed = named && heads[named[0]] > named[1];
+  const asked = /^#l(\d+)h(\d+)$/.exec(location.hash)?.slice(1).map(Number);
+  const isNamed = asked && heads[asked[0]] > asked[1];
   const family = Object.keys(families).find((each) => all.some((at) => familyOf(...at) === each));
-  chosen = isNamed ? named : data.opens?.head ?? clearest(all.filter((at) => familyOf(...at) === family));
+  chosen = isNamed ? asked : data.opens?.head ?? clearest(all.filter((at) => familyOf(...at) === family));
   onTheme(() => { colors = readColors(); showOverview(); });
   showText(isNamed || !data.opens ? strongest() : data.opens.word);
   followHeight();

@@ -6,17 +6,18 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 
-FAMILIES: dict[str, tuple[str, int | None]] = {  # in words, and the colour's number in the palette
+# in words, and a colour of the palette; grey where a head looks at no word
+FAMILIES: dict[str, tuple[str, int | None]] = {
     "induction": ("what followed the same word", 7),
     "copies": ("the same word, earlier", 7),
     "previous": ("the word before", 0),
     "next": ("the word after", 1),
     "near": ("words nearby", 2),
     "chosen": ("one chosen word", 3),
-    "shared": ("one word, from every word", 5),
-    "delimiter": ("full stops and the end", 6),
-    "first": ("the start", 4),
-    "many": ("many words at once", None),
+    "shared": ("one word, from every word", 6),
+    "delimiter": ("full stops and the end", None),
+    "first": ("the start", None),
+    "many": ("many words at once", 4),
 }
 PATTERNS = {  # where a share of the weight lies, as a table names it
     "previous": "on the word before",

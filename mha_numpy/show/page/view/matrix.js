@@ -16,7 +16,8 @@ function openMatrix(root, point, last = "") {
   let [labels, cells, headings, ends, chosen] = [[], [], [], [], [0, 0]];
   root.classList.add("matrix");
 
-  function build(names) {
+  // Columns that are `isAside` are grey.
+  function build(names, isAside = () => false) {
     labels = names;
     chosen = [0, 0];
     const heading = (words, scope) => {
@@ -28,7 +29,7 @@ function openMatrix(root, point, last = "") {
     const beside = labels.map((words) => heading(words, "row"));
     headings = [beside, above];
     root.classList.toggle("upright", labels.some((words) => words.length > 2));
-    cells = labels.map(() => labels.map(() => Object.assign(element("td"), { tabIndex: -1 })));
+    cells = labels.map(() => labels.map((_, j) => Object.assign(element("td", isAside(j) ? "aside" : ""), { tabIndex: -1 })));
     ends = last ? labels.map(() => element("th", "end")) : [];
     root.replaceChildren(element("table", "",
       element("thead", "", element("tr", "", element("td"), ...above, last ? element("th", "end", last) : "")),
@@ -44,7 +45,7 @@ function openMatrix(root, point, last = "") {
     const room = (root.clientWidth - widest - (last ? 60 : 0)) / labels.length - 2.2;
     const cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(room)));
     root.style.setProperty("--cell", `${cell}px`);
-    root.style.setProperty("--digits", cell < READABLE ? "0" : "13px");
+    root.classList.toggle("small", cell < READABLE);
   }
 
   function choose(i, j) {
@@ -78,13 +79,13 @@ function openMatrix(root, point, last = "") {
 
   return {
     build,
-    // Numbers by `value(i, j)`, of which `full` has full colour; hidden cells are hatched.
-    show(value, full, isHidden, name, color) {
+    // Numbers by `value(i, j)`, whose share of the full colour is `shade(i, j)`; hidden cells are hatched.
+    show(value, shade, isHidden, name, color) {
       root.firstChild.setAttribute("aria-label", name);
       cells.forEach((row, i) => row.forEach((cell, j) => {
         cell.classList.toggle("hatched", isHidden(i, j));
         cell.textContent = isHidden(i, j) ? "" : brief(value(i, j));
-        tint(cell, value(i, j) / full, color);
+        tint(cell, shade(i, j), color);
       }));
     },
     choose,
