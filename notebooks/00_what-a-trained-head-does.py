@@ -29,7 +29,7 @@ print("it reads:", *digits, "\nit says: ", *say(digits))
 # Nothing in its code says "backwards". The model is made of 5,120 numbers, its *parameters* (*params*, for short), and
 # training chose them. With other params the same code could copy the digits instead. So how does it know where to look?
 #
-# **What you can do afterwards:** you can read a picture of attention weights, and find out what a head is good for by
+# **What you can do afterwards:** read a picture of attention weights, and find out what a head is good for by
 # switching it off.
 #
 # Definitions come one by one in the next five notebooks.

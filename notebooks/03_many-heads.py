@@ -6,7 +6,7 @@
 # At the end of notebook 02, "it" had two questions and only one row of weights, so its answer was a compromise. Here
 # several heads look at the same sentence.
 #
-# **What you can do afterwards:** you can write multi-head attention in plain NumPy, and say at each step which shape an
+# **What you can do afterwards:** write multi-head attention in plain NumPy, and say at each step which shape an
 # array has, and why.
 
 # %% tags=["hide-input"]
