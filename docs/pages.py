@@ -39,6 +39,8 @@ SHAPE = re.compile(r"\((?:[\w*/ ]{1,16},\s)*(?:[\w*/ ]{1,16},?|\.\.\.)\)")
 SYMBOLS = re.compile(r"\b(?:[BHTDEGFNVLOI]|[dT]_\w|H_kv)\b")  # a shape has one of them
 END = re.compile(r"\n+(?=</pre>)")  # of examples, which doctest needs, and no reader
 
+GOAL = "<p><strong>What you can do afterwards"  # a quiet line, the same in each notebook
+
 IDS = r'(?<=\bid=")[^"]+|(?<=#)(?:{})(?![\w-])|(?<=by=")[^"]+'
 
 
@@ -76,7 +78,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
             heading = re.search("<h1>.*?</h1>", context["body"], re.DOTALL)
             context["heading"] = heading[0]
             title = app.builder.templates.render("title.html", context)
-            context["body"] = context["body"].replace(heading[0], title, 1)
+            body = context["body"].replace(heading[0], title, 1)
+            context["body"] = body.replace(GOAL, f'<p class="goal">{GOAL[3:]}', 1)
         return None
 
     app.connect("html-page-context", complete)

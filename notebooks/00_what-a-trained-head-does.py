@@ -29,7 +29,7 @@ print("it reads:", *digits, "\nit says: ", *say(digits))
 # Nothing in its code says "backwards". The model is made of 5,120 numbers, its *parameters* (*params*, for short), and
 # training chose them. With other params the same code could copy the digits instead. So how does it know where to look?
 #
-# **What you can do afterwards:** you can read a picture of attention weights, and find out what a head is good for by
+# **What you can do afterwards:** read a picture of attention weights, and find out what a head is good for by
 # switching it off.
 #
 # Definitions come one by one in the next five notebooks.
@@ -191,7 +191,7 @@ for cut in [], [0], [1], [0, 1]:
 # | 00 What a trained head does | 10 | What does a head do? | Where do the weights come from? |
 # | [01 One query](01_one-query.ipynb) | 11 | How is one row computed? | What if every word asks? |
 # | [02 One head](02_one-head.ipynb) | 9 | How are all rows computed at once? | What if a word needs several rows? |
-# | [03 Many heads](03_many-heads.ipynb) | 11 | How does a word get several rows? | Who chooses the params? |
+# | [03 Many heads](03_many-heads.ipynb) | 10 | How does a word get several rows? | Who chooses the params? |
 # | [04 Through it backward](04_through-it-backward.ipynb) | 11 | How does training find good params? | How did training know where the head should look? |
 # | [05 The trained head, understood](05_the-trained-head-understood.ipynb) | 9 | Why does our head look where it looks? | |
 #

@@ -7,7 +7,7 @@
 # nothing that it reads is exactly what it looks for. You'll do its arithmetic by hand, first for a nectarine, then for
 # a word. At the end, the same three lines reproduce a row of a trained model: *vierzig*, of notebook 00.
 #
-# **What you can do afterwards:** you can compute by hand what one query takes from its keys and values: the scores, the
+# **What you can do afterwards:** compute by hand what one query takes from its keys and values: the scores, the
 # weights, and the mean.
 
 # %% tags=["hide-input"]

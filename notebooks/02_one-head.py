@@ -44,7 +44,7 @@ weights_by_head(
 )
 
 # %% [markdown]
-# **What you can do afterwards:** you can write a head for all queries at once, name the shape of every array in it, and
+# **What you can do afterwards:** write a head for all queries at once, name the shape of every array in it, and
 # explain what a picture of its weights shows and what it doesn't.
 #
 # ## All queries at once

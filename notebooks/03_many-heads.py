@@ -1,13 +1,12 @@
 # %% [markdown]
 # # 03 · Many heads
 #
-# *About 11 minutes. Leave the exercise until after the hour.*
+# *About 10 minutes. Leave the exercise until after the hour.*
 #
-# At the end of notebook 02, "it" had two questions and only one row of weights, so its answer was a compromise. Here
-# several heads look at the same sentence.
+# > The cat sat on the mat because it was soft.
 #
-# **What you can do afterwards:** you can write multi-head attention in plain NumPy, and say at each step which shape an
-# array has, and why.
+# *It* could ask for its verb, for the word before it, and for the noun that it means. At the end of notebook 02, two
+# questions had to share one row of weights. Here every question gets its own row:
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -16,145 +15,20 @@ from mha_numpy import (
     attention_forward,
     compare,
     merge_heads,
-    softmax_forward,
     split_heads,
 )
 from mha_numpy.models.train import load_trained, share_right
 from mha_numpy.show.pictures import matrices, weights_by_head
 
-# %% [markdown]
-# ## Four relations in one sentence
-#
-# > The cat sat on the mat because it was soft.
-#
-# Words are related in many ways. *Cat* is the subject of *sat*, *on* comes after *sat*, *it* means the *mat*, and
-# *soft* is a property of the mat. Here is one head for each. We write their scores by hand (**nothing here is
-# trained**): a score is 8 where one word looks for the other, and 0 everywhere else.
-
-# %%
+# %% tags=["hide-input"]
 tokens = "The cat sat on the mat because it was soft .".split()
-before = list(zip(tokens[1:], tokens, strict=False))
-relations = {
-    "verb?": [("cat", "sat"), ("it", "was")],
-    "word before?": before,
-    "noun?": [("it", "mat")],
-    "owner?": [("soft", "mat")],
-}
-scores = np.zeros((4, 11, 11))  # (H, T, T)
-for h, pairs in enumerate(relations.values()):
-    for a, b in pairs:
-        scores[h, tokens.index(a), tokens.index(b)] = 8
-weights, _ = softmax_forward(scores)
-
-# %% [markdown]
-# Each head now has its own 11 by 11 weights. Here is one row of each.
-
-# %%
-asking = ["cat", "on", "it", "soft"]
-shown = [weights[h, tokens.index(a)] for h, a in enumerate(asking)]
-matrices(
-    {"one row of each head": np.stack(shown)},
-    row_labels=asking,
-    column_labels=tokens,
-)
-
-# %% [markdown]
-# > **Predict first.** Now *one* head asks all four questions: its scores are the sums of theirs. What are the weights
-# > of *it*?
-# >
-# > - one word gets almost everything
-# > - three words get a third each
-# > - all words get the same
-# >
-# > <!-- answer: three words get a third each -->
-
-# %%
-it = tokens.index("it")
-together, _ = softmax_forward(scores.sum(axis=0))
-matrices(
-    {"the row of 'it'": np.vstack([weights[:, it], together[it]])},
-    row_labels=[*relations, "all in one"],
-    column_labels=tokens,
-)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# *Was*, *because* and *mat* get a third each.
-#
-# </details>
-#
-# This head returns the mean of three values, and you can't tell from a mean which word was the verb and which the noun.
-# Several heads keep the answers apart.
-#
-# ## What if four heads share one row?
-#
-# Does a trained model need its separate rows? The model *induction* has learned to continue sequences that repeat: it
-# reads a b c d a b c, and says d. These are the four heads of its first layer, in which a token sees only itself and
-# earlier ones.
-
-# %%
-trained = load_trained("induction")
-model = trained.model
-answer = model(np.array([[0, 1, 2, 3, 0, 1, 2]]))[0, -1].argmax()
-print("a b c d a b c, and then:", "abcd"[answer])
-weights_by_head(model.attentions[0].weights[0], "abcdabc")
-
-# %% [markdown]
-# Head 0 looks at the letter before, and nowhere else. Head 3 does nearly the same. Heads 1 and 2 do so in some rows, and
-# spread their weight in others.
-#
-# Now we force the heads to agree. In every layer each head gets the same row, the mean of all four. The params stay as
-# they are.
-#
-# > **Predict first.** With separate rows more than 99 of 100 answers are right. How many are right with shared rows?
-# >
-# > <!-- answer: 89 within 5 -->
-
-
-# %% tags=["hide-input"]
-def with_one_row(ids):
-    """Run the model, but all heads of a layer share one row."""
-    x = model.embedding(ids)
-    for layer in model.attentions:
-        placed = model.positions(x)
-        layer(placed, placed, x, is_causal=True)
-        v = layer.forward_cache.attention.inputs.v
-        mean = layer.weights.mean(axis=1, keepdims=True)
-        x = x + merge_heads(mean @ v) @ layer.params["w_o"]
-    return model.unembedding(x)
-
-
-rng = np.random.default_rng(1)
-(ids,), targets = trained.task.draw_batch(rng, 256)
-separate = share_right(model(ids), targets)
-shared = share_right(with_one_row(ids), targets)
-print(f"separate rows: {separate:.1%} right, shared: {shared:.1%}")
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# 89. It isn't fewer because, as you saw, some of the heads agreed already.
-#
-# </details>
-#
-# So *this* model uses its separate rows: sharing them makes every ninth answer wrong. (It was trained with
-# them. We didn't train one without.)
-#
-# ## A list of heads
-#
-# So far we wrote down scores. Now the four heads of the cat sentence compute them from `x`, each with its own `w_q` and
-# `w_k`, as in notebook 01. A word gets D = 8 numbers: two for its place, like a point on a clock face, and six for what
-# it is.
-
-# %% tags=["hide-input"]
 features = (
     "place x,place y,subject,verb,thing,stand-in,trait,animal"
 )
 features = features.split(",")
 x = np.zeros((11, 8))  # (T, D)
 hours = 2 * np.pi * np.arange(11) / 12
-x[:, 0], x[:, 1] = np.cos(hours), np.sin(hours)
+x[:, :2] = np.stack([np.cos(hours), np.sin(hours)], 1).round(15)
 nature = {
     "cat": {"subject": 1, "animal": 1},
     "sat": {"verb": 1},
@@ -166,63 +40,128 @@ nature = {
 for word, numbers in nature.items():
     for feature, number in numbers.items():
         x[tokens.index(word), features.index(feature)] = number
-matrices({"x": x}, row_labels=tokens, column_labels=features)
+it = tokens.index("it")
 
-# %% [markdown]
-# (Subject and verb have the sign of their clause, so *it* fits *was*, and not *sat*.) Every head has $d_h$ = 2 columns of
-# `w_q`. A subject asks *verb?*, each place asks for the place an hour earlier, a stand-in asks *noun?*, and a trait
-# *owner?*.
-
-# %% tags=["hide-input"]
 w_q, w_k, w_v = np.zeros((3, 8, 8))
-w_q[2, 0], w_k[3, 0] = 11, 1  # subject, verb
+w_q[2, 0], w_k[3, 0] = 11, 1  # head 0: a subject asks for a verb
 back = np.pi / 6  # an hour
 turn = [[np.cos(back), -np.sin(back)], [np.sin(back), np.cos(back)]]
 w_q[:2, 2:4], w_k[:2, 2:4] = 40 * np.array(turn), np.eye(2)
-w_q[5, 4], w_k[4, 4] = 11, 1  # stand-in, thing
-w_q[6, 6], w_k[4, 6] = 11, 1  # trait, thing
-asks = ["verb?", "", "word", "before?", "noun?", "", "owner?", ""]
-brings = [2, 3, 0, 1, 4, 7, 4, 6]  # two features for each head
+w_q[5, 4], w_k[4, 4] = 11, 1  # head 2: a stand-in, for a thing
+w_q[4, 6], w_k[6, 6] = 11, 1  # head 3: a thing, for a trait
+brings = [2, 3, 0, 1, 4, 7, 6, 5]  # two features for each head
 w_v[brings, range(8)] = 1
 w_o = w_v.T  # puts each of them back into its own column
-matrices(
-    {"w_q": w_q},
-    row_labels=features,
-    column_labels=[f"{h}: {name}" for h, name in enumerate(asks)],
+
+questions = ["verb?", "word before?", "noun?", "trait?"]
+q, k, v = (split_heads(x[None] @ w, 4) for w in (w_q, w_k, w_v))
+heads, cache = attention_forward(q, k, v)
+four = (merge_heads(heads) @ w_o)[0]  # (T, D)
+weights_by_head(
+    cache.weights[0, :, it : it + 1],
+    ["it"],
+    tokens,
+    head_names=questions,
+    note="Params that we made up.",
 )
 
 # %% [markdown]
-# Head h owns columns 2h and 2h + 1. Let each head look:
+# **What you can do afterwards:** write multi-head attention in plain NumPy, and say at each step which shape an array
+# has, and why.
+#
+# ## Four relations in one sentence
+#
+# Three heads find their word: *was*, *because* and *mat*. The fourth is there for *mat*, which asks for its trait and
+# finds *soft*. *It* has no such question, so there it takes the plain mean.
+#
+# All four read the same `x`. A word has D = 8 numbers: two for its place, like a point on a clock face, and six for
+# what it is.
 
 # %%
-results, rows = [], []
-for h in range(4):
-    own = slice(2 * h, 2 * h + 2)  # its columns
-    q, k, v = x @ w_q[:, own], x @ w_k[:, own], x @ w_v[:, own]
-    result, cache = attention_forward(q, k, v)
-    results.append(result)  # (T, d_h)
-    rows.append(cache.weights[it])
+matrices({"x": x}, row_labels=tokens, column_labels=features)
+
+# %% [markdown]
+# (Subject and verb have the sign of their clause, so *it* fits *was*, and not *sat*.) `w_q`, `w_k` and `w_v` are 8 by 8,
+# and each head owns $d_h$ = 2 columns of them: head h has columns 2h and 2h + 1.
+#
+# ## One head has one row
+#
+# What if a single head owned all eight columns? It would have the same params and ask the same questions. Its dot
+# products are the sums of theirs:
+
+# %%
+dots = (q @ k.swapaxes(-1, -2))[0, :, it]  # (H, T)
+q, k, v = x @ w_q, x @ w_k, x @ w_v  # not split: (T, D)
 matrices(
-    {"the row of 'it'": np.stack(rows)},
-    row_labels=[*relations],
+    {"dot products": np.vstack([dots, q[it] @ k.T]).round(9)},
+    row_labels=[*questions, "all in one"],
     column_labels=tokens,
 )
 
 # %% [markdown]
-# *Was*, *because* and *mat*, as before, and now computed from `x`. The last head has no question for *it*, so it takes
-# the plain mean.
+# > **Predict first.** In the last row, *was* is about 15 behind *mat*. The single head divides by $\sqrt 8$, which leaves
+# > a gap of about 5. How much weight does it leave for *was*?
+# >
+# > - about a third
+# > - about a tenth
+# > - less than 1%
+# >
+# > <!-- answer: less than 1% -->
+
+# %%
+one, cache = attention_forward(q, k, v)
+matrices(
+    {"weights of 'it', one head": cache.weights[it]},
+    column_labels=tokens,
+)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Less than 1%. *Mat* is helped by two questions, and takes 86%.
+#
+# </details>
+#
+# In one row, questions compete, and here the verb loses. You could choose params that treat all three words alike, but
+# then each gets at most a third, because a row sums to 1. If each of them is to have almost everything, *it* needs three
+# rows, and that means three heads.
+#
+# ## What *it* takes home
+#
+# The heads' results are put side by side, and one more matrix, `w_o`, mixes them into one row. Ours puts each number
+# back into the column of its feature, so we can compare what arrives:
+
+# %%
+matrices(
+    {"it": np.stack([x[it], (one @ w_o)[it], four[it]])},
+    row_labels=["before", "one head", "four heads"],
+    column_labels=features,
+)
+
+# %% [markdown]
+# One head brings back most of *mat*, next to nothing of the verb, and a place between *mat* and *because*. Four heads
+# bring back a thing, the verb of the second clause, and the place of *because*. (Each 0.09 comes from the plain mean of
+# *trait?*.)
 #
 # ## H narrow projections are one wide one
 #
-# Each column of `x @ w_q` depends on only one column of `w_q`. So the four narrow products, or *projections*, are the
-# blocks of a wide one, and one wide product computes them all at once. This is how multi-head attention is written (B is
+# Written as a list, each head multiplies `x` by its own columns, and then looks, as in notebook 02:
+
+# %%
+results = []
+for h in range(4):
+    own = slice(2 * h, 2 * h + 2)  # its columns
+    q, k, v = x @ w_q[:, own], x @ w_k[:, own], x @ w_v[:, own]
+    results.append(attention_forward(q, k, v)[0])  # (T, d_h)
+
+# %% [markdown]
+# But each column of `x @ w_q` depends on only one column of `w_q`. So the four narrow products, or *projections*, are
+# the blocks of a wide one. We multiply once and split afterwards, and that is how multi-head attention is written (B is
 # the number of sentences, here 1):
 
 # %%
 q, k, v = (split_heads(x[None] @ w, 4) for w in (w_q, w_k, w_v))
-scores = q @ k.swapaxes(-1, -2) / np.sqrt(2)
-weights, _ = softmax_forward(scores)
-heads = weights @ v
+heads, cache = attention_forward(q, k, v)  # all four at once
 merged = merge_heads(heads)
 out = merged @ w_o
 compare({"merged": merged[0]}, {"merged": np.hstack(results)})
@@ -260,23 +199,64 @@ print("(x @ w_q)[7]:", (x @ w_q)[7].round(1))
 #
 # </details>
 #
-# ## What *it* takes home
-#
-# Last, `w_o` mixes what the heads found into one row. Ours puts each number back into the column of its feature:
-
-# %%
-matrices(
-    {"it": np.stack([x[7], out[0, 7]])},
-    row_labels=["before", "after"],
-    column_labels=features,
-)
-
-# %% [markdown]
-# Before, *it* stood in for something. Now its row says: a thing and no animal, with the verb of the second clause, right
-# after the word at place (-1, 0), which is *because*. (Each 0.09 comes from the plain mean of *owner?*.) In one line:
+# In one line:
 #
 # $$\mathrm{head}_h = \mathrm{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d_h}}\Big)\, v_h, \qquad
 # \mathrm{out} = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\, w_o$$
+#
+# ## Does a trained model use its rows?
+#
+# We chose these params so that each head has its own job. What does training do? The model *induction* has learned to
+# continue sequences that repeat. These are the four heads of its first layer, in which a token sees only itself and
+# earlier ones:
+
+# %%
+trained = load_trained("induction")
+model = trained.model
+answer = model(np.array([[0, 1, 2, 3, 0, 1, 2]]))[0, -1].argmax()
+print("a b c d a b c, and then:", "abcd"[answer])
+weights_by_head(model.attentions[0].weights[0], "abcdabc")
+
+# %% [markdown]
+# Head 0 looks at the letter before, and nowhere else. Head 3 does nearly the same. Heads 1 and 2 do so in some rows, and
+# spread their weight in others.
+#
+# Now we force them to agree. In every layer, each head gets the same row, the mean of all four.
+#
+# > **Predict first.** With separate rows more than 99 of 100 answers are right. How many are right with shared rows?
+# >
+# > <!-- answer: 89 within 5 -->
+
+
+# %% tags=["hide-input"]
+def with_one_row(ids):
+    """Run the model, but all heads of a layer share one row."""
+    x = model.embedding(ids)
+    for layer in model.attentions:
+        placed = model.positions(x)
+        layer(placed, placed, x, is_causal=True)
+        v = layer.forward_cache.attention.inputs.v
+        mean = layer.weights.mean(axis=1, keepdims=True)
+        x = x + merge_heads(mean @ v) @ layer.params["w_o"]
+    return model.unembedding(x)
+
+
+rng = np.random.default_rng(1)
+(ids,), targets = trained.task.draw_batch(rng, 256)
+separate = share_right(model(ids), targets)
+shared = share_right(with_one_row(ids), targets)
+print(f"separate rows: {separate:.1%} right, shared: {shared:.1%}")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# 89. It isn't fewer because, as you saw, some of the heads agreed already.
+#
+# </details>
+#
+# So *this* model uses its separate rows: sharing them makes every ninth answer wrong. (It was trained with them. We
+# didn't train one without.) And nobody wrote down its params. They were random at first, and training changed them until
+# the heads looked like this. How? That's the question of notebook 04.
 #
 # ## Exercise: multi-head attention (after the hour, 20 minutes)
 #
@@ -377,13 +357,12 @@ for layer in model.attentions:
 #
 # ## Summary
 #
-# - A head has one row for each token, which sums to 1. With several heads, a token has several rows.
-# - The trained model uses its separate rows. Forced to share one, it falls from 99% to 89%.
+# - A head has one row for each token, which sums to 1, so several questions in one head compete for it.
+# - With several heads a token has several rows. The trained model uses them: forced to share one, it falls from 99% to
+#   89%.
 # - H heads are one wide product, split into column blocks. Each block works on its own, and `w_o` mixes the results.
 # - The split comes after the projection, so that each head reads all features.
 # - The transpose gives each head all tokens. Without it the shape is right and the numbers are wrong.
-#
-# One question is still open. We made up the params of the cat sentence. How does a model find good ones?
 #
 # **In the code:** `mha_numpy/core/multihead.py`, with `multihead_params.py` and `shapes.py` next to it. Derivation:
 # docs/multi-head.md.

@@ -7,7 +7,7 @@
 # Which of the three scores must grow, and which must shrink? You'll find out by trying, then by hand, and then a whole
 # model learns that way.
 #
-# **What you can do afterwards:** you can say what a gradient means, do the backward pass for one query by hand, and
+# **What you can do afterwards:** say what a gradient means, do the backward pass for one query by hand, and
 # check your own backward pass against numbers computed without it.
 
 # %% tags=["hide-input"]

@@ -7,7 +7,7 @@
 # training, and it says the digits forwards, or in any order that you write down. To do this you need to know exactly
 # what makes it look where it does.
 #
-# **What you can do afterwards:** you can open a trained head, say which numbers make it look where it does, and test
+# **What you can do afterwards:** open a trained head, say which numbers make it look where it does, and test
 # your explanation.
 
 # %% tags=["hide-input"]

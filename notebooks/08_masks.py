@@ -5,7 +5,7 @@
 # train it twice, once with the whole sequence in view and once with a causal mask, which hides everything that comes
 # later.
 #
-# **What you can do afterwards:** you can build the mask that a model needs, pass it in the right shape and the right
+# **What you can do afterwards:** build the mask that a model needs, pass it in the right shape and the right
 # way round, and show by experiment what it hides.
 
 # %% tags=["hide-input"]

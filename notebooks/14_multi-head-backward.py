@@ -39,7 +39,7 @@ matrices(both, title="Random params")
 # %% [markdown]
 # Nothing would stop you from training with the wrong one.
 #
-# **What you can do afterwards:** you can write the backward of every part around attention, and find the first wrong
+# **What you can do afterwards:** write the backward of every part around attention, and find the first wrong
 # array when a backward fails.
 #
 # ## The road back

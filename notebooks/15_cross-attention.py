@@ -40,7 +40,7 @@ weights_by_head(learned, written, read, note=note)
 # the step that writes *vierzig* looks back at "forty". No one told the model which word belongs to which; it learned this
 # *alignment* in training. (This is one task and one seed. Koehn and Knowles 2017 found weights that are no alignment.)
 #
-# **What you can do afterwards:** you can let one sequence ask another, choose its masks, and say which gradient belongs
+# **What you can do afterwards:** let one sequence ask another, choose its masks, and say which gradient belongs
 # to which sequence.
 #
 # ## One asks, the other answers

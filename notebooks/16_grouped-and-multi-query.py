@@ -47,7 +47,7 @@ bar_chart(to_read, title=title, unit="GiB")
 # (notebook 17 counts). A model that shares keys and values reads less and computes as much as before (Shazeer 2019,
 # section 2.4).
 #
-# **What you can do afterwards:** you can write attention whose query heads share keys and values, without a copy, and
+# **What you can do afterwards:** write attention whose query heads share keys and values, without a copy, and
 # sum its gradients over the right heads.
 #
 # ## Who reads what

@@ -41,7 +41,7 @@ bar_chart(times, title=title, unit="seconds")
 # Both ways predict the same, but the second takes a fraction of the time, and the longer the text, the larger the
 # difference.
 #
-# **What you can do afterwards:** you can write the step of a model that keeps its keys and values, and say how many
+# **What you can do afterwards:** write the step of a model that keeps its keys and values, and say how many
 # bytes they take in a model that you know.
 #
 # ## What is kept

@@ -60,7 +60,7 @@ draw_reversal("Trained, then its positions were set to zero.")
 # Now the weights spread over all places, most answers are wrong, and equal digits even get equal rows. Attention itself
 # doesn't know about order, so we have to put it in.
 #
-# **What you can do afterwards:** you can put order into the tokens or into the scores, and you can
+# **What you can do afterwards:** put order into the tokens or into the scores, and
 # compute the gradient of each.
 #
 # ## Attention doesn't know about order

@@ -55,7 +55,7 @@ matrices(scores)
 # With sinusoids the scores change. With RoPE they stay the same, down to the last digit shown, and it takes no params and
 # no training. How?
 #
-# **What you can do afterwards:** you can turn queries and keys by their positions, turn gradients
+# **What you can do afterwards:** turn queries and keys by their positions, turn gradients
 # back, and recognise the mistakes that no shape shows.
 #
 # ## Turn queries and keys

@@ -38,7 +38,7 @@ matrices({"p(right letter), trained": both}, **labels)
 # everywhere, and almost everything is lost. No one wrote a rule for copying into this model. Its heads came from a loss,
 # through the backward that you have derived. Now you can watch such heads appear, and find out how they work together.
 #
-# **What you can do afterwards:** you can find the two heads that copy in a trained model, prove by cuts that one needs
+# **What you can do afterwards:** find the two heads that copy in a trained model, prove by cuts that one needs
 # the other, and write the step of the optimizer that made them.
 #
 # All of this is about one task and one seed.

@@ -83,7 +83,7 @@ print("without heads, partners found:", partners_found(without))
 # or "doctor" and "physician" are enough to find a partner. **How many heads can go depends on what you ask.** So we
 # need a question that needs the heads.
 #
-# **What you can do afterwards:** you can rank the heads of a real model by gradients and by cuts, say how many can go
+# **What you can do afterwards:** rank the heads of a real model by gradients and by cuts, say how many can go
 # before a measure of your choice breaks, remove them for good, and check a claim about heads against your numbers.
 #
 # All of this is about one model, after training, on these twenty sentences.
