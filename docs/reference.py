@@ -104,7 +104,7 @@ def _listed(package: ModuleType, names: list[str]) -> str:
     rows = []
     for name in names:
         thing = getattr(package, name)
-        about = f": {NAME.sub(r'``\1``', _summary(thing))}" if callable(thing) else ""
+        about = ": " + NAME.sub(r"``\1``", _summary(thing)) if callable(thing) else ""
         rows.append(f"* :py:obj:`~{package.__name__}.{name}`{about}")
     return "```{eval-rst}\n" + "\n".join(rows) + "\n```"
 
