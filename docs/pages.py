@@ -38,7 +38,7 @@ LINE, WORD = 34, 24  # letters: a table whose longest cells need more becomes ca
 SHAPE = re.compile(r"\((?:[\w*/ ]{1,16},\s)*(?:[\w*/ ]{1,16},?|\.\.\.)\)")
 SYMBOLS = re.compile(r"\b(?:[BHTDEGFNVLOI]|[dT]_\w|H_kv)\b")  # a shape has one of them
 CODE = re.compile(r"(<div class=\"highlight\"><pre>)(.*?)(</pre>)", re.DOTALL)
-COLUMNS = re.compile(r"\S {3,}\S")  # of a printed table, which scrolls
+COLUMNS = re.compile(r"\S {3,}[^\s#]")  # of a printed table, which scrolls
 WIDE = 100  # letters: a line that is longer has sentences in it, and is broken anyway
 END = re.compile(r"\n+(?=</pre>)")  # of examples, which doctest needs, and no reader
 
@@ -150,7 +150,7 @@ def _in_lines(found: re.Match[str]) -> str:
     """Set each line of code apart, with the place below which its rest goes on."""
     lines = found[2].removeprefix("<span></span>").splitlines(keepends=True)
     plain = [html.unescape(re.sub("<[^>]*>", "", line)).rstrip() for line in lines]
-    if any(map(COLUMNS.search, plain)) and max(map(len, plain)) <= WIDE:
+    if any(COLUMNS.search(text.removeprefix("... ")) for text in plain) and max(map(len, plain)) <= WIDE:
         return found[0]
     starts = [len(text) - len(text.removeprefix(">>> ").lstrip(" .")) for text in plain]
     parts = [

@@ -62,7 +62,8 @@ def _write_package(folder: Path, package: ModuleType, name: str, about: str) -> 
         title, names = home.rpartition(".")[2], _names(package, home)
         path = home.removeprefix("mha_numpy.")
         link = f"[{title}]({path}.md)" if home in paged else f"[{title}](#{title})"
-        page += [f"**{link}:** {_summary(import_module(home))}", _listed(package, names)]
+        about = _summary(import_module(home)).removeprefix(f"{title.capitalize()}: ")
+        page += [f"**{link}:** {about[0].upper()}{about[1:]}", _listed(package, names)]
     page += [f"## {home.rpartition('.')[2]}\n\n{_section(package, home)}"
              for home in modules if home not in paged]  # fmt: skip
     paths = [home.removeprefix("mha_numpy.") for home in paged]
@@ -106,7 +107,8 @@ def _listed(package: ModuleType, names: list[str]) -> str:
         thing = getattr(package, name)
         about = ": " + NAME.sub(r"``\1``", _summary(thing)) if callable(thing) else ""
         rows.append(f"* :py:obj:`~{package.__name__}.{name}`{about}")
-    return "```{eval-rst}\n" + "\n".join(rows) + "\n```"
+    listed = "\n".join(rows).replace("->", "\N{RIGHTWARDS ARROW}")  # which no line divides
+    return f"```{{eval-rst}}\n{listed}\n```"
 
 
 def _section(package: ModuleType, home: str) -> str:

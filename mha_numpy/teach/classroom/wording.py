@@ -110,7 +110,7 @@ def hint_of(exercise: Exercise, variant: Variant) -> str:
 def cause_of(verdict: Verdict) -> str:
     """Return the likely cause or the clue, under that name, with alternatives; "" without one."""
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
-    parts = []
+    parts = list[str]()
     for name, text in told.items():
         between, colon = "; or " if name == "or" else "; ", "" if parts else ":"
         lines = text.strip().removeprefix("- ").split("\n- ")
