@@ -36,7 +36,7 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
         "Learn <notebooks>", "Exercises <exercises>", "Teach <teaching>", "Code <reading-order>",
         "Reference <api/index>",
     ),
-    "notebooks": ("gpt", "notebooks/*", "gallery"),
+    "notebooks": ("notebooks/*", "gpt", "gallery"),
     "reading-order": (
         "glossary", "conventions", "softmax", "attention", "multi-head", "grouped", "rope",
         "blocks", "performance", "correctness", "Contributing <CONTRIBUTING>",

@@ -2,8 +2,8 @@
 
 The first page has a template that is all its own, so that it loads little. A notebook of the first
 hour shows where in it you are. Pictures become part of their page, so that they follow its theme;
-wide tables name the column in each cell, so that a phone can show every row as a card; and a shape
-such as (B, H, T_q, d_k) stays on one line.
+wide tables name the column in each cell, so that a phone can show every row as a card; a long line
+of code goes on below its own indentation; and a shape such as (B, H, T_q, d_k) stays on one line.
 """
 
 import base64
@@ -37,6 +37,9 @@ LINE, WORD = 34, 24  # letters: a table whose longest cells need more becomes ca
 # one of two columns only if it has a word that is longer
 SHAPE = re.compile(r"\((?:[\w*/ ]{1,16},\s)*(?:[\w*/ ]{1,16},?|\.\.\.)\)")
 SYMBOLS = re.compile(r"\b(?:[BHTDEGFNVLOI]|[dT]_\w|H_kv)\b")  # a shape has one of them
+CODE = re.compile(r"(<div class=\"highlight\"><pre>)(.*?)(</pre>)", re.DOTALL)
+COLUMNS = re.compile(r"\S {3,}[^\s#]")  # of a printed table, which scrolls
+WIDE = 100  # letters: a line that is longer has sentences in it, and is broken anyway
 END = re.compile(r"\n+(?=</pre>)")  # of examples, which doctest needs, and no reader
 
 GOAL = "<p><strong>What you can do afterwards"  # a quiet line, the same in each notebook
@@ -69,7 +72,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
             context["sidebars"] = ["topics.html"]
         if "body" in context:
             body = context["body"].replace(' aria-label="Toggle hidden content"', "")
-            body = END.sub("\n", TABLE.sub(_with_labels, body))
+            body = CODE.sub(_in_lines, END.sub("\n", TABLE.sub(_with_labels, body)))
             context["body"] = pictures_inline(body)  # a fold is called what it says
         if pagename.startswith("notebooks/"):
             names = [part.name for part in hour]
@@ -144,6 +147,20 @@ def _with_labels(found: re.Match[str]) -> str:
     table = re.sub("<td", labelled, table)
     table = re.sub("<(tr|thead|tbody|th)(?= |>)", lambda tag: f"{tag[0]} {ROLES[tag[1]]}", table)
     return table.replace('<table class="table"', '<table role="table" class="table cards"')
+
+
+def _in_lines(found: re.Match[str]) -> str:
+    """Set each line of code apart, with the place below which its rest goes on."""
+    lines = found[2].removeprefix("<span></span>").splitlines(keepends=True)
+    plain = [html.unescape(re.sub("<[^>]*>", "", line)).rstrip() for line in lines]
+    if any(COLUMNS.search(text.removeprefix("... ")) for text in plain) and max(map(len, plain)) <= WIDE:
+        return found[0]
+    starts = [len(text) - len(text.removeprefix(">>> ").lstrip(" .")) for text in plain]
+    parts = [
+        f'<span class="line" style="--in:{start}">{line}</span>'
+        for line, start in zip(lines, starts, strict=True)
+    ]
+    return f"{found[1]}{''.join(parts)}{found[3]}"
 
 
 def _texts(table: str, kind: str) -> list[str]:

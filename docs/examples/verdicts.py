@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mha_numpy.tables import plain
+from mha_numpy.tables import Table
 from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.exercises import Verdict, find_exercise, judge
+from mha_numpy.teach.exercises.verdict import stages_table
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "verdicts.md"
@@ -39,17 +40,18 @@ SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what 
     "to-gpt2": {4: "Transposes w_o"},
 }  # fmt: skip
 CLUE = "a clue"
-REMARKS = ("likely cause", "and also", "evidence")  # what is not folded
+REMARKS = ("likely cause", "clue", "and also", "evidence")  # what is not folded
 TOP = f"""# What a check says
 
 Pick a mistake you might have made yourself, and see whether the check finds it. Here are
 {sum(map(len, SHOWN.values()))} wrong answers, written by someone who did not know our list of
 mistakes, and what the check said about each.
 
-A *likely cause* is a known mistake or a small edit of the right function. The check names one only
-if it reproduces **every** number of the answer. If nothing does, the check reports what it can read
-off the numbers: the first wrong step, or where an array is wrong, or by how much.
-[Exercises](exercises.md) explains how it decides.
+It says one of two things. A *likely cause* explains the answer: it is a known mistake, a small edit
+of the right function, or a different order of the arrays, and it reproduces **every** number you
+returned. A *clue* explains nothing yet. It is a fact about your numbers, such as a rule that they
+break or the place where they start to be wrong. [Exercises](exercises.md) describes how the check
+decides.
 
 | mistake | the check finds |
 |---|---|
@@ -91,7 +93,7 @@ def judged(exercise_id: str, code: str) -> Verdict:
 
 def finds(verdict: Verdict) -> str:
     """Return what kind of cause the check names."""
-    told = verdict.remarks.get("evidence", verdict.remarks["likely cause"])
+    told = verdict.remarks.get("evidence", verdict.remarks.get("likely cause", ""))
     kinds = {"this mistake": "a known mistake", "this edit": "a small edit",
              "different order": "the wrong order"}  # fmt: skip
     return next((kind for words, kind in kinds.items() if words in told), CLUE)
@@ -101,13 +103,16 @@ def shown(title: str, what: str, code: str, verdict: Verdict) -> str:
     """Return one submission and its verdict: the first failure and the cause, the rest folded."""
     failed = next(stage for stage in verdict.stages if stage.passed is False)
     told = [f"**FAIL, {failed.name}:** {failed.finding}"]
-    labels = {"likely cause": "no known cause fits. Clue"} if finds(verdict) == CLUE else {}
-    said = {
-        labels.get(name, name): text for name, text in verdict.remarks.items() if name in REMARKS
-    }
-    told += [f"**{name[0].upper()}{name[1:]}:** {text}" for name, text in said.items()]
+    told += [
+        f"**{name.capitalize()}:** {text}" for name, text in verdict.remarks.items()
+        if name in REMARKS
+    ]  # fmt: skip
     is_said = what[:12].lower() == title[:12].lower() and len(what) < 2 * len(title)
     explained = "" if is_said else f" {what[0].upper()}{what[1:]}."
+    checks = stages_table("", verdict.stages)
+    table = Table("", ["check", "", "finding"], [[row[1], row[0], row[2]] for row in checks.rows])
+    inputs = next((f"{name[0].upper()}{name[1:]}: {text}" for name, text in verdict.remarks.items()
+                   if name.startswith("input ")), "")  # fmt: skip
     quote = "\n>\n".join(f"> {line}" for line in told)
     return f"""## {title}
 
@@ -122,11 +127,11 @@ Exercise `{verdict.exercise.id}`.{explained}
 ```
 
 </details>
-<details><summary>The whole verdict</summary>
+<details><summary>All checks</summary>
 
-```text
-{plain(verdict.sections)}
-```
+{table.to_markdown()}
+
+{inputs}
 
 </details>
 """

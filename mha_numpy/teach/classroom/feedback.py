@@ -87,13 +87,13 @@ def _lines(function: Function) -> Iterator[str]:
     yield STATES[function.state]
     yield from function.findings
     if function.cause:
-        yield f"likely cause: {function.cause}"
+        yield function.cause
     if function.hint:
         yield f"hint: {function.hint}"
 
 
 def student_page(result: Result, title: str) -> str:
-    """Return the page of one student: what is right, the likely cause of what is not, a hint."""
+    """Return the page of one student: what is right, why the rest is not, and a hint."""
     who = result.student
     if result.name not in ("", who):
         who = f"{result.name} ({who})"
@@ -117,13 +117,14 @@ def _card(function: Function) -> str:
     file = f' <span class="soft">in {escape(function.file)}</span>' if function.file else ""
     marks = {True: '<span class="good">&#10003;', False: '<span class="bad">&#10007;'}
     groups = "".join(f"{marks[ok]} {name}</span>" for name, ok in function.groups.items())
+    label, _, cause = function.cause.partition(": ")
     parts = [
         f"<h3><span>{escape(exercise.title)}</span><span class='points'>{function.points:g} of "
         f"{function.out_of:g}</span></h3>",
         f"<p><code>{escape(exercise.function_name)}</code>: {state}{file}</p>",
         f'<div class="groups">{groups}</div>' if groups else "",
         _list(map(_quoted, function.findings)),
-        f"<p><b>Likely cause:</b> {_quoted(function.cause)}</p>" if function.cause else "",
+        f"<p><b>{label.capitalize()}:</b> {_quoted(cause)}</p>" if cause else "",
         f"<p><b>Hint:</b> {_quoted(function.hint)}</p>" if function.hint else "",
     ]
     return f'<div class="card">{"".join(parts)}</div>'

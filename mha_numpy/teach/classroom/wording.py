@@ -40,7 +40,7 @@ FAILED = {
 }  # stages
 HANDED_OUT = "in the text below"  # of a convention, which comes above a docstring's own text
 USUAL = "Follow your variant's conventions, even where this hint assumes the usual ones. "
-CAUSES = ("likely cause", "and also", "also", "or", "no known mistake")  # of remarks
+CAUSES = ("likely cause", "clue", "and also", "also", "or", "no known mistake")  # of remarks
 
 
 def error_of(error: str, source: Source) -> str:
@@ -108,11 +108,11 @@ def hint_of(exercise: Exercise, variant: Variant) -> str:
 
 
 def cause_of(verdict: Verdict) -> str:
-    """Return the name of the likely cause, with alternatives; "" if there is none."""
+    """Return the likely cause or the clue, under that name, with alternatives; "" without one."""
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
-    parts = []
+    parts = list[str]()
     for name, text in told.items():
-        before = {"likely cause": "", "no known mistake": "not known: "}.get(name, f"{name} ")
-        between = "; or " if name == "or" else "; "
-        parts.append(before + between.join(text.strip().removeprefix("- ").split("\n- ")))
+        between, colon = "; or " if name == "or" else "; ", "" if parts else ":"
+        lines = text.strip().removeprefix("- ").split("\n- ")
+        parts.append(f"{name}{colon} {between.join(lines)}")
     return "; ".join(parts).replace(HANDED_OUT, "in the docstring")

@@ -1,4 +1,4 @@
-"""The likely causes of a wrong answer, with the evidence: a known mistake, a small edit, a clue."""
+"""Why an answer is wrong: a known mistake or a small edit, with the evidence, or a clue."""
 
 from operator import or_
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
 
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
+CAUSE, CLUE = "likely cause", "clue"  # remarks: an explanation, and only a fact
 MOST = 2  # alternatives that are shown
 IN_ORDER = ", once they are in the right order"
 
@@ -43,7 +44,7 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     remarks = _where(evidence, stages)
     if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
         return Causes(found.causes[0], remarks)
-    told, others = list[str](), list[str]()
+    told, others, clues = list[str](), list[str](), list[str]()
     if manner == ACCUMULATES or (manner and "values" not in failed):
         told.append(BANK[manner].verdict)
     elif manner:
@@ -63,7 +64,7 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
                 "so there may be several mistakes"
             )
     if told:
-        remarks["likely cause"] = told[0]
+        remarks[CLUE if told == clues else CAUSE] = told[0]
     if told[1:]:
         remarks["and also"] = as_list(told[1:])
     if others:
@@ -106,7 +107,7 @@ def _told_edit(edit: SmallEdit, yours: str) -> str:
         how = f"if we write `{wrong}` where our solution has `{right}`"
     else:
         how = f"if we add `{wrong}`"
-    return f"perhaps {edit.group}: {how}, we get exactly your {yours}"
+    return f"{edit.group}: {how}, we get exactly your {yours}"
 
 
 def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:

@@ -62,12 +62,12 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """The stages of a check, the likely cause, and remarks; true if all is right."""
+    """The stages of a check, the likely cause or a clue, and remarks; true if all is right."""
 
     exercise: Exercise
     stages: list[Stage]
     printed: str  # what the student's code printed
-    remarks: dict[str, str] = field(default_factory=dict)  # "likely cause": a sentence
+    remarks: dict[str, str] = field(default_factory=dict)  # "likely cause" or "clue": a sentence
     mistakes: frozenset[str] = frozenset()  # of the bank: the likely cause; none if nothing fits
     difference: Difference | None = None
     unwritten: str = ""  # in which words the function is still as it was handed out
@@ -87,7 +87,7 @@ class Verdict:
 
     @property
     def summary(self) -> str:
-        """The verdict in one line: the cause if it is known, else the first finding."""
+        """The verdict in one line: the cause if it is known, else a clue or the first finding."""
         if self.is_unwritten:
             return self.unwritten
         if self.passed:
@@ -95,7 +95,8 @@ class Verdict:
         first = next(stage for stage in self.stages if not stage.passed)
         if first.name == "runs":
             return first.finding
-        return self.remarks.get("likely cause", f"{first.name}: {first.finding}")
+        why = self.remarks.get("likely cause", self.remarks.get("clue"))
+        return why or f"{first.name}: {first.finding}"
 
     @property
     def title(self) -> str:
@@ -128,7 +129,7 @@ class Verdict:
         Returns
         -------
         dict
-            ``exercise``, ``passed``, ``stages``, ``likely_cause``, ``causes``, ``edit``,
+            ``exercise``, ``passed``, ``stages``, ``likely_cause``, ``clue``, ``causes``, ``edit``,
             ``evidence``, ``seconds``: only texts, numbers, bools and None, in lists and dicts. A
             later version may add keys.
 
@@ -149,6 +150,7 @@ class Verdict:
                 for stage in self.stages
             ],
             "likely_cause": self.remarks.get("likely cause"),
+            "clue": self.remarks.get("clue"),
             "causes": [{"name": name, "words": BANK[name].verdict} for name in named],
             "edit": self.edit
             and {"group": self.edit.group, "wrong": self.edit.wrong, "right": self.edit.right},

@@ -22,8 +22,9 @@ NAME = '<script>alert("1")</script>'
 
 def result(student="ada", points=1.6, state="wrong", **more):
     function = Function(
-        "softmax", points, 4, state, GROUPS, ["numbers are wrong"], "columns sum to 1",
-        ["softmax over queries"], "Compute `exp(1000)`", "<b>.py", 0.5,
+        "softmax", points, 4, state, GROUPS, ["numbers are wrong"],
+        "likely cause: columns sum to 1", ["softmax over queries"], "Compute `exp(1000)`",
+        "<b>.py", 0.5,
     )  # fmt: skip
     given = {"name": "", "is_late": False, "is_isolated": True, "key": "", "trouble": [], **more}
     return Result(student, functions=[function], **given)

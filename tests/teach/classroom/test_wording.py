@@ -36,7 +36,7 @@ def test_findings_have_no_numbers():
         "it breaks this rule: rows that see something sum to 1, the others to 0",
         "numbers are wrong",
     ]
-    assert cause_of(verdict).startswith("softmax runs over the queries")
+    assert cause_of(verdict).startswith("likely cause: softmax runs over the queries")
 
 
 def test_findings_under_a_convention():
@@ -48,7 +48,7 @@ def test_findings_under_a_convention():
 def test_a_cause_that_is_not_known_and_a_text_that_stands_elsewhere():
     exercise = find_exercise("gelu-backward")
     verdict = judge(exercise, lambda: lambda d_out, x: d_out * np.cos(97 * x))
-    assert cause_of(verdict).startswith("not known: no small edit of gelu_backward gives")
+    assert cause_of(verdict).startswith("no known mistake: no small edit of gelu_backward gives")
     exercise = find_exercise("softmax")
     with using(Variant(1, ("keys as rows",))):
         verdict = judge(exercise, lambda: make("softmax", ["not followed: keys as rows"]))

@@ -194,6 +194,7 @@ def test_json_is_all_that_is_printed(folder, program):
     words = "the row sum of softmax is taken over the queries"
     assert list(found.items()) == [
         ("exercise", "softmax-backward"), ("passed", False), ("likely_cause", words),
+        ("clue", None),
         ("causes", [{"name": "row sum over queries", "words": words}]), ("edit", None),
         ("evidence", "this mistake reproduces all 3 of your arrays"),
     ]  # fmt: skip

@@ -325,7 +325,7 @@ CAUSES = [  # an exercise, a function, the mistakes that are named, what remarks
     ),
     (
         "softmax", lambda s, m: make("softmax")(s, m) * (1 - 1e-9), set(),
-        {"likely cause": "a small number may have been added"},
+        {"likely cause": None, "clue": "a small number may have been added"},
     ),
     (
         "gelu-backward", lambda d, x: d * np.cos(97 * x), set(),
@@ -373,10 +373,13 @@ def test_what_a_verdict_names_and_says(exercise, function, mistakes, remarks):
     for name, text in remarks.items():
         said = verdict.remarks.get(name)
         assert said is None if text is None else re.search(text, said), said
-    cause = verdict.remarks.get("likely cause")
+    cause, clue = (verdict.remarks.get(name) for name in ("likely cause", "clue"))
     first = next(stage for stage in verdict.stages if stage.passed is False)
-    assert verdict.summary == (cause or f"{first.name}: {first.finding}")
-    assert verdict.as_dict()["likely_cause"] == cause
+    assert verdict.summary == (cause or clue or f"{first.name}: {first.finding}")
+    data = verdict.as_dict()
+    assert (data["likely_cause"], data["clue"]) == (cause, clue)
+    assert not (cause and clue)
+    assert not (clue and (verdict.mistakes or verdict.edit))  # a fact about numbers, no cause
 
 
 def test_a_known_mistake_is_named_with_its_evidence_and_a_picture():
