@@ -178,8 +178,8 @@ SCENES = (
         (
             ("d_scores", "These scores have slopes: {d_scores}. The slope of a score is its "
              "*gradient*: raise the score by 0.1, and the goal changes by about a tenth of it."),
-            ("d_scores d_q !all", "A score is made of two rows, so what is asked and what is offered "
-             "get arrows, too."),
+            ("d_scores d_q !all", "A score is made of two rows, so what is asked and what is "
+             "offered get arrows, too."),
             EQUAL, ASIDE, KEPT, ELSEWHERE, LONE,
         ),
         one=(
