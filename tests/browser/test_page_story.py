@@ -292,6 +292,9 @@ def test_a_scene_is_seen_in_one_window(open_story, size):
         button.click()
         assert page.evaluate("scrollY") == 0
         button.click()
+    go(page, "join/It/0/back")
+    page.get_by_role("button", name="Take a small step").click()
+    assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 1
     if size is DESK:
         assert len(tops) == 1
 
@@ -338,7 +341,7 @@ def test_the_switch_comes_back_and_starting_again_takes_back_every_change(open_s
     page.get_by_role("switch").check()
     assert page.evaluate("location.hash") == "#join/It/0/back"
     page.get_by_role("button", name="Take a small step").click()
-    assert "yours too" in page.locator("#story-goal .steps").inner_text()
+    assert "undoes your changes, too" in page.locator("#story-goal .steps").inner_text()
     page.get_by_role("button", name="Start again").click()
     assert page.get_by_role("button", name="Start again").is_disabled()
     page.get_by_role("switch").uncheck()
@@ -348,7 +351,7 @@ def test_the_switch_comes_back_and_starting_again_takes_back_every_change(open_s
 
 def test_the_goal_is_a_subtraction_of_two_numbers_of_the_row(open_story):
     goal = open_story("join/It/0/back").locator("#story-goal .goal").inner_text()
-    assert goal == f"Goal: alive {MINUS} food in the new row of It: 0.777 {MINUS} 0.173 = 0.604."
+    assert goal == f"Goal for It: alive {MINUS} food = 0.777 {MINUS} 0.173 = 0.604."
 
 
 def test_what_was_tried_is_offered_to_be_undone_until_it_is(open_story):

@@ -135,6 +135,7 @@ SCENES = (
             ("d_q", "A plus means that it should ask for more of it, a minus for less. We didn't "
              "write this rule: it follows from the wish, four steps back."),
             EQUAL,
+            ("d_scores !d_q", "The goal doesn't depend on what {word} asks for: no score does."),
             ("head !d_heads !lone", "The wish is about {asker} only, so what {word} asks for "
              "doesn't matter."),
             ("head !d_heads !lone d_v !cross", "But {asker} looks at {word}, so what "
@@ -177,8 +178,8 @@ SCENES = (
         (
             ("d_scores", "These scores have slopes: {d_scores}. The slope of a score is its "
              "*gradient*: raise the score by 0.1, and the goal changes by about a tenth of it."),
-            ("d_scores !all", "A score is made of two rows, so what is asked and what is offered "
-             "get arrows, too."),
+            ("d_scores d_q !all", "A score is made of two rows, so what is asked and what is "
+             "offered get arrows, too."),
             EQUAL, ASIDE, KEPT, ELSEWHERE, LONE,
         ),
         one=(

@@ -56,7 +56,8 @@ function startStory(data, page) {
     const offer = (part, j, n, value, label, watch) => ({ cell: cellOf(part, j, n), value, label, watch });
     const [me, names] = [word(words[i]), told.sourceTokens.map(word)];
     const scores = row("scores");
-    const [best, next] = [...scores.keys()].filter((j) => !facts.isHidden(h, i, j)).sort((a, b) => scores[b] - scores[a] || a - b);
+    const seen = [...scores.keys()].filter((j) => !facts.isHidden(h, i, j)).sort((a, b) => scores[b] - scores[a] || a - b);
+    const [best, next] = seen;
     const tenths = (value) => Math.round(10 * value) / 10;
     const wish = meaning && canReturn ? row("d_out", meaning.asker) : [];
     const [up, down] = [1, -1].map((sign) => largest(wish, (v) => sign * v));
@@ -64,12 +65,15 @@ function startStory(data, page) {
       const rival = largest(words.map((_, j) => row("x", j)[down]), Number);
       return offer("x", rival, up, 1, ["make ", names[rival], ` ${called("x", up)}`], ["where ", word(words[meaning.asker]), " looks"]);
     }
-    const away = wish.length ? facts.columns("q", h).indexOf(meaning.features[down]) : -1;
-    if (id === "roles" && away >= 0) return offer("q", i, away, 2, ["let ", me, ` ask for ${called("q", away)}`], ["where it looks"]);
-    if (id === "words" || id === "roles") {
-      const part = id === "words" ? "x" : "q";
-      const n = largest(row(part));
-      return offer(part, i, n, -row(part)[n], [`turn ${called(part, n)} of `, me, " into its opposite"], ["where it looks"]);
+    if (id === "words") {
+      const n = largest(row("x"));
+      return offer("x", i, n, -row("x")[n], [`turn ${called("x", n)} of `, me, " into its opposite"], ["where it looks"]);
+    }
+    if (id === "roles") {
+      const away = wish.length ? facts.columns("q", h).indexOf(meaning.features[down]) : -1;
+      if (away >= 0) return offer("q", i, away, 2, ["let ", me, ` ask for ${called("q", away)}`], ["where it looks"]);
+      const n = largest(row("q"));
+      return offer("q", i, n, -row("q")[n], ["let ", me, ` ask for the opposite of ${called("q", n)}`], ["where it looks"]);
     }
     if (id === "join") {
       return facts.heads > 1 && controls.get("heads") ? { gate: h, label: [`switch off head ${h}`], watch: ["the new row"] } : null;
@@ -77,8 +81,9 @@ function startStory(data, page) {
     if (next === undefined) return null;
     if (id === "scores") return offer("scores", i, next, tenths(scores[best] + 1), ["give ", names[next], " the highest score"], ["its share"]);
     if (id === "weights") return offer("scores", i, best, tenths(scores[best] - 3), ["lower the score of ", names[best], " by 3"], ["who gets its share"]);
-    const [n, from] = [largest(row("v", best)), names[best]];
-    return offer("v", best, n, 2 * row("v", best)[n], ["let ", from, ` give twice as much ${called("v", n)}`], ["what ", me, " receives"]);
+    const from = seen.find((j) => row("v", j).some(Boolean)) ?? best;
+    const n = largest(row("v", from));
+    return offer("v", from, n, 2 * row("v", from)[n], ["let ", names[from], ` give twice as much ${called("v", n)}`], ["what ", me, " receives"]);
   }
 
   function showTry() {
@@ -152,28 +157,20 @@ function startStory(data, page) {
 
   // --- the wish
 
-  const rate = () => {
-    const slopes = ["w_q", "w_k"].map((name) => trace.gradientOf(trace.arrays[trace.byName.get(name)]).data);
-    return 0.1 / Math.max(1e-9, ...slopes.flatMap((each) => [...each].map(Math.abs)));
-  };
   const moved = ["w_q", "w_k"].map((name) => trace.arrays[trace.byName.get(name)]);
   const canStep = canReturn && trace.isLive && moved.every((array) => array && !array.tree);
-  const firstRate = canStep ? rate() : 0;  // of the first step: it moves no number by more than 0.1
+  const steepest = () => Math.max(1e-9, ...moved.flatMap((array) => [...trace.gradientOf(array).data].map(Math.abs)));
+  const rate = canStep ? 0.1 / steepest() : 0;  // the first step moves no number by more than 0.1
 
   function step() {
     steps += 1;
-    from = byId("goal").querySelector(".step");
     page.changed(() => {
       const moves = moved.map((array) => {
         const slopes = trace.gradientOf(array).data;
-        return [array.id, [...array.data].map((value, place) => [place, value + firstRate * slopes[place]])];
+        return [array.id, [...array.data].map((value, place) => [place, value + rate * slopes[place]])];
       });
       for (const [id, pairs] of moves) trace.setMany(id, pairs);
     });
-  }
-  function again() {
-    from = byId("goal").querySelector(".again");
-    page.reset();
   }
 
   function showGoal() {
@@ -182,18 +179,20 @@ function startStory(data, page) {
     const goal = trace.loss();
     const find = (selector) => byId("goal").querySelector(selector);
     const [wish, row] = ["d_out", "out"].map((part) => facts.matrix(part, 0).row(facts.asker()));
-    const sum = wish.map((sign, c) => sign && `${sign < 0 ? " − " : " + "}${facts.fixed(row[c], 3).replace(/^−.*/, "($&)")}`);
+    const terms = [...wish.keys()].filter((c) => wish[c]);
+    const three = (value) => Number(value.toFixed(3));
+    const isExact = Math.abs(terms.reduce((sum, c) => sum + wish[c] * three(row[c]), -three(goal))) < 1e-9;
+    const sum = terms.map((c, n) => `${n ? (wish[c] < 0 ? " − " : " + ") : ""}${facts.fixed(row[c], 3).replace(/^−.*/, "($&)")}`).join("");
     if (moved.every((array) => !array?.edits.size)) steps = 0;
-    find(".goal").replaceChildren("Goal: ", ...(meaning ? [meaning.goal, " in the new row of ", word(words[meaning.asker]),
-      `: ${sum.filter(Boolean).join("").slice(3)} = `] : ["a larger sum of d_out · out. Now it is "]),
-    element("strong", "", facts.fixed(goal, 3)), ".");
+    find(".goal").replaceChildren("Goal", ...(meaning ? [" for ", word(words[meaning.asker]), `: ${meaning.goal} = ${sum} ${isExact ? "=" : "≈"} `]
+      : [": a larger sum of d_out · out. Now it is "]), element("strong", "", facts.fixed(goal, 3)), ".");
     find(".meter").hidden = !meaning;
     find(".meter i").style.width = `${100 * Math.min(1, Math.max(0, goal))}%`;
     find(".step").hidden = !canStep;
     const isChanged = trace.isEdited() || controls.chosen();
     find(".again").disabled = !isChanged;
-    find(".steps").textContent = (steps ? `${steps} ${steps === 1 ? "step" : "steps"} of w_q and w_k along their slopes.`
-      : "▲ should rise, ▼ should fall; a larger arrow matters more.") + (isChanged ? " Start again takes back every change, yours too." : "");
+    find(".steps").textContent = (steps ? `${steps} ${steps === 1 ? "step" : "steps"} along the slopes of w_q and w_k.`
+      : "▲ should rise, ▼ should fall; a larger arrow matters more.") + (isChanged ? " Start again undoes your changes, too." : "");
   }
 
   // --- where the word looks: arcs over the sentence, those of a second head below it
@@ -358,8 +357,9 @@ function startStory(data, page) {
     if (target.checked) beforeBack = { scene: at.scene, word: at.word, head: at.head, all: at.all };
     go(target.checked ? { back: true, scene: last, word: facts.asker(), head: opensHead, all: false } : { ...beforeBack, back: false });
   });
-  byId("goal").querySelector(".step").addEventListener("click", step);
-  byId("goal").querySelector(".again").addEventListener("click", again);
+  for (const [name, act] of [[".step", step], [".again", page.reset]]) {
+    byId("goal").querySelector(name).addEventListener("click", ({ target }) => { from = target; act(); });
+  }
   addEventListener("pointerdown", ({ target }) => { if (playing && !target.closest?.("#story-play")) stop(); });
   document.addEventListener("keydown", (event) => {
     if (at.expert || event.ctrlKey || event.metaKey || event.altKey) return;
