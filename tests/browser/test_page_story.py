@@ -262,6 +262,11 @@ TARGETS = """() => [...document.querySelectorAll("#story :is(button, label, sele
     && element.offsetHeight < (element.matches(".cell") ? 24 : 44))
   .map((element) => element.outerHTML.slice(0, 80))"""
 
+OUTSIDE = """() => [...document.querySelectorAll("#story :is(button, label, select, input)")]
+  .filter((element) => element.offsetWidth && !element.closest(".sentence")
+    && element.getBoundingClientRect().right > innerWidth)
+  .map((element) => element.outerHTML.slice(0, 80))"""
+
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 def test_nothing_scrolls_sideways_and_nothing_is_small(open_story, drawn, width):
@@ -273,6 +278,7 @@ def test_nothing_scrolls_sideways_and_nothing_is_small(open_story, drawn, width)
                 go(page, f"{scene}/@0/0{back}")
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, scene)
                 assert page.evaluate(SIZES) == [], (name, scene)
+                assert page.evaluate(OUTSIDE) == [], (name, scene)
                 if width < 700:
                     assert page.evaluate(TARGETS) == [], (name, scene)
 
@@ -280,13 +286,14 @@ def test_nothing_scrolls_sideways_and_nothing_is_small(open_story, drawn, width)
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 def test_a_scene_is_seen_in_one_window(open_story, size):
     page = open_story(**size)
-    tops = set()
+    tops, heights = set(), set()
     for scene in SCENES:
         for back in ("", "/back"):
             go(page, f"{scene}/It/0{back}")
             page.wait_for_timeout(100)
             assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 1, scene
-            tops.add(page.locator(".work").bounding_box()["y"])
+            tops.add(page.locator(".board").bounding_box()["y"])
+            heights.add(page.locator("#story-stage .cell").first.bounding_box()["height"])
         page.locator("#story-back").uncheck()
         button = page.locator("#story-try")
         button.click()
@@ -296,7 +303,24 @@ def test_a_scene_is_seen_in_one_window(open_story, size):
     page.get_by_role("button", name="Take a small step").click()
     assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 1
     if size is DESK:
-        assert len(tops) == 1
+        assert len(tops) == len(heights) == 1
+        assert heights.pop() >= 44
+
+
+def test_arcs_over_the_sentence_follow_what_is_changed(open_story, seen):
+    page = open_story("scores/It/0")
+
+    def shares():
+        paths = page.locator(".sentence path").all()
+        return [
+            float(path.evaluate("(path) => path.style.getPropertyValue('--v')")) for path in paths
+        ]
+
+    weights = seen.trace["weights"][0, :, IT]
+    np.testing.assert_allclose(shares(), np.where(weights < 0.005, 0, weights).ravel(), atol=1e-6)
+    page.get_by_role("button", name="Try: give fish the highest score").click()
+    head = shares()[: len(weights[0])]
+    assert np.argmax(head) == FISH
 
 
 def moving(page, kind):
