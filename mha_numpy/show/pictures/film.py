@@ -12,13 +12,26 @@ SECONDS = 4  # of a scene
 class Film(Picture):
     """Scenes of the story; in a file they follow each other, in a notebook all are there."""
 
-    def __init__(self, panels: list[Drawing], moving: Drawing, **told: str) -> None:
-        super().__init__(panels, alt=told["alt"], title=told["title"], notes=[told["note"]])
-        self.moving = moving
-
     def svg(self, width: int = 0) -> str:
         """Return all scenes in one SVG, of one width: each is seen for four seconds, again."""
-        return self.moving.svg()
+        whole, count = Drawing(self.title, self.alt), len(self.panels)
+        share = 100 / count
+        whole.style = (
+            f"@keyframes mha-scene {{ 0%, {share - 1:.2f}% {{ opacity: 1; }} "
+            f"{share:.2f}%, 99% {{ opacity: 0; }} 100% {{ opacity: 1; }} }}"
+            ".mha-picture .scene { opacity: 0; animation: mha-scene "
+            f"{SECONDS * count}s linear infinite; }}"
+            ".mha-picture .first { opacity: 1; }"
+            "@media (prefers-reduced-motion: reduce) { .mha-picture .scene { animation: none; } }"
+        )
+        for i, scene in enumerate(self.panels):
+            whole.used |= scene.used
+            whole.defs += [each for each in scene.defs if each not in whole.defs]
+            look = f'class="scene{" first" * (i == 0)}"'
+            delay = f"animation-delay:{(i - count) * SECONDS}s"
+            body = f'<g {look} style="{delay}">{"".join(scene.parts)}</g>'
+            whole.add(body, scene.width, scene.height)
+        return whole.svg()
 
 
 def film(story: Story, *, back: bool = False) -> Film:
@@ -49,39 +62,15 @@ def film(story: Story, *, back: bool = False) -> Film:
     if not isinstance(story, Story):
         raise ConfigError(f"story: expected a Story of story_of(trace, ...); got {describe(story)}")
     order = list(enumerate(story.scenes))[:: -1 if back else 1]
-    panels, short = [], []
+    panels = []
     for place, (_, scene) in enumerate(order):
         shown = still(story, scene.id, back=back)
         words = spoken(shown.text, is_last=place == len(order) - 1)
-        panels.append(draw_scene(shown, words=shown.text, is_back=back))
-        short.append(draw_scene(shown, words=words, is_back=back))
-    for scenes in (panels, short):
-        bottom = max(scene.height for scene in scenes) + 22
-        for (number, _), drawn in zip(order, scenes, strict=True):
-            draw_names(drawn, story, number, bottom)
+        panels.append(draw_scene(shown, words=words, is_back=back))
+    bottom = max(panel.height for panel in panels) + 22
+    for (number, _), panel in zip(order, panels, strict=True):
+        draw_names(panel, story, number, bottom)
     sentence = " ".join(story.tokens)
     title = f"The wish's way back: {sentence}" if back else f"Six scenes: {sentence}"
-    alt = f"{title}. " + " ".join(f"{scene.title}: {scene.desc}" for scene in short)
-    return Film(panels, _moving(short, title, alt), alt=alt, title=title, note=story.note)
-
-
-def _moving(scenes: list[Drawing], title: str, alt: str) -> Drawing:
-    """Return a drawing in which each scene is seen in its turn."""
-    whole, count = Drawing(title, alt), len(scenes)
-    share = 100 / count
-    whole.style = (
-        f"@keyframes mha-scene {{ 0%, {share - 1:.2f}% {{ opacity: 1; }} "
-        f"{share:.2f}%, 99% {{ opacity: 0; }} 100% {{ opacity: 1; }} }}"
-        ".mha-picture .scene { opacity: 0; animation: mha-scene "
-        f"{SECONDS * count}s linear infinite; }}"
-        ".mha-picture .first { opacity: 1; }"
-        "@media (prefers-reduced-motion: reduce) { .mha-picture .scene { animation: none; } }"
-    )
-    for i, scene in enumerate(scenes):
-        whole.used |= scene.used
-        whole.defs += [each for each in scene.defs if each not in whole.defs]
-        delay = f"animation-delay:{(i - count) * SECONDS}s"
-        first = " first" * (i == 0)
-        body = "".join(scene.parts)
-        whole.add(f'<g class="scene{first}" style="{delay}">{body}</g>', scene.width, scene.height)
-    return whole
+    alt = f"{title}. " + " ".join(f"{panel.title}: {panel.desc}" for panel in panels)
+    return Film(panels, alt=alt, title=title, notes=[story.note])

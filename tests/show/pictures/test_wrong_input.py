@@ -113,7 +113,7 @@ CASES = {
         (lambda: weights_by_head(WEIGHTS, ROWS[:2], KEYS),
          "query_labels: expected T_q=3 of them; got 2"),
         (lambda: weights_by_head(WEIGHTS, ROWS, ROWS), "key_labels: expected T_k=4 of them; got 3"),
-        (lambda: weights_by_head(WEIGHTS, ROWS), "key_labels: expected T_k=4 of them; got none"),
+        (lambda: weights_by_head(WEIGHTS, ROWS), "key_labels: expected T_k=4 of them; got 3"),
         (lambda: weights_by_head(WEIGHTS - 3.25, ROWS, KEYS),
          "weights: expected numbers between 0 and 1; got -3 to"),
         (lambda: weights_by_head(WEIGHTS + np.array([0, 0, 0, 1]), ROWS, KEYS),
