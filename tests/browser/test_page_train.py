@@ -32,10 +32,10 @@ def page(browser):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_gradients_of_a_step_are_those_of_the_layers(page, seed):
-    step = training_step(seed)
+    trace, head = training_step(seed)
     given = {
         s.name: s.array.ravel().tolist()
-        for s in (*step.trace.constants, *step.trace.steps)
+        for s in (*trace.constants, *trace.steps)
         if s.name in ("x_v", "targets", "places", "w_q", "w_k", "w_v", "w_o")
     }
     loss, gradients = page.evaluate(
@@ -49,19 +49,19 @@ def test_the_gradients_of_a_step_are_those_of_the_layers(page, seed):
         }""",
         given,
     )
-    want = gradients_by_layers(step)
-    assert_close(loss, step.loss)
+    want = gradients_by_layers(trace, head)
+    assert_close(loss, trace["loss"])
     assert gradients.keys() == want.keys()
     for name, gradient in gradients.items():
         assert_close(np.reshape(gradient, want[name].shape), want[name])
 
 
-def gradients_by_layers(step):
+def gradients_by_layers(trace, head):
     """Compute the same step by layers, which know nothing of traces."""
-    (tokens, width), head = step.places.shape, step.head
-    digits, targets = step.trace["x_v"], step.trace["expected"].argmax(axis=-1)
-    positions = LearnedPositions(tokens, width)
-    positions.params["table"] = step.places
+    (places,) = (s.array for s in trace.constants if s.name == "places")
+    digits, targets = trace["x_v"], trace["expected"].argmax(axis=-1)
+    positions = LearnedPositions(*places.shape)
+    positions.params["table"] = places
     placed = positions(digits)
     _, cache = cross_entropy_forward(head(placed, placed, digits), targets)
     head.zero_grads()

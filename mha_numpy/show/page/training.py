@@ -1,12 +1,10 @@
 """The smallest model that learns *reverse*, one step of its training on record for the page."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mha_numpy.checking.tracing import Trace, trace
-from mha_numpy.dtypes import Array
 from mha_numpy.layers import MultiHeadAttention, cross_entropy_backward, cross_entropy_forward
 from mha_numpy.models.train.tasks import Reverse
 from mha_numpy.show.page.data import describe_trace
@@ -18,18 +16,7 @@ LEARNING_RATE = 1e-3
 PLACES_BOUND = 0.5  # of the random numbers that the rows for places begin with
 
 
-@dataclass(frozen=True)
-class TrainingStep:
-    """Forward, loss and backward of one batch."""
-
-    trace: Trace
-    head: MultiHeadAttention
-    places: Array  # (T, D): a row for each place
-    d_places: Array
-    loss: float
-
-
-def training_step(rng: np.random.Generator | int = 0) -> TrainingStep:
+def training_step(rng: np.random.Generator | int = 0) -> tuple[Trace, MultiHeadAttention]:
     """Record one training step of a single head that says digits backwards.
 
     A digit is a row with one 1. Queries and keys also get the row of their place, values do not:
@@ -52,7 +39,7 @@ def training_step(rng: np.random.Generator | int = 0) -> TrainingStep:
         # 2. the head, whose output is the answer
         out = head(x, x, digits)
         with renamed(logits="out"):
-            loss, cache = cross_entropy_forward(out, targets)
+            _, cache = cross_entropy_forward(out, targets)
             d_out = cross_entropy_backward(np.array(1.0), cache).d_logits
         d_query, d_key, _ = head.backward(d_out)
 
@@ -60,14 +47,14 @@ def training_step(rng: np.random.Generator | int = 0) -> TrainingStep:
         assert d_key is not None
         d_places = (d_query + d_key).sum(axis=0)
         step("d_places", d_places, "T_q D", "(d_x_q + d_x_k).sum(axis=0)")
-    return TrainingStep(t, head, places, d_places, float(loss))
+    return t, head
 
 
 def describe_training() -> dict[str, Any]:
     """Return what the page trains with: the equations of a step, and where params begin."""
-    recorded = training_step()
-    described = describe_trace(recorded.trace)
-    bounds = {name: _bound(name, w.shape) for name, w in recorded.head.params.items()}
+    recorded, head = training_step()
+    described = describe_trace(recorded)
+    bounds = {name: _bound(name, w.shape) for name, w in head.params.items()}
     return {
         "trace": {part: described[part] for part in ("arrays", "gradients")},
         "bounds": {"places": PLACES_BOUND, **bounds},

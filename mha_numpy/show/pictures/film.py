@@ -13,13 +13,30 @@ GLANCE = 1  # of these for each scene; the rest is shared out by the length of w
 class Film(Picture):
     """Scenes of the story; in a file they follow each other, in a notebook all are there."""
 
-    def __init__(self, panels: list[Drawing], moving: Drawing, **told: str) -> None:
-        super().__init__(panels, alt=told["alt"], title=told["title"], notes=[told["note"]])
-        self.moving = moving
-
     def svg(self, width: int = 0) -> str:
         """Return all scenes in one SVG, of one width: each for as long as its words need, again."""
-        return self.moving.svg()
+        whole = Drawing(self.title, self.alt)
+        said = [len(scene.desc) for scene in self.panels]
+        rest = (SECONDS - GLANCE * len(said)) / sum(said)
+        shares = [(GLANCE + rest * length) * 100 / SECONDS for length in said]
+        whole.style = (
+            "".join(
+                f"@keyframes mha-scene-{i} {{ 0%, {share - 1:.1f}% {{ opacity: 1; }} "
+                f"{share:.1f}%, 99% {{ opacity: 0; }} 100% {{ opacity: 1; }} }}"
+                for i, share in enumerate(shares)
+            ) + f".mha-picture .scene {{ opacity: 0; animation: {SECONDS}s linear infinite; }}"
+            ".mha-picture .first { opacity: 1; }"
+            "@media (prefers-reduced-motion: reduce) { .mha-picture .scene { animation: none; } }"
+        )  # fmt: skip
+        for i, scene in enumerate(self.panels):
+            whole.used |= scene.used
+            whole.defs += [each for each in scene.defs if each not in whole.defs]
+            start = SECONDS * (sum(shares[:i]) / 100 - 1)
+            style = f"animation-name:mha-scene-{i};animation-delay:{start:.2f}s"
+            look = f'class="scene{" first" * (i == 0)}"'
+            body = f'<g {look} style="{style}">{"".join(scene.parts)}</g>'
+            whole.add(body, scene.width, scene.height)
+        return whole.svg()
 
 
 def film(story: Story, *, back: bool = False) -> Film:
@@ -50,43 +67,15 @@ def film(story: Story, *, back: bool = False) -> Film:
     if not isinstance(story, Story):
         raise ConfigError(f"story: expected a Story of story_of(trace, ...); got {describe(story)}")
     order = list(enumerate(story.scenes))[:: -1 if back else 1]
-    panels, short = [], []
+    panels = []
     for place, (_, scene) in enumerate(order):
         shown = still(story, scene.id, back=back)
         words = spoken(shown.text, is_last=place == len(order) - 1)
-        panels.append(draw_scene(shown, words=shown.text, is_back=back))
-        short.append(draw_scene(shown, words=words, is_back=back))
-    for scenes in (panels, short):
-        bottom = max(scene.height for scene in scenes) + 22
-        for (number, _), drawn in zip(order, scenes, strict=True):
-            draw_names(drawn, story, number, bottom)
+        panels.append(draw_scene(shown, words=words, is_back=back))
+    bottom = max(panel.height for panel in panels) + 22
+    for (number, _), panel in zip(order, panels, strict=True):
+        draw_names(panel, story, number, bottom)
     sentence = " ".join(story.tokens)
     title = f"The wish's way back: {sentence}" if back else f"Six scenes: {sentence}"
-    alt = f"{title}. " + " ".join(f"{scene.title}: {scene.desc}" for scene in short)
-    return Film(panels, _moving(short, title, alt), alt=alt, title=title, note=story.note)
-
-
-def _moving(scenes: list[Drawing], title: str, alt: str) -> Drawing:
-    """Return a drawing in which each scene is seen in its turn."""
-    whole = Drawing(title, alt)
-    said = [len(scene.desc) for scene in scenes]
-    rest = (SECONDS - GLANCE * len(scenes)) / sum(said)
-    shares = [(GLANCE + rest * length) * 100 / SECONDS for length in said]
-    whole.style = (
-        "".join(
-            f"@keyframes mha-scene-{i} {{ 0%, {share - 1:.1f}% {{ opacity: 1; }} "
-            f"{share:.1f}%, 99% {{ opacity: 0; }} 100% {{ opacity: 1; }} }}"
-            for i, share in enumerate(shares)
-        ) + f".mha-picture .scene {{ opacity: 0; animation: {SECONDS}s linear infinite; }}"
-        ".mha-picture .first { opacity: 1; }"
-        "@media (prefers-reduced-motion: reduce) { .mha-picture .scene { animation: none; } }"
-    )  # fmt: skip
-    for i, scene in enumerate(scenes):
-        whole.used |= scene.used
-        whole.defs += [each for each in scene.defs if each not in whole.defs]
-        start = SECONDS * (sum(shares[:i]) / 100 - 1)
-        style = f"animation-name:mha-scene-{i};animation-delay:{start:.2f}s"
-        first = " first" * (i == 0)
-        body = "".join(scene.parts)
-        whole.add(f'<g class="scene{first}" style="{style}">{body}</g>', scene.width, scene.height)
-    return whole
+    alt = f"{title}. " + " ".join(f"{panel.title}: {panel.desc}" for panel in panels)
+    return Film(panels, alt=alt, title=title, notes=[story.note])

@@ -16,6 +16,7 @@ from mha_numpy.show.pictures.svg import (
     Drawing,
     shortened,
     width_of,
+    wrapped,
 )  # fmt: skip
 
 MAX_NUMBERS = 12  # rows or columns with a number in each cell
@@ -86,7 +87,7 @@ class Grid(NamedTuple):
             if has_mark:
                 drawn.mark(left + 6, top + 9, self.head or 0)
             x = left + 18 * has_mark
-            for i, line in enumerate(_lines(self.name, PHONE - MARGIN - x)):
+            for i, line in enumerate(wrapped(self.name, PHONE - MARGIN - x, "m")):
                 drawn.text(x, top + 14 + LINE * i, line, "t" if self.is_marked else "m")
             top += 24 + LINE * i
         top = self._name_columns(drawn, at, left, top)
@@ -180,15 +181,3 @@ def _every(n: int, pitch: float) -> int:
     """Return a power of two: one place of so many is numbered."""
     least = max(1.0, n / COUNTED, 26 / pitch)
     return int(1 << math.ceil(math.log2(least)))
-
-
-def _lines(text: str, room: float) -> list[str]:
-    """Break a name at spaces, and where it is too long."""
-    lines = [""]
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and width_of(longer, "m") > room:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return [shortened(line, room, "m") for line in lines]

@@ -76,12 +76,8 @@ def weights_by_head(
     weights, seen, batch = _check_weights(weights, visible)
     H, T_q, T_k = weights.shape
     rows = check_labels("query_labels", query_labels, T_q=T_q)
-    if key_labels is None and T_k != T_q:
-        raise ConfigError(
-            f"key_labels: expected T_k={T_k} of them; got none, and the {T_q} query_labels "
-            "do not fit"
-        )
-    keys = rows if key_labels is None else check_labels("key_labels", key_labels, T_k=T_k)
+    key_labels = query_labels if key_labels is None else key_labels
+    keys = check_labels("key_labels", key_labels, T_k=T_k)
     query_name, key_name = check_text("query_name", query_name), check_text("key_name", key_name)
     names = [f"head {h}" for h in range(H)] if head_names is None else list(map(str, head_names))
     if len(names) != H:
@@ -155,14 +151,11 @@ def _grid(
     numbers: list[str] = []
     if max(weights.shape) <= MAX_NUMBERS:
         cells = zip(weights.flat, empty.flat, strict=True)
-        numbers = ["" if nothing else _number(weight) for weight, nothing in cells]
+        numbers = [
+            "" if nothing else "1" if weight == 1 else decimal(weight) for weight, nothing in cells
+        ]
     hidden = hidden & (weights == 0)
     return Grid(
         printable(name, 40), desc, weights, head, numbers, rows, keys, hidden, broken, blind,
         is_marked=True,
     )  # fmt: skip
-
-
-def _number(weight: float) -> str:
-    """Return .78; 1 and 0 where it is exactly that."""
-    return "1" if weight == 1 else decimal(weight)

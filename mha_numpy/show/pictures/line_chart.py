@@ -168,7 +168,7 @@ def _check_lines(
     checked = [("x", across, "log_x", is_log_x)]
     checked += [(f"lines[{name!r}]", line, "log_y", is_log_y) for name, line in values.items()]
     for name, numbers, option, is_log in checked:
-        if np.isinf(numbers).any() or (np.abs(numbers) > LARGEST).any():
+        if (np.abs(numbers) > LARGEST).any():
             raise ConfigError(
                 f"{name}: expected numbers up to {LARGEST:g}, NaN for a gap; "
                 f"got {numbers[np.nanargmax(np.abs(numbers))]:g}"

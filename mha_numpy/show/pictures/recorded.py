@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.checks import check_integer
-from mha_numpy.errors import ConfigError, ShapeError, describe
+from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.show.pictures.labels import check_labels
 
 MAX_STEPS = 300  # in one picture
 
@@ -80,13 +81,7 @@ def axis_labels(
     given = {"tokens": tokens, "source_tokens": source_tokens, "features": features}
     found: dict[str, list[str]] = {}
     for (name, labels), axis in zip(given.items(), ("T_q", "T_k", "D"), strict=True):
-        if labels is None:
-            continue
-        size = sizes.get(axis)
-        if isinstance(labels, str) or len(labels) != size:
-            known = "no step has that axis" if size is None else f"{axis}={size}"
-            raise ConfigError(
-                f"{name}: expected one label for each of {axis} ({known}); got {describe(labels)}"
-            )
-        found[axis] = [str(label) for label in labels]
+        if labels is not None:
+            check_labels(name, labels, **{axis: sizes.get(axis, 0)})
+            found[axis] = [str(label) for label in labels]
     return found

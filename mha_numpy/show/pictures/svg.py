@@ -251,7 +251,7 @@ class Drawing:
         ring = float(min(3.0, max(1.0, side / 6)))
         levels = np.rint(np.maximum(1, np.abs(shares) * LEVELS)).astype(int)
         levels = np.where(np.abs(shares) < 0.004, 0, np.where(shares < 0, -levels, levels))
-        looks = {*zip(colors.flat, levels.flat, strict=True)}
+        looks = {look for look in zip(colors.flat, levels.flat, strict=True) if look[1]}
         for token, level in sorted(looks, key=lambda look: (look[0], abs(look[1]), look[1] < 0)):
             share, kind = abs(level) / LEVELS, "more" if level > 0 else "less"
             look, inset = f"fill:{self.color(token)}", 0.0
@@ -259,11 +259,10 @@ class Drawing:
                 mark = self.color(token.replace("fill-x", "plain").replace("fill-", "head-"))
                 look, inset = f"fill:none;stroke:{mark};stroke-width:{_n(ring)}", ring / 2
                 share = 0.3 + 0.7 * share
-            if level:
-                boxes = path((colors == token) & (levels == level), inset)
-                self.parts.append(
-                    f'<path class="{kind}" style="{look}" opacity="{_n(share)}" d="{boxes}"/>'
-                )
+            boxes = path((colors == token) & (levels == level), inset)
+            self.parts.append(
+                f'<path class="{kind}" style="{look}" opacity="{_n(share)}" d="{boxes}"/>'
+            )
         for where, kind in ((hidden, "hidden"), (broken, "broken")):
             if where.any():
                 fill = self.hatch(is_broken=kind == "broken")

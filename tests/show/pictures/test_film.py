@@ -54,8 +54,9 @@ def test_every_scene_has_the_story_s_numbers_words_and_sentence(back):
         assert texts_in(panel, "w") == words
         columns = {name for table in shown.tables for name in table.columns if name}
         assert columns <= set(texts_in(panel, "s"))
-        assert " ".join(texts_in(panel, "says")) == shown.text.replace(MINUS, "-")
-        assert panel.desc == shown.text
+        said = spoken(shown.text, is_last=panel is panels[-1])
+        assert " ".join(texts_in(panel, "says")) == said.replace(MINUS, "-")
+        assert panel.desc == said
 
 
 @pytest.mark.parametrize("back", [False, True])

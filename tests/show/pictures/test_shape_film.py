@@ -57,7 +57,7 @@ def test_words_are_beside_the_rows_of_their_axis():
     film = shape_film(steps_of(*arrays), tokens=queries, source_tokens=keys)
     shown = {name: texts_in(panel_of(film, name), "w") for name, *_ in arrays}
     assert shown == {"q": queries * 2, "k": ["a", "an extra…", "c", "d"] * 2, "w_q": []}
-    with pytest.raises(ConfigError, match="tokens: expected one label for each of T_q"):
+    with pytest.raises(ConfigError, match="tokens: expected T_q=3 of them; got 4"):
         shape_film(steps_of(*arrays), tokens=keys)
     tiny = shape_film(steps_of(("q", np.ones((60, 300)), "T_q d_k")), tokens=["one"] * 60)
     assert texts_in(tiny.panels[0], "w") == []
