@@ -15,8 +15,7 @@ function startTraining(section, data, seed = 0) {
     <${level}>Watch a head learn</${level}>
     <p class="train-intro">A row of ${tokens} digits comes in, and a single head has to say it backwards. Nobody tells it
       how: its ${countParams()} params start out random, and each step moves them a little.</p>
-    <figure class="train-seen"><figcaption><b>weights</b>: where the head looks. Each row looks at the columns; at the end is
-      the digit that it says.</figcaption><div class="train-weights"></div></figure>
+    <figure class="train-seen"><figcaption><b>weights</b>: how much each row looks at each column, and the digit that it says.</figcaption><div class="train-weights"></div></figure>
     <div class="train-do">
       <div class="train-guess"><p id="train-asked"></p><div role="radiogroup" aria-labelledby="train-asked"></div></div>
       <div class="train-bar">

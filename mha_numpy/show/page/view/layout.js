@@ -5,7 +5,7 @@
 
 const LARGEST_CELL = 56;
 const SMALL_CELLS = [2, 1, 1 / 2, 1 / 4];  // where the page is longer than the view, but no wider
-const LONGER = 1.4;  // than the view may a page be, so that numbers can be read
+const [LONGER, LONGEST_PAGE] = [1.4, 2.5];  // than the view may a page be, for numbers and for words
 const TITLE = 22;
 const [LINE, NOTE] = [20, 18];  // of labels above columns, of notes below
 const LABELLED = 14;  // from here on, cells have words beside them
@@ -188,14 +188,13 @@ const cellOf = (found) => found.boxes[0].cell;
 // The first layout whose cells hold their numbers, if need be with one decimal, or on a longer page;
 // else one whose rows and columns have their words; otherwise the one with the largest cells.
 function fitted(candidates, width, height) {
-  const largest = [height, LONGER * height].map((most) =>
-    candidates.map((each) => largestCells(each, width, most)).filter(Boolean));
-  const [inView, longer] = largest;
+  const [inView, longer, longest] = [1, LONGER, LONGEST_PAGE].map((times) =>
+    candidates.map((each) => largestCells(each, width, times * height)).filter(Boolean));
   const isLabelled = (found) => cellOf(found) >= LABELLED;
   for (const [found, isGood] of [
     [inView, (each) => isReadable(each, false)], [inView, isReadable],
     [longer, (each) => isReadable(each, false)], [longer, isReadable],
-    [inView, isLabelled], [longer, isLabelled],
+    [inView, isLabelled], [longest, isLabelled],
   ]) {
     const good = found.find((each) => isGood(each));
     if (good) return good;
