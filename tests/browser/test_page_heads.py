@@ -1,6 +1,7 @@
 """The report of heads as its readers use it: map, one head, cuts, keys, phone, notebook."""
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ def test_weight_times_norm_is_another_picture(open_page):
     page = open_page(name="l0h0")
     weights, thumbnail = cells(page), page.locator("#overview canvas").first
     before = thumbnail.evaluate("canvas => canvas.toDataURL()")
-    page.get_by_text("the numbers of this head").click()
+    page.get_by_text("For the curious: what arrives").click()
     page.get_by_label("what arrives").check()
     page.locator("#matrix tbody td").nth(6 + 2).hover()
     norm = float(re.search(r"length ([\d.]+),", page.locator("#cell-told").inner_text())[1])
@@ -130,13 +131,35 @@ def test_another_text_has_its_own_tokens(open_page):
     assert page.locator("#matrix thead th").all_inner_texts() == words
     assert page.locator("#sentence .word span").all_inner_texts() == words
     assert len(cells(page)) == 16
-    page.get_by_text("the numbers of this head").click()
-    assert "no words have one" in page.locator("#scores").inner_text()  # no token comes twice
+
+
+def test_pieces_of_a_word_have_no_blanks_between_them(open_page):
+    page = open_page(report=stored_report(STORED))
+    joined = page.locator("#sentence .word.rest span").all_inner_texts()
+    assert joined == ["'", "t", "."]
+    boxes = [word.bounding_box() for word in page.locator("#sentence .word").all()[3:7]]
+    gaps = [b["x"] - a["x"] - a["width"] for a, b in pairwise(boxes)]
+    assert max(gaps[:2]) < 1 < 5 < gaps[2]  # didn't cross
+
+
+def test_only_words_have_the_colour_of_the_head(open_page):
+    page = open_page(report=stored_report(STORED))
+    colors = page.locator("#matrix tbody td").evaluate_all(
+        "all => all.map((cell) => getComputedStyle(cell).getPropertyValue('--tone'))"
+    )
+    asides = [0, 14, 15]  # the start, the full stop and the end
+    family, grey = colors[1], colors[0]
+    assert family != grey
+    assert colors == [grey if i % 16 in asides else family for i in range(256)]
+    row = page.locator("#matrix tbody tr").nth(10).locator("td")
+    filled = row.nth(2).evaluate("cell => cell.style.background")
+    assert re.search(r" 100(\.0)?%", filled)  # 0.68 is this head's largest share on a word
 
 
 def test_heads_are_cut_one_after_the_other(open_page):
     page = open_page()
     told, cut = page.locator("#cuts-told"), page.locator("#zero .cut")
+    assert cut.count() == 0  # at first, the model is whole
     page.locator("#cuts").focus()
     page.keyboard.press("End")
     assert told.inner_text().startswith("6 of 6 heads are silent: change ")

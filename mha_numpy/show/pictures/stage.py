@@ -39,13 +39,14 @@ def draw_scene(shown: Still, *, words: str, is_back: bool) -> Drawing:
 
 def draw_names(drawn: Drawing, story: Story, number: int, y: float) -> None:
     """Write the names of all scenes at a height, that of this one strong."""
-    x = float(MARGIN)
-    for i, scene in enumerate(story.scenes):
-        drawn.text(x, y, scene.name, "s b i" if i == number else "s")
-        long = width_of(scene.name, "s") * (1.1 if i == number else 1)
+    wide = [width_of(scene.name, "s") * (1.1 if i == number else 1)
+            for i, scene in enumerate(story.scenes)]  # fmt: skip
+    x, gap = float(MARGIN), (WIDTH - 2 * MARGIN - sum(wide)) / (len(wide) - 1)
+    for i, (scene, long) in enumerate(zip(story.scenes, wide, strict=True)):
+        drawn.text(x + long / 2, y, scene.name, "s b i" if i == number else "s", align="middle")
         if i == number:
             drawn.box(x, y + 6, long, 3, fill="ink")
-        x += long + 3
+        x += long + gap
 
 
 def _draw_table(drawn: Drawing, table: Table, y: float, *, has_names: bool, is_back: bool) -> float:

@@ -20,7 +20,7 @@ from mha_numpy.models.text import Tokens
 from mha_numpy.show.page import head_report, stored_report
 from mha_numpy.show.page.heads import measures, report
 from mha_numpy.show.page.heads.measures import LossChange, VectorChange
-from mha_numpy.show.page.heads.words import FAMILIES, family_of
+from mha_numpy.show.page.heads.words import family_of
 from tests.compare import Tolerance, assert_close
 from tests.gradients import randomize
 from tests.show.pictures.helpers import assert_needs_no_network, data_of
@@ -125,25 +125,6 @@ def test_the_curve_begins_with_the_least_important_head(make):
     assert worth["curve"][-1] == worth["random"][-1] != 0  # no head is left in either order
     assert worth["curve"] != worth["random"]
     assert worth["zero"] != worth["mean"]
-
-
-def test_places_of_patterns_are_counted_and_delimiters_known(bert):
-    text = data_of(head_report(bert, TOKENS))["texts"][0]
-    assert text["places"] == {
-        "previous": 5, "itself": 6, "next": 5, "first": 5, "duplicate": 1, "induction": 1,
-        "delimiter": 6,
-    }  # fmt: skip
-    weights = np.reshape(text["weights"][0], (H, 6, 6)) / 1000
-    assert_close(
-        text["scores"][0]["delimiter"], weights[:, :, [3, 5]].sum(axis=2).mean(axis=1), THREE_DIGITS
-    )
-
-
-def test_a_pattern_without_a_place_has_no_number(bert):
-    ids = np.array([[1, 2, 3]])
-    found = data_of(head_report(bert, Tokens(ids, ids > 0, [["x", "y", "z"]])))["texts"][0]
-    assert found["scores"][0]["duplicate"] == [None] * H
-    assert found["families"][0][0] in FAMILIES
 
 
 def on(*keys, T=7, start=0.3):
@@ -255,7 +236,7 @@ def test_the_stored_heads_of_minilm_are_the_model_s():
     drawn = runpy.run_path(str(STORED.parents[1] / "heads_data.py"))["heads_of_minilm"]()
     told = json.loads(json.dumps(drawn.data))
     stored = stored_report(STORED).data
-    for name in ("note", "heads", "families", "patterns"):
+    for name in ("note", "heads", "families"):
         assert told[name] == stored[name]
     for ours, theirs in zip(told["texts"], stored["texts"], strict=True):
         assert ours["labels"] == theirs["labels"]

@@ -9,10 +9,7 @@ from mha_numpy.models import Bert
 from mha_numpy.models.analysis import (
     ablation_scores,
     attention_layers,
-    head_patterns,
     least_important_first,
-    mean_distance,
-    mean_entropy,
     mean_heads,
     pruning_curve,
     token_patterns,
@@ -38,33 +35,23 @@ def describe_texts(model: Any, tokens: Tokens, labels: list[list[str]]) -> list[
         here = slice(b, b + 1), slice(None), slice(T), slice(T)  # without padding
         ids, parts = tokens.ids[b : b + 1, :T], np.array([[name in DELIMITERS for name in names]])
         patterns = token_patterns(ids, is_delimiter=parts)
-        places = {name: int(where.any(axis=2).sum()) for name, where in patterns.items()}
-        read = [_describe_layer(w[here], flows[here], ids, parts) for w, flows in found]
-        by_name = {name: [layer[name] for layer in read] for name in read[0]}
         own = {name: where[0] for name, where in patterns.items()}
+        read = [_describe_layer(w[here], flows[here]) for w, flows in found]
         families = [[family_of(head, own) for head in w[here][0]] for w, _ in found]
-        described.append({"labels": names, "places": places, "families": families, **by_name})
+        described.append({
+            "labels": names, "families": families,
+            **{name: [layer[name] for layer in read] for name in read[0]},
+        })  # fmt: skip
     return described
 
 
-def _describe_layer(weights: Array, flows: Array, ids: Array, parts: Array) -> dict[str, Any]:
+def _describe_layer(weights: Array, flows: Array) -> dict[str, Any]:
     weights, flows = weights.astype(np.float64), flows.astype(np.float64)  # (1, H, T, T)
     # a column of weight x norm is a column of weights times one number
     norms = (flows.max(axis=2) / np.maximum(weights.max(axis=2), TINY))[0]  # (H, T)
-    shares = flows / np.maximum(flows.sum(axis=3, keepdims=True), TINY)  # as weights: rows sum to 1
-    scores, by_norm = (
-        {
-            **head_patterns(each, ids, is_delimiter=parts),
-            "distance": mean_distance(each),
-            "entropy": mean_entropy(each),
-        }
-        for each in (weights, shares)
-    )
     return {
         "weights": (1000 * weights).round().astype(int).reshape(len(norms), -1).tolist(),
         "norms": [[float(f"{norm:.3g}") for norm in of_head] for of_head in norms],
-        "scores": {name: _numbers(score) for name, score in scores.items()},
-        "shares": {name: _numbers(score) for name, score in by_norm.items()},
     }
 
 
@@ -90,13 +77,12 @@ def describe_worth(measure: Measure, mask: Array) -> dict[str, Any]:
     layers = list(importance)
     return {
         "kind": measure.kind,
-        **{kind: [_numbers(of[name], 6) for name in layers] for kind, of in changes.items()},
+        **{kind: [_numbers(of[name]) for name in layers] for kind, of in changes.items()},
         "order": [[layers.index(name), h] for name, h in curve.heads],
-        "curve": _numbers(-curve.scores, 6),
-        "random": _numbers(-random.scores, 6),
+        "curve": _numbers(-curve.scores),
+        "random": _numbers(-random.scores),
     }
 
 
-def _numbers(array: Array, digits: int = 3) -> list[float | None]:
-    """Return rounded numbers for JSON, which has no NaN."""
-    return [None if np.isnan(x) else round(float(x), digits) for x in array]
+def _numbers(array: Array) -> list[float]:
+    return [round(float(x), 6) for x in array]

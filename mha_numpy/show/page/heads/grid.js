@@ -7,14 +7,9 @@ function openGrid(root, heads, label, { pick, point, leave = () => {} }) {
   root.setAttribute("role", "grid");
   root.setAttribute("aria-label", label);
   root.style.gridTemplateColumns = `max-content repeat(${most}, minmax(0, 96px))`;
-  const axis = (words, kind, role) => {
-    const made = element("span", `axis ${kind}`, words);
+  const part = (role, className, ...children) => {
+    const made = element("div", className, ...children);
     made.setAttribute("role", role);
-    return made;
-  };
-  const row = (...cells) => {
-    const made = element("div", "", ...cells);
-    made.setAttribute("role", "row");
     return made;
   };
   const buttons = heads.map((count, layer) => Array.from({ length: count }, (_, head) => {
@@ -22,20 +17,18 @@ function openGrid(root, heads, label, { pick, point, leave = () => {} }) {
     button.type = "button";
     button.tabIndex = -1;
     button.setAttribute("role", "gridcell");
+    button.addEventListener("focus", () => { for (const each of buttons.flat()) each.tabIndex = each === button ? 0 : -1; });
     button.addEventListener("click", () => pick(layer, head));
     for (const event of ["pointermove", "focus"]) {  // a page that moves below the pointer says nothing
       button.addEventListener(event, () => point(layer, head));
     }
     return button;
   }));
-  const across = Array.from({ length: most }, (_, head) => axis(String(head), "head", "columnheader"));
+  const across = Array.from({ length: most }, (_, head) => part("columnheader", "axis", String(head)));
   root.replaceChildren(
-    row(axis("", "layer", "columnheader"), ...across),
-    ...buttons.map((cells, layer) => {
-      const made = row(axis(`${layer}`, "layer", "rowheader"), ...cells);
-      for (let head = cells.length; head < most; head++) made.append(element("span"));
-      return made;
-    }),
+    part("row", "", part("columnheader", ""), ...across),
+    ...buttons.map((cells, layer) => part("row", "", part("rowheader", "axis layer", String(layer)), ...cells,
+      ...across.slice(cells.length).map(() => element("span")))),
   );
   root.addEventListener("pointerleave", () => {
     const place = placeOf(document.activeElement);
@@ -49,16 +42,9 @@ function openGrid(root, heads, label, { pick, point, leave = () => {} }) {
   root.addEventListener("keydown", (event) => {
     const [step, place] = [stepOf(event), placeOf(event.target)];
     if (!step || !place) return;
-    const [layer, head] = place;
-    const next = buttons[layer + step[0]]?.[head + step[1]];
     event.preventDefault();
-    if (next) focusOn(next);
+    buttons[place[0] + step[0]]?.[place[1] + step[1]]?.focus();
   });
-
-  function focusOn(button) {
-    for (const each of buttons.flat()) each.tabIndex = each === button ? 0 : -1;
-    button.focus();
-  }
 
   return {
     paint(each) {

@@ -2,10 +2,9 @@
 
 const nameOf = (l, h) => `layer ${l}, head ${h}`;
 const colorName = (kind, color) => (color === null ? { head: "plain", fill: "fill-x" }[kind] : `${kind}-${color}`);
-const titled = (l, h) => `Layer ${l}, head ${h}`;
 
 function startReport(data) {
-  const { heads, families, patterns, texts, isCausal } = data;
+  const { heads, families, texts, isCausal } = data;
   const byId = (id) => document.getElementById(id);
   let [text, hasNorms, only] = [texts[data.opens?.text ?? 0], false, null];
   let [layer, head, query] = [0, 0, 0];  // what is shown
@@ -19,9 +18,7 @@ function startReport(data) {
   const rowsOf = (l, h) => text.labels.map((_, i) => valuesOf(l, h, i));
   const isHidden = (i, j) => isCausal && j > i;
   const familyOf = (l, h) => text.families[l][h];
-  const isShare = (pattern) => pattern !== "distance" && pattern !== "entropy";
   const all = heads.flatMap((size, l) => Array.from({ length: size }, (_, h) => [l, h]));
-
   const colorOf = (l, h) => families[familyOf(l, h)][1];
 
   // A head leaves on the start, the end and full stops what it does not need: these columns are grey, and what
@@ -40,12 +37,14 @@ function startReport(data) {
   function thumbnail(l, h) {
     const [size, shade] = [count(), depth(l, h)];
     const canvas = Object.assign(element("canvas"), { width: size, height: size });
-    const ctx = canvas.getContext("2d");
-    for (let i = 0; i < size; i++) for (let j = 0; j < size; j++) {
-      ctx.globalAlpha = shade(i, j);
-      ctx.fillStyle = colors.shade(1, isAside(j) ? null : colorOf(l, h), !isAside(j) || colorOf(l, h) === null);
-      ctx.fillRect(j, i, 1, 1);
-    }
+    const [ctx, image] = [canvas.getContext("2d"), new ImageData(size, size)];
+    for (let at = 0; at < size * size; at++) image.data[4 * at + 3] = 255 * shade(Math.floor(at / size), at % size);
+    ctx.putImageData(image, 0, 0);
+    ctx.globalCompositeOperation = "source-atop";  // what is black so far takes the colour
+    text.labels.forEach((_, j) => {
+      ctx.fillStyle = colors.shade(1, isAside(j) ? null : colorOf(l, h), true);
+      ctx.fillRect(j, 0, 1, size);
+    });
     return canvas;
   }
 
@@ -102,12 +101,11 @@ function startReport(data) {
     style.setProperty("--mark", `var(--${colorName("head", color)})`);
     style.setProperty("--fill", `var(--${colorName("fill", color)})`);
     style.setProperty("--text", color === null ? "var(--ink)" : `var(--head-${color}-ink)`);
-    byId("one-title").textContent = titled(l, h);
+    byId("one-title").textContent = `Layer ${l}, head ${h}`;
     byId("one-family").textContent = `looks at ${words}`;
     overview.mark(l, h);
     cuts.mark(l, h);
     matrix.show((i, j) => value(l, h, i, j), depth(l, h), isHidden, nameOf(l, h), "tone");
-    showScores();
     showWord();
   }
 
@@ -130,27 +128,6 @@ function startReport(data) {
       ? [word(query), " can’t look at ", word(at), ", which comes later."]
       : [word(query), ` gives ${percent(share)} of its weight to `, word(at),
         ...(hasNorms ? [`, which writes a vector of length ${small(norm)}, so a length of ${small(share * norm)} arrives`] : []), "."]));
-  }
-
-  function showScores() {
-    const scoreOf = (pattern, by) => text[by][layer][pattern][head];
-    const cell = (pattern, by) => {
-      const score = scoreOf(pattern, by);
-      return element("td", "", score === null ? "–" : isShare(pattern) ? percent(score) : score.toFixed(2));
-    };
-    const row = (pattern) => {
-      const heading = element("th", "", patterns[pattern]);
-      heading.scope = "row";
-      if (isShare(pattern) && text.places[pattern] < count() / 2) {
-        const places = text.places[pattern];
-        heading.append(element("span", "hint", ` (${places || "no"} ${places === 1 ? "word has" : "words have"} one)`));
-      }
-      return element("tr", "", heading, cell(pattern, "scores"), cell(pattern, "shares"));
-    };
-    byId("scores").replaceChildren(element("table", "",
-      element("caption", "", `${titled(layer, head)}, on average over all words of this sentence`),
-      element("thead", "", element("tr", "", ...["share", "of weight", "of weight × norm"].map((words) => element("th", "", words)))),
-      element("tbody", "", ...Object.keys(patterns).filter((pattern) => pattern in text.scores[layer]).map(row))));
   }
 
   // --- what the reader chooses

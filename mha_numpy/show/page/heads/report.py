@@ -14,7 +14,7 @@ from mha_numpy.models.text import BLANKS, Tokens
 from mha_numpy.show.page.document import Page, document, fill, read
 from mha_numpy.show.page.heads.describe import describe_texts, describe_worth
 from mha_numpy.show.page.heads.measures import measure_for
-from mha_numpy.show.page.heads.words import FAMILIES, PATTERNS
+from mha_numpy.show.page.heads.words import FAMILIES
 from mha_numpy.show.pictures.labels import check_text, printable
 from mha_numpy.tables import CELL
 
@@ -45,8 +45,8 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
     """Make a page about what each head of a model does on some texts.
 
     It shows the weights of all heads, as arcs between the words and as matrices, by themselves and
-    times the norms of the values; how much each head follows each of the `token_patterns`; what
-    changes without it; and what is left as more and more heads are cut.
+    times the norms of the values; which of a few families each head belongs to; what changes
+    without it; and what is left as more and more heads are cut.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
     -----
     It takes about four forwards for each head. What is lost without a head is, for a Bert, how far
     the `SentenceBert` vectors of the texts turn, and for a language model by how much the loss
-    grows; the page explains both. Sources: as of `head_patterns`, `weights_times_norm`,
-    `head_importance`, `cut_heads` and `pruning_curve`.
+    grows; the page explains both. Sources: as of `weights_times_norm`, `head_importance`,
+    `cut_heads` and `pruning_curve`.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
     data: dict[str, Any] = {
         "title": f"What {count} heads look at" if count > 1 else "What one head looks at",
         "note": check_text("note", note), "heads": heads, "isCausal": not isinstance(model, Bert),
-        "families": FAMILIES, "patterns": PATTERNS,
+        "families": FAMILIES,
         "texts": [{"name": name, **text} for name, text in zip(names, described, strict=True)],
         "worth": worth,
     }  # fmt: skip

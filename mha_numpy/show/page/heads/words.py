@@ -19,17 +19,6 @@ FAMILIES: dict[str, tuple[str, int | None]] = {
     "first": ("the start", None),
     "many": ("many words at once", 4),
 }
-PATTERNS = {  # where a share of the weight lies, as a table names it
-    "previous": "on the word before",
-    "itself": "on the word itself",
-    "next": "on the word after",
-    "first": "on the start",
-    "delimiter": "on full stops, commas and the end",
-    "duplicate": "on copies of the same word",
-    "induction": "on what followed an earlier copy",
-    "distance": "how far away it looks, in words",
-    "entropy": "how widely it spreads (entropy, in nats)",
-}
 RESTS = 0.7  # of all weight on the start: such a head mostly rests there
 MOST = 0.45  # of the weight that is not on the start, as are all shares below
 NEARBY = 0.75  # on the word itself and two on each side
