@@ -36,20 +36,20 @@ def describe_texts(model: Any, tokens: Tokens, labels: list[list[str]]) -> list[
         ids, parts = tokens.ids[b : b + 1, :T], np.array([[name in DELIMITERS for name in names]])
         patterns = token_patterns(ids, is_delimiter=parts)
         own = {name: where[0] for name, where in patterns.items()}
-        read = [_describe_layer(w[here], flows[here]) for w, flows in found]
-        families = [[family_of(head, own) for head in w[here][0]] for w, _ in found]
-        described.append({
-            "labels": names, "families": families,
-            **{name: [layer[name] for layer in read] for name in read[0]},
-        })  # fmt: skip
+        read = [_describe_layer(w[here], flows[here], own) for w, flows in found]
+        described.append(
+            {"labels": names} | {name: [layer[name] for layer in read] for name in read[0]}
+        )
     return described
 
 
-def _describe_layer(weights: Array, flows: Array) -> dict[str, Any]:
+def _describe_layer(weights: Array, flows: Array, patterns: dict[str, Array]) -> dict[str, Any]:
+    families = [family_of(head, patterns) for head in weights[0]]
     weights, flows = weights.astype(np.float64), flows.astype(np.float64)  # (1, H, T, T)
     # a column of weight x norm is a column of weights times one number
     norms = (flows.max(axis=2) / np.maximum(weights.max(axis=2), TINY))[0]  # (H, T)
     return {
+        "families": families,
         "weights": (1000 * weights).round().astype(int).reshape(len(norms), -1).tolist(),
         "norms": [[float(f"{norm:.3g}") for norm in of_head] for of_head in norms],
     }
