@@ -185,7 +185,7 @@ for cut in [], [0], [1], [0, 1]:
 # %% [markdown]
 # For this number either head is enough. With both off, the model still writes good German, but it's a different number,
 # because nothing comes from the English words any more. So if a cut changes nothing, another head may be doing the same
-# job. (Try your own number below a million.)
+# job.
 #
 # All of this is about two small models. In large ones most heads do several things.
 #
