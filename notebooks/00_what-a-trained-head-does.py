@@ -67,8 +67,8 @@ bar_chart(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The bar of place 9, the third from the end. It gets almost everything, and the other 3 gets next to nothing. So the
-# head doesn't search for *a 3*. It goes to *a place*.
+# Place 9, the third from the end, gets almost everything, and the other 3 next to nothing. So the head doesn't search
+# for *a 3*. It goes to *a place*.
 #
 # </details>
 #
