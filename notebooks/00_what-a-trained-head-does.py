@@ -11,7 +11,11 @@ import numpy as np
 
 from mha_numpy.models.analysis import cut_heads
 from mha_numpy.models.train import load_trained, share_right
-from mha_numpy.show.pictures import bar_chart, weights_by_head
+from mha_numpy.show.pictures import (
+    bar_chart,
+    matrices,
+    weights_by_head,
+)
 
 # %%
 digits = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
@@ -23,7 +27,12 @@ def say(digits):
     return model(np.array([digits]))[0].argmax(axis=-1)
 
 
-print("it reads:", *digits, "\nit says: ", *say(digits))
+# %%
+matrices(
+    {"digit at each place": np.stack([digits, say(digits)])},
+    row_labels=["reads", "says"],
+    column_labels=range(12),
+)
 
 # %% [markdown]
 # Nothing in its code says "backwards". The model is made of 5,120 numbers, its *parameters* (*params*, for short), and
@@ -31,8 +40,6 @@ print("it reads:", *digits, "\nit says: ", *say(digits))
 #
 # **What you can do afterwards:** read a picture of attention weights, and find out what a head is good for by
 # switching it off.
-#
-# Definitions come one by one in the next five notebooks.
 #
 # ## Where it looks while it writes one digit
 #
@@ -60,16 +67,16 @@ bar_chart(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The bar of place 9, the third from the end. It gets almost everything, and the other 3 gets next to nothing. So the
-# head doesn't search for *a 3*. It goes to *a place*.
+# Place 9, the third from the end, gets almost everything, and the other 3 next to nothing. So the head doesn't search
+# for *a 3*. It goes to *a place*.
 #
 # </details>
 #
 # ## All rows in one picture
 #
-# Turn each bar into a cell, the stronger its colour, the larger the share, and the bar chart becomes a row. Now all
-# twelve charts fit into one picture. Each row is a digit to be written, and what it asks for is its *query*. Each column
-# is a digit that was read, and it answers with its *key*.
+# Draw each bar as a cell, the larger the share, the stronger its colour. Then all twelve bar charts fit into one picture.
+# Each row is a digit to be written, and what it asks for is its *query*. Each column is a digit that was read, and it
+# answers with its *key*.
 #
 # > **Predict first.** What pattern will the coloured cells make?
 # >
@@ -100,8 +107,8 @@ weights_by_head(
 #
 # ## Switch the head off
 #
-# The picture suggests that this head does the reversing. To test that, we switch it off: it then passes on only zeros,
-# and everything else in the model stays as it is.
+# Does this head really do the reversing? Let's switch it off: it then passes on only zeros, and everything else in the
+# model stays as it is.
 #
 # > **Predict first.** What will the model write now?
 # >
@@ -178,13 +185,13 @@ for cut in [], [0], [1], [0, 1]:
 # %% [markdown]
 # For this number either head is enough. With both off, the model still writes good German, but it's a different number,
 # because nothing comes from the English words any more. So if a cut changes nothing, another head may be doing the same
-# job. (Try your own number below a million.)
+# job.
 #
 # All of this is about two small models. In large ones most heads do several things.
 #
 # ## The first hour
 #
-# Now you've seen *that* it works. Each of the next notebooks answers one question, and leaves one open for the next:
+# Each of the next notebooks answers one question, and leaves one open for the next:
 #
 # | notebook | minutes | what it answers | what it leaves open |
 # |---|---|---|---|

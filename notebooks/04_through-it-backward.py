@@ -34,8 +34,8 @@ print("weights", softmax_forward(scores)[0])
 
 # %% [markdown]
 # With these weights the answer is 0.5·10 + 0.3·0 + 0.2·5 = 6. The *loss* is one number that says how wrong it is, here
-# ½ (6 - 4)² = 2. (If you went uphill towards a goal on the page with six words: a loss is a
-# goal turned round.)
+# ½ (6 - 4)² = 2. (On the page with six words you may have gone uphill, towards a goal. A loss is a goal upside down, so
+# here we go downhill.)
 #
 # ## A gradient is a slope
 #
@@ -80,7 +80,7 @@ line_chart(
 )
 
 # %% [markdown]
-# Close to 0 the line and the curve agree. Further away they part, so we may only take small steps. Every step goes
+# Close to 0 the line and the curve agree. Further away they part, so we can only take small steps. Every step goes
 # **against** the arrow:
 
 # %%

@@ -298,7 +298,7 @@ else:
 # | learning | `w -= rate * d_w` | `rate` is the step size; a score grows where a larger share lowers the loss more than average |
 #
 # - Open the params, explain, then test the explanation: bend something, and see whether the answer follows.
-# #
+#
 # **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*, for the two paths to the
 # logits; Jain and Wallace 2019, *Attention is not Explanation*.
 #

@@ -24,7 +24,7 @@ q, k, v = rng.normal(size=(3, 8, 8))
 panels = {}
 for number in range(31):
     heads, cache = attention_forward(q, k, v)
-    if number in (0, 5, 30):
+    if number in (0, 30):
         panels[f"after {number} steps"] = cache.weights
     # the gradient of L = half the sum of all squared errors
     d_heads = heads - v[::-1]
@@ -53,17 +53,17 @@ matrices(panels, title="The weights: row = query, column = key")
 
 # %%
 rng = np.random.default_rng(8)
-q = rng.normal(size=(3, 2))  # 3 queries of width 2
-k = rng.normal(size=(4, 2))  # 4 keys of width 2
-v = rng.normal(size=(4, 5))  # 4 values of width 5
-d_heads = rng.normal(size=(3, 5))  # the upstream gradient
-scale = 1 / np.sqrt(2)
+q = rng.normal(size=(2, 5))  # 2 queries of width 5
+k = rng.normal(size=(3, 5))  # 3 keys of width 5
+v = rng.normal(size=(3, 4))  # 3 values of width 4
+d_heads = rng.normal(size=(2, 4))  # the upstream gradient
+scale = 1 / np.sqrt(5)
 
-scores = scale * q @ k.T  # 1. match: (3, 4)
+scores = scale * q @ k.T  # 1. match: (2, 3)
 powers = np.exp(scores)
 total = powers.sum(axis=-1, keepdims=True)
-weights = powers / total  # 4. softmax: (3, 4)
-heads = weights @ v  # 6. mix: (3, 5)
+weights = powers / total  # 4. softmax: (2, 3)
+heads = weights @ v  # 6. mix: (2, 4)
 panels = {
     "1. scores": scores,
     "4. weights": weights,
@@ -89,8 +89,8 @@ matrices(panels, title="Forward, random")
 # A bar is what the code calls `d_`, so $\bar w$ is `d_weights` and $\bar h$ is `d_heads`. **We sum over each index that
 # the array doesn't have.** `einsum` is this sentence as code: it sums over every index that is missing after the arrow.
 #
-# > **Predict first.** Write both as a product with `@` and `.T`. The shapes are enough: (3, 5) and (4, 5) must give (3,
-# > 4); (3, 4) and (3, 5) must give (4, 5).
+# > **Predict first.** Write both as a product with `@` and `.T`. The shapes are enough: (2, 4) and (3, 4) must give (2,
+# > 3); (2, 3) and (2, 4) must give (3, 4).
 #
 # <details><summary>Answer</summary>
 #
@@ -166,7 +166,6 @@ assert np.allclose(d_scores.sum(axis=-1), 0)
 panels = {
     "d_weights": d_weights,
     "row_mean": row_mean,
-    "weights": weights,
     "d_scores": d_scores,
 }
 matrices(panels, shared=False, title="Step 4, backward")
@@ -197,7 +196,7 @@ compare((d_q, d_k, d_v), library)
 compare((d_q, d_scores.T @ q, d_v), library)
 
 # %% [markdown]
-# The factor 1.41421 is $\sqrt{2}$, the square root of the width. If all numbers are wrong by the same factor, look for
+# The factor 2.23607 is $\sqrt{5}$, the square root of the width. If all numbers are wrong by the same factor, look for
 # a constant, not for a transpose.
 #
 # ## Forward and backward side by side
@@ -288,14 +287,14 @@ matrices(panels, title="Causal, random")
 # $$\sum_j \bar w_{ij} w_{ij} = \sum_c \bar h_{ic} \sum_j w_{ij} v_{jc} = \sum_c \bar h_{ic}\, \text{heads}_{ic}$$
 #
 # So we get the row mean, `D` below, from the output, before we look at any key. Then we can read the keys in small
-# blocks, here two at a time:
+# blocks, here at most two at a time:
 
 # %%
 lse = np.log(total)
 D = (d_heads * heads).sum(axis=-1, keepdims=True)
 d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
-for two in (slice(0, 2), slice(2, 4)):
-    # (3, 2): never more than this
+for two in (slice(0, 2), slice(2, 3)):
+    # (2, 2): never more than this
     w = np.exp(scale * q @ k[two].T - lse)
     d_s = w * (d_heads @ v[two].T - D)
     d_q += scale * d_s @ k[two]  # both blocks add their share

@@ -300,8 +300,8 @@ weights_by_head(weights[None], tokens, note="By hand, d_k = 2.")
 # %% [markdown]
 # ### Too few heads give too few distributions
 #
-# H heads give a query H rows of weights. One head that looks for two things gets a mixture of them,
-# and you can't take the mixed values apart again (notebook 03).
+# H heads give a query H rows of weights. One head that looks for two things has to share one row
+# between them (notebook 03).
 #
 # ### Pruning
 #

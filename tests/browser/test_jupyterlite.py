@@ -121,9 +121,9 @@ def test_a_notebook_opens_and_its_kernel_has_all_but_numpy(site, page):
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{site}/notebooks/index.html?path=03_many-heads.ipynb")
     cells = page.locator(".jp-Notebook .jp-Cell")
-    page.get_by_role("heading", name="What if four heads share one row?").wait_for(timeout=60_000)
+    page.get_by_role("heading", name="One head has one row").wait_for(timeout=60_000)
 
-    cell = cells.nth(3)  # the imports, in the cell before, are folded
+    cell = cells.nth(4)  # the imports and the params, before it, are folded
     cell.locator(".cm-content").click()
     page.keyboard.press("ControlOrMeta+A")
     page.keyboard.insert_text(CODE)

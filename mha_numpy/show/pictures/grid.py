@@ -25,6 +25,7 @@ COUNTED = 8  # places of a long axis that are numbered
 # units
 CELL, GAP, PLAIN, PLAIN_GAP = 40, 3, 19, 2  # a cell with a number and one without, and the gaps
 NARROW, LOW = 27, 32  # the least width and height of a cell with a number
+SIZES = (NUMBER, GAP, CELL), (SMALL, PLAIN_GAP, NARROW), (SMALL, PLAIN_GAP, PLAIN)  # of digits
 TALLEST, THICK = 420, 16  # cells of many rows; an array of one row or column
 WORD = {PHONE: 120, DESK: 240}  # the longest word at a row or column
 LINE = 18  # from one line of text to the next
@@ -63,7 +64,7 @@ class Grid(NamedTuple):
         room = limit - 2 * MARGIN - left
         if self.numbers:
             long = max(map(width_of, self.numbers, ["n"] * len(self.numbers)))
-            for size, gap, wanted in ((NUMBER, GAP, CELL), (SMALL, PLAIN_GAP, NARROW)):
+            for size, gap, wanted in SIZES:
                 least = max(wanted, long * size / NUMBER + (10 if wanted == CELL else 4))
                 wide = min(max(least, CELL), (room + gap) / n_columns - gap)
                 if wide >= least:
