@@ -150,7 +150,8 @@ def _in_lines(found: re.Match[str]) -> str:
     """Set each line of code apart, with the place below which its rest goes on."""
     lines = found[2].removeprefix("<span></span>").splitlines(keepends=True)
     plain = [html.unescape(re.sub("<[^>]*>", "", line)).rstrip() for line in lines]
-    if any(COLUMNS.search(text.removeprefix("... ")) for text in plain) and max(map(len, plain)) <= WIDE:
+    is_table = any(COLUMNS.search(text.removeprefix("... ")) for text in plain)
+    if is_table and max(map(len, plain)) <= WIDE:
         return found[0]
     starts = [len(text) - len(text.removeprefix(">>> ").lstrip(" .")) for text in plain]
     parts = [
