@@ -153,7 +153,8 @@ def _in_lines(found: re.Match[str]) -> str:
     """Set each line of code apart, with the place below which its rest goes on."""
     lines = found[2].removeprefix("<span></span>").splitlines(keepends=True)
     plain = [html.unescape(re.sub("<[^>]*>", "", line)).rstrip() for line in lines]
-    if any(COLUMNS.search(text.removeprefix("... ")) for text in plain) and max(map(len, plain)) <= WIDE:
+    is_example = any(text.startswith(">>> ") for text in plain)
+    if not is_example and any(map(COLUMNS.search, plain)) and max(map(len, plain)) <= WIDE:
         return found[0]
     starts = [len(text) - len(text.removeprefix(">>> ").lstrip(" .")) for text in plain]
     parts = [

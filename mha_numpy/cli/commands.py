@@ -63,7 +63,7 @@ def _report(
         default="float64"),
     option("--seed", "seed of all random numbers (default 0)", type=int, default=0),
     switch("--verbose", "show every step with its shape and equation, and every gradient"),
-    switch("--memory", "the same, and how each step uses memory: strides, bytes, view or copy"),
+    switch("--memory", "the same, with the memory of each step: strides, bytes, view or copy"),
     path("--save", "DIR", "write pictures (SVG) and the trace (JSON) to this folder"),
     path("--html", "FILE", "write a page on which you can change any number"),
     switch("--open", "write that page (page.html by default) and open it in the browser"),
@@ -143,7 +143,7 @@ def _heads(options: Namespace) -> int:
 
 @command(
     "train a small model: induction, numbers, reverse or text",
-    "Train one of four small models, and print what it measured at the end.",
+    "Train one of four small models, and print its results.",
     "mha-numpy train text my-book.txt --checkpoint run.npz",
     word("name", "NAME", "induction, numbers, reverse or text"),
     path("file", "FILE", "your own text to learn, in UTF-8; only for the model text", nargs="?"),
@@ -218,7 +218,7 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
         "time for each figure (default 2), but at least five pairs of calls",
         default=2.0),
     switch("--mask", "also measure with boolean masks"),
-    switch("--quick", "take a rough look: short shapes in a tenth of the time, peak and import"),
+    switch("--quick", "take a rough look in a tenth of the time: short shapes, peak and import"),
     path("--json", "FILE", "write all figures to this file"),
     path("--markdown", "FILE", "write the report to this file"),
     path("--write", "FILE",
@@ -250,7 +250,7 @@ def _bench(options: Namespace) -> int:
     "cache, which keeps the keys and values of earlier tokens. Without --model, list all models.",
     "mha-numpy cost --model llama-3-70b --context 8192",
     word("--model", "NAME", "a model such as gpt-2 or llama-3-70b"),
-    count("--context", "T", "tokens per sequence (default: the most that the model can read)"),
+    count("--context", "T", "tokens per sequence (default: the most the model can read)"),
     count("--batch", "B", "number of sequences (default 1)", default=1),
 )  # fmt: skip
 def _cost(options: Namespace) -> int:
@@ -394,8 +394,8 @@ def _hint(options: Namespace) -> int:
 @command(
     "make an assignment for a class, with a variant for each student",
     "Make an assignment: a table of points, a secret, and handouts with instructions, stubs and "
-    "public checks. NAME is hw1-forward, hw2-backward, hw3-grouped-and-cache, or ids of exercises "
-    "with commas between them. With a roster each student gets their own conventions, so a copied "
+    "public checks. NAME is hw1-forward, hw2-backward, hw3-grouped-and-cache, or ids of exercises, "
+    "separated by commas. With a roster each student gets their own conventions, so a copied "
     "solution is seldom right.",
     "mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
     word("name", "NAME", "a ready-made assignment, or exercises such as softmax,masks"),
@@ -492,12 +492,12 @@ def _audit_tests(options: Namespace) -> int:
 
 @command(
     "grade a class's submissions in a sandbox, and write a page for each student",
-    "Run every student's functions where they see only Python and NumPy, and write grades.csv, a "
-    "page for each student and one for the class. Submissions that were graded before are not "
-    "graded again. Late work is marked, but loses no points.",
+    "Run every student's functions in a sandbox with nothing but Python and NumPy, and write "
+    "grades.csv, a page for each student and one for the class. Submissions that were graded "
+    "before are not graded again. Late work is marked, but loses no points.",
     "mha-numpy grade handed-in --assignment hw1 --out results",
     path("submissions", "DIR",
-        "a folder or file per student, named by Moodle, Canvas, Blackboard or ids"),
+        "a folder or file per student, named by Moodle, Canvas or Blackboard, or by id"),
     path("--assignment", "DIR", "a folder written by `mha-numpy assignment`", required=True),
     path("--out", "DIR", "write the results to this folder", required=True),
     count("--jobs", "N", "how many students to grade at a time (default: one per core)"),
@@ -527,7 +527,7 @@ def _grade(options: Namespace) -> int:
 @command(
     "compile the numba kernels now instead of at their first use",
     "Compile the kernels of the fast backend, numba, for float32 and float64, and keep them on "
-    "disk. This takes up to a minute, and the first use need not wait for it.",
+    "disk. This takes up to a minute, and saves that minute at the first use.",
     "",
 )  # fmt: skip
 def _compile(options: Namespace) -> int:

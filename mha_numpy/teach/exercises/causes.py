@@ -102,12 +102,12 @@ def _told_edit(edit: SmallEdit, yours: str) -> str:
     """Return the effect of a small edit: the wrong lines, and the right ones."""
     wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
     if not wrong:
-        how = f"if we leave out `{right}`"
+        how = f"If we leave out `{right}`"
     elif right:
-        how = f"if we write `{wrong}` where our solution has `{right}`"
+        how = f"If we write `{wrong}` where our solution has `{right}`"
     else:
-        how = f"if we add `{wrong}`"
-    return f"{edit.group}: {how}, we get exactly your {yours}"
+        how = f"If we add `{wrong}`"
+    return f"{edit.group}. {how}, we get exactly your {yours}"
 
 
 def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:

@@ -128,7 +128,7 @@ MISTAKES = [
             "the mask is (B, T_q, T_k), so its batch axis is aligned with the heads of the scores (B, H, T_q, T_k)",
             "lengths[:, None, None, None] makes the axis of size 1",
             {"return past & near & token": "return (past & near & token)[:, 0]"}),
-    Mistake("mask inverted", "the mask is inverted: True is taken for blocked",
+    Mistake("mask inverted", "the mask is inverted: True is read as blocked",
             "True = may attend; np.where(mask, scores, -np.inf)",
             {"return past & near & token": "return ~(past & near & token)"}),
 ]  # fmt: skip

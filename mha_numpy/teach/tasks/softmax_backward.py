@@ -78,7 +78,7 @@ MISTAKES: list[Mistake | Again] = [
             {"(d_weights - row_sum)": "(1 - weights) * d_weights"}),
     Mistake("factor p left out", "d_scores lacks the factor weights, so hidden cells get gradients",
             "weights * (d_weights - ...)", {"weights * (d_weights - row_sum)": "(d_weights - row_sum)"}),
-    Mistake("softmax skipped in backward", "d_weights is taken for d_scores: softmax is skipped",
+    Mistake("softmax skipped in backward", "d_weights is returned as d_scores: softmax is skipped",
             "weights * (d_weights - ...)", {"weights * (d_weights - row_sum)": "d_weights"}),
     Mistake("softmax of the weights", "softmax is applied to the weights again, as if they were scores",
             "the weights are already softmax's output",

@@ -55,7 +55,7 @@ MISTAKES = [
             "np.linalg.norm(..., axis=-1)", {"(brought**2).sum(axis=-1)": "(brought**2).mean(axis=-1)"}),
     Mistake("largest feature for a length", "the largest absolute feature is used as the length", "np.linalg.norm(..., axis=-1)",
             {"np.sqrt((brought**2).sum(axis=-1))": "np.abs(brought).max(axis=-1)"}),
-    Mistake("rows of w_o dealt out", "every H-th row of w_o is taken for a head, but a head's rows are next to each other",
+    Mistake("rows of w_o dealt out", "every H-th row of w_o is read as one head, but a head's rows are next to each other",
             "w_o.reshape(H, d_v, -1)", {"w_o.reshape(H, d_v, -1)": "w_o.reshape(d_v, H, -1).swapaxes(0, 1)"}),
     Mistake("rows of head 0 for all", "all heads are mapped through the rows of head 0", "w_o.reshape(H, d_v, -1), one block for each head",
             {"brought = v @ its_rows": "brought = v @ its_rows[0]"}),
