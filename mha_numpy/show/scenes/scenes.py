@@ -83,7 +83,7 @@ KEPT = (
 )
 EQUAL = (
     "d_heads !d_scores",
-    "Where {word} looks doesn't matter to the goal: all words that count here help equally.",
+    "Where {word} looks doesn't matter to the goal: all words that count here help about equally.",
 )
 ELSEWHERE = (
     "!head",

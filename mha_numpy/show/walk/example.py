@@ -91,8 +91,8 @@ def example_setting(seed: int = 0) -> Setting:
         seed=seed,
         about=(
             f"{SENTENCE} Who is It? Two heads look at the other words: head 0 asks who is meant, "
-            "head 1 asks for the word before. All numbers were set by hand, so that you can read "
-            "them."
+            "head 1 asks for the word before. Everything is set by hand, so that you can read all "
+            "numbers."
         ),
         note=NOTE,
     )
