@@ -133,7 +133,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       flying += 1;
       dot.animate({ transform: [`translate(${x}px, ${y}px)`, `translate(${toX}px, ${toY}px)`] },
         { duration: 450, delay, easing: "ease-in-out", fill: "backwards" }).onfinish = () => { dot.remove(); flying -= 1; };
-      target.animate({ filter: ["brightness(1.15) drop-shadow(0 0 6px var(--c, var(--ink)))", "none"] }, { duration: 600, delay: delay + 400 });
+      target.animate({ filter: ["drop-shadow(0 0 7px var(--c, var(--ink)))", "none"] }, { duration: 600, delay: delay + 400 });
     });
   }
 
