@@ -7,14 +7,14 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
   const ROW = 8;  // numbers of a vector in a line
   const keyOf = ({ id, place }) => `${id}:${place}`;
   const cellAt = (button) => cells.get(button.dataset.key);
+  const middle = (box) => [box.x + box.width / 2, box.y + box.height / 2];
   const largest = (numbers) => numbers.reduce((most, v) => Math.max(most, Number.isFinite(v) ? Math.abs(v) : 0), 1e-9);
   let cells = new Map();  // what is on stage, by key
-  let high = 1;  // rows that a scene of one word has at most: cells are as large in all of them
+  let tallest = 1;  // rows that a scene of one word has at most: cells are as large in all of them
   let seen = new Map();  // the numbers that were painted last
   const quiet = matchMedia("(prefers-reduced-motion: reduce)");
 
-  const countCells = (tables) => tables.flatMap(({ rows }) => rows)
-    .reduce((sum, row) => sum + (row ? row.slices.flat().length : 0), 0);
+  const countCells = (tables) => tables.flatMap(({ rows }) => rows).reduce((sum, row) => sum + (row ? row.slices.flat().length : 0), 0);
 
   const isSigns = (slice) => typeof slice[0] === "string";
   const namedPiece = ([kind, words]) => ({
@@ -91,7 +91,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
   }
 
   function show(tables, isMoving, times, rows) {
-    high = rows;
+    tallest = rows;
     const before = new Map([...root.querySelectorAll(".cell")].map((each) => [each.dataset.key, each.getBoundingClientRect()]));
     [cells, seen] = [new Map(), new Map()];
     const board = element("div", "board", ...tables.map(tableOf));
@@ -124,7 +124,6 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
   let flying = 0;
   function fly(from, targets) {
     if (!from || flying || quiet.matches) return;
-    const middle = (box) => [box.x + box.width / 2, box.y + box.height / 2];
     const [x, y] = middle(from.getBoundingClientRect());
     targets.slice(0, 40).forEach((target, n) => {
       const dot = element("i", `dot ${from.className.match(/head-\d/) ?? ""}`);
@@ -134,11 +133,11 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       flying += 1;
       dot.animate({ transform: [`translate(${x}px, ${y}px)`, `translate(${toX}px, ${toY}px)`] },
         { duration: 450, delay, easing: "ease-in-out", fill: "backwards" }).onfinish = () => { dot.remove(); flying -= 1; };
-      target.animate({ filter: ["brightness(1.15) drop-shadow(0 0 6px var(--c, var(--ink)))", "none"] }, { duration: 600, delay: delay + 400 });
+      target.animate({ filter: ["drop-shadow(0 0 7px var(--c, var(--ink)))", "none"] }, { duration: 600, delay: delay + 400 });
     });
   }
 
-  // The largest cells with which all is seen at once. Columns whose names don't fit side by side
+  // Cells as large as in all scenes, or the largest with which all is seen at once. Columns whose names don't fit side by side
   // are written upwards; tiny cells lose their numbers.
   function fit() {
     const board = root.firstChild;
@@ -165,13 +164,8 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       }
       return board.offsetHeight <= room;
     };
-    let [least, most] = [28, innerWidth > 600 ? Math.min(62, Math.max(36, (room - 48) / high - 4)) : 42];
-    while (most - least > 2 && !shapeTo(most)) {
-      const middle = (least + most) / 2;
-      if (shapeTo(middle)) least = middle;
-      else most = middle;
-      if (most - least <= 2) shapeTo(least);
-    }
+    let size = innerWidth > 600 ? Math.min(62, Math.max(36, (room - 48) / tallest - 4)) : 42;
+    while (!shapeTo(size) && size > 28) size = Math.max(28, 0.93 * size);
     root.style.minHeight = board.offsetHeight > room ? `${board.offsetHeight + 24}px` : "";
     Object.assign(board.dataset, { room: `${room} ${root.clientWidth}`, least: root.style.minHeight });
   }
@@ -180,7 +174,6 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     const [now, before] = [trace.arrays[id].data[place], first[id][place]];
     return now !== before && facts.number(now) !== facts.number(before);
   }
-  const isMine = ({ id, place }) => trace.arrays[id].edits.has(place);
 
   // A number as its cell has it: where that is narrow, without a zero, and with less behind the point.
   function written(value, isTight) {
@@ -217,7 +210,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       button.style.setProperty("--m", Math.min(1, 0.14 + 0.86 * Math.abs(value) / most).toFixed(3));
       button.style.setProperty("--g", hasArrow ? (0.35 + 0.65 * lift).toFixed(2) : 0);
       const kinds = {
-        less: value <= -0.005, nil: Math.abs(value) < 0.005, hatched: isHidden, moved: isMoved(cell), mine: isMine(cell),
+        less: value <= -0.005, nil: Math.abs(value) < 0.005, hatched: isHidden, moved: isMoved(cell), mine: trace.arrays[cell.id].edits.has(cell.place),
         source: sources.has(keyOf(cell)), here: chosen && keyOf(chosen) === keyOf(cell),
         pulled: hasArrow, down: slope < 0,
       };
@@ -277,18 +270,12 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
   });
 
   function go(from, [dx, dy]) {
-    const middle = (box) => [box.x + box.width / 2, box.y + box.height / 2];
-    const buttons = [...root.querySelectorAll(".cell")];
-    const places = new Map(buttons.map((each) => [each.dataset.key, middle(each.getBoundingClientRect())]));
+    const places = new Map([...root.querySelectorAll(".cell")].map((each) => [each.dataset.key, middle(each.getBoundingClientRect())]));
     const next = nextCell(places, cellAt(from), [dx, dy]);
     if (next) focus(`${next.id}:${next.place}`);
   }
   function focus(key, options) {
-    const button = root.querySelector(`[data-key="${key}"]`);
-    if (!button) return;
-    for (const each of root.querySelectorAll(".cell[tabindex='0']")) each.tabIndex = -1;
-    button.tabIndex = 0;
-    button.focus(options);
+    root.querySelector(`[data-key="${key}"]`)?.focus(options);
   }
   root.addEventListener("keydown", (event) => {
     const button = event.target.closest(".cell");
@@ -302,10 +289,9 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     event.preventDefault();
   });
   root.addEventListener("focusin", ({ target }) => {
-    if (target.matches?.(".cell")) {
-      for (const each of root.querySelectorAll(".cell[tabindex='0']")) each.tabIndex = -1;
-      target.tabIndex = 0;
-    }
+    if (!target.matches?.(".cell")) return;
+    for (const each of root.querySelectorAll(".cell[tabindex='0']")) each.tabIndex = -1;
+    target.tabIndex = 0;
   });
 
   return {

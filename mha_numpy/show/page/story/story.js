@@ -203,7 +203,6 @@ function startStory(data, page) {
     const labels = [...byId("words").querySelectorAll("label")];
     const room = parseFloat(getComputedStyle(byId("words")).paddingTop);
     const middles = labels.map(({ offsetLeft, offsetWidth }) => offsetLeft + offsetWidth / 2);
-    arcs.style.width = `${middles.at(-1) + 20}px`;
     sides.forEach((headOf, side) => facts.matrix("weights", headOf()).row(at.word).forEach((share, j) => {
       const path = arcs.children[side * words.length + j];
       const [start, end] = j === at.word ? [middles[j] - 9, middles[j] + 9] : [middles[at.word], middles[j]];
@@ -262,17 +261,13 @@ function startStory(data, page) {
     }
     byId("main").hidden = at.expert;
     root.querySelector(".scrub").hidden = root.querySelector(".who").hidden = at.expert;
-    for (const id of ["page", "train"]) {
-      const section = document.getElementById(id);
-      if (section) section.hidden = !at.expert;
-    }
+    for (const section of document.querySelectorAll("#page, #train")) section.hidden = !at.expert;
     byId("expert").setAttribute("aria-pressed", String(at.expert));
     byId("expert").textContent = at.expert ? "The story" : "All arrays";
     root.classList.toggle("back", at.back);
     root.classList.toggle("only", at.only);
     const { id, name, title, back, arrays } = scene();
-    const names = arrays.map((part) => facts.parts[part].name);
-    byId("step").replaceChildren(`${at.back ? "The way back" : "The way there"} · ${at.scene + 1} of ${scenes.length} · `, element("code", "", names.join(", ")));
+    byId("step").replaceChildren(`${at.back ? "The way back" : "The way there"} · ${at.scene + 1} of ${scenes.length} · `, element("code", "", arrays.map((part) => facts.parts[part].name).join(", ")));
     byId("title").textContent = at.back ? back : title;
     byId("note").hidden = !told.note || at.back || at.scene > 0;
     byId("heads").hidden = facts.heads === 1 || id === "words" || id === "join";
@@ -284,8 +279,7 @@ function startStory(data, page) {
     byId("extent").querySelectorAll("input")[Number(at.all)].checked = true;
     [...byId("scenes").children].forEach((item, n) => {
       item.classList.toggle("done", at.back ? n > at.scene : n < at.scene);
-      if (n === at.scene) item.firstChild.setAttribute("aria-current", "step");
-      else item.firstChild.removeAttribute("aria-current");
+      item.firstChild.ariaCurrent = n === at.scene ? "step" : null;
     });
     byId("now").textContent = name;
     byId("previous").disabled = at.scene === 0;
