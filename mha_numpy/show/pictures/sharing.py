@@ -29,15 +29,16 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
     Examples
     --------
     >>> print(sharing_map(4, 2).alt)
-    4 query heads read 2 key/value heads: query heads 0 to 1 read key/value head 0, and so on.
+    grouped-query: H = 4, H_kv = 2. G = H / H_kv = 2: query head h reads key/value head h // 2.
     """
     H, H_kv = check_count("num_heads", num_heads), check_count("num_kv_heads", num_kv_heads)
     if H % H_kv:
         raise ConfigError(f"num_kv_heads: expected a divisor of num_heads={H}; got {H_kv}")
     G = H // H_kv
     name = "multi-head" if G == 1 else "multi-query" if H_kv == 1 else "grouped-query"
-    title, alt = f"{name}: H = {H}, H_kv = {H_kv}", _alt_text(H, H_kv)
-    drawn = Drawing(title, alt)
+    title = f"{name}: H = {H}, H_kv = {H_kv}"
+    note = f"G = H / H_kv = {G}: query head h reads key/value head h // {G}."
+    drawn = Drawing(title, f"{title}. {note}")
     pitch = min(CELL, (PHONE - 2 * MARGIN) / H)
     below = min(CELL, pitch * G * 0.9)  # the side of a key/value head's square
     top, left = MARGIN + 24, float(MARGIN)
@@ -53,8 +54,7 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
         for h in range(g * G, (g + 1) * G):
             _square(drawn, left + h * pitch, top, pitch, h, h)
     drawn.text(left, bottom + below + 18, "key/value heads", "s")
-    note = f"G = H / H_kv = {G}: query head h reads key/value head h // {G}."
-    return Picture([drawn], title=title, notes=[note], alt=alt)
+    return Picture([drawn], title=title, notes=[note], alt=drawn.desc)
 
 
 def _square(drawn: Drawing, x: float, y: float, side: float, color: int, number: int) -> None:
@@ -65,15 +65,3 @@ def _square(drawn: Drawing, x: float, y: float, side: float, color: int, number:
     drawn.reach(x + side, y + side)
     if is_legible:
         drawn.text(x + side / 2 - 1, y + side / 2 + 4, str(number), "n")
-
-
-def _alt_text(H: int, H_kv: int) -> str:
-    G = H // H_kv
-    if H_kv == 1:
-        return f"Query heads: {H}. All read one key/value head."
-    if G == 1:
-        return f"{H} query heads read {H} key/value heads, each its own."
-    return (
-        f"{H} query heads read {H_kv} key/value heads: query heads 0 to {G - 1} read key/value "
-        "head 0, and so on."
-    )

@@ -51,21 +51,17 @@ def draw_names(drawn: Drawing, story: Story, number: int, y: float) -> None:
 
 def _draw_table(drawn: Drawing, table: Table, y: float, *, has_names: bool, is_back: bool) -> float:
     """Draw a table from y on; return where it ends."""
-    has_cells = [
-        any(isinstance(line.cells[i], Cell) for line in table.rows if not line.is_rule)
-        for i in range(len(table.columns))
-    ]
     left = MARGIN + 78.0
-    is_bar = [any(line.cells[i] == "bar" for line in table.rows if not line.is_rule)
-              for i in range(len(table.columns))]  # fmt: skip
-    others = sum(
-        BAR if bar else SIGN for bar, cell in zip(is_bar, has_cells, strict=True) if not cell
-    )
-    room = WIDTH - MARGIN - left - others
-    wide = min(48.0, math.floor(room / max(1, sum(has_cells)) - GAP))
-    widths = [
-        wide if cell else BAR if bar else SIGN for cell, bar in zip(has_cells, is_bar, strict=True)
-    ]
+    rows = [line.cells for line in table.rows if not line.is_rule]
+    kinds = [
+        "cell" if any(isinstance(cell, Cell) for cell in column)
+        else "bar" if "bar" in column else "sign"
+        for column in zip(*rows, strict=True)
+    ]  # fmt: skip
+    sizes = {"bar": BAR, "sign": SIGN, "cell": 0.0}
+    room = WIDTH - MARGIN - left - sum(sizes[kind] for kind in kinds)
+    wide = sizes["cell"] = min(48.0, math.floor(room / max(1, kinds.count("cell")) - GAP))
+    widths = [sizes[kind] for kind in kinds]
     places = left + np.cumsum([0.0, *(width + GAP for width in widths)])
     if has_names:
         longest = max(map(width_of, table.columns))

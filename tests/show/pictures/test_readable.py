@@ -57,6 +57,12 @@ def heatmaps(H, T, **options):
     return weights_by_head(weights, TWELVE[:T], visible=causal_mask(T), **options)
 
 
+def bars(numbers):
+    labels = {"title": "a title", "unit": "$", "against_label": "vs"}
+    against = dict.fromkeys(numbers, 7e6)
+    return [bar_chart(numbers, **labels), bar_chart(numbers, against=against, **labels)]
+
+
 def panels(arrays):
     return [matrices(arrays, title=TITLE, shared=False), matrices(arrays)]
 
@@ -118,7 +124,9 @@ FAST = {
     "lines with a legend": lambda: line_chart(POWERS, {LONG: POWERS, "b": POWERS / 2}, **AXES),
     "no values": lambda: line_chart([1, 2], {"none": [NAN, NAN]}, **AXES, log_y=True),
     "formulas": lambda: line_chart([1, 2], {"$a$": np.ones(2)}, **FORMULAS),
-    "bars": lambda: bar_chart({"a": 19, "b": 25, "c": 2, "d": 1.0}, title="t"),
+    "bars": lambda: bar_chart(
+        {"a": 19, "b": 25, "c": 2, "d": 1.0}, title="t", against={"a": 20, "b": 20, "c": 20}
+    ),
     "arrows": lambda: arrows(turned(8), title="Turned"),
     "splits": lambda: origin_film(two_splits(), 2),
     "one token": lambda: origin_film({"x": ramp(1, 3), "a": np.array([2])}, 1),
@@ -164,7 +172,7 @@ SLOW = {
     ),
     "many arrays": lambda: panels({f"array number {i}": SIGNED[:3, :5] * 10**i for i in range(9)}),
     **{
-        f"bars of {numbers}": lambda numbers=numbers: bar_chart(numbers, title="a title", unit="$")
+        f"bars of {numbers}": lambda numbers=numbers: bars(numbers)
         for numbers in [
             {"a": 0},
             {"a": 1e300, "b": 5e-324},

@@ -35,9 +35,8 @@ def test_heads_have_their_colours_and_are_where_they_are_shared(H, H_kv):
 
 
 def test_in_words():
-    assert sharing_map(8, 8).alt == "8 query heads read 8 key/value heads, each its own."
-    assert sharing_map(8, 1).alt == "Query heads: 8. All read one key/value head."
-    assert "query heads 0 to 3 read key/value head 0" in sharing_map(8, 2).alt
+    told = "G = H / H_kv = 4: query head h reads key/value head h // 4."
+    assert sharing_map(8, 2).alt == f"grouped-query: H = 8, H_kv = 2. {told}"
     titles = [sharing_map(8, n).title for n in (8, 2, 1)]
     assert titles == ["multi-head: H = 8, H_kv = 8", "grouped-query: H = 8, H_kv = 2",
                       "multi-query: H = 8, H_kv = 1"]  # fmt: skip
