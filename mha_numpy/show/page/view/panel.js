@@ -77,7 +77,6 @@ function openPanel({ root, trace, names, edit, undo, light, go, hold }) {
     const isNumber = Number.isFinite(forwards.data[place]);
     target = isNumber && trace.isEditable(forwards, place) ? { array: forwards, place } : null;
     part("editor").hidden = !target;
-    part("fixed").hidden = trace.isLive;
     if (!target) return;
     const value = forwards.data[place];
     part("target").textContent = labelOf(forwards, unflatten(place, forwards.shape));
