@@ -376,7 +376,9 @@ def test_the_map_leaves_out_what_does_nothing_until_it_does_something(open_page)
     assert set(shown(page)) == {*forward, "mask", "masked"}
     page.get_by_role("checkbox", name="head 1").uncheck()
     assert set(shown(page)) == {*forward, "mask", "masked", "head_gate", "gated"}
-    changed = page.locator("#map a.changed").evaluate_all("all => all.map(({ dataset }) => dataset.name)")
+    changed = page.locator("#map a.changed").evaluate_all(
+        "all => all.map(({ dataset }) => dataset.name)"
+    )
     assert "weights" in changed
     assert "w_q" not in changed
     page.get_by_role("button", name="Start again").click()
