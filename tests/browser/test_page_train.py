@@ -125,6 +125,33 @@ def test_the_reader_trains_and_starts_again(page):
     assert digits_said(page) != list("54321100")
 
 
+def test_the_reader_predicts_and_is_answered(page):
+    page.evaluate(START)
+    asked = page.locator("#train-asked")
+    assert "62951413" in asked.inner_text()
+    page.get_by_label("4, at place 3").check(force=True)
+    assert "You expect the first row to look at 4" in asked.inner_text()
+    marked = page.locator(".train-weights td.guess")
+    assert marked.count() == 1
+    assert marked.evaluate("td => [td.parentNode.rowIndex, td.cellIndex]") == [1, 3]
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_function("!training.isRunning()", timeout=60_000)
+    assert "looks at the last digit, 6" in asked.inner_text()
+    page.get_by_label("6, at place 8").check(force=True)
+    assert "and it does" in asked.inner_text()
+
+
+def test_on_a_phone_start_and_the_loss_are_in_sight_with_the_weights(show):
+    page = show(training_page(), width=390, height=844)
+    for scrolled in (0, 250):
+        page.evaluate("y => scrollTo(0, y)", scrolled)
+        for name in ("start", "numbers", "weights"):
+            box = page.locator(f".train-{name}").bounding_box()
+            assert box["y"] >= 0 or name == "weights"
+            assert box["y"] + box["height"] < 844, name
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 390
+
+
 def digits_said(page):
     """Read the digit at the end of each row."""
     return [words[0] for words in page.locator(".train-weights th.end").all_inner_texts()[1:]]

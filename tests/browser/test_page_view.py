@@ -376,7 +376,9 @@ def test_the_map_leaves_out_what_does_nothing_until_it_does_something(open_page)
     assert set(shown(page)) == {*forward, "mask", "masked"}
     page.get_by_role("checkbox", name="head 1").uncheck()
     assert set(shown(page)) == {*forward, "mask", "masked", "head_gate", "gated"}
-    changed = page.locator("#map a.changed").evaluate_all("all => all.map(({ dataset }) => dataset.name)")
+    changed = page.locator("#map a.changed").evaluate_all(
+        "all => all.map(({ dataset }) => dataset.name)"
+    )
     assert "weights" in changed
     assert "w_q" not in changed
     page.get_by_role("button", name="Start again").click()
@@ -547,6 +549,31 @@ def test_a_phone_shows_one_head_and_never_scrolls_sideways(open_page):
     assert tabs.all_inner_texts() == ["● head 0", "■ head 1"]
     tabs.nth(1).tap()
     assert part(page, "cell").inner_text().startswith("weights[0,1,")
+
+
+def test_an_array_is_in_sight_at_once_and_its_gradient_beside_it(open_page):
+    page = open_page("scores", height=800)
+    box = page.locator("#cells").bounding_box()
+    assert box["y"] < 280
+    assert box["y"] + box["height"] < 800
+    assert page.locator("#map").bounding_box()["x"] < box["x"]
+    own, twin = (page.locator(f"#map a[href='#{name}']") for name in ("scores", "d_scores"))
+    assert own.get_attribute("aria-current") == "true"
+    assert own.bounding_box()["y"] + own.bounding_box()["height"] < 800
+    assert twin.bounding_box()["y"] == own.bounding_box()["y"]
+
+
+def test_on_a_phone_the_panel_grows_where_a_number_is_chosen(open_page):
+    page = open_page("scores", width=390, height=844, has_touch=True, reduced_motion="reduce")
+    panel = page.locator("#panel")
+    assert panel.bounding_box()["height"] < 110
+    assert part(page, "editor").is_hidden()
+    box = page.locator("#cells").bounding_box()
+    page.touchscreen.tap(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.3)
+    assert part(page, "editor").is_visible()
+    assert panel.bounding_box()["height"] <= 0.44 * 844 + 1
+    part(page, "close").tap()
+    assert part(page, "editor").is_hidden()
 
 
 def test_on_a_phone_the_button_to_the_next_array_stays_under_the_finger(open_page, wide):

@@ -77,7 +77,6 @@ function openPanel({ root, trace, names, edit, undo, light, go, hold }) {
     const isNumber = Number.isFinite(forwards.data[place]);
     target = isNumber && trace.isEditable(forwards, place) ? { array: forwards, place } : null;
     part("editor").hidden = !target;
-    part("fixed").hidden = trace.isLive;
     if (!target) return;
     const value = forwards.data[place];
     part("target").textContent = labelOf(forwards, unflatten(place, forwards.shape));
@@ -145,8 +144,9 @@ function openPanel({ root, trace, names, edit, undo, light, go, hold }) {
   switchBox.addEventListener("change", () => change(Number(switchBox.checked)));
   part("undo").addEventListener("click", () => undo(target.array.id, target.place));
   for (const event of ["pointerdown", "focusin"]) {
-    root.addEventListener(event, ({ target: on }) => hold(on !== part("close")));
+    root.addEventListener(event, ({ target: on }) => { if (on !== part("close")) hold(true); });
   }
+  part("close").addEventListener("click", () => hold(false));
 
   return {
     show, labelOf, forward,
