@@ -247,11 +247,10 @@ SCENES = (
     Scene(
         "join", "Join", "All heads make one new row", "Start with a wish", ("out",),
         (
-            ("!single", "Head {other} looks at the same time ({others}). The rows of all heads, "
-             "side by side, go through `w_o` and become the new row of {word}."),
+            ("!single", "Head {other} looks at the same time ({others}). Side by side, the rows "
+             "go through `w_o` and become the new row of {word}."),
             ("single", "What {word} received goes through `w_o` and becomes its new row."),
-            ("example asker", "Before, {word} only stood in for something. Now its row says "
-             "{wished}."),
+            ("example asker", "Before, {word} was only a stand-in. Now its row says {wished}."),
             ("example !asker", "That row says {out}."),
         ),
         (
