@@ -202,7 +202,7 @@ def test_keys_choose_change_and_go_on(open_story):
 
 def test_the_way_back_has_a_goal_that_small_steps_bring_nearer(open_story, seen):
     page = open_story()
-    page.get_by_role("switch", name="Show how each number should change").check()
+    page.get_by_role("switch", name="Show what should change").check()
     assert page.evaluate("location.hash") == "#join/It/0/back"
     goal = lambda: float(page.locator("#story-goal .goal strong").inner_text())  # noqa: E731
     first = goal()

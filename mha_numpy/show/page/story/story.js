@@ -184,8 +184,8 @@ function startStory(data, page) {
     const isExact = Math.abs(terms.reduce((sum, c) => sum + wish[c] * three(row[c]), -three(goal))) < 1e-9;
     const sum = terms.map((c, n) => `${n ? (wish[c] < 0 ? " − " : " + ") : ""}${facts.fixed(row[c], 3).replace(/^−.*/, "($&)")}`).join("");
     if (moved.every((array) => !array?.edits.size)) steps = 0;
-    find(".goal").replaceChildren("Goal", ...(meaning ? [" for ", word(words[meaning.asker]), `: ${meaning.goal} = ${sum} ${isExact ? "=" : "≈"} `]
-      : [": a larger sum of d_out · out. Now it is "]), element("strong", "", facts.fixed(goal, 3)), ".");
+    find(".goal").replaceChildren("Goal", ...(meaning ? [" for ", word(words[meaning.asker]), `: ${meaning.goal} = `] : [": a larger sum of d_out · out. Now it is "]),
+      element("span", "sum", ...(meaning ? [`${sum} ${isExact ? "=" : "≈"} `] : []), element("strong", "", facts.fixed(goal, 3)), "."));
     find(".meter").hidden = !meaning;
     find(".meter i").style.width = `${100 * Math.min(1, Math.max(0, goal))}%`;
     find(".step").hidden = !canStep;
