@@ -118,4 +118,7 @@ class TestTheCommand:
     def test_where_no_page_can_be(self, run):
         assert "html: cannot write no/x.html" in run("a", "--dim", "4", "--html", "no/x.html")[1]
         code, printed = run("a " * 33, "--dim", "4", "--html", "x.html")
-        assert (code, "html: expected T_q <= 32; got T_q=33 (x_q): take fewer" in printed) == (2, True)
+        assert (code, "html: expected T_q <= 32; got T_q=33 (x_q): take fewer" in printed) == (
+            2,
+            True,
+        )
