@@ -17,10 +17,13 @@
   });
 
   function showWhatIsCut() {
-    const showCut = ({ target }) => target.classList?.toggle("cut",
-      target.scrollWidth - target.clientWidth - target.scrollLeft > 2);
+    const showCut = ({ target }) => {
+      if (!target.classList) return;
+      target.classList.toggle("cut", target.scrollWidth - target.clientWidth - target.scrollLeft > 2);
+      if (target.scrollWidth > target.clientWidth) target.tabIndex = 0; // the keyboard scrolls it
+    };
     const observer = new ResizeObserver((entries) => entries.forEach(showCut));
-    for (const one of document.querySelectorAll(".bd-article pre, .pst-scrollable-table-container")) {
+    for (const one of document.querySelectorAll(".bd-article pre, div.math, .pst-scrollable-table-container")) {
       observer.observe(one);
       one.addEventListener("scroll", showCut, { passive: true });
     }
