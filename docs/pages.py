@@ -42,7 +42,7 @@ COLUMNS = re.compile(r"\S {3,}[^\s#]")  # of a printed table, which scrolls
 WIDE = 100  # letters: a line that is longer has sentences in it, and is broken anyway
 END = re.compile(r"\n+(?=</pre>)")  # of examples, which doctest needs, and no reader
 
-GOAL = "<p><strong>What you can do afterwards"  # a quiet line, the same in each notebook
+GOAL = "<p><strong>By the end you can"  # a quiet line, the same in each notebook
 
 IDS = r'(?<=\bid=")[^"]+|(?<=#)(?:{})(?![\w-])|(?<=by=")[^"]+'
 

@@ -3,8 +3,8 @@
 #
 # *About 10 minutes, with the exercise.*
 #
-# This small model has learned to say twelve digits backwards. Here it gets the first twelve of π. If you'd rather see
-# your own, change `digits` and run the cell again. (On the website, first press **Run in your browser**.)
+# This small model has learned to say twelve digits backwards. Here we give it the first twelve `digits` of π. If you'd
+# rather use your own, change `digits` and run the cell again. (On the website, first press **Run in your browser**.)
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -38,7 +38,7 @@ matrices(
 # Nothing in its code says "backwards". The model is made of 5,120 numbers, its *parameters* (*params*, for short), and
 # training chose them. With other params the same code could copy the digits instead. So how does it know where to look?
 #
-# **What you can do afterwards:** read a picture of attention weights, and find out what a head is good for by
+# **By the end you can** read a picture of attention weights, and find out what a head is good for by
 # switching it off.
 #
 # ## Where it looks while it writes one digit
@@ -51,7 +51,7 @@ matrices(
 # >
 # > - place 0
 # > - place 9
-# > - both alike
+# > - both the same
 # >
 # > <!-- answer: place 9 -->
 
@@ -67,16 +67,16 @@ bar_chart(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Place 9, the third from the end, gets almost everything, and the other 3 next to nothing. So the head doesn't search
+# Place 9, third from the end, gets almost everything, and the other 3 gets next to nothing. So the head doesn't search
 # for *a 3*. It goes to *a place*.
 #
 # </details>
 #
 # ## All rows in one picture
 #
-# Draw each bar as a cell, the larger the share, the stronger its colour. Then all twelve bar charts fit into one picture.
-# Each row is a digit to be written, and what it asks for is its *query*. Each column is a digit that was read, and it
-# answers with its *key*.
+# Now draw each bar as a cell: the larger the share, the stronger the colour. That way all twelve bar charts fit into
+# one picture. Each row is a digit to be written, and what it asks for is its *query*. Each column is a digit that was
+# read, and it answers with its *key*.
 #
 # > **Predict first.** What pattern will the coloured cells make?
 # >
@@ -107,8 +107,8 @@ weights_by_head(
 #
 # ## Switch the head off
 #
-# Does this head really do the reversing? Let's switch it off: it then passes on only zeros, and everything else in the
-# model stays as it is.
+# Does this head really do the reversing? Let's switch it off: from now on it passes on nothing but zeros, and we leave
+# the rest of the model alone.
 #
 # > **Predict first.** What will the model write now?
 # >
@@ -183,9 +183,9 @@ for cut in [], [0], [1], [0, 1]:
         print("without", cut, "it says", in_german(245))
 
 # %% [markdown]
-# For this number either head is enough. With both off, the model still writes good German, but it's a different number,
-# because nothing comes from the English words any more. So if a cut changes nothing, another head may be doing the same
-# job.
+# For this number either head is enough. With both off, the model still writes good German, but it's the wrong number,
+# because nothing from the English words gets through any more. So if a cut changes nothing, another head may be doing
+# the same job.
 #
 # All of this is about two small models. In large ones most heads do several things.
 #
@@ -198,11 +198,11 @@ for cut in [], [0], [1], [0, 1]:
 # | 00 What a trained head does | 10 | What does a head do? | Where do the weights come from? |
 # | [01 One query](01_one-query.ipynb) | 11 | How is one row computed? | What if every word asks? |
 # | [02 One head](02_one-head.ipynb) | 9 | How are all rows computed at once? | What if a word needs several rows? |
-# | [03 Many heads](03_many-heads.ipynb) | 10 | How does a word get several rows? | Who chooses the params? |
+# | [03 Many heads](03_many-heads.ipynb) | 10 | How can one word ask several questions? | Who chooses the params? |
 # | [04 Through it backward](04_through-it-backward.ipynb) | 11 | How does training find good params? | How did training know where the head should look? |
 # | [05 The trained head, understood](05_the-trained-head-understood.ipynb) | 9 | Why does our head look where it looks? | |
 #
-# After the hour, [all the other notebooks](https://mha-numpy.github.io/mha-numpy/notebooks.html) are open to you.
+# After this hour you can read any of the other notebooks.
 #
 # ## Exercise: where does each query look? (3 minutes)
 #

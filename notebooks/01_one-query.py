@@ -4,10 +4,10 @@
 # *About 11 minutes, with the exercise.*
 #
 # What does a nectarine cost, if your price list has only apples, lemons and melons? A head has the same problem:
-# nothing that it reads is exactly what it looks for. You'll do its arithmetic by hand, first for a nectarine, then for
-# a word. At the end, the same three lines reproduce a row of a trained model: *vierzig*, of notebook 00.
+# nothing that it reads is exactly what it looks for. You'll do its sums by hand, first for a nectarine, then for a
+# word. At the end, the same three lines will reproduce a row of a trained model: *vierzig*, from notebook 00.
 #
-# **What you can do afterwards:** compute by hand what one query takes from its keys and values: the scores, the
+# **By the end you can** compute by hand what one query takes from its keys and values: the scores, the
 # weights, and the mean.
 
 # %% tags=["hide-input"]
@@ -20,16 +20,16 @@ from mha_numpy.show.pictures import matrices
 np.set_printoptions(precision=3, suppress=True)
 
 # %% [markdown]
-# ## A dictionary that answers softly
+# ## A dictionary that can guess
 #
-# A Python dictionary compares a query with its keys, and returns the value of the key that is *equal*.
+# Ask a Python dictionary for a key, and it returns the value of the one that matches exactly.
 
 # %%
 prices = {"apple": 3.0, "lemon": 5.0, "melon": 8.0}
 print(prices.get("nectarine"))
 
 # %% [markdown]
-# No key is equal, so you have to guess. A nectarine is a little like an apple and a lot like a melon, so its
+# No key matches, so you have to guess. A nectarine is a little like an apple and a lot like a melon, so its
 # price is probably closer to the melon's. That is how attention guesses. Every key answers, and the better it fits, the
 # more its value counts.
 #
@@ -79,13 +79,13 @@ matrices(arrays, column_labels=fruits, shared=False)
 #
 # That is attention for one query: scores, weights, mean. From here on, only the numbers change.
 #
-# ## Words as vectors that we can read
+# ## Words as vectors you can read
 #
 # > The bank by the river had willow trees
 #
 # A *bank* can be a place for money or the side of a river. You can tell which from the other words. To let a head do
-# the same, we describe each word by five numbers, its row of `x`. (*Open* means that its meaning isn't settled yet.)
-# These aren't learned; we made them up.
+# the same, we describe each word by five numbers, its row of `x`. (*Open* means that the word's meaning isn't settled
+# yet.) These aren't learned; we made them up.
 
 # %%
 features = ["nature", "finance", "open", "noun", "article"]
@@ -109,13 +109,13 @@ matrices({"x": x}, row_labels=tokens, column_labels=features)
 #
 # - the **query** says what the token looks for;
 # - the **key** says how it can be found;
-# - the **value** is what it hands over when it is found.
+# - the **value** is what it hands over once it's found.
 #
 # These matrices are the head's *params*. Why isn't one vector enough? Because what a word looks for is not what it is.
 # "Bank" looks for a *hint*, and it isn't a hint itself.
 #
-# Our `w_q` and `w_k` have two columns each. In the first column, an open word asks for a hint, and a word answers
-# if it has a topic and is not open itself. In the second, an article asks for a noun, and a noun answers.
+# Our `w_q` and `w_k` have two columns each. In the first column, an open word asks for a hint, and any word answers
+# that has a topic and isn't open itself. In the second, an article asks for a noun, and a noun answers.
 #
 # As its value, a word hands over its first three numbers: nature, finance, open.
 
@@ -204,8 +204,8 @@ matrices(
 # ## Exercise: one query (5 minutes)
 #
 # Write the three steps as a function. One of the check's inputs has scores in the thousands, where `np.exp` overflows.
-# So first subtract the largest score from all of them. This divides all powers by the same factor, so no weight
-# changes.
+# So first subtract the largest score from all of them. That divides every power by the same number, so the weights
+# don't change.
 #
 # To practise more: `softmax` in `mha-numpy exercises`, the second step for whole matrices.
 

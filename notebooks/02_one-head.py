@@ -44,7 +44,7 @@ weights_by_head(
 )
 
 # %% [markdown]
-# **What you can do afterwards:** write a head for all queries at once, name the shape of every array in it, and
+# **By the end you can** write a head for all queries at once, name the shape of every array in it, and
 # explain what a picture of its weights shows and what it doesn't.
 #
 # ## All queries at once
@@ -121,8 +121,8 @@ matrices(sums, column_labels=tokens)
 # </details>
 #
 # The weights of a row are shares, so each output is a mean, and a mean lies between the values. A head can choose and
-# blend. It can't produce anything larger than what is there, and it can't count: if every token came twice, each mean
-# would be the same.
+# blend. It can't make anything bigger than what's already there, and it can't count: write every token twice, and each
+# mean stays the same.
 #
 # ## New neighbours, new meaning
 #
@@ -173,7 +173,7 @@ matrices(
 )
 
 # %% [markdown]
-# So weights say *where* a head reads, and values say *what* it brings back.
+# So the weights say *where* a head looks, and the values say *what* it brings back.
 #
 # ## A head doesn't know the order
 #
@@ -205,18 +205,18 @@ matrices(
 )
 
 # %% [markdown]
-# "By" takes most of the weight of "bank" and hands over nothing. That is how a head can choose "nobody" after all.
-# (Clark et al. 2019 suggest that heads of BERT use a separator token for this.) And the output isn't the end, because
-# other heads and later layers change it. So a picture of weights shows where a head reads, but not why, and not what
-# becomes of it.
+# "By" takes most of the weight that "bank" has to give, and hands over nothing. That is how a head can choose "nobody"
+# after all. (Clark et al. 2019 suggest that heads of BERT use a separator token for this.) And the output isn't the
+# end, because other heads and later layers change it. So a picture of weights shows where a head reads, but not why,
+# and not what becomes of it.
 #
 # ## Two candidates for "it"
 #
 # > The animal didn't cross the street because it was too tired
 #
-# "It" is the animal. Had the sentence ended in *too wide*, it would have been the street. To find out, a reader needs two
-# things: the nouns, and the describing word, *tired*. Let "it" ask for the nouns, then for the describing word, then
-# for both. (We make up the scores directly, without params.)
+# "It" is the animal. Had the sentence ended in *too wide*, it would have been the street. To find out, a reader needs
+# two things: the nouns, and the describing word, *tired*. Let "it" ask for the nouns, then for the describing word,
+# then for both. (Here we simply make up the scores; there are no params.)
 
 # %%
 story = [
@@ -251,8 +251,8 @@ matrices(
 # ## Exercise: one head (after the hour, 10 minutes)
 #
 # Write attention for a single head. There may be more keys than queries, and some scores are in the thousands, so first
-# subtract the maximum of each row. The check starts with two facts that you know: each output lies between the values,
-# and reversing keys and values together changes nothing.
+# subtract the maximum of each row. The check starts with two things you already know: each output lies between the
+# values, and reversing the keys and values together changes nothing.
 #
 # To practise more: `softmax` in `mha-numpy exercises`, with a mask.
 

@@ -5,8 +5,8 @@
 #
 # > The cat sat on the mat because it was soft.
 #
-# *It* could ask for its verb, for the word before it, and for the noun that it means. At the end of notebook 02, two
-# questions had to share one row of weights. Here every question gets its own row:
+# "It" could ask three things: which is my verb, which word comes before me, and which noun do I mean? At the end of
+# notebook 02, two questions had to share one row of weights. Here every question gets its own row:
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -66,13 +66,13 @@ weights_by_head(
 )
 
 # %% [markdown]
-# **What you can do afterwards:** write multi-head attention in plain NumPy, and say at each step which shape an array
+# **By the end you can** write multi-head attention in plain NumPy, and say at each step which shape an array
 # has, and why.
 #
 # ## Four relations in one sentence
 #
-# Three heads find their word: *was*, *because* and *mat*. The fourth is there for *mat*, which asks for its trait and
-# finds *soft*. *It* has no such question, so there it takes the plain mean.
+# Three heads find what "it" is after: *was*, *because* and *mat*. The fourth is there for *mat*, which asks for its
+# trait and finds *soft*. "It" doesn't ask that, so in the fourth head it just takes the plain mean.
 #
 # All four read the same `x`. A word has D = 8 numbers: two for its place, like a point on a clock face, and six for
 # what it is.
@@ -81,8 +81,8 @@ weights_by_head(
 matrices({"x": x}, row_labels=tokens, column_labels=features)
 
 # %% [markdown]
-# (Subject and verb have the sign of their clause, so *it* fits *was*, and not *sat*.) `w_q`, `w_k` and `w_v` are 8 by 8,
-# and each head owns $d_h$ = 2 columns of them: head h has columns 2h and 2h + 1.
+# (The signs in subject and verb say which clause a word belongs to: that is why *it* fits *was* and not *sat*.) `w_q`,
+# `w_k` and `w_v` are 8 by 8, and each head owns $d_h$ = 2 columns of them: head h has columns 2h and 2h + 1.
 #
 # ## One head has one row
 #
@@ -99,8 +99,8 @@ matrices(
 )
 
 # %% [markdown]
-# > **Predict first.** In the last row, *was* is about 15 behind *mat*. The single head divides by $\sqrt 8$, which leaves
-# > a gap of about 5. How much weight does it leave for *was*?
+# > **Predict first.** In the last row, the number for was is about 15 below the number for mat. The single head divides
+# > by $\sqrt 8$, which leaves a gap of about 5. How much weight does it leave for *was*?
 # >
 # > - about a third
 # > - about a tenth
@@ -118,15 +118,15 @@ matrices(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Less than 1%. *Mat* is helped by two questions, and takes 86%.
+# Less than 1%. Two of the questions favour mat, so it takes 86%.
 #
 # </details>
 #
-# In one row, questions compete, and here the verb loses. You could choose params that treat all three words alike, but
-# then each gets at most a third, because a row sums to 1. If each of them is to have almost everything, *it* needs three
+# In one row, questions compete, and here the verb loses. You could choose params that treat all three words the same,
+# but a row sums to 1, so each would get a third at most. To give almost everything to each of the three, you need three
 # rows, and that means three heads.
 #
-# ## What *it* takes home
+# ## What "it" brings back
 #
 # The heads' results are put side by side, and one more matrix, `w_o`, mixes them into one row. Ours puts each number
 # back into the column of its feature, so we can compare what arrives:
@@ -145,7 +145,7 @@ matrices(
 #
 # ## H narrow projections are one wide one
 #
-# Written as a list, each head multiplies `x` by its own columns, and then looks, as in notebook 02:
+# Written out as a loop, each head multiplies `x` by its own columns and then attends, as in notebook 02:
 
 # %%
 results = []
@@ -179,8 +179,8 @@ compare({"merged": merged[0]}, {"merged": np.hstack(results)})
 # | 6 | [B, T, H, d_h] | 1, 11, 4, 2 | back to each word's pieces |
 # | 7 | [B, T, D] | 1, 11, 8 | side by side; `merge_heads` does 6 and 7; then `@ w_o` |
 #
-# > **Predict first.** `q[0, 2, 7]` is what the head *noun?*, number 2, asks for *it*, word 7. Where in `x @ w_q` are its
-# > two numbers?
+# > **Predict first.** `q[0, 2, 7]` is what the head *noun?*, number 2, asks for *it*, word 7. Where in `x @ w_q` are
+# > its two numbers?
 # >
 # > - row 2, columns 0 and 1
 # > - row 7, columns 2 and 3
@@ -218,10 +218,10 @@ print("a b c d a b c, and then:", "abcd"[answer])
 weights_by_head(model.attentions[0].weights[0], "abcdabc")
 
 # %% [markdown]
-# Head 0 looks at the letter before, and nowhere else. Head 3 does nearly the same. Heads 1 and 2 do so in some rows, and
-# spread their weight in others.
+# Head 0 looks at the letter before, and nowhere else. Head 3 does nearly the same. Heads 1 and 2 do so in some rows,
+# and spread their weight in others.
 #
-# Now we force them to agree. In every layer, each head gets the same row, the mean of all four.
+# Now let's make them agree: in every layer, we give all four heads the same row, the mean of their own.
 #
 # > **Predict first.** With separate rows more than 99 of 100 answers are right. How many are right with shared rows?
 # >
@@ -250,13 +250,13 @@ print(f"separate rows: {separate:.1%} right, shared: {shared:.1%}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 89. It isn't fewer because, as you saw, some of the heads agreed already.
+# 89. The drop isn't bigger because, as you saw, some of the heads agreed already.
 #
 # </details>
 #
-# So *this* model uses its separate rows: sharing them makes every ninth answer wrong. (It was trained with them. We
-# didn't train one without.) And nobody wrote down its params. They were random at first, and training changed them until
-# the heads looked like this. How? That's the question of notebook 04.
+# So *this* model really uses its separate rows: make it share, and one answer in nine is wrong. (It was trained with
+# them. We didn't train one without.) And nobody wrote down its params. They were random at first, and training changed
+# them until the heads looked like this. How? That's the question of notebook 04.
 #
 # ## Exercise: multi-head attention (after the hour, 20 minutes)
 #
@@ -313,8 +313,8 @@ stepper(t, tokens=tokens, features=features)
 # %% [markdown]
 # ## After the hour: why the transpose
 #
-# `split_heads` is `reshape(B, T, H, d_h)` and then `transpose(0, 2, 1, 3)`, because `@` multiplies the last two axes, so
-# these have to be tokens and features. Why not `reshape(B, H, T, d_h)` at once? That has the right shape too.
+# `split_heads` is `reshape(B, T, H, d_h)` and then `transpose(0, 2, 1, 3)`, because `@` multiplies the last two axes,
+# so these have to be tokens and features. Why not `reshape(B, H, T, d_h)` at once? That has the right shape too.
 
 # %% tags=["after-the-hour"]
 from mha_numpy.show.pictures import origin_film
@@ -353,7 +353,7 @@ for layer in model.attentions:
     layer.params |= learned
 
 # %% [markdown]
-# It does: accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second.
+# It does. Change the first layer, and accuracy falls from 99% to 25%; change the second, and it falls to 10%.
 #
 # ## Summary
 #

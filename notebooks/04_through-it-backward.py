@@ -4,10 +4,10 @@
 # *About 11 minutes. Leave the exercise until after the hour.*
 #
 # Here is a tiny head: one query and three keys. Their values are 10, 0 and 5, and its answer is 6. It should be 4.
-# Which of the three scores must grow, and which must shrink? You'll find out by trying, then by hand, and then a whole
-# model learns that way.
+# Which of the three scores should go up, and which down? You'll find out by trial, then by hand, and then you'll watch
+# a whole model learn the same way.
 #
-# **What you can do afterwards:** say what a gradient means, do the backward pass for one query by hand, and
+# **By the end you can** say what a gradient means, do the backward pass for one query by hand, and
 # check your own backward pass against numbers computed without it.
 
 # %% tags=["hide-input"]
@@ -34,8 +34,8 @@ print("weights", softmax_forward(scores)[0])
 
 # %% [markdown]
 # With these weights the answer is 0.5·10 + 0.3·0 + 0.2·5 = 6. The *loss* is one number that says how wrong it is, here
-# ½ (6 - 4)² = 2. (On the page with six words you may have gone uphill, towards a goal. A loss is a goal upside down, so
-# here we go downhill.)
+# ½ (6 - 4)² = 2. (On the page with six words you may have gone uphill, towards a goal. A loss is a goal turned upside
+# down, so this time we go downhill.)
 #
 # ## A gradient is a slope
 #
@@ -80,8 +80,8 @@ line_chart(
 )
 
 # %% [markdown]
-# Close to 0 the line and the curve agree. Further away they part, so we can only take small steps. Every step goes
-# **against** the arrow:
+# Close to 0 the line and the curve agree. Further out they part company, so we have to keep our steps small. Every step
+# goes **against** the arrow:
 
 # %%
 moving = scores.copy()
@@ -96,15 +96,15 @@ for _ in range(5):
 #
 # ## Backward by hand
 #
-# Trying costs one forward pass per number, and a model has thousands of numbers. The *backward pass* finds all slopes
-# at once. It works through the computation from the end, and asks at each step how much the loss grows if *this* number
-# grows a little. We write `d_a` for the gradient of `a`, which has the shape of `a`.
+# Trial and error costs one forward pass per number, and a model has thousands of numbers. The *backward pass* finds all
+# slopes at once. It works through the computation from the end, and asks at each step how much the loss grows if *this*
+# number grows a little. We write `d_a` for the gradient of `a`, which has the shape of `a`.
 #
 # - **The answer.** `loss = ½ (out - target)²`, so `d_out = out - target = 2`.
 # - **The weights.** `out = 0.5·10 + 0.3·0 + 0.2·5`. If the first weight grows by a little, `out` grows by 10 times
 #   that, and the loss by 2·10 times that. So `d_weights` is `d_out` times the value: (20, 0, 10). In the same way,
 #   `d_v` is `d_out` times the weight: (1, 0.6, 0.4).
-# - **The scores.** You have measured their slopes: 4, -3.6 and -0.4.
+# - **The scores.** You already know their slopes, because you measured them: 4, -3.6 and -0.4.
 #
 # > **Predict first.** More weight on key 2 raises the loss, with slope 10. Why does a higher *score* of key 2 lower it?
 # >
@@ -116,8 +116,7 @@ for _ in range(5):
 #
 # <details><summary>Answer</summary>
 #
-# It takes weight from key 0, which is worse. Weights are shares, so a key matters only as far as it is better or worse
-# than the others.
+# It takes weight from key 0, which is worse. Weights are shares, so what counts is how a key compares with the others.
 #
 # </details>
 #
@@ -218,8 +217,9 @@ training_page()
 # %% [markdown]
 # ## One x, used three times
 #
-# In *self-attention* q, k and v come from the same `x`. If a number of `x` grows, the loss reacts in three ways at
-# once, and small reactions add up. To go back through a product, multiply by the other factor, here a transposed matrix:
+# In *self-attention* q, k and v come from the same `x`. Nudge one number in `x`, and it reaches the loss by three
+# routes at once. Small effects add up. To go back through a product, multiply by the other factor, here a transposed
+# matrix:
 #
 # ```text
 # d_x = d_q @ w_q.T + d_k @ w_k.T + d_v @ w_v.T
@@ -231,7 +231,7 @@ training_page()
 # ## Exercise: one input, three branches (after the hour, 15 minutes)
 #
 # Go from the gradients of q, k and v to the gradient of x, with H heads (`from mha_numpy import merge_heads`). The
-# check compares numbers first, and then moves each number of `x`.
+# check compares your numbers first, and then nudges each number in `x`.
 #
 # To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped.
 
@@ -259,10 +259,10 @@ check("input-gradient", my_input_gradient)
 # ## Summary
 #
 # - A gradient is a slope: 0.1 more of this number changes the loss by about 0.1 times its gradient.
-# - The backward pass goes through the forward lines from last to first. A product passes a slope on through its other
-#   factor, and slopes add up where a number was used several times.
+# - The backward pass goes through the forward lines from last to first. To take a slope back through a product,
+#   multiply by the other factor. If a number was used several times, add up its slopes.
 # - Weights are shares. So softmax's backward subtracts the row's mean, and the gradients of a row of scores sum to 0.
-# - Training repeats this, each time with one small step against all slopes. Forty steps taught a head to reverse.
+# - Training does this again and again, each time taking one small step downhill. Forty steps taught a head to reverse.
 #
 # One question is still open: how did the slopes know where the diagonal belongs? (The full derivations are in notebooks
 # 11 to 14.)

@@ -3,11 +3,11 @@
 #
 # *About 9 minutes. Leave the exercise until after the hour.*
 #
-# The head of notebook 00 says twelve digits backwards. On this page you'll bend it: you change one matrix, without any
-# training, and it says the digits forwards, or in any order that you write down. To do this you need to know exactly
-# what makes it look where it does.
+# The head of notebook 00 says twelve digits backwards. Now you're going to bend it. Change one matrix, with no training
+# at all, and it will say the digits forwards, or in any order you like. To do this you need to know exactly what makes
+# it look where it does.
 #
-# **What you can do afterwards:** open a trained head, say which numbers make it look where it does, and test
+# **By the end you can** open a trained head, say which numbers make it look where it does, and test
 # your explanation.
 
 # %% tags=["hide-input"]
@@ -33,8 +33,8 @@ print("it reads:", *digits, "\nit says: ", *say(digits))
 # ## Why it looks there
 #
 # Each place starts with two learned vectors: $e$, the *embedding* of its digit, and $p$, for the place itself. In this
-# model queries and keys are made from their sum, but values from $e$ only: places help to find a digit, and only the
-# digit is handed over. So the score of place i with place j is
+# model queries and keys are made from their sum, but values from $e$ only: the place is used to find a digit, but only
+# the digit is handed over. So the score of place i with place j is
 #
 # $$\frac{(e_i + p_i)\,w_q \cdot (e_j + p_j)\,w_k}{\sqrt{d_k}}$$
 #
@@ -80,14 +80,14 @@ print("place asks for place:", *match(p, p).argmax(axis=1))
 #
 # </details>
 #
-# So the head asks by place, whatever the digits are: the query of place 0 fits the key of place 11. Nothing in the code
+# So the head goes by place, whatever the digits are: the query of place 0 fits the key of place 11. Nothing in the code
 # says so. Training wrote it into the numbers of `p`, `w_q` and `w_k`.
 #
 # ## Bend it
 #
-# An explanation has to survive a test. If the head asks by place and by nothing else, then a place that asks a
-# *different* question must say a different digit. Let's give each place a new question. Place 0 has always asked for
-# place 11. So if place 5 takes over the question of place 0, it should say the last digit.
+# An explanation has to survive a test. If the head really goes by place and nothing else, then giving a place a
+# *different* question should make it say a *different* digit. Let's give every place a new question. Place 0 has always
+# asked for place 11. So if place 5 takes over the question of place 0, it should say the last digit.
 #
 # The new `w_q` does this in two steps. First, `read_place` turns the vector $e + p$ of a place into twelve numbers, a 1
 # at its own place and eleven 0s. (This can be solved exactly, because these 22 vectors, 10 of digits and 12 of places,
@@ -151,9 +151,9 @@ head.params["w_q"] = learned  # as it was trained
 print("six digits:", *digits[:6], "become", *say(digits[:6]))
 
 # %% [markdown]
-# No digit is wrong, though nothing was trained. The explanation holds, and it also says where the model must fail. With
-# six digits, place 0 still asks for place 11, which isn't there. The model has learned twelve places, not the idea of
-# reversing.
+# Every digit is right, and we trained nothing. The explanation holds, and it even tells us where the model is bound to
+# fail. With six digits, place 0 still asks for place 11, which isn't there. The model has learned twelve places, not
+# the idea of reversing.
 #
 # ## What it hands over
 #
@@ -174,12 +174,12 @@ print(
 print("around the head, at most:", around.max().round(1))
 
 # %% [markdown]
-# Through the head, each digit raises its own logit by 13 to 28, about 12 or more above any other. Around the head the
-# numbers are small. So the whole model fits into one sentence: the places decide where to read, and the head writes
-# down what it finds there.
+# Through the head, each digit raises its own logit by 13 to 28, which puts it about 12 or more ahead of any other.
+# Around the head the numbers are small. So the whole model fits into one sentence: the places decide where to read, and
+# the head writes down what it finds there.
 #
-# (When you switched the head off in notebook 00, only the path around it was left. It wrote other digits, because
-# training never needed it to work by itself.)
+# (When you switched the head off in notebook 00, only the path around it was left. It wrote other digits, because that
+# path has never had to work on its own.)
 #
 # ## How the gradient knew
 #
@@ -196,9 +196,9 @@ head.params["w_q"] = -head.grads["w_q"]  # one step from 0
 print("one step later, it says:", *say(digits))
 
 # %% [markdown]
-# One step, and it says the digits backwards again. The gradient of the scores knew where to go while all weights were
-# still equal. Here it is with its sign flipped, added up over 64 rows of digits. Where it is largest, a larger score
-# lowers the loss most.
+# One step, and it says the digits backwards again. The gradient of the scores already knew which way to go when all the
+# weights were still equal. Here it is with its sign flipped, added up over 64 rows of digits. Where it is largest, a
+# larger score lowers the loss most.
 
 # %%
 head.params["w_q"] = learned  # as it was trained
@@ -281,8 +281,8 @@ else:
 # the block:  norm ─► attention ─► add ─► norm ─► feed-forward ─► add
 # ```
 #
-# *Norm* keeps the vectors at one size, and *feed-forward* computes on each token separately. The last logits score every
-# possible next token. [This map](https://mha-numpy.github.io/mha-numpy/gpt.html) leads from each part to its
+# *Norm* keeps the vectors at one size, and *feed-forward* computes on each token separately. The last logits score
+# every possible next token. [This map](https://mha-numpy.github.io/mha-numpy/gpt.html) leads from each part to its
 # derivation, and notebook [22](22_a-text-of-your-own.ipynb) trains such a model.
 #
 # ## Summary of the first hour

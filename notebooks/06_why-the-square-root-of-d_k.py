@@ -5,7 +5,7 @@
 # the same small model three times to say 12 digits in reverse. It has one head, which is 64 wide, and all three runs
 # start from the same random params. They differ only in the *scale*, the number that we multiply the scores by.
 #
-# **What you can do afterwards:** say why the divisor is a square root, what goes wrong without it, and which
+# **By the end you can** say why the divisor is a square root, what goes wrong without it, and which
 # gradients it appears in.
 
 # %% tags=["hide-input"]

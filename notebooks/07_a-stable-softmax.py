@@ -37,7 +37,7 @@ matrices(panels, shared=False, title=title)
 # In eight of the twelve rows, the one weight that matters is NaN, and everything that is computed from such a row
 # becomes NaN too. Yet the scores aren't unusual. One subtraction repairs the weights, as the last panel shows.
 #
-# **What you can do afterwards:** write a softmax that stays right for all scores and masks, and say what the
+# **By the end you can** write a softmax that stays right for all scores and masks, and say what the
 # log of its sum, `lse`, is for.
 #
 # ## The formula, taken at its word

@@ -5,7 +5,7 @@
 # train it twice, once with the whole sequence in view and once with a causal mask, which hides everything that comes
 # later.
 #
-# **What you can do afterwards:** build the mask that a model needs, pass it in the right shape and the right
+# **By the end you can** build the mask that a model needs, pass it in the right shape and the right
 # way round, and show by experiment what it hides.
 
 # %% tags=["hide-input"]
@@ -53,8 +53,8 @@ line_chart(np.arange(150), curves, title="Random digits", **looks)
 
 # %% [markdown]
 # Without a mask, the trained model gets every digit right except the last, which isn't in its input. It has learned
-# nothing about digits. It **looks at the answer**, one place to its right, which is still empty when a model has to
-# write. With the causal mask the loss stays at $\log 10 \approx 2.3$, that of a guess, as it should.
+# nothing about digits. It simply peeks at the answer, one place to the right. When a model has to write, that place is
+# still empty. With the causal mask the loss stays at $\log 10 \approx 2.3$, no better than guessing, as it should be.
 #
 # ## Before softmax, minus infinity
 #
@@ -160,7 +160,7 @@ shapes = [(4, 5), (2, 5), (2, 1, 1, 5), (2, 4, 5), (4,)]
 {shape: fits(shape) for shape in shapes}
 
 # %% [markdown]
-# An error is the good case. The bad case is a mask that fits by chance.
+# If you get an error, you're lucky. Far worse is a mask that fits by accident.
 #
 # > **Predict first.** Now B = T_q = T_k = 4, and a padding mask (B, T_k) fits as it is. What does its row 1 do?
 #
@@ -195,8 +195,8 @@ matrices(panels, title="Padding of shape (B, T_k) fits by chance")
 # <details><summary>Answer</summary>
 #
 # *After softmax*, the sum is 0.32, because the hidden keys' share is thrown away. *Scores \* m* leaves 0.08 on each
-# hidden key, since 0 is an ordinary score. *Plus -10* divides a power by only 22,000, so a hidden score of 20 breaks
-# through, as the last row shows. *Plus -1e9* looks right, but is it always?
+# hidden key, since 0 is an ordinary score. Adding -10 only divides a power by 22,000, so a hidden score of 20 still
+# gets through, as the last row shows. *Plus -1e9* looks right, but is it always?
 #
 # </details>
 
@@ -238,8 +238,8 @@ matrices(panels, row_labels=[kind.__name__ for kind in types])
 
 # %% [markdown]
 # -1e9 fails if a row sees *nothing*. In float64 it shifts all scores equally, so the weights are as if nothing were
-# hidden. In float32 the scores drown in it, and all weights are 1/4. In float16 it becomes $-\infty$, and even a
-# visible cell gets $0 \cdot -\infty$, which is NaN. So the rule is: **select, don't add or multiply**, with
+# hidden. In float32 it swamps the scores, and all the weights come out as 1/4. In float16 it becomes $-\infty$, and
+# even a visible cell gets $0 \cdot -\infty$, which is NaN. So the rule is: **select, don't add or multiply**, with
 # `np.where(mask, scores, -np.inf)`.
 #
 # ## A row that sees nothing
@@ -346,7 +346,7 @@ matrices(panels, **in_words, title=title)
 #
 # <details><summary>Answer</summary>
 #
-# The function does. In the layer they see everything *but* the window.
+# The function does. With the layer, they see everything except the window.
 #
 # </details>
 
@@ -463,8 +463,8 @@ check("masks", my_make_mask)
 #
 # You can now find the leak of the first model, and prevent it. True = may attend. Masks combine by AND and meet (B, H,
 # T_q, T_k) from the right. Hide by *selecting* -inf before softmax. A row that sees nothing has weights, output and
-# gradients of 0. A causal mask needs `q_offset`, the number of keys before. If you doubt a mask, change a token,
-# because the reactions are the mask.
+# gradients of 0. A causal mask needs `q_offset`, the number of keys before. If you don't trust a mask, change a token
+# and see what reacts: that shows you the mask.
 #
 # **In the code:** `mha_numpy/core/masks.py`, `mask_report.py`, and `visibility.py`, which selects. More frameworks:
 # docs/conventions.md.

@@ -47,7 +47,7 @@ matrices(panels, title="Head 0: row = query, column = key")
 # %% [markdown]
 # In the first panel, the head does its job: each row looks one place back. In the second, the pattern is gone.
 #
-# **What you can do afterwards:** split tokens into heads and merge them again, say when NumPy copies, and catch
+# **By the end you can** split tokens into heads and merge them again, say when NumPy copies, and catch
 # a wrong split without a picture.
 #
 # ## A row of numbers, and a rule for reading it

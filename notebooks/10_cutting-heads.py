@@ -4,7 +4,7 @@
 # Take a trained model, switch one of its heads off, and measure again. Sometimes the model loses almost everything, and
 # sometimes nothing. This notebook asks what a head adds, how much it matters, and what such a *cut* can show.
 #
-# **What you can do afterwards:** switch any head off in two ways, estimate the importance of all heads from one
+# **By the end you can** switch any head off in two ways, estimate the importance of all heads from one
 # backward pass, and say what neither a cut nor a gradient proves.
 
 # %% tags=["hide-input"]

@@ -36,7 +36,7 @@ matrices(panels, title="The weights: row = query, column = key")
 # The antidiagonal appears, so each output takes its value from the other end. Nobody wrote that down. The gradient led
 # there.
 #
-# **What you can do afterwards:** derive each line of this backward from its line of forward, in at most two
+# **By the end you can** derive each line of this backward from its line of forward, in at most two
 # lines of algebra, and see which line is to blame when a backward is wrong.
 #
 # ## Gradients of what?

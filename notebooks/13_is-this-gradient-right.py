@@ -33,7 +33,7 @@ gradcheck(attention_forward, values_only, one_token)
 # Every line says "ok", and the check isn't wrong about these numbers. The *example* is to blame, and you'll soon see
 # why.
 #
-# **What you can do afterwards:** check any gradient with nothing but forward, and choose an example that
+# **By the end you can** check any gradient with nothing but forward, and choose an example that
 # exposes a wrong backward.
 #
 # ## A gradient is a slope

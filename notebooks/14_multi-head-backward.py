@@ -39,7 +39,7 @@ matrices(both, title="Random params")
 # %% [markdown]
 # Nothing would stop you from training with the wrong one.
 #
-# **What you can do afterwards:** write the backward of every part around attention, and find the first wrong
+# **By the end you can** write the backward of every part around attention, and find the first wrong
 # array when a backward fails.
 #
 # ## The road back
@@ -47,8 +47,8 @@ matrices(both, title="Random params")
 # $$x \to \text{projected} \to q, k, v \to \text{heads} \to \text{merged} \to \text{out}$$
 #
 # The first arrow multiplies by `w_q`, `w_k` and `w_v`. Then come the split, attention and the merge, and the last arrow
-# multiplies by `w_o`. Backward visits the same places from right to left. `d_a` is the gradient of the loss with respect
-# to `a`, written $\bar a$ in formulas, and it has the shape of `a`.
+# multiplies by `w_o`. Backward visits the same places from right to left. `d_a` is the gradient of the loss with
+# respect to `a`, written $\bar a$ in formulas, and it has the shape of `a`.
 #
 # The table is in the order of backward, with the step numbers of our code. Step 1 is the same for k and v.
 #
@@ -318,8 +318,8 @@ for name, (wrong, expected) in mistakes.items():
 # | each is 1/B, or 1/(B·T), of the expected number | a mean instead of a sum |
 # | all differ, no factor | a branch or a sequence left out, a wrong split or merge |
 #
-# The shapes helped because D = 5 and H·d = 6. At the top of this notebook both were 8, and the transposed one was silent.
-# So choose sizes that all differ.
+# The shapes helped because D = 5 and H·d = 6. At the top of this notebook both were 8, and the transposed one was
+# silent. So choose sizes that all differ.
 #
 # ### Find the first wrong array
 #

@@ -37,10 +37,11 @@ weights_by_head(learned, written, read, note=note)
 
 # %% [markdown]
 # The rows are German and the columns English: two different sequences. The step that writes *fünf* looks at "five", and
-# the step that writes *vierzig* looks back at "forty". No one told the model which word belongs to which; it learned this
-# *alignment* in training. (This is one task and one seed. Koehn and Knowles 2017 found weights that are no alignment.)
+# the step that writes *vierzig* looks back at "forty". No one told the model which word belongs to which; it learned
+# this *alignment* in training. (This is one task and one seed. Koehn and Knowles 2017 found weights that are no
+# alignment.)
 #
-# **What you can do afterwards:** let one sequence ask another, choose its masks, and say which gradient belongs
+# **By the end you can** let one sequence ask another, choose its masks, and say which gradient belongs
 # to which sequence.
 #
 # ## One asks, the other answers
@@ -59,8 +60,8 @@ weights_by_head(learned, written, read, note=note)
 # | output | T rows | **T_y rows** |
 #
 # Here is an example made by hand, with nothing trained. "The tired animal crossed the street" has six
-# words with five features each. In French it's "L'animal fatigué a traversé la rue": seven words with six features, in a
-# different order. ("a" is a helping word that marks the past.)
+# words with five features each. In French it's "L'animal fatigué a traversé la rue": seven words with six features, in
+# a different order. ("a" is a helping word that marks the past.)
 
 # %%
 english = ["The", "tired", "animal", "crossed", "the", "street"]
@@ -142,8 +143,9 @@ matrices(seen, row_labels=french, meaning=("reacts", "stays"))
 #
 # ## Masks: padding, and no causal mask
 #
-# Now a batch of two. The second sentence, "The animal crossed", is short, so we fill it up with zeros to six tokens. The
-# mask hides these source *keys*. So its shape is (B, 1, 1, T_x), and we build it from the lengths of the **source**.
+# Now a batch of two. The second sentence, "The animal crossed", is short, so we fill it up with zeros to six tokens.
+# The mask hides these source *keys*. So its shape is (B, 1, 1, T_x), and we build it from the lengths of the
+# **source**.
 #
 # > **Predict first.** A padding token has the key 0. Without a mask, is its weight 0?
 

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 16 · Grouped and multi-query attention
 #
-# Llama 3 70B has read 8192 tokens and writes one more. In every layer, its new queries are compared with all keys so far,
-# and they mix all values so far. The model computed these long ago and keeps them in memory (notebook 17). How much does
-# it have to read for this one token? We compare three cases. Each of the 64 query heads has its own keys and values, or
-# groups of 8 heads share them, as in the real model, or all 64 share them.
+# Llama 3 70B has read 8192 tokens and writes one more. In every layer, its new queries are compared with all keys so
+# far, and they mix all values so far. The model computed these long ago and keeps them in memory (notebook 17). How
+# much does it have to read for this one token? We compare three cases. Each of the 64 query heads has its own keys and
+# values, or groups of 8 heads share them, as in the real model, or all 64 share them.
 
 # %% tags=["hide-input"]
 from dataclasses import replace
@@ -47,7 +47,7 @@ bar_chart(to_read, title=title, unit="GiB")
 # (notebook 17 counts). A model that shares keys and values reads less and computes as much as before (Shazeer 2019,
 # section 2.4).
 #
-# **What you can do afterwards:** write attention whose query heads share keys and values, without a copy, and
+# **By the end you can** write attention whose query heads share keys and values, without a copy, and
 # sum its gradients over the right heads.
 #
 # ## Who reads what
@@ -166,8 +166,8 @@ shape_film(t)
 #
 # $$\bar K_g = \sum_{h \,:\, h // G = g} \text{scale} \cdot \bar S_h^\top Q_h \qquad\qquad \bar V_g = \sum_{h \,:\, h // G = g} P_h^\top \bar O_h$$
 #
-# A broadcast in forward is a sum in backward. For an example, take 4 query heads, 2 key/value heads and one key, so that
-# every weight is 1 and the outputs are the values. Let the upstream gradients be 1, 10, 100 and 1000.
+# A broadcast in forward is a sum in backward. For an example, take 4 query heads, 2 key/value heads and one key, so
+# that every weight is 1 and the outputs are the values. Let the upstream gradients be 1, 10, 100 and 1000.
 #
 # > **Predict first.** What are the gradients of the two values? And what would they be with tiled heads, or with a
 # > mean?
@@ -229,8 +229,9 @@ title = "Llama 3 70B: all params"
 bar_chart(billions, title=title, unit="billions")
 
 # %% [markdown]
-# That is little, because `w_k` and `w_v` are a small part of the model. Scores and mix take as many operations as before,
-# H blocks of T_q · T_k. The large saving is in what the model must **keep and read**: only H_kv / H of it is left.
+# That is little, because `w_k` and `w_v` are a small part of the model. Scores and mix take as many operations as
+# before, H blocks of T_q · T_k. The large saving is in what the model must **keep and read**: only H_kv / H of it is
+# left.
 #
 # | variant | H_kv | to keep and read | choose it when |
 # |---|---|---|---|

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 17 · The KV cache
 #
-# A model writes one token at a time. The plain way to write the next one is to read the whole text again. Here a trained
-# model (from `mha-numpy train text`, on pieces of *Moby-Dick*) goes through four texts of 64 characters and predicts each
-# next one, in two ways: it reads from the beginning each time, or it uses what it has kept.
+# A model writes one token at a time. The plain way to write the next one is to read the whole text again. Here a
+# trained model (from `mha-numpy train text`, on pieces of *Moby-Dick*) goes through four texts of 64 characters and
+# predicts each next character in two ways: it starts again from the beginning every time, or it uses what it has kept.
 
 # %% tags=["hide-input"]
 from time import perf_counter
@@ -41,7 +41,7 @@ bar_chart(times, title=title, unit="seconds")
 # Both ways predict the same, but the second takes a fraction of the time, and the longer the text, the larger the
 # difference.
 #
-# **What you can do afterwards:** write the step of a model that keeps its keys and values, and say how many
+# **By the end you can** write the step of a model that keeps its keys and values, and say how many
 # bytes they take in a model that you know.
 #
 # ## What is kept
@@ -146,8 +146,8 @@ bar_chart(gib, title=title, unit="GiB")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Count in powers of two: $2 \cdot 5 \cdot 2^4 \cdot 2^3 \cdot 2^{13} \cdot 2^7 \cdot 2 = 5 \cdot 2^{29}$ bytes, which is
-# 2.5 GiB. With 64 key/value heads it would be 8 times as much, and with one an eighth. In general, sharing makes the
+# Count in powers of two: $2 \cdot 5 \cdot 2^4 \cdot 2^3 \cdot 2^{13} \cdot 2^7 \cdot 2 = 5 \cdot 2^{29}$ bytes, which
+# is 2.5 GiB. With 64 key/value heads it would be 8 times as much, and with one an eighth. In general, sharing makes the
 # cache H / H_kv times smaller, for example 8 times with 32 query heads and 4 key/value heads.
 #
 # </details>
@@ -181,10 +181,10 @@ bar_chart(kib, title=title, **options)
 #
 # ## When is the cache larger than the model?
 #
-# A model has its params once, but a cache for every sequence that it serves at the same time.
+# A model has only one set of params, but it needs a cache for every sequence that it's serving at the time.
 #
 # > **Predict first.** Llama 3 70B has 70.6 billion params of 2 bytes each, and a sequence of 8192 tokens takes 2.5 GiB.
-# > From about how many sequences on does the cache take more than the params?
+# > At about how many sequences does the cache overtake the params?
 
 # %%
 from mha_numpy.models.cost import count_flops, count_parameters
@@ -203,7 +203,7 @@ line_chart(B, lines, title=title, log_x=True, log_y=True, **axes)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# From 53 on. With keys and values for each of the 64 query heads, eight texts would be enough. So whether the cache is
+# At 53. If each of the 64 query heads had its own keys and values, eight texts would be enough. So whether the cache is
 # larger than the model depends on H_kv, T and B. Compute it for yours.
 #
 # </details>
@@ -234,8 +234,8 @@ bar_chart(intensity, title=title, unit="operations")
 #
 # </details>
 #
-# The last bar is from the data sheet of a graphics card (NVIDIA A100, 80 GB, 2-byte numbers). It would wait for its
-# memory in all three cases, and longest in the first.
+# The last bar is from the data sheet of a graphics card (NVIDIA A100, 80 GB, 2-byte numbers). In all three cases it
+# would be waiting for its memory, and longest in the first.
 #
 # ## Exercise: one more token
 #

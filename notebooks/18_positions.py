@@ -42,8 +42,8 @@ def draw_reversal(note):
 draw_reversal("Trained: mha-numpy train reverse, seed 0.")
 
 # %% [markdown]
-# Place t looks at place 11 - t. We check that on 256 other texts. Then we set one array to zero, the table of its twelve
-# positions.
+# Place t looks at place 11 - t. We check that on 256 other texts. Then we set one array to zero, the table of its
+# twelve positions.
 
 # %%
 (ids,), targets = trained.task.draw_batch(rng, 256)
@@ -60,7 +60,7 @@ draw_reversal("Trained, then its positions were set to zero.")
 # Now the weights spread over all places, most answers are wrong, and equal digits even get equal rows. Attention itself
 # doesn't know about order, so we have to put it in.
 #
-# **What you can do afterwards:** put order into the tokens or into the scores, and
+# **By the end you can** put order into the tokens or into the scores, and
 # compute the gradient of each.
 #
 # ## Attention doesn't know about order
@@ -86,9 +86,9 @@ matrices(outputs, row_labels=["1st", "2nd", "3rd"])
 #
 # </details>
 #
-# The same is true for any permutation $\Pi$ of the rows of $x$. The scores become $\Pi S \Pi^\top$. Softmax works row by
-# row, so the weights become $\Pi P \Pi^\top$. And because $\Pi^\top \Pi = 1$, the output rows are permuted as the tokens
-# were:
+# The same is true for any permutation $\Pi$ of the rows of $x$. The scores become $\Pi S \Pi^\top$. Softmax works row
+# by row, so the weights become $\Pi P \Pi^\top$. And because $\Pi^\top \Pi = 1$, the output rows are permuted as the
+# tokens were:
 #
 # $$(\Pi P \Pi^\top)(\Pi V) = \Pi\,(P V).$$
 #
@@ -207,9 +207,9 @@ matrices(parts | {"scores": (x + p) @ M @ (x + p).T})
 # %% [markdown]
 # ### Backward of an addition
 #
-# The gradient of `x + P` passes through to `x` unchanged. Sinusoids are constants, so they need no gradient. A *learned*
-# table, such as the one in our model, does need one. Every sequence of the batch uses it, so its gradient is the sum over
-# the batch.
+# The gradient of `x + P` passes through to `x` unchanged. Sinusoids are constants, so they need no gradient. A
+# *learned* table, such as the one in our model, does need one. Every sequence of the batch uses it, so its gradient is
+# the sum over the batch.
 #
 # $$\bar x = \overline{\mathrm{out}}, \qquad \bar P_t = \sum_b \overline{\mathrm{out}}_{b,t}$$
 #
@@ -323,10 +323,10 @@ line_chart(range(T), lines, title=title, **axes)
 #
 # ## A positional head, by hand
 #
-# Trained models have heads that attend to the previous token, or to the next, whatever the tokens are (Clark et al. 2019
-# in BERT; Voita et al. 2019 in translation). Let's build one. A query should match the key whose position is one less, so
-# we turn it back by one: $q_i = p_i\,\mathrm{turn}(-1) = p_{i-1}$. `turn(-1)` is a matrix, so it can be the `w_q` of a
-# head that reads only positions. Here are three: previous, same, next.
+# Trained models have heads that attend to the previous token, or to the next, whatever the tokens are (Clark et al.
+# 2019 in BERT; Voita et al. 2019 in translation). Let's build one. A query should match the key whose position is one
+# less, so we turn it back by one: $q_i = p_i\,\mathrm{turn}(-1) = p_{i-1}$. `turn(-1)` is a matrix, so it can be the
+# `w_q` of a head that reads only positions. Here are three: previous, same, next.
 #
 # > **Predict first.** Query 0 has no previous token, and the last has no next one. Where do they look? And in a causal
 # > model, where does the head "next" look?
@@ -347,8 +347,9 @@ weights_by_head(cache.weights, text, head_names=names)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They look at their own token, because a row's weights have to sum to 1 and the nearest position wins. In a causal model
-# the next token is hidden, so "next" becomes "same". A next-token head needs attention that looks both ways, as in BERT.
+# They look at their own token, because a row's weights have to sum to 1 and the nearest position wins. In a causal
+# model the next token is hidden, so "next" becomes "same". A next-token head needs attention that looks both ways, as
+# in BERT.
 #
 # </details>
 #

@@ -52,17 +52,17 @@ scores = {
 matrices(scores)
 
 # %% [markdown]
-# With sinusoids the scores change. With RoPE they stay the same, down to the last digit shown, and it takes no params and
-# no training. How?
+# With sinusoids the scores change. With RoPE they stay the same, down to the last digit shown, and it takes no params
+# and no training. How?
 #
-# **What you can do afterwards:** turn queries and keys by their positions, turn gradients
+# **By the end you can** turn queries and keys by their positions, turn gradients
 # back, and recognise the mistakes that no shape shows.
 #
 # ## Turn queries and keys
 #
-# In notebook 18, shifting sinusoids turned out to be a rotation. So why not rotate right away? RoPE (Su et al. 2021) adds
-# nothing to the tokens. It takes the finished q and k of each head, in pairs of features, and turns pair $i$ of the token
-# at position $t$ by the angle $a = t\,\theta_i$:
+# In notebook 18, shifting sinusoids turned out to be a rotation. So why not rotate right away? RoPE (Su et al. 2021)
+# adds nothing to the tokens. It takes the finished q and k of each head, in pairs of features, and turns pair $i$ of
+# the token at position $t$ by the angle $a = t\,\theta_i$:
 #
 # $$\begin{pmatrix} x_1 \\ x_2 \end{pmatrix} \to
 # \begin{pmatrix} \cos a & -\sin a \\ \sin a & \cos a \end{pmatrix}
@@ -89,7 +89,8 @@ arrows(pairs, title="One arrow at positions 0 to 5")
 # $$\big(R(m\theta)\,q\big)^\top \big(R(n\theta)\,k\big) = q^\top R(m\theta)^\top R(n\theta)\,k
 # = q^\top R\big((n - m)\theta\big)\,k$$
 #
-# > **Predict first.** A query is at position 2 and a key at 0. Then (a) both move by 1000; (b) only the query moves on, by
+# > **Predict first.** A query is at position 2 and a key at 0. Then (a) both move by 1000; (b) only the query moves on,
+# > by
 # > 2. What happens to the angle between the two arrows?
 
 
@@ -132,17 +133,17 @@ title = "Score of equal q and k, d_k = 64"
 line_chart(distance, reach, title=title, log_x=True, **axes)
 
 # %% [markdown]
-# The score falls with distance, but not steadily, because arrows that have come full circle agree again. With the larger
-# base, far tokens stay within reach.
+# The score falls with distance, but not steadily, because arrows that have come full circle agree again. With the
+# larger base, far tokens stay within reach.
 #
 # ## Which features form a pair? Two layouts
 #
-# The paper pairs neighbours, features 2i and 2i + 1 (*interleaved*). Others pair feature i of the first half with feature
-# i of the second half (*halves*), which is the default here. `RopeOptions(interleaved=...)` chooses between them, and
-# `rotary_dim` says how many features turn at all.
+# The paper pairs neighbours, features 2i and 2i + 1 (*interleaved*). Others pair feature i of the first half with
+# feature i of the second half (*halves*), which is the default here. `RopeOptions(interleaved=...)` chooses between
+# them, and `rotary_dim` says how many features turn at all.
 #
-# > **Predict first.** For a turn by one position, the interleaved map is a row of $2 \times 2$ blocks along the diagonal.
-# > Where are the non-zero cells of the map for halves?
+# > **Predict first.** For a turn by one position, the interleaved map is a row of $2 \times 2$ blocks along the
+# > diagonal. Where are the non-zero cells of the map for halves?
 
 # %%
 basis, at_1 = np.eye(D), {"positions": np.ones(D)}
@@ -163,8 +164,8 @@ matrices(maps)
 #
 # So what if you train params with one layout and run them with the other? Every shape is right.
 #
-# > **Predict first.** We take random q and k and both layouts. In some cells the scores must agree, whatever q and k are.
-# > Which cells?
+# > **Predict first.** We take random q and k and both layouts. In some cells the scores must agree, whatever q and k
+# > are. Which cells?
 
 # %%
 q, k = rng.normal(size=(2, 5, D))
@@ -184,11 +185,12 @@ matrices(layouts | {"difference": gap})
 # </details>
 #
 # That's why Llama's params, published interleaved, were permuted for Hugging Face's halves (transformers #25199). **The
-# fix:** permute the columns of `w_q` and `w_k` (and `b_q`, `b_k`). As long as q and k are permuted in the same way, their
-# dot product doesn't change.
+# fix:** permute the columns of `w_q` and `w_k` (and `b_q`, `b_k`). As long as q and k are permuted in the same way,
+# their dot product doesn't change.
 #
 # > **Predict first.** There are two heads of width 4. We run interleaved params in halves, in three ways: as they are;
-# > with all 8 columns reordered, even ones first; with the 4 columns of each head reordered. Which weights come out right?
+# > with all 8 columns reordered, even ones first; with the 4 columns of each head reordered. Which weights come out
+# > right?
 
 # %%
 x6 = rng.normal(size=(1, 6, D))
@@ -230,8 +232,8 @@ matrices(shown)
 # $$R(a)^\top R(a) = \begin{pmatrix} \cos^2 a + \sin^2 a & 0 \\ 0 & \sin^2 a + \cos^2 a \end{pmatrix} = 1,
 # \qquad \bar x = R(-a)\,\overline{\mathrm{out}}$$
 #
-# > **Predict first.** Suppose you forget the minus sign and turn the gradient *further*. At which positions is `d_x` still
-# > right? Would its length give the mistake away?
+# > **Predict first.** Suppose you forget the minus sign and turn the gradient *further*. At which positions is `d_x`
+# > still right? Would its length give the mistake away?
 
 # %%
 # one pair, the same upstream gradient at five positions
@@ -248,8 +250,8 @@ arrows(steps, title=title, labels=["d_out", "d_x", "wrong"])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only at position 0, where nothing turns. The length doesn't give it away, because every arrow keeps its length of 1. So
-# a test with T = 1 finds nothing.
+# Only at position 0, where nothing turns. The length doesn't give it away, because every arrow keeps its length of 1.
+# So a test with T = 1 finds nothing.
 #
 # </details>
 #
@@ -312,11 +314,11 @@ matrices(shown, row_labels=rows, column_labels=columns)
 # ## Exercise: rotate, and rotate back
 #
 # Write RoPE in the *halves* layout, and its backward. The positions are an argument and need not be 0, 1, 2, ... The
-# check first makes sure that every pair keeps its length, then compares the numbers. It also compares your backward with
-# numeric derivatives.
+# check first makes sure that every pair keeps its length, then compares the numbers. It also compares your backward
+# with numeric derivatives.
 #
-# To practise more, try `museum-cached-mask` in `mha-numpy exercises`, a bug that shipped: positions were wrong as soon as
-# there was a KV cache.
+# To practise more, try `museum-cached-mask` in `mha-numpy exercises`, a bug that shipped: positions were wrong as soon
+# as there was a KV cache.
 
 
 # %% tags=["exercise"]

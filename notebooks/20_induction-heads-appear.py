@@ -35,10 +35,11 @@ matrices({"p(right letter), trained": both}, **labels)
 
 # %% [markdown]
 # The model is nearly sure of every letter. Then we cut one of its eight heads, so that it writes the same average
-# everywhere, and almost everything is lost. No one wrote a rule for copying into this model. Its heads came from a loss,
-# through the backward that you have derived. Now you can watch such heads appear, and find out how they work together.
+# everywhere, and almost everything is lost. No one wrote a rule for copying into this model. Its heads came from a
+# loss, through the backward that you have derived. Now you can watch such heads appear, and find out how they work
+# together.
 #
-# **What you can do afterwards:** find the two heads that copy in a trained model, prove by cuts that one needs
+# **By the end you can** find the two heads that copy in a trained model, prove by cuts that one needs
 # the other, and write the step of the optimizer that made them.
 #
 # All of this is about one task and one seed.
@@ -65,8 +66,8 @@ print("say: ", " ".join(say))
 # head of the first layer can't do this. It would have to find the key of the token *after* the earlier copy, and that
 # key is made from its own token and place only. It says nothing about the token before.
 #
-# So two layers share the work. Into each token, a head of the first layer writes a note: which token came before. A head
-# of the second layer compares its own letter with these notes:
+# So two layers share the work. Into each token, a head of the first layer writes a note: which token came before. A
+# head of the second layer compares its own letter with these notes:
 #
 # ```text
 #    a    b    c    d    a
@@ -203,10 +204,10 @@ draw_layer(0)
 draw_layer(1)
 
 # %% [markdown]
-# Look at the last three rows. The second a looks at the first b, the second b at c, and the second c at d: each looks at
-# the letter that came next the last time. **All four heads** do it, except that head 1.0 misses the b. One head would
-# have been enough, but training had no reason to stop at one. In the first four rows there is nothing to copy, so what a
-# head does there is left to chance.
+# Look at the last three rows. The second a looks at the first b, the second b at c, and the second c at d: each looks
+# at the letter that came next the last time. **All four heads** do it, except that head 1.0 misses the b. One head
+# would have been enough, but training had no reason to stop at one. In the first four rows there is nothing to copy, so
+# what a head does there is left to chance.
 #
 # ## Which head needs which
 #

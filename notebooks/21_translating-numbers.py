@@ -42,7 +42,7 @@ for n in (45, 17, 245, 90_021):
 # counterpart. So the words cross. To write the next word, the *decoder*, the part that writes, often has to jump to a
 # different place in the *source*, the English words. No rule in the model says where. How does it know?
 #
-# **What you can do afterwards:** explain how encoder, decoder and cross-attention translate together, measure
+# **By the end you can** explain how encoder, decoder and cross-attention translate together, measure
 # on unseen numbers whether an alignment is there, and write the gradient that such a training begins with.
 #
 # All of this is about one task and one seed.
@@ -277,8 +277,8 @@ matrices({"right to the end": np.array(shares)}, **labels)
 # <details><summary>Answer</summary>
 #
 # Without both, it gets none right. Cutting either of the two costs little, so each of them can do most of the job.
-# Cutting both heads of a self-attention costs much less than both of these: the words of a number come in a fixed order,
-# and most numbers work without it.
+# Cutting both heads of a self-attention costs much less than both of these: the words of a number come in a fixed
+# order, and most numbers work without it.
 # </details>
 
 # %%

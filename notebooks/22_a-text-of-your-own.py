@@ -35,7 +35,7 @@ write(model, "The captain ", temperature=0.7)
 # language model predicts what comes next. Ours predicts the next *character*, so any text will do: a chapter, your
 # letters, a program. We start with counting, the simplest model of all, and then ask what attention adds.
 #
-# **What you can do afterwards:** train a small language model on your own file, judge its loss by comparing
+# **By the end you can** train a small language model on your own file, judge its loss by comparing
 # it with simple counts, and write its training loop.
 #
 # ## Characters

@@ -45,7 +45,7 @@ weights_by_head(shown, names, head_names=titles, note=note)
 # all tokens look at `[CLS]`, a mark that begins every text (`[SEP]` ends it). And in head 3.1 "it" looks at "animal".
 # Does every head have such a clear job? Be careful: we picked these four. Let's measure all 72.
 #
-# **What you can do afterwards:** measure where the heads of a real model look, compare that with what they
+# **By the end you can** measure where the heads of a real model look, compare that with what they
 # take from there, test a head's name with a control, and say what one text shows and what it doesn't.
 #
 # If the model isn't installed, everything below runs with random params. Each picture then says so, and names the two

@@ -80,10 +80,10 @@ print("without heads, partners found:", partners_found(without))
 # %% [markdown]
 # It finds all of them, both times. So are heads useless? No, the question was too easy. Without heads no token sees
 # another, so a sentence's vector is a mean over its separate words. Here, related words such as "guitar" and "music"
-# or "doctor" and "physician" are enough to find a partner. **How many heads can go depends on what you ask.** So we
-# need a question that needs the heads.
+# or "doctor" and "physician" are enough to find a partner. **How many heads can go depends on what you ask.** So let's
+# ask a question that can't be answered without the heads.
 #
-# **What you can do afterwards:** rank the heads of a real model by gradients and by cuts, say how many can go
+# **By the end you can** rank the heads of a real model by gradients and by cuts, say how many can go
 # before a measure of your choice breaks, remove them for good, and check a claim about heads against your numbers.
 #
 # All of this is about one model, after training, on these twenty sentences.
@@ -146,8 +146,8 @@ title = f"The loss without each head. {note}"
 matrices(lost, **labels, title=title)
 
 # %% [markdown]
-# Perhaps a cut by 0 does harm only because the rest of the model has never seen zeros. So let's cut each of the
-# twelve heads of the last layer again, this time by its *mean* (notebook 10).
+# Perhaps setting a head to 0 does harm only because the rest of the model has never seen zeros. So let's cut each of
+# the twelve heads of the last layer again, this time by its *mean* (notebook 10).
 
 # %%
 similarities()  # the forward pass that the means are taken from
@@ -165,12 +165,12 @@ print(f"largest difference: {off:.4f}")
 #
 # ## By a gradient
 #
-# Must we cut every head to rank them? Put a *gate* on each head, a factor that is 1 as long as the head is whole.
-# Michel et al. (2019) ask how steeply a scalar changes with each gate, and a single backward pass answers this for
-# all heads. **Which scalar?** It can't be the agreement, because ranks have no slope. Nor can it be the distance of
-# the vectors from those of the whole model: where all gates are 1, this distance is 0, its minimum, so *every*
-# gradient is 0 there. We take the loss that such models are trained on: each sentence has to pick its partner among
-# the other 19, by a softmax over 20 times the cosines.
+# Do we really have to cut every head to rank them? Put a *gate* on each head, a factor that is 1 as long as the head is
+# whole. Michel et al. (2019) ask how steeply a scalar changes with each gate, and a single backward pass answers this
+# for all heads. **Which scalar?** It can't be the agreement, because ranks have no slope. Nor can it be the distance of
+# the vectors from those of the whole model: where all gates are 1, this distance is 0, its minimum, so *every* gradient
+# is 0 there. We take the loss that such models are trained on: each sentence has to pick its partner among the other
+# 19, by a softmax over 20 times the cosines.
 
 
 # %%
@@ -210,7 +210,7 @@ matrices(shown, **labels, title=title)
 #
 # 27, if the least important go first. In the two random orders, fewer than 12 and fewer than 18. So if you choose
 # well, more than a third can go and the order is kept. From 54 heads on, one of the random orders does as well,
-# because a gradient taken at the whole model says little about a model that is nearly empty.
+# because a gradient measured with all the heads in place says little about a model with hardly any left.
 #
 # </details>
 
@@ -328,7 +328,7 @@ for name, where in {"with": real, "without": away}.items():
 # | "Heads specialise: positional, delimiter, coreference" | One or two clear positional heads, 27 with more than half of their weight on `[CLS]`, one head that leans towards coreference (notebook 23). Most have no clear pattern. |
 # | "Some learned heads may be redundant" | 27 of 72 can go, but apart from the sink only 2 have a twin. That you can remove a head doesn't show that another does the same. |
 # | "As many as 20% of heads can be removed" | 38%, by *this* measure and order; less than 25% in two random orders; all of them, if you only ask for the partner. |
-# | "Some heads improve performance when removed" | We can't tell: the whole model is our measure, so nothing can be better. It takes a task with right answers. |
+# | "Some heads improve performance when removed" | We can't tell: the whole model is our measure, so nothing can be better. For that you'd need a task with right answers. |
 # | "Pruning saves in proportion" | For attention, yes. For the whole model, far less. A gate of 0 saves nothing. |
 #
 # None of this shows that "heads are useless", or that you should "train with fewer heads": fewer heads *before*
@@ -384,8 +384,8 @@ check("prune-heads", my_prune_heads)
 #
 # - How many heads can go depends on the measure: all 72 if you ask for partners; 27 if the order of 190 similarities
 #   has to stay much the same, with a correlation of 0.95.
-# - One backward pass ranks the heads much as cutting each of them does. It needs a scalar whose gradient is not 0 at
-#   the whole model.
+# - One backward pass ranks the heads much as cutting them one by one does. It needs a scalar whose gradient isn't 0
+#   when every head is in place.
 # - The order of cutting matters: 27 heads can go if the least important go first, but fewer than 12 or 18 at random.
 # - Pruning removes columns of $w_q$, $w_k$, $w_v$ and rows of $w_o$, with the same result as gates of 0.
 # - Heads look alike only as long as you count the sink.

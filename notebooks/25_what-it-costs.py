@@ -42,7 +42,7 @@ bar_chart(bars, title=title, unit="ms")
 # The times are far from the same. So is the paper wrong? Some texts say that heads are free, others that they cost
 # more. Let's count.
 #
-# **What you can do afterwards:** count params, operations and bytes of attention before
+# **By the end you can** count params, operations and bytes of attention before
 # anything runs, and say which of them depend on the number of heads.
 #
 # ## Params: $4D^2$, whatever H is

@@ -54,7 +54,7 @@ else:
 # Attention is the same everywhere; its conventions are not. Once you translate the arguments, PyTorch, Keras and this
 # library compute the same numbers.
 #
-# **What you can do afterwards:** bring your own layer from PyTorch or Keras, compute its output and its
+# **By the end you can** bring your own layer from PyTorch or Keras, compute its output and its
 # gradients here, and show that they are the same.
 #
 # Cells marked *needs PyTorch* or *needs Keras* run if these are installed. Unless we say otherwise, params are

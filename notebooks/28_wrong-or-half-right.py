@@ -33,7 +33,7 @@ matrices(shown, shared=False)
 # %% [markdown]
 # Claims like this are copied from text to text. Some of them are wrong, and others are half right.
 #
-# **What you can do afterwards:** correct fifteen of these claims, and for any other find the
+# **By the end you can** correct fifteen of these claims, and for any other find the
 # computation that would prove it false. The exercise is a mistake of this kind, in code that shipped.
 #
 # > **Predict first.** Each time, say what is wrong before you open the correction. To begin with: what is wrong with

@@ -38,7 +38,7 @@ matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 # If you can answer in two sentences, you're ready. (If not, see question 2.) Here are twelve such questions from
 # interviews and exams.
 #
-# **What you can do afterwards:** answer each question in a sentence or two, and show the line of code or the
+# **By the end you can** answer each question in a sentence or two, and show the line of code or the
 # number that proves it.
 #
 # > **Predict first.** Each time, say your answer aloud, then open ours and run the cell below it.

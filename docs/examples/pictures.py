@@ -31,7 +31,7 @@ CELL, BETWEEN, LEFT, GROWN = 1.4, 2.6, 20, 1.7  # of the picture of heads
 
 
 def draw_film(*, back: bool = False) -> Picture:
-    """Draw the example's way through attention, or the wish's way back."""
+    """Draw the example's way through attention, or the way back from a goal."""
     seen = walk()
     story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning, note=seen.note)
     return film(story, back=back)

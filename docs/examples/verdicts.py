@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "verdicts.md"
 SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what each does wrong
     "scores": {0: "Divides by d_k, not by its root", 4: "Divides by the root twice"},
-    "softmax": {1: "Begins the search for the largest score at 0", 9: "Gives hidden cells exp(0)"},
+    "softmax": {1: "Starts looking for the maximum at 0", 9: "Gives hidden cells exp(0)"},
     "split-heads": {0: "Interleaves the heads"},
     "masks": {2: "Combines causality and window with or"},
     "attention": {3: "Normalises over the queries"},
     "multi-head": {5: "Merges without a transpose"},
     "grouped-attention": {1: "Divides by the number of groups, not by their size"},
     "softmax-backward": {3: "Adds the row's sum instead of subtracting it"},
-    "layer-norm": {4: "Sets a sum back to 0 too rarely"},
+    "layer-norm": {4: "Doesn't reset a sum to 0 often enough"},
     "attention-backward": {
         4: "Multiplies weights by weights",
         9: "Keeps only the last part of a gradient",
@@ -47,11 +47,11 @@ Pick a mistake you might have made yourself, and see whether the check finds it.
 {sum(map(len, SHOWN.values()))} wrong answers, written by someone who did not know our list of
 mistakes, and what the check said about each.
 
-It says one of two things. A *likely cause* explains the answer: it is a known mistake, a small edit
-of the right function, or a different order of the arrays, and it reproduces **every** number you
-returned. A *clue* explains nothing yet. It is a fact about your numbers, such as a rule that they
-break or the place where they start to be wrong. [Exercises](exercises.md) describes how the check
-decides.
+You get one of two things. A *likely cause* explains your answer: it's a known mistake, a small edit
+to the right function, or arrays in the wrong order, and it reproduces **every** number you
+returned. A *clue* doesn't explain anything yet. It is a fact about your numbers, such as a rule
+that they break or the place where they start to be wrong. [Exercises](exercises.md) describes how
+the check decides.
 
 | mistake | the check finds |
 |---|---|
@@ -108,7 +108,9 @@ def shown(title: str, what: str, code: str, verdict: Verdict) -> str:
         if name in REMARKS
     ]  # fmt: skip
     is_said = what[:12].lower() == title[:12].lower() and len(what) < 2 * len(title)
-    explained = "" if is_said else f" {what[0].upper()}{what[1:]}."
+    explained = (
+        "" if is_said else f" {what if '_' in what.split()[0] else what[0].upper() + what[1:]}."
+    )
     checks = stages_table("", verdict.stages)
     table = Table("", ["check", "", "finding"], [[row[1], row[0], row[2]] for row in checks.rows])
     inputs = next((f"{name[0].upper()}{name[1:]}: {text}" for name, text in verdict.remarks.items()

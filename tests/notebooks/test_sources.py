@@ -84,7 +84,7 @@ def test_every_part_is_there(source):
         "**Predict first.**", "<details><summary>Answer</summary>", "## Summary", "**Reference",
     ):  # fmt: skip
         assert part in text, part
-    assert text.count("**What you can do afterwards") == 1
+    assert text.count("**By the end you can") == 1
     for tag in ("exercise", "check", "hint"):
         assert len(tagged(source, tag)) == 1, tag
 

@@ -15,7 +15,7 @@ function startTraining(section, data, seed = 0) {
     <${level}>Watch a head learn</${level}>
     <p class="train-intro">A row of ${tokens} digits comes in, and a single head has to say it backwards. Nobody tells it
       how: its ${countParams()} params start out random, and each step moves them a little.</p>
-    <figure class="train-seen"><figcaption><b>weights</b>: how much each row looks at each column, and the digit that it says.</figcaption><div class="train-weights"></div></figure>
+    <figure class="train-seen"><figcaption><b>weights</b>: how much each row looks at each column. On the right: the digit it says.</figcaption><div class="train-weights"></div></figure>
     <div class="train-do">
       <div class="train-guess"><p id="train-asked"></p><div role="radiogroup" aria-labelledby="train-asked"></div></div>
       <div class="train-bar">
@@ -36,11 +36,9 @@ function startTraining(section, data, seed = 0) {
           maxlength="${tokens}" size="${tokens}" autocomplete="off"></label>
       </div>
     </div>
-    <figure class="train-maps"><figcaption><b>w_v @ w_o</b>: what the head passes on. In the row of the digit that it reads, a
-      filled cell speaks for a digit, a ring against it.</figcaption><div class="train-passed"></div></figure>
+    <figure class="train-maps"><figcaption><b>w_v @ w_o</b>: what the head passes on. Each row is a digit that it reads; a filled cell is a vote for saying that digit, a ring is a vote against.</figcaption><div class="train-passed"></div></figure>
     <details class="train-how"><summary>What a step does</summary><p>It draws ${sequences} new rows of digits and computes the
-      loss of the head's answers. Backward gives the slope of the loss over each param, and Adam moves each param a little
-      downhill. Your browser computes all of it.</p></details>`;
+      loss of the head's answers. The backward pass finds the slope of the loss for each param, and Adam nudges each param a little downhill. Your browser computes all of it.</p></details>`;
   const find = (name) => section.querySelector(`.train-${name}`);
 
   let example = EXAMPLE;

@@ -40,14 +40,14 @@ class Film(Picture):
 
 
 def film(story: Story, *, back: bool = False) -> Film:
-    """Draw the six scenes of the story: what becomes of the words, or of a wish on the way back.
+    """Draw the six scenes of the story: what becomes of the words, or of a goal on the way back.
 
     Parameters
     ----------
     story : Story
         From `mha_numpy.show.scenes.story_of`.
     back : bool
-        The way back, from the wish to the words.
+        The way back, from the goal to the words.
 
     Returns
     -------
@@ -76,6 +76,6 @@ def film(story: Story, *, back: bool = False) -> Film:
     for (number, _), panel in zip(order, panels, strict=True):
         draw_names(panel, story, number, bottom)
     sentence = " ".join(story.tokens)
-    title = f"The wish's way back: {sentence}" if back else f"Six scenes: {sentence}"
+    title = f"From a goal back to the words: {sentence}" if back else f"Six scenes: {sentence}"
     alt = f"{title}. " + " ".join(f"{panel.title}: {panel.desc}" for panel in panels)
     return Film(panels, alt=alt, title=title, notes=[story.note])

@@ -48,6 +48,7 @@ class Grid(NamedTuple):
     blind: Array | None = None  # rows that may attend to nothing
     facts: Sequence[str] = ()  # below, in mono
     is_marked: bool = False  # with the head's shape
+    widest: str = "n"  # the number that sets the width of a cell, as in the grids beside it
 
     def draw(self) -> tuple[Drawing, Drawing | None]:
         """Draw it for a phone, and once more where its cells or words need more room than that."""
@@ -63,7 +64,7 @@ class Grid(NamedTuple):
         left = min(longest, WORD[limit]) + 8 if longest else 32 * is_counted
         room = limit - 2 * MARGIN - left
         if self.numbers:
-            long = max(map(width_of, self.numbers, ["n"] * len(self.numbers)))
+            long = max(width_of(each, "n") for each in (*self.numbers, self.widest))
             for size, gap, wanted in SIZES:
                 least = max(wanted, long * size / NUMBER + (10 if wanted == CELL else 4))
                 wide = min(max(least, CELL), (room + gap) / n_columns - gap)

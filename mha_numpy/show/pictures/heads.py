@@ -18,6 +18,7 @@ from mha_numpy.show.pictures.labels import (
     sentences,
 )
 from mha_numpy.show.pictures.save import Picture
+from mha_numpy.show.pictures.svg import width_of
 
 
 def weights_by_head(
@@ -99,13 +100,16 @@ def weights_by_head(
         notes.append("Hatched: hidden, may not attend.")
     told = [_in_words(*head, keys) for head in zip(names, weights, strict=True)]
     about = f"One panel for each head; on average over the rows, {'; '.join(told)}."
-    drawn = [
+    grids = [
         _grid(
             marks[h], name, weights[h], None if seen is None else seen[h], rows, keys,
             f"{told[h]}.",
-        ).draw()
+        )
         for h, name in enumerate(names)
     ]  # fmt: skip
+    numbers = [number for grid in grids for number in grid.numbers]
+    widest = max(numbers, key=lambda number: width_of(number, "n"), default="n")
+    drawn = [grid._replace(widest=widest).draw() for grid in grids]
     panels, wide = zip(*drawn, strict=True)
     alt = f"{sentences(title, notes[0])} {about}"
     return Picture(panels, title=title, notes=notes, alt=alt, wide=wide)

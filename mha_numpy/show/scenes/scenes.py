@@ -71,10 +71,10 @@ def _single(array: str, each: str, role: str = "") -> Layout:
     return Layout((array,), (Row(each, (f"{array} {letter}",), role),))
 
 
-LONE = ("head lone", "Only the row of {asker} has arrows, because the wish is about {asker}.")
+LONE = ("head lone", "Only the row of {asker} has arrows, because the goal is about {asker}.")
 ASIDE = (
     "head !d_heads !lone",
-    "The wish is about {asker} only. What {word} asks for and receives doesn't matter here, so its "
+    "The goal is about {asker} only. What {word} asks for and receives doesn't matter here, so its "
     "row has no arrows.",
 )
 KEPT = (
@@ -87,8 +87,8 @@ EQUAL = (
 )
 ELSEWHERE = (
     "!head",
-    "There are no arrows here. Nothing that head {head} gives reaches the numbers of the wish, so "
-    "the goal doesn't depend on it.",
+    "There are no arrows here. Nothing that head {head} gives reaches the numbers of the goal, so "
+    "the goal doesn't depend on head {head}.",
 )
 BY_PARAMS = Layout((), (), "\u2193 times w_q, w_k and w_v")
 BY_W_O = Layout((), (), "\u2193 times w_o")
@@ -103,15 +103,16 @@ SCENES = (
             ("!example !cross", "The row of {word} is all that attention knows of it at first."),
             ("cross", "The words at the top look. The words that they look at have separate rows, "
              "such as {best}."),
-            ("example", "Place x and place y say where in the sentence it is, so that head 1 can "
-             "find the word before."),
+            ("example", "Place x and place y say where in the sentence the word is; head 1 uses "
+             "them to find the word before."),
             ("unlike", "On top you see what the model says at each place, here what it reads."),
         ),
         (
-            ("d_x", "The wish has reached the first numbers. What matters most for {word}: {d_x}."),
-            ("!d_x", "The wish doesn't reach {word}: no number of its row has a slope."),
-            ("", "The same sums give a slope to each number of `w_q`, `w_k`, `w_v` and `w_o`. A "
-             "small step moves `w_q` and `w_k` along theirs. Training repeats this many times."),
+            ("d_x", "The goal has been followed back to the first numbers. For {word}, what "
+             "matters most is {d_x}."),
+            ("!d_x", "The goal doesn't depend on {word}: no number of its row has a slope."),
+            ("", "Each number of `w_q`, `w_k`, `w_v` and `w_o` gets a slope in the same way. Take "
+             "a small step, and `w_q` and `w_k` move along theirs. Training does this many times."),
         ),
         one=(_single("x", "i"),),
         all=(_every("x", "tokens"), _every("y", "keys")),
@@ -122,8 +123,8 @@ SCENES = (
         ("q", "k", "v"),
         (
             ("example", "In head {head}, {word} asks: \u201c{question}\u201d As numbers, it *asks* "
-             "for {q}. To be found by others, it *offers* {k}. To words that look at it, it "
-             "*gives* {v}."),
+             "for {q}. So that others find it, it *offers* {k}. To any word that looks at it, "
+             "it *gives* {v}."),
             ("!example !cross", "What {word} *asks* for is its query, `q`. What it *offers*, so "
              "that others find it, is its key, `k`. What it *gives* is its value, `v`."),
             ("!example cross", "The query of {word}, `q`, is what it *asks* for. Each word that it "
@@ -131,17 +132,17 @@ SCENES = (
             ("!example", "Each of these rows has {width} numbers in this head."),
         ),
         (
-            ("d_q", "What {word} asks for has these slopes: {d_q}."),
-            ("d_q", "A plus means that it should ask for more of it, a minus for less. We didn't "
-             "write this rule: it follows from the wish, four steps back."),
+            ("d_q", "The slopes of what {word} asks for: {d_q}. A plus means ask for more of this, "
+             "a minus means ask for less. Nobody wrote that rule: it follows from the goal, four "
+             "steps back."),
             EQUAL,
             ("d_scores !d_q", "The goal doesn't depend on what {word} asks for: no score does."),
-            ("head !d_heads !lone", "The wish is about {asker} only, so what {word} asks for "
+            ("head !d_heads !lone", "The goal is about {asker} only, so what {word} asks for "
              "doesn't matter."),
             ("head !d_heads !lone d_v !cross", "But {asker} looks at {word}, so what "
              "{word} gives has slopes: {d_v}."),
             ("head !d_heads !lone d_k !cross", "What it offers has slopes, too: {d_k}."),
-            ("head lone", "Of the words that ask, only {asker} has arrows, because the wish is "
+            ("head lone", "Of the words that ask, only {asker} has arrows, because the goal is "
              "about {asker}."),
             ELSEWHERE,
         ),
@@ -168,18 +169,19 @@ SCENES = (
         "scores", "Compare", "Asking meets offering", "Which scores should rise?", ("scores",),
         (
             ("!all", "The top row is what {word} asks for; below it is what each word offers. "
-             "Multiply down, add across, then multiply by the scale, {scale}, which keeps the "
-             "scores of long rows small. The result is a *score*: how well the two fit."),
-            ("all", "A *score* says how well two words fit: what one asks for times what the other "
-             "offers, added up, times the scale, {scale}."),
+             "Multiply down, add across, then multiply by the scale, {scale}, which stops "
+             "long rows from getting huge scores. The result is a *score*: how well the two fit."),
+            ("all", "A *score* says how well two words fit. Multiply what one asks for by what the "
+             "other offers, add up, and multiply by the scale, {scale}."),
             ("!alone scores", "The highest for {word}: {scores}."),
             ("hides", "Hatched words are hidden from {word} and don't count."),
         ),
         (
-            ("d_scores", "These scores have slopes: {d_scores}. The slope of a score is its "
-             "*gradient*: raise the score by 0.1, and the goal changes by about a tenth of it."),
-            ("d_scores d_q !all", "A score is made of two rows, so what is asked and what is "
-             "offered get arrows, too."),
+            ("d_scores", "The slopes that count: {d_scores}. The slope of a score is its "
+             "*gradient*: raise the score by 0.1, and the goal changes by about 0.1 times "
+             "the slope."),
+            ("d_scores d_q !all", "A score comes from what is asked and what is offered, so both "
+             "get arrows, too."),
             EQUAL, ASIDE, KEPT, ELSEWHERE, LONE,
         ),
         one=(
@@ -197,18 +199,18 @@ SCENES = (
         "weights", "Share", "Scores become shares", "More for one, less for the rest",
         ("weights",),
         (
-            ("whole !alone", "The attention of {word} is 100%, and the scores divide it: "
-             "{weights}."),
+            ("whole !alone", "{word} has 100% of its attention to give, and the scores share it "
+             "out: {weights}."),
             ("whole alone", "There is only one word that {word} can look at: {weights}."),
             ("!whole weights", "These shares were changed, and no longer add up to 100%."),
             ("!weights", "There is no word that {word} can look at."),
-            ("", "Each share is a *weight*: how much {word} takes from that word. It is e to the "
-             "power of the score, divided by the sum of these powers. Raise a score "
-             "by 1, and its share grows e-fold, 2.7 times, compared with the others."),
+            ("", "Each share is a *weight*: how much {word} takes from that word. To get it, raise "
+             "e to the power of the score and divide by the sum of these powers. Add 1 to a score, "
+             "and its share grows 2.7 times (e), compared with the others."),
         ),
         (
-            ("d_scores", "If one share grows, others shrink. So a score should rise only if its "
-             "word helps more than the average of this row. The slopes say which: {d_scores}."),
+            ("d_scores", "If one share grows, others shrink. So raising a score pays off only if "
+             "its word helps more than the average of its row. The slopes say which: {d_scores}."),
             ("d_scores whole", "All of them add up to 0; tiny ones have no arrow."),
             EQUAL, ASIDE, ELSEWHERE, LONE,
         ),
@@ -228,7 +230,8 @@ SCENES = (
             ("example", "That is {heads}."),
         ),
         (
-            ("d_heads", "The wish goes back through `w_o` to what {word} receives: {d_heads}."),
+            ("d_heads", "Going back through `w_o`, the slopes of what {word} receives "
+             "are {d_heads}."),
             ("d_heads d_weights", "So shares have slopes, too: {d_weights}. A plus means that a "
              "larger share would help."),
             ASIDE, KEPT, ELSEWHERE, LONE,
@@ -245,21 +248,21 @@ SCENES = (
         all=(_every("heads", "queries", "heads: what each word receives"),),
     ),
     Scene(
-        "join", "Join", "All heads make one new row", "Start with a wish", ("out",),
+        "join", "Join", "All heads make one new row", "Start with a goal", ("out",),
         (
-            ("!single", "Head {other} looks at the same time ({others}). Side by side, the rows "
+            ("!single", "Meanwhile, head {other} has looked too ({others}). Side by side, the rows "
              "go through `w_o` and become the new row of {word}."),
             ("single", "What {word} received goes through `w_o` and becomes its new row."),
             ("example asker", "Before, {word} was only a stand-in. Now its row says {wished}."),
             ("example !asker", "That row says {out}."),
         ),
         (
-            ("example", "Here is a wish: {wish}. The goal is {goal} in that row."),
-            ("!example", "The wish here is that the goal grows: the sum of `d_out` times `out`."),
+            ("example", "Suppose {wish}. Our goal, then, is a large {goal} in that row."),
+            ("!example", "Our goal here is to make the sum of `d_out` times `out` larger."),
             ("d_out", "An arrow shows a *slope*: how much the goal grows if that number grows a "
              "little. So ▲ should rise and ▼ should fall. Now go left: what should each "
              "earlier number do?"),
-            ("!d_out !lone", "This row has no arrows, because the wish is about {asker} only. "
+            ("!d_out !lone", "This row has no arrows, because the goal is about {asker} only. "
              "Choose {asker} at the top."),
             ("lone", LONE[1]),
         ),

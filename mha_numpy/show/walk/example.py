@@ -53,7 +53,7 @@ MEANING = Meaning(
         ["which word comes before, or else is nearest?", *["which word comes before?"] * 5],
     ],
     asker=TOKENS.index("It"),
-    wish="the new row of It says alive, and not food",
+    wish="we want the new row of It to say alive, not food",
     goal="alive \N{MINUS SIGN} food",
     written=SENTENCE.split(),
     dare="make the fish alive, and see where It looks",
@@ -90,9 +90,9 @@ def example_setting(seed: int = 0) -> Setting:
         d_out=d_out,
         seed=seed,
         about=(
-            f"{SENTENCE} Who is It? Two heads look at the other words: head 0 asks who is meant, "
-            "head 1 asks for the word before. Everything is set by hand, so that you can read all "
-            "numbers."
+            f"{SENTENCE} Who is It? Each word looks at the others through two heads: head 0 asks "
+            "who is meant, head 1 asks for the word before. We set every number by hand, so that "
+            "you can read them all."
         ),
         note=NOTE,
     )

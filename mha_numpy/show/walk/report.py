@@ -17,7 +17,7 @@ SHADES = "··", "░░", "▒▒", "▓▓", "██"  # of a weight, from 0 t
 FEW = 2  # heads whose second weight is named, too
 NEXT = """\
 next: mha-numpy lab                       the notebooks, from 00 on
-      mha-numpy walk "your sentence"      your words, with random numbers
+      mha-numpy walk "your sentence"      your own sentence, with random numbers
       mha-numpy walk --verbose            every step and every gradient"""
 
 
@@ -30,7 +30,7 @@ def brief(seen: Walk, *, is_shaded: bool = False) -> Iterator[Table | str]:
     yield from (part for part in seen.said if isinstance(part, str))
     yield _looks(seen, is_shaded)
     worst = max(seen.report.errors("central").values())
-    verdict = f"gradients: all right, each number checked (largest error {worst:.0e})"
+    verdict = f"gradients: every number checked, all correct (largest error {worst:.0e})"
     yield "\n".join((*_answer(seen), _shapes(seen), verdict if seen.report else _verdict(seen)))
 
 
@@ -46,7 +46,7 @@ def _looks(seen: Walk, is_shaded: bool = False) -> Table:
             looks = _named(weights, seen.source_tokens, most=2 if H <= FEW else 1)
             cells.append(f"{shades} {looks}" if is_shaded else looks)
         rows.append([token, *cells])
-    title = "In each head, each word shares out 100% of its attention. Most of it goes to:"
+    title = "In each head, every word shares out 100% of its attention. Most of it goes to:"
     title = title.replace("word", f"word of sequence 0 of {B}") if B > 1 else title
     columns = ["", *(f"head {h}{name}" for h, name in enumerate(names))]
     return Table(title, columns, rows, first_head=1)

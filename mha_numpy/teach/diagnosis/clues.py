@@ -61,7 +61,8 @@ def find_clues(task: str, answers: Sequence[Answer]) -> list[str]:
     >>> rights = right_answers("attention_backward")
     >>> wrong = [right._replace(d_v=right.d_v.round(1)) for right in rights]
     >>> find_clues("attention_backward", wrong)
-    ['d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do not need']
+    ['d_q and d_k are right and d_v is wrong, so look at the step d_v: the right ones do not \
+depend on it']
     """
     right = right_answers(task)
     clues = [
@@ -102,7 +103,7 @@ def _of_steps(task: str, answers: Sequence[Answer], right: Sequence[Answer]) -> 
     if not good or not bad:
         return ""
     verbs = "are" if len(good) > 1 else "is", "are" if len(bad) > 1 else "is"
-    seen = f"{listed(good)} {verbs[0]} right, and {listed(bad)} {verbs[1]} wrong"
+    seen = f"{listed(good)} {verbs[0]} right and {listed(bad)} {verbs[1]} wrong"
     steps_of = _steps_of_results(task)
     if len(steps_of) != len(names):
         return seen
@@ -115,9 +116,9 @@ def _of_steps(task: str, answers: Sequence[Answer], right: Sequence[Answer]) -> 
         return f"{seen}, although {right} computed from {them}: look at what you return"
     shared = set.intersection(*alone.values())
     steps = [step for step in needs[bad[0]] if step in shared] or list(filter(alone.get, bad))
-    plural = "s" if len(steps) > 1 else ""
-    rest = "they do" if len(good) > 1 else "it does"
-    return f"{seen}: look at the step{plural} {listed(steps)}, which {rest} not need"
+    plural, them = ("s", "them") if len(steps) > 1 else ("", "it")
+    rest = "the right ones do" if len(good) > 1 else "the right one does"
+    return f"{seen}, so look at the step{plural} {listed(steps)}: {rest} not depend on {them}"
 
 
 def listed(names: Sequence[str]) -> str:

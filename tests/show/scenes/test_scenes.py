@@ -86,10 +86,10 @@ def test_sentences_are_short_and_whole(any_story):
 def test_the_asker_and_the_wish_open_the_story(story):
     assert [scene.id for scene in story.scenes] == ALL
     assert still(story, "weights").text.startswith(
-        "The attention of It is 100%, and the scores divide it: cat 78%, fish 17%."
+        "It has 100% of its attention to give, and the scores share it out: cat 78%, fish 17%."
     )
     back = still(story, "scores", back=True).text
-    assert back.startswith("These scores have slopes: cat +0.308, fish " + MINUS + "0.278.")
+    assert back.startswith("The slopes that count: cat +0.308, fish " + MINUS + "0.278.")
     assert ("word", "cat") in still(story, "scores").sentence
     assert ("number", "4.5") in still(story, "scores").sentence
 
@@ -101,7 +101,7 @@ def test_where_the_wish_does_not_reach_the_sentence_says_why(story):
     for scene in ALL[1:5]:
         assert "Nothing that head 1 gives reaches" in says(scene, "It", 1)
     assert "What ate asks for and receives doesn't matter" in says("weights", "ate", 0)
-    assert "the wish is about It only" in says("join", "cat", 0)
+    assert "the goal is about It only" in says("join", "cat", 0)
     assert "It looks at cat" in says("roles", "cat", 0)
 
 
@@ -163,7 +163,7 @@ def test_words_that_are_all_equal_are_counted():
     with trace() as t:
         attention_forward(x[:, :1], x, x)
     said = still(story_of(t, source_tokens=list("abcd")), "weights").text
-    assert "the scores divide it: 4 words, 25% each." in said
+    assert "the scores share it out: 4 words, 25% each." in said
     with trace() as t:
         attention_forward(x, x, x, is_causal=True)
     told = story_of(t, tokens=list("abcd"))

@@ -178,7 +178,7 @@ def test_a_real_bert(tmp_path, capsys):
     report = printed[: printed.index("wrote ")]
     assert max(map(len, report.splitlines())) <= 80
     assert "Trained by others (all-MiniLM-L6-v2)" in report
-    assert "gradients: all right, each number checked" in report
+    assert "gradients: every number checked, all correct" in report
     rows_of_it = [line for line in report.splitlines() if line.startswith("it ")]
     assert len(rows_of_it) == 3  # twelve heads in three tables
     assert "because 100%" in rows_of_it[0]  # head 2 looks at the token before

@@ -4,9 +4,7 @@
 const MEASURES = {
   vectors: {
     unit: "change",
-    about: `To find out, silence a head and see how far that turns the vector in which the model sums up a text: 0 is not at
-      all, 1 is a right angle. Texts of like meaning have vectors of like direction, so a model that turns them gets wrong
-      which texts are alike.`,
+    about: `To find out, silence a head. The model sums up each text in one vector: how far does that vector turn? 0 means not at all, 1 means a right angle. Texts that mean similar things have vectors that point in similar directions, so if a vector is turned, the model gets wrong which texts are alike.`,
     zero: `The model computes a vector for each text: the mean of its words’ last hidden states, scaled to length 1.
       The change is 1 − the cosine between the vector without the head and the vector of the whole model, on average
       over the texts.`,

@@ -23,7 +23,7 @@ function openNumber({ root, trace, facts, stage, edit, undo, close, open }) {
     const [sum, by] = isEdited ? [made.args[0], made.args[1].value] : [made, 0];
     const inner = sum.op ? writeStory(sum, point) : told(trace.arrays[sum.array], sum.index);
     const written = inner instanceof Node ? inner : inner?.op ? writeStory(inner, point) : facts.number(sum.value);
-    return [written, isEdited ? ` ${by < 0 ? "−" : "+"} ${facts.number(Math.abs(by))} by your change` : "", " = ", value];
+    return [written, isEdited ? ` ${by < 0 ? "−" : "+"} ${facts.number(Math.abs(by))} added by you` : "", " = ", value];
   }
 
   function show(chosen, isBack, changedScenes) {

@@ -191,8 +191,8 @@ function startStory(data, page) {
     find(".step").hidden = !canStep;
     const isChanged = trace.isEdited() || controls.chosen();
     find(".again").disabled = !isChanged;
-    find(".steps").textContent = (steps ? `${steps} ${steps === 1 ? "step" : "steps"} along the slopes of w_q and w_k.`
-      : "▲ should rise, ▼ should fall; a larger arrow matters more.") + (isChanged ? " Start again undoes your changes, too." : "");
+    find(".steps").textContent = (steps ? `You have taken ${steps} ${steps === 1 ? "step" : "steps"} along the slopes of w_q and w_k.`
+      : "▲ should rise, ▼ should fall; a larger arrow matters more.") + (isChanged ? " Start again also undoes your own changes." : "");
   }
 
   // --- where the word looks: arcs over the sentence, those of a second head below it
@@ -267,7 +267,7 @@ function startStory(data, page) {
     root.classList.toggle("back", at.back);
     root.classList.toggle("only", at.only);
     const { id, name, title, back, arrays } = scene();
-    byId("step").replaceChildren(`${at.back ? "The way back" : "The way there"} · ${at.scene + 1} of ${scenes.length} · `, element("code", "", arrays.map((part) => facts.parts[part].name).join(", ")));
+    byId("step").replaceChildren(`${at.back ? "Backward" : "Forward"} · ${at.scene + 1} of ${scenes.length} · `, element("code", "", arrays.map((part) => facts.parts[part].name).join(", ")));
     byId("title").textContent = at.back ? back : title;
     byId("note").hidden = !told.note || at.back || at.scene > 0;
     byId("heads").hidden = facts.heads === 1 || id === "words" || id === "join";
@@ -283,7 +283,8 @@ function startStory(data, page) {
     });
     byId("now").textContent = name;
     byId("previous").disabled = at.scene === 0;
-    byId("next").disabled = at.scene === last;
+    byId("next").disabled = at.scene === last && !leadsBack();
+    byId("next").setAttribute("aria-label", leadsBack() ? "The way back" : "Next scene");
     byId("back").checked = at.back;
     if (!at.expert) {
       stage.show(facts.tables(scene(), at, showsAll()), isMoving, at.times, Math.max(...scenes.map(highOf)));
@@ -325,7 +326,12 @@ function startStory(data, page) {
     return element("li", "", button);
   }));
 
-  const turn = (by) => go({ scene: Math.min(last, Math.max(0, at.scene + by)) });
+  function turnRound(isBack) {
+    if (isBack) beforeBack = { scene: at.scene, word: at.word, head: at.head, all: at.all };
+    go(isBack ? { back: true, scene: last, word: facts.asker(), head: opensHead, all: false } : { ...beforeBack, back: false });
+  }
+  const leadsBack = () => at.scene === last && !at.back && canReturn;
+  const turn = (by) => (by > 0 && leadsBack() ? turnRound(true) : go({ scene: Math.min(last, Math.max(0, at.scene + by)) }));
   function stop() {
     clearInterval(playing);
     playing = 0;
@@ -348,8 +354,7 @@ function startStory(data, page) {
   byId("play").addEventListener("click", play);
   byId("expert").addEventListener("click", () => go({ expert: !at.expert }));
   byId("back").addEventListener("change", ({ target }) => {
-    if (target.checked) beforeBack = { scene: at.scene, word: at.word, head: at.head, all: at.all };
-    go(target.checked ? { back: true, scene: last, word: facts.asker(), head: opensHead, all: false } : { ...beforeBack, back: false });
+    turnRound(target.checked);
   });
   for (const [name, act] of [[".step", step], [".again", page.reset]]) {
     byId("goal").querySelector(name).addEventListener("click", ({ target }) => { from = target; act(); });
@@ -375,10 +380,11 @@ function startStory(data, page) {
     for (const [name, selector] of Object.entries({ top: ".story-top", wish: "#story-wish", scrub: ".scrub" })) {
       root.style.setProperty(`--${name}`, `${root.querySelector(selector).offsetHeight}px`);
     }
-    if (!at.expert) { stage.fit(); stage.paint({ chosen: at.cell, isBack: at.back }); }
+    if (!at.expert) { stage.fit(); stage.paint({ chosen: at.cell, isBack: at.back }); showArcs(); }
     tellHeight();
   });
   for (const name of ["main", "says", "wish", "options"]) sizes.observe(byId(name));
+  for (const label of byId("words").querySelectorAll("label")) sizes.observe(label);  // a font arrives late
   function read() {
     const hash = decodeURI(location.hash.slice(1));
     if (hash && !hash.includes("/") && trace.byName.has(hash)) return { expert: true };
