@@ -73,8 +73,9 @@
         const guess = make("b", {}, field.value.trim());
         if (!isNumber) return reveal(["You wrote ", guess, ". Compare:"]);
         const value = parseFloat(field.value.replace("\u2212", "-").replace(",", "."));
-        const off = Math.abs(value - parseFloat(answer));
-        const right = make("b", {}, answer + unit);
+        const isPercent = Math.abs(answer) < 1 && value > 1; // of a share: 33 for 0.33
+        const off = Math.abs(value / (isPercent ? 100 : 1) - parseFloat(answer));
+        const right = make("b", {}, isPercent ? `${Math.round(100 * answer)}%` : answer + unit);
         reveal(["You said ", guess, ". ", ...(off <= parseFloat(within) ? ["Yes: it is ", right, "."] : ["It is ", right, "."])]);
       });
     }

@@ -323,6 +323,25 @@ def test_arcs_over_the_sentence_follow_what_is_changed(open_story, seen):
     assert np.argmax(head) == FISH
 
 
+def test_arcs_follow_words_that_move_when_a_font_arrives(open_story):
+    page = open_story("weights/It/0")
+    ends = "document.querySelector('#story-words svg path').getAttribute('d')"
+    before = page.evaluate(ends)
+    page.add_style_tag(content=".sentence { font-family: monospace !important; }")
+    page.wait_for_function(f"{ends} !== {before!r}")
+
+
+def test_the_last_scene_leads_to_the_way_back(open_story):
+    page = open_story("mix/cat/1")
+    page.get_by_role("button", name="Next scene").click()
+    page.get_by_role("button", name="The way back").click()
+    assert page.get_by_role("switch").is_checked()
+    assert page.evaluate("location.hash") == "#join/It/0/back"
+    assert page.locator("#story-next").is_disabled()
+    page.get_by_role("switch").uncheck()
+    assert page.evaluate("location.hash") == "#join/cat/1"
+
+
 def moving(page, kind):
     return page.evaluate(
         "(kind) => document.getAnimations().filter((each) => kind in each.effect.getKeyframes()[0]"

@@ -132,6 +132,12 @@ def test_an_answer_waits_for_a_prediction_that_is_compared_with_it(open_page):
     first.get_by_role("textbox").fill("40")
     first.get_by_role("textbox").press("Enter")
     assert "You said 40. It is 89." in first.locator(".predict-said").inner_text()
+    page = open_page("notebooks/01_one-query.html")
+    share = page.locator(".predict[data-answer='0.32']")
+    share.get_by_role("textbox").fill("33")  # a share may be written as percent
+    share.get_by_role("textbox").press("Enter")
+    assert "You said 33. " in share.locator(".predict-said").inner_text()
+    assert "it is 32%" in share.locator(".predict-said").inner_text().lower()
 
 
 def test_a_page_that_derives_asks_first(open_page):

@@ -64,8 +64,8 @@ function startTraining(section, data, seed = 0) {
     }
     if (learnedAt) {
       return `The antidiagonal is there: the first query looks at the last key, the second at the
-        last but one, and so on. Nobody wrote this rule down. Training found it in ${learnedAt} steps
-        and ${seconds.toFixed(0)} seconds. The params are learned now; only the digits are random.`;
+        last but one, and so on. Nobody wrote this rule down: training found it in ${learnedAt} steps
+        and ${seconds.toFixed(0)} seconds. The params are no longer random; only the digits are.`;
     }
     if (reading.antidiagonal > 0.5) {
       return "The antidiagonal appears: most queries already look at the right key.";
@@ -75,7 +75,7 @@ function startTraining(section, data, seed = 0) {
         ? "These steps are too long, so they jump over the lowest point. Start again with a lower rate."
         : "These steps are tiny, so learning is slow. Try a higher learning rate.";
     }
-    return "Each step changes the params a little. Look for a pattern in the weights.";
+    return "Each step changes the params a little. Expect a few hundred before a pattern shows in the weights.";
   }
 
   function askForGuess() {
