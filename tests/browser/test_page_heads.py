@@ -229,7 +229,7 @@ def test_pictures_have_the_colours_of_the_page(open_page, drawn, scheme):
     letters = page.evaluate("getComputedStyle(document.body).color")
     assert letters == "rgb({}, {}, {})".format(*rgb(TOKENS["ink"][at]))
     red, green, blue, alpha = page.evaluate(
-        """() => { // layer 1, head 0: its strongest cell on words, though its full stop has a stronger one
+        """() => { // layer 1, head 0: its strongest cell on words; a full stop has a stronger one
             const canvas = document.querySelectorAll("#overview canvas")[2];
             const [width, height] = [2, 6];
             const { data } = canvas.getContext("2d").getImageData(1, 0, width, height);
