@@ -229,8 +229,8 @@ def test_pictures_have_the_colours_of_the_page(open_page, drawn, scheme):
     letters = page.evaluate("getComputedStyle(document.body).color")
     assert letters == "rgb({}, {}, {})".format(*rgb(TOKENS["ink"][at]))
     red, green, blue, alpha = page.evaluate(
-        """() => { // the strongest cell on words, not on the start or a full stop, of head 1
-            const canvas = document.querySelectorAll("#overview canvas")[1];
+        """() => { // layer 1, head 0: its strongest cell on words; a full stop has a stronger one
+            const canvas = document.querySelectorAll("#overview canvas")[2];
             const [width, height] = [2, 6];
             const { data } = canvas.getContext("2d").getImageData(1, 0, width, height);
             const places = [...Array(width * height).keys()];
@@ -238,7 +238,7 @@ def test_pictures_have_the_colours_of_the_page(open_page, drawn, scheme):
             return pixels.sort((a, b) => b[3] - a[3])[0];
         }"""
     )
-    color = drawn.data["families"][drawn.data["texts"][0]["families"][0][1]][1]
+    color = drawn.data["families"][drawn.data["texts"][0]["families"][1][0]][1]
     assert np.allclose([red, green, blue], rgb(HEADS[color][0][at]), atol=3)  # alpha rounds them
     assert alpha == 255  # the largest share on a word has full colour
 
