@@ -384,7 +384,7 @@ def test_the_switch_comes_back_and_starting_again_takes_back_every_change(open_s
     page.get_by_role("switch").check()
     assert page.evaluate("location.hash") == "#join/It/0/back"
     page.get_by_role("button", name="Take a small step").click()
-    assert "undoes your changes, too" in page.locator("#story-goal .steps").inner_text()
+    assert "also undoes your own changes" in page.locator("#story-goal .steps").inner_text()
     page.get_by_role("button", name="Start again").click()
     assert page.get_by_role("button", name="Start again").is_disabled()
     page.get_by_role("switch").uncheck()

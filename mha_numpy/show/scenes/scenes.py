@@ -206,7 +206,7 @@ SCENES = (
             ("!weights", "There is no word that {word} can look at."),
             ("", "Each share is a *weight*: how much {word} takes from that word. To get it, raise "
              "e to the power of the score and divide by the sum of these powers. Add 1 to a score, "
-             "and its share grows 2.7 times (e), compared with the others."),
+             "and its power is 2.7 times (e) as large."),
         ),
         (
             ("d_scores", "If one share grows, others shrink. So raising a score pays off only if "
