@@ -142,7 +142,7 @@ def test_an_answer_waits_for_a_prediction_that_is_compared_with_it(open_page):
 
 def test_a_page_that_derives_asks_first(open_page):
     page = open_page("grouped.html")
-    question = page.locator(".predict")
+    question = page.locator(".predict").last
     assert not page.get_by_text("The outputs are 3, 3, 5, 5").is_visible()
     question.get_by_role("textbox").fill("101")
     question.get_by_role("textbox").press("Enter")
@@ -162,7 +162,7 @@ def test_a_number_is_changed_two_clicks_from_the_first_page(open_page):
     assert cell.inner_text() == "0"
     cell.click()
     page.keyboard.press("+")
-    assert cell.inner_text() == "0.1"
+    assert cell.inner_text() in ("0.1", ".1")  # as its width allows
 
 
 def test_the_theme_reaches_pictures_and_frames(open_page):
@@ -205,7 +205,7 @@ def test_a_shape_stays_on_one_line(open_page):
 
 
 def test_code_shows_where_it_is_cut(open_page):
-    page = open_page("attention.html", **PHONE)
+    page = open_page("exercises.html", **PHONE)
     code = page.locator("pre.cut").first
     assert "linear-gradient" in code.evaluate("one => getComputedStyle(one).maskImage")
     before = page.locator("pre.cut").count()
