@@ -206,6 +206,11 @@ def test_a_shape_stays_on_one_line(open_page):
 
 def test_code_shows_where_it_is_cut(open_page):
     page = open_page("exercises.html", **PHONE)
+    page.evaluate("""() => {
+      const code = document.querySelector(".bd-article pre");
+      code.textContent = "x".repeat(300);
+      Object.assign(code.style, { whiteSpace: "pre", overflow: "auto", height: "60px" });
+    }""")  # most code wraps
     code = page.locator("pre.cut").first
     assert "linear-gradient" in code.evaluate("one => getComputedStyle(one).maskImage")
     before = page.locator("pre.cut").count()
