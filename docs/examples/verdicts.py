@@ -108,9 +108,8 @@ def shown(title: str, what: str, code: str, verdict: Verdict) -> str:
         if name in REMARKS
     ]  # fmt: skip
     is_said = what[:12].lower() == title[:12].lower() and len(what) < 2 * len(title)
-    explained = (
-        "" if is_said else f" {what if '_' in what.split()[0] else what[0].upper() + what[1:]}."
-    )
+    is_name = "_" in what.split()[0]  # of an array, which keeps its small letter
+    explained = "" if is_said else f" {what if is_name else what[0].upper() + what[1:]}."
     checks = stages_table("", verdict.stages)
     table = Table("", ["check", "", "finding"], [[row[1], row[0], row[2]] for row in checks.rows])
     inputs = next((f"{name[0].upper()}{name[1:]}: {text}" for name, text in verdict.remarks.items()

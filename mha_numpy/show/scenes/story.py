@@ -197,25 +197,17 @@ def listed(story: Story, name: str, word: int, head: int) -> list[Piece]:
     if part in ("d_scores", "d_weights"):
         return _joined([("word", labels[j]) for j in kept], [write(row[j]) for j in kept])
     called = [f"number {label}" if label.isdigit() else label for label in labels]
-    return _joined(
-        [("text", called[c]) for c in sorted(kept)], [write(row[c]) for c in sorted(kept)]
-    )
+    kept = sorted(kept)
+    return _joined([("text", called[c]) for c in kept], [write(row[c]) for c in kept])
 
 
 def named(row: Array, words: Sequence[str], *, is_share: bool, most: int = 2) -> list[Piece]:
     """Return the words with the largest numbers, none of equal ones before others: cat 78%."""
-    found, write = (
-        largest(row, most, LEAST if is_share else -np.inf),
-        percent if is_share else written,
-    )
+    least, write = (LEAST, percent) if is_share else (-np.inf, written)
+    found = largest(row, most, least)
     if len(found) > most:
-        each = write(row[found[0]])
-        return [
-            ("number", str(len(found))),
-            ("text", " words, "),
-            ("number", each),
-            ("text", " each"),
-        ]
+        count, each = ("number", str(len(found))), ("number", write(row[found[0]]))
+        return [count, ("text", " words, "), each, ("text", " each")]
     return _joined([("word", words[j]) for j in found], [write(row[j]) for j in found])
 
 

@@ -1,10 +1,15 @@
 // What changes without a head: one by one, in three ways, and one after the other.
 
+const MEAN = `Instead of nothing, the head writes the same for every word: its mean over these texts. Later layers are used
+      to that.`;
+
 // What is measured; see VectorChange and LossChange.
 const MEASURES = {
   vectors: {
     unit: "change",
-    about: `To find out, silence a head. The model sums up each text in one vector: how far does that vector turn? 0 means not at all, 1 means a right angle. Texts that mean similar things have vectors that point in similar directions, so if a vector is turned, the model gets wrong which texts are alike.`,
+    about: `To find out, silence a head. The model sums up each text in one vector: how far does that vector turn? 0
+      means not at all, 1 means a right angle. Texts that mean similar things have vectors that point in similar
+      directions, so if a vector is turned, the model gets wrong which texts are alike.`,
     zero: `The model computes a vector for each text: the mean of its words’ last hidden states, scaled to length 1.
       The change is 1 − the cosine between the vector without the head and the vector of the whole model, on average
       over the texts.`,
@@ -12,8 +17,7 @@ const MEASURES = {
       instead and take half of |its slope over the head’s gate|², which is what the change would be if the slope stayed
       constant. A vector of more than 32 numbers is estimated along 32 random directions, and may be a quarter off. This
       slope decides which head goes first; a cut is not a small change, so compare the two (Michel 2019).`,
-    mean: `Instead of nothing, the head writes the same for every word: its mean over these texts. Later layers are used
-      to that. In the last layer this changes less, because a text’s vector is itself a mean over its words.`,
+    mean: `${MEAN} In the last layer this changes less, because a text’s vector is itself a mean over its words.`,
   },
   loss: {
     unit: "growth of the loss",
@@ -23,8 +27,7 @@ const MEASURES = {
     gradient: `|The slope of the loss over the head’s gate|, computed for each text and summed: how much the loss would
       change if the slope stayed constant. This slope decides which head goes first; a cut is not a small change, so
       compare the two (Michel 2019).`,
-    mean: `Instead of nothing, the head writes the same for every word: its mean over these texts. Later layers are used
-      to that.`,
+    mean: MEAN,
   },
 };
 

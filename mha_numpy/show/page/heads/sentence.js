@@ -11,8 +11,8 @@ const isEnding = (label) => /^(s|t|d|m|re|ll|ve)$/i.test(label);  // after an ap
 function joins(labels, at) {
   const [before, label, next] = [at - 1, at, at + 1].map((place) => labels[place] ?? "");
   if (!before || before in ENDS) return false;
-  return isStop(label) || /^(##.+|'(s|t|d|m|re|ll|ve))$/i.test(label)
-    || (label === "'" && isEnding(next)) || (before === "'" && isEnding(label));
+  return isStop(label) || /^##./.test(label) || (label[0] === "'" && isEnding(label.slice(1) || next))
+    || (before === "'" && isEnding(label));
 }
 
 // `pick` is called with the place of the word that the reader chooses.

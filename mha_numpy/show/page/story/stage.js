@@ -137,8 +137,8 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     });
   }
 
-  // Cells as large as in all scenes, or the largest with which all is seen at once. Columns whose names don't fit side by side
-  // are written upwards; tiny cells lose their numbers.
+  // Cells as large as in all scenes, or the largest with which all is seen at once. Columns whose names
+  // don't fit side by side are written upwards; tiny cells lose their numbers.
   function fit() {
     const board = root.firstChild;
     if (!board) return;
@@ -159,7 +159,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
         const width = table.querySelector(".cell")?.offsetWidth ?? 62;
         const isUpright = spans.some((span) => span.offsetWidth > span.parentElement.clientWidth + 6);
         table.classList.toggle("upright", isUpright);
-        table.classList.toggle("tight", width < 46 && !table.matches(".strips"));
+        table.classList.toggle("tight", width < 40 && !table.matches(".strips"));
         table.classList.toggle("mute", width < 24 && !table.matches(".strips"));
       }
       return board.offsetHeight <= room;

@@ -45,7 +45,7 @@ function startStory(data, page) {
 
   // --- one change for each scene that shows what it is about: {label, watch, cell, value} or {label, watch, gate}
 
-  const largest = (numbers, size = Math.abs) => numbers.reduce((best, v, j) => (size(v) > size(numbers[best]) ? j : best), 0);
+  const argmax = (numbers, size = Math.abs) => numbers.reduce((best, v, j) => (size(v) > size(numbers[best]) ? j : best), 0);
   const word = (name) => element("b", "w", name);
   const tried = {};  // by scene, word and head
 
@@ -60,19 +60,19 @@ function startStory(data, page) {
     const [best, next] = seen;
     const tenths = (value) => Math.round(10 * value) / 10;
     const wish = meaning && canReturn ? row("d_out", meaning.asker) : [];
-    const [up, down] = [1, -1].map((sign) => largest(wish, (v) => sign * v));
+    const [up, down] = [1, -1].map((sign) => argmax(wish, (v) => sign * v));
     if (id === "words" && wish.length) {
-      const rival = largest(words.map((_, j) => row("x", j)[down]), Number);
+      const rival = argmax(words.map((_, j) => row("x", j)[down]), Number);
       return offer("x", rival, up, 1, ["make ", names[rival], ` ${called("x", up)}`], ["where ", word(words[meaning.asker]), " looks"]);
     }
     if (id === "words") {
-      const n = largest(row("x"));
+      const n = argmax(row("x"));
       return offer("x", i, n, -row("x")[n], [`turn ${called("x", n)} of `, me, " into its opposite"], ["where it looks"]);
     }
     if (id === "roles") {
       const away = wish.length ? facts.columns("q", h).indexOf(meaning.features[down]) : -1;
       if (away >= 0) return offer("q", i, away, 2, ["let ", me, ` ask for ${called("q", away)}`], ["where it looks"]);
-      const n = largest(row("q"));
+      const n = argmax(row("q"));
       return offer("q", i, n, -row("q")[n], ["let ", me, ` ask for the opposite of ${called("q", n)}`], ["where it looks"]);
     }
     if (id === "join") {
@@ -82,7 +82,7 @@ function startStory(data, page) {
     if (id === "scores") return offer("scores", i, next, tenths(scores[best] + 1), ["give ", names[next], " the highest score"], ["its share"]);
     if (id === "weights") return offer("scores", i, best, tenths(scores[best] - 3), ["lower the score of ", names[best], " by 3"], ["who gets its share"]);
     const from = seen.find((j) => row("v", j).some(Boolean)) ?? best;
-    const n = largest(row("v", from));
+    const n = argmax(row("v", from));
     return offer("v", from, n, 2 * row("v", from)[n], ["let ", names[from], ` give twice as much ${called("v", n)}`], ["what ", me, " receives"]);
   }
 
