@@ -20,6 +20,7 @@ from mha_numpy.kernels.tile import (
 )
 from mha_numpy.kernels.visible import (
     EVERYTHING,
+    NONE_SET,
     SOMETHING,
     find_visible,
     first_bits,
@@ -66,7 +67,7 @@ def walk(dtype):
                 visible = find_visible(seen, rows, problem, tile, by_query, j, width)
                 if visible != SOMETHING:
                     for key in range(n):
-                        seen[key] = first_bits(width) if visible == EVERYTHING else 0
+                        seen[key] = first_bits(width) if visible == EVERYTHING else NONE_SET
                 count = 0
                 for key, column in np.ndindex(n, width):
                     count += np.int64(seen[key] >> np.uint64(column)) & 1
