@@ -5,14 +5,15 @@ page that of the system.
 """
 
 import math
-import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
+from io import BytesIO
 from unicodedata import combining, east_asian_width
 
 import numpy as np
+from PIL import Image  # matplotlib brings it
 
 from mha_numpy.dtypes import Array
 from mha_numpy.look import FAMILIES, tokens
@@ -288,7 +289,9 @@ class Drawing:
             if not strength.any():
                 continue
             name = f"ID-{kind}-{len(self.defs)}"
-            data = b64encode(_png(np.round(255 * strength).astype(np.uint8))).decode()
+            file = BytesIO()
+            Image.fromarray(np.round(255 * strength).astype(np.uint8)).save(file, "png")
+            data = b64encode(file.getvalue()).decode()
             self.defs.append(
                 f'<mask id="{name}"><image {where} preserveAspectRatio="none" '
                 f'style="image-rendering:pixelated" href="data:image/png;base64,{data}"/></mask>'
@@ -330,17 +333,3 @@ def _boxes(places: Sequence[tuple[float, float]], wide: float, high: float, inse
 def _n(number: float) -> str:
     """Return a number in few characters."""
     return f"{number:.2f}".rstrip("0").rstrip(".") if number % 1 else f"{number:.0f}"
-
-
-def _png(levels: Array) -> bytes:
-    """Return (rows, columns) of uint8 as a grey PNG."""
-    rows, columns = levels.shape
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        check = zlib.crc32(kind + data)
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
-
-    lines = b"".join(b"\0" + row.tobytes() for row in levels)
-    head = struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)
-    parts = (chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(lines, 9)), chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)

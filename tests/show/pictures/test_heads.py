@@ -163,7 +163,7 @@ def test_files_are_the_same_bytes_each_time_and_carry_the_alt_text(tmp_path):
             "w": heads,
             "m": matrices({"mask": causal_mask(64), "x": cells[0], "large": np.ones((200, 200))}),
             "l": line_chart([1, 2], {"a": np.ones(2), "b": np.zeros(2)}, **LABELS, log_x=True),
-            "b": bar_chart({"a": 1}, title="t", against={"a": 2}),
+            "b": bar_chart({"a": 1}, title="t"),
         }
         return [path for name, figure in figures.items()
                 for path in save_figure(figure, tmp_path / folder / name)]  # fmt: skip

@@ -58,9 +58,7 @@ def heatmaps(H, T, **options):
 
 
 def bars(numbers):
-    labels = {"title": "a title", "unit": "$", "against_label": "vs"}
-    against = dict.fromkeys(numbers, 7e6)
-    return [bar_chart(numbers, **labels), bar_chart(numbers, against=against, **labels)]
+    return [bar_chart(numbers, title="a title", unit="$")]
 
 
 def panels(arrays):
@@ -124,9 +122,7 @@ FAST = {
     "lines with a legend": lambda: line_chart(POWERS, {LONG: POWERS, "b": POWERS / 2}, **AXES),
     "no values": lambda: line_chart([1, 2], {"none": [NAN, NAN]}, **AXES, log_y=True),
     "formulas": lambda: line_chart([1, 2], {"$a$": np.ones(2)}, **FORMULAS),
-    "bars": lambda: bar_chart(
-        {"a": 19, "b": 25, "c": 2, "d": 1.0}, title="t", against={"a": 20, "b": 20, "c": 20}
-    ),
+    "bars": lambda: bar_chart({"a": 19, "b": 25, "c": 2, "d": 1.0}, title="t"),
     "arrows": lambda: arrows(turned(8), title="Turned"),
     "splits": lambda: origin_film(two_splits(), 2),
     "one token": lambda: origin_film({"x": ramp(1, 3), "a": np.array([2])}, 1),
