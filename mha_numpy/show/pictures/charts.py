@@ -6,19 +6,27 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
-from mha_numpy.look import TOKENS, tokens
+from mha_numpy.look import PALETTE, TOKENS, tokens
 from mha_numpy.show.pictures.svg import MARGIN, Drawing
 
 PX = 1 / 96  # inches; an SVG of matplotlib has 72 units to the inch: 9.75 points are 13 px
 TEXT = 13 * 0.75  # in points
+EDGE = 14  # units: beside a plot
 _INK, _SOFT, _EDGE, _LINE = (TOKENS[name][0] for name in ("ink", "soft", "edge", "line"))
 STYLE: dict[Any, Any] = {
     "figure.dpi": 96, "savefig.transparent": True, "svg.fonttype": "none",
     "svg.hashsalt": "mha_numpy", "font.family": "DejaVu Sans", "font.size": TEXT,
-    "axes.titlesize": TEXT, "axes.titlelocation": "left", "axes.titlecolor": _SOFT,
+    "figure.titlesize": TEXT, "figure.titleweight": "normal", "figure.constrained_layout.use": True,
+    "figure.constrained_layout.w_pad": EDGE * PX, "figure.constrained_layout.h_pad": 7 * PX,
     "axes.labelsize": TEXT, "xtick.labelsize": TEXT, "ytick.labelsize": TEXT,
-    "legend.fontsize": TEXT, "legend.frameon": False, "lines.linewidth": 2,
+    "lines.linewidth": 2, "lines.markeredgecolor": TOKENS["card"][0], "lines.markeredgewidth": 0.8,
+    "axes.prop_cycle": cycler(
+        color=PALETTE, marker=[*"os^DvPX*"], markersize=(5.5, 5.2, 6, 5, 6, 7.5, 7, 10),
+        linestyle=["-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (9, 3)),
+                   (0, (3, 1, 1, 1, 1, 1)), (0, (2, 1)), (0, (8, 2, 2, 2, 2, 2))],
+    ),
     "text.color": _INK, "axes.labelcolor": _SOFT, "xtick.color": _SOFT, "ytick.color": _SOFT,
     "axes.edgecolor": _EDGE, "axes.grid": True, "axes.grid.axis": "y", "grid.color": _LINE,
     "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,

@@ -2,21 +2,22 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from textwrap import wrap
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from mha_numpy.checks import check_flag
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.look import PALETTE, TOKENS, tokens
-from mha_numpy.show.pictures.charts import PX, STYLE, drawing_of
+from mha_numpy.show.pictures.charts import EDGE, PX, STYLE, drawing_of
 from mha_numpy.show.pictures.labels import (
     as_numbers,
     check_text,
@@ -25,23 +26,18 @@ from mha_numpy.show.pictures.labels import (
     short_number,
 )
 from mha_numpy.show.pictures.save import Picture
-from mha_numpy.show.pictures.svg import DESK, PHONE, width_of, wrapped
+from mha_numpy.show.pictures.svg import DESK, PHONE
 
-MARKERS = dict(zip("os^DvPX*", (5.5, 5.2, 6, 5, 6, 7.5, 7, 10), strict=True))  # with sizes
-DASHES: tuple[Any, ...] = (
-    "-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (9, 3)), (0, (3, 1, 1, 1, 1, 1)),
-    (0, (2, 1)), (0, (8, 2, 2, 2, 2, 2)),
-)  # fmt: skip
 LARGEST = 1e300  # a number that can be drawn
 LONGEST_NAME = 60  # characters
 MAX_MARKERS = 20  # on a line
 STEPS = [1, 2, 2.5, 5, 10]  # between ticks
 
 # units
-ABOVE, BELOW, EDGE = 42, 50, 14  # the plot: name of the axis; ticks and name; beside it
-BESIDE, PITCH = 24, 17  # from the plot to a name; from one name to the next
-PLOT = {PHONE: 190, DESK: 280}  # height by width
-NAMES = {PHONE: 96, DESK: 200}  # the longest name at its line's end, else all are in a legend
+ABOVE, BELOW = 42, 50  # the plot: name of the axis; ticks and name
+BESIDE, PITCH = 20, 17  # from the plot to a name; from one line of a name to the next
+PLOT = {PHONE: 190, DESK: 280}  # the least height by width
+NAMES = {PHONE: 12, DESK: 28}  # characters in a line of a name
 
 
 def line_chart(
@@ -74,8 +70,7 @@ def line_chart(
 
     Notes
     -----
-    Each line has its own colour, marker and dash; names that are too long for the lines' ends are
-    in a legend.
+    Each line has its own colour, marker and dash. A long name takes several lines.
 
     Examples
     --------
@@ -109,42 +104,22 @@ def figure_of(
     across: Array, lines: dict[str, Array], limit: int, x_label: str, y_label: str, *,
     is_log_x: bool, is_log_y: bool,
 ) -> Figure:  # fmt: skip
-    """Draw the lines as wide as the limit."""
-    longest = max(map(width_of, lines))
-    is_direct = longest <= NAMES[limit]
-    entries = 0 if is_direct else len(lines)
-    columns = max(1, int((limit - 2 * EDGE) // (longest + 62)))
-    told = ["\n".join(wrapped(name, limit - 2 * EDGE - 40)) for name in lines]
-    high = max(text.count("\n") + 1 for text in told)
-    above = ABOVE + (4 + 17 * high) * math.ceil(entries / columns) + 6 * bool(entries)
-    height = above + PLOT[limit] + BELOW
-    figure = Figure(figsize=(limit * PX, height * PX))
-    width = limit - 2 * EDGE - (BESIDE + longest) * is_direct
-    ax = figure.add_axes((EDGE / limit, BELOW / height, width / limit, PLOT[limit] / height))
-    for i, (name, line) in enumerate(lines.items()):
-        ax.plot(
-            across, line, **_look(i, len(lines)), label=name, clip_on=False, markevery=_marked(line)
-        )
+    """Draw the lines as wide as the limit, and as high as their names need."""
+    names = ["\n".join(wrap(name.replace(" = ", "\xa0=\xa0"), NAMES[limit])) for name in lines]
+    high = max(PLOT[limit], PITCH * (sum(name.count("\n") + 1 for name in names)))
+    figure = Figure(figsize=(limit * PX, (ABOVE + high + BELOW) * PX))
+    ax = figure.subplots()
+    color = TOKENS["ink"][0] if len(lines) == 1 else None
+    for name, line in zip(names, lines.values(), strict=True):
+        ax.plot(across, line, color=color, label=name, clip_on=False, markevery=_marked(line))
     numbers = np.concatenate([line[~np.isnan(line)] for line in lines.values()])
-    _set_scale(ax.xaxis, ax.set_xscale, across, is_log=is_log_x)
+    _set_scale(ax.xaxis, ax.set_xscale, across, is_log=is_log_x, room=0.7 * limit)
     _set_scale(ax.yaxis, ax.set_yscale, numbers, is_log=is_log_y)
     if numbers.size and not is_log_y and 0 <= numbers.min() <= numbers.max() / 2:
         ax.set_ylim(bottom=0)
-    ax.set_xlabel(x_label, labelpad=3, parse_math=False)
-    ax.set_title(y_label, pad=8, parse_math=False, x=0)
-    _make_room(ax)
-    if is_direct:
-        _name_ends(ax, PLOT[limit])
-    else:
-        handles = [Line2D([], [], **_look(i, entries)) for i in range(entries)]
-        order = [i for c in range(columns) for i in range(c, entries, columns)]  # read in lines
-        drawn = figure.legend(
-            [handles[i] for i in order], [told[i] for i in order], ncols=columns,
-            loc="upper left", bbox_to_anchor=(EDGE / limit, 1 - 10 / height), borderpad=0,
-            borderaxespad=0, handlelength=2.2, labelspacing=0.45, columnspacing=1.4,
-        )  # fmt: skip
-        for text in drawn.get_texts():
-            text.set_parse_math(False)
+    ax.set_xlabel(x_label, labelpad=3)
+    figure.suptitle(y_label, x=EDGE / limit, ha="left", color=TOKENS["soft"][0])
+    _name_ends(ax, high)
     return figure
 
 
@@ -180,8 +155,11 @@ def _check_lines(
     return across, values
 
 
-def _set_scale(axis: Axis, set_scale: Callable[..., None], numbers: Array, *, is_log: bool) -> None:
-    """Choose linear or logarithmic, and where the ticks are."""
+def _set_scale(
+    axis: Axis, set_scale: Callable[..., None], numbers: Array, *, is_log: bool,
+    room: float = math.inf,
+) -> None:  # fmt: skip
+    """Choose linear or logarithmic, and where the ticks are; in the room there are fewer."""
     if not is_log:
         is_whole = bool((numbers == np.round(numbers)).all())
         axis.set_major_locator(MaxNLocator("auto", steps=STEPS, integer=is_whole))
@@ -193,31 +171,15 @@ def _set_scale(axis: Axis, set_scale: Callable[..., None], numbers: Array, *, is
     if base == 10 and decades < 1:
         axis.set_major_locator(MaxNLocator("auto", steps=STEPS))
         axis.set_major_formatter(ScalarFormatter())
-    else:
-        multiples = (1, 2, 5) if base == 10 and decades < 3 else (1,)
-        axis.set_major_locator(LogLocator(base, multiples))
-        axis.set_major_formatter(lambda value, _: short_number(value))
-
-
-def _make_room(ax: Axes) -> None:
-    """Make room for the numbers on the left, and put the axis' name above them."""
-    left, bottom, width, height = ax.get_position().bounds
-    used: Any = ax.get_tightbbox()
-    full = ax.figure.bbox.width
-    room = max(0.0, (ax.bbox.x0 - used.x0) / full)
-    past = max(0.0, (used.x1 - ax.bbox.x1) / full - EDGE * 0.6 * PX * ax.figure.dpi / full)
-    ax.set_position((left + room, bottom, width - room - past, height))
-    ax.title.set_x(-room / (width - room - past))
-
-
-def _look(i: int, count: int) -> dict[str, Any]:
-    """Return colour, marker and dash of line i; a line without others is ink."""
-    marker, size = list(MARKERS.items())[i]
-    return {
-        "color": PALETTE[i] if count > 1 else TOKENS["ink"][0],
-        "marker": marker, "linestyle": DASHES[i],
-        "markersize": size, "markeredgecolor": TOKENS["card"][0], "markeredgewidth": 0.8,
-    }  # fmt: skip
+        return
+    multiples = (1, 2, 5) if base == 10 and decades < 3 else (1,)
+    long = 10 + 8 * max((len(short_number(number)) for number in numbers), default=0)
+    axis.set_major_locator(LogLocator(base, multiples, numticks=int(min(9, room // long))))
+    has_powers = base == 10 and decades >= 3
+    axis.set_major_formatter(
+        lambda value, _: f"1e{math.log10(value):.0f}" if has_powers and value >= 1e6
+        else short_number(value)
+    )  # fmt: skip
 
 
 def _marked(line: Array) -> list[int]:
@@ -230,6 +192,7 @@ def _marked(line: Array) -> list[int]:
 
 def _name_ends(ax: Axes, high: float) -> None:
     """Write each line's name at the height of its last value, moved apart where they meet."""
+    ax.autoscale_view()
     ends = []  # (height in units, number of the line, last point)
     for i, line in enumerate(ax.lines):
         points = np.asarray(line.get_xydata())
@@ -238,30 +201,31 @@ def _name_ends(ax: Axes, high: float) -> None:
             height = (ax.transData - ax.transAxes).transform(known[-1])[1] * high
             ends.append((height, i, known[-1]))
     ends.sort(key=lambda end: end[0])
-    beside = 1 + (BESIDE - 4) * PX * ax.figure.dpi / ax.bbox.width
-    places = _apart([height for height, _, _ in ends], PITCH, 0.0, high)
+    beside = ax.transAxes + ScaledTranslation(BESIDE * PX, 0, ax.figure.dpi_scale_trans)
+    sizes = [PITCH * (str(ax.lines[i].get_label()).count("\n") + 1) for _, i, _ in ends]
+    places = _apart([height for height, _, _ in ends], sizes, high)
     for (_, i, end), y in zip(ends, places, strict=True):
         line = ax.lines[i]
         ax.annotate(
-            str(line.get_label()), end, (beside, y / high), textcoords=ax.transAxes,
+            str(line.get_label()), end, (1, y / high), textcoords=beside,
             va="center", color=tokens()[f"head-{i}-ink" if len(ax.lines) > 1 else "ink"][0],
-            parse_math=False, weight="bold",
-            annotation_clip=False,
+            weight="bold", annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.8,
                         "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 0},
         )  # fmt: skip
 
 
-def _apart(wanted: list[float], pitch: float, low: float, high: float) -> list[float]:
-    """Return increasing places at least `pitch` apart, near the wanted ones, within low to high."""
+def _apart(wanted: list[float], sizes: Sequence[float], high: float) -> list[float]:
+    """Return increasing places that leave room for sizes, near the wanted ones, from 0 to high."""
+    steps = [(a + b) / 2 for a, b in pairwise(sizes)]
+    offsets = np.cumsum([0.0, *steps])
     groups: list[list[float]] = []  # of places that stand as close as they may
-    for i, place in enumerate(wanted):
-        groups.append([place - i * pitch])
+    for place, offset in zip(wanted, offsets.tolist(), strict=False):
+        groups.append([place - offset])
         while len(groups) > 1 and np.mean(groups[-2]) >= np.mean(groups[-1]):
             groups[-2].extend(groups.pop())
     free = [float(np.mean(group)) for group in groups for _ in group]
-    last = max(low, high - pitch * (len(wanted) - 1))
-    return [min(max(place, low), last) + i * pitch for i, place in enumerate(free)]
+    return (np.clip(free, 0, max(0.0, high - offsets[-1])) + offsets).tolist()
 
 
 def _lines_in_words(

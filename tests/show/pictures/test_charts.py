@@ -26,9 +26,11 @@ def lines_of(count, n=11):
 def figure(x, lines, *, log_x=False, log_y=False, limit=DESK):
     """Return a line chart as matplotlib draws it."""
     arrays = {name: np.asarray(line, float) for name, line in lines.items()}
-    return figure_of(
+    drawn = figure_of(
         np.asarray(x, float), arrays, limit, "across", "upward", is_log_x=log_x, is_log_y=log_y
     )
+    drawn.draw_without_rendering()
+    return drawn
 
 
 def texts_of(artist):
@@ -125,7 +127,7 @@ def test_names_of_lines_that_meet_are_moved_apart():
     ],
 )
 def test_places_stay_near_the_wanted_ones(wanted, expected):
-    np.testing.assert_allclose(_apart(wanted, 1.0, 0.0, 10.0), expected)
+    np.testing.assert_allclose(_apart(wanted, [1.0] * len(wanted), 10.0), expected)
 
 
 def test_a_line_that_ends_early_is_named_at_its_last_value():
@@ -136,12 +138,17 @@ def test_a_line_that_ends_early_is_named_at_its_last_value():
     np.testing.assert_array_equal([name.xy for name in ax.texts], [(3, 1), (2, 2)])
 
 
-def test_long_names_stand_in_a_legend():
-    picture = figure(POWERS, {LONG: POWERS, "b": POWERS / 2})
-    assert text_of(picture, LONG).get_window_extent().y0 > picture.axes[0].bbox.y1
-    assert picture.axes[0].bbox.x1 > 0.92 * picture.bbox.x1  # the plot is as wide as it can be
-    handles = picture.legends[0].get_lines()
-    assert [line.get_marker() for line in handles] == ["o", "s"]
+def test_long_names_take_several_lines_at_the_ends():
+    for limit, count in ((PHONE, 6), (DESK, 3)):
+        picture = figure(POWERS, {LONG: POWERS, "b, H = 2": POWERS / 2}, limit=limit)
+        long, short = (text.get_text() for text in picture.axes[0].texts[::-1])
+        assert long.split() == LONG.split()
+        assert len(long.splitlines()) == count
+        assert short == "b, H\xa0=\xa02"  # an equation stays on a line
+
+
+def test_places_leave_room_for_names_of_several_lines():
+    assert _apart([5.0, 5.0, 5.0], [1, 3, 1], 10.0) == [3, 5, 7]
 
 
 def test_a_gap_is_a_gap_and_a_point_alone_is_marked():
