@@ -125,7 +125,7 @@ class Grid(NamedTuple):
         long = [width_of(word, "w") for word in self.columns]
         if max(long, default=0) <= pitch - 2:
             for x, word in zip(places, self.columns, strict=True):
-                drawn.text(x, top + 14, word, "w", align="middle", room=pitch - 1)
+                drawn.text(x, top + 14, word, "w", align="middle")
             return top + 22
         high = min(WORD[PHONE], max(long))
         for i in range(0, n, math.ceil(PITCH / pitch)):

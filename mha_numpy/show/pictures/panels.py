@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from typing import NamedTuple
 
 import numpy as np
@@ -137,13 +138,10 @@ def _lay_out(blocks: Blocks, pitch: float) -> Layout:
 
 def _fit(blocks: Blocks, room: float, most: float = PITCHES[0]) -> Layout:
     """Lay out with cells as large as fit, in whole units as far as possible."""
-    for pitch in PITCHES:
-        layout = _lay_out(blocks, pitch)
-        if pitch <= most and max(layout.width, layout.height) <= room:
-            return layout
-    while max(layout.width, layout.height) > room:
-        layout = _lay_out(blocks, 0.95 * layout.pitch)
-    return layout
+    whole = (pitch for pitch in PITCHES if pitch <= most)
+    smaller = (PITCHES[-1] * 0.95**n for n in count())
+    layouts = (_lay_out(blocks, pitch) for pitch in chain(whole, smaller))
+    return next(layout for layout in layouts if max(layout.width, layout.height) <= room)
 
 
 def break_code(code: str, most: int) -> list[str]:

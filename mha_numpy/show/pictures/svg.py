@@ -122,7 +122,7 @@ class Drawing:
 
     def text(
         self, x: float, y: float, text: str, kind: str = "s", *, align: str = "start",
-        room: float = 0.0, is_turned: bool = False,
+        is_turned: bool = False,
     ) -> None:  # fmt: skip
         """Write a line with its foot at y: kinds are w(ord), n(umber), m(ono), sh(ape), s, t(itle).
 
@@ -132,11 +132,8 @@ class Drawing:
         long = width_of(text, first)
         anchor = f' text-anchor="{align}"' if align != "start" and first != "n" else ""
         turn = f' transform="rotate(-90 {_n(x)} {_n(y)})"' if is_turned else ""
-        squeezed = ""
-        if room and long > room:
-            squeezed, long = f' textLength="{_n(room)}" lengthAdjust="spacingAndGlyphs"', room
         self.parts.append(
-            f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}"{anchor}{turn}{squeezed}>'
+            f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}"{anchor}{turn}>'
             f"{escape(text, quote=False)}</text>"
         )
         after = {"start": long, "middle": long / 2, "end": 0}["middle" if first == "n" else align]

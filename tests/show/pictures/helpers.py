@@ -92,7 +92,6 @@ class Word(NamedTuple):
     y: float
     anchor: str
     is_turned: bool
-    room: float  # 0: as wide as it is
 
     @property
     def size(self):
@@ -101,7 +100,7 @@ class Word(NamedTuple):
     @property
     def box(self):
         """Left, top, right, bottom; by what a text is taken to need."""
-        wide = self.room or width_of(self.text, self.kinds[0], self.size)
+        wide = width_of(self.text, self.kinds[0], self.size)
         anchor = "middle" if self.kinds[0] == "n" else self.anchor
         start = {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
         up, down = 0.72 * self.size, 0.22 * self.size
@@ -121,7 +120,7 @@ def words_in(drawing):
         at = text.attrib
         found.append(Word(
             text.text or "", at["class"].split(), float(at["x"]), float(at["y"]),
-            at.get("text-anchor", "start"), "transform" in at, float(at.get("textLength", 0)),
+            at.get("text-anchor", "start"), "transform" in at,
         ))  # fmt: skip
     return found
 
