@@ -21,10 +21,6 @@ METHODS = {  # names of the arguments, in order
 }  # fmt: skip
 
 
-class _NotComputedError(Exception):
-    """The page does not know an operation."""
-
-
 def equation_tree(
     tree: ast.expr | None, recorded: Mapping[str, Step], ids: Mapping[int, int]
 ) -> list[Any] | None:
@@ -34,11 +30,9 @@ def equation_tree(
     number of each step in the page, by its ``id``. Powers that are divided by their own sum are a
     softmax, which the page computes without overflow and explains as such.
     """
-    if tree is None:
-        return None
     try:
-        return _Translator(recorded, ids).tree(tree)
-    except _NotComputedError:
+        return None if tree is None else _Translator(recorded, ids).tree(tree)
+    except NotImplementedError:
         return None
 
 
@@ -75,7 +69,7 @@ class _Translator:
             return [function_of(node), *map(self.tree, node.args)]
         if method_of(node) in METHODS:
             return self._method(node)
-        raise _NotComputedError(ast.unparse(node))
+        raise NotImplementedError(ast.unparse(node))
 
     def _subscript(self, node: ast.Subscript) -> list[Any]:
         """x[..., None], x[:, None], x[..., pairs]."""
@@ -86,7 +80,7 @@ class _Translator:
             return ["newaxes", self.tree(node.value), axes]
         if len(parts) == 2 and written[0] == "...":
             return ["take", self.tree(node.value), self.tree(parts[1])]
-        raise _NotComputedError(ast.unparse(node))
+        raise NotImplementedError(ast.unparse(node))
 
     def _method(self, node: Any) -> list[Any]:
         receiver, name = self.tree(receiver_of(node)), method_of(node)

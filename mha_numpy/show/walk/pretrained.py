@@ -15,7 +15,7 @@ from mha_numpy.models.pretrained import PACKAGES, find_model
 from mha_numpy.models.text import BLANKS
 from mha_numpy.models.train.recipes import RECIPES
 from mha_numpy.show.walk.result import Setting
-from mha_numpy.show.walk.trained import LIKELIEST, SHOWN, what_comes_next
+from mha_numpy.show.walk.trained import LIKELIEST, SHOWN, about, what_comes_next
 
 NOTHING_IS_SAID = (
     "This model predicts no word; it gives each token a vector.\n"
@@ -60,13 +60,8 @@ def pretrained_setting(
         source_tokens=tokens,
         is_causal=block.is_causal,
         window=block.window,
-        seed=seed,
         model=str(source),
-        about=(
-            f"{whose}: you see {place}, while the model reads this text. "
-            f"Only the upstream gradient is random (seed {seed})."
-        ),
-        note=f"{whose}: {place}.",
+        **about(whose, place, seed),
         said=(NOTHING_IS_SAID,) if isinstance(model, Bert) else _next_token(model, out[0, -1]),
     )
 

@@ -50,15 +50,17 @@ def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Set
     return Setting(
         layer=layer,
         inputs=inputs,
-        seed=seed,
         model=trained.name,
-        about=(
-            f"Trained ({trained.origin}): you see {place}, while the model reads this text. "
-            f"Only the upstream gradient is random (seed {seed})."
-        ),
-        note=f"Trained ({trained.origin}): {place}.",
+        **about(f"Trained ({trained.origin})", place, seed),
         **told,
     )
+
+
+def about(whose: str, place: str, seed: int) -> dict[str, Any]:
+    """Return what a Setting says of a model's layer, in full and in a line."""
+    read = f"{whose}: you see {place}, while the model reads this text."
+    random = f"Only the upstream gradient is random (seed {seed})."
+    return {"seed": seed, "about": f"{read} {random}", "note": f"{whose}: {place}."}
 
 
 def _read_induction(trained: Trained, text: str, seed: int) -> Read:
