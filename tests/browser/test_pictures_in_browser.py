@@ -53,7 +53,7 @@ def every_picture():
     yield origin_film(two_splits(), 2)
     yield sharing_map(8, 2)
     yield arrows(turned(8), title="Turned")
-    yield bar_chart({"grouped": 2.5, "multi-head": 20}, title="Cache", against={"grouped": 20})
+    yield bar_chart({"grouped": 2.5, "multi-head": 20}, title="Cache")
     lines = {"one": np.arange(4.0), "a name that is much too long to be at the end": np.ones(4)}
     yield line_chart([1, 2, 4, 8], lines, title="t", x_label="x", y_label="y", log_x=True)
 
