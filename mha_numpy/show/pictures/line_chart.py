@@ -37,7 +37,7 @@ STEPS = [1, 2, 2.5, 5, 10]  # between ticks
 ABOVE, BELOW = 42, 50  # the plot: name of the axis; ticks and name
 BESIDE, PITCH = 20, 17  # from the plot to a name; from one line of a name to the next
 PLOT = {PHONE: 190, DESK: 280}  # the least height by width
-NAMES = {PHONE: 12, DESK: 28}  # characters in a line of a name
+NAMES = {PHONE: 13, DESK: 28}  # characters in a line of a name
 
 
 def line_chart(

@@ -11,8 +11,7 @@ from mha_numpy.core import sinusoidal_positions
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 
-WORD_OR_MARK = re.compile(r"w[w+]*('\+*w[w+]*)*|[.']\+*")  # in kinds of characters
-JOINER = "\u200d"
+JOINER = "\u200d"  # what follows it belongs to what is before it
 
 
 def tokenize(text: str, *, name: str = "text") -> list[str]:
@@ -35,8 +34,12 @@ def tokenize(text: str, *, name: str = "text") -> list[str]:
     ['The', 'animal', "didn't", 'cross', ',', 'it', 'was', 'tired', '.']
     """
     composed = unicodedata.normalize("NFC", text)
-    kinds = "".join(map(_kind, composed, f" {composed}"))
-    tokens = [composed[slice(*found.span())] for found in WORD_OR_MARK.finditer(kinds)]
+    marks = {JOINER, *(c for c in composed if unicodedata.category(c).startswith("M"))}
+    accents = re.escape("".join(sorted(marks)))
+    also = rf"(?:{JOINER}+.?|[{accents}])"
+    word = rf"\w(?:\w|{also})*"
+    either = rf"{word}(?:['\u2019]{also}*{word})*|[^\w\s{accents}]{also}*"
+    tokens: list[str] = re.findall(either, composed, re.DOTALL)
     if not tokens:
         raise ConfigError(f"{name}: expected at least one word; got {describe(text)}")
     return tokens
@@ -72,14 +75,3 @@ def embed(tokens: Sequence[str], D: int, *, seed: int = 0) -> Array:
         for token in tokens
     ]
     return np.array(vectors).reshape(len(tokens), D) + sinusoidal_positions(len(tokens), D)
-
-
-def _kind(character: str, before: str) -> str:
-    """Return "w" for a letter, " ", "'", "." for a mark, "+" for what belongs to the one before."""
-    if unicodedata.category(character).startswith("M") or JOINER in (character, before):
-        return "+"
-    if character.isalnum() or character == "_":
-        return "w"
-    if character in "'\u2019":
-        return "'"
-    return " " if character.isspace() else "."

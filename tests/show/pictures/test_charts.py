@@ -139,7 +139,7 @@ def test_a_line_that_ends_early_is_named_at_its_last_value():
 
 
 def test_long_names_take_several_lines_at_the_ends():
-    for limit, count in ((PHONE, 6), (DESK, 3)):
+    for limit, count in ((PHONE, 5), (DESK, 3)):
         picture = figure(POWERS, {LONG: POWERS, "b, H = 2": POWERS / 2}, limit=limit)
         long, short = (text.get_text() for text in picture.axes[0].texts[::-1])
         assert long.split() == LONG.split()
