@@ -69,4 +69,4 @@ function writeStory(told, point, outer = 0) {
 
 // A quotient's two halves as numbers: the row of powers and their sum.
 const halves = ({ op, args }) => (op === "/" && args[1].op
-  ? ` = ${inDecimals(args[0].value)} / ${inDecimals(args[1].value)}` : "");
+  ? ` = ${written(args[0].value)} / ${written(args[1].value)}` : "");

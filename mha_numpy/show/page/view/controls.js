@@ -91,7 +91,7 @@ function openControls({ root, data, trace, change, setSwitch, reset }) {
       const now = trace.loss();
       const moved = Math.abs(now - initial) > 5e-7 ? ` (${signed(now - initial)})` : "";
       output.title = "L = Σ d_out · out";
-      output.replaceChildren(`L = ${signed(now).replace("+", "")}`,
+      output.replaceChildren(`goal L = ${fixed(now, 3)}`,
         element("strong", "", moved));
     });
     return output;

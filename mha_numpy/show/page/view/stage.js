@@ -2,7 +2,7 @@
 
 const HEADING = 272;  // what is above the canvas, in pixels
 
-function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
+function openStage({ canvas, trace, names, sequence, clock, onPick }) {
   const ctx = canvas.getContext("2d");
   const state = {
     array: null, scene: null, layout: null, before: new Map(), head: null, colors: readColors(),
@@ -182,10 +182,6 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     return [...state.readers.get(keyOf(id, place)) ?? []].map((to) => ({ array: array.id, place: to }));
   }
 
-  canvas.addEventListener("pointermove", (event) => {
-    if (event.pointerType === "touch") return;
-    onHover(cellAt(event));
-  });
   canvas.addEventListener("click", (event) => onPick(cellAt(event), false));
   canvas.addEventListener("dblclick", (event) => onPick(cellAt(event), true));
 
