@@ -21,9 +21,9 @@ function startPage(data) {
   let colors = readColors();
 
   const stale = new Set();  // arrays whose thumbnails are to be painted again
-  const clock = startClock(() => {
+  const clock = startClock((share) => {
     if (isHidden()) return;
-    stage.paint();
+    stage.paint(share);
     if (stale.size) map.paint(colors, stale);
     stale.clear();
   });
@@ -82,7 +82,7 @@ function startPage(data) {
     byId("shape").textContent = axes.map((axis, i) => `${axis} = ${shape[i]}`).join(", ") || "one number";
     byId("equation").textContent = equation ? `= ${equation}` : "";
     byId("says").textContent = says ?? "";
-    byId("again").disabled = !tree;
+    byId("again").hidden = !tree || !onlyMoves(tree);
     map.mark(id, reads.map(trace.plain));
     setAddress(name);
   }
@@ -133,7 +133,7 @@ function startPage(data) {
   }
 
   function onPick(found, isEdit = false) {
-    clock.stop("stage");
+    clock.stop();
     isChosen = Boolean(found);
     cursor = found ?? cursor;
     showCell();
@@ -157,7 +157,7 @@ function startPage(data) {
       if (places.size) differing.set(id, places);
     }
     for (const id of differing.keys()) stale.add(id);
-    clock.stop("stage");
+    clock.stop();
     clock.paint();
     controls.show();
     showCell(false);
@@ -201,14 +201,14 @@ function startPage(data) {
   }
 
   function letGo() {
-    if (stage.isMoving()) return clock.stop("stage");
+    if (clock.isMoving()) return clock.stop();
     (isChosen ? byId("cells") : map.linkOf(current.id)).focus({ preventScroll: true });
     onPick(null);
   }
 
   const stopAtTab = roving(byId("tabs"), "button");
   listenToKeys(byId("page"), byId("cells"), {
-    ",": () => step(-1), ".": () => step(1), r: () => stage.replay(), g: toTwin, Escape: letGo,
+    ",": () => step(-1), ".": () => step(1), r: clock.play, g: toTwin, Escape: letGo,
     Enter: () => onPick(cursor, true), Backspace: panel.undo, "-": () => panel.turn(-0.1),
     "+": () => panel.turn(0.1), "=": () => panel.turn(0.1),
   }, walk);
@@ -217,7 +217,7 @@ function startPage(data) {
 
   byId("previous").addEventListener("click", () => step(-1));
   byId("next").addEventListener("click", () => step(1));
-  byId("again").addEventListener("click", () => stage.replay());
+  byId("again").addEventListener("click", clock.play);
   byId("table").addEventListener("toggle", showTable);
   byId("for-gradients").hidden = !Object.keys(data.gradients).length;
   for (const name of ["gradients", "steps"]) {

@@ -14,6 +14,6 @@ function drawSlope(root, { from, to, at, loss, gradient, curve }) {
   root.replaceChildren(inSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "The goal L over this number" },
     line("truth", curve.filter(Number.isFinite)), line("tangent", [from, to].map((value) => loss + gradient * (value - at))),
     inSvg("circle", { cx: x(at), cy: y(loss), r: 4.5 }),
-    inSvg("text", { x: 4, y: 15 }, "L"),
+    inSvg("text", { x: 4, y: 15 }, "goal L"),
     inSvg("text", { class: "name", x: width - 6, y: height - 5 }, "this number →")));
 }
