@@ -63,7 +63,10 @@ const inOrder = (index, order) => {
   order.forEach((axis, i) => { found[axis] = index[i]; });
   return found;
 };
-const reshaped = (index, given, shape) => unflatten(flatten(index, shape), given);
+const keeping = (shapeOf) => ({  // numbers stay in order
+  run: (tree, { shape, data }, ...options) => ({ shape: shapeOf(shape, ...options), data }),
+  cell: (index, at, part, ...options) => at(part, unflatten(flatten(index, shapeOf(part.shape, ...options)), part.shape)),
+});
 
 const OPERATIONS = {
   "+": onCells("+", (a, b) => a + b),
@@ -119,13 +122,13 @@ const OPERATIONS = {
     },
   },
 
-  reshape: moving((given, shape) => shape, reshaped),
+  reshape: keeping((given, shape) => shape),
   transpose: moving((given, order) => order.map((axis) => given[axis]), (index, given, order) => inOrder(index, order)),
   swapaxes: moving((given, a, b) => newOrder(given.length, a, b).map((axis) => given[axis]),
     (index, given, a, b) => inOrder(index, newOrder(given.length, a, b))),
   repeat: moving((given, count, axis) => given.map((n, i) => (i === axis ? n * count : n)),
     (index, given, count, axis) => index.map((i, k) => (k === axis ? Math.floor(i / count) : i))),
-  newaxes: moving(withNewAxes, (index, given, spec) => reshaped(index, given, withNewAxes(given, spec))),
+  newaxes: keeping(withNewAxes),
   take: {  // x[..., places]: numbers of the last axis, in another order
     run: (tree, { shape: given, data }, places) => {
       const shape = [...given.slice(0, -1), places.data.length];

@@ -6,10 +6,6 @@ const TESTS = { "&": " and ", "<=": " ≤ ", ">=": " ≥ ", "==": " = " };
 const CHOICES = ["where", "hidden"];
 const LEVELS = { sum: 1, "+": 1, "-": 1, "*": 2, "/": 2, negative: 2, "**": 3 };
 
-function leavesOf(told) {
-  if (told?.array !== undefined) return [told];
-  return (told?.args ?? []).flatMap(leavesOf);
-}
 const isSameCell = (a, b) =>
   a.array !== undefined && a.array === b.array && String(a.index) === String(b.index);
 

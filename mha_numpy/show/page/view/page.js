@@ -11,7 +11,7 @@ function startPage(data) {
   const indexOf = ({ id, place }) => unflatten(place, trace.arrays[id].shape);
   const placeOf = (id, index) => flatten(index, trace.arrays[id].shape);
   const blocksOfArray = (array) => blocksOf(operandOf(["array", array.id], trace), names, sequence);
-  const subscribers = [];  // called after every change, with the places of each array that differ
+  const subscribers = [];  // called after every change, with the arrays that differ
 
   let current = null;  // the array on the stage
   let cursor = null;  // {id, place} on the stage, of `current` or of what it is computed from
@@ -50,8 +50,7 @@ function startPage(data) {
   }
 
   const isAlike = (a, b) => String([a.axes, a.shape]) === String([b.axes, b.shape]);
-  const twinOf = (array) => [trace.gradientOf(array), panel.forward(array)]
-    .find((each) => each && each !== array);
+  const twinOf = (array) => trace.gradientOf(array) ?? trace.forwardOf(array);
 
   function go(id, place, { isMoving = true, isFocused = false } = {}) {
     const array = trace.arrays[id];
@@ -123,7 +122,7 @@ function startPage(data) {
     const array = trace.arrays[id];
     const lit = isChosen ? leavesOf(trace.story(array, indexOf(cursor)))
       .map(({ array: source, index }) => ({ array: trace.plain(source), place: placeOf(source, index) })) : [];
-    stage.mark(isChosen ? cursor : null, lit, isChosen ? stage.readersOf(id, place) : []);
+    stage.mark(isChosen ? cursor : null, lit, isChosen ? trace.readersOf(current, id, place).map((to) => ({ array: current.id, place: to })) : []);
     panel.show(view, isChosen ? cursor : null, { words: names.inWords(array, indexOf(cursor)) });
     if (isSpoken && isChosen) byId("spoken").textContent = `${panel.words()}: ${written(array.data[place])}`;
   }
@@ -137,7 +136,10 @@ function startPage(data) {
     isChosen = Boolean(found);
     cursor = found ?? cursor;
     showCell();
-    if (isNarrow()) stage.scrollTo(cursor);
+    if (isNarrow() && found) {
+      if (byId("work").getBoundingClientRect().top > 0) byId("work").scrollIntoView();  // room for what changes
+      stage.scrollTo(cursor);
+    }
     if (isEdit && found) panel.startEditing();
   }
 
@@ -146,17 +148,9 @@ function startPage(data) {
   function changed(change) {
     const before = trace.arrays.map((array) => array.data);
     change();
-    const differing = new Map();  // the places of each array whose number is different now
-    for (const { id, data: now } of trace.arrays) {
-      const places = new Set();
-      if (now !== before[id]) {
-        for (let place = 0; place < now.length; place++) {
-          if (!Object.is(now[place], before[id][place])) places.add(place);
-        }
-      }
-      if (places.size) differing.set(id, places);
-    }
-    for (const id of differing.keys()) stale.add(id);
+    const differing = new Set(trace.arrays.filter(({ id, data: now }) =>
+      now !== before[id] && now.some((value, place) => !Object.is(value, before[id][place]))).map(({ id }) => id));
+    for (const id of differing) stale.add(id);
     clock.stop();
     clock.paint();
     controls.show();

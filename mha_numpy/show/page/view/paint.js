@@ -269,10 +269,8 @@ function headMark(number, head = number) {
 }
 const headKey = (number) => (SHAPES[number] ? [headMark(number), ` head ${number}`] : [`head ${number}`]);
 
-function outline(ctx, each, row, column, color, thick, dash = []) {
-  const x = each.x + columnLeft(each.block, column, each.cell);
-  const y = each.y + rowTop(each.block, row, each.cell);
-  const side = each.cell - gapIn(each.cell);
+function outline(ctx, [x, y, size], color, thick, dash = []) {
+  const side = size - gapIn(size);
   ctx.strokeStyle = color;
   ctx.lineWidth = thick;
   ctx.setLineDash(dash);

@@ -9,9 +9,6 @@ function openPanel({ root, trace, edit, undo }) {
   const stop = roving(find(".sum"), "[role=link]");
   let [view, target, waiting] = [null, null, 0];  // who shows it; the number that can be changed: {array, place}
 
-  // The forward array at the place of a gradient; an array itself otherwise.
-  const forward = (array) => trace.arrays.find((each) =>
-    each.pass !== "backward" && trace.gradientOf(each) === array) ?? array;
   const inFull = ({ isBool, data }, place) => (isBool ? (data[place] ? "True" : "False") : written(data[place]));
 
   // What leads to another cell: {id, index}, of what a reader is shown in its place.
@@ -62,10 +59,8 @@ function openPanel({ root, trace, edit, undo }) {
     const source = before && trace.plain(before.array);
     const readers = trace.arrays.filter((each) => !trace.repeated(each)
       && each.reads.map(trace.plain).includes(array.id)).slice(0, 6);
-    const links = readers.map((reader) => link(reader.name, reader.id, onlyMoves(reader.tree) ? [...reader.data.keys()].find((at) => {
-      const from = trace.story(reader, unflatten(at, reader.shape));
-      return trace.plain(from.array) === array.id && flatten(from.index, array.shape) === place;
-    }) : undefined));
+    const links = readers.map((reader) =>
+      link(reader.name, reader.id, onlyMoves(reader.tree) ? trace.readersOf(reader, array.id, place)[0] : undefined));
     return [
       ...(before ? ["It only moved here from ", link(trace.arrays[source].name, source, flatten(before.index, trace.arrays[source].shape)), ". "] : []),
       ...(links.length ? ["It goes into ", ...links.flatMap((each, i) => [element("span", "whole", each, i < links.length - 1 ? "," : "."), " "])] : []),
@@ -123,7 +118,7 @@ function openPanel({ root, trace, edit, undo }) {
     target = null;
     if (!cell) return;
     const array = trace.arrays[cell.id];
-    const [{ place }, index, of] = [cell, unflatten(cell.place, array.shape), forward(array)];
+    const [{ place }, index, of] = [cell, unflatten(cell.place, array.shape), trace.forwardOf(array) ?? array];
     if (!isHidden && Number.isFinite(of.data[place]) && trace.isEditable(of, place)) target = { array: of, place };
     const label = labelOf(array, index);
     find("h2").replaceChildren(...words, " ", element("code", "", label));
@@ -156,7 +151,7 @@ function openPanel({ root, trace, edit, undo }) {
   find(".to-array").addEventListener("click", () => view.open());
 
   return {
-    show, forward, turn, undo: takeBack,
+    show, turn, undo: takeBack,
     words: () => find("h2").textContent,
     startEditing() {
       if (!target) return;

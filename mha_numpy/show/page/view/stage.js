@@ -5,7 +5,7 @@ const HEADING = 300;  // what is above the canvas, in pixels
 function openStage({ canvas, trace, names, sequence, clock, onPick }) {
   const ctx = canvas.getContext("2d");
   const state = {
-    array: null, layout: null, head: null, colors: readColors(), cell: null, lit: [], led: [], extra: [],
+    array: null, layout: null, head: null, colors: readColors(), cells: [], cell: null, lit: [], led: [], extra: [],
   };
   const keyOf = (id, place) => `${id}:${place}`;
 
@@ -21,7 +21,9 @@ function openStage({ canvas, trace, names, sequence, clock, onPick }) {
     const dx = Math.max(0, Math.floor((width - found.width) / 2));
     for (const each of found.boxes) each.x += dx;
     state.layout = found;
-    state.readers = null;
+    state.cells = found.boxes.flatMap((each) => Array.from(each.block.cells, (place, k) => ({
+      key: keyOf(each.block.array.id, place), role: each.role, at: placeIn(each, Math.floor(k / each.block.cols), k % each.block.cols),
+    })));
     const scale = devicePixelRatio || 1;
     canvas.width = width * scale;
     ctx.lastFont = null;
@@ -41,15 +43,7 @@ function openStage({ canvas, trace, names, sequence, clock, onPick }) {
     [x + columnLeft(block, j, cell), y + rowTop(block, i, cell), cell];
 
   // Where cells stand, [x, y, size], by the cell of the array that they show.
-  function positions(role) {
-    const found = new Map();
-    for (const each of state.layout.boxes) if (each.role === role) {
-      const { array: { id }, cells, cols } = each.block;
-      cells.forEach((place, k) =>
-        found.set(keyOf(id, place), placeIn(each, Math.floor(k / cols), k % cols)));
-    }
-    return found;
-  }
+  const positions = (role) => new Map(state.cells.filter((each) => each.role === role).map(({ key, at }) => [key, at]));
 
   function paint(share) {
     if (!state.layout) return;
@@ -60,7 +54,7 @@ function openStage({ canvas, trace, names, sequence, clock, onPick }) {
     const sources = share < 1 ? positions("source") : null;
     for (const each of layout.boxes) paintFrame(ctx, colors, each);
     for (const each of layout.boxes) paintBox(each, share, sources);
-    if (!sources) paintMarks(layout.boxes);
+    if (!sources) paintMarks();
   }
 
   // The cells of a box. Those of the result may be on their way from their sources.
@@ -85,63 +79,30 @@ function openStage({ canvas, trace, names, sequence, clock, onPick }) {
     return keyOf(trace.plain(id), flatten(index, trace.arrays[id].shape));
   }
 
-  function paintMarks(boxes) {
+  function paintMarks() {
     const { ink } = state.colors;
-    const sets = [state.lit, state.led, state.extra].map((list) =>
+    const [lit, led, extra] = [state.lit, state.led, state.extra].map((list) =>
       new Set(list.map(({ array, place }) => keyOf(array, place))));
     const own = state.cell && keyOf(state.cell.id, state.cell.place);
-    for (const each of boxes) {
-      const { block: { array, cells, cols } } = each;
-      cells.forEach((place, k) => {
-        const key = keyOf(array.id, place);
-        const mark = (...style) => outline(ctx, each, Math.floor(k / cols), k % cols, ink, ...style);
-        if (sets[1].has(key)) mark(1);
-        if (sets[0].has(key)) mark(1.5, [3, 3]);
-        if (sets[2].has(key)) mark(2.5);
-        if (key === own) mark(3);
-      });
+    for (const { key, at } of state.cells) {
+      if (led.has(key)) outline(ctx, at, ink, 1);
+      if (lit.has(key)) outline(ctx, at, ink, 1.5, [3, 3]);
+      if (extra.has(key)) outline(ctx, at, ink, 2.5);
+      if (key === own) outline(ctx, at, ink, 3);
     }
   }
 
   function cellAt({ offsetX, offsetY }) {
-    for (const each of state.layout?.boxes ?? []) {
-      const { block, cell } = each;
-      const [x, y] = [offsetX - each.x, offsetY - each.y];
-      for (let i = 0; i < block.rows; i++) {
-        const top = rowTop(block, i, cell);
-        if (y < top || y >= top + cell) continue;
-        for (let j = 0; j < block.cols; j++) {
-          const left = columnLeft(block, j, cell);
-          const place = block.cells[i * block.cols + j];
-          if (x >= left && x < left + cell) return { id: block.array.id, place };
-        }
-      }
-    }
-    return null;
-  }
-
-  // The cells of the current array that read a cell; the stories are walked once for a scene.
-  function readersOf(id, place) {
-    const { array } = state;
-    if (!array.tree || !array.reads.map(trace.plain).includes(id) || array.data.length > 3000) return [];
-    if (!state.readers) {
-      state.readers = new Map();
-      for (let to = 0; to < array.data.length; to++) {
-        for (const leaf of leavesOf(trace.story(array, unflatten(to, array.shape)))) {
-          const key = keyOf(trace.plain(leaf.array), flatten(leaf.index, trace.arrays[leaf.array].shape));
-          if (!state.readers.has(key)) state.readers.set(key, new Set());
-          state.readers.get(key).add(to);
-        }
-      }
-    }
-    return [...state.readers.get(keyOf(id, place)) ?? []].map((to) => ({ array: array.id, place: to }));
+    const isInside = ({ at: [x, y, size] }) => offsetX >= x && offsetX < x + size && offsetY >= y && offsetY < y + size;
+    const [id, place] = state.cells.find(isInside)?.key.split(":").map(Number) ?? [];
+    return id === undefined ? null : { id, place };
   }
 
   canvas.addEventListener("click", (event) => onPick(cellAt(event), false));
   canvas.addEventListener("dblclick", (event) => onPick(cellAt(event), true));
 
   return {
-    show, paint, readersOf,
+    show, paint,
     mark(cell, lit, led) { Object.assign(state, { cell, lit, led }); clock.paint(); },
     light(cells) { state.extra = cells; clock.paint(); },
     recolor() { state.colors = readColors(); },
