@@ -194,6 +194,8 @@ function startPage(data) {
     if (twin) go(twin.id, cursor.id === current.id ? cursor.place : undefined);
   }
 
+  const replay = () => { if (onlyMoves(current.tree ?? [])) clock.play(); };
+
   function letGo() {
     if (clock.isMoving()) return clock.stop();
     (isChosen ? byId("cells") : map.linkOf(current.id)).focus({ preventScroll: true });
@@ -202,7 +204,7 @@ function startPage(data) {
 
   const stopAtTab = roving(byId("tabs"), "button");
   listenToKeys(byId("page"), byId("cells"), {
-    ",": () => step(-1), ".": () => step(1), r: clock.play, g: toTwin, Escape: letGo,
+    ",": () => step(-1), ".": () => step(1), r: replay, g: toTwin, Escape: letGo,
     Enter: () => onPick(cursor, true), Backspace: panel.undo, "-": () => panel.turn(-0.1),
     "+": () => panel.turn(0.1), "=": () => panel.turn(0.1),
   }, walk);
@@ -211,7 +213,7 @@ function startPage(data) {
 
   byId("previous").addEventListener("click", () => step(-1));
   byId("next").addEventListener("click", () => step(1));
-  byId("again").addEventListener("click", clock.play);
+  byId("again").addEventListener("click", replay);
   byId("table").addEventListener("toggle", showTable);
   byId("for-gradients").hidden = !Object.keys(data.gradients).length;
   for (const name of ["gradients", "steps"]) {

@@ -105,7 +105,7 @@ function openPanel({ root, trace, edit, undo }) {
     }
     if (Math.abs(slope) < 1e-9 && Math.abs(truth) < 1e-9) return ["The goal does not depend on this number."];
     const strong = (number) => element("strong", "", signed(number));
-    return ["Slope ", strong(slope), ": 0.1 more changes the goal by about ", strong(0.1 * slope),
+    return ["Slope ", strong(slope), view.go ? ` (${gradient.name})` : "", ": 0.1 more changes the goal by about ", strong(0.1 * slope),
       ...(target ? ["; in truth by ", strong(truth)] : []), "."];
   }
 
@@ -125,8 +125,8 @@ function openPanel({ root, trace, edit, undo }) {
     find(".sum").replaceChildren(...(isHidden ? ["Hidden: this word may not be looked at."] : arithmetic(array, index, place)));
     stop();
     showEditor(array);
-    const was = written(of.first[place]);
-    const isMoved = hasChanged(of, place, of.data[place]) && was !== written(of.data[place]);
+    const was = inFull({ ...of, data: of.first }, place);
+    const isMoved = hasChanged(of, place, of.data[place]) && was !== inFull(of, place);
     find(".effect span").replaceChildren(...(isMoved && !isBack ? [`It was ${was}. `] : []),
       ...(isBack === false ? [] : slopeOf(cell)), ...says);
     find(".readers").replaceChildren(...(view.go ? neighbours(array, index, place) : []));
