@@ -290,7 +290,7 @@ check("multi-head", my_multi_head)
 # %% [markdown]
 # ## After the hour: walk through the seven shapes
 #
-# Click any array, and point at a number to see where it came from.
+# Click any array, then a number, to see where it came from.
 
 # %% tags=["after-the-hour"]
 from mha_numpy import (

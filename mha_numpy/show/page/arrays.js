@@ -24,21 +24,13 @@ function unflatten(place, shape) {
 
 const filled = (shape, numbers) => ({ shape, data: Float64Array.from(numbers) });
 
-// The numbers that stand `strides` apart, in C order of a shape; a stride of 0 repeats.
-function gather({ data }, shape, strides) {
-  const found = new Float64Array(sizeOf(shape));
-  const [width, step] = [shape.at(-1) ?? 1, strides.at(-1) ?? 0];
-  const index = shape.map(() => 0);
-  let place = 0;
-  for (let row = 0; row < found.length; row += width) {
-    for (let j = 0; j < width; j++) found[row + j] = data[place + j * step];
-    for (let axis = shape.length - 2; axis >= 0; axis--) {
-      place += strides[axis];
-      if (++index[axis] < shape[axis]) break;
-      place -= strides[axis] * shape[axis];
-      index[axis] = 0;
-    }
-  }
+// The places of an array's numbers in another one, where `from` says for each index where it was.
+const placesIn = (given, shape, from) =>
+  Int32Array.from({ length: sizeOf(shape) }, (_, place) => flatten(from(unflatten(place, shape)), given));
+
+function pick(data, places) {
+  const found = new Float64Array(places.length);
+  for (let n = 0; n < places.length; n++) found[n] = data[places[n]];
   return found;
 }
 
@@ -54,28 +46,15 @@ function commonShape(a, b) {
   });
 }
 
-function stretch(x, shape) {
-  if (sizeOf(shape) === x.data.length) return x.data;
-  const strides = stridesOf(x.shape);
-  const left = shape.length - x.shape.length;
-  return gather(x, shape, shape.map((_, axis) =>
-    (axis < left || x.shape[axis - left] === 1 ? 0 : strides[axis - left])));
-}
-
-function cellwise(compute, ...arrays) {
+// Numbers computed from those at the same place; `stretched` gives an array that is smaller the size of the others.
+function cellwise(compute, arrays, stretched) {
   const shape = arrays.map((x) => x.shape).reduce(commonShape);
-  const [a, b = a, c = a] = arrays.map((x) => (x.data.length === 1 ? x.data : stretch(x, shape)));
-  const [i, j, k] = [a, b, c].map((numbers) => (numbers.length === 1 ? 0 : 1));  // one serves all
   const data = new Float64Array(sizeOf(shape));
+  const [a, b = a, c = a] = arrays.map((x, n) =>
+    (x.data.length === 1 || x.data.length === data.length ? x.data : stretched(x, shape, n)));
+  const [i, j, k] = [a, b, c].map((numbers) => (numbers.length === 1 ? 0 : 1));  // one serves all
   for (let n = 0; n < data.length; n++) data[n] = compute(a[n * i], b[n * j], c[n * k]);
   return { shape, data };
-}
-
-function transpose(x, order) {
-  if (order.every((axis, i) => axis === i)) return x;
-  const strides = stridesOf(x.shape);
-  const shape = order.map((axis) => x.shape[axis]);
-  return { shape, data: gather(x, shape, order.map((axis) => strides[axis])) };
 }
 
 function matmul(x, y) {
@@ -83,7 +62,7 @@ function matmul(x, y) {
   const leading = commonShape(x.shape.slice(0, -2), y.shape.slice(0, -2));
   const [ofX, ofY] = [x, y].map(({ shape }) => {  // which matrix meets which: some serve many
     const own = shape.slice(0, -2);
-    return stretch(filled(own, Array(sizeOf(own)).keys()), leading);
+    return placesIn(own, leading, (index) => unstretched(index, own));
   });
   const [a, b, data] = [x.data, y.data, new Float64Array(sizeOf(leading) * n * m)];
   for (let matrix = 0; matrix < ofX.length; matrix++) {
@@ -105,20 +84,21 @@ function splitAxes(rank, axes) {
   return [all.filter((axis) => !summed.includes(axis)), summed];
 }
 
-const keptShape = (shape, summed, keepdims) =>
-  shape.flatMap((n, axis) => (summed.includes(axis) ? (keepdims ? [1] : []) : [n]));
+function summedShape(shape, axes, keepdims) {
+  const [, summed] = splitAxes(shape.length, axes);
+  return shape.flatMap((n, axis) => (summed.includes(axis) ? (keepdims ? [1] : []) : [n]));
+}
 
-// The numbers that stand along some axes put together, from a first one on.
-function reduce(x, axes, keepdims, combine, first) {
-  const [kept, reduced] = splitAxes(x.shape.length, axes);
-  const { data: moved } = transpose(x, [...kept, ...reduced]);
-  const shape = keptShape(x.shape, reduced, keepdims);
-  const data = new Float64Array(sizeOf(shape)).fill(first);
-  const length = moved.length / data.length;
-  for (let i = 0; i < data.length; i++) {
-    for (let j = i * length; j < (i + 1) * length; j++) data[i] = combine(data[i], moved[j]);
-  }
-  return { shape, data };
+// The cells that a sum over some axes puts together, for one of its own.
+function alongAxes(index, shape, axes, keepdims) {
+  const [kept, summed] = splitAxes(shape.length, axes);
+  const lengths = summed.map((axis) => shape[axis]);
+  return Array.from({ length: sizeOf(lengths) }, (_, place) => {
+    const source = [];
+    kept.forEach((axis, i) => { source[axis] = index[keepdims ? axis : i]; });
+    unflatten(place, lengths).forEach((i, k) => { source[summed[k]] = i; });
+    return source;
+  });
 }
 
 // Rows of shares that sum to 1; the largest is taken away first, so that no power overflows.
@@ -137,13 +117,6 @@ function softmax(x) {
   return { shape: x.shape, data };
 }
 
-function repeat(x, times, axis) {
-  const strides = stridesOf(x.shape);
-  const apart = (list, number) => [...list.slice(0, axis + 1), number, ...list.slice(axis + 1)];
-  const shape = x.shape.map((n, i) => (i === axis ? n * times : n));
-  return { shape, data: gather(x, apart(x.shape, times), apart(strides, 0)) };
-}
-
 // x[..., None], x[:, None]: `spec` holds null for a new axis, ":" for an axis, "..." for the rest.
 function withNewAxes(shape, spec) {
   const named = spec.filter((part) => part === ":").length;
@@ -156,15 +129,4 @@ function withNewAxes(shape, spec) {
     return shape.slice(axis - many, axis);
   });
   return [...found, ...shape.slice(axis)];
-}
-
-// x[..., places]: numbers of the last axis, in another order.
-function take(x, places) {
-  const width = x.shape.at(-1);
-  const data = new Float64Array((x.data.length / width) * places.data.length);
-  for (let i = 0; i < data.length; i++) {
-    const [row, j] = [Math.floor(i / places.data.length), i % places.data.length];
-    data[i] = x.data[row * width + places.data[j]];
-  }
-  return { shape: [...x.shape.slice(0, -1), places.data.length], data };
 }

@@ -9,9 +9,14 @@ const story = (op, value, ...args) => ({ op, args, value });
 const total = (terms) => story("sum", terms.reduce((sum, term) => sum + term.value, 0), ...terms);
 const times = (a, b) => story("*", a.value * b.value, a, b);
 
+// What an operation works out once for each tree, because shapes stay the same.
+const once = (tree, n, make) => ((tree.known ??= [])[n] ??= make());
+
 // An operation on cells that stand at the same place.
+const atPlace = (tree, compute, arrays) => cellwise(compute, arrays, ({ shape: own, data }, shape, n) =>
+  pick(data, once(tree, n, () => placesIn(own, shape, (index) => unstretched(index, own)))));
 const onCells = (op, compute) => ({
-  run: (...arrays) => cellwise(compute, ...arrays),
+  run: (tree, ...arrays) => atPlace(tree, compute, arrays),
   cell: (index, at, ...parts) => {
     const args = parts.map((part) => at(part, unstretched(index, part.shape)));
     return story(op, compute(...args.map((arg) => arg.value)), ...args);
@@ -20,23 +25,30 @@ const onCells = (op, compute) => ({
 
 // An operation that puts the numbers along some axes together.
 const along = (op, first, combine) => ({
-  run: (x, axes, keepdims) => reduce(x, axes, keepdims, combine, first),
+  run: (tree, { shape: given, data }, axes, keepdims) => {
+    const shape = summedShape(given, axes, keepdims);
+    const found = new Float64Array(sizeOf(shape)).fill(first);
+    const places = once(tree, 0, () => Int32Array.from([...found.keys()].flatMap((to) =>
+      alongAxes(unflatten(to, shape), given, axes, keepdims).map((index) => flatten(index, given)))));
+    const length = places.length / found.length;
+    for (let n = 0; n < places.length; n++) {
+      const to = Math.floor(n / length);
+      found[to] = combine(found[to], data[places[n]]);
+    }
+    return { shape, data: found };
+  },
   cell: (index, at, part, axes, keepdims) => {
-    const [kept, reduced] = splitAxes(part.shape.length, axes);
-    const lengths = reduced.map((axis) => part.shape[axis]);
-    const terms = Array.from({ length: sizeOf(lengths) }, (_, place) => {
-      const source = [];
-      kept.forEach((axis, i) => { source[axis] = index[keepdims ? axis : i]; });
-      unflatten(place, lengths).forEach((i, k) => { source[reduced[k]] = i; });
-      return at(part, source);
-    });
+    const terms = alongAxes(index, part.shape, axes, keepdims).map((source) => at(part, source));
     return story(op, terms.map(({ value }) => value).reduce(combine, first), ...terms);
   },
 });
 
-// An operation that moves numbers: `run` gives the new array, `from` where a cell stood before.
-const moving = (run, from) => ({
-  run,
+// An operation that moves numbers: the shape that it makes, and `from` where a cell stood before.
+const moving = (shapeOf, from) => ({
+  run: (tree, { shape: given, data }, ...options) => {
+    const shape = shapeOf(given, ...options);
+    return { shape, data: pick(data, once(tree, 0, () => placesIn(given, shape, (index) => from(index, given, ...options)))) };
+  },
   cell: (index, at, part, ...options) => at(part, from(index, part.shape, ...options)),
 });
 
@@ -51,7 +63,10 @@ const inOrder = (index, order) => {
   order.forEach((axis, i) => { found[axis] = index[i]; });
   return found;
 };
-const reshaped = (index, shape, given) => unflatten(flatten(index, given), shape);
+const keeping = (shapeOf) => ({  // numbers stay in order
+  run: (tree, { shape, data }, ...options) => ({ shape: shapeOf(shape, ...options), data }),
+  cell: (index, at, part, ...options) => at(part, unflatten(flatten(index, shapeOf(part.shape, ...options)), part.shape)),
+});
 
 const OPERATIONS = {
   "+": onCells("+", (a, b) => a + b),
@@ -72,7 +87,7 @@ const OPERATIONS = {
   log: onCells("log", Math.log),
 
   where: {
-    run: (...arrays) => cellwise((isTrue, a, b) => (isTrue ? a : b), ...arrays),
+    run: (tree, ...arrays) => atPlace(tree, (isTrue, a, b) => (isTrue ? a : b), arrays),
     cell: (index, at, condition, ...choices) => {
       const is = at(condition, unstretched(index, condition.shape));
       const chosen = choices[is.value ? 0 : 1];
@@ -82,7 +97,7 @@ const OPERATIONS = {
   },
 
   "@": {
-    run: matmul,
+    run: (tree, a, b) => matmul(a, b),
     cell: (index, at, a, b) => {
       const [i, j] = index.slice(-2);
       const before = index.slice(0, -2);
@@ -97,7 +112,7 @@ const OPERATIONS = {
   max: along("max", -Infinity, (a, b) => Math.max(a, b)),
 
   softmax: {
-    run: softmax,
+    run: (tree, x) => softmax(x),
     cell: (index, at, part) => {
       const scores = Array.from({ length: part.shape.at(-1) }, (_, j) =>
         at(part, [...index.slice(0, -1), j]));
@@ -107,22 +122,22 @@ const OPERATIONS = {
     },
   },
 
-  reshape: moving((x, shape) => ({ shape, data: x.data }),
-    (index, shape, given) => reshaped(index, shape, given)),
-  transpose: moving(transpose, (index, shape, order) => inOrder(index, order)),
-  swapaxes: moving((x, a, b) => transpose(x, newOrder(x.shape.length, a, b)),
-    (index, shape, a, b) => inOrder(index, newOrder(shape.length, a, b))),
-  repeat: moving(repeat, (index, shape, count, axis) =>
-    index.map((i, k) => (k === axis ? Math.floor(i / count) : i))),
-  newaxes: moving((x, spec) => ({ shape: withNewAxes(x.shape, spec), data: x.data }),
-    (index, shape, spec) => reshaped(index, shape, withNewAxes(shape, spec))),
-  take: {
-    run: take,
-    cell: (index, at, part, places) =>
-      at(part, [...index.slice(0, -1), at(places, [index.at(-1)]).value]),
+  reshape: keeping((given, shape) => shape),
+  transpose: moving((given, order) => order.map((axis) => given[axis]), (index, given, order) => inOrder(index, order)),
+  swapaxes: moving((given, a, b) => newOrder(given.length, a, b).map((axis) => given[axis]),
+    (index, given, a, b) => inOrder(index, newOrder(given.length, a, b))),
+  repeat: moving((given, count, axis) => given.map((n, i) => (i === axis ? n * count : n)),
+    (index, given, count, axis) => index.map((i, k) => (k === axis ? Math.floor(i / count) : i))),
+  newaxes: keeping(withNewAxes),
+  take: {  // x[..., places]: numbers of the last axis, in another order
+    run: (tree, { shape: given, data }, places) => {
+      const shape = [...given.slice(0, -1), places.data.length];
+      return { shape, data: pick(data, once(tree, 0, () => placesIn(given, shape, (index) => index.with(-1, places.data[index.at(-1)])))) };
+    },
+    cell: (index, at, part, places) => at(part, index.with(-1, at(places, [index.at(-1)]).value)),
   },
   arange: {
-    run: (length) => filled([length], Array(length).keys()),
+    run: (tree, length) => filled([length], Array(length).keys()),
     cell: (index) => number(index[0]),
   },
 };
@@ -135,7 +150,7 @@ function evaluate(tree, arrayOf) {
   const [op, ...args] = tree;
   const found = op === "array" ? arrayOf(args[0])
     : op === "number" ? filled([], args.map(Number))
-      : OPERATIONS[op].run(...args.map((arg) => (isTree(arg) ? evaluate(arg, arrayOf) : arg)));
+      : OPERATIONS[op].run(tree, ...args.map((arg) => (isTree(arg) ? evaluate(arg, arrayOf) : arg)));
   tree.shape = found.shape;
   return found;
 }

@@ -23,6 +23,12 @@ function reach(start, next) {
   return found;
 }
 
+// The cells of recorded arrays that a story names.
+function leavesOf(told) {
+  if (told?.array !== undefined) return [told];
+  return (told?.args ?? []).flatMap(leavesOf);
+}
+
 function openTrace(given) {
   const arrays = given.arrays.map((array, id) => ({
     ...array, id, edits: new Map(), numbers: array.numbers ? numbersOf(array.numbers) : null,
@@ -149,6 +155,14 @@ function openTrace(given) {
   }
 
   const gradientOf = ({ name }) => arrays[byName.get(given.gradients[name])];
+  const forwardOf = (gradient) => arrays.find((each) => each.pass !== "backward" && gradientOf(each) === gradient);
+
+  // The places of an array that are computed from a cell of another one; none of a large array.
+  function readersOf(array, id, place) {
+    if (array.data.length > 1000 || !array.reads.some((each) => plain(each) === id)) return [];
+    const isIt = (leaf) => plain(leaf.array) === id && flatten(leaf.index, arrays[id].shape) === place;
+    return [...array.data.keys()].filter((to) => leavesOf(storyAt(array, unflatten(to, array.shape))).some(isIt));
+  }
 
   // Where the arithmetic puts a constant in the place of a hidden cell, no edit has an effect that
   // the gradient would tell. Integers are places and counts, gradients follow from the rest.
@@ -166,7 +180,7 @@ function openTrace(given) {
   for (const array of arrays) array.first = array.data.slice();  // what it was at the start
 
   return {
-    arrays, byName, compute, setMany, reset, loss, lossAt, setSwitch, isEditable, isLive, gradientOf,
+    arrays, byName, compute, setMany, reset, loss, lossAt, setSwitch, isEditable, isLive, gradientOf, forwardOf, readersOf,
     set: (id, place, value) => setMany(id, [[place, value]]),
     hasLoss: Boolean(output),
     isEdited: () => arrays.some(({ edits }) => edits.size),

@@ -39,22 +39,7 @@ function openFacts(told, trace, sequence) {
 
   // --- numbers
 
-  function fixed(value, digits) {
-    const text = value.toFixed(digits);
-    return text.replace("-", Number(text) ? "−" : "");
-  }
-  function number(value) {
-    if (!Number.isFinite(value)) return String(value).replace("Infinity", "∞").replace("-", "−");
-    for (const [digits, unit] of [[0, 1], [1, 10]]) {
-      const round = Math.round(value * unit) / unit;
-      if (Math.abs(value - round) < 1e-6 && (round || Math.abs(value) < 1e-12)) return fixed(round + 0, digits);
-    }
-    return fixed(value, Math.abs(value) >= 10 ? 1 : 2);
-  }
-  function signed(slope) {
-    const text = fixed(slope, Math.abs(slope - Math.round(slope)) < 1e-6 ? 0 : 3);
-    return slope > 0 && /[1-9]/.test(text) ? `+${text}` : text;
-  }
+  const number = written;
   const percent = (share) => `${fixed(100 * share, 0)}%`;
 
   // The places of the largest numbers: of equal ones all, or none. More than `most` are returned only

@@ -35,7 +35,7 @@ function startStory(data, page) {
     },
   });
   const panel = openNumber({
-    root: byId("panel"), trace, facts, stage, edit: set, undo, close: letGo,
+    root: byId("panel"), facts, stage, panel: page.panel, close: letGo,
     open: ({ id, place }) => { go({ expert: true }); page.open(id, place); },
   });
   const cellOf = (part, i, j, head = at.head) => {

@@ -6,10 +6,6 @@ const TESTS = { "&": " and ", "<=": " ≤ ", ">=": " ≥ ", "==": " = " };
 const CHOICES = ["where", "hidden"];
 const LEVELS = { sum: 1, "+": 1, "-": 1, "*": 2, "/": 2, negative: 2, "**": 3 };
 
-function leavesOf(told) {
-  if (told?.array !== undefined) return [told];
-  return (told?.args ?? []).flatMap(leavesOf);
-}
 const isSameCell = (a, b) =>
   a.array !== undefined && a.array === b.array && String(a.index) === String(b.index);
 
@@ -69,4 +65,4 @@ function writeStory(told, point, outer = 0) {
 
 // A quotient's two halves as numbers: the row of powers and their sum.
 const halves = ({ op, args }) => (op === "/" && args[1].op
-  ? ` = ${inDecimals(args[0].value)} / ${inDecimals(args[1].value)}` : "");
+  ? ` = ${written(args[0].value)} / ${written(args[1].value)}` : "");

@@ -11,6 +11,7 @@ function nameAxes(data, trace) {
   const meaning = data.story?.meaning;
   const columns = { d_k: meaning?.matched, d_v: meaning?.handed };  // their names, head by head
   const isHead = (axis) => axis === "H" || axis === "H_kv";
+  const isToken = (axis) => axis.startsWith("T_");
   const isMerged = (axis) => /^H(_kv)?\*/.test(axis);  // heads side by side, as in H*d_k
   const headsAlong = (axis) => (axis.startsWith("H_kv") ? sizes.H_kv ?? heads : heads);
   const named = (axis, i, size) => (labels[axis]?.length === size ? labels[axis][i] : undefined);
@@ -31,26 +32,22 @@ function nameAxes(data, trace) {
     return head * (heads / headsAlong(axis));
   }
 
+  // Where a number is, as pieces: "It looking at cat, head 0", "It: alive", "stand-in to alive".
   function inWords({ axes, shape }, index) {
     const head = index[axes.findIndex(isHead)];
-    const isPair = axes.includes("T_q") && axes.includes("T_k");
-    return axes.flatMap((axis, at) => {
+    const [places, rest] = [[], []];
+    axes.forEach((axis, at) => {
       const [i, size] = [index[at], shape[at]];
-      const name = named(axis, i, size);
-      if (axis === "B") return size > 1 ? [`sequence ${i}`] : [];
-      if (isHead(axis)) return [`${axis === "H" ? "" : "key "}head ${i}`];
-      if (axis === "T_q" || axis === "T_k") {
-        const role = axis === "T_q" ? "query" : "key";
-        return [`${isPair ? `${role} ` : name ? "" : "token "}${name ? `“${name}”` : i}`];
-      }
-      if (isMerged(axis)) {
-        const each = width(axis, size);
-        const words = label(axis, i, size);
-        return [`head ${Math.floor(i / each)}`, isNaN(words) ? `“${words}”` : `feature ${words}`];
-      }
-      const words = name ?? ofHead(axis, i, head);
-      return axis === "1" || size === 1 ? [] : [words ? `“${words}”` : `feature ${i}`];
-    }).join(", ");
+      if (axis === "B") return size > 1 && rest.push(`sequence ${i}`);
+      if (isHead(axis)) return rest.push(`${axis === "H" || sizes.H_kv === heads ? "" : "key/value "}head ${i}`);
+      if (isMerged(axis)) rest.push(`head ${Math.floor(i / width(axis, size))}`);
+      const words = label(axis, i, size, head);
+      if (isToken(axis)) return places.push(isNaN(words) ? element("b", "w", words) : `token ${i}`);
+      return size > 1 && places.push(isNaN(words) ? words : `number ${words}`);
+    });
+    const joint = [" looking at ", ": ", " to "][2 - axes.filter(isToken).length];
+    const pieces = places.flatMap((each, n) => (n ? [joint, each] : [each]));
+    return [...pieces, element("small", "", [pieces.length ? "" : [], rest].flat().join(", "))];
   }
 
   return { heads, isHead, label, headAt, inWords };

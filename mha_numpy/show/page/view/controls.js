@@ -2,65 +2,57 @@
 
 function openControls({ root, data, trace, change, setSwitch, reset }) {
   const { options } = data;
-  const arrayOf = (name) => trace.arrays[trace.byName.get(name)];
-  const places = ({ data: now }) => [...now.keys()];
   const initial = trace.loss();
   let chosen = null;
 
   // The cells of the mask whose key comes after its query.
-  function laterKeys() {
-    const mask = arrayOf(options.causal.mask);
-    return places(mask).filter((place) => {
-      const [query, key] = unflatten(place, mask.shape).slice(-2);
+  function laterKeys({ data: now, shape }) {
+    return [...now.keys()].filter((place) => {
+      const [query, key] = unflatten(place, shape).slice(-2);
       return key > query;
     });
   }
 
+  // By its name, what an option is now, and what sets it.
   const known = {
     causal: {
-      get: () => laterKeys().every((place) => !arrayOf(options.causal.mask).data[place]),
-      set(isOn) {
-        const { id, numbers } = arrayOf(options.causal.mask);
-        const later = laterKeys();
-        const wasGiven = (place) => Boolean(numbers?.[place]);
+      get: (mask) => laterKeys(mask).every((place) => !mask.data[place]),
+      set: (mask, isOn) => {
+        const later = laterKeys(mask);
+        const wasGiven = (place) => Boolean(mask.numbers?.[place]);
         const back = later.some(wasGiven) ? wasGiven : () => true;  // other hidden keys stay hidden
-        change(id, later.map((place) => [place, Number(!isOn && back(place))]));
+        return later.map((place) => [place, Number(!isOn && back(place))]);
       },
     },
-    scale: {
-      get: () => arrayOf(options.scale).data[0],
-      set: (value) => change(arrayOf(options.scale).id, [[0, value]]),
-    },
+    scale: { get: ({ data: [scale] }) => scale, set: (scale, value) => [[0, value]] },
     heads: {
-      get: () => [...arrayOf(options.heads).data.slice(0, arrayOf(options.heads).shape.at(-1))],
-      set(gates) {
-        const gate = arrayOf(options.heads);
-        const pairs = places(gate).map((place) => [place, Number(gates[place % gates.length])]);
-        change(gate.id, pairs);
-      },
+      get: ({ data: gates, shape }) => [...gates.slice(0, shape.at(-1))],
+      set: ({ data: now }, gates) => [...now.keys()].map((place) => [place, Number(gates[place % gates.length])]),
     },
   };
+  const of = (name) => trace.arrays[trace.byName.get(options[name].mask ?? options[name])];
+  const get = (name) => (options[name] === undefined ? undefined : known[name].get(of(name)));
+  const set = (name, value) => change(of(name).id, known[name].set(of(name), value));
 
   const shown = [];  // what brings the controls up to date
   const input = (type, more) => Object.assign(document.createElement("input"), { type, ...more });
 
-  function checkbox(words, get, set) {
+  function checkbox(words, isOn, act) {
     const box = input("checkbox");
-    box.addEventListener("change", () => set(box.checked));
-    shown.push(() => { box.checked = get(); });
-    return element("label", "", box, ...words);
+    box.addEventListener("change", () => act(box.checked));
+    shown.push(() => { box.checked = isOn(); });
+    root.append(element("label", "", box, ...words));
   }
 
-  function slider(words, { get, set }) {
-    const range = input("range", { min: 0, max: Math.max(2, 4 * get()), step: 0.01 });
+  function slider(name) {
+    const range = input("range", { min: 0, max: Math.max(2, 4 * get(name)), step: 0.01, ariaLabel: name });
     const value = element("output");
-    range.setAttribute("aria-label", words);
-    range.addEventListener("input", () => set(Number(range.value)));
+    range.addEventListener("input", () => set(name, Number(range.value)));
     shown.push(() => {
-      range.value = get();
-      value.textContent = get().toFixed(2);
+      range.value = get(name);
+      value.textContent = get(name).toFixed(2);
     });
-    root.append(element("label", "slider", words, range, value));
+    root.append(element("label", "slider", name, range, value));
   }
 
   function questions() {
@@ -79,42 +71,37 @@ function openControls({ root, data, trace, change, setSwitch, reset }) {
   }
 
   function resetButton() {
-    const button = Object.assign(element("button", "", "Start again"), { type: "button" });
-    button.addEventListener("click", reset);
+    const button = Object.assign(element("button", "", "Start again"), { type: "button", onclick: reset });
     shown.push(() => { button.disabled = !trace.isEdited() && !chosen; });
     root.append(button);
   }
 
   function showLoss() {
-    const output = Object.assign(element("output"), { id: "loss" });
+    const output = Object.assign(element("output"), { id: "loss", title: "L = Σ d_out · out" });
     shown.push(() => {
-      const now = trace.loss();
-      const moved = Math.abs(now - initial) > 5e-7 ? ` (${signed(now - initial)})` : "";
-      output.title = "L = Σ d_out · out";
-      output.replaceChildren(`L = ${signed(now).replace("+", "")}`,
-        element("strong", "", moved));
+      const moved = trace.loss() - initial;
+      output.replaceChildren(`goal L = ${fixed(trace.loss(), 3)}`,
+        element("strong", "", Math.abs(moved) > 5e-7 ? ` (${signed(moved)})` : ""));
     });
-    return output;
+    root.append(output);
   }
 
   if (trace.isLive) {
-    if (options.causal) root.append(checkbox(["causal"], known.causal.get, known.causal.set));
-    if (options.heads) root.append(...known.heads.get().map((_, head) => checkbox(headKey(head),
-      () => known.heads.get()[head] !== 0,
-      (isOn) => known.heads.set(known.heads.get().with(head, Number(isOn))))));
-    if (options.scale) slider("scale", known.scale);
+    if (options.causal) checkbox(["causal"], () => get("causal"), (isOn) => set("causal", isOn));
+    if (options.heads) get("heads").forEach((_, head) => checkbox(headKey(head), () => get("heads")[head] !== 0,
+      (isOn) => set("heads", get("heads").with(head, Number(isOn)))));
+    if (options.scale) slider("scale");
     if (data.switches.length) questions();
     resetButton();
   } else {
     root.append(element("p", "hint", "You can't change anything here: the page cannot compute all "
       + "of these arrays, so it shows them as they were recorded."));
   }
-  if (trace.hasLoss) root.append(showLoss());
+  if (trace.hasLoss) showLoss();
 
   return {
     show: () => shown.forEach((update) => update()),
-    set: (name, value) => known[name].set(value),
-    get: (name) => (options[name] === undefined ? undefined : known[name].get()),
+    get, set,
     choose(id) { chosen = id; },
     chosen: () => chosen,
   };

@@ -16,6 +16,8 @@ const inSvg = (tag, attributes, ...children) => {
   return made;
 };
 
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };  // x, y
+
 // One stop of the Tab key for a group of links or buttons; arrow keys go on within it.
 function roving(root, selector) {
   const all = () => [...root.querySelectorAll(selector)].filter((each) => each.offsetParent);

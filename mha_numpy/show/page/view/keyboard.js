@@ -14,8 +14,6 @@ function nextCell(places, { id, place }, [dx, dy]) {
   return { id: nextId, place: nextPlace };
 }
 
-const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-
 // Keys mean something on the page, not in a field; arrows only where they would not scroll or turn.
 function listenToKeys(root, canvas, keys, walk) {
   document.addEventListener("keydown", (event) => {

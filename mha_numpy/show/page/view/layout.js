@@ -3,7 +3,7 @@
 //
 // A layout is a function of the size of a cell; `fitted` takes the one with the largest cells.
 
-const LARGEST_CELL = 56;
+const CELLS = Array.from({ length: 55 }, (_, n) => 56 - n);  // pixels
 const SMALL_CELLS = [2, 1, 1 / 2, 1 / 4];  // where the page is longer than the view, but no wider
 const [LONGER, LONGEST_PAGE] = [1.4, 2.5];  // than the view may a page be, for numbers and for words
 const TITLE = 22;
@@ -119,8 +119,8 @@ function productIn(tree, shape) {
 const MOVES = ["reshape", "transpose", "swapaxes", "newaxes"];
 const onlyMoves = ([op, first]) => op === "array" || (MOVES.includes(op) && onlyMoves(first));
 
-// Everything that the stage shows of an array: {kind, candidates}, the layouts to be preferred first.
-function sceneOf(array, trace, names, sequence, head) {
+
+function layoutsOf(array, trace, names, sequence, head) {
   const blocks = (operand) => blocksOf(operand, names, sequence);
   const whole = (id) => blocks(operandOf(["array", id], trace));
   const source = (id) => whole(trace.plain(id));
@@ -130,7 +130,7 @@ function sceneOf(array, trace, names, sequence, head) {
   ofHead(results)[0].isFirst = true;  // what is said of all is said once
   if (!array.tree) {
     const units = ofHead(results).map((block) => single(block, "result"));
-    return { kind: "given", candidates: grids(units) };
+    return grids(units);
   }
 
   if (onlyMoves(array.tree)) {
@@ -140,11 +140,8 @@ function sceneOf(array, trace, names, sequence, head) {
     const [down, across] = [(list) => below(list), (list) => beside(list)];
     const isTurned = array.tree[0] === "transpose";
     const options = [[across, down, down], [down, across, across], [across, across, across]];
-    return {
-      kind: "moves",
-      candidates: (isTurned ? options : options.slice(1))
-        .map(([all, one, two]) => all([one(from), two(to)])),
-    };
+    const chosen = isTurned ? options : options.slice(1);
+    return chosen.map(([all, one, two]) => all([one(from), two(to)]));
   }
 
   // The blocks of an operand that belong to one of the result's.
@@ -159,7 +156,7 @@ function sceneOf(array, trace, names, sequence, head) {
     const units = ofHead(results).map((result) => product([
       ...[left, above, bias].map((list) => list && partFor(list, result.number)[0]), result,
     ]));
-    return { kind: "product", candidates: grids(units) };
+    return grids(units);
   }
 
   const sources = array.reads.filter((id) => trace.arrays[id].shape.length).slice(0, 4).map(source);
@@ -171,7 +168,7 @@ function sceneOf(array, trace, names, sequence, head) {
   const options = [
     ...grids(units(beside)).reverse(), ...grids(units(below)), ...grids(units(stacked)),
   ];
-  return { kind: "cells", candidates: results[0].rows === 1 ? options.reverse() : options };
+  return results[0].rows === 1 ? options.reverse() : options;
 }
 
 // The size of a cell that its number fits, as numbers were at the start: with two decimals, or with
@@ -184,36 +181,30 @@ function roomOf({ key, array, cells }, isShort) {
 const isReadable = ({ boxes }, isShort = true) => boxes.every(({ block, cell }) => cell >= roomOf(block, isShort));
 
 const cellOf = (found) => found.boxes[0].cell;
+const isLabelled = (found) => cellOf(found) >= LABELLED;
 
 // The first layout whose cells hold their numbers, if need be with one decimal, or on a longer page;
 // else one whose rows and columns have their words; otherwise the one with the largest cells.
 function fitted(candidates, width, height) {
-  const [inView, longer, longest] = [1, LONGER, LONGEST_PAGE].map((times) =>
-    candidates.map((each) => largestCells(each, width, times * height)).filter(Boolean));
-  const isLabelled = (found) => cellOf(found) >= LABELLED;
-  for (const [found, isGood] of [
-    [inView, (each) => isReadable(each, false)], [inView, isReadable],
-    [longer, (each) => isReadable(each, false)], [longer, isReadable],
-    [inView, isLabelled], [longest, isLabelled],
+  for (const [longer, isGood] of [
+    [1, (found) => isReadable(found, false)], [1, isReadable],
+    [LONGER, (found) => isReadable(found, false)], [LONGER, isReadable],
+    [1, isLabelled], [LONGEST_PAGE, isLabelled],
   ]) {
-    const good = found.find((each) => isGood(each));
+    const good = candidates.map((each) => largestCells(each, width, longer * height)).find((found) => found && isGood(found));
     if (good) return good;
   }
-  return inView.toSorted((a, b) => cellOf(b) - cellOf(a))[0] ?? narrow(candidates, width);
+  for (const high of [height, Infinity]) {
+    const found = candidates.map((each) => largestCells(each, width, high)).filter(Boolean);
+    if (found.length) return found.toSorted((a, b) => cellOf(b) - cellOf(a))[0];
+  }
+  return candidates[0](SMALL_CELLS.at(-1));
 }
 
 function largestCells(candidate, width, height) {
-  for (let cell = LARGEST_CELL; cell >= 2; cell--) {
+  for (const cell of height === Infinity ? SMALL_CELLS : CELLS) {
     const found = candidate(cell);
     if (found.width <= width && found.height <= height) return found;
   }
   return null;
-}
-
-function narrow(candidates, width) {
-  for (const cell of SMALL_CELLS) {
-    const found = candidates.map((candidate) => candidate(cell)).find((each) => each.width <= width);
-    if (found) return found;
-  }
-  return candidates[0](SMALL_CELLS.at(-1));
 }

@@ -32,13 +32,9 @@ function drawMap({ root, trace, names, sequence, go }) {
   const view = { gradients: true, steps: false };
   let current = null;
   const twins = new Map();  // of a gradient, the array that it belongs to
-  for (const array of arrays) {
-    const known = trace.gradientOf(array);
-    if (known && array.pass !== "backward") twins.set(known.id, array.id);
-  }
-  for (const { id, pass, name } of arrays) {
-    const twin = trace.byName.get(name.slice(2));
-    if (pass === "backward" && !twins.has(id) && name.startsWith("d_") && twin !== undefined) twins.set(id, twin);
+  for (const array of arrays) if (array.pass === "backward") {
+    const twin = trace.forwardOf(array)?.id ?? (array.name.startsWith("d_") ? trace.byName.get(array.name.slice(2)) : undefined);
+    if (twin !== undefined) twins.set(array.id, twin);
   }
 
   const cards = arrays.map(({ id }) => (twins.has(id) ? null : root.appendChild(element("div", "card"))));

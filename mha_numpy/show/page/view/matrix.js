@@ -5,10 +5,7 @@ const LARGEST = 40, SMALLEST = 13, READABLE = 30;  // of a cell, in pixels
 const brief = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(2).replace(/^0/, ""));
 
 // Rows and columns to go on by an arrow key.
-function stepOf({ key, ctrlKey, metaKey, altKey }) {
-  if (ctrlKey || metaKey || altKey) return undefined;
-  return { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[key];
-}
+const stepOf = ({ key, ctrlKey, metaKey, altKey }) => (ctrlKey || metaKey || altKey ? undefined : ARROWS[key]?.toReversed());
 
 // `show` gives the cells their numbers; `point` is called with a query and a key. `last` is what a column
 // at the right has above it: `end` fills that.

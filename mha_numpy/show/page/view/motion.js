@@ -1,46 +1,38 @@
-// Motion: panels move first, then cells; each can be interrupted, and played again.
+// Motion: cells that only move go from their source to their place, one head after the other. It can be
+// interrupted, and played again.
 
-const PANELS = 450;  // milliseconds
-const CELLS = { moves: 1000, product: 1000, cells: 800, given: 0 };
+const MOTION = 1000;  // milliseconds
 
 const eased = (t) => (t < 0.5 ? 4 * t ** 3 : 1 - (2 - 2 * t) ** 3 / 2);
-const within = (t) => Math.min(1, Math.max(0, t));
 const between = (a, b, share) => a + (b - a) * share;
-const wantsLessMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-// One clock for everything that changes by itself: it calls `paint` once a frame, while any of its
-// motions lasts. motion.at(time) is in milliseconds since its start.
+// Calls `paint` once a frame, where it was asked for: with the share of a motion that has passed, at rest 1.
 function startClock(paint) {
-  const running = new Map();
-  let isAsked = false;
+  let [isAsked, isMoving, start] = [false, false, null];
   function ask() {
     if (isAsked) return;
     isAsked = true;
     requestAnimationFrame((now) => {
+      start ??= now;
       isAsked = false;
-      for (const [name, motion] of running) {
-        motion.start ??= now;
-        motion.time = now - motion.start;
-        if (motion.time >= motion.length) running.delete(name);
-      }
-      paint();
-      if (running.size) ask();
+      isMoving &&= now - start < MOTION;
+      paint(isMoving ? (now - start) / MOTION : 1);
+      if (isMoving) ask();
     });
   }
   return {
     paint: ask,
-    play(name, length) { running.set(name, { length, time: 0 }); ask(); },
-    stop(name) { if (running.delete(name)) ask(); },
-    time: (name) => running.get(name)?.time ?? Infinity,
-    isPlaying: (name) => running.has(name),
+    play() {
+      [isMoving, start] = [!matchMedia("(prefers-reduced-motion: reduce)").matches, null];
+      ask();
+    },
+    stop() { isMoving = false; ask(); },
+    isMoving: () => isMoving,
   };
 }
 
-// How far a cell is on its way, heads one after the other: 0 at its source, 1 at its place.
-function shareOf(time, kind, order, heads, head) {
-  if (time === Infinity) return 1;
-  const t = within((time - PANELS) / CELLS[kind]);
-  if (kind !== "moves") return within((t * 1.15 - order) / 0.15);
+// How far a cell is on its way: 0 at its source, 1 at its place.
+function shareOf(share, heads, head) {
   const delay = heads > 1 && head !== null ? 0.4 * head / (heads - 1) : 0;
-  return eased(within((t - delay) / 0.6));
+  return eased(Math.min(1, Math.max(0, (share - delay) / 0.6)));
 }

@@ -11,30 +11,29 @@ function startPage(data) {
   const indexOf = ({ id, place }) => unflatten(place, trace.arrays[id].shape);
   const placeOf = (id, index) => flatten(index, trace.arrays[id].shape);
   const blocksOfArray = (array) => blocksOf(operandOf(["array", array.id], trace), names, sequence);
-  const subscribers = [];  // called after every change, with the places of each array that differ
+  const subscribers = [];  // called after every change, with the arrays that differ
 
   let current = null;  // the array on the stage
-  let cell = null;  // {id, place} on the stage, of `current` or of what it is computed from
-  let isHeld = false;  // the cell stays, though the pointer moves on
+  let cursor = null;  // {id, place} on the stage, of `current` or of what it is computed from
+  let isChosen = true;  // whether the reader looks at that cell
   let head = 0;  // that of the cell
   let isAll;  // whether all heads are shown: undefined until the reader says so
   let colors = readColors();
 
   const stale = new Set();  // arrays whose thumbnails are to be painted again
-  const clock = startClock(() => {
+  const clock = startClock((share) => {
     if (isHidden()) return;
-    stage.paint();
+    stage.paint(share);
     if (stale.size) map.paint(colors, stale);
     stale.clear();
   });
-  const stage = openStage({ canvas: byId("cells"), trace, names, sequence, clock, onHover, onPick });
+  const stage = openStage({ canvas: byId("cells"), trace, names, sequence, clock, onPick });
   const map = drawMap({
     root: byId("map"), trace, names, sequence, go: (...where) => go(...where),
   });
-  const panel = openPanel({
-    root: byId("panel"), trace, names, edit, undo,
-    light: (cells) => stage.light(cells), go, hold,
-  });
+  const panel = openPanel({ root: byId("number"), trace, edit, undo });
+  const view = { root: byId("panel"), hasCurve: true, go, close: letGo, light: (cells) => stage.light(cells),
+    inWords: (...at) => element("i", "", ...names.inWords(...at)).textContent };
   const controls = openControls({
     root: byId("controls"), data, trace, setSwitch, reset: () => undo(),
     change: (id, pairs) => changed(() => trace.setMany(id, pairs)),
@@ -51,14 +50,13 @@ function startPage(data) {
   }
 
   const isAlike = (a, b) => String([a.axes, a.shape]) === String([b.axes, b.shape]);
-  const twinOf = (array) => [trace.gradientOf(array), panel.forward(array)]
-    .find((each) => each && each !== array);
+  const twinOf = (array) => trace.gradientOf(array) ?? trace.forwardOf(array);
 
   function go(id, place, { isMoving = true, isFocused = false } = {}) {
     const array = trace.arrays[id];
-    const isSame = cell && isAlike(trace.arrays[cell.id], array);
-    cell = { id, place: place ?? (isSame ? cell.place : strongest(array)) };
-    isHeld = place !== undefined;
+    const isSame = cursor && isAlike(trace.arrays[cursor.id], array);
+    cursor = { id, place: place ?? (isSame ? cursor.place : strongest(array)) };
+    isChosen = place !== undefined || !isNarrow();  // a sheet would cover numbers that nobody asked for
     const isNew = current !== array;
     current = array;
     if (isNew) showHeading();
@@ -66,7 +64,9 @@ function startPage(data) {
     showCell();
     showTable();
     if (isFocused) byId("cells").focus({ preventScroll: true });
-    if (isNarrow() && isMoving) stage.scrollTo(cell);
+    if (!isNarrow() || !isMoving || isFocused) return;
+    if (isChosen) stage.scrollTo(cursor);
+    else byId("work").scrollIntoView();
   }
 
   function setAddress(name) {
@@ -78,10 +78,10 @@ function startPage(data) {
     const { id, name, shape, axes, says, tree, reads } = current;
     const equation = trace.equationOf(current);
     byId("name").textContent = name;
-    byId("shape").textContent = `(${shape.join(", ")})  ${axes.join(" ")}`;
+    byId("shape").textContent = axes.map((axis, i) => `${axis} = ${shape[i]}`).join(", ") || "one number";
     byId("equation").textContent = equation ? `= ${equation}` : "";
     byId("says").textContent = says ?? "";
-    byId("again").disabled = !tree;
+    byId("again").hidden = !tree || !onlyMoves(tree);
     map.mark(id, reads.map(trace.plain));
     setAddress(name);
   }
@@ -89,8 +89,8 @@ function startPage(data) {
   // All heads, or that of the cell: where all have no room for their numbers, and where the reader chose one.
   function showStage(isMoving = false) {
     const blocks = blocksOfArray(current);
-    const own = blocks.findIndex(({ cells }) => cells.includes(cell.place));
-    if (cell.id === current.id && blocks.length > 1) head = Math.floor(own * names.heads / blocks.length);
+    const own = blocks.findIndex(({ cells }) => cells.includes(cursor.place));
+    if (cursor.id === current.id && blocks.length > 1) head = Math.floor(own * names.heads / blocks.length);
     const shown = stage.show(current, head, isNarrow() ? false : isAll, isMoving);
     const choices = blocks.length > 1 ? [...(isNarrow() ? [] : [null]), ...Array(names.heads).keys()] : [];
     byId("tabs").replaceChildren(...choices.map((choice) => {
@@ -108,51 +108,38 @@ function startPage(data) {
     head = chosen ?? head;
     const blocks = blocksOfArray(current);
     const block = blocks[Math.floor(head * blocks.length / names.heads)];
-    if (!isAll && cell.id === current.id && !block.cells.includes(cell.place)) {
-      const own = blocks.find(({ cells }) => cells.includes(cell.place));
-      cell = { id: cell.id, place: block.cells[own ? own.cells.indexOf(cell.place) : 0] };
+    if (!isAll && cursor.id === current.id && !block.cells.includes(cursor.place)) {
+      const own = blocks.find(({ cells }) => cells.includes(cursor.place));
+      cursor = { id: cursor.id, place: block.cells[own ? own.cells.indexOf(cursor.place) : 0] };
     }
     showStage();
     showCell();
   }
 
   function showCell(isSpoken = true) {
-    const { id, place } = cell;
+    if (isHidden()) return;  // the panel is the story's
+    const { id, place } = cursor;
     const array = trace.arrays[id];
-    const lit = leavesOf(trace.story(array, indexOf(cell)))
-      .map(({ array: source, index }) => ({ array: trace.plain(source), place: placeOf(source, index) }));
-    stage.mark(cell, lit, stage.readersOf(id, place));
-    panel.show(id, place);
-    hold(isHeld);
-    if (!isSpoken) return;
-    const words = [panel.labelOf(array, indexOf(cell)), names.inWords(array, indexOf(cell))];
-    byId("spoken").textContent = `${words.join(", ")}: ${written(array.data[place])}`;
-  }
-
-  function hold(isOn) {
-    isHeld = isOn;
-    byId("panel").classList.toggle("held", isHeld);
+    const lit = isChosen ? leavesOf(trace.story(array, indexOf(cursor)))
+      .map(({ array: source, index }) => ({ array: trace.plain(source), place: placeOf(source, index) })) : [];
+    stage.mark(isChosen ? cursor : null, lit, isChosen ? trace.readersOf(current, id, place).map((to) => ({ array: current.id, place: to })) : []);
+    panel.show(view, isChosen ? cursor : null, { words: names.inWords(array, indexOf(cursor)) });
+    if (isSpoken && isChosen) byId("spoken").textContent = `${panel.words()}: ${written(array.data[place])}`;
   }
 
   function showTable() {
     if (byId("table").open) tabulate(byId("numbers"), current, blocksOfArray(current));
   }
 
-  const isCell = (found) => found.id === cell.id && found.place === cell.place;
-
-  function onHover(found) {
-    byId("cells").style.cursor = found ? "pointer" : "";
-    if (!found || isHeld || stage.isMoving() || isCell(found)) return;
-    cell = found;
-    showCell(false);
-  }
-
   function onPick(found, isEdit = false) {
-    clock.stop("stage");
-    isHeld = Boolean(found) && (isEdit || !isHeld || !isCell(found));
-    cell = found ?? cell;
+    clock.stop();
+    isChosen = Boolean(found);
+    cursor = found ?? cursor;
     showCell();
-    if (isNarrow()) stage.scrollTo(cell);
+    if (isNarrow() && found) {
+      if (byId("work").getBoundingClientRect().top > 0) byId("work").scrollIntoView();  // room for what changes
+      stage.scrollTo(cursor);
+    }
     if (isEdit && found) panel.startEditing();
   }
 
@@ -161,18 +148,10 @@ function startPage(data) {
   function changed(change) {
     const before = trace.arrays.map((array) => array.data);
     change();
-    const differing = new Map();  // the places of each array whose number is different now
-    for (const { id, data: now } of trace.arrays) {
-      const places = new Set();
-      if (now !== before[id]) {
-        for (let place = 0; place < now.length; place++) {
-          if (!Object.is(now[place], before[id][place])) places.add(place);
-        }
-      }
-      if (places.size) differing.set(id, places);
-    }
-    for (const id of differing.keys()) stale.add(id);
-    clock.stop("stage");
+    const differing = new Set(trace.arrays.filter(({ id, data: now }) =>
+      now !== before[id] && now.some((value, place) => !Object.is(value, before[id][place]))).map(({ id }) => id));
+    for (const id of differing) stale.add(id);
+    clock.stop();
     clock.paint();
     controls.show();
     showCell(false);
@@ -207,28 +186,26 @@ function startPage(data) {
   }
 
   function walk(direction) {
-    const next = nextCell(stage.where("result"), cell, direction);
-    if (!next) return;
-    isHeld = false;
-    onPick(next);
+    onPick((isChosen && nextCell(stage.where("result"), cursor, direction)) || cursor);
   }
 
   function toTwin() {
     const twin = twinOf(current);
-    if (twin) go(twin.id, cell.id === current.id ? cell.place : undefined);
+    if (twin) go(twin.id, cursor.id === current.id ? cursor.place : undefined);
   }
 
+  const replay = () => { if (onlyMoves(current.tree ?? [])) clock.play(); };
+
   function letGo() {
-    const isAtRest = !isHeld && !stage.isMoving() && document.activeElement === byId("cells");
-    if (isAtRest) return map.linkOf(current.id).focus();
-    byId("cells").focus();
+    if (clock.isMoving()) return clock.stop();
+    (isChosen ? byId("cells") : map.linkOf(current.id)).focus({ preventScroll: true });
     onPick(null);
   }
 
   const stopAtTab = roving(byId("tabs"), "button");
   listenToKeys(byId("page"), byId("cells"), {
-    ",": () => step(-1), ".": () => step(1), r: () => stage.replay(), g: toTwin, Escape: letGo,
-    Enter: panel.startEditing, "-": () => panel.turn(-0.1),
+    ",": () => step(-1), ".": () => step(1), r: replay, g: toTwin, Escape: letGo,
+    Enter: () => onPick(cursor, true), Backspace: panel.undo, "-": () => panel.turn(-0.1),
     "+": () => panel.turn(0.1), "=": () => panel.turn(0.1),
   }, walk);
 
@@ -236,7 +213,7 @@ function startPage(data) {
 
   byId("previous").addEventListener("click", () => step(-1));
   byId("next").addEventListener("click", () => step(1));
-  byId("again").addEventListener("click", () => stage.replay());
+  byId("again").addEventListener("click", replay);
   byId("table").addEventListener("toggle", showTable);
   byId("for-gradients").hidden = !Object.keys(data.gradients).length;
   for (const name of ["gradients", "steps"]) {
@@ -272,7 +249,7 @@ function startPage(data) {
   go(named() ?? trace.byName.get(data.start) ?? 0, undefined, { isMoving: false });
 
   return {
-    trace, changed, edit, undo, setSwitch, controls,
+    trace, panel, changed, edit, undo, setSwitch, controls,
     open: go,
     change: (call) => subscribers.push(call),
     reset: () => undo(),

@@ -6,15 +6,24 @@ const SHAPES = "●■▲◆";  // of heads 0 to 3
 const LEAST_TEXT = 13;  // pixels
 
 const digitsFor = (size) => (size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
-// "0" is exactly zero, "0.00" is tiny; a whole number has decimals only if they are asked for.
-function written(value, digits = Number.isInteger(value) ? 0 : digitsFor(Math.abs(value))) {
-  if (value === 0) return "0";
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
-  const words = Math.abs(value).toFixed(digits);
-  return (value < 0 && Number(words) ? "−" : "") + words;
+function fixed(value, digits) {
+  const text = Math.abs(value).toFixed(digits);
+  return (value < 0 && Number(text) ? "−" : "") + text;
 }
-const inDecimals = (value) => written(value, digitsFor(Math.abs(value)));
-const signed = (value, digits = 3) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits);
+// "0" is exactly zero, "0.00" is tiny; where nothing is asked for, 3 and 0.5 have no more decimals.
+function written(value, digits) {
+  if (!Number.isFinite(value)) return String(value).replace("Infinity", "∞").replace("-", "−");
+  if (digits !== undefined) return fixed(value, digits);
+  for (const [few, unit] of [[0, 1], [1, 10]]) {
+    const round = Math.round(value * unit) / unit;
+    if (Math.abs(value - round) < 1e-6 && (round || Math.abs(value) < 1e-12)) return fixed(round, few);
+  }
+  return fixed(value, Math.abs(value) >= 10 ? 1 : 2);
+}
+function signed(slope) {
+  const text = fixed(slope, Math.abs(slope - Math.round(slope)) < 1e-6 ? 0 : 3);
+  return slope > 0 && /[1-9]/.test(text) ? `+${text}` : text;
+}
 
 // The colours of the page, as its style sheet has them at this moment.
 function readColors() {
@@ -260,10 +269,8 @@ function headMark(number, head = number) {
 }
 const headKey = (number) => (SHAPES[number] ? [headMark(number), ` head ${number}`] : [`head ${number}`]);
 
-function outline(ctx, each, row, column, color, thick, dash = []) {
-  const x = each.x + columnLeft(each.block, column, each.cell);
-  const y = each.y + rowTop(each.block, row, each.cell);
-  const side = each.cell - gapIn(each.cell);
+function outline(ctx, [x, y, size], color, thick, dash = []) {
+  const side = size - gapIn(size);
   ctx.strokeStyle = color;
   ctx.lineWidth = thick;
   ctx.setLineDash(dash);

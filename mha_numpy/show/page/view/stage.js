@@ -1,13 +1,11 @@
 // The stage: the current array with what it is computed from, on one canvas.
 
-const HEADING = 272;  // what is above the canvas, in pixels
+const HEADING = 300;  // what is above the canvas, in pixels
 
-function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
+function openStage({ canvas, trace, names, sequence, clock, onPick }) {
   const ctx = canvas.getContext("2d");
   const state = {
-    array: null, scene: null, layout: null, before: new Map(), head: null, colors: readColors(),
-    cell: null, lit: [], led: [], extra: [],
-    pictures: new WeakMap(),  // by the numbers of an array
+    array: null, layout: null, head: null, colors: readColors(), cells: [], cell: null, lit: [], led: [], extra: [],
   };
   const keyOf = (id, place) => `${id}:${place}`;
 
@@ -16,15 +14,16 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     const height = innerWidth <= 900 ? 1200 : Math.max(400, innerHeight - HEADING);
     const fit = (head) => {
       state.shown = head;
-      state.scene = sceneOf(state.array, trace, names, sequence, head);
-      return fitted(state.scene.candidates, width - 4, height);
+      return fitted(layoutsOf(state.array, trace, names, sequence, head), width - 4, height);
     };
     let found = fit(state.isAll === false ? state.head : null);
     if (state.isAll === undefined && (!isReadable(found) || found.height > height)) found = fit(state.head);
     const dx = Math.max(0, Math.floor((width - found.width) / 2));
     for (const each of found.boxes) each.x += dx;
-    state.layout = { ...found, boxes: found.boxes };
-    state.readers = null;
+    state.layout = found;
+    state.cells = found.boxes.flatMap((each) => Array.from(each.block.cells, (place, k) => ({
+      key: keyOf(each.block.array.id, place), role: each.role, at: placeIn(each, Math.floor(k / each.block.cols), k % each.block.cols),
+    })));
     const scale = devicePixelRatio || 1;
     canvas.width = width * scale;
     ctx.lastFont = null;
@@ -34,94 +33,44 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
 
   // Return the head that is shown, or null for all. `isAll` undefined: all, if their numbers have room.
   function show(array, head, isAll, isMoving) {
-    const before = new Map((state.layout?.boxes ?? []).map((each) => [each.block.key, each]));
-    const isNew = state.array !== array;
     Object.assign(state, { array, head, isAll, lit: [], led: [], extra: [] });
     arrange();
-    if (isNew && isMoving) replay(before); else clock.stop("stage");
+    if (isMoving && array.tree && onlyMoves(array.tree)) clock.play(); else clock.stop();
     return state.shown;
-  }
-
-  function replay(before = new Map()) {
-    state.before = before;
-    if (wantsLessMotion()) return clock.paint();
-    clock.play("stage", PANELS + CELLS[state.scene.kind]);
   }
 
   const placeIn = ({ block, x, y, cell }, i, j) =>
     [x + columnLeft(block, j, cell), y + rowTop(block, i, cell), cell];
 
   // Where cells stand, [x, y, size], by the cell of the array that they show.
-  function positions(role) {
-    const found = new Map();
-    for (const each of state.layout.boxes) if (each.role === role) {
-      const { array: { id }, cells, cols } = each.block;
-      cells.forEach((place, k) =>
-        found.set(keyOf(id, place), placeIn(each, Math.floor(k / cols), k % cols)));
-    }
-    return found;
-  }
+  const positions = (role) => new Map(state.cells.filter((each) => each.role === role).map(({ key, at }) => [key, at]));
 
-  function paint() {
+  function paint(share) {
     if (!state.layout) return;
-    const { colors, layout, scene } = state;
-    const time = clock.time("stage");
+    const { colors, layout } = state;
     const scale = devicePixelRatio || 1;
     ctx.setTransform(scale, 0, 0, scale, 0, 0);
     ctx.clearRect(0, 0, canvas.width, canvas.height);
-    const panels = eased(within(time / PANELS));
-    const sources = scene.kind === "moves" && time !== Infinity ? positions("source") : null;
-
-    const boxes = layout.boxes.map((each) => {
-      const old = time < PANELS && state.before.get(each.block.key);
-      if (!old) return { ...each, alpha: time < PANELS ? panels : 1 };
-      const blend = (name) => between(old[name], each[name], panels);
-      return { ...each, alpha: 1, x: blend("x"), y: blend("y"), cell: blend("cell") };
-    });
-    for (const each of boxes) {
-      ctx.globalAlpha = each.alpha;
-      paintFrame(ctx, colors, each);
-    }
-    for (const each of boxes) paintBox(each, time, sources, lookOf(each.block, trace));
-    ctx.globalAlpha = 1;
-    if (time === Infinity) paintMarks(boxes);
+    const sources = share < 1 ? positions("source") : null;
+    for (const each of layout.boxes) paintFrame(ctx, colors, each);
+    for (const each of layout.boxes) paintBox(each, share, sources);
+    if (!sources) paintMarks();
   }
 
-  // The cells of a box. Those of the result may be on their way: from their sources, where the
-  // equation only moves numbers, or else out of nothing, in the order of reading.
-  function paintBox(each, time, sources, look) {
+  // The cells of a box. Those of the result may be on their way from their sources.
+  function paintBox(each, share, sources) {
     const { block, cell } = each;
-    const { array, cells, cols, group, head, number } = block;
-    const { kind } = state.scene;
-    const isComing = each.role === "result" && kind !== "given" && time !== Infinity;
-    const faded = sources && time > PANELS ? 0.3 : 1;
-    if (cell < 9 && !isComing) {  // many small cells: one picture, as long as they stay
-      ctx.globalAlpha = each.alpha * faded;
-      ctx.drawImage(pictureOf(block, cell, look), each.x, each.y, boxWidth(block, cell), boxHeight(block, cell));
-      return;
-    }
+    const { array, cols, group, head, number } = block;
+    const isComing = sources && each.role === "result";
     const pieces = group ? cols / group : state.layout.boxes.filter(({ role }) => role === "result").length;
-    paintCells(ctx, state.colors, block, cell, look, (i, j, k, place) => {
-      const piece = group ? Math.floor(j / group) : head === null ? null : number;
-      const share = isComing ? shareOf(time, kind, k / cells.length, pieces, piece) : 1;
+    ctx.globalAlpha = sources && !isComing ? 0.3 : 1;
+    paintCells(ctx, state.colors, block, cell, lookOf(block, trace), (i, j, k, place) => {
       const to = placeIn(each, i, j);
-      ctx.globalAlpha = each.alpha * (isComing ? (sources ? 1 : share) : faded);
-      const from = isComing && sources?.get(sourceKey(array, place));
-      if (!isComing || !sources) return to;
-      if (!from || time < PANELS) ctx.globalAlpha = 0;
-      return to.map((end, axis) => between(from?.[axis] ?? end, end, share));
+      const from = isComing && sources.get(sourceKey(array, place));
+      const piece = group ? Math.floor(j / group) : head === null ? null : number;
+      return from ? to.map((end, axis) => between(from[axis], end, shareOf(share, pieces, piece))) : to;
     });
-  }
-
-  function pictureOf(block, cell, look) {
-    const { data } = block.array;  // another array after every change
-    const known = state.pictures.get(data) ?? state.pictures.set(data, new Map()).get(data);
-    const key = `${block.key} ${cell}`;
-    if (!known.has(key)) {
-      known.set(key, canvasOf(block, cell));
-      paintBlock(known.get(key), block, cell, state.colors, look);
-    }
-    return known.get(key);
+    ctx.globalAlpha = 1;
   }
 
   function sourceKey(array, place) {
@@ -130,70 +79,33 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     return keyOf(trace.plain(id), flatten(index, trace.arrays[id].shape));
   }
 
-  function paintMarks(boxes) {
+  function paintMarks() {
     const { ink } = state.colors;
-    const sets = [state.lit, state.led, state.extra].map((list) =>
+    const [lit, led, extra] = [state.lit, state.led, state.extra].map((list) =>
       new Set(list.map(({ array, place }) => keyOf(array, place))));
     const own = state.cell && keyOf(state.cell.id, state.cell.place);
-    for (const each of boxes) {
-      const { block: { array, cells, cols } } = each;
-      cells.forEach((place, k) => {
-        const key = keyOf(array.id, place);
-        const mark = (...style) => outline(ctx, each, Math.floor(k / cols), k % cols, ink, ...style);
-        if (sets[1].has(key)) mark(1);
-        if (sets[0].has(key)) mark(1.5, [3, 3]);
-        if (sets[2].has(key)) mark(2.5);
-        if (key === own) mark(3);
-      });
+    for (const { key, at } of state.cells) {
+      if (led.has(key)) outline(ctx, at, ink, 1);
+      if (lit.has(key)) outline(ctx, at, ink, 1.5, [3, 3]);
+      if (extra.has(key)) outline(ctx, at, ink, 2.5);
+      if (key === own) outline(ctx, at, ink, 3);
     }
   }
 
   function cellAt({ offsetX, offsetY }) {
-    for (const each of state.layout?.boxes ?? []) {
-      const { block, cell } = each;
-      const [x, y] = [offsetX - each.x, offsetY - each.y];
-      for (let i = 0; i < block.rows; i++) {
-        const top = rowTop(block, i, cell);
-        if (y < top || y >= top + cell) continue;
-        for (let j = 0; j < block.cols; j++) {
-          const left = columnLeft(block, j, cell);
-          const place = block.cells[i * block.cols + j];
-          if (x >= left && x < left + cell) return { id: block.array.id, place };
-        }
-      }
-    }
-    return null;
+    const isInside = ({ at: [x, y, size] }) => offsetX >= x && offsetX < x + size && offsetY >= y && offsetY < y + size;
+    const [id, place] = state.cells.find(isInside)?.key.split(":").map(Number) ?? [];
+    return id === undefined ? null : { id, place };
   }
 
-  // The cells of the current array that read a cell; the stories are walked once for a scene.
-  function readersOf(id, place) {
-    const { array } = state;
-    if (!array.tree || !array.reads.map(trace.plain).includes(id) || array.data.length > 3000) return [];
-    if (!state.readers) {
-      state.readers = new Map();
-      for (let to = 0; to < array.data.length; to++) {
-        for (const leaf of leavesOf(trace.story(array, unflatten(to, array.shape)))) {
-          const key = keyOf(trace.plain(leaf.array), flatten(leaf.index, trace.arrays[leaf.array].shape));
-          if (!state.readers.has(key)) state.readers.set(key, new Set());
-          state.readers.get(key).add(to);
-        }
-      }
-    }
-    return [...state.readers.get(keyOf(id, place)) ?? []].map((to) => ({ array: array.id, place: to }));
-  }
-
-  canvas.addEventListener("pointermove", (event) => {
-    if (event.pointerType === "touch") return;
-    onHover(cellAt(event));
-  });
   canvas.addEventListener("click", (event) => onPick(cellAt(event), false));
   canvas.addEventListener("dblclick", (event) => onPick(cellAt(event), true));
 
   return {
-    show, replay, paint, arrange, readersOf,
+    show, paint,
     mark(cell, lit, led) { Object.assign(state, { cell, lit, led }); clock.paint(); },
     light(cells) { state.extra = cells; clock.paint(); },
-    recolor() { Object.assign(state, { colors: readColors(), pictures: new WeakMap() }); },
+    recolor() { state.colors = readColors(); },
     where: positions,
     scrollTo({ id, place }) {  // into what the sheets at the bottom of a phone leave free
       const at = positions("result").get(keyOf(id, place)) ?? positions("source").get(keyOf(id, place));
@@ -202,6 +114,5 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
       const most = parseFloat(getComputedStyle(canvas).scrollMarginTop);  // below what sticks there
       scrollBy({ top: y > least ? y - least : Math.min(0, y - most) });
     },
-    isMoving: () => clock.isPlaying("stage"),
   };
 }
