@@ -250,6 +250,9 @@ def test_all_arrays_are_a_click_away_and_have_addresses(open_story):
     page.get_by_role("button", name="Open this array").click()
     assert page.locator("#page").is_visible()
     assert page.locator("#name").inner_text() == "x_q"
+    assert page.locator("#panel h2").inner_text().split("\n") == ["fish: alive", "x_q[0, 3, 4]"]
+    page.get_by_role("button", name="The story").click()
+    assert page.locator("#story-panel h2").inner_text().startswith("fish: alive")
 
 
 SIZES = """() => [...document.querySelectorAll("#story *")].filter((element) => element.offsetWidth

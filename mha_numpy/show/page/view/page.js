@@ -32,7 +32,7 @@ function startPage(data) {
     root: byId("map"), trace, names, sequence, go: (...where) => go(...where),
   });
   const panel = openPanel({ root: byId("number"), trace, edit, undo });
-  const view = { root: byId("panel"), hasCurve: true, go, close: letGo, light: (cells) => stage.light(cells),
+  const view = { root: byId("panel"), hasCurve: true, go, close: letGo, light: (keys) => stage.light(keys),
     inWords: (...at) => element("i", "", ...names.inWords(...at)).textContent };
   const controls = openControls({
     root: byId("controls"), data, trace, setSwitch, reset: () => undo(),
@@ -120,9 +120,9 @@ function startPage(data) {
     if (isHidden()) return;  // the panel is the story's
     const { id, place } = cursor;
     const array = trace.arrays[id];
-    const lit = isChosen ? leavesOf(trace.story(array, indexOf(cursor)))
-      .map(({ array: source, index }) => ({ array: trace.plain(source), place: placeOf(source, index) })) : [];
-    stage.mark(isChosen ? cursor : null, lit, isChosen ? trace.readersOf(current, id, place).map((to) => ({ array: current.id, place: to })) : []);
+    const lit = leavesOf(trace.story(array, indexOf(cursor))).map((leaf) => keyOf(trace.plain(leaf.array), placeOf(leaf.array, leaf.index)));
+    const led = trace.readersOf(current, id, place).map((to) => keyOf(current.id, to));
+    stage.mark(...(isChosen ? [keyOf(id, place), new Set(lit), new Set(led)] : [null, new Set(), new Set()]));
     panel.show(view, isChosen ? cursor : null, { words: names.inWords(array, indexOf(cursor)) });
     if (isSpoken && isChosen) byId("spoken").textContent = `${panel.words()}: ${written(array.data[place])}`;
   }

@@ -19,7 +19,7 @@ function openPanel({ root, trace, edit, undo }) {
     made.title = `${labelOf(array, index)}: ${view.inWords(array, index)}`;
     made.role = "link";
     if (array.isBool) made.textContent = inFull(array, place);
-    for (const event of ["pointerenter", "focus"]) made.addEventListener(event, () => view.light([{ array: id, place }]));
+    for (const event of ["pointerenter", "focus"]) made.addEventListener(event, () => view.light([keyOf(id, place)]));
     for (const event of ["pointerleave", "blur"]) made.addEventListener(event, () => view.light([]));
     const follow = () => { view.light([]); view.go(id, place); };
     made.addEventListener("click", follow);

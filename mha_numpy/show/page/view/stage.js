@@ -2,12 +2,13 @@
 
 const HEADING = 300;  // what is above the canvas, in pixels
 
+const keyOf = (id, place) => `${id}:${place}`;  // of a cell
+
 function openStage({ canvas, trace, names, sequence, clock, onPick }) {
   const ctx = canvas.getContext("2d");
   const state = {
-    array: null, layout: null, head: null, colors: readColors(), cells: [], cell: null, lit: [], led: [], extra: [],
+    array: null, layout: null, head: null, colors: readColors(), cells: [], cell: null, lit: new Set(), led: new Set(), extra: [],  // of the last four, keys
   };
-  const keyOf = (id, place) => `${id}:${place}`;
 
   function arrange() {
     const width = canvas.clientWidth || 300;  // none, where it is hidden
@@ -33,7 +34,7 @@ function openStage({ canvas, trace, names, sequence, clock, onPick }) {
 
   // Return the head that is shown, or null for all. `isAll` undefined: all, if their numbers have room.
   function show(array, head, isAll, isMoving) {
-    Object.assign(state, { array, head, isAll, lit: [], led: [], extra: [] });
+    Object.assign(state, { array, head, isAll, lit: new Set(), led: new Set(), extra: [] });
     arrange();
     if (isMoving && array.tree && onlyMoves(array.tree)) clock.play(); else clock.stop();
     return state.shown;
@@ -81,14 +82,12 @@ function openStage({ canvas, trace, names, sequence, clock, onPick }) {
 
   function paintMarks() {
     const { ink } = state.colors;
-    const [lit, led, extra] = [state.lit, state.led, state.extra].map((list) =>
-      new Set(list.map(({ array, place }) => keyOf(array, place))));
-    const own = state.cell && keyOf(state.cell.id, state.cell.place);
+    const { cell, lit, led, extra } = state;
     for (const { key, at } of state.cells) {
       if (led.has(key)) outline(ctx, at, ink, 1);
       if (lit.has(key)) outline(ctx, at, ink, 1.5, [3, 3]);
-      if (extra.has(key)) outline(ctx, at, ink, 2.5);
-      if (key === own) outline(ctx, at, ink, 3);
+      if (extra.includes(key)) outline(ctx, at, ink, 2.5);
+      if (key === cell) outline(ctx, at, ink, 3);
     }
   }
 
@@ -104,7 +103,7 @@ function openStage({ canvas, trace, names, sequence, clock, onPick }) {
   return {
     show, paint,
     mark(cell, lit, led) { Object.assign(state, { cell, lit, led }); clock.paint(); },
-    light(cells) { state.extra = cells; clock.paint(); },
+    light(keys) { state.extra = keys; clock.paint(); },
     recolor() { state.colors = readColors(); },
     where: positions,
     scrollTo({ id, place }) {  // into what the sheets at the bottom of a phone leave free
