@@ -16,11 +16,10 @@ function startTraining(section, data, seed = 0) {
   section.ariaLabel = "Watch a head learn";
   section.innerHTML = `
     <${level}>Watch a head learn</${level}>
-    <p class="train-intro">A single head reads ${tokens} digits and should say them backwards. Its ${countParams()} params start out
-      random, and nobody tells it where to look.</p>
+    <p class="train-intro">A single head reads ${tokens} digits and has to say them backwards, one in each row. Its ${countParams()}
+      params start out random. Nobody tells it where to look.</p>
     <div class="train-stage">
-      <figure class="train-seen"><figcaption><b>weights</b>: each row should say one digit. How much does it look at each
-        digit above?</figcaption><div class="train-weights"></div>
+      <figure class="train-seen"><figcaption><b>weights</b>: which digit above does each row look at?</figcaption><div class="train-weights"></div>
         <label>Try other digits <input type="text" class="train-digits" inputmode="numeric" maxlength="${tokens}" size="${tokens}" autocomplete="off"></label></figure>
       <div class="train-guess"><p id="train-asked" aria-live="polite"></p><div role="radiogroup" aria-labelledby="train-asked"></div></div>
       <div class="train-bar">
@@ -32,7 +31,7 @@ function startTraining(section, data, seed = 0) {
         <p class="train-numbers"></p>
       </div>
       <p class="train-told" aria-live="polite"></p>
-      <figure class="train-cost"><figcaption><b>loss</b>: how wrong its answers are. Dashed: guessing.</figcaption>
+      <figure class="train-cost"><figcaption><b>loss</b>: how wrong its answers are. Dashed: guessing, ln ${values}.</figcaption>
         <div class="train-loss"></div></figure>
     </div>
     <details class="train-maps"><summary>What it passes on: <code>w_v @ w_o</code></summary>
@@ -72,7 +71,7 @@ function startTraining(section, data, seed = 0) {
     const row = askedRow();
     const count = example.filter((digit) => digit === wanted()[row]).length;
     if (!learnedAt) {
-      return guess !== null ? `Your guess: row ${row + 1} will look at place ${guess + 1}. The dashed cell is yours: watch it.`
+      return guess !== null ? `Your guess: row ${row + 1} will look at place ${guess + 1}. Watch the dashed cell.`
         : `It should say ${wanted().join("")}. Row ${row + 1} has to say ${wanted()[row]}` + (count > 1
           ? `, and there are ${count}. Which one will it look at?` : ". Which digit will it look at?");
     }
@@ -80,7 +79,7 @@ function startTraining(section, data, seed = 0) {
     const place = seen.indexOf(Math.max(...seen));
     return (guess === null ? "" : `Your guess: place ${guess + 1}.\n`) +
       `What happened: row ${row + 1} looks at place ${place + 1} (${percent(seen[place])}).\n` +
-      `Only place ${mirrored(row) + 1} has the right digit in every example, whatever the digits are.`;
+      `Only place ${mirrored(row) + 1} is right whatever the digits are.`;
   }
 
   function status(reading) {
@@ -88,8 +87,8 @@ function startTraining(section, data, seed = 0) {
     const most = percent(Math.max(...reading.weights));
     if (!history.length) {
       const right = reading.said.filter((digit, t) => digit === wanted()[t]).length;
-      return `It looks a little at everything: no weight is above ${most}. It says ${reading.said.join("")}, and ` +
-        `${right || "none"} of its ${tokens} digits ${right > 1 ? "are" : "is"} right.`;
+      return `With random params it looks a little at everything: no weight is above ${most}. It says
+        ${reading.said.join("")}, and ${right || "no"} digit${right > 1 ? "s are" : " is"} right.`;
     }
     if (learnedAt) {
       return `Step ${learnedAt}: every row looks at its mirrored place. This diagonal, from top right to bottom left, is a
@@ -119,7 +118,7 @@ function startTraining(section, data, seed = 0) {
     told = about;
     const asked = question(reading);
     if (find("guess").firstChild.textContent !== asked) find("guess").firstChild.textContent = asked;
-    find("guess").lastChild.hidden = Boolean(learnedAt);
+    find("guess").lastChild.hidden = history.length > 0;
     for (const row of section.querySelectorAll(".train-weights tbody tr")) {
       row.classList.toggle("asked", row.rowIndex === askedRow() + 1);
       for (const cell of row.cells) cell.classList.toggle("guess", row.matches(".asked") && guess !== null && cell.cellIndex === guess + 1);
@@ -127,7 +126,7 @@ function startTraining(section, data, seed = 0) {
     const last = history.at(-1);
     find("numbers").textContent = last
       ? `step ${last.step} · loss ${last.loss.toFixed(2)} · ${percent(shareRight())} right`
-      : `step 0 · guessing: loss ln ${values} = ${chance.toFixed(2)}, ${percent(1 / values)} right`;
+      : `step 0 · guessing: loss ${chance.toFixed(2)} · ${percent(1 / values)} right`;
     find("start").textContent = isRunning ? "Pause" : history.length ? "Continue" : "Start";
     find("start").classList.toggle("first", !learnedAt && (guess !== null || history.length > 0));
     find("forget").hidden = !history.length;
