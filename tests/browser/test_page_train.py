@@ -133,7 +133,7 @@ def test_the_reader_trains_and_starts_again(page):
 def test_the_reader_predicts_and_is_answered(page):
     page.evaluate(START)
     asked, start = page.locator("#train-asked"), page.locator(".train-start")
-    assert "62951413. Row 5 has to say 1, and there are 2." in asked.inner_text()
+    assert "62951413. Row 5 has to say 1, which is there twice." in asked.inner_text()
     assert "first" not in start.get_attribute("class")  # quiet, before a guess
     page.get_by_label("1, at place 2").check(force=True)
     assert "first" in start.get_attribute("class")

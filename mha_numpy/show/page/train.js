@@ -73,7 +73,7 @@ function startTraining(section, data, seed = 0) {
     if (!learnedAt) {
       return guess !== null ? `Your guess: row ${row + 1} will look at place ${guess + 1}. Watch the dashed cell.`
         : `It should say ${wanted().join("")}. Row ${row + 1} has to say ${wanted()[row]}` + (count > 1
-          ? `, and there are ${count}. Which one will it look at?` : ". Which digit will it look at?");
+          ? `, which is there ${count === 2 ? "twice" : `${count} times`}. Which one will it look at?` : ". Which digit will it look at?");
     }
     const seen = reading.weights.slice(row * tokens, (row + 1) * tokens);
     const place = seen.indexOf(Math.max(...seen));
