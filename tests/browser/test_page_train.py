@@ -158,7 +158,9 @@ def test_what_happens_is_read_off_the_head(page):
     once = page.get_by_role("button", name="One step")
     once.click()
     assert told.inner_text().startswith("Step 1: it still guesses.")
-    page.evaluate("() => { while (training.steps() < 85) document.querySelector('.train-once').click(); }")
+    page.evaluate(
+        "() => { while (training.steps() < 85) document.querySelector('.train-once').click(); }"
+    )
     for _ in range(20):
         once.click()
         cells = page.locator(".train-weights tbody td").all_inner_texts()

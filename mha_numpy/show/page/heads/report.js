@@ -7,17 +7,14 @@ function startReport(data) {
   const { heads, families, texts, isCausal } = data;
   const byId = (id) => document.getElementById(id);
   let [text, hasNorms, only] = [texts[0], false, null];
-  let [parts, labels] = [[], []];  // the tokens of each word, and the words
   let [layer, head, query] = [0, 0, 0];  // what is shown
   let [chosen, colors] = [[0, 0], readColors()];  // what is shown again when the pointer leaves
 
   const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)}%`;
-  // Of a word in pieces: the mean of what they give, the sum of what they get (Clark 2019).
-  const weight = (l, h, i, j, norms = null) => parts[i].reduce((all, from) => all + parts[j].reduce((sum, to) =>
-    sum + text.weights[l][h][from * text.labels.length + to] * (norms?.[to] ?? 1), 0), 0) / parts[i].length / 1000;
-  const value = (l, h, i, j) => weight(l, h, i, j, hasNorms ? text.norms[l][h] : null);
-  const valuesOf = (l, h, i) => labels.map((_, j) => value(l, h, i, j));
-  const rowsOf = (l, h) => labels.map((_, i) => valuesOf(l, h, i));
+  const weight = (l, h, i, j) => text.weights[l][h][i * text.labels.length + j] / 1000;
+  const value = (l, h, i, j) => weight(l, h, i, j) * (hasNorms ? text.norms[l][h][j] : 1);
+  const valuesOf = (l, h, i) => text.labels.map((_, j) => value(l, h, i, j));
+  const rowsOf = (l, h) => text.labels.map((_, i) => valuesOf(l, h, i));
   const isHidden = (i, j) => isCausal && j > i;
   const familyOf = (l, h) => text.families[l][h];
   const all = heads.flatMap((size, l) => Array.from({ length: size }, (_, h) => [l, h]));
@@ -26,7 +23,7 @@ function startReport(data) {
 
   // A head leaves on the start, the end and full stops what it does not need: these columns are grey, and what
   // has full colour is the head's largest number elsewhere. Only a grey head is about them.
-  const isAside = (j) => j === 0 || labels[j] in ENDS || isStop(labels[j]);
+  const isAside = (j) => j === 0 || text.labels[j] in ENDS || isStop(text.labels[j]);
   const onWords = (values) => values.filter((_, j) => !isAside(j));
   const fullOf = (l, h) => Math.max(0, ...rowsOf(l, h).flatMap(colorOf(l, h) === null ? (row) => row : onWords)) || 1;
   const depth = (l, h, full = fullOf(l, h)) => (i, j) => Math.min(1, value(l, h, i, j) / full);
@@ -38,13 +35,13 @@ function startReport(data) {
   });
 
   function thumbnail(l, h) {
-    const [size, shade] = [labels.length, depth(l, h)];
+    const [size, shade] = [text.labels.length, depth(l, h)];
     const canvas = Object.assign(element("canvas"), { width: size, height: size });
     const [ctx, image] = [canvas.getContext("2d"), new ImageData(size, size)];
     for (let at = 0; at < size * size; at++) image.data[4 * at + 3] = 255 * shade(Math.floor(at / size), at % size);
     ctx.putImageData(image, 0, 0);
     ctx.globalCompositeOperation = "source-atop";  // what is black so far takes the colour
-    labels.forEach((_, j) => {
+    text.labels.forEach((_, j) => {
       ctx.fillStyle = colors.shade(1, isAside(j) ? null : colorOf(l, h), true);
       ctx.fillRect(j, 0, 1, size);
     });
@@ -121,28 +118,26 @@ function startReport(data) {
     const total = values.reduce((sum, each) => sum + each, 0) || 1;
     const shares = values.map((each) => each / total);
     sentence.show(query, shares);
-    const word = (i) => (labels[i] in ENDS ? `the ${asWord(labels[i])}` : element("b", "w", labels[i]));
+    const word = (i) => (text.labels[i] in ENDS ? `the ${asWord(text.labels[i])}` : element("b", "w", text.labels[i]));
     const named = best.slice(0, 3).filter((j, n) => n === 0 || shares[j] >= 0.1);
     byId("told").replaceChildren(word(query), shares[best[0]] < 0.5 ? " looks most at " : " looks at ", ...named.flatMap((j, n) =>
       [n === 0 ? "" : n === named.length - 1 ? " and " : ", ", j === query ? "itself" : word(j), ` (${percent(shares[j])})`]),
     ".");
-    const here = [texts.indexOf(text), layer, head, labels[query]].join();
+    const here = [texts.indexOf(text), layer, head, text.labels[query]].join();
     for (const find of byId("finds").children) find.setAttribute("aria-pressed", String(find.value === here));
     const at = key ?? best[0];
     matrix.choose(query, at);
-    const [share, arrives] = [weight(layer, head, query, at), values[at]];
+    const [share, norm] = [weight(layer, head, query, at), text.norms[layer][head][at]];
     byId("cell-told").replaceChildren(...(isHidden(query, at)
       ? [word(query), " can’t look at ", word(at), ", which comes later."]
       : [word(query), ` gives ${percent(share)} of its weight to `, word(at),
-        ...(hasNorms ? [`, which writes a vector of length ${small(arrives / (share || 1))}, so a length of ${small(arrives)} arrives`] : []), "."]));
+        ...(hasNorms ? [`, which writes a vector of length ${small(norm)}, so a length of ${small(share * norm)} arrives`] : []), "."]));
   }
 
   // --- what the reader chooses
 
   byId("title").textContent = data.title;
   byId("lead").textContent = data.note;
-  byId("limits").textContent = `This is one model on ${texts.length === 1 ? "one text" : `${texts.length} texts`}. What you ` +
-    "see here is true of them; it need not be true of others.";
   const choose = byId("texts").querySelector("select");
   choose.append(...texts.map(({ name }, at) => new Option(name, at)));
   byId("texts").hidden = texts.length === 1;
@@ -154,19 +149,13 @@ function startReport(data) {
     show(...chosen);
   }
 
-  function read(shown) {
-    text = shown;
-    parts = wordsOf(text.labels);
-    labels = parts.map((tokens) => tokens.map((at) => text.labels[at].replace(/^##(?=.)/, "")).join(""));
-  }
-
   // The word is that of the head's largest share, unless one is named.
   function showText(shown, word) {
-    read(shown);
+    text = shown;
     choose.value = texts.indexOf(text);
-    [query, only] = [word ? labels.indexOf(word) : strongest(), null];
-    sentence.build(labels);
-    matrix.build(labels.map(asWord), isAside);
+    [query, only] = [word ? text.labels.indexOf(word) : strongest(), null];
+    sentence.build(text.labels);
+    matrix.build(text.labels.map(asWord), isAside);
     cuts.paint(colorOf);
     showAll();
   }
@@ -188,10 +177,7 @@ function startReport(data) {
   const cuts = openCuts(data, pick);
   const asked = /^#l(\d+)h(\d+)$/.exec(location.hash)?.slice(1).map(Number);
   const isNamed = asked && heads[asked[0]] > asked[1];
-  read(text);
-  const family = Object.keys(families).find((each) => all.some((at) => familyOf(...at) === each));
-  const first = clearest(all.filter((at) => familyOf(...at) === family));
   onTheme(() => { colors = readColors(); showOverview(); });
-  open(isNamed ? { text: 0, head: asked } : finds[0] ?? { text: 0, head: first });
+  open(isNamed ? { text: 0, head: asked } : finds[0] ?? { text: 0, head: clearest(all) });
   followHeight();
 }

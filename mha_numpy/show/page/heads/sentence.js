@@ -3,20 +3,8 @@
 const SMALLEST_WORD = 19, LARGEST_WORD = 36;  // of letters, in pixels
 const SAID = 0.05;  // from this share on it is written
 const ENDS = { "[CLS]": "start", "[SEP]": "end", "<s>": "start", "</s>": "end" };  // marks, not words
-const asWord = (label) => ENDS[label] ?? label.replace(/^##(?=.)/, "");
+const asWord = (label) => ENDS[label] ?? label;
 const isStop = (label) => /^[.,;:!?]$/.test(label);
-
-// Which tokens are one word: those that "##" marks as its rest, and "'", "t" behind "didn".
-function wordsOf(labels) {
-  const parts = [];
-  labels.forEach((label, at) => {
-    const [before, after] = [labels[at - 1] ?? "[CLS]", labels[at + 1] ?? ""];
-    const isEnding = [label, label + after, before + label].some((each) => /^'(s|t|d|m|re|ll|ve)$/i.test(each));
-    if ((isEnding || /^##./.test(label)) && !(before in ENDS)) parts.at(-1).push(at);
-    else parts.push([at]);
-  });
-  return parts;
-}
 
 // `pick` is called with the place of the word that the reader chooses.
 function openSentence(root, pick) {
