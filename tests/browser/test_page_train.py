@@ -117,7 +117,7 @@ def test_the_reader_trains_and_starts_again(page):
     assert page.evaluate("training.steps()") == 1
     page.get_by_role("button", name="Continue").click()
     page.wait_for_function("!training.isRunning()", timeout=60_000)  # it ends by itself
-    assert "every row looks at its mirrored place" in told.inner_text()
+    assert "every row looks at the mirrored place" in told.inner_text()
     assert page.locator(".train-maps").get_attribute("open") is not None
     assert page.evaluate("training.shareRight()") > 0.95
     assert digits_said(page) == list("62951413")
@@ -133,7 +133,7 @@ def test_the_reader_trains_and_starts_again(page):
 def test_the_reader_predicts_and_is_answered(page):
     page.evaluate(START)
     asked, start = page.locator("#train-asked"), page.locator(".train-start")
-    assert "62951413. Row 5 has to say 1, which is there twice." in asked.inner_text()
+    assert "62951413. Row 5 has to say 1. Which 1 will it look at?" in asked.inner_text()
     assert "first" not in start.get_attribute("class")  # quiet, before a guess
     page.get_by_label("1, at place 2").check(force=True)
     assert "first" in start.get_attribute("class")

@@ -57,7 +57,22 @@ def test_weights_times_norms_are_those_of_the_analysis(bert):
 
 
 def test_pieces_of_a_word_are_one_word():
-    names = "[CLS]|didn|'|t|pu|##rr|.|it|'|s|'|quoted|'ll|[SEP]".split("|")
+    names = [
+        "[CLS]",
+        "didn",
+        "'",
+        "t",
+        "pu",
+        "##rr",
+        ".",
+        "it",
+        "'",
+        "s",
+        "'",
+        "quoted",
+        "'ll",
+        "[SEP]",
+    ]
     words, pieces = _words_of(names)
     assert words == ["[CLS]", "didn't", "purr", ".", "it's", "'", "quoted'll", "[SEP]"]
     assert pieces.argmax(axis=0).tolist() == [0, 1, 1, 1, 2, 2, 3, 4, 4, 4, 5, 6, 6, 7]
