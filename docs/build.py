@@ -128,10 +128,9 @@ def _dress(html: str, faces: str) -> str:
 
 def _dress_frames(html: str, faces: str) -> str:
     """Do so in the frames of a notebook, which are the site's own: they need no origin apart."""
-    html = html.replace('sandbox="allow-scripts"', 'sandbox="allow-scripts allow-same-origin"')
     return re.sub(
-        'srcdoc="([^"]*)"',
-        lambda found: f'srcdoc="{escape(_dress(unescape(found[1]), faces))}"',
+        'sandbox="allow-scripts" (style="[^"]*") srcdoc="([^"]*)"',
+        lambda found: f'{found[1]} srcdoc="{escape(_dress(unescape(found[2]), faces))}"',
         html,
     )
 
