@@ -20,8 +20,6 @@ function startTraining(section, data, seed = 0) {
     <p class="train-intro">A single head reads ${tokens} digits and has to say them backwards, one in each row. Its ${numParams}
       params start out random. Nobody tells it where to look.</p>
     <div class="train-stage">
-      <figure class="train-seen"><figcaption><b>weights</b>: which digit above does each row look at?</figcaption><div class="train-weights"></div>
-        <label>Try other digits <input type="text" class="train-digits" inputmode="numeric" maxlength="${tokens}" size="${tokens}" autocomplete="off"></label></figure>
       <div class="train-guess"><p id="train-asked" aria-live="polite"></p><div role="radiogroup" aria-labelledby="train-asked"></div></div>
       <div class="train-bar">
         <div class="train-buttons">
@@ -32,6 +30,8 @@ function startTraining(section, data, seed = 0) {
         <p class="train-numbers"></p>
       </div>
       <p class="train-told" aria-live="polite"></p>
+      <figure class="train-seen"><figcaption><b>weights</b>: which digit above does each row look at?</figcaption><div class="train-weights"></div>
+        <label>Try other digits <input type="text" class="train-digits" inputmode="numeric" maxlength="${tokens}" size="${tokens}" autocomplete="off"></label></figure>
       <figure class="train-cost"><figcaption><b>loss</b>: how wrong its answers are. Dashed: guessing, ln ${values}.</figcaption>
         <div class="train-loss"></div></figure>
     </div>
