@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable
+from html import escape, unescape
 from pathlib import Path
 
 from conf import REPOSITORY
@@ -76,8 +77,11 @@ def main(only: tuple[str, ...] = ()) -> int:
     (STATIC / "look.css").write_text(css_tokens() + faces, encoding="utf-8")
     strict = [] if only else ["-W", "--keep-going"]
     failed = build_main(["-q", *strict, "-c", f"{DOCS}", f"{SOURCE}", f"{HTML}"])
+    faces = faces.replace("fonts/", "../_static/fonts/")
+    for notebook in (HTML / "notebooks").glob("*.html"):
+        notebook.write_text(_dress_frames(notebook.read_text(encoding="utf-8"), faces), "utf-8")
     if not only or "play" in only:
-        _write_pages(HTML / "play", faces.replace("fonts/", "../_static/fonts/"))
+        _write_pages(HTML / "play", faces)
     if not only or "lite" in only:
         build_jupyterlite(HTML / "lite")
     return failed
@@ -115,6 +119,22 @@ def _write_notebooks(folder: Path, only: tuple[str, ...]) -> None:
         shutil.copy(done, folder / notebook.name)
 
 
+def _dress(html: str, faces: str) -> str:
+    """Give a page to play with the site's typefaces, and the theme that its reader has chosen."""
+    html = html.replace("<body>", f"<body>\n{THEME}", 1)
+    html = html.replace("default-src 'none'", "default-src 'none'; font-src 'self'", 1)
+    return html.replace("<style>", f"<style>\n{faces}", 1)
+
+
+def _dress_frames(html: str, faces: str) -> str:
+    """Do so in the frames of a notebook, which are the site's own: they need no origin apart."""
+    return re.sub(
+        'sandbox="allow-scripts" (style="[^"]*") srcdoc="([^"]*)"',
+        lambda found: f'{found[1]} srcdoc="{escape(_dress(unescape(found[2]), faces))}"',
+        html,
+    )
+
+
 def _write_pages(folder: Path, faces: str) -> None:
     """Write the pages to play with, which need nothing but themselves and the site's typefaces."""
     folder.mkdir()
@@ -126,10 +146,7 @@ def _write_pages(folder: Path, faces: str) -> None:
         "heads": stored_report(DOCS / "data" / "minilm-heads.json"),
     }
     for name, page in pages.items():
-        html = page.to_html().replace("<body>", f"<body>\n{THEME}", 1)
-        html = html.replace("default-src 'none'", "default-src 'none'; font-src 'self'", 1)
-        html = html.replace("<style>", f"<style>\n{faces}", 1)
-        html = BRAND.sub(HOME, html, count=1)
+        html = BRAND.sub(HOME, _dress(page.to_html(), faces), count=1)
         (folder / f"{name}.html").write_text(html, encoding="utf-8")
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
 CHOSEN = 14  # of the wrong submissions
 NAMED = 0, 2  # layer and head that the text speaks of
-CELL, BETWEEN, LEFT, GROWN = 1.4, 2.6, 20, 1.7  # of the picture of heads
+CELL, BETWEEN, LEFT, GROWN = 1.4, 2.6, 20, 1.9  # of the picture of heads
 
 
 def draw_film(*, back: bool = False) -> Picture:

@@ -165,6 +165,19 @@ def test_a_number_is_changed_two_clicks_from_the_first_page(open_page):
     assert cell.inner_text() == "0.1"
 
 
+def test_a_frame_in_a_notebook_looks_like_the_site(open_page):
+    page = open_page("notebooks/04_through-it-backward.html", color_scheme="light")
+    frame = page.frame_locator("iframe").last.locator("body")
+    page.evaluate("() => { document.documentElement.dataset.theme = 'dark' }")
+    page.wait_for_timeout(300)
+    look = (
+        "e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).fontFamily.split(',')[0]]"
+    )
+    assert frame.evaluate(look) == page.locator("body").evaluate(look)
+    loaded = "() => document.fonts.ready.then(() => [...document.fonts].map(f => f.status))"
+    assert "loaded" in frame.evaluate(loaded)
+
+
 def test_the_theme_reaches_pictures_and_frames(open_page):
     page = open_page("gallery.html", color_scheme="light")
     frame = page.frame_locator("iframe.play").locator("html")

@@ -83,7 +83,6 @@ function openTraining({ trace: given, bounds }, seed = 0) {
 
   forget(seed);
   return {
-    trace, params, sequences, tokens, values, forget, learn, read, passedOn, show,
-    steps: () => step, chance: Math.log(values),
+    trace, params, sequences, tokens, values, forget, learn, read, passedOn, chance: Math.log(values),
   };
 }

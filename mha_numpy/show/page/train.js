@@ -1,160 +1,189 @@
-// The place where a head learns before the reader's eyes: buttons, the weights, the loss.
+// The place where a head learns before the reader's eyes: a guess, the weights, the loss.
 //
-// A frame takes one training step, so that the page stays alive. Nothing is computed here.
+// Nothing is computed here, and nothing is said that is not read off the head.
 
 function startTraining(section, data, seed = 0) {
   const training = openTraining(data, seed);
   const { sequences, tokens, values, chance } = training;
+  const numParams = training.params.reduce((count, { numbers }) => count + numbers.length, 0);
   const EXAMPLE = [3, 1, 4, 1, 5, 9, 2, 6].slice(0, tokens);
   const RECENT = 10;  // steps whose shares of right digits are averaged
   const LEARNED = { right: 0.99, antidiagonal: 0.95 };
+  const FOUND = 0.5;  // the share from which on a row has found its place
+  const PACE = { dull: 90, slow: 26 };  // steps per second: slow while the pattern appears
+  const OFTEN = 20;  // steps between two sentences while nothing is found
 
   const level = section.matches("main") ? "h1" : "h2";  // by itself, or below the arrays
   section.ariaLabel = "Watch a head learn";
   section.innerHTML = `
     <${level}>Watch a head learn</${level}>
-    <p class="train-intro">A row of ${tokens} digits comes in, and a single head has to say it backwards. Nobody tells it
-      how: its ${countParams()} params start out random, and each step moves them a little.</p>
-    <figure class="train-seen"><figcaption><b>weights</b>: how much each row looks at each column. On the right: the digit it says.</figcaption><div class="train-weights"></div></figure>
-    <div class="train-do">
-      <div class="train-guess"><p id="train-asked"></p><div role="radiogroup" aria-labelledby="train-asked"></div></div>
+    <p class="train-intro">A single head reads ${tokens} digits and has to say them backwards, one in each row. Its ${numParams}
+      params start out random. Nobody tells it where to look.</p>
+    <div class="train-stage">
+      <div class="train-guess"><p id="train-asked" aria-live="polite"></p><div role="radiogroup" aria-labelledby="train-asked"></div></div>
       <div class="train-bar">
         <div class="train-buttons">
-          <button type="button" class="train-start first">Start</button>
+          <button type="button" class="train-start">Start</button>
           <button type="button" class="train-once">One step</button>
           <button type="button" class="train-forget">Start again</button>
         </div>
         <p class="train-numbers"></p>
       </div>
       <p class="train-told" aria-live="polite"></p>
-      <figure class="train-cost"><figcaption><b>loss</b>: how wrong its answers are. Dashed: guessing.</figcaption>
+      <figure class="train-seen"><figcaption><b>weights</b>: which digit above does each row look at?</figcaption><div class="train-weights"></div>
+        <label>Try other digits <input type="text" class="train-digits" inputmode="numeric" maxlength="${tokens}" size="${tokens}" autocomplete="off"></label></figure>
+      <figure class="train-cost"><figcaption><b>loss</b>: how wrong its answers are. Dashed: guessing, ln ${values}.</figcaption>
         <div class="train-loss"></div></figure>
-      <div class="train-settings">
-        <label>learning rate <input type="range" class="train-rate" min="-4" max="-0.5" step="0.25">
-          <output class="train-rate-told"></output></label>
-        <label>digits to read <input type="text" class="train-digits" inputmode="numeric"
-          maxlength="${tokens}" size="${tokens}" autocomplete="off"></label>
-      </div>
     </div>
-    <figure class="train-maps"><figcaption><b>w_v @ w_o</b>: what the head passes on. Each row is a digit that it reads; a filled cell is a vote for saying that digit, a ring is a vote against.</figcaption><div class="train-passed"></div></figure>
-    <details class="train-how"><summary>What a step does</summary><p>It draws ${sequences} new rows of digits and computes the
-      loss of the head's answers. The backward pass finds the slope of the loss for each param, and Adam nudges each param a little downhill. Your browser computes all of it.</p></details>`;
+    <details class="train-maps"><summary>What it passes on: <code>w_v @ w_o</code></summary>
+      <p>Row 3 shows what reading a 3 does to the answer: a filled cell is a vote for saying that digit, a ring a vote
+        against. Once the head has learned, each digit’s strongest vote is for itself.</p>
+      <div class="train-passed"></div></details>
+    <details class="train-how"><summary>What a step does</summary><p>It draws ${sequences} new rows of digits and computes
+      the loss of the head’s answers. The backward pass finds the slope of the loss for each param. Adam then moves each
+      param against the running mean of its slopes: by about the learning rate if they agree, by less if they don’t. The
+      loss may rise for a step, because each step sees new digits. Your browser computes all of it.</p>
+      <label>Learning rate <input type="range" class="train-rate" min="-4" max="-0.5" step="0.25">
+        <output class="train-rate-told"></output></label></details>`;
   const find = (name) => section.querySelector(`.train-${name}`);
 
   let example = EXAMPLE;
-  let guess = null;  // the column that the reader expects the first row to look at
-  let [history, isRunning, learnedAt, seconds] = [[], false, null, 0];
+  let guess = null;  // the place that the reader expects the asked row to look at
+  let [history, isRunning, learnedAt, found, told] = [[], false, null, new Map(), null];
 
-  function countParams() {
-    return training.params.reduce((count, { numbers }) => count + numbers.length, 0);
-  }
   const rate = () => 10 ** Number(find("rate").value);
   const recent = () => history.slice(-RECENT);
   const shareRight = () => recent().reduce((sum, { right }) => sum + right, 0) / recent().length;
-  const wanted = (t) => example[tokens - 1 - t];
+  const mirrored = (t) => tokens - 1 - t;
+  const wanted = () => example.toReversed();
+  const percent = (share) => `${Math.round(100 * share)}%`;
 
   // -- what the page says
 
-  function status(reading) {
-    if (!history.length) {
-      const right = reading.said.filter((digit, t) => digit === wanted(t)).length;
-      return `All params are random, so the head looks a little at everything: no weight is above
-        ${percent(Math.max(...reading.weights))}. It says ${reading.said.join("")}, and ${right || "none"} of its
-        ${tokens} digits ${right === 1 ? "is" : "are"} right.`;
+  // The row that the reader is asked about: the first whose digit stands at two places.
+  const isTwice = (digit) => example.indexOf(digit) !== example.lastIndexOf(digit);
+  const askedRow = () => Math.max(0, wanted().findIndex(isTwice));
+
+  function question(reading) {
+    const row = askedRow();
+    const digit = wanted()[row];
+    if (!learnedAt) {
+      return guess !== null ? `Your guess: row ${row + 1} will look at place ${guess + 1}. Watch the dashed cell.`
+        : `It should say ${wanted().join("")}. Row ${row + 1} has to say ${digit}. Which ${isTwice(digit) ? digit : "digit"} will it look at?`;
     }
-    if (learnedAt) {
-      return `The antidiagonal is there: the first query looks at the last key, the second at the
-        last but one, and so on. Nobody wrote this rule down: training found it in ${learnedAt} steps
-        and ${seconds.toFixed(0)} seconds. The params are no longer random; only the digits are.`;
-    }
-    if (reading.antidiagonal > 0.5) {
-      return "The antidiagonal appears: most queries already look at the right key.";
-    }
-    if (history.length > 600) {
-      return rate() > 0.01
-        ? "These steps are too long, so they jump over the lowest point. Start again with a lower rate."
-        : "These steps are tiny, so learning is slow. Try a higher learning rate.";
-    }
-    return "Each step changes the params a little. Expect a few hundred before a pattern shows in the weights.";
+    const seen = reading.weights.slice(row * tokens, (row + 1) * tokens);
+    const place = seen.indexOf(Math.max(...seen));
+    return (guess === null ? "" : `Your guess: place ${guess + 1}.\n`) +
+      `What happened: row ${row + 1} looks at place ${place + 1} (${percent(seen[place])}).\n` +
+      `Only place ${mirrored(row) + 1} is right whatever the digits are.`;
   }
 
-  function askForGuess() {
-    const [seen, digit] = [tokens - 1, example[guess]];
-    find("guess").firstChild.textContent = guess === null
-      ? `It should say ${example.toReversed().join("")}. Which digit will the first row look at, once the head has learned?`
-      : !learnedAt ? `You expect the first row to look at ${digit}. Its weight has a dashed frame: watch it.`
-        : guess === seen ? `You expected the first row to look at ${digit}, and it does.`
-          : `You expected ${digit}, but the first row looks at the last digit, ${example[seen]}: it has to say it first.`;
-    section.querySelectorAll(".train-weights tbody tr:first-child td").forEach((cell, n) => cell.classList.toggle("guess", n === guess));
+  function status(reading) {
+    const most = percent(Math.max(...reading.weights));
+    if (!history.length) {
+      const right = reading.said.filter((digit, t) => digit === wanted()[t]).length;
+      return `With random params it looks a little at everything: no weight is above ${most}. Of its ${tokens} digits,
+        ${right || "none"} ${right > 1 ? "are" : "is"} right.`;
+    }
+    if (learnedAt) {
+      const rows = found.size === tokens ? "every row looks" : `${found.size} of ${tokens} rows look`;
+      return `Step ${learnedAt}: ${rows} at the mirrored place. This diagonal, from top right to bottom left, is a
+        rule that nobody wrote down. Training found it.`;
+    }
+    if (found.size) {
+      const [row, at] = [...found].at(-1);
+      return `Step ${at}: row ${row + 1} has found place ${mirrored(row) + 1}, where its digit is. ` +
+        (found.size > 1 ? `${found.size} of ${tokens} rows have found theirs.` : "It is the first.");
+    }
+    if (history.length > 600) return "It should have learned by now. Start again with a learning rate near 0.003.";
+    return `Step ${history.length}: ` + (shareRight() < 2 / values ? "it still guesses. " : "it does better than guessing. ") +
+      `${percent(shareRight())} of its digits are right, and no weight is above ${most}.`;
+  }
+
+  function tell(reading) {
+    for (let t = 0; t < tokens; t++) {
+      if (reading.weights[t * tokens + mirrored(t)] < FOUND) found.delete(t);
+      else if (!found.has(t)) found.set(t, history.length);
+    }
+    const about = [learnedAt, found.size, Math.floor(history.length / OFTEN), example].join();
+    if (told !== about || !isRunning) find("told").textContent = status(reading).replace(/\s+/g, " ");
+    told = about;
+    const asked = question(reading);
+    if (find("guess").firstChild.textContent !== asked) find("guess").firstChild.textContent = asked;
+    find("guess").lastChild.hidden = history.length > 0;
+    for (const row of section.querySelectorAll(".train-weights tbody tr")) {
+      row.classList.toggle("asked", row.rowIndex === askedRow() + 1);
+      for (const cell of row.cells) cell.classList.toggle("guess", row.matches(".asked") && guess !== null && cell.cellIndex === guess + 1);
+    }
+    const last = history.at(-1);
+    find("numbers").textContent = last
+      ? `step ${last.step} · loss ${last.loss.toFixed(2)} · ${percent(shareRight())} right`
+      : `step 0 · guessing: loss ${chance.toFixed(2)} · ${percent(1 / values)} right`;
+    find("start").textContent = isRunning ? "Pause" : history.length ? "Continue" : "Start";
+    find("start").classList.toggle("first", !learnedAt && (guess !== null || history.length > 0));
+    find("forget").hidden = !history.length;
+    find("rate-told").textContent = Number(rate().toPrecision(2));
   }
 
   function offerGuesses() {
     guess = null;
     find("guess").lastChild.replaceChildren(...example.map((digit, n) => {
       const choice = Object.assign(element("input"), { type: "radio", name: "train-guess", ariaLabel: `${digit}, at place ${n + 1}` });
-      choice.addEventListener("change", () => { guess = n; askForGuess(); });
+      choice.addEventListener("change", () => { guess = n; draw(); });
       return element("label", "", choice, element("span", "", String(digit)));
     }));
   }
-
-  function tell(reading) {
-    askForGuess();
-    const told = status(reading).replace(/\s+/g, " ");
-    if (find("told").textContent !== told) find("told").textContent = told;
-    const last = history.at(-1);
-    find("numbers").textContent = last
-      ? `step ${last.step} · loss ${last.loss.toFixed(3)} · right ${percent(shareRight())} · ` +
-        `on the antidiagonal ${percent(reading.antidiagonal)}`
-      : `step 0 · guessing is right ${percent(1 / values)} of the time, with loss ln ${values} = ${chance.toFixed(2)}`;
-    find("start").textContent = isRunning ? "Pause" : history.length ? "Continue" : "Start";
-    find("rate-told").textContent = Number(rate().toPrecision(2));
-  }
-
-  const percent = (share) => `${Math.round(100 * share)}%`;
 
   // -- what is drawn
 
   const weights = openMatrix(find("weights"), (...cell) => weights.choose(...cell), "says");
   const passed = openMatrix(find("passed"), (...cell) => passed.choose(...cell));
-  const curve = openCurve(find("loss"), [[], [chance]], { name: "loss", across: "steps", least: 100, lowest: 150 });
+  const curve = openCurve(find("loss"), [[], [chance]], { name: "loss", across: "steps", least: 200, lowest: 150 });
+
+  function read(digits) {
+    example = digits;
+    found = new Map();
+    weights.build(example.map(String), undefined, wanted().map(String));
+    offerGuesses();
+    draw();
+  }
 
   function draw() {
     const reading = training.read(example);
     tell(reading);
     const weight = (i, j) => reading.weights[i * tokens + j];
     weights.show(weight, weight, () => false, "weights", "fill-0");
-    reading.said.forEach((digit, t) => weights.end(t, `${digit} ${digit === wanted(t) ? "✓" : "✗"}`));
+    reading.said.forEach((digit, t) => weights.end(t, `${digit} ${digit === wanted()[t] ? "✓" : "✗"}`));
+    const losses = history.map(({ loss }) => Math.min(loss, 4 * chance));
+    curve.show([losses, Array(Math.max(200, losses.length)).fill(chance)]);
+    if (!find("maps").open) return;
     const numbers = training.passedOn();
     const most = numbers.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0);
     const passedOn = (i, j) => numbers[i * values + j];
     passed.show(passedOn, (i, j) => passedOn(i, j) / most, () => false, "w_v @ w_o", "head-0");
-    const losses = history.map(({ loss }) => Math.min(loss, 4 * chance));
-    curve.show([losses, Array(Math.max(100, losses.length)).fill(chance)]);
   }
 
   // -- what the reader does
 
   function takeStep() {
     history.push(training.learn(rate()));
+    if (learnedAt || history.length < RECENT || shareRight() < LEARNED.right) return;
+    if (training.read(example).antidiagonal < LEARNED.antidiagonal) return;
+    learnedAt = history.length;  // once: the reader may go on
+    isRunning = false;
+    find("maps").open = true;
+    section.dispatchEvent(new Event("learned", { bubbles: true }));
   }
 
-  function isLearned() {
-    if (history.length < RECENT || shareRight() < LEARNED.right) return false;
-    return training.read(example).antidiagonal >= LEARNED.antidiagonal;
-  }
-
-  let before = 0;
+  let [before, due] = [0, 0];
   function frame(now) {
     if (!isRunning) return;
-    seconds += Math.min(0.5, (now - before) / 1000);
+    const isDull = !history.length || recent().at(-1).loss > 0.93 * chance;
+    due += Math.min(0.1, (now - before) / 1000) * (isDull || learnedAt ? PACE.dull : PACE.slow);
     before = now;
-    takeStep();
-    if (!learnedAt && isLearned()) {  // once: the reader may go on
-      learnedAt = history.length;
-      isRunning = false;
-      section.dispatchEvent(new Event("learned", { bubbles: true }));
-    }
-    if (!isRunning || history.length % 3 === 0) draw();
+    const steps = history.length;
+    for (; due >= 1 && isRunning; due--) takeStep();
+    if (history.length > steps) draw();
     requestAnimationFrame(frame);
   }
 
@@ -167,35 +196,24 @@ function startTraining(section, data, seed = 0) {
   function forget() {
     seed += 1;
     training.forget(seed);
-    [history, learnedAt, seconds] = [[], null, 0];
-    run(false);
+    [history, isRunning, learnedAt] = [[], false, null];
+    read(example);
   }
 
   find("start").addEventListener("click", () => run(!isRunning));
   find("once").addEventListener("click", () => { takeStep(); run(false); });
   find("forget").addEventListener("click", forget);
   find("rate").addEventListener("input", draw);
+  find("maps").addEventListener("toggle", draw);
   find("digits").addEventListener("input", ({ target }) => {
-    const digits = [...target.value].filter((character) => character >= "0" && character <= "9");
-    target.value = digits.join("");
-    if (digits.length === tokens) {
-      example = digits.map(Number);
-      weights.build(digits);
-      offerGuesses();
-      draw();
-    }
+    target.value = target.value.replace(/\D/g, "");
+    if (target.value.length === tokens) read([...target.value].map(Number));
   });
   find("rate").value = Math.log10(data.learningRate);
   find("digits").value = EXAMPLE.join("");
-  weights.build(EXAMPLE.map(String));
-  offerGuesses();
   passed.build([...Array(values).keys()].map(String));
-  draw();
+  read(EXAMPLE);
   return {
-    training,
-    isRunning: () => isRunning,
-    steps: () => history.length,
-    losses: () => history.map(({ loss }) => loss),
-    shareRight, learnedAt: () => learnedAt, seconds: () => seconds,
+    isRunning: () => isRunning, steps: () => history.length, shareRight, learnedAt: () => learnedAt,
   };
 }

@@ -150,7 +150,7 @@ def training_page() -> Stepper:
     """Make a page in which a single head learns to say digits backwards.
 
     The page draws random params and batches, and computes forward, loss, backward and Adam
-    itself, by the equations of one training step that was recorded here. After about 500 steps
+    itself, by the equations of one training step that was recorded here. After about 200 steps
     the weights show the antidiagonal; a click draws new params, and it is gone.
 
     Returns

@@ -19,6 +19,7 @@ from mha_numpy.models.analysis import (
 from mha_numpy.models.text import Tokens
 from mha_numpy.show.page import head_report, stored_report
 from mha_numpy.show.page.heads import measures, report
+from mha_numpy.show.page.heads.describe import _words_of
 from mha_numpy.show.page.heads.measures import LossChange, VectorChange
 from mha_numpy.show.page.heads.words import family_of
 from tests.compare import Tolerance, assert_close
@@ -53,6 +54,49 @@ def test_weights_times_norms_are_those_of_the_analysis(bert):
             norms = np.array(text["norms"][i])[:, None, :]
             assert_close(weights, layer.weights[b, :, :T, :T], THREE_DIGITS)
             assert_close(weights * norms, weights_times_norm(layer)[b, :, :T, :T], THREE_DIGITS)
+
+
+def test_pieces_of_a_word_are_one_word():
+    names = [
+        "[CLS]",
+        "didn",
+        "'",
+        "t",
+        "pu",
+        "##rr",
+        ".",
+        "it",
+        "'",
+        "s",
+        "'",
+        "quoted",
+        "'ll",
+        "[SEP]",
+    ]
+    words, pieces = _words_of(names)
+    assert words == ["[CLS]", "didn't", "purr", ".", "it's", "'", "quoted'll", "[SEP]"]
+    assert pieces.argmax(axis=0).tolist() == [0, 1, 1, 1, 2, 2, 3, 4, 4, 4, 5, 6, 6, 7]
+    assert (pieces.sum(axis=0) == 1).all()
+
+
+def test_what_pieces_get_is_added_and_what_they_give_is_averaged(bert):
+    names = ["[CLS]", "a", "##b", ".", "a", "[SEP]"]
+    tokens = Tokens(IDS[:1], np.ones((1, 6), bool), [names])
+    (text,) = data_of(head_report(bert, tokens))["texts"]
+    assert text["labels"] == ["[CLS]", "ab", ".", "a", "[SEP]"]
+    bert.eval()(tokens.ids, mask=tokens.mask)
+    layer = list(attention_layers(bert).values())[1]
+    for name, of_tokens in (("", layer.weights[0]), ("norms", weights_times_norm(layer)[0])):
+        columns = np.insert(
+            np.delete(of_tokens, (1, 2), axis=2), 1, of_tokens[:, :, 1:3].sum(axis=2), axis=2
+        )
+        want = np.insert(
+            np.delete(columns, (1, 2), axis=1), 1, columns[:, 1:3].mean(axis=1), axis=1
+        )
+        got = np.reshape(text["weights"][1], want.shape) / 1000
+        if name:  # a word's norm is the mean of its pieces', so only the whole column is exact
+            got, want = (got * np.array(text["norms"][1])[:, None]).sum(axis=1), want.sum(axis=1)
+        assert_close(got, want, Tolerance(0.01, 0.003))
 
 
 def test_a_text_is_read_as_if_it_stood_alone(bert):
@@ -118,13 +162,13 @@ def test_a_loss_changes_by_what_the_tokens_cost(rng):
 )
 def test_the_curve_begins_with_the_least_important_head(make):
     worth = data_of(head_report(make(), TOKENS))["worth"]
-    by_order = [worth["gradient"][layer][h] for layer, h in worth["order"]]
+    importance = list(measures.measure_for(model := make())(model, TOKENS).importance().values())
+    by_order = [importance[layer][h] for layer, h in worth["order"]]
     assert by_order == sorted(by_order)
     layer, h = worth["order"][0]
     assert worth["curve"][:2] == [0, worth["zero"][layer][h]]
     assert worth["curve"][-1] == worth["random"][-1] != 0  # no head is left in either order
     assert worth["curve"] != worth["random"]
-    assert worth["zero"] != worth["mean"]
 
 
 def on(*keys, T=7, start=0.3):
@@ -219,15 +263,22 @@ def test_the_stored_heads_of_minilm_are_72_and_small():
     assert (drawn.heads, drawn.texts) == (72, 3)
     assert STORED.stat().st_size < 300_000
     assert_needs_no_network(drawn)
-    opens = drawn.data["opens"]
-    text, (layer, head) = drawn.data["texts"][opens["text"]], opens["head"]
-    assert text["labels"][opens["word"]] == "it"
-    weights = np.reshape(text["weights"][layer], (12, 16, 16))[head, opens["word"]]
-    assert text["labels"][weights.argmax()] == "animal"
+    found = {("it", "animal"), ("cross", "street"), ("tired", "too")}
+    assert {_found(drawn.data, **find) for find in drawn.data["finds"]} == found
     for text in drawn.data["texts"]:
         for layer in text["weights"]:
             sums = np.reshape(layer, (12, -1, len(text["labels"]))).sum(axis=2)
             assert abs(sums - 1000).max() <= len(text["labels"]) / 2
+
+
+def _found(data, asks, text, head, word):
+    """Return the word and where it looks most; no other head gives that a larger share."""
+    text, (layer, number) = data["texts"][text], head
+    at, T = text["labels"].index(word), len(text["labels"])
+    shares = np.reshape(text["weights"], (6, 12, T, T))[:, :, at]
+    key = shares[layer, number].argmax()
+    assert shares[layer, number, key] == shares[:, :, key].max()
+    return word, text["labels"][key]
 
 
 @pytest.mark.slow
@@ -243,7 +294,7 @@ def test_the_stored_heads_of_minilm_are_the_model_s():
         assert ours["families"] == theirs["families"]
         for one, other in zip(ours["weights"], theirs["weights"], strict=True):
             assert_close(np.array(one), np.array(other), Tolerance(0.0, 2.0))  # per mille
-    for name in ("gradient", "zero", "mean", "curve"):
+    for name in ("zero", "curve"):
         one, other = (np.array(data["worth"][name]) for data in (told, stored))
         assert_close(one, other, Tolerance(0.05, 1e-4))
 

@@ -1,7 +1,4 @@
-// What changes without a head: one by one, in three ways, and one after the other.
-
-const MEAN = `Instead of nothing, the head writes the same for every word: its mean over these texts. Later layers are used
-      to that.`;
+// What changes without a head: one by one, and one after the other.
 
 // What is measured; see VectorChange and LossChange.
 const MEASURES = {
@@ -10,24 +7,16 @@ const MEASURES = {
     about: `To find out, silence a head. The model sums up each text in one vector: how far does that vector turn? 0
       means not at all, 1 means a right angle. Texts that mean similar things have vectors that point in similar
       directions, so if a vector is turned, the model gets wrong which texts are alike.`,
-    zero: `The model computes a vector for each text: the mean of its words’ last hidden states, scaled to length 1.
+    measure: `The model computes a vector for each text: the mean of its words’ last hidden states, scaled to length 1.
       The change is 1 − the cosine between the vector without the head and the vector of the whole model, on average
-      over the texts.`,
-    gradient: `With all heads on, the change is 0, its minimum, so its gradient is 0, too, and tells us nothing. We differentiate the vector
-      instead and take half of |its slope over the head’s gate|², which is what the change would be if the slope stayed
-      constant. A vector of more than 32 numbers is estimated along 32 random directions, and may be a quarter off. This
-      slope decides which head goes first; a cut is not a small change, so compare the two (Michel 2019).`,
-    mean: `${MEAN} In the last layer this changes less, because a text’s vector is itself a mean over its words.`,
+      over the texts. Which head goes first is estimated from half of |the slope of the vector over the head’s gate|².`,
   },
   loss: {
     unit: "growth of the loss",
     about: `To find out, silence a head and see how much worse the model predicts each next word: how much its loss
       grows. Where the loss shrinks, the number is negative.`,
-    zero: "The loss is the mean cross-entropy of each next token, in nats per token.",
-    gradient: `|The slope of the loss over the head’s gate|, computed for each text and summed: how much the loss would
-      change if the slope stayed constant. This slope decides which head goes first; a cut is not a small change, so
-      compare the two (Michel 2019).`,
-    mean: MEAN,
+    measure: `The loss is the mean cross-entropy of each next token, in nats per token. Which head goes first is
+      estimated from |the slope of the loss over the head’s gate|.`,
   },
 };
 
@@ -37,16 +26,17 @@ const small = (value) => (value === 0 ? "0" : Number(value.toPrecision(2)).toStr
 function openCuts({ worth, heads }, pick) {
   const byId = (id) => document.getElementById(id);
   const words = MEASURES[worth.kind];
-  const [way, slider] = [byId("way"), byId("cuts")];
-  const most = Math.max(...[...way.options].flatMap(({ value }) => worth[value].flat()).map(Math.abs)) || 1;
+  const slider = byId("cuts");
+  const most = Math.max(...worth.zero.flat().map(Math.abs)) || 1;
   const count = worth.order.length;
   const numberOf = new Map(worth.order.map(([l, h], n) => [`${l} ${h}`, n + 1]));
-  let colorOf = () => null;
 
   byId("worth-about").textContent = words.about;
+  byId("measure").textContent = `${words.measure} A cut is not a small change, so a slope can be wrong about it (Michel 2019).
+    Full colour is ${small(most)}, and colour grows with the square root of the change. Rings mark negative numbers.`;
   const grid = openGrid(byId("zero"), heads, `Without one head: ${words.unit}`, {
     pick, point: (l, h) => {
-      byId("worth-told").textContent = `Without ${nameOf(l, h)}: ${words.unit} ${small(worth[way.value][l][h])}. It would ` +
+      byId("worth-told").textContent = `Without ${nameOf(l, h)}: ${words.unit} ${small(worth.zero[l][h])}. It would ` +
         `go as number ${numberOf.get(`${l} ${h}`)} of ${count}. Click to see what it looks at.`;
     },
   });
@@ -54,13 +44,9 @@ function openCuts({ worth, heads }, pick) {
     name: words.unit, across: "number of silent heads", pick: cut,
   });
 
-  function paint(colors = colorOf) {
-    colorOf = colors;
-    byId("measure").textContent = words[way.value];
-    byId("worth-scale").textContent = `Full colour is ${small(most)}, and colour grows with the square root, so that you ` +
-      "can see small changes. Rings mark negative numbers.";
+  function paint(colorOf) {
     grid.paint((button, l, h) => {
-      const change = worth[way.value][l][h];
+      const change = worth.zero[l][h];
       tint(button, Math.sign(change) * Math.sqrt(Math.abs(change) / most), colorName("head", colorOf(l, h)));
       button.ariaLabel = `${nameOf(l, h)}: ${small(change)}`;
     });
@@ -76,7 +62,6 @@ function openCuts({ worth, heads }, pick) {
     slider.setAttribute("aria-valuetext", told);
   }
 
-  way.addEventListener("change", () => paint());
   slider.max = count;
   slider.addEventListener("input", () => cut(Number(slider.value)));
   cut(0);

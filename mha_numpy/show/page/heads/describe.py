@@ -1,5 +1,6 @@
 """What a report of heads knows: weights, patterns and cuts, ready for JSON."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from mha_numpy.models.analysis import (
     ablation_scores,
     attention_layers,
     least_important_first,
-    mean_heads,
     pruning_curve,
     token_patterns,
     weights_times_norm,
@@ -20,6 +20,7 @@ from mha_numpy.show.page.heads.measures import Measure
 from mha_numpy.show.page.heads.words import family_of
 
 DELIMITERS = ("[SEP]", "</s>", "<|endoftext|>", *".,;:!?")  # [CLS] begins a text, parts nothing
+ENDING = re.compile("'(s|t|d|m|re|ll|ve)", re.IGNORECASE)
 TINY = 1e-30  # instead of 0 below a fraction's line
 
 
@@ -36,18 +37,37 @@ def describe_texts(model: Any, tokens: Tokens, labels: list[list[str]]) -> list[
         ids, parts = tokens.ids[b : b + 1, :T], np.array([[name in DELIMITERS for name in names]])
         patterns = token_patterns(ids, is_delimiter=parts)
         own = {name: where[0] for name, where in patterns.items()}
-        read = [_describe_layer(w[here], flows[here], own) for w, flows in found]
+        words, pieces = _words_of(names)
+        read = [_describe_layer(w[here], flows[here], own, pieces) for w, flows in found]
         described.append(
-            {"labels": names} | {name: [layer[name] for layer in read] for name in read[0]}
+            {"labels": words} | {name: [layer[name] for layer in read] for name in read[0]}
         )
     return described
 
 
-def _describe_layer(weights: Array, flows: Array, patterns: dict[str, Array]) -> dict[str, Any]:
+def _words_of(names: list[str]) -> tuple[list[str], Array]:
+    """Return the words of tokens, and which tokens are their pieces, such as didn, ' and t."""
+    words: list[str] = []
+    of_token = []
+    for before, name, after in zip(["[CLS]", *names], names, [*names[1:], ""], strict=False):
+        is_ending = any(map(ENDING.fullmatch, (name, name + after, before + name)))
+        if before != "[CLS]" and (is_ending or name.startswith("##")):
+            words[-1] += name.removeprefix("##")
+        else:
+            words.append(name)
+        of_token.append(len(words) - 1)
+    return words, np.eye(len(words))[:, of_token]
+
+
+def _describe_layer(
+    weights: Array, flows: Array, patterns: dict[str, Array], pieces: Array
+) -> dict[str, Any]:
     families = [family_of(head, patterns) for head in weights[0]]
-    weights, flows = weights.astype(np.float64), flows.astype(np.float64)  # (1, H, T, T)
-    # a column of weight x norm is a column of weights times one number
-    norms = (flows.max(axis=2) / np.maximum(weights.max(axis=2), TINY))[0]  # (H, T)
+    # a word gives the mean of what its pieces give, and gets the sum of what they get (Clark 2019)
+    mean = pieces / pieces.sum(axis=1, keepdims=True)
+    weights, flows = (mean @ of_tokens[0] @ pieces.T for of_tokens in (weights, flows))  # (H, T, T)
+    # a column of weight x norm is a column of weights times one number, or of pieces their mean
+    norms = flows.sum(axis=1) / np.maximum(weights.sum(axis=1), TINY)
     return {
         "families": families,
         "weights": (1000 * weights).round().astype(int).reshape(len(norms), -1).tolist(),
@@ -55,13 +75,9 @@ def _describe_layer(weights: Array, flows: Array, patterns: dict[str, Array]) ->
     }
 
 
-def describe_worth(measure: Measure, mask: Array) -> dict[str, Any]:
+def describe_worth(measure: Measure) -> dict[str, Any]:
     """Cut heads, and return what changes: one by one, and one after the other."""
     measure.change()  # a forward of the model as it is; that of a loss needs no last token
-    means = {
-        name: mean_heads(layer, mask[:, : layer.weights.shape[2]])
-        for name, layer in attention_layers(measure.model).items()
-    }
     importance = measure.importance()
     order = least_important_first(importance)
     at_random = [order[i] for i in np.random.default_rng(0).permutation(len(order))]
@@ -69,15 +85,10 @@ def describe_worth(measure: Measure, mask: Array) -> dict[str, Any]:
         pruning_curve(measure.model, lambda: -measure.change(), heads)
         for heads in (order, at_random)
     )
-    changes = {
-        "gradient": importance,
-        "zero": ablation_scores(measure.model, measure.change),
-        "mean": ablation_scores(measure.model, measure.change, means=means),
-    }
-    layers = list(importance)
+    layers, changes = list(importance), ablation_scores(measure.model, measure.change)
     return {
         "kind": measure.kind,
-        **{kind: [_numbers(of[name]) for name in layers] for kind, of in changes.items()},
+        "zero": [_numbers(changes[name]) for name in layers],
         "order": [[layers.index(name), h] for name, h in curve.heads],
         "curve": _numbers(-curve.scores),
         "random": _numbers(-random.scores),

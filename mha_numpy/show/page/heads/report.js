@@ -6,13 +6,12 @@ const colorName = (kind, color) => (color === null ? { head: "plain", fill: "fil
 function startReport(data) {
   const { heads, families, texts, isCausal } = data;
   const byId = (id) => document.getElementById(id);
-  let [text, hasNorms, only] = [texts[data.opens?.text ?? 0], false, null];
+  let [text, hasNorms, only] = [texts[0], false, null];
   let [layer, head, query] = [0, 0, 0];  // what is shown
   let [chosen, colors] = [[0, 0], readColors()];  // what is shown again when the pointer leaves
 
   const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)}%`;
-  const count = () => text.labels.length;
-  const weight = (l, h, i, j) => text.weights[l][h][i * count() + j] / 1000;
+  const weight = (l, h, i, j) => text.weights[l][h][i * text.labels.length + j] / 1000;
   const value = (l, h, i, j) => weight(l, h, i, j) * (hasNorms ? text.norms[l][h][j] : 1);
   const valuesOf = (l, h, i) => text.labels.map((_, j) => value(l, h, i, j));
   const rowsOf = (l, h) => text.labels.map((_, i) => valuesOf(l, h, i));
@@ -20,6 +19,7 @@ function startReport(data) {
   const familyOf = (l, h) => text.families[l][h];
   const all = heads.flatMap((size, l) => Array.from({ length: size }, (_, h) => [l, h]));
   const colorOf = (l, h) => families[familyOf(l, h)][1];
+  const isQuiet = (l, h) => ["first", "many"].includes(familyOf(l, h));  // most heads: they hide the others
 
   // A head leaves on the start, the end and full stops what it does not need: these columns are grey, and what
   // has full colour is the head's largest number elsewhere. Only a grey head is about them.
@@ -35,7 +35,7 @@ function startReport(data) {
   });
 
   function thumbnail(l, h) {
-    const [size, shade] = [count(), depth(l, h)];
+    const [size, shade] = [text.labels.length, depth(l, h)];
     const canvas = Object.assign(element("canvas"), { width: size, height: size });
     const [ctx, image] = [canvas.getContext("2d"), new ImageData(size, size)];
     for (let at = 0; at < size * size; at++) image.data[4 * at + 3] = 255 * shade(Math.floor(at / size), at % size);
@@ -49,10 +49,12 @@ function startReport(data) {
   }
 
   function showOverview() {
+    const loud = all.filter((at) => !isQuiet(...at)).length;
+    byId("quiet").textContent = loud ? `Full colour: the ${loud} heads that look at something particular in this sentence.` : "";
     overview.paint((button, l, h) => {
       button.replaceChildren(thumbnail(l, h));
       button.ariaLabel = `${nameOf(l, h)} looks at ${families[familyOf(l, h)][0]}`;
-      button.classList.toggle("faded", only !== null && only !== familyOf(l, h));
+      button.classList.toggle("faded", only ? only !== familyOf(l, h) : isQuiet(l, h) && loud > 0);
     });
     byId("families").replaceChildren(...Object.entries(families).flatMap(([family, [words, color]]) => {
       const members = all.filter((at) => familyOf(...at) === family);
@@ -116,11 +118,13 @@ function startReport(data) {
     const total = values.reduce((sum, each) => sum + each, 0) || 1;
     const shares = values.map((each) => each / total);
     sentence.show(query, shares);
-    const word = (i) => (text.labels[i] in ENDS ? `the ${asWord(text.labels[i])}` : element("b", "w", asWord(text.labels[i])));
+    const word = (i) => (text.labels[i] in ENDS ? `the ${asWord(text.labels[i])}` : element("b", "w", text.labels[i]));
     const named = best.slice(0, 3).filter((j, n) => n === 0 || shares[j] >= 0.1);
-    byId("told").replaceChildren(word(query), " looks at ", ...named.flatMap((j, n) =>
+    byId("told").replaceChildren(word(query), shares[best[0]] < 0.5 ? " looks most at " : " looks at ", ...named.flatMap((j, n) =>
       [n === 0 ? "" : n === named.length - 1 ? " and " : ", ", j === query ? "itself" : word(j), ` (${percent(shares[j])})`]),
     ".");
+    const here = [texts.indexOf(text), layer, head, text.labels[query]].join();
+    for (const find of byId("finds").children) find.setAttribute("aria-pressed", String(find.value === here));
     const at = key ?? best[0];
     matrix.choose(query, at);
     const [share, norm] = [weight(layer, head, query, at), text.norms[layer][head][at]];
@@ -133,14 +137,11 @@ function startReport(data) {
   // --- what the reader chooses
 
   byId("title").textContent = data.title;
-  byId("note").textContent = data.note;
-  byId("limits").textContent = `This is one model on ${texts.length === 1 ? "one text" : `${texts.length} texts`}. What you ` +
-    "see here is true of them; it need not be true of others.";
+  byId("lead").textContent = data.note;
   const choose = byId("texts").querySelector("select");
   choose.append(...texts.map(({ name }, at) => new Option(name, at)));
-  choose.value = texts.indexOf(text);
   byId("texts").hidden = texts.length === 1;
-  choose.addEventListener("change", () => { text = texts[choose.value]; showText(strongest()); });
+  choose.addEventListener("change", () => showText(texts[choose.value]));
   byId("norms").addEventListener("change", ({ target }) => { hasNorms = target.checked; showAll(); });
 
   function showAll() {
@@ -148,20 +149,35 @@ function startReport(data) {
     show(...chosen);
   }
 
-  function showText(word) {
-    [query, only] = [word, null];
+  // The word is that of the head's largest share, unless one is named.
+  function showText(shown, word) {
+    text = shown;
+    choose.value = texts.indexOf(text);
+    [query, only] = [word ? text.labels.indexOf(word) : strongest(), null];
     sentence.build(text.labels);
     matrix.build(text.labels.map(asWord), isAside);
     cuts.paint(colorOf);
     showAll();
   }
 
+  // What the page opens on, and other places worth a look.
+  function open({ text: at, head: place, word }) {
+    chosen = place;
+    showText(texts[at], word);
+  }
+  const finds = data.finds ?? [];
+  byId("finds").hidden = !finds.length;
+  byId("finds").append(...finds.map((find) => {
+    const value = [find.text, ...find.head, find.word].join();
+    const button = Object.assign(element("button", "", find.asks), { type: "button", value });
+    button.addEventListener("click", () => { open(find); pick(...find.head); });
+    return button;
+  }));
+
   const cuts = openCuts(data, pick);
   const asked = /^#l(\d+)h(\d+)$/.exec(location.hash)?.slice(1).map(Number);
   const isNamed = asked && heads[asked[0]] > asked[1];
-  const family = Object.keys(families).find((each) => all.some((at) => familyOf(...at) === each));
-  chosen = isNamed ? asked : data.opens?.head ?? clearest(all.filter((at) => familyOf(...at) === family));
   onTheme(() => { colors = readColors(); showOverview(); });
-  showText(isNamed || !data.opens ? strongest() : data.opens.word);
+  open(isNamed ? { text: 0, head: asked } : finds[0] ?? { text: 0, head: clearest(all) });
   followHeight();
 }

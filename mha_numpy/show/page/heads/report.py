@@ -64,7 +64,7 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
 
     Notes
     -----
-    It takes about four forwards for each head. What is lost without a head is, for a Bert, how far
+    It takes about three forwards for each head. What is lost without a head is, for a Bert, how far
     the `SentenceBert` vectors of the texts turn, and for a language model by how much the loss
     grows; the page explains both. Sources: as of `weights_times_norm`, `head_importance`,
     `cut_heads` and `pruning_curve`.
@@ -86,7 +86,7 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
         with in_eval_mode(model):
             described = describe_texts(model, tokens, labels)
             measure = measure_by(model, tokens)
-            worth = describe_worth(measure, tokens.mask)
+            worth = describe_worth(measure)
     finally:
         model.zero_grads()
     count = sum(heads)

@@ -3,17 +3,8 @@
 const SMALLEST_WORD = 19, LARGEST_WORD = 36;  // of letters, in pixels
 const SAID = 0.05;  // from this share on it is written
 const ENDS = { "[CLS]": "start", "[SEP]": "end", "<s>": "start", "</s>": "end" };  // marks, not words
-const asWord = (label) => ENDS[label] ?? label.replace(/^##(?=.)/, "");
+const asWord = (label) => ENDS[label] ?? label;
 const isStop = (label) => /^[.,;:!?]$/.test(label);
-const isEnding = (label) => /^(s|t|d|m|re|ll|ve)$/i.test(label);  // after an apostrophe
-
-// Whether a token is written without a blank before it.
-function joins(labels, at) {
-  const [before, label, next] = [at - 1, at, at + 1].map((place) => labels[place] ?? "");
-  if (!before || before in ENDS) return false;
-  return isStop(label) || /^##./.test(label) || (label[0] === "'" && isEnding(label.slice(1) || next))
-    || (before === "'" && isEnding(label));
-}
 
 // `pick` is called with the place of the word that the reader chooses.
 function openSentence(root, pick) {
@@ -25,7 +16,7 @@ function openSentence(root, pick) {
 
   function build(labels) {
     words = labels.map((label, at) => {
-      const made = element("button", label in ENDS ? "word end" : joins(labels, at) ? "word rest" : "word",
+      const made = element("button", label in ENDS ? "word end" : isStop(label) ? "word rest" : "word",
         element("b", "share"), element("span", "", asWord(label)));
       made.type = "button";
       made.setAttribute("role", "radio");

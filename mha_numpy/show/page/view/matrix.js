@@ -1,6 +1,6 @@
 // One head, large: a table with a cell for each query and key.
 
-const LARGEST = 40, SMALLEST = 13, READABLE = 30;  // of a cell, in pixels
+const LARGEST = 48, SMALLEST = 13, READABLE = 30;  // of a cell, in pixels
 
 const brief = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(2).replace(/^0/, ""));
 
@@ -13,8 +13,8 @@ function openMatrix(root, point, last = "") {
   let [labels, cells, headings, ends, chosen] = [[], [], [], [], [0, 0]];
   root.classList.add("matrix");
 
-  // Columns that are `isAside` are grey.
-  function build(names, isAside = () => false) {
+  // Columns that are `isAside` are grey; rows have the names of the columns, if none of their own.
+  function build(names, isAside = () => false, rows = names) {
     labels = names;
     chosen = [0, 0];
     const heading = (words, scope) => {
@@ -23,7 +23,7 @@ function openMatrix(root, point, last = "") {
       return made;
     };
     const above = labels.map((words) => heading(words, "col"));
-    const beside = labels.map((words) => heading(words, "row"));
+    const beside = rows.map((words) => heading(words, "row"));
     headings = [beside, above];
     root.classList.toggle("upright", labels.some((words) => words.length > 2));
     cells = labels.map(() => labels.map((_, j) => Object.assign(element("td", isAside(j) ? "aside" : ""), { tabIndex: -1 })));
