@@ -210,8 +210,8 @@ print("a b c d a b c, and then:", "abcd"[answer])
 weights_by_head(model.attentions[0].weights[0], "abcdabc")
 
 # %% [markdown]
-# Head 0 has found our second question: which letter comes before? Head 3 asks nearly the same. Heads 1 and 2 do so in
-# some rows, and spread their weight in others.
+# Head 0 has found our second question: which letter comes before? Head 3 asks nearly the same, and heads 1 and 2
+# do so in some rows.
 #
 # Now let's make them agree: in every layer, we give all four heads the same row, the mean of their own.
 #
@@ -258,7 +258,8 @@ print(f"separate rows: {separate:.1%} right, shared: {shared:.1%}")
 # projection adds a vector, its *bias*. H·$d_k$ and H·$d_v$ needn't be D, and a mask says which keys a query may see;
 # pass it on as `mask=mask`.
 #
-# To practise more: `museum-merge` in `mha-numpy exercises`, a bug that shipped.
+# To practise more: `mha-numpy exercises` has a museum of bugs, real code that was published with a mistake in it. Try
+# `museum-merge`.
 
 
 # %% tags=["exercise"]
@@ -284,13 +285,12 @@ check("multi-head", my_multi_head)
 # %% [markdown]
 # ## After the hour: why heads are split after the projection
 #
-# We could also split `x` first, so that each of four heads projects its own quarter of the features. Then no feature
-# could reach another head. Everything in `w_q` outside the diagonal blocks would be wasted: half of it with two heads,
-# three quarters with four.
+# Why not split `x` first, so that each of two heads projects its own half of the features? Then no feature could reach
+# the other head, and half of `w_q` would be wasted. Split afterwards, each head reads **all** D features, and `w_q`
+# decides which $d_h$ mixtures of them it works with: its *subspace*.
 #
-# If we split after the projection, each head reads **all** D features, and `w_q` decides which $d_h$ mixtures of them
-# it works with: its *subspace*. To see whether *induction* uses this freedom, we erase everything outside the four
-# blocks from `w_q`, `w_k` and `w_v` of one layer.
+# Does *induction*, with four heads, use this freedom? In one layer at a time, we let each head read only its own quarter
+# of the features:
 
 # %% tags=["after-the-hour"]
 own_part = np.zeros((64, 64))  # D = 64, H = 4
@@ -304,7 +304,7 @@ for layer in model.attentions:
     layer.params |= learned
 
 # %% [markdown]
-# It does. Change the first layer, and accuracy falls from 99% to 25%; change the second, and it falls to 10%.
+# It does. Accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second.
 #
 # ## Summary
 #
@@ -319,4 +319,4 @@ for layer in model.attentions:
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.2.
 #
-# **Next:** [04, through it backward](04_through-it-backward.ipynb).
+# **Next:** [04, going backwards](04_through-it-backward.ipynb).

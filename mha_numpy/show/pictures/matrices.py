@@ -92,12 +92,12 @@ def matrices(
     if [n % max(1, len(of)) for n, of in zip(sizes, owners, strict=False)] != [0] * len(values):
         raise ConfigError(f"heads: expected equal blocks of columns of each array; got {heads!r}")
     drawn = []
-    for name, array in values.items():
+    for (name, array), blocks in zip(values.items(), owners, strict=True):
         facts = [str(array.shape)] + ["no cells"] * (array.size == 0)
         if not is_shared and array.dtype != bool:
             facts.append(f"largest |x| {short_number(largest[name])}")
         grid = _grid(name, np.atleast_2d(array), largest[name], labels, facts, words[0])
-        drawn.append(grid._replace(blocks=owners[len(drawn)]).draw())
+        drawn.append(grid._replace(blocks=blocks).draw())
     panels, wide = zip(*drawn, strict=True)
     has_plain = any(max(array.shape) > MAX_NUMBERS for array in values.values())
     notes = _notes(values, words, largest if has_plain and is_shared else {})
