@@ -6,7 +6,15 @@
 # > The cat ate fish. It purred.
 #
 # Who is "It"? A head can look for something alive. But "It" may also ask which word comes before it. At the end of
-# notebook 02, two questions had to share one row of weights. Here each has its own head, and so its own row:
+# notebook 02, two questions had to share one row of weights. Here each has its own head, and so its own row.
+#
+# **By the end you can** write multi-head attention in plain NumPy, and say at each step which shape an array
+# has, and why.
+#
+# ## Two questions, two rows
+#
+# Here are both heads at work, with params that we made up. Above the sentence you see where head 0 looks, below it where
+# head 1 looks. Press the black button, which makes *fish* alive, and compare the arcs. Then step through the scenes.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -31,24 +39,6 @@ tokens, meaning = seen.tokens, seen.meaning
 it = tokens.index("It")
 x = seen.inputs["x_q"][0]  # (T, D)
 w_q, w_k, w_v, w_o = seen.layer.params.values()
-weights_by_head(
-    seen.weights[0, :, it : it + 1],
-    ["It"],
-    tokens,
-    head_names=["who is meant?", "word before?"],
-    note="Params that we made up.",
-)
-
-# %% [markdown]
-# **By the end you can** write multi-head attention in plain NumPy, and say at each step which shape an array
-# has, and why.
-#
-# ## Two questions, two rows
-#
-# Here are both heads at work: above the sentence you see where head 0 looks, below it where head 1 looks. Press the
-# black button, which makes *fish* alive, and compare the arcs. Then step through the scenes.
-
-# %% tags=["hide-input"]
 stepper(
     seen.trace,
     tokens=tokens,
@@ -58,8 +48,9 @@ stepper(
 )
 
 # %% [markdown]
-# Once *fish* is alive, head 0 can't decide: *cat* and *fish* get 48% each. Head 1 doesn't care, because *fish* still
-# comes right before *It*. The two rows don't get in each other's way.
+# At first, head 0 gives *cat* 78%, and head 1 gives *fish* 92%. Once *fish* is alive, head 0 can't decide: *cat* and
+# *fish* get 48% each. Head 1 doesn't care, because *fish* still comes right before *It*. The two rows don't get in each
+# other's way.
 #
 # ## One head has one row
 #
@@ -93,25 +84,28 @@ matrices(
 # %%
 blue, orange = q[it, :4] @ k[:, :4].T, q[it, 4:] @ k[:, 4:].T
 dots = np.stack([blue, orange, q[it] @ k.T])
+labels = {
+    "row_labels": ["head 0", "head 1", "one head"],
+    "column_labels": tokens,
+}
+matrices({"dot products of 'It'": dots}, **labels)
+
+# %%
 one, cache = attention_forward(q, k, v)
-matrices(
-    {"dot products": dots, "weights, one head": cache.weights[it]},
-    row_labels=["head 0", "head 1", "one head"],
-    column_labels=tokens,
-    shared=False,
-)
+weights = np.vstack([seen.weights[0, :, it], cache.weights[it]])
+matrices({"weights of 'It'": weights}, **labels)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Fish. The two dot products add up, to 9 + 0 for *cat* and 6 + 22.4 for *fish*. So *fish* takes 96% of the row.
+# Fish. The dot products add up, to 9 + 0 for *cat* and 6 + 22.4 for *fish*. So *fish* takes 96% of the row, and *cat*
+# gets nothing.
 #
 # </details>
 #
-# One head mixes the two questions up, and the louder one wins. This is what "It" brings back, with one head and with
-# two:
+# In one row the questions compete, and the louder one wins. This is what "It" brings back, with one head and with two:
 
-# %%
+# %% tags=["hide-input"]
 parts = (split_heads(a[None], 2) for a in (q, k, v))
 two = merge_heads(attention_forward(*parts)[0])[0]
 matrices(
@@ -121,8 +115,8 @@ matrices(
 )
 
 # %% [markdown]
-# With one head "It" comes back as food, and not alive, as if the fish had purred. With two heads both answers arrive,
-# side by side: something mostly alive from head 0, and a thing, the word before, from head 1.
+# With one head "It" is food and not alive, as if the fish had purred. With two heads both answers arrive, side by side:
+# something mostly alive from head 0, and a thing, the word before, from head 1.
 #
 # Other params can't help: one row sums to 1, so what goes to *fish* can't go to *cat*. If a word needs most of two
 # others, it needs two rows, and that means two heads.
@@ -151,8 +145,8 @@ matrices(
 )
 
 # %% [markdown]
-# Each head gets every word, but only $d_h$ = 4 columns. (`split_heads` is a reshape and a transpose. Notebook 09 shows
-# what goes wrong without the transpose.)
+# Each head gets every word, but only $d_h$ = 4 columns: four mixtures of all eight features. (`split_heads` is a reshape
+# and a transpose. Notebook 09 shows why both are needed, and why we don't split `x` instead.)
 #
 # > **Predict first.** `q[1, 4]` is what head 1 asks for *It*, word 4. Where are its numbers in `x @ w_q`?
 # >
@@ -200,18 +194,19 @@ print("out    ", out.shape, "   B, T, D; as x and merged")
 # ## Does a trained model use its rows?
 #
 # We gave each of our heads its own job. What does training do? The model *induction* has learned to continue sequences
-# that repeat. These are the four heads of its first layer, where a letter sees only itself and earlier ones:
+# that repeat. Its first layer has four heads, and in each of them the last letter has its own row:
 
-# %%
+# %% tags=["hide-input"]
 trained = load_trained("induction")
 model = trained.model
 answer = model(np.array([[0, 1, 2, 3, 0, 1, 2]]))[0, -1].argmax()
 print("a b c d a b c, and then:", "abcd"[answer])
-weights_by_head(model.attentions[0].weights[0], "abcdabc")
+last = model.attentions[0].weights[0, :, -1:]
+weights_by_head(last, ["c"], "abcdabc")
 
 # %% [markdown]
-# Head 0 has found our second question: which letter comes before? Head 3 asks nearly the same, and heads 1 and 2
-# do so in some rows.
+# Head 0 has found our second question: which letter comes before? Head 3 asks nearly the same. Heads 1 and 2
+# spread their weight.
 #
 # Now let's make them agree: in every layer, we give all four heads the same row, the mean of their own.
 #
@@ -283,36 +278,13 @@ check("multi-head", my_multi_head)
 # hint("multi-head")  # shows the next of four hints
 
 # %% [markdown]
-# ## After the hour: why heads are split after the projection
-#
-# Why not split `x` first, so that each of two heads projects its own half of the features? Then no feature could reach
-# the other head, and half of `w_q` would be wasted. Split afterwards, each head reads **all** D features, and `w_q`
-# decides which $d_h$ mixtures of them it works with: its *subspace*.
-#
-# Does *induction*, with four heads, use this freedom? In one layer at a time, we let each head read only its own quarter
-# of the features:
-
-# %% tags=["after-the-hour"]
-own_part = np.zeros((64, 64))  # D = 64, H = 4
-for start in range(0, 64, 16):
-    own_part[start : start + 16, start : start + 16] = 1
-for layer in model.attentions:
-    learned = dict(layer.params)
-    for name in ("w_q", "w_k", "w_v"):
-        layer.params[name] = learned[name] * own_part
-    print(f"{share_right(model(ids), targets):.0%} right")
-    layer.params |= learned
-
-# %% [markdown]
-# It does. Accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second.
-#
 # ## Summary
 #
 # - In one head each token has one row, which sums to 1, so two questions in it compete.
 # - With several heads a token has several rows. The trained model uses them: forced to share one, it falls from 99% to
 #   89%.
 # - H heads are one wide product, split into column blocks. Each block works on its own, and `w_o` mixes the results.
-# - The split comes after the projection, so that each head reads all features.
+# - Each head reads every word and all of its features, but has only its own $d_h$ mixtures of them to work with.
 #
 # **In the code:** `mha_numpy/core/multihead.py`, with `multihead_params.py` and `shapes.py` next to it. Derivation:
 # docs/multi-head.md.
