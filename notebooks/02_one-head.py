@@ -205,7 +205,7 @@ compare(outputs, dict.fromkeys(orders, at_once))
 # ## What weights show, and what they don't
 #
 # Last, we change a single key. A large weight looks like influence, but token j contributes its weight *times its
-# value*, $w_j v_j$, and a value can be 0. That of "by" is. Watch what happens if "by" gives the strongest answer when
+# value*, $w_j v_j$, and a value can be 0, like that of "by". Watch what happens if "by" gives the strongest answer when
 # "bank" asks for a hint:
 
 # %%

@@ -123,7 +123,8 @@ matrices(
 #
 # ## H narrow projections are one wide one
 #
-# How do you compute several heads? As a loop, each head multiplies `x` by its own columns and attends:
+# How do you compute several heads? Written as a loop, each head multiplies `x` by its own columns of `w_q`, `w_k` and
+# `w_v`, and then attends as in notebook 02:
 
 # %%
 results = []
@@ -170,7 +171,7 @@ print("(x @ w_q)[4]:", wide[4])
 # ## Split, attend, merge
 #
 # That's all you need for multi-head attention. At the end the results are put side by side again: read the last picture
-# from bottom to top. Then `w_o` mixes them. (B is the number of sentences; ours is one.)
+# from bottom to top. Then `w_o` mixes them. (B is the number of sentences, here 1.)
 
 # %%
 q, k, v = (split_heads(x[None] @ w, 2) for w in (w_q, w_k, w_v))

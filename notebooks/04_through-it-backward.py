@@ -34,7 +34,7 @@ print("weights", softmax_forward(scores)[0])
 
 # %% [markdown]
 # With these weights the answer is 0.5·10 + 0.3·0 + 0.2·5 = 6. The *loss* is one number that says how wrong it is, here
-# ½ (6 - 4)² = 2. (The page with six words goes uphill, towards a goal. A loss is a goal turned upside down, so here
+# ½ (6 - 4)² = 2. (The page in notebook 03 goes uphill, towards a goal. A loss is a goal turned upside down, so here
 # we go downhill.)
 #
 # ## A gradient is a slope
