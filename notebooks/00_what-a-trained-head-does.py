@@ -199,7 +199,7 @@ for cut in [], [0], [1], [0, 1]:
 # | [01 One query](01_one-query.ipynb) | 11 | How is one row computed? | What if every word asks? |
 # | [02 One head](02_one-head.ipynb) | 9 | How are all rows computed at once? | What if a word needs several rows? |
 # | [03 Many heads](03_many-heads.ipynb) | 10 | How can one word ask several questions? | Who chooses the params? |
-# | [04 Through it backward](04_through-it-backward.ipynb) | 11 | How does training find good params? | How did training know where the head should look? |
+# | [04 Going backwards](04_through-it-backward.ipynb) | 11 | How does training find good params? | How did training know where the head should look? |
 # | [05 The trained head, understood](05_the-trained-head-understood.ipynb) | 9 | Why does our head look where it looks? | |
 #
 # After this hour you can read any of the other notebooks.

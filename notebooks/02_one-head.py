@@ -3,9 +3,9 @@
 #
 # *About 9 minutes. Leave the exercise until after the hour.*
 #
-# In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". The other words have queries
-# too, and they can all ask at once. Each row of this picture is one word's question, and a single line of matrix
-# products computes all eight. (The folded cells have the imports, and the vectors and params of notebook 01.)
+# In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". Here all eight ask at once, and
+# each row of this picture belongs to one of them. What does such a picture tell you about the head, and what doesn't it
+# tell you? (The folded cells have the imports, and the vectors and params of notebook 01.)
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -49,7 +49,8 @@ weights_by_head(
 #
 # ## All queries at once
 #
-# First we loop over the queries, as in notebook 01. Then one line of matrix products computes the same numbers:
+# First, where the picture comes from. We could loop over the queries, as in notebook 01, but one line of matrix products
+# computes the same numbers:
 #
 # $$\text{out} = \mathrm{softmax}\left(\frac{q\,k^\top}{\sqrt{d_k}}\right) v$$
 
@@ -121,12 +122,14 @@ matrices(sums, column_labels=tokens)
 # </details>
 #
 # The weights of a row are shares, so each output is a mean, and a mean lies between the values. A head can choose and
-# blend. It can't make anything bigger than what's already there, and it can't count: write every token twice, and each
-# mean stays the same.
+# blend. It can't make anything bigger than what's already there.
+#
+# Now let's test the picture. We change one thing at a time, and ask each time: does the picture change? And does the
+# output?
 #
 # ## New neighbours, new meaning
 #
-# Keep "bank" and the params, and change only three neighbours:
+# First we change the words. Keep "bank" and the params, but give it three new neighbours:
 #
 # > The bank by the market had cheap loans
 #
@@ -173,25 +176,37 @@ matrices(
 )
 
 # %% [markdown]
-# So the weights say *where* a head looks, and the values say *what* it brings back.
+# The same picture, and a different output. So the weights say *where* a head looks, and the values say *what* it brings
+# back.
 #
 # ## A head doesn't know the order
 #
-# Shuffle the keys, and shuffle the values in the same way. Each key keeps its value, and a sum has no order.
+# Next we change the order of the words that it reads, and then we write each of them twice:
+
 
 # %%
-shuffled = np.random.default_rng(0).permutation(8)
-weights = softmax(q @ k[shuffled].T / np.sqrt(2))
-compare({"out": weights @ v[shuffled]}, {"out": at_once})
+def output(rows):
+    """What the head returns if it reads these words."""
+    return softmax(q @ k[rows].T / np.sqrt(2)) @ v[rows]
+
+
+orders = {
+    "shuffled": np.random.default_rng(0).permutation(8),
+    "twice": np.arange(8).repeat(2),
+}
+outputs = {name: output(rows) for name, rows in orders.items()}
+compare(outputs, dict.fromkeys(orders, at_once))
 
 # %% [markdown]
-# So to this head a sentence is a bag of words, and "The" and "the" get the same row although they are at different
-# places. The order has to come from somewhere else: from positions (notebook 18), or from a mask (08).
+# A different picture, and the same output. Each key keeps its value, and a mean has no order and doesn't count. To this
+# head a sentence is a bag of words. The order has to come from somewhere else: from positions (notebook 18), or from a
+# mask (08).
 #
 # ## What weights show, and what they don't
 #
-# A large weight looks like influence. But token j contributes its weight *times its value*, $w_j v_j$, and a value can
-# be 0. Watch what happens if "by", whose value is 0, gives the strongest answer when "bank" asks for a hint:
+# Last, we change a single key. A large weight looks like influence, but token j contributes its weight *times its
+# value*, $w_j v_j$, and a value can be 0, like that of "by". Watch what happens if "by" gives the strongest answer when
+# "bank" asks for a hint:
 
 # %%
 strong = k.copy()
@@ -206,11 +221,14 @@ matrices(
 
 # %% [markdown]
 # "By" takes most of the weight that "bank" has to give, and hands over nothing. That is how a head can choose "nobody"
-# after all. (Clark et al. 2019 suggest that heads of BERT use a separator token for this.) And the output isn't the
-# end, because other heads and later layers change it. So a picture of weights shows where a head reads, but not why,
-# and not what becomes of it.
+# after all. (Clark et al. 2019 suggest that heads of BERT use a separator token for this.)
+#
+# So a picture of weights shows where a head reads. It doesn't show what the head finds there, nor what other heads and
+# later layers make of it.
 #
 # ## Two candidates for "it"
+#
+# One thing is left to try: what does a row look like if a word has two questions?
 #
 # > The animal didn't cross the street because it was too tired
 #
@@ -245,8 +263,7 @@ matrices(
 # The third row is a compromise. If "it" asks only for nouns, each noun gets almost half. If it asks only for the
 # describing word, *tired* gets almost everything. If it asks for both, the three get a third each. In a head each token
 # has **one row**, which sums to 1, so every further question takes weight from the others. Notebook 03 fixes this: with
-# two heads, the same token has two rows. (To *choose* the animal, a second layer has to use what the first one found.
-# Notebook 20 has two such layers.)
+# two heads, the same token has two rows. (Choosing between the two nouns takes a second layer, as in notebook 20.)
 #
 # ## Exercise: one head (after the hour, 10 minutes)
 #
@@ -279,9 +296,9 @@ check("attention", my_attention)
 #
 # - One line computes all rows: $\mathrm{softmax}(q k^\top / \sqrt{d_k})\, v$, from [B, T, D] to [B, T, d_v].
 # - The weights are T by T. A row is a query and sums to 1; a column is a key.
-# - An output is a mean of values. It lies between them, and it doesn't count.
-# - A head without positions sees a bag of tokens.
-# - Weights show how values are mixed, not what the values contain or what becomes of the mixture.
+# - An output is a mean of values. It lies between them, knows no order, and doesn't count.
+# - A picture of weights shows where a head reads. With other values the same picture means something else, and a large
+#   weight on a value of 0 means nothing.
 # - A token has one row in a head, so two questions have to share it.
 #
 # **In the code:** `attention_steps` in `mha_numpy/core/attention.py`; `softmax_forward` in `mha_numpy/core/softmax.py`.

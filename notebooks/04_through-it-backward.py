@@ -1,11 +1,11 @@
 # %% [markdown]
-# # 04 · Through it backward
+# # 04 · Going backwards
 #
 # *About 11 minutes. Leave the exercise until after the hour.*
 #
 # Here is a tiny head: one query and three keys. Their values are 10, 0 and 5, and its answer is 6. It should be 4.
-# Which of the three scores should go up, and which down? You'll find out by trial, then by hand, and then you'll watch
-# a whole model learn the same way.
+# Which of the three scores should go up, and which down? You'll find out by trial, then by hand, going backwards from
+# the answer. Then you'll watch a whole model learn the same way.
 #
 # **By the end you can** say what a gradient means, do the backward pass for one query by hand, and
 # check your own backward pass against numbers computed without it.
@@ -34,8 +34,8 @@ print("weights", softmax_forward(scores)[0])
 
 # %% [markdown]
 # With these weights the answer is 0.5·10 + 0.3·0 + 0.2·5 = 6. The *loss* is one number that says how wrong it is, here
-# ½ (6 - 4)² = 2. (On the page with six words you may have gone uphill, towards a goal. A loss is a goal turned upside
-# down, so this time we go downhill.)
+# ½ (6 - 4)² = 2. (The page in notebook 03 goes uphill, towards a goal. A loss is a goal turned upside down, so here
+# we go downhill.)
 #
 # ## A gradient is a slope
 #
@@ -45,29 +45,14 @@ print("weights", softmax_forward(scores)[0])
 # > - it falls
 # >
 # > <!-- answer: it rises -->
-
-
-# %%
-def slopes(scores):
-    """Raise one score after the other a little, and compare."""
-    moved = [loss_of(scores + move) for move in 1e-6 * np.eye(3)]
-    return (np.array(moved) - loss_of(scores)) / 1e-6
-
-
-print("slopes:", slopes(scores))
-
-# %% [markdown]
+#
 # <details><summary>Answer</summary>
 #
 # It rises, because key 0 gets a larger share and pulls the answer up, further away from 4.
 #
 # </details>
-#
-# Each slope says how steeply the loss rises if this score grows: raise score 0 by 0.1, and the loss rises by about
-# 0.1 · 4 = 0.4. All slopes together are the **gradient**, an arrow that points uphill. Here is its first entry as a
-# picture, with the other scores fixed.
 
-# %%
+# %% tags=["hide-input"]
 moves = np.linspace(-2, 2, 17)
 first = np.array([1, 0, 0])
 curve = np.array([loss_of(scores + m * first) for m in moves])
@@ -80,8 +65,22 @@ line_chart(
 )
 
 # %% [markdown]
-# Close to 0 the line and the curve agree. Further out they part company, so we have to keep our steps small. Every step
-# goes **against** the arrow:
+# Close to 0 the curve agrees with a straight line. It rises by 4 for each 1 to the right, so if we raise score 0 by 0.1,
+# the loss rises by about 0.4. This 4 is the *slope*. Let's measure the slope of every score:
+
+
+# %%
+def slopes(scores):
+    """Raise one score after the other a little, and compare."""
+    moved = [loss_of(scores + move) for move in 1e-6 * np.eye(3)]
+    return (np.array(moved) - loss_of(scores)) / 1e-6
+
+
+print("slopes:", slopes(scores))
+
+# %% [markdown]
+# All slopes together are the **gradient**, an arrow that points uphill. To make the loss smaller, we go **against** the
+# arrow. And we take small steps, because further out the line and the curve part company:
 
 # %%
 moving = scores.copy()
@@ -162,14 +161,14 @@ gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=2.0)
 # answer with one number, but gives each of the ten digits a probability. So its loss is a different one: -log of the
 # right digit's probability, on average. A blind guess costs log 10 = 2.30.
 #
-# Forty times we do what you did with three scores: we compute the slope of every param and move the param against it,
-# with step size 1. That is small here, because all its slopes are far below 1.
+# Forty times we do what you did with three scores: we compute the slope of every param and move the param against it.
+# The step size is 1, so a param moves by its whole slope. That's still a small step, because the slopes are small:
 
 # %% tags=["hide-input"]
 recipe = RECIPES["reverse"]
 task = recipe.make_task()
 model = recipe.make_model(task, backend="numpy", rng=0)
-head, rng = model.attentions[0], np.random.default_rng(0)
+head = model.attentions[0]
 digits = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
 
 
@@ -180,6 +179,14 @@ def look():
 
 
 weights = [look()]
+first_batch = task.draw_batch(np.random.default_rng(0), 64)
+loss_and_gradients(model, first_batch)
+largest = max(
+    abs(slope).max()
+    for layer in model.layers()
+    for slope in layer.grads.values()
+)
+print(f"largest slope: {largest:.2f}")
 
 
 # %%
@@ -192,7 +199,7 @@ def train_step():  # every param moves a little against its slope
 
 
 # %%
-losses = []
+rng, losses = np.random.default_rng(0), []
 for _ in range(40):
     train_step()
 print(f"loss {losses[0]:.2f}, then {losses[-1]:.3f}")
@@ -233,7 +240,7 @@ training_page()
 # Go from the gradients of q, k and v to the gradient of x, with H heads (`from mha_numpy import merge_heads`). The
 # check compares your numbers first, and then nudges each number in `x`.
 #
-# To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped.
+# To practise more: `museum-jacobian`, from the museum of bugs in `mha-numpy exercises`.
 
 
 # %% tags=["exercise"]

@@ -85,20 +85,22 @@ print("place asks for place:", *match(p, p).argmax(axis=1))
 #
 # ## Bend it
 #
-# An explanation has to survive a test. If the head really goes by place and nothing else, then giving a place a
-# *different* question should make it say a *different* digit. Let's give every place a new question. Place 0 has always
-# asked for place 11. So if place 5 takes over the question of place 0, it should say the last digit.
+# An explanation has to survive a test. If the head goes by place and nothing else, a place with a *different* question
+# should say a *different* digit. Place 0 has always asked for place 11. So if place 5 takes over the question of
+# place 0, it should say the last digit.
 #
-# The new `w_q` does this in two steps. First, `read_place` turns the vector $e + p$ of a place into twelve numbers, a 1
-# at its own place and eleven 0s. (This can be solved exactly, because these 22 vectors, 10 of digits and 12 of places,
-# are linearly independent.) Here is a 9 at place 5:
+# The new `w_q` does this in two steps. First, a matrix `read_place` turns the vector $e + p$ into twelve numbers: a 1 at
+# its own place and eleven 0s. So each $p$ has to become such a row, and each $e$ has to become zeros. Those are 22
+# equations for each column of `read_place`, which has 32 numbers. That's enough freedom, and NumPy finds a solution:
 
 # %%
 learned = head.params["w_q"].copy()
-read_place = np.linalg.pinv(np.vstack([p, e]))[:, :12]
+wanted = np.vstack([np.eye(12), np.zeros((10, 12))])
+vectors = np.vstack([p, e])  # of all places, of all digits
+read_place, *_ = np.linalg.lstsq(vectors, wanted, rcond=None)
 nine_at_5 = (e[9] + p[5]) @ read_place
 matrices(
-    {"which place?": nine_at_5.round(9)}, column_labels=range(12)
+    {"a 9 at place 5": nine_at_5.round(9)}, column_labels=range(12)
 )
 
 # %% [markdown]
@@ -157,9 +159,10 @@ print("six digits:", *digits[:6], "become", *say(digits[:6]))
 #
 # ## What it hands over
 #
-# The weights say where the head reads. What it brings back goes through `w_v`, `w_o` and the *unembedding*, which turns
-# a vector into ten *logits*, one for each digit. The largest one wins. All three are matrix products, so we can
-# multiply them out. There is a second path, around the head, because each place's own embedding is added to the result.
+# The weights say where the head reads. What it brings back goes through `w_v`, `w_o` and a last matrix, the
+# *unembedding*. It turns a vector into ten numbers, the *logits*: one for each digit, and the model says the digit whose
+# logit is the largest. All three are matrix products, so we can multiply them out. There is a second path, around the
+# head, because each place's own embedding is added to the result.
 
 # %%
 to_logits = model.unembedding.params["w"]

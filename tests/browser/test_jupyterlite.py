@@ -123,7 +123,7 @@ def test_a_notebook_opens_and_its_kernel_has_all_but_numpy(site, page):
     cells = page.locator(".jp-Notebook .jp-Cell")
     page.get_by_role("heading", name="One head has one row").wait_for(timeout=60_000)
 
-    cell = cells.nth(4)  # the imports and the params, before it, are folded
+    cell = cells.nth(4)  # what comes before it is folded
     cell.locator(".cm-content").click()
     page.keyboard.press("ControlOrMeta+A")
     page.keyboard.insert_text(CODE)

@@ -49,6 +49,7 @@ class Grid(NamedTuple):
     facts: Sequence[str] = ()  # below, in mono
     is_marked: bool = False  # with the head's shape
     widest: str = "n"  # the number that sets the width of a cell, as in the grids beside it
+    blocks: Sequence[int] = ()  # the heads that its columns belong to, block by block
 
     def draw(self) -> tuple[Drawing, Drawing | None]:
         """Draw it for a phone, and once more where its cells or words need more room than that."""
@@ -93,12 +94,13 @@ class Grid(NamedTuple):
                 drawn.text(x, top + 14 + LINE * i, line, "t" if self.is_marked else "m")
             top += 24 + LINE * i
         top = self._name_columns(drawn, at, left, top)
-        color = "plain" if self.head is None else f"head-{self.head % 8}"
-        if at.has_numbers:
-            color = "fill-x" if self.head is None else f"fill-{self.head % 8}"
+        kind, plain = ("fill", "fill-x") if at.has_numbers else ("head", "plain")
+        heads: list[int | None] = [*self.blocks] or [self.head]
+        colors = np.array([plain if head is None else f"{kind}-{head % 8}" for head in heads])
         if self.shares.size:
             drawn.cells(
-                (left, top), self.shares, color, (at.wide, at.high), at.gap,
+                (left, top), self.shares, colors.repeat(self.shares.shape[1] // len(heads)),
+                (at.wide, at.high), at.gap,
                 hidden=self.hidden, broken=self.broken,
             )  # fmt: skip
         self._name_rows(drawn, at, left, top)

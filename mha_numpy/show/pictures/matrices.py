@@ -32,6 +32,7 @@ def matrices(
     column_labels: Sequence[str] | None = None,
     title: str = "",
     shared: bool = True,
+    heads: Sequence[Sequence[int]] | None = None,
     meaning: tuple[str, str] = ("may attend", "hidden"),
 ) -> Picture:
     """Draw arrays side by side: numbers by sign and size, bools as masks.
@@ -47,6 +48,9 @@ def matrices(
     shared : bool
         One scale for all numbers; otherwise each array has its own, and its largest absolute
         value is written under it.
+    heads : sequences of integers, optional
+        For each array, the heads that its columns belong to, block by block: ``[[0, 1], [1]]`` is
+        an array of both heads, side by side, and then one of head 1. Default: none has a colour.
     meaning : (str, str)
         What True and False say; they are a mask's unless written.
 
@@ -83,13 +87,17 @@ def matrices(
     largest = {name: _largest(array) for name, array in values.items()}
     if is_shared:
         largest = dict.fromkeys(largest, max(largest.values()))
+    owners: Sequence[Sequence[int]] = [()] * len(values) if heads is None else heads
+    sizes = [array.shape[-1] for array in values.values()]
+    if [n % max(1, len(of)) for n, of in zip(sizes, owners, strict=False)] != [0] * len(values):
+        raise ConfigError(f"heads: expected equal blocks of columns of each array; got {heads!r}")
     drawn = []
-    for name, array in values.items():
+    for (name, array), blocks in zip(values.items(), owners, strict=True):
         facts = [str(array.shape)] + ["no cells"] * (array.size == 0)
         if not is_shared and array.dtype != bool:
             facts.append(f"largest |x| {short_number(largest[name])}")
         grid = _grid(name, np.atleast_2d(array), largest[name], labels, facts, words[0])
-        drawn.append(grid.draw())
+        drawn.append(grid._replace(blocks=blocks).draw())
     panels, wide = zip(*drawn, strict=True)
     has_plain = any(max(array.shape) > MAX_NUMBERS for array in values.values())
     notes = _notes(values, words, largest if has_plain and is_shared else {})

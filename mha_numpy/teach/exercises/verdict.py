@@ -174,7 +174,7 @@ class Verdict:
         parts += [paragraph(f"{name}: ", text) for name, text in self._told.items()]
         if self.difference is not None:
             parts.append(self.difference.draw()._repr_html_())
-        return f'<div style="background:#ffffff">{"".join(parts)}</div>'
+        return "".join(parts)
 
 
 def stages_table(title: str, stages: Sequence[Stage]) -> Table:
@@ -191,14 +191,14 @@ def as_list(texts: Sequence[str]) -> str:
 
 
 def paragraph(label: str, text: str) -> str:
-    """Return a line of HTML with its label in bold, readable on a page of any colour."""
-    style = "color:#1a1a1a;background:#ffffff;margin:0;padding:2px 6px;white-space:pre-wrap"
+    """Return a line of HTML with its label in bold, in the colours of the page around it."""
+    style = "margin:0;padding:2px 0;white-space:pre-wrap"
     return f'<p style="{style}"><b>{escape(label)}</b>{escape(text)}</p>'
 
 
 def code_block(text: str) -> str:
-    """Return lines of code as HTML, readable on a page of any colour."""
-    style = "color:#1a1a1a;background:#f3f4f6;margin:0;padding:2px 6px"
+    """Return lines of code as HTML, in the colours of the page around it."""
+    style = "color:inherit;background:rgba(128,128,128,0.12);margin:0;padding:2px 6px"
     return f'<pre style="{style}"><code>{escape(text)}</code></pre>'
 
 

@@ -117,7 +117,7 @@ TASK = Task(
     needs=("split-heads", "merge-heads", "attention"),
     hints=Hints(
         where="Section 3.2.2 of Vaswani et al. 2017; docs/multi-head.md has the shape after every "
-        'step. Notebook 03, "Seven shapes on the way".',
+        'step. Notebook 03, "Split, attend, merge".',
         question="Take D = 6 and two heads of width 3: which columns of w_q does head 1 read? "
         "After attending, head 1's numbers for token 0 are in heads[b, 1, 0]: in which columns of "
         "merged do they have to be?",

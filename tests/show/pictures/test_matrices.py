@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import causal_mask, padding_mask, window_mask
+from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures import matrices
 from mha_numpy.show.pictures.labels import MINUS
 from mha_numpy.show.pictures.svg import DESK, PHONE
@@ -47,6 +48,18 @@ def test_arrays_share_a_scale_or_have_their_own():
     assert "The strongest colour stands for 8." in matrices({"x": np.full((20, 2), -8.0)}).notes
     assert "Rings mark negative numbers." in matrices({"x": np.full((20, 2), -8.0)}).notes
     assert matrices({"x": [-8.0]}).notes == []  # its minus is written
+
+
+def test_columns_have_the_colours_of_their_heads():
+    arrays = {"both": np.ones((2, 6)), "one": -np.ones((2, 3)), "none": np.ones((2, 3))}
+    panels = panels_of(matrices(arrays, heads=[[0, 2], [2], []]))
+    assert set(tokens_in(panels["both"])) == {"fill-0", "fill-2"}
+    assert grid_of(panels["both"])["token"].tolist() == [["fill-0"] * 3 + ["fill-2"] * 3] * 2
+    assert set(tokens_in(panels["one"])) == {"head-2"}  # a ring
+    assert set(tokens_in(panels["none"])) == {"fill-x"}
+    for wrong in ([[0, 1]], [[0, 1], [0, 1], []]):  # two arrays have none; 3 columns, 2 heads
+        with pytest.raises(ConfigError, match="heads: expected equal blocks of columns"):
+            matrices(arrays, heads=wrong)
 
 
 def test_one_row_and_many():

@@ -291,7 +291,6 @@ function startStory(data, page) {
       refresh();
     }
     showAddress();
-    tellHeight();
   }
 
   function letGo() {
