@@ -12,8 +12,12 @@
   addEventListener("message", ({ data, source }) => {
     if (!data?.mhaStepperHeight) return;
     tellAll();
-    for (const frame of document.querySelectorAll("iframe.play"))
-      if (frame.contentWindow === source) frame.style.height = `${Math.min(data.mhaStepperHeight + 2, 1100)}px`;
+    for (const frame of document.querySelectorAll("iframe.play")) {
+      if (frame.contentWindow !== source) continue;
+      const isScene = frame.matches(".scene"); // it grows and never shrinks: the text below would jump
+      const height = isScene ? Math.max(data.mhaStepperHeight, frame.clientHeight) : data.mhaStepperHeight + 2;
+      frame.style.height = `${Math.min(height, 1100)}px`;
+    }
   });
 
   function showWhatIsCut() {
