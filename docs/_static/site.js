@@ -14,9 +14,10 @@
     tellAll();
     for (const frame of document.querySelectorAll("iframe.play")) {
       if (frame.contentWindow !== source) continue;
-      const isScene = frame.matches(".scene"); // it grows and never shrinks: the text below would jump
-      const height = isScene ? Math.max(data.mhaStepperHeight, frame.clientHeight) : data.mhaStepperHeight + 2;
-      frame.style.height = `${Math.min(height, 1100)}px`;
+      const told = data.mhaStepperHeight;
+      const isScene = frame.matches(".scene"); // it never shrinks: the text below would jump
+      if (isScene && (told < frame.clientHeight || told > 900)) continue; // so high only where a page is printed
+      frame.style.height = `${isScene ? told : Math.min(told + 2, 1100)}px`;
     }
   });
 
