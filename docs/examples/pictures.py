@@ -12,9 +12,12 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from mha_numpy.core import softmax_forward
+from mha_numpy.dtypes import Array
 from mha_numpy.show.page import stored_report
 from mha_numpy.show.pictures import Picture, film, matrices, weights_by_head
 from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing
@@ -29,11 +32,12 @@ CHOSEN = 14  # of the wrong submissions
 NAMED = 0, 2  # layer and head that the text speaks of
 CELL, BETWEEN, LEFT = 1.4, 2.6, 20  # of the picture of heads
 GROWN = {"heads": 1.7, "steps": 1.4}  # on a wide page
-STEPS = {  # of attention, below the array that each reads: what it does, and whether it is an option
+STEPS = {  # of attention, below the array that each reads; and whether a step is an option
     "q": [("1 Match", "compare with each key", False)],
     "scores": [("2 Softcap", "keep scores small", True), ("3 Bias", "add to each score", True),
                ("4 Softmax", "hide, then share out", False)],
-    "weights": [("5 Dropout", "switch cells off", True), ("6 Mix", "add up shares of values", False)],
+    "weights": [("5 Dropout", "switch cells off", True),
+                ("6 Mix", "add up shares of values", False)],
     "heads": [("7 Head gate", "turn a head down", True)],
 }  # fmt: skip
 NAMES, BAND = 86, 32  # units: the column of names, and the height of a step
@@ -116,8 +120,8 @@ def draw_steps() -> Picture:
     asker, features = seen.tokens.index("It"), seen.meaning.matched[0]
     drawn = Drawing(
         "Attention in seven steps, down and back up",
-        "From its query, It gets a score for each word, then a weight for each word, then a mixture "
-        "of values. Below each array is its gradient. Match, softmax and mix are always there; "
+        "From its query, It gets a score for each word, then a weight for each, then a mixture of "
+        "values. Below each array is its gradient. Match, softmax and mix are always there; "
         "softcap, bias, dropout and head gate are options.",
     )
     y, right = float(MARGIN), PHONE - MARGIN
@@ -149,7 +153,10 @@ def draw_steps() -> Picture:
                 f'x="{MARGIN}" y="{y:g}" width="{right - MARGIN}" height="{BAND - 6}" rx="7"/>',
                 right, y + BAND,
             )  # fmt: skip
-            for x, arrow in ((MARGIN + 8, "\N{DOWNWARDS ARROW}"), (right - 16, "\N{UPWARDS ARROW}")):
+            for x, arrow in (
+                (MARGIN + 8, "\N{DOWNWARDS ARROW}"),
+                (right - 16, "\N{UPWARDS ARROW}"),
+            ):
                 drawn.text(x, y + 18, arrow, "s")
             drawn.text(MARGIN + 26, y + 18, title, "s i" if is_option else "s i b")
             drawn.text(right - 26, y + 18, about, "s", align="end")
@@ -158,9 +165,41 @@ def draw_steps() -> Picture:
     return Picture([drawn], alt=drawn.desc)
 
 
+def draw_mistake(
+    name: str, wrong: Callable[..., Any] | None = None, *, is_causal: bool = False
+) -> Picture:
+    """Draw the example's weights, as they should be or as a mistake makes them."""
+    seen = walk()
+    q, k = (next(one.array for one in seen.trace if one.name == name)[0, 0] for name in "qk")
+    mask = np.tri(len(q), dtype=bool) if is_causal else np.ones((len(q), len(k)), bool)
+    qk, d_k = q @ k.T, q.shape[-1]
+    right, _ = softmax_forward(qk / d_k**0.5, mask=mask)
+    weights = wrong(qk, d_k, mask) if wrong else np.where(mask, right, -np.inf)
+    picture = matrices({name: weights}, row_labels=seen.tokens, column_labels=seen.tokens)
+    (panel,) = picture.panels
+    panel.parts = [part.replace("fill-x", "fill-0") for part in panel.parts]  # they are of head 0
+    panel.used.add("fill-0")
+    return Picture([panel], alt=picture.alt)
+
+
+def shares(scores: Array, *, axis: int = -1) -> Array:
+    """Return exp(scores), divided by its sums."""
+    powers = np.exp(scores)
+    return powers / powers.sum(axis=axis, keepdims=True)
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
     "film": draw_film, "film-back": lambda: draw_film(back=True), "weights": draw_weights,
     "heads": draw_heads, "steps": draw_steps, "verdict": draw_verdict,
+    "weights-right": lambda: draw_mistake("right"),
+    "weights-axis": lambda: draw_mistake(
+        "wrong", lambda qk, d_k, mask: shares(qk / d_k**0.5, axis=0)
+    ),
+    "weights-scale": lambda: draw_mistake("wrong", lambda qk, d_k, mask: shares(qk / d_k)),
+    "weights-causal": lambda: draw_mistake("right", is_causal=True),
+    "weights-mask": lambda: draw_mistake(
+        "wrong", lambda qk, d_k, mask: shares(qk / d_k**0.5 * mask), is_causal=True
+    ),
 }  # fmt: skip
 
 if __name__ == "__main__":
