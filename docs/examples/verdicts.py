@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "verdicts.md"
 SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what each does wrong
     "scores": {0: "Divides by d_k, not by its root", 4: "Divides by the root twice"},
-    "softmax": {1: "Starts looking for the maximum at 0", 9: "Gives hidden cells exp(0)"},
+    "softmax": {1: "Starts looking for the maximum at 0", 9: "Gives hidden cells exp(0)",
+                16: "Hides with a 0"},
     "split-heads": {0: "Interleaves the heads"},
     "masks": {2: "Combines causality and window with or"},
     "attention": {3: "Normalises over the queries"},
@@ -56,7 +57,7 @@ many queries as keys, both have the same shape, so only the numbers show it.""")
 Dividing by d_k instead of its root makes the scores too small, so the weights become too even: *It*
 gives 51% to *cat*, and should give 78%. Every row still sums to 1, so the wrong picture looks fine
 until you see it next to the right one."""),
-    ("softmax", 9): ("A hidden word keeps a weight", ("causal", "mask"), """
+    ("softmax", 16): ("A hidden word keeps a weight", ("causal", "mask"), """
 A word may not see the words after it, so their weights must be 0 (hatched). The mistake sets a
 hidden score to 0. But $e^0$ is 1, not 0, so *The* spreads its attention over all six words, and the
 future leaks in."""),
