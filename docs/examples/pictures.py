@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.core import softmax_forward
+from mha_numpy.core import rope_forward, softmax_forward
 from mha_numpy.dtypes import Array
 from mha_numpy.show.page import stored_report
-from mha_numpy.show.pictures import Picture, film, matrices, weights_by_head
+from mha_numpy.show.pictures import Picture, arrows, film, matrices, sharing_map, weights_by_head
 from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing
 from mha_numpy.show.scenes import story_of
 from mha_numpy.show.walk import walk
@@ -40,6 +40,7 @@ STEPS = {  # of attention, below the array that each reads; and whether a step i
                 ("6 Mix", "add up shares of values", False)],
     "heads": [("7 Head gate", "turn a head down", True)],
 }  # fmt: skip
+TURNS = 6  # positions
 NAMES, BAND = 86, 32  # units: the column of names, and the height of a step
 
 
@@ -165,6 +166,14 @@ def draw_steps() -> Picture:
     return Picture([drawn], alt=drawn.desc)
 
 
+def draw_turns() -> Picture:
+    """Draw how RoPE turns the two pairs of a query of width 4, from one position to the next."""
+    query = np.broadcast_to([1.0, 0.0, 1.0, 0.0], (TURNS, 4))
+    out, _ = rope_forward(query, base=100, interleaved=True)  # (T, d)
+    pairs = {"pair 0": out[:, :2], "pair 1": out[:, 2:]}
+    return arrows(pairs, title="One query at positions 0 to 5")
+
+
 def draw_mistake(
     name: str, wrong: Callable[..., Any] | None = None, *, is_causal: bool = False
 ) -> Picture:
@@ -191,6 +200,8 @@ def shares(scores: Array, *, axis: int = -1) -> Array:
 PICTURES: dict[str, Callable[[], Picture]] = {
     "film": draw_film, "film-back": lambda: draw_film(back=True), "weights": draw_weights,
     "heads": draw_heads, "steps": draw_steps, "verdict": draw_verdict,
+    "sharing": lambda: sharing_map(6, 3),
+    "turns": draw_turns,
     "weights-right": lambda: draw_mistake("right"),
     "weights-axis": lambda: draw_mistake(
         "wrong", lambda qk, d_k, mask: shares(qk / d_k**0.5, axis=0)
