@@ -1,9 +1,10 @@
 """Pages that have more than their text: the first one, the notebooks, and what any of them has.
 
-The first page has a template that is all its own, so that it loads little. A notebook of the first
-hour shows where in it you are. Pictures become part of their page, so that they follow its theme;
-wide tables name the column in each cell, so that a phone can show every row as a card; a long line
-of code goes on below its own indentation; and a shape such as (B, H, T_q, d_k) stays on one line.
+The first page has a template that is all its own, with its look inside, so that it loads little and
+waits for no other file before it is drawn. A notebook of the first hour shows where in it you are.
+Pictures become part of their page, so that they follow its theme; wide tables name the column in
+each cell, so that a phone can show every row as a card; a long line of code goes on below its own
+indentation; and a shape such as (B, H, T_q, d_k) stays on one line.
 """
 
 import base64
@@ -66,7 +67,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
         context["topics"] = topics
         if pagename == "index":
             fonts = [name for name in PRELOADED if (FONTS / f"{name}.woff2").exists()]
-            context.update(first_page, preloaded=fonts)
+            look = (FONTS.parent / "look.css").read_text(encoding="utf-8")
+            look = look.replace("fonts/", "_static/fonts/")
+            context.update(first_page, preloaded=fonts, look=look)
             return "landing.html"
         if pagename.startswith("notebooks") or pagename in ("gpt", "gallery"):
             context["sidebars"] = ["topics.html"]

@@ -12,8 +12,13 @@
   addEventListener("message", ({ data, source }) => {
     if (!data?.mhaStepperHeight) return;
     tellAll();
-    for (const frame of document.querySelectorAll("iframe.play"))
-      if (frame.contentWindow === source) frame.style.height = `${Math.min(data.mhaStepperHeight + 2, 1100)}px`;
+    for (const frame of document.querySelectorAll("iframe.play")) {
+      if (frame.contentWindow !== source) continue;
+      const told = data.mhaStepperHeight;
+      const isScene = frame.matches(".scene"); // it never shrinks: the text below would jump
+      if (isScene && (told < frame.clientHeight || told > 900)) continue; // so high only where a page is printed
+      frame.style.height = `${isScene ? told : Math.min(told + 2, 1100)}px`;
+    }
   });
 
   function showWhatIsCut() {

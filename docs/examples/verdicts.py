@@ -3,7 +3,6 @@
 python docs/examples/verdicts.py
 """
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -18,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "verdicts.md"
 SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what each does wrong
     "scores": {0: "Divides by d_k, not by its root", 4: "Divides by the root twice"},
-    "softmax": {1: "Starts looking for the maximum at 0", 9: "Gives hidden cells exp(0)"},
+    "softmax": {1: "Starts looking for the maximum at 0", 9: "Gives hidden cells exp(0)",
+                16: "Hides with a 0"},
     "split-heads": {0: "Interleaves the heads"},
     "masks": {2: "Combines causality and window with or"},
     "attention": {3: "Normalises over the queries"},
@@ -39,22 +39,47 @@ SHOWN = {  # exercise: which of its wrong submissions, counted from 0, and what 
     "adam-step": {6: "Forgets the old param"},
     "to-gpt2": {4: "Transposes w_o"},
 }  # fmt: skip
+TOPICS = {  # how the rest is grouped
+    "Scores and weights": ("scores", "softmax", "attention", "masks"),
+    "Heads": ("split-heads", "multi-head", "grouped-attention"),
+    "Gradients": (
+        "softmax-backward", "attention-backward", "linear-backward", "multi-head-backward",
+    ),
+    "Positions and decoding": ("rope", "decode-step"),
+    "Around attention": ("layer-norm", "gelu", "cross-entropy", "adam-step", "to-gpt2"),
+}  # fmt: skip
+PICTURED = {  # three that a picture of the weights gives away: which one, its pictures, what to see
+    ("attention", 3): ("Softmax over the wrong axis", ("right", "axis"), """
+In the right picture each row sums to 1, because a word shares out its own attention. In the wrong
+one it is the *columns* that sum to 1, as if the words were competing for each key. If there are as
+many queries as keys, both have the same shape, so only the numbers show it."""),
+    ("scores", 0): ("The wrong scale", ("right", "scale"), """
+Dividing by d_k instead of its root makes the scores too small, so the weights become too even: *It*
+gives 51% to *cat*, and should give 78%. Every row still sums to 1, so the wrong picture looks fine
+until you see it next to the right one."""),
+    ("softmax", 16): ("A hidden word keeps a weight", ("causal", "mask"), """
+A word may not see the words after it, so their weights must be 0 (hatched). The mistake sets a
+hidden score to 0. But $e^0$ is 1, not 0, so *The* spreads its attention over all six words, and the
+future leaks in."""),
+}  # fmt: skip
 CLUE = "a clue"
 REMARKS = ("likely cause", "clue", "and also", "evidence")  # what is not folded
-TOP = f"""# What a check says
+TOP = """# What a check says
 
-Pick a mistake you might have made yourself, and see whether the check finds it. Here are
-{sum(map(len, SHOWN.values()))} wrong answers, written by someone who did not know our list of
-mistakes, and what the check said about each.
+Could you find a mistake by looking at the numbers? Start with these three, which are easy to make.
+Each picture has the weights of our six words, a row for each word that looks: as they should be,
+and as the mistake makes them. Below it is what the check says about an answer with this mistake.
+"""
+REST = f"""## How much it can say
 
-You get one of two things. A *likely cause* explains your answer: it's a known mistake, a small edit
-to the right function, or arrays in the wrong order, and it reproduces **every** number you
-returned. A *clue* doesn't explain anything yet. It is a fact about your numbers, such as a rule
+You get one of two things. A *likely cause* explains your answer: it is a known mistake, a small
+edit of the right function, or arrays in the wrong order, and it reproduces **every** number you
+returned. A *clue* does not explain anything yet. It is a fact about your numbers, such as a rule
 that they break or the place where they start to be wrong. [Exercises](exercises.md) describes how
 the check decides.
 
-| mistake | the check finds |
-|---|---|
+The answers on this page, {sum(map(len, SHOWN.values()))} in all, were written by someone who did
+not know our list of mistakes. Pick one that you might have made yourself.
 """
 END = """
 `python docs/examples/verdicts.py` runs every submission and writes this page. The submissions come
@@ -66,21 +91,30 @@ Back: [exercises](exercises.md).
 
 def page() -> str:
     """Judge all of them, and return the page."""
-    rows, parts = [], []
-    for exercise_id, chosen in SHOWN.items():
-        file = ROOT / "tests/teach/exercises/foreign" / f"{exercise_id}.toml"
-        found = [
-            (mistake["what"], apply_edits(solution["code"], dict(mistake["edit"])))
-            for solution in tomllib.loads(file.read_text(encoding="utf-8"))["solution"]
-            for mistake in solution.get("mistake", ())
-        ]
-        for place, title in chosen.items():
-            what, code = found[place]
-            verdict = judged(exercise_id, code)
-            anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
-            rows.append(f"| [{title}](#{anchor}) | {finds(verdict)} |")
-            parts.append(shown(title, what, code, verdict))
-    return TOP + "\n".join([*rows, "", *parts]) + END
+    found = {exercise_id: submissions(exercise_id) for exercise_id in SHOWN}
+    parts = [TOP]
+    for (exercise_id, place), (title, pictures, text) in PICTURED.items():
+        drawn = " ".join(f"![weights: {name}](pictures/weights-{name}.svg)" for name in pictures)
+        parts.append(f"## {title}\n\n{drawn}\n{text}\n")
+        parts.append(shown("", *found[exercise_id][place], exercise_id))
+    parts.append(REST)
+    for topic, exercise_ids in TOPICS.items():
+        parts.append(f"## {topic}\n")
+        for exercise_id in exercise_ids:
+            for place, title in SHOWN[exercise_id].items():
+                if (exercise_id, place) not in PICTURED:
+                    parts.append(shown(title, *found[exercise_id][place], exercise_id))
+    return "\n".join(parts) + END
+
+
+def submissions(exercise_id: str) -> list[tuple[str, str]]:
+    """Return what each wrong submission of an exercise does wrong, and its code."""
+    file = ROOT / "tests/teach/exercises/foreign" / f"{exercise_id}.toml"
+    return [
+        (mistake["what"], apply_edits(solution["code"], dict(mistake["edit"])))
+        for solution in tomllib.loads(file.read_text(encoding="utf-8"))["solution"]
+        for mistake in solution.get("mistake", ())
+    ]
 
 
 def judged(exercise_id: str, code: str) -> Verdict:
@@ -99,8 +133,9 @@ def finds(verdict: Verdict) -> str:
     return next((kind for words, kind in kinds.items() if words in told), CLUE)
 
 
-def shown(title: str, what: str, code: str, verdict: Verdict) -> str:
-    """Return one submission and its verdict: the first failure and the cause, the rest folded."""
+def shown(title: str, what: str, code: str, exercise_id: str) -> str:
+    """Return one submission and its verdict; one that has a title is a line that opens."""
+    verdict = judged(exercise_id, code)
     failed = next(stage for stage in verdict.stages if stage.passed is False)
     told = [f"**FAIL, {failed.name}:** {failed.finding}"]
     told += [
@@ -115,11 +150,12 @@ def shown(title: str, what: str, code: str, verdict: Verdict) -> str:
     inputs = next((f"{name[0].upper()}{name[1:]}: {text}" for name, text in verdict.remarks.items()
                    if name.startswith("input ")), "")  # fmt: skip
     quote = "\n>\n".join(f"> {line}" for line in told)
-    return f"""## {title}
-
-Exercise `{verdict.exercise.id}`.{explained}
-
-{quote}
+    top, bottom = "", ""
+    if title:
+        line = f"<summary><b>{title}</b> <span>{finds(verdict)}</span></summary>"
+        top = f'<details class="row">{line}\n\nExercise `{exercise_id}`.{explained}\n\n'
+        bottom = "\n</details>\n"
+    return f"""{top}{quote}
 
 <details><summary>The submission</summary>
 
@@ -135,7 +171,7 @@ Exercise `{verdict.exercise.id}`.{explained}
 {inputs}
 
 </details>
-"""
+{bottom}"""
 
 
 if __name__ == "__main__":

@@ -275,6 +275,22 @@ def test_a_scene_in_a_page_keeps_its_height(open_page):
     assert frame.bounding_box()["height"] == height
 
 
+def test_no_scene_in_a_page_is_cut_on_a_phone(open_page):
+    page = open_page("attention.html", **PHONE)
+    page.locator("iframe.scene").scroll_into_view_if_needed()
+    page.frame_locator("iframe.scene").locator("#story-stage .cell").first.wait_for()
+    page.wait_for_timeout(600)
+    inside = page.frames[1].evaluate("document.documentElement.scrollHeight")
+    assert inside <= page.locator("iframe.scene").evaluate("one => one.clientHeight")
+
+
+def test_a_link_to_a_task_opens_it(open_page):
+    page = open_page("tasks.html")
+    assert not page.get_by_text("def rope_backward(").is_visible()
+    page.goto(page.url + "#rope-backward")
+    assert page.get_by_text("def rope_backward(").is_visible()
+
+
 def test_the_first_link_by_keyboard_skips_the_navigation(open_page):
     page = open_page("softmax.html")
     page.keyboard.press("Tab")

@@ -133,7 +133,7 @@ TASK = Task(
     needs=("attention", "scores-backward", "softmax-backward"),
     hints=Hints(
         where="Forward has three lines, so backward has three steps, the last line first: "
-        'docs/attention.md, Backward, steps 6, 4 and 1; notebook 12, "Forward and backward side by '
+        'docs/attention.md, steps 6, 4 and 1; notebook 12, "Forward and backward side by '
         'side".',
         question="heads = weights @ v is a product of (T_q, T_k) and (T_k, d_v), and d_heads is "
         "(T_q, d_v). With T_q = 2, T_k = 3, d_v = 4, which products have the shapes of weights "

@@ -60,7 +60,7 @@ TASK = Task(
     minutes=10,
     needs=("linear-backward",),
     hints=Hints(
-        where="One gate scales a whole head, in all sequences: docs/attention.md, Backward, step "
+        where="One gate scales a whole head, in all sequences: docs/attention.md, step "
         '7; notebook 10, "How much does a head matter?".',
         question="A head is (3, 5), its gate is 1, and the upstream gradient is (10, 1). If the "
         "gate grows by 0.1, by how much does each of the two numbers grow, and by how much does "

@@ -51,7 +51,7 @@ TASK = Task(
     needs=("softmax-backward",),
     hints=Hints(
         where="Forward multiplies each weight by a number that does not depend on it: "
-        "docs/attention.md, Backward, step 5.",
+        "docs/attention.md, step 5.",
         question="With p = 0.75, a weight of 0.2 that is kept becomes 0.8. If it grows by 0.01, by "
         "how much does the output grow? And by how much if the weight is dropped?",
         mistake="dropout not undone by 1/(1-p)",

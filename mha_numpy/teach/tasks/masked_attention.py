@@ -56,7 +56,7 @@ TASK = Task(
     minutes=30,
     needs=("masks", "softmax", "grouped-attention"),
     hints=Hints(
-        where="Look at the order of the steps: docs/attention.md, Forward. Then ask what each does "
+        where="Look at the order of the steps: docs/attention.md, Seven steps. Then ask what each does "
         "to a hidden score of -inf, and what -inf - -inf is.",
         question="A cell is hidden, and softcap is 2. What is its score if the cap comes after "
         "the mask, and what if it comes before? And what is the largest score of a row that sees "

@@ -84,7 +84,7 @@ TASK = Task(
     needs=("scores",),
     hints=Hints(
         where="The scores are a matrix product with a number in front: docs/attention.md, "
-        'Backward, step 1; notebook 06, "The scale in backward".',
+        'step 1; notebook 06, "The scale in backward".',
         question="Take one query and two keys, so that the query is used in both scores. What was "
         "it multiplied by in each? Its gradient is a sum of two vectors: which ones, and with "
         "which factors?",

@@ -374,7 +374,7 @@ function startStory(data, page) {
   page.change(() => { if (!at.expert) refresh(); });
   const isFramed = parent !== window;
   root.classList.toggle("framed", isFramed);
-  const tellHeight = () => { if (isFramed && !at.only) askForHeight(at.expert ? 960 : root.offsetHeight); };
+  const tellHeight = () => { if (isFramed) askForHeight(at.expert ? 960 : root.offsetHeight); };
   const sizes = new ResizeObserver(() => {
     for (const [name, selector] of Object.entries({ top: ".story-top", wish: "#story-wish", scrub: ".scrub" })) {
       root.style.setProperty(`--${name}`, `${root.querySelector(selector).offsetHeight}px`);

@@ -41,7 +41,7 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
     difficulty=2,
     minutes=10,
     hints=Hints(
-        where="Look at the order of the steps: docs/attention.md, Forward.",
+        where="Look at the order of the steps: docs/attention.md, Seven steps.",
         question="Follow one hidden score through the lines, with a cap of 5: after which line is "
         "it no longer -inf, and what weight does that leave it next to a score of 5?",
         mistake="softcap after the mask",
