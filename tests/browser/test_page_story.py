@@ -65,11 +65,11 @@ def open_story(show, drawn):
 SHOWN = """() => {
   const text = (selector) =>
     document.querySelector(selector).innerText.replace(/\\s+/g, " ").trim();
-  const rows = [...document.querySelectorAll("#story-stage tbody tr:not(.line)")];
+  const rows = [...document.querySelectorAll("#story-stage tbody tr:not(.line, .sum)")];
   return {
     title: text("#story-title"), says: text("#story-says"),
     rows: rows.map((row) => row.querySelector("th").firstChild.textContent),
-    cells: [...document.querySelectorAll("#story-stage .cell")].map((cell) => [
+    cells: [...document.querySelectorAll("#story-stage [data-key]")].map((cell) => [
       cell.dataset.key, cell.ariaLabel, cell.classList.contains("hatched")]),
   };
 }"""

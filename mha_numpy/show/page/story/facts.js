@@ -145,6 +145,68 @@ function openFacts(told, trace, sequence) {
     ]);
   }
 
+  // --- workings: how the numbers of a word's row come about, written between them where it is true
+
+  const WORKINGS = { sum: "sum", asked: "sum", power: "power", powers: "power", average: "power", product: "product" };
+  const total = (terms) => terms.reduce((sum, term) => sum + term, 0);
+  const times = (a, b) => a.map((each, n) => each * b[n]);
+  const joined = (terms, write = number) => terms.map((term, n) => (n ? (term < 0 ? " − " : " + ") + write(Math.abs(term)) : write(term))).join("");
+  const power = (value) => (value < 1e4 ? number(value) : value.toExponential(1).replace("+", ""));
+
+  // Terms that are not 0, and their sum; the first ones, where there is no room for all.
+  function added(terms, room, write = number) {
+    const [kept, sum] = [terms.filter((term) => Math.abs(term) >= 0.005), write(total(terms))];
+    const tried = kept.map((_, n) => `${joined(kept.slice(0, kept.length - n), write)}${n ? " + …" : ""} = ${sum}`);
+    return (kept.length > 1 && tried.find((text) => text.length <= room)) || sum;
+  }
+
+  function workings({ word, head, back: isBack, cell }, isNarrow) {
+    const row = (part, i = word) => matrix(part, head)?.row(i) ?? [];
+    const [q, scores, shares, asked, slopes, byShare] = ["q", "scores", "weights", "d_q", "d_scores", "d_weights"].map((part) => row(part));
+    const keys = scores.map((_, j) => row("k", j));
+    const scale = trace.arrays[trace.byName.get("scale")].data[0];
+    const room = isNarrow ? 9 : 18;
+    const isMine = (part, j) => parts[part]?.edits.has(matrix(part, head).place(word, j));
+    const agree = (part, found, given) => found.every((each, j) => isMine(part, j) || Math.abs(each - given[j]) <= 1e-6 * Math.max(1, Math.abs(given[j])));
+    if (isBack) {
+      const mean = total(times(shares, byShare));
+      const sizes = asked.map(Math.abs);
+      const c = cell?.part === "q" ? cell.j : sizes.indexOf(Math.max(...sizes));
+      const pull = (j, f) => keys[j][f] * slopes[j];
+      const all = asked.map((_, f) => total(keys.map((_, j) => pull(j, f))));
+      const short = (text) => (isNarrow ? text.replace(/\b0\./g, ".") : text);
+      const fitting = (text, short) => (text.length <= room + 2 ? text : short);
+      return {
+        isTrue: { product: true, sum: agree("d_q", all.map((each) => scale * each), asked),
+          power: byShare.length > 0 && agree("d_scores", shares.map((share, j) => share * (byShare[j] - mean)), slopes) },
+        total: "average",
+        names: { sum: [`slope of ${called(columns("q", head)[c])}`], power: [] },
+        sum: (j) => (Math.abs(pull(j, c)) < 0.005 ? "0" : fitting(`${number(keys[j][c])} × ${fixed(slopes[j], 3)} = ${number(pull(j, c))}`, number(pull(j, c)))),
+        asked: () => fitting(`${number(all[c])} × ${number(scale)} = ${signed(asked[c])}`, signed(asked[c])),
+        power: () => "→",
+        powers: () => "",
+        chain: (j) => short(`${fixed(shares[j], 2)} × (${joined([byShare[j], -mean])}) = ${slopes[j] >= 0.005 ? "+" : ""}${fixed(slopes[j], 2)}`),
+        average: () => short(added(times(shares, byShare), 21, (value) => fixed(value, 3))),
+        product: (j) => row("v", j).map((value) => shares[j] * value),
+      };
+    }
+    const powers = scores.map((score, j) => (isHidden(head, word, j) ? 0 : Math.exp(score)));
+    const all = total(powers);
+    const terms = keys.map((key) => times(q, key));
+    return {
+      isTrue: { product: true, sum: agree("scores", terms.map((each) => scale * total(each)), scores),
+        power: agree("weights", powers.map((each) => each / all), shares) },
+      total: "sum",
+      names: { sum: [`sum ×\u00a0${number(scale)}`], power: ["e", element("sup", "", "score"), ` ÷\u00a0${power(all)}`] },
+      sum: (j) => (isMine("scores", j) ? "set by you" : added(terms[j], room)),
+      asked: () => "",
+      power: (j) => power(powers[j]),
+      powers: () => power(all),
+      average: () => "",
+      product: (j) => row("v", j).map((value) => shares[j] * value),
+    };
+  }
+
   // --- what is on stage: tables of rows, rows of slices, slices of cells {part, id, place, i, j, head}
 
   // The matrices that a row is multiplied by, where the product is all that happens to it.
@@ -155,17 +217,22 @@ function openFacts(told, trace, sequence) {
       Math.abs(v - x.reduce((sum, each, f) => sum + each * w.at(f, j), 0)) < 1e-6);
   });
 
-  function slice(part, letters, head) {
+  function slice(part, letters, head, made) {
+    const { j } = letters;
+    if (part === "product") return columns("v", head).map((_, c) => ({ name: part, j, c, head }));
+    if (part === "bar" && made.chain && made.isTrue.power) return [{ name: "chain", j }];
+    if (part in WORKINGS) return made.isTrue[WORKINGS[part]] ? [{ name: part, j }] : [part === "asked" ? "" : "→"];
     if (!part.includes(" ")) return [part];
     const [name, row, column] = part.split(" ");
-    if (name === "heads*") return [...Array(heads).keys()].flatMap((h) => slice(`heads ${row}`, letters, h));
+    if (name === "heads*") return [...Array(heads).keys()].flatMap((h) => slice(`heads ${row}`, letters, h, made));
     const { array: { id }, cols, place } = matrix(name, head);
     const i = letters[row];
     const js = column ? [letters[column]] : [...Array(cols).keys()];
     return js.map((j) => ({ part: name, id, place: place(i, j), i, j, head }));
   }
 
-  function lines(row, word, head) {
+  function lines(row, word, head, made) {
+    if (row.each === "sum") return made.isTrue.power ? [null, { word: made.total, isName: true, isSum: true, slices: row.parts.map((part) => slice(part, {}, head, made)) }] : [];
     const best = bestOf(word, head);
     const [words, only] = { i: [looks, word], k: [reads, word], b: [source, best],
       queries: [looks], keys: [source], tokens: [reads], features: [row.each === "features" && columns("x", head)] }[row.each] ?? [[]];
@@ -175,24 +242,28 @@ function openFacts(told, trace, sequence) {
       isChosen: !["keys", "features"].includes(row.each) && n === word,
       slices: row.parts.map((part) => slice(part, {
         i: ["keys", "b", "features"].includes(row.each) ? word : n, j: n, k: n, f: n, b: best,
-      }, head)),
+      }, head, made)),
     }));
   }
 
   // Rows under the same columns are one table.
-  function tables(scene, { word, head, back: isBack, times }, isAll) {
-    const one = isCross && scene.across.length ? scene.across : scene.one;
+  function tables(scene, at, isAll) {
+    const { word, head, back: isBack, times, room } = at;
+    const made = workings(at);
+    const namesOf = (slot) => (slot === "keys" ? source : slot === "heads*"
+      ? [...Array(heads).keys()].flatMap((h) => columns("heads", h))
+      : slot in parts ? columns(slot, head) : !(slot in WORKINGS) ? [slot] : made.isTrue[slot] ? [{ name: slot }] : [""]);
+    const fits = scene.wide.length && 60 * scene.wide[0].columns.flatMap(namesOf).length <= room;
+    const one = isCross && scene.across.length ? scene.across : fits ? scene.wide : scene.one;
     const layouts = isAll ? scene.all : !times ? one
       : [one.find(({ rows }) => !rows.length), scene.times.find(({ columns: [, , name] }) => name === times)];
     const isThere = ({ columns: slots }) =>
       !slots.some((slot) => ["x", "y"].includes(slot) && !(slot in parts));
     const found = layouts.filter(isThere).map((layout) => ({
       caption: layout.caption,
-      columns: layout.columns.map((slot) => (slot === "keys" ? source : slot === "heads*"
-        ? [...Array(heads).keys()].flatMap((h) => columns("heads", h))
-        : slot in parts ? columns(slot, head) : [slot])),
+      columns: layout.columns.map(namesOf),
       isOfWords: layout.columns[0] === "keys",
-      rows: layout.rows.filter(({ role }) => !isBack || role !== "before").flatMap((row) => (row.each === "line" ? [null] : lines(row, word, head))),
+      rows: layout.rows.filter(({ role }) => !isBack || role !== "before").flatMap((row) => (row.each === "line" ? [null] : lines(row, word, head, made))),
     }));
     return found.reduce((kept, table) => {
       const before = kept.at(-1);
@@ -212,5 +283,5 @@ function openFacts(told, trace, sequence) {
     return [["word", words[i]], ["text", `${verb}: ${called(columns(part, head)[j])}`]];
   }
 
-  return { parts, heads, isCross, factors, matrix, isHidden, columns, called, number, signed, fixed, asker, EPSILON, says, tables, place };
+  return { parts, heads, isCross, factors, workings, matrix, isHidden, columns, called, number, signed, fixed, asker, EPSILON, says, tables, place };
 }

@@ -237,7 +237,7 @@ function startStory(data, page) {
       item.firstChild.setAttribute("aria-label", `Scene ${n + 1}: ${scenes[n].name}${changed.includes(scenes[n]) ? ", changed" : ""}`);
     });
     root.classList.toggle("choosing", Boolean(at.cell));
-    stage.paint({ chosen: at.cell, isBack: at.back, from, also: at.only ? [] : reached });
+    stage.paint({ ...at, from, also: at.only ? [] : reached });
     from = null;
     showTry();
     showOptions();
@@ -287,6 +287,7 @@ function startStory(data, page) {
     byId("next").setAttribute("aria-label", leadsBack() ? "The way back" : "Next scene");
     byId("back").checked = at.back;
     if (!at.expert) {
+      at.room = byId("stage").clientWidth;
       stage.show(facts.tables(scene(), at, showsAll()), isMoving, at.times, Math.max(...scenes.map(highOf)));
       refresh();
     }
@@ -380,7 +381,7 @@ function startStory(data, page) {
     for (const [name, selector] of Object.entries({ top: ".story-top", wish: "#story-wish", scrub: ".scrub" })) {
       root.style.setProperty(`--${name}`, `${root.querySelector(selector).offsetHeight}px`);
     }
-    if (!at.expert) { stage.fit(); stage.paint({ chosen: at.cell, isBack: at.back }); showArcs(); }
+    if (!at.expert) { stage.fit(); stage.paint(at); showArcs(); }
     tellHeight();
   });
   for (const name of ["main", "says", "wish", "options"]) sizes.observe(byId(name));
