@@ -192,7 +192,7 @@ def test_keys_choose_change_and_go_on(open_story):
     assert chosen() == "The offers: action: 0"
     page.keyboard.press("Escape")
     assert page.locator("#story-panel .chosen").is_hidden()
-    page.keyboard.press("n")
+    page.keyboard.press("ArrowRight")  # no cell takes it any more
     assert page.evaluate("location.hash") == "#weights/It/0"
     page.keyboard.press("p")
     page.keyboard.press("p")
@@ -204,7 +204,7 @@ def test_the_way_back_has_a_goal_that_small_steps_bring_nearer(open_story, seen)
     page = open_story()
     page.get_by_role("switch", name="Show what should change").check()
     assert page.evaluate("location.hash") == "#join/It/0/back"
-    goal = lambda: float(page.locator("#story-goal .goal strong").inner_text())  # noqa: E731
+    goal = lambda: float(page.locator("#story-aim strong").inner_text())  # noqa: E731
     first = goal()
     assert first == pytest.approx(float((seen.trace["out"] * seen.d_out).sum()), abs=1e-3)
     assert page.locator("#story-stage .pulled").count() == 4  # alive and food, received and new
@@ -385,7 +385,7 @@ def test_the_switch_comes_back_and_starting_again_takes_back_every_change(open_s
     page.get_by_role("switch").check()
     assert page.evaluate("location.hash") == "#join/It/0/back"
     page.get_by_role("button", name="Take a small step").click()
-    assert "also undoes your own changes" in page.locator("#story-goal .steps").inner_text()
+    assert "also undoes your own changes" in page.locator("#story-steps").inner_text()
     page.get_by_role("button", name="Start again").click()
     assert page.get_by_role("button", name="Start again").is_disabled()
     page.get_by_role("switch").uncheck()
@@ -394,7 +394,7 @@ def test_the_switch_comes_back_and_starting_again_takes_back_every_change(open_s
 
 
 def test_the_goal_is_a_subtraction_of_two_numbers_of_the_row(open_story):
-    goal = open_story("join/It/0/back").locator("#story-goal .goal").inner_text()
+    goal = open_story("join/It/0/back").locator("#story-aim .goal").inner_text()
     assert goal == f"Goal for It: alive {MINUS} food = 0.777 {MINUS} 0.173 = 0.604."
 
 

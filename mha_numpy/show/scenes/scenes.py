@@ -206,8 +206,8 @@ SCENES = (
             ("whole alone", "There is only one word that {word} can look at: {weights}."),
             ("!whole weights", "These shares were changed, and no longer add up to 100%."),
             ("!weights", "There is no word that {word} can look at."),
-            ("", "Each share is a *weight*: e (about 2.7) to the power of the score, divided by the "
-             "sum of these powers."),
+            ("", "Each share is a *weight*: e (about 2.7) to the power of the score, divided by "
+             "the sum of these powers."),
         ),
         (
             ("d_scores", "If one share grows, others shrink. So raising a score pays off only if "
@@ -263,8 +263,9 @@ SCENES = (
     Scene(
         "join", "Join", "All heads make one new row", "Start with a goal", ("out",),
         (
-            ("!single", "Meanwhile, head {other} has looked too ({others}). Side by side, the rows "
-             "go through `w_o` and become the new row of {word}."),
+            ("!single !silent", "Meanwhile, head {other} has looked too ({others})."),
+            ("!single", "Side by side, the rows go through `w_o` and become the new row of {word}."),
+            ("off", "Nothing from head {off} gets there while it is switched off."),
             ("single", "What {word} received goes through `w_o` and becomes its new row."),
             ("example asker", "Before, {word} was only a stand-in. Now its row says {wished}."),
             ("example !asker", "That row says {out}."),

@@ -74,6 +74,7 @@ function openFacts(told, trace, sequence) {
     return sizes.indexOf(Math.max(...sizes));
   };
   const [EPSILON, LEAST] = [5e-4, 0.1];  // the least slope, and the least share, that is named
+  const off = () => [...(parts.head_gate?.data.slice(-heads) ?? [])].flatMap((gate, h) => (gate ? [] : [h]));
   const called = (label) => (/^\d+$/.test(label) ? `number ${label}` : label);
 
   // --- facts: [kind, text] pieces
@@ -83,7 +84,7 @@ function openFacts(told, trace, sequence) {
     const known = {
       text: meaning ? { wish: meaning.wish, goal: meaning.goal, question: meaning.asks[head][word] } : {},
       word: { word: looks[word], asker: looks[asker()], best: source[bestOf(word, head)] },
-      number: { head, other, scale: number(trace.arrays[trace.byName.get("scale")].data[0]),
+      number: { head, other, off: off().join(" and head "), scale: number(trace.arrays[trace.byName.get("scale")].data[0]),
         D: parts.x?.shape.at(-1), width: matrix("q", 0).cols },
     };
     for (const [kind, told] of Object.entries(known)) if (name in told) return [[kind, String(told[name])]];
@@ -101,7 +102,9 @@ function openFacts(told, trace, sequence) {
     const isOfWords = /^(d_)?(scores|weights)$/.test(part);
     const write = part === "weights" ? percent : isSlope ? signed : number;
     const joined = (places) => places.flatMap((c, n) => [...(n ? [["text", ", "]] : []),
-      isOfWords ? ["word", labels[c]] : ["text", called(labels[c])], ["text", " "], ["number", write(row[c])]]);
+      isOfWords ? ["word", labels[c]] : ["text", called(labels[c])],
+      ...(isOfWords || called(labels[c]) === labels[c] ? [["text", " "], ["number", write(row[c])]]
+        : [["text", " ("], ["number", write(row[c])], ["text", ")"]])]);
     if (isOfWords && !isSlope) {  // none of equal ones before others
       const seen = [...row.keys()].filter((j) => !isHidden(head, word, j));
       const found = largest(seen.map((j) => row[j]), 2, part === "weights" ? LEAST : undefined).map((n) => seen[n]);
@@ -123,6 +126,7 @@ function openFacts(told, trace, sequence) {
     const wished = wishes ? looks.filter((_, i) => wishes.row(i).some(Boolean)).length : 0;
     const found = {
       example: Boolean(meaning), cross: isCross, asker: word === asker(), single: heads === 1, all: isAll,
+      off: off().length > 0, silent: off().includes((head + 1) % heads),
       unlike: !isCross && String(looks) !== String(source), alone: w.length - hidden === 1, hides: hidden > 0,
       whole: Math.abs(w.reduce((sum, each) => sum + each, 0) - 1) < 5e-3, lone: isAll && wished === 1,
       head: Boolean(slopes?.all().some((slope) => Math.abs(slope) >= EPSILON)),
