@@ -231,7 +231,9 @@ def test_what_belongs_to_a_scene_is_switched_there(open_story):
     assert "6 words, 17% each" in page.locator("#story-says").inner_text()
     go(page, "join/It/0")
     page.locator("#story-options").get_by_label("head 0").uncheck()
-    assert "its row says alive 0, food 0" in page.locator("#story-says").inner_text()
+    says = page.locator("#story-says").inner_text()
+    assert "its row says alive 0, food 0" in says
+    assert "Nothing from head 0 gets there" in says
     go(page, "roles/It/0")
     page.locator("#story-options").get_by_label("What if ...?").select_option("cut-first")
     assert "after the projection" in page.locator("#story-options p").inner_text()
@@ -519,3 +521,61 @@ def test_in_a_notebook_the_frame_is_as_high_as_the_story(visit, drawn, tmp_path)
     bar = frame.locator(".scrub").bounding_box()
     assert abs(outer["y"] + outer["height"] - bar["y"] - bar["height"]) < 30
     assert frame.locator("#story-stage").bounding_box()["height"] > 200
+
+
+def column(page, kind):
+    """Return what a column has between its numbers, in plain characters."""
+    plain = {"\N{NO-BREAK SPACE}": " ", "\N{MULTIPLICATION SIGN}": "*", MINUS: "-", "\n": ""}
+    texts = page.locator(f"#story-stage .how.{kind}").all_inner_texts()
+    return [text.translate(str.maketrans(plain)) for text in texts]
+
+
+def test_the_arithmetic_between_numbers_follows_what_is_changed(open_story):
+    page = open_story("scores/It/0")
+    assert column(page, "sum") == ["sum * 0.5", "0", "6 + 3 = 9", "0", "6", "2", "0"]
+    page.get_by_label("It asks for: action: 0").click()
+    page.locator("#story-panel input[type=number]").fill("-2")
+    assert column(page, "sum")[3] == "-6"
+    page.get_by_role("button", name="Undo", exact=True).click()
+    page.get_by_label("It looking at fish").click()
+    page.keyboard.press("+")
+    assert column(page, "sum")[2:5] == ["6 + 3 = 9", "0", "set by you"]
+    page.get_by_role("button", name="Undo", exact=True).click()
+    go(page, "weights/It/0")
+    assert column(page, "power") == ["escore ÷ 115.8", "1", "90.0", "1", "20.1", "2.72", "1"]
+    page.get_by_label("hide later words").check()
+    assert column(page, "power")[4:] == ["20.1", "2.72", "0"]
+    assert column(page, "powers") == ["114.8"]
+    go(page, "mix/It/0")
+    products = page.locator("#story-stage .made").all_inner_texts()
+    assert products[4:8] == ["0.78", "0", "0.78", "0"]
+    assert len(products) == 24
+
+
+def test_on_the_way_back_a_slope_is_worked_out_from_the_next(open_story):
+    page = open_story("weights/It/0/back")
+    assert column(page, "chain")[1] == "0.78 * (1 - 0.60) = +0.31"
+    assert column(page, "average")[-1] == "0.777 - 0.173 = 0.604"
+    go(page, "scores/It/0/back")
+    assert column(page, "asked") == ["0.92 * 0.5 = +0.462"]
+    assert column(page, "sum") == ["slope of alive", "0", "3 * 0.308 = 0.92", "0", "0", "0", "0"]
+    page.get_by_label("It asks for: food").click()
+    assert column(page, "sum")[0] == "slope of food"
+    assert column(page, "asked") == ["-0.83 * 0.5 = -0.417"]
+
+
+def test_arithmetic_that_is_not_what_happened_is_left_out(open_story):
+    x = np.random.default_rng(0).normal(size=(3, 4))
+    with trace() as t:
+        attention_forward(x, x, x, softcap=1.5)
+    page = open_story("weights/@0/0", page=stepper(t, tokens=["the", "cat", "sat"]))
+    assert page.locator("#story-stage :is(.power, .powers)").count() == 0
+    assert page.locator("#story-stage .sign").all_inner_texts() == ["→"] * 3
+
+
+def test_a_phone_has_the_sums_but_not_the_products(open_story):
+    page = open_story("scores/It/0", **PHONE)
+    assert column(page, "sum")[2] == "6 + 3 = 9"
+    go(page, "mix/It/0")
+    assert page.locator("#story-stage .made").count() == 0
+    assert page.locator(".tap span", has_text="less than 0").is_visible()

@@ -264,7 +264,8 @@ SCENES = (
         "join", "Join", "All heads make one new row", "Start with a goal", ("out",),
         (
             ("!single !silent", "Meanwhile, head {other} has looked too ({others})."),
-            ("!single", "Side by side, the rows go through `w_o` and become the new row of {word}."),
+            ("!single", "Side by side, the rows go through `w_o` and become the new row of "
+             "{word}."),
             ("off", "Nothing from head {off} gets there while it is switched off."),
             ("single", "What {word} received goes through `w_o` and becomes its new row."),
             ("example asker", "Before, {word} was only a stand-in. Now its row says {wished}."),

@@ -176,6 +176,17 @@ def test_words_that_are_all_equal_are_counted():
     assert "(3 words, 33% each)" in still(told, "mix", word=2).text
 
 
+def test_a_head_that_is_switched_off_has_not_looked():
+    x = np.random.default_rng(0).normal(size=(1, 3, 4))
+    with trace() as t:
+        MultiHeadAttention(4, 2, rng=0)(x, head_gate=np.array([1.0, 0.0]))
+    story = story_of(t)
+    assert [still(story, "join", head=head).text[:31] for head in (0, 1)] == [
+        "Side by side, the rows go throu", "Meanwhile, head 0 has looked to",
+    ]  # fmt: skip
+    assert "Nothing from head 1 gets there" in still(story, "join").text
+
+
 def test_numbers_are_written_as_pages_write_them():
     assert [written(v) for v in (0, -0.7, 4.5, 0.125, 1e-9, 11.2, 12, -0.333)] == [
         "0", MINUS + "0.7", "4.5", "0.13", "0.00", "11.2", "12", MINUS + "0.33",

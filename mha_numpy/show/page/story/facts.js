@@ -151,7 +151,7 @@ function openFacts(told, trace, sequence) {
 
   // --- workings: how the numbers of a word's row come about, written between them where it is true
 
-  const WORKINGS = { sum: "sum", asked: "sum", power: "power", powers: "power", average: "power", product: "product" };
+  const WORKINGS = { sum: "sum", asked: "sum", power: "power", powers: "power", average: "power" };
   const total = (terms) => terms.reduce((sum, term) => sum + term, 0);
   const times = (a, b) => a.map((each, n) => each * b[n]);
   const joined = (terms, write = number) => terms.map((term, n) => (n ? (term < 0 ? " − " : " + ") + write(Math.abs(term)) : write(term))).join("");
@@ -169,45 +169,38 @@ function openFacts(told, trace, sequence) {
     const [q, scores, shares, asked, slopes, byShare] = ["q", "scores", "weights", "d_q", "d_scores", "d_weights"].map((part) => row(part));
     const keys = scores.map((_, j) => row("k", j));
     const scale = trace.arrays[trace.byName.get("scale")].data[0];
-    const room = isNarrow ? 9 : 18;
     const isMine = (part, j) => parts[part]?.edits.has(matrix(part, head).place(word, j));
-    const agree = (part, found, given) => found.every((each, j) => isMine(part, j) || Math.abs(each - given[j]) <= 1e-6 * Math.max(1, Math.abs(given[j])));
-    if (isBack) {
-      const mean = total(times(shares, byShare));
-      const sizes = asked.map(Math.abs);
-      const c = cell?.part === "q" ? cell.j : sizes.indexOf(Math.max(...sizes));
-      const pull = (j, f) => keys[j][f] * slopes[j];
-      const all = asked.map((_, f) => total(keys.map((_, j) => pull(j, f))));
-      const short = (text) => (isNarrow ? text.replace(/\b0\./g, ".") : text);
-      const fitting = (text, short) => (text.length <= room + 2 ? text : short);
+    const agree = (part, found) => found.length > 0 && found.every((each, j) => isMine(part, j)
+      || Math.abs(each - row(part)[j]) <= 1e-6 * Math.max(1, Math.abs(each)));
+    const product = (j) => row("v", j).map((value) => shares[j] * value);
+    if (!isBack) {
+      const powers = scores.map((score, j) => (isHidden(head, word, j) ? 0 : Math.exp(score)));
+      const all = power(total(powers));
+      const terms = keys.map((key) => times(q, key));
       return {
-        isTrue: { product: true, sum: agree("d_q", all.map((each) => scale * each), asked),
-          power: byShare.length > 0 && agree("d_scores", shares.map((share, j) => share * (byShare[j] - mean)), slopes) },
-        total: "average",
-        names: { sum: [`slope of ${called(columns("q", head)[c])}`], power: [] },
-        sum: (j) => (Math.abs(pull(j, c)) < 0.005 ? "0" : fitting(`${number(keys[j][c])} × ${fixed(slopes[j], 3)} = ${number(pull(j, c))}`, number(pull(j, c)))),
-        asked: () => fitting(`${number(all[c])} × ${number(scale)} = ${signed(asked[c])}`, signed(asked[c])),
-        power: () => "→",
-        powers: () => "",
-        chain: (j) => short(`${fixed(shares[j], 2)} × (${joined([byShare[j], -mean])}) = ${slopes[j] >= 0.005 ? "+" : ""}${fixed(slopes[j], 2)}`),
-        average: () => short(added(times(shares, byShare), 21, (value) => fixed(value, 3))),
-        product: (j) => row("v", j).map((value) => shares[j] * value),
+        sum: (j) => (isMine("scores", j) ? "set by you" : added(terms[j], isNarrow ? 9 : 36)), asked: () => "",
+        power: (j) => power(powers[j]), powers: () => all, average: () => "", product, last: "sum",
+        names: { sum: [`sum ×\u00a0${number(scale)}`], power: ["e", element("sup", "", "score"), ` ÷\u00a0${all}`] },
+        isTrue: { sum: agree("scores", terms.map((each) => scale * total(each))), power: agree("weights", powers.map((each) => each / total(powers))) },
       };
     }
-    const powers = scores.map((score, j) => (isHidden(head, word, j) ? 0 : Math.exp(score)));
-    const all = total(powers);
-    const terms = keys.map((key) => times(q, key));
+    const byWord = times(shares, byShare);
+    const mean = total(byWord);
+    const sizes = asked.map(Math.abs);
+    const c = cell?.part === "q" ? cell.j : sizes.indexOf(Math.max(...sizes));
+    const pulls = (f) => keys.map((key, j) => key[f] * slopes[j]);
+    const fitting = (text, short) => (!isNarrow && text.length <= 20 ? text : short);
+    const tight = (text) => (isNarrow ? text.replace(/\b0\./g, ".") : text).replace(/ (?!=)/g, "\u00a0");
     return {
-      isTrue: { product: true, sum: agree("scores", terms.map((each) => scale * total(each)), scores),
-        power: agree("weights", powers.map((each) => each / all), shares) },
-      total: "sum",
-      names: { sum: [`sum ×\u00a0${number(scale)}`], power: ["e", element("sup", "", "score"), ` ÷\u00a0${power(all)}`] },
-      sum: (j) => (isMine("scores", j) ? "set by you" : added(terms[j], room)),
-      asked: () => "",
-      power: (j) => power(powers[j]),
-      powers: () => power(all),
-      average: () => "",
-      product: (j) => row("v", j).map((value) => shares[j] * value),
+      sum: (j) => {
+        const pull = number(pulls(c)[j]);
+        return Number(pull) === 0 ? "0" : fitting(`${number(keys[j][c])} × ${fixed(slopes[j], 3)} = ${pull}`, pull);
+      },
+      asked: () => fitting(`${number(total(pulls(c)))} × ${number(scale)} = ${signed(asked[c])}`, signed(asked[c])),
+      chain: (j) => (isHidden(head, word, j) ? "0" : tight(`${fixed(shares[j], 2)} × (${joined([byShare[j], -mean])}) = ${slopes[j] >= 0.005 ? "+" : ""}${fixed(slopes[j], 2)}`)),
+      power: () => "→", powers: () => "", average: () => tight(added(byWord, isNarrow ? 21 : 30, (value) => fixed(value, 3))), product, last: "average",
+      names: { sum: [`slope of ${called(columns("q", head)[c])}`], power: [] },
+      isTrue: { sum: agree("d_q", asked.map((_, f) => scale * total(pulls(f)))), power: agree("d_scores", byWord.map((part, j) => part - shares[j] * mean)) },
     };
   }
 
@@ -236,7 +229,7 @@ function openFacts(told, trace, sequence) {
   }
 
   function lines(row, word, head, made) {
-    if (row.each === "sum") return made.isTrue.power ? [null, { word: made.total, isName: true, isSum: true, slices: row.parts.map((part) => slice(part, {}, head, made)) }] : [];
+    if (row.each === "sum") return made.isTrue.power ? [null, { word: made.last, isName: true, isSum: true, slices: row.parts.map((part) => slice(part, {}, head, made)) }] : [];
     const best = bestOf(word, head);
     const [words, only] = { i: [looks, word], k: [reads, word], b: [source, best],
       queries: [looks], keys: [source], tokens: [reads], features: [row.each === "features" && columns("x", head)] }[row.each] ?? [[]];

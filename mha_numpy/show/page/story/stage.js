@@ -244,6 +244,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       else if (c === undefined) {
         each.textContent = workings[name](j);
         each.classList.toggle("zero", each.textContent === "0");
+        each.classList.toggle("long", each.textContent.length > 20);
       }
       else {
         const value = workings[name](j)[c];
