@@ -170,16 +170,17 @@ function openFacts(told, trace, sequence) {
     const keys = scores.map((_, j) => row("k", j));
     const scale = trace.arrays[trace.byName.get("scale")].data[0];
     const isMine = (part, j) => parts[part]?.edits.has(matrix(part, head).place(word, j));
-    const agree = (part, found) => found.length > 0 && found.every((each, j) => isMine(part, j)
-      || Math.abs(each - row(part)[j]) <= 1e-6 * Math.max(1, Math.abs(each)));
-    const product = (j) => row("v", j).map((value) => shares[j] * value);
+    const agree = (part, found, given = row(part)) => found.length > 0 && found.every((each, j) => isMine(part, j)
+      || Math.abs(each - given[j]) <= 1e-6 * Math.max(1, Math.abs(each)));
+    const product = (j, c) => shares[j] * matrix("v", head).at(j, c);
+    const isWhole = () => agree("heads", row("heads").map((_, c) => total(shares.map((_, j) => product(j, c)))));
     if (!isBack) {
       const powers = scores.map((score, j) => (isHidden(head, word, j) ? 0 : Math.exp(score)));
       const all = power(total(powers));
       const terms = keys.map((key) => times(q, key));
       return {
         sum: (j) => (isMine("scores", j) ? "set by you" : added(terms[j], isNarrow ? 9 : 36)), asked: () => "",
-        power: (j) => power(powers[j]), powers: () => all, average: () => "", product, last: "sum",
+        power: (j) => power(powers[j]), powers: () => all, average: () => "", product, isWhole, last: "sum",
         names: { sum: [`sum ×\u00a0${number(scale)}`], power: ["e", element("sup", "", "score"), ` ÷\u00a0${all}`] },
         isTrue: { sum: agree("scores", terms.map((each) => scale * total(each))), power: agree("weights", powers.map((each) => each / total(powers))) },
       };
@@ -198,7 +199,7 @@ function openFacts(told, trace, sequence) {
       },
       asked: () => fitting(`${number(total(pulls(c)))} × ${number(scale)} = ${signed(asked[c])}`, signed(asked[c])),
       chain: (j) => (isHidden(head, word, j) ? "0" : tight(`${fixed(shares[j], 2)} × (${joined([byShare[j], -mean])}) = ${slopes[j] >= 0.005 ? "+" : ""}${fixed(slopes[j], 2)}`)),
-      power: () => "→", powers: () => "", average: () => tight(added(byWord, isNarrow ? 21 : 30, (value) => fixed(value, 3))), product, last: "average",
+      power: () => "→", powers: () => "", average: () => tight(added(byWord, isNarrow ? 21 : 30, (value) => fixed(value, 3))), product, isWhole, last: "average",
       names: { sum: [`slope of ${called(columns("q", head)[c])}`], power: [] },
       isTrue: { sum: agree("d_q", asked.map((_, f) => scale * total(pulls(f)))), power: agree("d_scores", byWord.map((part, j) => part - shares[j] * mean)) },
     };
@@ -250,7 +251,7 @@ function openFacts(told, trace, sequence) {
     const namesOf = (slot) => (slot === "keys" ? source : slot === "heads*"
       ? [...Array(heads).keys()].flatMap((h) => columns("heads", h))
       : slot in parts ? columns(slot, head) : !(slot in WORKINGS) ? [slot] : made.isTrue[slot] ? [{ name: slot }] : [""]);
-    const fits = scene.wide.length && 60 * scene.wide[0].columns.flatMap(namesOf).length <= room;
+    const fits = scene.wide.length && made.isWhole() && 60 * scene.wide[0].columns.flatMap(namesOf).length <= room;
     const one = isCross && scene.across.length ? scene.across : fits ? scene.wide : scene.one;
     const layouts = isAll ? scene.all : !times ? one
       : [one.find(({ rows }) => !rows.length), scene.times.find(({ columns: [, , name] }) => name === times)];

@@ -195,6 +195,13 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     return String(short).replace("-", "−").replace(/^(−?)0\./, "$1.");
   }
 
+  // A number in its cell: in how strong a colour, and whether it is less than 0, or 0.
+  function fill(made, text, value, most) {
+    (made.firstElementChild ?? made).textContent = text;
+    made.style.setProperty("--m", Math.min(1, 0.14 + 0.86 * Math.abs(value) / most).toFixed(3));
+    for (const [kind, is] of Object.entries({ less: value <= -0.005, nil: Math.abs(value) < 0.005, wide: text.length > 4 })) made.classList.toggle(kind, is);
+  }
+
   function paint({ from, also = [], ...at }) {
     const { cell: chosen, back: isBack } = at;
     const changed = [];
@@ -220,37 +227,28 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       const old = seen.get(keyOf(cell));
       if (old !== undefined && Math.abs(old - value) > 1e-9) changed.push(button);
       seen.set(keyOf(cell), value);
-      button.style.setProperty("--m", Math.min(1, 0.14 + 0.86 * Math.abs(value) / most).toFixed(3));
       button.style.setProperty("--g", hasArrow ? (0.35 + 0.65 * lift).toFixed(2) : 0);
       const kinds = {
-        less: value <= -0.005, nil: Math.abs(value) < 0.005, hatched: isHidden, moved: isMoved(cell), mine: trace.arrays[cell.id].edits.has(cell.place),
+        hatched: isHidden, moved: isMoved(cell), mine: trace.arrays[cell.id].edits.has(cell.place),
         source: sources.has(keyOf(cell)), here: chosen && keyOf(chosen) === keyOf(cell),
         pulled: hasArrow, down: slope < 0,
       };
       for (const [kind, is] of Object.entries(kinds)) button.classList.toggle(kind, Boolean(is));
       const isTight = button.closest("table").matches(".tight:not(.mute)");
-      const text = isHidden ? "" : written(value, isTight);
-      button.firstChild.textContent = text;
-      button.classList.toggle("wide", text.length > 4);
+      fill(button, isHidden ? "" : written(value, isTight), value, most);
       const wish = hasArrow ? (slope > 0 ? ", should rise" : ", should fall") : "";
       const place = facts.place(cell).map(([, text]) => text).join("");
       button.setAttribute("aria-label", `${place}: ${isHidden ? "hidden" : facts.number(value)}${wish}`);
     }
-    const isNarrow = root.clientWidth < 500;
-    const workings = facts.workings(at, isNarrow);
+    const workings = facts.workings(at, root.clientWidth < 500);
     for (const each of root.querySelectorAll(".how, .made")) {
       const { name, j, c } = each.working;
-      if (each.matches("th")) each.firstChild.replaceChildren(...workings.names[name]);
-      else if (c === undefined) {
-        each.textContent = workings[name](j);
-        each.classList.toggle("zero", each.textContent === "0");
-        each.classList.toggle("long", each.textContent.length > 20);
-      }
+      const found = each.matches("th") ? workings.names[name] : workings[name](j, c);
+      if (each.matches(".made")) fill(each, facts.number(found), found, scales.get(`v:${at.head}`).most);
       else {
-        const value = workings[name](j)[c];
-        each.textContent = written(value, false);
-        each.style.setProperty("--m", Math.min(1, 0.14 + 0.86 * Math.abs(value) / scales.get(`v:${at.head}`).most).toFixed(3));
-        for (const [kind, is] of Object.entries({ less: value <= -0.005, nil: Math.abs(value) < 0.005, wide: each.textContent.length > 4 })) each.classList.toggle(kind, is);
+        (each.matches("th") ? each.firstChild : each).replaceChildren(...[found].flat());
+        each.classList.toggle("zero", found === "0");
+        each.classList.toggle("long", found.length > 20);
       }
     }
     for (const bar of root.querySelectorAll("span.bar")) {
