@@ -65,11 +65,11 @@ def open_story(show, drawn):
 SHOWN = """() => {
   const text = (selector) =>
     document.querySelector(selector).innerText.replace(/\\s+/g, " ").trim();
-  const rows = [...document.querySelectorAll("#story-stage tbody tr:not(.line)")];
+  const rows = [...document.querySelectorAll("#story-stage tbody tr:not(.line, .sum)")];
   return {
     title: text("#story-title"), says: text("#story-says"),
     rows: rows.map((row) => row.querySelector("th").firstChild.textContent),
-    cells: [...document.querySelectorAll("#story-stage .cell")].map((cell) => [
+    cells: [...document.querySelectorAll("#story-stage [data-key]")].map((cell) => [
       cell.dataset.key, cell.ariaLabel, cell.classList.contains("hatched")]),
   };
 }"""
@@ -192,7 +192,7 @@ def test_keys_choose_change_and_go_on(open_story):
     assert chosen() == "The offers: action: 0"
     page.keyboard.press("Escape")
     assert page.locator("#story-panel .chosen").is_hidden()
-    page.keyboard.press("n")
+    page.keyboard.press("ArrowRight")  # no cell takes it any more
     assert page.evaluate("location.hash") == "#weights/It/0"
     page.keyboard.press("p")
     page.keyboard.press("p")
@@ -204,7 +204,7 @@ def test_the_way_back_has_a_goal_that_small_steps_bring_nearer(open_story, seen)
     page = open_story()
     page.get_by_role("switch", name="Show what should change").check()
     assert page.evaluate("location.hash") == "#join/It/0/back"
-    goal = lambda: float(page.locator("#story-goal .goal strong").inner_text())  # noqa: E731
+    goal = lambda: float(page.locator("#story-aim strong").inner_text())  # noqa: E731
     first = goal()
     assert first == pytest.approx(float((seen.trace["out"] * seen.d_out).sum()), abs=1e-3)
     assert page.locator("#story-stage .pulled").count() == 4  # alive and food, received and new
@@ -231,7 +231,9 @@ def test_what_belongs_to_a_scene_is_switched_there(open_story):
     assert "6 words, 17% each" in page.locator("#story-says").inner_text()
     go(page, "join/It/0")
     page.locator("#story-options").get_by_label("head 0").uncheck()
-    assert "its row says alive 0, food 0" in page.locator("#story-says").inner_text()
+    says = page.locator("#story-says").inner_text()
+    assert "its row says alive 0, food 0" in says
+    assert "Nothing from head 0 gets there" in says
     go(page, "roles/It/0")
     page.locator("#story-options").get_by_label("What if ...?").select_option("cut-first")
     assert "after the projection" in page.locator("#story-options p").inner_text()
@@ -388,7 +390,7 @@ def test_the_switch_comes_back_and_starting_again_takes_back_every_change(open_s
     page.get_by_role("switch").check()
     assert page.evaluate("location.hash") == "#join/It/0/back"
     page.get_by_role("button", name="Take a small step").click()
-    assert "also undoes your own changes" in page.locator("#story-goal .steps").inner_text()
+    assert "also undoes your own changes" in page.locator("#story-steps").inner_text()
     page.get_by_role("button", name="Start again").click()
     assert page.get_by_role("button", name="Start again").is_disabled()
     page.get_by_role("switch").uncheck()
@@ -397,7 +399,7 @@ def test_the_switch_comes_back_and_starting_again_takes_back_every_change(open_s
 
 
 def test_the_goal_is_a_subtraction_of_two_numbers_of_the_row(open_story):
-    goal = open_story("join/It/0/back").locator("#story-goal .goal").inner_text()
+    goal = open_story("join/It/0/back").locator("#story-aim .goal").inner_text()
     assert goal == f"Goal for It: alive {MINUS} food = 0.777 {MINUS} 0.173 = 0.604."
 
 
@@ -522,3 +524,61 @@ def test_in_a_notebook_the_frame_is_as_high_as_the_story(visit, drawn, tmp_path)
     bar = frame.locator(".scrub").bounding_box()
     assert abs(outer["y"] + outer["height"] - bar["y"] - bar["height"]) < 30
     assert frame.locator("#story-stage").bounding_box()["height"] > 200
+
+
+def column(page, kind):
+    """Return what a column has between its numbers, in plain characters."""
+    plain = {"\N{NO-BREAK SPACE}": " ", "\N{MULTIPLICATION SIGN}": "*", MINUS: "-", "\n": ""}
+    texts = page.locator(f"#story-stage .how.{kind}").all_inner_texts()
+    return [text.translate(str.maketrans(plain)) for text in texts]
+
+
+def test_the_arithmetic_between_numbers_follows_what_is_changed(open_story):
+    page = open_story("scores/It/0")
+    assert column(page, "sum") == ["sum * 0.5", "0", "6 + 3 = 9", "0", "6", "2", "0"]
+    page.get_by_label("It asks for: action: 0").click()
+    page.locator("#story-panel input[type=number]").fill("-2")
+    assert column(page, "sum")[3] == "-6"
+    page.get_by_role("button", name="Undo", exact=True).click()
+    page.get_by_label("It looking at fish").click()
+    page.keyboard.press("+")
+    assert column(page, "sum")[2:5] == ["6 + 3 = 9", "0", "set by you"]
+    page.get_by_role("button", name="Undo", exact=True).click()
+    go(page, "weights/It/0")
+    assert column(page, "power") == ["escore ÷ 115.8", "1", "90.0", "1", "20.1", "2.72", "1"]
+    page.get_by_label("hide later words").check()
+    assert column(page, "power")[4:] == ["20.1", "2.72", "0"]
+    assert column(page, "powers") == ["114.8"]
+    go(page, "mix/It/0")
+    products = page.locator("#story-stage .made").all_inner_texts()
+    assert products[4:8] == ["0.78", "0", "0.78", "0"]
+    assert len(products) == 24
+
+
+def test_on_the_way_back_a_slope_is_worked_out_from_the_next(open_story):
+    page = open_story("weights/It/0/back")
+    assert column(page, "chain")[1] == "0.78 * (1 - 0.60) = +0.31"
+    assert column(page, "average")[-1] == "0.777 - 0.173 = 0.604"
+    go(page, "scores/It/0/back")
+    assert column(page, "asked") == ["0.92 * 0.5 = +0.462"]
+    assert column(page, "sum") == ["slope of alive", "0", "3 * 0.308 = 0.92", "0", "0", "0", "0"]
+    page.get_by_label("It asks for: food").click()
+    assert column(page, "sum")[0] == "slope of food"
+    assert column(page, "asked") == ["-0.83 * 0.5 = -0.417"]
+
+
+def test_arithmetic_that_is_not_what_happened_is_left_out(open_story):
+    x = np.random.default_rng(0).normal(size=(3, 4))
+    with trace() as t:
+        attention_forward(x, x, x, softcap=1.5)
+    page = open_story("weights/@0/0", page=stepper(t, tokens=["the", "cat", "sat"]))
+    assert page.locator("#story-stage :is(.power, .powers)").count() == 0
+    assert page.locator("#story-stage .sign").all_inner_texts() == ["→"] * 3
+
+
+def test_a_phone_has_the_sums_but_not_the_products(open_story):
+    page = open_story("scores/It/0", **PHONE)
+    assert column(page, "sum")[2] == "6 + 3 = 9"
+    go(page, "mix/It/0")
+    assert page.locator("#story-stage .made").count() == 0
+    assert page.locator(".tap span", has_text="less than 0").is_visible()

@@ -3,7 +3,7 @@
 A part of a row is a slice or a sign. "q i" is row i of q: i is the word that looks, j each word
 that is looked at, b the one that it looks at most, f each feature. "scores i j" is one cell;
 "heads* i" are the rows of all heads. A column is named after the array whose columns it has, or
-has its own name.
+has its own name. A working is arithmetic between the numbers of a row, which a page writes.
 
 The sentences come with conditions: the page shows every one whose conditions hold. A fact is a
 condition, too: it holds where there is something to say. {} holds a fact about the numbers,
@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Says: TypeAlias = tuple[tuple[str, str], ...]  # conditions, "!" for not; a sentence
+WORKINGS = {"sum": "\u2192", "asked": "", "power": "\u2192"}  # what a picture has instead
 
 
 @dataclass(frozen=True)
 class Row:
     """A row of a table, or as many rows as there are words."""
 
-    each: str  # i, k (the key at place i), b; queries, keys, tokens, features: all; line: none
+    each: str  # i, k (the key at place i), b; queries, keys, tokens, features: all; line, sum: none
     parts: tuple[str, ...] = ()
     role: str = ""  # what the row is to its word
 
@@ -48,6 +49,7 @@ class Scene:
     one: tuple[Layout, ...]  # for the word that looks
     all: tuple[Layout, ...]  # for all words
     across: tuple[Layout, ...] = ()  # `one`, where keys are of another sentence
+    wide: tuple[Layout, ...] = ()  # `one` with its products, where a page has the room
     times: tuple[Layout, ...] = ()  # the products in `one`, which a page opens
     says_times: Says = ()
 
@@ -186,10 +188,10 @@ SCENES = (
         ),
         one=(
             Layout(
-                ("q", "", "score"),
+                ("q", "sum", "score"),
                 (
-                    Row("i", ("q i",), "asks for"), Row("line"),
-                    Row("keys", ("k j", "\u2192", "scores i j")),
+                    Row("i", ("q i", "asked"), "asks for"), Row("line"),
+                    Row("keys", ("k j", "sum", "scores i j")),
                 ),
             ),
         ),
@@ -204,9 +206,8 @@ SCENES = (
             ("whole alone", "There is only one word that {word} can look at: {weights}."),
             ("!whole weights", "These shares were changed, and no longer add up to 100%."),
             ("!weights", "There is no word that {word} can look at."),
-            ("", "Each share is a *weight*: how much {word} takes from that word. To get it, raise "
-             "e to the power of the score and divide by the sum of these powers. Add 1 to a score, "
-             "and its power is 2.7 times (e) as large."),
+            ("", "Each share is a *weight*: e (about 2.7) to the power of the score, divided by "
+             "the sum of these powers."),
         ),
         (
             ("d_scores", "If one share grows, others shrink. So raising a score pays off only if "
@@ -216,8 +217,11 @@ SCENES = (
         ),
         one=(
             Layout(
-                ("score", "", "share", ""),
-                (Row("keys", ("scores i j", "\u2192", "weights i j", "bar")),),
+                ("score", "power", "share", ""),
+                (
+                    Row("keys", ("scores i j", "power", "weights i j", "bar")),
+                    Row("sum", ("", "powers", "", "average")),
+                ),
             ),
         ),
         all=_square("weights"),
@@ -246,12 +250,23 @@ SCENES = (
             ),
         ),
         all=(_every("heads", "queries", "heads: what each word receives"),),
+        wide=(
+            Layout(
+                ("share", "", "v", "", "heads"),
+                (
+                    Row("keys", ("weights i j", "\u00d7", "v j", "=", "product")), Row("line"),
+                    Row("i", ("", "", "", "+", "heads i"), "receives"),
+                ),
+            ),
+        ),
     ),
     Scene(
         "join", "Join", "All heads make one new row", "Start with a goal", ("out",),
         (
-            ("!single", "Meanwhile, head {other} has looked too ({others}). Side by side, the rows "
-             "go through `w_o` and become the new row of {word}."),
+            ("!single !silent", "Meanwhile, head {other} has looked too ({others})."),
+            ("!single", "Side by side, the rows go through `w_o` and become the new row of "
+             "{word}."),
+            ("off", "Nothing from head {off} gets there while it is switched off."),
             ("single", "What {word} received goes through `w_o` and becomes its new row."),
             ("example asker", "Before, {word} was only a stand-in. Now its row says {wished}."),
             ("example !asker", "That row says {out}."),

@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_numpy.checks import check_choice, check_count
 from mha_numpy.errors import ConfigError
-from mha_numpy.show.scenes.scenes import Layout, Row, Says
+from mha_numpy.show.scenes.scenes import WORKINGS, Layout, Row, Says
 from mha_numpy.show.scenes.story import Piece, Story, best_of, conditions, facts, written
 
 MARKED = re.compile(r"(\{\w+\}|\*[^*]+\*|`[^`]+`)")
@@ -141,7 +141,8 @@ def _sentence(
 
 def _table(story: Story, layout: Layout, word: int, head: int, back: bool) -> Table:
     columns = [name for slot in layout.columns for name in _columns(story, slot, head)]
-    shown = [row for row in layout.rows if not back or row.role != "before"]  # it has another wish
+    left_out = {"before", "sum"} if back else {"sum"}  # what was before has another wish
+    shown = [row for row in layout.rows if not {row.role, row.each} & left_out]
     rows = [line for row in shown for line in _lines(story, row, word, head, len(columns))]
     return Table(layout.caption, tuple(columns), tuple(rows))
 
@@ -151,7 +152,7 @@ def _columns(story: Story, slot: str, head: int) -> list[str]:
         return list(story.source_tokens)
     if slot == "heads*":
         return [name for h in range(story.num_heads) for name in story.columns("heads", h)]
-    return story.columns(slot, head) if slot in story.steps else [slot]
+    return story.columns(slot, head) if slot in story.steps else ["" if slot in WORKINGS else slot]
 
 
 def _lines(story: Story, row: Row, word: int, head: int, width: int) -> list[Line]:
@@ -180,7 +181,7 @@ def _lines(story: Story, row: Row, word: int, head: int, width: int) -> list[Lin
 
 def _cells(story: Story, part: str, letters: dict[str, int], head: int) -> list[Cell | str]:
     if " " not in part:
-        return [part]
+        return [WORKINGS.get(part, part)]
     array, *at = part.split()
     if array == "heads*":
         row = f"heads {at[0]}"

@@ -20,7 +20,7 @@ PARTS = {"x": "x_q", "y": "x_k", "out": "out"} | {
 }
 TOTALS = {"x_q": "d_x", "x_k": "d_x_kv"}  # of an input that is read more than once: the sum
 LEADING = {"B", "H", "H_kv", "1"}
-HIDING = "masked"
+HIDING, GATE = "masked", "head_gate"
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,11 @@ class Story:
             return np.zeros(self.matrix("weights", head).shape, bool)
         return np.asarray(self.matrix(HIDING, head) == -np.inf)
 
+    def off(self) -> list[int]:
+        """Return the heads that are switched off."""
+        gates = self.steps[GATE].array.ravel()[-self.num_heads :] if GATE in self.steps else ()
+        return [head for head, gate in enumerate(gates) if gate == 0]
+
     def columns(self, part: str, head: int) -> list[str]:
         """Return what the columns of an array are called."""
         part = part.removeprefix("d_")
@@ -128,8 +133,7 @@ def story_of(
         del steps["y"]
     if any(set(step.axes.split()[:-2]) - LEADING for step in steps.values()):
         return None
-    if HIDING in last:
-        steps[HIDING] = last[HIDING]
+    steps |= {name: last[name] for name in (HIDING, GATE) if name in last}
     for part, name in PARTS.items():
         names = [each for each in (TOTALS.get(name), f"d_{name}") if each in last]
         if part in steps and names:
@@ -168,6 +172,7 @@ def facts(story: Story, word: int, head: int) -> Callable[[str], list[Piece]]:
         "word": {"word": story.tokens[word], "asker": story.tokens[asker_of(story)],
                  "best": story.source_tokens[best_of(story, word, head)]},
         "number": {"head": str(head), "other": str(other), "scale": written(story.scale),
+                   "off": " and head ".join(map(str, story.off())),
                    "D": str(width.get("x")), "width": str(width["q"])},
     }  # fmt: skip
 
@@ -214,7 +219,9 @@ def named(row: Array, words: Sequence[str], *, is_share: bool, most: int = 2) ->
 def _joined(labels: list[Piece], numbers: list[str]) -> list[Piece]:
     found: list[Piece] = []
     for label, number in zip(labels, numbers, strict=True):
-        found += [("text", ", ")] * bool(found) + [label, ("text", " "), ("number", number)]
+        is_place = label[1].startswith("number ")  # two numbers side by side are hard to tell apart
+        found += [("text", ", ")] * bool(found) + [label, ("text", " (" if is_place else " ")]
+        found += [("number", number)] + [("text", ")")] * is_place
     return found
 
 
@@ -255,6 +262,7 @@ def conditions(
         "example": bool(story.meaning), "cross": story.is_cross,
         "unlike": not story.is_cross and list(story.tokens) != list(story.source_tokens),
         "asker": word == asker_of(story), "single": story.num_heads == 1,
+        "off": bool(story.off()), "silent": (head + 1) % story.num_heads in story.off(),
         "alone": (~hidden).sum() == 1, "hides": hidden.any(), "all": everything,
         "whole": abs(story.matrix("weights", head)[word].sum() - 1) < 5e-3,
         "lone": everything and wished == 1,

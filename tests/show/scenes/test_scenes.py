@@ -145,7 +145,7 @@ def test_a_share_or_score_of_each_word_is_named_with_all_that_equal_it(story):
             if back:  # a slope that is named is not zero
                 assert ("text", "nothing") not in each.sentence
                 assert all(re.search("[1-9]", number) for _, (_, between), (kind, number) in pieces
-                           if (between, kind) == (" ", "number")), each.text  # fmt: skip
+                           if between in (" ", " (") and kind == "number"), each.text  # fmt: skip
             assert not re.search(rf"{MINUS}0(?![.\d]*[1-9])|[+]0[.0]*(?![.\d])", each.text), (
                 each.text
             )
@@ -174,6 +174,17 @@ def test_words_that_are_all_equal_are_counted():
         "There is only one word that a can look at: a 100%." in still(told, "weights", word=0).text
     )
     assert "(3 words, 33% each)" in still(told, "mix", word=2).text
+
+
+def test_a_head_that_is_switched_off_has_not_looked():
+    x = np.random.default_rng(0).normal(size=(1, 3, 4))
+    with trace() as t:
+        MultiHeadAttention(4, 2, rng=0)(x, head_gate=np.array([1.0, 0.0]))
+    story = story_of(t)
+    assert [still(story, "join", head=head).text[:31] for head in (0, 1)] == [
+        "Side by side, the rows go throu", "Meanwhile, head 0 has looked to",
+    ]  # fmt: skip
+    assert "Nothing from head 1 gets there" in still(story, "join").text
 
 
 def test_numbers_are_written_as_pages_write_them():

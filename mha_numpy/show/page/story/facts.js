@@ -59,6 +59,7 @@ function openFacts(told, trace, sequence) {
     return sizes.indexOf(Math.max(...sizes));
   };
   const [EPSILON, LEAST] = [5e-4, 0.1];  // the least slope, and the least share, that is named
+  const off = () => [...(parts.head_gate?.data.slice(-heads) ?? [])].flatMap((gate, h) => (gate ? [] : [h]));
   const called = (label) => (/^\d+$/.test(label) ? `number ${label}` : label);
 
   // --- facts: [kind, text] pieces
@@ -68,7 +69,7 @@ function openFacts(told, trace, sequence) {
     const known = {
       text: meaning ? { wish: meaning.wish, goal: meaning.goal, question: meaning.asks[head][word] } : {},
       word: { word: looks[word], asker: looks[asker()], best: source[bestOf(word, head)] },
-      number: { head, other, scale: number(trace.arrays[trace.byName.get("scale")].data[0]),
+      number: { head, other, off: off().join(" and head "), scale: number(trace.arrays[trace.byName.get("scale")].data[0]),
         D: parts.x?.shape.at(-1), width: matrix("q", 0).cols },
     };
     for (const [kind, told] of Object.entries(known)) if (name in told) return [[kind, String(told[name])]];
@@ -86,7 +87,9 @@ function openFacts(told, trace, sequence) {
     const isOfWords = /^(d_)?(scores|weights)$/.test(part);
     const write = part === "weights" ? percent : isSlope ? signed : number;
     const joined = (places) => places.flatMap((c, n) => [...(n ? [["text", ", "]] : []),
-      isOfWords ? ["word", labels[c]] : ["text", called(labels[c])], ["text", " "], ["number", write(row[c])]]);
+      isOfWords ? ["word", labels[c]] : ["text", called(labels[c])],
+      ...(isOfWords || called(labels[c]) === labels[c] ? [["text", " "], ["number", write(row[c])]]
+        : [["text", " ("], ["number", write(row[c])], ["text", ")"]])]);
     if (isOfWords && !isSlope) {  // none of equal ones before others
       const seen = [...row.keys()].filter((j) => !isHidden(head, word, j));
       const found = largest(seen.map((j) => row[j]), 2, part === "weights" ? LEAST : undefined).map((n) => seen[n]);
@@ -108,6 +111,7 @@ function openFacts(told, trace, sequence) {
     const wished = wishes ? looks.filter((_, i) => wishes.row(i).some(Boolean)).length : 0;
     const found = {
       example: Boolean(meaning), cross: isCross, asker: word === asker(), single: heads === 1, all: isAll,
+      off: off().length > 0, silent: off().includes((head + 1) % heads),
       unlike: !isCross && String(looks) !== String(source), alone: w.length - hidden === 1, hides: hidden > 0,
       whole: Math.abs(w.reduce((sum, each) => sum + each, 0) - 1) < 5e-3, lone: isAll && wished === 1,
       head: Boolean(slopes?.all().some((slope) => Math.abs(slope) >= EPSILON)),
@@ -130,6 +134,62 @@ function openFacts(told, trace, sequence) {
     ]);
   }
 
+  // --- workings: how the numbers of a word's row come about, written between them where it is true
+
+  const WORKINGS = { sum: "sum", asked: "sum", power: "power", powers: "power", average: "power" };
+  const total = (terms) => terms.reduce((sum, term) => sum + term, 0);
+  const times = (a, b) => a.map((each, n) => each * b[n]);
+  const joined = (terms, write = number) => terms.map((term, n) => (n ? (term < 0 ? " − " : " + ") + write(Math.abs(term)) : write(term))).join("");
+  const power = (value) => (value < 1e4 ? number(value) : value.toExponential(1).replace("+", ""));
+
+  // Terms that are not 0, and their sum; the first ones, where there is no room for all.
+  function added(terms, room, write = number) {
+    const [kept, sum] = [terms.filter((term) => Math.abs(term) >= 0.005), write(total(terms))];
+    const tried = kept.map((_, n) => `${joined(kept.slice(0, kept.length - n), write)}${n ? " + …" : ""} = ${sum}`);
+    return (kept.length > 1 && tried.find((text) => text.length <= room)) || sum;
+  }
+
+  function workings({ word, head, back: isBack, cell }, isNarrow) {
+    const row = (part, i = word) => matrix(part, head)?.row(i) ?? [];
+    const [q, scores, shares, asked, slopes, byShare] = ["q", "scores", "weights", "d_q", "d_scores", "d_weights"].map((part) => row(part));
+    const keys = scores.map((_, j) => row("k", j));
+    const scale = trace.arrays[trace.byName.get("scale")].data[0];
+    const isMine = (part, j) => parts[part]?.edits.has(matrix(part, head).place(word, j));
+    const agree = (part, found, given = row(part)) => found.length > 0 && found.every((each, j) => isMine(part, j)
+      || Math.abs(each - given[j]) <= 1e-6 * Math.max(1, Math.abs(each)));
+    const product = (j, c) => shares[j] * matrix("v", head).at(j, c);
+    const isWhole = () => agree("heads", row("heads").map((_, c) => total(shares.map((_, j) => product(j, c)))));
+    if (!isBack) {
+      const powers = scores.map((score, j) => (isHidden(head, word, j) ? 0 : Math.exp(score)));
+      const all = power(total(powers));
+      const terms = keys.map((key) => times(q, key));
+      return {
+        sum: (j) => (isMine("scores", j) ? "set by you" : added(terms[j], isNarrow ? 9 : 36)), asked: () => "",
+        power: (j) => power(powers[j]), powers: () => all, average: () => "", product, isWhole, last: "sum",
+        names: { sum: [`sum ×\u00a0${number(scale)}`], power: ["e", element("sup", "", "score"), ` ÷\u00a0${all}`] },
+        isTrue: { sum: agree("scores", terms.map((each) => scale * total(each))), power: agree("weights", powers.map((each) => each / total(powers))) },
+      };
+    }
+    const byWord = times(shares, byShare);
+    const mean = total(byWord);
+    const sizes = asked.map(Math.abs);
+    const c = cell?.part === "q" ? cell.j : sizes.indexOf(Math.max(...sizes));
+    const pulls = (f) => keys.map((key, j) => key[f] * slopes[j]);
+    const fitting = (text, short) => (!isNarrow && text.length <= 20 ? text : short);
+    const tight = (text) => (isNarrow ? text.replace(/\b0\./g, ".") : text).replace(/ (?!=)/g, "\u00a0");
+    return {
+      sum: (j) => {
+        const pull = number(pulls(c)[j]);
+        return Number(pull) === 0 ? "0" : fitting(`${number(keys[j][c])} × ${fixed(slopes[j], 3)} = ${pull}`, pull);
+      },
+      asked: () => fitting(`${number(total(pulls(c)))} × ${number(scale)} = ${signed(asked[c])}`, signed(asked[c])),
+      chain: (j) => (isHidden(head, word, j) ? "0" : tight(`${fixed(shares[j], 2)} × (${joined([byShare[j], -mean])}) = ${slopes[j] >= 0.005 ? "+" : ""}${fixed(slopes[j], 2)}`)),
+      power: () => "→", powers: () => "", average: () => tight(added(byWord, isNarrow ? 21 : 30, (value) => fixed(value, 3))), product, isWhole, last: "average",
+      names: { sum: [`slope of ${called(columns("q", head)[c])}`], power: [] },
+      isTrue: { sum: agree("d_q", asked.map((_, f) => scale * total(pulls(f)))), power: agree("d_scores", byWord.map((part, j) => part - shares[j] * mean)) },
+    };
+  }
+
   // --- what is on stage: tables of rows, rows of slices, slices of cells {part, id, place, i, j, head}
 
   // The matrices that a row is multiplied by, where the product is all that happens to it.
@@ -140,17 +200,22 @@ function openFacts(told, trace, sequence) {
       Math.abs(v - x.reduce((sum, each, f) => sum + each * w.at(f, j), 0)) < 1e-6);
   });
 
-  function slice(part, letters, head) {
+  function slice(part, letters, head, made) {
+    const { j } = letters;
+    if (part === "product") return columns("v", head).map((_, c) => ({ name: part, j, c, head }));
+    if (part === "bar" && made.chain && made.isTrue.power) return [{ name: "chain", j }];
+    if (part in WORKINGS) return made.isTrue[WORKINGS[part]] ? [{ name: part, j }] : [part === "asked" ? "" : "→"];
     if (!part.includes(" ")) return [part];
     const [name, row, column] = part.split(" ");
-    if (name === "heads*") return [...Array(heads).keys()].flatMap((h) => slice(`heads ${row}`, letters, h));
+    if (name === "heads*") return [...Array(heads).keys()].flatMap((h) => slice(`heads ${row}`, letters, h, made));
     const { array: { id }, cols, place } = matrix(name, head);
     const i = letters[row];
     const js = column ? [letters[column]] : [...Array(cols).keys()];
     return js.map((j) => ({ part: name, id, place: place(i, j), i, j, head }));
   }
 
-  function lines(row, word, head) {
+  function lines(row, word, head, made) {
+    if (row.each === "sum") return made.isTrue.power ? [null, { word: made.last, isName: true, isSum: true, slices: row.parts.map((part) => slice(part, {}, head, made)) }] : [];
     const best = bestOf(word, head);
     const [words, only] = { i: [looks, word], k: [reads, word], b: [source, best],
       queries: [looks], keys: [source], tokens: [reads], features: [row.each === "features" && columns("x", head)] }[row.each] ?? [[]];
@@ -160,24 +225,28 @@ function openFacts(told, trace, sequence) {
       isChosen: !["keys", "features"].includes(row.each) && n === word,
       slices: row.parts.map((part) => slice(part, {
         i: ["keys", "b", "features"].includes(row.each) ? word : n, j: n, k: n, f: n, b: best,
-      }, head)),
+      }, head, made)),
     }));
   }
 
   // Rows under the same columns are one table.
-  function tables(scene, { word, head, back: isBack, times }, isAll) {
-    const one = isCross && scene.across.length ? scene.across : scene.one;
+  function tables(scene, at, isAll) {
+    const { word, head, back: isBack, times, room } = at;
+    const made = workings(at);
+    const namesOf = (slot) => (slot === "keys" ? source : slot === "heads*"
+      ? [...Array(heads).keys()].flatMap((h) => columns("heads", h))
+      : slot in parts ? columns(slot, head) : !(slot in WORKINGS) ? [slot] : made.isTrue[slot] ? [{ name: slot }] : [""]);
+    const fits = scene.wide.length && made.isWhole() && 60 * scene.wide[0].columns.flatMap(namesOf).length <= room;
+    const one = isCross && scene.across.length ? scene.across : fits ? scene.wide : scene.one;
     const layouts = isAll ? scene.all : !times ? one
       : [one.find(({ rows }) => !rows.length), scene.times.find(({ columns: [, , name] }) => name === times)];
     const isThere = ({ columns: slots }) =>
       !slots.some((slot) => ["x", "y"].includes(slot) && !(slot in parts));
     const found = layouts.filter(isThere).map((layout) => ({
       caption: layout.caption,
-      columns: layout.columns.map((slot) => (slot === "keys" ? source : slot === "heads*"
-        ? [...Array(heads).keys()].flatMap((h) => columns("heads", h))
-        : slot in parts ? columns(slot, head) : [slot])),
+      columns: layout.columns.map(namesOf),
       isOfWords: layout.columns[0] === "keys",
-      rows: layout.rows.filter(({ role }) => !isBack || role !== "before").flatMap((row) => (row.each === "line" ? [null] : lines(row, word, head))),
+      rows: layout.rows.filter(({ role }) => !isBack || role !== "before").flatMap((row) => (row.each === "line" ? [null] : lines(row, word, head, made))),
     }));
     return found.reduce((kept, table) => {
       const before = kept.at(-1);
@@ -197,5 +266,5 @@ function openFacts(told, trace, sequence) {
     return [["word", words[i]], ["text", `${verb}: ${called(columns(part, head)[j])}`]];
   }
 
-  return { parts, heads, isCross, factors, matrix, isHidden, columns, called, number, signed, fixed, asker, EPSILON, says, tables, place };
+  return { parts, heads, isCross, factors, workings, matrix, isHidden, columns, called, number, signed, fixed, asker, EPSILON, says, tables, place };
 }

@@ -16,6 +16,13 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
 
   const countCells = (tables) => tables.flatMap(({ rows }) => rows).reduce((sum, row) => sum + (row ? row.slices.flat().length : 0), 0);
 
+  // A cell of which no array knows, or a text, as workings have it.
+  function writes(working) {
+    const isCell = "c" in working;
+    const made = element(isCell ? "span" : "td", isCell ? `cell made head-${working.head % 8}` : `how ${working.name}`);
+    return Object.assign(made, { working });
+  }
+
   const isSigns = (slice) => typeof slice[0] === "string";
   const namedPiece = ([kind, words]) => ({
     word: () => element("b", "w", words), number: () => element("strong", "", words),
@@ -31,7 +38,8 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     return button;
   }
 
-  function rowOf(row, tall, width) {
+  function rowOf(row, tall, columns) {
+    const width = columns.flat().length;
     if (!row) {
       const line = element("td");
       line.colSpan = width + 1;
@@ -39,13 +47,14 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     }
     const label = element("th", row.isName ? "name" : "", row.word, row.role ? element("small", "", row.role) : "");
     label.scope = "row";
-    const made = element("tr", row.isChosen ? "on" : "", label);
+    const made = element("tr", row.isChosen ? "on" : row.isSum ? "sum" : "", label);
     row.slices.forEach((slice, n) => {
       if (slice[0] === "bar") {
         const bar = element("span", "bar");
         bar.dataset.of = keyOf(row.slices[n - 1][0]);
         made.append(element("td", "long", bar));
-      } else if (isSigns(slice)) made.append(element("td", "sign", slice[0]));
+      } else if (isSigns(slice)) made.append(Object.assign(element("td", "sign", slice[0]), { colSpan: tall ? 1 : columns[n].length }));
+      else if (slice[0].name) made.append(...slice.map((each) => ("c" in each ? element("td", "", writes(each)) : writes(each))));
       else if (tall && slice.length > 1) made.append(element("td", "", element("div", "lines", ...slice.map(buttonOf))));
       else made.append(...slice.map((cell) => element("td", "", buttonOf(cell))));
     });
@@ -57,24 +66,27 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     if (!rows.length) return flowOf(caption);
     const isTall = !isOfWords && columns.some((names) => names.length > ROW);
     const numbers = columns.reduce((sum, names) => sum
-      + (isTall ? Math.min(ROW, names.length) : names.length) * (names[0] !== ""), 0);
+      + (isTall ? Math.min(ROW, names.length) : names.length) * (names[0] !== "" && !names[0].name), 0);
     const head = element("tr", "", element("td"));
     for (const names of columns) {
       const shown = isTall && names.length > 1 ? [`numbers 0 to ${names.length - 1}`] : names;
       for (const name of shown) {
+        if (name.name) {
+          head.append(Object.assign(element("th", `how ${name.name}`, element("span")), { scope: "col", working: name }));
+          continue;
+        }
         const kind = isOfWords ? "word" : shown === names ? "" : "whole";
         const th = element(name ? "th" : "td", kind, element("span", "", name));
         if (name) th.scope = "col";
         head.append(th);
       }
     }
-    const width = head.children.length - 1;
     const isStrip = isTall && rows.length > 3;  // too many to be read: colours only
     const made = element("table", isStrip ? "strips" : "", element("thead", "", head),
-      element("tbody", "", ...rows.map((row) => rowOf(row, isTall, width))));
+      element("tbody", "", ...rows.map((row) => rowOf(row, isTall, columns))));
     if (caption) made.prepend(element("caption", "", caption));
-    Object.assign(made, { numbers: Math.max(numbers, 1), signs: columns.flat().filter((name) => !name).length });
-    made.style = `--own: ${made.numbers}; --own-signs: ${made.signs}`;
+    Object.assign(made, { numbers: Math.max(numbers, 1), signs: columns.flat().filter((name) => !name).length, works: columns.flat().filter(({ name }) => name).length });
+    made.style = `--own: ${made.numbers}; --own-signs: ${made.signs}; --works: ${made.works}`;
     return made;
   }
 
@@ -92,7 +104,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
 
   function show(tables, isMoving, times, rows) {
     tallest = rows;
-    const before = new Map([...root.querySelectorAll(".cell")].map((each) => [each.dataset.key, each.getBoundingClientRect()]));
+    const before = new Map([...root.querySelectorAll("[data-key]")].map((each) => [each.dataset.key, each.getBoundingClientRect()]));
     [cells, seen] = [new Map(), new Map()];
     const board = element("div", "board", ...tables.map(tableOf));
     const most = (of) => Math.max(0, ...[...board.children].map((each) => each[of] ?? 0));
@@ -105,13 +117,13 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     for (const each of root.querySelectorAll("[data-times]")) each.ariaPressed = String(each.dataset.times === times);
     fit();
     if (isMoving && !quiet.matches) arrive(before);
-    const button = root.querySelector(".cell");
+    const button = root.querySelector("[data-key]");
     if (button) button.tabIndex = 0;
   }
 
   // A number that was on stage before comes from its old place; the rest appears.
   function arrive(before) {
-    for (const each of root.querySelectorAll(".cell, th, .sign, .bar, .flow, caption")) {
+    for (const each of root.querySelectorAll(".cell, th, .sign, .how, span.bar, .flow, caption")) {
       const [from, to] = [before.get(each.dataset.key), each.getBoundingClientRect()];
       if (from) {
         const way = `translate(${from.x - to.x}px, ${from.y - to.y}px) scale(${from.width / to.width})`;
@@ -155,7 +167,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       board.style.setProperty("--high", `${high}px`);
       for (const table of board.querySelectorAll("table")) {
         table.classList.remove("upright");
-        const spans = [...table.querySelectorAll("thead th:not(.whole) span")];
+        const spans = [...table.querySelectorAll("thead th:not(.whole, .how) span")];
         const width = table.querySelector(".cell")?.offsetWidth ?? 62;
         const isUpright = spans.some((span) => span.offsetWidth > span.parentElement.clientWidth + 6);
         table.classList.toggle("upright", isUpright);
@@ -183,11 +195,19 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     return String(short).replace("-", "−").replace(/^(−?)0\./, "$1.");
   }
 
-  function paint({ chosen, isBack, from, also = [] }) {
+  // A number in its cell: in how strong a colour, and whether it is less than 0, or 0.
+  function fill(made, text, value, most) {
+    (made.firstElementChild ?? made).textContent = text;
+    made.style.setProperty("--m", Math.min(1, 0.14 + 0.86 * Math.abs(value) / most).toFixed(3));
+    for (const [kind, is] of Object.entries({ less: value <= -0.005, nil: Math.abs(value) < 0.005, wide: text.length > 4 })) made.classList.toggle(kind, is);
+  }
+
+  function paint({ from, also = [], ...at }) {
+    const { cell: chosen, back: isBack } = at;
     const changed = [];
     const sources = chosen ? sourcesOf(chosen) : new Set();
     const scales = new Map();  // of each matrix on stage: its largest number at first, its largest slope
-    for (const button of root.querySelectorAll(".cell")) {
+    for (const button of root.querySelectorAll("[data-key]")) {
       const cell = cellAt(button);
       const key = `${cell.part}:${cell.head}`;
       if (!scales.has(key)) {
@@ -207,23 +227,31 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       const old = seen.get(keyOf(cell));
       if (old !== undefined && Math.abs(old - value) > 1e-9) changed.push(button);
       seen.set(keyOf(cell), value);
-      button.style.setProperty("--m", Math.min(1, 0.14 + 0.86 * Math.abs(value) / most).toFixed(3));
       button.style.setProperty("--g", hasArrow ? (0.35 + 0.65 * lift).toFixed(2) : 0);
       const kinds = {
-        less: value <= -0.005, nil: Math.abs(value) < 0.005, hatched: isHidden, moved: isMoved(cell), mine: trace.arrays[cell.id].edits.has(cell.place),
+        hatched: isHidden, moved: isMoved(cell), mine: trace.arrays[cell.id].edits.has(cell.place),
         source: sources.has(keyOf(cell)), here: chosen && keyOf(chosen) === keyOf(cell),
         pulled: hasArrow, down: slope < 0,
       };
       for (const [kind, is] of Object.entries(kinds)) button.classList.toggle(kind, Boolean(is));
       const isTight = button.closest("table").matches(".tight:not(.mute)");
-      const text = isHidden ? "" : written(value, isTight);
-      button.firstChild.textContent = text;
-      button.classList.toggle("wide", text.length > 4);
+      fill(button, isHidden ? "" : written(value, isTight), value, most);
       const wish = hasArrow ? (slope > 0 ? ", should rise" : ", should fall") : "";
       const place = facts.place(cell).map(([, text]) => text).join("");
       button.setAttribute("aria-label", `${place}: ${isHidden ? "hidden" : facts.number(value)}${wish}`);
     }
-    for (const bar of root.querySelectorAll(".bar")) {
+    const workings = facts.workings(at, root.clientWidth < 500);
+    for (const each of root.querySelectorAll(".how, .made")) {
+      const { name, j, c } = each.working;
+      const found = each.matches("th") ? workings.names[name] : workings[name](j, c);
+      if (each.matches(".made")) fill(each, facts.number(found), found, scales.get(`v:${at.head}`).most);
+      else {
+        (each.matches("th") ? each.firstChild : each).replaceChildren(...[found].flat());
+        each.classList.toggle("zero", found === "0");
+        each.classList.toggle("long", found.length > 20);
+      }
+    }
+    for (const bar of root.querySelectorAll("span.bar")) {
       const { id, place, head } = cells.get(bar.dataset.of);
       bar.className = `bar head-${head % 8}`;
       bar.style.setProperty("--v", trace.arrays[id].data[place]);
@@ -252,7 +280,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
 
   let drag = null;
   root.addEventListener("pointerdown", (event) => {
-    const button = event.target.closest(".cell");
+    const button = event.target.closest("[data-key]");
     if (!button || event.pointerType !== "mouse") return;
     const cell = cellAt(button);
     drag = { cell, x: event.clientX, value: trace.arrays[cell.id].data[cell.place], steps: 0 };
@@ -265,12 +293,12 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
   });
   addEventListener("pointerup", () => { drag = null; });
   root.addEventListener("click", ({ target }) => {
-    const button = target.closest(".cell");
+    const button = target.closest("[data-key]");
     if (button) choose(cellAt(button));
   });
 
   function go(from, [dx, dy]) {
-    const places = new Map([...root.querySelectorAll(".cell")].map((each) => [each.dataset.key, middle(each.getBoundingClientRect())]));
+    const places = new Map([...root.querySelectorAll("[data-key]")].map((each) => [each.dataset.key, middle(each.getBoundingClientRect())]));
     const next = nextCell(places, cellAt(from), [dx, dy]);
     if (next) focus(`${next.id}:${next.place}`);
   }
@@ -278,7 +306,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     root.querySelector(`[data-key="${key}"]`)?.focus(options);
   }
   root.addEventListener("keydown", (event) => {
-    const button = event.target.closest(".cell");
+    const button = event.target.closest("[data-key]");
     if (!button || event.ctrlKey || event.metaKey || event.altKey) return;
     const cell = cellAt(button);
     const by = { "+": 0.1, "=": 0.1, "-": -0.1 }[event.key];
@@ -289,7 +317,7 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
     event.preventDefault();
   });
   root.addEventListener("focusin", ({ target }) => {
-    if (!target.matches?.(".cell")) return;
+    if (!target.matches?.("[data-key]")) return;
     for (const each of root.querySelectorAll(".cell[tabindex='0']")) each.tabIndex = -1;
     target.tabIndex = 0;
   });

@@ -174,10 +174,12 @@ function startStory(data, page) {
   }
 
   function showGoal() {
-    byId("goal").hidden = !at.back;
+    byId("goal").hidden = byId("aim").hidden = !at.back;
     if (!at.back) return;
+    const home = byId(isPhone() ? "goal" : "says");  // beside the sentence, or where a sheet leaves it in sight
+    if (!home.contains(byId("aim")) && home.nextSibling !== byId("aim")) home[isPhone() ? "prepend" : "after"](byId("aim"));
     const goal = trace.loss();
-    const find = (selector) => byId("goal").querySelector(selector);
+    const find = (selector) => root.querySelector(`:is(#story-goal, #story-aim) ${selector}`);
     const [wish, row] = ["d_out", "out"].map((part) => facts.matrix(part, 0).row(facts.asker()));
     const terms = [...wish.keys()].filter((c) => wish[c]);
     const three = (value) => Number(value.toFixed(3));
@@ -191,8 +193,9 @@ function startStory(data, page) {
     find(".step").hidden = !canStep;
     const isChanged = trace.isEdited() || controls.chosen();
     find(".again").disabled = !isChanged;
-    find(".steps").textContent = (steps ? `You have taken ${steps} ${steps === 1 ? "step" : "steps"} along the slopes of w_q and w_k.`
-      : "▲ should rise, ▼ should fall; a larger arrow matters more.") + (isChanged ? " Start again also undoes your own changes." : "");
+    const [short, long] = steps ? [`You have taken ${steps} ${steps === 1 ? "step" : "steps"}`, " along the slopes of w_q and w_k."]
+      : ["▲ should rise, ▼ should fall", "; a larger arrow matters more."];
+    byId("steps").replaceChildren(short, element("span", "extra", long, isChanged ? " Start again also undoes your own changes." : ""));
   }
 
   // --- where the word looks: arcs over the sentence, those of a second head below it
@@ -237,7 +240,7 @@ function startStory(data, page) {
       item.firstChild.setAttribute("aria-label", `Scene ${n + 1}: ${scenes[n].name}${changed.includes(scenes[n]) ? ", changed" : ""}`);
     });
     root.classList.toggle("choosing", Boolean(at.cell));
-    stage.paint({ chosen: at.cell, isBack: at.back, from, also: at.only ? [] : reached });
+    stage.paint({ ...at, from, also: at.only ? [] : reached });
     from = null;
     showTry();
     showOptions();
@@ -287,6 +290,7 @@ function startStory(data, page) {
     byId("next").setAttribute("aria-label", leadsBack() ? "The way back" : "Next scene");
     byId("back").checked = at.back;
     if (!at.expert) {
+      at.room = byId("stage").clientWidth;
       stage.show(facts.tables(scene(), at, showsAll()), isMoving, at.times, Math.max(...scenes.map(highOf)));
       refresh();
     }
@@ -366,7 +370,10 @@ function startStory(data, page) {
     const isOurs = !event.target.matches?.("input, .cell");
     const by = { n: 1, p: -1, ...(isOurs && { ArrowRight: 1, ArrowLeft: -1 }) }[event.key];
     if (by && !at.only) turn(by);
-    if (event.key === "Escape" && at.cell) letGo();
+    if (event.key === "Escape" && at.cell) {
+      letGo();
+      document.activeElement.blur();  // so that arrows change the scene again
+    }
   });
 
   // --- the start
@@ -379,7 +386,8 @@ function startStory(data, page) {
     for (const [name, selector] of Object.entries({ top: ".story-top", wish: "#story-wish", scrub: ".scrub" })) {
       root.style.setProperty(`--${name}`, `${root.querySelector(selector).offsetHeight}px`);
     }
-    if (!at.expert) { stage.fit(); stage.paint({ chosen: at.cell, isBack: at.back }); showArcs(); }
+    if (!at.expert && scene().wide.length && at.room !== byId("stage").clientWidth) go({}, { isMoving: false });
+    if (!at.expert) { stage.fit(); stage.paint(at); showArcs(); }
     tellHeight();
   });
   for (const name of ["main", "says", "wish", "options"]) sizes.observe(byId(name));
