@@ -156,18 +156,18 @@ bar_chart(gib, title=title, unit="GiB")
 # never writes, so it has no KV cache.
 
 # %%
-kib, against = {}, {}
+kib = {}
 for name, m in CONFIGURATIONS.items():
-    label = f"{m.name}: {m.num_heads}, {m.num_kv_heads}"
     if "bert" not in name:
+        label = f"{m.name}: {m.num_heads}, {m.num_kv_heads}"
         kib[label] = kv_cache_bytes(m, 1) / 1024
     if m.num_kv_heads < m.num_heads:
         unshared = replace(m, num_kv_heads=m.num_heads)
-        against[label] = kv_cache_bytes(unshared, 1) / 1024
-options = {"against": against, "against_label": "if multi-head"}
-options["unit"] = "KiB; next to each name: H, H_kv"
+        label = f"{m.name}, if multi-head"
+        kib[label] = kv_cache_bytes(unshared, 1) / 1024
+unit = "KiB; next to each name: H, H_kv"
 title = "KV cache of one token, 2 bytes per number"
-bar_chart(kib, title=title, **options)
+bar_chart(kib, title=title, unit=unit)
 
 # %% [markdown]
 # The picture corrects what you often read:
