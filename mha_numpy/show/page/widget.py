@@ -22,8 +22,8 @@ SCRIPTS = (  # in this order: one scope holds them all
     "arrays.js", "equations.js", "trace.js", "view/element.js", "view/axes.js", "view/blocks.js",
     "view/layout.js", "view/paint.js", "view/motion.js", "view/stage.js", "view/map.js",
     "view/arithmetic.js", "view/slope.js", "view/panel.js", "view/controls.js", "view/listing.js",
-    "view/keyboard.js", "view/page.js", "story/facts.js", "story/stage.js", "story/panel.js",
-    "story/story.js",
+    "view/keyboard.js", "view/page.js", "story/workings.js", "story/facts.js", "story/stage.js",
+    "story/panel.js", "story/story.js",
 )  # fmt: skip
 STYLES = ("page.css", "story/story.css")
 TRAINING_SCRIPTS = ("view/matrix.js", "view/curve.js", "learning.js", "train.js")

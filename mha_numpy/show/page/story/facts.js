@@ -60,7 +60,9 @@ function openFacts(told, trace, sequence) {
   };
   const [EPSILON, LEAST] = [5e-4, 0.1];  // the least slope, and the least share, that is named
   const off = () => [...(parts.head_gate?.data.slice(-heads) ?? [])].flatMap((gate, h) => (gate ? [] : [h]));
+  const scale = () => trace.arrays[trace.byName.get("scale")].data[0];
   const called = (label) => (/^\d+$/.test(label) ? `number ${label}` : label);
+  const workings = openWorkings({ parts, scale, matrix, columns, called, isHidden });
 
   // --- facts: [kind, text] pieces
 
@@ -69,7 +71,7 @@ function openFacts(told, trace, sequence) {
     const known = {
       text: meaning ? { wish: meaning.wish, goal: meaning.goal, question: meaning.asks[head][word] } : {},
       word: { word: looks[word], asker: looks[asker()], best: source[bestOf(word, head)] },
-      number: { head, other, off: off().join(" and head "), scale: number(trace.arrays[trace.byName.get("scale")].data[0]),
+      number: { head, other, off: off().join(" and head "), scale: number(scale()),
         D: parts.x?.shape.at(-1), width: matrix("q", 0).cols },
     };
     for (const [kind, told] of Object.entries(known)) if (name in told) return [[kind, String(told[name])]];
@@ -132,62 +134,6 @@ function openFacts(told, trace, sequence) {
         return [piece[0] === "*" ? ["term", inner] : piece[0] === "`" ? ["name", inner] : ["text", piece]];
       }),
     ]);
-  }
-
-  // --- workings: how the numbers of a word's row come about, written between them where it is true
-
-  const WORKINGS = { sum: "sum", asked: "sum", power: "power", powers: "power", average: "power" };
-  const total = (terms) => terms.reduce((sum, term) => sum + term, 0);
-  const times = (a, b) => a.map((each, n) => each * b[n]);
-  const joined = (terms, write = number) => terms.map((term, n) => (n ? (term < 0 ? " − " : " + ") + write(Math.abs(term)) : write(term))).join("");
-  const power = (value) => (value < 1e4 ? number(value) : value.toExponential(1).replace("+", ""));
-
-  // Terms that are not 0, and their sum; the first ones, where there is no room for all.
-  function added(terms, room, write = number) {
-    const [kept, sum] = [terms.filter((term) => Math.abs(term) >= 0.005), write(total(terms))];
-    const tried = kept.map((_, n) => `${joined(kept.slice(0, kept.length - n), write)}${n ? " + …" : ""} = ${sum}`);
-    return (kept.length > 1 && tried.find((text) => text.length <= room)) || sum;
-  }
-
-  function workings({ word, head, back: isBack, cell }, isNarrow) {
-    const row = (part, i = word) => matrix(part, head)?.row(i) ?? [];
-    const [q, scores, shares, asked, slopes, byShare] = ["q", "scores", "weights", "d_q", "d_scores", "d_weights"].map((part) => row(part));
-    const keys = scores.map((_, j) => row("k", j));
-    const scale = trace.arrays[trace.byName.get("scale")].data[0];
-    const isMine = (part, j) => parts[part]?.edits.has(matrix(part, head).place(word, j));
-    const agree = (part, found, given = row(part)) => found.length > 0 && found.every((each, j) => isMine(part, j)
-      || Math.abs(each - given[j]) <= 1e-6 * Math.max(1, Math.abs(each)));
-    const product = (j, c) => shares[j] * matrix("v", head).at(j, c);
-    const isWhole = () => agree("heads", row("heads").map((_, c) => total(shares.map((_, j) => product(j, c)))));
-    if (!isBack) {
-      const powers = scores.map((score, j) => (isHidden(head, word, j) ? 0 : Math.exp(score)));
-      const all = power(total(powers));
-      const terms = keys.map((key) => times(q, key));
-      return {
-        sum: (j) => (isMine("scores", j) ? "set by you" : added(terms[j], isNarrow ? 9 : 36)), asked: () => "",
-        power: (j) => power(powers[j]), powers: () => all, average: () => "", product, isWhole, last: "sum",
-        names: { sum: [`sum ×\u00a0${number(scale)}`], power: ["e", element("sup", "", "score"), ` ÷\u00a0${all}`] },
-        isTrue: { sum: agree("scores", terms.map((each) => scale * total(each))), power: agree("weights", powers.map((each) => each / total(powers))) },
-      };
-    }
-    const byWord = times(shares, byShare);
-    const mean = total(byWord);
-    const sizes = asked.map(Math.abs);
-    const c = cell?.part === "q" ? cell.j : sizes.indexOf(Math.max(...sizes));
-    const pulls = (f) => keys.map((key, j) => key[f] * slopes[j]);
-    const fitting = (text, short) => (!isNarrow && text.length <= 20 ? text : short);
-    const tight = (text) => (isNarrow ? text.replace(/\b0\./g, ".") : text).replace(/ (?!=)/g, "\u00a0");
-    return {
-      sum: (j) => {
-        const pull = number(pulls(c)[j]);
-        return Number(pull) === 0 ? "0" : fitting(`${number(keys[j][c])} × ${fixed(slopes[j], 3)} = ${pull}`, pull);
-      },
-      asked: () => fitting(`${number(total(pulls(c)))} × ${number(scale)} = ${signed(asked[c])}`, signed(asked[c])),
-      chain: (j) => (isHidden(head, word, j) ? "0" : tight(`${fixed(shares[j], 2)} × (${joined([byShare[j], -mean])}) = ${slopes[j] >= 0.005 ? "+" : ""}${fixed(slopes[j], 2)}`)),
-      power: () => "→", powers: () => "", average: () => tight(added(byWord, isNarrow ? 21 : 30, (value) => fixed(value, 3))), product, isWhole, last: "average",
-      names: { sum: [`slope of ${called(columns("q", head)[c])}`], power: [] },
-      isTrue: { sum: agree("d_q", asked.map((_, f) => scale * total(pulls(f)))), power: agree("d_scores", byWord.map((part, j) => part - shares[j] * mean)) },
-    };
   }
 
   // --- what is on stage: tables of rows, rows of slices, slices of cells {part, id, place, i, j, head}
