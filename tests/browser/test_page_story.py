@@ -232,8 +232,8 @@ def test_what_belongs_to_a_scene_is_switched_there(open_story):
     go(page, "join/It/0")
     page.locator("#story-options").get_by_label("head 0").uncheck()
     says = page.locator("#story-says").inner_text()
-    assert "its row says alive 0, food 0" in says
-    assert "Nothing from head 0 gets there" in says
+    assert "its row has 0 for alive, 0 for food" in says
+    assert "While head 0 is off, nothing from it gets through" in says
     go(page, "roles/It/0")
     page.locator("#story-options").get_by_label("What if ...?").select_option("cut-first")
     assert "after the projection" in page.locator("#story-options p").inner_text()

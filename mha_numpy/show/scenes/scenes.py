@@ -76,12 +76,12 @@ def _single(array: str, each: str, role: str = "") -> Layout:
 LONE = ("head lone", "Only the row of {asker} has arrows, because the goal is about {asker}.")
 ASIDE = (
     "head !d_heads !lone",
-    "The goal is about {asker} only. What {word} asks for and receives doesn't matter here, so its "
-    "row has no arrows.",
+    "The goal is about {asker} only. What {word} asks for or receives makes no difference here, so "
+    "its row has no arrows.",
 )
 KEPT = (
     "head !d_heads !all",
-    "The arrows that remain are there because {asker} looks at these words, too.",
+    "The arrows you still see are there because {asker} looks at those words too.",
 )
 EQUAL = (
     "d_heads !d_scores",
@@ -89,8 +89,8 @@ EQUAL = (
 )
 ELSEWHERE = (
     "!head",
-    "There are no arrows here. Nothing that head {head} gives reaches the numbers of the goal, so "
-    "the goal doesn't depend on head {head}.",
+    "There are no arrows here. Nothing from head {head} reaches the numbers in the goal, so the "
+    "goal doesn't depend on it.",
 )
 BY_PARAMS = Layout((), (), "\u2193 times w_q, w_k and w_v")
 BY_W_O = Layout((), (), "\u2193 times w_o")
@@ -100,21 +100,22 @@ SCENES = (
         "words", "Words", "Words become numbers", "Every number has a slope", ("x",),
         (
             ("", "Each word is a row of {D} numbers."),
-            ("example", "Each column says one thing about it. The row of {word} says {x}."),
+            ("example", "Each column says one thing about it. The row for {word} has {x}."),
             ("example asker", "Who is {word}? Nothing in its row tells you."),
-            ("!example !cross", "The row of {word} is all that attention knows of it at first."),
+            ("!example !cross", "The row for {word} is all that attention knows of it at first."),
             ("cross", "The words at the top look. The words that they look at have separate rows, "
              "such as {best}."),
-            ("example", "Place x and place y say where in the sentence the word is; head 1 uses "
-             "them to find the word before."),
+            ("example", "Place x and place y are a point on a circle, an eighth of a turn further "
+             "for each word. Head 1 uses them to find the word before."),
             ("unlike", "On top you see what the model says at each place, here what it reads."),
         ),
         (
-            ("d_x", "The goal has been followed back to the first numbers. For {word}, what "
-             "matters most is {d_x}."),
+            ("d_x", "We've followed the goal all the way back to the first numbers. For {word}, "
+             "these matter most: {d_x}."),
             ("!d_x", "The goal doesn't depend on {word}: no number of its row has a slope."),
-            ("", "Each number of `w_q`, `w_k`, `w_v` and `w_o` gets a slope in the same way. Take "
-             "a small step, and `w_q` and `w_k` move along theirs. Training does this many times."),
+            ("", "Every number in `w_q`, `w_k`, `w_v` and `w_o` gets a slope the same way. Take a "
+             "small step, and `w_q` and `w_k` move along their slopes. Training does that again "
+             "and again."),
         ),
         one=(_single("x", "i"),),
         all=(_every("x", "tokens"), _every("y", "keys")),
@@ -124,19 +125,24 @@ SCENES = (
         "roles", "Ask, offer, give", "One row becomes three", "What should it ask for?",
         ("q", "k", "v"),
         (
-            ("example", "In head {head}, {word} asks: \u201c{question}\u201d As numbers, it *asks* "
-             "for {q}. So that others find it, it *offers* {k}. To any word that looks at it, "
-             "it *gives* {v}."),
-            ("!example !cross", "What {word} *asks* for is its query, `q`. What it *offers*, so "
-             "that others find it, is its key, `k`. What it *gives* is its value, `v`."),
-            ("!example cross", "The query of {word}, `q`, is what it *asks* for. Each word that it "
-             "looks at, such as {best}, *offers* a key, `k`, and *gives* a value, `v`."),
+            ("example !all", "In head {head}, {word} asks: \u201c{question}\u201d In numbers, it "
+             "*asks* for {q}. So that others can find it, it *offers* {k}. And to any word that "
+             "looks its way, it *gives* {v}."),
+            ("all !cross", "Every word now has three rows. What it *asks* for is its query, `q`. "
+             "What it *offers*, so that others can find it, is its key, `k`. What it *gives* is "
+             "its value, `v`."),
+            ("!all !example !cross", "What {word} *asks* for is its query, `q`. What it *offers*, "
+             "so that others can find it, is its key, `k`. What it *gives* is its value, `v`."),
+            ("!all !example cross", "The query of {word}, `q`, is what it *asks* for. Each word "
+             "that it looks at, such as {best}, *offers* a key, `k`, and *gives* a value, `v`."),
+            ("all cross", "Each word that looks has a query, `q`: what it *asks* for. Each word "
+             "that can be looked at *offers* a key, `k`, and *gives* a value, `v`."),
             ("!example", "Each of these rows has {width} numbers in this head."),
         ),
         (
-            ("d_q", "The slopes of what {word} asks for: {d_q}. A plus means ask for more of this, "
-             "a minus means ask for less. Nobody wrote that rule: it follows from the goal, four "
-             "steps back."),
+            ("d_q", "The slopes of what {word} asks for are {d_q}. A plus means \u201cask for more "
+             "of this\u201d, a minus \u201cask for less\u201d. We didn't write that rule; it "
+             "follows from the goal, four steps further on."),
             EQUAL,
             ("d_scores !d_q", "The goal doesn't depend on what {word} asks for: no score does."),
             ("head !d_heads !lone", "The goal is about {asker} only, so what {word} asks for "
@@ -171,19 +177,20 @@ SCENES = (
         "scores", "Compare", "Asking meets offering", "Which scores should rise?", ("scores",),
         (
             ("!all", "The top row is what {word} asks for; below it is what each word offers. "
-             "Multiply down, add across, then multiply by the scale, {scale}, which stops "
-             "long rows from getting huge scores. The result is a *score*: how well the two fit."),
+             "Multiply each pair of numbers, add up the products, then multiply by the scale, "
+             "{scale}, which keeps long rows from getting huge scores. The result is a "
+             "*score*: how well the two fit."),
             ("all", "A *score* says how well two words fit. Multiply what one asks for by what the "
-             "other offers, add up, and multiply by the scale, {scale}."),
+             "other offers, add up the products, and multiply by the scale, {scale}."),
             ("!alone scores", "The highest for {word}: {scores}."),
             ("hides", "Hatched words are hidden from {word} and don't count."),
         ),
         (
-            ("d_scores", "The slopes that count: {d_scores}. The slope of a score is its "
+            ("d_scores", "The slopes that matter are {d_scores}. The slope of a score is its "
              "*gradient*: raise the score by 0.1, and the goal changes by about 0.1 times "
              "the slope."),
-            ("d_scores d_q !all", "A score comes from what is asked and what is offered, so both "
-             "get arrows, too."),
+            ("d_scores d_q !all", "A score is made from what's asked and what's offered, so both "
+             "of those get arrows too."),
             EQUAL, ASIDE, KEPT, ELSEWHERE, LONE,
         ),
         one=(
@@ -206,13 +213,14 @@ SCENES = (
             ("whole alone", "There is only one word that {word} can look at: {weights}."),
             ("!whole weights", "These shares were changed, and no longer add up to 100%."),
             ("!weights", "There is no word that {word} can look at."),
-            ("", "Each share is a *weight*: e (about 2.7) to the power of the score, divided by "
-             "the sum of these powers."),
+            ("", "These shares are the *weights*. For each, take e (about 2.7) to the power of the "
+             "score, and divide it by the sum of all these powers."),
         ),
         (
-            ("d_scores", "If one share grows, others shrink. So raising a score pays off only if "
-             "its word helps more than the average of its row. The slopes say which: {d_scores}."),
-            ("d_scores whole", "All of them add up to 0; tiny ones have no arrow."),
+            ("d_scores", "If one share grows, others shrink. So it only pays to raise a word's "
+             "score if that word helps more than the row's average. The slopes say which ones do: "
+             "{d_scores}."),
+            ("d_scores whole", "All of them add up to 0; tiny ones get no arrow."),
             EQUAL, ASIDE, ELSEWHERE, LONE,
         ),
         one=(
@@ -229,15 +237,18 @@ SCENES = (
     Scene(
         "mix", "Mix", "Take a share of each", "Who should give more?", ("heads",),
         (
-            ("", "Each word's row is multiplied by its share ({weights}), and {word} receives the "
-             "sum."),
-            ("example", "That is {heads}."),
+            ("!all", "Multiply each word's row by its share ({weights}), and add up the results. "
+             "That sum is what {word} receives."),
+            ("all", "Each row is what one word receives: the rows of all words, each multiplied by "
+             "its share, added up."),
+            ("example !all", "That's {heads}."),
+            ("example all", "For {word}, that's {heads}."),
         ),
         (
-            ("d_heads", "Going back through `w_o`, the slopes of what {word} receives "
-             "are {d_heads}."),
-            ("d_heads d_weights", "So shares have slopes, too: {d_weights}. A plus means that a "
-             "larger share would help."),
+            ("d_heads", "Go back through `w_o`, and you get the slopes of what {word} receives: "
+             "{d_heads}."),
+            ("d_heads d_weights", "Multiply them by a word's row, add up, and you have the slope "
+             "of its share: {d_weights}. A plus means that a larger share would help."),
             ASIDE, KEPT, ELSEWHERE, LONE,
         ),
         one=(
@@ -263,20 +274,20 @@ SCENES = (
     Scene(
         "join", "Join", "All heads make one new row", "Start with a goal", ("out",),
         (
-            ("!single !silent", "Meanwhile, head {other} has looked too ({others})."),
-            ("!single", "Side by side, the rows go through `w_o` and become the new row of "
-             "{word}."),
-            ("off", "Nothing from head {off} gets there while it is switched off."),
+            ("!single !silent", "Meanwhile, head {other} has been looking too ({others})."),
+            ("!single", "Put the rows side by side, multiply by `w_o`, and you have the new row "
+             "for {word}."),
+            ("off", "While head {off} is off, nothing from it gets through."),
             ("single", "What {word} received goes through `w_o` and becomes its new row."),
-            ("example asker", "Before, {word} was only a stand-in. Now its row says {wished}."),
-            ("example !asker", "That row says {out}."),
+            ("example asker", "Before, {word} was only a stand-in. Now its row has {wished}."),
+            ("example !asker", "That row has {out}."),
         ),
         (
-            ("example", "Suppose {wish}. Our goal, then, is a large {goal} in that row."),
+            ("example", "Suppose {wish}. Then our goal is a large {goal} in that row."),
             ("!example", "Our goal here is to make the sum of `d_out` times `out` larger."),
-            ("d_out", "An arrow shows a *slope*: how much the goal grows if that number grows a "
-             "little. So ▲ should rise and ▼ should fall. Now go left: what should each "
-             "earlier number do?"),
+            ("d_out", "An arrow shows a *slope*: how much the goal grows if you raise that number "
+             "a little. So ▲ should rise and ▼ should fall. Now work your way left: what should "
+             "each earlier number do?"),
             ("!d_out !lone", "This row has no arrows, because the goal is about {asker} only. "
              "Choose {asker} at the top."),
             ("lone", LONE[1]),

@@ -203,7 +203,13 @@ def listed(story: Story, name: str, word: int, head: int) -> list[Piece]:
         return _joined([("word", labels[j]) for j in kept], [write(row[j]) for j in kept])
     called = [f"number {label}" if label.isdigit() else label for label in labels]
     kept = sorted(kept)
-    return _joined([("text", called[c]) for c in kept], [write(row[c]) for c in kept])
+    if part[:2] == "d_":
+        return _joined([("text", called[c]) for c in kept], [write(row[c]) for c in kept])
+    return [
+        piece
+        for c in kept
+        for piece in (("text", ", "), ("number", write(row[c])), ("text", f" for {called[c]}"))
+    ][1:]
 
 
 def named(row: Array, words: Sequence[str], *, is_share: bool, most: int = 2) -> list[Piece]:

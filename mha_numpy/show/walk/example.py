@@ -50,10 +50,11 @@ MEANING = Meaning(
     asks=[
         ["which thing?", "what does it do?", "who does it?", "what happens to it?",
          "which living thing?", "who does it?"],
-        ["which word comes before, or else is nearest?", *["which word comes before?"] * 5],
+        ["which word comes before me, or failing that, is nearest?",
+         *["which word comes before?"] * 5],
     ],
     asker=TOKENS.index("It"),
-    wish="we want the new row of It to say alive, not food",
+    wish="we want the new row for It to say alive, not food",
     goal="alive \N{MINUS SIGN} food",
     written=SENTENCE.split(),
     dare="make the fish alive, and see where It looks",

@@ -89,7 +89,7 @@ def test_the_asker_and_the_wish_open_the_story(story):
         "It has 100% of its attention to give, and the scores share it out: cat 78%, fish 17%."
     )
     back = still(story, "scores", back=True).text
-    assert back.startswith("The slopes that count: cat +0.308, fish " + MINUS + "0.278.")
+    assert back.startswith("The slopes that matter are cat +0.308, fish " + MINUS + "0.278.")
     assert ("word", "cat") in still(story, "scores").sentence
     assert ("number", "4.5") in still(story, "scores").sentence
 
@@ -99,8 +99,8 @@ def test_where_the_wish_does_not_reach_the_sentence_says_why(story):
         return still(story, scene, word=story.tokens.index(word), head=head, back=True).text
 
     for scene in ALL[1:5]:
-        assert "Nothing that head 1 gives reaches" in says(scene, "It", 1)
-    assert "What ate asks for and receives doesn't matter" in says("weights", "ate", 0)
+        assert "Nothing from head 1 reaches" in says(scene, "It", 1)
+    assert "What ate asks for or receives makes no difference" in says("weights", "ate", 0)
     assert "the goal is about It only" in says("join", "cat", 0)
     assert "It looks at cat" in says("roles", "cat", 0)
 
@@ -182,9 +182,9 @@ def test_a_head_that_is_switched_off_has_not_looked():
         MultiHeadAttention(4, 2, rng=0)(x, head_gate=np.array([1.0, 0.0]))
     story = story_of(t)
     assert [still(story, "join", head=head).text[:31] for head in (0, 1)] == [
-        "Side by side, the rows go throu", "Meanwhile, head 0 has looked to",
+        "Put the rows side by side, mult", "Meanwhile, head 0 has been look",
     ]  # fmt: skip
-    assert "Nothing from head 1 gets there" in still(story, "join").text
+    assert "While head 1 is off, nothing from it gets through" in still(story, "join").text
 
 
 def test_numbers_are_written_as_pages_write_them():

@@ -102,7 +102,9 @@ function openFacts(told, trace, sequence) {
     const sizes = row.map(Math.abs);
     const kept = name === "wished" ? [...row.keys()].filter((c) => matrix("d_out", head).at(word, c))
       : largest(sizes, most).slice(0, most).filter((c) => sizes[c] >= least);
-    return joined(isOfWords ? kept : kept.sort((a, b) => a - b));
+    if (!isOfWords) kept.sort((a, b) => a - b);
+    if (isOfWords || isSlope) return joined(kept);
+    return kept.flatMap((c) => [["text", ", "], ["number", number(row[c])], ["text", ` for ${called(labels[c])}`]]).slice(1);
   }
 
   // Whether a condition holds; a fact holds where it names numbers.

@@ -11,7 +11,7 @@ function openNumber({ root, facts, stage, panel, close, open }) {
     const kind = { scores: "score", weights: "share" }[part];
     const small = [kind, facts.heads > 1 && !["x", "y", "out"].includes(part) && `head ${head}`].filter(Boolean).join(", ");
     const isHidden = Boolean(kind) && facts.isHidden(head, i, j);
-    const says = !isBack && stage.isMoved(cell) && changedScenes.length ? [`Scenes that have changed: ${changedScenes.join(" · ")}.`] : [];
+    const says = !isBack && stage.isMoved(cell) && changedScenes.length ? [`This also changes: ${changedScenes.join(" · ")}.`] : [];
     panel.show(view, { id, place }, { words: [...facts.place(cell).map(stage.piece), element("small", "", small && ` ${small}`)], isHidden, isBack, says });
   }
   return { show };

@@ -3,7 +3,7 @@
 
 const SHADES = 48;
 const SHAPES = "●■▲◆";  // of heads 0 to 3
-const LEAST_TEXT = 13;  // pixels
+const [LEAST_TEXT, LEAST_NUMBER] = [13, 11];  // pixels; a number in a narrow cell
 
 const digitsFor = (size) => (size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
 function fixed(value, digits) {
@@ -99,7 +99,8 @@ function writingOf({ isBool }, numbers) {
     return { write, width: 1.08 * Math.max(0, ...[...new Set(words)].map(textWidth)) };  // in bold
   });
   const find = (width) => {
-    const found = known.find((each) => each.width <= width);
+    const fits = (size) => known.find((each) => each.width * size / LEAST_TEXT <= width);
+    const found = fits(LEAST_TEXT) ?? fits(LEAST_NUMBER);
     return found && { write: found.write, size: Math.min(LEAST_TEXT * width / found.width, Math.max(LEAST_TEXT, 0.32 * width)) };
   };
   find.widths = isBool ? [0] : known.map(({ width }) => width);

@@ -105,8 +105,8 @@ function openPanel({ root, trace, edit, undo }) {
     }
     if (Math.abs(slope) < 1e-9 && Math.abs(truth) < 1e-9) return ["The goal does not depend on this number."];
     const strong = (number) => element("strong", "", signed(number));
-    return ["Slope ", strong(slope), view.go ? ` (${gradient.name})` : "", ": 0.1 more changes the goal by about ", strong(0.1 * slope),
-      ...(target ? ["; in truth by ", strong(truth)] : []), "."];
+    return ["Slope ", strong(slope), view.go ? ` (${gradient.name})` : "", ": raising it by 0.1 should change the goal by about ", strong(0.1 * slope),
+      ...(target ? ["; it really changes by ", strong(truth)] : []), "."];
   }
 
   // `words` say where it is; `isBack` undefined shows both what it was and its slope, then come more `says`.
