@@ -104,7 +104,7 @@ matrices(
 )
 
 # %% [markdown]
-# Second, each place is given the learned query of whichever place it stands in for.
+# Second, each place gets the learned query of whichever place it stands in for.
 
 
 # %%
