@@ -199,8 +199,8 @@ print("one step later, it says:", *say(digits))
 
 # %% [markdown]
 # One step, and it says the digits backwards again. While all the weights were still equal, the gradient of the scores
-# already knew which way to go. We draw it with its sign flipped, added up over 64 rows of digits and times 100: filled
-# where a larger score lowers the loss, a ring where a smaller one does.
+# already knew which way to go. We draw it with its sign flipped, added up over 64 rows of digits and times 100:
+# filled where a larger score lowers the loss, a ring where a smaller one does.
 #
 # > **Predict first.** All twelve weights in each row are equal. What does the gradient look like?
 # >
@@ -226,10 +226,10 @@ matrices(
 #
 # </details>
 #
-# After notebook 04, you can say why. The right answer at place 0 is
-# the digit of place 11. The value from there raises the right logit, so more weight on it lowers the loss. Softmax
-# passes this slope on to the score, the score to the query, and the query to `w_q`. (From random params it takes
-# longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
+# After notebook 04, you can say why. The right answer at place 0 is the digit of place 11. The value from there
+# raises the right logit, so more weight on it lowers the loss. Softmax passes this slope on to the score, the score
+# to the query, and the query to `w_q`. (From random params it takes longer, because `w_k`, `w_v` and `w_o` have to be
+# learned too.)
 #
 # ## Exercise: a head with a bug (after the hour, 10 minutes)
 #
