@@ -20,6 +20,7 @@ from mha_numpy.show.pictures import (
 # %%
 digits = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
 model = load_trained("reverse").model
+head = model.attentions[0]  # it keeps the weights of the last run
 
 
 def say(digits):
@@ -27,7 +28,7 @@ def say(digits):
     return model(np.array([digits]))[0].argmax(axis=-1)
 
 
-# %%
+# %% tags=["hide-input"]
 matrices(
     {"digit at each place": np.stack([digits, say(digits)])},
     row_labels=["reads", "says"],
@@ -35,16 +36,17 @@ matrices(
 )
 
 # %% [markdown]
-# Nothing in its code says "backwards". The model is made of 5,120 numbers, its *parameters* (*params*, for short), and
-# training chose them. With other params the same code could copy the digits instead. So how does it know where to look?
+# Nothing in its code says "backwards". The model is made of 5,120 numbers, its *parameters* (*params* for short), and
+# training picked them. With other params the same code could copy the digits instead. So how does it know where to
+# look?
 #
-# **By the end you can** read a picture of attention weights, and find out what a head is good for by
-# switching it off.
+# **By the end you can** read a picture of attention weights, and find out what a head is for by switching it off.
 #
 # ## Where it looks while it writes one digit
 #
-# The part of a model that looks is called a *head*. This model has one. For each digit that it writes, the head decides
-# how much to take from each digit that was read. These shares are the *attention weights*, and they add up to 1.
+# The part of a model that looks is called a *head*. This model has one. For each digit the model writes, the head
+# decides how much to take from each digit it has read. These shares are the *attention weights*, and they add up to
+# 1.
 #
 # > **Predict first.** The third digit that it writes is a 3. There are two 3s to look at, one at place 0 and one at
 # > place 9. Which bar will be the longest?
@@ -55,8 +57,7 @@ matrices(
 # >
 # > <!-- answer: place 9 -->
 
-# %%
-head = model.attentions[0]  # it keeps the weights of the last run
+# %% tags=["hide-input"]
 third = 100 * head.weights[0, 0, 2].round(3)
 names = [f"{d} (place {i})" for i, d in enumerate(digits)]
 bars = dict(zip(names, third, strict=True))
@@ -67,16 +68,16 @@ bar_chart(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Place 9, third from the end, gets almost everything, and the other 3 gets next to nothing. So the head doesn't search
-# for *a 3*. It goes to *a place*.
+# Place 9, third from the end, gets almost everything, and the other 3 gets next to nothing. So the head isn't looking
+# for *a 3*. It's going to *a place*.
 #
 # </details>
 #
 # ## All rows in one picture
 #
 # Now draw each bar as a cell: the larger the share, the stronger the colour. That way all twelve bar charts fit into
-# one picture. Each row is a digit to be written, and what it asks for is its *query*. Each column is a digit that was
-# read, and it answers with its *key*.
+# one picture. Each row is a digit to write, and what it asks for is its *query*. Each column is a digit it has read,
+# which answers with its *key*.
 #
 # > **Predict first.** What pattern will the coloured cells make?
 # >
@@ -86,7 +87,7 @@ bar_chart(
 # >
 # > <!-- answer: a diagonal from the top right -->
 
-# %%
+# %% tags=["hide-input"]
 weights_by_head(
     head.weights[0],
     say(digits),
@@ -107,8 +108,8 @@ weights_by_head(
 #
 # ## Switch the head off
 #
-# Does this head really do the reversing? Let's switch it off: from now on it passes on nothing but zeros, and we leave
-# the rest of the model alone.
+# Does this head really do the reversing? Let's switch it off (a *cut*), so that it passes on nothing but zeros, and
+# leave the rest of the model alone.
 #
 # > **Predict first.** What will the model write now?
 # >
@@ -187,7 +188,7 @@ for cut in [], [0], [1], [0, 1]:
 # because nothing from the English words gets through any more. So if a cut changes nothing, another head may be doing
 # the same job.
 #
-# All of this is about two small models. In large ones most heads do several things.
+# All of this is about two small models. In large models, most heads do several things.
 #
 # ## The first hour
 #

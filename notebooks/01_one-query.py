@@ -4,8 +4,8 @@
 # *About 11 minutes, with the exercise.*
 #
 # What does a nectarine cost, if your price list has only apples, lemons and melons? A head has the same problem:
-# nothing that it reads is exactly what it looks for. You'll do its sums by hand, first for a nectarine, then for a
-# word. At the end, the same three lines will reproduce a row of a trained model: *vierzig*, from notebook 00.
+# nothing it reads is exactly what it's looking for. You'll do its sums by hand, first for a nectarine, then for a
+# word. At the end, the same three lines reproduce a row of a trained model: *vierzig*, from notebook 00.
 #
 # **By the end you can** compute by hand what one query takes from its keys and values: the scores, the
 # weights, and the mean.
@@ -29,28 +29,28 @@ prices = {"apple": 3.0, "lemon": 5.0, "melon": 8.0}
 print(prices.get("nectarine"))
 
 # %% [markdown]
-# No key matches, so you have to guess. A nectarine is a little like an apple and a lot like a melon, so its
-# price is probably closer to the melon's. That is how attention guesses. Every key answers, and the better it fits, the
+# No key matches, so you have to guess. A nectarine is a little like an apple or a lemon, and a lot like a melon, so
+# the melon's price should count most. That is how attention guesses. Every key answers, and the better it fits, the
 # more its value counts.
 #
 # ## By hand
 #
 # Describe each fruit by four numbers: how sweet, sour, juicy and crisp it is. The nectarine, (2, 1, 2, 0), is the
-# *query*. The other fruits are the *keys*, with (1, 0, 1, 2) for the apple, and their prices are the *values*. You need
-# three steps.
+# *query*. The other fruits are the *keys*, with (1, 0, 1, 2) for the apple, and their prices are the *values*.
 #
 # **1. Scores.** The dot product measures how well a query fits a key. We divide it by $\sqrt{d_k}$, where $d_k$ is the
 # number of entries in a key, so here by $\sqrt 4 = 2$. (Notebook 06 shows why.)
 #
 # $$s_j = \frac{q \cdot k_j}{\sqrt{d_k}} \qquad \text{apple: } \frac{2 \cdot 1 + 1 \cdot 0 + 2 \cdot 1 + 0 \cdot 2}{2} = 2$$
 #
-# **2. Weights.** *Softmax* turns the scores into shares, which sum to 1. The largest gets the most, but not all.
+# **2. Weights.** *Softmax* turns the scores into shares that sum to 1. The largest score gets the most, but not all.
+# (Why *e*? A score that is larger by 1 gets 2.7 times the weight, whatever the others are.)
 #
 # $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
 #
 # **3. Mean.** The answer is the weighted mean of the values: $\sum_j w_j v_j$.
 #
-# > **Predict first.** The lemon scores 2, too, and the melon 3. With $e^2 \approx 7.4$ and $e^3 \approx 20.1$, what
+# > **Predict first.** The lemon also scores 2, and the melon 3. With $e^2 \approx 7.4$ and $e^3 \approx 20.1$, what
 # > does the nectarine cost?
 # >
 # > <!-- answer: 6.3 within 0.2 -->
@@ -64,7 +64,7 @@ scores = keys @ nectarine / np.sqrt(4)
 weights = np.exp(scores) / np.exp(scores).sum()
 print("price:", (weights @ prices).round(2))
 
-# %%
+# %% tags=["hide-input"]
 fruits = ["apple", "lemon", "melon"]
 arrays = {"scores": scores, "weights": weights}
 matrices(arrays, column_labels=fruits, shared=False)
@@ -111,11 +111,11 @@ matrices({"x": x}, row_labels=tokens, column_labels=features)
 # - the **key** says how it can be found;
 # - the **value** is what it hands over once it's found.
 #
-# These matrices are the head's *params*. Why isn't one vector enough? Because what a word looks for is not what it is.
-# "Bank" looks for a *hint*, and it isn't a hint itself.
+# These matrices are the head's *params*. Why isn't one vector enough? Because what a word is looking for isn't what
+# it is. "Bank" is looking for a *hint*; it isn't one.
 #
-# Our `w_q` and `w_k` have two columns each. In the first column, an open word asks for a hint, and any word answers
-# that has a topic and isn't open itself. In the second, an article asks for a noun, and a noun answers.
+# Our `w_q` and `w_k` have two columns. In the first, an open word asks for a hint, and any word that has a topic and
+# isn't open itself answers. In the second, an article asks for a noun, and a noun answers.
 #
 # As its value, a word hands over its first three numbers: nature, finance, open.
 
@@ -132,7 +132,7 @@ matrices(
 # %% [markdown]
 # ## One query, by hand
 #
-# Follow "bank", token 1. Its query is (5, 0), so it asks for a hint, with strength 5: each score is 5 times the key's
+# The query of "bank", token 1, is (5, 0), so it asks for a hint, with strength 5: each score is 5 times the key's
 # answer, divided by $\sqrt 2$.
 #
 # > **Predict first.** Three words get a score above 0. How much weight does each of them get? ($5 / \sqrt 2$ is about
@@ -170,8 +170,8 @@ matrices(
 # %% [markdown]
 # ## The trained head
 #
-# The translator of notebook 00 has read *two hundred forty five*. While it writes *vierzig*, its head 0 has a query of
-# 16 numbers, and a key of 16 numbers for each English word. Can you see which key fits best?
+# The translator from notebook 00 has read *two hundred forty five*. While it writes *vierzig*, its head 0 has a query
+# of 16 numbers, and a key of 16 numbers for each English word. Can you see which key fits best?
 
 # %% tags=["hide-input"]
 trained = load_trained("numbers")
@@ -199,7 +199,7 @@ matrices(
 )
 
 # %% [markdown]
-# So far only *one* token has asked. In the next notebook all of them ask at once.
+# So far only *one* token has asked. In the next notebook they all ask at once.
 #
 # ## Exercise: one query (5 minutes)
 #

@@ -3,9 +3,9 @@
 #
 # *About 9 minutes. Leave the exercise until after the hour.*
 #
-# In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". Here all eight ask at once, and
-# each row of this picture belongs to one of them. What does such a picture tell you about the head, and what doesn't it
-# tell you? (The folded cells have the imports, and the vectors and params of notebook 01.)
+# In notebook 01 only one word did the asking: "bank", in "The bank by the river had willow trees". Here all eight ask
+# at once, and each has its own row in this picture. What does such a picture tell you about the head, and what
+# doesn't it tell you? (The folded cells have the imports, and the vectors and params of notebook 01.)
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -96,12 +96,12 @@ matrices({"scores": scores}, row_labels=tokens)
 #
 # - "bank" asks for a hint, and looks at *river*, *willow* and *trees*;
 # - "The" and "the" ask for a noun, and look at *bank*, *river* and *trees*;
-# - "by" and the others ask for nothing, so all their scores are 0. A softmax can't say "nobody", so they take the plain
-#   mean of everything.
+# - "by" and the others ask for nothing, so all their scores are 0. A softmax can't say "nobody", so they get the
+#   plain mean of everything.
 #
 # ## An output is a mean
 #
-# > **Predict first.** Which sums of the weights are all 1?
+# > **Predict first.** Add up the weights. Which sums are all 1?
 # >
 # > - only those of the rows
 # > - only those of the columns
@@ -122,7 +122,7 @@ matrices(sums, column_labels=tokens)
 # </details>
 #
 # The weights of a row are shares, so each output is a mean, and a mean lies between the values. A head can choose and
-# blend. It can't make anything bigger than what's already there.
+# blend. It can't produce anything bigger than what's already there.
 #
 # Now let's test the picture. We change one thing at a time, and ask each time: does the picture change? And does the
 # output?
@@ -133,8 +133,8 @@ matrices(sums, column_labels=tokens)
 #
 # > The bank by the market had cheap loans
 #
-# Two sentences of the same length make a *batch*, so `x` becomes [B, T, D], with B = 2. The same line computes an
-# output of shape [B, T, d_v].
+# Two sentences of the same length make a *batch*. So `x` becomes [B, T, D]: B = 2 sentences of T = 8 words, and D = 5
+# numbers for each word. The same line computes both outputs, [B, T, d_v].
 #
 # > **Predict first.** In this sentence "bank" leans towards finance. Which weights in its row change?
 # >
@@ -154,6 +154,8 @@ others = "The bank by the market had cheap loans".split()
 both = np.stack([x, vectors(others)])  # (B, T, D)
 out, cache = attention_forward(both @ w_q, both @ w_k, both @ w_v)
 print(both.shape, "->", cache.weights.shape, "->", out.shape)
+
+# %% tags=["hide-input"]
 names = "The bank by the river/market had willow/cheap trees/loans"
 matrices(
     {"weights of 'bank'": cache.weights[:, 1]},
@@ -164,7 +166,7 @@ matrices(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# None. The new words are hints too, with the same keys. They only hand over something different:
+# None. The new words are hints too, with the same keys. They just hand over something different:
 #
 # </details>
 
@@ -181,7 +183,7 @@ matrices(
 #
 # ## A head doesn't know the order
 #
-# Next we change the order of the words that it reads, and then we write each of them twice:
+# Next we shuffle the words it reads, and then we write each of them twice:
 
 
 # %%
@@ -198,9 +200,9 @@ outputs = {name: output(rows) for name, rows in orders.items()}
 compare(outputs, dict.fromkeys(orders, at_once))
 
 # %% [markdown]
-# A different picture, and the same output. Each key keeps its value, and a mean has no order and doesn't count. To this
-# head a sentence is a bag of words. The order has to come from somewhere else: from positions (notebook 18), or from a
-# mask (08).
+# A different picture, and the same output. Each key keeps its value, and a mean doesn't care what order the values
+# come in, or whether you write each of them once or twice. To this head a sentence is a bag of words. The order has
+# to come from somewhere else: from positions (notebook 18), or from a mask (08).
 #
 # ## What weights show, and what they don't
 #
@@ -232,11 +234,11 @@ matrices(
 #
 # > The animal didn't cross the street because it was too tired
 #
-# "It" is the animal. Had the sentence ended in *too wide*, it would have been the street. To find out, a reader needs
-# two things: the nouns, and the describing word, *tired*. Let "it" ask for the nouns, then for the describing word,
-# then for both. (Here we simply make up the scores; there are no params.)
+# "It" is the animal. Had the sentence ended in *too wide*, it would have been the street. To tell which, a reader
+# needs two things: the nouns, and the describing word, *tired*. Let "it" ask for the nouns, then for the describing
+# word, then for both. (We made up the scores; there are no params.)
 
-# %%
+# %% tags=["hide-input"]
 story = [
     *"The animal didn't cross the street".split(),
     *"because it was too tired".split(),
@@ -261,9 +263,11 @@ matrices(
 # ## Asking both questions at once
 #
 # The third row is a compromise. If "it" asks only for nouns, each noun gets almost half. If it asks only for the
-# describing word, *tired* gets almost everything. If it asks for both, the three get a third each. In a head each token
-# has **one row**, which sums to 1, so every further question takes weight from the others. Notebook 03 fixes this: with
-# two heads, the same token has two rows. (Choosing between the two nouns takes a second layer, as in notebook 20.)
+# describing word, *tired* gets almost everything. If it asks for both, the three get a third each. In a head each
+# token has **one row**, which sums to 1, so every further question takes weight from the others.
+#
+# So is "it" the animal or the street? A row can't say; it can only gather the nouns and *tired* for a later layer.
+# But in one row they share the weight. In notebook 03 a word has two heads, and so a row for each question.
 #
 # ## Exercise: one head (after the hour, 10 minutes)
 #
@@ -296,7 +300,8 @@ check("attention", my_attention)
 #
 # - One line computes all rows: $\mathrm{softmax}(q k^\top / \sqrt{d_k})\, v$, from [B, T, D] to [B, T, d_v].
 # - The weights are T by T. A row is a query and sums to 1; a column is a key.
-# - An output is a mean of values. It lies between them, knows no order, and doesn't count.
+# - An output is a mean of values. It lies between them, and doesn't care about their order, or whether you write each
+#   of them once or twice.
 # - A picture of weights shows where a head reads. With other values the same picture means something else, and a large
 #   weight on a value of 0 means nothing.
 # - A token has one row in a head, so two questions have to share it.

@@ -13,8 +13,8 @@
 #
 # ## Two questions, two rows
 #
-# Here are both heads at work, with params that we made up. Above the sentence you see where head 0 looks, below it where
-# head 1 looks. Press the black button, which makes *fish* alive, and compare the arcs. Then step through the scenes.
+# Here are both heads at work, with params that we made up. Above the sentence you see where head 0 looks, below it
+# where head 1 looks. Press the black button to make *fish* alive, and compare the arcs. Then step through the scenes.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -54,9 +54,9 @@ stepper(
 #
 # ## One head has one row
 #
-# What if a single head had to ask both questions? Each word has D = 8 numbers, its row of `x`. From these, `w_q` makes
-# eight numbers that it asks for, and `w_k` eight that it offers. Head 0 owns the first four (blue), and head 1 the last
-# four (orange):
+# What if a single head had to ask both questions? Each word has D = 8 numbers, its row of `x`. From these, `w_q`
+# makes the eight numbers it asks for, and `w_k` the eight it offers. Head 0 owns the first four (blue), and head 1
+# the last four (orange):
 
 # %%
 q, k, v = x @ w_q, x @ w_k, x @ w_v  # (T, D) each
@@ -69,8 +69,10 @@ matrices(
 
 # %% [markdown]
 # "It" asks for a thing, with strength 2, and for something alive, with strength 1. Multiply that by a key, number by
-# number, and add up: in head 0, *cat* gets 2·3 + 1·3 = 9, and *fish* gets 2·3 = 6. The orange numbers ask for the place
-# one step back. There *cat* gets 0, and *fish* gets 4·2.8 + 4·2.8, about 22.
+# number, and add up the products: in head 0, *cat* gets 2·3 + 1·3 = 9, and *fish* gets 2·3 = 6. The orange numbers
+# ask for the place one step back. There *cat* gets 0, and *fish* gets 4·2.8 + 4·2.8, about 22. (*Place x* and *place
+# y* are a point on a circle, an eighth of a turn further for each word. Head 1 turns the point of *It* one step back,
+# to where *fish* is, so their dot product is the largest.)
 #
 # > **Predict first.** Now let one head own all eight columns, with the same numbers in them. Its dot products run over
 # > blue and orange together. Which word does "It" look at most?
@@ -109,8 +111,12 @@ matrices({"weights of 'It'": weights}, **labels)
 parts = (split_heads(a[None], 2) for a in (q, k, v))
 two = merge_heads(attention_forward(*parts)[0])[0]
 matrices(
-    {"one head": one[[it]], "two heads": two[[it]]},
-    heads=[[], [0, 1]],
+    {
+        "one head": one[it],
+        "one head, half and half": (v[1] + v[3]) / 2,
+        "two heads": two[it],
+    },
+    heads=[[], [], [0, 1]],
     column_labels=np.ravel(meaning.handed),
 )
 
@@ -118,8 +124,9 @@ matrices(
 # With one head "It" is food and not alive, as if the fish had purred. With two heads both answers arrive, side by side:
 # something mostly alive from head 0, and a thing, the word before, from head 1.
 #
-# Other params can't help: one row sums to 1, so what goes to *fish* can't go to *cat*. If a word needs most of two
-# others, it needs two rows, and that means two heads.
+# Would other params help? A row sums to 1, so the best it can do for both is half and half, as above. But for *The
+# fish ate cat* that mean would be the same, so you can't tell which word answered which question. To keep two answers
+# apart, a word needs two rows, and that means two heads.
 #
 # ## H narrow projections are one wide one
 #
@@ -133,8 +140,8 @@ for own in slice(0, 4), slice(4, 8):  # its columns
     results.append(attention_forward(q, k, v)[0])  # (T, d_h)
 
 # %% [markdown]
-# But each column of `x @ w_q` depends on only one column of `w_q`. So the narrow products, or *projections*, are the
-# blocks of a wide one. We multiply once, and split afterwards:
+# But each column of `x @ w_q` depends on only one column of `w_q`. So the narrow products, called *projections*, are
+# just blocks of a wide one. We multiply once, and split afterwards:
 
 # %%
 wide = x @ w_q  # (T, D)
@@ -170,7 +177,7 @@ print("(x @ w_q)[4]:", wide[4])
 #
 # ## Split, attend, merge
 #
-# That's all you need for multi-head attention. At the end the results are put side by side again: read the last picture
+# That's all you need for multi-head attention. At the end the results go back side by side: read the last picture
 # from bottom to top. Then `w_o` mixes them. (B is the number of sentences, here 1.)
 
 # %%
@@ -194,8 +201,8 @@ print("out    ", out.shape, "   B, T, D; as x and merged")
 #
 # ## Does a trained model use its rows?
 #
-# We gave each of our heads its own job. What does training do? The model *induction* has learned to continue sequences
-# that repeat. Its first layer has four heads, and in each of them the last letter has its own row:
+# We gave each of our heads its own job. What does training do? A model called *induction* has learned to carry on
+# sequences that repeat. Its first layer has four heads, and in each of them the last letter has its own row:
 
 # %% tags=["hide-input"]
 trained = load_trained("induction")
@@ -211,7 +218,7 @@ weights_by_head(last, ["c"], "abcdabc")
 #
 # Now let's make them agree: in every layer, we give all four heads the same row, the mean of their own.
 #
-# > **Predict first.** With separate rows more than 99 of 100 answers are right. How many are right with shared rows?
+# > **Predict first.** With separate rows, more than 99 answers in 100 are right. How many are right with shared rows?
 # >
 # > <!-- answer: 89 within 5 -->
 
@@ -238,15 +245,15 @@ print(f"separate rows: {separate:.1%} right, shared: {shared:.1%}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 89. The drop isn't bigger because, as you saw, some of the heads agreed already.
+# 89. The drop is no bigger because some of the heads already agreed.
 #
 # </details>
 #
 # So *this* model really uses its separate rows: make it share them, and one answer in nine is wrong. (It was trained
 # with them. We didn't train one without.)
 #
-# And here nobody chose the params. They were random at first, and training changed them until the heads looked like
-# this. How does it know which number to change, and which way? That's the question of notebook 04.
+# And nobody chose the params. They were random at first, and training changed them until the heads looked like this.
+# How does it know which number to change, and which way? That's the question of notebook 04.
 #
 # ## Exercise: multi-head attention (after the hour, 20 minutes)
 #
@@ -281,7 +288,7 @@ check("multi-head", my_multi_head)
 # %% [markdown]
 # ## Summary
 #
-# - In one head each token has one row, which sums to 1, so two questions in it compete.
+# - In one head, each token has one row, which sums to 1, so two questions have to compete for it.
 # - With several heads a token has several rows. The trained model uses them: forced to share one, it falls from 99% to
 #   89%.
 # - H heads are one wide product, split into column blocks. Each block works on its own, and `w_o` mixes the results.

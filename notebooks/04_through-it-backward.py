@@ -39,7 +39,7 @@ print("weights", softmax_forward(scores)[0])
 #
 # ## A gradient is a slope
 #
-# > **Predict first.** We raise score 0 a little. Its value is 10. Does the loss rise or fall?
+# > **Predict first.** We raise score 0 a little. The value that goes with it is 10. Does the loss rise or fall?
 # >
 # > - it rises
 # > - it falls
@@ -65,8 +65,8 @@ line_chart(
 )
 
 # %% [markdown]
-# Close to 0 the curve agrees with a straight line. It rises by 4 for each 1 to the right, so if we raise score 0 by 0.1,
-# the loss rises by about 0.4. This 4 is the *slope*. Let's measure the slope of every score:
+# Close to 0, the curve is almost a straight line, going up 4 for every 1 to the right. So if we raise score 0 by 0.1,
+# the loss goes up by about 0.4. This 4 is the *slope*. Let's measure the slope of every score:
 
 
 # %%
@@ -95,9 +95,9 @@ for _ in range(5):
 #
 # ## Backward by hand
 #
-# Trial and error costs one forward pass per number, and a model has thousands of numbers. The *backward pass* finds all
-# slopes at once. It works through the computation from the end, and asks at each step how much the loss grows if *this*
-# number grows a little. We write `d_a` for the gradient of `a`, which has the shape of `a`.
+# Trial and error costs one forward pass per number, and a model has thousands of numbers. The *backward pass* finds
+# all slopes at once. It starts at the end and works backwards, asking at each step: if *this* number grows a little,
+# how much does the loss grow? We write `d_a` for the gradient of `a`, which has the shape of `a`.
 #
 # - **The answer.** `loss = ½ (out - target)²`, so `d_out = out - target = 2`.
 # - **The weights.** `out = 0.5·10 + 0.3·0 + 0.2·5`. If the first weight grows by a little, `out` grows by 10 times
@@ -119,8 +119,9 @@ for _ in range(5):
 #
 # </details>
 #
-# Better or worse than what? Than the mean of its row, 0.5·20 + 0.3·0 + 0.2·10 = 12. Take the difference from this mean,
-# and multiply it by the weight (notebook 11 derives the rule):
+# Better or worse than what? A raised score wins weight in proportion to the weight it has, and all keys pay for it in
+# proportion to theirs. So each bit of weight gains its own slope and costs the mean of the row, 0.5·20 + 0.3·0 +
+# 0.2·10 = 12. Subtract that mean, and multiply what's left by the weight (notebook 11 derives the rule):
 
 # %%
 weights, _ = softmax_forward(scores)
@@ -128,7 +129,7 @@ d_weights = 2 * v
 print(weights * (d_weights - weights @ d_weights))
 
 # %% [markdown]
-# These are the slopes that you measured. They sum to 0, because raising all scores equally changes no weight.
+# Those are the slopes you measured. They sum to 0, because raising all scores equally changes no weight.
 #
 # ## Your own backward, checked
 #
@@ -161,8 +162,9 @@ gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=2.0)
 # answer with one number, but gives each of the ten digits a probability. So its loss is a different one: -log of the
 # right digit's probability, on average. A blind guess costs log 10 = 2.30.
 #
-# Forty times we do what you did with three scores: we compute the slope of every param and move the param against it.
-# The step size is 1, so a param moves by its whole slope. That's still a small step, because the slopes are small:
+# Forty times over, we do what you did with three scores: we compute the slope of every param and move the param
+# against it. (`loss_and_gradients` does the first: forward, loss, backward.) The step size is 1, so a param moves by
+# its whole slope. It's still a small step, because the slopes are small:
 
 # %% tags=["hide-input"]
 recipe = RECIPES["reverse"]
@@ -204,6 +206,8 @@ for _ in range(40):
     train_step()
 print(f"loss {losses[0]:.2f}, then {losses[-1]:.3f}")
 weights.append(look())
+
+# %% tags=["hide-input"]
 weights_by_head(
     np.stack(weights),
     digits[::-1],
@@ -213,10 +217,11 @@ weights_by_head(
 )
 
 # %% [markdown]
-# The head has learned to look at the mirrored place (the rows are the digits that it should write). Each step only
-# went a little downhill.
+# The head has learned to look at the mirrored place (the rows are the digits that it should write). Each step went
+# just a little way downhill.
 #
-# Now press **Start**, and watch a head like this one learn. **Start again** draws new random params.
+# Now press **Start**, and watch a head like this one learn. It takes about 160 steps, not 40, because its steps are
+# smaller: about 0.003 for each param. **Start again** draws new random params.
 
 # %%
 training_page()
@@ -224,9 +229,9 @@ training_page()
 # %% [markdown]
 # ## One x, used three times
 #
-# In *self-attention* q, k and v come from the same `x`. Nudge one number in `x`, and it reaches the loss by three
-# routes at once. Small effects add up. To go back through a product, multiply by the other factor, here a transposed
-# matrix:
+# The model's backward pass does one thing that yours didn't have to. In *self-attention* q, k and v come from the
+# same `x`. Nudge one number in `x`, and it reaches the loss by three routes at once. The three small effects add up.
+# To go back through a product, multiply by the other factor, here a transposed matrix:
 #
 # ```text
 # d_x = d_q @ w_q.T + d_k @ w_k.T + d_v @ w_v.T
@@ -269,7 +274,7 @@ check("input-gradient", my_input_gradient)
 # - The backward pass goes through the forward lines from last to first. To take a slope back through a product,
 #   multiply by the other factor. If a number was used several times, add up its slopes.
 # - Weights are shares. So softmax's backward subtracts the row's mean, and the gradients of a row of scores sum to 0.
-# - Training does this again and again, each time taking one small step downhill. Forty steps taught a head to reverse.
+# - Training does this over and over, one small step downhill at a time. Forty steps taught a head to reverse.
 #
 # One question is still open: how did the slopes know where the diagonal belongs? (The full derivations are in notebooks
 # 11 to 14.)

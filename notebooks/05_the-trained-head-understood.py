@@ -32,9 +32,9 @@ print("it reads:", *digits, "\nit says: ", *say(digits))
 # %% [markdown]
 # ## Why it looks there
 #
-# Each place starts with two learned vectors: $e$, the *embedding* of its digit, and $p$, for the place itself. In this
-# model queries and keys are made from their sum, but values from $e$ only: the place is used to find a digit, but only
-# the digit is handed over. So the score of place i with place j is
+# Each place starts with two learned vectors: $e$, the *embedding* of its digit, and $p$, for the place itself. In
+# this model, queries and keys are made from their sum, but values only from $e$: the place is used to find a digit,
+# but the digit is all that gets handed over. So the score of place i with place j is
 #
 # $$\frac{(e_i + p_i)\,w_q \cdot (e_j + p_j)\,w_k}{\sqrt{d_k}}$$
 #
@@ -85,9 +85,9 @@ print("place asks for place:", *match(p, p).argmax(axis=1))
 #
 # ## Bend it
 #
-# An explanation has to survive a test. If the head goes by place and nothing else, a place with a *different* question
-# should say a *different* digit. Place 0 has always asked for place 11. So if place 5 takes over the question of
-# place 0, it should say the last digit.
+# An explanation has to survive a test. If the head goes by place and nothing else, a place with a *different*
+# question should say a *different* digit. Place 0 has always asked for place 11. So if place 5 takes over place 0's
+# question, it should say the last digit.
 #
 # The new `w_q` does this in two steps. First, a matrix `read_place` turns the vector $e + p$ into twelve numbers: a 1 at
 # its own place and eleven 0s. So each $p$ has to become such a row, and each $e$ has to become zeros. Those are 22
@@ -104,7 +104,7 @@ matrices(
 )
 
 # %% [markdown]
-# Second, each place gets the learned query of the place whose question it takes over.
+# Second, each place gets the learned query of whichever place it stands in for.
 
 
 # %%
@@ -131,11 +131,11 @@ print("it says: ", *say(digits))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The digits in their own order. The reversing model copies now.
+# The digits in their own order. The model that used to reverse now copies.
 #
 # </details>
 #
-# Now write any twelve places from 0 to 11, in any order, some of them twice if you like:
+# Now write down any twelve places from 0 to 11, in any order, with repeats if you like:
 
 # %%
 order = [11, 0, 10, 1, 9, 2, 8, 3, 7, 4, 6, 5]
@@ -153,9 +153,9 @@ head.params["w_q"] = learned  # as it was trained
 print("six digits:", *digits[:6], "become", *say(digits[:6]))
 
 # %% [markdown]
-# Every digit is right, and we trained nothing. The explanation holds, and it even tells us where the model is bound to
-# fail. With six digits, place 0 still asks for place 11, which isn't there. The model has learned twelve places, not
-# the idea of reversing.
+# Every digit is right, with no training at all. The explanation holds, and it even tells us where the model is bound
+# to fail. With six digits, place 0 still asks for place 11, which isn't there. The model has learned twelve places,
+# not the idea of reversing.
 #
 # ## What it hands over
 #
@@ -168,21 +168,20 @@ print("six digits:", *digits[:6], "become", *say(digits[:6]))
 to_logits = model.unembedding.params["w"]
 through = e @ head.params["w_v"] @ head.params["w_o"] @ to_logits
 around = e @ to_logits
-own = through.diagonal()
-others = np.where(np.eye(10), -np.inf, through).max(axis=1)
-print("through the head, own:  ", *own.round().astype(int))
-print(
-    "ahead of the others by: ", *(own - others).round().astype(int)
-)
 print("around the head, at most:", around.max().round(1))
+matrices(
+    {"each digit read, to each logit": through.round()},
+    row_labels=range(10),
+    column_labels=range(10),
+)
 
 # %% [markdown]
-# Through the head, each digit raises its own logit by 13 to 28, which puts it about 12 or more ahead of any other.
-# Around the head the numbers are small. So the whole model fits into one sentence: the places decide where to read, and
-# the head writes down what it finds there.
+# On the diagonal, each digit raises its own logit by 13 to 28, which puts it about 12 or more ahead of any other.
+# Around the head the numbers are small. So the whole model fits into one sentence: the places decide where to read,
+# and the head writes down what it finds there.
 #
-# (When you switched the head off in notebook 00, only the path around it was left. It wrote other digits, because that
-# path has never had to work on its own.)
+# (When you switched the head off in notebook 00, only the path around it was left. The digits came out wrong because
+# that path had never had to work on its own.)
 #
 # ## How the gradient knew
 #
@@ -199,25 +198,43 @@ head.params["w_q"] = -head.grads["w_q"]  # one step from 0
 print("one step later, it says:", *say(digits))
 
 # %% [markdown]
-# One step, and it says the digits backwards again. The gradient of the scores already knew which way to go when all the
-# weights were still equal. Here it is with its sign flipped, added up over 64 rows of digits. Where it is largest, a
-# larger score lowers the loss most.
+# One step, and it says the digits backwards again. While all the weights were still equal, the gradient of the scores
+# already knew which way to go. We draw it with its sign flipped, added up over 64 rows of digits and times 100:
+# filled where a larger score lowers the loss, a ring where a smaller one does.
+#
+# > **Predict first.** All twelve weights in each row are equal. What does the gradient look like?
+# >
+# > - equal everywhere, too
+# > - a diagonal
+# > - no pattern
+# >
+# > <!-- answer: a diagonal -->
 
 # %%
 head.params["w_q"] = learned  # as it was trained
-wish = -t["d_scores"].sum(axis=0)[0]  # (T_q, T_k)
-print("largest in each row: place", *wish.argmax(axis=1))
+wish = -100 * t["d_scores"].sum(axis=0)[0]  # (T_q, T_k)
+matrices(
+    {"raise or lower each score": wish.round()},
+    row_labels=range(12),
+    column_labels=range(12),
+)
 
 # %% [markdown]
-# There is the diagonal, before any weight shows it. With notebook 04 you can say why. The right answer at place 0 is
-# the digit of place 11. The value from there raises the right logit, so more weight on it lowers the loss. Softmax
-# passes this slope on to the score, the score to the query, and the query to `w_q`. (From random params it takes
-# longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
+# <details><summary>Answer</summary>
+#
+# The diagonal, before any weight shows it. Each row says: more weight there, and a little less almost everywhere else.
+#
+# </details>
+#
+# After notebook 04, you can say why. The right answer at place 0 is the digit of place 11. The value from there
+# raises the right logit, so more weight on it lowers the loss. Softmax passes this slope on to the score, the score
+# to the query, and the query to `w_q`. (From random params it takes longer, because `w_k`, `w_v` and `w_o` have to be
+# learned too.)
 #
 # ## Exercise: a head with a bug (after the hour, 10 minutes)
 #
-# This bug shipped in a well-known collection of models. Nothing failed: the model trained, and it drew good images. You
-# know what a head has to do, so find the wrong line and fix it.
+# This bug shipped in a well-known collection of models. Nothing crashed: the model trained, and it drew good images.
+# You know what a head has to do, so find the wrong line and fix it.
 #
 # To practise more: the museum in `mha-numpy exercises` has other bugs that shipped, such as `museum-merge`.
 
