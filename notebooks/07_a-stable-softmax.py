@@ -37,8 +37,8 @@ matrices(panels, shared=False, title=title)
 # In eight of the twelve rows, the one weight that matters is NaN, and everything that is computed from such a row
 # becomes NaN too. Yet the scores aren't unusual. One subtraction repairs the weights, as the last panel shows.
 #
-# **By the end you can** write a softmax that stays right for all scores and masks, and say what the
-# log of its sum, `lse`, is for.
+# **By the end you can** write a softmax that gets every score and mask right, and say what `lse`, the log of its sum,
+# is for.
 #
 # ## The formula, taken at its word
 #

@@ -56,8 +56,8 @@ line_chart(np.arange(60), curves, title="Four gradients", **looks)
 # All four losses fall. On this easy task, two of the wrong formulas are even faster than the right one. **A falling
 # loss proves nothing about a gradient.**
 #
-# **By the end you can** derive the two lines of softmax's backward, say what they mean, and recognise
-# the usual mistakes.
+# **By the end you can** derive the two lines of softmax's backward pass, say what they mean, and recognise the usual
+# mistakes.
 #
 # ## The derivative of one row, step by step
 #

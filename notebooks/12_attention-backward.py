@@ -36,8 +36,8 @@ matrices(panels, title="The weights: row = query, column = key")
 # The antidiagonal appears, so each output takes its value from the other end. Nobody wrote that down. The gradient led
 # there.
 #
-# **By the end you can** derive each line of this backward from its line of forward, in at most two
-# lines of algebra, and see which line is to blame when a backward is wrong.
+# **By the end you can** derive each line of attention's backward pass from the matching forward line, in at most two
+# lines of algebra, and tell which line is to blame when a backward pass is wrong.
 #
 # ## Gradients of what?
 #

@@ -39,8 +39,8 @@ matrices(both, title="Random params")
 # %% [markdown]
 # Nothing would stop you from training with the wrong one.
 #
-# **By the end you can** write the backward of every part around attention, and find the first wrong
-# array when a backward fails.
+# **By the end you can** write the backward pass of every part around attention, and find the first wrong array when one
+# fails.
 #
 # ## The road back
 #

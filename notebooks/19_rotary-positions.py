@@ -315,7 +315,7 @@ matrices(shown, row_labels=rows, column_labels=columns)
 #
 # Write RoPE in the *halves* layout, and its backward. The positions are an argument and need not be 0, 1, 2, ... The
 # check first makes sure that every pair keeps its length, then compares the numbers. It also compares your backward
-# with numeric derivatives.
+# with numerical derivatives.
 #
 # To practise more, try `museum-cached-mask` in `mha-numpy exercises`, a bug that shipped: positions were wrong as soon
 # as there was a KV cache.

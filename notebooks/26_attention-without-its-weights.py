@@ -22,8 +22,8 @@ bar_chart(bars, title="One layer stores", unit="GiB")
 # take the keys in blocks and never store a whole row of weights. And the result is no approximation. It is the same
 # attention, up to rounding.
 #
-# **By the end you can** compute exact attention from a few keys at a time, and its weights again
-# when backward needs them.
+# **By the end you can** compute exact attention from a few keys at a time, and its weights again when the backward pass
+# needs them.
 #
 # ## Softmax needs the whole row
 #
