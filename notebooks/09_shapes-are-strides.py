@@ -224,8 +224,8 @@ origin_film(film, H)
 # ## Backward takes each number back
 #
 # Splitting only moves numbers, and each number of `x` appears once in `heads`. Its gradient moves back to where it came
-# from, so the backward of `split_heads` is `merge_heads`, and the other way round. `gradcheck` tests a backward with
-# nothing but forward (notebook 13 explains how; here "ok" is enough).
+# from, so the backward pass of `split_heads` is `merge_heads`, and the other way round. `gradcheck` tests a backward
+# with nothing but forward (notebook 13 explains how; here "ok" is enough).
 
 
 # %%

@@ -154,7 +154,7 @@ matrices(panels, title="J for larger and larger scores")
 # %% [markdown]
 # ## Multiplying without building
 #
-# Backward doesn't need J itself. It gets the *upstream gradient* $g_i = \partial L / \partial p_i$, which is
+# The backward pass doesn't need J itself. It gets the *upstream gradient* $g_i = \partial L / \partial p_i$, which is
 # `d_weights` in the code, and must return $\bar s_j = \partial L / \partial s_j$, which is `d_scores`:
 #
 # $$\bar s_j = \sum_i g_i\, p_i\, (\delta_{ij} - p_j)

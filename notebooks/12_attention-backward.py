@@ -342,8 +342,8 @@ check("attention-backward", my_attention_backward)
 #
 # You have derived the gradient that led to the antidiagonal. Backward visits forward's steps in reverse. In a product,
 # put the gradient in place of the result, and sum over the indices that the array doesn't have. Shapes guide you as
-# long as all sizes differ. Fix a wrong backward where it first differs. And with lse and D, backward needs no stored
-# weights.
+# long as all sizes differ. Fix a wrong backward pass where it first differs. And with lse and D, backward needs no
+# stored weights.
 #
 # **In the code:** `attention_backward` and `attention_steps_backward` in `mha_numpy/core/attention.py`; the derivation
 # with all options: docs/attention.md.

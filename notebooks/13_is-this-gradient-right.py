@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 13 · Is this gradient right?
 #
-# The function below claims to be the backward of attention. It returns zeros for `d_q` and `d_k`, so no head could ever
+# The function below claims to be attention's backward pass. It returns zeros for `d_q` and `d_k`, so no head could ever
 # learn where to look. Let's run a *gradient check* on it. It compares every number of a gradient with a slope that it
 # measures on forward:
 

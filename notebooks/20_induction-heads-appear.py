@@ -333,8 +333,8 @@ matrices(lengths, row_labels=list("abcdabc"))
 #
 # ## Exercise: a step of Adam
 #
-# Backward gives the direction, and the optimizer decides how far to go. All models here were trained with Adam. Write
-# its step. The check compares the new param and everything that you hand on to the next step.
+# The backward pass gives the direction, and the optimizer decides how far to go. All models here were trained with
+# Adam. Write its step. The check compares the new param and everything that you hand on to the next step.
 #
 # To practise more, try these in `mha-numpy exercises`: `embedding-backward`, where gradients end; `train-with-adam`,
 # the whole loop; `museum-token-twice` and `museum-step-counter`, two bugs that shipped.

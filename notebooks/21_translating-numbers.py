@@ -301,8 +301,8 @@ matrices({"right without": found}, **labels)
 #
 # ## Exercise: back through cross-entropy
 #
-# Backward begins at the logits. Their gradient is the softmax minus the target. Here some targets are ignored, like
-# padding, so they must not cause any gradient, and they don't count in the mean. The check compares numbers, then
+# The backward pass begins at the logits. Their gradient is the softmax minus the target. Here some targets are ignored,
+# like padding, so they must not cause any gradient, and they don't count in the mean. The check compares numbers, then
 # differentiates the loss numerically.
 #
 # To practise more, try these in `mha-numpy exercises`: `cross-entropy`, the loss itself; `museum-mean-of-means`, a bug
