@@ -167,7 +167,7 @@ def test_what_happens_is_read_off_the_head(page):
         once.click()
         cells = page.locator(".train-weights tbody td").all_inner_texts()
         half = [float(cells[8 * i + 7 - i]) - 0.5 for i in range(8)]  # of two decimals
-        said = re.search(r"(\d) of 8 rows|the first", told.inner_text())
+        said = re.search(r"(\d) of the 8 rows|the first", told.inner_text())
         count = int(said[1] or 1) if said else 0
         assert sum(share > 0 for share in half) <= count <= sum(share >= 0 for share in half)
     assert count > 1
