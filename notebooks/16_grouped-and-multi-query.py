@@ -43,9 +43,9 @@ title = "Llama 3 70B: read for one token after 8192"
 bar_chart(to_read, title=title, unit="GiB")
 
 # %% [markdown]
-# While such a model writes, attention spends its time *reading*: the processor could compute much more in that time
-# (notebook 17 counts). A model that shares keys and values reads less and computes as much as before (Shazeer 2019,
-# section 2.4).
+# While a model like this writes, attention spends its time *reading*: the processor could compute much more in that
+# time (notebook 17 counts). A model that shares keys and values reads less and computes as much as before (Shazeer
+# 2019, section 2.4).
 #
 # **By the end you can** write attention whose query heads share keys and values, without a copy, and
 # sum its gradients over the right heads.

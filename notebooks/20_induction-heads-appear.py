@@ -327,9 +327,9 @@ matrices(lengths, row_labels=list("abcdabc"))
 # %% [markdown]
 # ## What this says about large models
 #
-# Olsson et al. 2022 found such heads, and such a drop, in language models of many sizes. That they copy repeats is
-# agreed; whether they do more is debated. Several of them share the work (Singh et al. 2024), and other heads seem to
-# matter more for learning from examples (Yin and Steinhardt 2025).
+# Olsson et al. 2022 found heads like these, and a drop like this, in language models of many sizes. That they copy
+# repeats is agreed; whether they do more is debated. Several of them share the work (Singh et al. 2024), and other
+# heads seem to matter more for learning from examples (Yin and Steinhardt 2025).
 #
 # ## Exercise: a step of Adam
 #
