@@ -17,7 +17,10 @@ TEXTS = [
     "Time flies like an arrow; fruit flies like a banana.",
 ]
 TITLE = "What the heads of a real language model look at"
-NOTE = "MiniLM, a small BERT, has 72 heads. Nobody told them what to look at; they learned it."
+NOTE = (
+    "MiniLM, a small BERT, has 72 heads. Nobody told them what to look at. They learned it for "
+    "themselves."
+)
 # no other head gives more: it -> animal 68%, cross -> street 60%, tired -> too 100%
 FINDS = [
     {"asks": "Who does “it” mean?", "text": 0, "head": [3, 1], "word": "it"},

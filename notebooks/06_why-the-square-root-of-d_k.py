@@ -333,8 +333,8 @@ chart(lines, title, "mean of q · k / sqrt(d_k)", log_y=False)
 #
 # $$\bar q = \text{scale} \cdot \bar s\,k, \qquad \bar k = \text{scale} \cdot \bar s^\top q$$
 #
-# > **Predict first.** Suppose you forget the scale in backward, and d_k is 4. Which gradients are wrong, and by what
-# > factor? Does the model still learn?
+# > **Predict first.** Suppose you forget the scale in the backward pass, and d_k is 4. Which gradients are wrong, and
+# > by what factor? Does the model still learn?
 #
 # <details><summary>Answer</summary>
 #

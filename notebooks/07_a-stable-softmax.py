@@ -34,11 +34,11 @@ title = "A trained head that reverses 12 digits"
 matrices(panels, shared=False, title=title)
 
 # %% [markdown]
-# In eight of the twelve rows, the one weight that matters is NaN, and everything that is computed from such a row
+# In eight of the twelve rows, the one weight that matters is NaN, and everything that is computed from a row like that
 # becomes NaN too. Yet the scores aren't unusual. One subtraction repairs the weights, as the last panel shows.
 #
-# **By the end you can** write a softmax that stays right for all scores and masks, and say what the
-# log of its sum, `lse`, is for.
+# **By the end you can** write a softmax that gets every score and mask right, and say what `lse`, the log of its sum,
+# is for.
 #
 # ## The formula, taken at its word
 #
@@ -240,8 +240,8 @@ matrices(panels, shared=False)
 # mask hides all later keys. If a short sequence is also filled up *in front* with padding, which is hidden as well,
 # then some rows see nothing at all.
 #
-# > **Predict first.** In such a row all scores are -inf. What is -inf - (-inf)? And how far does this spread in the
-# > gradient of the values, `d_v = weights.T @ d_out`?
+# > **Predict first.** In a row like this, all scores are -inf. What is -inf - (-inf)? And how far does this spread in
+# > the gradient of the values, `d_v = weights.T @ d_out`?
 #
 # <details><summary>Answer</summary>
 #

@@ -119,8 +119,8 @@ moves
 # On the way back, the axes H and T change places again, and H and d are joined. But attention has *computed* new heads
 # in between, and in memory these lie one head after the other.
 #
-# > **Predict first.** Below, `heads` is such a fresh array. On the way from (B, H, T, d) to (B, T, H\*d), which of the
-# > two moves has to copy: transpose or reshape?
+# > **Predict first.** Below, `heads` is a fresh array like that. On the way from (B, H, T, d) to (B, T, H\*d), which of
+# > the two moves has to copy: transpose or reshape?
 #
 # <details><summary>Answer</summary>
 #
@@ -164,7 +164,7 @@ origin_film(film, H)
 #
 # ## The mistake with the right shape
 #
-# Why not go to (B, H, T, d) at once? The shape fits, there is no error, and you can even train such a model.
+# Why not go to (B, H, T, d) at once? The shape fits, there is no error, and you can even train a model like that.
 #
 # > **Predict first.** `x.reshape(B, H, T, d)` deals out the row of memory in order: the first T · d = 12 numbers go to
 # > head 0. Which tokens are these, and which columns?
@@ -224,8 +224,8 @@ origin_film(film, H)
 # ## Backward takes each number back
 #
 # Splitting only moves numbers, and each number of `x` appears once in `heads`. Its gradient moves back to where it came
-# from, so the backward of `split_heads` is `merge_heads`, and the other way round. `gradcheck` tests a backward with
-# nothing but forward (notebook 13 explains how; here "ok" is enough).
+# from, so the backward pass of `split_heads` is `merge_heads`, and the other way round. `gradcheck` tests a backward
+# with nothing but forward (notebook 13 explains how; here "ok" is enough).
 
 
 # %%

@@ -28,9 +28,9 @@ from mha_numpy.teach.exercises import check, hint
 # %% [markdown]
 # ## Heads of a trained model
 #
-# This model has two attention layers with four heads each. When letters come back, it continues the series: a b c d a b
-# c, and then d. `mha-numpy train induction` trained it, and its params come with the package. Everything below is about
-# this one task and this seed.
+# This model has two attention layers with four heads each. When letters start to repeat, it carries on the sequence: a
+# b c d a b c, and then d. `mha-numpy train induction` trained it, and its params come with the package. Everything
+# below is about this one task and this seed.
 
 # %%
 trained = load_trained("induction")
@@ -83,9 +83,9 @@ matrices({"share right": np.array(shares)}, **labels)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without head 0.0 (layer 0, head 0), most answers are wrong. The model misses no other single head. In layer 1 you can
-# even cut three, and copying stops only without all four, because they share a job. (The two columns are two ways to
-# cut, explained below. Here they agree.)
+# Without head 0.0 (layer 0, head 0), most answers are wrong. Take away any other single head and the model doesn't miss
+# it. In layer 1 you can even cut three, and copying stops only without all four, because they share a job. (The two
+# columns are two ways to cut, explained below. Here they agree.)
 #
 # </details>
 #
@@ -162,9 +162,10 @@ found = {"gate": out - without_1, "pruned": pruned}
 compare(found, {"gate": shares[:, 1], "pruned": without_1})
 
 # %% [markdown]
-# Cutting by 0 has a flaw. The later layers are used to a vector from this head, and they may never have met zeros
-# there. Cutting by the *mean* is milder: the head writes its average, the same for every token, so we lose only what it
-# says about *these* tokens. In our first table both ways agree, but in larger models they may not.
+# Replacing a head with zeros has a flaw: the later layers are used to getting a vector from this head, and may never
+# have seen zeros there. Replacing it with its *mean* is gentler: the head writes its average, the same for every token,
+# so all we lose is what it says about *these* tokens. In our first table both ways agree, but in larger models they may
+# not.
 #
 # ## How much does a head matter?
 #
@@ -213,13 +214,13 @@ matrices(panels, **labels, shared=False)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. All eight are small, and head 1.3 has more importance than head 0.0, although cutting it costs next to nothing.
-# Cutting head 0.0 costs hundreds of times more than its importance says.
+# No. All eight are small, and head 1.3 comes out more important than head 0.0, even though cutting it costs next to
+# nothing. Cutting head 0.0 costs hundreds of times more than its importance says.
 #
 # </details>
 #
 # A gate is like a volume knob, and a gradient is the slope of the loss *here*, where all knobs are at 1. Training has
-# brought head 0.0 to its best volume, and where the loss is lowest, its curve is flat. Let's look at the curve.
+# turned head 0.0 to its best volume, and at the lowest point of the loss, the curve is flat. Let's look at the curve.
 
 # %%
 volumes = np.linspace(0, 1.5, 13)
@@ -316,8 +317,8 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 #
 # ## Exercise: which heads matter
 #
-# Write the importance of Michel et al. In one example of the check, a head helps one sequence and hurts another. Such a
-# head matters.
+# Write the importance of Michel et al. One of the check's examples has a head that helps one sequence and hurts
+# another. A head like that does matter.
 #
 # To practise more, look in `mha-numpy exercises`: `head-gates` is the slope without the absolute value.
 
@@ -348,7 +349,7 @@ check("head-importance", my_head_importance)
 #   itself: by 0, or more mildly by its mean.
 # - A gate's gradient ranks all heads in one backward pass. But it is only the slope at gate 1, and the head that the
 #   model couldn't do without was on flat ground near a cliff.
-# - One head did a job by itself, and four heads shared another. So "this head can be cut" doesn't mean "this job isn't
+# - One head did one job alone; four heads shared another. So "this head can be cut" doesn't mean "this job isn't
 #   needed".
 # - Only the weights mix tokens, all projections mix features, and heads meet only in $w_o$.
 #

@@ -56,8 +56,8 @@ line_chart(np.arange(60), curves, title="Four gradients", **looks)
 # All four losses fall. On this easy task, two of the wrong formulas are even faster than the right one. **A falling
 # loss proves nothing about a gradient.**
 #
-# **By the end you can** derive the two lines of softmax's backward, say what they mean, and recognise
-# the usual mistakes.
+# **By the end you can** derive the two lines of softmax's backward pass, say what they mean, and recognise the usual
+# mistakes.
 #
 # ## The derivative of one row, step by step
 #
@@ -154,7 +154,7 @@ matrices(panels, title="J for larger and larger scores")
 # %% [markdown]
 # ## Multiplying without building
 #
-# Backward doesn't need J itself. It gets the *upstream gradient* $g_i = \partial L / \partial p_i$, which is
+# The backward pass doesn't need J itself. It gets the *upstream gradient* $g_i = \partial L / \partial p_i$, which is
 # `d_weights` in the code, and must return $\bar s_j = \partial L / \partial s_j$, which is `d_scores`:
 #
 # $$\bar s_j = \sum_i g_i\, p_i\, (\delta_{ij} - p_j)

@@ -36,8 +36,8 @@ matrices(panels, title="The weights: row = query, column = key")
 # The antidiagonal appears, so each output takes its value from the other end. Nobody wrote that down. The gradient led
 # there.
 #
-# **By the end you can** derive each line of this backward from its line of forward, in at most two
-# lines of algebra, and see which line is to blame when a backward is wrong.
+# **By the end you can** derive each line of attention's backward pass from the matching forward line, in at most two
+# lines of algebra, and tell which line is to blame when a backward pass is wrong.
 #
 # ## Gradients of what?
 #
@@ -342,8 +342,8 @@ check("attention-backward", my_attention_backward)
 #
 # You have derived the gradient that led to the antidiagonal. Backward visits forward's steps in reverse. In a product,
 # put the gradient in place of the result, and sum over the indices that the array doesn't have. Shapes guide you as
-# long as all sizes differ. Fix a wrong backward where it first differs. And with lse and D, backward needs no stored
-# weights.
+# long as all sizes differ. Fix a wrong backward pass where it first differs. And with lse and D, backward needs no
+# stored weights.
 #
 # **In the code:** `attention_backward` and `attention_steps_backward` in `mha_numpy/core/attention.py`; the derivation
 # with all options: docs/attention.md.

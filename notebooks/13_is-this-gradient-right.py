@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 13 · Is this gradient right?
 #
-# The function below claims to be the backward of attention. It returns zeros for `d_q` and `d_k`, so no head could ever
+# The function below claims to be attention's backward pass. It returns zeros for `d_q` and `d_k`, so no head could ever
 # learn where to look. Let's run a *gradient check* on it. It compares every number of a gradient with a slope that it
 # measures on forward:
 
@@ -33,8 +33,8 @@ gradcheck(attention_forward, values_only, one_token)
 # Every line says "ok", and the check isn't wrong about these numbers. The *example* is to blame, and you'll soon see
 # why.
 #
-# **By the end you can** check any gradient with nothing but forward, and choose an example that
-# exposes a wrong backward.
+# **By the end you can** check any gradient using nothing but the forward pass, and choose an example that exposes a
+# wrong backward pass.
 #
 # ## A gradient is a slope
 #
@@ -139,7 +139,7 @@ for name, slope in slopes.items():
     errors[name] = np.array(worst)
 looks = {"x_label": "step h", "y_label": "largest error in d_q"}
 looks |= {"log_x": True, "log_y": True}
-title = "How wrong is a numeric gradient?"
+title = "How wrong is a numerical gradient?"
 line_chart(sizes, errors, title=title, **looks)
 
 # %% [markdown]

@@ -39,18 +39,18 @@ matrices(both, title="Random params")
 # %% [markdown]
 # Nothing would stop you from training with the wrong one.
 #
-# **By the end you can** write the backward of every part around attention, and find the first wrong
-# array when a backward fails.
+# **By the end you can** write the backward pass of every part around attention, and find the first wrong array when one
+# fails.
 #
 # ## The road back
 #
 # $$x \to \text{projected} \to q, k, v \to \text{heads} \to \text{merged} \to \text{out}$$
 #
 # The first arrow multiplies by `w_q`, `w_k` and `w_v`. Then come the split, attention and the merge, and the last arrow
-# multiplies by `w_o`. Backward visits the same places from right to left. `d_a` is the gradient of the loss with
-# respect to `a`, written $\bar a$ in formulas, and it has the shape of `a`.
+# multiplies by `w_o`. The backward pass visits the same places from right to left. `d_a` is the gradient of the loss
+# with respect to `a`, written $\bar a$ in formulas, and it has the shape of `a`.
 #
-# The table is in the order of backward, with the step numbers of our code. Step 1 is the same for k and v.
+# The table is in the order of the backward pass, with the step numbers of our code. Step 1 is the same for k and v.
 #
 # | forward | backward |
 # |---|---|
@@ -340,7 +340,7 @@ backward_film(wrong, reference=full, note="Random params.")
 #
 # ## Exercise: the linear map
 #
-# Write the backward of `out = x @ w + b`. The check compares numbers, then differentiates forward numerically.
+# Write the backward pass of `out = x @ w + b`. The check compares numbers, then differentiates forward numerically.
 #
 # To practise more, look in `mha-numpy exercises`: `multi-head-backward` is the whole way, `layer-norm-backward` another
 # part, and `museum-one-token` a bug that shipped.

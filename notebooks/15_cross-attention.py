@@ -274,7 +274,7 @@ matrices(seen, meaning=("reacts", "stays"))
 #
 # </details>
 #
-# Backward goes through the two lines in reverse. A sum passes its gradient on to both of its parts:
+# The backward pass goes through the two lines in reverse. A sum passes its gradient on to both of its parts:
 
 
 # %%

@@ -43,9 +43,9 @@ title = "Llama 3 70B: read for one token after 8192"
 bar_chart(to_read, title=title, unit="GiB")
 
 # %% [markdown]
-# While such a model writes, attention spends its time *reading*: the processor could compute much more in that time
-# (notebook 17 counts). A model that shares keys and values reads less and computes as much as before (Shazeer 2019,
-# section 2.4).
+# While a model like this writes, attention spends its time *reading*: the processor could compute much more in that
+# time (notebook 17 counts). A model that shares keys and values reads less and computes as much as before (Shazeer
+# 2019, section 2.4).
 #
 # **By the end you can** write attention whose query heads share keys and values, without a copy, and
 # sum its gradients over the right heads.
@@ -166,8 +166,9 @@ shape_film(t)
 #
 # $$\bar K_g = \sum_{h \,:\, h // G = g} \text{scale} \cdot \bar S_h^\top Q_h \qquad\qquad \bar V_g = \sum_{h \,:\, h // G = g} P_h^\top \bar O_h$$
 #
-# A broadcast in forward is a sum in backward. For an example, take 4 query heads, 2 key/value heads and one key, so
-# that every weight is 1 and the outputs are the values. Let the upstream gradients be 1, 10, 100 and 1000.
+# A broadcast in the forward pass is a sum in the backward pass. For an example, take 4 query heads, 2 key/value heads
+# and one key, so that every weight is 1 and the outputs are the values. Let the upstream gradients be 1, 10, 100 and
+# 1000.
 #
 # > **Predict first.** What are the gradients of the two values? And what would they be with tiled heads, or with a
 # > mean?
@@ -341,7 +342,7 @@ check("sum-over-group", my_sum_over_group)
 #
 # - Query head h reads key/value head h // G. Tiling has the right shape and the wrong heads, and no test at H_kv = 1 or
 #   H_kv = H notices it.
-# - Sharing is a broadcast with a stride of 0. In backward it's a sum over the group, not a mean.
+# - Sharing is a broadcast with a stride of 0. In the backward pass it's a sum over the group, not a mean.
 # - Sharing saves some params but no operations on the scores. Above all, it saves what the model must keep and read.
 # - The trained model gave most of its answers wrong as soon as its heads shared one mean key and value head.
 #

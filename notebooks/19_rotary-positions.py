@@ -313,9 +313,9 @@ matrices(shown, row_labels=rows, column_labels=columns)
 #
 # ## Exercise: rotate, and rotate back
 #
-# Write RoPE in the *halves* layout, and its backward. The positions are an argument and need not be 0, 1, 2, ... The
-# check first makes sure that every pair keeps its length, then compares the numbers. It also compares your backward
-# with numeric derivatives.
+# Write RoPE in the *halves* layout, and its backward pass. The positions are an argument and need not be 0, 1, 2, ...
+# The check first makes sure that every pair keeps its length, then compares the numbers. It also compares your backward
+# with numerical derivatives.
 #
 # To practise more, try `museum-cached-mask` in `mha-numpy exercises`, a bug that shipped: positions were wrong as soon
 # as there was a KV cache.
@@ -356,7 +356,7 @@ check("rope-backward", my_rope_backward)
 # - Both layouts do the same, on different features. To go from one to the other, permute the
 #   columns of `w_q` and `w_k` within each head. If you mix the layouts up, only the diagonal is
 #   right.
-# - Backward turns by minus the angle.
+# - The backward pass turns by minus the angle.
 # - A KV cache contains turned keys, and queries start at `q_offset`.
 #
 # **In the code:** `rope_forward` and `rope_backward` in `mha_numpy/core/rope.py`. Derivation:

@@ -2,8 +2,8 @@
 # # 20 · Induction heads appear
 #
 # Here is a small **trained** model of two layers with four heads each. It reads twelve letters in a random order that
-# it has never seen, and then the same twelve again. Before it reads each letter, it has to say which one comes. How
-# likely does it find the right one?
+# it has never seen, and then the same twelve again. Before each letter, it has to say which one comes next. How likely
+# does it think the right one is?
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -35,8 +35,8 @@ matrices({"p(right letter), trained": both}, **labels)
 
 # %% [markdown]
 # The model is nearly sure of every letter. Then we cut one of its eight heads, so that it writes the same average
-# everywhere, and almost everything is lost. No one wrote a rule for copying into this model. Its heads came from a
-# loss, through the backward that you have derived. Now you can watch such heads appear, and find out how they work
+# everywhere, and almost everything is lost. No one wrote a rule for copying into this model. Its heads grew out of a
+# loss, by way of the backward pass you've derived. Now you can watch such heads appear, and find out how they work
 # together.
 #
 # **By the end you can** find the two heads that copy in a trained model, prove by cuts that one needs
@@ -47,7 +47,8 @@ matrices({"p(right letter), trained": both}, **labels)
 # ## A task that needs two steps
 #
 # We train a smaller model. In its texts, pieces of random letters repeat. When a piece repeats, its first letter is a
-# surprise, but a model can know all the others. Only these are *asked*: the loss counts no other place.
+# surprise, but a model can know all the others. Those are the only ones we *ask* for; the loss ignores every other
+# place.
 
 # %%
 from mha_numpy.models.train import IGNORED, share_right
@@ -66,8 +67,8 @@ print("say: ", " ".join(say))
 # head of the first layer can't do this. It would have to find the key of the token *after* the earlier copy, and that
 # key is made from its own token and place only. It says nothing about the token before.
 #
-# So two layers share the work. Into each token, a head of the first layer writes a note: which token came before. A
-# head of the second layer compares its own letter with these notes:
+# So two layers share the work. A head in the first layer writes a note into each token, saying which token came before.
+# A head of the second layer compares its own letter with these notes:
 #
 # ```text
 #    a    b    c    d    a
@@ -77,7 +78,7 @@ print("say: ", " ".join(say))
 # ```
 #
 # The pair is called an *induction circuit* (Elhage et al. 2021; Olsson et al. 2022). One layer can do it in principle,
-# but not in practice, because it has to be exponentially larger (Sanford et al. 2024).
+# but not in practice, because it would have to be exponentially larger (Sanford et al. 2024).
 #
 # ## Watch it learn
 #
@@ -126,8 +127,8 @@ def draw(rng):
 
 
 # %% [markdown]
-# > **Predict first.** What is the loss of a model that finds all 16 letters equally likely? Will the loss of two layers
-# > fall evenly, or in a sudden drop? And that of one layer?
+# > **Predict first.** What is the loss of a model that thinks all 16 letters are equally likely? With two layers, will
+# > the loss fall steadily or drop suddenly? And with one?
 #
 # <details><summary>Answer</summary>
 #
@@ -248,7 +249,7 @@ matrices({"induction score": np.stack(left)}, **labels)
 #
 # Without 0.0 most answers are wrong. In layer 1 a single head is enough, but without all four almost everything is
 # lost. So a head may do the job even if cutting it does no harm, because others do it too or take over. The cost of a
-# cut is roughly a lower bound on what the head does. Here both kinds of cut agree; in larger models they need not.
+# cut is roughly a lower bound on what the head does. Here both kinds of cut agree; in larger models they may not.
 # </details>
 
 
@@ -326,14 +327,14 @@ matrices(lengths, row_labels=list("abcdabc"))
 # %% [markdown]
 # ## What this says about large models
 #
-# Olsson et al. 2022 found such heads, and such a drop, in language models of many sizes. That they copy repeats is
-# agreed; whether they do more is debated. Several of them share the work (Singh et al. 2024), and other heads seem to
-# matter more for learning from examples (Yin and Steinhardt 2025).
+# Olsson et al. 2022 found heads like these, and a drop like this, in language models of many sizes. That they copy
+# repeats is agreed; whether they do more is debated. Several of them share the work (Singh et al. 2024), and other
+# heads seem to matter more for learning from examples (Yin and Steinhardt 2025).
 #
 # ## Exercise: a step of Adam
 #
-# Backward gives the direction, and the optimizer decides how far to go. All models here were trained with Adam. Write
-# its step. The check compares the new param and everything that you hand on to the next step.
+# The backward pass gives the direction, and the optimizer decides how far to go. All models here were trained with
+# Adam. Write its step. The check compares the new param and everything that you hand on to the next step.
 #
 # To practise more, try these in `mha-numpy exercises`: `embedding-backward`, where gradients end; `train-with-adam`,
 # the whole loop; `museum-token-twice` and `museum-step-counter`, two bugs that shipped.

@@ -43,7 +43,7 @@ for n in (45, 17, 245, 90_021):
 # different place in the *source*, the English words. No rule in the model says where. How does it know?
 #
 # **By the end you can** explain how encoder, decoder and cross-attention translate together, measure
-# on unseen numbers whether an alignment is there, and write the gradient that such a training begins with.
+# on unseen numbers whether an alignment is there, and write the gradient that this kind of training starts from.
 #
 # All of this is about one task and one seed.
 #
@@ -248,7 +248,8 @@ matrices({"p(next word)": probs[:, likely]}, **labels)
 # <details><summary>Answer</summary>
 #
 # On these 40 numbers, neither gains. The shipped model is sure and right, so both ways of writing agree. For the
-# younger one, a likelier sequence is no closer to the truth, because beams search for what the *model* finds likely.
+# younger one, a likelier sequence is no closer to the truth, because beams search for what the *model* thinks is
+# likely.
 # </details>
 
 # %%
@@ -300,8 +301,8 @@ matrices({"right without": found}, **labels)
 #
 # ## Exercise: back through cross-entropy
 #
-# Backward begins at the logits. Their gradient is the softmax minus the target. Here some targets are ignored, like
-# padding, so they must not cause any gradient, and they don't count in the mean. The check compares numbers, then
+# The backward pass begins at the logits. Their gradient is the softmax minus the target. Here some targets are ignored,
+# like padding, so they must not cause any gradient, and they don't count in the mean. The check compares numbers, then
 # differentiates the loss numerically.
 #
 # To practise more, try these in `mha-numpy exercises`: `cross-entropy`, the loss itself; `museum-mean-of-means`, a bug
@@ -337,7 +338,7 @@ check("cross-entropy-backward", my_cross_entropy_backward)
 # - The alignment crosses where the words cross, and nothing but the loss put it there. For words without a partner,
 #   the task leaves the weights open.
 # - Report what a model can do as a share of held-out examples, next to what chance gives.
-# - Beams find what the model finds likely, which need not be right.
+# - Beams find what the model thinks is likely, which may not be right.
 #
 # **In the code:** `mha_numpy/models/translator.py`, `translate` in `mha_numpy/models/generate.py`,
 # `mha_numpy/models/train/tasks/numbers.py`.

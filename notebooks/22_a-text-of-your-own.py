@@ -193,7 +193,7 @@ for t in (0, 0.5, 1, 2):
 #
 # **Top-k** draws only from the k likeliest characters. **Top-p** draws from the likeliest ones that together reach
 # probability p: a few where the model is sure, many where it isn't. Both cut off the long tail of unlikely
-# characters. Without such a cut, one of them is drawn every now and then, and it spoils what comes after it.
+# characters. Without a cut like this, one of them is drawn every now and then, and it spoils what comes after it.
 #
 # > **Predict first.** How many characters does top-p 0.9 leave at the first letter of a word, and how many in the
 # > middle of one?

@@ -43,7 +43,7 @@ weights_by_head(shown, names, head_names=titles, note=note)
 # %% [markdown]
 # Head 0.2 (layer 0, head 2) always looks at the token before. Head 1.8 prefers the token after. In head 2.7 nearly
 # all tokens look at `[CLS]`, a mark that begins every text (`[SEP]` ends it). And in head 3.1 "it" looks at "animal".
-# Does every head have such a clear job? Be careful: we picked these four. Let's measure all 72.
+# Does every head have a job as clear as that? Be careful: we picked these four. Let's measure all 72.
 #
 # **By the end you can** measure where the heads of a real model look, compare that with what they
 # take from there, test a head's name with a control, and say what one text shows and what it doesn't.

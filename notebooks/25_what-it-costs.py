@@ -134,8 +134,8 @@ line_chart(lengths, lines, title=title, **axes)
 #
 # </details>
 #
-# For a long enough text the square wins. (Backward takes twice as many operations as forward: each product becomes
-# two, one for the gradient of each factor.)
+# For a long enough text the square wins. (The backward pass takes twice as many operations as the forward pass: each
+# product becomes two, one for the gradient of each factor.)
 
 # %%
 lengths, lines = 2 ** np.arange(9, 19), {}

@@ -22,8 +22,8 @@ bar_chart(bars, title="One layer stores", unit="GiB")
 # take the keys in blocks and never store a whole row of weights. And the result is no approximation. It is the same
 # attention, up to rounding.
 #
-# **By the end you can** compute exact attention from a few keys at a time, and its weights again
-# when backward needs them.
+# **By the end you can** compute exact attention from a few keys at a time, and its weights again when the backward pass
+# needs them.
 #
 # ## Softmax needs the whole row
 #
@@ -156,7 +156,7 @@ line_chart(range(50, 1001, 50), lines, title=title, **axes)
 #
 # ## Backward recomputes each weight
 #
-# Backward needs the weights P, which we never stored. But one number per query, its lse, is enough:
+# The backward pass needs the weights P, which we never stored. But one number per query, its lse, is enough:
 #
 # $$P_{ij} = e^{S_{ij} - \mathrm{lse}_i}$$
 #
@@ -264,7 +264,7 @@ check("online-attention", my_online_attention)
 #
 # - Online softmax keeps $m$, $\ell$ and $a$ for each query, and corrects $\ell$ and $a$ by $e^{m - m'}$ when a larger
 #   score comes. It is exact.
-# - Backward recomputes each weight as $e^{s - \mathrm{lse}}$, so d_v + 1 numbers per query are enough.
+# - The backward pass recomputes each weight as $e^{s - \mathrm{lse}}$, so d_v + 1 numbers per query are enough.
 # - Attention in blocks saves memory and trips to memory, not operations.
 #
 # **In the code:** `mha_numpy/kernels/loops.py` in plain loops, `tiled_forward.py` in tiles. Derivation,

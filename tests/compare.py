@@ -23,7 +23,7 @@ TOLERANCES = {
     # and we compute in float32 and round once
     "bfloat16": Tolerance(2 * 2**-7, 1e-7, per_element=True),
 }
-# a gradient against a numeric derivative, relative to the largest of the whole set
+# a gradient against a numerical derivative, relative to the largest of the whole set
 GRADIENT_ERRORS = {"central": 1e-8, "complex step": 1e-12}
 
 

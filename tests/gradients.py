@@ -5,7 +5,7 @@ from tests.compare import GRADIENT_ERRORS
 
 
 def assert_gradients(forward, backward, inputs, seed=0):
-    """Fail unless all gradients agree with both numeric derivatives."""
+    """Fail unless all gradients agree with both numerical derivatives."""
     assert_passed(gradcheck(forward, backward, inputs, rng=seed))
 
 
@@ -20,7 +20,7 @@ def assert_passed(report):
 
 
 def assert_layer_gradients(layer, inputs, **options):
-    """Fail unless the gradients of all inputs and params agree with both numeric derivatives.
+    """Fail unless the gradients of all inputs and params agree with both numerical derivatives.
 
     Each array is moved along one random direction, which takes part of every element.
     """

@@ -54,9 +54,9 @@ In the right picture each row sums to 1, because a word shares out its own atten
 one it is the *columns* that sum to 1, as if the words were competing for each key. If there are as
 many queries as keys, both have the same shape, so only the numbers show it."""),
     ("scores", 0): ("The wrong scale", ("right", "scale"), """
-Dividing by d_k instead of its root makes the scores too small, so the weights become too even: *It*
-gives 51% to *cat*, and should give 78%. Every row still sums to 1, so the wrong picture looks fine
-until you see it next to the right one."""),
+Divide by d_k instead of its root, and the scores come out too small and the weights too even: *It*
+gives 51% to *cat*, when it should give 78%. Every row still sums to 1, so the wrong picture
+looks fine until you see it next to the right one."""),
     ("softmax", 16): ("A hidden word keeps a weight", ("causal", "mask"), """
 A word may not see the words after it, so their weights must be 0 (hatched). The mistake sets a
 hidden score to 0. But $e^0$ is 1, not 0, so *The* spreads its attention over all six words, and the
@@ -67,16 +67,16 @@ REMARKS = ("likely cause", "clue", "and also", "evidence")  # what is not folded
 TOP = """# What a check says
 
 Could you find a mistake by looking at the numbers? Start with these three, which are easy to make.
-Each picture has the weights of our six words, a row for each word that looks: as they should be,
-and as the mistake makes them. Below it is what the check says about an answer with this mistake.
+For each one you see the weights of our six words twice, once as they should be and once with the
+mistake in; each row is one word looking. Underneath is what the check says about an answer like
+that.
 """
 REST = f"""## How much it can say
 
-You get one of two things. A *likely cause* explains your answer: it is a known mistake, a small
-edit of the right function, or arrays in the wrong order, and it reproduces **every** number you
-returned. A *clue* does not explain anything yet. It is a fact about your numbers, such as a rule
-that they break or the place where they start to be wrong. [Exercises](exercises.md) describes how
-the check decides.
+You get one of two things. A *likely cause* explains your answer: a known mistake, a small edit
+to the right function, or arrays in the wrong order, which reproduces **every** number you returned.
+A *clue* doesn't explain anything yet; it's a fact about your numbers, such as a rule they break, or
+where they start to go wrong. [Exercises](exercises.md) describes how the check decides.
 
 The answers on this page, {sum(map(len, SHOWN.values()))} in all, were written by someone who did
 not know our list of mistakes. Pick one that you might have made yourself.

@@ -1,4 +1,4 @@
-"""Numeric derivatives along a direction: central difference and complex step."""
+"""Numerical derivatives along a direction: central difference and complex step."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence

@@ -37,7 +37,7 @@ def gradcheck(
     directions: int = 8,
     tolerances: Mapping[str, tuple[float, float]] = TOLERANCES,
 ) -> GradcheckReport:
-    """Compare every gradient that `backward` returns with numeric derivatives of `forward`.
+    """Compare every gradient that `backward` returns with numerical derivatives of `forward`.
 
     ``gradcheck(layer, inputs)`` checks a layer or a model: all its inputs and all its params.
     The scalar that is differentiated is ``sum(out * d_out)`` for a random `d_out`.
@@ -79,7 +79,7 @@ def gradcheck(
     GradcheckReport
         True if all passed; prints as a table. It has complex-step rows if forward turns out to be
         complex-safe; otherwise the report's note says why not. Within h of a kink, such as ReLU's
-        at 0, no numeric derivative is right, so even a right gradient fails there, and the note
+        at 0, no numerical derivative is right, so even a right gradient fails there, and the note
         says which input to move.
 
     Notes

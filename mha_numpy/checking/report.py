@@ -11,7 +11,7 @@ from mha_numpy.tables import Table
 class ArrayReport:
     """The check of one array by one method.
 
-    ``error`` is the largest ``|analytic - numeric|`` divided by the largest numeric derivative of
+    ``error`` is the largest ``|analytic - numeric|`` divided by the largest numerical derivative of
     the whole set (or by a multiple of the error that rounding can cause, if that is larger), so
     that an array whose true gradient is zero is not divided by zero. The worst index is that of the
     element farthest beyond its tolerance: an index into the array, or "direction i" where a random

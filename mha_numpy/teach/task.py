@@ -108,7 +108,7 @@ class Task:
     returns: str = ""  # what the stub's signature says, where the solution's says more
     laws: Sequence[Law] = ()
     reactions: Sequence[Reaction] = ()
-    slope: Callable[[Inputs], Slope] | None = None  # of a backward, for numeric differentiation
+    slope: Callable[[Inputs], Slope] | None = None  # of a backward, for numerical differentiation
     mistakes: Sequence[Mistake | Again] = ()  # in this file; those of what it calls show, too
 
     @property

@@ -168,14 +168,14 @@ def test_heads_are_cut_one_after_the_other(open_page):
     assert cut.count() == 0  # at first, the model is whole
     page.locator("#cuts").focus()
     page.keyboard.press("End")
-    assert told.inner_text().startswith("6 of 6 heads are silent: change ")
+    assert told.inner_text().startswith("6 of 6 heads silent. The change is ")
     assert cut.count() == 6
     page.keyboard.press("ArrowLeft")
     assert cut.count() == 5
     chart = page.locator("#curve svg").bounding_box()
     page.mouse.move(chart["x"] + 52, chart["y"] + 50)  # the left end
     assert told.inner_text() == (
-        "0 of 6 heads are silent: change 0; in a random order it would be 0."
+        "0 of 6 heads silent. The change is 0 (0 if you silence them in random order)."
     )
 
 

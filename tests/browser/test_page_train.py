@@ -133,11 +133,12 @@ def test_the_reader_trains_and_starts_again(page):
 def test_the_reader_predicts_and_is_answered(page):
     page.evaluate(START)
     asked, start = page.locator("#train-asked"), page.locator(".train-start")
-    assert "62951413. Row 5 has to say 1. Which 1 will it look at?" in asked.inner_text()
+    assert "62951413. The outlined row has to say 1." in asked.inner_text()
+    assert "Which of the 1s will it look at?" in asked.inner_text()
     assert "first" not in start.get_attribute("class")  # quiet, before a guess
     page.get_by_label("1, at place 2").check(force=True)
     assert "first" in start.get_attribute("class")
-    assert "Your guess: row 5 will look at place 2." in asked.inner_text()
+    assert "Your guess: the outlined row will look at the 2nd place." in asked.inner_text()
     marked = page.locator(".train-weights td.guess")
     assert marked.count() == 1
     assert marked.evaluate("td => [td.parentNode.rowIndex, td.cellIndex]") == [5, 2]
@@ -145,10 +146,11 @@ def test_the_reader_predicts_and_is_answered(page):
     page.wait_for_function("!training.isRunning()", timeout=60_000)
     assert page.get_by_role("radiogroup").is_hidden()  # no guess after the answer
     guessed, happened, _ = asked.text_content().splitlines()
-    assert guessed == "Your guess: place 2."
-    assert re.match(r"What happened: row 5 looks at place 4 \((9\d|100)%\)", happened)
+    assert guessed == "Your guess: the 2nd place."
+    what = "What happened: the outlined row went for the "
+    assert re.match(what + r"1 in 4th place \((9\d|100)%\)", happened)
     page.get_by_role("textbox").fill("01234567")  # no digit is there twice
-    assert asked.inner_text().startswith("What happened: row 1 looks at place 8 (")
+    assert asked.inner_text().startswith(f"{what}7 in 8th place (")
 
 
 def test_what_happens_is_read_off_the_head(page):
@@ -165,7 +167,7 @@ def test_what_happens_is_read_off_the_head(page):
         once.click()
         cells = page.locator(".train-weights tbody td").all_inner_texts()
         half = [float(cells[8 * i + 7 - i]) - 0.5 for i in range(8)]  # of two decimals
-        said = re.search(r"(\d) of 8 rows|the first", told.inner_text())
+        said = re.search(r"(\d) of the 8 rows|the first", told.inner_text())
         count = int(said[1] or 1) if said else 0
         assert sum(share > 0 for share in half) <= count <= sum(share >= 0 for share in half)
     assert count > 1

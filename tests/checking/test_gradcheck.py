@@ -282,7 +282,7 @@ HINT = "the slope jumps within h of {}: move the input"
 
 
 class TestKinks:
-    """Within h of a kink no numeric derivative is right: the check fails, and says why."""
+    """Within h of a kink no numerical derivative is right: the check fails, and says why."""
 
     @pytest.mark.parametrize("at", [0.0, 1e-7, -5e-7, 4e-6, -4e-6])  # h is 4.6e-6
     @pytest.mark.parametrize(

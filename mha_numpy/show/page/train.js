@@ -17,7 +17,7 @@ function startTraining(section, data, seed = 0) {
   section.ariaLabel = "Watch a head learn";
   section.innerHTML = `
     <${level}>Watch a head learn</${level}>
-    <p class="train-intro">A single head reads ${tokens} digits and has to say them backwards, one in each row. Its ${numParams}
+    <p class="train-intro">A single head reads ${tokens} digits and has to say them backwards, one per row. Its ${numParams}
       params start out random. Nobody tells it where to look.</p>
     <div class="train-stage">
       <div class="train-guess"><p id="train-asked" aria-live="polite"></p><div role="radiogroup" aria-labelledby="train-asked"></div></div>
@@ -56,6 +56,7 @@ function startTraining(section, data, seed = 0) {
   const shareRight = () => recent().reduce((sum, { right }) => sum + right, 0) / recent().length;
   const mirrored = (t) => tokens - 1 - t;
   const wanted = () => example.toReversed();
+    const ordinal = (n) => `${n + 1}${["st", "nd", "rd"][n] ?? "th"}`;
   const percent = (share) => `${Math.round(100 * share)}%`;
 
   // -- what the page says
@@ -68,22 +69,22 @@ function startTraining(section, data, seed = 0) {
     const row = askedRow();
     const digit = wanted()[row];
     if (!learnedAt) {
-      return guess !== null ? `Your guess: row ${row + 1} will look at place ${guess + 1}. Watch the dashed cell.`
-        : `It should say ${wanted().join("")}. Row ${row + 1} has to say ${digit}. Which ${isTwice(digit) ? digit : "digit"} will it look at?`;
+      return guess !== null ? `Your guess: the outlined row will look at the ${ordinal(guess)} place. Watch the dashed cell.`
+        : `It should say ${wanted().join("")}. The outlined row has to say ${digit}. Which ${isTwice(digit) ? `of the ${digit}s` : "digit"} will it look at?`;
     }
     const seen = reading.weights.slice(row * tokens, (row + 1) * tokens);
     const place = seen.indexOf(Math.max(...seen));
-    return (guess === null ? "" : `Your guess: place ${guess + 1}.\n`) +
-      `What happened: row ${row + 1} looks at place ${place + 1} (${percent(seen[place])}).\n` +
-      `Only place ${mirrored(row) + 1} is right whatever the digits are.`;
+    return (guess === null ? "" : `Your guess: the ${ordinal(guess)} place.\n`) +
+      `What happened: the outlined row went for the ${example[place]} in ${ordinal(place)} place (${percent(seen[place])}).\n` +
+      `Only the ${ordinal(mirrored(row))} place works whatever the digits are.`;
   }
 
   function status(reading) {
     const most = percent(Math.max(...reading.weights));
     if (!history.length) {
       const right = reading.said.filter((digit, t) => digit === wanted()[t]).length;
-      return `With random params it looks a little at everything: no weight is above ${most}. Of its ${tokens} digits,
-        ${right || "none"} ${right > 1 ? "are" : "is"} right.`;
+      return `With random params it looks a little at everything: no weight is above ${most}.
+        ${right || "None"} of its ${tokens} digits ${right > 1 ? "are" : "is"} right.`;
     }
     if (learnedAt) {
       const rows = found.size === tokens ? "every row looks" : `${found.size} of ${tokens} rows look`;
@@ -92,8 +93,8 @@ function startTraining(section, data, seed = 0) {
     }
     if (found.size) {
       const [row, at] = [...found].at(-1);
-      return `Step ${at}: row ${row + 1} has found place ${mirrored(row) + 1}, where its digit is. ` +
-        (found.size > 1 ? `${found.size} of ${tokens} rows have found theirs.` : "It is the first.");
+      return `Step ${at}: the ${ordinal(row)} row has found its digit, in ${ordinal(mirrored(row))} place. ` +
+        (found.size > 1 ? `${found.size} of the ${tokens} rows have found theirs.` : "It is the first.");
     }
     if (history.length > 600) return "It should have learned by now. Start again with a learning rate near 0.003.";
     return `Step ${history.length}: ` + (shareRight() < 2 / values ? "it still guesses. " : "it does better than guessing. ") +

@@ -92,8 +92,8 @@ def example_setting(seed: int = 0) -> Setting:
         seed=seed,
         about=(
             f"{SENTENCE} Who is It? Each word looks at the others through two heads: head 0 asks "
-            "who is meant, head 1 asks for the word before. We set every number by hand, so that "
-            "you can read them all."
+            "who is meant, head 1 asks for the word before. We set every number by hand, so you "
+            "can read them all."
         ),
         note=NOTE,
     )

@@ -46,7 +46,7 @@ def _looks(seen: Walk, is_shaded: bool = False) -> Table:
             looks = _named(weights, seen.source_tokens, most=2 if H <= FEW else 1)
             cells.append(f"{shades} {looks}" if is_shaded else looks)
         rows.append([token, *cells])
-    title = "In each head, every word shares out 100% of its attention. Most of it goes to:"
+    title = "In each head, every word has 100% of its attention to share out. Most of it goes to:"
     title = title.replace("word", f"word of sequence 0 of {B}") if B > 1 else title
     columns = ["", *(f"head {h}{name}" for h, name in enumerate(names))]
     return Table(title, columns, rows, first_head=1)
@@ -65,7 +65,7 @@ def _answer(seen: Walk) -> Iterator[str]:
         i = seen.meaning.asker
         weights = seen.weights[0, 0, i]
         most = f"{weights.max():.0%} of what {seen.tokens[i]} receives"
-        yield f"So in head 0, {most} comes from {seen.source_tokens[weights.argmax()]}."
+        yield f"So in head 0, {seen.source_tokens[weights.argmax()]} supplies {most}."
 
 
 def _shapes(seen: Walk) -> str:

@@ -78,7 +78,7 @@ def _read_induction(trained: Trained, text: str, seed: int) -> Read:
     if len(known) < V:
         likely["another word"] = probs[len(known) :].sum()
     said = what_comes_next(likely, "word")
-    place = "attentions.1, the second of its two attention layers, where the heads copy"
+    place = "the second of its two attention layers, where the heads copy"
     told = {"tokens": words, "source_tokens": words, "is_causal": True, "said": said}
     return trained.model.attentions[1], place, told
 
@@ -106,7 +106,7 @@ def _read_numbers(trained: Trained, text: str, seed: int) -> Read:
         "query_name": "the word that this step writes", "key_name": "the words that it reads",
         "said": (f"the model says: {' '.join(word for word in german if word != '<end>')}",),
     }  # fmt: skip
-    place = "decoder.0.cross_attention, where the decoder looks at the English words"
+    place = "the decoder's cross-attention, where it looks at the English words"
     return model.decoder[0].cross_attention.layer, place, told
 
 
@@ -120,7 +120,7 @@ def _read_reverse(trained: Trained, text: str, seed: int) -> Read:
         "query_name": "the digit that the model says here", "key_name": "the digits that it reads",
         "said": (f"the model says: {' '.join(map(str, said))}",),
     }  # fmt: skip
-    return trained.model.attentions[0], "attentions.0, its only attention layer", told
+    return trained.model.attentions[0], "its only attention layer", told
 
 
 def _read_text(trained: Trained, text: str, seed: int) -> Read:
@@ -136,7 +136,7 @@ def _read_text(trained: Trained, text: str, seed: int) -> Read:
         f"the model writes (drawn with seed {seed} at temperature {TEMPERATURE}):\n"
         f"{text}|{task.decode(written)}",
     )
-    place = f"blocks.{len(model.blocks) - 1}.attention, in the last of its blocks"
+    place = "the attention in the last of its blocks"
     shown = [character.translate(SHOWN) for character in text]
     told = {"tokens": shown, "source_tokens": shown, "is_causal": True, "said": said}
     return model.blocks[-1].attention.layer, place, told

@@ -2,7 +2,7 @@
 
 A student who leaves out the scale in the forward, and derives the backward of exactly that, has
 made one mistake and not two. So the backward is called with what the student's own forward
-computes, and compared with numeric differentiation of that forward.
+computes, and compared with numerical differentiation of that forward.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,7 +79,7 @@ def _agrees(backward: str, call: Caller) -> bool:
 def _forward_inputs(piece: str, forward: str, given: Inputs) -> tuple[Inputs, list[str], Array]:
     """Return a forward's arguments, the names of those to differentiate, and d_out.
 
-    All are in the usual conventions, as numeric differentiation in the backward's task needs them.
+    All are in the usual conventions: numerical differentiation in the backward's task needs them.
     """
     differentiate = TASKS[piece].slope
     if differentiate is None:

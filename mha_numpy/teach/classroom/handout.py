@@ -180,7 +180,7 @@ ASKED = {
     "shape": "Does it run, and are type and shape right?",
     "invariants": "Does the result obey the rules that every right answer obeys?",
     "values": "Are the numbers right?",
-    "gradients": "Does numeric differentiation give the same gradients?",
+    "gradients": "Does numerical differentiation give the same gradients?",
     "robustness": "Are the inputs unchanged, is nothing NaN, does a second call return the same, "
     "and does it use no more memory than the task allows?",
 }

@@ -34,7 +34,7 @@ FAILED = {
     "inputs left alone": "it changes its inputs in place; work on a copy",
     "the same twice": "a second call with the same inputs returns something else",
     "values": "numbers are wrong",
-    "gradients": "numeric differentiation gives different gradients",
+    "gradients": "numerical differentiation gives different gradients",
     "memory": "it uses as much memory as all scores need; keep only one block of them",
     "accepts a right function": "it rejects a function that is right",
 }  # stages

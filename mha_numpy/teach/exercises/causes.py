@@ -104,7 +104,7 @@ def _told_edit(edit: SmallEdit, yours: str) -> str:
     if not wrong:
         how = f"If we leave out `{right}`"
     elif right:
-        how = f"If we write `{wrong}` where our solution has `{right}`"
+        how = f"Our solution says `{right}`; with `{wrong}` in its place"
     else:
         how = f"If we add `{wrong}`"
     return f"{edit.group}. {how}, we get exactly your {yours}"

@@ -40,9 +40,9 @@ A check runs your function in a separate process, on a few inputs in float64: si
 equal sizes, large numbers, rows that see nothing. It asks in this order whether the function runs;
 whether type, dtype and shape are right; whether a number is NaN; whether your inputs are unchanged;
 whether a second call returns the same; whether the result obeys the rules that every right answer
-obeys; whether the numbers are right; and whether numeric differentiation gives the same gradients.
-If your numbers are those of a known mistake, the check names it. The files named museum contain
-code with a bug for you to find.
+obeys; whether the numbers are right; and whether numerical differentiation gives the same
+gradients. If your numbers are those of a known mistake, the check names it. The files named museum
+contain code with a bug for you to find.
 
 | | id | | difficulty | minutes | after |
 |---|---|---|---|---|---|

@@ -1,4 +1,4 @@
-"""The stages of a check, in order: from "does it run" to numeric differentiation."""
+"""The stages of a check, in order: from "does it run" to numerical differentiation."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -317,7 +317,7 @@ def _missed(off: Array, arrays: Arrays) -> str:
 
 
 def _differentiates(evidence: Evidence) -> Answer:
-    """Compare with numeric differentiation, which uses no backward."""
+    """Compare with numerical differentiation, which uses no backward."""
     slope = evidence.piece.slope
     if slope is None:
         return None
@@ -336,9 +336,9 @@ def _differentiates(evidence: Evidence) -> Answer:
             is_direction = isinstance(row.worst, str)
             at = "along a random direction" if is_direction else f"at {list(row.worst)}"
             mine, theirs = two_numbers(row.analytic, row.numeric)
-            numbers = f"{mine}; numeric differentiation says {theirs}"
+            numbers = f"{mine}; numerical differentiation says {theirs}"
             return False, f"d_{row.name} {at}: {numbers}", 0
-    return True, f"numeric differentiation agrees to {report.max_error:.0e}"
+    return True, f"numerical differentiation agrees to {report.max_error:.0e}"
 
 
 def _like(value: Any, gradients: Iterator[Array]) -> Any:

@@ -99,7 +99,7 @@ UNSEEN = Law("keys that no query sees have no gradient", _unseen_keys)
 
 
 def slope_of_attention(inputs: Inputs) -> Slope:
-    """Differentiate attention; a weight of 0 is hidden, as a numeric derivative cannot see it."""
+    """Differentiate attention; a weight of 0 is hidden, as a numerical derivative cannot see it."""
     mask = inputs["mask"] if "mask" in inputs else inputs["weights"] > 0
     forward = partial(attention_forward, mask=mask)
     return Slope(forward, {name: inputs[name] for name in "qkv"}, inputs["d_heads"])

@@ -87,7 +87,7 @@ def laws_of_softmax(name: str) -> list[Law]:
     """Return the laws for the weights, which the answer returns under this name."""
     return [
         Law(
-            "rows that see something sum to 1, the others to 0",
+            "a row that can see anything should sum to 1, any other to 0",
             lambda inputs, arrays: _row_sums(inputs, arrays[name]),
         ),
         Law("hidden weights are 0", lambda inputs, arrays: _hidden_weights(inputs, arrays[name])),

@@ -33,7 +33,7 @@ def test_an_error_without_its_message(error, told):
 def test_findings_have_no_numbers():
     verdict = judge(find_exercise("softmax"), lambda: make("softmax", ["softmax over queries"]))
     assert findings_of(verdict, "", SOURCE) == [
-        "it breaks this rule: rows that see something sum to 1, the others to 0",
+        "it breaks this rule: a row that can see anything should sum to 1, any other to 0",
         "numbers are wrong",
     ]
     assert cause_of(verdict).startswith("likely cause: softmax runs over the queries")
@@ -42,7 +42,7 @@ def test_findings_have_no_numbers():
 def test_findings_under_a_convention():
     with using(Variant(1, ("True = blocked",))):
         verdict = judge(find_exercise("softmax"), lambda: make("softmax", ["softmax over queries"]))
-        assert "rows that see something sum to 1" in findings_of(verdict, "", SOURCE)[0]
+        assert "a row that can see anything should sum to 1" in findings_of(verdict, "", SOURCE)[0]
 
 
 def test_a_cause_that_is_not_known_and_a_text_that_stands_elsewhere():

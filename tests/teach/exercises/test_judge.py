@@ -47,7 +47,7 @@ def test_right():
         "runs", "type and dtype", "shape", "finite", "inputs left alone", "the same twice",
         "invariants", "values", "gradients",
     ]  # fmt: skip
-    assert "numeric differentiation agrees to" in stage(verdict, "gradients").finding
+    assert "numerical differentiation agrees to" in stage(verdict, "gradients").finding
     assert str(verdict).startswith("softmax-backward: right")
     assert verdict.summary == "right"
     assert verdict.difference is None
@@ -250,7 +250,7 @@ SAID = [  # an exercise, a function, whether it passes a stage, and what that sa
     ),
     ("softmax", fails_once, "values", None, r"^as expected, for weights \(inputs 2 and 3\)$"),
     ("softmax", lambda s, m: None if m is None else make("softmax")(s, m), "values", None, ""),
-    (OWN, lambda d, w: 2 * right(d, w), "gradients", False, "numeric differentiation says"),
+    (OWN, lambda d, w: 2 * right(d, w), "gradients", False, "numerical differentiation says"),
 ]  # fmt: skip
 
 

@@ -4,9 +4,9 @@
 const MEASURES = {
   vectors: {
     unit: "change",
-    about: `To find out, silence a head. The model sums up each text in one vector: how far does that vector turn? 0
-      means not at all, 1 means a right angle. Texts that mean similar things have vectors that point in similar
-      directions, so if a vector is turned, the model gets wrong which texts are alike.`,
+    about: `To find out, silence a head. The model sums up each text in one vector. How far does that vector turn when
+      the head falls silent? 0 means not at all, 1 means a right angle. Texts that mean similar things have vectors
+      pointing in similar directions, so once a vector has turned far, the model no longer knows which texts are alike.`,
     measure: `The model computes a vector for each text: the mean of its words’ last hidden states, scaled to length 1.
       The change is 1 − the cosine between the vector without the head and the vector of the whole model, on average
       over the texts. Which head goes first is estimated from half of |the slope of the vector over the head’s gate|².`,
@@ -32,7 +32,7 @@ function openCuts({ worth, heads }, pick) {
   const numberOf = new Map(worth.order.map(([l, h], n) => [`${l} ${h}`, n + 1]));
 
   byId("worth-about").textContent = words.about;
-  byId("measure").textContent = `${words.measure} A cut is not a small change, so a slope can be wrong about it (Michel 2019).
+  byId("measure").textContent = `${words.measure} Silencing a head isn’t a small change, so its slope can mislead (Michel 2019).
     Full colour is ${small(most)}, and colour grows with the square root of the change. Rings mark negative numbers.`;
   const grid = openGrid(byId("zero"), heads, `Without one head: ${words.unit}`, {
     pick, point: (l, h) => {
@@ -56,8 +56,8 @@ function openCuts({ worth, heads }, pick) {
     slider.value = n;
     curve.mark(n);
     grid.paint((button, l, h) => button.classList.toggle("cut", numberOf.get(`${l} ${h}`) <= n));
-    const told = `${n} of ${count} heads are silent: ${words.unit} ${small(worth.curve[n])}; in a random order it ` +
-      `would be ${small(worth.random[n])}.` + (n ? ` The last one was ${nameOf(...worth.order[n - 1])}.` : "");
+    const told = `${n} of ${count} heads silent. The ${words.unit} is ${small(worth.curve[n])} ` +
+      `(${small(worth.random[n])} if you silence them in random order).` + (n ? ` The last one was ${nameOf(...worth.order[n - 1])}.` : "");
     byId("cuts-told").textContent = told;
     slider.setAttribute("aria-valuetext", told);
   }
