@@ -46,7 +46,7 @@ def _looks(seen: Walk, is_shaded: bool = False) -> Table:
             looks = _named(weights, seen.source_tokens, most=2 if H <= FEW else 1)
             cells.append(f"{shades} {looks}" if is_shaded else looks)
         rows.append([token, *cells])
-    title = "In each head, every word has 100% of its attention to share out. Most of it goes to:"
+    title = "In each head, every word has 100% of its attention to share out. Most goes to:"
     title = title.replace("word", f"word of sequence 0 of {B}") if B > 1 else title
     columns = ["", *(f"head {h}{name}" for h, name in enumerate(names))]
     return Table(title, columns, rows, first_head=1)
