@@ -474,7 +474,7 @@ def test_no_word_is_smaller_than_13_pixels_and_no_number_smaller_than_11(open_pa
             words_painted(page, lambda page=page: page.keyboard.press("ArrowLeft"), 200)
             for painted in page.evaluate("() => window.painted"):
                 sizes.append((painted["text"], size(painted["font"])))
-            least = [11 if re.fullmatch(r"[−.\d]+", text) else 13 for text, _ in sizes]
+            least = [11 if re.fullmatch("[\N{MINUS SIGN}.\\d]+", text) else 13 for text, _ in sizes]
             assert [each for each, px in zip(sizes, least, strict=True) if each[1] < px] == []
 
 
