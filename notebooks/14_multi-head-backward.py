@@ -50,7 +50,7 @@ matrices(both, title="Random params")
 # multiplies by `w_o`. The backward pass visits the same places from right to left. `d_a` is the gradient of the loss
 # with respect to `a`, written $\bar a$ in formulas, and it has the shape of `a`.
 #
-# The table is in the order of the backward pass, with the step numbers of our code. Step 1 is the same for k and v.
+# The table follows the backward pass, with the step numbers of our code. Step 1 is the same for k and v.
 #
 # | forward | backward |
 # |---|---|

@@ -47,8 +47,7 @@ matrices({"p(right letter), trained": both}, **labels)
 # ## A task that needs two steps
 #
 # We train a smaller model. In its texts, pieces of random letters repeat. When a piece repeats, its first letter is a
-# surprise, but a model can know all the others. Those are the only ones we *ask* for; the loss ignores every other
-# place.
+# surprise, but a model can know all the others. We *ask* only for those; the loss ignores every other place.
 
 # %%
 from mha_numpy.models.train import IGNORED, share_right
@@ -327,7 +326,7 @@ matrices(lengths, row_labels=list("abcdabc"))
 # %% [markdown]
 # ## What this says about large models
 #
-# Olsson et al. 2022 found heads like these, and a drop like this, in language models of many sizes. That they copy
+# Olsson et al. 2022 found heads like these, and a similar drop, in language models of many sizes. That they copy
 # repeats is agreed; whether they do more is debated. Several of them share the work (Singh et al. 2024), and other
 # heads seem to matter more for learning from examples (Yin and Steinhardt 2025).
 #
