@@ -115,7 +115,7 @@ def test_the_switch_and_what_it_changes_are_in_the_first_screen(open_page, width
 def test_an_answer_waits_for_a_prediction_that_is_compared_with_it(open_page):
     page = open_page("notebooks/00_what-a-trained-head-does.html")
     first, second, _ = page.locator(".predict").all()
-    answer = first.locator(".predict-answer details")
+    answer = first.locator(".predict-answer details:not(.admonition)")  # which is folded code
     assert not answer.is_visible()
     assert not first.locator(".cell_output").is_visible()
     assert not first.locator(".cell_input").is_visible()  # code without its output is a hole
