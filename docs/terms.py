@@ -66,11 +66,16 @@ def _link(app: Sphinx, page: nodes.document, docname: str) -> None:
 
 
 def _may_link(node: nodes.Node) -> bool:
-    """Return whether a node stands in running text; a table may have the names of others."""
+    """Return whether a node is in running text; a table may have the names of others.
+
+    The choices of a prediction become buttons, in which there can be no link.
+    """
     others = (nodes.reference, nodes.title, nodes.FixedTextElement, nodes.raw, nodes.table)
     while node.parent is not None:
         node = node.parent
-        if isinstance(node, others):
+        is_list = isinstance(node, nodes.bullet_list)
+        is_choice = is_list and isinstance(node.parent, nodes.block_quote)
+        if isinstance(node, others) or is_choice:
             return False
         if node.__class__.__name__.startswith("desc_") and "content" not in type(node).__name__:
             return False

@@ -9,10 +9,9 @@
   for (const one of document.querySelectorAll("template.view")) views[one.dataset.alive].push(one);
   const words = () => [...view.querySelectorAll(".word")];
   let chosen = words().findIndex((word) => word.ariaChecked === "true");
-    const asker = chosen;
+  const asker = chosen;
   const who = document.getElementById("who");
   const question = who.innerHTML;
-
 
   // Make a node like another one. What stays the same node can change smoothly, and keeps the focus.
   function become(node, other) {
@@ -29,7 +28,7 @@
   function show(word) {
     const shown = view.cloneNode(false);
     shown.append(views[alive.checked][word].content.cloneNode(true));
-        become(view, shown);
+    become(view, shown);
     who.innerHTML = word === asker ? question : `Where does <b>${words()[word].firstChild.textContent}</b> look?`;
   }
 

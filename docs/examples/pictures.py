@@ -122,7 +122,7 @@ def draw_steps() -> Picture:
     drawn = Drawing(
         "Attention in seven steps, down and back up",
         "From its query, It gets a score for each word, then a weight for each, then a mixture of "
-        "values. Below each array is its gradient. Match, softmax and mix are always there; "
+        "values. Each array has its gradient below it. Match, softmax and mix are always there; "
         "softcap, bias, dropout and head gate are options.",
     )
     y, right = float(MARGIN), PHONE - MARGIN
@@ -131,7 +131,7 @@ def draw_steps() -> Picture:
         pitch = (right - NAMES) / len(seen.tokens if is_cells else features)
         for place, label in enumerate(seen.tokens if is_cells else features):
             middle = NAMES + pitch * (place + 0.5) - 1
-            drawn.text(middle, y + 13, label, "w" if is_cells else "s", align="middle", room=pitch)
+            drawn.text(middle, y + 13, label, "w" if is_cells else "s", align="middle")
         y += 20
         for array, high in ((name, 28), (f"d_{name}", 24)):
             row = arrays[array][0, 0, asker]

@@ -105,16 +105,29 @@ def test_every_notebook_is_listed():
     assert all(f"](../notebooks/{path.name})" in listed for path in ROOT.glob("notebooks/*.ipynb"))
 
 
-# the gallery of verdicts
+# what scripts write: the gallery of verdicts, and pictures
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.slow
 def test_the_gallery_is_what_a_check_says_today():
-    path = ROOT / "docs" / "examples" / "verdicts.py"
-    spec = importlib.util.spec_from_file_location("verdicts", path)
-    verdicts = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(verdicts)
+    verdicts = script("verdicts")
     assert verdicts.page() == verdicts.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_pictures_say_what_they_would_say_today():
+    pictures = script("pictures")
+    for name, draw in pictures.PICTURES.items():
+        stored = (pictures.FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+        words = [re.findall(">([^<>]+)<", svg) for svg in (draw().svg(pictures.PHONE), stored)]
+        assert words[0] == words[1], name
 
 
 # the page about the kernels: the sizes in its words and in its picture

@@ -240,8 +240,9 @@ function openScene({ root, trace, facts, choose, change, undo, unfold }) {
       const place = facts.place(cell).map(([, text]) => text).join("");
       button.setAttribute("aria-label", `${place}: ${isHidden ? "hidden" : facts.number(value)}${wish}`);
     }
-    const workings = facts.workings(at, root.clientWidth < 500);
-    for (const each of root.querySelectorAll(".how, .made")) {
+    const told = [...root.querySelectorAll(".how, .made")];
+    const workings = told.length ? facts.workings(at, root.clientWidth < 500) : null;
+    for (const each of told) {
       const { name, j, c } = each.working;
       const found = each.matches("th") ? workings.names[name] : workings[name](j, c);
       if (each.matches(".made")) fill(each, facts.number(found), found, scales.get(`v:${at.head}`).most);
