@@ -12,7 +12,6 @@ from mha_numpy.show.scenes.scenes import WORKINGS, Layout, Row, Says
 from mha_numpy.show.scenes.story import Piece, Story, best_of, conditions, facts, written
 
 MARKED = re.compile(r"(\{\w+\}|\*[^*]+\*|`[^`]+`)")
-CELLS = 96  # the words are all on stage where they have no more numbers
 
 
 @dataclass(frozen=True)
