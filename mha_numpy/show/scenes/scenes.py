@@ -241,7 +241,7 @@ SCENES = (
              "That sum is what {word} receives."),
             ("all", "Each row is what one word receives: the rows of all words, each multiplied by "
              "its share, added up."),
-            ("example !all", "That's {heads}."),
+            ("example !all", "In numbers: {heads}."),
             ("example all", "For {word}, that's {heads}."),
         ),
         (
