@@ -92,8 +92,8 @@ def still(
     >>> seen = walk()
     >>> story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning)
     >>> still(story, "mix").text
-    "Multiply each word's row by its share (cat 78%, fish 17%), and add up the results. That sum is \
-what It receives. In numbers: 0.97 for thing, 0.02 for action, 0.78 for alive, 0.17 for food."
+    "Multiply each word's row by its share (cat 78%, fish 17%), and add up the results. That sum \
+is what It receives. In numbers: 0.97 for thing, 0.02 for action, 0.78 for alive, 0.17 for food."
     """
     named = {each.id: each for each in story.scenes}
     told = named[check_choice("scene", scene, named)]
