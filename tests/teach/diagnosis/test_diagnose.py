@@ -135,7 +135,8 @@ def test_two_mistakes_are_named_together():
     assert diagnose("attention", answers_with("attention", pair)).causes[0] == pair
 
 
-def test_a_mistake_that_shows_only_beside_another_is_named():
+def test_a_mistake_that_shows_only_beside_another_is_named(monkeypatch):
+    monkeypatch.setattr(import_module("mha_numpy.teach.diagnosis.diagnose"), "BUDGET", 60.0)
     pair = frozenset({"mask inverted", "NaN in a row that sees nothing"})
     assert "NaN in a row that sees nothing" not in fingerprints("multi_head")
     assert pair in diagnose("multi_head", answers_with("multi_head", pair)).causes
