@@ -16,6 +16,7 @@ from pathlib import Path
 
 from conf import REPOSITORY
 from execute import executed
+from experiments import write_experiments
 from fonts import write_fonts
 from jupyterlite import build_jupyterlite
 from reference import FIRST, write_reference
@@ -37,7 +38,8 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
         "Learn <notebooks>", "Exercises <exercises>", "Teach <teaching>", "Code <reading-order>",
         "Reference <api/index>",
     ),
-    "notebooks": ("notebooks/*", "gpt", "gallery"),
+    "notebooks": ("notebooks/*", "gpt", "gallery", "experiments"),
+    "experiments": ("experiments/*",),
     "reading-order": (
         "glossary", "conventions", "softmax", "attention", "multi-head", "grouped", "rope",
         "blocks", "performance", "correctness", "Contributing <CONTRIBUTING>",
@@ -72,6 +74,8 @@ def main(only: tuple[str, ...] = ()) -> int:
         write_reference(SOURCE / "api")
     if not only or "tasks" in only:
         write_tasks(SOURCE / "tasks.md")
+    if not only or "experiments" in only:
+        write_experiments(SOURCE / "experiments", SOURCE / "experiments.md")
     STATIC.mkdir()
     faces = write_fonts(STATIC, BUILD / "npm")
     (STATIC / "look.css").write_text(css_tokens() + faces, encoding="utf-8")

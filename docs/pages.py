@@ -19,6 +19,8 @@ from fonts import PRELOADED
 from hero import code, hero, verdict
 from sphinx.application import Sphinx
 
+from mha_numpy.models.experiments import EXPERIMENTS
+
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "pictures"
 FONTS = DOCS / "_build/static/fonts"
@@ -64,14 +66,14 @@ def setup(app: Sphinx) -> dict[str, Any]:
     first_page = {"hour": hour, "hero": hero(), "verdict": verdict(), "code": code()}
 
     def complete(app: Sphinx, pagename: str, template: str, context: Any, doctree: Any) -> Any:
-        context["topics"] = topics
+        context["topics"], context["experiments"] = topics, EXPERIMENTS
         if pagename == "index":
             fonts = [name for name in PRELOADED if (FONTS / f"{name}.woff2").exists()]
             look = (FONTS.parent / "look.css").read_text(encoding="utf-8")
             look = look.replace("fonts/", "_static/fonts/")
             context.update(first_page, preloaded=fonts, look=look)
             return "landing.html"
-        if pagename.startswith("notebooks") or pagename in ("gpt", "gallery"):
+        if pagename.startswith(("notebooks", "experiments")) or pagename in ("gpt", "gallery"):
             context["sidebars"] = ["topics.html"]
         if "body" in context:
             body = context["body"].replace(' aria-label="Toggle hidden content"', "")

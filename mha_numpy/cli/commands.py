@@ -267,6 +267,43 @@ def _cost(options: Namespace) -> int:
 
 
 @command(
+    "try what people say of attention, over several seeds",
+    "Train the small models of an experiment, and compare what they show with what the docs say. "
+    "Most take one to three minutes. Without NAME, list all experiments.",
+    "mha-numpy experiment heads --first-seed 5",
+    word("name", "NAME", "an experiment such as heads or scale", nargs="?"),
+    count("--seeds", "N", "how many seeds (default 5)", default=5),
+    count("--first-seed", "SEED", "the first of them (default 0)", default=0),
+    count("--jobs", "N", "how many models to train at a time (default: one per core)"),
+    path("--save", "FILE.json", "also write what every run measured to a file"),
+)  # fmt: skip
+def _experiment(options: Namespace) -> int:
+    from mha_numpy.models.experiments import (
+        EXPERIMENTS,
+        find_experiment,
+        load_result,
+        run_experiment,
+    )
+    from mha_numpy.models.experiments.report import overview, sections
+
+    if options.name is None:
+        show(overview(EXPERIMENTS, {name: load_result(name) for name in EXPERIMENTS}))
+        return 0
+    experiment = find_experiment(options.name)
+    first = check_count("first_seed", options.first_seed, least=0)
+    seeds = range(first, first + check_count("seeds", options.seeds, least=2))
+    result = run_experiment(experiment, seeds=seeds, processes=options.jobs)
+    _report(sections(experiment, result, load_result(experiment.name)))
+    if options.save is not None:
+        try:
+            result.save(options.save)
+        except OSError as error:
+            raise ConfigError(f"save: cannot write {options.save}: {error.strerror}") from error
+        print(f"wrote {options.save}")
+    return 0 if all(found.holds for found in experiment.findings(result)) else 1
+
+
+@command(
     "copy the notebooks into your own folder and open them in JupyterLab",
     "Copy the notebooks into your own folder, and open them in JupyterLab. Notebooks that are "
     "already there stay as they are.",

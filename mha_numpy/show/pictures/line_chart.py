@@ -4,11 +4,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from textwrap import wrap
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 from matplotlib.transforms import ScaledTranslation
@@ -52,11 +54,13 @@ def line_chart(
 ) -> Picture:
     """Draw up to eight lines over `x`, each named at its right end.
 
+    A line that was measured several times shows every run, thin, and their mean.
+
     Parameters
     ----------
     x : (N,) numbers
         Increasing.
-    lines : mapping of name to (N,) numbers
+    lines : mapping of name to (N,) or (runs, N) numbers
         NaN leaves a gap.
     title, x_label, y_label : str
         What is seen; what lies across and what upward.
@@ -66,7 +70,7 @@ def line_chart(
     Returns
     -------
     Picture
-        Its ``alt`` says each line's lowest and highest value.
+        Its ``alt`` says the lowest and highest value of each line, or of its mean.
 
     Notes
     -----
@@ -85,9 +89,12 @@ def line_chart(
     title = check_text("title", title)
     across, values = _check_lines(x, lines, is_log_x=log_x, is_log_y=log_y)
     names = [printable(name, LONGEST_NAME) for name in values]
-    empty = [np.isnan(line).all() for line in values.values()]
+    means = {name: _mean_of(line) for name, line in values.items()}
+    empty = [np.isnan(line).all() for line in means.values()]
     notes = [f"No values: {name}." for name, is_empty in zip(names, empty, strict=True) if is_empty]
-    alt = _lines_in_words(title, x_label, y_label, across, values)
+    if any(line.ndim > 1 for line in values.values()):
+        notes.append("Thin lines are single runs, a bold line is their mean.")
+    alt = _lines_in_words(title, x_label, y_label, across, means)
     named = dict(zip(names, values.values(), strict=True))
     phone, desk = (
         drawing_of(
@@ -111,7 +118,12 @@ def figure_of(
     ax = figure.subplots()
     color = TOKENS["ink"][0] if len(lines) == 1 else None
     for name, line in zip(names, lines.values(), strict=True):
-        ax.plot(across, line, color=color, label=name, clip_on=False, markevery=_marked(line))
+        mean = _mean_of(line)
+        (drawn,) = ax.plot(
+            across, mean, color=color, label=name, clip_on=False, markevery=_marked(mean)
+        )
+        if line.ndim > 1:
+            _draw_runs(ax, across, line, drawn.get_color())
     numbers = np.concatenate([line[~np.isnan(line)] for line in lines.values()])
     _set_scale(ax.xaxis, ax.set_xscale, across, is_log=is_log_x, room=0.7 * limit)
     _set_scale(ax.yaxis, ax.set_yscale, numbers, is_log=is_log_y)
@@ -136,9 +148,10 @@ def _check_lines(
     if not (np.isfinite(across).all() and (across[1:] > across[:-1]).all()):
         raise ConfigError("x: expected finite numbers that increase; sort x and the lines with it")
     for name, line in values.items():
-        if line.shape != across.shape:
+        if line.shape[-1:] != across.shape or line.ndim > 2 or line.size == 0:
             raise ShapeError(
-                f"lines[{name!r}]: expected (N={across.size},) to match x; got {line.shape}"
+                f"lines[{name!r}]: expected (N={across.size},) or (runs, N={across.size}) to match "
+                f"x; got {line.shape}"
             )
     checked = [("x", across, "log_x", is_log_x)]
     checked += [(f"lines[{name!r}]", line, "log_y", is_log_y) for name, line in values.items()]
@@ -153,6 +166,19 @@ def _check_lines(
                 f"{name}: expected numbers > 0 with {option}=True; got {np.nanmin(numbers):g}"
             )
     return across, values
+
+
+def _mean_of(line: Array) -> Array:
+    return line.mean(axis=0) if line.ndim > 1 else line
+
+
+def _draw_runs(ax: Axes, across: Array, runs: Array, color: Any) -> None:
+    """Draw each run thin, and its points where there are few."""
+    paths = [np.stack([across, run], axis=-1) for run in runs]
+    look: dict[str, Any] = {"alpha": 0.45, "clip_on": False, "zorder": 1.9}
+    ax.add_collection(LineCollection(paths, colors=[color], linewidths=0.8, **look))
+    if across.size <= MAX_MARKERS:
+        ax.scatter(np.tile(across, len(runs)), runs, s=9, color=color, linewidths=0, **look)
 
 
 def _set_scale(

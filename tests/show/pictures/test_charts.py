@@ -116,6 +116,20 @@ def test_names_of_lines_that_meet_are_moved_apart():
     assert middle == pytest.approx(ax.transData.transform((1, 3.5))[1], abs=2)
 
 
+def test_of_several_runs_each_is_thin_and_their_mean_is_bold():
+    runs = np.array([[1.0, 4, 2], [3, 2, 8]])
+    (ax,) = figure([0, 1, 2], {"plain": [1, 2, 3], "tried twice": runs}).axes
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), [2, 3, 5])
+    thin, points = ax.collections
+    np.testing.assert_array_equal([path[:, 1] for path in thin.get_segments()], runs)
+    np.testing.assert_array_equal(points.get_offsets()[:, 1], runs.ravel())
+    assert thin.get_linewidths()[0] < ax.lines[1].get_linewidth()
+    assert ax.get_ylim()[1] > 8
+    picture = line_chart([0, 1, 2], {"tried twice": runs}, **AXES)
+    assert "lowest, 2, at 0 and highest, 5, at 2" in picture.alt
+    assert picture.notes == ["Thin lines are single runs, a bold line is their mean."]
+
+
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [

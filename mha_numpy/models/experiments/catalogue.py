@@ -1,0 +1,26 @@
+"""All experiments, by name."""
+
+from difflib import get_close_matches
+
+from mha_numpy.errors import ConfigError, describe
+from mha_numpy.models.experiments.experiment import Experiment
+from mha_numpy.models.experiments.heads import HEADS
+from mha_numpy.models.experiments.scale import SCALE
+
+EXPERIMENTS = {each.name: each for each in (HEADS, SCALE)}
+
+
+def find_experiment(name: str) -> Experiment:
+    """Return an experiment by its name.
+
+    Examples
+    --------
+    >>> find_experiment("scale").title
+    'Why the scale?'
+    """
+    if name not in EXPERIMENTS:
+        near = get_close_matches(str(name), EXPERIMENTS, cutoff=0.4) or EXPERIMENTS
+        raise ConfigError(
+            f"name: expected an experiment such as {', '.join(near)}; got {describe(name)}"
+        )
+    return EXPERIMENTS[name]
