@@ -34,7 +34,7 @@ To do it again, which takes about {minutes} on two cores:
 mha-numpy experiment {one.name}
 ```
 
-With other seeds, add `--first-seed 5`. The program says whether each of the sentences above holds again.
+For other seeds, add `--first-seed 5`. The program says whether each of the sentences above holds.
 
 <details class="row"><summary><b>All numbers</b> <span>mean of {seeds} seeds, and the interval \
 in which it lies, 95 % sure</span></summary>

@@ -37,7 +37,7 @@ def measured_table(
     experiment: Experiment, result: Result, published: Result | None = None
 ) -> Table:
     """Return every number that is not a curve: its mean, and where the mean lies, 95 % sure."""
-    given = [result] + [published] * (published is not None)
+    given = [result] if published is None else [result, published]
     columns = ["arm", "measure", "mean, and its 95 % interval", "in the docs"]
     rows = []
     for arm, measures in result.runs.items():

@@ -21,6 +21,7 @@ from mha_numpy.models.experiments import (
 from mha_numpy.models.experiments.report import sections
 
 RUNS = {"few": {"right": [0.5, 0.7]}, "many": {"right": [0.8, 0.8]}}
+STORED = Result("try", (0, 1), RUNS, 1.0)
 NEW_SEED = 100  # which no stored result has
 ROUNDED = 0.02  # of the spread of all arms: runs that all end at 1 have no spread of their own
 
@@ -46,12 +47,11 @@ def stored():
 
 
 def test_an_interval_by_hand():
-    result = Result("try", (0, 1), RUNS, 1.0)
     half = 12.706 * sqrt(0.02) / sqrt(2)  # t for one degree of freedom; the variance is 0.02
-    assert result.estimate("right", "few") == pytest.approx((0.6, 0.6 - half, 0.6 + half))
-    assert result.next_run("right", "few").high == pytest.approx(0.6 + half * sqrt(3))
-    assert result.estimate("right", "many") == (0.8, 0.8, 0.8)
-    assert result.mean("right", "few") == pytest.approx(0.6)
+    assert STORED.estimate("right", "few") == pytest.approx((0.6, 0.6 - half, 0.6 + half))
+    assert STORED.next_run("right", "few").high == pytest.approx(0.6 + half * sqrt(3))
+    assert STORED.estimate("right", "many") == (0.8, 0.8, 0.8)
+    assert STORED.mean("right", "few") == pytest.approx(0.6)
 
 
 def test_95_of_100_intervals_hold_the_mean_and_the_next_run():
@@ -81,8 +81,8 @@ def test_an_arm_is_less_only_if_the_intervals_do_not_meet():
         (lambda: run_experiment(TRY, arms=["none"]), "arms: expected some of 'few', 'many'; got"),
         (lambda: run_experiment(TRY, seeds=[0.5]), "seeds"),
         (lambda: run_experiment(TRY, processes=-1), "processes"),
-        (lambda: Result("try", (0,), RUNS, 1).mean("left", "few"), "measure: expected one of right"),
-        (lambda: Result("try", (0,), RUNS, 1).mean("right", "no"), "arm: expected one of few, many"),
+        (lambda: STORED.mean("left", "few"), "measure: expected one of right; got 'left'"),
+        (lambda: STORED.mean("right", "no"), "arm: expected one of few, many; got 'no'"),
         (lambda: Result("try", (0,), {"few": {"right": [1]}}, 1).estimate("right", "few"),
          "seeds: expected at least 2 for an interval; got 1"),
     ],
