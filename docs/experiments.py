@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import numpy as np
-
-from mha_numpy.models.experiments import EXPERIMENTS, Chart, Experiment, Result, load_result
+from mha_numpy.models.experiments import EXPERIMENTS, Experiment, Result, load_result
 from mha_numpy.models.experiments.report import measured_table
-from mha_numpy.show.pictures import Picture, line_chart
+from mha_numpy.show.pictures import experiment_chart
 
 PAGE = """# {one.title}
 
@@ -57,26 +55,15 @@ def write_experiments(folder: Path, index: Path) -> None:
     index.write_text(text.replace("<!-- all -->", "\n".join(entries)), encoding="utf-8")
 
 
-def picture_of(chart: Chart, result: Result) -> Picture:
-    """Draw what a chart shows: every run, and their mean."""
-    lines = {
-        name: result.values(chart.measure, arms) if isinstance(arms, str)
-        else np.stack([result.values(chart.measure, arm) for arm in arms], axis=-1)
-        for name, arms in chart.lines.items()
-    }  # fmt: skip
-    return line_chart(
-        chart.x, lines, title=chart.title, x_label=chart.x_label, y_label=chart.y_label,
-        log_x=chart.log_x, log_y=chart.log_y,
-    )  # fmt: skip
-
-
 def _page(one: Experiment, result: Result) -> str:
     table = measured_table(one, result)
     rows = [table.columns, ["---"] * len(table.columns), *table.rows]
     return PAGE.format(
         one=one,
         findings="\n".join(f"- {found.text}" for found in one.findings(result) if found.holds),
-        pictures="\n\n".join(picture_of(chart, result)._repr_html_() for chart in one.charts),
+        pictures="\n\n".join(
+            experiment_chart(one.name, i)._repr_html_() for i in range(len(one.charts))
+        ),
         seeds=len(result.seeds),
         measures="\n".join(f"- *{name}*: {unit}" for name, unit in one.measures.items()),
         minutes=_in_minutes(result.seconds),

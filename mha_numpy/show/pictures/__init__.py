@@ -2,6 +2,7 @@
 
 from mha_numpy.show.pictures.arrows import arrows
 from mha_numpy.show.pictures.bar_chart import bar_chart
+from mha_numpy.show.pictures.experiment import experiment_chart
 from mha_numpy.show.pictures.film import Film, film
 from mha_numpy.show.pictures.heads import weights_by_head
 from mha_numpy.show.pictures.line_chart import line_chart
@@ -12,7 +13,7 @@ from mha_numpy.show.pictures.sharing import sharing_map
 from mha_numpy.show.pictures.trace_films import backward_film, shape_film
 
 __all__ = [
-    "Film", "Picture", "arrows", "backward_film", "bar_chart", "film",
-    "line_chart", "matrices", "origin_film", "save_figure", "shape_film", "sharing_map",
+    "Film", "Picture", "arrows", "backward_film", "bar_chart", "experiment_chart",
+    "film", "line_chart", "matrices", "origin_film", "save_figure", "shape_film", "sharing_map",
     "weights_by_head",
 ]  # fmt: skip

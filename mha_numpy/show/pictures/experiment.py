@@ -1,0 +1,46 @@
+"""What an experiment measured: every run, and the mean of all."""
+
+import numpy as np
+
+from mha_numpy.checks import check_count
+from mha_numpy.errors import ConfigError
+from mha_numpy.models.experiments import Result, find_experiment, load_result
+from mha_numpy.show.pictures.line_chart import line_chart
+from mha_numpy.show.pictures.save import Picture
+
+
+def experiment_chart(name: str, number: int = 0, *, result: Result | None = None) -> Picture:
+    """Draw a chart of an experiment, with a thin line for each run and a bold one for their mean.
+
+    Parameters
+    ----------
+    name : str
+        Such as "heads"; `mha-numpy experiment` lists them.
+    number : int
+        Which of its charts.
+    result : Result, optional
+        Of your own runs; default: the published one.
+
+    Returns
+    -------
+    Picture
+
+    Examples
+    --------
+    >>> experiment_chart("scale").title
+    'Loss at the end, by learning rate'
+    """
+    charts = find_experiment(name).charts
+    number = check_count("number", number, least=0)
+    if number >= len(charts):
+        raise ConfigError(f"number: expected 0 to {len(charts) - 1} for {name!r}; got {number}")
+    chart, result = charts[number], result or load_result(name)
+    lines = {
+        line: result.values(chart.measure, arms) if isinstance(arms, str)
+        else np.stack([result.values(chart.measure, arm) for arm in arms], axis=-1)
+        for line, arms in chart.lines.items()
+    }  # fmt: skip
+    return line_chart(
+        chart.x, lines, title=chart.title, x_label=chart.x_label, y_label=chart.y_label,
+        log_x=chart.log_x, log_y=chart.log_y,
+    )  # fmt: skip
