@@ -14,7 +14,8 @@ FIRST = {  # packages in the order in which they are best read, with modules tha
     "core": ("softmax", "linear", "shapes", "attention", "multihead", "masks"),
     "layers": ("layer", "attention", "layer_norm", "rms_norm"), "models": (), "models.train": (),
     "models.weights": (), "models.analysis": (), "models.cost": (),
-    "models.experiments": (), "checking": (), "checking.tracing": (), "show.pictures": (), "show.page": (), "show.walk": (), "show.lab": (),
+    "models.experiments": (), "checking": (), "checking.tracing": (), "show.pictures": (),
+    "show.page": (), "show.walk": (), "show.lab": (),
     "teach.exercises": (), "teach.diagnosis": (), "teach.classroom": (), "bench": (),
 }  # fmt: skip
 MOST = 10  # names of a package whose modules share its page
