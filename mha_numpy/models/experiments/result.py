@@ -76,6 +76,10 @@ class Result:
         """Say whether an arm's mean is surely less than another's: their intervals do not meet."""
         return self.estimate(measure, arm).high < self.estimate(measure, other).low
 
+    def is_less_in_each_seed(self, measure: str, arm: str, other: str) -> bool:
+        """Say whether an arm gives less than another with every seed."""
+        return bool((self.values(measure, arm) < self.values(measure, other)).all())
+
     def next_run(self, measure: str, arm: str) -> Estimate:
         """Return the mean, and the interval in which one more run lies, 95 % sure."""
         values = self.values(measure, arm)

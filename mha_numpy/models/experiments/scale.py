@@ -11,6 +11,8 @@ from mha_numpy.models.train import AdamW, fit
 from mha_numpy.models.train.tasks import Reverse
 
 WIDTH, STEPS, BEFORE = 64, 120, 20
+LEARNED = 0.1  # nats
+EARLY = f"loss at {BEFORE}"
 RATES = 1e-3, 3e-3, 1e-2
 SCALES = {"no scale": 1.0, "1/sqrt(d_k)": WIDTH**-0.5, "1/d_k": 1 / WIDTH}
 SMALL_START = "no scale, w_q / 8"  # its first scores are those of 1/sqrt(d_k)
@@ -46,14 +48,59 @@ def _run(arm: str, seed: int) -> Measured:
     )  # fmt: skip
     losses = np.array(history.losses)
     return {
-        f"loss at {BEFORE}": losses[BEFORE - 5 : BEFORE + 5].mean(),
+        EARLY: losses[BEFORE - 5 : BEFORE + 5].mean(),
         "loss at the end": losses[-10:].mean(),
         "loss": losses.reshape(-1, 5).mean(axis=1).tolist(),
     }
 
 
 def _findings(result: Result) -> list[Finding]:
-    return []
+    def failed(scale: str) -> int:
+        ends = [result.values("loss at the end", arm_of(scale, rate)) for rate in RATES]
+        return int((np.array(ends) > LEARNED).sum())
+
+    def early(scale: str, rate: float) -> str:
+        return f"{result.mean(EARLY, arm_of(scale, rate)):.2g}"
+
+    none, root, whole = SCALES
+    tried = len(RATES) * len(result.seeds)
+    return [
+        Finding(
+            f"Without a scale, {failed(none)} of {tried} runs are still above {LEARNED} nats after "
+            f"{STEPS} steps, some at every learning rate. With 1/sqrt(d_k) it's {failed(root)} of "
+            f"{tried}.",
+            failed(root) == 0
+            and all(result.values("loss at the end", arm_of(none, rate)).max() > LEARNED
+                    for rate in RATES),
+        ),
+        Finding(
+            f"Much of it is the start. Without a scale, but with a w_q that starts 8 times "
+            f"smaller, only {failed(SMALL_START)} of {tried} runs fail, all at the highest "
+            "learning rate.",
+            0 < failed(SMALL_START) < failed(none)
+            and all(result.values("loss at the end", arm_of(SMALL_START, rate)).max() < LEARNED
+                    for rate in RATES[:-1]),
+        ),
+        Finding(
+            "But not all of it: without a scale, a step of w_q also moves the scores 8 times as far. "
+            f"At the highest learning rate the small start has {early(SMALL_START, RATES[-1])} "
+            f"nats at step {BEFORE}, on average, and the scaled head {early(root, RATES[-1])}.",
+            result.is_less_in_each_seed(
+                EARLY, arm_of(root, RATES[-1]), arm_of(SMALL_START, RATES[-1])
+            ),
+        ),
+        Finding(
+            "Dividing by d_k, 8 times more than by its root, is not worse in the end: its loss is "
+            "lower for each seed and each learning rate. It only starts more slowly at the two "
+            f"lower ones ({early(whole, RATES[1])} against {early(root, RATES[1])} nats at step "
+            f"{BEFORE}, with {RATES[1]:g}). So the root is not the one right divisor; it makes "
+            "scores of a size that is good to start with.",
+            all(result.is_less_in_each_seed("loss at the end", arm_of(whole, rate),
+                                            arm_of(root, rate)) for rate in RATES)
+            and all(result.is_less_in_each_seed(EARLY, arm_of(root, rate), arm_of(whole, rate))
+                    for rate in RATES[:-1]),
+        ),
+    ]  # fmt: skip
 
 
 SCALE = Experiment(
@@ -66,7 +113,7 @@ SCALE = Experiment(
     "starts 8 times smaller, so that its first scores are those of the second row.",
     tuple(ARMS),
     {
-        f"loss at {BEFORE}": f"nats, mean of 10 steps around step {BEFORE}",
+        EARLY: f"nats, mean of 10 steps around step {BEFORE}",
         "loss at the end": f"nats, mean of the last 10 of {STEPS} steps",
         "loss": "nats, mean of 5 steps",
     },

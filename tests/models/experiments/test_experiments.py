@@ -74,6 +74,13 @@ def test_an_arm_is_less_only_if_the_intervals_do_not_meet():
     assert not result.is_less("x", "many", "few")
 
 
+def test_less_in_each_seed_compares_runs_with_the_same_seed():
+    runs = {"a": {"x": [1, 5, 3]}, "b": {"x": [2, 6, 4]}, "c": {"x": [2, 6, 3]}}
+    result = Result("try", (0, 1, 2), runs, 1.0)
+    assert result.is_less_in_each_seed("x", "a", "b")
+    assert not result.is_less_in_each_seed("x", "a", "c")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
