@@ -12,11 +12,15 @@ PAGE = """# {one.title}
 
 Said by: {one.said_by}. (A letter stands for a text, as in [coverage](../coverage.md).)
 
+**In short:** {one.answer}
+
 ## What it shows
+
+{first}
 
 {findings}
 
-{pictures}
+{others}
 
 ## How it is done
 
@@ -41,7 +45,7 @@ in which it lies, 95 % sure</span></summary>
 
 </details>
 """
-ENTRY = "**[{one.title}](experiments/{one.name}.md)** {one.claim}\n"
+ENTRY = "**[{one.title}](experiments/{one.name}.md)** *{one.claim}* {one.answer}\n"
 
 
 def write_experiments(folder: Path, index: Path) -> None:
@@ -57,13 +61,13 @@ def write_experiments(folder: Path, index: Path) -> None:
 
 def _page(one: Experiment, result: Result) -> str:
     table = measured_table(one, result)
+    first, *others = (experiment_chart(one.name, i)._repr_html_() for i in range(len(one.charts)))
     rows = [table.columns, ["---"] * len(table.columns), *table.rows]
     return PAGE.format(
         one=one,
         findings="\n".join(f"- {found.text}" for found in one.findings(result) if found.holds),
-        pictures="\n\n".join(
-            experiment_chart(one.name, i)._repr_html_() for i in range(len(one.charts))
-        ),
+        first=first,
+        others="\n\n".join(others),
         seeds=len(result.seeds),
         measures="\n".join(f"- *{name}*: {unit}" for name, unit in one.measures.items()),
         minutes=_in_minutes(result.seconds),

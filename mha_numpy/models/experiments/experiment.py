@@ -54,6 +54,7 @@ class Experiment:
     title: str
     claim: str  # as people say it
     said_by: str  # the texts, by their letters in docs/coverage.md, or a paper
+    answer: str  # in a sentence: the findings say it in numbers
     method: str  # what is done, in a paragraph
     arms: tuple[str, ...]  # what is varied
     measures: Mapping[str, str]  # what is measured, with its unit

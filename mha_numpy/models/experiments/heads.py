@@ -152,8 +152,8 @@ def _findings(result: Result) -> list[Finding]:
         ),
         Finding(
             "Four places and a linear readout need four heads: no run with one gets more than "
-            f"{four[0].max():.0%} right, none with two more than {four[1].max():.0%}, and each with "
-            f"four gets {four[2].min():.0%}.",
+            f"{four[0].max():.0%} right, none with two more than {four[1].max():.0%}, and each "
+            f"with four gets {four[2].min():.0%}.",
             four[0].max() < four[1].max() < ENOUGH < four[2].min() == 1,
         ),
         Finding(
@@ -173,6 +173,7 @@ HEADS = Experiment(
     "One head has only one distribution, so it has to compromise. Several heads read several "
     "places at once.",
     "A, B, C, D, E",
+    "True if what follows is linear. An MLP can take a mixture apart, but it has to learn how.",
     f"Each of {T} tokens asks for the tokens one, two, ... k places before it, in a circle. The "
     f"model is one attention layer of width {D}, so that H heads of width {D} / H have the same "
     "number of params, and a readout: one linear map, or an MLP. Nothing goes around attention: "
@@ -184,14 +185,23 @@ HEADS = Experiment(
         "while it trains": "share of right answers, at 20 times from the start to the end",
     },
     _run,
-    tuple(
+    (
+        *(
+            Chart(
+                f"Right answers, {places} places at once", "right", HEADS_TRIED,
+                {readout: [arm_of(places, heads, readout) for heads in HEADS_TRIED]
+                 for readout in READOUTS},
+                "heads", "share of right answers", log_x=True,
+            )
+            for places in (2, 4)
+        ),
         Chart(
-            f"Right answers, {places} place{'s' * (places > 1)} at once", "right", HEADS_TRIED,
-            {readout: [arm_of(places, heads, readout) for heads in HEADS_TRIED]
-             for readout in READOUTS[: min(places, 2)]},
-            "heads", "share of right answers", log_x=True,
-        )
-        for places in (1, 2, 4)
+            f"Steps until {ENOUGH:.0%} are right, linear readout ({STEPS}: never)", "steps",
+            HEADS_TRIED,
+            {f"{places} place{'s' * (places > 1)}":
+             [arm_of(places, heads, "linear") for heads in HEADS_TRIED] for places in (1, 2, 4)},
+            "heads", "steps", log_x=True,
+        ),
     ),
     _findings,
 )  # fmt: skip

@@ -31,6 +31,9 @@ def sections(
     yield ""
     for found in experiment.findings(result):
         yield fill(f"{'holds' if found.holds else 'DOES NOT HOLD'}: {found.text}", WIDTH)
+    if all(found.holds for found in experiment.findings(result)):
+        yield ""
+        yield fill(f"In short: {experiment.answer}", WIDTH)
 
 
 def measured_table(

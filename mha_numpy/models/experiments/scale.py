@@ -108,6 +108,7 @@ SCALE = Experiment(
     "Why the scale?",
     "Without the division by sqrt(d_k), softmax saturates, and training is slow or fails.",
     "B, C, D, E; Vaswani et al. 2017, section 3.2.1",
+    "True, mostly because of the start. But the root of d_k is not the only divisor that works.",
     f"One head of width {WIDTH} learns to reverse 12 digits in {STEPS} steps of AdamW, with three "
     "learning rates. Only the scale differs. In a fourth row the scores are not scaled, but w_q "
     "starts 8 times smaller, so that its first scores are those of the second row.",

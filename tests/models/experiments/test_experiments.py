@@ -32,7 +32,7 @@ def measure(arm, seed):
 
 
 TRY = Experiment(
-    "try", "Title", "More is better.", "A", "Count.", ("few", "many"),
+    "try", "Title", "More is better.", "A", "It is.", "Count.", ("few", "many"),
     {"right": "share", "curve": "numbers"}, measure,
     (Chart("Curves", "curve", (1, 2), {"few": "few"}, "x", "y"),),
     lambda result: [Finding("More is better.", result.is_less("right", "few", "many"))],
@@ -122,23 +122,22 @@ def test_a_result_is_a_small_file(tmp_path):
 
 
 def test_the_command_says_what_holds_beside_what_the_docs_say(program, tmp_path, monkeypatch):
-    before = Result("try", (0, 1), {"few": {"right": [0.0, 0.2]}, "many": {"right": [2, 2]}}, 1)
     monkeypatch.setitem(EXPERIMENTS, "try", TRY)
-    monkeypatch.setattr(experiments, "load_result", lambda name: before)
+    monkeypatch.setattr(experiments, "load_result", lambda name: STORED)
     file = tmp_path / "again.json"
     done = program("experiment", "try", "--seeds", "3", "--jobs", "1", "--save", file)
     assert done.code == 0
     words = done.out.split("\n")
     assert words[0] == '"More is better." (A)'
     row = next(line for line in words if line.startswith("few"))
-    assert row.split("  ")[-2:] == ["0.1 (-0.148 to 0.348)", "0.1 (-1.17 to 1.37)"]
+    assert row.split("  ")[-2:] == ["0.1 (-0.148 to 0.348)", "0.6 (-0.671 to 1.87)"]
     assert "holds: More is better." in words
     assert json.loads(file.read_text())["seeds"] == [0, 1, 2]
 
 
 def test_a_finding_that_does_not_hold_ends_with_1(program, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, "try", TRY)
-    monkeypatch.setattr(experiments, "load_result", lambda name: Result("try", (), {}, 1))
+    monkeypatch.setattr(experiments, "load_result", lambda name: STORED)
     monkeypatch.setattr(Result, "is_less", lambda *_: False)
     assert program("experiment", "try", "--jobs", "1").code == 1
 
