@@ -1,6 +1,7 @@
 """Experiments: their statistics by hand, their stored results, and what is found in them."""
 
 import json
+import re
 from math import sqrt
 
 import numpy as np
@@ -130,7 +131,7 @@ def test_the_command_says_what_holds_beside_what_the_docs_say(program, tmp_path,
     words = done.out.split("\n")
     assert words[0] == '"More is better." (A)'
     row = next(line for line in words if line.startswith("few"))
-    assert row.split("  ")[-2:] == ["0.1 (-0.148 to 0.348)", "0.6 (-0.671 to 1.87)"]
+    assert re.split(r"\s{2,}", row)[2:] == ["0.1 (-0.148 to 0.348)", "0.6 (-0.671 to 1.87)"]
     assert "holds: More is better." in words
     assert json.loads(file.read_text())["seeds"] == [0, 1, 2]
 
