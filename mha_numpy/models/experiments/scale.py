@@ -83,8 +83,9 @@ def _findings(result: Result) -> list[Finding]:
         ),
         Finding(
             "But not all of it: without a scale, a step of w_q also moves the scores 8 times as "
-            f"far. At the highest learning rate the small start has "
-            f"{early(SMALL_START, RATES[-1])} nats at step {BEFORE}, on average, and the scaled head {early(root, RATES[-1])}.",
+            "far. At the highest learning rate the small start has "
+            f"{early(SMALL_START, RATES[-1])} nats at step {BEFORE}, on average, and the scaled "
+            f"head {early(root, RATES[-1])}.",
             result.is_less_in_each_seed(
                 EARLY, arm_of(root, RATES[-1]), arm_of(SMALL_START, RATES[-1])
             ),
