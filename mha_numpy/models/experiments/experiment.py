@@ -1,0 +1,114 @@
+"""An experiment: a claim, what is varied to try it, and what is measured over several seeds."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from time import perf_counter
+
+from mha_numpy.calls import explained
+from mha_numpy.checks import check_count, check_integer
+from mha_numpy.errors import ConfigError, describe
+from mha_numpy.models.experiments.result import Measured, Result
+from mha_numpy.progress import progress
+
+SEEDS = (0, 1, 2, 3, 4)
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is claimed, and how it is tried.
+
+    An arm is one way of doing it, such as a number of heads. `run` trains and measures it once,
+    with everything drawn from one seed.
+    """
+
+    name: str
+    title: str
+    claim: str  # as people say it
+    said_by: str  # the texts, by their letters in docs/coverage.md, or a paper
+    arms: tuple[str, ...]  # what is varied
+    measures: Mapping[str, str]  # what is measured, with its unit
+    run: Callable[[str, int], Measured]  # of an arm and a seed
+
+
+@explained
+def run_experiment(
+    experiment: Experiment,
+    *,
+    seeds: Sequence[int] = SEEDS,
+    arms: Sequence[str] | None = None,
+    processes: int | None = None,
+) -> Result:
+    """Train and measure every arm with every seed.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        One of `EXPERIMENTS`.
+    seeds : sequence of ints
+    arms : sequence of str, optional
+        Default: all.
+    processes : int, optional
+        How many to use; default: one for each core. Each computes in one thread.
+
+    Returns
+    -------
+    Result
+        The seconds of its runs are those of this machine.
+    """
+    arms = _check_arms(experiment, arms)
+    seeds = tuple(check_integer("seeds", seed) for seed in seeds)
+    processes = check_count("processes", processes or os.cpu_count() or 1)
+    todo = [(arm, seed) for arm in arms for seed in seeds]
+    start = perf_counter()
+    done = dict[tuple[str, int], Measured]()
+    runs = _run_all(experiment, todo, min(processes, len(todo)))
+    for key, measured in progress(runs, len(todo), experiment.name):
+        done[key] = measured
+    by_arm = {
+        arm: {name: [done[arm, seed][name] for seed in seeds] for name in done[arm, seeds[0]]}
+        for arm in arms
+    }
+    return Result(experiment.name, seeds, by_arm, round(perf_counter() - start, 1))
+
+
+def _check_arms(experiment: Experiment, arms: Sequence[str] | None) -> tuple[str, ...]:
+    if arms is None:
+        return experiment.arms
+    for arm in arms:
+        if arm not in experiment.arms:
+            known = ", ".join(map(repr, experiment.arms))
+            raise ConfigError(f"arms: expected some of {known}; got {describe(arm)}")
+    return tuple(arms)
+
+
+def _run_all(
+    experiment: Experiment, todo: list[tuple[str, int]], processes: int
+) -> Iterator[tuple[tuple[str, int], Measured]]:
+    if processes == 1:
+        for key in todo:
+            yield key, experiment.run(*key)
+        return
+    with _one_thread_each(), ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        waiting = {pool.submit(experiment.run, *key): key for key in todo}
+        for each in as_completed(waiting):
+            yield waiting[each], each.result()
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let child processes compute in one thread: small products only wait for one another."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
