@@ -1,4 +1,4 @@
-"""An experiment: a claim, what is varied to try it, and what is measured over several seeds."""
+"""An experiment: a claim, what is varied to try it, what is measured, and what that shows."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from time import perf_counter
+from typing import NamedTuple
 
 from mha_numpy.calls import explained
 from mha_numpy.checks import check_count, check_integer
@@ -18,9 +19,32 @@ SEEDS = (0, 1, 2, 3, 4)
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
+class Chart(NamedTuple):
+    """What a picture of the result shows: a measure, of some arms.
+
+    A line goes through one number of each of its arms, or is the curve that its one arm measured.
+    """
+
+    title: str
+    measure: str
+    x: Sequence[float]
+    lines: Mapping[str, str | Sequence[str]]  # by name: an arm with a curve, or an arm for each x
+    x_label: str
+    y_label: str
+    log_x: bool = False
+    log_y: bool = False
+
+
+class Finding(NamedTuple):
+    """A sentence about the result, whose numbers come from it, and whether it is true of it."""
+
+    text: str
+    holds: bool
+
+
 @dataclass(frozen=True)
 class Experiment:
-    """What is claimed, and how it is tried.
+    """What is claimed, how it is tried, and what is found.
 
     An arm is one way of doing it, such as a number of heads. `run` trains and measures it once,
     with everything drawn from one seed.
@@ -30,9 +54,12 @@ class Experiment:
     title: str
     claim: str  # as people say it
     said_by: str  # the texts, by their letters in docs/coverage.md, or a paper
+    method: str  # what is done, in a paragraph
     arms: tuple[str, ...]  # what is varied
     measures: Mapping[str, str]  # what is measured, with its unit
     run: Callable[[str, int], Measured]  # of an arm and a seed
+    charts: tuple[Chart, ...]
+    findings: Callable[[Result], Sequence[Finding]]
 
 
 @explained
@@ -58,7 +85,12 @@ def run_experiment(
     Returns
     -------
     Result
-        The seconds of its runs are those of this machine.
+        Its seconds are those of this machine.
+
+    Notes
+    -----
+    The same seed gives the same numbers on the same machine. Processors round differently, so that
+    a run elsewhere with that seed is as good as one with another seed.
     """
     arms = _check_arms(experiment, arms)
     seeds = tuple(check_integer("seeds", seed) for seed in seeds)
@@ -70,7 +102,7 @@ def run_experiment(
     for key, measured in progress(runs, len(todo), experiment.name):
         done[key] = measured
     by_arm = {
-        arm: {name: [done[arm, seed][name] for seed in seeds] for name in done[arm, seeds[0]]}
+        arm: {name: [done[arm, seed][name] for seed in seeds] for name in experiment.measures}
         for arm in arms
     }
     return Result(experiment.name, seeds, by_arm, round(perf_counter() - start, 1))

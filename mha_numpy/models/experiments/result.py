@@ -66,6 +66,14 @@ class Result:
         values = self.values(measure, arm)
         return _around(values, sqrt(1 / len(values)))
 
+    def mean(self, measure: str, arm: str) -> float:
+        """Return the mean over seeds."""
+        return float(self.values(measure, arm).mean())
+
+    def is_less(self, measure: str, arm: str, other: str) -> bool:
+        """Say whether an arm's mean is surely less than another's: their intervals do not meet."""
+        return self.estimate(measure, arm).high < self.estimate(measure, other).low
+
     def next_run(self, measure: str, arm: str) -> Estimate:
         """Return the mean, and the interval in which one more run lies, 95 % sure."""
         values = self.values(measure, arm)

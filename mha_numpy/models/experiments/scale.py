@@ -5,18 +5,35 @@ from functools import partial
 import numpy as np
 
 from mha_numpy.models import AttentionOnlyLM
-from mha_numpy.models.experiments.experiment import Experiment
+from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
+from mha_numpy.models.experiments.result import Measured, Result
 from mha_numpy.models.train import AdamW, fit
 from mha_numpy.models.train.tasks import Reverse
 
-WIDTH, STEPS = 64, 120
+WIDTH, STEPS, BEFORE = 64, 120, 20
+RATES = 1e-3, 3e-3, 1e-2
 SCALES = {"no scale": 1.0, "1/sqrt(d_k)": WIDTH**-0.5, "1/d_k": 1 / WIDTH}
-RATES = (1e-3, 3e-3, 1e-2)
 SMALL_START = "no scale, w_q / 8"  # its first scores are those of 1/sqrt(d_k)
 
 
-def _run(arm: str, seed: int) -> dict[str, float | list[float]]:
-    scale, rate = arm.rsplit(", rate ", 1)
+def arm_of(scale: str, rate: float) -> str:
+    """Return the name of an arm.
+
+    Examples
+    --------
+    >>> arm_of("no scale", 1e-3)
+    'no scale, rate 0.001'
+    """
+    return f"{scale}, rate {rate:g}"
+
+
+ARMS = {
+    arm_of(scale, rate): (scale, rate) for scale in (*SCALES, SMALL_START) for rate in RATES
+}
+
+
+def _run(arm: str, seed: int) -> Measured:
+    scale, rate = ARMS[arm]
     model = AttentionOnlyLM(
         Reverse.vocab_size, 12,
         embed_dim=WIDTH, num_heads=1, num_layers=1, is_causal=False, rng=seed,
@@ -27,25 +44,47 @@ def _run(arm: str, seed: int) -> dict[str, float | list[float]]:
     head.forward = partial(head.forward, scale=SCALES.get(scale, 1.0))  # type: ignore[method-assign]
     history = fit(
         model.astype(np.float32), partial(Reverse().draw_batch, size=32), steps=STEPS,
-        optimizer=AdamW(model, float(rate)), max_norm=1.0, rng=seed, progress=False,
+        optimizer=AdamW(model, rate), max_norm=1.0, rng=seed, progress=False,
     )  # fmt: skip
     losses = np.array(history.losses)
     return {
-        "loss at 60": float(losses[55:65].mean()), "loss at the end": float(losses[-10:].mean()),
+        f"loss at {BEFORE}": losses[BEFORE - 5 : BEFORE + 5].mean(),
+        "loss at the end": losses[-10:].mean(),
         "loss": losses.reshape(-1, 5).mean(axis=1).tolist(),
-    }  # fmt: skip
+    }
+
+
+def _findings(result: Result) -> list[Finding]:
+    return []
 
 
 SCALE = Experiment(
     "scale",
-    "Why the scale",
-    "Without the division by sqrt(d_k), softmax saturates and training is slow or fails.",
+    "Why the scale?",
+    "Without the division by sqrt(d_k), softmax saturates, and training is slow or fails.",
     "B, C, D, E; Vaswani et al. 2017, section 3.2.1",
-    tuple(f"{scale}, rate {rate:g}" for scale in (*SCALES, SMALL_START) for rate in RATES),
+    f"One head of width {WIDTH} learns to reverse 12 digits in {STEPS} steps of AdamW, with three "
+    "learning rates. Only the scale differs. In a fourth row the scores are not scaled, but w_q "
+    "starts 8 times smaller, so that its first scores are those of the second row.",
+    tuple(ARMS),
     {
-        "loss at 60": "nats, mean of 10 steps around step 60",
+        f"loss at {BEFORE}": f"nats, mean of 10 steps around step {BEFORE}",
         "loss at the end": f"nats, mean of the last 10 of {STEPS} steps",
         "loss": "nats, mean of 5 steps",
     },
     _run,
-)
+    (
+        Chart(
+            "Loss at the end, by learning rate", "loss at the end", RATES,
+            {scale: [arm_of(scale, rate) for rate in RATES] for scale in (*SCALES, SMALL_START)},
+            "learning rate", "nats", log_x=True, log_y=True,
+        ),
+        Chart(
+            "Loss while it trains, with a learning rate of 0.003", "loss",
+            [5 * i + 3 for i in range(STEPS // 5)],
+            {scale: arm_of(scale, 3e-3) for scale in (*SCALES, SMALL_START)},
+            "step", "nats",
+        ),
+    ),
+    _findings,
+)  # fmt: skip

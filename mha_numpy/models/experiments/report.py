@@ -1,0 +1,54 @@
+"""Experiments in tables: all of them, and what one of them gave."""
+
+from collections.abc import Iterator
+from textwrap import fill
+
+import numpy as np
+
+from mha_numpy.models.experiments.experiment import Experiment
+from mha_numpy.models.experiments.result import Estimate, Result
+from mha_numpy.tables import Table
+
+WIDTH = 80  # of prose
+
+
+def overview(experiments: dict[str, Experiment], results: dict[str, Result]) -> Table:
+    """Return all experiments, one per line."""
+    rows = []
+    for name, each in experiments.items():
+        seconds = f"{results[name].seconds:.0f} s"
+        rows.append([name, seconds, each.claim])
+    return Table("Experiments; the time is that of two cores", ["name", "time", "claim"], rows)
+
+
+def sections(
+    experiment: Experiment, result: Result, published: Result | None = None
+) -> Iterator[Table | str]:
+    """Yield what was claimed, measured and found; beside it, what the docs say."""
+    yield fill(f'"{experiment.claim}" ({experiment.said_by})', WIDTH)
+    yield ""
+    yield measured_table(experiment, result, published)
+    yield ""
+    for found in experiment.findings(result):
+        yield fill(f"{'holds' if found.holds else 'DOES NOT HOLD'}: {found.text}", WIDTH)
+
+
+def measured_table(
+    experiment: Experiment, result: Result, published: Result | None = None
+) -> Table:
+    """Return every number that is not a curve: its mean, and where the mean lies, 95 % sure."""
+    given = [result] + [published] * (published is not None)
+    columns = ["arm", "measure", "mean, and its 95 % interval", "in the docs"]
+    rows = []
+    for arm, measures in result.runs.items():
+        for measure, values in measures.items():
+            if np.ndim(values) == 1:
+                told = [_in_words(each.estimate(measure, arm)) for each in given]
+                rows.append([arm, measure, *told])
+    title = f"{experiment.title}: {len(result.seeds)} seeds, {result.seconds:.0f} s"
+    return Table(title, columns[: 2 + len(given)], rows)
+
+
+def _in_words(estimate: Estimate) -> str:
+    mean, low, high = (f"{number:.3g}" for number in estimate)
+    return f"{mean} ({low} to {high})"
