@@ -1,0 +1,131 @@
+"""Dropout of attention weights: after the softmax or before it, with its factor or without."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.layers import MultiHeadAttention, cross_entropy_forward
+from mha_numpy.models import AttentionOnlyLM
+from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
+from mha_numpy.models.experiments.result import Measured, Result
+from mha_numpy.models.train import RECIPES, AdamW, Batch, fit, warm_up_cosine
+
+CHARACTERS, T, STEPS, EVERY = 2000, 24, 300, 25
+AFTER, NO_FACTOR, BEFORE = "after softmax", "after softmax, no factor", "before softmax"
+SHARES = 0.0, 0.1, 0.3, 0.5
+NONE = "none"
+
+
+def arm_of(place: str, p: float) -> str:
+    """Return the name of an arm.
+
+    Examples
+    --------
+    >>> arm_of("before softmax", 0.3), arm_of("before softmax", 0)
+    ('before softmax, p = 0.3', 'none')
+    """
+    return f"{place}, p = {p:g}" if p else NONE
+
+
+ARMS = {arm_of(place, p): (place, p) for place in (AFTER, NO_FACTOR, BEFORE) for p in SHARES}
+
+
+def options_of(place: str, p: float, keep: Array) -> dict[str, Array]:
+    """Return the options of attention that drop a weight wherever `keep` is False."""
+    if place == BEFORE:
+        return {"mask": keep}  # the scores are hidden, so softmax shares out the rest
+    return {"dropout_mask": keep.astype(np.float32) / np.float32(1 - p if place == AFTER else 1)}
+
+
+def drop_weights(layer: MultiHeadAttention, place: str, p: float, rng: int) -> None:
+    """Let a layer drop a share p of its weights while it trains: a new mask in each forward."""
+    generator, forward = np.random.default_rng(rng), layer.forward
+
+    def attend(query: Array, *others: Array, **options: Any) -> Any:
+        if layer.training and p:
+            B, T, _ = query.shape
+            keep = generator.random((B, layer.num_heads, T, T)) >= p
+            options |= options_of(place, p, keep)
+        return forward(query, *others, **options)
+
+    layer.forward = attend  # type: ignore[method-assign]
+
+
+def _run(arm: str, seed: int) -> Measured:
+    place, p = ARMS[arm]
+    task = RECIPES["text"].make_task()
+    task.num_tokens, rng = T, np.random.default_rng(1000 + seed)
+    start = rng.integers(len(task.trained_on) - CHARACTERS)
+    task.trained_on = task.trained_on[start : start + CHARACTERS]
+    trained_on, held_out = task.draw_batch(rng, 64), task.draw_held_out(rng, 128)
+    model = AttentionOnlyLM(len(task.vocabulary), T, rng=seed).astype(np.float32)
+    for layer in model.attentions:
+        drop_weights(layer, place, p, rng=seed)
+
+    def loss(batch: Batch) -> float:
+        return float(cross_entropy_forward(model(*batch.inputs), batch.targets)[0])
+
+    def measure(_: AttentionOnlyLM, step: int) -> dict[str, float]:
+        return {"trained on": loss(trained_on), "held out": loss(held_out)}
+
+    history = fit(
+        model, partial(task.draw_batch, size=12), steps=STEPS,
+        optimizer=AdamW(model, 1e-2, weight_decay=0.0),
+        schedule=warm_up_cosine(STEPS, STEPS // 10), max_norm=1.0, rng=seed,
+        measure=measure, measure_every=EVERY, progress=False,
+    )  # fmt: skip
+    on_training, on_held_out = (history.curve(name)[1] for name in ("trained on", "held out"))
+    for layer in model.attentions:
+        layer.forward = partial(layer.forward, dropout_mask=np.float32([1 - p]))  # type: ignore[method-assign]
+    return {
+        "training loss": on_training[-1],
+        "held-out loss": on_held_out[-1],
+        "gap": on_held_out[-1] - on_training[-1],
+        "lowest held-out loss": on_held_out.min(),
+        "held-out loss, rows times 1 - p": loss(held_out),
+        "training loss over time": on_training[1:].tolist(),
+        "held-out loss over time": on_held_out[1:].tolist(),
+    }
+
+
+def _findings(result: Result) -> list[Finding]:
+    return []
+
+
+def _over_shares(title: str, measure: str) -> Chart:
+    lines = {place: [arm_of(place, p) for p in SHARES] for place in (AFTER, NO_FACTOR, BEFORE)}
+    return Chart(title, measure, SHARES, lines, "p, share of weights dropped", "nats")
+
+
+DROPOUT = Experiment(
+    "dropout",
+    "Dropout of weights",
+    "Dropout of the attention weights prevents overfitting.",
+    "D; Srivastava et al. 2014",
+    "",
+    tuple(ARMS),
+    {
+        "training loss": "nats a character on pieces of the text it trains on, nothing dropped",
+        "held-out loss": "the same on a text it has never seen, after the last step",
+        "gap": "held-out loss minus training loss, after the last step",
+        "lowest held-out loss": f"the lowest of those measured every {EVERY} steps",
+        "held-out loss, rows times 1 - p": "after the last step, with all weights times 1 - p",
+        "training loss over time": f"nats a character, every {EVERY} steps",
+        "held-out loss over time": f"nats a character, every {EVERY} steps",
+    },
+    _run,
+    (
+        _over_shares("Gap at the end, by the share dropped", "gap"),
+        _over_shares("Held-out loss at the end, by the share dropped", "held-out loss"),
+        _over_shares("Lowest held-out loss, by the share dropped", "lowest held-out loss"),
+        Chart(
+            "Held-out loss while it trains, dropped after softmax", "held-out loss over time",
+            range(EVERY, STEPS + 1, EVERY),
+            {"none" if p == 0 else f"p = {p:g}": arm_of(AFTER, p) for p in SHARES},
+            "step", "nats a character",
+        ),
+    ),
+    _findings,
+)  # fmt: skip
