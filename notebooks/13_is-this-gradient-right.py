@@ -331,7 +331,7 @@ matrices(panels, title="One row, dropped three times")
 # $$p \cdot 0 + (1 - p) \cdot \frac{1}{1 - p} = 1$$
 #
 # Over many masks, then, the mean row is the plain row. The output is a sum of weights times values, so its mean is the
-# plain output. A single output is off, and that's intended: the rest of the model can't rely on any one weight.
+# plain output. A single output is off, and that's intended: the rest of the model shouldn't rely on any one weight.
 #
 # There are two other ways to drop. One leaves out the factor. The other hides *scores*, as a mask does, so softmax
 # shares out the whole row among the keys that are left. Let's draw 100,000 masks and compare:
@@ -429,6 +429,7 @@ check("dropout-backward", my_dropout_backward)
 #
 # **In the code:** `gradcheck` in `mha_numpy/checking/gradients.py`; dropout of weights is step 5 in docs/attention.md.
 #
-# **Reference:** Srivastava et al. 2014, *Dropout: a simple way to prevent neural networks from overfitting*; Squire and Trapp 1998, *Using complex variables to estimate derivatives of real functions*.
+# **Reference:** Srivastava et al. 2014, *Dropout: a simple way to prevent neural networks from overfitting*; Squire
+# and Trapp 1998, *Using complex variables to estimate derivatives of real functions*.
 #
 # **Next:** [14, multi-head backward](14_multi-head-backward.ipynb).

@@ -10,12 +10,12 @@ from mha_numpy.layers import MultiHeadAttention, cross_entropy_forward
 from mha_numpy.models import AttentionOnlyLM
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.result import Measured, Result
-from mha_numpy.models.train import RECIPES, AdamW, Batch, fit, warm_up_cosine
+from mha_numpy.models.train import RECIPES, AdamW, Batch, fit, share_right, warm_up_cosine
 
-CHARACTERS, T, STEPS, EVERY = 2000, 24, 300, 25
+CHARACTERS, T, STEPS, EVERY, RATE = 2000, 24, 300, 25, 1e-2
 AFTER, NO_FACTOR, BEFORE = "after softmax", "after softmax, no factor", "before softmax"
-SHARES = 0.0, 0.1, 0.3, 0.5
-NONE = "none"
+PLACES, SHARES = (AFTER, NO_FACTOR, BEFORE), (0.0, 0.1, 0.3, 0.5)
+NONE, SLOWER = "none", "none, a third of the learning rate"
 
 
 def arm_of(place: str, p: float) -> str:
@@ -29,7 +29,8 @@ def arm_of(place: str, p: float) -> str:
     return f"{place}, p = {p:g}" if p else NONE
 
 
-ARMS = {arm_of(place, p): (place, p) for place in (AFTER, NO_FACTOR, BEFORE) for p in SHARES}
+ARMS = {arm_of(place, p): (place, p, RATE) for place in PLACES for p in SHARES}
+ARMS[SLOWER] = AFTER, 0.0, RATE / 3
 
 
 def options_of(place: str, p: float, keep: Array) -> dict[str, Array]:
@@ -50,11 +51,11 @@ def drop_weights(layer: MultiHeadAttention, place: str, p: float, rng: int) -> N
             options |= options_of(place, p, keep)
         return forward(query, *others, **options)
 
-    layer.forward = attend  # type: ignore[method-assign]
+    layer.forward = attend  # type: ignore[assignment, method-assign]
 
 
 def _run(arm: str, seed: int) -> Measured:
-    place, p = ARMS[arm]
+    place, p, rate = ARMS[arm]
     task = RECIPES["text"].make_task()
     task.num_tokens, rng = T, np.random.default_rng(1000 + seed)
     start = rng.integers(len(task.trained_on) - CHARACTERS)
@@ -72,21 +73,23 @@ def _run(arm: str, seed: int) -> Measured:
 
     history = fit(
         model, partial(task.draw_batch, size=12), steps=STEPS,
-        optimizer=AdamW(model, 1e-2, weight_decay=0.0),
+        optimizer=AdamW(model, rate, weight_decay=0.0),
         schedule=warm_up_cosine(STEPS, STEPS // 10), max_norm=1.0, rng=seed,
         measure=measure, measure_every=EVERY, progress=False,
     )  # fmt: skip
     on_training, on_held_out = (history.curve(name)[1] for name in ("trained on", "held out"))
+    right = share_right(model(*held_out.inputs), held_out.targets)
+    shrunk = np.full(1, 1 - p, np.float32)
     for layer in model.attentions:
-        layer.forward = partial(layer.forward, dropout_mask=np.float32([1 - p]))  # type: ignore[method-assign]
+        layer.forward = partial(layer.forward, dropout_mask=shrunk)  # type: ignore[method-assign]
     return {
         "training loss": on_training[-1],
         "held-out loss": on_held_out[-1],
         "gap": on_held_out[-1] - on_training[-1],
         "lowest held-out loss": on_held_out.min(),
+        "right": right,
         "held-out loss, rows times 1 - p": loss(held_out),
-        "training loss over time": on_training[1:].tolist(),
-        "held-out loss over time": on_held_out[1:].tolist(),
+        "while it trains": on_held_out[1:].tolist(),
     }
 
 
@@ -95,8 +98,8 @@ def _findings(result: Result) -> list[Finding]:
 
 
 def _over_shares(title: str, measure: str) -> Chart:
-    lines = {place: [arm_of(place, p) for p in SHARES] for place in (AFTER, NO_FACTOR, BEFORE)}
-    return Chart(title, measure, SHARES, lines, "p, share of weights dropped", "nats")
+    lines = {place: [arm_of(place, p) for p in SHARES] for place in PLACES}
+    return Chart(title, measure, SHARES, lines, "p, share of weights dropped", "nats a character")
 
 
 DROPOUT = Experiment(
@@ -104,26 +107,32 @@ DROPOUT = Experiment(
     "Dropout of weights",
     "Dropout of the attention weights prevents overfitting.",
     "D; Srivastava et al. 2014",
-    "",
+    f"A model of two attention layers learns to predict the next character from {CHARACTERS:,} "
+    f"characters of a novel, so few that it can learn them by heart, in {STEPS} steps of AdamW. "
+    "Where they come from in the text is drawn from the seed. While it trains, it drops a share p "
+    "of the attention weights and nothing else: after the softmax, with the kept weights "
+    "multiplied by 1 / (1 - p) or not, or before it, by hiding their scores, so that every row "
+    "that keeps a key sums to 1. All losses are measured without dropout, and once more with the "
+    "weights multiplied by 1 - p, which is what the missing factor would have undone.",
     tuple(ARMS),
     {
-        "training loss": "nats a character on pieces of the text it trains on, nothing dropped",
-        "held-out loss": "the same on a text it has never seen, after the last step",
-        "gap": "held-out loss minus training loss, after the last step",
-        "lowest held-out loss": f"the lowest of those measured every {EVERY} steps",
-        "held-out loss, rows times 1 - p": "after the last step, with all weights times 1 - p",
-        "training loss over time": f"nats a character, every {EVERY} steps",
-        "held-out loss over time": f"nats a character, every {EVERY} steps",
+        "training loss": "nats a character, on pieces of the text it has learned from",
+        "held-out loss": "nats a character, on pieces of a text it has never seen",
+        "gap": "held-out loss minus training loss, in nats a character",
+        "lowest held-out loss": f"nats a character, the lowest of those after every {EVERY} steps",
+        "right": "share of right next characters in the held-out text",
+        "held-out loss, rows times 1 - p": "the same losses, with all weights times 1 - p",
+        "while it trains": f"held-out loss after every {EVERY} steps, in nats a character",
     },
     _run,
     (
         _over_shares("Gap at the end, by the share dropped", "gap"),
         _over_shares("Held-out loss at the end, by the share dropped", "held-out loss"),
-        _over_shares("Lowest held-out loss, by the share dropped", "lowest held-out loss"),
+        _over_shares("The same with rows times 1 - p", "held-out loss, rows times 1 - p"),
         Chart(
-            "Held-out loss while it trains, dropped after softmax", "held-out loss over time",
+            "Held-out loss while it trains, dropped after softmax", "while it trains",
             range(EVERY, STEPS + 1, EVERY),
-            {"none" if p == 0 else f"p = {p:g}": arm_of(AFTER, p) for p in SHARES},
+            {f"p = {p:g}": arm_of(AFTER, p) for p in SHARES},
             "step", "nats a character",
         ),
     ),
