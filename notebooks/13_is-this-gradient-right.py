@@ -9,6 +9,7 @@
 import numpy as np
 
 from mha_numpy import (
+    ConfigError,
     attention_backward,
     attention_forward,
     gradcheck,
@@ -290,10 +291,112 @@ matrices({"caught": np.array(caught)}, **labels)
 # becomes a ratio of two roundings and warns you where nothing is wrong. So `gradcheck` divides by the largest gradient
 # of the whole set instead.
 #
+# ## Dropout: what it does to a row
+#
+# In training, many models set some of the weights to 0, each with probability p, and draw again in every step. This is
+# *dropout*. The weights that are kept get multiplied by $1/(1-p)$. Here is one row of weights, and three such masks of
+# 0 and $1/(1-p)$ for p = 0.4:
+#
+# > **Predict first.** The weights sum to 1. What do the three rows sum to after dropout?
+# >
+# > - all to 1
+# > - all to 1 - p, which is 0.6
+# > - each to a different number
+# >
+# > <!-- answer: each to a different number -->
+#
+# <details><summary>Answer</summary>
+#
+# They sum to 1.42, 1.17 and 0.25. The third mask drops the three largest weights, and nothing fills up the row
+# afterwards. So the output is no longer a mean of the values: it comes out too large or too small.
+#
+# </details>
+
+# %%
+row, p = np.array([0.4, 0.3, 0.15, 0.1, 0.05]), 0.4
+draw = np.random.default_rng(7)
+masks = (draw.random((3, 5)) >= p) / (1 - p)
+dropped = row * masks
+panels = {
+    "weights": row,
+    "masks": masks,
+    "weights * mask": dropped,
+    "sum": dropped.sum(axis=-1, keepdims=True),
+}
+matrices(panels, title="One row, dropped three times")
+
+# %% [markdown]
+# So why this factor? Each number of the mask is 0 with probability p, and otherwise $1/(1-p)$. Its mean is
+#
+# $$p \cdot 0 + (1 - p) \cdot \frac{1}{1 - p} = 1$$
+#
+# Over many masks, then, the mean row is the plain row. The output is a sum of weights times values, so its mean is the
+# plain output. A single output is off, and that's intended: the rest of the model shouldn't rely on any one weight.
+#
+# There are two other ways to drop. One leaves out the factor. The other hides *scores*, as a mask does, so softmax
+# shares out the whole row among the keys that are left. Let's draw 100,000 masks and compare:
+
+# %%
+keep = draw.random((100_000, 5)) >= p
+kept = np.maximum((row * keep).sum(-1, keepdims=True), 1e-9)
+ways = {
+    "plain": row * np.ones_like(keep),
+    "factor": row * keep / (1 - p),
+    "no factor": row * keep,
+    "scores": row * keep / kept,
+}
+values = np.array([1, 2, 3, 4, 5])
+outputs = [rows @ values for rows in ways.values()]
+panels = {
+    "mean row": [rows.mean(axis=0) for rows in ways.values()],
+    "output: mean, spread": [(o.mean(), o.std()) for o in outputs],
+}
+panels = {name: np.array(panel) for name, panel in panels.items()}
+title = "Over 100,000 masks, with the values 1 to 5"
+matrices(panels, row_labels=list(ways), shared=False, title=title)
+
+# %% [markdown]
+# - **factor**: the mean row is the plain row, and the mean output is the plain 2.1. A single output misses it by about
+#   0.8, the spread.
+# - **no factor**: everything is 0.6 times as large.
+# - **scores**: nearly every single row sums to 1 (in 1% of the draws no key is left, and the row is 0). But their mean
+#   isn't the plain row, because 0.4 has become 0.33, and 0.05 has become 0.08. The row is divided by what was kept, and
+#   a large weight makes this sum large itself.
+#
+# After training, `layer.eval()` switches dropout off, and every row is the plain one. With the factor, that's the mean
+# of the rows on which the later layers were trained. Without it, the rows suddenly become $1/0.6 \approx 1.67$ times as
+# large as that mean. In an experiment with a small model and p = 0.5, all that dropout had gained on unseen text was
+# lost in this way, and multiplying the rows by 1 - p brought it back (`mha_numpy/models/experiments/dropout.py`).
+#
+# And the gradient? Forward now draws at random, so let's ask `gradcheck`:
+
+
+# %%
+def attend_and_drop(q, k, v):
+    mask = (draw.random((3, 4)) >= p) / (1 - p)
+    return attention_forward(q, k, v, dropout_mask=mask)
+
+
+try:
+    gradcheck(attend_and_drop, attention_backward, inputs)
+except ConfigError as error:
+    print(error)
+
+# %% [markdown]
+# A slope compares two outputs. With a new mask for each, their difference says nothing about q. So `attention_forward`
+# never draws. You pass the mask in, and it is the same in every call, and in backward. (A *layer* with `dropout_p=0.4`
+# draws its masks, but only in training.)
+
+# %%
+mask = (draw.random((3, 4)) >= p) / (1 - p)
+fixed = partial(attention_forward, dropout_mask=mask)
+gradcheck(fixed, attention_backward, inputs)
+
+# %% [markdown]
 # ## Exercise: a backward, and its proof
 #
-# Dropout multiplies each weight by 0, or by $1/(1-p)$. Write its backward. Then test it with `gradcheck` and your own
-# example, *before* you run the cell with `check`. Forward is `lambda w: w * keep / (1 - p)`, with a `keep` that you
+# What happens to a gradient on its way back through dropout? Write this step. Then test it with `gradcheck` and your
+# own example, *before* you run the cell with `check`. Forward is `lambda w: w * keep / (1 - p)`, with a `keep` that you
 # draw once. Backward gets the upstream gradient and w.
 #
 # To practise more, look in `mha-numpy exercises`: in `break-my-attention` your tests have to catch the mistakes, and
@@ -322,10 +425,12 @@ check("dropout-backward", my_dropout_backward)
 # You can now say why the first check was silent, and choose an example on which it isn't. A gradient is a slope, and
 # forward is all you need to measure it: by central differences near h = 1e-5 in float64, or by complex steps of 1e-30.
 # A check is only as good as its example, so take a random upstream gradient, T > 1, B > 1, different sizes, a mask and
-# a bias.
+# a bias. Dropout multiplies the weights by a mask whose numbers are 1 on average, and backward multiplies by the same
+# mask, so it has to stay fixed while you check.
 #
-# **In the code:** `gradcheck` in `mha_numpy/checking/gradients.py`.
+# **In the code:** `gradcheck` in `mha_numpy/checking/gradients.py`; dropout of weights is step 5 in docs/attention.md.
 #
-# **Reference:** Squire and Trapp 1998, *Using complex variables to estimate derivatives of real functions*.
+# **Reference:** Srivastava et al. 2014, *Dropout: a simple way to prevent neural networks from overfitting*; Squire
+# and Trapp 1998, *Using complex variables to estimate derivatives of real functions*.
 #
 # **Next:** [14, multi-head backward](14_multi-head-backward.ipynb).
