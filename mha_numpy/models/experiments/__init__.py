@@ -4,8 +4,9 @@ from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding, 
 from mha_numpy.models.experiments.heads import HEADS
 from mha_numpy.models.experiments.result import Estimate, Result, load_result
 from mha_numpy.models.experiments.scale import SCALE
+from mha_numpy.models.experiments.sharing import SHARING
 
-EXPERIMENTS = {each.name: each for each in (HEADS, SCALE)}
+EXPERIMENTS = {each.name: each for each in (HEADS, SCALE, SHARING)}
 
 __all__ = [
     "EXPERIMENTS", "Chart", "Estimate", "Experiment", "Finding", "Result", "load_result",
