@@ -1,5 +1,6 @@
 """One key and value head for several query heads, without more training: bases aligned or not."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from functools import cache, partial
 
@@ -12,7 +13,7 @@ from mha_numpy.models.analysis import attention_layers
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.heads import D, Reader, draw_batch
 from mha_numpy.models.experiments.result import Measured, Result
-from mha_numpy.models.train import AdamW, fit, share_right, warm_up_cosine
+from mha_numpy.models.train import AdamW, Batch, fit, share_right, warm_up_cosine
 from mha_numpy.models.train.tasks import Induction
 
 PLACES, STEPS = 4, 300
@@ -74,7 +75,7 @@ MODELS = {  # task, heads, layers that share
     "induction, both layers": ("induction", 4, [0, 1]),
 }
 KV_HEADS = {model: [2**i for i in range(H.bit_length())] for model, (_, H, _) in MODELS.items()}
-TASKS = {
+TASKS: dict[str, Callable[..., Batch]] = {
     "places": partial(draw_batch, places=PLACES),
     "induction": Induction(vocab_size=32, num_tokens=48).draw_batch,
 }
