@@ -12,7 +12,7 @@ from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.result import Estimate, Measured, Result
 from mha_numpy.models.train import RECIPES, AdamW, fit, warm_up_cosine
 
-D, H, WIDTH, T, STEPS, RATE = 48, 8, 6, 32, 400, 2e-2
+D, H, WIDTH, T, STEPS, RATE = 48, 8, 6, 32, 300, 2e-2
 KV_HEADS = 1, 2, 8
 CONTEXTS = 64, 256, 1024, 4096
 
