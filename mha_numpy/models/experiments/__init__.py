@@ -1,12 +1,13 @@
 """Experiments: what people say of attention, tried by training small models."""
 
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding, run_experiment
+from mha_numpy.models.experiments.grouped import GROUPED
 from mha_numpy.models.experiments.heads import HEADS
 from mha_numpy.models.experiments.result import Estimate, Result, load_result
 from mha_numpy.models.experiments.scale import SCALE
 from mha_numpy.models.experiments.sharing import SHARING
 
-EXPERIMENTS = {each.name: each for each in (HEADS, SCALE, SHARING)}
+EXPERIMENTS = {each.name: each for each in (GROUPED, HEADS, SCALE, SHARING)}
 
 __all__ = [
     "EXPERIMENTS", "Chart", "Estimate", "Experiment", "Finding", "Result", "load_result",
