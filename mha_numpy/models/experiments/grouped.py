@@ -98,7 +98,54 @@ def worse(result: Result, arm: str, than: str) -> Estimate:
 
 
 def _findings(result: Result) -> list[Finding]:
-    return []
+    def loss(arm: str) -> str:
+        return f"{result.mean('loss', arm):.3f}"
+
+    def more(arm: str) -> str:
+        mean, low, high = worse(result, arm, "H_kv = 8")
+        return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+
+    def cannot_tell(*arms: str) -> bool:
+        """Say whether the intervals of what they lose against multi-head all contain 0."""
+        return all(low < 0 < high for _, low, high in (worse(result, a, "H_kv = 8") for a in arms))
+
+    def gain(num_kv_heads: int, context: int) -> float:
+        """Return how many times as many tokens a second it decodes as multi-head does."""
+        at = CONTEXTS.index(context)
+        own, other = (
+            result.values("tokens a second", f"H_kv = {n}")[:, at].mean() for n in (num_kv_heads, H)
+        )
+        return float(own / other)
+
+    short, long = CONTEXTS[0], CONTEXTS[-1]
+    return [
+        Finding(
+            f"Multi-head attention has a loss of {loss('H_kv = 8')} nats. Seed by seed, H_kv = 2 has "
+            f"{more('H_kv = 2')} more, and H_kv = 1 has {more('H_kv = 1')} more. Both intervals "
+            "contain 0, so these seeds can't tell them apart; that is no proof that they are equal.",
+            cannot_tell("H_kv = 2", "H_kv = 1"),
+        ),
+        Finding(
+            f"The same holds at equal params: {more('H_kv = 2, wider')} more for H_kv = 2, and "
+            f"{more('H_kv = 1, wider')} more for H_kv = 1. A wider feed-forward network brings no "
+            "gain that these seeds could show.",
+            cannot_tell("H_kv = 2, wider", "H_kv = 1, wider"),
+        ),
+        Finding(
+            "Sharing is not the same as having fewer heads: with the same cache and as many params, "
+            f"a single head has a loss of {loss('1 head, wider')} and eight that share, "
+            f"{loss('H_kv = 1, wider')}.",
+            result.is_less("loss", "H_kv = 1, wider", "1 head, wider"),
+        ),
+        Finding(
+            f"The cache keeps {kept(8)} bytes a token with H_kv = 8, {kept(2)} with H_kv = 2 and "
+            f"{kept(1)} with H_kv = 1. Decoding gains less, on the machine that was measured: after "
+            f"{long} tokens H_kv = 2 is {gain(2, long):.1f} times as fast as H_kv = 8, and H_kv = 1 "
+            f"is {gain(1, long):.1f} times as fast. After {short} tokens it is {gain(2, short):.1f} "
+            f"and {gain(1, short):.1f} times. The cache is only one of the things to read.",
+            all(gain(n, short) < gain(n, long) < H / n for n in (1, 2)) and gain(2, long) > 1,
+        ),
+    ]
 
 
 GROUPED = Experiment(
