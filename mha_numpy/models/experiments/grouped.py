@@ -131,13 +131,16 @@ def _findings(result: Result) -> list[Finding]:
             f"{more(one_wider)} more for H_kv = 1. Nor do these seeds show that the wider "
             "feed-forward network gains anything.",
             cannot_tell(
-                (two_wider, "H_kv = 8"), (one_wider, "H_kv = 8"), (two_wider, two), (one_wider, one)
-            ),  # fmt: skip
+                (two_wider, "H_kv = 8"),
+                (one_wider, "H_kv = 8"),
+                (two_wider, two),
+                (one_wider, one),
+            ),
         ),
         Finding(
             "Sharing is better than having fewer heads. With the same cache and as many params, a "
-            f"single head has a loss of {loss('1 head, wider')}, and eight heads that share one "
-            f"key and value head have {loss(one_wider)}.",
+            f"single head of that width has a loss of {loss('1 head, wider')}, and eight heads that "
+            f"share one key and value head have {loss(one_wider)}.",
             result.is_less("loss", one_wider, "1 head, wider"),
         ),
         Finding(
