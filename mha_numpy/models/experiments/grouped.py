@@ -139,8 +139,8 @@ def _findings(result: Result) -> list[Finding]:
         ),
         Finding(
             "Sharing is better than having fewer heads. With the same cache and as many params, a "
-            f"single head of that width has a loss of {loss('1 head, wider')}, and eight that share "
-            f"one key and value head have {loss(one_wider)}.",
+            f"single head of that width has a loss of {loss('1 head, wider')}, and eight that "
+            f"share one key and value head have {loss(one_wider)}.",
             result.is_less("loss", one_wider, "1 head, wider"),
         ),
         Finding(
