@@ -88,7 +88,7 @@ def _run(arm: str, seed: int) -> Measured:
     (ids,), targets = task.draw_held_out(np.random.default_rng(1000 + seed), 256)
     loss, _ = cross_entropy_forward(model(ids), targets)
     num_heads, num_kv_heads, _ = ARMS[arm]
-    return {"loss": loss, "tokens a second": _tokens_a_second(num_heads, num_kv_heads, seed)}
+    return {"loss": float(loss), "tokens a second": _tokens_a_second(num_heads, num_kv_heads, seed)}
 
 
 def worse(result: Result, arm: str, than: str = "H_kv = 8") -> Estimate:
