@@ -5,10 +5,12 @@ from difflib import get_close_matches
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.models.experiments.dropout import DROPOUT
 from mha_numpy.models.experiments.experiment import Experiment
+from mha_numpy.models.experiments.grouped import GROUPED
 from mha_numpy.models.experiments.heads import HEADS
 from mha_numpy.models.experiments.scale import SCALE
+from mha_numpy.models.experiments.sharing import SHARING
 
-EXPERIMENTS = {each.name: each for each in (HEADS, SCALE, DROPOUT)}
+EXPERIMENTS = {each.name: each for each in (HEADS, SCALE, DROPOUT, SHARING, GROUPED)}
 
 
 def find_experiment(name: str) -> Experiment:

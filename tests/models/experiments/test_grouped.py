@@ -1,0 +1,26 @@
+import numpy as np
+import pytest
+
+from mha_numpy.models.experiments.grouped import ARMS, D, T, kept, make_model, worse
+from mha_numpy.models.experiments.result import Result
+
+V = 70
+
+
+@pytest.mark.parametrize("arm", [arm for arm in ARMS if arm.endswith("wider")])
+def test_wider_models_have_as_many_params_to_within_half_a_hidden_unit(arm):
+    multi_head = make_model("H_kv = 8", V, 0).num_parameters
+    assert abs(make_model(arm, V, 0).num_parameters - multi_head) <= (2 * D + 1) / 2
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_a_token_costs_the_bytes_that_are_claimed(arm):
+    model = make_model(arm, V, 0)
+    kv_caches = model.new_kv_caches()
+    model(np.zeros((1, T), int), kv_caches=kv_caches)
+    assert kv_caches[0].nbytes == T * kept(ARMS[arm][1])
+
+
+def test_losses_are_compared_seed_by_seed():
+    runs = {"a": {"loss": [1.5, 2.5, 9.5]}, "b": {"loss": [1.0, 2.0, 9.0]}}
+    assert worse(Result("grouped", (0, 1, 2), runs, 1), "a", "b") == (0.5, 0.5, 0.5)
