@@ -93,7 +93,7 @@ NORM_PLACE = Experiment(
     "The norm before or after?",
     "With the norm after the residual sum, training needs a warm-up, because the gradients of the "
     "last layers are large at first. With the norm before, it needs none.",
-    "D, E; Xiong et al. 2020",
+    "Xiong et al. 2020",
     f"A language model of {LAYERS} layers of width {D} learns to predict the next character of a "
     f"novel in {STEPS} steps of AdamW. Each layer's norm comes before attention and the "
     "feed-forward network, or after the sum with what goes around them. The learning rate falls as "
