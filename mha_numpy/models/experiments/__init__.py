@@ -2,10 +2,12 @@
 
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding, run_experiment
 from mha_numpy.models.experiments.heads import HEADS
+from mha_numpy.models.experiments.in_context import IN_CONTEXT
+from mha_numpy.models.experiments.norm_place import NORM_PLACE
 from mha_numpy.models.experiments.result import Estimate, Result, load_result
 from mha_numpy.models.experiments.scale import SCALE
 
-EXPERIMENTS = {each.name: each for each in (HEADS, SCALE)}
+EXPERIMENTS = {each.name: each for each in (HEADS, IN_CONTEXT, NORM_PLACE, SCALE)}
 
 __all__ = [
     "EXPERIMENTS", "Chart", "Estimate", "Experiment", "Finding", "Result", "load_result",

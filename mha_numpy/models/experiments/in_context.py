@@ -110,7 +110,67 @@ def _run(arm: str, seed: int) -> Measured:
 
 
 def _findings(result: Result) -> list[Finding]:
-    return []
+    def values(measure: str, name: str) -> list[Array]:
+        return [result.values(measure, f"{task}, {name}") for task in TASKS]
+
+    def both(measure: str, name: str, form: str = ".0%") -> str:
+        return " and ".join(f"{each.mean():{form}}" for each in values(measure, name))
+
+    def all_less(measure: str, name: str, other_measure: str, other: str) -> bool:
+        """Say whether, in both tasks, each run of one is less than each run of the other."""
+        pairs = zip(values(measure, name), values(other_measure, other), strict=True)
+        return all(a.max() < b.min() for a, b in pairs)
+
+    (again, pairs), (one_again, one_pairs) = (
+        [each.mean(axis=0) for each in values("loss", name)] for name in (TWO, ONE)
+    )
+    new = (1 - 2 / V) ** (T // 2 - 1)  # how often the last key has not come before
+    two, longer = f"{AGAIN}, {TWO}", f"{AGAIN}, {LONGER}"
+    cut = result.values("right, head cut", f"{PAIRS}, {TWO}")
+    in_time = sum(result.values("right", two) >= ENOUGH)
+    wrong = result.estimate("steps", f"{AGAIN}, {WRONG}")
+    return [
+        Finding(
+            f"With two layers, the loss falls from {again[0]:.2f} nats at the first place to "
+            f"{again[-1]:.2f} at the last if letters come again, and from {pairs[0]:.2f} to "
+            f"{pairs[-1]:.2f} with keys and values, of which new keys cost "
+            f"{new * np.log(V / 2):.2f}. No param changes on the way, so the model has it from the "
+            f"sequence. With one layer it falls, too, but only to {one_again[-1]:.2f} and "
+            f"{one_pairs[-1]:.2f}.",
+            again[-1] < one_again[-1] < again[0] and pairs[-1] < one_pairs[-1] < pairs[0],
+        ),
+        Finding(
+            f"Two layers get {both('right', TWO)} right in the two tasks, and one layer of about "
+            f"as many params {both('right', ONE)}. The worst run with two is better than the best "
+            "with one, and so it is if letters come again and one layer trains three times as long "
+            f"({result.mean('right', longer):.0%}). That one layer never learns it is not shown.",
+            all_less("right", ONE, "right", TWO)
+            and result.values("right", longer).max() < result.values("right", two).min(),
+        ),
+        Finding(
+            f"Two layers need the head that looks at the token before: cutting it leaves "
+            f"{both('right, head cut', TWO)} right, cutting the other head of that layer leaves "
+            f"{both('right, other cut', TWO)}. But one head need not do the whole job: with keys "
+            f"and values, single runs keep {cut.min():.0%} to {cut.max():.0%}.",
+            all_less("right, head cut", TWO, "right, other cut", TWO) and cut.max() > 0.5,
+        ),
+        Finding(
+            f"Training waits for this head. If it is fixed, {ENOUGH:.0%} are right after "
+            f"{both('steps', FIXED, '.0f')} steps in the two tasks, otherwise after "
+            f"{both('steps', TWO, '.0f')}. The slowest run with it is faster than the fastest "
+            f"without, and if letters come again only {in_time} of {len(result.seeds)} get there "
+            'without it. This is half of "each needs the other"; we did not fix the second head.',
+            all_less("steps", FIXED, "steps", TWO) and in_time < len(result.seeds),
+        ),
+        Finding(
+            "A fixed head helps only if it looks at the right place: fixed 2 back, it takes "
+            f"{wrong.mean:.0f} steps ({wrong.low:.0f} to {wrong.high:.0f}) if letters come again, "
+            "not surely more or less than with no fixed head.",
+            result.mean("steps", f"{AGAIN}, {FIXED}") < wrong.low
+            and not result.is_less("steps", f"{AGAIN}, {WRONG}", two)
+            and not result.is_less("steps", two, f"{AGAIN}, {WRONG}"),
+        ),
+    ]
 
 
 def _charts() -> list[Chart]:
