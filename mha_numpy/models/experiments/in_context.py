@@ -198,13 +198,13 @@ IN_CONTEXT = Experiment(
     "A model learns in context, without a change of its params. Two heads in two layers do it: one "
     "looks at the token before, and the other looks for the note it left. Each needs the other.",
     "C; Olsson et al. 2022",
-    "Two tasks whose answer only the sequence can tell. In the first, 4 to 10 random letters come "
-    "again and again, and the next letter is asked. In the second, each key has a random value; "
-    "the key comes again, and its value is asked. We train models of attention only, with one "
-    "layer or two and about as many params, and measure the loss at each place of new sequences. "
-    "Then we cut the head of the first layer that looks most at the token before: it writes its "
-    "mean instead. As a control we cut the layer's other head. In two rows, one head of the first "
-    "layer sees only the token 1 or 2 places back from the start of training.",
+    "In two tasks only the sequence can tell the answer. In the first, 4 to 10 random letters come "
+    "again and again, and we ask for the next one. In the second, each key has a random value; the "
+    "key comes again, and we ask for its value. We train models of attention only, with one layer "
+    "or two, about as many params and the same learning rate, and measure the loss at each place "
+    "of new sequences. Then we cut the head of the first layer that looks most at the token before: "
+    "it writes its mean instead. As a control we cut the layer's other head. In some rows, one head "
+    "of the first layer sees only the token 1 or 2 places back, from the start of training.",
     tuple(ARMS),
     {
         "loss": "nats at each place that is asked",
