@@ -202,9 +202,10 @@ IN_CONTEXT = Experiment(
     "again and again, and we ask for the next one. In the second, each key has a random value; the "
     "key comes again, and we ask for its value. We train models of attention only, with one layer "
     "or two, about as many params and the same learning rate, and measure the loss at each place "
-    "of new sequences. Then we cut the head of the first layer that looks most at the token before: "
-    "it writes its mean instead. As a control we cut the layer's other head. In some rows, one head "
-    "of the first layer sees only the token 1 or 2 places back, from the start of training.",
+    "of new sequences. Then we cut the head of the first layer that looks most at the token "
+    "before: it writes its mean instead. As a control we cut the layer's other head. In some rows, "
+    "one head of the first layer sees only the token 1 or 2 places back, from the start of "
+    "training.",
     tuple(ARMS),
     {
         "loss": "nats at each place that is asked",
