@@ -78,8 +78,64 @@ def _run(arm: str, seed: int) -> Measured:
     }
 
 
+def frequencies_loss() -> float:
+    """Return the loss on held-out text of knowing only how often each character occurs."""
+    task = RECIPES["text"].make_task()
+    counts = np.bincount(task.trained_on, minlength=len(task.vocabulary))
+    return float(-np.log(counts / counts.sum())[task.held_out].mean())
+
+
 def _findings(result: Result) -> list[Finding]:
-    return []
+    def arm(place: str, start: str, rate: float = RATES[-1]) -> str:
+        return arm_of(place, start, rate)
+
+    def loss(place: str, start: str, rate: float = RATES[-1]) -> str:
+        return f"{result.mean('loss', arm(place, start, rate)):.2f}"
+
+    with_it, without = STARTS
+    before, after = (
+        result.values("gradients at the start", arm(place, without)) for place in PLACES
+    )
+    stuck, middle = arm("after", without), RATES[1]
+    known, guess = result.values("loss", arm("after", with_it)), frequencies_loss()
+    gone, there = (
+        result.values("first layer at the end", arm(place, without)) for place in PLACES[::-1]
+    )
+    return [
+        Finding(
+            "Before the first step, the last layer's gradient is "
+            f"{after[:, -1].mean() / before[:, -1].mean():.1f} times as long with the norm after "
+            f"({after[:, -1].mean():.2f}) as with the norm before ({before[:, -1].mean():.2f}). "
+            f"But it is no longer than that of the first layer ({after[:, 0].mean():.2f}).",
+            (after[:, -1] > before[:, -1]).all() and after[:, -1].mean() <= after[:, 0].mean(),
+        ),
+        Finding(
+            f"At the highest rate and without warm-up, the norm after fails: the loss is "
+            f"{loss('after', without)}, and {guess:.2f} is what the frequencies of characters "
+            f"give. Its first layer's gradient has shrunk to at most {gone.max():.0e} in all runs. "
+            f"With the norm before, the loss is {loss('before', without)}, and that gradient is at "
+            f"least {there.min():.2f}.",
+            abs(result.mean("loss", stuck) - guess) < 0.03
+            and gone.max() < 1e-3 < 0.01 < there.min()
+            and result.is_less("loss", arm("before", without), stuck),
+        ),
+        Finding(
+            f"A warm-up does not save it there: the loss is {loss('after', with_it)}, and only "
+            f"{sum(known < guess - 0.05)} of {len(known)} runs are more than 0.05 below the "
+            "frequencies.",
+            not result.is_less("loss", arm("after", with_it), stuck) and 2 * sum(known < guess - 0.05) < len(known),
+        ),
+        Finding(
+            f"A lower rate does. At {middle:g} the norm after gets {loss('after', without, middle)} "
+            f"without warm-up and {loss('after', with_it, middle)} with it.",
+            result.is_less("loss", arm("after", without, middle), stuck)
+            and not result.is_less("loss", arm("after", with_it, middle), arm("after", without, middle)),
+        ),
+        Finding(
+            "The norm before needs no warm-up: at no rate is it surely better with one.",
+            not any(result.is_less("loss", arm("before", with_it, r), arm("before", without, r)) for r in RATES),
+        ),
+    ]
 
 
 def _lines(rate: float) -> dict[str, str]:
