@@ -65,7 +65,7 @@ MODELS = {  # layers, width, steps, how far back a head is fixed
     LONGER: (1, 44, 3 * STEPS, 0),
 }
 TRIED = {AGAIN: tuple(MODELS), PAIRS: (ONE, TWO, FIXED)}
-ARMS = {f"{task}, {name}": (task, name) for task in TASKS for name in TRIED[task]}
+ARMS = {f"{task}, {name}": (task, name) for task in (PAIRS, AGAIN) for name in TRIED[task]}
 
 
 def _run(arm: str, seed: int) -> Measured:

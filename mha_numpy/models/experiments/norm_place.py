@@ -136,7 +136,8 @@ def _findings(result: Result) -> list[Finding]:
             f"{slower.mean():.2f}, and {sum(slower < guess - 0.1)} of {len(slower)} runs are more "
             f"than 0.1 below. With a warm-up it is {slower_warmed.mean():.2f}, higher with each "
             f"seed. (With {lowest:g}, {STEPS} steps bring no run so far, whatever the place.) This "
-            "is one small model; with more layers and steps, a warm-up may gain more than it costs.",
+            "is one small model; with more layers and steps, a warm-up may gain more than it "
+            "costs.",
             sum(slower < guess - 0.1) > sum(warmed < guess - 0.1)
             and min(losses(p, s, lowest).min() for p in PLACES for s in STARTS) > guess - 0.1
             and bool((slower < slower_warmed).all()),
