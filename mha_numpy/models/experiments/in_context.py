@@ -157,13 +157,13 @@ def _findings(result: Result) -> list[Finding]:
         Finding(
             f"Training waits for this head. If it is fixed, {ENOUGH:.0%} are right after "
             f"{both('steps', FIXED, '.0f')} steps in the two tasks, otherwise after "
-            f"{both('steps', TWO, '.0f')}. The slowest run with it is faster than the fastest "
-            f"without, and if letters come again only {in_time} of {len(result.seeds)} get there "
+            f"{both('steps', TWO, '.0f')} ({STEPS} if never). The slowest run with it is faster "
+            f"than the fastest without, and if letters come again only {in_time} of {len(result.seeds)} get there "
             'without it. This is half of "each needs the other"; we did not fix the second head.',
             all_less("steps", FIXED, "steps", TWO) and in_time < len(result.seeds),
         ),
         Finding(
-            "A fixed head helps only if it looks at the right place: fixed 2 back, it takes "
+            "It is not enough that some head is fixed. With one fixed 2 back it takes "
             f"{wrong.mean:.0f} steps ({wrong.low:.0f} to {wrong.high:.0f}) if letters come again, "
             "not surely more or less than with no fixed head.",
             result.mean("steps", f"{AGAIN}, {FIXED}") < wrong.low
