@@ -158,8 +158,9 @@ def _findings(result: Result) -> list[Finding]:
             f"Training waits for this head. If it is fixed, {ENOUGH:.0%} are right after "
             f"{both('steps', FIXED, '.0f')} steps in the two tasks, otherwise after "
             f"{both('steps', TWO, '.0f')} ({STEPS} if never). The slowest run with it is faster "
-            f"than the fastest without, and if letters come again only {in_time} of {len(result.seeds)} get there "
-            'without it. This is half of "each needs the other"; we did not fix the second head.',
+            f"than the fastest without, and if letters come again only {in_time} of "
+            f"{len(result.seeds)} get there without it. "
+            'This is half of "each needs the other"; we did not fix the second head.',
             all_less("steps", FIXED, "steps", TWO) and in_time < len(result.seeds),
         ),
         Finding(
