@@ -7,10 +7,15 @@ from mha_numpy.models.experiments.dropout import DROPOUT
 from mha_numpy.models.experiments.experiment import Experiment
 from mha_numpy.models.experiments.grouped import GROUPED
 from mha_numpy.models.experiments.heads import HEADS
+from mha_numpy.models.experiments.in_context import IN_CONTEXT
+from mha_numpy.models.experiments.norm_place import NORM_PLACE
 from mha_numpy.models.experiments.scale import SCALE
 from mha_numpy.models.experiments.sharing import SHARING
 
-EXPERIMENTS = {each.name: each for each in (HEADS, SCALE, DROPOUT, SHARING, GROUPED)}
+ALL = HEADS, SCALE, SHARING, GROUPED, IN_CONTEXT, NORM_PLACE, DROPOUT
+EXPERIMENTS = {each.name: each for each in ALL}
+    each.name: each for each in (HEADS, SCALE, DROPOUT, SHARING, GROUPED, IN_CONTEXT, NORM_PLACE)
+}
 
 
 def find_experiment(name: str) -> Experiment:
