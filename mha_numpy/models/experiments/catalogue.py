@@ -14,8 +14,6 @@ from mha_numpy.models.experiments.sharing import SHARING
 
 ALL = HEADS, SCALE, SHARING, GROUPED, IN_CONTEXT, NORM_PLACE, DROPOUT
 EXPERIMENTS = {each.name: each for each in ALL}
-    each.name: each for each in (HEADS, SCALE, DROPOUT, SHARING, GROUPED, IN_CONTEXT, NORM_PLACE)
-}
 
 
 def find_experiment(name: str) -> Experiment:
