@@ -180,8 +180,8 @@ matrices(
 # Around the head the numbers are small. So the whole model fits into one sentence: the places decide where to read,
 # and the head writes down what it finds there.
 #
-# (When you switched the head off in notebook 00, only the path around it was left. The digits came out wrong because
-# that path had never had to work on its own.)
+# (When you switched the head off in notebook 00, only the path around it was left. There, each place sees only its own
+# digit.)
 #
 # ## How the gradient knew
 #
@@ -312,7 +312,7 @@ else:
 # | three roles | `q, k, v = x @ w_q, x @ w_k, x @ w_v` | what a token asks, how it is found, what it hands over |
 # | scores | `q @ k.T / sqrt(d_k)` | how well each query fits each key; a row is a query |
 # | weights | softmax along each row | shares: none negative, sum 1 |
-# | output | `weights @ v` | a mean of values: it blends, it does not count |
+# | output | `weights @ v` | a mean of values, so it lies between them |
 # | many heads | split after the projection, merge, `@ w_o` | several rows of weights for one token |
 # | backward | the same lines in reverse | how the loss changes with each number |
 # | learning | `w -= rate * d_w` | `rate` is the step size; a score grows where a larger share lowers the loss more than average |
