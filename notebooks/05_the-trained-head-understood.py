@@ -196,9 +196,11 @@ with trace() as t:
     loss_and_gradients(model, batch)
 head.params["w_q"] = -head.grads["w_q"]  # one step from 0
 print("one step later, it says:", *say(digits))
+right = model(rows).argmax(axis=-1) == rows[:, ::-1]
+print(f"right in the 500 new rows: {right.mean():.0%}")
 
 # %% [markdown]
-# One step, and it says the digits backwards again. While all the weights were still equal, the gradient of the scores
+# One step, and it says these digits backwards again, and 92% of those in the 500 new rows. While all the weights were still equal, the gradient of the scores
 # already knew which way to go. We draw it with its sign flipped, added up over 64 rows of digits and times 100:
 # filled where a larger score lowers the loss, a ring where a smaller one does.
 #
