@@ -31,7 +31,7 @@ run = {"steps": 60, "max_norm": 1.0, "progress": False, "rng": 0}
 
 
 def losses(scale, start=1.0):
-    """Train with this scale, and with `start` times the same w_q."""
+    """Train with this scale, and with w_q times `start`."""
     model = AttentionOnlyLM(10, 12, **small, is_causal=False)
     head = model.attentions[0]
     head.params["w_q"] = start * head.params["w_q"]
