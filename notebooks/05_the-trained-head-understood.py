@@ -14,7 +14,11 @@
 import numpy as np
 
 from mha_numpy import compare, trace
-from mha_numpy.models.train import load_trained, loss_and_gradients
+from mha_numpy.models.train import (
+    load_trained,
+    loss_and_gradients,
+    share_right,
+)
 from mha_numpy.show.pictures import matrices, weights_by_head
 
 # %%
@@ -190,14 +194,14 @@ matrices(
 # 04.
 
 # %%
-batch = task.draw_batch(np.random.default_rng(0), 64)
 head.params["w_q"] = np.zeros((32, 32))  # erased
-with trace() as t:
-    loss_and_gradients(model, batch)
+with trace() as t:  # on 64 new rows
+    loss_and_gradients(
+        model, task.draw_batch(np.random.default_rng(0), 64)
+    )
 head.params["w_q"] = -head.grads["w_q"]  # one step from 0
 print("one step later, it says:", *say(digits))
-right = model(rows).argmax(axis=-1) == rows[:, ::-1]
-print(f"right in the 500 new rows: {right.mean():.0%}")
+print(f"500 rows: {share_right(model(rows), rows[:, ::-1]):.0%}")
 
 # %% [markdown]
 # One step, and it says these digits backwards again, and 92% of those in the 500 new rows. While all the weights were still equal, the gradient of the scores
