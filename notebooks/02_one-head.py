@@ -117,7 +117,7 @@ matrices(sums, column_labels=tokens)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Every row sums to 1. The columns don't, because many tokens look at *river* and few look at *by*.
+# Every row sums to 1. The columns don't, because three tokens ask for words like *river*, and none asks for *by*.
 #
 # </details>
 #

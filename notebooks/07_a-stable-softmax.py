@@ -66,8 +66,8 @@ matrices(panels, shared=False)
 # How large may a score be? We start from one that works and one that doesn't, and halve the interval between them until
 # no float is left in it.
 #
-# > **Predict first.** The largest float16 is 65504, and $e^{11} \approx 59874$. What is the largest score that the
-# > formula survives in float16?
+# > **Predict first.** The largest float16 is 65504, and $e^{11} \approx 59874$. What is the largest score whose power
+# > is still a float16?
 #
 # <details><summary>Answer</summary>
 #
@@ -102,11 +102,13 @@ for kind in (np.float64, np.float32, np.float16):
     ]
     lines.append([kind.__name__, *ends])
 columns = ["dtype", "0 below", "inf above", "largest number"]
+print(naive_softmax(np.array([10.9, 10.9], dtype=np.float16)))
 Table("Where e^x ends", columns, lines)
 
 # %% [markdown]
-# For the formula, only the *largest* score of a row matters. If it's too high, a power overflows. If it's too low, all
-# powers are 0. But if only the smaller powers vanish, no harm is done, because their weights are close to 0 anyway.
+# For the formula, the *largest* scores of a row matter. If one is too high, a power overflows. (Or their sum does: in
+# float16, two scores of 10.9 are enough, and both weights become 0.) If all are too low, all powers are 0. But if only
+# the smaller powers vanish, no harm is done, because their weights are close to 0 anyway.
 #
 # ## Adding a constant changes nothing
 #

@@ -234,13 +234,14 @@ for name, mask in {"two hidden": m, "all hidden": 0 * m}.items():
         with np.errstate(all="ignore"):  # of overflow
             added = kind(-1e9) * (1 - mask).astype(kind)
             panels[name].append(softmax(s.astype(kind) + added))
+print("next to 1e9, float32 moves by", np.spacing(np.float32(1e9)))
 matrices(panels, row_labels=[kind.__name__ for kind in types])
 
 # %% [markdown]
 # -1e9 fails if a row sees *nothing*. In float64 it shifts all scores equally, so the weights are as if nothing were
-# hidden. In float32 it swamps the scores, and all the weights come out as 1/4. In float16 it becomes $-\infty$, and
-# even a visible cell gets $0 \cdot -\infty$, which is NaN. So the rule is: **select, don't add or multiply**, with
-# `np.where(mask, scores, -np.inf)`.
+# hidden. In float32, whose numbers are 64 apart there, it swallows scores below 32, and the weights come out as 1/4. In
+# float16 it becomes $-\infty$, and even a visible cell gets $0 \cdot -\infty$, which is NaN. So **select, don't add or
+# multiply**, with `np.where(mask, scores, -np.inf)`.
 #
 # ## A row that sees nothing
 #

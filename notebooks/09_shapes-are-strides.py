@@ -125,8 +125,8 @@ moves
 # <details><summary>Answer</summary>
 #
 # `reshape` has to copy. The pieces of a token lie apart. From the end of head 0's piece to the start of head 1's there
-# is a jump, and one axis with one stride can't describe it. PyTorch's `view` raises an error here, because it needs
-# `.contiguous()` first.
+# is a jump, and one axis with one stride can't describe it. PyTorch's `view` raises an error here; its `reshape`
+# copies, as NumPy's does.
 #
 # </details>
 
