@@ -1,12 +1,13 @@
 """Experiments: what people say of attention, tried by training small models."""
 
+from mha_numpy.models.experiments.distillation import DISTILLATION
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding, run_experiment
 from mha_numpy.models.experiments.heads import HEADS
 from mha_numpy.models.experiments.redundancy import REDUNDANCY
 from mha_numpy.models.experiments.result import Estimate, Result, load_result
 from mha_numpy.models.experiments.scale import SCALE
 
-EXPERIMENTS = {each.name: each for each in (HEADS, REDUNDANCY, SCALE)}
+EXPERIMENTS = {each.name: each for each in (DISTILLATION, HEADS, REDUNDANCY, SCALE)}
 
 __all__ = [
     "EXPERIMENTS", "Chart", "Estimate", "Experiment", "Finding", "Result", "load_result",
