@@ -35,7 +35,7 @@ def arm_of(task: str, num_heads: int, width: int) -> str:
     return f"{task}, {num_heads} head{'s' * (num_heads > 1)} of width {width}"
 
 
-COPYING = [(1, 32), (2, 16), (4, 8), (8, 4), (1, 4), (8, 32)]  # heads of each layer, their width
+COPYING = [(1, 32), (2, 16), (4, 8), (8, 4), (1, 4), (4, 32)]  # heads of each layer, their width
 PLACES = [(4, 8), (8, 4), (16, 2)]
 ARMS = {
     arm_of(task, *each): (task, *each)
@@ -148,7 +148,68 @@ def _run(arm: str, seed: int) -> Measured:
 
 
 def _findings(result: Result) -> list[Finding]:
-    return []
+    one, two, four, eight, narrow, wide = (arm_of("copying", *shape) for shape in COPYING)
+    few, some, many = (arm_of("places", *shape) for shape in PLACES)
+
+    def steps(arm: str) -> str:
+        return f"{result.mean('steps', arm):.0f}"
+
+    def share(measure: str, arm: str) -> str:
+        return f"{result.mean(measure, arm):.0%}"
+
+    def needed(arm: str) -> str:
+        return f"{result.mean('heads needed', arm):.1f}"
+
+    reached = all((result.values("right", arm) > TRAINED).all() for arm in (one, two, four, eight))
+    return [
+        Finding(
+            f"Training is not easier with more heads of the same total width: one head a layer "
+            f"needs {steps(one)} steps until {TRAINED:.0%} of the copies are right, two "
+            f"{steps(two)}, four {steps(four)} and eight {steps(eight)}. In the end all of them "
+            "get there, with every seed.",
+            result.is_less("steps", one, eight) and reached,
+        ),
+        Finding(
+            f"Four heads as wide as the one need {steps(wide)} steps, but have four times the "
+            "params. That more heads make training easier is true here only if each keeps its "
+            "width; whether it is the heads or the params, this does not show.",
+            result.is_less("steps", wide, one),
+        ),
+        Finding(
+            "If each head fails with a probability of 0.2, one head a layer gives "
+            f"{share('a fifth fails', one)} right answers, two {share('a fifth fails', two)}, "
+            f"four {share('a fifth fails', four)} and eight {share('a fifth fails', eight)}. "
+            "Others stand in for a head that fails: several are more robust than one.",
+            all(result.is_less("a fifth fails", one, arm) for arm in (two, four, eight)),
+        ),
+        Finding(
+            "Noise as large as what the heads write is another matter: "
+            f"{share('with noise', one)} with one head, {share('with noise', four)} with four, "
+            f"{share('with noise', eight)} with eight narrow ones, which are the least robust; "
+            f"{share('with noise', wide)} with four wide ones. It depends on what is disturbed.",
+            result.is_less("with noise", eight, one) and result.is_less("with noise", one, wide),
+        ),
+        Finding(
+            f"How many heads can go depends on the task: to keep {KEPT:.0%} of the right answers, "
+            f"four places need {needed(few)} of 4 heads, {needed(some)} of 8, and {needed(many)} "
+            f"of 16. Copying, with two jobs, needs {needed(four)} of 8 and {needed(eight)} of 16: "
+            "most can go, but narrow heads share a job that a wide one does alone.",
+            (result.values("heads needed", few) == 4).all()
+            and result.mean("heads needed", four) < 4
+            and result.mean("heads needed", eight) < 8
+            and result.is_less("heads needed", four, eight),
+        ),
+        Finding(
+            "One head of width 4 in each layer, trained from the start, ends with "
+            f"{share('right', narrow)} right, and {share('trained on', narrow)} after {MORE} more "
+            f"steps. Trained as one of eight, then left alone, it gives "
+            f"{share('one head a layer', eight)}, and after {MORE} steps "
+            f"{share('trained on', eight)}. So fewer heads before training are worse than the same "
+            f"number after it, unless they share out the whole width: one of width {D} gets "
+            f"{share('right', one)}.",
+            result.is_less("trained on", narrow, eight) and result.is_less("right", narrow, one),
+        ),
+    ]
 
 
 REDUNDANCY = Experiment(
@@ -162,7 +223,7 @@ REDUNDANCY = Experiment(
     "letter. Places: each token asks for four others, which one layer reads, so there are four "
     "jobs. Heads share the width of 32, so that more of them are narrower and all models have the "
     "same number of params; two arms of copying change the params instead: one head as narrow as "
-    "one of eight, and eight as wide as a single one. All are trained with a rate of 0.01; of "
+    "one of eight, and four as wide as a single one. All are trained with a rate of 0.01; of "
     "0.005, 0.01 and 0.02 it was the best, or as good as any, for one, four and eight heads. "
     "Afterwards, heads fail: each is switched off at random, anew for each sequence. Or noise is "
     "added to what each head writes, in units of its own length (root mean square). Then the head "
