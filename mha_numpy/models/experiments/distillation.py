@@ -157,7 +157,37 @@ def _run(arm: str, seed: int) -> Measured:
 
 
 def _findings(result: Result) -> list[Finding]:
-    return []
+    def excess(sequences: int, kind: str) -> str:
+        return f"{result.mean('excess', arm_of(sequences, kind)):.3f}"
+
+    def is_less(kind: str, other: str, sequences: int = SOME) -> bool:
+        return result.is_less("excess", arm_of(sequences, kind), arm_of(sequences, other))
+
+    lowest = {kind: result.mean("lowest", arm_of(FEW, kind)) for kind in (LABELS, BY_TEACHER)}
+    return [
+        Finding(
+            f"With {SOME} sequences, the student ends {excess(SOME, LABELS)} nats above the truth "
+            f"if it learns from labels, and {excess(SOME, BY_TEACHER)} if it learns from a teacher "
+            f"that has seen the same labels; with {MANY} sequences, {excess(MANY, LABELS)} and "
+            f"{excess(MANY, BY_TEACHER)}.",
+            is_less(BY_TEACHER, LABELS) and is_less(BY_TEACHER, LABELS, MANY),
+        ),
+        Finding(
+            f"With {FEW} sequences the teacher learns them by heart ({excess(FEW, ALONE)}), and "
+            f"passes that on: {excess(FEW, BY_TEACHER)}, against {excess(FEW, LABELS)} with "
+            f"labels. Stopped at the best moment, both would have had about the same, "
+            f"{lowest[BY_TEACHER]:.2f} and {lowest[LABELS]:.2f}.",
+            result.mean("excess", arm_of(FEW, BY_TEACHER))
+            > result.mean("excess", arm_of(FEW, LABELS))
+            and abs(lowest[BY_TEACHER] - lowest[LABELS]) < 0.05,
+        ),
+        Finding(
+            f"What the teacher knows decides: one that has seen {MANY} sequences leaves "
+            f"{excess(SOME, BY_BETTER)} to a student of {SOME}, and the true probabilities "
+            f"{excess(SOME, TRUTH)}.",
+            is_less(BY_BETTER, BY_TEACHER) and is_less(TRUTH, BY_BETTER),
+        ),
+    ]
 
 
 DISTILLATION = Experiment(

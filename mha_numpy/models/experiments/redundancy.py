@@ -84,7 +84,7 @@ def noise_on_heads(model: Layer, size: float, rng: np.random.Generator) -> Itera
     """Add noise to what heads write while a `with` block runs: `size` times a head's own length."""
 
     def forward(layer: MultiHeadAttention, *inputs: Array, **options: Any) -> Array:
-        out = type(layer).forward(layer, *inputs, **options)
+        out: Any = type(layer).forward(layer, *inputs, **options)
         heads = layer.forward_cache.attention.heads  # (B, H, T, d_v)
         length = np.sqrt((heads**2).mean(axis=(0, 2, 3), keepdims=True))  # (1, H, 1, 1)
         noise = size * length * rng.normal(size=heads.shape).astype(out.dtype)
