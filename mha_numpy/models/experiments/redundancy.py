@@ -210,7 +210,7 @@ def _findings(result: Result) -> list[Finding]:
             f"anywhere from {alone.min():.0%} to {alone.max():.0%}. It can do the job, but does "
             "not always learn it: here, cutting heads after training is safer than before.",
             alone.min() < 0.8 < TRAINED < alone.max()
-            and TRAINED < result.values("trained on", eight).min(),
+            and result.values("trained on", eight).min() > TRAINED,
         ),
     ]
 
