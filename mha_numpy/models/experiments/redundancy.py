@@ -184,8 +184,8 @@ def _findings(result: Result) -> list[Finding]:
             "If a fifth of the heads fail at random, one head a layer keeps "
             f"{share('a fifth fails', one)} of its right answers, two "
             f"{share('a fifth fails', two)}, four {share('a fifth fails', four)} and eight "
-            f"{share('a fifth fails', eight)}: several are more robust, because others are left.",
-            all(result.is_less("a fifth fails", one, arm) for arm in (two, four, eight)),
+            f"{share('a fifth fails', eight)}: four or more are more robust: others are left.",
+            all(result.is_less("a fifth fails", one, arm) for arm in (four, eight)),
         ),
         Finding(
             f"Noise as large as what the heads write leaves one head {share('with noise', one)} of "
