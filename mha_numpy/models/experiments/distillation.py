@@ -1,6 +1,5 @@
 """Distillation: a student with half of the heads learns from a teacher's probabilities."""
 
-from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,30 +12,14 @@ from mha_numpy.models.experiments.result import Measured, Result
 from mha_numpy.models.train import AdamW, Batch, fit, warm_up_cosine
 
 V, T, STEPS, RATE = 8, 16, 300, 1e-2
-SIZES = FEW, SOME, MANY = 64, 256, 1024  # sequences to train on
+SEQUENCES = 256  # to train on
 TEACHER, STUDENT = (32, 4), (16, 2)  # width, heads
 SMOOTHING = 0.1
 
 LABELS, SMOOTHED, LONGER = "labels", "smoothed labels", "labels, 3 times as long"
-BY_TEACHER, BY_WARM, BY_BETTER = "teacher", "teacher, temperature 2", "teacher of more data"
+BY_TEACHER, WARM = "teacher", "teacher, temperature 2"
 TRUTH, ALONE = "true probabilities", "the teacher itself"
-TAUGHT = {BY_TEACHER: (0, 1.0), BY_WARM: (0, 2.0), BY_BETTER: (MANY, 1.0)}  # its data, temperature
-
-
-def arm_of(sequences: int, kind: str) -> str:
-    """Return the name of an arm.
-
-    Examples
-    --------
-    >>> arm_of(64, "labels")
-    '64 sequences, labels'
-    """
-    return f"{sequences} sequences, {kind}"
-
-
-ARMS = {arm_of(n, kind): (n, kind) for n in SIZES for kind in (LABELS, BY_TEACHER, ALONE)} | {
-    arm_of(SOME, kind): (SOME, kind) for kind in (SMOOTHED, LONGER, BY_WARM, BY_BETTER, TRUTH)
-}
+ARMS = LABELS, SMOOTHED, LONGER, BY_TEACHER, WARM, TRUTH, ALONE
 
 
 def draw_ids(table: Array, rng: np.random.Generator, size: int) -> Array:
@@ -82,8 +65,8 @@ def soft_cross_entropy(temperature: float) -> Any:
 
 
 def _train(
-    size: tuple[int, int], seed: int, ids: Array, targets: Array, held_out: tuple[Array, Array], *,
-    temperature: float = 1.0, steps: int = STEPS,
+    size: tuple[int, int], seed: int, ids: Array, targets: Array, held_out: tuple[Array, Array],
+    steps: int = STEPS, temperature: float = 1.0,
 ) -> tuple[TransformerLM, Array]:  # fmt: skip
     """Return a model of this width and heads, and its excess loss while it trains.
 
@@ -115,40 +98,25 @@ def excess_loss(logits: Array, probs: Array) -> float:
     return float((probs * np.log(ratio)).sum(axis=-1).mean())
 
 
-def draw_data(sequences: int, seed: int) -> tuple[Array, Array, Array, tuple[Array, Array]]:
-    """Return ids, their labels, their true probabilities, and 256 held-out ids with theirs."""
+def _run(arm: str, seed: int) -> Measured:
     rng = np.random.default_rng(1000 + seed)
     table = rng.dirichlet(np.full(V, 0.3), size=(V, V))
-    held_out = draw_ids(table, rng, 256)[:, :-1]
-    ids = draw_ids(table, rng, sequences)
-    labels = np.eye(V)[ids[:, 1:]]
-    ids = ids[:, :-1]
-    return ids, labels, true_probs(table, ids), (held_out, true_probs(table, held_out))
-
-
-@cache
-def _teacher(sequences: int, seed: int) -> tuple[TransformerLM, Array]:
-    ids, labels, _, held_out = draw_data(sequences, seed)
-    return _train(TEACHER, seed, ids, labels, held_out)
-
-
-def _run(arm: str, seed: int) -> Measured:
-    sequences, kind = ARMS[arm]
-    ids, labels, truth, held_out = draw_data(sequences, seed)
-    train = partial(_train, STUDENT, 100 + seed, ids, held_out=held_out)
-    if kind == ALONE:
-        _, excess = _teacher(sequences, seed)
-    elif kind in TAUGHT:
-        taught_on, temperature = TAUGHT[kind]
-        teacher, _ = _teacher(taught_on or sequences, seed)
+    asked = draw_ids(table, rng, 256)[:, :-1]
+    held_out = asked, true_probs(table, asked)
+    ids = draw_ids(table, rng, SEQUENCES)
+    labels, ids = np.eye(V)[ids[:, 1:]], ids[:, :-1]
+    targets = {
+        LABELS: labels,
+        LONGER: labels,
+        SMOOTHED: (1 - SMOOTHING) * labels + SMOOTHING / V,
+        TRUTH: true_probs(table, ids),
+    }.get(arm)
+    temperature, steps = 2.0 if arm == WARM else 1.0, 3 * STEPS if arm == LONGER else STEPS
+    if targets is None:
+        teacher, excess = _train(TEACHER, seed, ids, labels, held_out)
         targets, _ = softmax_forward(teacher(ids) / temperature)
-        _, excess = train(targets, temperature=temperature)
-    elif kind == LONGER:
-        _, excess = train(labels, steps=3 * STEPS)
-    else:
-        smoothed = (1 - SMOOTHING) * labels + SMOOTHING / V
-        targets = {LABELS: labels, SMOOTHED: smoothed, TRUTH: truth}[kind]
-        _, excess = train(targets)
+    if arm != ALONE:
+        _, excess = _train(STUDENT, 100 + seed, ids, targets, held_out, steps, temperature)
     return {
         "excess": excess[-1],
         "lowest": excess.min(),
@@ -157,35 +125,43 @@ def _run(arm: str, seed: int) -> Measured:
 
 
 def _findings(result: Result) -> list[Finding]:
-    def excess(sequences: int, kind: str) -> str:
-        return f"{result.mean('excess', arm_of(sequences, kind)):.3f}"
+    def excess(kind: str) -> str:
+        return f"{result.mean('excess', kind):.3f}"
 
-    def is_less(kind: str, other: str, sequences: int = SOME) -> bool:
-        return result.is_less("excess", arm_of(sequences, kind), arm_of(sequences, other))
+    def is_less(kind: str, other: str) -> bool:
+        return result.is_less("excess", kind, other)
 
-    lowest = {kind: result.mean("lowest", arm_of(FEW, kind)) for kind in (LABELS, BY_TEACHER)}
+    teacher, student = (result.values("excess", kind) for kind in (ALONE, BY_TEACHER))
     return [
         Finding(
-            f"With {SOME} sequences, the student ends {excess(SOME, LABELS)} nats above the truth "
-            f"if it learns from labels, and {excess(SOME, BY_TEACHER)} if it learns from a teacher "
-            f"that has seen the same labels; with {MANY} sequences, {excess(MANY, LABELS)} and "
-            f"{excess(MANY, BY_TEACHER)}.",
-            is_less(BY_TEACHER, LABELS) and is_less(BY_TEACHER, LABELS, MANY),
+            f"A student that learns from labels ends {excess(LABELS)} nats a letter above the "
+            f"truth, and one that learns from a teacher's probabilities {excess(BY_TEACHER)}, "
+            "although the teacher has seen the same labels and nothing else. Temperature 2 gives "
+            f"{excess(WARM)}.",
+            is_less(BY_TEACHER, LABELS),
         ),
         Finding(
-            f"With {FEW} sequences the teacher learns them by heart ({excess(FEW, ALONE)}), and "
-            f"passes that on: {excess(FEW, BY_TEACHER)}, against {excess(FEW, LABELS)} with "
-            f"labels. Stopped at the best moment, both would have had about the same, "
-            f"{lowest[BY_TEACHER]:.2f} and {lowest[LABELS]:.2f}.",
-            result.mean("excess", arm_of(FEW, BY_TEACHER))
-            > result.mean("excess", arm_of(FEW, LABELS))
-            and abs(lowest[BY_TEACHER] - lowest[LABELS]) < 0.05,
+            f"The student does better than its teacher, which ends at {excess(ALONE)} after it has "
+            f"been at {result.mean('lowest', ALONE):.3f}: it learns the sequences by heart, and "
+            "the smaller student cannot follow it there.",
+            bool((student < teacher).all()) and result.mean("lowest", ALONE) < teacher.mean(),
         ),
         Finding(
-            f"What the teacher knows decides: one that has seen {MANY} sequences leaves "
-            f"{excess(SOME, BY_BETTER)} to a student of {SOME}, and the true probabilities "
-            f"{excess(SOME, TRUTH)}.",
-            is_less(BY_BETTER, BY_TEACHER) and is_less(TRUTH, BY_BETTER),
+            f"Three times as many steps with labels end at {excess(LONGER)}, after "
+            f"{result.mean('lowest', LONGER):.3f} at the best moment.",
+            True,
+        ),
+        Finding(
+            f"Smoothed labels are soft too, but say nothing about the letters: {excess(SMOOTHED)}. "
+            "It is not the softness that helps.",
+            is_less(BY_TEACHER, SMOOTHED),
+        ),
+        Finding(
+            f"The probabilities that the letters were drawn from are the best teacher: "
+            f"{excess(TRUTH)} with the same sequences and steps. So most of what is missing with "
+            "labels is not a matter of the student's size.",
+            is_less(TRUTH, BY_TEACHER)
+            and result.mean("excess", TRUTH) < result.mean("excess", LABELS) / 2,
         ),
     ]
 
@@ -198,12 +174,12 @@ DISTILLATION = Experiment(
     "C; Hinton et al. 2015; Sanh et al. 2019",
     "The next letter depends on the last two by a random table, so it is uncertain, and what can "
     "be known is known. The teacher, a language model of one block, has 4 heads and width 32; the "
-    "student has 2 heads and width 16. Both see the same sequences again and again, "
+    f"student has 2 heads and width 16. Both see the same {SEQUENCES} sequences again and again, "
     f"with the same learning rate, {RATE}, for {STEPS} steps. The student's targets are the labels "
-    "(the letters that came) or the teacher's probabilities for the same places; at temperature 2, "
-    "both models' logits are halved first. For comparison: smoothed labels, three times as many "
-    "steps, a teacher that has seen four times the sequences, and the true probabilities.",
-    tuple(ARMS),
+    "(the letters that came) or the teacher's probabilities at the same places; at temperature 2, "
+    "the logits of both are halved first. For comparison: three times as many steps, labels of "
+    "which a tenth is shared evenly among all letters, and the true probabilities.",
+    ARMS,
     {
         "excess": "nats a letter above the loss of the true probabilities, on new sequences",
         "lowest": "the lowest of 15 while it trains, chosen with hindsight",
@@ -212,14 +188,9 @@ DISTILLATION = Experiment(
     _run,
     (
         Chart(
-            "Excess loss after training", "excess", SIZES,
-            {kind: [arm_of(n, kind) for n in SIZES] for kind in (LABELS, BY_TEACHER, ALONE)},
-            "sequences to train on", "nats", log_x=True, log_y=True,
-        ),
-        Chart(
-            f"Excess loss while the student trains on {SOME} sequences", "while it trains",
+            "Excess loss while it trains", "while it trains",
             [STEPS // 15 * (i + 1) for i in range(15)],
-            {kind: arm_of(SOME, kind) for kind in (LABELS, SMOOTHED, *TAUGHT, TRUTH)},
+            {kind: kind for kind in ARMS if kind != LONGER},
             "step", "nats", log_y=True,
         ),
     ),
