@@ -1,7 +1,5 @@
 """Distillation: a student with half of the heads learns from a teacher's probabilities."""
 
-from typing import Any
-
 import numpy as np
 
 from mha_numpy.core import softmax_forward
@@ -17,9 +15,8 @@ TEACHER, STUDENT = (32, 4), (16, 2)  # width, heads
 SMOOTHING = 0.1
 
 LABELS, SMOOTHED, LONGER = "labels", "smoothed labels", "labels, 3 times as long"
-BY_TEACHER, WARM = "teacher", "teacher, temperature 2"
-TRUTH, ALONE = "true probabilities", "the teacher itself"
-ARMS = LABELS, SMOOTHED, LONGER, BY_TEACHER, WARM, TRUTH, ALONE
+BY_TEACHER, TRUTH, ALONE = "teacher", "true probabilities", "the teacher itself"
+ARMS = LABELS, SMOOTHED, LONGER, BY_TEACHER, TRUTH, ALONE
 
 
 def draw_ids(table: Array, rng: np.random.Generator, size: int) -> Array:
@@ -41,32 +38,26 @@ def true_probs(table: Array, ids: Array) -> Array:
     return table[before, ids]
 
 
-def soft_cross_entropy(temperature: float) -> Any:
-    """Return a loss against probabilities, forward and backward, for `fit`.
+def soft_cross_entropy(logits: Array, targets: Array) -> tuple[Array, tuple[Array, Array]]:
+    """Return the mean of ``-sum(targets * log softmax(logits))``, and a cache for its backward.
 
-    With s = softmax(logits / temperature), it is ``temperature^2 * mean(-sum(targets * log s))``:
-    at temperature 1 and with targets 0 and 1, the cross-entropy with labels. Its gradient is
-    ``temperature * (s - targets) / n`` for n tokens. The square keeps it at about the same size,
-    because each of the two differences shrinks with the temperature.
-
-    Source: Hinton et al. 2015, *Distilling the knowledge in a neural network*, section 2.
+    With targets of 0 and 1 it is the cross-entropy with labels. Source: Hinton et al. 2015,
+    *Distilling the knowledge in a neural network*, section 2, at temperature 1.
     """
+    probs, _ = softmax_forward(logits)
+    loss = -(targets * np.log(np.maximum(probs, 1e-30))).sum(axis=-1).mean()
+    return loss, (probs, targets)
 
-    def forward(logits: Array, targets: Array) -> tuple[Array, tuple[Array, Array]]:
-        probs, _ = softmax_forward(logits / temperature)
-        loss = -(targets * np.log(np.maximum(probs, 1e-30))).sum(axis=-1).mean()
-        return temperature**2 * loss, (probs, targets)
 
-    def backward(d_loss: Array, cache: tuple[Array, Array]) -> Array:
-        probs, targets = cache
-        return d_loss * temperature * (probs - targets) / targets[..., 0].size
-
-    return forward, backward
+def soft_cross_entropy_backward(d_loss: Array, cache: tuple[Array, Array]) -> Array:
+    """Return ``d_logits = (softmax(logits) - targets) / n``, for n tokens."""
+    probs, targets = cache
+    return d_loss * (probs - targets) / targets[..., 0].size
 
 
 def _train(
     size: tuple[int, int], seed: int, ids: Array, targets: Array, held_out: tuple[Array, Array],
-    steps: int = STEPS, temperature: float = 1.0,
+    steps: int = STEPS,
 ) -> tuple[TransformerLM, Array]:  # fmt: skip
     """Return a model of this width and heads, and its excess loss while it trains.
 
@@ -85,7 +76,8 @@ def _train(
     history = fit(
         model, draw_batch, steps=steps, optimizer=AdamW(model, RATE), rng=seed,
         schedule=warm_up_cosine(steps, steps // 10), max_norm=1.0,
-        loss=soft_cross_entropy(temperature), measure=measure, measure_every=steps // 15,
+        loss=(soft_cross_entropy, soft_cross_entropy_backward),
+        measure=measure, measure_every=steps // 15,
         progress=False,
     )  # fmt: skip
     return model, history.curve("excess")[1][1:]
@@ -111,12 +103,12 @@ def _run(arm: str, seed: int) -> Measured:
         SMOOTHED: (1 - SMOOTHING) * labels + SMOOTHING / V,
         TRUTH: true_probs(table, ids),
     }.get(arm)
-    temperature, steps = 2.0 if arm == WARM else 1.0, 3 * STEPS if arm == LONGER else STEPS
+    steps = 3 * STEPS if arm == LONGER else STEPS
     if targets is None:
         teacher, excess = _train(TEACHER, seed, ids, labels, held_out)
-        targets, _ = softmax_forward(teacher(ids) / temperature)
+        targets, _ = softmax_forward(teacher(ids))
     if arm != ALONE:
-        _, excess = _train(STUDENT, 100 + seed, ids, targets, held_out, steps, temperature)
+        _, excess = _train(STUDENT, 100 + seed, ids, targets, held_out, steps)
     return {
         "excess": excess[-1],
         "lowest": excess.min(),
@@ -136,8 +128,7 @@ def _findings(result: Result) -> list[Finding]:
         Finding(
             f"A student that learns from labels ends {excess(LABELS)} nats a letter above the "
             f"truth, and one that learns from a teacher's probabilities {excess(BY_TEACHER)}, "
-            "although the teacher has seen the same labels and nothing else. Temperature 2 gives "
-            f"{excess(WARM)}.",
+            "although the teacher has seen the same labels and nothing else.",
             is_less(BY_TEACHER, LABELS),
         ),
         Finding(
@@ -176,8 +167,8 @@ DISTILLATION = Experiment(
     "be known is known. The teacher, a language model of one block, has 4 heads and width 32; the "
     f"student has 2 heads and width 16. Both see the same {SEQUENCES} sequences again and again, "
     f"with the same learning rate, {RATE}, for {STEPS} steps. The student's targets are the labels "
-    "(the letters that came) or the teacher's probabilities at the same places; at temperature 2, "
-    "the logits of both are halved first. For comparison: three times as many steps, labels of "
+    "(the letters that came) or the teacher's probabilities at the same places, at temperature "
+    "1. For comparison: three times as many steps, labels of "
     "which a tenth is shared evenly among all letters, and the true probabilities.",
     ARMS,
     {
