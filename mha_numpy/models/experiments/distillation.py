@@ -138,9 +138,12 @@ def _findings(result: Result) -> list[Finding]:
             bool((student < teacher).all()) and result.mean("lowest", ALONE) < teacher.mean(),
         ),
         Finding(
-            f"Three times as many steps with labels end at {excess(LONGER)}, after "
-            f"{result.mean('lowest', LONGER):.3f} at the best moment.",
-            True,
+            f"With three times as many steps labels end at {excess(LONGER)}, because the student "
+            f"now overfits; at its best moment it was at {result.mean('lowest', LONGER):.3f}. So "
+            "much of what the teacher gives is time, and a guard against overfitting, which "
+            "stopping early gives too.",
+            is_less(BY_TEACHER, LONGER)
+            and bool((result.values("lowest", LONGER) < result.values("excess", LABELS)).all()),
         ),
         Finding(
             f"Smoothed labels are soft too, but say nothing about the letters: {excess(SMOOTHED)}. "
