@@ -132,22 +132,22 @@ def _findings(result: Result) -> list[Finding]:
             is_less(BY_TEACHER, LABELS),
         ),
         Finding(
-            f"The student does better than its teacher, which ends at {excess(ALONE)} after it has "
-            f"been at {result.mean('lowest', ALONE):.3f}: it learns the sequences by heart, and "
-            "the smaller student cannot follow it there.",
+            f"The student does better than its teacher, which ends at {excess(ALONE)} and has been "
+            f"at {result.mean('lowest', ALONE):.3f}: the teacher overfits, and the student of its "
+            "probabilities does not yet.",
             bool((student < teacher).all()) and result.mean("lowest", ALONE) < teacher.mean(),
         ),
         Finding(
             f"With three times as many steps labels end at {excess(LONGER)}, because the student "
-            f"now overfits; at its best moment it was at {result.mean('lowest', LONGER):.3f}. So "
-            "much of what the teacher gives is time, and a guard against overfitting, which "
-            "stopping early gives too.",
+            f"now overfits; at its best moment, known with hindsight, it was at "
+            f"{result.mean('lowest', LONGER):.3f}. So part of what the teacher gives is time, and a "
+            "guard against overfitting.",
             is_less(BY_TEACHER, LONGER)
             and bool((result.values("lowest", LONGER) < result.values("excess", LABELS)).all()),
         ),
         Finding(
             f"Smoothed labels are soft too, but say nothing about the letters: {excess(SMOOTHED)}. "
-            "It is not the softness that helps.",
+            "Softness by itself does not explain the gain.",
             is_less(BY_TEACHER, SMOOTHED),
         ),
         Finding(
