@@ -140,7 +140,7 @@ def _findings(result: Result) -> list[Finding]:
         Finding(
             f"With three times as many steps labels end at {excess(LONGER)}, because the student "
             f"now overfits; at its best moment, known with hindsight, it was at "
-            f"{result.mean('lowest', LONGER):.3f}. So part of what the teacher gives is time, and a "
+            f"{result.mean('lowest', LONGER):.3f}. Part of what the teacher gives is time, and a "
             "guard against overfitting.",
             is_less(BY_TEACHER, LONGER)
             and bool((result.values("lowest", LONGER) < result.values("excess", LABELS)).all()),
