@@ -3,14 +3,14 @@
 from difflib import get_close_matches
 
 from mha_numpy.errors import ConfigError, describe
+from mha_numpy.models.experiments.distillation import DISTILLATION
 from mha_numpy.models.experiments.dropout import DROPOUT
 from mha_numpy.models.experiments.experiment import Experiment
 from mha_numpy.models.experiments.grouped import GROUPED
 from mha_numpy.models.experiments.heads import HEADS
-from mha_numpy.models.experiments.distillation import DISTILLATION
-from mha_numpy.models.experiments.redundancy import REDUNDANCY
 from mha_numpy.models.experiments.in_context import IN_CONTEXT
 from mha_numpy.models.experiments.norm_place import NORM_PLACE
+from mha_numpy.models.experiments.redundancy import REDUNDANCY
 from mha_numpy.models.experiments.scale import SCALE
 from mha_numpy.models.experiments.sharing import SHARING
 
