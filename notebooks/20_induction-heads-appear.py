@@ -80,8 +80,8 @@ print("say: ", " ".join(say))
 #
 # ## Watch it learn
 #
-# Two scores measure where a head looks: its weight on the token before, and its weight on the token after an earlier
-# copy of the current one. We measure both every 10 steps.
+# Two scores measure where a head looks: its weight on the token before, and on the token after an earlier copy of the
+# current one. We measure both every 10 steps.
 
 # %%
 from functools import partial
@@ -97,20 +97,20 @@ def measure(model, step):
     found = {"right": share_right(model(ids), targets)}
     for i, attention in enumerate(model.attentions):
         scores = head_patterns(attention.weights, ids)
-        for h in (0, 1):
+        for h in range(attention.num_heads):
             found[f"previous token {i}.{h}"] = scores["previous"][h]
             found[f"induction {i}.{h}"] = scores["induction"][h]
     return found
 
 
-def newborn(num_layers, seed=0):
-    sizes = {"embed_dim": 32, "num_heads": 2}
+def newborn(num_layers, seed=0, num_heads=2):
+    sizes = {"embed_dim": 32, "num_heads": num_heads}
     sizes["num_layers"] = num_layers
     return AttentionOnlyLM(V, T, **sizes, rng=seed)
 
 
-def train(num_layers, seed=0, steps=300, given=None):
-    model = newborn(num_layers, seed).astype(np.float32)
+def train(num_layers, seed=0, num_heads=2, steps=300, given=None):
+    model = newborn(num_layers, seed, num_heads).astype(np.float32)
     if given is not None:  # a bias on the scores of layer 0
         first = model.attentions[0]
         first.forward = partial(first.forward, bias=given)
@@ -186,11 +186,12 @@ weights_by_head(np.stack(ages), letters[ids[0]], **options)
 # the other useful. But that explains only part of the slow start: with head 0.0 given, the drop comes about 30 steps
 # sooner, not at once.
 #
-# > **Try it.** Call `train(2, seed=1)`. Which head of the first layer gets the job now?
+# > **Try it.** Call `train(2, seed=1)`. Which head of layer 0 gets the job now? And with `num_heads` 1, 4 or 16, how
+# > much is right after 300 steps? (Seeds 0 to 2: 98 to 99%, 92 to 96%, 29 to 37%.)
 #
 # ## The two layers of the larger model
 #
-# Let's go back to the model from the beginning, which `mha-numpy train induction` trained. It reads a b c d a b c:
+# Back to the model from the beginning (`mha-numpy train induction`). It reads a b c d a b c:
 
 # %%
 abc = np.array([[0, 1, 2, 3, 0, 1, 2]])
@@ -285,7 +286,7 @@ matrices({"right": shares}, **labels)
 # ## The circuit by hand
 #
 # If this explanation is right, two heads that are *set* to do exactly this must copy as well. `induction_by_hand` has
-# two layers of one head each. None of it is trained; its params are 0, except for a few blocks of ones.
+# two layers of one head, whose params are 0, except for a few blocks of ones.
 
 # %%
 from mha_numpy.models import induction_by_hand
@@ -311,8 +312,8 @@ weights_by_head(np.stack(found), list("abcdabc"), **options)
 #
 # ## Where it looks, and what it takes
 #
-# Weights show where a head looks, but not what it takes from there. It takes weight times value, and a value can be
-# short. So we draw each weight times the length of the value it brings, after `w_o` (Kobayashi et al. 2020).
+# Weights show where a head looks, but not what it takes. It takes weight times value, and a value can be short. So we
+# draw each weight times the length of its value, after `w_o` (Kobayashi et al. 2020).
 #
 # > **Predict first.** On this text, heads 0.0 and 0.3 look at nearly the same tokens. Yet the model fails without 0.0
 # > and works without 0.3. What could be different?
@@ -391,7 +392,7 @@ check("adam-step", my_adam_step)
 # - Each makes the other useful; both appear together, and the loss drops.
 # - In this model, one head of layer 0 feeds all four of layer 1. That's why one cut ruined everything, while other
 #   cuts did nothing. But a harmless cut doesn't prove that a head does nothing.
-# - Next to weights, draw weights times the norm of values. Weights show where a head reads, not why.
+# - Next to weights, draw weights times the norm of values.
 #
 # **In the code:** `mha_numpy/models/train` (recipes and tasks), `mha_numpy/models/analysis` (scores and cuts),
 # `mha_numpy/models/by_hand.py`.
