@@ -36,7 +36,7 @@ matrices({"p(right letter), trained": both}, **labels)
 # %% [markdown]
 # The model is nearly sure of every letter. Then we cut one of its eight heads, so that it writes the same average
 # everywhere, and almost everything is lost. No one wrote a rule for copying into this model. Its heads grew out of a
-# loss, by way of the backward pass you've derived.
+# loss, by the backward pass you've derived.
 #
 # **By the end you can** find the two heads that copy in a trained model, prove by cuts that one needs
 # the other, and write the step of the optimizer that made them.
