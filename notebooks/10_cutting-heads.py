@@ -62,9 +62,8 @@ asked = {"targets": targets, "ignore_index": IGNORED}
 
 def without(layer, heads):
     """Share right and loss without heads: by 0, by their mean."""
-    attention = model.attentions[layer]
+    attention, found = model.attentions[layer], []
     model(ids)  # the means are over these sequences
-    found = []
     for means in (None, mean_heads(attention)):
         with cut_heads(attention, heads, means=means):
             logits = model(ids)

@@ -35,8 +35,7 @@ B, cache_B = softmax_forward(q @ k.T / np.sqrt(1024))
 matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 
 # %% [markdown]
-# If you can answer in two sentences, you're ready. (If not, see question 2.) Here are twelve such questions from
-# interviews and exams.
+# If you can answer in two sentences, you're ready. (If not, see question 2.) Here are twelve such questions.
 #
 # **By the end you can** answer each question in a sentence or two, and show the line of code or the
 # number that proves it.
@@ -51,8 +50,8 @@ matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 #
 # **One head gives each token one distribution over the others, and therefore one mean of values. Several heads give
 # it several means, each through its own projections, side by side.** To read two tokens equally, one head must give
-# 0.5 to each, and then you can't tell which of them said what. Below, one head gives two sentences the same output.
-# More: notebook 03.
+# 0.5 to each, and then you can't tell which of them said what. (With unequal weights an MLP can: notebook 28.) Below,
+# one head gives two sentences the same output. More: notebook 03.
 # </details>
 
 # %%
@@ -140,7 +139,7 @@ matrices(shown | {"out": out[0]})
 #
 # <details><summary>Answer</summary>
 #
-# **Mathematically, yes: you can concatenate heads of any width, as long as `w_o` has a row for each of their columns.
+# **Yes: you can concatenate heads of any width, as long as `w_o` has a row for each of their columns.
 # Code prefers equal sizes, because then all heads fit into one array and one product.** Also, d_v may differ from
 # d_k, and H d_k from D. Below are heads of widths 2 and 6 side by side, and a layer with d_k = 3 and d_v = 5.
 # </details>
@@ -214,8 +213,8 @@ compare(written, out, name="out")
 # - **Coreference**: what a mention refers to, such as "it" to "the animal" (Clark et al.).
 # - **Delimiter**: [CLS], [SEP] or the full stop, perhaps when the head has nothing to do (Clark et al.).
 #
-# If the examiner wants more: rare words (Voita et al.), induction heads (question 9). Nobody assigned these roles.
-# People observed them in trained models, and in large models most heads do several things. Below are two **trained**
+# Also: rare words (Voita et al.), induction heads (question 9). Nobody assigned these roles. People saw them in trained
+# models, and in large models most heads have several. Below are two **trained**
 # heads. With this task and seed, one is positional, and the other continues what came before. More: notebooks 10, 20
 # and 23.
 # </details>
