@@ -317,8 +317,8 @@ for name, where in {"with": real, "without": away}.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 37 with `[CLS]`, and only 2 without. Half of the heads seem to have a twin, but what they share is the sink. Apart
-# from the sink, they look at different things.
+# 37 with `[CLS]`, and only 2 without. Half of the heads seem to have a twin, but what they share is mostly the sink.
+# Where to draw the line is up to you: above 0.7 it's 62 heads with the sink, and 15 without.
 # </details>
 #
 # ## What the introductory texts say
