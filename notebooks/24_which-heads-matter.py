@@ -318,7 +318,7 @@ for name, where in {"with": real, "without": away}.items():
 # <details><summary>Answer</summary>
 #
 # 37 with `[CLS]`, and only 2 without. Half of the heads seem to have a twin, but what they share is mostly the sink.
-# Where to draw the line is up to you: above 0.7 it's 62 heads with the sink, and 15 without.
+# (Above 0.7, it's 62 and 15.)
 # </details>
 #
 # ## What the introductory texts say
