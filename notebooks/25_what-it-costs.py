@@ -159,7 +159,7 @@ line_chart(lengths, lines, title=title, **axes)
 # %% [markdown]
 # The wider the model, the longer its text has to be before the square wins.
 #
-# ## "H heads cost the same" is true for products
+# ## "H heads cost the same" is true for multiply-adds
 #
 # One product over D features takes as many multiply-adds as H products over D / H features each (Vaswani et al. 2017,
 # section 3.2.2).
@@ -359,7 +359,7 @@ bar_chart(left, title="What is left of BERT-base", unit="percent")
 #
 # | claim | what we saw |
 # |---|---|
-# | "H heads are free" | products and params: yes. Weights and exponentials: H times |
+# | "H heads are free" | multiply-adds and params: yes. Weights and exponentials: H times |
 # | "higher computational cost" | as many multiply-adds; the time still grows, most of all in softmax |
 # | "more memory" | $H T^2$ weights, more than the tokens once T > d_k |
 # | "several relationships at once" | H distributions per query; one head mixes, which an MLP may undo (notebook 28) |

@@ -361,7 +361,7 @@ check("head-gates", my_d_head_gate)
 # Each answer now comes with a cell that proves it.
 #
 # - Heads have separate distributions, at the cost of one wide head. They meet in `w_o`, where their shares add up.
-# - The scale keeps softmax where gradients pass. Products don't depend on H; weights do.
+# - The scale keeps softmax where gradients pass. Multiply-adds don't depend on H; weights do.
 # - With fewer key/value heads, decoding has less to keep and less to read.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*; Michel et al. 2019, *Are Sixteen Heads Really
