@@ -110,7 +110,7 @@ print("weight on the full stop and on [SEP]:", on_ends.round(2))
 # ## Where it looks, and what it takes
 #
 # Why there? A row of weights has to sum to 1 even if the head has nothing to say. Then it helps to have a place that
-# contributes nothing. What token j contributes is not its weight but a vector, $\text{weight}_{ij}\, v_j w_o^h$,
+# contributes little. What token j contributes is not its weight but a vector, $\text{weight}_{ij}\, v_j w_o^h$,
 # where $w_o^h$ is the head's block of $w_o$. This vector can be short. So we take its length (Kobayashi et al. 2020),
 # and each token's share of the sum of lengths.
 #
@@ -119,9 +119,9 @@ print("weight on the full stop and on [SEP]:", on_ends.round(2))
 #
 # <details><summary>Answer</summary>
 #
-# 0.09 in head 2.7, and 0.08 on average over all heads, close to the even share of 0.06. In the median head, the
-# vector of `[CLS]` is a twentieth as long as that of other tokens. So a head that "looks at `[CLS]`" mostly does
-# nothing there, though not always: head 2.9 takes 0.46 from it.
+# 0.09 in head 2.7, and 0.08 on average over all heads, where an even share would be 0.06. In the median head, the
+# vector of `[CLS]` is a twentieth as long as that of other tokens, which cancels its large weight. Some heads do take
+# more: 2.9 takes 0.46.
 # </details>
 
 # %%
@@ -315,7 +315,8 @@ check("weights-times-norm", my_weights_times_norm)
 #
 # - Of 72 real heads, two look mostly at a neighbour, and 27 mostly at the first token. The others follow no pattern
 #   clearly.
-# - About half of all weight goes to a sink, here `[CLS]`, which contributes little. Weight times length shows it.
+# - About half of all weight goes to a sink, here `[CLS]`, which contributes about an even share. Weight times length
+#   shows it.
 # - In one head, "it" looks at the animal, and less so if the last word fits the street. In another, every token looks
 #   at the animal. Only a control tells the two apart.
 # - "Bank" meets "river" in layer 0, word by word.

@@ -317,8 +317,8 @@ for name, where in {"with": real, "without": away}.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 37 with `[CLS]`, and only 2 without. Half of the heads seem to have a twin, but what they share is the sink. Apart
-# from the sink, they look at different things.
+# 37 with `[CLS]`, and only 2 without. Half of the heads seem to have a twin, but what they share is mostly the sink.
+# (Above 0.7, it's 62 and 15.)
 # </details>
 #
 # ## What the introductory texts say
@@ -331,8 +331,8 @@ for name, where in {"with": real, "without": away}.items():
 # | "Some heads improve performance when removed" | We can't tell: the whole model is our measure, so nothing can be better. For that you'd need a task with right answers. |
 # | "Pruning saves in proportion" | For attention, yes. For the whole model, far less. A gate of 0 saves nothing. |
 #
-# None of this shows that "heads are useless", or that you should "train with fewer heads": fewer heads *before*
-# training are worse (Behnke and Heafield 2020). And a cut gives only a rough lower bound, since other heads may take
+# None of this shows that "heads are useless", or that you should "train with fewer heads". Fewer heads *before*
+# training were worse for a translator (Behnke and Heafield 2020), though not in notebook 20. And a cut gives only a rough lower bound, since other heads may take
 # over (McGrath et al. 2023).
 #
 # > **Try it.** To this model, how alike are "The dog bit the man." and "The man bit the dog."? And what about "The

@@ -2,7 +2,7 @@
 # # 25 · What it costs
 #
 # "H heads cost the same as one", says the paper that introduced them. Let's have 1, 4, 16 and 64 heads share a width
-# of 256, and time them on your machine. (Noise only ever adds time, so we trust the fastest of several runs.)
+# of 256, and time them on your machine (the fastest of several runs).
 
 # %% tags=["hide-input"]
 from time import perf_counter
@@ -23,18 +23,28 @@ from mha_numpy.teach.exercises import check, hint
 
 
 # %%
-def milliseconds(H, T=256, D=256):
-    x = np.ones((3, 1, T, D), np.float32)
+def milliseconds(function, *arrays):
+    """Return the fastest of 15 runs."""
+    times = []
+    for _ in range(15):
+        start = perf_counter()
+        function(*arrays)
+        times.append(perf_counter() - start)
+    return 1000 * min(times)
+
+
+T = D = 256
+x, bars = np.ones((3, 1, T, D), np.float32), {}
+for H in (1, 4, 16, 64):
     q, k, v = (split_heads(a, H) for a in x)
-    start = perf_counter()
-    attention_forward(q, k, v)
-    return 1000 * (perf_counter() - start)
-
-
-heads = (1, 4, 16, 64)
-rounds = [[milliseconds(H) for H in heads] for _ in range(15)]
-fastest = np.min(rounds, axis=0)
-bars = {f"H = {H}": t for H, t in zip(heads, fastest, strict=True)}
+    k_T = k.swapaxes(-1, -2)
+    scores = q @ k_T
+    weights, _ = softmax_forward(scores)
+    bars[f"H = {H}: scores"] = milliseconds(np.matmul, q, k_T)
+    bars[f"H = {H}: softmax"] = milliseconds(
+        softmax_forward, scores
+    )
+    bars[f"H = {H}: mix"] = milliseconds(np.matmul, weights, v)
 title = "Attention, T = 256, D = 256, on your machine"
 bar_chart(bars, title=title, unit="ms")
 
@@ -73,8 +83,7 @@ bar_chart(sizes, title="Params of a layer, D = 24")
 #
 # </details>
 #
-# `count_parameters` counts whole models in the same way. Their authors published the totals, so we can check it. (The
-# paper of GPT-3 rounds to 175 billion.)
+# `count_parameters` counts whole models in the same way. Their authors published the totals, so we can check it.
 
 # %%
 from mha_numpy.models.cost import (
@@ -134,8 +143,7 @@ line_chart(lengths, lines, title=title, **axes)
 #
 # </details>
 #
-# For a long enough text the square wins. (The backward pass takes twice as many operations as the forward pass: each
-# product becomes two, one for the gradient of each factor.)
+# For a long enough text the square wins. (Backward takes twice as many operations: each product becomes two.)
 
 # %%
 lengths, lines = 2 ** np.arange(9, 19), {}
@@ -151,7 +159,7 @@ line_chart(lengths, lines, title=title, **axes)
 # %% [markdown]
 # The wider the model, the longer its text has to be before the square wins.
 #
-# ## "H heads cost the same" is true for products
+# ## "H heads cost the same" is true for multiply-adds
 #
 # One product over D features takes as many multiply-adds as H products over D / H features each (Vaswani et al. 2017,
 # section 3.2.2).
@@ -159,7 +167,6 @@ line_chart(lengths, lines, title=title, **axes)
 # | | one head | H heads |
 # |---|---|---|
 # | scores and mix | $O(T^2 D)$ | $O(H\,T^2 d_k) = O(T^2 D)$ |
-# | params | $3D^2 + D^2$ | $3D^2 + D^2$ |
 # | weights: numbers, exps | $T^2$ | $H\,T^2$ |
 #
 # ## ... and false for everything in between
@@ -212,8 +219,8 @@ line_chart(lengths, lines, title=title, **axes)
 # </details>
 #
 # This explains the first picture: 64 heads compute and move 64 times as many exponentials for the same multiply-adds.
-# So both are half right. **Products cost the same; softmax and the memory for weights cost H times as much.**
-# Notebook 26 computes attention without storing the weights.
+# Even the products take longer, because they write and read 64 times as many numbers. **Products take the same
+# operations; softmax and the memory for weights cost H times as much.**
 #
 # ## How many heads?
 #
@@ -237,8 +244,8 @@ bar_chart(widths, title="Width of a head, d_k")
 #
 # </details>
 #
-# In this list D grows 24-fold, but d_k only fourfold. **Apart from PaLM, the number of heads follows from the width:
-# H = D / 64 or D / 128.**
+# In this list D grows 24-fold, but d_k only fourfold. **Apart from PaLM, H is D / 64 or D / 128.** That is a habit,
+# not a law: Gemma 7B has 16 heads of width 256, in a model of width 3072 (Gemma Team 2024, table 1).
 #
 # ### Rules of thumb and the data
 #
@@ -267,35 +274,46 @@ for name, m in models.items():
 #
 # The scores of a head are a product of (T, d_k) and (d_k, T), so their rank is at most d_k (Bhojanapalli et al.
 # 2020). How much does that matter? Take an arbitrary pattern of weights; its logarithm gives scores that produce it.
-# We replace them by their best approximation of rank d_k (from the singular values), and see how much weight ends up
-# in the wrong place. (Other scores might do a little better.)
+# We replace them by the nearest scores of rank d_k (from the singular values), fit these to the weights in 1000 steps
+# of gradient descent, and see how much weight ends up in the wrong place before and after.
 
 # %%
 target, _ = softmax_forward(2 * rng.normal(size=(32, 32)))
 scores = np.log(target)
 scores -= scores.mean(axis=-1, keepdims=True)  # the same weights
 u, s, v_T = np.linalg.svd(scores)
-widths, misplaced = [1, 2, 4, 8, 16, 32], []
+widths, lines = [1, 2, 4, 8, 16, 32], {"nearest": [], "fitted": []}
 for d in widths:
-    near, _ = softmax_forward((u[:, :d] * s[:d]) @ v_T[:d])
-    misplaced.append(np.abs(near - target).sum(axis=-1).mean() / 2)
+    q, k = u[:, :d] * np.sqrt(s[:d]), v_T[:d].T * np.sqrt(s[:d])
+    for step in range(1001):
+        near, _ = softmax_forward(q @ k.T)
+        off = near - target  # the gradient of the scores
+        if step in (0, 1000):
+            misplaced = np.abs(off).sum(axis=-1).mean() / 2
+            lines["fitted" if step else "nearest"].append(misplaced)
+        q, k = q - 0.1 * off @ k, k - 0.1 * off.T @ q
 axes = {"x_label": "d_k", "y_label": "share of a row"}
-title = "An arbitrary (32, 32) pattern"
-lines = {"misplaced": misplaced}
+title = "An arbitrary (32, 32) pattern: misplaced weight"
 line_chart(widths, lines, title=title, log_x=True, **axes)
 
 # %% [markdown]
-# A head of width 1 misplaces most of its weight. But patterns that follow a rule need little width. A previous-token
-# head needs only two features: we put the tokens on a circle, and each query looks for the point before its own. (So
-# token 0 looks at the last one.)
+# Even fitted, a head of width 1 misplaces half of its weight, and one of width 4 a third. But that is about *mixing*.
+# To look at one key, two features are enough: we put the tokens on a circle, and each query looks for a point on it. In
+# one head it is the point before its own, in the other a random one. (The more points, the larger the scores have to
+# be.)
 
 # %%
 angle = 2 * np.pi * np.arange(10) / 10
 circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)  # (T, 2)
-before = np.roll(circle, 1, axis=0)
-weights, _ = softmax_forward(30 * before @ circle.T)
-tokens = [str(i) for i in range(10)]
-weights_by_head(weights[None], tokens, note="By hand, d_k = 2.")
+before, any_one = (
+    np.roll(circle, 1, axis=0),
+    rng.permutation(circle),
+)
+wanted = np.stack([before, any_one])  # (H, T, 2)
+weights, _ = softmax_forward(30 * wanted @ circle.T)
+tokens, names = [str(i) for i in range(10)], ["before", "any one"]
+options = {"head_names": names, "note": "By hand, d_k = 2."}
+weights_by_head(weights, tokens, **options)
 
 # %% [markdown]
 # ### Too few heads give too few distributions
@@ -341,10 +359,10 @@ bar_chart(left, title="What is left of BERT-base", unit="percent")
 #
 # | claim | what we saw |
 # |---|---|
-# | "H heads are free" | products and params: yes. Weights and exponentials: H times |
-# | "higher computational cost" | not for products; measured time grew as heads became narrow |
+# | "H heads are free" | multiply-adds and params: yes. Weights and exponentials: H times |
+# | "higher computational cost" | as many multiply-adds; the time still grows, most of all in softmax |
 # | "more memory" | $H T^2$ weights, more than the tokens once T > d_k |
-# | "several relationships at once" | H distributions per query; one head can only mix |
+# | "several relationships at once" | H distributions per query; one head mixes, which an MLP may undo (notebook 28) |
 # | "redundant heads" | a quarter of BERT's heads is less than a tenth of its operations |
 # | "more heads are better" | up to a point: scores have rank d_k = D / H at most |
 #
@@ -353,7 +371,7 @@ bar_chart(left, title="What is left of BERT-base", unit="percent")
 # ## Exercise: what a layer costs before it runs
 #
 # Write the counts as a function. H_kv may be less than H, and H·d need not be D. The last entry is
-# the KV cache: keys and values of all tokens, kept while the model writes a text (notebook 17).
+# the KV cache (notebook 17).
 #
 # To practise more, try `online-attention` in `mha-numpy exercises`, which never stores a row of
 # weights.
@@ -377,7 +395,7 @@ check("cost-table", my_cost_table)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain the first picture: the products cost the same, and everything between them
+# You can now explain the first picture: the products take the same operations, and everything between them
 # costs H times as much.
 #
 # - Params $4D^2$, projections $8BTD^2$, scores and mix $4BT^2D$: none of these depends on H. Both counts of

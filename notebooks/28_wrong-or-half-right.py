@@ -33,7 +33,7 @@ matrices(shown, shared=False)
 # %% [markdown]
 # Claims like this are copied from text to text. Some of them are wrong, and others are half right.
 #
-# **By the end you can** correct fifteen of these claims, and for any other find the
+# **By the end you can** correct nineteen of these claims, and for any other find the
 # computation that would prove it false. The exercise is a mistake of this kind, in code that shipped.
 #
 # > **Predict first.** Each time, say what is wrong before you open the correction. To begin with: what is wrong with
@@ -62,10 +62,10 @@ matrices(shown, shared=False)
 # <details><summary>Correction</summary>
 #
 # The scale prevents *vanishing* gradients, because with undivided scores softmax lets almost nothing through in most
-# rows (notebook 29, question 2). Nor can softmax make a gradient much larger, because the norm of its Jacobian is at
-# most 1/2 (notebook 07). The claim is half right, though: d_q is d_scores times scale times k, so without the scale,
-# d_q misses a factor of $1 / \sqrt{d_k}$, and the few rows that still let something through come out larger. But
-# nothing explodes. Below are the norms of d_q, for 16 of 64 queries.
+# rows (notebook 29, question 2). Nor can softmax make a gradient larger, because the norm of its Jacobian is at most
+# 1/2 (notebook 11). The claim is half right, though: d_q is d_scores times scale times k, so without the scale, d_q
+# misses a factor of $1 / \sqrt{d_k}$, and the few rows that still let something through come out larger, here at most
+# 14.2 instead of 0.27. But that factor is fixed by the width, and nothing explodes. Below are the norms of d_q, for 16 of 64 queries.
 # </details>
 
 # %%
@@ -88,7 +88,7 @@ matrices({"|d_q|": np.stack(norms)}, row_labels=list(scales))
 #
 # <details><summary>Correction</summary>
 #
-# Each is half right. Products and params stay the same, but there are $H T^2$ weights, so softmax and the memory for
+# Each is half right. Multiply-adds and params stay the same, but there are $H T^2$ weights, so softmax and the memory for
 # weights cost H times as much (notebook 29, question 6). And the usual "$O(n^2 d)$" leaves out the projections, $O(n
 # d^2)$, which take more in a short sequence. Below are GPT-2's operations.
 # </details>
@@ -158,8 +158,12 @@ attention_forward(q, k, v)[0].shape
 #
 # A head has one *distribution* per token, but that distribution depends on the token's content, so different tokens
 # can follow different relations in the same head. Below is one head made by hand: "it" reads the noun that it stands
-# for, "sat" its subject, and "soft" the noun that it describes. What a head can't do is follow two relations for
-# *one* token and keep them apart.
+# for, "sat" its subject, and "soft" the noun that it describes.
+#
+# What a head can't do is follow two relations for *one* token and keep them apart: it mixes. Is a mixture lost? With
+# unequal weights, say 0.7 and 0.3, an MLP after the head can take it apart, but a linear map such as `w_o` can't. In
+# the last cell it finds the first token and only guesses the second. So a second head does what would otherwise be
+# left to the next layer.
 # </details>
 
 # %%
@@ -169,6 +173,20 @@ wants = np.array([cat, cat, mat, cat, mat])  # of the queries
 offers = np.array([cat, neither, mat, neither, neither])  # keys
 made, _ = softmax_forward(6.0 * wants @ offers.T)
 weights_by_head(made[None], tokens, note="Made by hand.")
+
+# %%
+first, second = np.indices((8, 8)).reshape(2, 64)  # all pairs
+answers = np.stack([np.eye(8)[first], np.eye(8)[second]], axis=1)
+mixed = 0.7 * answers[:, 0] + 0.3 * answers[:, 1]  # (64, 8)
+hidden = [np.maximum(mixed - bend, 0) for bend in (0, 0.3, 0.7)]
+for name, seen in {
+    "linear": mixed,
+    "MLP": np.hstack(hidden),
+}.items():
+    fitted = np.linalg.lstsq(seen, answers.reshape(64, 16))[0]
+    said = (seen @ fitted).reshape(64, 2, 8).argmax(axis=-1)
+    right = (said == answers.argmax(axis=-1)).mean(axis=0)
+    print(f"{name}: first {right[0]:.1%}, second {right[1]:.1%}")
 
 # %% [markdown]
 # ## "Heads naturally diverge during training"
@@ -234,8 +252,9 @@ axes = {"x_label": "heads cut", "y_label": "share"}
 line_chart(range(9), {"right": curve.scores}, title=title, **axes)
 
 # %% [markdown]
-# After training, on this task, four heads can go at no cost, and five or six at hardly any, because several share one
-# job (notebook 20). That doesn't show that training could have done without them.
+# After training, on this task, four heads can go without one answer lost, and six with 98.6% still right, because
+# several share one job (notebook 20). But answers are only one measure: the model is much less sure of them, and its
+# loss rises from 0.02 to more than 1 (notebook 10). Nor does it show that training could have done without these heads.
 #
 # ## "DistilBERT removes heads", "BERT's KV cache", "Llama 2 is grouped", "Falcon is multi-query"
 #
@@ -254,6 +273,58 @@ models = [CONFIGURATIONS[name] for name in names]
 heads = np.array([[m.num_heads, m.num_kv_heads] for m in models])
 labels = {"row_labels": names, "column_labels": ["H", "H_kv"]}
 matrices({"heads": heads}, **labels)
+
+# %% [markdown]
+# ## "For a head to be silent, give it a sink token", or "put + 1 into the softmax"
+#
+# <details><summary>Correction</summary>
+#
+# Neither is needed. A *sink* is one more key, with its own score $s$ and the value 0. Without it, the output comes out
+# larger by one factor, so multiply by it afterwards: $\text{out} \cdot \sigma(\text{lse} - s)$, where lse is the log of
+# the sum of all $e^{\text{score}}$ and $\sigma$ the sigmoid. The "+ 1" is the sink with $s = 0$, because $e^0 = 1$.
+# </details>
+
+# %%
+from mha_numpy.layers import rms_norm_forward
+
+q, k, v = rng.normal(size=(3, 5, 8))
+out, cache = attention_forward(q, k, v)
+s, values = 0.0, np.vstack([v, np.zeros(8)])
+scores = np.hstack([q @ k.T / np.sqrt(8), np.full((5, 1), s)])
+with_sink = softmax_forward(scores)[0] @ values
+gate = 1 / (1 + np.exp(s - cache.lse))  # (T_q,)
+display(compare(gate[:, None] * out, with_sink, name="gate"))
+plus_one = np.exp(scores[:, :5])
+plus_one /= 1 + plus_one.sum(axis=-1, keepdims=True)
+compare(plus_one @ v, with_sink, name="+ 1")
+
+# %% [markdown]
+# ## "Normalise queries before RoPE" and "the order doesn't matter"
+#
+# <details><summary>Correction</summary>
+#
+# It depends on the gain. RMS norm divides by a length, and a rotation leaves lengths as they are (notebook 19), so the
+# two commute. But a gain for each feature stretches the two features of a pair differently, and then the order counts.
+# With one gain per pair it wouldn't.
+# </details>
+
+# %%
+from mha_numpy import rope_forward
+
+
+def difference(gain):
+    """Between norm first and rotation first."""
+    normed, _ = rms_norm_forward(q, gain)
+    turned, _ = rope_forward(q)
+    after, _ = rms_norm_forward(turned, gain)
+    return np.abs(rope_forward(normed)[0] - after).max()
+
+
+gain = rng.uniform(0.5, 2.0, size=8)
+of_pairs = np.tile(gain[:4], 2)  # features i and i + 4 are a pair
+gains = {"no gain": np.ones(8), "gain": gain, "per pair": of_pairs}
+for name, each in gains.items():
+    print(f"{name}: {difference(each):.1e}")
 
 # %% [markdown]
 # ## "Add -1e9 where the mask is 0"

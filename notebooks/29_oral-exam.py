@@ -35,8 +35,7 @@ B, cache_B = softmax_forward(q @ k.T / np.sqrt(1024))
 matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 
 # %% [markdown]
-# If you can answer in two sentences, you're ready. (If not, see question 2.) Here are twelve such questions from
-# interviews and exams.
+# If you can answer in two sentences, you're ready. (If not, see question 2.) Here are twelve such questions.
 #
 # **By the end you can** answer each question in a sentence or two, and show the line of code or the
 # number that proves it.
@@ -51,8 +50,8 @@ matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 #
 # **One head gives each token one distribution over the others, and therefore one mean of values. Several heads give
 # it several means, each through its own projections, side by side.** To read two tokens equally, one head must give
-# 0.5 to each, and then you can't tell which of them said what. Below, one head gives two sentences the same output.
-# More: notebook 03.
+# 0.5 to each, and then you can't tell which of them said what. (With unequal weights an MLP can: notebook 28.) Below,
+# one head gives two sentences the same output. More: notebook 03.
 # </details>
 
 # %%
@@ -140,7 +139,7 @@ matrices(shown | {"out": out[0]})
 #
 # <details><summary>Answer</summary>
 #
-# **Mathematically, yes: you can concatenate heads of any width, as long as `w_o` has a row for each of their columns.
+# **Yes: you can concatenate heads of any width, as long as `w_o` has a row for each of their columns.
 # Code prefers equal sizes, because then all heads fit into one array and one product.** Also, d_v may differ from
 # d_k, and H d_k from D. Below are heads of widths 2 and 6 side by side, and a layer with d_k = 3 and d_v = 5.
 # </details>
@@ -214,8 +213,8 @@ compare(written, out, name="out")
 # - **Coreference**: what a mention refers to, such as "it" to "the animal" (Clark et al.).
 # - **Delimiter**: [CLS], [SEP] or the full stop, perhaps when the head has nothing to do (Clark et al.).
 #
-# If the examiner wants more: rare words (Voita et al.), induction heads (question 9). Nobody assigned these roles.
-# People observed them in trained models, and in large models most heads do several things. Below are two **trained**
+# Also: rare words (Voita et al.), induction heads (question 9). Nobody assigned these roles. People saw them in trained
+# models, and in large models most heads have several. Below are two **trained**
 # heads. With this task and seed, one is positional, and the other continues what came before. More: notebooks 10, 20
 # and 23.
 # </details>
@@ -316,10 +315,10 @@ kv_cache_bytes(multi_head, 4096) / kv_cache_bytes(grouped, 4096)
 # <details><summary>Answer</summary>
 #
 # **With H d_k = D, only softmax and the memory for weights grow with H. For quality, more heads mean more
-# distributions, but from narrower heads, whose scores have rank d_k at most. In practice you take d_k = 64 or 128,
-# and H = D / d_k follows.** For H_kv, the size of the cache decides. After training, you can remove many heads at
-# little cost, measured by the loss on one task; starting with fewer heads *before* training is worse. Below are the
-# rank of scores, and how many known models use which d_k. More: notebook 25.
+# distributions, but from narrower heads, whose scores have rank d_k at most. Most models take d_k = 64 or 128, and
+# often H = D / d_k.** For H_kv, the size of the cache decides. After training, you can often remove many heads at
+# little cost. That says little about *starting* with fewer: it was worse for a translator (Behnke and Heafield 2020),
+# but notebook 20's model learns faster that way. Below: ranks of scores, and widths in known models.
 # </details>
 
 # %%
@@ -362,7 +361,7 @@ check("head-gates", my_d_head_gate)
 # Each answer now comes with a cell that proves it.
 #
 # - Heads have separate distributions, at the cost of one wide head. They meet in `w_o`, where their shares add up.
-# - The scale keeps softmax where gradients pass. Products don't depend on H; weights do.
+# - The scale keeps softmax where gradients pass. Multiply-adds don't depend on H; weights do.
 # - With fewer key/value heads, decoding has less to keep and less to read.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*; Michel et al. 2019, *Are Sixteen Heads Really
