@@ -221,9 +221,8 @@ matrices(panels, **labels, shared=False)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. All eight are small, and in these 64 sequences head 1.3 comes out more important than head 0.0, even though cutting
-# it costs only 0.03. (In others, the order may change.) Cutting head 0.0 costs hundreds of times more than its
-# importance says.
+# No. All eight are small, and in these sequences head 1.3 comes out more important than head 0.0, even though cutting it
+# costs only 0.03. Cutting head 0.0 costs hundreds of times more than its importance says.
 #
 # </details>
 #
