@@ -11,9 +11,9 @@ from mha_numpy.models.transformer_lm import GPT2, Llama, TransformerLM
 from mha_numpy.models.translator import Translator
 
 __all__ = [
-    "GPT2", "AttentionOnlyLM", "Bert", "Captioner", "Llama", "SentenceBert", "TransformerLM", "Translator",
-    "choose", "from_pretrained", "generate", "induction_by_hand", "minilm_or_random",
-    "translate",
+    "GPT2", "AttentionOnlyLM", "Bert", "Captioner", "Llama", "SentenceBert", "TransformerLM",
+    "Translator", "choose", "from_pretrained", "generate", "induction_by_hand",
+    "minilm_or_random", "translate",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -1,35 +1,27 @@
-"""Pictures to words: does a decoder look at what it names, and does it need to know places?"""
+"""Pictures to words: whether a decoder looks at what it names, and needs to know places."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.models.captioner import Captioner
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.result import Measured, Result
 from mha_numpy.models.train import AdamW, fit, warm_up_cosine
-from mha_numpy.models.train.tasks.scenes import PATCH, SIDE, Scenes
+from mha_numpy.models.train.recipes import make_captioner
+from mha_numpy.models.train.tasks import Scenes
 
 STEPS = 500
 TASK = Scenes()
-OBJECT_OF = {0: 0, 1: 0, 3: 1, 4: 1}  # of a written word's place: which object it names
-ARMS = {  # places that the patches know, heads, encoder blocks
-    "2-D places": ("2-D", 4, 0),
-    "1-D places": ("1-D", 4, 0),
-    "no places": ("none", 4, 0),
-    "2-D places, 1 head": ("2-D", 1, 0),
-    "2-D places, patches mixed": ("2-D", 4, 1),
+OBJECT_OF = {0: 0, 1: 0, 3: 1, 4: 1}  # of a word's place: which object it names
+ARMS: dict[str, dict[str, Any]] = {
+    "2-D places": {},
+    "1-D places": {"positions": "1-D"},
+    "no places": {"positions": "none"},
+    "2-D places, 1 head": {"num_heads": 1},
+    "2-D places, patches mixed": {"num_encoder_layers": 1},
 }
-
-
-def make_model(positions: str, num_heads: int, num_encoder_layers: int, rng: int) -> Captioner:
-    """Return the model of an arm, in float32."""
-    return Captioner(
-        TASK.vocab_size, SIDE, PATCH, positions=positions, num_heads=num_heads,
-        num_encoder_layers=num_encoder_layers, embed_dim=32, hidden_dim=64, activation="relu",
-        rng=rng,
-    ).astype(np.float32)  # fmt: skip
 
 
 def looks(weights: Array, shares: Array) -> Array:
@@ -48,14 +40,12 @@ def looks(weights: Array, shares: Array) -> Array:
         Mean over scenes, for the four words that name a colour or a shape.
     """
     on_each = np.einsum("bhtk,bsk->sth", weights, shares) / len(weights)
-    named = [
-        [on_each[object_, place], on_each[1 - object_, place]] for place, shape in OBJECT_OF.items()
-    ]
+    named = [[on_each[i, at], on_each[1 - i, at]] for at, i in OBJECT_OF.items()]  # (4, 2, H)
     return np.array(named).transpose(1, 2, 0)
 
 
 def _run(arm: str, seed: int) -> Measured:
-    model = make_model(*ARMS[arm], rng=seed)
+    model = make_captioner(TASK, **ARMS[arm], rng=seed).astype(np.float32)
     fit(
         model, partial(TASK.draw_batch, size=64), steps=STEPS, optimizer=AdamW(model, 1e-2),
         schedule=warm_up_cosine(STEPS, STEPS // 10), max_norm=1.0, rng=seed, progress=False,
@@ -110,14 +100,14 @@ CAPTIONS = Experiment(
     {
         "caption": "share of new scenes whose five words are all right",
         "word by word": "share of right words, at each of the five",
-        "shape of a new combination": "share of right shapes, where that shape never had that colour",
+        "shape of a new combination": "share of right shapes, of objects never seen in that colour",
         "colour of a new combination": "share of right colours, of the same objects",
-        "on the named object": "share of weights, mean over heads, as it writes circle, square, ...",
+        "on the named object": "share of weights, mean over heads, as it writes a shape",
         "on the other object": "the same, on the other object",
         "on the named object, best head": "the same, of the head that looks most at what it names",
-        "drawn on": "share of the picture that one object takes up: what weights without aim give",
-        "shape, named object hidden": "share of right shapes if the decoder cannot see those patches",
-        "shape, other object hidden": "the same if it cannot see the patches of only the other object",
+        "drawn on": "share of the picture that one object takes up, as of weights without aim",
+        "shape, named object hidden": "share of right shapes if the decoder cannot see its patches",
+        "shape, other object hidden": "the same if patches of only the other object are hidden",
         "on the named object, word by word": "share of weights, for both colours and shapes",
     },
     _run,

@@ -63,6 +63,8 @@ def draw_batch(rng: np.random.Generator, places: int, size: int = 32) -> Batch:
     return Batch((ids,), np.stack(answers, axis=-1))
 
 
+
+
 def arm_of(places: int, num_heads: int, readout: str) -> str:
     """Return the name of an arm.
 
@@ -71,7 +73,9 @@ def arm_of(places: int, num_heads: int, readout: str) -> str:
     >>> arm_of(2, 1, "MLP")
     '2 places, 1 head, MLP'
     """
-    return f"{places} place{'s' * (places > 1)}, {num_heads} head{'s' * (num_heads > 1)}, {readout}"
+    return (
+        f"{places} place{'s' * (places > 1)}, {num_heads} head{'s' * (num_heads > 1)}, {readout}"
+    )
 
 
 READOUTS = "linear", "MLP"

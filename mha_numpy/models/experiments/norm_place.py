@@ -8,14 +8,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.layers import Layer
 from mha_numpy.models import TransformerLM
 from mha_numpy.models.experiments.experiment import Experiment
-from mha_numpy.models.train import (
-    AdamW,
-    constant,
-    fit,
-    gradient_norm,
-    loss_and_gradients,
-    warm_up_cosine,
-)
+from mha_numpy.models.train import AdamW, constant, fit, gradient_norm, loss_and_gradients, warm_up_cosine
 from mha_numpy.models.train.recipes import RECIPES
 
 LAYERS, STEPS, LATE = 6, 300, 200

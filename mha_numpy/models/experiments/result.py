@@ -54,9 +54,7 @@ class Result:
         """Return what was measured: (seeds,), or (seeds, points) of a curve."""
         known = self.runs.get(arm)
         if known is None or measure not in known:
-            name, got, names = (
-                ("arm", arm, self.runs) if known is None else ("measure", measure, known)
-            )
+            name, got, names = ("arm", arm, self.runs) if known is None else ("measure", measure, known)
             raise ConfigError(f"{name}: expected one of {', '.join(names)}; got {describe(got)}")
         return np.array(known[measure], float)
 

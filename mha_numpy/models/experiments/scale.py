@@ -27,7 +27,9 @@ def arm_of(scale: str, rate: float) -> str:
     return f"{scale}, rate {rate:g}"
 
 
-ARMS = {arm_of(scale, rate): (scale, rate) for scale in (*SCALES, SMALL_START) for rate in RATES}
+ARMS = {
+    arm_of(scale, rate): (scale, rate) for scale in (*SCALES, SMALL_START) for rate in RATES
+}
 
 
 def _run(arm: str, seed: int) -> Measured:

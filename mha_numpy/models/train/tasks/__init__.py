@@ -7,13 +7,5 @@ from mha_numpy.models.train.tasks.scenes import Scenes
 from mha_numpy.models.train.tasks.text import Text
 
 __all__ = [
-    "ENGLISH",
-    "GERMAN",
-    "Induction",
-    "Numbers",
-    "Reverse",
-    "Scenes",
-    "Text",
-    "english",
-    "german",
-]
+    "ENGLISH", "GERMAN", "Induction", "Numbers", "Reverse", "Scenes", "Text", "english", "german",
+]  # fmt: skip
