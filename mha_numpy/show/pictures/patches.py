@@ -1,17 +1,21 @@
 """What a model looks at in a picture: its weights over the patches, word by word."""
 
+from base64 import b64encode
 from collections.abc import Sequence
+from io import BytesIO
 
 import numpy as np
+from PIL import Image  # matplotlib brings it
 
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.show.pictures.labels import check_labels, check_text, decimal, sentences
 from mha_numpy.show.pictures.save import GAP, Picture
-from mha_numpy.show.pictures.svg import DESK, MARGIN, PHONE, Drawing
+from mha_numpy.show.pictures.svg import DESK, MARGIN, PHONE, Drawing, shortened
 
 LEAST = 0.1  # a weight that is written
 VEIL = 0.86  # over a patch of weight 0
+DULL = 0.2  # what is 0 in a drawn pixel; 1 is as far from white
 HALO = "paint-order:stroke;stroke:var(--m-card);stroke-width:3px;stroke-linejoin:round"
 SIDES = {PHONE: 34, DESK: 26}  # units: the largest patch
 
@@ -60,8 +64,12 @@ def weights_over_picture(
             "weights: expected (T_q, n * n) or (H, T_q, n * n), for n by n patches of a picture of "
             f"{side} by {side}; got {weights.shape}"
         )
-    if not weights.min() >= 0 or not picture.min() >= 0 or not picture.max() <= 1:
-        raise ConfigError("weights, picture: expected weights of 0 or more, and pixels from 0 to 1")
+    for name, kind, array in (("weights", "numbers between 0 and 1", weights),
+                              ("picture", "pixels from 0 to 1", picture)):  # fmt: skip
+        if not -1e-3 <= array.min() <= array.max() <= 1 + 1e-3:
+            raise ConfigError(
+                f"{name}: expected {kind}; got {array.min():.4g} to {array.max():.4g}"
+            )
     words = check_labels("words", words, T_q=len(weights))
     most = float(weights.max()) or 1.0
     grids = weights.reshape(-1, across, across)
@@ -91,18 +99,12 @@ def _draw(picture: Array, weights: Array, word: str, most: float, patch: int) ->
     )
     n, left, top = len(weights), MARGIN, MARGIN + 24
     whole = patch * n
-    drawn.text(left + whole / 2, MARGIN + 14, word, "w", align="middle")
+    drawn.text(left + whole / 2, MARGIN + 14, shortened(word, whole), "w", align="middle")
     drawn.box(left, top, whole, whole, fill="sunk")
-    pixel = whole / len(picture)
-    for color in np.unique(picture.reshape(-1, 3), axis=0):
-        if color.any():
-            places = np.argwhere((picture == color).all(axis=-1)) * pixel
-            boxes = "".join(
-                f"M{left + x:g} {top + y:g}h{pixel:g}v{pixel:g}h-{pixel:g}z"
-                for y, x in places.tolist()
-            )
-            shown = ",".join(f"{60 + 160 * share:.0f}" for share in color)
-            drawn.add(f'<path style="fill:rgb({shown})" shape-rendering="crispEdges" d="{boxes}"/>')
+    drawn.add(
+        f'<image x="{left}" y="{top}" width="{whole}" height="{whole}" '
+        f'style="image-rendering:pixelated" href="data:image/png;base64,{_png(picture)}"/>'
+    )
     for (i, j), weight in np.ndenumerate(weights):
         x, y = left + j * patch, top + i * patch
         veil = VEIL * (1 - weight / most)
@@ -120,3 +122,12 @@ def _draw(picture: Array, weights: Array, word: str, most: float, patch: int) ->
                 f'y="{y + patch / 2 + 5:g}">{decimal(float(weight))}</text>'
             )
     return drawn
+
+
+def _png(picture: Array) -> str:
+    """Return the picture's file in base64; its ground lets through what is behind it."""
+    is_drawn = picture.any(axis=-1, keepdims=True)
+    colors = np.concatenate([DULL + (1 - 2 * DULL) * picture, is_drawn], axis=-1)
+    file = BytesIO()
+    Image.fromarray(np.round(255 * colors).astype(np.uint8)).save(file, "png")
+    return b64encode(file.getvalue()).decode()

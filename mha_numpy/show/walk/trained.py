@@ -163,6 +163,6 @@ READERS = {
     "reverse": (_read_reverse, DIGITS),
     "induction": (_read_induction, "words, such as 'a b c d a b c'"),
     "numbers": (_read_numbers, "an English number in words, such as 'three hundred forty-two'"),
-    "captions": (_read_captions, "a caption, such as 'red circle left of blue square'"),
+    "captions": (_read_captions, "a caption, such as 'red square left of blue circle'"),
     "text": (_read_text, "the beginning of a text, such as 'The whale '"),
 }

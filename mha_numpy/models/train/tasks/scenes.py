@@ -1,4 +1,4 @@
-"""Scenes: say in words what is in a small picture, such as "red circle left of blue square"."""
+"""Scenes: say in words what is in a small picture, such as "red square left of blue circle"."""
 
 import numpy as np
 
@@ -104,8 +104,8 @@ class Scenes:
         kinds = np.searchsorted([COLOR, SHAPE, RELATION], ids, side="right").tolist()
         if len(ids) != len(words) or kinds != [1, 2, 3, 1, 2] or ids[0] == ids[3]:
             raise ConfigError(
-                "text: expected two objects of different colours, such as 'red circle left of blue "
-                f"square'; got {text!r}"
+                "text: expected two objects of different colours, such as 'red square left of blue "
+                f"circle'; got {text!r}"
             )
         scene = self.draw_scenes(rng, 1)
         while self.captions(scene)[0, 2] != ids[2]:
