@@ -14,7 +14,7 @@ from mha_numpy.show.pictures.save import GAP, Picture
 from mha_numpy.show.pictures.svg import DESK, MARGIN, PHONE, Drawing, shortened
 
 LEAST = 0.1  # a weight that is written
-VEIL = 0.86  # over a patch of weight 0
+VEIL = 0.82  # over a patch of weight 0
 DULL = 0.2  # what is 0 in a drawn pixel; 1 is as far from white
 HALO = "paint-order:stroke;stroke:var(--m-card);stroke-width:3px;stroke-linejoin:round"
 SIDES = {PHONE: 34, DESK: 26}  # units: the largest patch
@@ -40,8 +40,8 @@ def weights_over_picture(
     Returns
     -------
     Picture
-        One panel for each word. A patch is veiled, the more the smaller its weight; all panels
-        share one scale.
+        One panel for each word. A patch is veiled, the more the smaller its weight; in each panel
+        that of the largest weight is clear.
 
     Examples
     --------
@@ -71,18 +71,15 @@ def weights_over_picture(
                 f"{name}: expected {kind}; got {array.min():.4g} to {array.max():.4g}"
             )
     words = check_labels("words", words, T_q=len(weights))
-    most = float(weights.max()) or 1.0
     grids = weights.reshape(-1, across, across)
 
     def draw(width: int) -> list[Drawing]:
-        return [
-            _draw(picture, *each, most, SIDES[width]) for each in zip(grids, words, strict=True)
-        ]
+        return [_draw(picture, *each, SIDES[width]) for each in zip(grids, words, strict=True)]
 
     title = "What it looks at, word by word"
     notes = [check_text("note", note)]
     notes.append(
-        f"The clearer a patch, the larger its weight; from {decimal(LEAST, 1)} it is written."
+        f"The clearer a patch, the larger its weight. Weights from {decimal(LEAST)} are written."
     )
     panels, wide = draw(PHONE), draw(DESK)
     has_room = sum(panel.size[0] + GAP for panel in wide) - GAP <= DESK
@@ -90,7 +87,8 @@ def weights_over_picture(
     return Picture(panels, title=title, notes=notes, alt=alt, wide=wide if has_room else ())
 
 
-def _draw(picture: Array, weights: Array, word: str, most: float, patch: int) -> Drawing:
+def _draw(picture: Array, weights: Array, word: str, patch: int) -> Drawing:
+    most = float(weights.max()) or 1.0
     row, column = np.unravel_index(weights.argmax(), weights.shape)
     drawn = Drawing(
         word,
