@@ -73,7 +73,7 @@ def draw_captions() -> Picture:
     """Draw what the trained captioner looks at while it writes."""
     trained = load_trained("captions")
     model, task = trained.model, trained.task
-    scene = task.read("red square left of blue circle", np.random.default_rng(4))
+    scene = task.read("red square left of blue circle", rng=4)
     written = task.words(model(*task.batch_of(scene).inputs)[0].argmax(axis=-1))
     weights = model.decoder[0].cross_attention.layer.weights[0]
     note = f"Trained: {trained.origin}."

@@ -108,7 +108,12 @@ def _measure_numbers(model: Translator, task: Numbers) -> dict[str, float]:
 
 def make_captioner(task: Scenes, **options: Any) -> Captioner:
     """Return a small captioner; its options are those of `Captioner`."""
-    small = {"embed_dim": 32, "num_heads": 4, "hidden_dim": 64, "activation": "relu"}
+    small: dict[str, Any] = {
+        "embed_dim": 32,
+        "num_heads": 4,
+        "hidden_dim": 64,
+        "activation": "relu",
+    }
     return Captioner(task.vocab_size, SIDE, PATCH, **small | options)
 
 

@@ -113,7 +113,7 @@ def _read_numbers(trained: Trained, text: str, seed: int) -> Read:
 def _read_captions(trained: Trained, text: str, seed: int) -> Read:
     """Draw a scene of which the caption is right, and look back at it in each step."""
     task, model = trained.task, trained.model
-    batch = task.batch_of(task.read(text, np.random.default_rng(seed)))
+    batch = task.batch_of(task.read(text, rng=seed))
     said = " ".join(task.words(model(*batch.inputs)[0].argmax(axis=-1)))
     told = {
         "tokens": task.words(batch.targets[0]),

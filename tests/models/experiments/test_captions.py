@@ -55,11 +55,11 @@ def test_scenes(held_out):
 
 
 def test_a_caption_is_read():
-    scene = TASK.read("Green cross above red circle", np.random.default_rng(0))
+    scene = TASK.read("Green cross above red circle", rng=0)
     assert TASK.words(TASK.captions(scene)[0]) == ["green", "cross", "above", "red", "circle"]
     for text in ("red circle", "red circle left of red square", "circle red above blue square", ""):
         with pytest.raises(ConfigError, match=r"^text: expected two objects of different colours"):
-            TASK.read(text, np.random.default_rng(0))
+            TASK.read(text, rng=0)
 
 
 class OfPictures(Layer):

@@ -5,6 +5,7 @@ import numpy as np
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
+from mha_numpy.layers.layer import make_rng
 from mha_numpy.models.captioner import to_patches
 from mha_numpy.models.train.batch import Batch
 
@@ -94,12 +95,12 @@ class Scenes:
         """Draw scenes and their captions, without the combinations that are held out."""
         return self.batch_of(self.draw_scenes(rng, size))
 
-    def read(self, text: str, rng: np.random.Generator) -> Array:
+    def read(self, text: str, rng: int | np.random.Generator) -> Array:
         """Return a scene (1, 2, 4) of which the text is right, with places drawn.
 
         Any two objects can be asked for, also those held out.
         """
-        words = text.lower().replace("left of", "left_of").split()
+        rng, words = make_rng(rng), text.lower().replace("left of", "left_of").split()
         ids = [WORDS.index(each) for word in words if (each := word.replace("_", " ")) in WORDS]
         kinds = np.searchsorted([COLOR, SHAPE, RELATION], ids, side="right").tolist()
         if len(ids) != len(words) or kinds != [1, 2, 3, 1, 2] or ids[0] == ids[3]:
