@@ -23,6 +23,7 @@ from mha_numpy.show.pictures import (
     matrices,
     shape_film,
     weights_by_head,
+    weights_over_picture,
 )
 
 # %%
@@ -304,6 +305,38 @@ with trace() as whole:
 compare(np.concatenate(rows, axis=2), whole["heads"], name="heads")
 
 # %% [markdown]
+# ## The source can be a picture
+#
+# Cut into 16 patches, a picture has 16 keys and values, and the caption so far asks. This decoder was trained with
+# `mha-numpy train captions`.
+#
+# > **Predict first.** Where does it look as it writes each word?
+
+# %%
+captioner = load_trained("captions")
+model, task = captioner.model, captioner.task
+scene = task.read("red square left of blue circle", rng=4)
+said = model(*task.batch_of(scene).inputs)[0].argmax(axis=-1)
+seen = model.decoder[0].cross_attention.layer.weights[0]
+picture, written = task.pictures(scene)[0], task.words(said)
+weights_over_picture(picture, seen, written)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Mostly at the object that it names (on average over four heads). As it writes "left of", it already looks at the
+# circle, and at empty ground.
+#
+# </details>
+#
+# Looking at the right place isn't enough. In training no circle was red. What does it call one?
+
+# %%
+scene = task.read("red circle left of blue square", rng=4)
+said = model(*task.batch_of(scene).inputs)[0].argmax(axis=-1)
+print(*task.words(said))
+
+# %% [markdown]
 # ## In which order?
 #
 # | library | order of arguments |
@@ -342,15 +375,8 @@ matrices({"right": attention_forward(y, x, x)[0]} | calls)
 #
 # ## Where it is used
 #
-# | task | queries from | keys and values from | hidden |
-# |---|---|---|---|
-# | translation, summaries (decoder) | the text so far | the encoded source | padding of the source |
-# | question answering, with an encoder | question and passage | both | padding |
-# | sentiment, classification | the text, or its [CLS] token | the text | padding |
-# | captions | the caption so far | regions of the image | nothing |
-# | language models | the text | the text | the future |
-#
-# Only the first and the fourth are cross-attention. In the others, both sequences are the same.
+# Translations and summaries ask an encoded text, and captions a picture. In question answering, classification and
+# language models both sequences are the same.
 #
 # ## Exercise: cross-attention with heads
 #

@@ -18,8 +18,17 @@ import numpy as np
 
 from mha_numpy.core import rope_forward, softmax_forward
 from mha_numpy.dtypes import Array
+from mha_numpy.models.train import load_trained
 from mha_numpy.show.page import stored_report
-from mha_numpy.show.pictures import Picture, arrows, film, matrices, sharing_map, weights_by_head
+from mha_numpy.show.pictures import (
+    Picture,
+    arrows,
+    film,
+    matrices,
+    sharing_map,
+    weights_by_head,
+    weights_over_picture,
+)
 from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing
 from mha_numpy.show.scenes import story_of
 from mha_numpy.show.walk import walk
@@ -58,6 +67,17 @@ def draw_weights() -> Picture:
         seen.weights, seen.tokens, seen.source_tokens, query_name=seen.query_name,
         key_name=seen.key_name, note=seen.note,
     )  # fmt: skip
+
+
+def draw_captions() -> Picture:
+    """Draw what the trained captioner looks at while it writes."""
+    trained = load_trained("captions")
+    model, task = trained.model, trained.task
+    scene = task.read("red square left of blue circle", rng=4)
+    written = task.words(model(*task.batch_of(scene).inputs)[0].argmax(axis=-1))
+    weights = model.decoder[0].cross_attention.layer.weights[0]
+    note = f"Trained: {trained.origin}."
+    return weights_over_picture(task.pictures(scene)[0], weights, written, note=note)
 
 
 def draw_heads() -> Picture:
@@ -199,7 +219,7 @@ def shares(scores: Array, *, axis: int = -1) -> Array:
 
 PICTURES: dict[str, Callable[[], Picture]] = {
     "film": draw_film, "film-back": lambda: draw_film(back=True), "weights": draw_weights,
-    "heads": draw_heads, "steps": draw_steps, "verdict": draw_verdict,
+    "captions": draw_captions, "heads": draw_heads, "steps": draw_steps, "verdict": draw_verdict,
     "sharing": lambda: sharing_map(6, 3),
     "turns": draw_turns,
     "weights-right": lambda: draw_mistake("right"),

@@ -39,17 +39,17 @@ def _report(
     "run a sentence through attention and show every step",
     "Run a sentence through multi-head attention, forward and backward. Show what each word looks "
     "at, check every gradient, and write a page on which you can change any number. With --model, "
-    "look into a trained model: one of four small ones, minilm (a real BERT, 90 MB), or a folder "
+    "look into a trained model: one of five small ones, minilm (a real BERT, 90 MB), or a folder "
     "with a BERT, GPT-2, Llama or Mistral.",
     "mha-numpy walk --open",
     option("text", "your own sentence, with random vectors (default: an example set by hand)",
         nargs="?"),
     word("--model", "NAME",
-        "a trained model: induction, numbers, reverse, text, minilm or a folder"),
+        "a trained model: captions, induction, numbers, reverse, text, minilm or a folder"),
     count("--layer", "N",
         "which layer of minilm or a folder's model, counted from 0 (default: the last)"),
     path("--params", "FILE",
-        "your own params for one of the first four, from `mha-numpy train --save`"),
+        "your own params for one of the first five, from `mha-numpy train --save`"),
     path("--input", "FILE",
         "a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence",
         dest="file"),
@@ -142,10 +142,10 @@ def _heads(options: Namespace) -> int:
 
 
 @command(
-    "train a small model: induction, numbers, reverse or text",
-    "Train one of four small models, and print its results.",
+    "train a small model: captions, induction, numbers, reverse or text",
+    "Train one of five small models, and print its results.",
     "mha-numpy train text my-book.txt --checkpoint run.npz",
-    word("name", "NAME", "induction, numbers, reverse or text"),
+    word("name", "NAME", "captions, induction, numbers, reverse or text"),
     path("file", "FILE", "your own text to learn, in UTF-8; only for the model text", nargs="?"),
     option("--seed", "seed of params, dropout and batches (default 0)", type=int, default=0),
     count("--steps", "N", "number of training steps (default: 150 to 1500, by the model)"),

@@ -86,8 +86,8 @@ class Translator(Layer):
         self.max_tokens = check_count("max_tokens", max_tokens)
         self.source_vocab_size, self.target_vocab_size = source_vocab_size, target_vocab_size
         self.embed_dim, self.num_heads, self.num_layers = embed_dim, num_heads, num_layers
-        self.source_embedding = Embedding(source_vocab_size, embed_dim, std=1.0, rng=rng)
-        self.source_positions = positions()
+        self.source_embedding: Layer = Embedding(source_vocab_size, embed_dim, std=1.0, rng=rng)
+        self.source_positions: Layer | None = positions()
         self.encoder = [
             EncoderBlock(embed_dim, num_heads, hidden_dim, **shared) for _ in range(num_layers)
         ]

@@ -4,6 +4,7 @@ from difflib import get_close_matches
 
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.models.experiments.distillation import DISTILLATION
+from mha_numpy.models.experiments.captions import CAPTIONS
 from mha_numpy.models.experiments.dropout import DROPOUT
 from mha_numpy.models.experiments.experiment import Experiment
 from mha_numpy.models.experiments.grouped import GROUPED
@@ -16,6 +17,7 @@ from mha_numpy.models.experiments.sharing import SHARING
 
 ALL = (
     HEADS, SCALE, REDUNDANCY, SHARING, GROUPED, DISTILLATION, IN_CONTEXT, DROPOUT, NORM_PLACE,
+    CAPTIONS,
 )  # fmt: skip
 EXPERIMENTS = {each.name: each for each in ALL}
 

@@ -1,4 +1,4 @@
-"""Training: batches, optimizers, schedules, `fit`, which uses them, and four recipes."""
+"""Training: batches, optimizers, schedules, `fit`, which uses them, and five recipes."""
 
 from mha_numpy.foreign import explain_missing
 from mha_numpy.models.train.batch import IGNORED, Batch

@@ -1,4 +1,4 @@
-"""Four recipes, each a task, a model and its training; and the trained params."""
+"""Five recipes, each a task, a model and its training; and the trained params."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,14 +14,15 @@ from mha_numpy.dtypes import Array, as_float_array, as_integer_array
 from mha_numpy.errors import ConfigError, ShapeError, describe
 from mha_numpy.layers import Layer, cross_entropy_forward
 from mha_numpy.layers.params_file import PathLike
-from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator
+from mha_numpy.models import AttentionOnlyLM, Captioner, TransformerLM, Translator
 from mha_numpy.models.analysis.patterns import pattern_score, token_patterns
 from mha_numpy.models.train.batch import IGNORED
 from mha_numpy.models.train.fit import fit
 from mha_numpy.models.train.history import History
 from mha_numpy.models.train.optimizers import AdamW
 from mha_numpy.models.train.schedules import warm_up_cosine
-from mha_numpy.models.train.tasks import Induction, Numbers, Reverse, Text
+from mha_numpy.models.train.tasks import Induction, Numbers, Reverse, Scenes, Text
+from mha_numpy.models.train.tasks.scenes import PATCH, SIDE
 
 HELD_OUT_SEED = 1  # draws what is measured on
 
@@ -105,6 +106,24 @@ def _measure_numbers(model: Translator, task: Numbers) -> dict[str, float]:
     return {"right": right, "units look at units": units, "tens look at tens": tens}
 
 
+def make_captioner(task: Scenes, **options: Any) -> Captioner:
+    """Return a small captioner; its options are those of `Captioner`."""
+    small: dict[str, Any] = {
+        "embed_dim": 32,
+        "num_heads": 4,
+        "hidden_dim": 64,
+        "activation": "relu",
+    }
+    return Captioner(task.vocab_size, SIDE, PATCH, **small | options)
+
+
+def _measure_captions(model: Captioner, task: Scenes) -> dict[str, float]:
+    """Return the share of new scenes whose words are all right."""
+    batch = task.draw_batch(np.random.default_rng(HELD_OUT_SEED), 512)
+    right = model(*batch.inputs).argmax(axis=-1) == batch.targets
+    return {"right": float(right.all(axis=1).mean())}
+
+
 def _make_text(task: Text, **options: Any) -> TransformerLM:
     return TransformerLM(
         len(task.vocabulary), task.num_tokens,
@@ -132,6 +151,7 @@ RECIPES = {
     "numbers": Recipe(
         Numbers, _make_numbers, _measure_numbers, 750, 128, 4e-3, weight_decay=0.1, warm_up=0.3
     ),
+    "captions": Recipe(Scenes, make_captioner, _measure_captions, 1000, 64, 1e-2),
     "text": Recipe(_read_text, _make_text, _measure_text, 1500, 32, 1e-2, weight_decay=0.1),
 }
 
@@ -156,11 +176,11 @@ def train_recipe(
     checkpoint: str | Path | None = None,
     progress: bool = True,
 ) -> Trained:
-    """Train one of the four models.
+    """Train one of the five models.
 
     Parameters
     ----------
-    name : {"reverse", "induction", "numbers", "text"}
+    name : {"reverse", "induction", "numbers", "captions", "text"}
     text : str, optional
         For "text": the text to learn from; default pieces of *Moby-Dick*.
     seed : int
@@ -213,7 +233,7 @@ def load_trained(name: str, *, params: PathLike | None = None, backend: str = "n
 
     Parameters
     ----------
-    name : {"reverse", "induction", "numbers", "text"}
+    name : {"reverse", "induction", "numbers", "captions", "text"}
     params : path, optional
         A file written by ``mha-numpy train NAME --save DIR`` or ``model.save``. A model of text
         reads and writes the characters of the shipped text.

@@ -110,6 +110,23 @@ def _read_numbers(trained: Trained, text: str, seed: int) -> Read:
     return model.decoder[0].cross_attention.layer, place, told
 
 
+def _read_captions(trained: Trained, text: str, seed: int) -> Read:
+    """Draw a scene of which the caption is right, and look back at it in each step."""
+    task, model = trained.task, trained.model
+    batch = task.batch_of(task.read(text, rng=seed))
+    said = " ".join(task.words(model(*batch.inputs)[0].argmax(axis=-1)))
+    told = {
+        "tokens": task.words(batch.targets[0]),
+        "source_tokens": [f"{i + 1}.{j + 1}" for i, j in np.ndindex(model.across, model.across)],
+        "is_cross": True,
+        "query_name": "the word that this step writes",
+        "key_name": "patches of the picture, by row and column",
+        "said": (f"the model says: {said}",),
+    }
+    place = "the decoder's cross-attention, where it looks at the picture"
+    return model.decoder[0].cross_attention.layer, place, told
+
+
 def _read_reverse(trained: Trained, text: str, seed: int) -> Read:
     digits, T = list("".join(text.split())), trained.task.num_tokens
     if len(digits) != T or not set(digits) <= set("0123456789"):
@@ -146,5 +163,6 @@ READERS = {
     "reverse": (_read_reverse, DIGITS),
     "induction": (_read_induction, "words, such as 'a b c d a b c'"),
     "numbers": (_read_numbers, "an English number in words, such as 'three hundred forty-two'"),
+    "captions": (_read_captions, "a caption, such as 'red square left of blue circle'"),
     "text": (_read_text, "the beginning of a text, such as 'The whale '"),
 }

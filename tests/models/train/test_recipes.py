@@ -18,6 +18,7 @@ from mha_numpy.models.train.tasks.numbers import GERMAN, german
 CLAIMS = {  # what is measured, at least
     "reverse": {"right": 0.99, "antidiagonal": 0.95},
     "induction": {"right": 0.98},
+    "captions": {"right": 0.98},
     "numbers": {"right": 0.998, "units look at units": 0.95, "tens look at tens": 0.95},
 }
 
@@ -91,7 +92,7 @@ def test_what_is_shipped_is_small():
         sizes.append(len(params_file(name).read_bytes()))
         with params_file(name).open("rb") as file, np.load(file) as params:
             assert {params[key].dtype for key in params} == {np.dtype(np.float16)}
-    assert sum(sizes) < 400_000
+    assert sum(sizes) < 410_000  # 400,000 for four files; captions, the fifth, has 38,501
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from mha_numpy.show.pictures import (
     shape_film,
     sharing_map,
     weights_by_head,
+    weights_over_picture,
 )
 from tests.show.pictures.helpers import (
     SENTENCE,
@@ -37,6 +38,7 @@ POWERS = 2.0 ** np.arange(11)
 LINES = {f"line {i}": 1 + np.random.default_rng(i).random(11) for i in range(8)}
 AXES = {"title": "Title", "x_label": "across", "y_label": "upward"}
 FORMULAS = {"title": "a $long$ title " * 10, "x_label": "$x_1$", "y_label": "$y$ (nats)"}
+PIXELS = (np.random.default_rng(0).random((16, 16, 3)) > 0.7).astype(float)
 VERY_LONG_CALL = "some_function(" + "argument, " * 20 + ")"
 
 
@@ -124,6 +126,10 @@ FAST = {
     "formulas": lambda: line_chart([1, 2], {"$a$": np.ones(2)}, **FORMULAS),
     "bars": lambda: bar_chart({"a": 19, "b": 25, "c": 2, "d": 1.0}, title="t"),
     "arrows": lambda: arrows(turned(8), title="Turned"),
+    "patches": lambda: weights_over_picture(
+        PIXELS, np.random.default_rng(0).dirichlet(np.ones(16), 5), SENTENCE[:5], note="A note."
+    ),
+    "two patches by two": lambda: weights_over_picture(PIXELS, np.eye(4)[:2], ["a", LONG]),
     "splits": lambda: origin_film(two_splits(), 2),
     "one token": lambda: origin_film({"x": ramp(1, 3), "a": np.array([2])}, 1),
     "two sequences": lambda: origin_film(two_splits(2), 2),

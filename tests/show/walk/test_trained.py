@@ -20,6 +20,16 @@ def test_a_number_is_translated_and_the_weights_are_the_models_own():
     assert seen.is_trained
 
 
+def test_a_caption_is_looked_up_in_its_picture():
+    seen = walk("red square left of blue circle", model="captions")
+    assert seen.said == ("the model says: red square left of blue circle",)
+    assert seen.tokens == ["red", "square", "left of", "blue", "circle"]
+    assert seen.source_tokens[:5] == ["1.1", "1.2", "1.3", "1.4", "2.1"]
+    assert seen.weights.shape == (1, 4, 5, 16)
+    assert_close(seen.weights, seen.layer.weights)
+    assert seen.report
+
+
 def test_induction_says_what_followed_the_last_time():
     setting = trained_setting(load_trained("induction"), "x y z w x y z")
     word, probability = setting.said[1].rows[0]
