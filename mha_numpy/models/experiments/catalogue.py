@@ -3,8 +3,8 @@
 from difflib import get_close_matches
 
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.models.experiments.distillation import DISTILLATION
 from mha_numpy.models.experiments.captions import CAPTIONS
+from mha_numpy.models.experiments.distillation import DISTILLATION
 from mha_numpy.models.experiments.dropout import DROPOUT
 from mha_numpy.models.experiments.experiment import Experiment
 from mha_numpy.models.experiments.grouped import GROUPED
