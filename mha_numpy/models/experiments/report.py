@@ -17,8 +17,9 @@ def overview(experiments: dict[str, Experiment], results: dict[str, Result]) -> 
     rows = []
     for name, each in experiments.items():
         seconds = f"{results[name].seconds:.0f} s"
-        rows.append([name, seconds, each.claim])
-    return Table("Experiments; the time is that of two cores", ["name", "time", "claim"], rows)
+        rows.append([name, seconds, f'"{each.claim}" {each.answer}'])
+    columns = ["name", "time", "what is claimed, and what became of it"]
+    return Table("Experiments; the time is that of two cores", columns, rows)
 
 
 def sections(

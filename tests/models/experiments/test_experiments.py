@@ -148,7 +148,7 @@ def test_the_command_lists_all(program):
     out = program("experiment").out
     for name, each in EXPERIMENTS.items():
         assert name in out
-        assert " ".join(each.claim.split()) in " ".join(out.split())
+        assert f'"{each.claim}" {each.answer}' in " ".join(out.split())
 
 
 # stored results
