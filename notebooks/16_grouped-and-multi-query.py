@@ -41,8 +41,7 @@ title = "Llama 3 70B: keys and values read for one token"
 bar_chart(to_read, title=title, unit="GiB")
 
 # %% [markdown]
-# Do answers get worse if heads share? Is decoding 64 times as fast? And can a trained model start to share? We'll try,
-# and then write the code.
+# Do answers get worse if heads share? Is decoding 64 times as fast? And can a trained model start to share?
 #
 # **By the end you can** say what sharing saves and what it costs, let trained heads share, write the attention without
 # a copy, and sum its gradients over the right heads.
@@ -67,7 +66,7 @@ sharing_map(8, 1)
 #
 # </details>
 #
-# (Some texts count from 1, and some write G for the *number* of groups, 2 here; our G is 4.)
+# (Some texts write G for the *number* of groups, 2 here; our G is 4.)
 #
 # ## What it costs
 #
@@ -112,7 +111,8 @@ experiment_chart("grouped", 1)
 #
 # </details>
 #
-# Sharing saves reading, but each query head still computes its own scores and mix.
+# Sharing saves reading, but each query head still computes its own scores and mix. So the gain depends on the machine:
+# Shazeer's decoder, with 8 heads on a TPU, became 12 times as fast (table 3).
 #
 # **Params.** `w_k` and `w_v` become narrower:
 
@@ -134,7 +134,7 @@ for name, billions in params.items():
 # Ainslie et al. give each group the *mean* of its heads' `w_k` and `w_v`, and then train a little more. We don't, and
 # take a **trained** model that copies what comes back (`mha-numpy train induction`, notebook 20).
 #
-# > **Predict first.** 99% of its answers are right. How many percent are right if the four heads of its second layer
+# > **Predict first.** 99% of its answers are right. What percentage is right if the four heads of its second layer
 # > share one mean key and value head?
 # > <!-- answer: 29.5 within 5 -->
 
@@ -196,16 +196,14 @@ for _ in range(3):
         turn(model.attentions[1], h, R, S)
     change = abs(model(ids) - trained.model(ids)).max()
     share_mean(model.attentions[1])
-    mean = percent_right(model)
-    print(
-        f"outputs change by {change:.0e}; mean: {mean:.1f}% right"
-    )
+    mean = f"mean: {percent_right(model):.1f}% right"
+    print(f"outputs change by {change:.0e};", mean)
 
 # %% [markdown]
 # The mean does about as badly. So let's *choose* R and S, to bring the keys and values of each head, on other texts, as
 # near as possible to those of head 0.
 #
-# > **Predict first.** How many percent does the mean of these aligned heads get right?
+# > **Predict first.** What percentage does the mean of these aligned heads get right?
 # > <!-- answer: 99.4 within 1 -->
 
 
@@ -231,9 +229,7 @@ model = load_trained("induction").model
 model.attentions[1].head_gate = np.array([1.0, 0, 0, 0])
 right["only head 0"] = percent_right(model)
 title = "Trained model: right answers after sharing"
-display(bar_chart(right, title=title, unit="percent"))
-keys = {"head 0": k[0], "head 1": k[1], "turned": k[1] @ R[1]}
-matrices({f"k of {name}": x[:8] for name, x in keys.items()})
+bar_chart(right, title=title, unit="percent")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -242,8 +238,18 @@ matrices({f"k of {name}": x[:8] for name, x in keys.items()})
 #
 # </details>
 #
-# Turned, the keys of head 1 look like those of head 0. These heads partly repeat one another: head 0 by itself gets
-# 92.8%. Now five seeds (`mha-numpy experiment sharing`):
+# Turned, head 1's keys look like head 0's:
+
+# %%
+keys = {
+    "head 0": k[0],
+    "head 1": k[1],
+    "head 1, turned": k[1] @ R[1],
+}
+matrices({f"k of {name}": x[:8] for name, x in keys.items()})
+
+# %% [markdown]
+# These heads partly repeat one another: head 0 by itself gets 92.8%. Now five seeds (`mha-numpy experiment sharing`):
 
 # %%
 experiment_chart("sharing", 2)
@@ -298,7 +304,7 @@ compare(results, dict.fromkeys(results, shared))
 # `repeat` would fill the memory that sharing saves. Instead, split the head axis of the *queries* in two, and give the
 # keys an axis of size 1 in the same place:
 #
-# $$[B, H, T_q, d] \to [B, H_{kv}, G, T_q, d] \qquad\qquad [B, H_{kv}, T_k, d] \to [B, H_{kv}, 1, T_k, d]$$
+# $$[B, H, T_q, d] \to [B, H_{kv}, G, T_q, d] \quad [B, H_{kv}, T_k, d] \to [B, H_{kv}, 1, T_k, d]$$
 #
 # Both are views (notebook 09). The product stretches the keys over G with a stride of 0, so all query heads of a group
 # read the same bytes.
@@ -337,7 +343,7 @@ attention_backward(upstream, small).d_v.ravel()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They are 11 and 1100. Tiled heads would give 101 and 1010, and a mean would give 5.5 and 550.
+# They are 11 and 1100. Tiled heads would give 101 and 1010, and a mean 5.5 and 550.
 #
 # </details>
 #
@@ -356,18 +362,18 @@ mistakes = {
     "no sum": each.d_k,
 }
 tried = {"sum": d_k.sum(axis=2)} | mistakes
-print(compare(tried, dict.fromkeys(tried, grads.d_k)))
+display(compare(tried, dict.fromkeys(tried, grads.d_k)))
 both = {f"query head {h}": d_k[0, 0, h] for h in (0, 1)}
 matrices(both | {"d_k of head 0": grads.d_k[0, 0]})
 
 # %% [markdown]
-# Only the last mistake has a wrong shape. In the film, with H = 4 and H_kv = 2, d_v and d_k have two colours. All other
-# gradients have four, because queries aren't shared.
+# Only the last mistake has a wrong shape. In the film (random numbers, H = 4, H_kv = 2), d_v and d_k have two colours.
+# All other gradients have four, because queries aren't shared.
 
 # %%
-q4, k2 = (rng.normal(size=(1, heads, 5, 2)) for heads in (4, 2))
+q, k, v = (rng.normal(size=(1, heads, 5, 2)) for heads in (4, 2, 2))
 with trace() as there_and_back:
-    heads, small = attention_forward(q4, k2, k2)
+    heads, small = attention_forward(q, k, v)
     attention_backward(rng.normal(size=heads.shape), small)
 backward_film(there_and_back)
 
