@@ -93,12 +93,13 @@ experiment_chart("grouped")
 # </details>
 #
 # *One head instead of eight* does lose: with the same cache and equal params it has 2.52 nats, eight that share 2.37.
-# In large models, multi-query cost a little quality (Shazeer 2019, section 4) or none (Chowdhery et al. 2022, section
-# 2), and grouped-query came close to multi-head (Ainslie et al. 2023, section 3).
+# Elsewhere, multi-query cost a little quality (Shazeer 2019, section 4) or none (Chowdhery et al. 2022, section 2), and
+# grouped-query came close to multi-head (Ainslie et al. 2023, section 3).
 #
-# **Memory and speed.** The cache keeps 384 bytes per token with H_kv = 8, 96 with 2, and 48 with 1.
+# **Memory and speed.** Their cache keeps 384 bytes per token with H_kv = 8, 96 with 2, and 48 with 1. We time a wider
+# layer with random params.
 #
-# > **Predict first.** After 4096 tokens, how many times as fast as H_kv = 8 does a layer with H_kv = 1 decode?
+# > **Predict first.** After 4096 tokens, how many times as fast as H_kv = 8 does H_kv = 1 decode?
 # > <!-- answer: 2.4 within 0.3 -->
 
 # %%
@@ -107,7 +108,7 @@ experiment_chart("grouped", 1)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It's 2.4 times as fast, not 8, and H_kv = 2 is 2.7 times (with NumPy, on one machine; the runs vary).
+# It's 2.4 times as fast, not 8, and H_kv = 2 is 2.7 times (NumPy on one machine; the runs vary).
 #
 # </details>
 #
