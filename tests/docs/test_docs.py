@@ -7,6 +7,7 @@ from pydoc import locate
 
 import pytest
 
+from mha_numpy.models.experiments import EXPERIMENTS
 from tests.notebooks.cells import NOTEBOOKS, ROOT
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -175,6 +176,9 @@ def is_there(place):
         (source,) = NOTEBOOKS.glob(f"{section[1]}_*.py")
         headings = re.findall(r"^# #+ (.*)$", source.read_text(encoding="utf-8"), re.MULTILINE)
         return section[1] == section[2] and section[3] in headings
+    experiment = re.fullmatch(r"`mha-numpy experiment ([\w-]+)`", place)
+    if experiment:
+        return experiment[1] in EXPERIMENTS
     name = re.fullmatch(r"`(mha_numpy\.[\w.]+)`", place)
     return name is not None and locate(name[1]) is not None
 
@@ -188,6 +192,8 @@ def test_a_place_that_is_not_there_is_found():
     known = "[03](../notebooks/03_many-heads.ipynb) Summary"
     assert is_there(known)
     assert not is_there(known.replace("Summary", "Sumary"))
+    assert is_there("`mha-numpy experiment grouped`")
+    assert not is_there("`mha-numpy experiment groups`")
     assert not is_there(known.replace("[03]", "[06]"))
     assert not is_there("`mha_numpy.no_such`")
     assert not is_there("somewhere")
