@@ -359,8 +359,8 @@ print("on the token before:", patterns["previous"].round(2))
 # The backward pass gives the direction, and the optimizer decides how far to go. Write a step of Adam, which trained
 # all models here.
 #
-# To practise more, try these in `mha-numpy exercises`: `embedding-backward`; `train-with-adam`;
-# `museum-token-twice` and `museum-step-counter`, two bugs that shipped.
+# To practise more, try these in `mha-numpy exercises`: `embedding-backward`; `train-with-adam`; `museum-token-twice`
+# and `museum-step-counter`, two bugs that shipped.
 
 
 # %% tags=["exercise"]
@@ -407,8 +407,9 @@ check("adam-step", my_adam_step)
 # `mha_numpy/models/by_hand.py`.
 #
 # **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*; Olsson et al. 2022,
-# *In-context Learning and Induction Heads*; Kobayashi et al. 2020, *Attention Is Not Only a Weight*; Sanford et al. 2024, *One-layer Transformers Fail to Solve
-# the Induction Heads Task*; Singh et al. 2024, *What Needs to Go Right for an Induction Head?*; Yin and Steinhardt
-# 2025, *Which Attention Heads Matter for In-context Learning?*; Kingma and Ba 2015, *Adam*.
+# *In-context Learning and Induction Heads*; Kobayashi et al. 2020, *Attention Is Not Only a Weight*; Sanford et al.
+# 2024, *One-layer Transformers Fail to Solve the Induction Heads Task*; Singh et al. 2024, *What Needs to Go Right for
+# an Induction Head?*; Yin and Steinhardt 2025, *Which Attention Heads Matter for In-context Learning?*; Kingma and Ba
+# 2015, *Adam*.
 #
 # **Next:** [21, translating numbers](21_translating-numbers.ipynb).

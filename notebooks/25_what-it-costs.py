@@ -77,8 +77,8 @@ bar_chart(sizes, title="Params of a layer, D = 24")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 4 · 24² + 4 · 24 = 2400, whatever H is. The last two break the rule, which needs H·d_k = D and separate keys and values
-# for every head.
+# 4 · 24² + 4 · 24 = 2400, whatever H is. The last two break the rule, which needs H·d_k = D and separate keys and
+# values for every head.
 #
 # </details>
 #
