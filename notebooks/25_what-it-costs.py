@@ -318,6 +318,8 @@ weights_by_head(weights, tokens, **options)
 # between them (notebook 03). In `mha-numpy experiment heads`, small models learn to name one, two or four other tokens.
 #
 # > **Predict first.** With equal params, how many heads learn to name four in the fewest steps: 1, 2, 4, 8 or 16?
+# >
+# > <!-- answer: 8 within 0 -->
 
 # %%
 from mha_numpy.show.pictures import experiment_chart
@@ -331,10 +333,10 @@ experiment_chart("heads", 2)
 # heads, 2 wide, take 87 steps, four take 69. (Learning to copy takes eight heads 194 steps and one as wide 115, but that
 # one fails with one of five seeds: `mha-numpy experiment redundancy`.)
 #
-# </details>
+# This readout is linear. An MLP can take one head's mixture of two places apart, but 2 of 5 runs don't find out how,
+# and one not even in five times as many steps.
 #
-# This readout is linear. An MLP can take one head's mixture of two places apart, but 2 of 5 runs don't find out how, and
-# one not even in five times as many steps.
+# </details>
 #
 # ### Pruning
 #
@@ -381,7 +383,7 @@ bar_chart(left, title="What is left of BERT-base", unit="percent")
 # | "redundant heads" | a quarter of BERT's heads is less than a tenth of its operations |
 # | "more heads are better" | up to a point: too many train slowly, and scores have rank d_k at most |
 #
-# In a terminal, `mha-numpy cost --model llama-3-70b --context 8192` shows all of this for any model of the list.
+# `mha-numpy cost --model llama-3-70b --context 8192` shows this for any listed model.
 #
 # ## Exercise: what a layer costs before it runs
 #
