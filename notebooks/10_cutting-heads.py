@@ -29,8 +29,7 @@ from mha_numpy.teach.exercises import check, hint
 # ## Heads of a trained model
 #
 # This model has two attention layers with four heads each. When letters start to repeat, it carries on the sequence: a
-# b c d a b c, and then d. `mha-numpy train induction` trained it, and its params come with the package. Everything
-# below is about this one task and this seed.
+# b c d a b c, and then d. `mha-numpy train induction` trained it. Everything below is about this one task and seed.
 
 # %%
 trained = load_trained("induction")
@@ -45,7 +44,7 @@ weights_by_head(weights, letters, head_names=names, note=note)
 
 # %% [markdown]
 # Head 0 of layer 0 looks at the previous token. In layer 1, the last two rows look at what followed the same letter
-# before. Nobody assigned these roles. They came out of training, and notebook 20 shows how.
+# before. Nobody assigned these roles; they came out of training (notebook 20).
 #
 # > **Predict first.** We cut each head by itself, then three heads of layer 1, and then all four. When does the model
 # > stop copying?
@@ -91,8 +90,7 @@ Table("Right answers and loss without some heads", columns, rows)
 #
 # Without head 0.0 (layer 0, head 0), most answers are wrong. Without any other single head, all but a few stay right.
 # If three of layer 1 go, 93 to 98% are still right, but much less surely: the loss rises from 0.02 to between 1.1 and
-# 1.6. Copying stops only without all four, because they share a job. (The two ways to cut are explained below. Here
-# they agree.)
+# 1.6. Copying stops only without all four, because they share a job. (The two ways to cut are explained below.)
 #
 # </details>
 #
@@ -104,7 +102,7 @@ Table("Right answers and loss without some heads", columns, rows)
 # $$\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\, w_o + b_o
 # = \sum_{h=1}^{H} \mathrm{head}_h\, w_o^h + b_o$$
 #
-# Let's check it with random params and sizes that all differ: 3 heads, D = 10, $d_k = 4$, $d_v = 6$, with biases.
+# Let's check it with random params and sizes that all differ.
 
 # %%
 from mha_numpy import MultiHeadParams
@@ -171,8 +169,8 @@ compare(found, {"gate": shares[:, 1], "pruned": without_1})
 # %% [markdown]
 # Replacing a head with zeros has a flaw: the later layers are used to getting a vector from this head, and may never
 # have seen zeros there. We can also replace it with its *mean*: the head writes its average, the same for every token,
-# so all we lose is what it says about *these* tokens. In our first table both ways agree. Elsewhere they don't, and
-# the mean can even cost more (notebook 21).
+# so all we lose is what it says about *these* tokens. In our first table both ways agree. Elsewhere the
+# mean can even cost more (notebook 21).
 #
 # ## How much does a head matter?
 #
@@ -303,7 +301,7 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 # </details>
 #
 # "Attention mixes positions, the feed-forward layer mixes features" is only half of it. Attention is the only part that
-# mixes tokens, but its projections mix features as well, and *heads* meet only in $w_o$.
+# mixes tokens, but its projections mix features as well.
 #
 # ## What a cut doesn't show
 #
@@ -311,16 +309,18 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 #   may take over (*self-repair*: McGrath et al. 2023, Rushing and Nanda 2024). So the cost of a cut is roughly a lower
 #   bound of what the head does.
 # - **After training is not before training.** Voita et al. 2019 removed 38 of 48 encoder heads of a translation model
-#   at a cost of 0.15 BLEU. Michel et al. 2019 left some layers with one head, but cross-attention needs more. Starting
-#   with fewer heads *before* training was worse there (Behnke and Heafield 2020); notebook 20's model learns faster
-#   with fewer. Each such result holds for one task, one measure, and after training. "Heads are useless" follows from none of them.
+#   at a cost of 0.15 BLEU. Michel et al. 2019 left some layers with one head, but cross-attention needs more. Training
+#   a translator with fewer heads from the start was worse (Behnke and Heafield 2020). Is it always? It depends on what
+#   stays equal (`mha-numpy experiment redundancy`). One head as wide as eight learned to copy sooner than the eight, but
+#   failed with one of five seeds. One as narrow as one of the eight succeeded with only one seed in time, whereas the
+#   eight, trained and then cut to one a layer, were 98% right after 100 more steps. "Heads are useless" follows from
+#   none of these.
 # - **Names of heads are loose.** Clark et al. 2019 and Voita et al. 2019 found positional heads (the token before or
 #   after), delimiter heads (stops and commas), syntactic heads (a verb's object), coreference heads, and heads for rare
 #   tokens; "semantic" is the loosest name. At least nine in ten of GPT-2 small's heads have several roles (Kissane et
 #   al. 2024).
 # - **Weights are not an explanation.** They show where a head looks, but not what it takes from there (that's `v`), nor
 #   what $w_o$, the residual path and later layers make of it (Jain and Wallace 2019; Wiegreffe and Pinter 2019 reply).
-#   Notebook 20 draws weights times the length of the values.
 #
 # ## Exercise: which heads matter
 #
@@ -353,7 +353,7 @@ check("head-importance", my_head_importance)
 # ## Summary
 #
 # - The output is $\sum_h g_h\,\mathrm{head}_h w_o^h + b_o$. So heads have no order, and you can switch each one off by
-#   itself: by 0, or more mildly by its mean.
+#   itself, by 0 or by its mean.
 # - A gate's gradient ranks all heads in one backward pass. But it is only the slope at gate 1, and the head that the
 #   model couldn't do without was on flat ground near a cliff.
 # - One head did one job alone; four heads shared another. So "this head can be cut" doesn't mean "this job isn't

@@ -160,8 +160,7 @@ off = np.abs(cut_by_0[-1] - cut_by_mean).max()
 print(f"largest difference: {off:.4f}")
 
 # %% [markdown]
-# In this layer the two cuts agree to within 0.002, so the zeros are not to blame. In another model you would have to
-# measure again.
+# In this layer the two cuts agree to within 0.002, so the zeros are not to blame.
 #
 # ## By a gradient
 #
@@ -197,8 +196,7 @@ matrices(shown, **labels, title=title)
 # %% [markdown]
 # One forward and one backward pass take a second, the 72 cuts half a minute, and both rank the heads much alike, with
 # a correlation of 0.87. That is mostly because both put the last layer first: within that layer, the correlation is
-# only 0.48. The two also measure different things. A gradient is a slope of the loss; a cut is a whole step, judged
-# by the order of the similarities.
+# only 0.48.
 #
 # ## More and more heads
 #
@@ -209,8 +207,7 @@ matrices(shown, **labels, title=title)
 # <details><summary>Answer</summary>
 #
 # 27, if the least important go first. In the two random orders, fewer than 12 and fewer than 18. So if you choose
-# well, more than a third can go and the order is kept. From 54 heads on, one of the random orders does as well,
-# because a gradient measured with all the heads in place says little about a model with hardly any left.
+# well, more than a third can go and the order is kept.
 #
 # </details>
 
@@ -255,7 +252,7 @@ with cut_model(model, going):
 
 # %% [markdown]
 # The last layer keeps all twelve heads, and the first five lose between three and seven each. (`pruning_curve` can
-# also choose greedily, each time cutting the head whose loss hurts least. For 72 heads that takes 2,629 forwards.)
+# also choose greedily, in 2,629 forwards.)
 #
 # ## Cut for good
 #
@@ -318,7 +315,6 @@ for name, where in {"with": real, "without": away}.items():
 # <details><summary>Answer</summary>
 #
 # 37 with `[CLS]`, and only 2 without. Half of the heads seem to have a twin, but what they share is mostly the sink.
-# (Above 0.7, it's 62 and 15.)
 # </details>
 #
 # ## What the introductory texts say
@@ -331,9 +327,29 @@ for name, where in {"with": real, "without": away}.items():
 # | "Some heads improve performance when removed" | We can't tell: the whole model is our measure, so nothing can be better. For that you'd need a task with right answers. |
 # | "Pruning saves in proportion" | For attention, yes. For the whole model, far less. A gate of 0 saves nothing. |
 #
-# None of this shows that "heads are useless", or that you should "train with fewer heads". Fewer heads *before*
-# training were worse for a translator (Behnke and Heafield 2020), though not in notebook 20. And a cut gives only a rough lower bound, since other heads may take
-# over (McGrath et al. 2023).
+# None of this shows that "heads are useless": a cut gives only a rough lower bound, since other heads may take over
+# (McGrath et al. 2023). Nor does it show that you should "train with fewer heads". For a translator, starting with
+# fewer was worse (Behnke and Heafield 2020). For small models that copy, as in notebook 20, it depends on what stays
+# equal. Here are five seeds of each in `mha-numpy experiment redundancy`:
+
+# %%
+from mha_numpy.models.experiments import load_result
+from mha_numpy.show.pictures import experiment_chart
+
+display(experiment_chart("redundancy"))
+result = load_result("redundancy")
+for n in ("8 heads", "1 head"):
+    arm = f"copying, {n} of width 4"
+    one = result.values("one head a layer", arm)
+    later = result.values("trained on", arm)
+    print(f"{n}: {one.mean():.0%} right with one a layer, and")
+    print(f"{later.min():.0%} to {later.max():.0%} 100 steps later")
+
+# %% [markdown]
+# **With equal params**, one wide head a layer learns sooner than eight that share its width, but fails with one seed.
+# **With heads of equal width**, one narrow head rarely gets there in time, and eight always do. Once they have, seven
+# of them can go: 100 steps later the one left does the whole job. A narrow head that was always alone does it with some
+# seeds only. So here, it's safer to cut heads after training than before.
 #
 # > **Try it.** To this model, how alike are "The dog bit the man." and "The man bit the dog."? And what about "The
 # > man was bitten by the dog.", which means the same as the first? Say what you expect, with and without heads. Then
@@ -386,7 +402,7 @@ check("prune-heads", my_prune_heads)
 #   has to stay much the same, with a correlation of 0.95.
 # - One backward pass ranks the heads much as cutting them one by one does. It needs a scalar whose gradient isn't 0
 #   when every head is in place.
-# - The order of cutting matters: 27 heads can go if the least important go first, but fewer than 12 or 18 at random.
+# - The order of cutting matters: at random, fewer than 12 or 18 heads can go.
 # - Pruning removes columns of $w_q$, $w_k$, $w_v$ and rows of $w_o$, with the same result as gates of 0.
 # - Heads look alike only as long as you count the sink.
 #

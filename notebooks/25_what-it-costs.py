@@ -2,7 +2,7 @@
 # # 25 · What it costs
 #
 # "H heads cost the same as one", says the paper that introduced them. Let's have 1, 4, 16 and 64 heads share a width
-# of 256, and time them on your machine (the fastest of several runs).
+# of 256, and time them on your machine.
 
 # %% tags=["hide-input"]
 from time import perf_counter
@@ -49,8 +49,7 @@ title = "Attention, T = 256, D = 256, on your machine"
 bar_chart(bars, title=title, unit="ms")
 
 # %% [markdown]
-# The times are far from the same. So is the paper wrong? Some texts say that heads are free, others that they cost
-# more. Let's count.
+# The times are far from the same. So is the paper wrong? Let's count.
 #
 # **By the end you can** count params, operations and bytes of attention before
 # anything runs, and say which of them depend on the number of heads.
@@ -78,12 +77,12 @@ bar_chart(sizes, title="Params of a layer, D = 24")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 4 · 24² + 4 · 24 = 2400, whatever H is. The rule needs H·d_k = D and separate keys and values for every head. Four
-# heads of width 24 have 9528 params, and four heads that share one key/value head have only 1500.
+# 4 · 24² + 4 · 24 = 2400, whatever H is. The last two break the rule, which needs H·d_k = D and separate keys and
+# values for every head.
 #
 # </details>
 #
-# `count_parameters` counts whole models in the same way. Their authors published the totals, so we can check it.
+# `count_parameters` counts whole models in the same way. Does it agree with the published totals?
 
 # %%
 from mha_numpy.models.cost import (
@@ -143,7 +142,7 @@ line_chart(lengths, lines, title=title, **axes)
 #
 # </details>
 #
-# For a long enough text the square wins. (Backward takes twice as many operations: each product becomes two.)
+# So when does the square win?
 
 # %%
 lengths, lines = 2 ** np.arange(9, 19), {}
@@ -245,12 +244,12 @@ bar_chart(widths, title="Width of a head, d_k")
 # </details>
 #
 # In this list D grows 24-fold, but d_k only fourfold. **Apart from PaLM, H is D / 64 or D / 128.** That is a habit,
-# not a law: Gemma 7B has 16 heads of width 256, in a model of width 3072 (Gemma Team 2024, table 1).
+# not a law: Gemma 7B has 16 heads of width 256 (Gemma Team 2024, table 1).
 #
 # ### Rules of thumb and the data
 #
 # Many texts copy a table that recommends 4 to 8 heads below 100 million params, 8 to 16 up to a billion, and 16 to 96
-# above. Which models do *not* follow it?
+# above. Which models don't follow it?
 
 
 # %%
@@ -267,15 +266,13 @@ for name, m in models.items():
         print(f"{name}: {m.num_heads} heads")
 
 # %% [markdown]
-# It fits all models except one, but it says little: "16 to 96" covers both the 32 heads of Llama 2
-# 7B and the 48 of PaLM 540B.
+# It fits all models except one, but "16 to 96" says little.
 #
 # ### Too many heads are too narrow
 #
 # The scores of a head are a product of (T, d_k) and (d_k, T), so their rank is at most d_k (Bhojanapalli et al.
-# 2020). How much does that matter? Take an arbitrary pattern of weights; its logarithm gives scores that produce it.
-# We replace them by the nearest scores of rank d_k (from the singular values), fit these to the weights in 1000 steps
-# of gradient descent, and see how much weight ends up in the wrong place before and after.
+# 2020). How much does that matter? Take an arbitrary pattern of weights, and replace its scores by the nearest ones of
+# rank d_k. How much weight ends up in the wrong place, before and after 1000 steps of gradient descent?
 
 # %%
 target, _ = softmax_forward(2 * rng.normal(size=(32, 32)))
@@ -298,9 +295,8 @@ line_chart(widths, lines, title=title, log_x=True, **axes)
 
 # %% [markdown]
 # Even fitted, a head of width 1 misplaces half of its weight, and one of width 4 a third. But that is about *mixing*.
-# To look at one key, two features are enough: we put the tokens on a circle, and each query looks for a point on it. In
-# one head it is the point before its own, in the other a random one. (The more points, the larger the scores have to
-# be.)
+# To look at one key, two features are enough, if the tokens are on a circle: one head looks for the point before, the
+# other for a random one. (The more points, the larger the scores have to be.)
 
 # %%
 angle = 2 * np.pi * np.arange(10) / 10
@@ -319,16 +315,38 @@ weights_by_head(weights, tokens, **options)
 # ### Too few heads give too few distributions
 #
 # H heads give a query H rows of weights. One head that looks for two things has to share one row
-# between them (notebook 03).
+# between them (notebook 03). In `mha-numpy experiment heads`, small models learn to name one, two or four other tokens.
+#
+# > **Predict first.** With equal params, how many heads learn to name four in the fewest steps: 1, 2, 4, 8 or 16?
+# >
+# > <!-- answer: 8 within 0 -->
+
+# %%
+from mha_numpy.show.pictures import experiment_chart
+
+experiment_chart("heads", 2)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Eight. With fewer heads than places no run gets there, a few to spare help, and too many slow training down: sixteen
+# heads, 2 wide, take 87 steps, four take 69. (Learning to copy takes eight heads 194 steps and one as wide 115, but that
+# one fails with one of five seeds: `mha-numpy experiment redundancy`.)
+#
+# This readout is linear. An MLP can take one head's mixture of two places apart, but 2 of 5 runs don't find out how,
+# and one not even in five times as many steps.
+#
+# </details>
 #
 # ### Pruning
 #
 # Michel et al. 2019 (section 4) removed up to about 20% of the heads of a translation model, and 40% of BERT's, at
 # test time, without a noticeable loss. DistilBERT (Sanh et al. 2019) has half the *layers* instead, with all 12 heads
-# in each.
+# in each, and learned from BERT's probabilities. In `mha-numpy experiment distillation` a student with half of the
+# heads learns more that way than from labels, and even beats its teacher.
 #
 # > **Predict first.** Suppose BERT-base keeps 9 of its 12 heads in every layer, and T = 512. How much is left of
-# > attention's operations, and how much of all operations?
+# > attention's operations, and of all?
 
 # %%
 from dataclasses import replace
@@ -359,22 +377,20 @@ bar_chart(left, title="What is left of BERT-base", unit="percent")
 #
 # | claim | what we saw |
 # |---|---|
-# | "H heads are free" | multiply-adds and params: yes. Weights and exponentials: H times |
-# | "higher computational cost" | as many multiply-adds; the time still grows, most of all in softmax |
+# | "H heads are free", "higher computational cost" | multiply-adds and params: the same. Weights and exponentials: H times |
 # | "more memory" | $H T^2$ weights, more than the tokens once T > d_k |
-# | "several relationships at once" | H distributions per query; one head mixes, which an MLP may undo (notebook 28) |
+# | "several relationships at once" | H distributions per query; one head mixes, and an MLP may learn to undo that |
 # | "redundant heads" | a quarter of BERT's heads is less than a tenth of its operations |
-# | "more heads are better" | up to a point: scores have rank d_k = D / H at most |
+# | "more heads are better" | up to a point: too many train slowly, and scores have rank d_k at most |
 #
-# In a terminal, `mha-numpy cost --model llama-3-70b --context 8192` shows all of this for any model of the list.
+# `mha-numpy cost --model llama-3-70b --context 8192` shows this for any listed model.
 #
 # ## Exercise: what a layer costs before it runs
 #
 # Write the counts as a function. H_kv may be less than H, and H·d need not be D. The last entry is
 # the KV cache (notebook 17).
 #
-# To practise more, try `online-attention` in `mha-numpy exercises`, which never stores a row of
-# weights.
+# To practise more, try `online-attention` in `mha-numpy exercises`.
 
 
 # %% tags=["exercise"]
@@ -395,9 +411,6 @@ check("cost-table", my_cost_table)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain the first picture: the products take the same operations, and everything between them
-# costs H times as much.
-#
 # - Params $4D^2$, projections $8BTD^2$, scores and mix $4BT^2D$: none of these depends on H. Both counts of
 #   operations are equal at T = 2D.
 # - There are $H T^2$ weights and exponentials. They outgrow the tokens at T = d_k.
@@ -406,9 +419,8 @@ check("cost-table", my_cost_table)
 #
 # **In the code:** `mha_numpy/models/cost`. Figures: docs/performance.md.
 #
-# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.2 and table 1; Kaplan et
-# al. 2020, *Scaling Laws for Neural Language Models*, table 1; Bhojanapalli et al. 2020, *Low-Rank
-# Bottleneck in Multi-head Attention Models*; Michel et al. 2019, *Are Sixteen Heads Really Better
-# than One?*; Sanh et al. 2019, *DistilBERT*.
+# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*; Bhojanapalli et al. 2020, *Low-Rank Bottleneck in
+# Multi-head Attention Models*; Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Sanh et al. 2019,
+# *DistilBERT*.
 #
 # **Next:** [26, attention without its weights](26_attention-without-its-weights.ipynb).

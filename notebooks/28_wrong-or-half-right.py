@@ -161,9 +161,9 @@ attention_forward(q, k, v)[0].shape
 # for, "sat" its subject, and "soft" the noun that it describes.
 #
 # What a head can't do is follow two relations for *one* token and keep them apart: it mixes. Is a mixture lost? With
-# unequal weights, say 0.7 and 0.3, an MLP after the head can take it apart, but a linear map such as `w_o` can't. In
-# the last cell it finds the first token and only guesses the second. So a second head does what would otherwise be
-# left to the next layer.
+# unequal weights, say 0.7 and 0.3, an MLP after the head can take it apart, but a linear map such as `w_o` can't: in
+# the last cell it finds the first token and only guesses the second. (In training, 3 of 5 MLPs learn to:
+# `mha-numpy experiment heads`.) So a second head does what would otherwise be left to the next layer.
 # </details>
 
 # %%
@@ -260,7 +260,8 @@ line_chart(range(9), {"right": curve.scores}, title=title, **axes)
 #
 # <details><summary>Correction</summary>
 #
-# - DistilBERT (Sanh et al. 2019) has half the *layers*, with 12 heads in each (notebook 25 counts them).
+# - DistilBERT (Sanh et al. 2019) has half the *layers*, with 12 heads in each (notebook 25 counts them). A student
+#   with half of the heads is in `mha-numpy experiment distillation`: it beats its teacher.
 # - BERT is an encoder: it generates nothing and has no KV cache. Tables that give it one mean "multi-head".
 # - Llama 2: in the picture below, 7B and 13B are multi-head; 70B is grouped (and so is 34B, according to the paper).
 # - Falcon: 7B is multi-query, 40B has 8 key/value heads.

@@ -50,7 +50,7 @@ matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 #
 # **One head gives each token one distribution over the others, and therefore one mean of values. Several heads give
 # it several means, each through its own projections, side by side.** To read two tokens equally, one head must give
-# 0.5 to each, and then you can't tell which of them said what. (With unequal weights an MLP can: notebook 28.) Below,
+# 0.5 to each, and then you can't tell which of them said what. (With unequal weights an MLP may learn to: notebook 25.) Below,
 # one head gives two sentences the same output. More: notebook 03.
 # </details>
 
@@ -119,8 +119,8 @@ matrices(shown, column_labels=heads)
 #
 # **One linear map follows, `out = merged @ w_o + b_o`. Until here every column belonged to one head; `w_o` is the
 # first place where they meet.** A wide row times `w_o` is the sum of its pieces times blocks of rows. So the output
-# is the *sum* over heads of `head_h @ w_o[block h]`, and each head writes into all D columns. Below are the shares of
-# two heads, and the output. More: notebook 03.
+# is the *sum* over heads of `head_h @ w_o[block h]`, and each head writes into all D columns. Below are both
+# shares and the output. More: notebook 03.
 # </details>
 
 # %%
@@ -316,9 +316,11 @@ kv_cache_bytes(multi_head, 4096) / kv_cache_bytes(grouped, 4096)
 #
 # **With H d_k = D, only softmax and the memory for weights grow with H. For quality, more heads mean more
 # distributions, but from narrower heads, whose scores have rank d_k at most. Most models take d_k = 64 or 128, and
-# often H = D / d_k.** For H_kv, the size of the cache decides. After training, you can often remove many heads at
-# little cost. That says little about *starting* with fewer: it was worse for a translator (Behnke and Heafield 2020),
-# but notebook 20's model learns faster that way. Below: ranks of scores, and widths in known models.
+# often H = D / d_k.** Far too many train slowly (notebook 25). For H_kv, the size of the cache decides. Removing heads
+# after training often costs little, which says little about *starting* with fewer. For a translator it was worse
+# (Behnke and Heafield 2020). In `mha-numpy experiment redundancy`, one wide head learned sooner than eight that share
+# its width, but failed with one of five seeds; one as narrow as theirs failed with four. Below: ranks, and known
+# widths.
 # </details>
 
 # %%
@@ -337,8 +339,7 @@ bar_chart(counts, title="Widths of a head", unit="known models")
 # weaken that head, so Michel et al. use its size as the head's importance. Derive it from
 # `gated = heads * gate[:, None, None]`.
 #
-# To practise more, try `head-importance` (the size itself) and `museum-split` (a bug that shipped) in `mha-numpy
-# exercises`.
+# To practise more, try `head-importance` and `museum-split` in `mha-numpy exercises`.
 
 
 # %% tags=["exercise"]
@@ -357,8 +358,6 @@ check("head-gates", my_d_head_gate)
 
 # %% [markdown]
 # ## Summary
-#
-# Each answer now comes with a cell that proves it.
 #
 # - Heads have separate distributions, at the cost of one wide head. They meet in `w_o`, where their shares add up.
 # - The scale keeps softmax where gradients pass. Multiply-adds don't depend on H; weights do.
