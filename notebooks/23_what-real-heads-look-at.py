@@ -314,7 +314,7 @@ matrices(panels, **labels, title=f"Early and late. {note}")
 
 # %% [markdown]
 # Positional heads are early: the two clear ones are in layers 0 and 1. But heads that match related words are
-# everywhere. Head 0.1, which knows only words, gets all eight, as do 0.8, 2.4 and 4.5.
+# everywhere. Heads 0.1 and 0.8 get all eight, as do 2.4 and 4.5.
 #
 # ## A sentence of your own
 #
