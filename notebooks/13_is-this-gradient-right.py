@@ -366,7 +366,7 @@ matrices(panels, row_labels=list(ways), shared=False, title=title)
 # After training, `layer.eval()` switches dropout off, and every row is the plain one. With the factor, that's the mean
 # of the rows on which the later layers were trained. Without it, the rows suddenly become $1/0.6 \approx 1.67$ times as
 # large as that mean. In an experiment with a small model and p = 0.5, all that dropout had gained on unseen text was
-# lost in this way, and multiplying the rows by 1 - p brought it back (`mha_numpy/models/experiments/dropout.py`).
+# lost in this way, and multiplying the rows by 1 - p brought it back (`mha-numpy experiment dropout`).
 #
 # And the gradient? Forward now draws at random, so let's ask `gradcheck`:
 

@@ -166,8 +166,9 @@ def test_the_table_of_machines_has_the_sizes_of_the_kernel():
 
 
 COVERAGE = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8").splitlines()
-ROWS = [line.strip("| ").rsplit(" | ", 1) for line in COVERAGE if line.startswith("| ")]
-PLACES = {place for text, here in ROWS if text != "in the text" for place in here.split("; ")}
+ROWS = [line.strip("| ").rsplit(" | ", 2) for line in COVERAGE if line.startswith("| ")]
+ROWS = [(text, here.split("; "), how) for text, here, how in ROWS if text != "in the text"]
+PLACES = {place for _, here, _ in ROWS for place in here}
 
 
 def is_there(place):
@@ -181,6 +182,23 @@ def is_there(place):
         return experiment[1] in EXPERIMENTS
     name = re.fullmatch(r"`(mha_numpy\.[\w.]+)`", place)
     return name is not None and locate(name[1]) is not None
+
+
+def has_code(place):
+    """Whether a place is an experiment, a function, or a section with a cell of code."""
+    if place.startswith("`"):
+        return True
+    number, heading = re.fullmatch(r"\[(\d\d)\]\([^)]*\) (.*)", place).groups()
+    (source,) = NOTEBOOKS.glob(f"{number}_*.py")
+    section = re.split(f"(?m)^# #+ {re.escape(heading)}$", source.read_text(encoding="utf-8"))[1]
+    return re.search(r"^# %%(?! \[markdown\])", re.split(r"(?m)^# #+ ", section)[0], re.MULTILINE)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:50])
+def test_what_is_said_to_be_computed_has_code(row):
+    _, here, how = row
+    assert re.match("(computed|shown|cited)\\b", how)
+    assert not how.startswith("computed") or any(map(has_code, here))
 
 
 @pytest.mark.parametrize("place", sorted(PLACES))

@@ -17,7 +17,8 @@ SAYS = {  # an option that is not here says what its declaration says
     "masked": "Where a key is hidden, its score becomes minus infinity, and its weight becomes 0.",
     "weights": "Softmax turns each row of scores into shares that sum to 1: how much this query "
     "takes from each key.",
-    "dropout_mask": "Some weights become 0 at random, and the others grow to make up for it.",
+    "dropout_mask": "Some weights become 0 at random, and the others grow by a fixed factor, so "
+    "that each is right on average.",
     "dropped": "The weights after dropout.",
     "heads": "Each head's answer: the mean of the values, weighted by the row of weights.",
     "head_gate": "One number for each head multiplies its answer: 1 keeps it, 0 switches it off.",
