@@ -2,10 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from time import perf_counter
 from typing import NamedTuple
 
@@ -126,6 +124,9 @@ def _run_all(
         for key in todo:
             yield key, experiment.run(*key)
         return
+    from concurrent.futures import ProcessPoolExecutor, as_completed  # a browser's Python has none
+    from multiprocessing import get_context
+
     with _one_thread_each(), ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         waiting = {pool.submit(experiment.run, *key): key for key in todo}
         for each in as_completed(waiting):
