@@ -10,7 +10,7 @@ import threading
 import matplotlib.font_manager  # noqa: F401 - may start a thread to look for fonts
 
 PACKAGES = (
-    "huggingface_hub", "jax", "llvmlite", "ml_dtypes", "numba", "onnx", "resource", "safetensors",
+    "_multiprocessing", "concurrent.futures.process", "huggingface_hub", "jax", "llvmlite", "ml_dtypes", "numba", "onnx", "resource", "safetensors",
     "tokenizers", "torch",
 )  # fmt: skip
 
