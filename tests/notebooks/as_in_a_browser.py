@@ -1,5 +1,6 @@
 """The first cell of a notebook that runs without all that Python in a browser does not have."""
 
+import concurrent.futures
 import multiprocessing.process
 import os
 import signal
@@ -10,8 +11,8 @@ import threading
 import matplotlib.font_manager  # noqa: F401 - may start a thread to look for fonts
 
 PACKAGES = (
-    "_multiprocessing", "concurrent.futures.process", "huggingface_hub", "jax", "llvmlite", "ml_dtypes", "numba", "onnx", "resource", "safetensors",
-    "tokenizers", "torch",
+    "_multiprocessing", "concurrent.futures.process", "huggingface_hub", "jax", "llvmlite",
+    "ml_dtypes", "numba", "onnx", "resource", "safetensors", "tokenizers", "torch",
 )  # fmt: skip
 
 
@@ -27,6 +28,7 @@ def no_thread(thread, start=threading.Thread.start):
 
 if __name__ == "__main__":  # a notebook's cell, and not who imports this file
     sys.modules |= dict.fromkeys(PACKAGES)
+    vars(concurrent.futures).pop("ProcessPoolExecutor", None)  # which the kernel has used
     os.fork = subprocess.Popen.__init__ = multiprocessing.process.BaseProcess.start = no_child
     threading.Thread.start = no_thread
     for room, name in ((os, "memfd_create"), (os, "sched_getaffinity"), (signal, "setitimer")):
