@@ -232,17 +232,17 @@ def with_one_row(ids, heads):
         placed = model.positions(x)
         layer(placed, placed, x, is_causal=True)
         w, v = layer.weights, layer.forward_cache.attention.inputs.v
-        if i == 0 and heads:
-            w = w[:, heads].mean(axis=1, keepdims=True)
+        w = w if i else w[:, heads].mean(axis=1, keepdims=True)
         x = x + merge_heads(w @ v) @ layer.params["w_o"]
     return model.unembedding(x)
 
 
 rng = np.random.default_rng(1)
 (ids,), targets = trained.task.draw_batch(rng, 256)
-for heads in [], [0, 1, 2, 3], [0], [1], [2], [3]:
+print(f"separate rows: {share_right(model(ids), targets):.1%} right")
+for heads in [0, 1, 2, 3], [0], [1], [2], [3]:
     right = share_right(with_one_row(ids, heads), targets)
-    print(f"all share the row of {heads}, right: {right:.1%}")
+    print(f"the row of {heads}: {right:.1%} right")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
