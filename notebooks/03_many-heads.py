@@ -239,7 +239,7 @@ def with_one_row(ids, heads):
 
 rng = np.random.default_rng(1)
 (ids,), targets = trained.task.draw_batch(rng, 256)
-print(f"separate rows: {share_right(model(ids), targets):.1%} right")
+print(f"as trained: {share_right(model(ids), targets):.1%} right")
 for heads in [0, 1, 2, 3], [0], [1], [2], [3]:
     right = share_right(with_one_row(ids, heads), targets)
     print(f"the row of {heads}: {right:.1%} right")
