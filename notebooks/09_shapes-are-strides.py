@@ -270,7 +270,8 @@ for layer in model.attentions:
 # Accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second. But it falls as far in the
 # control: take three quarters of its numbers away from a trained model, and it breaks, whichever they are. So this
 # says nothing about the split. What it costs, you only see if you train a model that way from the start. We did, with
-# two seeds: after the usual 500 steps, 98.1% and 98.7% are right. On this task, reading all features is worth about one point.
+# two seeds: after the usual 500 steps, 98.1% and 98.7% are right. On this task, reading all features is worth about one
+# point.
 #
 # ## Sizes that you will meet
 #
