@@ -324,8 +324,8 @@ weights_over_picture(picture, seen, written)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Mostly at the object that it names (on average over four heads). As it writes "left of", it already looks at the
-# circle, and at empty ground.
+# More at the object that it names than at the other, and much at empty ground (four heads' average). As it writes
+# "left of", it looks at the circle.
 #
 # </details>
 #
