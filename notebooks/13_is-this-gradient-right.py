@@ -299,8 +299,8 @@ matrices({"caught": np.array(caught)}, **labels)
 # %% [markdown]
 # Only the first example catches all of them. (For softmax by itself, ones hide even more, as notebook 11 shows.)
 #
-# So let all sizes differ: equal ones hide every mistake that takes the wrong size. And a gradient that is truly 0 fools a
-# popular measure of the error, $|a - n| / \max(|a|, |n|)$ for the analytic a and the numeric n. It becomes a ratio of
+# So let all sizes differ: equal ones hide every mistake that takes the wrong size. And a gradient that is truly 0 fools
+# a popular measure of the error, $|a - n| / \max(|a|, |n|)$ for the analytic a and the numeric n. It becomes a ratio of
 # two roundings and warns you where nothing is wrong. So `gradcheck` divides by the largest gradient of the whole set
 # instead.
 #
