@@ -133,7 +133,7 @@ compare(mine, of_library | {"sum of copies": of_library["d_w"]})
 # ## The whole way, step by step
 #
 # We take B = 7 sequences, T = 4 tokens, D = 5, and H = 2 heads of width 3, so H·d = 6. No two sizes are equal, so in a
-# projection no wrong transpose can hide. (Inside attention, T meets T, and only numbers tell.) Params and `d_out` are
+# projection no wrong transpose can hide. (Inside attention only numbers tell.) Params and `d_out` are
 # random, and no bias is zero.
 
 # %%
