@@ -307,8 +307,8 @@ compare(np.concatenate(rows, axis=2), whole["heads"], name="heads")
 # %% [markdown]
 # ## The source can be a picture
 #
-# Cut into 16 patches, a picture has 16 keys and values, and the caption so far asks. The model: `mha-numpy
-# train captions`.
+# Cut into 16 patches, a picture has 16 keys and values, and the caption so far asks. The model:
+# `mha-numpy train captions`.
 #
 # > **Predict first.** Where does it look as it writes each word?
 
