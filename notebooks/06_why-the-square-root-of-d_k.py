@@ -261,9 +261,9 @@ chart(medians, title, "norm of a row of d_scores")
 #
 # <details><summary>Answer</summary>
 #
-# The median first *grows*, to almost three times that with the scale, because longer keys more than make up for what
+# Unscaled, the median first *grows*, to almost three times the scaled one, because longer keys more than make up for what
 # softmax loses. Only from 128 on is it smaller, and at 1024 nothing is left. The largest row grows like $\sqrt{d_k}$,
-# because in a few rows two keys happen to be level.
+# because in a few rows two keys are level.
 #
 # </details>
 
@@ -280,8 +280,8 @@ chart(lines, title, "norm of a row of d_q")
 
 # %% [markdown]
 # So the honest version is: **Without the scale, the gradients of queries grow apart: in a very wide head most vanish, a
-# few are about $\sqrt{d_k}$ times as large, but nothing explodes.** And the head of the first chart? (Digit and place add up
-# to a variance of about 2, so it's further out.)
+# few are about $\sqrt{d_k}$ times as large, but nothing explodes.** And the head of the first chart? (Digit and place
+# add up to a variance of about 2, so it's further out.)
 
 
 # %%
