@@ -183,7 +183,7 @@ matrices(
 #
 # ## A head doesn't know the order
 #
-# Next we shuffle the words it reads, and then we write each of them twice:
+# Next we shuffle the words it reads, write all of them twice, or only one of them:
 
 
 # %%
@@ -194,15 +194,18 @@ def output(rows):
 
 orders = {
     "shuffled": np.random.default_rng(0).permutation(8),
-    "twice": np.arange(8).repeat(2),
+    "all twice": np.arange(8).repeat(2),
+    "one twice": np.append(np.arange(8), 0),
 }
-outputs = {name: output(rows) for name, rows in orders.items()}
-compare(outputs, dict.fromkeys(orders, at_once))
+compare(
+    {name: output(rows) for name, rows in orders.items()},
+    dict.fromkeys(orders, at_once),
+)
 
 # %% [markdown]
-# A different picture, and the same output. Each key keeps its value, and a mean doesn't care what order the values
-# come in, or whether you write each of them once or twice. To this head a sentence is a bag of words. The order has
-# to come from somewhere else: from positions (notebook 18), or from a mask (08).
+# Twice it's the same output. Each key keeps its value, and a mean doesn't care what order the values come in, or
+# whether you write *all* of them twice. If you write only one twice, it counts twice. To this head a sentence is a bag
+# of words. The order has to come from somewhere else: from positions (notebook 18), or from a mask (08).
 #
 # ## What weights show, and what they don't
 #
@@ -300,8 +303,8 @@ check("attention", my_attention)
 #
 # - One line computes all rows: $\mathrm{softmax}(q k^\top / \sqrt{d_k})\, v$, from [B, T, D] to [B, T, d_v].
 # - The weights are T by T. A row is a query and sums to 1; a column is a key.
-# - An output is a mean of values. It lies between them, and doesn't care about their order, or whether you write each
-#   of them once or twice.
+# - An output is a mean of values. It lies between them, and doesn't care about their order, or whether you write all
+#   of them twice.
 # - A picture of weights shows where a head reads. With other values the same picture means something else, and a large
 #   weight on a value of 0 means nothing.
 # - A token has one row in a head, so two questions have to share it.

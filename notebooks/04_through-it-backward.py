@@ -90,8 +90,8 @@ for _ in range(5):
     moving -= 0.05 * slopes(moving)
 
 # %% [markdown]
-# That is training. The loss goes down, and the share of key 0 with it. The factor 0.05 is the *step size*. Change it to
-# 2, and the first step goes much too far: the loss jumps to 8, and stays there.
+# That is training. The loss goes down, and the share of key 0 with it. The factor 0.05 is the *step size*. With 5, the
+# first step goes too far: the loss jumps to 8 and stays, because all slopes are almost 0.
 #
 # ## Backward by hand
 #

@@ -13,8 +13,9 @@ from functools import partial
 
 import numpy as np
 
+from mha_numpy import trace
 from mha_numpy.models import AttentionOnlyLM
-from mha_numpy.models.train import AdamW, fit
+from mha_numpy.models.train import AdamW, fit, loss_and_gradients
 
 # %%
 from mha_numpy.models.train.tasks import Reverse
@@ -49,7 +50,7 @@ line_chart(np.arange(60), curves, title="Three scales", **looks)
 
 # %% [markdown]
 # Without a scale, the head is still far from its goal when the other two have arrived. The rest of this notebook
-# explains why. (On this easy task $1/d_k$ does well too; we'll come back to it.)
+# explains why. (On this easy task $1/d_k$ does well too.)
 #
 # ## A dot product is a sum of d_k terms
 #
@@ -240,15 +241,14 @@ medians = {
     for name, norm in norms.items()
 }
 at_64 = medians["no scale"][6] / medians["1/sqrt(d_k)"][6]
-print(f"d_k = 64: {at_64:.0%} of the gradient with the scale")
+print(f"d_k = 64: {at_64:.0%} of d_scores with the scale")
 title = "What softmax lets through, in the median row"
 chart(medians, title, "norm of a row of d_scores")
 
 # %% [markdown]
-# Without a scale, the gradient of a typical row **vanishes** as the head gets wider. That's the reason given in
+# Without a scale, `d_scores` of a typical row **vanishes** as the head gets wider. That's the reason given in
 # *Attention Is All You Need*: large dot products push softmax "into regions where it has extremely small gradients". At
-# d_k = 64, a quarter is left. The unscaled head of the first chart started further out, because digit and place add up
-# to a variance of about 2.
+# d_k = 64, a quarter is left.
 #
 # ## Does anything explode?
 #
@@ -256,13 +256,14 @@ chart(medians, title, "norm of a row of d_scores")
 # least halves its norm (notebook 11). That leaves one step, from the scores to the query: $\bar q = \text{scale} \cdot
 # \bar s\, k$. Without a scale, nothing in it makes up for the norm of a key, which is about $\sqrt{d_k}$.
 #
-# > **Predict first.** As d_k grows, more and more rows lose their gradient in softmax, and the gradient of the others
-# > is multiplied by something larger. What happens to the median row of `d_q`, and to the largest one?
+# > **Predict first.** As d_k grows, less gets through softmax in most rows, but it is multiplied by something larger.
+# > What happens to the median row of `d_q`, and to the largest one?
 #
 # <details><summary>Answer</summary>
 #
-# The median shrinks to nothing, while the largest row grows like $\sqrt{d_k}$, because in a few rows two keys happen to
-# be level. With the scale, both stay where they are.
+# Unscaled, the median first *grows*, to almost three times the scaled one, because longer keys more than make up for what
+# softmax loses. Only from 128 on is it smaller, and at 1024 nothing is left. The largest row grows like $\sqrt{d_k}$,
+# because in a few rows two keys are level.
 #
 # </details>
 
@@ -272,22 +273,47 @@ for name in ("no scale", "1/sqrt(d_k)"):
     d_q = norms[name][:, 1]  # (11, 4000)
     lines[f"{name}: largest"] = d_q.max(axis=-1)
     lines[f"{name}: median"] = np.median(d_q, axis=-1)
+larger = norms["no scale"][6, 1] > norms["1/sqrt(d_k)"][6, 1]
+print(f"d_k = 64: larger without the scale in {larger.mean():.0%}")
 title = "The gradient of a query, 4000 random queries"
 chart(lines, title, "norm of a row of d_q")
 
 # %% [markdown]
-# So the honest version is: **Without the scale, the wider the head, the more rows lose their gradient. The few that
-# keep it get one about $\sqrt{d_k}$ times as large, but nothing explodes.**
+# So the honest version is: **Without the scale, the gradients of queries grow apart: in a very wide head most vanish, a
+# few are about $\sqrt{d_k}$ times as large, but nothing explodes.** And the head of the first chart? (Digit and place
+# add up to a variance of about 2, so it's further out.)
+
+
+# %%
+def first_step(scale):
+    """Norms of the rows of d_q, and of the gradient of w_q."""
+    model = AttentionOnlyLM(10, 12, **small, is_causal=False)
+    head = model.attentions[0]
+    head.forward = partial(head.forward, scale=scale)
+    batch = Reverse().draw_batch(np.random.default_rng(0), 32)
+    with trace() as t:
+        loss_and_gradients(model, batch)
+    d_q = np.linalg.norm(t["d_q"], axis=-1)
+    return d_q, np.linalg.norm(head.grads["w_q"])
+
+
+for name in ("no scale", "1/sqrt(d_k)"):
+    d_q, d_w_q = first_step(rules[name](64))
+    median = np.median(d_q)
+    print(f"{name}: median d_q {median:.6f}, d_w_q {d_w_q:.2f}")
+
+# %% [markdown]
+# Most of its queries do lose their gradient, but that of `w_q` is *larger*, because a few queries speak for all. So it
+# isn't short of gradient, and Adam hardly cares about size.
 #
 # $1/d_k$ errs on the other side, but does no harm here. All weights start nearly equal, but `d_scores` still gets its
-# gradient, so the head easily leaves this state. In `mha-numpy experiment scale`, its loss ends lower than with the
-# root in all 15 runs (five seeds, three learning rates). So the root isn't the only good divisor.
+# gradient. In `mha-numpy experiment scale`, its loss ends lower than with the root in all 15 runs (five seeds, three
+# learning rates).
 #
 # ## The square root of d_k, not of D
 #
-# A common slip is to divide by the square root of D, the width of the whole model. A test with one head can't catch it,
-# because then d_k = D. Here D = 512 is split into H = 8 heads, and `compare` looks for one factor that explains all
-# differences:
+# A common slip is to divide by the square root of D, the width of the whole model. One head can't show it, because
+# then d_k = D. With D = 512, H = 8:
 
 # %%
 from mha_numpy import compare
@@ -335,8 +361,7 @@ line_chart(np.arange(60), curves, title="A smaller start", **looks)
 
 # %% [markdown]
 # This head learns too, so much of it is the start. But a step of `w_q` now moves the scores 8 times as far. In the
-# experiment, two of 15 such runs fail, both at the highest learning rate. Without either, eight fail, and with the
-# scale, none.
+# experiment, two of 15 such runs fail. Without either, eight fail, and with the scale, none.
 #
 # ## The scale in backward
 #
@@ -355,7 +380,7 @@ line_chart(np.arange(60), curves, title="A smaller start", **looks)
 # </details>
 
 # %%
-from mha_numpy import attention_backward, attention_forward, trace
+from mha_numpy import attention_backward, attention_forward
 from mha_numpy.core import step
 from mha_numpy.show.pictures import backward_film
 
@@ -376,7 +401,7 @@ backward_film(forgotten, reference=right)
 #
 # Write both functions. For the backward, the check also differentiates forward numerically.
 #
-# To practise more, look in `mha-numpy exercises`: `masked-attention`, and `museum-softcap`, a bug that shipped.
+# To practise more: `masked-attention` and `museum-softcap` in `mha-numpy exercises`.
 
 
 # %% tags=["exercise"]
@@ -406,8 +431,8 @@ check("scores-backward", my_scores_backward)
 # ## Summary
 #
 # You can now explain the first chart. A dot product of d_k random terms has variance d_k. Without a scale, a wide head
-# therefore starts saturated: one random key has nearly all the weight, softmax passes little gradient, and the head
-# learns slowly. Dividing by $\sqrt{d_k}$ makes the variance 1 at every width. Most of this is about the start of
+# therefore starts saturated: one random key has nearly all the weight, most queries get little gradient, and the
+# head learns slowly. Dividing by $\sqrt{d_k}$ makes the variance 1 at every width. Most of this is about the start of
 # training: once q and k agree, scores grow like $\rho\sqrt{d_k}$. In backward, the scale appears in `d_q` and `d_k`.
 #
 # **In the code:** step 1 of `attention_steps` and of `attention_steps_backward` in `mha_numpy/core/attention.py`.

@@ -102,13 +102,16 @@ for kind in (np.float64, np.float32, np.float16):
     ]
     lines.append([kind.__name__, *ends])
 columns = ["dtype", "0 below", "inf above", "largest number"]
-print(naive_softmax(np.array([10.9, 10.9], dtype=np.float16)))
+for row in [10.9, 10.9], [-16, -17.5, -17.5]:
+    print(naive_softmax(np.array(row, dtype=np.float16)))
 Table("Where e^x ends", columns, lines)
 
 # %% [markdown]
 # For the formula, the *largest* scores of a row matter. If one is too high, a power overflows. (Or their sum does: in
-# float16, two scores of 10.9 are enough, and both weights become 0.) If all are too low, all powers are 0. But if only
-# the smaller powers vanish, no harm is done, because their weights are close to 0 anyway.
+# float16, two scores of 10.9 are enough, and both weights become 0.) If all are too low, all powers are 0. If only
+# the smaller powers vanish, that does no harm as long as the largest is far from the edge, because their weights are
+# close to 0 anyway. Near the edge it does: for the scores -16, -17.5 and -17.5, float16 returns (1, 0, 0) instead of
+# (0.69, 0.15, 0.15).
 #
 # ## Adding a constant changes nothing
 #

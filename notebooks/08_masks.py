@@ -53,13 +53,12 @@ line_chart(np.arange(150), curves, title="Random digits", **looks)
 
 # %% [markdown]
 # Without a mask, the trained model gets every digit right except the last, which isn't in its input. It has learned
-# nothing about digits. It simply peeks at the answer, one place to the right. When a model has to write, that place is
+# nothing about digits. It peeks at the answer, one place to the right. When a model has to write, that place is
 # still empty. With the causal mask the loss stays at $\log 10 \approx 2.3$, no better than guessing, as it should be.
 #
 # ## Before softmax, minus infinity
 #
-# In a mask, **True = may attend**, here as in PyTorch's `scaled_dot_product_attention`, JAX, Keras and ONNX. Where the
-# mask is False, we replace the score by $-\infty$ before softmax. Since $e^{-\infty} = 0$, the hidden key gets weight
+# In a mask, **True = may attend**. Where the mask is False, we replace the score by $-\infty$ before softmax. Since $e^{-\infty} = 0$, the hidden key gets weight
 # 0, and the weights of the others sum to 1.
 #
 # > **Predict first.** A row has the scores (2, 1, 1), and the first key is hidden. What are the weights?
@@ -93,7 +92,7 @@ matrices(panels, **in_words, title=title)
 # - **Causal**: query i sees key j only if $j \le i$, which is the lower triangle.
 # - **Window**: query i sees the keys from `i - left` to `i + right`, both included.
 # - **Padding**: the sequences of a batch are filled up to one length, and no query may read the filling. This mask
-#   hides *keys*, so in cross-attention it describes the source. Its shape is (B, 1, 1, T_k).
+#   hides *keys*, so in cross-attention it describes the source.
 #
 # We combine them by AND: a cell is visible if every mask lets it through.
 #
@@ -136,7 +135,7 @@ matrices(panels, **in_words)
 #
 # <details><summary>Answer</summary>
 #
-# Three of them fail. In (2, 5) the 2 meets T_q = 4. A tokenizer returns this shape, and it needs `mask[:, None, None,
+# Three. In (2, 5) the 2 meets T_q = 4. A tokenizer returns this shape, and it needs `mask[:, None, None,
 # :]`. In (2, 4, 5) the 2 meets H = 3, so it needs `mask[:, None]`. In (4,) the 4 meets T_k = 5.
 #
 # </details>
@@ -304,7 +303,9 @@ print(explain_mask(combine_masks(causal_mask(4), is_token)))
 # <details><summary>Answer</summary>
 #
 # Under a causal mask, output j and all later ones react, and the others stay the same to the last bit. The wrong way
-# round, only outputs *before* j react, because each token sees nothing but the future. **The reactions are the mask.**
+# round, only outputs *before* j react, because each token sees only the future.
+# **What reacts is visible.** What stays is hidden, or its weight is too small for the float type: use float64 and small
+# random numbers.
 #
 # </details>
 

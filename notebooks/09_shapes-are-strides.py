@@ -243,25 +243,35 @@ gradcheck(lambda x: split_heads(x, 2), split_backward, {"x": x})
 # three quarters with four.
 #
 # Split after the projection, each head reads **all** D features, and `w_q` decides which d mixtures of them it works
-# with: its *subspace*. Does the trained model use this freedom? In one layer at a time, we let each of its four heads
-# read only its own quarter of the features.
+# with: its *subspace*. Does the trained model need this freedom? In one layer at a time, we let each of its four heads
+# read only its own quarter of the features. As a control, we keep a random quarter of the same numbers.
 
 # %%
 from mha_numpy.models.train import share_right
 
 task = load_trained("induction").task
-(ids,), targets = task.draw_batch(np.random.default_rng(1), 256)
-own_part = np.kron(np.eye(4), np.ones((16, 16)))  # D = 64, H = 4
+rng = np.random.default_rng(1)
+(ids,), targets = task.draw_batch(rng, 256)
+kept = {  # D = 64, H = 4
+    "own quarter": np.kron(np.eye(4), np.ones((16, 16))),
+    "random quarter": rng.random((64, 64)) < 1 / 4,
+}
 print(f"as trained: {share_right(model(ids), targets):.0%} right")
 for layer in model.attentions:
     learned = dict(layer.params)
-    for name in ("w_q", "w_k", "w_v"):
-        layer.params[name] = learned[name] * own_part
-    print(f"own part: {share_right(model(ids), targets):.0%} right")
+    for name, part in kept.items():
+        for w in ("w_q", "w_k", "w_v"):
+            layer.params[w] = learned[w] * part
+        right = share_right(model(ids), targets)
+        print(f"{name}: {right:.0%} right")
     layer.params |= learned
 
 # %% [markdown]
-# It does. Accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second.
+# Accuracy falls from 99% to 25% with the first layer changed, and to 10% with the second. But it falls as far in the
+# control: take three quarters of its numbers away from a trained model, and it breaks, whichever they are. So this
+# says nothing about the split. What it costs, you only see if you train a model that way from the start. We did, with
+# two seeds: after the usual 500 steps, 98.1% and 98.7% are right. On this task, reading all features is worth about one
+# point.
 #
 # ## Sizes that you will meet
 #

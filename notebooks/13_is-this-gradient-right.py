@@ -194,8 +194,8 @@ gradcheck(attention_forward, attention_backward, inputs)
 # %% [markdown]
 # ## What hides mistakes
 #
-# Here are five backward functions for attention, each with a different mistake that people really make. We run the same
-# full check on all of them, with six different examples.
+# Here are six backward functions for attention, each with a different mistake that people really make. We run the same
+# full check on all of them, with seven different examples.
 
 
 # %%
@@ -224,23 +224,33 @@ def no_bias(g, cache):
     return rebuilt(g, cache, mask=cache.inputs.visible)
 
 
+def wrong_width(g, cache):
+    """Scale by 1/sqrt(d_v), where forward has 1/sqrt(d_k)."""
+    grads = attention_backward(g, cache)
+    factor = np.sqrt(grads.d_q.shape[-1] / grads.d_v.shape[-1])
+    d_q, d_k = factor * grads.d_q, factor * grads.d_k
+    return grads._replace(d_q=d_q, d_k=d_k)
+
+
 wrong = {
     "d_q, d_k = 0": values_only,
     "mixed heads": out_of_order,
     "divided by B": divided,
     "forgot mask": no_mask,
     "forgot bias": no_bias,
+    "1/sqrt(d_v)": wrong_width,
 }
 
 # %% [markdown]
 # > **Predict first.** The first example has different sizes, a mask, a bias and a random upstream gradient. Each of the
-# > others changes one thing. Which one misses four of the five mistakes?
+# > others changes one thing. Which one misses five of the six mistakes?
 #
 # <details><summary>Answer</summary>
 #
-# T = 1 misses four. A single key has weight 1, whatever the scores are, so `d_q` and `d_k` *are* 0. Mask and bias
+# T = 1 misses five. A single key has weight 1, whatever the scores are, so `d_q` and `d_k` *are* 0. Mask and bias
 # change nothing, and there are no tokens to mix up with heads. The other examples miss one mistake each. With ones as
-# the upstream gradient, shuffling it changes nothing. And a single sequence can't show a division by B.
+# the upstream gradient, shuffling it changes nothing. A single sequence can't show a division by B, and
+# with d_k = d_v you can't see which of the two was taken.
 #
 # </details>
 
@@ -248,10 +258,12 @@ wrong = {
 from functools import partial
 
 
-def catches(backward, B=2, T_q=4, T_k=5, ones=False, **changed):
+def catches(
+    backward, B=2, T_q=4, T_k=5, d_v=6, ones=False, **changed
+):
     """Does the check, on one example, find a mistake?"""
     rng = np.random.default_rng(0)
-    shapes = {"q": (T_q, 2), "k": (T_k, 2), "v": (T_k, 6)}
+    shapes = {"q": (T_q, 2), "k": (T_k, 2), "v": (T_k, d_v)}
     inputs = {
         name: rng.normal(size=(B, 3, *shape))
         for name, shape in shapes.items()
@@ -259,7 +271,7 @@ def catches(backward, B=2, T_q=4, T_k=5, ones=False, **changed):
     bias = rng.normal(size=(T_q, T_k))
     options = {"bias": bias, "is_causal": True} | changed
     forward = partial(attention_forward, **options)
-    g = np.ones((B, 3, T_q, 6)) if ones else None  # None: random
+    g = np.ones((B, 3, T_q, d_v)) if ones else None  # None: random
     return not gradcheck(forward, backward, inputs, d_out=g)
 
 
@@ -270,6 +282,7 @@ examples = {
     "T = 1": {"T_q": 1, "T_k": 1},
     "no mask": {"is_causal": False},
     "bias of 0": {"bias": np.zeros((4, 5))},
+    "d_k = d_v": {"d_v": 2},
 }
 caught = [
     [catches(backward, **example) for example in examples.values()]
@@ -279,17 +292,17 @@ labels = {
     "row_labels": list(wrong),
     "column_labels": list(examples),
     "meaning": ("caught", "missed"),
-    "title": "One check, six examples",
+    "title": "One check, seven examples",
 }
 matrices({"caught": np.array(caught)}, **labels)
 
 # %% [markdown]
 # Only the first example catches all of them. (For softmax by itself, ones hide even more, as notebook 11 shows.)
 #
-# Equal sizes don't fool a comparison of numbers, but they do fool tests that look at shapes. And a gradient that is
-# truly 0 fools a popular measure of the error, $|a - n| / \max(|a|, |n|)$ for the analytic a and the numeric n. It
-# becomes a ratio of two roundings and warns you where nothing is wrong. So `gradcheck` divides by the largest gradient
-# of the whole set instead.
+# So let all sizes differ: equal ones hide every mistake that takes the wrong size. And a gradient that is truly 0 fools
+# a popular measure of the error, $|a - n| / \max(|a|, |n|)$ for the analytic a and the numeric n. It becomes a ratio of
+# two roundings and warns you where nothing is wrong. So `gradcheck` divides by the largest gradient of the whole set
+# instead.
 #
 # ## Dropout: what it does to a row
 #

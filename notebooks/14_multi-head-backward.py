@@ -132,8 +132,9 @@ compare(mine, of_library | {"sum of copies": of_library["d_w"]})
 #
 # ## The whole way, step by step
 #
-# We take B = 7 sequences, T = 4 tokens, D = 5, and H = 2 heads of width 3, so H·d = 6. No two sizes are equal, so a
-# wrong transpose can't hide. Params and `d_out` are random, and no bias is zero.
+# We take B = 7 sequences, T = 4 tokens, D = 5, and H = 2 heads of width 3, so H·d = 6. No two sizes are equal, so in a
+# projection no wrong transpose can hide. (Inside attention only numbers tell.) Params and `d_out` are
+# random, and no bias is zero.
 
 # %%
 B, T, D, H, d = 7, 4, 5, 2, 3
@@ -365,7 +366,7 @@ check("linear-backward", my_linear_backward)
 #
 # - `d_x = d_out @ w.T`, `d_w = x.T @ d_out`, `d_b = d_out`, the last two *summed over B and T*, because each param is
 #   used B·T times. A mean belongs to the loss and arrives in `d_out`.
-# - Split and merge are each other's backward. Self-attention's input has three branches, and `d_x` is their sum.
+# - Self-attention's input has three branches, and `d_x` is their sum.
 # - Each head's block of the params gets its gradient from that head. The key bias has gradient 0.
 # - Use sizes that all differ, biases that aren't zero and a random `d_out`, and look for the first array that differs.
 #

@@ -307,7 +307,7 @@ compare(np.concatenate(rows, axis=2), whole["heads"], name="heads")
 # %% [markdown]
 # ## The source can be a picture
 #
-# Cut into 16 patches, a picture has 16 keys and values, and the caption so far asks. This decoder was trained with
+# Cut into 16 patches, a picture has 16 keys and values, and the caption so far asks. The model:
 # `mha-numpy train captions`.
 #
 # > **Predict first.** Where does it look as it writes each word?
@@ -318,18 +318,26 @@ model, task = captioner.model, captioner.task
 scene = task.read("red square left of blue circle", rng=4)
 said = model(*task.batch_of(scene).inputs)[0].argmax(axis=-1)
 seen = model.decoder[0].cross_attention.layer.weights[0]
+scenes = task.draw_scenes(np.random.default_rng(0), 600)
+model(*task.batch_of(scenes).inputs)
+layer = model.decoder[0].cross_attention.layer
+objects = task.shares(scenes).swapaxes(1, 2)  # (600, 16, 2)
+on = (layer.weights.mean(axis=1) @ objects).mean(axis=0)
+print("on the first and second object, as it writes")
+print("colour, shape (of the first), colour, shape:")
+print(on[[0, 1, 3, 4]].T.round(2))
 picture, written = task.pictures(scene)[0], task.words(said)
 weights_over_picture(picture, seen, written)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Mostly at the object that it names (on average over four heads). As it writes "left of", it already looks at the
-# circle, and at empty ground.
+# More at the object that it names than at the other: 43–50% against 9–22% in 600 scenes (four heads' average).
+# Much goes to empty ground. As it writes "left of", it looks at the circle.
 #
 # </details>
 #
-# Looking at the right place isn't enough. In training no circle was red. What does it call one?
+# That isn't enough. In training no circle was red. What does it call one?
 
 # %%
 scene = task.read("red circle left of blue square", rng=4)

@@ -61,11 +61,12 @@ matrices(shown, shared=False)
 #
 # <details><summary>Correction</summary>
 #
-# The scale prevents *vanishing* gradients, because with undivided scores softmax lets almost nothing through in most
-# rows (notebook 29, question 2). Nor can softmax make a gradient larger, because the norm of its Jacobian is at most
-# 1/2 (notebook 11). The claim is half right, though: d_q is d_scores times scale times k, so without the scale, d_q
-# misses a factor of $1 / \sqrt{d_k}$, and the few rows that still let something through come out larger, here at most
-# 14.2 instead of 0.27. But that factor is fixed by the width, and nothing explodes. Below are the norms of d_q, for 16 of 64 queries.
+# In a very wide head, the scale prevents *vanishing* gradients, because with undivided scores softmax lets almost nothing
+# through in most rows (notebook 29, question 2; 06 tries other widths). Nor can softmax make a gradient larger, because
+# the norm of its Jacobian is at most 1/2 (notebook 11). The claim is half right, though: d_q is d_scores times scale
+# times k, so without the scale, d_q misses a factor of $1 / \sqrt{d_k}$, and the few rows that still let something
+# through come out larger, here at most 14.2 instead of 0.27. But that factor is fixed by the width, and nothing
+# explodes. Below: d_q of 16 queries.
 # </details>
 
 # %%

@@ -159,8 +159,8 @@ CAPTIONS = Experiment(
     "A decoder that writes about a picture looks at the part that it names. Its patches need to "
     "know their places in two dimensions.",
     "D; Xu et al. 2015; Dosovitskiy et al. 2021, appendix D.4",
-    "True: it looks at the object that it names. Yet it fails on colours and shapes that it has "
-    "never seen together.",
+    "True: it looks more at the object that it names than at the other. Yet it fails on colours "
+    "and shapes that it has never seen together.",
     "A decoder block reads the 16 patches of a small picture and writes five words, such as red "
     "square left of blue circle. A patch is a key and a value: a linear map of its pixels, plus a "
     "learned vector for its place, either one for its row and one for its column, or one for its "
