@@ -281,7 +281,7 @@ chart(lines, title, "norm of a row of d_q")
 #
 # $1/d_k$ errs on the other side. All weights start nearly equal, but `d_scores` still gets its gradient, so the head can
 # leave this state. In `mha-numpy experiment scale`, at width 64, its loss ends lower than with the root in all 15 runs
-# (five seeds, three learning rates). At width 16 it was higher in all four we tried.
+# (five seeds, three learning rates). At width 16 it ends higher with the two lower rates.
 #
 # ## The square root of d_k, not of D
 #
@@ -327,7 +327,7 @@ chart(lines, title, "mean of q · k / sqrt(d_k)", log_y=False)
 # At d_k = 64, a modest $\rho = 0.5$ gives 4, so this pair is four standard deviations above the noise. A trained head
 # can therefore choose sharply even with the scale in place.
 #
-# Is a good start enough? Instead of scaling, we divide `w_q` by 8 once, before training:
+# Is a good start enough? Instead of scaling, we divide `w_q` by 8 before training:
 
 # %%
 curves["no scale, w_q / 8"] = losses(1.0, start=1 / 8)

@@ -334,7 +334,7 @@ experiment_chart("heads", 2)
 # one fails with one of five seeds: `mha-numpy experiment redundancy`.)
 #
 # This readout is linear, and values know only the token. An MLP can take one head's mixture of two places apart, but
-# 2 of 5 runs don't learn how, one not even in five times the steps.
+# 2 of 5 runs fail, one even in five times the steps.
 #
 # </details>
 #
