@@ -173,12 +173,11 @@ def pieces_of(n):
 def lean(pieces, p):
     """Count pieces by their beginning; lean on p, one shorter."""
     counts = Counter(pieces)
-    of_all = Counter(piece[:-1] for piece in pieces)
-    kinds = Counter(piece[:-1] for piece in counts)
+    both = [Counter(x[:-1] for x in y) for y in (pieces, counts)]
     n = len(pieces[0])
     seen = [rest[i + 1 - n : i + 1] for i in places]
-    found = [(counts[s], of_all[s[:-1]], kinds[s[:-1]]) for s in seen]
-    came, total, k = np.transpose(found)
+    came = np.array([counts[s] for s in seen])
+    total, k = (np.array([c[s[:-1]] for s in seen]) for c in both)
     mixed = np.maximum(came - 0.8, 0) + 0.8 * k * p
     return np.where(total > 0, mixed / np.maximum(total, 1), p)
 
