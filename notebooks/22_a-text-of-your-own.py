@@ -341,7 +341,7 @@ matrices(columns, row_labels=names, shared=False)
 # On this text and with this seed, head 0.1 puts 89% of its weight on the character before, and cutting it costs most,
 # 1.46 nats. The other heads of layer 0 look at nearby characters too, but less sharply, and cutting any one of them
 # costs more than 0.6 nats. A cut in layer 1 costs less than 0.1. Such costs don't add up: heads 0.2 and 0.3 together
-# cost more than their sum, 1.91 instead of 1.43, and 0.1 and 0.2 less, 1.81 instead of 2.20.
+# cost more than their sum, 1.89 instead of 1.43, and 0.1 and 0.2 less, 1.81 instead of 2.20.
 #
 # No head has a high induction score. In notebook 20, copying was all that the loss asked for. Here it hardly pays,
 # because a novel seldom repeats itself at length within 64 characters. A head becomes what the loss makes of it.
