@@ -65,7 +65,7 @@ draw_reversal("Trained, then its positions were set to zero.")
 #
 # ## Attention doesn't know about order
 #
-# `embed` gives each word a vector and adds its position. We subtract the positions again, and let a layer with random
+# `embed` gives each word a vector and adds its position. We subtract the positions, and let a layer with random
 # params read "dog bites man" and "man bites dog".
 #
 # > **Predict first.** The words trade places. Does "dog" get a different output when it is bitten?
@@ -82,7 +82,7 @@ matrices(outputs, row_labels=["1st", "2nd", "3rd"])
 # <details><summary>Answer</summary>
 #
 # No. The same three rows come out in a different order, so nothing after this layer can tell who
-# bit whom.
+# bit whom, unless it has positions or a causal mask itself.
 #
 # </details>
 #
@@ -121,7 +121,7 @@ matrices(changes, row_labels=sentence)
 #
 # </details>
 #
-# That's how causal models can learn about order even without positions (Haviv et al. 2022).
+# That's how causal models can learn order without positions (Haviv et al. 2022).
 #
 # ## Add it to the tokens: sinusoids
 #

@@ -152,7 +152,8 @@ line_chart(range(50, 1001, 50), lines, title=title, **axes)
 # had shape (5, 1000).
 #
 # This is the idea behind FlashAttention (Dao et al. 2022): take blocks that fit into the processor's fast memory, and
-# compute scores, softmax and mix while they are there. **There are not fewer operations, but fewer trips to memory.**
+# compute scores, softmax and mix while they are there. **Forward does as many operations as before, but makes fewer
+# trips to memory.** (With a causal mask, it can skip the blocks that no query sees, nearly half of all.)
 #
 # ## Backward recomputes each weight
 #
@@ -265,7 +266,8 @@ check("online-attention", my_online_attention)
 # - Online softmax keeps $m$, $\ell$ and $a$ for each query, and corrects $\ell$ and $a$ by $e^{m - m'}$ when a larger
 #   score comes. It is exact.
 # - The backward pass recomputes each weight as $e^{s - \mathrm{lse}}$, so d_v + 1 numbers per query are enough.
-# - Attention in blocks saves memory and trips to memory, not operations.
+# - Attention in blocks saves memory and trips to memory. It saves operations only where a mask hides whole blocks, and
+#   its backward does more: five products instead of four, because it computes the scores again.
 #
 # **In the code:** `mha_numpy/kernels/loops.py` in plain loops, `tiled_forward.py` in tiles. Derivation,
 # and pictures of the blocks: docs/kernels.md.

@@ -112,11 +112,11 @@ else:
 
 # %% [markdown]
 # In your own models, call this function, because it picks a fast kernel. It returns no weights: a fast kernel never
-# has them all at once, and neither do ours (notebook 26).
+# has them all at once (notebook 26).
 #
 # ## The formula, written out in PyTorch
 #
-# Most tutorials write attention in a few lines like these. You know each of them from notebook 03. `view` refuses to
+# Most tutorials write attention in a few lines like these. You know them from notebook 03. `view` refuses to
 # copy (notebook 09), so merging the heads takes a `.contiguous()`.
 
 
@@ -147,7 +147,7 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# Here the mask is (T, T). Shapes (1, 1, T, T) and (B, 1, 1, T) work as well.
+# Here the mask is (T, T). Shapes (1, 1, T, T) and (B, 1, 1, T) work too.
 #
 # > **Predict first.** Three sequences of 3, 1 and 2 real tokens are padded to 3. You pass the (B, T) mask of real
 # > tokens as it is. Which keys does each query of sequence 1 see? And what happens if B and T differ?
@@ -156,7 +156,8 @@ else:
 #
 # In NumPy and in PyTorch, shapes are matched from the right, so the mask's T meets T_k, and its B meets T_q. Every
 # sequence gets the same square, in which query 1 sees what *sequence* 1 should see. If B and T differ, you get an
-# error. Write `mask[:, None, None, :]`, or `padding_mask(lengths, T)`.
+# error, except that B = 1 works, so you notice nothing until the first real batch. Write `mask[:, None, None, :]`, or
+# `padding_mask(lengths, T)`.
 # </details>
 
 # %%
@@ -207,7 +208,7 @@ shown = {"PyTorch: in_proj_weight": kinds.T, "GPT-2: c_attn": kinds}
 matrices(shown | {"w_k": kinds[:, 4:8]})
 
 # %% [markdown]
-# Now let's compare numbers, at the size of BERT-base and GPT-2: width 768, 12 heads, float32 (*needs PyTorch*).
+# Now let's compare at the size of BERT-base and GPT-2: width 768, 12 heads, float32 (*needs PyTorch*).
 # PyTorch's biases start as zeros, which would hide a mistake, so we draw random ones.
 
 
@@ -376,9 +377,9 @@ else:
 #
 # <details><summary>Answer</summary>
 #
-# The row mixes exactly what it should not see. In float64 it goes by the scores, in float32 it is even. In float16
-# the largest number is 65504, so -1e9 becomes -inf. Then the row's maximum is -inf as well, and their difference is
-# NaN. In this library a row that sees nothing is 0, as in PyTorch's operator and ONNX.
+# The row mixes exactly what it should not see. In float64 it goes by the scores, in float32 it is even. In float16,
+# -1e9 becomes -inf, so a *visible* cell gets 0 · (-inf), which is NaN, and so does its whole row. In this library a
+# row that sees nothing is 0, as in PyTorch's operator and ONNX.
 # </details>
 
 # %%

@@ -31,13 +31,13 @@ shown["weights @ values"] = weights @ values
 matrices(shown, shared=False)
 
 # %% [markdown]
-# Claims like this are copied from text to text. Some of them are wrong, and others are half right.
+# Claims like this are copied from text to text. Some are wrong, others half right.
 #
 # **By the end you can** correct nineteen of these claims, and for any other find the
 # computation that would prove it false. The exercise is a mistake of this kind, in code that shipped.
 #
-# > **Predict first.** Each time, say what is wrong before you open the correction. To begin with: what is wrong with
-# > the sentence at the top?
+# > **Predict first.** Each time, say what is wrong before you open the correction. To begin with, what is wrong
+# > at the top?
 #
 # <details><summary>Answer</summary>
 #
@@ -112,7 +112,7 @@ line_chart(lengths, lines, title="GPT-2, all layers", **axes)
 #
 # <details><summary>Correction</summary>
 #
-# Each head has its own params, but one wide product computes all heads at once: block h of the columns of `x @ w_q`
+# Each head has its own params, but one wide product computes all heads: block h of the columns of `x @ w_q`
 # is `x @ w_q[:, block h]`.
 # </details>
 
@@ -133,7 +133,7 @@ matrices(shown | {"x @ w_q": wide[0]})
 #
 # <details><summary>Correction</summary>
 #
-# This is a misprint that people keep copying. Queries come from $W_h^Q$, (D, d_k). $W^O$ is the single output
+# A common misprint. Queries come from $W_h^Q$, (D, d_k). $W^O$ is the single output
 # projection, (H d_v, D), used once after concatenation. The shapes show it: with d_k = 3, d_v = 5, H = 2 and D = 8,
 # `w_q` is (8, 6) and `w_o` is (10, 8).
 # </details>
@@ -162,9 +162,9 @@ attention_forward(q, k, v)[0].shape
 # for, "sat" its subject, and "soft" the noun that it describes.
 #
 # What a head can't do is follow two relations for *one* token and keep them apart: it mixes. Is a mixture lost? With
-# unequal weights, say 0.7 and 0.3, an MLP after the head can take it apart, but a linear map such as `w_o` can't: in
-# the last cell it finds the first token and only guesses the second. (In training, 3 of 5 MLPs learn to:
-# `mha-numpy experiment heads`.) So a second head does what would otherwise be left to the next layer.
+# unequal weights, say 0.7 and 0.3, an MLP after the head can take it apart, but a linear map such as `w_o` can't, if
+# values know only the token: in the last cell it finds the first and only guesses the second. (In training, 3 of 5
+# MLPs learn to: `mha-numpy experiment heads`.) So a second head does what would otherwise be left to the next layer.
 # </details>
 
 # %%
@@ -194,8 +194,9 @@ for name, seen in {
 #
 # <details><summary>Correction</summary>
 #
-# They do, but only because they start out different. Heads that start equal get equal gradients (notebook 29,
-# question 3). They stay equal from then on, unless something random, such as dropout of weights, makes them differ.
+# They do, but only because they start out different. Heads with equal params, rows of `w_o` included,
+# get equal gradients if treated equally (notebook 29, question 3), and stay equal. Dropout of weights makes
+# them differ, and so does ALiBi, where nothing is random.
 # </details>
 #
 # ## "Setting a head to zero saves its computation"
@@ -226,7 +227,7 @@ for name, arrays in {"gated": w, "cut": kept}.items():
 compare(cut, gated, name="cut against gated")
 
 # %% [markdown]
-# How many heads can go in a model that you can measure yourself? We cut the heads of a **trained** model (`mha-numpy
+# How many heads can go in a model that you can measure? We cut the heads of a **trained** model (`mha-numpy
 # train induction`) one after another, the least important first. The importance is Michel's measure, the size of the
 # gate's gradient. The picture shows the share of right answers.
 
@@ -254,8 +255,8 @@ line_chart(range(9), {"right": curve.scores}, title=title, **axes)
 
 # %% [markdown]
 # After training, on this task, four heads can go without one answer lost, and six with 98.6% still right, because
-# several share one job (notebook 20). But answers are only one measure: the model is much less sure of them, and its
-# loss rises from 0.02 to more than 1 (notebook 10). Nor does it show that training could have done without these heads.
+# several share one job (notebook 20). But the model is much less sure of them, and its
+# loss rises from 0.02 to more than 1 (notebook 10). Nor does this show that training could have done without these heads.
 #
 # ## "DistilBERT removes heads", "BERT's KV cache", "Llama 2 is grouped", "Falcon is multi-query"
 #
@@ -334,8 +335,9 @@ for name, each in gains.items():
 # <details><summary>Correction</summary>
 #
 # This is nearly right. The exception is a row that may attend to nothing: it becomes a mean over everything hidden,
-# but should be 0. Use -inf, and decide such rows from the mask (notebook 08). In float16, -1e9 doesn't even exist.
-# And first find out whether 1 means *may attend* or *blocked* (notebook 27).
+# but should be 0. Use -inf, and decide such rows from the mask. In float16, -1e9 is -inf, and
+# times the 0 of every *visible* cell it is NaN (notebook 08).
+# First find out whether 1 means *may attend* or *blocked* (notebook 27).
 # </details>
 
 # %%

@@ -40,7 +40,7 @@ matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 # **By the end you can** answer each question in a sentence or two, and show the line of code or the
 # number that proves it.
 #
-# > **Predict first.** Each time, say your answer aloud, then open ours and run the cell below it.
+# > **Predict first.** Each time, say your answer aloud, then open ours and run its cell.
 #
 # Unless we say otherwise, params are random.
 #
@@ -50,8 +50,8 @@ matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 #
 # **One head gives each token one distribution over the others, and therefore one mean of values. Several heads give
 # it several means, each through its own projections, side by side.** To read two tokens equally, one head must give
-# 0.5 to each, and then you can't tell which of them said what. (With unequal weights an MLP may learn to: notebook 25.) Below,
-# one head gives two sentences the same output. More: notebook 03.
+# 0.5 to each, and then you can't tell which said what. (With unequal weights an MLP may learn to, or a linear
+# map if values know their place.) Below, one head gives two sentences the same output. More: notebooks 03 and 25.
 # </details>
 
 # %%
@@ -93,8 +93,8 @@ matrices(shown, row_labels=["A: undivided", "B: divided"])
 # the rows of `w_o`.** In grouped and multi-query attention several query heads share one $W^K$ and one $W^V$
 # (question 10).
 #
-# Two heads with equal params would get the same gradients and stay equal after every step. Random initial params make
-# them different. Below are the gradients of two equal heads.
+# Two heads with equal params, treated equally, get the same gradients and stay equal. Random initial params
+# make them different. Below are the gradients of two.
 # </details>
 
 # %%

@@ -1,9 +1,11 @@
 """One head or several, at equal width and params: every token has to read k places at once.
 
-Why no linear readout of one mixture w a + (1 - w) b names both tokens, whatever they are: if one
-did, so would the same with the tokens renamed, and so would the mean over all renamings, since it
-takes only inequalities that are linear in the readout. That mean scores a token by its share of the
-mixture. So the heavier one wins for both places.
+Why no linear readout of one mixture w a + (1 - w) b names both tokens, if values know only the
+token: take two tokens, x and y. Every mixture of the two is a point between the value of y and that
+of x, and along that line a linear readout changes from y to x at one point. To name the first
+token, it has to change between the mixtures of (y, x) and (x, y), so that of (x, y) is nearer to x.
+To name the second, that of (y, x) has to be nearer. Both cannot be true, whatever w depends on. If
+values know the place as well, mixtures leave this line, and the argument does not apply.
 """
 
 from functools import partial
@@ -133,8 +135,9 @@ def _findings(result: Result) -> list[Finding]:
             and result.is_less("steps", arm_of(1, 1, "linear"), arm_of(1, 16, "linear")),
         ),
         Finding(
-            "If it needs two places and the readout is linear, one head gets "
-            f"{right(stuck):.1%} right, and {right(longer):.1%} after {MORE} times as many steps. "
+            "If it needs two places, the readout is linear and values know only the token, one "
+            f"head gets {right(stuck):.1%} right, and {right(longer):.1%} after {MORE} times as "
+            "many steps. "
             f"That's reading one place and guessing the other, {guess:.1%}: whichever token weighs "
             "more in the mixture wins both answers. Two heads get "
             f"{right(arm_of(2, 2, 'linear')):.1%}.",
@@ -173,11 +176,15 @@ HEADS = Experiment(
     "One head has only one distribution, so it has to compromise. Several heads read several "
     "places at once.",
     "A, B, C, D, E",
-    "True if what follows is linear. An MLP can take a mixture apart, but it has to learn how.",
+    "True if what follows is linear and values know only the token. An MLP can take a mixture "
+    "apart, but it has to learn how.",
     f"Each of {T} tokens asks for the tokens one, two, ... k places before it, in a circle. The "
     f"model is one attention layer of width {D}, so that H heads of width {D} / H have the same "
     "number of params, and a readout: one linear map, or an MLP. Nothing goes around attention: "
-    "whatever the readout learns of other tokens has come through the heads.",
+    "whatever the readout learns of other tokens has come through the heads. Queries and keys know "
+    "the token and its place, values only the token. With the place in the values as well, the "
+    "mixture can say which token came from where: one head with a linear readout has learned to "
+    "name both tokens of sequences of two, but not here, in a circle of eight.",
     tuple(ARMS),
     {
         "right": "share of right answers on new sequences",

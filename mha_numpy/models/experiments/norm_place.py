@@ -143,7 +143,8 @@ def _findings(result: Result) -> list[Finding]:
             and bool((slower < slower_warmed).all()),
         ),
         Finding(
-            "The norm before needs no warm-up: at none of the rates does it surely lower the loss. "
+            f"Up to a rate of {highest:g}, the norm before needs no warm-up: at none of the rates "
+            f"does it surely lower the loss. (Higher rates are not tried here, and may need one.) "
             f"And it goes further: its best mean loss is {best:.2f}, with the norm after it is "
             f"{best_after:.2f}.",
             not any(helps("before", rate) for rate in RATES) and best < best_after,
@@ -163,7 +164,8 @@ NORM_PLACE = Experiment(
     "With the norm after the residual sum, training needs a warm-up, because the gradients of the "
     "last layers are large at first. With the norm before, it needs none.",
     "Xiong et al. 2020",
-    "Half true. The norm before needs no warm-up. After, a smaller rate helped, not a warm-up.",
+    "Half true. Up to a rate of 0.01, the norm before needs no warm-up. After, a smaller rate "
+    "helped, not a warm-up.",
     f"A language model of {LAYERS} layers of width {D} learns to predict the next character of a "
     f"novel in {STEPS} steps of AdamW. Each layer's norm comes before attention and the "
     "feed-forward network, or after the sum with what goes around them. The learning rate falls as "
