@@ -227,7 +227,7 @@ for name, arrays in {"gated": w, "cut": kept}.items():
 compare(cut, gated, name="cut against gated")
 
 # %% [markdown]
-# How many heads can go in a model that you can measure? We cut the heads of a **trained** model (`mha-numpy
+# How many heads can go, in numbers? We cut the heads of a **trained** model (`mha-numpy
 # train induction`) one after another, the least important first. The importance is Michel's measure, the size of the
 # gate's gradient. The picture shows the share of right answers.
 

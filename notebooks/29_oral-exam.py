@@ -73,7 +73,7 @@ matrices(shown)
 # **The dot product of two independent vectors of d_k numbers, each with mean 0 and variance 1, has variance d_k. If
 # you don't divide them, such scores drive softmax to weights near 0 and 1. There, its Jacobian $\mathrm{diag}(p) -
 # p\,p^\top$ is almost 0, and it passes little gradient on.** Divided by $\sqrt{d_k}$, scores have variance 1 at any
-# width. So B is the divided one. Below: how much of a random gradient softmax lets through. More: notebook 06.
+# width. So B is the divided one. Below: how much of a gradient softmax lets through. More: notebook 06.
 # </details>
 
 # %%
