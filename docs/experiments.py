@@ -39,7 +39,7 @@ mha-numpy experiment {one.name}
 For other seeds, add `--first-seed 5`. The program says whether each of the sentences above holds.
 
 <details class="row"><summary><b>All numbers</b> <span>mean of {seeds} seeds, and the interval \
-in which it lies, 95 % sure</span></summary>
+in which it lies, 95% sure</span></summary>
 
 {table}
 

@@ -292,6 +292,8 @@ def _experiment(options: Namespace) -> int:
     experiment = find_experiment(options.name)
     first = check_count("first_seed", options.first_seed, least=0)
     seeds = range(first, first + check_count("seeds", options.seeds, least=2))
+    if options.save is not None and not options.save.parent.is_dir():
+        raise ConfigError(f"save: there is no folder {options.save.parent}")  # before it trains
     result = run_experiment(experiment, seeds=seeds, processes=options.jobs)
     _report(sections(experiment, result, load_result(experiment.name)))
     if options.save is not None:

@@ -30,9 +30,10 @@ def sections(
     yield ""
     yield measured_table(experiment, result, published)
     yield ""
-    for found in experiment.findings(result):
+    findings = experiment.findings(result)
+    for found in findings:
         yield fill(f"{'holds' if found.holds else 'DOES NOT HOLD'}: {found.text}", WIDTH)
-    if all(found.holds for found in experiment.findings(result)):
+    if all(found.holds for found in findings):
         yield ""
         yield fill(f"In short: {experiment.answer}", WIDTH)
 
@@ -40,9 +41,9 @@ def sections(
 def measured_table(
     experiment: Experiment, result: Result, published: Result | None = None
 ) -> Table:
-    """Return every number that is not a curve: its mean, and where the mean lies, 95 % sure."""
+    """Return every number that is not a curve: its mean, and where the mean lies, 95% sure."""
     given = [result] if published is None else [result, published]
-    columns = ["arm", "measure", "mean, and its 95 % interval", "in the docs"]
+    columns = ["arm", "measure", "mean, and its 95% interval", "in the docs"]
     rows = []
     for arm, measures in result.runs.items():
         for measure, values in measures.items():

@@ -15,7 +15,7 @@ from mha_numpy.errors import ConfigError, describe
 
 Measured: TypeAlias = Mapping[str, Any]  # what one run measured: numbers and curves, by name
 
-# Student's t: 95 % of all lie within, for 1, 2, ... degrees of freedom
+# Student's t: 95% of all lie within, for 1, 2, ... degrees of freedom
 T_95 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262,
     2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093,
@@ -24,7 +24,7 @@ DIGITS = 4  # of a number in a file
 
 
 class Estimate(NamedTuple):
-    """The mean of several runs, with its 95 % interval."""
+    """The mean of several runs, with its 95% interval."""
 
     mean: float
     low: float
@@ -61,7 +61,7 @@ class Result:
         return np.array(known[measure], float)
 
     def estimate(self, measure: str, arm: str) -> Estimate:
-        """Return the mean over seeds, and the interval in which the true mean lies, 95 % sure.
+        """Return the mean over seeds, and the interval in which the true mean lies, 95% sure.
 
         It takes runs for normally distributed, so it is rough where they crowd at one end.
         """
@@ -81,7 +81,7 @@ class Result:
         return bool((self.values(measure, arm) < self.values(measure, other)).all())
 
     def next_run(self, measure: str, arm: str) -> Estimate:
-        """Return the mean, and the interval in which one more run lies, 95 % sure."""
+        """Return the mean, and the interval in which one more run lies, 95% sure."""
         values = self.values(measure, arm)
         return _around(values, sqrt(1 + 1 / len(values)))
 

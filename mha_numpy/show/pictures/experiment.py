@@ -1,12 +1,18 @@
 """What an experiment measured: every run, and the mean of all."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError
-from mha_numpy.models.experiments import Result, find_experiment, load_result
 from mha_numpy.show.pictures.line_chart import line_chart
 from mha_numpy.show.pictures.save import Picture
+
+if TYPE_CHECKING:
+    from mha_numpy.models.experiments import Result
 
 
 def experiment_chart(name: str, number: int = 0, *, result: Result | None = None) -> Picture:
@@ -30,6 +36,8 @@ def experiment_chart(name: str, number: int = 0, *, result: Result | None = None
     >>> experiment_chart("scale").title
     'Loss at the end, by learning rate'
     """
+    from mha_numpy.models.experiments import find_experiment, load_result  # which no other needs
+
     charts = find_experiment(name).charts
     number = check_count("number", number, least=0)
     if number >= len(charts):

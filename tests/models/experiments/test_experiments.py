@@ -144,6 +144,16 @@ def test_a_finding_that_does_not_hold_ends_with_1(program, monkeypatch):
     assert program("experiment", "try", "--jobs", "1").code == 1
 
 
+def test_a_file_that_cannot_be_written_is_an_error_before_anything_is_trained(
+    program, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(EXPERIMENTS, "try", TRY)
+    monkeypatch.setattr(experiments, "run_experiment", lambda *_, **__: pytest.fail("trained"))
+    done = program("experiment", "try", "--save", tmp_path / "none" / "try.json")
+    assert done.code == 2
+    assert "save: there is no folder" in done.err
+
+
 def test_the_command_lists_all(program):
     out = program("experiment").out
     for name, each in EXPERIMENTS.items():
