@@ -8,7 +8,7 @@ import numpy as np
 from mha_numpy.dtypes import Array
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.result import Measured, Result
-from mha_numpy.models.train import AdamW, fit, warm_up_cosine
+from mha_numpy.models.experiments.training import train
 from mha_numpy.models.train.recipes import make_captioner
 from mha_numpy.models.train.tasks import Scenes
 
@@ -48,10 +48,7 @@ def looks(weights: Array, shares: Array) -> Array:
 
 def _run(arm: str, seed: int) -> Measured:
     model = make_captioner(TASK, **ARMS[arm], rng=seed).astype(np.float32)
-    fit(
-        model, partial(TASK.draw_batch, size=64), steps=STEPS, optimizer=AdamW(model, 1e-2),
-        schedule=warm_up_cosine(STEPS, STEPS // 10), max_norm=1.0, rng=seed, progress=False,
-    )  # fmt: skip
+    train(model, partial(TASK.draw_batch, size=64), STEPS, seed)
     rng = np.random.default_rng(1000 + seed)
     scenes, others = (TASK.draw_scenes(rng, 512, held_out=held_out) for held_out in (False, True))
     (pictures, words), targets = TASK.batch_of(scenes)

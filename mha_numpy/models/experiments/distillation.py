@@ -7,7 +7,8 @@ from mha_numpy.dtypes import Array
 from mha_numpy.models import TransformerLM
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.result import Measured, Result
-from mha_numpy.models.train import AdamW, Batch, fit, warm_up_cosine
+from mha_numpy.models.experiments.training import train
+from mha_numpy.models.train import Batch
 
 V, T, STEPS, RATE = 8, 16, 300, 1e-2
 SEQUENCES = 256  # to train on
@@ -73,12 +74,10 @@ def _train(
     def measure(model: TransformerLM, step: int) -> dict[str, float]:
         return {"excess": excess_loss(model(held_out[0]), held_out[1])}
 
-    history = fit(
-        model, draw_batch, steps=steps, optimizer=AdamW(model, RATE), rng=seed,
-        schedule=warm_up_cosine(steps, steps // 10), max_norm=1.0,
+    history = train(
+        model, draw_batch, steps, seed, rate=RATE,
         loss=(soft_cross_entropy, soft_cross_entropy_backward),
         measure=measure, measure_every=steps // 15,
-        progress=False,
     )  # fmt: skip
     return model, history.curve("excess")[1][1:]
 

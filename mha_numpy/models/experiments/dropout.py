@@ -10,7 +10,8 @@ from mha_numpy.layers import MultiHeadAttention, cross_entropy_forward
 from mha_numpy.models import AttentionOnlyLM
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.result import Measured, Result
-from mha_numpy.models.train import RECIPES, AdamW, Batch, fit, share_right, warm_up_cosine
+from mha_numpy.models.experiments.training import train
+from mha_numpy.models.train import RECIPES, AdamW, Batch, share_right
 
 CHARACTERS, T, STEPS, EVERY, RATE = 2000, 24, 300, 25, 1e-2
 AFTER, NO_FACTOR, BEFORE = "after softmax", "after softmax, no factor", "before softmax"
@@ -72,11 +73,9 @@ def _run(arm: str, seed: int) -> Measured:
     def measure(_: AttentionOnlyLM, step: int) -> dict[str, float]:
         return {"trained on": loss(trained_on), "held out": loss(held_out)}
 
-    history = fit(
-        model, partial(task.draw_batch, size=12), steps=STEPS,
-        optimizer=AdamW(model, rate, weight_decay=0.0),
-        schedule=warm_up_cosine(STEPS, STEPS // 10), max_norm=1.0, rng=seed,
-        measure=measure, measure_every=EVERY, progress=False,
+    history = train(
+        model, partial(task.draw_batch, size=12), STEPS, seed,
+        optimizer=AdamW(model, rate, weight_decay=0.0), measure=measure, measure_every=EVERY,
     )  # fmt: skip
     on_training, on_held_out = (history.curve(name)[1] for name in ("trained on", "held out"))
     right = share_right(model(*held_out.inputs), held_out.targets)

@@ -10,7 +10,8 @@ from mha_numpy.layers import MultiHeadAttention, cross_entropy_forward
 from mha_numpy.models import TransformerLM
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.result import Estimate, Measured, Result
-from mha_numpy.models.train import RECIPES, AdamW, fit, warm_up_cosine
+from mha_numpy.models.experiments.training import train
+from mha_numpy.models.train import RECIPES, AdamW
 
 D, H, WIDTH, T, STEPS, RATE = 48, 8, 6, 32, 400, 1e-2
 KV_HEADS = 1, 2, 8
@@ -80,11 +81,8 @@ def _run(arm: str, seed: int) -> Measured:
     task = RECIPES["text"].make_task()
     task.num_tokens = T
     model = make_model(arm, len(task.vocabulary), seed)
-    fit(
-        model, partial(task.draw_batch, size=16), steps=STEPS,
-        optimizer=AdamW(model, RATE, weight_decay=0.1),
-        schedule=warm_up_cosine(STEPS, STEPS // 10), max_norm=1.0, rng=seed, progress=False,
-    )  # fmt: skip
+    optimizer = AdamW(model, RATE, weight_decay=0.1)
+    train(model, partial(task.draw_batch, size=16), STEPS, seed, optimizer=optimizer)
     (ids,), targets = task.draw_held_out(np.random.default_rng(1000 + seed), 256)
     loss, _ = cross_entropy_forward(model(ids), targets)
     num_heads, num_kv_heads, _ = ARMS[arm]

@@ -24,7 +24,8 @@ from mha_numpy.layers import (
 )
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.result import Measured, Result
-from mha_numpy.models.train import AdamW, Batch, fit, share_right, warm_up_cosine
+from mha_numpy.models.experiments.training import train
+from mha_numpy.models.train import Batch, share_right
 
 V, T, D, STEPS = 8, 8, 32, 300
 HEADS_TRIED = 1, 2, 4, 8, 16
@@ -100,10 +101,9 @@ def _run(arm: str, seed: int) -> Measured:
     def measure(model: Reader, step: int) -> dict[str, float]:
         return {"right": share_right(model(*asked.inputs), asked.targets)}
 
-    history = fit(
-        model, partial(draw_batch, places=places), steps=steps, optimizer=AdamW(model, 1e-2),
-        schedule=warm_up_cosine(steps, steps // 10), max_norm=1.0, rng=seed,
-        measure=measure, measure_every=steps // 20, progress=False,
+    history = train(
+        model, partial(draw_batch, places=places), steps, seed,
+        measure=measure, measure_every=steps // 20,
     )  # fmt: skip
     steps_at, right = history.curve("right")
     enough = steps_at[right >= ENOUGH]

@@ -10,7 +10,8 @@ from mha_numpy.models import AttentionOnlyLM
 from mha_numpy.models.analysis import cut_heads, head_patterns, mean_heads
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.result import Measured, Result
-from mha_numpy.models.train import IGNORED, AdamW, Batch, fit, share_right, warm_up_cosine
+from mha_numpy.models.experiments.training import train
+from mha_numpy.models.train import IGNORED, Batch, share_right
 
 V, T, STEPS, EVERY, ENOUGH = 16, 20, 300, 10, 0.75
 PERIODS = 4, 10  # least and most
@@ -84,9 +85,8 @@ def _run(arm: str, seed: int) -> Measured:
         by_place: Array = cache.losses.sum(axis=0)[cache.counted[0]] / len(ids)
         return by_place.tolist()
 
-    history = fit(
-        model, partial(draw, size=48), steps=steps, optimizer=AdamW(model, 1e-2),
-        schedule=warm_up_cosine(steps, steps // 10), max_norm=1.0, rng=seed, progress=False,
+    history = train(
+        model, partial(draw, size=48), steps, seed,
         measure=lambda model, step: {"right": share_right(model(ids), known)},
         measure_every=steps * EVERY // STEPS,
     )  # fmt: skip

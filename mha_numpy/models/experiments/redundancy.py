@@ -14,7 +14,8 @@ from mha_numpy.models.analysis import attention_layers, heads_by_layer, prune_mo
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.heads import Reader, draw_batch
 from mha_numpy.models.experiments.result import Measured, Result
-from mha_numpy.models.train import AdamW, Batch, fit, share_right, warm_up_cosine
+from mha_numpy.models.experiments.training import train
+from mha_numpy.models.train import Batch, share_right
 from mha_numpy.models.train.tasks import Induction
 
 D, T, STEPS, MORE, RATE = 32, 16, 300, 100, 1e-2
@@ -98,11 +99,9 @@ def noise_on_heads(model: Layer, size: float, rng: np.random.Generator) -> Itera
 
 
 def _train(model: Layer, task: str, steps: int, seed: int, measure: Any = None) -> Any:
-    return fit(
-        model, partial(draw, task=task), steps=steps, optimizer=AdamW(model, RATE),
-        schedule=warm_up_cosine(steps, steps // 10), max_norm=1.0, rng=seed,
-        measure=measure, measure_every=10, progress=False,
-    )  # fmt: skip
+    return train(
+        model, partial(draw, task=task), steps, seed, rate=RATE, measure=measure, measure_every=10
+    )
 
 
 def _run(arm: str, seed: int) -> Measured:

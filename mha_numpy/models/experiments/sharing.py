@@ -13,7 +13,8 @@ from mha_numpy.models.analysis import attention_layers
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.heads import D, Reader, V, draw_batch
 from mha_numpy.models.experiments.result import Measured, Result
-from mha_numpy.models.train import AdamW, Batch, fit, share_right, warm_up_cosine
+from mha_numpy.models.experiments.training import train
+from mha_numpy.models.train import Batch, share_right
 from mha_numpy.models.train.tasks import Induction
 
 PLACES, STEPS = 4, 300
@@ -109,10 +110,7 @@ def _train(task: str, num_heads: int, num_kv_heads: int, seed: int) -> Layer:
     else:
         model = AttentionOnlyLM(32, 48, embed_dim=64, num_heads=num_heads, num_layers=2, rng=seed)
     model = model.astype(np.float32)
-    fit(
-        model, partial(TASKS[task], size=32), steps=STEPS, optimizer=AdamW(model, 1e-2),
-        schedule=warm_up_cosine(STEPS, STEPS // 10), max_norm=1.0, rng=seed, progress=False,
-    )  # fmt: skip
+    train(model, partial(TASKS[task], size=32), STEPS, seed)
     return model
 
 
