@@ -14,6 +14,7 @@ from mha_numpy.models.experiments.training import train
 from mha_numpy.models.train import RECIPES, AdamW
 
 D, H, WIDTH, T, STEPS, RATE = 48, 8, 6, 32, 400, 1e-2
+VOCABULARY = 74  # characters of the novel
 KV_HEADS = 1, 2, 8
 CONTEXTS = 64, 256, 1024, 4096
 
@@ -39,19 +40,37 @@ def kept(num_kv_heads: int) -> int:
     return 2 * num_kv_heads * WIDTH * 4
 
 
-ARMS = {  # heads, key/value heads, hidden width
-    "1 head, wider": (1, 1, wider(1, 1)),
-    "H_kv = 1": (H, 1, 4 * D),
-    "H_kv = 2": (H, 2, 4 * D),
-    "H_kv = 8": (H, H, 4 * D),
-    "H_kv = 1, wider": (H, 1, wider(H, 1)),
-    "H_kv = 2, wider": (H, 2, wider(H, 2)),
+def longer(num_kv_heads: int) -> int:
+    """Return the steps that take as many multiplications as STEPS with H key/value heads.
+
+    Examples
+    --------
+    >>> longer(8), longer(2), longer(1)
+    (400, 445, 453)
+    """
+
+    def per_token(kv_heads: int) -> int:
+        attention = 2 * D * WIDTH * (H + kv_heads) + 2 * T * WIDTH * H
+        return attention + 2 * D * 4 * D + D * VOCABULARY
+
+    return round(STEPS * per_token(H) / per_token(num_kv_heads))
+
+
+ARMS = {  # heads, key/value heads, hidden width, steps
+    "1 head, wider": (1, 1, wider(1, 1), STEPS),
+    "H_kv = 1": (H, 1, 4 * D, STEPS),
+    "H_kv = 2": (H, 2, 4 * D, STEPS),
+    "H_kv = 8": (H, H, 4 * D, STEPS),
+    "H_kv = 1, wider": (H, 1, wider(H, 1), STEPS),
+    "H_kv = 2, wider": (H, 2, wider(H, 2), STEPS),
+    "H_kv = 1, longer": (H, 1, 4 * D, longer(1)),
+    "H_kv = 2, longer": (H, 2, 4 * D, longer(2)),
 }
 
 
 def make_model(arm: str, vocab_size: int, seed: int) -> TransformerLM:
     """Return one layer's model with random params."""
-    num_heads, num_kv_heads, hidden = ARMS[arm]
+    num_heads, num_kv_heads, hidden, _ = ARMS[arm]
     return TransformerLM(
         vocab_size, T, embed_dim=D, num_heads=num_heads, num_kv_heads=num_kv_heads,
         head_dim=WIDTH, hidden_dim=hidden, num_layers=1, activation="relu", rng=seed,
@@ -81,11 +100,11 @@ def _run(arm: str, seed: int) -> Measured:
     task = RECIPES["text"].make_task()
     task.num_tokens = T
     model = make_model(arm, len(task.vocabulary), seed)
+    num_heads, num_kv_heads, _, steps = ARMS[arm]
     optimizer = AdamW(model, RATE, weight_decay=0.1)
-    train(model, partial(task.draw_batch, size=16), STEPS, seed, optimizer=optimizer)
+    train(model, partial(task.draw_batch, size=16), steps, seed, optimizer=optimizer)
     (ids,), targets = task.draw_held_out(np.random.default_rng(1000 + seed), 256)
     loss, _ = cross_entropy_forward(model(ids), targets)
-    num_heads, num_kv_heads, _ = ARMS[arm]
     return {"loss": float(loss), "tokens a second": _tokens_a_second(num_heads, num_kv_heads, seed)}
 
 
@@ -96,7 +115,10 @@ def worse(result: Result, arm: str, than: str = "H_kv = 8") -> Estimate:
 
 
 def _findings(result: Result) -> list[Finding]:
-    one, two, one_wider, two_wider = "H_kv = 1", "H_kv = 2", "H_kv = 1, wider", "H_kv = 2, wider"
+    all_heads, two, one, single = "H_kv = 8", "H_kv = 2", "H_kv = 1", "1 head, wider"
+    two_wider, one_wider, two_longer, one_longer = (
+        f"{arm}, {how}" for how in ("wider", "longer") for arm in (two, one)
+    )
 
     def loss(arm: str) -> str:
         return f"{result.mean('loss', arm):.3f}"
@@ -108,46 +130,49 @@ def _findings(result: Result) -> list[Finding]:
     def cannot_tell(*pairs: tuple[str, str]) -> bool:
         return all(low < 0 < high for _, low, high in (worse(result, *pair) for pair in pairs))
 
-    def gain(num_kv_heads: int, context: int) -> float:
-        """Return how many times as many tokens a second it decodes as multi-head does."""
+    def gain(arm: str, context: int, than: str = all_heads) -> float:
+        """Return how many times as many tokens a second an arm decodes as another."""
         at = CONTEXTS.index(context)
-        own, other = (
-            result.values("tokens a second", f"H_kv = {n}")[:, at].mean() for n in (num_kv_heads, H)
-        )
+        own, other = (result.values("tokens a second", each)[:, at].mean() for each in (arm, than))
         return float(own / other)
 
     short, long = CONTEXTS[0], CONTEXTS[-1]
     return [
         Finding(
-            f"Multi-head attention has a loss of {loss('H_kv = 8')} nats. Seed by seed, H_kv = 2 "
+            f"Multi-head attention has a loss of {loss(all_heads)} nats. Seed by seed, H_kv = 2 "
             f"has {more(two)} more, and H_kv = 1 has {more(one)} more. Both intervals contain 0, "
             "so five seeds can't tell them apart. That doesn't prove them equal.",
-            cannot_tell((two, "H_kv = 8"), (one, "H_kv = 8")),
+            cannot_tell((two, all_heads), (one, all_heads)),
         ),
         Finding(
-            f"The same holds at equal params: {more(two_wider)} more for H_kv = 2, and "
-            f"{more(one_wider)} more for H_kv = 1. Nor do these seeds show that the wider "
-            "feed-forward network gains anything.",
+            f"The same is true at equal params: {more(two_wider)} more for H_kv = 2, and "
+            f"{more(one_wider)} more for H_kv = 1. It is also true with as many multiplications, "
+            f"that is with more steps: {more(two_longer)} and {more(one_longer)}. Nor do these "
+            "seeds show that the wider network or the longer training gains anything.",
             cannot_tell(
-                (two_wider, "H_kv = 8"),
-                (one_wider, "H_kv = 8"),
+                *((arm, all_heads) for arm in (two_wider, one_wider, two_longer, one_longer)),
                 (two_wider, two),
                 (one_wider, one),
+                (two_longer, two),
+                (one_longer, one),
             ),
         ),
         Finding(
             "Sharing is better than having fewer heads. With the same cache and as many params, a "
-            f"single head of that width has a loss of {loss('1 head, wider')}, and eight that "
-            f"share one key and value head have {loss(one_wider)}.",
-            result.is_less("loss", one_wider, "1 head, wider"),
+            f"single head of that width has a loss of {loss(single)}, and eight that share one "
+            f"key and value head have {loss(one_wider)}. The single head decodes "
+            f"{gain(single, long, one):.1f} times as fast after {long} tokens, because it computes "
+            "an eighth of the scores.",
+            result.is_less("loss", one_wider, single) and gain(single, long, one) > 1,
         ),
         Finding(
             f"The cache keeps {kept(8)} bytes a token with H_kv = 8, {kept(2)} with H_kv = 2 and "
             f"{kept(1)} with H_kv = 1. The speed does not follow: after {long} tokens H_kv = 2 "
-            f"decodes {gain(2, long):.1f} times as fast as H_kv = 8, and H_kv = 1 "
-            f"{gain(1, long):.1f} times. After {short} tokens these are {gain(2, short):.1f} and "
-            f"{gain(1, short):.1f} times. (With NumPy, on one machine; yours gives other numbers.)",
-            all(gain(n, short) < gain(n, long) < H / n for n in (1, 2)),
+            f"decodes {gain(two, long):.1f} times as fast as H_kv = 8, and H_kv = 1 "
+            f"{gain(one, long):.1f} times. After {short} tokens these are {gain(two, short):.1f} "
+            f"and {gain(one, short):.1f} times. (With NumPy, on one machine; yours gives other "
+            "numbers.)",
+            all(gain(f"H_kv = {n}", short) < gain(f"H_kv = {n}", long) < H / n for n in (1, 2)),
         ),
     ]
 
@@ -162,7 +187,9 @@ GROUPED = Experiment(
     f"A language model of one layer, with {H} query heads of width {WIDTH}, learns the characters "
     f"of a novel in {STEPS} steps of 16 pieces of {T}, with H_kv = 8, 2 or 1 key/value heads. With "
     'fewer, it has fewer params. The models called "wider" get them back in the feed-forward '
-    "network, so that all have the same number, to within half a hidden unit. One more model has "
+    "network, so that all have the same number, to within half a hidden unit. Those called "
+    '"longer" train for as many multiplications as H_kv = 8, in '
+    f"{longer(2)} and {longer(1)} steps. One more model has "
     "a single head of that width, and so the cache of H_kv = 1. All use the learning rate "
     f"{RATE:g}, the best of 0.005, 0.01, 0.02 and 0.04 in one run each with H_kv = 8 and with "
     "H_kv = 1. The loss is that of held-out text. The speed is that of another model: one layer "
@@ -179,7 +206,8 @@ GROUPED = Experiment(
         Chart(
             "Loss on held-out text", "loss", KV_HEADS,
             {"same feed-forward": [f"H_kv = {n}" for n in KV_HEADS],
-             "same number of params": ["H_kv = 1, wider", "H_kv = 2, wider", "H_kv = 8"]},
+             "same number of params": ["H_kv = 1, wider", "H_kv = 2, wider", "H_kv = 8"],
+             "same multiplications": ["H_kv = 1, longer", "H_kv = 2, longer", "H_kv = 8"]},
             "key/value heads", "nats a character", log_x=True,
         ),
         Chart(
