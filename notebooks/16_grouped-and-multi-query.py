@@ -71,7 +71,8 @@ sharing_map(8, 1)
 # ## What it costs
 #
 # **Quality.** You can't compute it from shapes. `mha-numpy experiment grouped` trains small language models with 8
-# query heads and H_kv = 8, 2 or 1. The second line gives the saved params back to the feed-forward network.
+# query heads and H_kv = 8, 2 or 1. The second line spends the saved params on the feed-forward network, the third the
+# saved operations on more steps.
 #
 # > **Predict first.** Which loses quality?
 # >
@@ -93,14 +94,14 @@ experiment_chart("grouped")
 # </details>
 #
 # *One head instead of eight* does lose: with the same cache and equal params it has 2.52 nats, eight that share 2.37.
-# Elsewhere, multi-query cost a little quality (Shazeer 2019, section 4) or none (Chowdhery et al. 2022, section 2), and
-# grouped-query came close to multi-head (Ainslie et al. 2023, section 3).
+# Elsewhere, multi-query cost a little quality (Shazeer 2019) or none (Chowdhery et al. 2022), and grouped-query came
+# close to multi-head (Ainslie et al. 2023).
 #
 # **Memory and speed.** Their cache keeps 384 bytes per token with H_kv = 8, 96 with 2, and 48 with 1. We time a wider
 # layer with random params.
 #
 # > **Predict first.** After 4096 tokens, how many times as fast as H_kv = 8 does H_kv = 1 decode?
-# > <!-- answer: 2.4 within 0.3 -->
+# > <!-- answer: 2.4 within 0.4 -->
 
 # %%
 experiment_chart("grouped", 1)
@@ -108,7 +109,7 @@ experiment_chart("grouped", 1)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It's 2.4 times as fast, not 8, and H_kv = 2 is 2.7 times (NumPy on one machine; the runs vary).
+# It's 2.3 times as fast, not 8, and H_kv = 2 is 1.7 times (NumPy, one machine; runs vary).
 #
 # </details>
 #
@@ -418,7 +419,7 @@ check("sum-over-group", my_sum_over_group)
 # %% [markdown]
 # ## Summary
 #
-# - Here, five seeds couldn't tell H_kv = 8, 2 and 1 apart, and an eighth of the cache decoded 2.4 times as fast.
+# - Here, five seeds couldn't tell H_kv = 8, 2 and 1 apart, and an eighth of the cache decoded 2.3 times as fast.
 # - Each trained head has its own basis. Align the heads before you take their mean.
 # - Query head h reads key/value head h // G. No test at H_kv = 1 or H_kv = H notices tiling.
 # - Sharing is a broadcast with a stride of 0. In the backward pass it's a sum over the group, not a mean.

@@ -295,13 +295,13 @@ def _experiment(options: Namespace) -> int:
     if options.save is not None and not options.save.parent.is_dir():
         raise ConfigError(f"save: there is no folder {options.save.parent}")  # before it trains
     result = run_experiment(experiment, seeds=seeds, processes=options.jobs)
-    _report(sections(experiment, result, load_result(experiment.name)))
     if options.save is not None:
         try:
             result.save(options.save)
         except OSError as error:
             raise ConfigError(f"save: cannot write {options.save}: {error.strerror}") from error
         print(f"wrote {options.save}")
+    _report(sections(experiment, result, load_result(experiment.name)))
     return 0 if all(found.holds for found in experiment.findings(result)) else 1
 
 

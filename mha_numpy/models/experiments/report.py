@@ -6,7 +6,7 @@ from textwrap import fill
 import numpy as np
 
 from mha_numpy.models.experiments.experiment import Experiment
-from mha_numpy.models.experiments.result import Estimate, Result
+from mha_numpy.models.experiments.result import Result
 from mha_numpy.tables import Table
 
 WIDTH = 80  # of prose
@@ -48,12 +48,13 @@ def measured_table(
     for arm, measures in result.runs.items():
         for measure, values in measures.items():
             if np.ndim(values) == 1:
-                told = [_in_words(each.estimate(measure, arm)) for each in given]
-                rows.append([arm, measure, *told])
+                rows.append([arm, measure, *(_estimate(each, measure, arm) for each in given)])
     title = f"{experiment.title}: {len(result.seeds)} seeds, {result.seconds:.0f} s"
     return Table(title, columns[: 2 + len(given)], rows)
 
 
-def _in_words(estimate: Estimate) -> str:
-    mean, low, high = (f"{number:.3g}" for number in estimate)
+def _estimate(result: Result, measure: str, arm: str) -> str:
+    if measure not in result.runs.get(arm, ()):
+        return ""  # the recipe has got a new arm
+    mean, low, high = (f"{number:.3g}" for number in result.estimate(measure, arm))
     return f"{mean} ({low} to {high})"

@@ -19,7 +19,7 @@ from mha_numpy.models.experiments import (
     load_result,
     run_experiment,
 )
-from mha_numpy.models.experiments.report import sections
+from mha_numpy.models.experiments.report import measured_table, sections
 
 RUNS = {"few": {"right": [0.5, 0.7]}, "many": {"right": [0.8, 0.8]}}
 STORED = Result("try", (0, 1), RUNS, 1.0)
@@ -129,12 +129,20 @@ def test_the_command_says_what_holds_beside_what_the_docs_say(program, tmp_path,
     file = tmp_path / "again.json"
     done = program("experiment", "try", "--seeds", "3", "--jobs", "1", "--save", file)
     assert done.code == 0
-    words = done.out.split("\n")
+    assert done.out.startswith(f"wrote {file}\n")  # before anything that might fail
+    words = done.out.split("\n")[1:]
     assert words[0] == '"More is better." (A)'
     row = next(line for line in words if line.startswith("few"))
     assert re.split(r"\s{2,}", row)[2:] == ["0.1 (-0.148 to 0.348)", "0.6 (-0.671 to 1.87)"]
     assert "holds: More is better." in words
     assert json.loads(file.read_text())["seeds"] == [0, 1, 2]
+
+
+def test_an_arm_that_was_never_published_has_an_empty_cell():
+    old = Result("try", (0, 1), {"few": {"right": [0.3, 0.5]}}, 1)
+    new = Result("try", (0, 1), {"few": {"right": [0.3, 0.5]}, "many": {"right": [1.3, 1.5]}}, 1)
+    told = [row[3] for row in measured_table(TRY, new, old).rows]
+    assert told == ["0.4 (-0.871 to 1.67)", ""]
 
 
 def test_a_finding_that_does_not_hold_ends_with_1(program, monkeypatch):
