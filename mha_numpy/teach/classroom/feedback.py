@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -13,7 +14,7 @@ from mha_numpy.teach.classroom.results import Function, Grades, Result, file_nam
 from mha_numpy.teach.diagnosis import BANK
 from mha_numpy.teach.exercises.catalogue import find_exercise
 
-FORMULA = "=+-@\t\r"  # what a spreadsheet would compute
+FORMULA = re.compile(r"(^|[;,])(?=\s*[=+@-])")  # a spreadsheet computes it, and may cut at either
 UNSAFE = "This was run with --unsafe-local: with limits, but not in isolation."
 STATES = {
     "right": "right",
@@ -61,8 +62,7 @@ def to_csv(grades: Grades) -> str:
 
 def _cell(text: str) -> str:
     """Return a text that no spreadsheet mistakes for a formula."""
-    text = " ".join(text.split())
-    return f"'{text}" if text.startswith(tuple(FORMULA)) else text
+    return FORMULA.sub(r"\1'", " ".join(text.split()))
 
 
 def to_gradescope(result: Result) -> dict[str, object]:

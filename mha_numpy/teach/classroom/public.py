@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.tables import show
-from mha_numpy.teach.classroom.submissions import Source
+from mha_numpy.teach.classroom.intake import Source
 from mha_numpy.teach.classroom.wording import findings_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises import find_exercise

@@ -13,6 +13,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
 from mha_numpy.teach.classroom.alike import Pair
 from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.classroom.submissions import File
 from mha_numpy.teach.exercises.child.limits import Limits
 
 
@@ -64,7 +65,7 @@ class Task(NamedTuple):
     name: str
     is_late: bool
     trouble: tuple[str, ...]
-    files: tuple[tuple[str, bytes], ...]  # the newest last
+    files: tuple[File, ...]
     assignment: Assignment
     limits: Limits
     is_isolated: bool

@@ -69,6 +69,7 @@ def _notebook_cells(text: str) -> Iterator[Cell]:
         for cell in cells:
             source = cell["source"]
             source = source if isinstance(source, str) else "".join(source)
+            source = source.encode("utf-8", "replace").decode()  # escapes can be half a character
             tags = cell.get("metadata", {}).get("tags", [])
             yield Cell(_python_of(source), TAG in tags)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -147,17 +148,16 @@ def slice_of(cells: Iterable[Cell], function: str) -> str | None:
 
 def _needed(parsed: list[list[ast.stmt] | None], function: str) -> list[list[ast.stmt]]:
     """Return the statements of each cell that a function needs, directly or through others."""
-    statements = [statement for body in parsed for statement in body or ()]
-    bound = {id(statement): _bound(statement) for statement in statements}
-    names, waiting, kept = {function}, True, set[int]()
+    binding: dict[str, list[ast.stmt]] = {}
+    for statement in (statement for body in parsed for statement in body or ()):
+        for name in _bound(statement):
+            binding.setdefault(name, []).append(statement)
+    waiting, kept = [function, "*"], set[int]()  # a star may define anything
     while waiting:
-        waiting = False
-        for statement in statements:
-            binds = bound[id(statement)]
-            if id(statement) not in kept and (binds & names or "*" in binds):
+        for statement in binding.pop(waiting.pop(), ()):
+            if id(statement) not in kept:
                 kept.add(id(statement))
-                names |= _used(statement)
-                waiting = True
+                waiting += _used(statement)
     return [[statement for statement in body or () if id(statement) in kept] for body in parsed]
 
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from mha_numpy.errors import ConfigError, SandboxError
-from mha_numpy.teach.classroom.alike import fingerprint
 from mha_numpy.teach.classroom.follow import PAIRS, follows
+from mha_numpy.teach.classroom.intake import Source, take_in
 from mha_numpy.teach.classroom.marks import groups_of, points_of
 from mha_numpy.teach.classroom.results import Function, Result, Task
 from mha_numpy.teach.classroom.slices import broken_line
-from mha_numpy.teach.classroom.submissions import Source, sources_of
 from mha_numpy.teach.classroom.wording import FAILED, cause_of, findings_of, hint_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises.catalogue import find_exercise
@@ -41,7 +40,8 @@ def grade_one(task: Task) -> Result:
     """
     exercises = [find_exercise(name) for name in task.assignment.exercises]
     names = [exercise.function_name for exercise in exercises]
-    sources, broken = sources_of(task.files, names)
+    stubs = [exercise.stub_source for exercise in exercises]
+    sources, broken, runs = take_in(task.files, names, stubs)
     variants = task.assignment.variant(task.student)
     functions = []
     for exercise in exercises:
@@ -52,9 +52,7 @@ def grade_one(task: Task) -> Result:
     for number, function in enumerate(functions):
         with using(variants[function.exercise]):
             functions[number] = _followed(function, functions, by_id, task)
-    texts = [source.text for source in sources.values()]
-    stubs = [exercise.stub_source for exercise in exercises]
-    return task.result(functions, *broken, fingerprint=fingerprint(texts, stubs))
+    return task.result(functions, *broken, fingerprint=runs)
 
 
 def _grade_function(

@@ -3,54 +3,55 @@
 import os
 import re
 import stat
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.classroom.slices import broken_line, cells_of, slice_of
+from mha_numpy.teach.exercises.child.errors import shown
 
 ENDINGS = (".py", ".ipynb")
 MOST_BYTES = 20_000_000  # of one file
 MOST_FILES, DEEPEST = 200, 4  # of one student; folders in folders
 HIDDEN = re.compile(r"\.|__")  # .ipynb_checkpoints, __MACOSX, __pycache__
 
-PLATFORMS = [  # what Moodle, Canvas and Blackboard call a file
+PLATFORMS = [  # what Moodle, Canvas and Blackboard call a file; what comes last is the student's
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<rest>.*)",
+        r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<rest>.*)",
         r"(?P<name>[^\W_]+)_(?P<late>LATE_)?(?P<id>\d+)_(?P<order>\d+)_(?P<rest>.+)",
-        r".*_(?P<id>[^_]+)_attempt_(?P<order>\d{4}(-\d\d){5})(_(?P<rest>.+))?",
+        r".*?_(?P<id>[^_]+)_attempt_(?P<order>\d{4}(-\d\d){5})(_(?P<rest>.+))?",
     )
 ]
-BROKEN = (
-    "{name}: Python cannot read this file, because of a syntax error near line {line}, so none of "
-    "its functions could run. They may well be right apart from that."
-)
 COPY = re.compile(r"(.*?)(?: ?\((\d+)\)|-(\d{1,2}))")  # hw1 (2).py of a browser, hw1-2.py of Canvas
+MARKS = re.compile(r"_assignsubmission_|_attempt_\d{4}-", re.IGNORECASE)
+TWICE = "{name}: a platform's mark comes twice in this name, and the first of them counts"
 TIME = "%Y-%m-%d-%H-%M-%S"
 
 
-class HandedIn(NamedTuple):
-    """One file of a student."""
+class File(NamedTuple):
+    """What a student handed in, with its content; perhaps a zip file."""
 
     name: str  # as the student called it
-    path: Path
-    member: str = ""  # of a zip file
-    is_late: bool = False
+    data: bytes
     order: tuple[int, ...] = ()  # later copies have larger ones
 
-    def read(self) -> bytes:
-        """Return its content; raise an OSError or a BadZipFile if it cannot be read."""
-        if self.member:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as member:
-                return member.read(MOST_BYTES)
+
+class HandedIn(NamedTuple):
+    """Where a student's file is."""
+
+    name: str
+    path: Path
+    is_late: bool = False
+    order: tuple[int, ...] = ()
+
+    def read(self) -> File:
+        """Return it with its content; raise an OSError if it cannot be read."""
         descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         with open(descriptor, "rb") as file:
-            return file.read(MOST_BYTES)
+            return File(self.name, file.read(MOST_BYTES), self.order)
 
 
 @dataclass
@@ -59,20 +60,13 @@ class Submission:
 
     student: str  # the id
     name: str = ""
-    files: list[HandedIn] = field(default_factory=list)  # the newest last
+    files: list[HandedIn] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)  # what was refused, and why
 
     @property
     def is_late(self) -> bool:
         """Whether a file is late, as far as its name says so."""
         return any(file.is_late for file in self.files)
-
-
-class Source(NamedTuple):
-    """A function as it was handed in, with what it needs."""
-
-    text: str
-    file: str
 
 
 def find_submissions(
@@ -83,8 +77,7 @@ def find_submissions(
     Each student has a folder, or files that are named after the student's id or by Moodle, Canvas
     or Blackboard. If a platform's names have no id of yours, the names are looked up in the roster.
     Late files are marked, as far as the platform records when they came or that they are late.
-    Links are refused, and so are files that are far too large. A zip file is read, but never
-    unpacked.
+    Links are refused, and so are files that are far too large. Nothing is read yet: see `take_in`.
 
     Examples
     --------
@@ -113,15 +106,16 @@ def find_submissions(
         is_folder = entry.is_dir(follow_symlinks=False)
         stem = entry.name if is_folder else Path(entry.name).stem
         owner = _owner(stem, roster or {})
-        one = found.setdefault(owner.student, Submission(owner.student, owner.name))
+        student = shown(owner.student)
+        one = found.setdefault(student, Submission(student, shown(owner.name)))
+        if len(MARKS.findall(stem)) > 1:
+            one.trouble.append(TWICE.format(name=shown(entry.name)))
         _add(one, Path(entry.path), owner, deadline)
     if not found:
         raise ConfigError(
             f"submissions: expected a folder or a .py or .ipynb file for each student; {folder} "
             "has none"
         )
-    for one in found.values():
-        one.files.sort(key=lambda file: (file.order, file.name))
     return [found[student] for student in sorted(found)]
 
 
@@ -152,7 +146,7 @@ def _owner(stem: str, roster: Mapping[str, str]) -> _Owner:
         return _Owner(student, name, bool(parts["late"]), order, parts["rest"] or "", time)
     copy = COPY.fullmatch(stem)
     if copy and copy[1] and (copy[1] in roster or (copy[2] and not roster)):  # ada (2).py
-        return _Owner(copy[1], roster.get(copy[1], copy[1]), order=_copy_number(stem))
+        return _Owner(copy[1], roster.get(copy[1], copy[1]), order=copy_number(stem))
     student = _known(stem, stem, roster)
     return _Owner(student, roster.get(student, student))
 
@@ -171,7 +165,7 @@ def _letters(name: str) -> str:
     return "".join(sorted(c for c in name.casefold() if c.isalnum()))
 
 
-def _copy_number(stem: str) -> tuple[int, ...]:
+def copy_number(stem: str) -> tuple[int, ...]:
     """Return the number of a copy: of hw1 (2) or hw1-2."""
     copy = COPY.fullmatch(stem)
     return (int(copy[2] or copy[3]),) if copy else (0,)
@@ -183,21 +177,20 @@ def _add(one: Submission, path: Path, owner: _Owner, deadline: datetime | None) 
     if deadline is not None and owner.time is not None:
         is_late = owner.time > deadline.replace(tzinfo=None)
     is_own = path.is_dir() and not path.is_symlink()
-    for name, found, member in _walk(path, one.trouble, DEEPEST):
+    for found in _walk(path, one.trouble, DEEPEST):
         if len(one.files) == MOST_FILES:
             one.trouble.append(f"there are more than {MOST_FILES} files; the others are left out")
             return
-        if not (is_own or member) and owner.file:
-            name = owner.file + Path(name).suffix
-        inner = _owner(Path(name).stem, {}) if is_own else _Owner("", "")
-        order = (*owner.order, *inner.order, *_copy_number(Path(name).stem))
-        one.files.append(HandedIn(name, found, member, is_late or inner.is_late, order))
+        name = found.name if is_own or not owner.file else owner.file + found.suffix
+        inner = _owner(found.stem, {}) if is_own else _Owner("", "")
+        order = (*owner.order, *inner.order, *copy_number(Path(name).stem))
+        one.files.append(HandedIn(shown(name), found, is_late or inner.is_late, order))
 
 
-def _walk(path: Path, trouble: list[str], depth: int) -> Iterator[tuple[str, Path, str]]:
-    """Yield the files at a path: name, path, member of a zip; note refused ones in `trouble`."""
+def _walk(path: Path, trouble: list[str], depth: int) -> Iterator[Path]:
+    """Yield the files at a path; note refused ones in `trouble`."""
     status = path.lstat()
-    name, size = path.name, status.st_size
+    name, size = shown(path.name), status.st_size
     if stat.S_ISLNK(status.st_mode):
         trouble.append(f"{name} is a link, which is not followed")
     elif stat.S_ISDIR(status.st_mode):
@@ -209,66 +202,8 @@ def _walk(path: Path, trouble: list[str], depth: int) -> Iterator[tuple[str, Pat
             yield from _walk(entry, trouble, depth - 1)
     elif not stat.S_ISREG(status.st_mode):
         trouble.append(f"{name} is not a plain file")
-    elif name.lower().endswith(".zip"):
-        yield from _members(path, trouble)
-    elif name.lower().endswith(ENDINGS):
+    elif name.lower().endswith((*ENDINGS, ".zip")):
         if size < MOST_BYTES:
-            yield name, path, ""
+            yield path
         else:
             trouble.append(f"{name} has {size:,} bytes; the limit is {MOST_BYTES:,}")
-
-
-def _members(path: Path, trouble: list[str]) -> Iterator[tuple[str, Path, str]]:
-    """Yield the files in a zip file that may be read; nothing of it is written anywhere."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            infos = file.infolist()
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
-        trouble.append(f"{path.name} is not a readable zip file")
-        return
-    if len(infos) > 10 * MOST_FILES or sum(info.file_size for info in infos) > 2 * MOST_BYTES:
-        trouble.append(f"{path.name} would be too large unpacked")
-        return
-    for info in infos:
-        *folders, name = info.filename.split("/")
-        is_link, is_locked = stat.S_ISLNK(info.external_attr >> 16), info.flag_bits & 1
-        is_hidden = any(HIDDEN.match(part) for part in (*folders, name) if part.strip("."))
-        if is_hidden or not name.lower().endswith(ENDINGS):
-            continue
-        if is_link or is_locked or info.file_size >= MOST_BYTES:
-            trouble.append(f"{name} in {path.name} is a link, locked or too large")
-        else:
-            yield name, path, info.filename
-
-
-def sources_of(
-    files: Iterable[tuple[str, bytes]], functions: Iterable[str]
-) -> tuple[dict[str, Source], list[str]]:
-    r"""Return each function from the last file that contains it, and say which files are broken.
-
-    Examples
-    --------
-    >>> sources, trouble = sources_of([("a.py", b"def f():\n    pass"), ("b.ipynb", b"?")], "fg")
-    >>> sources, trouble  # doctest: +NORMALIZE_WHITESPACE
-    ({'f': Source(text='def f():\n    pass', file='a.py')},
-     ['b.ipynb: it is not a readable notebook'])
-    """
-    found: dict[str, Source] = {}
-    trouble = []
-    functions = list(functions)
-    for name, data in files:
-        try:
-            cells = cells_of(name, data)
-        except ValueError as error:
-            trouble.append(f"{name}: {error}")
-            continue
-        for function in functions:
-            text = slice_of(cells, function)
-            if text is not None:
-                found[function] = Source(text, name)
-    files_of = {source.file: source.text for source in found.values()}
-    for name, text in files_of.items():
-        line = broken_line(text) if name.lower().endswith(".py") else None
-        if line is not None:  # then the text is the whole file
-            trouble.append(BROKEN.format(name=name, line=line))
-    return found, trouble

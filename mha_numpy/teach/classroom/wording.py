@@ -8,7 +8,7 @@ here consists of facts that the grader knows, fixed words, and lines of the stud
 import builtins
 import re
 
-from mha_numpy.teach.classroom.submissions import Source
+from mha_numpy.teach.classroom.intake import Source
 from mha_numpy.teach.diagnosis import Variant, find_task
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.hints import give_hint

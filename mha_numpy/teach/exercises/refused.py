@@ -18,6 +18,7 @@ CALLS = {  # their numbers on either machine; those since Linux 5 are the same o
     "request_key": (249, 218), "keyctl": (250, 219), "memfd_create": (319, 279),
     "memfd_secret": (447, 447), "shmget": (29, 194), "bpf": (321, 280),
     "perf_event_open": (298, 241), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
+    "socket": (41, 198), "socketpair": (53, 199),  # some reach beyond the namespace of networks
 }  # fmt: skip
 CLONE, CLONE3 = (56, 220), (435, 435)
 NAMESPACES = 0x7E020000  # the flags of clone that ask for some

@@ -6,6 +6,7 @@ import re
 
 from mha_numpy.teach.classroom.make import make_assignment
 from mha_numpy.teach.classroom.results import Task
+from mha_numpy.teach.classroom.submissions import File
 from mha_numpy.teach.diagnosis.mutants import edited_source, edits_of
 from mha_numpy.teach.diagnosis.solutions import read_solutions
 
@@ -88,5 +89,5 @@ def assign(folder, exercises=EXERCISES):
 
 def task_of(text, given, student="ada", *, limits, is_isolated=False):
     """Return the task to grade a student who hands in a text as hw.py."""
-    files = (("hw.py", text.encode()),)
+    files = (File("hw.py", text.encode()),)
     return Task(student, student, False, (), files, given, limits, is_isolated, "key")

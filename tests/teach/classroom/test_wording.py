@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy.teach.classroom.submissions import Source
+from mha_numpy.teach.classroom.intake import Source
 from mha_numpy.teach.classroom.wording import cause_of, error_of, findings_of, hint_of
 from mha_numpy.teach.diagnosis import Variant, make, using
 from mha_numpy.teach.exercises.catalogue import find_exercise

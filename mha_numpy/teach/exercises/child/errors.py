@@ -57,12 +57,26 @@ def _told_line(file: str, number: int, line: str) -> str:
     return f" (line {number} of {name}{source})"
 
 
+def shown(text: str) -> str:
+    r"""Return a text in which characters that are not to be seen are written out.
+
+    Those that let a text run from right to left could show another name than there is, and bytes
+    of a file name that are not UTF-8 cannot be written at all.
+
+    Examples
+    --------
+    >>> print(shown("ada\u202e21\udcff"), shown("Éva Łuczak"))
+    ada\u202e21\udcff Éva Łuczak
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def one_line(text: str, most: int) -> str:
     """Return a text in one line, without control characters.
 
     If it is too long, words in its middle are left out, because the cause often comes last.
     """
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text[:9999].split()))
+    text = shown(" ".join(text[:9999].split()))
     if len(text) <= most:
         return text
     first, last = most * 3 // 5 - 2, most * 2 // 5 - 3

@@ -1,0 +1,164 @@
+"""take_in: a student's functions, read from the files by a child process within limits.
+
+A file can be anything: a zip file that unpacks to terabytes, a notebook on which Python's parser
+crashes. What goes wrong here is that student's finding, and costs nobody else anything.
+"""
+
+import stat
+import zipfile
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+
+from mha_numpy.teach.classroom.alike import fingerprint
+from mha_numpy.teach.classroom.slices import broken_line, cells_of, slice_of
+from mha_numpy.teach.classroom.submissions import (
+    ENDINGS,
+    HIDDEN,
+    MOST_BYTES,
+    MOST_FILES,
+    File,
+    copy_number,
+)
+from mha_numpy.teach.exercises.child.errors import shown
+from mha_numpy.teach.exercises.child.limits import Limits
+from mha_numpy.teach.exercises.sandbox import run_calls
+
+LIMITS = Limits(seconds=20.0, memory=2**30)
+MOST_TOLD = 20  # of a student's files that cannot be read
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others unpack to any size at once
+BROKEN = (
+    "{name}: Python cannot read this file, because of a syntax error near line {line}, so none of "
+    "its functions could run. They may well be right apart from that."
+)
+
+
+class Source(NamedTuple):
+    """A function as it was handed in, with what it needs."""
+
+    text: str
+    file: str
+
+
+class Intake(NamedTuple):
+    """What a student's files contain."""
+
+    sources: dict[str, Source]  # by the name of the function
+    trouble: list[str]  # what could not be read, and why
+    fingerprint: list[int]  # see `alike`
+
+
+def take_in(
+    files: Iterable[File], functions: Iterable[str], handed_out: Iterable[str] = ()
+) -> Intake:
+    r"""Find the functions in a student's files, in a child process.
+
+    Examples
+    --------
+    >>> found = take_in([File("hw.py", b"def f():\n    return 1")], ["f", "g"])
+    >>> found.sources, found.trouble
+    ({'f': Source(text='def f():\n    return 1', file='hw.py')}, [])
+    """
+
+    def read() -> tuple[list[tuple[str, ...]], list[str], np.ndarray]:
+        opened, trouble = opened_files(files)
+        sources, broken = sources_of(opened, functions)
+        runs = fingerprint((source.text for source in sources.values()), handed_out)
+        told = [(name, *source) for name, source in sources.items()]
+        return told, [*trouble, *broken][:MOST_TOLD], np.array(runs, np.int64)
+
+    run = run_calls(lambda: read, [{}], LIMITS)
+    if not run.calls or run.calls[0].error:
+        why = run.ended.removesuffix(" (call 1 of 1)") or run.calls[0].error
+        return Intake({}, [f"these files cannot be read: reading them {why}"], [])
+    told, trouble, runs = run.calls[0].answer
+    sources = {name: Source(text, file) for name, text, file in told}
+    return Intake(sources, list(trouble), runs.tolist())
+
+
+def opened_files(files: Iterable[File]) -> tuple[list[tuple[str, bytes]], list[str]]:
+    """Return the files, the newest last, with those in zip files, and say what cannot be read."""
+    trouble: list[str] = []
+    found: list[File] = []
+    for file in files:
+        members = _members(file, trouble) if file.name.lower().endswith(".zip") else [file]
+        found.extend(members)
+    if len(found) > MOST_FILES:
+        trouble.append(f"there are more than {MOST_FILES} files; the others are left out")
+    newest_last = sorted(found[:MOST_FILES], key=lambda file: (file.order, file.name))
+    return [(file.name, file.data) for file in newest_last], trouble
+
+
+def _members(packed: File, trouble: list[str]) -> Iterator[File]:
+    """Yield the files in a zip file; nothing of it is written anywhere."""
+    left = 2 * MOST_BYTES
+    try:
+        with zipfile.ZipFile(BytesIO(packed.data)) as archive:
+            for info in archive.infolist():
+                *folders, name = info.filename.split("/")
+                is_hidden = any(HIDDEN.match(part) for part in (*folders, name) if part.strip("."))
+                if is_hidden or not name.lower().endswith(ENDINGS):
+                    continue
+                name = shown(name)
+                where = f"{name} in {packed.name}"
+                if stat.S_ISLNK(info.external_attr >> 16) or info.flag_bits & 1:
+                    trouble.append(f"{where} is a link or locked")
+                elif info.compress_type not in PACKINGS:
+                    trouble.append(f"{where} is packed in an unusual way; zip it again")
+                else:
+                    data = _unpacked(archive, info, left + 1)
+                    left -= len(data or b"")
+                    if left < 0:
+                        trouble.append(f"{packed.name} is too large unpacked; its rest is left out")
+                        return
+                    if data is None or len(data) >= MOST_BYTES:
+                        what = "cannot be unpacked" if data is None else "is too large"
+                        trouble.append(f"{where} {what}")
+                    else:
+                        yield File(name, data, (*packed.order, *copy_number(name)))
+    except Exception:  # whatever a broken one makes the library raise
+        trouble.append(f"{packed.name} is not a readable zip file")
+
+
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes | None:
+    """Return what is in a member, up to a number of bytes, whatever it says of its size."""
+    try:
+        with archive.open(info) as member:
+            return member.read(most)
+    except Exception:  # zlib's and others'
+        return None
+
+
+def sources_of(
+    files: Iterable[tuple[str, bytes]], functions: Iterable[str]
+) -> tuple[dict[str, Source], list[str]]:
+    r"""Return each function from the last file that contains it, and say which files are broken.
+
+    Examples
+    --------
+    >>> sources, trouble = sources_of([("a.py", b"def f():\n    pass"), ("b.ipynb", b"?")], "fg")
+    >>> sources, trouble  # doctest: +NORMALIZE_WHITESPACE
+    ({'f': Source(text='def f():\n    pass', file='a.py')},
+     ['b.ipynb: it is not a readable notebook'])
+    """
+    found: dict[str, Source] = {}
+    trouble = []
+    functions = list(functions)
+    for name, data in files:
+        try:
+            cells = cells_of(name, data)
+        except ValueError as error:
+            trouble.append(f"{name}: {error}")
+            continue
+        for function in functions:
+            text = slice_of(cells, function)
+            if text is not None:
+                found[function] = Source(text, name)
+    files_of = {source.file: source.text for source in found.values()}
+    for name, text in files_of.items():
+        line = broken_line(text) if name.lower().endswith(".py") else None
+        if line is not None:  # then the text is the whole file
+            trouble.append(BROKEN.format(name=name, line=line))
+    return found, trouble
