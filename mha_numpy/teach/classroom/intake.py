@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mha_numpy.dtypes import Array
 from mha_numpy.teach.classroom.alike import fingerprint
 from mha_numpy.teach.classroom.slices import broken_line, cells_of, slice_of
 from mha_numpy.teach.classroom.submissions import (
@@ -62,7 +63,7 @@ def take_in(
     ({'f': Source(text='def f():\n    return 1', file='hw.py')}, [])
     """
 
-    def read() -> tuple[list[tuple[str, ...]], list[str], np.ndarray]:
+    def read() -> tuple[list[tuple[str, str, str]], list[str], Array]:
         opened, trouble = opened_files(files)
         sources, broken = sources_of(opened, functions)
         runs = fingerprint((source.text for source in sources.values()), handed_out)

@@ -40,6 +40,8 @@ def test_csv_quotes_and_is_no_formula():
     rows = list(csv.reader(io.StringIO(text)))
     assert rows[1] == ["ada", 'Lovelace, "Ada"', "", "1.6", "1.6"]
     assert rows[2][:2] == ["'=1+1", "'@SUM(A1)"]
+    text = to_csv(grades(result("x;=1+1", name="a, -2+3;b")))  # as if it were cut at semicolons
+    assert text.splitlines()[1].startswith("x;'=1+1,\"a,' -2+3;b\",")
 
 
 def test_gradescope():

@@ -446,6 +446,10 @@ attempt(lambda: socket.socket(socket.AF_UNIX).connect("/run/docker.sock") or "co
 attempt(lambda: socket.socket(socket.AF_UNIX).connect("\0/tmp/.X11-unix/X0") or "connected")
 attempt(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW) and "raw")
 attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1) and "raw")
+for family in range(50):
+    attempt(lambda: socket.socket(family, socket.SOCK_STREAM) and family)
+    attempt(lambda: socket.socket(family, socket.SOCK_DGRAM) and family)
+attempt(lambda: socket.socketpair() and "a pair")
 ### breakouts: more rights
 attempt(lambda: os.setuid(0) or "root")
 attempt(lambda: os.setgid(0) or "root")
