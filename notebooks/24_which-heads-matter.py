@@ -197,8 +197,7 @@ matrices(shown, **labels, title=title)
 # One forward and one backward pass take a second, the 72 cuts half a minute, and both rank the heads much alike, with
 # a correlation of 0.87. That is mostly because both put the last layer first: within that layer, the correlation is
 # only 0.48.
-
-# %% [markdown]
+#
 # Can the model get *better* without some heads? We choose seven by these ten pairs, and test them on ten others.
 
 
@@ -337,8 +336,8 @@ compare(model(ids, mask=mask), gated, name="vectors")
 #
 # ## Are heads alike?
 #
-# Textbooks say that heads are *redundant*: some do the same as others. We correlate the weights of each head with those of every other head, over all sentences. The head with
-# the highest correlation is its *twin*.
+# Textbooks say that heads are *redundant*: some do the same as others. We correlate the weights of each head with those
+# of every other head, over all sentences. The head with the highest correlation is its *twin*.
 #
 # > **Predict first.** How many of the 72 heads have a twin with a correlation above 0.9? And how many if we leave out
 # > `[CLS]`, the sink from notebook 23?
