@@ -146,8 +146,8 @@ title = f"The loss without each head. {note}"
 matrices(lost, **labels, title=title)
 
 # %% [markdown]
-# Perhaps a cut does harm only because the model has never seen zeros. So let's cut the last layer's heads again, each by
-# its *mean* (notebook 10).
+# Perhaps a cut does harm only because the model has never seen zeros. So let's cut the last layer's heads again, each
+# by its *mean* (notebook 10).
 
 # %%
 similarities()  # the forward pass that the means are taken from
