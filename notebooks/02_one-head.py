@@ -49,8 +49,8 @@ weights_by_head(
 #
 # ## All queries at once
 #
-# First, where the picture comes from. We could loop over the queries, as in notebook 01, but one line of matrix products
-# computes the same numbers:
+# First, where the picture comes from. We could loop over the queries, as in notebook 01, but one line of matrix
+# products computes the same numbers:
 #
 # $$\text{out} = \mathrm{softmax}\left(\frac{q\,k^\top}{\sqrt{d_k}}\right) v$$
 

@@ -154,8 +154,8 @@ matrices(
 )
 
 # %% [markdown]
-# Each head gets every word, but only $d_h$ = 4 columns: four mixtures of all eight features. (`split_heads` is a reshape
-# and a transpose. Notebook 09 shows why both are needed, and why we don't split `x` instead.)
+# Each head gets every word, but only $d_h$ = 4 columns: four mixtures of all eight features. (`split_heads` is a
+# reshape and a transpose. Notebook 09 shows why both are needed, and why we don't split `x` instead.)
 #
 # > **Predict first.** `q[1, 4]` is what head 1 asks for *It*, word 4. Where are its numbers in `x @ w_q`?
 # >

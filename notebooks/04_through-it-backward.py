@@ -220,8 +220,8 @@ weights_by_head(
 # The head has learned to look at the mirrored place (the rows are the digits that it should write). Each step went a
 # little way downhill.
 #
-# Press **Start**, and watch a smaller head learn. It mostly takes 150 to 210 steps. They move each param by about 0.003;
-# at a learning rate of 0.032, about 40 are enough. **Start again** draws new random params.
+# Press **Start**, and watch a smaller head learn. It mostly takes 150 to 210 steps. They move each param by about
+# 0.003; at a learning rate of 0.032, about 40 are enough. **Start again** draws new random params.
 
 # %%
 training_page()

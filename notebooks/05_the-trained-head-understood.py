@@ -93,8 +93,8 @@ print("place asks for place:", *match(p, p).argmax(axis=1))
 # question should say a *different* digit. Place 0 has always asked for place 11. So if place 5 takes over place 0's
 # question, it should say the last digit.
 #
-# The new `w_q` does this in two steps. First, a matrix `read_place` turns the vector $e + p$ into twelve numbers: a 1 at
-# its own place and eleven 0s. So each $p$ has to become such a row, and each $e$ has to become zeros. Those are 22
+# The new `w_q` does this in two steps. First, a matrix `read_place` turns the vector $e + p$ into twelve numbers: a 1
+# at its own place and eleven 0s. So each $p$ has to become such a row, and each $e$ has to become zeros. Those are 22
 # equations for each column of `read_place`, which has 32 numbers. That's enough freedom, and NumPy finds a solution:
 
 # %%
@@ -164,9 +164,9 @@ print("six digits:", *digits[:6], "become", *say(digits[:6]))
 # ## What it hands over
 #
 # The weights say where the head reads. What it brings back goes through `w_v`, `w_o` and a last matrix, the
-# *unembedding*. It turns a vector into ten numbers, the *logits*: one for each digit, and the model says the digit whose
-# logit is the largest. All three are matrix products, so we can multiply them out. There is a second path, around the
-# head, because each place's own embedding is added to the result.
+# *unembedding*. It turns a vector into ten numbers, the *logits*: one for each digit, and the model says the digit
+# whose logit is the largest. All three are matrix products, so we can multiply them out. There is a second path, around
+# the head, because each place's own embedding is added to the result.
 
 # %%
 to_logits = model.unembedding.params["w"]
@@ -204,9 +204,9 @@ print("one step later, it says:", *say(digits))
 print(f"500 rows: {share_right(model(rows), rows[:, ::-1]):.0%}")
 
 # %% [markdown]
-# One step, and it says these digits backwards again, and 92% of those in the 500 new rows. While all the weights were still equal, the gradient of the scores
-# already knew which way to go. We draw it with its sign flipped, added up over 64 rows of digits and times 100:
-# filled where a larger score lowers the loss, a ring where a smaller one does.
+# One step, and it says these digits backwards again, and 92% of those in the 500 new rows. While all the weights were
+# still equal, the gradient of the scores already knew which way to go. We draw it with its sign flipped, added up over
+# 64 rows of digits and times 100: filled where a larger score lowers the loss, a ring where a smaller one does.
 #
 # > **Predict first.** All twelve weights in each row are equal. What does the gradient look like?
 # >

@@ -261,9 +261,9 @@ chart(medians, title, "norm of a row of d_scores")
 #
 # <details><summary>Answer</summary>
 #
-# Unscaled, the median first *grows*, to almost three times the scaled one, because longer keys more than make up for what
-# softmax loses. Only from 128 on is it smaller, and at 1024 nothing is left. The largest row grows like $\sqrt{d_k}$,
-# because in a few rows two keys are level.
+# Unscaled, the median first *grows*, to almost three times the scaled one, because longer keys more than make up for
+# what softmax loses. Only from 128 on is it smaller, and at 1024 nothing is left. The largest row grows like
+# $\sqrt{d_k}$, because in a few rows two keys are level.
 #
 # </details>
 
@@ -305,8 +305,9 @@ for name in ("no scale", "1/sqrt(d_k)"):
 # Most of its queries do lose their gradient, but that of `w_q` is *larger*, because a few queries speak for all. So it
 # isn't short of gradient, and Adam hardly cares about size.
 #
-# $1/d_k$ errs on the other side. All weights start nearly equal, but `d_scores` still gets its gradient. In `mha-numpy experiment scale`, at width 64, its loss ends lower than with the root in all 15 runs
-# (five seeds, three rates). A narrower head:
+# $1/d_k$ errs on the other side. All weights start nearly equal, but `d_scores` still gets its gradient. In
+# `mha-numpy experiment scale`, at width 64, its loss ends lower than with the root in all 15 runs (five seeds, three
+# rates). A narrower head:
 
 # %%
 for name in ("1/sqrt(d_k)", "1/d_k"):  # a few seconds

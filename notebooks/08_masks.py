@@ -58,8 +58,8 @@ line_chart(np.arange(150), curves, title="Random digits", **looks)
 #
 # ## Before softmax, minus infinity
 #
-# In a mask, **True = may attend**. Where the mask is False, we replace the score by $-\infty$ before softmax. Since $e^{-\infty} = 0$, the hidden key gets weight
-# 0, and the weights of the others sum to 1.
+# In a mask, **True = may attend**. Where the mask is False, we replace the score by $-\infty$ before softmax. Since
+# $e^{-\infty} = 0$, the hidden key gets weight 0, and the weights of the others sum to 1.
 #
 # > **Predict first.** A row has the scores (2, 1, 1), and the first key is hidden. What are the weights?
 #

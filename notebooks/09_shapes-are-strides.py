@@ -238,9 +238,9 @@ gradcheck(lambda x: split_heads(x, 2), split_backward, {"x": x})
 # %% [markdown]
 # ## Why not split `x` instead?
 #
-# We could also split `x` before the projection, so that each head projects its own part of the features. Then no feature
-# could reach another head. Everything in `w_q` outside the diagonal blocks would be wasted: half of it with two heads,
-# three quarters with four.
+# We could also split `x` before the projection, so that each head projects its own part of the features. Then no
+# feature could reach another head. Everything in `w_q` outside the diagonal blocks would be wasted: half of it with two
+# heads, three quarters with four.
 #
 # Split after the projection, each head reads **all** D features, and `w_q` decides which d mixtures of them it works
 # with: its *subspace*. Does the trained model need this freedom? In one layer at a time, we let each of its four heads

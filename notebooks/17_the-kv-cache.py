@@ -46,11 +46,11 @@ bar_chart(times, title=title, unit="seconds")
 #
 # ## What is kept
 #
-# In a causal model, old tokens never see new ones. So once we have computed their keys and values, these never change, as
-# long as the text keeps its beginning. (If the beginning slides out of the model's window, all places shift, and what
-# deeper layers know of the lost tokens is out of date.) Keep them, and a new token costs one row of attention instead
-# of all rows. This store is the *KV cache*. Here a layer with 6 query heads and 3 key/value heads (random params;
-# notebook 16 says why heads share) reads 3 tokens at once, then four more, one at a time.
+# In a causal model, old tokens never see new ones. So once we have computed their keys and values, these never change,
+# as long as the text keeps its beginning. (If the beginning slides out of the model's window, all places shift, and
+# what deeper layers know of the lost tokens is out of date.) Keep them, and a new token costs one row of attention
+# instead of all rows. This store is the *KV cache*. Here a layer with 6 query heads and 3 key/value heads (random
+# params; notebook 16 says why heads share) reads 3 tokens at once, then four more, one at a time.
 #
 # > **Predict first.** We use float64, 8 bytes per number, two sequences and heads of width 4. How many bytes does the
 # > cache gain with each token? And how many keys does the last query attend to?

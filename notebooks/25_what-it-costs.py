@@ -330,8 +330,8 @@ experiment_chart("heads", 2)
 # <details><summary>Answer</summary>
 #
 # Eight. With fewer heads than places no run gets there, a few to spare help, and too many slow training down: sixteen
-# heads, 2 wide, take 87 steps, four take 69. (Learning to copy takes eight heads 194 steps and one as wide 115, but that
-# one fails with one of five seeds: `mha-numpy experiment redundancy`.)
+# heads, 2 wide, take 87 steps, four take 69. (Learning to copy takes eight heads 194 steps and one as wide 115, but
+# that one fails with one of five seeds: `mha-numpy experiment redundancy`.)
 #
 # This readout is linear, and values know only the token. An MLP can take one head's mixture of two places apart, but
 # 2 of 5 runs fail, one even in five times the steps.

@@ -61,12 +61,12 @@ matrices(shown, shared=False)
 #
 # <details><summary>Correction</summary>
 #
-# In a very wide head, the scale prevents *vanishing* gradients, because with undivided scores softmax lets almost nothing
-# through in most rows (notebook 29, question 2; 06 tries other widths). Nor can softmax make a gradient larger, because
-# the norm of its Jacobian is at most 1/2 (notebook 11). The claim is half right, though: d_q is d_scores times scale
-# times k, so without the scale, d_q misses a factor of $1 / \sqrt{d_k}$, and the few rows that still let something
-# through come out larger, here at most 14.2 instead of 0.27. But that factor is fixed by the width, and nothing
-# explodes. Below: d_q of 16 queries.
+# In a very wide head, the scale prevents *vanishing* gradients, because with undivided scores softmax lets almost
+# nothing through in most rows (notebook 29, question 2; 06 tries other widths). Nor can softmax make a gradient larger,
+# because the norm of its Jacobian is at most 1/2 (notebook 11). The claim is half right, though: d_q is d_scores times
+# scale times k, so without the scale, d_q misses a factor of $1 / \sqrt{d_k}$, and the few rows that still let
+# something through come out larger, here at most 14.2 instead of 0.27. But that factor is fixed by the width, and
+# nothing explodes. Below: d_q of 16 queries.
 # </details>
 
 # %%
@@ -89,9 +89,9 @@ matrices({"|d_q|": np.stack(norms)}, row_labels=list(scales))
 #
 # <details><summary>Correction</summary>
 #
-# Each is half right. Multiply-adds and params stay the same, but there are $H T^2$ weights, so softmax and the memory for
-# weights cost H times as much (notebook 29, question 6). And the usual "$O(n^2 d)$" leaves out the projections, $O(n
-# d^2)$, which take more in a short sequence. Below are GPT-2's operations.
+# Each is half right. Multiply-adds and params stay the same, but there are $H T^2$ weights, so softmax and the memory
+# for weights cost H times as much (notebook 29, question 6). And the usual "$O(n^2 d)$" leaves out the projections,
+# $O(n d^2)$, which take more in a short sequence. Below are GPT-2's operations.
 # </details>
 
 # %%
@@ -255,8 +255,8 @@ line_chart(range(9), {"right": curve.scores}, title=title, **axes)
 
 # %% [markdown]
 # After training, on this task, four heads can go without one answer lost, and six with 98.6% still right, because
-# several share one job (notebook 20). But the model is much less sure of them, and its
-# loss rises from 0.02 to more than 1 (notebook 10). Nor does this show that training could have done without these heads.
+# several share one job (notebook 20). But the model is much less sure of them, and its loss rises from 0.02 to more
+# than 1 (notebook 10). Nor does this show that training could have done without these heads.
 #
 # ## "DistilBERT removes heads", "BERT's KV cache", "Llama 2 is grouped", "Falcon is multi-query"
 #

@@ -8,6 +8,7 @@ import numpy as np
 from mha_numpy.core import KVCache
 from mha_numpy.layers import MultiHeadAttention, cross_entropy_forward
 from mha_numpy.models import TransformerLM
+from mha_numpy.models.cost import ModelConfig, count_flops
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
 from mha_numpy.models.experiments.result import Estimate, Measured, Result
 from mha_numpy.models.experiments.training import train
@@ -49,11 +50,11 @@ def longer(num_kv_heads: int) -> int:
     (400, 445, 453)
     """
 
-    def per_token(kv_heads: int) -> int:
-        attention = 2 * D * WIDTH * (H + kv_heads) + 2 * T * WIDTH * H
-        return attention + 2 * D * 4 * D + D * VOCABULARY
+    def per_step(kv_heads: int) -> int:
+        sizes = ModelConfig("", D, 1, H, kv_heads, WIDTH, 4 * D, VOCABULARY, T)
+        return count_flops(sizes, T).total
 
-    return round(STEPS * per_token(H) / per_token(num_kv_heads))
+    return round(STEPS * per_step(H) / per_step(num_kv_heads))
 
 
 ARMS = {  # heads, key/value heads, hidden width, steps

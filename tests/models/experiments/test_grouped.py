@@ -1,7 +1,18 @@
 import numpy as np
 import pytest
 
-from mha_numpy.models.experiments.grouped import ARMS, VOCABULARY, D, T, kept, make_model, worse
+from mha_numpy.models.experiments import grouped
+from mha_numpy.models.experiments.grouped import (
+    ARMS,
+    STEPS,
+    VOCABULARY,
+    D,
+    T,
+    kept,
+    longer,
+    make_model,
+    worse,
+)
 from mha_numpy.models.experiments.result import Result
 from mha_numpy.models.train import RECIPES
 
@@ -22,6 +33,16 @@ def test_a_token_costs_the_bytes_that_are_claimed(arm):
     kv_caches = model.new_kv_caches()
     model(np.zeros((1, T), int), kv_caches=kv_caches)
     assert kv_caches[0].nbytes == T * kept(ARMS[arm][1])
+
+
+@pytest.mark.parametrize("arm", ["H_kv = 2", "H_kv = 2, longer", "H_kv = 1, longer"])
+def test_an_arm_trains_for_its_steps_and_is_timed_with_its_heads(arm, monkeypatch):
+    asked = []
+    monkeypatch.setattr(grouped, "train", lambda model, draw, steps, *_, **__: asked.append(steps))
+    monkeypatch.setattr(grouped, "_tokens_a_second", lambda *heads: asked.append(heads))
+    grouped._run(arm, 0)
+    num_kv_heads = int(arm[7])
+    assert asked == [longer(num_kv_heads) if "longer" in arm else STEPS, (8, num_kv_heads, 0)]
 
 
 def test_losses_are_compared_seed_by_seed():
