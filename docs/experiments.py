@@ -1,50 +1,55 @@
 """A page for each experiment, from its declaration and its stored result; and a list of all."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mha_numpy.models.experiments import EXPERIMENTS, Experiment, Result, load_result
+import numpy as np
+
+from mha_numpy.models.experiments import EXPERIMENTS, Chart, Experiment, Result, load_result
+from mha_numpy.models.experiments.captions import CAPTIONS
 from mha_numpy.models.experiments.report import measured_table
-from mha_numpy.show.pictures import experiment_chart
+from mha_numpy.models.train import load_trained
+from mha_numpy.show.pictures import experiment_chart, weights_over_picture
 
 PAGE = """# {one.title}
 
 > {one.claim}
 
-Said by: {one.said_by}. (A letter stands for a text, as in [coverage](../coverage.md).)
-
 **In short:** {one.answer}
 
-## What it shows
-
-{first}
-
-{findings}
-
-{others}
+{sections}
 
 ## How it is done
 
-{one.method} Everything is done with {seeds} seeds.
+{one.method} Each model is trained with {seeds} seeds.
 
-Measured are:
+The claim comes from: {one.said_by}. (A letter is a text of [coverage](../coverage.md).)
 
-{measures}
-
-To do it again, which takes about {minutes} on two cores:
+Repeat it on your computer, in about {minutes} on two cores:
 
 ```
 mha-numpy experiment {one.name}
 ```
 
-For other seeds, add `--first-seed 5`. The program says whether each of the sentences above holds.
+For other seeds, add `--first-seed 5`. The program says which of the sentences above hold with them.
 
 <details class="row"><summary><b>All numbers</b> <span>mean of {seeds} seeds, and the interval \
 in which it lies, 95% sure</span></summary>
+
+{measures}
 
 {table}
 
 </details>
 """
+NUMBERS = """<details class="row"><summary><b>Numbers of this chart</b> \
+<span>each point of the bold lines</span></summary>
+
+{}
+
+</details>
+"""
+MOST = 8  # points of a chart in a table
 ENTRY = "**[{one.title}](experiments/{one.name}.md)** *{one.claim}* {one.answer}\n"
 
 
@@ -61,18 +66,67 @@ def write_experiments(folder: Path, index: Path) -> None:
 
 def _page(one: Experiment, result: Result) -> str:
     table = measured_table(one, result)
-    first, *others = (experiment_chart(one.name, i)._repr_html_() for i in range(len(one.charts)))
-    rows = [table.columns, ["---"] * len(table.columns), *table.rows]
     return PAGE.format(
         one=one,
-        findings="\n".join(f"- {found.text}" for found in one.findings(result) if found.holds),
-        first=first,
-        others="\n\n".join(others),
+        sections="\n\n".join(_sections(one, result)),
         seeds=len(result.seeds),
         measures="\n".join(f"- *{name}*: {unit}" for name, unit in one.measures.items()),
         minutes=_in_minutes(result.seconds),
-        table="\n".join(f"| {' | '.join(row)} |" for row in rows),
+        table=_as_markdown(table.columns, table.rows),
     )
+
+
+def _sections(one: Experiment, result: Result) -> Iterator[str]:
+    """Yield charts with what they show, in the order of the findings; the first has no heading.
+
+    A chart without a heading belongs to the one before it.
+    """
+    findings = [found for found in one.findings(result) if found.holds]
+    if one.name == CAPTIONS.name:
+        yield _captioner_at_work()
+    heads = [i for i, chart in enumerate(one.charts) if chart.point or i == 0]
+    head_of = [max(head for head in heads if head <= i) for i in range(len(one.charts))]
+    for place, head in enumerate(dict.fromkeys(head_of[found.chart] for found in findings)):
+        if place:
+            yield f"## {one.charts[head].point}"
+        texts = [found.text for found in findings if head_of[found.chart] == head]
+        charts = [i for i in range(len(one.charts)) if head_of[i] == head]
+        yield experiment_chart(one.name, charts[0])._repr_html_()
+        yield texts[0]
+        yield NUMBERS.format(_points(one.charts[charts[0]], result))
+        yield "\n".join(f"- {text}" for text in texts[1:])
+        for i in charts[1:]:
+            yield experiment_chart(one.name, i)._repr_html_()
+            yield NUMBERS.format(_points(one.charts[i], result))
+
+
+def _points(chart: Chart, result: Result) -> str:
+    """Return the means that a chart draws; of many, some from the first to the last."""
+    at = np.unique(np.linspace(0, len(chart.x) - 1, min(len(chart.x), MOST)).round().astype(int))
+    rows = []
+    for name, arms in chart.lines.items():
+        means = (
+            result.values(chart.measure, arms).mean(axis=0) if isinstance(arms, str)
+            else np.array([result.mean(chart.measure, arm) for arm in arms])
+        )  # fmt: skip
+        rows.append([name, *(f"{mean:.3g}" for mean in means[at])])
+    return _as_markdown([chart.x_label, *(f"{chart.x[i]:g}" for i in at)], rows)
+
+
+def _captioner_at_work() -> str:
+    captioner = load_trained("captions")
+    model, task = captioner.model, captioner.task
+    scene = task.read("red square left of blue circle", rng=4)
+    said = model(*task.batch_of(scene).inputs)[0].argmax(axis=-1)
+    weights = model.decoder[0].cross_attention.layer.weights[0]
+    note = "The trained captioner that comes with the package, average of its four heads."
+    picture = weights_over_picture(task.pictures(scene)[0], weights, task.words(said), note=note)
+    return picture._repr_html_()
+
+
+def _as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _in_minutes(seconds: float) -> str:

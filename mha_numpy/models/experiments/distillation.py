@@ -137,22 +137,22 @@ def _findings(result: Result) -> list[Finding]:
             and result.mean("lowest", ALONE) < result.mean("excess", ALONE),
         ),
         Finding(
-            f"With three times as many steps labels end at {excess(LONGER)}, because the student "
-            f"now overfits; at its best moment, known with hindsight, it was at "
+            f"With three times as many steps, a student of labels ends at {excess(LONGER)}, "
+            f"because it overfits by then; at its best moment, known only with hindsight, it was at "
             f"{result.mean('lowest', LONGER):.3f}. Part of what the teacher gives is time, and a "
             "guard against overfitting.",
             is_less(BY_TEACHER, LONGER)
             and bool((result.values("lowest", LONGER) < result.values("excess", LABELS)).all()),
         ),
         Finding(
-            f"Smoothed labels are soft too, but say nothing about the letters: {excess(SMOOTHED)}. "
-            "Softness by itself does not explain the gain.",
+            f"Smoothed labels are soft too, but say nothing about the letters; a student of them "
+            f"ends at {excess(SMOOTHED)}. Softness by itself does not explain the gain.",
             is_less(BY_TEACHER, SMOOTHED),
         ),
         Finding(
             f"The probabilities that the letters were drawn from are the best teacher: "
-            f"{excess(TRUTH)} with the same sequences and steps. So most of what is missing with "
-            "labels is not a matter of the student's size.",
+            f"{excess(TRUTH)} with the same sequences and steps. So most of the loss with "
+            "labels is not due to the student's size.",
             is_less(TRUTH, BY_TEACHER)
             and result.mean("excess", TRUTH) < result.mean("excess", LABELS) / 2,
         ),

@@ -111,7 +111,7 @@ def _findings(result: Result) -> list[Finding]:
             f"{gaps[3]:.2f}, with p = 0.1, 0.3 and 0.5 after the softmax. It shrinks from both "
             f"ends: without dropout and with p = 0.5, the training loss is "
             f"{said('training loss', NONE, dropped)}, and the held-out loss "
-            f"{said(END, NONE, dropped)}. But it does not close.",
+            f"{said(END, NONE, dropped)}. But the gap does not close.",
             gaps == sorted(gaps, reverse=True)
             and is_lower(NONE, dropped, "training loss")
             and is_lower(dropped, NONE)
@@ -125,33 +125,39 @@ def _findings(result: Result) -> list[Finding]:
             is_lower(NONE + SLOWLY, NONE, "gap")
             and is_lower(dropped, NONE, LOWEST)
             and is_lower(dropped + SLOWLY, NONE + SLOWLY, LOWEST),
+            3,
         ),
         Finding(
             f"Up to p = 0.5 it guesses a little better: {right:.1%} of the next characters are "
             f"right without dropout, and {right_dropped:.1%} with p = 0.5, more with every seed. "
             "(A larger p is not tried here.) The loss also counts how sure the model is.",
             is_lower(NONE, dropped, "right") and right_dropped - right < 0.02,
+            1,
         ),
         Finding(
             "A smaller gap can be worth nothing. Without the factor and with p = 0.5 it is "
             f"{said('gap', no_factor)}, but the held-out loss is {said(END, no_factor)}, as if "
-            "nothing had been dropped. Yet what was learned is as good: with rows times 1 - p that "
-            f"loss is {shrunk.mean():.2f}, and with the factor {not_shrunk.mean():.2f}.",
+            "nothing had been dropped. Yet the model has learned as much: with rows times 1 - p "
+            f"that loss is {shrunk.mean():.2f}, and with the factor {not_shrunk.mean():.2f}.",
             is_lower(no_factor, NONE, "gap")
             and abs(result.mean(END, no_factor) - result.mean(END, NONE)) < 0.1
             and abs(shrunk - not_shrunk).max() < 0.05,
+            2,
         ),
         Finding(
-            f"Hiding scores before the softmax does less: with p = 0.5, {said(END, before)}. "
+            f"Hiding scores before the softmax does less: with p = 0.5 the held-out loss is "
+            f"{said(END, before)}. "
             "The result does not show why.",
             is_lower(dropped, before) and is_lower(before, NONE),
+            1,
         ),
     ]
 
 
-def _over_shares(title: str, measure: str) -> Chart:
+def _over_shares(title: str, measure: str, point: str = "") -> Chart:
     lines = {place: [arm_of(place, p) for p in SHARES] for place in PLACES}
-    return Chart(title, measure, SHARES, lines, "p, share of weights dropped", "nats a character")
+    x_label, y_label = "p, share of weights dropped", "nats a character"
+    return Chart(title, measure, SHARES, lines, x_label, y_label, point=point)
 
 
 DROPOUT = Experiment(
@@ -180,13 +186,15 @@ DROPOUT = Experiment(
     _run,
     (
         _over_shares("Gap at the end, by the share dropped", "gap"),
-        _over_shares("Held-out loss at the end, by the share dropped", END),
-        _over_shares("The same with rows times 1 - p", SHRUNK),
+        _over_shares("Held-out loss at the end, by the share dropped", END,
+                     "It predicts new text a little better"),
+        _over_shares("Held-out loss with rows times 1 - p, by the share dropped", SHRUNK,
+                     "A smaller gap can be worth nothing"),
         Chart(
             "Held-out loss while it trains, dropped after softmax", "while it trains",
             range(EVERY, STEPS + 1, EVERY),
             {f"p = {p:g}": arm_of(AFTER, p) for p in SHARES},
-            "step", "nats a character",
+            "step", "nats a character", point="Learning less does part of it",
         ),
     ),
     _findings,

@@ -31,6 +31,7 @@ class Chart(NamedTuple):
     y_label: str
     log_x: bool = False
     log_y: bool = False
+    point: str = ""  # a heading; without one it belongs to the chart before it
 
 
 class Finding(NamedTuple):
@@ -38,6 +39,7 @@ class Finding(NamedTuple):
 
     text: str
     holds: bool
+    chart: int = 0  # which one shows it, or most of it
 
 
 @dataclass(frozen=True)

@@ -128,16 +128,9 @@ def _findings(result: Result) -> list[Finding]:
     four = [result.values("right", arm_of(4, heads, "linear")) for heads in HEADS_TRIED]
     return [
         Finding(
-            "If the answer is in one place, one head is enough. It even learns faster than many: "
-            f"{ENOUGH:.0%} are right after {steps(1, 1):.0f} steps with one head, and after "
-            f"{steps(1, 16):.0f} with sixteen, whose width is {D // 16}.",
-            min(one_place) > ENOUGH
-            and result.is_less("steps", arm_of(1, 1, "linear"), arm_of(1, 16, "linear")),
-        ),
-        Finding(
-            "If it needs two places, the readout is linear and values know only the token, one "
-            f"head gets {right(stuck):.1%} right, and {right(longer):.1%} after {MORE} times as "
-            "many steps. "
+            "If the answer needs two places, the readout is linear and values know only the "
+            f"token, one head gets {right(stuck):.1%} right, and {right(longer):.1%} after {MORE} "
+            "times as many steps. "
             f"That's reading one place and guessing the other, {guess:.1%}: whichever token weighs "
             "more in the mixture wins both answers. Two heads get "
             f"{right(arm_of(2, 2, 'linear')):.1%}.",
@@ -158,6 +151,15 @@ def _findings(result: Result) -> list[Finding]:
             f"{four[0].max():.0%} right, none with two more than {four[1].max():.0%}, and each "
             f"with four gets {four[2].min():.0%}.",
             four[0].max() < four[1].max() < ENOUGH < four[2].min() == 1,
+            1,
+        ),
+        Finding(
+            "If the answer is in one place, one head is enough. It even learns faster than many: "
+            f"{ENOUGH:.0%} are right after {steps(1, 1):.0f} steps with one head, and after "
+            f"{steps(1, 16):.0f} with sixteen, whose width is {D // 16}.",
+            min(one_place) > ENOUGH
+            and result.is_less("steps", arm_of(1, 1, "linear"), arm_of(1, 16, "linear")),
+            2,
         ),
         Finding(
             "More heads than places help at first and harm later: for four places, four heads need "
@@ -166,6 +168,7 @@ def _findings(result: Result) -> list[Finding]:
             steps(4, 8) < steps(4, 4) < steps(4, 16)
             and result.is_less("steps", arm_of(4, 8, "linear"), arm_of(4, 16, "linear"))
             and min(each.min() for each in four[2:]) > ENOUGH,
+            2,
         ),
     ]
 
@@ -181,7 +184,7 @@ HEADS = Experiment(
     f"Each of {T} tokens asks for the tokens one, two, ... k places before it, in a circle. The "
     f"model is one attention layer of width {D}, so that H heads of width {D} / H have the same "
     "number of params, and a readout: one linear map, or an MLP. Nothing goes around attention: "
-    "whatever the readout learns of other tokens has come through the heads. Queries and keys know "
+    "so all that the readout learns of other tokens comes through the heads. Queries and keys know "
     "the token and its place, values only the token. With the place in the values as well, the "
     "mixture can say which token came from where: one head with a linear readout has learned to "
     "name both tokens of sequences of two, but not here, in a circle of eight.",
@@ -198,16 +201,16 @@ HEADS = Experiment(
                 f"Right answers, {places} places at once", "right", HEADS_TRIED,
                 {readout: [arm_of(places, heads, readout) for heads in HEADS_TRIED]
                  for readout in READOUTS},
-                "heads", "share of right answers", log_x=True,
+                "heads", "share of right answers", log_x=True, point=point,
             )
-            for places in (2, 4)
+            for places, point in ((2, ""), (4, "Four places need four heads"))
         ),
         Chart(
             f"Steps until {ENOUGH:.0%} are right, linear readout ({STEPS}: never)", "steps",
             HEADS_TRIED,
             {f"{places} place{'s' * (places > 1)}":
              [arm_of(places, heads, "linear") for heads in HEADS_TRIED] for places in (1, 2, 4)},
-            "heads", "steps", log_x=True,
+            "heads", "steps", log_x=True, point="Too many heads slow training",
         ),
     ),
     _findings,

@@ -134,25 +134,19 @@ def _findings(result: Result) -> list[Finding]:
             f"With two layers, the loss falls from {again[0]:.2f} nats at the first place to "
             f"{again[-1]:.2f} at the last if letters come again, and from {pairs[0]:.2f} to "
             f"{pairs[-1]:.2f} with keys and values, of which new keys cost "
-            f"{new * np.log(V / 2):.2f}. No param changes on the way, so the model has it from the "
-            f"sequence. With one layer it falls, too, but only to {one_again[-1]:.2f} and "
+            f"{new * np.log(V / 2):.2f}. No param changes on the way, so the model learns from the "
+            f"sequence. With one layer it falls too, but only to {one_again[-1]:.2f} and "
             f"{one_pairs[-1]:.2f}.",
             again[-1] < one_again[-1] < again[0] and pairs[-1] < one_pairs[-1] < pairs[0],
         ),
         Finding(
             f"Two layers get {both('right', TWO)} right in the two tasks, and one layer of about "
             f"as many params {both('right', ONE)}. The worst run with two is better than the best "
-            "with one, and so it is if letters come again and one layer trains three times as long "
-            f"({result.mean('right', longer):.0%}). That one layer never learns it is not shown.",
+            "with one, also if letters come again and one layer trains three times as long "
+            f"({result.mean('right', longer):.0%}). This does not show that one layer never "
+            "learns it.",
             all_less("right", ONE, "right", TWO)
             and result.values("right", longer).max() < result.values("right", two).min(),
-        ),
-        Finding(
-            f"Two layers need the head that looks at the token before: cutting it leaves "
-            f"{both('right, head cut', TWO)} right, cutting the other head of that layer leaves "
-            f"{both('right, other cut', TWO)}. But one head need not do the whole job: with keys "
-            f"and values, single runs keep {cut.min():.0%} to {cut.max():.0%}.",
-            all_less("right, head cut", TWO, "right, other cut", TWO) and cut.max() > 0.5,
         ),
         Finding(
             f"Training waits for this head. If it is fixed, {ENOUGH:.0%} are right after "
@@ -162,41 +156,52 @@ def _findings(result: Result) -> list[Finding]:
             f"{len(result.seeds)} get there without it. "
             'This is half of "each needs the other"; we did not fix the second head.',
             all_less("steps", FIXED, "steps", TWO) and in_time < len(result.seeds),
+            2,
         ),
         Finding(
-            "It is not enough that some head is fixed. With one fixed 2 back it takes "
+            "Fixing just any head is not enough. With one fixed 2 back it takes "
             f"{wrong.mean:.0f} steps ({wrong.low:.0f} to {wrong.high:.0f}) if letters come again, "
             "not surely more or less than with no fixed head.",
             result.mean("steps", f"{AGAIN}, {FIXED}") < wrong.low
             and not result.is_less("steps", f"{AGAIN}, {WRONG}", two)
             and not result.is_less("steps", two, f"{AGAIN}, {WRONG}"),
+            2,
+        ),
+        Finding(
+            f"Two layers need the head that looks at the token before: cutting it leaves "
+            f"{both('right, head cut', TWO)} right, while cutting that layer's other head leaves "
+            f"{both('right, other cut', TWO)}. But it need not do the whole job by itself: with "
+            f"keys and values, single runs keep {cut.min():.0%} to {cut.max():.0%}.",
+            all_less("right, head cut", TWO, "right, other cut", TWO) and cut.max() > 0.5,
+            4,
         ),
     ]
 
 
 def _charts() -> list[Chart]:
-    charts = []
+    loss, learning, cut = list[Chart](), list[Chart](), list[Chart]()
     for task, places in ((AGAIN, range(1, T + 1)), (PAIRS, range(1, T + 1, 2))):
         layers = {name: f"{task}, {name}" for name in (ONE, TWO)}
         trained = {name: f"{task}, {name}" for name in TRIED[task] if name not in (ONE, LONGER)}
-        charts += [
-            Chart(f"Loss by place, {task}", "loss", places, layers, "place", "nats"),
-            Chart(
-                f"Loss by place, {task}, without the head that looks at the token before",
-                "loss, head cut", places, layers, "place", "nats",
-            ),
-            Chart(
-                f"Right answers while it trains, {task}", "while it trains",
-                range(EVERY, STEPS + 1, EVERY), trained, "step", "share of right answers",
-            ),
-        ]  # fmt: skip
-    return charts
+        is_first = task == AGAIN
+        loss.append(Chart(f"Loss by place, {task}", "loss", places, layers, "place", "nats"))
+        learning.append(Chart(
+            f"Right answers while it trains, {task}", "while it trains",
+            range(EVERY, STEPS + 1, EVERY), trained, "step", "share of right answers",
+            point="Training waits for the head that looks at the token before" * is_first,
+        ))  # fmt: skip
+        cut.append(Chart(
+            f"Loss by place, {task}, without the head that looks at the token before",
+            "loss, head cut", places, layers, "place", "nats",
+            point="Without that head, most of it is lost" * is_first,
+        ))  # fmt: skip
+    return [*loss, *learning, *cut]
 
 
 IN_CONTEXT = Experiment(
     "in-context",
     "Can a model learn from what it reads?",
-    "A model learns in context, without a change of its params. Two heads in two layers do it: one "
+    "A model learns in context, without changing its params. Two heads in two layers do it: one "
     "looks at the token before, and the other looks for the note it left. Each needs the other.",
     "C; Olsson et al. 2022",
     "True here. Two layers learn it, and it starts once the first head is there.",

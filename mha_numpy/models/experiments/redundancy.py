@@ -183,33 +183,38 @@ def _findings(result: Result) -> list[Finding]:
             "If a fifth of the heads fail at random, one head a layer keeps "
             f"{share('a fifth fails', one)} of its right answers, two "
             f"{share('a fifth fails', two)}, four {share('a fifth fails', four)} and eight "
-            f"{share('a fifth fails', eight)}: four or more are more robust: others are left.",
+            f"{share('a fifth fails', eight)}. Four or more are more robust, because "
+            "others are left.",
             all(result.is_less("a fifth fails", one, arm) for arm in (four, eight)),
+            1,
         ),
         Finding(
             f"Noise as large as what the heads write leaves one head {share('with noise', one)} of "
             f"its right answers, four {share('with noise', four)}, and eight "
-            f"{share('with noise', eight)}: against noise, narrow heads are less robust. Four "
+            f"{share('with noise', eight)}. Against noise, narrow heads are less robust. Four "
             f"wide ones keep {share('with noise', wide)}.",
             result.is_less("with noise", eight, one) and result.is_less("with noise", eight, wide),
+            2,
         ),
         Finding(
             f"How many heads can go depends on the task and on their width. To keep {KEPT:.0%} of "
             f"the right answers, four places need {needed(few)} of 4 heads, {needed(some)} of 8 "
             f"and {needed(many)} of 16; copying, with two jobs, {needed(four)} of 8 and "
-            f"{needed(eight)} of 16. Narrow heads share a job that a wide one does alone.",
+            f"{needed(eight)} of 16. Narrow heads share a job that a wide one does by itself.",
             result.mean("heads needed", few) == 4
             and result.is_less("heads needed", some, many)
             and result.is_less("heads needed", four, eight),
+            3,
         ),
         Finding(
             f"Eight heads trained together and cut to one a layer give "
             f"{share('one head a layer', eight)}, and {share('trained on', eight)} after {MORE} "
-            "more steps. One of that width that has always been alone ends, after as many steps, "
+            "more steps. A single head of that width, trained alone for as many steps, ends "
             f"anywhere from {alone.min():.0%} to {alone.max():.0%}. It can do the job, but does "
             "not always learn it: here, cutting heads after training is safer than before.",
             alone.min() < 0.8 < TRAINED < alone.max()
             and result.values("trained on", eight).min() > TRAINED,
+            4,
         ),
     ]
 
@@ -228,11 +233,11 @@ REDUNDANCY = Experiment(
     "same number of params; two arms of copying change the params instead: one head as narrow as "
     "one of eight, and four as wide as a single one. All are trained with a rate of 0.01; of "
     "0.005, 0.01 and 0.02 it was the best, or as good as any, for one, four and eight heads. "
-    "Afterwards, heads fail: each is switched off at random, anew for each sequence. Or noise is "
-    "added to what each head writes, in units of its own length (root mean square). Then the head "
-    "is cut without which most answers stay right, then the next, and so on; the order is chosen "
-    f"on 64 sequences, and all shares are of 256 others. At last one head a layer is left, and it "
-    f"is trained on for {MORE} steps.",
+    "Afterwards, heads fail: each is switched off at random, separately for each sequence. Or "
+    "noise is added to what each head writes, relative to its length (root mean square). Then we "
+    "cut the head without which most answers stay right, then the next, and so on; the order is "
+    f"chosen on 64 sequences, and all shares are of 256 others. Finally, one head a layer is left, "
+    f"and we train it for {MORE} more steps.",
     tuple(ARMS),
     {
         "right": "share of right answers on new sequences",
@@ -256,17 +261,22 @@ REDUNDANCY = Experiment(
         Chart(
             "Copying: right answers as heads fail at random", "as heads fail",
             FAILING, _lines("copying"), "probability of failing", "share of right answers",
+            point="Several heads survive it if some fail",
         ),
         Chart(
             "Copying: right answers with noise on the heads", "under noise",
             NOISE, _lines("copying"), "noise, relative to the head", "share of right answers",
+            point="Against noise, narrow heads are less robust",
         ),
         *(
             Chart(
                 f"{task.capitalize()}: right answers by heads left", "by heads left",
                 range(MOST + 1), _lines(task), "heads left in the model", "share of right answers",
+                point=point,
             )
-            for task in ("copying", "places")
+            for task, point in (
+                ("copying", "How many heads can go depends on the task"), ("places", ""),
+            )
         ),
     ),
     _findings,

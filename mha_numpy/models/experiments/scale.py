@@ -67,8 +67,8 @@ def _findings(result: Result) -> list[Finding]:
     return [
         Finding(
             f"Without a scale, {failed(none)} of {tried} runs are still above {LEARNED} nats after "
-            f"{STEPS} steps, some at every learning rate. With 1/sqrt(d_k) it's {failed(root)} of "
-            f"{tried}.",
+            f"{STEPS} steps, some at every learning rate. With 1/sqrt(d_k) that happens in "
+            f"{failed(root)} of {tried}.",
             failed(root) == 0
             and all(result.values("loss at the end", arm_of(none, rate)).max() > LEARNED
                     for rate in RATES),
@@ -101,6 +101,7 @@ def _findings(result: Result) -> list[Finding]:
                                             arm_of(root, rate)) for rate in RATES)
             and all(result.is_less_in_each_seed(EARLY, arm_of(root, rate), arm_of(whole, rate))
                     for rate in RATES[:-1]),
+            1,
         ),
     ]  # fmt: skip
 
@@ -112,8 +113,8 @@ SCALE = Experiment(
     "B, C, D, E; Vaswani et al. 2017, section 3.2.1",
     "True, mostly because of the start. But the root of d_k is not the only divisor that works.",
     f"One head of width {WIDTH} learns to reverse 12 digits in {STEPS} steps of AdamW, with three "
-    "learning rates. Only the scale differs. In a fourth row the scores are not scaled, but w_q "
-    "starts 8 times smaller, so that its first scores are those of the second row.",
+    "learning rates. Only the scale differs. A fourth model does not scale its scores, but its "
+    "w_q starts 8 times smaller, so that its first scores are those with 1/sqrt(d_k).",
     tuple(ARMS),
     {
         EARLY: f"nats, mean of 10 steps around step {BEFORE}",
@@ -131,7 +132,7 @@ SCALE = Experiment(
             "Loss while it trains, with a learning rate of 0.003", "loss",
             [5 * i + 3 for i in range(STEPS // 5)],
             {scale: arm_of(scale, 3e-3) for scale in (*SCALES, SMALL_START)},
-            "step", "nats",
+            "step", "nats", point="The root is not the only divisor that works",
         ),
     ),
     _findings,

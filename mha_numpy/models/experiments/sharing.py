@@ -156,21 +156,24 @@ def _findings(result: Result) -> list[Finding]:
         Finding(
             "Induction: with one key and value head in the second layer, the plain mean gets "
             f"{one(second, mean)} right. Aligned first, it gets {one(second, aligned)}, and no "
-            f"seed loses more than {lost:.1f} points. So sharing needed no more training here; it "
-            "needed a common basis.",
+            f"seed loses more than {lost:.1f} points. So sharing needed a common basis here, not "
+            "more training.",
             is_less(second, mean) and bool(lost < 2),
+            2,
         ),
         Finding(
             "These heads partly repeat one another: the first of them gets "
             f"{one(second, kept)} by itself. But with every seed that is less than the aligned "
             "mean gets, from a cache of the same size.",
             bool((right(second, kept)[:, 0] < right(second, aligned)[:, 0]).all()),
+            2,
         ),
         Finding(
             f"With both layers shared, the plain mean gets {one(both, mean)}, and the aligned one "
             f"{one(both, aligned)}: it loses {lost_in_both.min():.1f} to {lost_in_both.max():.1f} "
             "points, depending on the seed. So alignment doesn't always come for free.",
             is_less(both, mean) and bool(lost_in_both.min() > 1),
+            3,
         ),
         Finding(
             "Four heads of width 8 that read four different places can share as well: "
@@ -184,15 +187,22 @@ def _findings(result: Result) -> list[Finding]:
             f"heads of width 8 got {four_wide.mean():.1%}; all eight together get "
             f"{one(narrow, aligned)}.",
             bool(four_narrow.max() < four_wide.min()),
+            1,
         ),
         Finding(
-            "That is not for lack of room: models that share from the start of training get at "
-            "least 99.9% right with every number of heads, also with one key and value head of "
-            "width 4. What is lost is lost in the conversion. (Only the places were tried.)",
+            "Lack of room is not the reason, because models that share from the start of training "
+            "get at least 99.9% right with every number of heads, also with one key and value head "
+            "of width 4. It is the conversion that loses the rest. (Only the places were tried.)",
             bool(from_the_start > 0.999),
+            1,
         ),
     ]
 
+
+POINTS = (
+    "Even heads that read different places can share", "Narrow heads lose more",
+    "In one layer, aligned heads share at almost no cost", "With both layers shared, more is lost",
+)  # fmt: skip
 
 SHARING = Experiment(
     "sharing",
@@ -222,9 +232,9 @@ SHARING = Experiment(
         Chart(
             f"Right answers without more training: {name}", "right", KV_HEADS[name],
             {way: arm_of(name, way) for way in ways_of(name)},
-            "key/value heads", "share of right answers", log_x=True,
+            "key/value heads", "share of right answers", log_x=True, point=point,
         )
-        for name in MODELS
+        for name, point in zip(MODELS, POINTS, strict=True)
     ),
     _findings,
 )  # fmt: skip
