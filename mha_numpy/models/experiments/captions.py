@@ -146,8 +146,8 @@ def _findings(result: Result) -> list[Finding]:
         Finding(
             f"With one head and as many steps, {mean('caption', alone):.0%} of the captions are "
             f"right ({worst:.0%} to {best:.0%} in single runs). In no run are more than "
-            f"{relations.max():.0%} of the relations right, for which it has to look at two places. "
-            "We did not try longer training.",
+            f"{relations.max():.0%} of the relations right, for which it has to look at two "
+            "places. We did not try longer training.",
             result.is_less("caption", alone, plain) and relations.max() < 0.8,
         ),
     ]
@@ -191,7 +191,7 @@ CAPTIONS = Experiment(
         Chart(
             "Weights on the object that a word names", "on the named object, word by word",
             [at + 1 for at in OBJECT_OF], dict(zip(ARMS, ARMS, strict=True)),
-            "word", "share of weights",
+            "word", "share of weights", point="It looks more at what it names",
         ),
     ),
     _findings,
