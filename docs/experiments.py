@@ -82,8 +82,6 @@ def _sections(one: Experiment, result: Result) -> Iterator[str]:
     A chart without a heading belongs to the one before it.
     """
     findings = [found for found in one.findings(result) if found.holds]
-    if one.name == CAPTIONS.name:
-        yield _captioner_at_work()
     heads = [i for i, chart in enumerate(one.charts) if chart.point or i == 0]
     head_of = [max(head for head in heads if head <= i) for i in range(len(one.charts))]
     for place, head in enumerate(dict.fromkeys(head_of[found.chart] for found in findings)):
@@ -91,12 +89,13 @@ def _sections(one: Experiment, result: Result) -> Iterator[str]:
             yield f"## {one.charts[head].point}"
         texts = [found.text for found in findings if head_of[found.chart] == head]
         charts = [i for i in range(len(one.charts)) if head_of[i] == head]
-        yield experiment_chart(one.name, charts[0])._repr_html_()
-        yield texts[0]
-        yield NUMBERS.format(_points(one.charts[charts[0]], result))
-        yield "\n".join(f"- {text}" for text in texts[1:])
-        for i in charts[1:]:
+        if not place and one.name == CAPTIONS.name:
+            yield _captioner_at_work()
+            yield texts.pop(0)
+        for i in charts:
             yield experiment_chart(one.name, i)._repr_html_()
+            if i == head:
+                yield "\n\n".join(texts)
             yield NUMBERS.format(_points(one.charts[i], result))
 
 

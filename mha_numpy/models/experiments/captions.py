@@ -191,7 +191,7 @@ CAPTIONS = Experiment(
         Chart(
             "Weights on the object that a word names", "on the named object, word by word",
             [at + 1 for at in OBJECT_OF], dict(zip(ARMS, ARMS, strict=True)),
-            "word", "share of weights",
+            "word", "share of weights", point="It looks more at what it names",
         ),
     ),
     _findings,

@@ -138,9 +138,9 @@ def _findings(result: Result) -> list[Finding]:
         ),
         Finding(
             f"With three times as many steps, a student of labels ends at {excess(LONGER)}, "
-            "because it overfits by then; at its best moment, known only with hindsight, it was at "
-            f"{result.mean('lowest', LONGER):.3f}. Part of what the teacher gives is time, and a "
-            "guard against overfitting.",
+            "because it overfits by then; at its best moment, known only with hindsight, it was "
+            f"at {result.mean('lowest', LONGER):.3f}. Part of what the teacher gives is time, and "
+            "a guard against overfitting.",
             is_less(BY_TEACHER, LONGER)
             and bool((result.values("lowest", LONGER) < result.values("excess", LABELS)).all()),
         ),

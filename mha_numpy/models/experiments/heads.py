@@ -183,7 +183,7 @@ HEADS = Experiment(
     "apart, but it has to learn how.",
     f"Each of {T} tokens asks for the tokens one, two, ... k places before it, in a circle. The "
     f"model is one attention layer of width {D}, so that H heads of width {D} / H have the same "
-    "number of params, and a readout: one linear map, or an MLP. Nothing goes around attention: "
+    "number of params, and a readout: one linear map, or an MLP. Nothing goes around attention, "
     "so all that the readout learns of other tokens comes through the heads. Queries and keys know "
     "the token and its place, values only the token. With the place in the values as well, the "
     "mixture can say which token came from where: one head with a linear readout has learned to "

@@ -183,15 +183,15 @@ def _charts() -> list[Chart]:
     for task, places in ((AGAIN, range(1, T + 1)), (PAIRS, range(1, T + 1, 2))):
         layers = {name: f"{task}, {name}" for name in (ONE, TWO)}
         trained = {name: f"{task}, {name}" for name in TRIED[task] if name not in (ONE, LONGER)}
-        is_first = task == AGAIN
-        loss.append(Chart(f"Loss by place, {task}", "loss", places, layers, "place", "nats"))
+        is_first, told = task == AGAIN, "letters come again" if task == AGAIN else task
+        loss.append(Chart(f"Loss by place, {told}", "loss", places, layers, "place", "nats"))
         learning.append(Chart(
-            f"Right answers while it trains, {task}", "while it trains",
+            f"Right answers while it trains, {told}", "while it trains",
             range(EVERY, STEPS + 1, EVERY), trained, "step", "share of right answers",
             point="Training waits for the head that looks at the token before" * is_first,
         ))  # fmt: skip
         cut.append(Chart(
-            f"Loss by place, {task}, without the head that looks at the token before",
+            f"Loss by place, {told}, without the head that looks at the token before",
             "loss, head cut", places, layers, "place", "nats",
             point="Without that head, most of it is lost" * is_first,
         ))  # fmt: skip
