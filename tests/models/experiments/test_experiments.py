@@ -203,6 +203,15 @@ def test_charts_show_what_was_measured(experiment, result):
                 assert all(result.values(chart.measure, arm).ndim == 1 for arm in arms)
 
 
+@pytest.mark.parametrize(("experiment", "result"), stored())
+def test_every_heading_has_a_finding(experiment, result):
+    heads = [i for i, chart in enumerate(experiment.charts) if chart.point or i == 0]
+    shown = {found.chart for found in experiment.findings(result)}
+    assert max(shown) < len(experiment.charts)
+    for head, end in zip(heads, [*heads[1:], len(experiment.charts)], strict=True):
+        assert shown & set(range(head, end)), experiment.charts[head].title
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_a_report_has_a_row_for_each_number(experiment):
     result = load_result(experiment.name)
