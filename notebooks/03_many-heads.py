@@ -126,7 +126,7 @@ matrices(
 #
 # Would other params help? A row sums to 1, so it could look half and half, as above. But for *The fish ate cat* that
 # mean would be the same, so you can't tell which word answered which question. In `mha-numpy experiment heads`, where
-# values don't know their places, each token must name two others. One head finds one, guesses the other, and gets 56%
+# values don't know their places, each token must name two others. One head learned to find one and guess the other: 56%
 # right. Two get 100%. (Sometimes an MLP takes the mixture apart.)
 #
 # ## H narrow projections are one wide one

@@ -306,8 +306,8 @@ for name in ("no scale", "1/sqrt(d_k)"):
 # isn't short of gradient, and Adam hardly cares about size.
 #
 # $1/d_k$ errs on the other side. All weights start nearly equal, but `d_scores` still gets its gradient. In
-# `mha-numpy experiment scale`, at width 64, its loss ends lower than with the root in all 15 runs (five seeds, three
-# rates). A narrower head:
+# `mha-numpy experiment scale`, at width 64, its loss ends lower than with the root in all 15 runs, though at one of
+# three rates by little. A narrower head:
 
 # %%
 for name in ("1/sqrt(d_k)", "1/d_k"):  # a few seconds

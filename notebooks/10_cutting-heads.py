@@ -90,7 +90,7 @@ Table("Right answers and loss without some heads", columns, rows)
 #
 # Without head 0.0 (layer 0, head 0), most answers are wrong. Without any other single head, all but a few stay right.
 # If three of layer 1 go, 93 to 98% are still right, but much less surely: the loss rises from 0.02 to between 1.1 and
-# 1.6. Copying stops only without all four, because they share a job. (The two ways to cut are explained below.)
+# 1.6. There, copying stops only without all four, because they share a job. (Both ways to cut are explained below.)
 #
 # </details>
 #

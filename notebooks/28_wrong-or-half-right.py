@@ -163,8 +163,9 @@ attention_forward(q, k, v)[0].shape
 #
 # What a head can't do is follow two relations for *one* token and keep them apart: it mixes. Is a mixture lost? With
 # unequal weights, say 0.7 and 0.3, an MLP after the head can take it apart, but a linear map such as `w_o` can't, if
-# values know only the token: in the last cell it finds the first and only guesses the second. (In training, 3 of 5
-# MLPs learn to: `mha-numpy experiment heads`.) So a second head does what would otherwise be left to the next layer.
+# values know only the token: in the last cell the best by least squares finds the first and guesses the second. (In
+# training, 3 of 5 MLPs learn to: `mha-numpy experiment heads`.) So a second head does what would otherwise be left to
+# the next layer.
 # </details>
 
 # %%

@@ -121,7 +121,7 @@ def _findings(result: Result) -> list[Finding]:
         Finding(
             "Looking at the right place is not enough. Of objects never seen in their colour, "
             f"{mean(NEW_COLOR):.1%} of the colours are right but only {mean(NEW_SHAPE):.1%} of the "
-            "shapes: from training without red circles it has learned that nothing red is one.",
+            "shapes: trained without red circles, it does not write circle after red.",
             mean(NEW_COLOR) > 0.98 and mean(NEW_SHAPE) < 0.05,
             1,
         ),

@@ -115,9 +115,9 @@ def _findings(result: Result) -> list[Finding]:
             abs(failed - guess).max() < 0.03 and result.is_less("loss", before, after),
         ),
         Finding(
-            f"A warm-up does not save it: the loss is {warmed.mean():.2f}, and in "
+            f"{WARM_UP} steps of warm-up do not save it: the loss is {warmed.mean():.2f}, and in "
             f"{sum(warmed < guess - 0.1)} of {len(warmed)} runs it is more than 0.1 below that of "
-            "the frequencies.",
+            "the frequencies. (Longer ones are not tried here, and may save it.)",
             not helps("after", highest) and 0 < sum(warmed < guess - 0.1) < len(warmed) / 2,
         ),
         Finding(
@@ -170,7 +170,7 @@ NORM_PLACE = Experiment(
     "last layers are large at first. With the norm before, it needs none.",
     "Xiong et al. 2020",
     "Half true. Up to a rate of 0.01, the norm before needs no warm-up. After, a smaller rate "
-    "helped, not a warm-up.",
+    "helped, not a short warm-up.",
     f"A language model of {LAYERS} layers of width {D} learns to predict the next character of a "
     f"novel in {STEPS} steps of AdamW. Each layer's norm comes before attention and the "
     "feed-forward network, or after the sum with what goes around them. The learning rate falls as "

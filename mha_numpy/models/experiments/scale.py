@@ -92,8 +92,9 @@ def _findings(result: Result) -> list[Finding]:
         ),
         Finding(
             f"At width {WIDTH}, dividing by d_k, 8 times more than by its root, is not worse after "
-            f"{STEPS} steps: its loss is lower for each seed and each learning rate. (At other "
-            "widths it may be worse; only this one is tried.) It starts more slowly at the two "
+            f"{STEPS} steps: its loss is lower for each of these seeds and learning rates. (At "
+            f"{RATES[0]:g} the two are close, so other seeds may differ, and at other widths it "
+            "may be worse; only this one is tried.) It starts more slowly at the two "
             f"lower ones ({early(whole, RATES[1])} against {early(root, RATES[1])} nats at step "
             f"{BEFORE}, with {RATES[1]:g}). So the root is not the one right divisor; it makes "
             "scores of a size that is good to start with.",

@@ -12,7 +12,7 @@ from mha_numpy.steps import constant, renamed, step
 
 NUM_TOKENS = 8
 BATCH_SIZE = 16
-LEARNING_RATE = 10**-2.5  # learns in 150 to 300 steps, tried with 14 seeds
+LEARNING_RATE = 10**-2.5  # mostly learns in 150 to 210 steps, tried with 160 seeds
 PLACES_BOUND = 0.5  # of the random numbers that the rows for places begin with
 
 
