@@ -102,13 +102,10 @@ def _sections(one: Experiment, result: Result) -> Iterator[str]:
 def _points(chart: Chart, result: Result) -> str:
     """Return the means that a chart draws; of many, some from the first to the last."""
     at = np.unique(np.linspace(0, len(chart.x) - 1, min(len(chart.x), MOST)).round().astype(int))
-    rows = []
-    for name, arms in chart.lines.items():
-        means = (
-            result.values(chart.measure, arms).mean(axis=0) if isinstance(arms, str)
-            else np.array([result.mean(chart.measure, arm) for arm in arms])
-        )  # fmt: skip
-        rows.append([name, *(f"{mean:.3g}" for mean in means[at])])
+    rows = [
+        [name, *(f"{mean:.3g}" for mean in runs.mean(axis=0)[at])]
+        for name, runs in chart.runs_of(result).items()
+    ]
     return _as_markdown([chart.x_label, *(f"{chart.x[i]:g}" for i in at)], rows)
 
 

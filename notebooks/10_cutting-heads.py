@@ -309,12 +309,12 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 #   may take over (*self-repair*: McGrath et al. 2023, Rushing and Nanda 2024). So the cost of a cut is roughly a lower
 #   bound of what the head does.
 # - **After training is not before training.** Voita et al. 2019 removed 38 of 48 encoder heads of a translation model
-# at a cost of 0.15 BLEU. Michel et al. 2019 left some layers with one head, but cross-attention needs more. Training a
-# translator with fewer heads from the start was worse (Behnke and Heafield 2020). Is it always? It depends on what
-# stays equal (`mha-numpy experiment redundancy`). One head as wide as eight learned to copy sooner than the eight, but
-# failed with one of five seeds. One as narrow as one of the eight succeeded with only one seed in time, whereas the
-# eight, trained and then cut to one a layer, were 98% right after 100 more steps. "Heads are useless" follows from none
-# of these.
+#   at a cost of 0.15 BLEU. Michel et al. 2019 left some layers with one head, but cross-attention needs more. Training
+#   a translator with fewer heads from the start was worse (Behnke and Heafield 2020). Is it always? It depends on what
+#   stays equal (`mha-numpy experiment redundancy`). One head as wide as eight learned to copy sooner than the eight,
+#   but failed with one of five seeds. One as narrow as one of the eight succeeded with only one seed in time, whereas
+#   the eight, trained and then cut to one a layer, were 98% right after 100 more steps. "Heads are useless" follows
+#   from none of these.
 # - **Names of heads are loose.** Clark et al. 2019 and Voita et al. 2019 found positional heads (the token before or
 #   after), delimiter heads (stops and commas), syntactic heads (a verb's object), coreference heads, and heads for rare
 #   tokens; "semantic" is the loosest name. At least nine in ten of GPT-2 small's heads have several roles (Kissane et

@@ -184,8 +184,8 @@ weights_by_head(np.stack(ages), letters[ids[0]], **options)
 # %% [markdown]
 # The induction scores of layer 1 and the previous-token score of head 0.0 (layer 0, head 0) rise in the same steps. Do
 # they wait for each other? Looking for notes is worth little while there are none, and with head 0.0 given, the drop
-# does come about 30 steps sooner. Only with this seed? In the experiment, letters come again and again, and head 0.0
-# may be fixed to look one back, or two:
+# does come about 30 steps sooner. Only with this seed? In the experiment, letters come again and again, and we
+# can fix head 0.0 to look one back, or two:
 
 # %%
 from mha_numpy.show.pictures import experiment_chart

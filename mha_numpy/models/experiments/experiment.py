@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
+import numpy as np
+
 from mha_numpy.calls import explained
 from mha_numpy.checks import check_count, check_integer
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.models.experiments.result import Measured, Result
 from mha_numpy.progress import progress
@@ -32,6 +35,14 @@ class Chart(NamedTuple):
     log_x: bool = False
     log_y: bool = False
     point: str = ""  # a heading; without one it belongs to the chart before it
+
+    def runs_of(self, result: Result) -> dict[str, Array]:
+        """Return what each line shows: (seeds, points)."""
+        return {
+            line: result.values(self.measure, arms) if isinstance(arms, str)
+            else np.stack([result.values(self.measure, arm) for arm in arms], axis=-1)
+            for line, arms in self.lines.items()
+        }  # fmt: skip
 
 
 class Finding(NamedTuple):

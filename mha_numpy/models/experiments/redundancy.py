@@ -209,7 +209,7 @@ def _findings(result: Result) -> list[Finding]:
         Finding(
             f"Eight heads trained together and cut to one a layer give "
             f"{share('one head a layer', eight)}, and {share('trained on', eight)} after {MORE} "
-            "more steps. A single head of that width, trained alone for as many steps, ends "
+            "more steps. A single head of that width, trained by itself for as many steps, ends "
             f"anywhere from {alone.min():.0%} to {alone.max():.0%}. It can do the job, but does "
             "not always learn it: here, cutting heads after training is safer than before.",
             alone.min() < 0.8 < TRAINED < alone.max()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures.line_chart import line_chart
@@ -43,12 +41,7 @@ def experiment_chart(name: str, number: int = 0, *, result: Result | None = None
     if number >= len(charts):
         raise ConfigError(f"number: expected 0 to {len(charts) - 1} for {name!r}; got {number}")
     chart, result = charts[number], result or load_result(name)
-    lines = {
-        line: result.values(chart.measure, arms) if isinstance(arms, str)
-        else np.stack([result.values(chart.measure, arm) for arm in arms], axis=-1)
-        for line, arms in chart.lines.items()
-    }  # fmt: skip
     return line_chart(
-        chart.x, lines, title=chart.title, x_label=chart.x_label, y_label=chart.y_label,
-        log_x=chart.log_x, log_y=chart.log_y,
+        chart.x, chart.runs_of(result), title=chart.title,
+        x_label=chart.x_label, y_label=chart.y_label, log_x=chart.log_x, log_y=chart.log_y,
     )  # fmt: skip

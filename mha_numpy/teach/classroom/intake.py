@@ -1,13 +1,14 @@
 """take_in: a student's functions, read from the files by a child process within limits.
 
 A file can be anything: a zip file that unpacks to terabytes, a notebook on which Python's parser
-crashes. What goes wrong here is that student's finding, and costs nobody else anything.
+crashes. What goes wrong here is that student's finding, and costs no other student anything.
 """
 
 import stat
 import zipfile
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -72,8 +73,9 @@ def take_in(
 
     run = run_calls(lambda: read, [{}], LIMITS)
     if not run.calls or run.calls[0].error:
-        why = run.ended.removesuffix(" (call 1 of 1)") or run.calls[0].error
-        return Intake({}, [f"these files cannot be read: reading them {why}"], [])
+        ended = run.ended.removesuffix(" (call 1 of 1)")
+        why = f"reading them {ended}" if ended else run.calls[0].error
+        return Intake({}, [f"these files cannot be read: {why}"], [])
     told, trouble, runs = run.calls[0].answer
     sources = {name: Source(text, file) for name, text, file in told}
     return Intake(sources, list(trouble), runs.tolist())
@@ -102,34 +104,32 @@ def _members(packed: File, trouble: list[str]) -> Iterator[File]:
                 is_hidden = any(HIDDEN.match(part) for part in (*folders, name) if part.strip("."))
                 if is_hidden or not name.lower().endswith(ENDINGS):
                     continue
-                name = shown(name)
-                where = f"{name} in {packed.name}"
-                if stat.S_ISLNK(info.external_attr >> 16) or info.flag_bits & 1:
-                    trouble.append(f"{where} is a link or locked")
-                elif info.compress_type not in PACKINGS:
-                    trouble.append(f"{where} is packed in an unusual way; zip it again")
+                data, why = _unpacked(archive, info, left + 1)
+                left -= len(data)
+                if left < 0:
+                    trouble.append(f"{packed.name} is too large unpacked; its rest is left out")
+                    return
+                if why:
+                    trouble.append(f"{shown(name)} in {packed.name} {why}")
                 else:
-                    data = _unpacked(archive, info, left + 1)
-                    left -= len(data or b"")
-                    if left < 0:
-                        trouble.append(f"{packed.name} is too large unpacked; its rest is left out")
-                        return
-                    if data is None or len(data) >= MOST_BYTES:
-                        what = "cannot be unpacked" if data is None else "is too large"
-                        trouble.append(f"{where} {what}")
-                    else:
-                        yield File(name, data, (*packed.order, *copy_number(name)))
-    except Exception:  # whatever a broken one makes the library raise
+                    order = (*packed.order, *copy_number(Path(name).stem))
+                    yield File(shown(name), data, order)
+    except Exception:  # anything that a broken one makes the library raise
         trouble.append(f"{packed.name} is not a readable zip file")
 
 
-def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes | None:
-    """Return what is in a member, up to a number of bytes, whatever it says of its size."""
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> tuple[bytes, str]:
+    """Return a member's content up to a number of bytes, and why it does not count, or ""."""
+    if stat.S_ISLNK(info.external_attr >> 16) or info.flag_bits & 1:
+        return b"", "is a link or locked"
+    if info.compress_type not in PACKINGS:
+        return b"", "is packed in an unusual way; zip it again"
     try:
         with archive.open(info) as member:
-            return member.read(most)
+            data = member.read(most)
     except Exception:  # zlib's and others'
-        return None
+        return b"", "cannot be unpacked"
+    return data, "is too large" if len(data) >= MOST_BYTES else ""
 
 
 def sources_of(

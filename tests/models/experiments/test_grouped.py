@@ -23,13 +23,13 @@ def test_the_recipe_has_the_vocabulary_that_is_claimed():
 
 @pytest.mark.parametrize("arm", [arm for arm in ARMS if arm.endswith("wider")])
 def test_wider_models_have_as_many_params_to_within_half_a_hidden_unit(arm):
-    multi_head = make_model("H_kv = 8", VOCABULARY, 0).num_parameters
-    assert abs(make_model(arm, VOCABULARY, 0).num_parameters - multi_head) <= (2 * D + 1) / 2
+    multi_head = make_model("H_kv = 8", 0).num_parameters
+    assert abs(make_model(arm, 0).num_parameters - multi_head) <= (2 * D + 1) / 2
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_token_costs_the_bytes_that_are_claimed(arm):
-    model = make_model(arm, VOCABULARY, 0)
+    model = make_model(arm, 0)
     kv_caches = model.new_kv_caches()
     model(np.zeros((1, T), int), kv_caches=kv_caches)
     assert kv_caches[0].nbytes == T * kept(ARMS[arm][1])
