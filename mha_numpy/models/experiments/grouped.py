@@ -169,12 +169,12 @@ def _findings(result: Result) -> list[Finding]:
             result.is_less("loss", one_wider, single) and gain(single, long, one) > 1,
         ),
         Finding(
-            f"The cache keeps {kept(8)} bytes a token with H_kv = 8, {kept(2)} with H_kv = 2 and "
-            f"{kept(1)} with H_kv = 1. The speed does not follow: after {long} tokens H_kv = 2 "
-            f"decodes {gain(two, long):.1f} times as fast as H_kv = 8, and H_kv = 1 "
-            f"{gain(one, long):.1f} times. After {short} tokens these are {gain(two, short):.1f} "
-            f"and {gain(one, short):.1f} times. (With NumPy, on one machine; yours gives other "
-            "numbers.)",
+            f"The cache keeps {kept(8)} bytes per token with H_kv = 8, {kept(2)} with H_kv = 2 and "
+            f"{kept(1)} with H_kv = 1. The speed does not follow: after {long} tokens, decoding is "
+            f"{gain(two, long):.1f} times as fast with H_kv = 2 as with H_kv = 8, and "
+            f"{gain(one, long):.1f} times with H_kv = 1. After {short} tokens it is "
+            f"{gain(two, short):.1f} and {gain(one, short):.1f} times as fast. (With NumPy, on one "
+            "machine; yours gives other numbers.)",
             all(gain(f"H_kv = {n}", short) < gain(f"H_kv = {n}", long) < H / n for n in (1, 2)),
             1,
         ),
