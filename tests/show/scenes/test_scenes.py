@@ -49,17 +49,19 @@ OTHERS = {
 }
 
 
-@pytest.fixture(params=["example", *OTHERS])
+@pytest.fixture(scope="module", params=["example", *OTHERS])
 def any_story(request, story):
-    if request.param == "example":
-        return story
-    options = dict(OTHERS[request.param])
-    return told(walk(options.pop("text"), **options))
+    """Return a story and all its stills."""
+    if request.param != "example":
+        options = dict(OTHERS[request.param])
+        story = told(walk(options.pop("text"), **options))
+    return story, list(stills(story))
 
 
 def test_every_cell_is_the_number_of_the_trace_and_its_slope_is_that_of_L(any_story):
-    by_name = {step.name: step.array for step in any_story.steps.values()}
-    for each in stills(any_story):
+    story, found = any_story
+    by_name = {step.name: step.array for step in story.steps.values()}
+    for each in found:
         assert each.title
         for table in each.tables:
             for line in table.rows:
@@ -70,13 +72,13 @@ def test_every_cell_is_the_number_of_the_trace_and_its_slope_is_that_of_L(any_st
                     assert cell.value == by_name[cell.array][cell.index]
                     assert 0 <= cell.level <= 1
                     if cell.slope is not None:
-                        part = next(p for p, s in any_story.steps.items() if s.name == cell.array)
+                        part = next(p for p, s in story.steps.items() if s.name == cell.array)
                         at = cell.index
-                        assert cell.slope == any_story.steps[f"d_{part}"].array[at]
+                        assert cell.slope == story.steps[f"d_{part}"].array[at]
 
 
 def test_sentences_are_short_and_whole(any_story):
-    for each in stills(any_story):
+    for each in any_story[1]:
         assert not set("{}*`") & set(each.text), each.text
         assert each.text.endswith((".", "?"))
         assert "  " not in each.text
