@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import combinations
 from typing import NamedTuple
 
 from mha_numpy.errors import ConfigError, did_you_mean
@@ -73,6 +74,10 @@ def using(variant: Variant) -> Iterator[Variant]:
             raise ConfigError(
                 f"conventions: expected the names of conventions; got {name!r}; {meant}"
             )
+    known = [CONVENTIONS[name] for name in variant.conventions]
+    both = [(a.name, b.name) for a, b in combinations(known, 2) if a.excludes(b)]
+    if both:
+        raise ConfigError(f"conventions: {both[0][0]!r} and {both[0][1]!r} exclude each other")
     token = _IN_FORCE.set(variant)
     try:
         yield variant

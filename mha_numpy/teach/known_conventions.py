@@ -168,7 +168,14 @@ MAPS = {
     "multi_head": W, "cross_attention": W, "decode_step": W, "linear_backward": "w -> d_w",
     "input_gradient": W, "multi_head_backward": f"{W} -> {D_W}",
 }  # fmt: skip
-ROWS_ARE_READ = {"softmax": "mask", "softmax_with_lse": "mask", "make_mask": "-> .", "multi_head": "mask", "masked_attention": "mask", "backward_from_lse": "mask"}
+ROWS_ARE_READ = {
+    "softmax": "mask",
+    "softmax_with_lse": "mask",
+    "make_mask": "-> .",
+    "multi_head": "mask",
+    "masked_attention": "mask",
+    "backward_from_lse": "mask",
+}
 
 # what texts say of shapes and code
 AXES = r"\(B, (H\w*), (T\w*|T \+ 1), (d\w*)\)"  # of heads
@@ -178,7 +185,14 @@ SPLIT = r"\.reshape\(B, T, H, d\)\.transpose\(0, 2, 1, 3\)"
 DEALT = r"\.reshape\(B, T, d, H\)\.transpose\(0, 3, 1, 2\)"  # where heads alternate
 SCORES, MIX = r"q @ k\.swapaxes\(-1, -2\)", r"weights @ v(?!\[)"
 OF_GROUP, MIX_OF_GROUP = r"q\[:, h\] @ k\[:, g\]\.swapaxes\(-1, -2\)", r"weights @ v\[:, g\]"
-OTHER_NAMES = {"row": "column", "rows": "columns", "column": "row", "columns": "rows", "Rows": "Columns", "columns,": "rows,"}
+OTHER_NAMES = {
+    "row": "column",
+    "rows": "columns",
+    "column": "row",
+    "columns": "rows",
+    "Rows": "Columns",
+    "columns,": "rows,",
+}
 
 
 def _exchanged(found: re.Match[str]) -> str:

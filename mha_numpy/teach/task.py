@@ -162,9 +162,7 @@ class Task:
             self,
             laws=[Law(told(self.name, law.statement), asked(law.residual)) for law in self.laws],
             reactions=[
-                Reaction(
-                    told(self.name, one.statement), changing(one.change), asked(one.unmoved)
-                )
+                Reaction(told(self.name, one.statement), changing(one.change), asked(one.unmoved))
                 for one in self.reactions
             ],
             slope=self.slope and _varied_slope(self.name, conventions, self.slope),

@@ -40,7 +40,8 @@ def _parts(docstring: str) -> Iterator[tuple[list[str], bool]]:
             prose.append(line)
             code_below = f"{margin}    " if line.endswith("::") else ""
         head = is_head
-    yield prose, True
+    if prose:
+        yield prose, True
 
 
 def _margin(line: str) -> str:

@@ -67,9 +67,7 @@ def read_assignment(folder: Path | str) -> Assignment:
             f"variants: expected one of {known} (conventions need {ROSTER}); {path} has "
             f"{variants!r}"
         )
-    return Assignment(
-        name, title, exercises, marks, when, secret, students, tuple(ids), variants
-    )
+    return Assignment(name, title, exercises, marks, when, secret, students, tuple(ids), variants)
 
 
 def _parsed(path: Path) -> dict[str, Any]:

@@ -122,7 +122,9 @@ def by_function(edits: Mapping[str, Edits]) -> EditsOf:
 def edited(task: str, edits: EditsOf) -> Function | None:
     """Return a solution with some edits made; None where they overlap."""
     try:
-        sources = {name: edited_source(name, edits[name]) for name in called_by(task) & edits.keys()}
+        sources = {
+            name: edited_source(name, edits[name]) for name in called_by(task) & edits.keys()
+        }
     except ConfigError:
         return None
     return assembled(task, {name: _compiled(name, source) for name, source in sources.items()})
