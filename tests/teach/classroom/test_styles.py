@@ -80,7 +80,12 @@ WRONG = {  # exercises that show a mistake, and its edits of matmul, einsum and 
         {"heads[i] * np.exp(largest - new)": "heads[i]"},
     ),
 }  # fmt: skip
-PAIRS = [(name, student) for student in STUDENTS for name in WRONG]
+SEARCHED = ("split without transpose", "groups tiled, not repeated")  # in some variants, for long
+PAIRS = [
+    *[(name, "s2") for name in WRONG if name not in SEARCHED],
+    *[(name, student) for student in STUDENTS for name in WRONG if name not in SEARCHED],
+    *[(name, student) for student in STUDENTS[:8] for name in SEARCHED],
+]
 
 
 @cache
@@ -118,7 +123,7 @@ def test_three_styles_of_each_right_function_are_right(student, style):
             assert verdict.passed, str(verdict)
 
 
-@pytest.mark.parametrize("case", sweep(PAIRS, len(WRONG)))
+@pytest.mark.parametrize("case", sweep(PAIRS, len(WRONG) - len(SEARCHED)))
 def test_a_mistake_has_one_verdict_whatever_the_style(case):
     name, student = case
     exercises, *edits = WRONG[name]
