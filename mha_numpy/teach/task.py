@@ -188,7 +188,7 @@ def _drawn(
 def _varied_slope(
     name: str, conventions: Sequence[Convention], slope: Callable[[Inputs], Slope]
 ) -> Callable[[Inputs], Slope]:
-    """Differentiate by inputs as the variant has them; one it has not is written as its gradient."""
+    """Differentiate by inputs as a variant has them, or else written as their gradients."""
 
     def varied(inputs: Inputs) -> Slope:
         usual = take_inputs(name, conventions, inputs)

@@ -11,12 +11,12 @@ KEPT_SPACE = "\0"  # in code, where no line may end
 
 
 def retold(docstring: str, conventions: Sequence[Convention]) -> str:
-    """Return a docstring as it is true under some conventions, with paragraphs filled again.
+    r"""Return a docstring as it is true under some conventions, with paragraphs filled again.
 
     Examples
     --------
     >>> from mha_numpy.teach.conventions import CONVENTIONS
-    >>> print(retold("mask : (T, T) bool\\n    True = may attend.", [CONVENTIONS["0 and -inf"]]))
+    >>> print(retold("mask : (T, T) bool\n    True = may attend.", [CONVENTIONS["0 and -inf"]]))
     mask : (T, T) float
         0 = may attend, -inf = hidden.
     """

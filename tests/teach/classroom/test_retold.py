@@ -9,7 +9,7 @@ import pytest
 from mha_numpy.checking.trees import leaves
 from mha_numpy.teach.classroom.handout import stub_text
 from mha_numpy.teach.classroom.retold import retold
-from mha_numpy.teach.conventions import CONVENTIONS, Variant, using
+from mha_numpy.teach.conventions import Variant, using
 from mha_numpy.teach.diagnosis import TASKS, right_answers
 from mha_numpy.teach.exercises import EXERCISES
 from tests.sweeps import sweep
@@ -135,162 +135,111 @@ def forward_of(case):
 FORWARD = re.compile("Forward was ``(.*?)``")
 
 
-@pytest.mark.parametrize(
-    ("task", "result", "names"),
-    [
-        ("scores_backward", "scores", ["q", "k"]),
-        ("attention_backward", "heads", ["q", "k", "v"]),
-        ("backward_from_lse", "heads", ["q", "k", "v"]),
-        ("linear_backward", "out", ["x", "w"]),
-    ],
-)
-def test_a_backward_differentiates_the_forward_of_its_docstring(task, result, names):
-    for case in [one for one in (*CASES_OF_TASK[task], *MOST_OF_TASK[task])]:
-        forward, _ = forward_of(case)
-        with using(Variant(1, tuple(case[0]))):
-            probe, right = TASKS[task].probes()[0], leaves(right_answers(task)[0])
-        rng, arrays = np.random.default_rng(0), {**probe}
-        if task == "linear_backward":
-            arrays["b"] = np.zeros(len(right["d_b"]))
-        ways = {name: rng.normal(size=probe[name].shape) for name in names}
-        d_out = probe[next(iter(probe))]
-        outs = [
-            forward(result, **{**arrays, **{n: arrays[n] + step * way for n, way in ways.items()}})
-            for step in (1e-6, -1e-6)
-        ]
-        slope = (d_out * (outs[0] - outs[1])).sum() / 2e-6
-        told = sum((right[f"d_{name}"] * way).sum() for name, way in ways.items())
-        assert np.isclose(slope, told, rtol=1e-6), (case, slope, told)
+def each_of(*tasks):
+    """Return the cases of some tasks, those with one convention always."""
+    ones = [((name,), task) for name, task in CASES if task in tasks]
+    return [*ones, *sweep([case for case in MOST if case[1] in tasks], 2)]
 
 
-CASES_OF_TASK = {task: [((name,), one) for name, one in CASES if one == task] for task in TASKS}
-MOST_OF_TASK = {task: [one for one in MOST if one[1] == task] for task in TASKS}
+DIFFERENTIATED = {
+    "scores_backward": ("scores", "qk"),
+    "attention_backward": ("heads", "qkv"),
+    "backward_from_lse": ("heads", "qkv"),
+    "linear_backward": ("out", "xw"),
+}
 
 
-def test_the_forward_of_heads_in_a_docstring_is_the_one_that_is_differentiated():
-    task = "input_gradient"
-    for case in (*CASES_OF_TASK[task], *MOST_OF_TASK[task]):
-        forward, code = forward_of(case)
-        with using(Variant(1, tuple(case[0]))):
-            probe, d_x = TASKS[task].probes()[0], right_answers(task)[0]
-        x, is_first = np.random.default_rng(0).normal(size=d_x.shape), "tokens first" in case[0]
-        sizes = {"T" if is_first else "B": x.shape[0], "B" if is_first else "T": x.shape[1]}
-        if "tokens as columns" in case[0]:
-            sizes = {"B": x.shape[0], "T": x.shape[2]}
-        count = probe["d_q"].size // (sizes["B"] * sizes["T"])
-        shape = [n for n in probe["d_q"].shape]
-        H = shape[
-            0
-            if "heads first" in case[0]
-            else 2
-            if {"tokens first", "heads after the tokens"} & set(case[0])
-            else 1
-        ]
-        sizes |= {"H": H, "d": count // H}
-        params = probe["params"]._replace(
-            **{f"b_{n}": 0 * getattr(probe["params"], f"b_{n}") for n in "qkv"}
-        )
-        told = sum(
-            (
-                probe[f"d_{n}"]
-                * forward(
-                    "q",
-                    code.replace("w_q", f"w_{n}").replace("b_q", f"b_{n}"),
-                    x=x,
-                    params=params,
-                    **sizes,
-                )
-            ).sum()
-            for n in "qkv"
-        )
-        assert np.isclose((d_x * x).sum(), told), case
+@pytest.mark.parametrize("case", each_of(*DIFFERENTIATED))
+def test_a_backward_differentiates_the_forward_of_its_docstring(case):
+    result, names = DIFFERENTIATED[case[1]]
+    forward, _ = forward_of(case)
+    with using(Variant(1, tuple(case[0]))):
+        probe, right = TASKS[case[1]].probes()[0], leaves(right_answers(case[1])[0])
+    rng, arrays = np.random.default_rng(0), {"b": np.zeros_like(right.get("d_b", 0.0)), **probe}
+    ways = {name: rng.normal(size=probe[name].shape) for name in names}
+    plus, minus = (
+        forward(result, **arrays | {n: arrays[n] + step * way for n, way in ways.items()})
+        for step in (1e-6, -1e-6)
+    )
+    slope = (next(iter(probe.values())) * (plus - minus)).sum() / 2e-6
+    told = sum((right[f"d_{name}"] * way).sum() for name, way in ways.items())
+    assert np.isclose(slope, told, rtol=1e-6)
 
 
-def test_the_layer_of_a_docstring_is_the_one_that_is_differentiated():
-    task = "multi_head_backward"
-    for case in (*CASES_OF_TASK[task], *MOST_OF_TASK[task]):
-        _, code = forward_of(case)
-        flat = " ".join(text_of(case).split())
-        split = re.search("split_heads is ``(.*?)``", flat)[1]
-        with using(Variant(1, tuple(case[0]))):
-            saved, params = TASKS[task].probes()[0]["saved"], TASKS[task].probes()[0]["params"]
-        forward, _ = forward_of(case)
-        x, is_first = saved.x, "tokens first" in case[0]
-        sizes = {"T" if is_first else "B": x.shape[0], "B" if is_first else "T": x.shape[1]}
-        if "tokens as columns" in case[0]:
-            sizes = {"B": x.shape[0], "T": x.shape[2]}
-        sizes |= {"H": saved.weights.shape[0 if "heads first" in case[0] else 1]}
-        sizes |= {"d": saved.q.size // (sizes["B"] * sizes["T"] * sizes["H"])}
-        steps = (
-            code.replace("split_heads(", "(")
-            .replace("+ params.b_q)", f"+ params.b_q){split}")
-            .replace("+ params.b_q[:, None])", f"+ params.b_q[:, None]){split}")
-        )
-        lines = steps.split("\n")
-        q = forward(
-            "q",
-            "\n".join(line for line in lines if line.startswith("q =")),
-            x=x,
-            params=params,
-            **sizes,
-        )
-        assert np.allclose(q, saved.q)
-        weights = next(line for line in lines if line.startswith("weights"))
-        assert np.allclose(
-            forward("weights", weights, q=saved.q, k=saved.k, weights=saved.weights), saved.weights
-        )
-        mixed = re.search(r"merge_heads\((.*)\)$", code, re.MULTILINE)[1]
-        heads = forward("heads", f"heads = {mixed}", v=saved.v, weights=saved.weights)
-        again = eval(
-            f"merged{split}",
-            {
-                "merged": saved.merged,
-                **sizes,
-                "d": saved.v.size // (sizes["B"] * sizes["T"] * sizes["H"]),
-            },
-        )
-        assert np.allclose(heads, again)
+def sizes_of(names, x, heads):
+    """Return B, T, H and d, from arrays whose axes are in the order of a variant."""
+    axes = {"tokens first": ("TBD", "TBHd"), "tokens as columns": ("BDT", "BHdT"),
+            "heads after the tokens": ("BTD", "BTHd"), "heads first": ("BTD", "HBTd")}  # fmt: skip
+    of_x, of_heads = next((axes[name] for name in names if name in axes), ("BTD", "BHTd"))
+    return dict(zip(of_x, x.shape, strict=True)) | dict(zip(of_heads, heads.shape, strict=True))
 
 
-def test_groups_of_a_docstring_are_those_that_are_differentiated():
-    task = "grouped_backward"
-    for case in (*CASES_OF_TASK[task], *MOST_OF_TASK[task]):
-        forward, code = forward_of(case)
-        read = re.search(r"``g = (.*?)``", " ".join(text_of(case).split()))[1]
-        with using(Variant(1, tuple(case[0]))):
-            probe, right = TASKS[task].probes()[0], leaves(right_answers(task)[0])
-        axis = (
-            0
-            if "heads first" in case[0]
-            else 2
-            if {"tokens first", "heads after the tokens"} & set(case[0])
-            else 1
-        )
-        H, H_kv = probe["q"].shape[axis], probe["k"].shape[axis]
-        rng = np.random.default_rng(0)
-        ways = {name: rng.normal(size=probe[name].shape) for name in "qkv"}
+@pytest.mark.parametrize("case", each_of("input_gradient"))
+def test_the_forward_of_heads_in_a_docstring_is_the_one_that_is_differentiated(case):
+    forward, code = forward_of(case)
+    with using(Variant(1, tuple(case[0]))):
+        probe, d_x = TASKS[case[1]].probes()[0], right_answers(case[1])[0]
+    x = np.random.default_rng(0).normal(size=d_x.shape)
+    zeros = {f"b_{n}": np.zeros_like(getattr(probe["params"], f"b_{n}")) for n in "qkv"}
+    arrays = {
+        "x": x,
+        "params": probe["params"]._replace(**zeros),
+        **sizes_of(case[0], x, probe["d_q"]),
+    }
+    told = 0.0
+    for n in "qkv":
+        of_one = code.replace("w_q", f"w_{n}").replace("b_q", f"b_{n}")
+        told += (probe[f"d_{n}"] * forward("q", of_one, **arrays)).sum()
+    assert np.isclose((d_x * x).sum(), told)
 
-        def loss(step):
-            arrays = {name: probe[name] + step * way for name, way in ways.items()}
-            total = 0.0
-            for h in range(H):
-                weights = probe["weights"][h] if axis == 0 else probe["weights"][:, h]
-                g = eval(read, {"h": h, "H": H, "H_kv": H_kv})
-                heads = forward("heads", **arrays, weights=weights, h=h, g=g)
-                total += (probe["d_heads"].take(h, axis=axis) * heads).sum()
-            return total
 
-        told = sum((right[f"d_{name}"] * way).sum() for name, way in ways.items())
-        assert np.isclose((loss(1e-6) - loss(-1e-6)) / 2e-6, told, rtol=1e-5), case
+@pytest.mark.parametrize("case", each_of("multi_head_backward"))
+def test_the_layer_of_a_docstring_is_the_one_that_is_differentiated(case):
+    forward, code = forward_of(case)
+    split = re.search("split_heads is ``(.*?)``", " ".join(text_of(case).split()))[1]
+    with using(Variant(1, tuple(case[0]))):
+        probe = TASKS[case[1]].probes()[0]
+    saved, params = probe["saved"], probe["params"]
+    arrays = {**saved._asdict(), "params": params}
+    sizes = sizes_of(case[0], saved.x, saved.q)
+    line = {one.split(" = ")[0]: one for one in code.split("\n")}
+    projected = re.search(r"split_heads\((.*?)\)(  #|$)", line["q"])[1]
+    assert np.allclose(eval(f"({projected}){split}", {**arrays, **sizes}), saved.q)
+    assert np.allclose(forward("weights", line["weights"], **arrays), saved.weights)
+    mixed = line["merged"].replace("merge_heads", "")
+    again = eval(f"merged{split}", {"merged": saved.merged, **sizes_of(case[0], saved.x, saved.v)})
+    assert np.allclose(forward("merged", mixed, **arrays), again)
+
+
+@pytest.mark.parametrize("case", each_of("grouped_backward"))
+def test_groups_of_a_docstring_are_those_that_are_differentiated(case):
+    forward, code = forward_of(case)
+    assert code
+    read = re.search(r"``g = (.*?)``", " ".join(text_of(case).split()))[1]
+    with using(Variant(1, tuple(case[0]))):
+        probe, right = TASKS[case[1]].probes()[0], leaves(right_answers(case[1])[0])
+    after = {"heads first": 0, "tokens first": 2, "heads after the tokens": 2}
+    axis = next((after[name] for name in case[0] if name in after), 1)
+    H, H_kv = probe["q"].shape[axis], probe["k"].shape[axis]
+    rng = np.random.default_rng(0)
+    ways = {name: rng.normal(size=probe[name].shape) for name in "qkv"}
+
+    def loss(step):
+        arrays, total = {name: probe[name] + step * way for name, way in ways.items()}, 0.0
+        for h in range(H):
+            weights = probe["weights"].take(h, axis=0 if axis == 0 else 1)
+            g = eval(read, {"h": h, "H": H, "H_kv": H_kv})
+            heads = forward("heads", **arrays, weights=weights, h=h, g=g)
+            total += (probe["d_heads"].take(h, axis=axis) * heads).sum()
+        return total
+
+    told = sum((right[f"d_{name}"] * way).sum() for name, way in ways.items())
+    assert np.isclose((loss(1e-6) - loss(-1e-6)) / 2e-6, told, rtol=1e-5)
 
 
 def test_dropout_of_a_docstring():
     forward, _ = forward_of((("p = kept",), "dropout_backward"))
     with using(Variant(1, ("p = kept",))):
-        probe, d_weights = (
-            TASKS["dropout_backward"].probes()[0],
-            right_answers("dropout_backward")[0],
-        )
-    assert np.allclose(
-        forward("dropped", weights=probe["d_dropped"], keep=probe["keep"], p=probe["p"]), d_weights
-    )
+        probe, right = TASKS["dropout_backward"].probes()[0], right_answers("dropout_backward")[0]
+    found = forward("dropped", weights=probe["d_dropped"], keep=probe["keep"], p=probe["p"])
+    assert np.allclose(found, right)

@@ -108,7 +108,8 @@ def judged(text, exercise, variant):
     with using(variant), np.errstate(all="ignore"):
         inputs = probe_inputs(find_exercise(exercise))
         verdict = judge_answers(
-            find_exercise(exercise), Run([Call(function(**one), "", (), 0.0) for one in inputs], "", "")
+            find_exercise(exercise),
+            Run([Call(function(**one), "", (), 0.0) for one in inputs], "", ""),
         )
         return verdict, findings_of(verdict, "", Source("", "")), cause_of(verdict)
 

@@ -90,6 +90,8 @@ def test_alternatives_stand_in_one_line():
 def test_a_line_of_the_usual_solution_is_no_cause_in_another_variant():
     exercise = find_exercise("scores")
     with using(Variant(1, ("heads after the tokens",))):
-        verdict = judge(exercise, lambda: lambda q, k: -np.einsum("bihc,bjhc->bhij", q, k) / np.sqrt(q.shape[3]))
+        verdict = judge(
+            exercise, lambda: lambda q, k: -np.einsum("bihc,bjhc->bhij", q, k) / np.sqrt(q.shape[3])
+        )
         assert "Our solution says" not in str(verdict)
         assert cause_of(verdict)

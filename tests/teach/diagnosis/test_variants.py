@@ -8,6 +8,7 @@ import pytest
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
+from mha_numpy.teach.conventions import in_words_of
 from mha_numpy.teach.diagnosis import (
     BANK,
     CONVENTIONS,
@@ -20,7 +21,6 @@ from mha_numpy.teach.diagnosis import (
     right_answers,
     using,
 )
-from mha_numpy.teach.conventions import in_words_of
 from mha_numpy.teach.diagnosis.bank import EDITS as EDITS_OF
 from mha_numpy.teach.diagnosis.bank import IGNORE_ALL
 from mha_numpy.teach.diagnosis.fingerprints import _fingerprints, answers_with, attempt, fits

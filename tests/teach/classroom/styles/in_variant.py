@@ -112,14 +112,27 @@ def _adapter(name, axes, conventions):
         if one == "mask" and "0 and -inf" in conventions:
             moved = f"({moved} == 0)"
         if moved != one:
-            lines.append(f"if {one} is not None:\n    {one} = {moved}" if one == "mask" else f"{one} = {moved}")
+            lines.append(
+                f"if {one} is not None:\n    {one} = {moved}"
+                if one == "mask"
+                else f"{one} = {moved}"
+            )
     is_turned = {"params as (outputs, inputs)", "tokens as columns"} & conventions
     if "w" in names and is_turned:
         lines.append("w = w.T")
     if "saved" in names:
         lines.append("kept = Kept()")
-        for one, axes_of in {"x": "btD", "q": "bhtd", "k": "bhtd", "v": "bhtd", "weights": "bhqk", "merged": "btD"}.items():
-            lines.append(f"kept.{one} = {_moved(f'saved.{one}', written(axes_of, conventions), axes_of)}")
+        for one, axes_of in {
+            "x": "btD",
+            "q": "bhtd",
+            "k": "bhtd",
+            "v": "bhtd",
+            "weights": "bhqk",
+            "merged": "btD",
+        }.items():
+            lines.append(
+                f"kept.{one} = {_moved(f'saved.{one}', written(axes_of, conventions), axes_of)}"
+            )
     heads = {
         "multi_head": "num_heads", "decode_step": "num_heads", "split_heads": "num_heads",
         "input_gradient": "d_q.shape[1]", "multi_head_backward": "kept.q.shape[1]",
@@ -142,8 +155,13 @@ def _adapter(name, axes, conventions):
             "def blocks(w): return np.concatenate([np.split(w, num_heads, axis=-1)[h] for h in order], axis=-1)",
             "params = params._replace(w_q=blocks(params.w_q), b_q=blocks(params.b_q), w_o=blocks(params.w_o.T).T)",
         ]
-    elif is_dealt and (of_heads := [one for one in names if one in OF_QUERY_HEADS]) and (
-        name == "sum_over_group" or name in ("grouped_attention", "masked_attention", "grouped_backward")
+    elif (
+        is_dealt
+        and (of_heads := [one for one in names if one in OF_QUERY_HEADS])
+        and (
+            name == "sum_over_group"
+            or name in ("grouped_attention", "masked_attention", "grouped_backward")
+        )
     ):
         H_kv = "num_kv_heads" if name == "sum_over_group" else "k.shape[1]"
         lines.append(f"order = dealt({of_heads[0]}.shape[1], {H_kv})")
@@ -163,7 +181,9 @@ def _adapter(name, axes, conventions):
         )  # fmt: skip
         lines.append(f"found = {moved}")
     elif len(results) == 1:
-        lines.append(f"found = {_moved('found', results[0][1:], written(results[0][1:], conventions))}")
+        lines.append(
+            f"found = {_moved('found', results[0][1:], written(results[0][1:], conventions))}"
+        )
     else:
         parts = []
         for place, result in enumerate(results):

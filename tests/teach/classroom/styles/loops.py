@@ -102,7 +102,10 @@ def scores_backward(d_scores, q, k):
 
 
 def softmax_backward(d_weights, weights):
-    d_rows, rows = d_weights.reshape(-1, d_weights.shape[-1]), weights.reshape(-1, weights.shape[-1])
+    d_rows, rows = (
+        d_weights.reshape(-1, d_weights.shape[-1]),
+        weights.reshape(-1, weights.shape[-1]),
+    )
     d_scores = np.zeros(rows.shape)
     for i in range(len(rows)):
         mean = sum(rows[i, l] * d_rows[i, l] for l in range(rows.shape[1]))
