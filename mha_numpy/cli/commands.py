@@ -435,7 +435,7 @@ def _hint(options: Namespace) -> int:
     "Make an assignment: a table of points, a secret, and handouts with instructions, stubs and "
     "public checks. NAME is hw1-forward, hw2-backward, hw3-grouped-and-cache, or ids of exercises, "
     "separated by commas. With a roster each student gets their own conventions, so a copied "
-    "solution is seldom right.",
+    "solution is seldom right; --variants seeds or none leaves that out.",
     "mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
     word("name", "NAME", "a ready-made assignment, or exercises such as softmax,masks"),
     path("--out", "DIR", "the folder to write; only its folder `handouts` is for students",
@@ -445,6 +445,8 @@ def _hint(options: Namespace) -> int:
         "random bytes that set the variants (default: DIR/secret, made if missing)"),
     word("--format", "FORM", "notebook (default) or files; or for other graders: otter, nbgrader",
         default="notebook", dest="form"),
+    word("--variants", "WHAT", "what differs between students: none, seeds (hidden numbers), or "
+        "conventions too (default with a roster)"),
     word("--deadline", "WHEN", "a date or time, such as 2030-05-31 or 2030-05-31T12:00"),
     switch("--force",
         "overwrite an assignment; its secret and the students' variants stay"),

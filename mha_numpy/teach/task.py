@@ -17,6 +17,7 @@ from mha_numpy.teach.conventions import (
     give_inputs,
     take_inputs,
     take_result,
+    told,
     turned,
     variant_in_force,
 )
@@ -25,7 +26,6 @@ from mha_numpy.teach.conventions import (
 )
 
 KEPT = 64  # tasks and variants whose arrays are kept; more than there are tasks
-USUAL = " (in the usual conventions)"
 
 Arrays = dict[str, Array]  # what a function returned, by name; a single array has the name ""
 Asked = Callable[[Inputs, Arrays], Array]
@@ -160,9 +160,9 @@ class Task:
 
         return replace(
             self,
-            laws=[Law(law.statement + USUAL, asked(law.residual)) for law in self.laws],
+            laws=[Law(told(self.name, law.statement), asked(law.residual)) for law in self.laws],
             reactions=[
-                Reaction(one.statement + USUAL, changing(one.change), asked(one.unmoved))
+                Reaction(told(self.name, one.statement), changing(one.change), asked(one.unmoved))
                 for one in self.reactions
             ],
             slope=self.slope and _varied_slope(self.name, conventions, self.slope),
@@ -188,14 +188,18 @@ def _drawn(
 def _varied_slope(
     name: str, conventions: Sequence[Convention], slope: Callable[[Inputs], Slope]
 ) -> Callable[[Inputs], Slope]:
-    """Differentiate by inputs that are written as their gradients are."""
+    """Differentiate by inputs as a variant has them, or else written as their gradients."""
 
     def varied(inputs: Inputs) -> Slope:
         usual = take_inputs(name, conventions, inputs)
         forward, at, d_out = slope(usual)
         (only, *_) = leaves(at)
         turns = [
-            {without_d(result) or only: turn for result, turn in one.at[name].results.items()}
+            {
+                of: one.at[name].inputs.get(of, turn)
+                for result, turn in one.at[name].results.items()
+                for of in (without_d(result) or only,)
+            }
             for one in conventions
         ]
 

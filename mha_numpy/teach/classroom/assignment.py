@@ -3,11 +3,13 @@
 import hmac
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise, find_exercise
 
-MOST = 2  # conventions of one exercise, if it can be helped
+MOST = 3  # conventions of one exercise
+VARIANTS = ("none", "seeds", "conventions")  # what differs between students
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Assignment:
     secret: bytes | None = None  # what variants are made of; None: all have the usual one
     roster: dict[str, str] | None = None  # names, by the id; None: all have the usual conventions
     handed_out: tuple[str, ...] = ()  # ids of the exercises as handed out; default: all of them
+    variants: str = "conventions"  # one of VARIANTS; without a roster the same as "seeds"
 
     @property
     def total(self) -> float:
@@ -36,10 +39,10 @@ class Assignment:
     def variant(self, student: str) -> dict[str, Variant]:
         """Return the variant of each exercise that a student has.
 
-        The seed of an exercise is ``HMAC-SHA256(secret, student|assignment|exercise)``. A
-        roster also brings conventions, the same in all exercises of a student, because one
-        function may use another. Each exercise that knows any has at least one. They are drawn
-        in the same way as the seed.
+        The seed of an exercise is ``HMAC-SHA256(secret, student|assignment|exercise)``; with
+        variants "none" there is no student in it. Conventions need a roster and are the same in
+        all exercises of a student, because one function may use another. They are drawn in the
+        same way as the seed, from all sets that `_sets_of` allows.
 
         Parameters
         ----------
@@ -56,34 +59,30 @@ class Assignment:
         >>> points = {"scores": 10.0, "rope": 20.0}
         >>> one = Assignment("hw", "", points, {}, secret=b"not told", roster={"ada": "Ada"})
         >>> {id: variant.conventions for id, variant in one.variant("ada").items()}
-        {'scores': ('keys as rows', 'heads behind the tokens'), 'rope': ()}
+        {'scores': ('scores over d_k', 'tokens first'), 'rope': ()}
         >>> Assignment("hw", "", {"rope": 10}, {}).variant("ada")
         {'rope': Variant(seed=20240229, conventions=())}
         """
         if self.secret is None:
             return {exercise: Variant() for exercise in self.exercises}
-        followed = set() if self.roster is None else self._conventions(student)
-        variants = {}
-        for exercise in self.exercises:
-            known = _conventions_for(find_exercise(exercise))
-            seed = int.from_bytes(self._digest(student, exercise)[:8])
-            variants[exercise] = Variant(seed, tuple(name for name in known if name in followed))
-        return variants
+        whose = "" if self.variants == "none" else student
+        followed = self._conventions(student) if self.are_conventions_drawn else ()
+        return {
+            exercise: Variant(
+                int.from_bytes(self._digest(whose, exercise)[:8]),
+                tuple(name for name in followed if name in _known_to(exercise)),
+            )
+            for exercise in self.exercises
+        }
 
-    def _conventions(self, student: str) -> set[str]:
-        order = sorted(CONVENTIONS, key=lambda name: self._digest(student, f"convention {name}"))
-        ids = self.handed_out or tuple(self.exercises)
-        known = [set(_conventions_for(find_exercise(exercise))) for exercise in ids]
-        followed: list[str] = []
-        for names in filter(None, known):
-            if names.isdisjoint(followed):
-                followed.append(next(name for name in order if name in names))
-        for name in order:  # and some more, by the toss of a coin
-            is_tossed = self._digest(student, f"coin {name}")[0] % 2
-            more = {*followed, name}
-            if is_tossed and all(len(names & more) <= MOST for names in known if name in names):
-                followed.append(name)
-        return set(followed)
+    @property
+    def are_conventions_drawn(self) -> bool:
+        """Whether each student has their own conventions."""
+        return self.variants == "conventions" and self.roster is not None
+
+    def _conventions(self, student: str) -> tuple[str, ...]:
+        sets = _sets_of(self.handed_out or tuple(self.exercises))
+        return sets[int.from_bytes(self._digest(student, "conventions")[:8]) % len(sets)]
 
     def _digest(self, student: str, what: str) -> bytes:
         """Return a digest that cannot be computed without the secret."""
@@ -91,8 +90,35 @@ class Assignment:
         return hmac.digest(self.secret or b"", message, "sha256")
 
 
-def _conventions_for(exercise: Exercise) -> list[str]:
+def _known_to(exercise_id: str) -> frozenset[str]:
     """Return the conventions that an exercise knows; handed-out code knows none."""
+    exercise = find_exercise(exercise_id)
     if exercise.kind != "code":
-        return []
-    return [name for name, convention in CONVENTIONS.items() if exercise.task in convention.at]
+        return frozenset()
+    return frozenset(name for name, one in CONVENTIONS.items() if exercise.task in one.at)
+
+
+@cache
+def _sets_of(ids: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the sets of conventions that a student of these exercises may have.
+
+    No two of a set decide the same thing, and each exercise has at most `MOST`. Of each exercise,
+    at least one changes the code, unless there is only one that does: then all would have it.
+    """
+    known = [_known_to(exercise) for exercise in ids]
+    useful = [
+        frozenset(
+            name for name in names if find_exercise(exercise).task not in CONVENTIONS[name].same
+        )
+        for exercise, names in zip(ids, known, strict=True)
+    ]
+    sets: list[tuple[str, ...]] = [()]
+    for name in filter(frozenset().union(*known).__contains__, CONVENTIONS):
+        sets += [
+            (*before, name)
+            for before in sets
+            if not any(CONVENTIONS[name].excludes(CONVENTIONS[other]) for other in before)
+            and all(len(names & {*before, name}) <= MOST for names in known)
+        ]
+    missed = [sum(len(names) > 1 and names.isdisjoint(one) for names in useful) for one in sets]
+    return [one for one, count in zip(sets, missed, strict=True) if count == min(missed)]

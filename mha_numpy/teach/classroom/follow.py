@@ -5,6 +5,7 @@ made one mistake and not two. So the backward is called with what the student's 
 computes, and compared with numerical differentiation of that forward.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any
@@ -103,13 +104,36 @@ def _moved(at: Inputs, way: dict[str, Array], step: float) -> Inputs:
 
 
 def _own(exercise_id: str, usual: Sequence[Inputs], call: Caller) -> list[dict[str, Any]]:
-    """Call a student's function with inputs as the student's variant has them, and read them."""
+    """Call a student's function with inputs as the student's variant has them, and read them.
+
+    A function that the task states for one matrix gets one at a time, because `k.T` is right there.
+    """
     piece = find_exercise(exercise_id).task
     conventions = conventions_of(piece)
-    run = call(exercise_id, [give_inputs(piece, conventions, inputs) for inputs in usual])
+    lead = _leading(piece, usual[0])
+    single = [_at(inputs, cell) for inputs in usual for cell in np.ndindex(lead)]
+    run = call(exercise_id, [give_inputs(piece, conventions, inputs) for inputs in single])
     names = list(leaves(right_answers(piece)[0]))
     answers = []
-    for made, inputs in zip(run.calls, usual, strict=True):
+    for made, inputs in zip(run.calls, single, strict=True):
         arrays = dict(zip(names, leaves(made.answer).values(), strict=True))
         answers.append(take_result(piece, conventions, arrays, inputs))
-    return answers
+    count = math.prod(lead)
+    together = [answers[start : start + count] for start in range(0, len(answers), count)]
+    return [
+        {name: np.reshape([one[name] for one in of_all], lead + np.shape(of_all[0][name]))
+         for name in names}
+        for of_all in together
+    ]  # fmt: skip
+
+
+def _leading(piece: str, inputs: Inputs) -> tuple[int, ...]:
+    """Return the sizes of the axes before those that a task states for its inputs."""
+    first, stated = next(iter(inputs.items())), TASKS[piece].probes()[0]
+    name, array = first
+    return tuple(array.shape[: array.ndim - stated[name].ndim])
+
+
+def _at(inputs: Inputs, cell: tuple[int, ...]) -> Inputs:
+    """Return the arrays of one sequence and head; () for all."""
+    return {name: value[cell] if cell else value for name, value in inputs.items()}

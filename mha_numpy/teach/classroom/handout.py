@@ -3,18 +3,18 @@
 import ast
 from collections.abc import Sequence
 from importlib import import_module
-from textwrap import fill, indent
+from textwrap import fill
 from typing import Any
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.classroom.retold import retold
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise
 from mha_numpy.teach.exercises.folder import file_name
 
 FORMS = ("notebook", "files")
 WIDTH = 96
-OTHERWISE = "In your variant, whatever the text below says:"
 
 
 def handout_texts(assignment: Assignment, student: str, form: str) -> dict[str, str]:
@@ -32,24 +32,21 @@ def handout_texts(assignment: Assignment, student: str, form: str) -> dict[str, 
 def stub_text(exercise: Exercise, variant: Variant) -> str:
     """Return the function that a student starts from; it needs only NumPy.
 
-    The docstring lists the variant's conventions, before the text that they overrule.
+    The docstring states the task in the variant's conventions, and in no others.
 
     Examples
     --------
     >>> from mha_numpy.teach.exercises import find_exercise
-    >>> stub = stub_text(find_exercise("merge-heads"), Variant(1, ("merged from last to first",)))
-    >>> stub.splitlines()[3].strip()
-    'In your variant, whatever the text below says:'
+    >>> stub = stub_text(find_exercise("merge-heads"), Variant(1, ("heads after the tokens",)))
+    >>> stub.splitlines()[8].strip()
+    'heads : (B, T, H, d)'
     """
     function, body = cut_function(exercise.stub_source)
     names = [argument.arg for argument in function.args.args]
     head = f"def {function.name}({', '.join(names)}):\n"
-    lines = [fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in _sentences(variant)]
-    if lines:
-        told = indent("\n\n".join([OTHERWISE, "\n".join(lines)]), "    ")
-        summary, _, rest = body.partition("\n\n")
-        body = f"{summary}\n\n{told}\n\n{rest}"
-    return head + body
+    if exercise.kind != "code":
+        return head + body
+    return head + retold(body, variant.of(exercise.task))
 
 
 def cut_function(source: str) -> tuple[ast.FunctionDef, str]:
@@ -129,7 +126,8 @@ def readme_text(assignment: Assignment, student: str, form: str) -> str:
     whose = ""
     if assignment.roster is not None:
         name = assignment.roster.get(student, "")
-        whose = f"\n\nThis is the variant of {f'{name} ({student})' if name else student}."
+        of = "variant" if assignment.are_conventions_drawn else "copy"
+        whose = f"\n\nThis is the {of} of {f'{name} ({student})' if name else student}."
     when = assignment.deadline
     shares = "\n".join(
         f"| {group} | {share:g} | {ASKED[group]} |" for group, share in assignment.marks.items()
@@ -203,8 +201,8 @@ WHAT = {
 def _conventions_text(exercises: Sequence[Exercise], variants: dict[str, Variant]) -> str:
     where: dict[str, list[str]] = {}
     for exercise in exercises:
-        for sentence in _sentences(variants[exercise.id]):
-            where.setdefault(sentence, []).append(f"`{exercise.function_name}`")
+        for name in variants[exercise.id].conventions:
+            where.setdefault(CONVENTIONS[name].sentence, []).append(f"`{exercise.function_name}`")
     if not where:
         return ""
     lines = [
@@ -212,11 +210,7 @@ def _conventions_text(exercises: Sequence[Exercise], variants: dict[str, Variant
         for sentence, functions in where.items()
     ]
     told = "\n".join(lines)
-    return f"Your variant has its own conventions, which each docstring repeats:\n\n{told}\n\n"
-
-
-def _sentences(variant: Variant) -> list[str]:
-    return [CONVENTIONS[name].sentence for name in variant.conventions]
+    return f"Your variant has its own conventions. The docstrings follow them:\n\n{told}\n\n"
 
 
 def _check_call(exercise: Exercise, variant: Variant, function: str) -> str:

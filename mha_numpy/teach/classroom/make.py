@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mha_numpy.errors import ConfigError, did_you_mean
-from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.classroom.assignment import VARIANTS, Assignment
 from mha_numpy.teach.classroom.exports import EXPORTS, check_export, export_texts
 from mha_numpy.teach.classroom.handout import FORMS, handout_texts
 from mha_numpy.teach.classroom.marks import MARKS
@@ -72,6 +72,7 @@ def make_assignment(
     secret_file: Path | str | None = None,
     form: str = "notebook",
     deadline: str | None = None,
+    variants: str | None = None,
     force: bool = False,
 ) -> Made:
     """Write an assignment: its table of points, its secret, and a handout for each student.
@@ -84,8 +85,8 @@ def make_assignment(
     out : path
         The folder, made if missing. Only ``handouts`` in it is for students.
     roster : path, optional
-        A CSV file for `read_roster`, which gives each student their own conventions. Without it
-        there is one handout for all, and only the hidden numbers differ.
+        A CSV file for `read_roster`, with which each student gets a handout of their own. Without
+        it there is one for all.
     secret_file : path, optional
         The source of seeds and conventions. Default: the secret of the assignment in `out`, else
         ``secret`` in `out`, which only its owner may read.
@@ -94,6 +95,9 @@ def make_assignment(
         `export_texts`: then the folder ``otter`` or ``nbgrader`` in `out` is the teacher's.
     deadline : str, optional
         Such as ``2030-05-31`` (the end of that day) or ``2030-05-31T12:00``.
+    variants : str, optional
+        What differs between students: "conventions" and hidden numbers (the default with a roster),
+        only hidden numbers: "seeds" (the default without one), or "none".
     force : bool
         Whether to overwrite an existing assignment; its secret stays.
 
@@ -116,6 +120,11 @@ def make_assignment(
         raise ConfigError(f"format: expected one of {forms}; got {form!r}")
     if os.path.lexists(out / TABLE) and not force:
         raise ConfigError(f"out: {out} already has {TABLE}; add --force to overwrite it")
+    differing = variants or ("seeds" if roster is None else "conventions")
+    if differing not in VARIANTS:
+        raise ConfigError(f"variants: expected one of {', '.join(VARIANTS)}; got {variants!r}")
+    if differing == "conventions" and roster is None:
+        raise ConfigError("variants: conventions differ between students, so add --roster FILE.csv")
     ready = READY.get(name) or Ready("Exercises in attention", _ids(name))
     title, ids = ready
     if form in EXPORTS:
@@ -139,7 +148,7 @@ def make_assignment(
         out.mkdir(parents=True, exist_ok=True)
         secret = _make_secret(out / SECRET) if kept == SECRET else read_secret(out / kept)
         assignment = Assignment(
-            own_name, title, exercises, dict(MARKS), when, secret, students, tuple(ids)
+            own_name, title, exercises, dict(MARKS), when, secret, students, tuple(ids), differing
         )
         if students is not None:
             write_roster(out / ROSTER, students)

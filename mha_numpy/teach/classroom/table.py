@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.classroom.assignment import VARIANTS, Assignment
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.roster import read_roster
 from mha_numpy.teach.exercises import find_exercise
@@ -59,7 +59,15 @@ def read_assignment(folder: Path | str) -> Assignment:
     students = read_roster(roster) if roster.exists() else None
     secret = read_secret(Path(folder) / _text(table, "secret_file", path))
     when = None if deadline is None else end_of(deadline)
-    return Assignment(name, title, exercises, marks, when, secret, students, tuple(ids))
+    without = "seeds" if students is None else "conventions"  # as before there was a choice
+    variants = table.get("variants", without)
+    if variants not in VARIANTS or (variants == "conventions" and students is None):
+        known = ", ".join(VARIANTS)
+        raise ConfigError(
+            f"variants: expected one of {known} (conventions need {ROSTER}); {path} has "
+            f"{variants!r}"
+        )
+    return Assignment(name, title, exercises, marks, when, secret, students, tuple(ids), variants)
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -110,6 +118,7 @@ def as_toml(assignment: Assignment, secret_file: str) -> str:
         title=_quoted(assignment.title),
         deadline=f"deadline = {when.isoformat()}" if when else "# deadline = 2030-05-31T23:59:00",
         secret_file=_quoted(secret_file),
+        variants=_quoted(assignment.variants),
         handed_out="\n".join(f"    {_quoted(exercise)}," for exercise in assignment.handed_out),
         points="\n".join(
             f"{exercise} = {points:g}" for exercise, points in assignment.exercises.items()
@@ -126,6 +135,7 @@ name = {name}
 title = {title}
 {deadline}
 secret_file = {secret_file}
+variants = {variants}  # what differs between students: "none", "seeds" or "conventions"
 handed_out = [
 {handed_out}
 ]

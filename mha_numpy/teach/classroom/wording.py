@@ -9,6 +9,7 @@ import builtins
 import re
 
 from mha_numpy.teach.classroom.intake import Source
+from mha_numpy.teach.conventions import in_words_of
 from mha_numpy.teach.diagnosis import Variant, find_task
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.hints import give_hint
@@ -38,8 +39,6 @@ FAILED = {
     "memory": "it uses as much memory as all scores need; keep only one block of them",
     "accepts a right function": "it rejects a function that is right",
 }  # stages
-HANDED_OUT = "in the text below"  # of a convention, which comes above a docstring's own text
-USUAL = "Follow your variant's conventions, even where this hint assumes the usual ones. "
 CAUSES = ("likely cause", "clue", "and also", "also", "or", "no known mistake")  # of remarks
 
 
@@ -96,15 +95,15 @@ def _statement(verdict: Verdict, finding: str) -> str:
 
 
 def hint_of(exercise: Exercise, variant: Variant) -> str:
-    """Return the first hint; with conventions, it begins by saying that they count.
+    """Return the first hint, in the words of the variant's conventions.
 
     Examples
     --------
     >>> from mha_numpy.teach.exercises import find_exercise
-    >>> hint_of(find_exercise("scores"), Variant(1, ("scores over d_k",)))[:33]
-    "Follow your variant's conventions"
+    >>> hint_of(find_exercise("split-heads"), Variant(1, ("heads first",)))[-62:-19]
+    'in the result the heads come first. Noteboo'
     """
-    return USUAL * bool(variant.conventions) + give_hint(exercise, 1).text
+    return in_words_of(variant.of(exercise.task), give_hint(exercise, 1).text)
 
 
 def cause_of(verdict: Verdict) -> str:
@@ -115,4 +114,4 @@ def cause_of(verdict: Verdict) -> str:
         between, colon = "; or " if name == "or" else "; ", "" if parts else ":"
         lines = text.strip().removeprefix("- ").split("\n- ")
         parts.append(f"{name}{colon} {between.join(lines)}")
-    return "; ".join(parts).replace(HANDED_OUT, "in the docstring")
+    return "; ".join(parts)

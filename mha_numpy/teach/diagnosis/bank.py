@@ -27,7 +27,7 @@ MISTAKES.sort(key=lambda one: not one.is_first)
 IGNORE_ALL = Mistake(
     "no convention followed",
     "your code follows the usual conventions, and none of those of your variant",
-    "follow the conventions at the top of the docstring",
+    "follow the conventions in the docstring",
     {},
 )
 FOLLOWED = "your code follows the usual convention, not that of your variant"

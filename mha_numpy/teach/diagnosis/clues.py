@@ -13,6 +13,7 @@ from mha_numpy.checking.compare import matched
 from mha_numpy.checking.patterns import find_pattern
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
+from mha_numpy.teach.conventions import variant_in_force
 from mha_numpy.teach.diagnosis.fingerprints import (
     Answer,
     agreeing_arrays,
@@ -209,8 +210,8 @@ def rows_of_all(cells: Array, inputs: Inputs) -> str:
         is_array = isinstance(value, np.ndarray) and value.ndim > 1
         if is_array and value.dtype == bool:
             rows = ~value.any(axis=-1)
-            hides = "that see nothing"
-            words = f"rows {hides if name == 'mask' else f'of {name} without a True'}"
+            is_usual = name == "mask" and not variant_in_force().conventions
+            words = f"rows {'that see nothing' if is_usual else f'of {name} without a True'}"
         elif is_array and _is_large(value) and np.isfinite(value).all():
             sizes = np.abs(value).max(axis=-1)
             largest = value.flat[np.abs(value).argmax()]

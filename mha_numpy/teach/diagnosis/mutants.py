@@ -12,7 +12,13 @@ from typing import Any, cast
 import numpy as np
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.conventions import conventions_of, follow
+from mha_numpy.teach.conventions import (
+    conventions_of,
+    follow,
+    source_in_force,
+    using,
+    variant_in_force,
+)
 from mha_numpy.teach.diagnosis.bank import BANK, EDITS, IGNORE_ALL, WRAPPERS, Function
 from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
@@ -80,7 +86,8 @@ def mutated(task: str, mistakes: Iterable[str]) -> Function | None:
             if name in called_by(task) and edits.get(name, {}).keys() & added.keys():
                 return None
             edits[name] = edits.get(name, {}) | added
-    function = edited(task, edits)
+    with using(variant_in_force()._replace(conventions=tuple(c.name for c in followed))):
+        function = edited(task, edits)
     return function and follow(task, followed, function)
 
 
@@ -114,34 +121,40 @@ def by_function(edits: Mapping[str, Edits]) -> EditsOf:
 
 def edited(task: str, edits: EditsOf) -> Function | None:
     """Return a solution with some edits made; None where they overlap."""
-    changed = called_by(task) & edits.keys()
-    codes = {name: _compiled(name, tuple(edits[name].items())) for name in changed}
-    found = {name: code for name, code in codes.items() if code is not None}
-    return assembled(task, found) if len(found) == len(codes) else None
+    try:
+        sources = {
+            name: edited_source(name, edits[name]) for name in called_by(task) & edits.keys()
+        }
+    except ConfigError:
+        return None
+    return assembled(task, {name: _compiled(name, source) for name, source in sources.items()})
 
 
 def assembled(task: str, codes: Mapping[str, CodeType]) -> Function:
-    """Return a solution in which some functions have different code."""
-    sources = read_solutions()
-    namespace = sources.namespace.copy()
+    """Return a solution in which some functions have different code.
+
+    The others have their own, or that of the conventions in force.
+    """
+    cuts = read_solutions().cuts
+    namespace = read_solutions().namespace.copy()
     for name in called_by(task):
-        function = sources.cuts[name].function
-        code = codes.get(name, function.__code__)
+        function, source = cuts[name].function, edited_source(name, {})
+        is_usual = source == cuts[name].source
+        code = codes.get(name) or (function.__code__ if is_usual else _compiled(name, source))
         namespace[name] = FunctionType(code, namespace, name, function.__defaults__)
     return cast(Function, namespace[task])
 
 
 @cache
-def _compiled(function: str, edits: tuple[tuple[str, str], ...]) -> CodeType | None:
-    """Return the code of an edited function; None where the edits overlap."""
-    try:
-        source = edited_source(function, dict(edits))
-    except ConfigError:
-        return None
+def _compiled(function: str, source: str) -> CodeType:
+    """Return the code of an edited function."""
     file = f"{read_solutions().cuts[function].function.__code__.co_filename}, with mistakes"
     return code_of(compile(source, file, "exec", dont_inherit=True))
 
 
 def edited_source(function: str, edits: Edits) -> str:
-    """Return the source of a function with edits that do not overlap."""
-    return apply_edits(read_solutions().cuts[function].source, edits)
+    """Return the source of a function with edits that do not overlap.
+
+    What a convention in force changes in sources is changed after the edits, and in them.
+    """
+    return source_in_force(apply_edits(read_solutions().cuts[function].source, edits))

@@ -9,6 +9,8 @@ from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import agreeing, matched
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.progress import busy
+from mha_numpy.teach.conventions import conventions_of
+from mha_numpy.teach.conventions import told as in_force
 from mha_numpy.teach.diagnosis import BANK, Diagnosis, diagnose
 from mha_numpy.teach.diagnosis.bank import ACCUMULATES, FLOAT32, IN_PLACE
 from mha_numpy.teach.diagnosis.clues import find_clues, listed
@@ -89,10 +91,15 @@ def _diagnosed(evidence: Evidence) -> tuple[Evidence, dict[str, str], Diagnosis]
 
 
 def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:
-    told = [[BANK[name].verdict for name in sorted(cause)] for cause in found.causes]
+    piece = evidence.exercise.task
+    told = [
+        [in_force(piece, BANK[name].verdict) for name in sorted(cause)] for cause in found.causes
+    ]
     yours = listed(_wrong_names(evidence)) if found.is_partial else "numbers"
     if found.edit:
-        return [[*(told[0] if told else []), _told_edit(found.edit, yours)]]
+        is_usual = not conventions_of(piece)  # whose lines an edit quotes
+        edit = _told_edit(found.edit, yours) if is_usual else found.edit.group
+        return [[*(told[0] if told else []), edit]]
     if found.is_partial:
         told = [[f"this mistake gives exactly your {yours}: {', and '.join(one)}"] for one in told]
     return told

@@ -82,7 +82,9 @@ def test_every_student_has_conventions_and_they_fit_together(name):
         for exercise, variant in variants.items():
             piece = find_exercise(exercise).task
             known = {c for c in CONVENTIONS if piece in CONVENTIONS[c].at}
-            assert set(variant.conventions) == followed & known != set()
+            assert set(variant.conventions) == followed & known
+            useful = {name for name in known if piece not in CONVENTIONS[name].same}
+            assert len(useful) == 1 or useful & set(variant.conventions)
             assert len(variant.conventions) <= 3
             with using(variant):
                 assert TASKS[piece].probes()
@@ -136,8 +138,9 @@ def test_a_notebook_has_stubs_and_checks(tmp_path, roster):
     for cell, (exercise, variant) in zip(tagged, variants.items(), strict=True):
         (function,) = ast.parse(cell.source).body
         assert function.name == find_exercise(exercise).function_name
-        told = " ".join(ast.get_docstring(function).split())
+        assert cell.source == stub_text(find_exercise(exercise), variant).strip()
         for name in variant.conventions:
+            told = " ".join(notebook.cells[0].source.split())
             assert " ".join(CONVENTIONS[name].sentence.split()) in told
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     (given,) = (cell for cell in code if "mha_numpy" in cell.source)
@@ -152,13 +155,11 @@ def test_a_notebook_has_stubs_and_checks(tmp_path, roster):
     "exercise", [e for e in EXERCISES if e.kind != "tests"], ids=lambda e: e.id
 )
 def test_every_stub_needs_numpy_alone(exercise):
-    conventions = tuple(c for c in CONVENTIONS if exercise.task in CONVENTIONS[c].at)
     namespace = {"np": np}
-    text = stub_text(exercise, Variant(1, conventions))
+    text = stub_text(exercise, Variant(1))
     exec(text, namespace)
     function = namespace[exercise.function_name]
     docstring = function.__doc__
-    assert ("In your variant" in docstring) == bool(conventions)
     assert docstring.splitlines()[0] == exercise.stub.__doc__.splitlines()[0]
     assert max(map(len, text.splitlines())) <= 100
     names = list(TASKS[exercise.task].probes()[0])
@@ -177,9 +178,45 @@ def test_files_check_themselves(tmp_path, roster):
     assert "scores: expected shape" in done.stdout
 
 
+@pytest.mark.parametrize("variants", ["none", "seeds", "conventions"])
+def test_what_differs_between_students(tmp_path, roster, variants):
+    made = make_assignment("hw1-forward", tmp_path / "hw", roster=roster, variants=variants)
+    one, two = (made.assignment.variant(student) for student in ("s1", "s2"))
+    assert (one == two) == (variants == "none")
+    usual = all(variant.conventions == () for variant in one.values())
+    assert usual == (variants != "conventions")
+    assert all(variant.seed != Variant().seed for variant in one.values())
+    assert f'variants = "{variants}"' in (tmp_path / "hw" / "assignment.toml").read_text()
+    assert read_assignment(tmp_path / "hw") == made.assignment
+    text = (made.handouts[0] / "README.md").read_text()
+    assert ("our variant" in text) == (variants == "conventions")
+
+
+@pytest.mark.parametrize(("with_roster", "variants"), [(True, "conventions"), (False, "seeds")])
+def test_a_table_from_before_there_was_a_choice_is_read(tmp_path, roster, with_roster, variants):
+    people = {"roster": roster} if with_roster else {}
+    made = make_assignment("softmax,masks", tmp_path / "hw", **people)
+    table = tmp_path / "hw" / "assignment.toml"
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join(line for line in lines if not line.startswith("variants")))
+    assert read_assignment(tmp_path / "hw") == made.assignment
+    assert made.assignment.variants == variants
+
+
+@pytest.mark.parametrize("variants", ['"seed"', "3", '"conventions"'])
+def test_variants_that_are_not_known_or_need_a_roster(tmp_path, variants):
+    make_assignment("softmax,masks", tmp_path / "hw")
+    table = tmp_path / "hw" / "assignment.toml"
+    table.write_text(table.read_text().replace('"seeds"  #', f"{variants}  #"))
+    with pytest.raises(ConfigError, match="variants: expected one of none, seeds, conventions"):
+        read_assignment(tmp_path / "hw")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"variants": "seed"}, "variants: expected one of none, seeds, conventions; got 'seed'"),
+        ({"variants": "conventions"}, "conventions differ between students, so add --roster"),
         ({"name": "hw1-foward"}, "name: expected hw1-forward, .*did you mean 'hw1-forward'"),
         ({"name": "softmax,nope"}, "name: expected .*; got 'softmax,nope'"),
         ({"name": ","}, "got none"),

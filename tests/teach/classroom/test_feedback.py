@@ -82,9 +82,9 @@ def test_the_class_page_counts():
 
 def test_a_convention_stands_in_the_class_page_by_its_name():
     odd = result()
-    odd.functions[0].mistakes = ["not followed: keys as rows"]
+    odd.functions[0].mistakes = ["not followed: tokens as columns"]
     page = class_page(grades(odd))
-    assert '<td class="what">not followed: keys as rows</td>' in page
+    assert '<td class="what">not followed: tokens as columns</td>' in page
 
 
 def test_nobody():

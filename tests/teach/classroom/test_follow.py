@@ -70,6 +70,29 @@ def test_one_mistake_in_both(backward, forward, derived):
     assert not follows(backward, caller(**{of_backward: derived}))
 
 
+@pytest.mark.parametrize("transposed", ["k.T", "k.swapaxes(-1, -2)", "np.einsum('kd->dk', k)"])
+def test_attention_is_called_with_the_matrices_of_its_docstring(transposed):
+    functions = {"np": np}
+    exec(ATTENTION.replace("k.T", transposed), functions)
+    attention, backward = functions["attention"], functions["attention_backward"]
+    assert follows("attention-backward", caller(attention=attention, attention_backward=backward))
+    assert not follows("attention-backward", caller(attention=attention))
+
+
+ATTENTION = """
+def attention(q, k, v):
+    scores = q @ k.T
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+def attention_backward(d_heads, q, k, v, weights):
+    d_weights = d_heads @ v.swapaxes(-1, -2)
+    d_scores = weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
+    d_v = weights.swapaxes(-1, -2) @ d_heads
+    return d_scores @ k, d_scores.swapaxes(-1, -2) @ q, d_v
+"""
+
+
 def test_nothing_follows_nothing():
     zeros = {
         "scores": lambda q, k: unscaled(q, k) * 0.0,

@@ -45,14 +45,19 @@ def test_findings_under_a_convention():
         assert "a row that can see anything should sum to 1" in findings_of(verdict, "", SOURCE)[0]
 
 
-def test_a_cause_that_is_not_known_and_a_text_that_stands_elsewhere():
+def test_a_cause_that_is_not_known():
     exercise = find_exercise("gelu-backward")
     verdict = judge(exercise, lambda: lambda d_out, x: d_out * np.cos(97 * x))
     assert cause_of(verdict).startswith("no known mistake: no small edit of gelu_backward gives")
-    exercise = find_exercise("softmax")
-    with using(Variant(1, ("keys as rows",))):
-        verdict = judge(exercise, lambda: make("softmax", ["not followed: keys as rows"]))
-        assert "T_q, T_k in the docstring" in cause_of(verdict)
+
+
+def test_causes_are_told_in_the_words_of_the_variant():
+    exercise = find_exercise("scores")
+    with using(Variant(1, ("scores over d_k",))):
+        told = cause_of(judge(exercise, lambda: make("scores", ["scale missing"])))
+        assert told == "likely cause: the scale 1/d_k is missing"
+        usual = cause_of(judge(exercise, lambda: make("scores", ["not followed: scores over d_k"])))
+        assert usual.startswith("likely cause: your code follows the usual convention, not that of")
 
 
 def test_what_fails_on_some_inputs_has_its_error_and_nothing_that_follows():
@@ -68,12 +73,10 @@ def test_what_fails_on_some_inputs_has_its_error_and_nothing_that_follows():
     assert cause_of(verdict) == ""
 
 
-def test_a_hint_under_a_convention_says_first_what_counts():
-    exercise = find_exercise("scores")
-    usual = hint_of(exercise, Variant())
-    own = hint_of(exercise, Variant(1, ("scores over d_k",)))
-    assert own.startswith("Follow your variant's conventions")
-    assert own.endswith(usual)
+def test_a_hint_is_told_in_the_words_of_the_variant():
+    exercise = find_exercise("merge-heads")
+    assert "Of B, H, T, d, you have to" in hint_of(exercise, Variant())
+    assert "Of H, B, T, d, you have to" in hint_of(exercise, Variant(1, ("heads first",)))
 
 
 def test_alternatives_stand_in_one_line():
@@ -82,3 +85,13 @@ def test_alternatives_stand_in_one_line():
     verdict.remarks["or"] = "\n- one\n- another"
     verdict.remarks["input 1 of 3"] = "x (2, 3)"
     assert cause_of(verdict).endswith("; or one; or another")
+
+
+def test_a_line_of_the_usual_solution_is_no_cause_in_another_variant():
+    exercise = find_exercise("scores")
+    with using(Variant(1, ("heads after the tokens",))):
+        verdict = judge(
+            exercise, lambda: lambda q, k: -np.einsum("bihc,bjhc->bhij", q, k) / np.sqrt(q.shape[3])
+        )
+        assert "Our solution says" not in str(verdict)
+        assert cause_of(verdict)
