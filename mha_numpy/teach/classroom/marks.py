@@ -28,16 +28,16 @@ GROUPS = {
 }  # fmt: skip
 WITHIN = ("invariants", "gradients")  # questions about values, which right values answer
 RULES = (
-    "Your function is called with several hidden inputs, and every array that it returns is "
-    "compared with the right one. The share of arrays that are right is the share of the points "
-    "that you earn; where zeros, a constant or a copy of an input would do, an array earns "
-    "nothing, but being wrong there costs. {values:g}% of what you earn is for these values, "
-    "{shape:g}% for types and shapes, and {robustness:g}% for robustness. So a right mask of type "
-    "int, or right numbers in float32, lose only the {shape:g}%; numbers that overflow where "
-    "inputs are large, inputs that are changed in place, and a second call that returns something "
-    "else lose only the {robustness:g}%. If one known mistake explains everything that is wrong, "
-    "the wrong arrays still earn {slip:g}% of their values. A question that was not asked costs "
-    "nothing."
+    "Your function is called with several hidden inputs, and each array that it returns is "
+    "compared with the right one. You earn the share of arrays that are right. Where zeros, a "
+    "constant or a copy of an input would also be right, an array counts only if it is wrong. Of "
+    "what you earn, {values:g}% is for the numbers, {shape:g}% for types and shapes, and "
+    "{robustness:g}% for robustness. So a right mask of type int, or right numbers in float32, "
+    "lose only the part for types. Numbers that overflow on large inputs, inputs changed in "
+    "place, and a second call that returns something else lose only the part for robustness. If "
+    "one known mistake explains everything that is wrong, each wrong array still earns {slip:g}% "
+    "of its numbers, unless it is zero, constant or a copy of an input. A question that was not "
+    "asked costs nothing."
 )
 
 
@@ -215,9 +215,10 @@ def read_marks(marks: Mapping[str, float]) -> dict[str, float]:
     Examples
     --------
     >>> read_marks({"shape": 10, "invariants": 20, "values": 40, "gradients": 20, "robustness": 10})
-    {'slip': 40, 'shape': 10, 'values': 80, 'robustness': 10}
+    {'shape': 10, 'values': 80, 'robustness': 10, 'slip': 40}
     """
-    found = {"slip": MARKS["slip"], **marks}
+    found = {**marks}
+    found.setdefault("slip", MARKS["slip"])
     more = sum(found.pop(name, 0) for name in WITHIN)
     return found | ({"values": found["values"] + more} if "values" in found else {})
 

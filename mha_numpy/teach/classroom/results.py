@@ -26,13 +26,13 @@ class Function:
     out_of: float
     state: str  # "right", "follows", "wrong", "failed", "not written" or "not there"
     groups: dict[str, bool] = field(default_factory=dict)
-    counted: str = ""  # how many arrays are right, where some are not
     findings: list[str] = field(default_factory=list)
     cause: str = ""
     mistakes: list[str] = field(default_factory=list)  # names of the bank
     hint: str = ""
     file: str = ""
     seconds: float = 0.0
+    counted: str = ""  # how many arrays are right, where some are not
 
 
 @dataclass
