@@ -5,11 +5,12 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
 from statistics import median, median_high
 
+from mha_numpy.teach.classroom.marks import MARKS, rules
 from mha_numpy.teach.classroom.results import Function, Grades, Result, file_name, write_atomically
 from mha_numpy.teach.diagnosis import BANK
 from mha_numpy.teach.exercises.catalogue import find_exercise
@@ -35,10 +36,11 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
 
     These are grades.csv, class.html, then a page and a file for Gradescope for each student.
     """
+    title, marks = grades.assignment.title, grades.assignment.marks
     texts = {"grades.csv": to_csv(grades), "class.html": class_page(grades)}
     for result in grades.results:
         name = file_name(result.student)
-        texts[f"feedback/{name}.html"] = student_page(result, grades.assignment.title)
+        texts[f"feedback/{name}.html"] = student_page(result, title, marks)
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
     for name, text in texts.items():
         write_atomically(out / name, text)
@@ -92,7 +94,7 @@ def _lines(function: Function) -> Iterator[str]:
         yield f"hint: {function.hint}"
 
 
-def student_page(result: Result, title: str) -> str:
+def student_page(result: Result, title: str, marks: Mapping[str, float] = MARKS) -> str:
     """Return the page of one student: what is right, why the rest is not, and a hint."""
     who = result.student
     if result.name not in ("", who):
@@ -104,8 +106,8 @@ def student_page(result: Result, title: str) -> str:
         f'<span class="soft">of {result.out_of:g} points</span></p>',
         _list(map(escape, _notes(result))),
         *map(_card, result.functions),
-        '<p class="soft">You get the points of a group of questions if the answer to all of them '
-        "is yes. The inputs stay hidden, so try your function on your own small ones.</p>",
+        f'<p class="soft">{escape(rules(marks))} The inputs stay hidden, so try '
+        "your function on your own small ones.</p>",
     ]
     return _page(title, parts)
 
@@ -116,7 +118,10 @@ def _card(function: Function) -> str:
     state = f'<span class="{"good" if is_right else "bad"}">{STATES[function.state]}</span>'
     file = f' <span class="soft">in {escape(function.file)}</span>' if function.file else ""
     marks = {True: '<span class="good">&#10003;', False: '<span class="bad">&#10007;'}
-    groups = "".join(f"{marks[ok]} {name}</span>" for name, ok in function.groups.items())
+    counted = {"values": f" ({function.counted})"} if function.counted else {}
+    groups = "".join(
+        f"{marks[ok]} {name}{counted.get(name, '')}</span>" for name, ok in function.groups.items()
+    )
     label, _, cause = function.cause.partition(": ")
     parts = [
         f"<h3><span>{escape(exercise.title)}</span><span class='points'>{function.points:g} of "

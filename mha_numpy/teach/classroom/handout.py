@@ -8,6 +8,7 @@ from typing import Any
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.classroom.marks import rules
 from mha_numpy.teach.classroom.retold import retold
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise
@@ -129,9 +130,6 @@ def readme_text(assignment: Assignment, student: str, form: str) -> str:
         of = "variant" if assignment.are_conventions_drawn else "copy"
         whose = f"\n\nThis is the {of} of {f'{name} ({student})' if name else student}."
     when = assignment.deadline
-    shares = "\n".join(
-        f"| {group} | {share:g} | {ASKED[group]} |" for group, share in assignment.marks.items()
-    )
     graded = GRADED if form in FORMS else GRADED_ELSEWHERE
     return README.format(
         title=assignment.title,
@@ -141,7 +139,7 @@ def readme_text(assignment: Assignment, student: str, form: str) -> str:
         total=f"{assignment.total:g}",
         conventions=_conventions_text(exercises, variants),
         what=fill(WHAT[form].format(name=assignment.name), WIDTH),
-        graded=graded.format(shares=shares),
+        graded=graded.format(rules=fill(rules(assignment.marks), WIDTH)),
         tests=TESTS if any(exercise.kind == "tests" for exercise in exercises) else "",
     )
 
@@ -161,11 +159,9 @@ Write the functions below.{until}
 {tests}"""
 GRADED = """\
 When your code is graded it can see only Python and NumPy, so do not import `mha_numpy` in it. It is
-called with different numbers from those in the public checks. A function's points are divided up:
+called with different numbers from those in the public checks.
 
-| | percent | questions |
-|---|---|---|
-{shares}"""
+{rules}"""
 GRADED_ELSEWHERE = """\
 Your functions are graded with different numbers from those in the public checks. A function gets
 all of its points if everything about it is right, and none otherwise. Use only NumPy in it, and do
@@ -174,14 +170,6 @@ TESTS = """
 Tests that you write get points for the mistakes that they catch: all points for nine out of ten,
 and none if they reject a right function or do not run to the end.
 """
-ASKED = {
-    "shape": "Does it run, and are type and shape right?",
-    "invariants": "Does the result obey the rules that every right answer obeys?",
-    "values": "Are the numbers right?",
-    "gradients": "Does numerical differentiation give the same gradients?",
-    "robustness": "Are the inputs unchanged, is nothing NaN, does a second call return the same, "
-    "and does it use no more memory than the task allows?",
-}
 EXPORTED = (
     "Write into the cells that contain a function, and run the cell below each one: it checks "
     "shapes and one example. You may add cells with your own functions."

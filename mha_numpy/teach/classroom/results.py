@@ -32,6 +32,7 @@ class Function:
     hint: str = ""
     file: str = ""
     seconds: float = 0.0
+    counted: str = ""  # how many arrays are right, where some are not
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.teach.classroom.follow import PAIRS, follows
 from mha_numpy.teach.classroom.intake import Source, take_in
-from mha_numpy.teach.classroom.marks import groups_of, points_of
+from mha_numpy.teach.classroom.marks import Values, count_values, groups_of, points_of
 from mha_numpy.teach.classroom.results import Function, Result, Task
 from mha_numpy.teach.classroom.slices import broken_line
 from mha_numpy.teach.classroom.wording import FAILED, cause_of, findings_of, hint_of
@@ -31,6 +31,7 @@ from mha_numpy.teach.exercises.verdict import Verdict
 
 SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
 FOLLOWED = (FAILED["values"], FAILED["gradients"])
+NEARLY = "the numbers are right, but not to the precision of float64"
 
 
 def grade_one(task: Task) -> Result:
@@ -68,6 +69,7 @@ def _grade_function(
     graded = replace(graded, file=source.file, seconds=seconds)
     try:
         verdict = judge_answers(exercise, run)
+        values = count_values(exercise, run, verdict)
     except Exception:  # an unforeseen answer costs only this function
         return replace(graded, state="failed", findings=["its answers could not be judged"])
     if verdict.is_unwritten:
@@ -76,19 +78,26 @@ def _grade_function(
     if exercise.task == FRUGAL and _has_run(verdict):
         held = _run(exercise, source, memory_inputs(), task, is_measured=True)
         verdict.stages.append(memory_stage(held))
-    groups = groups_of(verdict.stages)
-    points = points_of(groups, out_of, task.assignment.marks)
+    groups = groups_of(verdict.stages, values)
+    points = points_of(values, groups, out_of, task.assignment.marks)
     if verdict.share is not None:
         points = round(out_of * verdict.share, 2)
     is_hinted = not verdict.passed and broken_line(source.text) is None
     errors = [] if verdict.share is not None else [call.error for call in run.calls if call.error]
     error = next(iter(errors), run.ended)  # of tests, which raise errors rightly, how they ended
+    findings = findings_of(verdict, error, source)
+    has_run = _has_run(verdict)
+    if values.right and not has_run:
+        findings = [text.replace("it does not run", "it does not always run") for text in findings]
+    if values.are_right:  # only in float32
+        findings = [text for text in findings if text not in FOLLOWED] + [NEARLY] * values.is_coarse
     return replace(
         graded,
         points=points,
-        state="right" if verdict.passed else "wrong" if _has_run(verdict) else "failed",
+        state="right" if verdict.passed else "wrong" if has_run or values.right else "failed",
         groups=groups,
-        findings=findings_of(verdict, error, source),
+        counted=values.told,
+        findings=findings,
         cause=cause_of(verdict),
         mistakes=sorted(verdict.mistakes),
         hint=graded.hint if is_hinted else "",
@@ -106,7 +115,7 @@ def _followed(
     forward = next((one for one in functions if one.exercise == PAIRS.get(function.exercise)), None)
     if forward is None or not forward.mistakes or not forward.groups.get("shape"):
         return function
-    if function.state != "wrong" or not function.groups["shape"] or function.groups["values"]:
+    if function.state != "wrong" or not function.groups.get("shape") or function.groups["values"]:
         return function
 
     def call(exercise_id: str, inputs: Sequence[dict[str, Any]]) -> Run:
@@ -124,8 +133,10 @@ def _followed(
     findings = [text for text in function.findings if text not in FOLLOWED]
     name = find_exercise(forward.exercise).function_name
     findings.append(f"it is right for your own {name}, so its values count as right")
-    points = points_of(groups, function.out_of, task.assignment.marks)
-    return replace(function, state="follows", groups=groups, findings=findings, points=points)
+    points = points_of(Values(1, 1), groups, function.out_of, task.assignment.marks)
+    return replace(
+        function, counted="", state="follows", groups=groups, findings=findings, points=points
+    )
 
 
 def _run(

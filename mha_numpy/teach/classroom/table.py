@@ -8,7 +8,7 @@ from typing import Any
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import VARIANTS, Assignment
-from mha_numpy.teach.classroom.marks import MARKS
+from mha_numpy.teach.classroom.marks import MARKS, read_marks
 from mha_numpy.teach.classroom.roster import read_roster
 from mha_numpy.teach.exercises import find_exercise
 
@@ -42,10 +42,12 @@ def read_assignment(folder: Path | str) -> Assignment:
     exercises = {
         find_exercise(key).id: value for key, value in _numbers(table, "points", path).items()
     }
-    marks = _numbers(table, "marks", path)
-    if set(marks) != set(MARKS) or abs(sum(marks.values()) - 100) > 1e-9:
+    marks = read_marks(_numbers(table, "marks", path))
+    if set(marks) != set(MARKS) or abs(sum(marks.values()) - marks["slip"] - 100) > 1e-9:
+        *groups, slip = MARKS
         raise ConfigError(
-            f"marks: expected {', '.join(MARKS)} with the sum 100; {path} has {marks}"
+            f"marks: expected {', '.join(groups)} with the sum 100, and {slip} up to 100; {path} "
+            f"has {table['marks']}"
         )
     ids = table.get("handed_out", list(exercises))
     if not exercises or not isinstance(ids, list) or not set(exercises) <= set(ids):
@@ -144,7 +146,10 @@ handed_out = [
 [points]
 {points}
 
-# Percent of a function's points for each group of questions.
+# A function earns its points in the share of its arrays that are right on the hidden inputs. These
+# are percent of what it earns: for values, for types and shapes, and for robustness (nothing NaN,
+# inputs unchanged, the same result in a second call, no more memory than the task allows).
+# `slip` is percent of the values of wrong arrays if one known mistake explains all of them.
 [marks]
 {marks}
 """

@@ -17,6 +17,7 @@ from mha_numpy.cli import main
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom import READY, Assignment, make_assignment, read_assignment
 from mha_numpy.teach.classroom.handout import stub_text
+from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.diagnosis import CONVENTIONS, TASKS, Variant, using
 from mha_numpy.teach.exercises import EXERCISES, find_exercise
 
@@ -44,7 +45,7 @@ def test_what_is_written_is_read_again(tmp_path, roster, name):
     assert again.deadline == datetime(2030, 5, 31, 23, 59)
     assert again.roster == {"s1": "Ada", "s2": "Émilie"}
     assert again.variant("s1") == made.assignment.variant("s1")
-    assert sum(again.marks.values()) == 100
+    assert again.marks == MARKS
     assert again.total == sum(again.exercises.values()) > 0
     secret = tmp_path / "hw" / "secret"
     assert secret.stat().st_mode & 0o777 == 0o600

@@ -39,7 +39,7 @@ crash,crash,,0,4,4,8
 hang,hang,,0,4,4,8
 leak,leak,,0,0,0,0
 missing,missing,,0,0,0,0
-mistake,mistake,,0.5,1,4,5.5
+mistake,mistake,,0,1.28,4,5.28
 notebook,notebook,,2,4,4,10
 right,right,,2,4,4,10
 syntax,syntax,,0,0,0,0
@@ -121,7 +121,7 @@ def test_what_is_gone_or_broken_or_changed_is_graded_again(graded, tmp_path):
     (results / "missing.json").write_text((results / "missing.json").read_text()[:-20])
     (root / "class" / "leak.py").write_text(written("split without transpose"))
     assert again(root).graded == 3
-    assert grades_in(root) == GRADES.replace("leak,leak,,0,0,0,0", "leak,leak,,0.5,4,4,8.5")
+    assert grades_in(root) == GRADES.replace("leak,leak,,0,0,0,0", "leak,leak,,0,4,4,8")
 
 
 def test_results_depend_on_the_assignment_the_limits_and_the_isolation(tmp_path):

@@ -102,8 +102,7 @@ def test_public_checks_of_tests():
 @pytest.mark.parametrize("is_isolated", [True, False])
 def test_attention_in_blocks_that_holds_all_scores_loses_robustness(is_isolated):
     function = graded(ALL_SCORES, "online-attention", is_isolated=is_isolated)
-    lost = MARKS["robustness"] / sum(MARKS[group] for group in function.groups)
-    assert function.points == round(20 * (1 - lost), 2)
+    assert function.points == 20 - 20 * MARKS["robustness"] / 100
     assert [group for group, passed in function.groups.items() if not passed] == ["robustness"]
     assert function.findings == [
         "it uses as much memory as all scores need; keep only one block of them"
