@@ -15,7 +15,8 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.classroom.alike import fingerprint
-from mha_numpy.teach.classroom.slices import broken_line, cells_of, slice_of
+from mha_numpy.teach.classroom.pieces import broken_line
+from mha_numpy.teach.classroom.slices import Cell, cells_of, slice_of
 from mha_numpy.teach.classroom.submissions import (
     ENDINGS,
     HIDDEN,
@@ -32,8 +33,8 @@ LIMITS = Limits(seconds=20.0, memory=2**30)
 MOST_TOLD = 20  # of a student's files that cannot be read
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others unpack to any size at once
 BROKEN = (
-    "{name}: Python cannot read this file, because of a syntax error near line {line}, so none of "
-    "its functions could run. They may well be right apart from that."
+    "{name}: Python cannot read {lines}, because of a syntax error near line {line}. Everything "
+    "else in the file was graded."
 )
 
 
@@ -145,7 +146,7 @@ def sources_of(
      ['b.ipynb: it is not a readable notebook'])
     """
     found: dict[str, Source] = {}
-    trouble = []
+    trouble, broken = [], {}
     functions = list(functions)
     for name, data in files:
         try:
@@ -153,13 +154,22 @@ def sources_of(
         except ValueError as error:
             trouble.append(f"{name}: {error}")
             continue
+        broken[name] = list(_broken(name, cells)) if name.lower().endswith(".py") else []
         for function in functions:
             text = slice_of(cells, function)
             if text is not None:
                 found[function] = Source(text, name)
-    files_of = {source.file: source.text for source in found.values()}
-    for name, text in files_of.items():
-        line = broken_line(text) if name.lower().endswith(".py") else None
-        if line is not None:  # then the text is the whole file
-            trouble.append(BROKEN.format(name=name, line=line))
-    return found, trouble
+    used = dict.fromkeys(source.file for source in found.values())
+    return found, [*trouble, *(line for name in used for line in broken[name])]
+
+
+def _broken(name: str, cells: Iterable[Cell]) -> Iterator[str]:
+    """Say which lines of a file Python cannot read."""
+    for cell in cells:
+        line = broken_line(cell.text)
+        if line is None:
+            continue
+        written = [n for n, text in enumerate(cell.text.split("\n"), start=1) if text.strip()]
+        first, last = written[0], written[-1]
+        lines = f"line {first}" if first == last else f"lines {first} to {last}"
+        yield BROKEN.format(name=name, lines=lines, line=line)

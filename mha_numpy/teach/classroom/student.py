@@ -10,8 +10,8 @@ from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.teach.classroom.follow import PAIRS, follows
 from mha_numpy.teach.classroom.intake import Source, take_in
 from mha_numpy.teach.classroom.marks import groups_of, points_of
+from mha_numpy.teach.classroom.pieces import broken_line
 from mha_numpy.teach.classroom.results import Function, Result, Task
-from mha_numpy.teach.classroom.slices import broken_line
 from mha_numpy.teach.classroom.wording import FAILED, cause_of, findings_of, hint_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises.catalogue import find_exercise
