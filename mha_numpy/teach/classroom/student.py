@@ -12,7 +12,8 @@ from mha_numpy.teach.classroom.intake import Source, take_in
 from mha_numpy.teach.classroom.marks import groups_of, points_of
 from mha_numpy.teach.classroom.pieces import broken_line
 from mha_numpy.teach.classroom.results import Function, Result, Task
-from mha_numpy.teach.classroom.wording import FAILED, cause_of, findings_of, hint_of
+from mha_numpy.teach.classroom.told import Told, tell
+from mha_numpy.teach.classroom.wording import FAILED, error_of, findings_of, hint_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.child.calls import load, measured
@@ -67,7 +68,7 @@ def _grade_function(
     seconds = round(time.monotonic() - start, 2)
     graded = replace(graded, file=source.file, seconds=seconds)
     try:
-        verdict = judge_answers(exercise, run)
+        verdict = judge_answers(exercise, run, is_explained=_is_explained(exercise))
     except Exception:  # an unforeseen answer costs only this function
         return replace(graded, state="failed", findings=["its answers could not be judged"])
     if verdict.is_unwritten:
@@ -80,19 +81,32 @@ def _grade_function(
     points = points_of(groups, out_of, task.assignment.marks)
     if verdict.share is not None:
         points = round(out_of * verdict.share, 2)
-    is_hinted = not verdict.passed and broken_line(source.text) is None
-    errors = [] if verdict.share is not None else [call.error for call in run.calls if call.error]
-    error = next(iter(errors), run.ended)  # of tests, which raise errors rightly, how they ended
-    return replace(
-        graded,
-        points=points,
-        state="right" if verdict.passed else "wrong" if _has_run(verdict) else "failed",
-        groups=groups,
-        findings=findings_of(verdict, error, source),
-        cause=cause_of(verdict),
-        mistakes=sorted(verdict.mistakes),
-        hint=graded.hint if is_hinted else "",
-    )
+    state = "right" if verdict.passed else "wrong" if _has_run(verdict) else "failed"
+    graded = replace(graded, points=points, state=state, groups=groups, hint="")
+    if verdict.passed:
+        return graded
+
+    def run_text(text: str, inputs: Sequence[dict[str, Any]]) -> Run:
+        return _run(exercise, source._replace(text=text), inputs, task)
+
+    try:
+        told = tell(verdict, run.ended, exercise, source, variant, run_text)
+    except SandboxError:
+        raise
+    except Exception:  # an unforeseen answer costs only the words
+        told = Told(findings_of(verdict, error_of("")), "", [])
+    mistakes = sorted(verdict.mistakes) if exercise.id in PAIRS.values() else told.mistakes
+    hint = hint_of(exercise, variant) if broken_line(source.text) is None else ""
+    return replace(graded, findings=told.findings, cause=told.cause, mistakes=mistakes, hint=hint)
+
+
+def _is_explained(exercise: Exercise) -> bool:
+    """Return whether something depends on why the answers to the hidden inputs are wrong.
+
+    What a student reads does not. But a forward has to have a known mistake to be followed, and
+    the museum's code has to have another one than it was handed out with.
+    """
+    return exercise.kind != "code" or exercise.id in PAIRS.values()
 
 
 def _followed(
