@@ -94,10 +94,12 @@ def _grade_function(
     except SandboxError:
         raise
     except Exception:  # an unforeseen answer costs only the words
-        told = Told(findings_of(verdict, error_of("")), "", [])
-    mistakes = sorted(verdict.mistakes) if exercise.id in PAIRS.values() else told.mistakes
+        told = Told(findings_of(verdict, error_of("")))
+    mistakes = verdict.mistakes if exercise.id in PAIRS.values() else told.mistakes
     hint = hint_of(exercise, variant) if broken_line(source.text) is None else ""
-    return replace(graded, findings=told.findings, cause=told.cause, mistakes=mistakes, hint=hint)
+    return replace(
+        graded, findings=told.findings, cause=told.cause, mistakes=sorted(mistakes), hint=hint
+    )
 
 
 def _is_explained(exercise: Exercise) -> bool:

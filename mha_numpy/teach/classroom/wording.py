@@ -75,11 +75,10 @@ def error_of(error: str, source: Source | None = None) -> str:
     return f"{what} in `{line[:LINE]}`" if line else what
 
 
-def findings_of(verdict: Verdict, why: str, shown: Verdict | None = None) -> list[str]:
+def findings_of(verdict: Verdict, why: str) -> list[str]:
     """Return what is wrong, one sentence for each failed question.
 
-    `why` says how a run ended that did not come to its end. `shown` is the verdict on inputs that
-    everybody may know: of two rules that are broken, it says which.
+    `why` says how a run ended that did not come to its end.
     """
     found = []
     for stage in verdict.stages:
@@ -88,7 +87,7 @@ def findings_of(verdict: Verdict, why: str, shown: Verdict | None = None) -> lis
         if stage.name == "runs":
             return [f"it does not run: {why}"]  # the rest follows from it
         if stage.name == "invariants":
-            found.append(f"it breaks this rule: {_statement(shown or verdict)}")
+            found.append(f"it breaks this rule: {_statement(verdict)}")
         elif stage.name == "catches mistakes":  # its finding counts, and says no more
             found.append(f"of the mistakes, it catches {stage.finding}")
         else:
