@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,9 @@ from mha_numpy.teach.exercises.stages import NO_RETURN
 from mha_numpy.teach.exercises.verdict import Verdict
 
 SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
+MISSPELT = (
+    "there is a function `{found}`, and none called `{name}`: rename it, and hand it in again"
+)
 FOLLOWED = (FAILED["values"], FAILED["gradients"])
 
 
@@ -42,13 +45,17 @@ def grade_one(task: Task) -> Result:
     exercises = [find_exercise(name) for name in task.assignment.exercises]
     names = [exercise.function_name for exercise in exercises]
     stubs = [exercise.stub_source for exercise in exercises]
-    sources, broken, runs = take_in(task.files, names, stubs)
+    sources, broken, runs, misspelt = take_in(task.files, names, stubs)
     variants = task.assignment.variant(task.student)
     functions = []
     for exercise in exercises:
         with using(variants[exercise.id]):
             source = sources.get(exercise.function_name)
             functions.append(_grade_function(exercise, source, variants[exercise.id], task))
+    functions = [
+        _not_there(function, exercise.function_name, misspelt, has_any=bool(sources))
+        for function, exercise in zip(functions, exercises, strict=True)
+    ]
     by_id = {exercise.id: sources.get(exercise.function_name) for exercise in exercises}
     for number, function in enumerate(functions):
         with using(variants[function.exercise]):
@@ -100,6 +107,16 @@ def _grade_function(
     return replace(
         graded, findings=told.findings, cause=told.cause, mistakes=sorted(mistakes), hint=hint
     )
+
+
+def _not_there(
+    function: Function, name: str, misspelt: Mapping[str, str], *, has_any: bool
+) -> Function:
+    """Return a function that is missing with what is known of it: no hint where all are missing."""
+    if function.state != "not there":
+        return function
+    findings = [MISSPELT.format(name=name, found=misspelt[name])] if name in misspelt else []
+    return replace(function, findings=findings, hint=function.hint * (has_any and not findings))
 
 
 def _is_explained(exercise: Exercise) -> bool:

@@ -118,3 +118,18 @@ def test_taking_what_a_function_needs_takes_time_that_is_linear():
     found = take_in([File("a.py", f"{chain}\ndef f():\n    return x0".encode())], ["f"])
     assert found.trouble == []  # such as that it took too long
     assert found.sources["f"].text.count("\n") >= lines
+
+
+def test_a_name_that_is_spelt_otherwise_and_files_with_none_of_the_functions():
+    asked = ["split_heads", "merge_heads"]
+    text = b"def split_head(x): pass\ndef Merge_Heads(x): pass\ndef other(): pass"
+    assert take_in([File("a.py", text)], asked).misspelt == {
+        "split_heads": "split_head",
+        "merge_heads": "Merge_Heads",
+    }
+    for text in (b"", b"x = 1\n", b"# nothing yet"):
+        found = take_in([File("a.py", text)], asked)
+        assert (found.sources, found.misspelt) == ({}, {})
+        assert found.trouble == [
+            "none of the functions that were asked for is in a.py: was the right file handed in?"
+        ]
