@@ -74,7 +74,7 @@ class Crash:
 
     def length(self, number: str) -> str:
         """Return a length, with what it is if nothing else is as long."""
-        names = self.sizes.get(int(number), [])
+        names = self.sizes.get(int(number), []) if number.strip().isdecimal() else []
         words = dict.fromkeys(SIZES.get(name, name) for name in names)
         return f"{number} ({next(iter(words))})" if len(words) == 1 else number
 
@@ -186,7 +186,7 @@ def _product(crash: Crash, *sizes: str) -> str:
                 yield Mend(part, f"(({left}) @ ({right}).swapaxes(-1, -2))")
                 yield Mend(part, f"(({left}).swapaxes(-1, -2) @ ({right}))")
 
-    found = first_that_works(crash.text, turned(), crash.works)
+    found = first_that_works(crash.text, turned(), crash.works, least=2)
     if len(found) == 1:
         line, part = line_of(crash.text, found[0].node.lineno), found[0].node
         if isinstance(part, ast.Attribute):

@@ -48,7 +48,8 @@ def explain_crash(verdict: Verdict, error: str, text: str, works: Works) -> str:
             return told
     for pattern, sentence in _sentences():
         if found := re.search(pattern, message):
-            return sentence.format(*found.groups())
+            lengths = [crash.length(text) for text in found.groups("")]
+            return sentence.format(*found.groups(), lengths=lengths)
     return ""
 
 

@@ -106,7 +106,7 @@ def _advise(
             if isinstance(call.answer, str)
         ] or [""]
 
-    def works(text: str) -> bool:
+    def works(text: str) -> int:
         again = run_calls(lambda: remade(get_function(), text), probe_inputs(exercise), limits)
         return runs_through(judge_answers(exercise, again, is_explained=False))
 
@@ -117,10 +117,10 @@ def _advise(
         verdict.remarks[CAUSE] = advice
 
 
-def runs_through(verdict: Verdict) -> bool:
-    """Return whether a function runs on all inputs, and no shape is wrong."""
-    asked = [stage for stage in verdict.stages if stage.name in ("runs", "shape")]
-    return all(stage.passed is not False for stage in asked)
+def runs_through(verdict: Verdict) -> int:
+    """Return 0 if a function fails on an input, 2 if it has the right shapes on all, else 1."""
+    passed = {stage.name: stage.passed for stage in verdict.stages}
+    return 0 if not passed["runs"] else 2 if passed.get("shape") else 1
 
 
 def probe_inputs(exercise: Exercise) -> list[Inputs]:

@@ -15,7 +15,7 @@ from mha_numpy.teach.diagnosis.search import SmallEdit
 
 MOST = 8  # changes that are tried
 LINE = 80  # characters of a line that is quoted
-Works = Callable[[str], bool]  # of a changed text
+Works = Callable[[str], int]  # how well a changed text works: 0 not, 1 it runs, 2 shapes are right
 
 
 class Mend(NamedTuple):
@@ -52,14 +52,14 @@ def changed(text: str, mends: Iterable[Mend]) -> str:
     return data.decode()
 
 
-def first_that_works(text: str, mends: Iterable[Mend], works: Works) -> list[Mend]:
+def first_that_works(text: str, mends: Iterable[Mend], works: Works, least: int = 1) -> list[Mend]:
     """Return the one mend that works, or all of them if they work together; else none."""
     tried = list(islice(mends, MOST))
     for one in tried:
-        if works(changed(text, [one])):
+        if works(changed(text, [one])) >= least:
             return [one]
     is_nested = any(a is not b and a.node in ast.walk(b.node) for a in tried for b in tried)
-    if len(tried) > 1 and not is_nested and works(changed(text, tried)):
+    if len(tried) > 1 and not is_nested and works(changed(text, tried)) >= least:
         return tried
     return []
 
