@@ -157,6 +157,7 @@ def class_page(grades: Grades) -> str:
     right = sum(result.points == result.out_of for result in results)
     is_unsafe = not all(result.is_isolated for result in results)
     trouble = [f"{_link(one)}: {escape(text)}" for one in results for text in one.trouble]
+    trouble += map(escape, grades.strange)
     summary = (
         f"<p>{len(results)} students, {right} of them with all {out_of:g} points; the median "
         f"is {median(totals):g}.</p>"

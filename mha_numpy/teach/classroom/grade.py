@@ -94,7 +94,7 @@ def grade(
         (out / "by_student").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"out: cannot make {out}: {error.strerror}") from error
-    found = _with_absent(find_submissions(submissions, given.roster, given.deadline), given)
+    found, strange = _in_roster(find_submissions(submissions, given.roster, given.deadline), given)
     kept: dict[str, Result] = {}
     anew: list[Submission] = []
     for one in found:
@@ -110,7 +110,7 @@ def grade(
         kept[result.student] = result
     results = [kept[student] for student in sorted(kept)]
     alike = find_alike({result.student: result.fingerprint for result in results})
-    grades = Grades(given, results, alike, len(anew))
+    grades = Grades(given, results, alike, len(anew), strange)
     write_results(grades, out)
     return grades
 
@@ -118,19 +118,24 @@ def grade(
 # who is to be graded
 
 
-def _with_absent(found: list[Submission], assignment: Assignment) -> list[Submission]:
-    """Return all students of the roster, and with a remark those who are not in it."""
+def _in_roster(
+    found: list[Submission], assignment: Assignment
+) -> tuple[list[Submission], list[str]]:
+    """Return the submissions of all students of the roster, and a remark for each other one."""
     if assignment.roster is None:
-        return found
+        return found, []
     there = {
         student: Submission(student, name, trouble=["nothing was handed in"])
         for student, name in assignment.roster.items()
     }
-    for one in found:
-        if one.student not in assignment.roster:
-            one.trouble.append("this id is not in the roster")
-        there[one.student] = one
-    return [there[student] for student in sorted(there)]
+    strange = [
+        f"{one.student}: no student of the roster; not graded ("
+        f"{', '.join(file.name for file in one.files) or 'no files'})"
+        for one in found
+        if one.student not in there
+    ]
+    there |= {one.student: one for one in found if one.student in there}
+    return [there[student] for student in sorted(there)], strange
 
 
 def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: bool) -> Task:

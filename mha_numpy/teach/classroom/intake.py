@@ -4,9 +4,12 @@ A file can be anything: a zip file that unpacks to terabytes, a notebook on whic
 crashes. What goes wrong here is that student's finding, and costs no other student anything.
 """
 
+import re
 import stat
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from difflib import get_close_matches
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +18,8 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.classroom.alike import fingerprint
-from mha_numpy.teach.classroom.slices import broken_line, cells_of, slice_of
+from mha_numpy.teach.classroom.pieces import broken_line
+from mha_numpy.teach.classroom.slices import Cell, cells_of, slice_of
 from mha_numpy.teach.classroom.submissions import (
     ENDINGS,
     HIDDEN,
@@ -29,12 +33,15 @@ from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
 
 LIMITS = Limits(seconds=20.0, memory=2**30)
+DEFINED = re.compile(r"^def[ \t]+([A-Za-z_]\w{0,40})\b", re.MULTILINE)
+MOST_NAMES, CLOSE = 200, 0.8  # of functions; how alike two names are
 MOST_TOLD = 20  # of a student's files that cannot be read
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others unpack to any size at once
 BROKEN = (
-    "{name}: Python cannot read this file, because of a syntax error near line {line}, so none of "
-    "its functions could run. They may well be right apart from that."
+    "{name}: Python cannot read {lines}, because of a syntax error near line {line}. Everything "
+    "else in the file was graded."
 )
+NONE = "none of the functions that were asked for is in {names}: was the right file handed in?"
 
 
 class Source(NamedTuple):
@@ -50,6 +57,7 @@ class Intake(NamedTuple):
     sources: dict[str, Source]  # by the name of the function
     trouble: list[str]  # what could not be read, and why
     fingerprint: list[int]  # see `alike`
+    misspelt: dict[str, str]  # names of functions that are missing: names that are there
 
 
 def take_in(
@@ -63,22 +71,27 @@ def take_in(
     >>> found.sources, found.trouble
     ({'f': Source(text='def f():\n    return 1', file='hw.py')}, [])
     """
+    functions = list(functions)
 
-    def read() -> tuple[list[tuple[str, str, str]], list[str], Array]:
+    def read() -> tuple[list[tuple[str, str, str]], list[str], Array, dict[str, str]]:
         opened, trouble = opened_files(files)
         sources, broken = sources_of(opened, functions)
         runs = fingerprint((source.text for source in sources.values()), handed_out)
         told = [(name, *source) for name, source in sources.items()]
-        return told, [*trouble, *broken][:MOST_TOLD], np.array(runs, np.int64)
+        missing = [name for name in functions if name not in sources]
+        names = misspelt_in(opened, missing, functions) if missing else {}
+        if opened and not sources and not (trouble or broken or names):
+            broken = [NONE.format(names=", ".join(shown(name) for name, _ in opened[:3]))]
+        return told, [*trouble, *broken][:MOST_TOLD], np.array(runs, np.int64), names
 
     run = run_calls(lambda: read, [{}], LIMITS)
     if not run.calls or run.calls[0].error:
         ended = run.ended.removesuffix(" (call 1 of 1)")
         why = f"reading them {ended}" if ended else run.calls[0].error
-        return Intake({}, [f"these files cannot be read: {why}"], [])
-    told, trouble, runs = run.calls[0].answer
+        return Intake({}, [f"these files cannot be read: {why}"], [], {})
+    told, trouble, runs, misspelt = run.calls[0].answer
     sources = {name: Source(text, file) for name, text, file in told}
-    return Intake(sources, list(trouble), runs.tolist())
+    return Intake(sources, list(trouble), runs.tolist(), misspelt)
 
 
 def opened_files(files: Iterable[File]) -> tuple[list[tuple[str, bytes]], list[str]]:
@@ -145,7 +158,7 @@ def sources_of(
      ['b.ipynb: it is not a readable notebook'])
     """
     found: dict[str, Source] = {}
-    trouble = []
+    trouble, broken = [], {}
     functions = list(functions)
     for name, data in files:
         try:
@@ -153,13 +166,42 @@ def sources_of(
         except ValueError as error:
             trouble.append(f"{name}: {error}")
             continue
+        broken[name] = list(_broken(name, cells)) if name.lower().endswith(".py") else []
         for function in functions:
             text = slice_of(cells, function)
             if text is not None:
                 found[function] = Source(text, name)
-    files_of = {source.file: source.text for source in found.values()}
-    for name, text in files_of.items():
-        line = broken_line(text) if name.lower().endswith(".py") else None
-        if line is not None:  # then the text is the whole file
-            trouble.append(BROKEN.format(name=name, line=line))
-    return found, trouble
+    used = dict.fromkeys(source.file for source in found.values())
+    return found, [*trouble, *(line for name in used for line in broken[name])]
+
+
+def _broken(name: str, cells: Iterable[Cell]) -> Iterator[str]:
+    """Say which lines of a file Python cannot read."""
+    for cell in cells:
+        line = broken_line(cell.text)
+        if line is None:
+            continue
+        written = [n for n, text in enumerate(cell.text.split("\n"), start=1) if text.strip()]
+        first, last = written[0], written[-1]
+        lines = f"line {first}" if first == last else f"lines {first} to {last}"
+        yield BROKEN.format(name=name, lines=lines, line=line)
+
+
+def misspelt_in(
+    files: Iterable[tuple[str, bytes]], missing: Iterable[str], asked: Iterable[str]
+) -> dict[str, str]:
+    """Return for missing functions the names of others that were probably meant.
+
+    Examples
+    --------
+    >>> misspelt_in([("a.py", b"def split_head(x): pass")], ["split_heads"], ["split_heads"])
+    {'split_heads': 'split_head'}
+    """
+    written = set[str]()
+    for name, data in files:
+        with suppress(ValueError):
+            for cell in cells_of(name, data):
+                written.update(DEFINED.findall(cell.text))
+    own = {name.lower(): name for name in sorted(written.difference(asked))[:MOST_NAMES]}
+    close = ((name, get_close_matches(name, own, 1, CLOSE)) for name in missing)
+    return {name: own[found[0]] for name, found in close if found}

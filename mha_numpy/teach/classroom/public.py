@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.tables import show
-from mha_numpy.teach.classroom.intake import Source
-from mha_numpy.teach.classroom.wording import findings_of
+from mha_numpy.teach.classroom.wording import error_of, findings_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises import find_exercise
 from mha_numpy.teach.exercises.judge import check_callable, judge, judge_answers, probe_inputs
@@ -79,7 +78,7 @@ def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | Non
         with using(Variant(seed)):
             verdict = judge(exercise, lambda: function)
         error = next((stage.finding for stage in verdict.stages if stage.passed is False), "")
-        wrong = findings_of(verdict, error, Source("", ""))
+        wrong = findings_of(verdict, error_of(error))
         wrong = [verdict.unwritten] if verdict.is_unwritten else wrong
     if wrong:
         raise AssertionError(f"{exercise_id}: {'; '.join(wrong)}")

@@ -99,6 +99,7 @@ class Grades(NamedTuple):
     results: list[Result]  # in the order of the ids
     alike: list[Pair]
     graded: int  # that had not been graded before
+    strange: Sequence[str] = ()  # what belongs to no student of the roster
 
     def exercises(self) -> Iterator[Graded]:
         """Yield how each exercise went."""

@@ -5,16 +5,19 @@ file, or a syntax error in another cell of a notebook, costs it nothing.
 """
 
 import ast
+import builtins
 import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
+from copy import copy
 from types import CodeType
 from typing import NamedTuple
 
+from mha_numpy.teach.classroom.pieces import UNREADABLE, parsed, pieces_of
+
 TAG = "exercise"
 MOST_CODE = 500_000  # characters; no assignment needs more
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # of a parser
 SHOWN = re.compile(r"\s*(%%(time|timeit|capture|prun)\b.*|[%!?].*|\w[\w.]*\?+)\s*")  # not Python
 FOREIGN = re.compile(r"\s*%%(?!time|timeit|capture|prun)")  # a cell in another language
 
@@ -47,6 +50,7 @@ def decoded(data: bytes) -> str:
 def cells_of(name: str, data: bytes) -> list[Cell]:
     """Return the code cells of a notebook, or a file as one cell.
 
+    Of a cell that Python cannot read, the parts that it can read come after those that it cannot.
     A ValueError says that a notebook is broken, or that it has far too much code.
 
     Examples
@@ -58,7 +62,13 @@ def cells_of(name: str, data: bytes) -> list[Cell]:
     cells = list(_notebook_cells(text)) if name.lower().endswith(".ipynb") else [Cell(text)]
     if sum(len(cell.text) for cell in cells) > MOST_CODE:
         raise ValueError(f"it has more than {MOST_CODE:,} characters of code")
-    return cells
+    return [piece for cell in cells for piece in _readable(cell)]
+
+
+def _readable(cell: Cell) -> list[Cell]:
+    """Return a cell, or what Python cannot read of it and then what it can, each as a cell."""
+    good, bad = pieces_of(cell.text)
+    return [cell._replace(text=text) for text in (*bad, *[good] * (bool(good.strip()) or not bad))]
 
 
 def _notebook_cells(text: str) -> Iterator[Cell]:
@@ -78,7 +88,7 @@ def _notebook_cells(text: str) -> Iterator[Cell]:
 
 def _python_of(source: str) -> str:
     """Return a cell with its magics replaced by `pass`; nothing of a cell in another language."""
-    if _parsed(source) is not None:
+    if parsed(source) is not None:
         return source
     if FOREIGN.match(source):
         return ""
@@ -88,30 +98,6 @@ def _python_of(source: str) -> str:
         f"{indent}pass" if SHOWN.fullmatch(line) else line
         for line, indent in zip(lines, indents, strict=True)
     )
-
-
-def _parsed(source: str) -> list[ast.stmt] | None:
-    try:
-        return ast.parse(source).body
-    except UNREADABLE:
-        return None
-
-
-def broken_line(text: str) -> int | None:
-    r"""Return the line of the first syntax error in a text; None if there is none.
-
-    Examples
-    --------
-    >>> broken_line("x = 1"), broken_line("x = 1\ny = (2")
-    (None, 2)
-    """
-    try:
-        ast.parse(text)
-    except SyntaxError as error:
-        return error.lineno
-    except UNREADABLE:
-        pass
-    return None
 
 
 def slice_of(cells: Iterable[Cell], function: str) -> str | None:
@@ -138,27 +124,40 @@ def slice_of(cells: Iterable[Cell], function: str) -> str | None:
     if not holders:
         return None
     last = max(holders, key=lambda number: (cells[number].is_exercise, number))
-    parsed = [_parsed(cell.text) for cell in cells[: last + 1]]
-    if parsed[last] is None:
+    bodies = [parsed(cell.text) for cell in cells[: last + 1]]
+    if bodies[last] is None:
         return cells[last].text
-    kept = _needed(parsed, function)
+    kept = _needed([list(_one_by_one(body or ())) for body in bodies], function)
     texts = (_lines_of(cell.text, kept[number]) for number, cell in enumerate(cells[: last + 1]))
     return "\n\n".join(text for text in texts if text.strip())
 
 
-def _needed(parsed: list[list[ast.stmt] | None], function: str) -> list[list[ast.stmt]]:
+def _one_by_one(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield statements, with each import by itself: a function may need only one of them."""
+    for statement in body:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            for name in statement.names:
+                one = copy(statement)
+                one.names = [name]
+                yield one
+        else:
+            yield statement
+
+
+def _needed(bodies: list[list[ast.stmt]], function: str) -> list[list[ast.stmt]]:
     """Return the statements of each cell that a function needs, directly or through others."""
     binding: dict[str, list[ast.stmt]] = {}
-    for statement in (statement for body in parsed for statement in body or ()):
+    for statement in (statement for body in bodies for statement in body):
         for name in _bound(statement):
             binding.setdefault(name, []).append(statement)
-    waiting, kept = [function, "*"], set[int]()  # a star may define anything
+    known, waiting, kept = {*binding, *dir(builtins)}, [function], set[int]()
     while waiting:
         for statement in binding.pop(waiting.pop(), ()):
             if id(statement) not in kept:
                 kept.add(id(statement))
-                waiting += _used(statement)
-    return [[statement for statement in body or () if id(statement) in kept] for body in parsed]
+                used = _used(statement)
+                waiting += [*used, *["*"] * (not used <= known)]  # a star may define what is left
+    return [[statement for statement in body if id(statement) in kept] for body in bodies]
 
 
 def _bound(statement: ast.stmt) -> set[str]:
@@ -207,9 +206,15 @@ def _names_in(code: CodeType) -> set[str]:
 
 def _lines_of(text: str, statements: list[ast.stmt]) -> str:
     """Return a text in which all lines but those of some statements are empty."""
-    lines, kept = text.split("\n"), set[int]()
+    lines, kept, imports = text.split("\n"), set[int](), dict[int, list[str]]()
     for statement in statements:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            imports.setdefault(statement.lineno, []).append(ast.unparse(statement))
+            continue
         decorators = getattr(statement, "decorator_list", [])
         first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
         kept.update(range(first, (statement.end_lineno or statement.lineno) + 1))
-    return "\n".join(line if number in kept else "" for number, line in enumerate(lines, start=1))
+    return "\n".join(
+        line if number in kept else "; ".join(imports.get(number, []))
+        for number, line in enumerate(lines, start=1)
+    )

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +10,10 @@ from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.teach.classroom.follow import PAIRS, follows
 from mha_numpy.teach.classroom.intake import Source, take_in
 from mha_numpy.teach.classroom.marks import Values, count_values, groups_of, points_of
+from mha_numpy.teach.classroom.pieces import broken_line
 from mha_numpy.teach.classroom.results import Function, Result, Task
-from mha_numpy.teach.classroom.slices import broken_line
-from mha_numpy.teach.classroom.wording import FAILED, cause_of, findings_of, hint_of
+from mha_numpy.teach.classroom.told import Told, tell
+from mha_numpy.teach.classroom.wording import FAILED, error_of, findings_of, hint_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.child.calls import load, measured
@@ -30,6 +31,9 @@ from mha_numpy.teach.exercises.stages import NO_RETURN
 from mha_numpy.teach.exercises.verdict import Verdict
 
 SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
+MISSPELT = (
+    "there is a function `{found}`, and none called `{name}`: rename it, and hand it in again"
+)
 FOLLOWED = (FAILED["values"], FAILED["gradients"])
 NEARLY = "the numbers are right, but not to the precision of float64"
 
@@ -42,13 +46,17 @@ def grade_one(task: Task) -> Result:
     exercises = [find_exercise(name) for name in task.assignment.exercises]
     names = [exercise.function_name for exercise in exercises]
     stubs = [exercise.stub_source for exercise in exercises]
-    sources, broken, runs = take_in(task.files, names, stubs)
+    sources, broken, runs, misspelt = take_in(task.files, names, stubs)
     variants = task.assignment.variant(task.student)
     functions = []
     for exercise in exercises:
         with using(variants[exercise.id]):
             source = sources.get(exercise.function_name)
             functions.append(_grade_function(exercise, source, variants[exercise.id], task))
+    functions = [
+        _not_there(function, exercise.function_name, misspelt, has_any=bool(sources))
+        for function, exercise in zip(functions, exercises, strict=True)
+    ]
     by_id = {exercise.id: sources.get(exercise.function_name) for exercise in exercises}
     for number, function in enumerate(functions):
         with using(variants[function.exercise]):
@@ -82,26 +90,47 @@ def _grade_function(
     points = points_of(values, groups, out_of, task.assignment.marks)
     if verdict.share is not None:
         points = round(out_of * verdict.share, 2)
-    is_hinted = not verdict.passed and broken_line(source.text) is None
-    errors = [] if verdict.share is not None else [call.error for call in run.calls if call.error]
-    error = next(iter(errors), run.ended)  # of tests, which raise errors rightly, how they ended
-    findings = findings_of(verdict, error, source)
     has_run = _has_run(verdict)
-    if values.right and not has_run:
-        findings = [text.replace("it does not run", "it does not always run") for text in findings]
-    if values.are_right:  # only in float32
-        findings = [text for text in findings if text not in FOLLOWED] + [NEARLY] * values.is_coarse
-    return replace(
+    graded = replace(
         graded,
         points=points,
         state="right" if verdict.passed else "wrong" if has_run or values.right else "failed",
         groups=groups,
         counted=values.told,
-        findings=findings,
-        cause=cause_of(verdict),
-        mistakes=sorted(verdict.mistakes),
-        hint=graded.hint if is_hinted else "",
+        hint="",
     )
+    if verdict.passed:
+        return graded
+
+    def run_text(text: str, inputs: Sequence[dict[str, Any]]) -> Run:
+        return _run(exercise, source._replace(text=text), inputs, task)
+
+    try:
+        told = tell(verdict, run.ended, exercise, source, variant, run_text)
+    except SandboxError:
+        raise
+    except Exception:  # an unforeseen answer costs only the words
+        told = Told(findings_of(verdict, error_of("")))
+    findings = list(told.findings)
+    if values.right and not has_run:
+        findings = [text.replace("it does not run", "it does not always run") for text in findings]
+    if values.are_right:  # only in float32
+        findings = [text for text in findings if text not in FOLLOWED] + [NEARLY] * values.is_coarse
+    mistakes = verdict.mistakes if exercise.id in PAIRS.values() else told.mistakes
+    hint = hint_of(exercise, variant) if broken_line(source.text) is None else ""
+    return replace(
+        graded, findings=findings, cause=told.cause, mistakes=sorted(mistakes), hint=hint
+    )
+
+
+def _not_there(
+    function: Function, name: str, misspelt: Mapping[str, str], *, has_any: bool
+) -> Function:
+    """Return a function that is missing with what is known of it: no hint where all are missing."""
+    if function.state != "not there":
+        return function
+    findings = [MISSPELT.format(name=name, found=misspelt[name])] if name in misspelt else []
+    return replace(function, findings=findings, hint=function.hint * (has_any and not findings))
 
 
 def _followed(

@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +16,7 @@ from mha_numpy.teach.exercises.child.errors import shown
 ENDINGS = (".py", ".ipynb")
 MOST_BYTES = 20_000_000  # of one file
 MOST_FILES, DEEPEST = 200, 4  # of one student; folders in folders
+LONG = 4  # characters of an id that may come anywhere in a name
 HIDDEN = re.compile(r"\.|__")  # .ipynb_checkpoints, __MACOSX, __pycache__
 
 PLATFORMS = [  # what Moodle, Canvas and Blackboard call a file; what comes last is the student's
@@ -75,7 +77,8 @@ def find_submissions(
     """Return each student's submission, in the order of their ids.
 
     Each student has a folder, or files that are named after the student's id or by Moodle, Canvas
-    or Blackboard. If a platform's names have no id of yours, the names are looked up in the roster.
+    or Blackboard. With a roster, only its ids and names count, in whatever case, and a file's name
+    may have other words beside an id. Who is not in it is returned under the name that was found.
     Late files are marked, as far as the platform records when they came or that they are late.
     Links are refused, and so are files that are far too large. Nothing is read yet: see `take_in`.
 
@@ -132,11 +135,12 @@ class _Owner(NamedTuple):
 
 def _owner(stem: str, roster: Mapping[str, str]) -> _Owner:
     """Return the owner of a folder or file."""
-    if stem in roster:
-        return _Owner(stem, roster[stem])
+    known = _known(stem, "", roster)
+    if known:
+        return _Owner(known, roster[known])
     for found in filter(None, (platform.fullmatch(stem) for platform in PLATFORMS)):
         parts = {"name": found["id"], "late": "", "order": "", **found.groupdict()}
-        student = _known(found["id"], parts["name"], roster)
+        student = _known(found["id"], parts["name"], roster) or found["id"]
         try:
             time = datetime.strptime(parts["order"], TIME)
         except ValueError:  # only Blackboard records it
@@ -145,24 +149,51 @@ def _owner(stem: str, roster: Mapping[str, str]) -> _Owner:
         name = roster.get(student, parts["name"])
         return _Owner(student, name, bool(parts["late"]), order, parts["rest"] or "", time)
     copy = COPY.fullmatch(stem)
-    if copy and copy[1] and (copy[1] in roster or (copy[2] and not roster)):  # ada (2).py
-        return _Owner(copy[1], roster.get(copy[1], copy[1]), order=copy_number(stem))
-    student = _known(stem, stem, roster)
+    whose = _known(copy[1], "", roster) if copy else ""
+    if copy and copy[1] and (whose or (copy[2] and not roster)):  # ada (2).py
+        student = whose or copy[1]
+        return _Owner(student, roster.get(student, student), order=copy_number(stem))
+    student = _known(stem, stem, roster) or _named_in(stem, roster)
     return _Owner(student, roster.get(student, student))
 
 
 def _known(student: str, name: str, roster: Mapping[str, str]) -> str:
-    """Return the roster's id of a student whose id on the platform is different."""
-    if student in roster:
-        return student
+    """Return the roster's id for a student's id, or for the name of one; "" if it has none."""
+    same = [known for known in roster if _same(known) == _same(student)]
+    if len(same) > 1:  # 007 and 7
+        same = [known for known in same if known == student]
+    if same or not name:
+        return next(iter(same), "")
     letters = _letters(name)  # Canvas writes lovelaceada
     alike = [known for known, called in roster.items() if letters in (_letters(called), known)]
-    return alike[0] if len(alike) == 1 else student
+    return alike[0] if len(alike) == 1 else ""
+
+
+def _same(student: str) -> str:
+    """Return an id without what a file system or a spreadsheet may have changed in it."""
+    plain = unicodedata.normalize("NFKC", student).casefold().strip()
+    return plain.lstrip("0") or plain if plain.isdecimal() else plain
+
+
+def _named_in(stem: str, roster: Mapping[str, str]) -> str:
+    """Return the one id of the roster that a name has beside other words, else the name.
+
+    A name with two ids belongs to nobody. A short id has to come first: hw1_7.py is not work of 7.
+    """
+    text = unicodedata.normalize("NFKC", stem).casefold()
+    found = []
+    for known in roster:
+        before = r"(?<![^\W_])" if len(known) >= LONG else "^"
+        own = _same(known)
+        if own in text and re.search(rf"{before}{re.escape(own)}(?![^\W_])", text):
+            found.append(known)
+    longest = [one for one in found if not any(one != other and one in other for other in found)]
+    return longest[0] if len(longest) == 1 else stem
 
 
 def _letters(name: str) -> str:
     """Return the letters of a name, in an order that does not depend on which part is first."""
-    return "".join(sorted(c for c in name.casefold() if c.isalnum()))
+    return "".join(sorted(c for c in unicodedata.normalize("NFC", name).casefold() if c.isalnum()))
 
 
 def copy_number(stem: str) -> tuple[int, ...]:

@@ -8,13 +8,17 @@ here consists of facts that the grader knows, fixed words, and lines of the stud
 import builtins
 import re
 
+import numpy as np
+
 from mha_numpy.teach.classroom.intake import Source
 from mha_numpy.teach.conventions import in_words_of
 from mha_numpy.teach.diagnosis import Variant, find_task
+from mha_numpy.teach.diagnosis.search import SmallEdit
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.hints import give_hint
 from mha_numpy.teach.exercises.verdict import Verdict
 
+HOMES = (builtins, np.exceptions)  # of errors whose kinds are told
 LINE = 80  # characters of a line that is quoted
 ENDS = (  # as sandbox.py begins them; a run may also write such a text itself
     ("took longer than", "it took too long and was stopped"),
@@ -42,8 +46,13 @@ FAILED = {
 CAUSES = ("likely cause", "clue", "and also", "also", "or", "no known mistake")  # of remarks
 
 
-def error_of(error: str, source: Source) -> str:
-    r"""Return the kind of an error and the line of the student's text that raised it.
+def has_own_words(ended: str) -> bool:
+    """Return whether the end of a run has words that say all about it."""
+    return any(ended.startswith(start) for start, _ in ENDS)
+
+
+def error_of(error: str, source: Source | None = None) -> str:
+    r"""Return the kind of an error and, from a source, the line of the student's text.
 
     Examples
     --------
@@ -54,32 +63,30 @@ def error_of(error: str, source: Source) -> str:
     for start, sentence in ENDS:
         if error.startswith(start):
             return sentence
-    kind = re.match(r"\w+", error)
-    known = getattr(builtins, kind[0], None) if kind else None
+    kind = "".join(re.findall(r"^\w+", error))
+    known = next((getattr(home, kind) for home in HOMES if hasattr(home, kind)), None)
     is_known = isinstance(known, type) and issubclass(known, BaseException)
-    what = (
-        f"{'an' if kind[0][0] in 'AEIOU' else 'a'} {kind[0]}" if kind and is_known else "an error"
-    )
-    place = re.findall(rf"\(line (\d+) of {re.escape(source.file)}\b", error)
-    lines = source.text.split("\n")
+    what = f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}" if is_known else "an error"
+    place = re.findall(rf"\(line (\d+) of {re.escape(source.file)}\b", error) if source else []
+    lines = source.text.split("\n") if source else []
     number = int(place[-1][:9]) if place else 0
     line = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     return f"{what} in `{line[:LINE]}`" if line else what
 
 
-def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
+def findings_of(verdict: Verdict, why: str) -> list[str]:
     """Return what is wrong, one sentence for each failed question.
 
-    `error` ended the run, or is that of the first failing call; "" without one.
+    `why` says how a run ended that did not come to its end.
     """
     found = []
     for stage in verdict.stages:
         if stage.passed is not False:
             continue
         if stage.name == "runs":
-            return [f"it does not run: {error_of(error, source)}"]  # the rest follows from it
+            return [f"it does not run: {why}"]  # the rest follows from it
         if stage.name == "invariants":
-            found.append(f"it breaks this rule: {_statement(verdict, stage.finding)}")
+            found.append(f"it breaks this rule: {_statement(verdict)}")
         elif stage.name == "catches mistakes":  # its finding counts, and says no more
             found.append(f"of the mistakes, it catches {stage.finding}")
         else:
@@ -87,11 +94,13 @@ def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
     return found
 
 
-def _statement(verdict: Verdict, finding: str) -> str:
+def _statement(verdict: Verdict) -> str:
     piece = find_task(verdict.exercise.task)
     statements = [law.statement for law in piece.laws]
     statements += [reaction.statement for reaction in piece.reactions]
-    return next((text for text in statements if finding.startswith(text)), "one about the result")
+    findings = [stage.finding for stage in verdict.stages if stage.name == "invariants"]
+    broken = (text for text in statements if findings and findings[0].startswith(f"{text}: "))
+    return next(broken, "one about the result")
 
 
 def hint_of(exercise: Exercise, variant: Variant) -> str:
@@ -106,12 +115,33 @@ def hint_of(exercise: Exercise, variant: Variant) -> str:
     return in_words_of(variant.of(exercise.task), give_hint(exercise, 1).text)
 
 
-def cause_of(verdict: Verdict) -> str:
-    """Return the likely cause or the clue, under that name, with alternatives; "" without one."""
+def cause_of(verdict: Verdict, place: str = "") -> str:
+    """Return the likely cause or the clue, under that name, with alternatives; "" without one.
+
+    Of a small edit it tells the kind, and `place`, which is in the student's own text; the edited
+    lines are those of a solution.
+    """
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
     parts = list[str]()
     for name, text in told.items():
         between, colon = "; or " if name == "or" else "; ", "" if parts else ":"
         lines = text.strip().removeprefix("- ").split("\n- ")
+        lines = [_without_solution(line, verdict.edit, place) for line in lines]
         parts.append(f"{name}{colon} {between.join(lines)}")
     return "; ".join(parts)
+
+
+def _without_solution(text: str, edit: SmallEdit | None, place: str) -> str:
+    """Return a text with fixed words in place of the sentence that quotes the edited lines."""
+    quoted = (
+        [f"`{'; '.join(lines.splitlines())}`" for lines in (edit.wrong, edit.right) if lines]
+        if edit
+        else []
+    )
+    sentences = text.split(". ")
+    kept = [one for one in sentences if not any(line in one for line in quoted)]
+    if len(kept) == len(sentences):
+        return text
+    return ". ".join(
+        [*kept, f"One such slip in a right function gives exactly your numbers{place}"]
+    )

@@ -16,12 +16,14 @@ from mha_numpy.errors import ConfigError, describe
 from mha_numpy.teach.conventions import conventions_of, give_inputs
 from mha_numpy.teach.diagnosis import find_task
 from mha_numpy.teach.diagnosis.bank import FLOAT32
-from mha_numpy.teach.exercises.causes import explain, failing_probe, is_bug_of
+from mha_numpy.teach.exercises.causes import CAUSE, explain, failing_probe, is_bug_of
 from mha_numpy.teach.exercises.child.calls import measured
 from mha_numpy.teach.exercises.child.limits import Limits, in_bytes
+from mha_numpy.teach.exercises.crashes import explain_crash
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.judge_tests import candidate_inputs, judge_tests
-from mha_numpy.teach.exercises.sandbox import LIMITS, Run, run_calls
+from mha_numpy.teach.exercises.mends import remade, source_of
+from mha_numpy.teach.exercises.sandbox import LIMITS, Run, can_fork, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
 from mha_numpy.teach.task import Inputs
@@ -77,6 +79,7 @@ def judge(
     start = perf_counter()
     run = run_calls(get_function, probe_inputs(exercise), limits)
     verdict = judge_answers(exercise, run)
+    _advise(verdict, run, get_function, limits)
     if exercise.task == FRUGAL and verdict.passed:
         held = run_calls(lambda: measured(get_function()), memory_inputs(), limits)
         verdict.stages.append(memory_stage(held))
@@ -86,6 +89,38 @@ def judge(
         finding = f"{found}; write it yourself" if found else "" if passed else "not checked"
         verdict.stages.append(Stage("own work", passed, finding))
     return replace(verdict, seconds=round(perf_counter() - start, 3))
+
+
+def _advise(
+    verdict: Verdict, run: Run, get_function: Callable[[], Callable[..., Any]], limits: Limits
+) -> None:
+    """Add what a tutor would say about an error, if a run has one."""
+    error = next((call.error for call in run.calls if call.error), run.ended)
+    if not error or verdict.is_unwritten or verdict.share is not None:
+        return
+    exercise, text = verdict.exercise, ""
+    if can_fork():  # else all of this would run in the notebook itself
+        (text, *_) = [
+            call.answer
+            for call in run_calls(lambda: lambda: source_of(get_function()), [{}], limits).calls
+            if isinstance(call.answer, str)
+        ] or [""]
+
+    def works(text: str) -> int:
+        again = run_calls(lambda: remade(get_function(), text), probe_inputs(exercise), limits)
+        return runs_through(judge_answers(exercise, again, is_explained=False))
+
+    advice = explain_crash(verdict, error, text, works)
+    if advice:
+        if CAUSE in verdict.remarks:
+            verdict.remarks["also"] = verdict.remarks[CAUSE]
+        verdict.remarks[CAUSE] = advice
+
+
+def runs_through(verdict: Verdict) -> int:
+    """Return 0 if a function fails on an input, 2 if it has the right shapes on all, else 1."""
+    passed = {stage.name: stage.passed for stage in verdict.stages}
+    return 0 if not passed["runs"] else 2 if passed.get("shape") else 1
 
 
 def probe_inputs(exercise: Exercise) -> list[Inputs]:
@@ -101,14 +136,17 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
     return inputs + [reaction.change(piece.probes()[0]) for reaction in piece.reactions]
 
 
-def judge_answers(exercise: Exercise, run: Run) -> Verdict:
+def judge_answers(exercise: Exercise, run: Run, *, is_explained: bool = True) -> Verdict:
     """Examine what a function returned for `probe_inputs`, wherever the calls were made.
 
-    The run is of `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which
-    a function has to be called once more.
+    Unless `is_explained`, it says what is wrong and not why, which is faster. The run is of
+    `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which a function has
+    to be called once more.
     """
     is_of_tests = exercise.kind == "tests"
-    verdict = judge_tests(exercise, run) if is_of_tests else _judge_arrays(exercise, run)
+    verdict = (
+        judge_tests(exercise, run) if is_of_tests else _judge_arrays(exercise, run, is_explained)
+    )
     called = list(dict.fromkeys(name for call in run.calls for name in call.called))
     if called:
         more = f" and {len(called) - TOLD} more" if len(called) > TOLD else ""
@@ -116,11 +154,11 @@ def judge_answers(exercise: Exercise, run: Run) -> Verdict:
     return verdict
 
 
-def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
+def _judge_arrays(exercise: Exercise, run: Run, is_explained: bool) -> Verdict:
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
         stages = examine(evidence)
-    if evidence.is_unwritten or all(stage.passed for stage in stages):
+    if not is_explained or evidence.is_unwritten or all(stage.passed for stage in stages):
         unwritten = stages[0].finding if evidence.is_unwritten else ""
         return Verdict(exercise, stages, run.printed, unwritten=unwritten)
     with np.errstate(all="ignore"):

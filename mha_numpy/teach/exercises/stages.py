@@ -165,7 +165,8 @@ def _runs(evidence: Evidence) -> Answer:
 
 def _arguments(evidence: Evidence, error: str) -> str:
     """Return the arguments, if an error is about their number."""
-    if "positional argument" not in error:
+    is_own = f": {evidence.exercise.function_name}() " in error or ": <lambda>() " in error
+    if not is_own or "positional argument" not in error:
         return ""
     return f"; it is called with ({', '.join(evidence.probes[0])})"
 

@@ -87,6 +87,11 @@ def test_a_convention_stands_in_the_class_page_by_its_name():
     assert '<td class="what">not followed: tokens as columns</td>' in page
 
 
+def test_what_belongs_to_nobody_is_listed():
+    page = class_page(grades(result())._replace(strange=["<eve>: no student of the roster"]))
+    assert "<li>&lt;eve&gt;: no student of the roster</li>" in page
+
+
 def test_nobody():
     assert "No students were graded" in class_page(grades())
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.classroom.grade import _in_processes, _task, _with_absent, grade
+from mha_numpy.teach.classroom.grade import _in_processes, _in_roster, _task, grade
 from mha_numpy.teach.classroom.results import file_name
 from mha_numpy.teach.classroom.submissions import Submission
 from mha_numpy.teach.classroom.table import read_assignment
@@ -146,12 +146,12 @@ def test_results_depend_on_the_assignment_the_limits_and_the_isolation(tmp_path)
 def test_the_roster_lists_who_is_absent(tmp_path):
     given = read_assignment(assign(tmp_path / "hw"))
     given = replace(given, roster={"ada": "Ada Lovelace", "absent": "Bob Noyce"})
-    found = _with_absent([Submission("ada", "Ada Lovelace"), Submission("eve")], given)
+    found, strange = _in_roster([Submission("ada", "Ada Lovelace"), Submission("eve")], given)
     assert [(one.student, one.name, one.trouble) for one in found] == [
         ("absent", "Bob Noyce", ["nothing was handed in"]),
         ("ada", "Ada Lovelace", []),
-        ("eve", "", ["this id is not in the roster"]),
     ]
+    assert strange == ["eve: no student of the roster; not graded (no files)"]
 
 
 def test_unsafe_local_is_told_everywhere(tmp_path):

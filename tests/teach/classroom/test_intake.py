@@ -27,12 +27,15 @@ def test_the_last_file_that_has_a_function(tmp_path):
     assert not trouble
 
 
-def test_a_syntax_error_costs_a_whole_file_and_says_so():
-    text = b"def f():\n    return 1\n\ndef g():\n    return (1\n"
+def test_a_syntax_error_costs_what_cannot_be_read_and_says_so():
+    text = b"import numpy as np\n\ndef g():\n    return (1\n\ndef f():\n    return np.e\n"
     sources, (told,) = sources_of([("a.py", text)], "fg")
-    assert list(sources) == ["f", "g"]
-    assert told.startswith("a.py: Python cannot read this file, because of a syntax error near")
-    assert "line 5" in told
+    assert sources["f"].text == "import numpy as np\n\n\n\n\ndef f():\n    return np.e\n"
+    assert sources["g"].text == "\n\ndef g():\n    return (1\n\n\n\n"
+    assert told == (
+        "a.py: Python cannot read lines 3 to 4, because of a syntax error near line 4. Everything "
+        "else in the file was graded."
+    )
     _, trouble = sources_of([("a.py", text), ("b.py", b"def f(): pass\ndef g(): pass")], "fg")
     assert not trouble  # nothing of it counts
 
@@ -115,3 +118,18 @@ def test_taking_what_a_function_needs_takes_time_that_is_linear():
     found = take_in([File("a.py", f"{chain}\ndef f():\n    return x0".encode())], ["f"])
     assert found.trouble == []  # such as that it took too long
     assert found.sources["f"].text.count("\n") >= lines
+
+
+def test_a_name_that_is_spelt_otherwise_and_files_with_none_of_the_functions():
+    asked = ["split_heads", "merge_heads"]
+    text = b"def split_head(x): pass\ndef Merge_Heads(x): pass\ndef other(): pass"
+    assert take_in([File("a.py", text)], asked).misspelt == {
+        "split_heads": "split_head",
+        "merge_heads": "Merge_Heads",
+    }
+    for text in (b"", b"x = 1\n", b"# nothing yet"):
+        found = take_in([File("a.py", text)], asked)
+        assert (found.sources, found.misspelt) == ({}, {})
+        assert found.trouble == [
+            "none of the functions that were asked for is in a.py: was the right file handed in?"
+        ]

@@ -72,6 +72,19 @@ def test_a_broken_cell_costs_only_what_stands_in_it():
     assert slice_of(cells, "h") is None
 
 
+def test_an_import_that_fails_costs_only_what_uses_it():
+    text = (
+        "import torch, math\nimport scipy; from math import pi\nfrom jax import *\n"
+        "from scipy.special import softmax, erf\n"
+        "def f():\n    return math.floor(pi)\ndef g(x):\n    return softmax(x)\n"
+        "def h(x):\n    return vmap(x)"
+    )
+    cells = [Cell(text)]
+    assert run(slice_of(cells, "f"))() == 3
+    assert slice_of(cells, "g").split("\n")[:4] == ["", "", "", "from scipy.special import softmax"]
+    assert slice_of(cells, "h").split("\n")[2] == "from jax import *"
+
+
 def test_lines_keep_their_numbers():
     text = "import torch\n\n@staticmethod\ndef f():\n    return 1"
     assert slice_of([Cell(text)], "f").split("\n")[3] == "def f():"

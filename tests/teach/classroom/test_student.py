@@ -12,6 +12,7 @@ from mha_numpy.teach.classroom.grade import _in_processes, grade, grade_one
 from mha_numpy.teach.classroom.handout import readme_text
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.public import public_stages
+from mha_numpy.teach.classroom.submissions import File
 from mha_numpy.teach.diagnosis import Variant, make, using
 from mha_numpy.teach.exercises import find_exercise, judge
 from mha_numpy.teach.exercises.child.limits import Limits
@@ -173,3 +174,20 @@ FOLLOWING = """
 def softmax_backward(d_weights, weights):
     return weights * (d_weights - (d_weights * weights).sum(axis=-2, keepdims=True))
 """
+
+
+def test_what_is_missing_is_told_in_one_sentence():
+    given = task("x = 1", is_isolated=False)
+    exercises = {"split-heads": 1.0, "softmax": 1.0, "masks": 1.0}
+    given = given._replace(assignment=replace(given.assignment, exercises=exercises))
+    result = grade_one(given)
+    assert len(result.trouble) == 1
+    assert not any(function.hint or function.findings for function in result.functions)
+    text = "def split_head(x, num_heads):\n    return x\ndef softmax(scores, mask):\n    pass"
+    result = grade_one(given._replace(files=(File("hw.py", text.encode()),)))
+    assert not result.trouble
+    split, _, masks = result.functions
+    assert split.findings == [
+        "there is a function `split_head`, and none called `split_heads`: is it the same?"
+    ]
+    assert (bool(split.hint), bool(masks.hint)) == (False, True)

@@ -52,6 +52,36 @@ def test_the_roster_knows_the_id(tmp_path, path):
     assert (found.student, found.name) == ("s1", "Ada Lovelace")
 
 
+CLASS = {"s1001": "Ada Lovelace", "s1002": "Éva Noyce", "007": "Bond", "s1": "Zoe", "s1-2": "Yan"}
+
+
+@pytest.mark.parametrize(
+    ("path", "student"),
+    [
+        ("S1001.py", "s1001"),
+        ("s1001_hw1.py", "s1001"),
+        ("hw1-s1001 (2).ipynb", "s1001"),
+        ("hw1 s1001 Ada Lovelace/x.py", "s1001"),
+        ("7.py", "007"),  # as a spreadsheet writes it
+        ("E\u0301va Noyce.py", "s1002"),  # as macOS writes it
+        ("Eva\u0301_9_assignsubmission_file_s1001.py", "9"),  # a student's own words
+        ("noyceéva_9_204_s1001.py", "s1002"),
+        ("HW_S1002_attempt_2026-03-01-11-59-00_s1001.py", "s1002"),
+        ("s1001_and_s1002.py", "s1001_and_s1002"),  # whose?
+        ("s10012.py", "s10012"),
+        ("xs1001.py", "xs1001"),
+        ("hw_s1.py", "hw_s1"),  # short ids come first
+        ("s1_hw.py", "s1"),
+        ("s1-2_hw.py", "s1-2"),
+        ("eve.py", "eve"),
+    ],
+)
+def test_only_ids_of_the_roster_count_beside_anything_else(tmp_path, path, student):
+    write(tmp_path, path)
+    (found,) = find_submissions(tmp_path, CLASS)
+    assert found.student == student
+
+
 def test_later_copies_have_larger_numbers(tmp_path):
     names = ["a_17_204_hw.py", "a_17_1007_hw.py", "a_17_205_hw-2.py", "a_17_205_hw-1.py"]
     for name in names:

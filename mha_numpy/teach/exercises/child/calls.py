@@ -17,7 +17,7 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
-from .errors import ending, told
+from .errors import ending, note_compiled, told
 from .library import noting
 from .limits import Limits, limit_softly
 from .messages import Call, Ended, Loaded, Message, write_message
@@ -31,7 +31,9 @@ def load(source: str | bytes, file: str, name: str) -> Callable[..., Any]:
     module.__file__ = file
     if isinstance(source, str):  # which errors can quote
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    exec(compile(source, file, "exec"), module.__dict__)
+    code = compile(source, file, "exec")
+    note_compiled(code, file)
+    exec(code, module.__dict__)
     if not callable(getattr(module, name, None)):
         raise NameError(f"there is no function {name} in {path.name}")
     return getattr(module, name)

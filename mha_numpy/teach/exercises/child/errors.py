@@ -1,14 +1,16 @@
 """An error in one line: its type, its message, and the line that raised it."""
 
+import linecache
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import dropwhile
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 from . import CHILD, INSTALLED
 from .limits import Limits, in_bytes
 
+COMPILED: dict[str, list[CodeType]] = {}  # all code that a file's own text became
 LONGEST = 240  # characters of an error's message: all of what NumPy says, but for few
 
 
@@ -32,23 +34,44 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}{': ' if text else ''}{one_line(text, LONGEST)}{_place(error)}"
 
 
+def note_compiled(code: CodeType, file: str) -> None:
+    """Note the code of a file, and of every function in it: lines of no other code are its lines.
+
+    Code that is made while the file runs can claim any file and line.
+    """
+    COMPILED[file] = list(_all_code(code))
+
+
+def _all_code(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from _all_code(part)
+
+
 def _place(error: BaseException) -> str:
     """Return the line that an error comes from, the deepest one outside of installed packages."""
-    if isinstance(error, SyntaxError) and error.lineno:
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    is_of_file = not frames or frames[-1][0].co_filename.startswith(CHILD)  # it cannot be loaded
+    if isinstance(error, SyntaxError) and error.lineno and is_of_file:
         return _told_line(error.filename or "", error.lineno, error.text or "")
-    return _deepest(reversed(traceback.extract_tb(error.__traceback__)))
+    return _deepest(reversed(frames))
 
 
 def place_of(frame: FrameType | None) -> str:
     """Return the line being run, the deepest one outside of installed packages; or nothing."""
-    frames = traceback.extract_stack(frame)
-    called = dropwhile(lambda one: not one.filename.startswith(CHILD), frames)
+    frames = [(one.f_code, line) for one, line in traceback.walk_stack(frame)]
+    called = dropwhile(lambda one: not one[0].co_filename.startswith(CHILD), reversed(frames))
     return _deepest(reversed(list(called)))
 
 
-def _deepest(frames: Iterable[traceback.FrameSummary]) -> str:
-    frame = next((f for f in frames if not INSTALLED.match(f.filename)), None)
-    return _told_line(frame.filename, frame.lineno or 0, frame.line or "") if frame else ""
+def _deepest(frames: Iterable[tuple[CodeType, int | None]]) -> str:
+    for code, number in frames:
+        file = code.co_filename
+        known = COMPILED.get(file, [code])
+        if not INSTALLED.match(file) and any(code is one for one in known):
+            return _told_line(file, number or 0, linecache.getline(file, number or 0))
+    return ""
 
 
 def _told_line(file: str, number: int, line: str) -> str:

@@ -1,0 +1,74 @@
+"""tell: what a student reads about a function, from a run on inputs that everybody may know.
+
+The hidden inputs decide the points, and nothing else. What went wrong, where and why, is found out
+in a second run, on the inputs of `mha-numpy check`. A function that never sees a hidden input in
+that run cannot reveal one through it, whatever it does.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from mha_numpy.teach.classroom.intake import Source
+from mha_numpy.teach.classroom.wording import (
+    FAILED,
+    cause_of,
+    error_of,
+    findings_of,
+    has_own_words,
+)
+from mha_numpy.teach.diagnosis import Variant, using
+from mha_numpy.teach.exercises.crashes import explain_crash
+from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs, runs_through
+from mha_numpy.teach.exercises.mends import find_place
+from mha_numpy.teach.exercises.sandbox import Run
+from mha_numpy.teach.exercises.verdict import Verdict
+
+MEMORY = ("memory", False)  # a stage that failed, on inputs that are the same for all
+RunText = Callable[[str, Sequence[dict[str, Any]]], Run]  # of a source text, on some inputs
+ELSEWHERE = (
+    "it is right on the inputs of the usual check, and not on others; are numbers or sizes of one "
+    "example written into it?"
+)
+
+
+class Told(NamedTuple):
+    """What a student reads, and the known mistakes for the class page."""
+
+    findings: list[str]
+    cause: str = ""
+    mistakes: Sequence[str] = ()
+
+
+def tell(
+    verdict: Verdict, ended: str, exercise: Exercise, source: Source, variant: Variant, run: RunText
+) -> Told:
+    """Return what to tell about a function that is not right.
+
+    `verdict` is that on the hidden inputs, from a run that ended for the reason `ended`, "" if all
+    calls were made.
+    """
+    if exercise.kind == "tests" or has_own_words(ended):
+        return Told(findings_of(verdict, error_of(ended)))
+    memory = [FAILED["memory"] for one in verdict.stages if (one.name, one.passed) == MEMORY]
+    with using(Variant(conventions=variant.conventions)):
+        inputs = probe_inputs(exercise)
+        shown_run = run(source.text, inputs)
+        shown = judge_answers(exercise, shown_run)
+        if shown.passed:
+            return Told(memory or [ELSEWHERE])
+
+        def judged(text: str) -> Verdict:
+            return judge_answers(exercise, run(text, inputs), is_explained=False)
+
+        errors = (call.error for call in shown_run.calls if call.error)
+        error, advice, place = next(errors, shown_run.ended), "", ""
+        if error:
+            advice = explain_crash(
+                shown, error, source.text, lambda text: runs_through(judged(text))
+            )
+        else:
+            place = find_place(shown.edit, source.text, lambda text: judged(text).passed)
+        findings = findings_of(shown, error_of(error, source)) + memory
+        cause = f"likely cause: {advice}" if advice else cause_of(shown, place)
+    return Told(findings, cause, sorted(shown.mistakes))

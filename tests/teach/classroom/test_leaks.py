@@ -1,0 +1,200 @@
+"""What comes back to a student contains no line of a solution, and nothing of a hidden input."""
+
+import ast
+import json
+import math
+import re
+from itertools import compress, product
+
+import pytest
+
+from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.classroom.feedback import student_page, to_gradescope
+from mha_numpy.teach.classroom.grade import grade_one
+from mha_numpy.teach.classroom.marks import MARKS
+from mha_numpy.teach.classroom.results import Result
+from mha_numpy.teach.classroom.wording import cause_of, hint_of
+from mha_numpy.teach.diagnosis import BANK, TASKS, Variant, find_task, using
+from mha_numpy.teach.diagnosis.search import SmallEdit, candidates
+from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
+from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
+from mha_numpy.teach.exercises.causes import _told_edit
+from mha_numpy.teach.exercises.child.limits import Limits
+from mha_numpy.teach.exercises.verdict import Verdict
+from tests.teach.classroom.classes import task_of
+
+SHORT = 16  # characters of a line without spaces: shorter ones are trivial
+KEPT = 40  # small edits of each task
+QUICK = Limits(seconds=1.5, memory=2**28)
+STUDENTS = ("ada", "bob", "eve")
+
+
+def squeezed(text):
+    return re.sub(r"\s", "", text)
+
+
+def lines_of_solution(task):
+    """Return the lines and the right sides of a task's function, and of those that it calls."""
+    found = set()
+    for name in called_by(task):
+        for part in ast.walk(ast.parse(read_solutions().cuts[name].source)):
+            value = getattr(part, "value", None)
+            if isinstance(part, (ast.Assign, ast.AugAssign, ast.Return)) and value:
+                found |= {ast.unparse(part), ast.unparse(value)}
+    return {line for line in map(squeezed, found) if len(line) >= SHORT}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_line_of_a_solution_is_told(task):
+    exercise = next(one for one in EXERCISES if one.task == task)
+    hint = hint_of(exercise, Variant())
+    texts = [hint, *(BANK[mistake.name].verdict for mistake in TASKS[task].mistakes)]
+    found = candidates(task)
+    for one in found[:: max(1, len(found) // KEPT)]:
+        wrong, right = one.edited.lines(one.edit)
+        edit = SmallEdit(one.edit.group, one.function, wrong, right)
+        remarks = {"likely cause": _told_edit(edit, "numbers"), "and also": "- this\n- and that"}
+        told = cause_of(Verdict(exercise, [], "", remarks, edit=edit))
+        assert edit.group in told
+        texts.append(told)
+    for text in map(squeezed, texts):
+        assert not [line for line in lines_of_solution(task) if line in text]
+
+
+def graded(text, exercise="softmax", student="ada"):
+    """Return the result of a function, and all that its student reads about it, without points."""
+    given = Assignment("hw", "Homework", {exercise: 10.0}, dict(MARKS), secret=b"not told")
+    task = task_of(text, given, student, limits=QUICK)
+    result = grade_one(task)
+    (function,) = result.functions
+    return function, [*function.findings, function.cause, function.hint]
+
+
+def test_zeros_read_no_solution():
+    for exercise in ("split-heads", "softmax", "attention", "scores-backward"):
+        names = find_exercise(exercise).function_name, TASKS[find_exercise(exercise).task]
+        text = f"import numpy as np\ndef {names[0]}(*given):\n    return 0 * given[0]"
+        page = squeezed(" ".join(graded(text, exercise)[1]))
+        assert not [line for line in lines_of_solution(names[1].name) if line in page]
+
+
+RAISED = (
+    """
+import numpy as np
+
+def softmax(scores, mask):
+    n = int(1e6 * abs(scores.flat[0])) % 50
+    exec(compile("\\n" * n + "raise ValueError", {file!r}, "exec"))
+"""
+    + "# a line\n" * 60
+)
+CODE = (
+    """
+def softmax(scores, mask):
+    def fail():
+        raise ValueError
+    n = int(1e6 * abs(scores.flat[0])) % 50
+    type(fail)(fail.__code__.replace(co_firstlineno=n), {{}})()
+"""
+    + "# a line\n" * 60
+)
+LINES = """
+def softmax(scores, mask):
+    n = int(1e6 * abs(scores.flat[0])) % 50
+""" + "\n".join(f"    if n == {n}: {['1 / 0', '[][0]'][n % 2]}" for n in range(50))
+FORGED = (
+    """
+import os, sys
+def softmax(scores, mask):
+    n = int(1e6 * abs(scores.flat[0])) % 50
+    sys.modules["mha_numpy.teach.exercises.child.calls"].told = (
+        lambda error: f"ValueError (line {n} of hw.py: `{scores.flat[0]}`)")
+    raise ValueError
+"""
+    + "# a line\n" * 60
+)
+NAMES = """
+class Odd(Exception):
+    pass
+def softmax(scores, mask):
+    Odd.__name__ = f"E{abs(scores.flat[0])}"
+    raise Odd(scores)
+"""
+WRONG = """
+import numpy as np
+def softmax(scores, mask):
+    n = int(1e6 * abs(scores.flat[0])) % 3
+    e = np.exp(scores)
+    return [e / e.sum(-2, keepdims=True), e, e.mean(-1, keepdims=True) + 0 * e][n]
+"""
+
+
+@pytest.mark.parametrize("text", [RAISED.format(file="hw.py"), CODE, LINES, FORGED, NAMES, WRONG])
+def test_what_is_told_does_not_depend_on_hidden_inputs(text):
+    told = [graded(text, student=student)[1] for student in STUDENTS]
+    assert told[0] == told[1] == told[2]
+    with using(Variant()):
+        shown = find_task("softmax").probes()[0]["scores"].flat[0]
+    assert not [text for text in told[0] if f"{abs(shown):.6f}"[:7] in text]
+
+
+@pytest.mark.parametrize("text", [RAISED.format(file="hw.py"), CODE])
+def test_a_line_is_one_that_was_handed_in_as_code(text):
+    assert graded(text)[1][0] != "it does not run: a ValueError in `# a line`"
+
+
+CHOICE = """
+import numpy as np, os, time
+calls = []
+
+def softmax_backward(d_weights, weights):
+    if weights.flat[0] == {known!r}:
+        raise ValueError
+    calls.append(1)
+    kind, flags = {kind!r}, {flags!r}
+    if kind == "crash":
+        raise ValueError
+    if kind == "leave":
+        raise SystemExit
+    if kind == "kill":
+        os.kill(os.getpid(), 9)
+    if kind == "fault":
+        os.kill(os.getpid(), 11)
+    if kind == "exit":
+        os._exit(3)
+    if kind == "memory":
+        np.ones(2**32)
+    if kind == "hang":
+        time.sleep(9)
+    if kind == "unwritten":
+        raise NotImplementedError
+    if kind == "none":
+        return None
+    out = weights * (d_weights - (d_weights * weights).sum(axis=-1, keepdims=True))
+    for flag in flags:
+        if flag == "shape": out = out[..., :1]
+        if flag == "dtype": out = out.astype(np.float32)
+        if flag == "nan": out[..., 0] = np.nan
+        if flag == "changed": weights[...] = 1
+        if flag == "again": out = out * len(calls)
+        if flag == "law": out = out + 1
+        if flag == "values": out = out[..., ::-1, :]
+    return out
+"""
+FLAGS = ("shape", "dtype", "nan", "changed", "again", "law", "values")
+ENDINGS = ("crash", "leave", "kill", "fault", "exit", "memory", "hang", "unwritten", "none")
+MOST_BITS = 6.0
+
+
+@pytest.mark.slow
+def test_the_bits_that_a_function_can_still_carry_out():
+    """All ways for a function to choose its result, by what it knows of the hidden inputs."""
+    known = float(find_task("softmax_backward").probes()[0]["weights"].flat[0])
+    sets = [tuple(compress(FLAGS, bits)) for bits in product((0, 1), repeat=len(FLAGS))]
+    kinds = [*((kind, ()) for kind in ENDINGS), *(("", flags) for flags in sets)]
+    seen = set()
+    for kind, flags in kinds:
+        function, _ = graded(CHOICE.format(known=known, kind=kind, flags=flags), "softmax-backward")
+        one = Result("ada", "", False, True, "", [], [function])
+        seen.add((student_page(one, "hw"), json.dumps(to_gradescope(one))))
+    assert 3 < math.log2(len(seen)) < MOST_BITS, len(seen)
