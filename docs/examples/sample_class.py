@@ -21,9 +21,7 @@ CLASS = {
     "s1004": "Deniz Y\u0131lmaz", "s1005": "Emil Novák", "s1006": "Fatima Zahra",
     "s1007": "Guo Wei", "s1008": "Hanna Müller-Smith",
 }  # fmt: skip
-SECRET = (
-    "sample class 1107: kept by nobody"  # Hanna's heads alternate, Ada's do not
-)
+SECRET = "sample class 1107: kept by nobody"  # Hanna's heads alternate, Ada's do not
 NO_SCALE = {"k.swapaxes(-1, -2) * scale(q.shape[-1])": "k.swapaxes(-1, -2)"}
 NO_SCALE_2 = {"k.T * scale(q.shape[1])": "k.T"}
 STRICT = {"key <= query": "key < query"}

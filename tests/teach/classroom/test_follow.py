@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.follow import PAIRS, follows
+from mha_numpy.teach.classroom.make import READY
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.table import read_assignment
 from mha_numpy.teach.conventions import CONVENTIONS
@@ -11,6 +13,7 @@ from mha_numpy.teach.diagnosis import Variant, make, using
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
+from tests.sweeps import sweep
 from tests.teach.classroom.classes import assign, task_of
 
 
@@ -36,6 +39,16 @@ def test_right_follows_right_under_all_conventions_one_by_one(backward):
         if any(piece in convention.at for piece in pieces):
             with using(Variant(1, (name,))):
                 assert follows(backward, caller()), name
+
+
+@pytest.mark.parametrize("student", sweep([f"s{number}" for number in range(12)], 1))
+def test_right_follows_right_in_the_variant_of_a_student(student):
+    ids = READY["hw2-backward"].exercises
+    hw2 = Assignment("hw2-backward", "", dict.fromkeys(ids, 1.0), {}, None, b"x" * 32, {})
+    for exercise, variant in hw2.variant(student).items():
+        if exercise in PAIRS and PAIRS[exercise] in hw2.exercises:
+            with using(variant):
+                assert follows(exercise, caller())
 
 
 def unscaled(q, k):
