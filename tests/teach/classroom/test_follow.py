@@ -9,7 +9,7 @@ from mha_numpy.teach.classroom.make import READY
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.table import read_assignment
 from mha_numpy.teach.conventions import CONVENTIONS
-from mha_numpy.teach.diagnosis import Variant, make, using
+from mha_numpy.teach.diagnosis import TASKS, Variant, make, using
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
@@ -156,3 +156,18 @@ def test_points_for_what_follows(tmp_path):
     )
     assert functions(BOTH.replace("d_scores @ k", "-d_scores @ k"))[1].points < 5
     assert functions(ZEROS)[1].points < 5
+
+
+@pytest.mark.parametrize("backward", PAIRS)
+def test_every_call_has_the_axes_that_the_task_states(backward):
+    call = caller()
+
+    def checked(exercise_id, inputs):
+        stated = TASKS[find_exercise(exercise_id).task].probes()
+        for given in inputs:
+            for name, array in given.items():
+                if isinstance(array, np.ndarray) and exercise_id != "softmax":  # (..., T_q, T_k)
+                    assert array.ndim in {probe[name].ndim for probe in stated}
+        return call(exercise_id, inputs)
+
+    assert follows(backward, checked)
