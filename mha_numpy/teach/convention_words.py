@@ -89,6 +89,8 @@ WORDS: dict[str, Words] = {
         r"x\[b, t, h\*d \+ c\]": "x[b, t, c*H + h]",
         "Head 0 has the first d columns, head 1 the next, and so on": "The columns of the heads alternate: column 0 of each head, then column 1, and so on",
         r"merged\[b, t, h\*d \+ c\]": "merged[b, t, c*H + h]",
+        "A block of columns for every head": "Columns for every head",
+        "The heads side by side again": "The heads joined again",
         "Lay the heads of every token side by side": "Join the heads of every token, with columns that alternate",
         "Head h takes the h-th block of their columns, d_k wide for queries and keys and d_v for values,": "Head h takes every H-th of their columns, starting with column h, d_k of them for queries and keys and d_v for values,",
         r"The (H )?heads, side by side in their order, are": r"The columns of the \1heads alternate in the same way in",

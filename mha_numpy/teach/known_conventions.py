@@ -227,7 +227,7 @@ TABLE = [  # in the order in which they are applied, so that axes change places 
     Convention(
         "heads alternate",
         "The columns of the heads alternate: of H heads, head h has columns h, h + H, h + 2*H and "
-        "so on, as in SuperGlue.",
+        "so on, as in SuperGlue (Sarlin et al. 2020).",
         frozenset({"columns"}),
         _joined(
             _at(
@@ -256,7 +256,7 @@ TABLE = [  # in the order in which they are applied, so that axes change places 
     ),
     Convention(
         "scores over d_k",
-        "The scores are divided by d_k, not by its square root, as in muP.",
+        "The scores are divided by d_k, not by its square root, as in muP (Yang et al. 2022).",
         frozenset({"scale"}),
         _of_scale(0.5),
         WORDS["scores over d_k"],

@@ -59,7 +59,7 @@ class Assignment:
         >>> points = {"scores": 10.0, "rope": 20.0}
         >>> one = Assignment("hw", "", points, {}, secret=b"not told", roster={"ada": "Ada"})
         >>> {id: variant.conventions for id, variant in one.variant("ada").items()}
-        {'scores': ('scores over d_k', 'tokens first'), 'rope': ()}
+        {'scores': ('tokens as columns',), 'rope': ()}
         >>> Assignment("hw", "", {"rope": 10}, {}).variant("ada")
         {'rope': Variant(seed=20240229, conventions=())}
         """

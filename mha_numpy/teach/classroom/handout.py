@@ -10,6 +10,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.marks import rules
 from mha_numpy.teach.classroom.retold import retold
+from mha_numpy.teach.conventions import DEFAULT, in_words_of
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise
 from mha_numpy.teach.exercises.folder import file_name
@@ -81,7 +82,7 @@ def notebook_text(assignment: Assignment, student: str) -> str:
         variant = variants[exercise.id]
         check = _check_call(exercise, variant, exercise.function_name)
         cells += [
-            title_cell(assignment, exercise, number),
+            title_cell(assignment, exercise, number, variant),
             code(stub_text(exercise, variant), "exercise", f"exercise-{exercise.id}"),
             code(check, "check", f"check-{exercise.id}"),
         ]
@@ -99,10 +100,17 @@ def load_nbformat() -> Any:
         ) from error
 
 
-def title_cell(assignment: Assignment, exercise: Exercise, number: int) -> Any:
+def title_of(exercise: Exercise, variant: Variant) -> str:
+    """Return an exercise's title in the words of a variant."""
+    return in_words_of(variant.of(exercise.task), exercise.title)
+
+
+def title_cell(
+    assignment: Assignment, exercise: Exercise, number: int, variant: Variant = DEFAULT
+) -> Any:
     """Return the cell above a function."""
     points = f"{assignment.exercises[exercise.id]:g} points"
-    text = f"## {number}. {exercise.title}\n\n`{exercise.function_name}`, {points}"
+    text = f"## {number}. {title_of(exercise, variant)}\n\n`{exercise.function_name}`, {points}"
     return load_nbformat().v4.new_markdown_cell(text, id=f"title-{exercise.id}")
 
 
@@ -120,8 +128,8 @@ def readme_text(assignment: Assignment, student: str, form: str) -> str:
     variants = assignment.variant(student)
     exercises = assignment.catalogue
     rows = "\n".join(
-        f"| {number} | {exercise.title} | `{exercise.function_name}` | {exercise.minutes} | "
-        f"{assignment.exercises[exercise.id]:g} |"
+        f"| {number} | {title_of(exercise, variants[exercise.id])} | `{exercise.function_name}` | "
+        f"{exercise.minutes} | {assignment.exercises[exercise.id]:g} |"
         for number, exercise in enumerate(exercises, start=1)
     )
     whose = ""

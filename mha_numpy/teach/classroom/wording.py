@@ -109,8 +109,8 @@ def hint_of(exercise: Exercise, variant: Variant) -> str:
     Examples
     --------
     >>> from mha_numpy.teach.exercises import find_exercise
-    >>> hint_of(find_exercise("split-heads"), Variant(1, ("heads first",)))[-62:-19]
-    'in the result the heads come first. Noteboo'
+    >>> hint_of(find_exercise("split-heads"), Variant(1, ("heads first",))).split("; ")[1][:35]
+    'in the result the heads come first.'
     """
     return in_words_of(variant.of(exercise.task), give_hint(exercise, 1).text)
 

@@ -12,7 +12,7 @@ from mha_numpy.progress import busy
 from mha_numpy.teach.conventions import conventions_of
 from mha_numpy.teach.conventions import told as in_force
 from mha_numpy.teach.diagnosis import BANK, Diagnosis, diagnose
-from mha_numpy.teach.diagnosis.bank import ACCUMULATES, FLOAT32, IN_PLACE
+from mha_numpy.teach.diagnosis.bank import ACCUMULATES, EDITS, FLOAT32, IN_PLACE
 from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
@@ -92,9 +92,7 @@ def _diagnosed(evidence: Evidence) -> tuple[Evidence, dict[str, str], Diagnosis]
 
 def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:
     piece = evidence.exercise.task
-    told = [
-        [in_force(piece, BANK[name].verdict) for name in sorted(cause)] for cause in found.causes
-    ]
+    told = [[_verdict(piece, name) for name in sorted(cause)] for cause in found.causes]
     yours = listed(_wrong_names(evidence)) if found.is_partial else "numbers"
     if found.edit:
         is_usual = not conventions_of(piece)  # whose lines an edit quotes
@@ -103,6 +101,12 @@ def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:
     if found.is_partial:
         told = [[f"this mistake gives exactly your {yours}: {', and '.join(one)}"] for one in told]
     return told
+
+
+def _verdict(piece: str, mistake: str) -> str:
+    """Return a mistake's verdict in the words of the variant in force."""
+    verdict = BANK[mistake].verdict
+    return in_force(piece, verdict) if EDITS[mistake] else verdict  # else it is about a convention
 
 
 def _told_edit(edit: SmallEdit, yours: str) -> str:

@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.follow import PAIRS, follows
+from mha_numpy.teach.classroom.make import READY
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.table import read_assignment
 from mha_numpy.teach.conventions import CONVENTIONS
-from mha_numpy.teach.diagnosis import Variant, make, using
+from mha_numpy.teach.diagnosis import TASKS, Variant, make, using
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
+from tests.sweeps import sweep
 from tests.teach.classroom.classes import assign, task_of
 
 
@@ -36,6 +39,16 @@ def test_right_follows_right_under_all_conventions_one_by_one(backward):
         if any(piece in convention.at for piece in pieces):
             with using(Variant(1, (name,))):
                 assert follows(backward, caller()), name
+
+
+@pytest.mark.parametrize("student", sweep([f"s{number}" for number in range(12)], 1))
+def test_right_follows_right_in_the_variant_of_a_student(student):
+    ids = READY["hw2-backward"].exercises
+    hw2 = Assignment("hw2-backward", "", dict.fromkeys(ids, 1.0), {}, None, b"x" * 32, {})
+    for exercise, variant in hw2.variant(student).items():
+        if exercise in PAIRS and PAIRS[exercise] in hw2.exercises:
+            with using(variant):
+                assert follows(exercise, caller())
 
 
 def unscaled(q, k):
@@ -143,3 +156,18 @@ def test_points_for_what_follows(tmp_path):
     )
     assert functions(BOTH.replace("d_scores @ k", "-d_scores @ k"))[1].points < 5
     assert functions(ZEROS)[1].points < 5
+
+
+@pytest.mark.parametrize("backward", PAIRS)
+def test_every_call_has_the_axes_that_the_task_states(backward):
+    call = caller()
+
+    def checked(exercise_id, inputs):
+        stated = TASKS[find_exercise(exercise_id).task].probes()
+        for given in inputs:
+            for name, array in given.items():
+                if isinstance(array, np.ndarray) and exercise_id != "softmax":  # (..., T_q, T_k)
+                    assert array.ndim in {probe[name].ndim for probe in stated}
+        return call(exercise_id, inputs)
+
+    assert follows(backward, checked)

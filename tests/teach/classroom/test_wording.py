@@ -5,8 +5,8 @@ import pytest
 
 from mha_numpy.teach.classroom.intake import Source
 from mha_numpy.teach.classroom.wording import cause_of, error_of, findings_of, hint_of
-from mha_numpy.teach.diagnosis import Variant, make, using
-from mha_numpy.teach.exercises.catalogue import find_exercise
+from mha_numpy.teach.diagnosis import CONVENTIONS, Variant, make, using
+from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
 from mha_numpy.teach.exercises.judge import judge
 
 SOURCE = Source("def f(x):\n    return x.T[9]", "hw.py")
@@ -59,6 +59,19 @@ def test_causes_are_told_in_the_words_of_the_variant():
         assert told == "likely cause: the scale 1/d_k is missing"
         usual = cause_of(judge(exercise, lambda: make("scores", ["not followed: scores over d_k"])))
         assert usual.startswith("likely cause: your code follows the usual convention, not that of")
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_a_convention_that_is_not_followed_is_told_in_its_own_words(name):
+    told = []
+    for exercise in EXERCISES:
+        if exercise.kind == "code" and exercise.task in CONVENTIONS[name].at and len(told) < 2:
+            with using(Variant(1, (name,))):
+                wrong = make(exercise.task, [f"not followed: {name}"])
+                verdict = judge(exercise, lambda: wrong)  # noqa: B023
+                told += [cause_of(verdict)] * bool(verdict.mistakes)  # else it does not run
+    assert told
+    assert all(CONVENTIONS[name].sentence in one for one in told)
 
 
 def test_what_fails_on_some_inputs_has_its_error_and_nothing_that_follows():

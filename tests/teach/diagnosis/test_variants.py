@@ -122,7 +122,8 @@ def test_nothing_that_is_told_assumes_the_usual_convention(task):
     statements = [one.statement for one in (*piece.laws, *piece.reactions)]
     for names in [*((name,) for name in made), *sets_of(task)]:
         shown = set.intersection(*(made[name] for name in names))
-        for text in [*statements, piece.hints.where, *(BANK[one].verdict for one in shown)]:
+        verdicts = (BANK[one].verdict for one in shown)
+        for text in [*statements, piece.title, piece.hints.where, *verdicts]:
             told = in_words_of([CONVENTIONS[name] for name in names], text)
             for name in names:
                 assert not re.search(USUAL_WORDS[name], re.sub(r'"[^"]*"', "", told)), (name, told)
