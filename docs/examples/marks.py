@@ -99,12 +99,14 @@ class Typical(NamedTuple):
         return round(100 * self.result.points / self.result.out_of, 1)
 
 
-def graded(slip: float = MARKS["slip"]) -> list[Typical]:
-    """Grade all of them, with this percent for what one known mistake explains."""
+def graded(slip: float = MARKS["slip"], *, of: str = "", name: str = "") -> list[Typical]:
+    """Grade all of them, or those of an exercise and name; `slip` is as in `MARKS`."""
     data = tomllib.loads(DATA.read_text(encoding="utf-8"))
     right = "".join(data["right"].values())
     found = []
     for one in data["submission"]:
+        if of not in ("", one["of"]) or name not in ("", one["name"]):
+            continue
         text = apply_edits(right, dict(one.pop("edits", []))) + one.pop("code", "")
         found.append(Typical(**one, result=grade(text, one["of"], slip)))
     return found

@@ -123,6 +123,13 @@ def test_the_gallery_is_what_a_check_says_today():
 
 
 @pytest.mark.slow
+def test_the_page_of_marks_is_what_submissions_earn_today():
+    marks = script("marks")
+    without = marks.agreement(marks.graded(slip=0))
+    assert marks.page(marks.graded(), without) == marks.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
 def test_pictures_say_what_they_would_say_today():
     pictures = script("pictures")
     for name, draw in pictures.PICTURES.items():

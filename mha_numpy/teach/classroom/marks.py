@@ -63,6 +63,7 @@ class Values(NamedTuple):
 class Pair(NamedTuple):
     """An array of one answer, as floats, next to the right one."""
 
+    name: str
     mine: Array | None
     right: Array
     largest: np.floating[Any]  # of all right arrays of this answer
@@ -94,20 +95,22 @@ def count_values(exercise: Exercise, run: Run, verdict: Verdict) -> Values:
     pairs = list(_pairs(Evidence(exercise, run)))
     is_near = not any(pair.wrong(NARROW).any() for pair in pairs)
     has_slip, is_coarse, shows = _is_slip(verdict), False, False
-    right = wrong = lost = easy = slips = 0
+    right = wrong = lost = easy = 0
+    named: dict[str, list[bool]] = {}  # wrong arrays that a mistake explains: whether each is easy
     for pair in pairs:
         off = pair.wrong(NARROW if is_near or pair.is_narrow else TOLERANCE)
         if not off.any():
             is_easy = pair.is_easy(pair.right)
             right, easy = right + (not is_easy), easy + is_easy
             is_coarse |= bool(pair.wrong(TOLERANCE).any())
-        elif has_slip and pair.mine is not None and not pair.is_easy(pair.mine):
+            continue
+        wrong += 1
+        if has_slip and pair.mine is not None:
+            named.setdefault(pair.name, []).append(pair.is_easy(pair.mine))
             is_lost = pair.mine.shape == off.shape and not np.isfinite(pair.mine[off]).all()
-            lost, slips = lost + is_lost, slips + 1
+            lost += is_lost
             shows |= is_lost and bool(pair.mine[~off].any())  # the rest is right
-        else:
-            wrong += 1
-    wrong += slips
+    slips = sum(len(ones) for ones in named.values() if not all(ones))
     if lost == wrong and (right or shows):
         right, wrong, slips = right + lost, 0, 0
     if not right + wrong:
@@ -128,7 +131,7 @@ def _pairs(evidence: Evidence) -> Iterator[Pair]:
             one = mine.get(name)
             is_narrow = one is not None and one.dtype.kind == "f" and one.itemsize < right.itemsize
             floats = None if one is None else one.astype(float)
-            yield Pair(floats, right.astype(float), largest, inputs, is_narrow)
+            yield Pair(name, floats, right.astype(float), largest, inputs, is_narrow)
 
 
 def _as_array(leaf: Any) -> Array | None:
