@@ -31,9 +31,7 @@ from mha_numpy.teach.exercises.stages import NO_RETURN
 from mha_numpy.teach.exercises.verdict import Verdict
 
 SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
-MISSPELT = (
-    "there is a function `{found}`, and none called `{name}`: rename it, and hand it in again"
-)
+MISSPELT = "there is a function `{found}`, and none called `{name}`: is it the same?"
 FOLLOWED = (FAILED["values"], FAILED["gradients"])
 
 
@@ -75,7 +73,7 @@ def _grade_function(
     seconds = round(time.monotonic() - start, 2)
     graded = replace(graded, file=source.file, seconds=seconds)
     try:
-        verdict = judge_answers(exercise, run, is_explained=_is_explained(exercise))
+        verdict = judge_answers(exercise, run, is_explained=_is_explained(exercise, task))
     except Exception:  # an unforeseen answer costs only this function
         return replace(graded, state="failed", findings=["its answers could not be judged"])
     if verdict.is_unwritten:
@@ -102,7 +100,7 @@ def _grade_function(
         raise
     except Exception:  # an unforeseen answer costs only the words
         told = Told(findings_of(verdict, error_of("")))
-    mistakes = verdict.mistakes if exercise.id in PAIRS.values() else told.mistakes
+    mistakes = verdict.mistakes if _is_explained(exercise, task) else told.mistakes
     hint = hint_of(exercise, variant) if broken_line(source.text) is None else ""
     return replace(
         graded, findings=told.findings, cause=told.cause, mistakes=sorted(mistakes), hint=hint
@@ -119,13 +117,14 @@ def _not_there(
     return replace(function, findings=findings, hint=function.hint * (has_any and not findings))
 
 
-def _is_explained(exercise: Exercise) -> bool:
+def _is_explained(exercise: Exercise, task: Task) -> bool:
     """Return whether something depends on why the answers to the hidden inputs are wrong.
 
-    What a student reads does not. But a forward has to have a known mistake to be followed, and
-    the museum's code has to have another one than it was handed out with.
+    What a student reads does not. But a forward whose backward is graded has to have a known
+    mistake to be followed, and the museum's code another one than it was handed out with.
     """
-    return exercise.kind != "code" or exercise.id in PAIRS.values()
+    followed = [PAIRS.get(backward) for backward in task.assignment.exercises]
+    return exercise.kind != "code" or exercise.id in followed
 
 
 def _followed(
