@@ -22,6 +22,7 @@ from mha_numpy.teach.exercises.causes import _told_edit
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.verdict import Verdict
 from tests.teach.classroom.classes import task_of
+from tests.teach.exercises.test_judge_tests import isolated
 
 SHORT = 16  # characters of a line without spaces: shorter ones are trivial
 KEPT = 40  # small edits of each task
@@ -61,10 +62,10 @@ def test_no_line_of_a_solution_is_told(task):
         assert not [line for line in lines_of_solution(task) if line in text]
 
 
-def graded(text, exercise="softmax", student="ada"):
+def graded(text, exercise="softmax", student="ada", *, is_isolated=False):
     """Return the result of a function, and all that its student reads about it, without points."""
     given = Assignment("hw", "Homework", {exercise: 10.0}, dict(MARKS), secret=b"not told")
-    task = task_of(text, given, student, limits=QUICK)
+    task = task_of(text, given, student, limits=QUICK, is_isolated=is_isolated)
     result = grade_one(task)
     (function,) = result.functions
     return function, [*function.findings, function.cause, function.hint]
@@ -136,6 +137,13 @@ def test_what_is_told_does_not_depend_on_hidden_inputs(text):
     with using(Variant()):
         shown = find_task("softmax").probes()[0]["scores"].flat[0]
     assert not [text for text in told[0] if f"{abs(shown):.6f}"[:7] in text]
+
+
+@isolated
+def test_nor_in_isolation():
+    told = [graded(LINES, student=one, is_isolated=True)[1] for one in STUDENTS]
+    assert told[0] == told[1] == told[2]
+    assert told[0][0].startswith("it does not run: a")
 
 
 @pytest.mark.parametrize("text", [RAISED.format(file="hw.py"), CODE])
