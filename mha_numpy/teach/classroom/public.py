@@ -9,7 +9,13 @@ from mha_numpy.tables import show
 from mha_numpy.teach.classroom.wording import error_of, findings_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises import find_exercise
-from mha_numpy.teach.exercises.judge import check_callable, judge, judge_answers, probe_inputs
+from mha_numpy.teach.exercises.judge import (
+    advice_on,
+    check_callable,
+    judge,
+    judge_answers,
+    probe_inputs,
+)
 from mha_numpy.teach.exercises.sandbox import LIMITS, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import stages_table
@@ -42,6 +48,10 @@ def public_check(
     is_right = all(stage.passed for stage in stages)
     state = "right" if is_right else "not right"
     show(stages_table(f"{exercise_id}, public checks: {state}", stages))
+    if not stages[0].passed:
+        with using(Variant(conventions=tuple(conventions))):
+            told = advice_on(find_exercise(exercise_id), lambda: function)
+        print(f"likely cause: {told}" * bool(told))
 
 
 def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | None = None) -> None:

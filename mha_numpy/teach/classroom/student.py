@@ -31,9 +31,7 @@ from mha_numpy.teach.exercises.stages import NO_RETURN
 from mha_numpy.teach.exercises.verdict import Verdict
 
 SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
-MISSPELT = (
-    "there is a function `{found}`, and none called `{name}`: rename it, and hand it in again"
-)
+MISSPELT = "there is a function `{found}`, and none called `{name}`: is it the same?"
 FOLLOWED = (FAILED["values"], FAILED["gradients"])
 NEARLY = "the numbers are right, but not to the precision of float64"
 
@@ -116,7 +114,7 @@ def _grade_function(
         findings = [text.replace("it does not run", "it does not always run") for text in findings]
     if values.are_right:  # only in float32
         findings = [text for text in findings if text not in FOLLOWED] + [NEARLY] * values.is_coarse
-    mistakes = verdict.mistakes if exercise.id in PAIRS.values() else told.mistakes
+    mistakes = verdict.mistakes or told.mistakes
     hint = hint_of(exercise, variant) if broken_line(source.text) is None else ""
     return replace(
         graded, findings=findings, cause=told.cause, mistakes=sorted(mistakes), hint=hint

@@ -248,7 +248,7 @@ def _name(crash: Crash, name: str) -> str:
     meant = did_you_mean(name, names).replace("'", "`") if _is_close(name, names) else ""
     if meant:
         return f"there is no `{name}`: {meant}"
-    return f"there is no `{name}` in what was handed in: define it, or copy it into this file"
+    return f"there is no `{name}` in what could be read: define it, or copy it into this file"
 
 
 def _is_close(name: str, names: Iterable[str], least: float = 0.7) -> bool:

@@ -79,7 +79,10 @@ def judge(
     start = perf_counter()
     run = run_calls(get_function, probe_inputs(exercise), limits)
     verdict = judge_answers(exercise, run)
-    _advise(verdict, run, get_function, limits)
+    if advice := _advice(verdict, run, get_function, limits):
+        if CAUSE in verdict.remarks:
+            verdict.remarks["also"] = verdict.remarks[CAUSE]
+        verdict.remarks[CAUSE] = advice
     if exercise.task == FRUGAL and verdict.passed:
         held = run_calls(lambda: measured(get_function()), memory_inputs(), limits)
         verdict.stages.append(memory_stage(held))
@@ -91,30 +94,30 @@ def judge(
     return replace(verdict, seconds=round(perf_counter() - start, 3))
 
 
-def _advise(
+def advice_on(
+    exercise: Exercise, get_function: Callable[[], Callable[..., Any]], limits: Limits = LIMITS
+) -> str:
+    """Return what a tutor would say about the error that ends a function; "" if there is none."""
+    run = run_calls(get_function, probe_inputs(exercise), limits)
+    return _advice(judge_answers(exercise, run, is_explained=False), run, get_function, limits)
+
+
+def _advice(
     verdict: Verdict, run: Run, get_function: Callable[[], Callable[..., Any]], limits: Limits
-) -> None:
-    """Add what a tutor would say about an error, if a run has one."""
+) -> str:
     error = next((call.error for call in run.calls if call.error), run.ended)
     if not error or verdict.is_unwritten or verdict.share is not None:
-        return
+        return ""
     exercise, text = verdict.exercise, ""
-    if can_fork():  # else all of this would run in the notebook itself
-        (text, *_) = [
-            call.answer
-            for call in run_calls(lambda: lambda: source_of(get_function()), [{}], limits).calls
-            if isinstance(call.answer, str)
-        ] or [""]
+    if run.calls and can_fork():  # else all of this would run in the notebook itself
+        asked = run_calls(lambda: lambda: source_of(get_function()), [{}], limits).calls
+        text = next((call.answer for call in asked if isinstance(call.answer, str)), "")
 
     def works(text: str) -> int:
         again = run_calls(lambda: remade(get_function(), text), probe_inputs(exercise), limits)
         return runs_through(judge_answers(exercise, again, is_explained=False))
 
-    advice = explain_crash(verdict, error, text, works)
-    if advice:
-        if CAUSE in verdict.remarks:
-            verdict.remarks["also"] = verdict.remarks[CAUSE]
-        verdict.remarks[CAUSE] = advice
+    return explain_crash(verdict, error, text, works)
 
 
 def runs_through(verdict: Verdict) -> int:

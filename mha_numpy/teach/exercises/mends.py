@@ -6,6 +6,7 @@ one of its lines, that is what was missing there.
 
 import ast
 import inspect
+import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, zip_longest
 from textwrap import dedent
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from mha_numpy.teach.diagnosis.search import SmallEdit
 
 MOST = 8  # changes that are tried
+SECONDS = 3.0  # after which no further one is
 LINE = 80  # characters of a line that is quoted
 Works = Callable[[str], int]  # how well a changed text works: 0 not, 1 it runs, 2 shapes are right
 
@@ -54,8 +56,10 @@ def changed(text: str, mends: Iterable[Mend]) -> str:
 
 def first_that_works(text: str, mends: Iterable[Mend], works: Works, least: int = 1) -> list[Mend]:
     """Return the one mend that works, or all of them if they work together; else none."""
-    tried = list(islice(mends, MOST))
+    tried, ends = list(islice(mends, MOST)), time.monotonic() + SECONDS
     for one in tried:
+        if time.monotonic() > ends:
+            return []
         if works(changed(text, [one])) >= least:
             return [one]
     is_nested = any(a is not b and a.node in ast.walk(b.node) for a in tried for b in tried)
@@ -106,7 +110,12 @@ def find_place(edit: SmallEdit | None, text: str, works: Works) -> str:
     mends = [Mend(node, new) for node in _expressions(tree) if (new := _undone(node, *pair))]
     if len(mends) > MOST:
         return ""
-    lines = [mend.node.lineno for mend in mends if works(changed(text, [mend]))]
+    lines, ends = list[int](), time.monotonic() + SECONDS
+    for mend in mends:
+        if time.monotonic() > ends:
+            return ""
+        if works(changed(text, [mend])):
+            lines.append(mend.node.lineno)
     if len(lines) != 1:
         return ""
     return f". In your code it is in line {lines[0]}: `{line_of(text, lines[0])}`"

@@ -51,6 +51,17 @@ def test_what_is_not_written_or_has_another_shape(answer):
     assert any(stage.passed is False for stage in stages)
 
 
+def test_an_error_is_explained(capsys):
+    def mine(heads):
+        B, H, T, d = heads.shape
+        return heads.reshape(B, T, H * d / 1)
+
+    public_check("merge-heads", mine)
+    told = capsys.readouterr().out
+    assert "likely cause: `/` gives a float" in told
+    assert "use `//` in `return heads.reshape(B, T, H * d / 1)`" in told
+
+
 def test_wrong_use():
     with pytest.raises(ConfigError, match="function: expected a function; got 3"):
         public_check("scores", 3)

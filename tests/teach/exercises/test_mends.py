@@ -1,11 +1,13 @@
 """Mends: the place of a slip in a student's own text, told only where undoing it helps."""
 
+import ast
+
 import pytest
 
 from mha_numpy.teach.diagnosis.search import SmallEdit
-from mha_numpy.teach.exercises import find_exercise, judge
+from mha_numpy.teach.exercises import find_exercise, judge, mends
 from mha_numpy.teach.exercises.child.calls import load
-from mha_numpy.teach.exercises.mends import find_place
+from mha_numpy.teach.exercises.mends import Mend, find_place, first_that_works
 
 BACKWARD = """import numpy as np
 
@@ -47,6 +49,17 @@ def test_the_line_of_a_slip(exercise, right, old, new, line):
     _, told = place(exercise, right, old, new)
     own = right.replace(old, new).split("\n")[line - 1].strip()
     assert told == f". In your code it is in line {line}: `{own}`"
+
+
+def test_slow_functions_are_not_tried_again_and_again(monkeypatch):
+    monkeypatch.setattr(mends, "SECONDS", 0.0)
+    node = ast.parse("f(1)").body[0].value
+    tried = []
+    assert first_that_works("f(1)", [Mend(node, "g(1)")] * 5, tried.append) == []
+    assert not tried
+    edit = SmallEdit("a different number", "f", "return a + 2", "return a + 1")
+    assert find_place(edit, "b = 2", tried.append) == ""
+    assert not tried
 
 
 def test_no_line_where_it_is_not_certain():
