@@ -206,6 +206,7 @@ def points_of(
     """
     if not values.asked:
         return 0.0
+    marks = read_marks(marks)
     form = sum(marks[group] for group in FORM if groups.get(group, True))
     earned = values.right * (marks["values"] + form)
     earned += values.slips * marks["values"] * marks["slip"] / 100
@@ -215,12 +216,14 @@ def points_of(
 def read_marks(marks: Mapping[str, float]) -> dict[str, float]:
     """Return the marks of a table; an older one lists parts of the values, and has no slip.
 
+    No marks at all are the usual ones.
+
     Examples
     --------
     >>> read_marks({"shape": 10, "invariants": 20, "values": 40, "gradients": 20, "robustness": 10})
     {'shape': 10, 'values': 80, 'robustness': 10, 'slip': 40}
     """
-    found = {**marks}
+    found = {**(marks or MARKS)}
     found.setdefault("slip", MARKS["slip"])
     more = sum(found.pop(name, 0) for name in WITHIN)
     return found | ({"values": found["values"] + more} if "values" in found else {})
@@ -231,7 +234,7 @@ def rules(marks: Mapping[str, float]) -> str:
 
     Examples
     --------
-    >>> rules(MARKS)[-43:]
+    >>> rules(MARKS)[-44:]
     'A question that was not asked costs nothing.'
     """
-    return RULES.format(**marks)
+    return RULES.format(**read_marks(marks))

@@ -43,8 +43,9 @@ def read_assignment(folder: Path | str) -> Assignment:
         find_exercise(key).id: value for key, value in _numbers(table, "points", path).items()
     }
     marks = read_marks(_numbers(table, "marks", path))
-    if set(marks) != set(MARKS) or abs(sum(marks.values()) - marks["slip"] - 100) > 1e-9:
-        *groups, slip = MARKS
+    *groups, slip = MARKS
+    total = sum(marks.values()) - marks[slip]
+    if set(marks) != set(MARKS) or abs(total - 100) > 1e-9 or marks[slip] > 100:
         raise ConfigError(
             f"marks: expected {', '.join(groups)} with the sum 100, and {slip} up to 100; {path} "
             f"has {table['marks']}"

@@ -259,6 +259,7 @@ def test_what_is_there_is_kept(tmp_path):
         ("softmax = 20", "softmx = 20", "did you mean 'softmax'"),
         ("shape = 10", "shape = 11", "marks: expected shape, .* with the sum 100"),
         ("shape = 10", "form = 10", "marks: expected shape, .* with the sum 100"),
+        ("slip = 40", "slip = 101", "marks: expected shape, .* and slip up to 100"),
         ("[marks]", "[mark]", r"marks: expected a table \[marks\]"),
         ("# deadline = 2030-05-31T23:59:00", "deadline = 3", "deadline: expected 2030"),
         ("[points]", "[points", "assignment: expected TOML in .*"),
@@ -272,6 +273,16 @@ def test_a_table_that_cannot_be(tmp_path, old, new, message):
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(ConfigError, match=message):
         read_assignment(tmp_path / "hw")
+
+
+def test_a_table_with_the_marks_of_before(tmp_path):
+    made = make_assignment("softmax", tmp_path / "hw", form="files")
+    path = tmp_path / "hw" / "assignment.toml"
+    now = "shape = 10\nvalues = 80\nrobustness = 10\nslip = 40\n"
+    before = "shape = 10\ninvariants = 20\nvalues = 40\ngradients = 20\nrobustness = 10\n"
+    assert path.read_text().endswith(now)
+    path.write_text(path.read_text().replace(now, before))
+    assert read_assignment(tmp_path / "hw") == made.assignment
 
 
 def test_no_assignment(tmp_path):

@@ -144,6 +144,12 @@ def test_no_question_that_was_not_asked_has_a_cross():
     assert (function.state, function.groups) == ("failed", {})
     (function,) = one_of("masks", "a right mask of type int").result.functions
     assert function.groups == {"shape": False, "values": True, "robustness": True}
+    (function,) = one_of("linear-backward", "right, but in float32").result.functions
+    assert [name for name, passed in function.groups.items() if not passed] == ["shape"]
+    assert function.findings == [
+        "the type or dtype of the result is not the one in the task",
+        "the numbers are right, but not to the precision of float64",
+    ]
     name = "crashes on inputs without batch and heads"
     (function,) = one_of("softmax-backward", name).result.functions
     assert function.counted == "2 of 3"
