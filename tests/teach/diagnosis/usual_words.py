@@ -18,7 +18,7 @@ USUAL_WORDS = {
     ),
     "heads first": r"\(B, (H|1, T)|b, h, [ti]|B, H, T, d|\(0, 2, 1, 3\)|heads come second",
     "tokens as columns": (
-        r"\brows? (that|sums? to (?!1, columns)|of (scores|d_sc)|is|far|are (far|divided))|last axis(?! but)|T_q, T_k\)|\(T_\w, d|q k\^T"
+        r"\brows? (that (sees?|can)|sums? to (?!1, columns)|of (scores|d_sc)|is|far|are (far|divided))|last axis(?! but)|T_q, T_k\)|\(T_\w, d|q k\^T"
         r"|[xy] @|merged @|@ v\b|\(B, (T\w*|1), [DHkIO]|, T\w*( \+ 1)?, d|b, t,|side by side|axis=-1|\(0, 2, 1, 3\)"
     ),
 }
