@@ -213,7 +213,7 @@ def _axes(count: int) -> str:
     return f"{count} axes" if count != 1 else "1 axis"
 
 
-@about(r"cannot reshape array of size (\d+) into shape \((.*?)\)")
+@about(r"cannot reshape array of size (\d+) into shape \(([-\d, ]+)\)")
 def _reshape(crash: Crash, size: str, shape: str) -> str:
     lengths = [part.strip() for part in shape.split(",") if part.strip()]
     if "-1" in lengths:
