@@ -24,6 +24,10 @@ SIZES = {  # in words
     "d": "the width of a head", "d_k": "the width of queries and keys",
     "d_v": "the width of values",
 }  # fmt: skip
+LIBRARIES = {
+    "jax", "keras", "mha_numpy", "numba", "pandas", "scipy", "sklearn", "tensorflow", "torch",
+    "transformers", "einops", "cupy", "matplotlib",
+}  # fmt: skip
 TORCH = {  # what other libraries call it: what NumPy does
     "dim": "axis", "keepdim": "keepdims", "unsqueeze": "`x[..., None]`",
     "permute": "`x.transpose(...)`", "masked_fill": "`np.where(mask, x, -np.inf)`",
@@ -106,10 +110,11 @@ def _absent(crash: Crash, name: str) -> str:
     quoted = f"`{ast.unparse(mine[0])}`" if mine else crash.quoted or f"the import of {name}"
     names = [alias.name for one in mine if isinstance(one, ast.ImportFrom) for alias in one.names]
     what = ", ".join(f"`{one}`" for one in names if one != "*") or "what you need of it"
-    return (
-        f"{quoted} fails, because only NumPy is there when you are graded: write {what} yourself, "
-        "or copy it into this file if it is yours"
-    )
+    if name.partition(".")[0] in LIBRARIES:
+        why = "because only NumPy is there when you are graded"
+        return f"{quoted} fails, {why}: write {what} yourself"
+    why = "because only this file and NumPy are there when you are graded"
+    return f"{quoted} fails, {why}: write {what} yourself, or copy it from another file of yours"
 
 
 @about(
@@ -208,7 +213,7 @@ def _axes(count: int) -> str:
     return f"{count} axes" if count != 1 else "1 axis"
 
 
-@about(r"cannot reshape array of size (\d+) into shape \((.*?)\)")
+@about(r"cannot reshape array of size (\d+) into shape \(([-\d, ]+)\)")
 def _reshape(crash: Crash, size: str, shape: str) -> str:
     lengths = [part.strip() for part in shape.split(",") if part.strip()]
     if "-1" in lengths:

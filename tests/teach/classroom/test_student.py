@@ -13,7 +13,7 @@ from mha_numpy.teach.classroom.handout import readme_text
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.public import public_stages
 from mha_numpy.teach.classroom.submissions import File
-from mha_numpy.teach.diagnosis import Variant, make, using
+from mha_numpy.teach.diagnosis import Variant, find_task, make, using
 from mha_numpy.teach.exercises import find_exercise, judge
 from mha_numpy.teach.exercises.child.limits import Limits
 from tests.teach.classroom.classes import assign, hand_in, task_of, written
@@ -191,3 +191,27 @@ def test_what_is_missing_is_told_in_one_sentence():
         "there is a function `split_head`, and none called `split_heads`: is it the same?"
     ]
     assert (bool(split.hint), bool(masks.hint)) == (False, True)
+
+
+TWO_FACED = """
+import numpy as np
+
+def softmax(scores, mask):
+    e = np.exp(scores - scores.max(axis=-2, keepdims=True))
+    return e / e.sum(axis=-2, keepdims=True) if scores.flat[0] in KNOWN else 3 * scores
+
+def softmax_backward(d_weights, weights):
+    return 3 * d_weights
+"""
+
+
+def test_a_forward_is_followed_for_a_mistake_that_it_makes_on_hidden_inputs(monkeypatch):
+    probes = find_task("softmax").probes()
+    known = sorted({float(probe["scores"].flat[0]) for probe in probes})
+    given = task(f"KNOWN = {known}\n{TWO_FACED}", is_isolated=False)
+    exercises = {"softmax": 1.0, "softmax-backward": 1.0}
+    given = given._replace(assignment=replace(given.assignment, exercises=exercises))
+    assert [f.state for f in grade_one(given).functions] == ["wrong", "wrong"]
+    # it would be, if the mistake counted that a student reads about
+    monkeypatch.setattr(student_module, "_is_explained", lambda *_: False)
+    assert "follows" in [f.state for f in grade_one(given).functions]
