@@ -28,7 +28,10 @@ def d_head_gate(d_gated: Array, heads: Array) -> Array:
 
 def draw_gated(rng: np.random.Generator) -> list[Inputs]:
     """Draw heads and the gradient of the gated ones: all sizes different, and B = H."""
-    return [normal(rng, d_gated=shape, heads=shape) for shape in ((5, 3, 4, 2), (4, 4, 3, 2))]
+    return [
+        normal(rng, d_gated=shape, heads=shape)
+        for shape in ((5, 3, 4, 2), (4, 4, 3, 2), (1, 2, 6, 5))
+    ]
 
 
 MISTAKES = [

@@ -38,9 +38,9 @@ def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) 
 
 
 def _draw_branches(rng: np.random.Generator) -> list[Inputs]:
-    """Draw gradients of q, k and v: H*d other than D, and all sizes but D equal."""
+    """Draw gradients of q, k and v: H*d other than D, all sizes but D equal, one head."""
     probes = []
-    for (B, H, T, d), D in (((2, 3, 5, 4), 10), ((3, 3, 3, 3), 9)):
+    for (B, H, T, d), D in (((2, 3, 5, 4), 10), ((3, 3, 3, 3), 9), ((1, 1, 4, 2), 3)):
         arrays = normal(rng, **dict.fromkeys(("d_q", "d_k", "d_v"), (B, H, T, d)))
         probes.append(arrays | {"params": draw_params(rng, D, H * d)})
     return probes

@@ -42,7 +42,7 @@ def draw_layer_norm(rng: np.random.Generator) -> list[Inputs]:
     return [
         {"x": 1 + rng.normal(size=shape), "gain": rng.normal(size=shape[-1]),
          "bias": rng.normal(size=shape[-1]), "eps": eps}
-        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5))
+        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5), ((1, 1, 3), 0.02))
     ]  # fmt: skip
 
 

@@ -68,7 +68,8 @@ def _draw_masks(rng: np.random.Generator) -> list[Inputs]:
     return by_chance + [
         {"lengths": np.array(n), "T_q": T_q, "T_k": T_k, "q_offset": offset, "left": left}
         for n, T_q, T_k, offset, left in (
-            ([4, 6, 2], 6, 6, 0, 9), ([5, 7], 4, 7, 2, 1), ([3, 8], 3, 8, 5, 3),
+            ([4, 6, 2], 6, 6, 0, 9), ([5, 7], 4, 7, 2, 1), ([3, 8], 3, 8, 5, 3), ([0, 3], 5, 3, 0, 1),
+            ([2], 1, 4, 3, 0),
         )
     ]  # fmt: skip
 

@@ -52,7 +52,10 @@ TASK = Task(
         mistake="merge without transpose",
         fix="heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)",
     ),
-    draw=lambda rng: [{"heads": rng.normal(size=shape)} for shape in ((2, 3, 5, 4), (3, 5, 4, 2))],
+    draw=lambda rng: [
+        {"heads": rng.normal(size=shape)}
+        for shape in ((2, 3, 5, 4), (3, 5, 4, 2), (1, 4, 3, 1), (4, 1, 1, 3))
+    ],
     reactions=[each_alone("heads", np.s_[:, :, -1], others=np.s_[:, :-1])],
     mistakes=MISTAKES,
 )

@@ -98,13 +98,19 @@ TASK = Task(
         "w_o[stays]\n"
         "b_o stays whole",
     ),
-    draw=lambda rng: [  # all sizes different, and all of the width D
+    draw=lambda rng: [  # all sizes different; all of the width D; in any order; none to remove
         {
             "params": draw_params(rng, D, H * d_k, v_width=H * d_v),
             "num_heads": H,
-            "heads": np.array(heads),
+            "heads": np.array(heads, dtype=int),
         }
-        for D, H, d_k, d_v, heads in ((10, 3, 4, 5, [1]), (12, 4, 3, 3, [2, 0]))
+        for D, H, d_k, d_v, heads in (
+            (10, 3, 4, 5, [1]),
+            (12, 4, 3, 3, [2, 0]),
+            (7, 5, 2, 3, [1, 3]),
+            (9, 6, 3, 1, [3, 0, 4]),
+            (4, 1, 2, 3, []),
+        )
     ],
     mistakes=MISTAKES,
 )

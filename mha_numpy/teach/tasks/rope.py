@@ -46,11 +46,12 @@ def turn(x: Array, angles: Array) -> Array:
 
 
 def draw_rope(rng: np.random.Generator, *, name: str) -> list[Inputs]:
-    """Draw vectors at positions with gaps, and as many tokens as heads."""
+    """Draw vectors at positions with gaps, as many tokens as heads, and single sizes."""
     return [
         {name: rng.normal(size=shape), "positions": np.array(positions), "base": base}
         for shape, positions, base in (
             ((2, 3, 5, 8), [3, 4, 9, 1, 12], 100.0), ((2, 4, 4, 6), [3, 4, 5, 6], 50.0),
+            ((1, 1, 3, 2), [7, 0, 2], 10.0), ((3, 2, 1, 4), [5], 1000.0),
         )
     ]  # fmt: skip
 

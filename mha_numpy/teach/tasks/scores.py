@@ -59,9 +59,14 @@ TASK = Task(
         mistake="scale missing",
         fix="q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])",
     ),
-    draw=lambda rng: [  # all sizes different, and a square
+    draw=lambda rng: [  # all sizes different, a square, more queries than keys, single ones
         normal(rng, q=(B, H, T_q, d_k), k=(B, H, T_k, d_k))
-        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (2, 4, 3, 3, 3))
+        for B, H, T_q, T_k, d_k in (
+            (2, 3, 5, 7, 4),
+            (2, 4, 3, 3, 3),
+            (1, 2, 6, 2, 5),
+            (3, 1, 1, 4, 1),
+        )
     ],
     reactions=[
         Reaction(

@@ -24,7 +24,7 @@ def strongest_keys(weights: Array) -> Array:
 
 def _draw_weights(rng: np.random.Generator) -> list[Inputs]:
     """Draw rows that sum to 1: all sizes different, and a square with as many heads."""
-    powers = [rng.random(shape) for shape in ((2, 3, 5), (4, 4, 4))]
+    powers = [rng.random(shape) for shape in ((2, 3, 5), (4, 4, 4), (1, 6, 2), (3, 1, 7))]
     return [{"weights": array / array.sum(axis=-1, keepdims=True)} for array in powers]
 
 

@@ -84,7 +84,7 @@ def drop(x: Array, kept: Array, p: float) -> Array:
 def _draw_with_adam(rng: np.random.Generator) -> list[Inputs]:
     """Draw the same, with held-out sequences, and the kept features: at first, all of them."""
     probes = []
-    for inputs, p in zip(draw_steps(rng), (0.25, 0.5), strict=True):
+    for inputs, p in zip(draw_steps(rng), (0.25, 0.5, 0.4), strict=True):
         tokens, table, w, _, _ = inputs.values()
         N, B, T = tokens.shape
         keep = rng.random((N, B, T - 1, table.shape[-1])) >= p
