@@ -41,6 +41,7 @@ from mha_numpy.teach.tasks import TASKS
 FILE = Path(__file__).with_name("small_edits.npz")
 MODULUS = 65521  # an array's number is below it; 0 says that there is no array
 SPREAD = 997.0  # arrays that differ by more than 1 part in 10^7 have different numbers
+MANY = 100  # edits that give the same: then none of them is the cause
 BUDGET = 0.8  # seconds of a processor for what is not looked up
 
 
@@ -80,6 +81,16 @@ class SmallEdit(NamedTuple):
     wrong: str  # the lines with the edit; empty where a line is left out
     right: str  # what belongs there; empty where a line does not
     others: int = 0  # at most so many more edits give the same
+
+
+def told_edit(edit: SmallEdit) -> str:
+    """Return the kind of slip, and the effect of the edit: the wrong lines, and the right ones."""
+    wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
+    if not wrong:
+        return f"{edit.group}. If we leave out `{right}`"
+    if right:
+        return f"{edit.group}. Our solution says `{right}`; with `{wrong}` in its place"
+    return f"{edit.group}. If we add `{wrong}`"
 
 
 class Known(NamedTuple):

@@ -14,7 +14,7 @@ from mha_numpy.teach.diagnosis.bank import ACCUMULATES, FLOAT32, IN_PLACE
 from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
-from mha_numpy.teach.diagnosis.search import SmallEdit
+from mha_numpy.teach.diagnosis.search import SmallEdit, told_edit
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
@@ -55,6 +55,11 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         first, *alternatives = _alternatives(evidence, found)
         told += first
         others = [", and ".join(one) for one in alternatives[:MOST]]
+    elif found.apart:
+        told += _told_apart(evidence, found)
+        explained = {name for name, _ in found.apart}
+        if not explained.issuperset(_wrong_names(evidence)):
+            told += _clues(evidence)
     elif (order or not told) and not found.is_right and failed & NUMBERS and "runs" not in failed:
         clues = _clues(evidence)
         told += clues
@@ -100,14 +105,15 @@ def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:
 
 def _told_edit(edit: SmallEdit, yours: str) -> str:
     """Return the effect of a small edit: the wrong lines, and the right ones."""
-    wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
-    if not wrong:
-        how = f"If we leave out `{right}`"
-    elif right:
-        how = f"Our solution says `{right}`; with `{wrong}` in its place"
-    else:
-        how = f"If we add `{wrong}`"
-    return f"{edit.group}. {how}, we get exactly your {yours}"
+    return f"{told_edit(edit)}, we get exactly your {yours}"
+
+
+def _told_apart(evidence: Evidence, found: Diagnosis) -> list[str]:
+    """Return the causes of single arrays, one sentence for those that have the same."""
+    names: dict[str, list[str]] = {}
+    for name, told in found.apart:
+        names.setdefault(told, []).append(name or evidence.name)
+    return [f"{listed(each)}: {told}" for told, each in names.items()]
 
 
 def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:

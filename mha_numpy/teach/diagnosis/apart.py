@@ -1,0 +1,101 @@
+"""Causes of a single array, which need not be those of the others."""
+
+from collections.abc import Sequence
+from itertools import islice
+from time import process_time
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.conventions import conventions_of, follow
+from mha_numpy.teach.diagnosis.bank import BANK
+from mha_numpy.teach.diagnosis.fingerprints import attempt, fingerprints, right_answers
+from mha_numpy.teach.diagnosis.mutants import assembled
+from mha_numpy.teach.diagnosis.relations import find_relation
+from mha_numpy.teach.diagnosis.search import MANY, find_edit, known, told_edit
+from mha_numpy.teach.diagnosis.sizes import factor_of, factors, ratio
+from mha_numpy.teach.diagnosis.solutions import called_by
+from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of
+
+SIMPLE = 60  # factors that are divided out before an edit is looked up
+SECONDS = 0.4  # of a processor, for what the scores may be divided by
+
+
+def find_cause(wrong: Wrong) -> str:
+    """Return why one array is wrong, in a clause, or an empty text."""
+    finders = (_known, find_relation, _edited, _known_times, _edited_times, _scaled_scores)
+    with np.errstate(all="ignore"):
+        return next(filter(None, (find(wrong) for find in finders)), "")
+
+
+def _known(wrong: Wrong) -> str:
+    """Return the known mistake that gives this array."""
+    for name, answers in fingerprints(wrong.task).items():
+        if wrong.is_given_by(wrong.taken_from(answers)):
+            return BANK[name].verdict
+    return ""
+
+
+def _known_times(wrong: Wrong) -> str:
+    """Return the known mistake that gives this array times a factor, and the factor."""
+    for name, answers in fingerprints(wrong.task).items():
+        made = wrong.taken_from(answers)
+        if not wrong.are_same(wrong.right, made):
+            factor = factor_of(wrong.sizes, list(map(ratio, wrong.mine, made, wrong.largest)))
+            if factor:
+                return f"{BANK[name].verdict}; and all of it is {times(factor)}"
+    return ""
+
+
+def times(factor: str) -> str:
+    """Return the words for a factor."""
+    return "turned to the other sign" if factor == "-1" else f"multiplied by {factor}"
+
+
+def _edited(wrong: Wrong, factor: Sequence[float] = (), words: str = "") -> str:
+    """Return the small edit that gives this array, or this array times a factor."""
+    names = [name for name, _ in arrays_of(wrong.task, right_answers(wrong.task)[0], 0)]
+    meant = [name == wrong.name for name in names]
+    edit = find_edit(wrong.task, wrong.as_answers(factor), meant)
+    if edit is None or edit.others > MANY:
+        return ""
+    return f"{told_edit(edit)}{words}"
+
+
+def _edited_times(wrong: Wrong) -> str:
+    """Return the small edit that gives this array times a factor, and the factor."""
+    if known(wrong.task) is None:
+        return ""
+    for text, numbers in islice(factors(wrong.sizes), SIMPLE):
+        told = _edited(wrong, (1 / numbers).tolist(), f"; and all of it is {times(text)}")
+        if told:
+            return told
+    return ""
+
+
+def _scaled_scores(wrong: Wrong) -> str:
+    """Return what the scores were divided by, if that is all."""
+    if "scores" not in called_by(wrong.task) - {wrong.task}:
+        return ""
+    function = assembled(wrong.task, {})
+    namespace = function.__globals__
+    scores, followed = namespace["scores"], follow(wrong.task, conventions_of(wrong.task), function)
+    roots = [np.sqrt(one.get("d_k", one.get("d", 1.0))) for one in wrong.sizes]
+    ends = process_time() + SECONDS
+    for text, numbers in [("1", np.ones(len(roots))), *factors(wrong.sizes)]:
+        if process_time() > ends:
+            break
+        given: list[Array] = []
+        for number, probe, c in zip(wrong.numbers, wrong.probes, roots / numbers, strict=True):
+
+            def scaled(q: Array, k: Array, c: float = c) -> Array:
+                return np.asarray(scores(q, k) * c)
+
+            namespace["scores"] = scaled
+            answer = attempt(followed, probe, (Exception,))
+            given.append(dict(arrays_of(wrong.task, answer, number)).get(wrong.name, NONE))
+            if not wrong.are_same(wrong.mine[: len(given)], given):
+                break
+        else:
+            return f"the scores are divided by {text}, not by np.sqrt(d_k)"
+    return ""
