@@ -18,12 +18,13 @@ from mha_numpy.teach.diagnosis.solutions import called_by
 from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of
 
 SIMPLE = 60  # factors that are divided out before an edit is looked up
+FACTORS = "a part that does not belong there"  # edits that multiply
 SECONDS = 0.4  # of a processor, for what the scores may be divided by
 
 
 def find_cause(wrong: Wrong) -> str:
     """Return why one array is wrong, in a clause, or an empty text."""
-    finders = (_known, find_relation, _edited, _known_times, _edited_times, _scaled_scores)
+    finders = (find_relation, _known, _edited, _known_times, _edited_times, _scaled_scores)
     with np.errstate(all="ignore"):
         return next(filter(None, (find(wrong) for find in finders)), "")
 
@@ -32,7 +33,7 @@ def _known(wrong: Wrong) -> str:
     """Return the known mistake that gives this array."""
     for name, answers in fingerprints(wrong.task).items():
         if wrong.is_given_by(wrong.taken_from(answers)):
-            return BANK[name].verdict
+            return f"this mistake gives exactly your numbers: {BANK[name].verdict}"
     return ""
 
 
@@ -57,9 +58,10 @@ def _edited(wrong: Wrong, factor: Sequence[float] = (), words: str = "") -> str:
     names = [name for name, _ in arrays_of(wrong.task, right_answers(wrong.task)[0], 0)]
     meant = [name == wrong.name for name in names]
     edit = find_edit(wrong.task, wrong.as_answers(factor), meant)
-    if edit is None or edit.others > MANY:
+    adds_one = bool(words) and edit is not None and edit.group == FACTORS
+    if edit is None or edit.others > MANY or adds_one:  # and takes it away again
         return ""
-    return f"{told_edit(edit)}{words}"
+    return f"{told_edit(edit)}, we get exactly your numbers{words}"
 
 
 def _edited_times(wrong: Wrong) -> str:

@@ -99,17 +99,20 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
             return Diagnosis(False, tuple(causes))
     wrong = wrong_arrays(answers, right)
     is_partial = any(wrong) and not all(wrong)
+    each = wrong_of(task, answers)
+    is_broken = bool(each) and all(one.is_broken for one in each)  # NaN alone is no evidence
+    related = [] if is_broken else [(one.name, find_relation(one)) for one in each]
+    is_related = bool(related) and all(told for _, told in related)
+    if is_partial and is_related:
+        return Diagnosis(False, (), apart=tuple(related))
     if is_partial:
         partial = [name for name, made in fingerprints(task).items() if gives(answers, made, wrong)]
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
-    each = wrong_of(task, answers)
-    is_broken = bool(each) and all(one.is_broken for one in each)  # NaN alone is no evidence
     edit = None if is_broken else find_edit(task, answers)
     if edit and edit.others <= FEW:
         return Diagnosis(False, (), edit=edit)
-    related = [(one.name, find_relation(one)) for one in each]
-    if related and all(told for _, told in related):
+    if is_related:
         return Diagnosis(False, (), apart=tuple(related))
     ends = process_time() + BUDGET
     tried = takewhile(lambda _: process_time() < ends, combinations(_names(task), 2))

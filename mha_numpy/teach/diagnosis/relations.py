@@ -5,7 +5,9 @@ on every input, so it explains them, in the same words for every input.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import permutations
+
 import numpy as np
 
 from mha_numpy.checking.trees import leaves
@@ -13,8 +15,17 @@ from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import conventions_of
 from mha_numpy.teach.diagnosis.fingerprints import attempt, right_answers
 from mha_numpy.teach.diagnosis.mutants import mutated
-from mha_numpy.teach.diagnosis.sizes import axis_names, factor_of, indices_of, ratio
-from mha_numpy.teach.diagnosis.wrong import Wrong, same
+from mha_numpy.teach.diagnosis.sizes import (
+    WORDS,
+    axes_of,
+    axis_names,
+    factor_of,
+    indices_of,
+    ratio,
+    words_of,
+)
+from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of, same
+from mha_numpy.teach.task import Inputs
 
 Place = Callable[[int, dict[str, float]], Array]  # which indices of an axis, by its size
 
@@ -31,10 +42,10 @@ def _plain(wrong: Wrong) -> Iterator[str]:
     mine = wrong.mine
     if all(array.size and not array.any() for array in mine):
         shapes = wrong.fit
-        yield "all of its numbers are 0" + ("" if shapes else ", and its shape is wrong")
+        yield "all numbers are 0" + ("" if shapes else ", and the shape is wrong")
     is_one = all(array.size > 1 and (array == array.flat[0]).all() for array in mine)
     if is_one and len({array.flat[0].item() for array in mine}) == 1 and np.isfinite(mine[0]).all():
-        yield f"every number of it is {mine[0].flat[0]:.6g}"
+        yield f"every number is {mine[0].flat[0]:.6g}"
     for name, value in wrong.probes[0].items():
         if not isinstance(value, np.ndarray) or value.ndim == 0:
             continue
@@ -42,20 +53,24 @@ def _plain(wrong: Wrong) -> Iterator[str]:
         if len({one.ndim for one in given}) > 1:
             continue
         if wrong.is_given_by(given):
-            yield f"it is the input {name}, unchanged"
+            yield f"the input {name}, unchanged"
         for turned, how in ((np.negative, "with its sign changed"), (_swapped, "transposed")):
             if value.dtype.kind == "f" and wrong.is_given_by([turned(one) for one in given]):
-                yield f"it is the input {name}, {how}"
+                yield f"the input {name}, {how}"
         if value.dtype.kind != "f" or not all(one.size for one in given):
             continue
-        for axis in range(value.ndim):
+        letters = axes_of(wrong.task).get(name, ("",) * value.ndim)
+        for axis, letter in enumerate(letters[: value.ndim]):
             for take, word in ((np.mean, "mean"), (np.sum, "sum"), (np.max, "maximum")):
                 reduced = [take(one, axis=axis, keepdims=True) for one in given]
                 if wrong.is_given_by(list(map(_spread, reduced, wrong.right))):
-                    yield f"it is the {word} of {name} over axis {axis}, the same everywhere along it"
+                    equal = (
+                        ": every key has the same weight" if (name, word) == ("v", "mean") else ""
+                    )
+                    yield f"the {word} of {name} over all {words_of(letter)[1]}{equal}"
     for other in _others(wrong):
         if wrong.is_given_by(other[1]):
-            yield f"it is what belongs into {other[0]}"
+            yield f"what belongs into {other[0]}"
 
 
 def _swapped(array: Array) -> Array:
@@ -83,11 +98,17 @@ def _factor(wrong: Wrong) -> Iterator[str]:
     values = list(map(ratio, wrong.mine, wrong.right, wrong.largest))
     told = factor_of(wrong.sizes, values)
     if told == "-1":
-        yield "every number of it is right except for its sign"
+        yield "right except for the sign"
     elif told:
-        yield f"it is right except for a factor: yours is {told} times the right one"
+        yield f"right except for a factor: yours is {told} times the right one"
 
 
+G = "(H // H_kv)"
+LIKE = {  # sizes that an axis may be taken for
+    "T_q": ("T_k", "d_k", "block"), "T_k": ("T_q", "d_k", "block"), "T": ("d", "H"),
+    "T_y": ("T_x",), "T_x": ("T_y",), "H": ("H_kv", G), "H_kv": (G,), "d": ("H", "T"),
+    "d_k": ("d_v",), "d_v": ("d_k",), "B": ("H",), "T + 1": ("T",),
+}  # fmt: skip
 PLACES: dict[str, Place] = {  # {one} and {all} are the words for an index and for indices
     "the first {one}": lambda n, _: np.arange(n) == 0,
     "the last {one}": lambda n, _: np.arange(n) == n - 1,
@@ -97,29 +118,38 @@ PLACES: dict[str, Place] = {  # {one} and {all} are the words for an index and f
     "every other {one}, from the first on": lambda n, _: np.arange(n) % 2 == 0,
     "the first half of the {all}": lambda n, _: np.arange(n) < n // 2,
     "the second half of the {all}": lambda n, _: np.arange(n) >= (n + 1) // 2,
+    "the last block of {all}": lambda n, s: np.arange(n) >= (n - 1) // s["block"] * s["block"],
+    "the first block of {all}": lambda n, s: np.arange(n) < s["block"],
     "the last {one} of each whole block": lambda n, s: (np.arange(n) + 1) % s["block"] == 0,
     "the {all} after the last whole block":
         lambda n, s: np.arange(n) >= n - n % s["block"],
-    "the first {one} of each group": lambda n, s: np.arange(n) % s["(H // H_kv)"] == 0,
-    "the last {one} of each group": lambda n, s: (np.arange(n) + 1) % s["(H // H_kv)"] == 0,
-    "every {one} of a group but the first": lambda n, s: np.arange(n) % s["(H // H_kv)"] > 0,
+    "the first {one} of each group": lambda n, s: np.arange(n) % s[G] == 0,
+    "the last {one} of each group": lambda n, s: (np.arange(n) + 1) % s[G] == 0,
+    "the last {one} of each group of several":
+        lambda n, s: ((np.arange(n) + 1) % s[G] == 0) & (s[G] > 1),
+    "every {one} of a group but the first": lambda n, s: np.arange(n) % s[G] > 0,
 }  # fmt: skip
 
 
 def _places(wrong: Wrong) -> Iterator[tuple[int, str, Place]]:
     """Yield axes, words and places, of which all wrong numbers are in the last."""
     names = axis_names(wrong.task, wrong.name, wrong.right[0].ndim)
-    sizes = wrong.sizes[0]
-    more = {f"the {{all}} from {s} on": _from(s) for s in sizes if s not in names}
-    more |= {f"the first {s.strip('()')} {{all}}": _until(s) for s in sizes if s not in names}
-    more |= {"the {all} from H_kv on": _from("H_kv")} if "H_kv" in sizes else {}
     ndim = wrong.right[0].ndim
     if any(array.ndim != ndim for array in (*wrong.right, *wrong.mine)):
         return
     for axis in range(ndim):
         one, several = indices_of(wrong.task, wrong.name, ndim, axis)
-        for words, place in (PLACES | more).items():
+        for words, place in places_of(names[axis]).items():
             yield axis, words.format(one=one, all=several), place
+
+
+def places_of(letter: str) -> dict[str, Place]:
+    """Return the places in an axis with a name."""
+    found = dict(PLACES)
+    for size in LIKE.get(letter, ()):
+        found[f"the {{all}} from {size.strip('()')} on"] = _from(size)
+        found[f"the first {size.strip('()')} {{all}}"] = _until(size)
+    return found
 
 
 def _from(size: str) -> Place:
@@ -218,8 +248,8 @@ def _order(wrong: Wrong) -> Iterator[str]:
         if len(usual) > 1 and all(order == usual[: len(order)] for order in orders if order) and (
             all(orders)
         ):  # fmt: skip
-            told = ", ".join(f"{i} that of {j}" for i, j in enumerate(usual) if i != j)
-            yield f"of the {several}, counted from 0, number {told}"
+            moved = [f"{i} has the numbers of {j}" for i, j in enumerate(usual) if i != j]
+            yield f"counted from 0, {one} {', '.join(moved[:4])}{' ...' * (len(moved) > 4)}"
 
 
 def _indices(mine: Array, right: Array, largest: float, axis: int) -> list[int]:
@@ -240,10 +270,10 @@ def _layout(wrong: Wrong) -> Iterator[str]:
     ndim = wrong.right[0].ndim
     if any(a.size != b.size or b.ndim != ndim for a, b in _pairs(wrong)) or ndim > 4:
         return
-    sorted_ = [
-        np.array_equal(np.sort(a, axis=None), np.sort(b, axis=None)) for a, b in _pairs(wrong)
+    in_order = [
+        list(map(lambda one: np.sort(one, axis=None), all_)) for all_ in (wrong.mine, wrong.right)
     ]
-    if not all(sorted_):
+    if not wrong.are_same(*in_order):
         return
     names = axis_names(wrong.task, wrong.name, ndim)
     yield from _turned(wrong, wrong.right, names, "the right array")
@@ -260,13 +290,15 @@ def _turned(
         turned = [array.transpose(order) for array in arrays]
         if order != tuple(range(len(order))) and wrong.is_given_by(turned):
             shape = f": yours is ({', '.join(names[i] for i in order)})" if all(names) else ""
-            yield f"it is {what} with its axes in the order {order}{shape}"
+            if order == (1, 0):
+                yield f"{what}, transposed{shape * (len(set(names)) > 1)}"
+            yield f"{what} with its axes in the order {order}{shape}"
         made = [one.reshape(mine.shape) for one, mine in zip(turned, wrong.mine, strict=True)]
         if wrong.is_given_by(made):
             if order == tuple(range(len(order))):
                 yield f"its numbers are those of {what} in the same order, in another shape"
             else:
-                yield f"it is {what}.transpose{order}, reshaped: the numbers are laid out in another order"
+                yield f"{what}.transpose{order}, reshaped: the numbers are laid out in another order"
 
 
 def _read(wrong: Wrong) -> Iterator[str]:
@@ -289,25 +321,201 @@ def _read(wrong: Wrong) -> Iterator[str]:
             if wrong.is_given_by(made):
                 first = f"{name}.reshape({', '.join(read)})"
                 then = f".transpose{order}" if order != (0, 1, 2, 3) else ""
-                yield f"it is {first}{then}, and no other order of the axes fits"
+                yield f"{first}{then}, and no other order of the axes fits"
 
 
-def _flat_along(wrong: Wrong) -> Iterator[str]:
-    """Yield what comes out if an input is 0, such as weights that are all equal."""
-    for name, value in wrong.probes[0].items():
-        is_array = isinstance(value, np.ndarray) and value.dtype.kind == "f"
-        if not is_array or len(leaves(right_answers(wrong.task)[0])) > 1:
+def _reshaped(wrong: Wrong) -> Iterator[str]:
+    """Yield that the numbers are right and only the shape is not."""
+    flat = [[array.ravel() for array in arrays] for arrays in (wrong.mine, wrong.right)]
+    if not wrong.are_same(*flat) or all(a.shape == b.shape for a, b in _pairs(wrong)):
+        return
+    if all(a.shape == b.squeeze().shape for a, b in _pairs(wrong)):
+        yield "the numbers are right, but axes of length 1 are dropped, as by squeeze"
+    yield "the numbers are right and in the right order, but the shape is not"
+
+
+def _of_other_inputs(wrong: Wrong) -> Iterator[str]:
+    """Yield what comes out if an input is 0 or very large, or without some indices of an axis."""
+    function = mutated(wrong.task, ())
+    assert function is not None
+    if conventions_of(wrong.task):
+        return
+
+    def is_given(change: Callable[[Inputs, dict[str, float]], Inputs]) -> bool:
+        try:
+            given = [
+                dict(
+                    arrays_of(wrong.task, attempt(function, change(*one[:2]), (Exception,)), one[2])
+                )
+                for one in zip(wrong.probes, wrong.sizes, wrong.numbers, strict=True)
+            ]
+        except (KeyError, IndexError):
+            return False
+        return wrong.is_given_by([one.get(wrong.name, NONE) for one in given])
+
+    names = [
+        n for n, v in wrong.probes[0].items() if isinstance(v, np.ndarray) and v.dtype.kind == "f"
+    ]
+    has_scores = {"q", "k"} <= set(names)
+    for name in names:
+        if is_given(lambda probe, _, name=name: {**probe, name: 0 * probe[name]}):
+            equal = has_scores and name in ("q", "k")
+            yield (
+                "all weights of a query are equal: its scores make no difference" if equal
+                else f"what comes out if {name} is 0"
+            )  # fmt: skip
+    if has_scores and is_given(lambda probe, _: {**probe, "q": 1e9 * probe["q"]}):
+        yield "the key with the largest score has all the weight: softmax is left out"
+    for letter in dict.fromkeys(
+        axis for name in names for axis in axes_of(wrong.task).get(name, ())
+    ):
+        if letter not in WORDS or letter in axis_names(wrong.task, wrong.name, wrong.right[0].ndim):
             continue
-        function = mutated(wrong.task, ())
-        assert function is not None
-        empty = [{**probe, name: np.zeros_like(probe[name])} for probe in wrong.probes]
-        given = [attempt(function, probe) for probe in empty]
-        if all(one is not None for one in given) and wrong.is_given_by(given):
-            equal = name in ("q", "k") and "attention" in wrong.task or wrong.task == "one_query"
-            means = ": all weights of a query are equal, whatever the scores are" if equal else ""
-            yield f"it is what comes out if {name} is 0{means}"
+        one, several = words_of(letter)
+        for words, place in places_of(letter).items():
+            words = words.format(one=one, all=several)
+            if is_given(partial(_without, task=wrong.task, letter=letter, place=place)):
+                yield f"what comes out {_left(words)}"
+    if "params" in wrong.probes[0] and "H" in wrong.sizes[0]:
+        for words, place in places_of("H").items():
+            if is_given(partial(_without_heads, place=place)):
+                yield f"what comes out {_left(words.format(one='head', all='heads'))}"
+
+
+def _left(words: str) -> str:
+    """Return the words for what is left without a place."""
+    kind, is_all_but, which = words.removeprefix("every ").partition(" but the ")
+    return f"of the {which} {kind} alone" if is_all_but else f"without {words}"
+
+
+def _without_heads(probe: Inputs, sizes: dict[str, float], *, place: Place) -> Inputs:
+    """Return an input in which some heads write nothing."""
+    params, heads = probe["params"], int(sizes["H"])
+    hit = np.repeat(place(heads, sizes), len(params.w_o) // heads)
+    return {**probe, "params": params._replace(w_o=np.where(hit[:, None], 0, params.w_o))}
+
+
+def _without(
+    probe: Inputs, sizes: dict[str, float], *, task: str, letter: str, place: Place
+) -> Inputs:
+    """Return an input without some indices of an axis."""
+    made = dict(probe)
+    for name, axes in axes_of(task).items():
+        value = probe.get(name)
+        if isinstance(value, np.ndarray) and letter in axes and value.ndim == len(axes):
+            axis = axes.index(letter)
+            hit = place(value.shape[axis], sizes)
+            if not hit.all():  # or nothing would be left
+                made[name] = value.take(np.flatnonzero(~hit), axis)
+    return made
+
+
+def _off_by(wrong: Wrong) -> Iterator[str]:
+    """Yield an input that is added to the right array, perhaps times a factor."""
+    if not wrong.fit:
+        return
+    off = [a.astype(float) - b for a, b in _pairs(wrong)]
+    for name, value in leaves(wrong.probes[0]).items():
+        if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or not value.size:
+            continue
+        given = [np.asarray(leaves(probe)[name]) for probe in wrong.probes]
+        spread = list(map(_spread, given, wrong.right))
+        if any(a.shape != b.shape for a, b in zip(spread, wrong.right, strict=True)):
+            continue
+        values = list(map(ratio, off, spread, wrong.largest))
+        for i, (array, largest) in enumerate(zip(off, wrong.largest, strict=True)):
+            if np.abs(array).max(initial=0) <= 1e-10 * largest and values[i] is not None:
+                values[i] = 0.0
+        if all(value is None or abs(value - 1) < 1e-9 for value in values):
+            yield f"{name} is added to the right numbers"
+        told = factor_of(wrong.sizes, values)
+        if told == "-1":
+            yield f"{name} is missing in it, or subtracted once too often"
+        elif told:
+            yield f"{told} times {name} is added to the right numbers"
+
+
+def _heads_read(wrong: Wrong) -> Iterator[str]:
+    """Yield which key head, and which head of the values, each query head reads."""
+    names = {"q", "k", "v"} <= set(wrong.probes[0])
+    if not names or not wrong.fit or conventions_of(wrong.task) or "H_kv" not in wrong.sizes[0]:
+        return
+    if axis_names(wrong.task, wrong.name, wrong.right[0].ndim)[1:2] != ("H",):
+        return
+    function = mutated(wrong.task, ())
+    assert function is not None
+    read: list[list[tuple[int, int]]] = []
+    for probe, mine, right, largest, number in zip(
+        wrong.probes, wrong.mine, wrong.right, wrong.largest, wrong.numbers, strict=True
+    ):
+        H, H_kv = right.shape[1], probe["k"].shape[1]
+        usual = [h // (H // H_kv) for h in range(H)]
+        found: list[tuple[int, int] | None] = [None] * H
+        both = [(m, m) for m in range(H_kv)]
+        both += [(m, n) for m in range(H_kv) for n in range(H_kv) if m != n]
+        for m, n in both:
+            given = {
+                **probe,
+                "k": 0 * probe["k"] + probe["k"][:, [m]],
+                "v": 0 * probe["v"] + probe["v"][:, [n]],
+            }
+            made = dict(arrays_of(wrong.task, attempt(function, given), number)).get(
+                wrong.name, NONE
+            )
+            for h in range(H):
+                fits = made.shape == mine.shape and same(mine[:, h], made[:, h], largest)
+                if fits and (found[h] is None or (m, n) == (usual[h], usual[h])):
+                    found[h] = m, n
+        if None in found:
+            return
+        read.append([pair for pair in found if pair is not None])
+    of_k, of_v = ([[pair[i] for pair in one] for one in read] for i in (0, 1))
+    groups = [(len(one), int(sizes["H_kv"])) for one, sizes in zip(read, wrong.sizes, strict=True)]
+    right_ = [[h // (H // H_kv) for h in range(H)] for H, H_kv in groups]
+    told = []
+    for what, mine_ in (("key head", of_k), ("value head", of_v)):
+        if mine_ == right_ or (what == "value head" and of_k == of_v):
+            continue
+        both_ = " and value head" if what == "key head" and of_k == of_v else ""
+        which = next(
+            i for i, pair in enumerate(zip(mine_, right_, strict=True)) if pair[0] != pair[1]
+        )
+        h = next(
+            h
+            for h, pair in enumerate(zip(mine_[which], right_[which], strict=True))
+            if pair[0] != pair[1]
+        )
+        H, H_kv = groups[which]
+        as_rule = next((f": it is number {rule}, not h // G, with G = H // H_kv"
+                        for rule, of in RULES.items()
+                        if all([of(h, H, K) for h in range(H)] == one
+                               for one, (H, K) in zip(mine_, groups, strict=True))), "")  # fmt: skip
+        told.append(
+            f"of {H} query heads and {H_kv} key heads, query head {h} reads {what}{both_} "
+            f"{mine_[which][h]}, not {right_[which][h]}{as_rule}"
+        )
+    if told:
+        yield "; ".join(told)
+
+
+RULES: dict[str, Callable[[int, int, int], int]] = {  # which key head query head h reads
+    "0": lambda h, H, K: 0,
+    "H_kv - 1": lambda h, H, K: K - 1,
+    "h % H_kv": lambda h, H, K: h % K,
+    "h // H_kv, at most H_kv - 1": lambda h, H, K: min(h // K, K - 1),
+    "h // H_kv % H_kv": lambda h, H, K: h // K % K,
+    "h, at most H_kv - 1": lambda h, H, K: min(h, K - 1),
+    "(h + 1) // G % H_kv": lambda h, H, K: (h + 1) // (H // K) % K,
+    "(h + 1) // G, at most H_kv - 1": lambda h, H, K: min((h + 1) // (H // K), K - 1),
+    "(h - 1) // G, at least 0": lambda h, H, K: max((h - 1) // (H // K), 0),
+    "h % G, at most H_kv - 1": lambda h, H, K: min(h % (H // K), K - 1),
+    "h % G % H_kv": lambda h, H, K: h % (H // K) % K,
+    "H_kv - 1 - h // G": lambda h, H, K: K - 1 - h // (H // K),
+    "h // G - 1, from the last on": lambda h, H, K: (h // (H // K) - 1) % K,
+    "h // G + 1, and 0 after the last": lambda h, H, K: (h // (H // K) + 1) % K,
+}
 
 
 RELATIONS: tuple[Callable[[Wrong], Iterator[str]], ...] = (
-    _plain, _factor, _flat_along, _zeros, _order, _layout,
+    _plain, _reshaped, _factor, _order, _zeros, _of_other_inputs, _heads_read, _off_by, _layout,
 )  # fmt: skip

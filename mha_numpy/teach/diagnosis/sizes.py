@@ -57,6 +57,11 @@ def indices_of(task: str, name: str, ndim: int, axis: int) -> tuple[str, str]:
     return WORDS.get(letter, (f"index {where}".strip(), f"indices {where}".strip()))
 
 
+def words_of(letter: str) -> tuple[str, str]:
+    """Return the words for one index of an axis with a name, and for several."""
+    return WORDS.get(letter, (f"index of axis {letter}", f"indices of axis {letter}"))
+
+
 def sizes_of(task: str, probe: Inputs) -> dict[str, float]:
     """Return the sizes that an input has, and its numbers, by name."""
     inputs = take_inputs(task, conventions_of(task), probe)
@@ -101,7 +106,8 @@ def factors(sizes: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, Array]]
                 (f"{b} / {a}", y / x),
             )
         ]  # fmt: skip
-        for text, numbers in [*halves, *parts, *over, *pairs]:
+        fewer = [(f"({name} - 1)", size - 1) for name, size in parts if "sqrt" not in name]
+        for text, numbers in [*halves, *parts, *over, *fewer, *pairs]:
             if np.isfinite(numbers).all() and (np.abs(np.log(np.abs(numbers))) > FACTOR).any():
                 yield text, numbers
                 yield f"-{text}" if "/" not in text else f"-({text})", -numbers

@@ -22,6 +22,10 @@ from mha_numpy.teach.exercises.verdict import as_list
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 CAUSE, CLUE = "likely cause", "clue"  # remarks: an explanation, and only a fact
 MOST = 2  # alternatives that are shown
+UNSTEADY = (
+    "called twice with the same inputs, your function returns different numbers: something in it "
+    "is random, or left from the call before"
+)
 IN_ORDER = ", once they are in the right order"
 
 
@@ -40,6 +44,8 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     """
     failed = {stage.name for stage in stages if stage.passed is False}
     manner = _manner(evidence, failed)
+    if "the same twice" in failed and not manner:  # then no numbers are evidence
+        return Causes(frozenset(), {**_where(evidence, stages), CAUSE: UNSTEADY})
     evidence, order, found = _diagnosed(evidence)
     remarks = _where(evidence, stages)
     if found.causes and is_bug_of(evidence.exercise, found.causes[0]):

@@ -74,6 +74,10 @@ MISTAKES = [
     Mistake("heads taken for columns", "head h is read as column h, so single columns are removed", "np.repeat(stays, d_k)",
             {"np.repeat(stays, w_q.shape[1] // num_heads)": "np.isin(np.arange(w_q.shape[1]), heads, invert=True)",
              "np.repeat(stays, w_v.shape[1] // num_heads)": "np.isin(np.arange(w_v.shape[1]), heads, invert=True)"}),
+    Mistake("heads removed one after another",
+            "the heads are removed one after another, but each removal moves the heads after it to smaller numbers",
+            "np.isin(np.arange(num_heads), heads), all at once",
+            {"stays = np.isin(np.arange(num_heads), heads, invert=True)": "left = np.arange(num_heads)\n    for head in heads:\n        left = np.delete(left, np.s_[head : head + 1])\n    stays = np.isin(np.arange(num_heads), left)"}),
     Mistake("only one of several heads removed", "only the first of the heads to remove is removed", "remove all of `heads`",
             {"heads, invert=True)": "heads[:1], invert=True)"}),
 ]  # fmt: skip
