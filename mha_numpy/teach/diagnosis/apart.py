@@ -11,20 +11,19 @@ from mha_numpy.teach.conventions import conventions_of, follow
 from mha_numpy.teach.diagnosis.bank import BANK
 from mha_numpy.teach.diagnosis.fingerprints import attempt, fingerprints, right_answers
 from mha_numpy.teach.diagnosis.mutants import assembled
-from mha_numpy.teach.diagnosis.relations import find_relation
-from mha_numpy.teach.diagnosis.search import MANY, find_edit, known, told_edit
+from mha_numpy.teach.diagnosis.search import MANY, find_edit, has_table, told_edit
 from mha_numpy.teach.diagnosis.sizes import factor_of, factors, ratio
 from mha_numpy.teach.diagnosis.solutions import called_by
 from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of
 
-SIMPLE = 60  # factors that are divided out before an edit is looked up
+SIMPLE = 40  # factors that are divided out before an edit is looked up
 FACTORS = "a part that does not belong there"  # edits that multiply
 SECONDS = 0.4  # of a processor, for what the scores may be divided by
 
 
 def find_cause(wrong: Wrong) -> str:
-    """Return why one array is wrong, in a clause, or an empty text."""
-    finders = (find_relation, _known, _edited, _known_times, _edited_times, _scaled_scores)
+    """Return why one array is wrong, in a clause, or an empty text; it follows from no relation."""
+    finders = (_known, _edited, _known_times, _scaled_scores, _edited_times)
     with np.errstate(all="ignore"):
         return next(filter(None, (find(wrong) for find in finders)), "")
 
@@ -55,6 +54,8 @@ def times(factor: str) -> str:
 
 def _edited(wrong: Wrong, factor: Sequence[float] = (), words: str = "") -> str:
     """Return the small edit that gives this array, or this array times a factor."""
+    if not has_table(wrong.task):  # it would take too long for each array
+        return ""
     names = [name for name, _ in arrays_of(wrong.task, right_answers(wrong.task)[0], 0)]
     meant = [name == wrong.name for name in names]
     edit = find_edit(wrong.task, wrong.as_answers(factor), meant)
@@ -66,8 +67,6 @@ def _edited(wrong: Wrong, factor: Sequence[float] = (), words: str = "") -> str:
 
 def _edited_times(wrong: Wrong) -> str:
     """Return the small edit that gives this array times a factor, and the factor."""
-    if known(wrong.task) is None:
-        return ""
     for text, numbers in islice(factors(wrong.sizes), SIMPLE):
         told = _edited(wrong, (1 / numbers).tolist(), f"; and all of it is {times(text)}")
         if told:

@@ -260,9 +260,10 @@ def _of_arrays(task: str, name: str, wrong: Sequence[Beside]) -> str:
     if all(not one.mine[one.where].any() for one in wrong) and all(map(_is_told, wrong)):
         return f"{name}: every wrong number is 0"
     for clue in (_of_places, _of_pattern):
-        found = {clue(task, one) for one in wrong}
-        if len(found) == 1 and "" not in found:
-            return f"{name}: {found.pop()}"
+        found = [clue(task, one) for one in wrong]
+        told = next((words for words in found[0] if all(words in other for other in found)), "")
+        if told:
+            return f"{name}: {told}"
     return ""
 
 
@@ -271,17 +272,18 @@ def _is_told(one: Beside) -> bool:
     return not one.where.all() and one.mine.dtype != bool
 
 
-def _of_pattern(task: str, wrong: Beside) -> str:
+def _of_pattern(task: str, wrong: Beside) -> list[str]:
     found = find_pattern(wrong.mine, wrong.right)
     for axis in range(wrong.right.ndim):  # in the words of the task
         one, several = indices_of(task, wrong.name, wrong.right.ndim, axis)
         found = found.replace(f"each index of axis {axis} ", f"each {one} ")
         found = found.replace(f"the indices of axis {axis} ", f"the {several} ")
-    return "" if found.startswith("all of them at") else found
+    return [] if not found or found.startswith("all of them at") else [found]
 
 
-def _of_places(task: str, wrong: Beside) -> str:
-    """Say which indices of an axis are wrong, where it is the first or the last, or all but one."""
+def _of_places(task: str, wrong: Beside) -> list[str]:
+    """Say which indices of an axis are wrong, in all ways that fit."""
+    told = []
     for axis, size in enumerate(wrong.where.shape):
         others = tuple(i for i in range(wrong.where.ndim) if i != axis)
         is_wrong = wrong.where.any(axis=others)
@@ -289,13 +291,10 @@ def _of_places(task: str, wrong: Beside) -> str:
             continue
         one, several = indices_of(task, wrong.name, wrong.right.ndim, axis)
         for words, place in PLACES.items():
-            if (
-                "block" not in words
-                and "group" not in words
-                and np.array_equal(is_wrong, place(size, {}))
-            ):
-                return f"wrong only in {words.format(one=one, all=several)}"
-    return ""
+            is_plain = "block" not in words and "group" not in words
+            if is_plain and np.array_equal(is_wrong, place(size, {})):
+                told.append(f"wrong only in {words.format(one=one, all=several)}")
+    return told
 
 
 def _of_sizes(task: str, probes: Sequence[Inputs], is_right: Sequence[bool]) -> str:

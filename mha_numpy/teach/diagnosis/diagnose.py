@@ -31,7 +31,7 @@ from mha_numpy.teach.tasks import TASKS, find_task
 
 # what shows only where another mistake makes a row see nothing
 LATENT = ("NaN in a row that sees nothing", "-1e9 for -inf")
-FEW = 5  # other edits that give the same: then a relation or a listed pair goes before
+FEW = 5  # other edits that give the same: then a listed pair goes before
 NARROW = 2e-5  # float32 is closer to float64; a leak of e^-10 is not
 
 
@@ -41,8 +41,8 @@ class Diagnosis(NamedTuple):
     ``causes`` are alternatives, each a set of mistakes that gives exactly the answer's arrays; none
     if no known mistake, nor two of them, does. Where they are partial, the mistake gives exactly
     those arrays that are wrong, and was not made in the others. ``edit`` is a small edit of the
-    right function that gives the arrays, by itself or together with the mistake. ``apart`` are causes
-    of single arrays, or of all of them alike.
+    right function that gives the arrays, by itself or together with the mistake. ``apart`` are
+    causes of single arrays, or of all of them alike.
     """
 
     is_right: bool
@@ -101,9 +101,10 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
     is_partial = any(wrong) and not all(wrong)
     each = wrong_of(task, answers)
     is_broken = bool(each) and all(one.is_broken for one in each)  # NaN alone is no evidence
-    related = [] if is_broken else [(one.name, find_relation(one)) for one in each]
+    with np.errstate(all="ignore"):
+        related = [] if is_broken else [(one.name, find_relation(one)) for one in each]
     is_related = bool(related) and all(told for _, told in related)
-    if is_partial and is_related:
+    if is_related:
         return Diagnosis(False, (), apart=tuple(related))
     if is_partial:
         partial = [name for name, made in fingerprints(task).items() if gives(answers, made, wrong)]
@@ -112,8 +113,6 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
     edit = None if is_broken else find_edit(task, answers)
     if edit and edit.others <= FEW:
         return Diagnosis(False, (), edit=edit)
-    if is_related:
-        return Diagnosis(False, (), apart=tuple(related))
     ends = process_time() + BUDGET
     tried = takewhile(lambda _: process_time() < ends, combinations(_names(task), 2))
     pairs = [pair for pair in tried if _makes(task, pair, answers)]
@@ -125,7 +124,8 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
     edit = find_edit(task, answers, wrong) if is_partial and not is_broken else None
     if edit and edit.others <= MANY:
         return Diagnosis(False, (), is_partial=True, edit=edit)
-    apart = [] if is_broken else [(one.name, find_cause(one)) for one in each]
+    pairs_of = zip(each, related, strict=False)
+    apart = [(one.name, told or find_cause(one)) for one, (_, told) in pairs_of]
     if any(told for _, told in apart):
         return Diagnosis(False, (), apart=tuple(pair for pair in apart if pair[1]))
     explained = {name: _explained(task, [name], answers) for name in fingerprints(task)}

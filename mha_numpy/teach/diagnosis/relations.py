@@ -40,9 +40,9 @@ def find_relation(wrong: Wrong) -> str:
 def _plain(wrong: Wrong) -> Iterator[str]:
     """Yield zeros, one number everywhere, an input, a mean of an input."""
     mine = wrong.mine
-    if all(array.size and not array.any() for array in mine):
-        shapes = wrong.fit
-        yield "all numbers are 0" + ("" if shapes else ", and the shape is wrong")
+    pairs = zip(mine, wrong.largest, strict=True)
+    if all(array.size and np.abs(array).max() <= 1e-12 * largest for array, largest in pairs):
+        yield "all numbers are 0" + ("" if wrong.fit else ", and the shape is wrong")
     is_one = all(array.size > 1 and (array == array.flat[0]).all() for array in mine)
     if is_one and len({array.flat[0].item() for array in mine}) == 1 and np.isfinite(mine[0]).all():
         yield f"every number is {mine[0].flat[0]:.6g}"
@@ -342,16 +342,16 @@ def _of_other_inputs(wrong: Wrong) -> Iterator[str]:
         return
 
     def is_given(change: Callable[[Inputs, dict[str, float]], Inputs]) -> bool:
-        try:
-            given = [
-                dict(
-                    arrays_of(wrong.task, attempt(function, change(*one[:2]), (Exception,)), one[2])
-                )
-                for one in zip(wrong.probes, wrong.sizes, wrong.numbers, strict=True)
-            ]
-        except (KeyError, IndexError):
-            return False
-        return wrong.is_given_by([one.get(wrong.name, NONE) for one in given])
+        given: list[Array] = []
+        for probe, sizes, number in zip(wrong.probes, wrong.sizes, wrong.numbers, strict=True):
+            try:
+                answer = attempt(function, change(probe, sizes), (Exception,))
+            except (KeyError, IndexError):
+                return False
+            given.append(dict(arrays_of(wrong.task, answer, number)).get(wrong.name, NONE))
+            if not wrong.are_same(wrong.mine[: len(given)], given):
+                return False
+        return wrong.is_given_by(given)
 
     names = [
         n for n, v in wrong.probes[0].items() if isinstance(v, np.ndarray) and v.dtype.kind == "f"

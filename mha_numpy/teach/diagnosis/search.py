@@ -247,13 +247,18 @@ def known(task: str) -> Known | None:
         return Known(*(file[name] for name in names)) if names[-1] in file else None
 
 
+def has_table(task: str) -> bool:
+    """Return whether edits are looked up, because the probes in force are the usual ones."""
+    is_usual = variant_in_force().seed == SEED and not conventions_of(task)
+    return is_usual and known(task) is not None
+
+
 def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) -> SmallEdit | None:
     """Return the simplest small edit that gives these answers, if one does.
 
     If `wrong` says which arrays are wrong, only those count.
     """
-    is_usual = variant_in_force().seed == SEED and not conventions_of(task)
-    table = known(task) if is_usual else None
+    table = known(task) if has_table(task) else None
     if table is None:
         in_order = _in_order(candidates(task))
         return _first_that_fits(task, answers, in_order, BUDGET, wrong)

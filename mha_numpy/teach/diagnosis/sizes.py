@@ -96,7 +96,7 @@ def factors(sizes: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, Array]]
                 size = np.array([one[name] for one in sizes])
                 parts += [(name, size), (f"np.sqrt({name.strip('()')})", np.sqrt(size))]
         over = [(f"1 / {name}", 1 / size) for name, size in parts]
-        halves = [("2", np.full(len(sizes), 2.0)), ("1 / 2", np.full(len(sizes), 0.5))]
+        halves = [("2", np.full(len(sizes), 2.0)), ("0.5", np.full(len(sizes), 0.5))]
         pairs = [
             made
             for i, (a, x) in enumerate(parts)

@@ -35,7 +35,7 @@ class Wrong(NamedTuple):
 
     def are_same(self, some: Sequence[Any], others: Sequence[Any]) -> bool:
         """Return whether arrays for all inputs agree in shape, and in numbers up to rounding."""
-        return all(map(same, some, others, self.largest))
+        return all(map(same, some, others, self.largest))  # as many as there are
 
     @property
     def fit(self) -> bool:
@@ -48,9 +48,9 @@ class Wrong(NamedTuple):
     def is_broken(self) -> bool:
         """Whether all numbers that are wrong are NaN or infinite."""
         return self.fit and all(
-            same(np.where(np.isfinite(mine), mine, right), right, largest)
+            mine.dtype.kind == "f"
+            and same(np.where(np.isfinite(mine), mine, right), right, largest)
             for mine, right, largest in zip(self.mine, self.right, self.largest, strict=True)
-            if mine.dtype.kind == "f"
         )
 
     def taken_from(self, answers: Sequence[Answer]) -> list[Array]:
