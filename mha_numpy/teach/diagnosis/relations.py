@@ -174,6 +174,19 @@ def _in_place(wrong: Wrong, axis: int, place: Place) -> list[Array] | None:
     return found if any(one.any() for one in found) else None
 
 
+INSTEAD: dict[str, Callable[[Array, int], Array]] = {  # of the right numbers, in a place
+    "0": lambda a, _: 0 * a,
+    "minus the right numbers": lambda a, _: -a,
+    "twice the right numbers": lambda a, _: 2 * a,
+    "half the right numbers": lambda a, _: a / 2,
+    "1": lambda a, _: 0 * a + 1,
+    "the numbers of the one before": lambda a, i: np.roll(a, 1, i),
+    "the numbers of the one after": lambda a, i: np.roll(a, -1, i),
+    "the numbers of the first": lambda a, i: a.take([0], i) + 0 * a,
+    "the numbers of the last": lambda a, i: a.take([-1], i) + 0 * a,
+}
+
+
 def _zeros(wrong: Wrong) -> Iterator[str]:
     """Yield zeros, or other numbers that follow from the right ones, in a place."""
     if not wrong.fit:
@@ -183,19 +196,10 @@ def _zeros(wrong: Wrong) -> Iterator[str]:
         where = _in_place(wrong, axis, place)
         if where is None or any((bad & ~hit).any() for bad, hit in zip(off, where, strict=True)):
             continue
-        for told, made in (
-            ("0", lambda a, _: 0 * a), ("minus the right numbers", lambda a, _: -a),
-            ("twice the right numbers", lambda a, _: 2 * a),
-            ("half the right numbers", lambda a, _: a / 2),
-            ("1", lambda a, _: 0 * a + 1),
-            ("the numbers of the one before", lambda a, i: np.roll(a, 1, i)),
-            ("the numbers of the one after", lambda a, i: np.roll(a, -1, i)),
-            ("the numbers of the first", lambda a, i: a.take([0], i) + 0 * a),
-            ("the numbers of the last", lambda a, i: a.take([-1], i) + 0 * a),
-        ):  # fmt: skip
-            made_of = [np.where(hit, made(right, axis), right)
-                       for hit, right in zip(where, map(_float, wrong.right), strict=True)]  # fmt: skip
-            if wrong.is_given_by(made_of):
+        for told, made in INSTEAD.items():
+            there = [made(right, axis) for right in map(_float, wrong.right)]
+            triples = zip(where, there, wrong.right, strict=True)
+            if wrong.is_given_by([np.where(*one) for one in triples]):
                 yield f"{words}: {told}; the rest is right"
 
 
@@ -358,13 +362,11 @@ def _of_other_inputs(wrong: Wrong) -> Iterator[str]:
     ]
     has_scores = {"q", "k"} <= set(names)
     for name in names:
-        if is_given(lambda probe, _, name=name: {**probe, name: 0 * probe[name]}):
+        if is_given(partial(_scaled, name=name, by=0.0)):
             equal = has_scores and name in ("q", "k")
-            yield (
-                "all weights of a query are equal: its scores make no difference" if equal
-                else f"what comes out if {name} is 0"
-            )  # fmt: skip
-    if has_scores and is_given(lambda probe, _: {**probe, "q": 1e9 * probe["q"]}):
+            same_ = "all weights of a query are equal: its scores make no difference"
+            yield same_ if equal else f"what comes out if {name} is 0"
+    if has_scores and is_given(partial(_scaled, name="q", by=1e9)):
         yield "the key with the largest score has all the weight: softmax is left out"
     for letter in dict.fromkeys(
         axis for name in names for axis in axes_of(wrong.task).get(name, ())
@@ -386,6 +388,11 @@ def _left(words: str) -> str:
     """Return the words for what is left without a place."""
     kind, is_all_but, which = words.removeprefix("every ").partition(" but the ")
     return f"of the {which} {kind} alone" if is_all_but else f"without {words}"
+
+
+def _scaled(probe: Inputs, _: dict[str, float], *, name: str, by: float) -> Inputs:
+    """Return an input of which one array is multiplied."""
+    return {**probe, name: by * probe[name]}
 
 
 def _without_heads(probe: Inputs, sizes: dict[str, float], *, place: Place) -> Inputs:

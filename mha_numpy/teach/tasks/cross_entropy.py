@@ -121,6 +121,12 @@ MISTAKES = [
             {SHARES: "counted / counted.sum(axis=1, keepdims=True) / len(counted)"}),
     Mistake("loss: mean over the batch", "the sum is divided by the number of sequences", "divide by the number of tokens that count",
             {SHARES: "counted / len(counted)"}),
+    Mistake("log of the mean probability", "the loss is minus the log of the mean probability",
+            "the mean of -log, not -log of the mean",
+            {"(losses * share_of_each(targets, ignored)).sum()": "-np.log((np.exp(-losses) * share_of_each(targets, ignored)).sum())"}),
+    Mistake("target 0 ignored too", "tokens with the target 0 are left out, although 0 is an entry like any other",
+            "targets != ignored",
+            {"counted = targets != ignored": "counted = (targets != ignored) & (targets > 0)"}),
 ]  # fmt: skip
 
 TASK = Task(

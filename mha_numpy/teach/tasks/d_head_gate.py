@@ -53,6 +53,12 @@ MISTAKES = [
             "sum over the batch", {"d_gates.sum(axis=(0, 2, 3))": "d_gates.sum(axis=(2, 3)).mean(axis=0)"}),
     Mistake("gate gradient: mean", "d_gate is a mean over sequences, tokens and features", "sum over them",
             {"d_gates.sum(axis=(0, 2, 3))": "d_gates.mean(axis=(0, 2, 3))"}),
+    Mistake("gate gradient: product of sums", "d_gated and heads are summed apart, and the sums are multiplied",
+            "multiply first, then sum",
+            {"return d_gates.sum(axis=(0, 2, 3))": "return d_gated.sum(axis=(0, 2, 3)) * heads.sum(axis=(0, 2, 3))"}),
+    Mistake("gate gradient: largest of the batch", "d_gate is the largest of the sequences' gradients instead of their sum",
+            "sum over the batch",
+            {"d_gates.sum(axis=(0, 2, 3))": "d_gates.sum(axis=(2, 3)).max(axis=0)"}),
 ]  # fmt: skip
 
 TASK = Task(

@@ -73,6 +73,9 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("w_q for all branches", "d_q, d_k and d_v all go back through w_q", "each goes back through its own w",
             {"@ params.w_k.T": "@ params.w_q.T", "@ params.w_v.T": "@ params.w_q.T"}),
     Again("d_x through w, not its transpose", {"@ params.w_q.T": "@ params.w_q", "@ params.w_k.T": "@ params.w_k", "@ params.w_v.T": "@ params.w_v"}),
+    Mistake("d_q for all branches", "only d_q goes back, through all three matrices",
+            "d_k goes through w_k, d_v through w_v",
+            {"merge_heads(d_k)": "merge_heads(d_q)", "merge_heads(d_v)": "merge_heads(d_q)"}),
 ]  # fmt: skip
 
 TASK = Task(

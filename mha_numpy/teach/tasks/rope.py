@@ -103,6 +103,21 @@ MISTAKES = [
             "first half: first * cos - second * sin", {"first * cos - second * sin": "first * cos + second * sin"}),
     Mistake("wrong sign in the second half of the rotation", "the sign in the second half of the rotation is wrong, so lengths change",
             "second half: first * sin + second * cos", {"first * sin + second * cos": "second * cos - first * sin"}),
+    Mistake("a misplaced power of the base", "the frequencies are base^(-2) * i / d: the power ends too early",
+            "base ** (-2 * i / d)",
+            {"base**-exponent": "base**-2.0 * exponent / 2"}),
+    Mistake("positions in reverse order", "the positions are used in reverse order",
+            "positions[:, None]",
+            {"positions[:, None] * frequency": "positions[::-1, None] * frequency"}),
+    Mistake("second half from the turned first", "the second half is computed from the first half that is already turned",
+            "keep the old first half",
+            {"first * sin + second * cos]": "(first * cos - second * sin) * sin + second * cos]"}),
+    Mistake("halves written as neighbours", "the pairs are read as halves, but written next to each other",
+            "np.concatenate([first, second], axis=-1)",
+            {"np.concatenate(turned, axis=-1)": "np.stack(turned, axis=-1).reshape(x.shape)"}),
+    Mistake("pairs from both ends", "feature i is paired with feature d - 1 - i, from the end",
+            "pair i with i + d / 2",
+            {"np.split(x, 2, axis=-1)": "np.split(np.concatenate([x[..., : x.shape[-1] // 2], x[..., : x.shape[-1] // 2 - 1 : -1]], axis=-1), 2, axis=-1)"}),
 ]  # fmt: skip
 
 TASK = Task(

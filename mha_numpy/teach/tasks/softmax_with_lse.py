@@ -230,6 +230,18 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("lse keeps the axis of the keys", "lse is (..., T_q, 1): the axis of the keys is still there",
             "lse[..., 0]", {"lse[..., 0]": "lse"}),
     Again("mask inverted", {"visible = mask": "visible = ~mask"}),
+    Mistake("causal where there is no mask", "without a mask, a causal one is made",
+            "None hides nothing",
+            {"masked = hide(scores, mask)": "masked = hide(scores, np.tri(*scores.shape[-2:], dtype=bool) if mask is None else mask)"}),
+    Mistake("rows with a hidden cell are 0", "a row with any hidden cell is taken for one that sees nothing",
+            "mask.any(axis=-1), not mask.all",
+            {"weights = powers / total": "weights = powers / total * (1 if mask is None else mask.all(axis=axis, keepdims=True))"}),
+    Mistake("ones in a row that sees nothing", "in a row that sees nothing all weights are 1",
+            "0 in a row that sees nothing",
+            {"weights = powers / total": "weights = np.where(sees_none, 1.0, powers / total)"}),
+    Mistake("maximum inside the log", "the maximum is added to the sum, inside the log",
+            "largest + np.log(total)",
+            {"largest + np.log(total)": "np.log(largest + total)"}),
 ]  # fmt: skip
 
 TASK = Task(

@@ -40,6 +40,9 @@ MISTAKES = [
             {"weights.argmax(axis=2)": "weights.argmax(axis=2) + 1"}),
     Mistake("the weight, not its key", "the largest weight is returned instead of the number of its key",
             "weights.argmax(axis=-1), not max", {"weights.argmax(axis=2)": "weights.max(axis=2)"}),
+    Mistake("one index for a whole head", "the largest weight is searched in a whole head at once, not for each query",
+            "argmax(axis=2)",
+            {"weights.argmax(axis=2)": "weights.reshape(len(weights), -1).argmax(axis=1)[:, None] + np.zeros(weights.shape[:2], dtype=int)"}),
 ]  # fmt: skip
 
 TASK = Task(

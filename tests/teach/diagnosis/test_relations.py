@@ -81,7 +81,7 @@ def only_new(**given):
 CASES = [
     ("attention", lambda q, k, v: np.tile(v.mean(axis=0), (len(q), 1)),
      "heads: the mean of v over all keys: every key has the same weight"),
-    ("attention", lambda q, k, v: v[(q @ k.T).argmax(axis=1)],
+    ("attention", lambda q, k, v: softmax(1e9 * (q @ k.T)) @ v,
      "heads: the key with the largest score has all the weight: softmax is left out"),
     ("attention", lambda q, k, v: heads_of(q, k[: len(q)], v[: len(q)]),
      "heads: what comes out without the keys from T_q on"),
@@ -143,7 +143,7 @@ def test_two_arrays_have_two_causes():
 
 def test_a_mistake_times_a_factor_is_both():
     def of_queries_over_batch(d_q, d_k, d_v, params):
-        only = make("input_gradient", ["d_x through q only"])
+        only = make("input_gradient", ["only the branch of q"])
         return only(d_q, d_k, d_v, params) / len(d_q)
 
     (words,) = told("input_gradient", answers_of("input_gradient", of_queries_over_batch))
