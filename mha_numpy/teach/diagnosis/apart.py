@@ -11,7 +11,7 @@ from mha_numpy.teach.conventions import conventions_of, follow
 from mha_numpy.teach.diagnosis.bank import BANK
 from mha_numpy.teach.diagnosis.fingerprints import attempt, fingerprints, right_answers
 from mha_numpy.teach.diagnosis.mutants import assembled
-from mha_numpy.teach.diagnosis.search import MANY, find_edit, has_table, told_edit
+from mha_numpy.teach.diagnosis.search import MANY, find_edit, has_table, step_of_edit
 from mha_numpy.teach.diagnosis.sizes import factor_of, factors, ratio
 from mha_numpy.teach.diagnosis.solutions import called_by
 from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of
@@ -62,7 +62,7 @@ def _edited(wrong: Wrong, factor: Sequence[float] = (), words: str = "") -> str:
     adds_one = bool(words) and edit is not None and edit.group == FACTORS
     if edit is None or edit.others > MANY or adds_one:  # and takes it away again
         return ""
-    return f"{told_edit(edit)}, we get exactly your numbers{words}"
+    return f"{step_of_edit(edit)}{words}"
 
 
 def _edited_times(wrong: Wrong) -> str:

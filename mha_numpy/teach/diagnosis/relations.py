@@ -274,9 +274,7 @@ def _layout(wrong: Wrong) -> Iterator[str]:
     ndim = wrong.right[0].ndim
     if any(a.size != b.size or b.ndim != ndim for a, b in _pairs(wrong)) or ndim > 4:
         return
-    in_order = [
-        list(map(lambda one: np.sort(one, axis=None), all_)) for all_ in (wrong.mine, wrong.right)
-    ]
+    in_order = [[np.sort(a, axis=None) for a in arrays] for arrays in (wrong.mine, wrong.right)]
     if not wrong.are_same(*in_order):
         return
     names = axis_names(wrong.task, wrong.name, ndim)
@@ -302,7 +300,7 @@ def _turned(
             if order == tuple(range(len(order))):
                 yield f"its numbers are those of {what} in the same order, in another shape"
             else:
-                yield f"{what}.transpose{order}, reshaped: the numbers are laid out in another order"
+                yield f"{what}.transpose{order}, reshaped: the numbers lie in another order"
 
 
 def _read(wrong: Wrong) -> Iterator[str]:
@@ -338,35 +336,36 @@ def _reshaped(wrong: Wrong) -> Iterator[str]:
     yield "the numbers are right and in the right order, but the shape is not"
 
 
-def _of_other_inputs(wrong: Wrong) -> Iterator[str]:
-    """Yield what comes out if an input is 0 or very large, or without some indices of an axis."""
+def _is_given(wrong: Wrong, change: Callable[[Inputs, dict[str, float]], Inputs]) -> bool:
+    """Return whether the array is the right one of changed inputs, and stop where it is not."""
     function = mutated(wrong.task, ())
     assert function is not None
+    given: list[Array] = []
+    for probe, sizes, number in zip(wrong.probes, wrong.sizes, wrong.numbers, strict=True):
+        try:
+            answer = attempt(function, change(probe, sizes), (Exception,))
+        except (KeyError, IndexError):
+            return False
+        given.append(dict(arrays_of(wrong.task, answer, number)).get(wrong.name, NONE))
+        if not wrong.are_same(wrong.mine[: len(given)], given):
+            return False
+    return wrong.is_given_by(given)
+
+
+def _of_other_inputs(wrong: Wrong) -> Iterator[str]:
+    """Yield what comes out if an input is 0 or very large, or without some indices of an axis."""
     if conventions_of(wrong.task):
         return
-
-    def is_given(change: Callable[[Inputs, dict[str, float]], Inputs]) -> bool:
-        given: list[Array] = []
-        for probe, sizes, number in zip(wrong.probes, wrong.sizes, wrong.numbers, strict=True):
-            try:
-                answer = attempt(function, change(probe, sizes), (Exception,))
-            except (KeyError, IndexError):
-                return False
-            given.append(dict(arrays_of(wrong.task, answer, number)).get(wrong.name, NONE))
-            if not wrong.are_same(wrong.mine[: len(given)], given):
-                return False
-        return wrong.is_given_by(given)
-
     names = [
         n for n, v in wrong.probes[0].items() if isinstance(v, np.ndarray) and v.dtype.kind == "f"
     ]
     has_scores = {"q", "k"} <= set(names)
     for name in names:
-        if is_given(partial(_scaled, name=name, by=0.0)):
+        if _is_given(wrong, partial(_scaled, name=name, by=0.0)):
             equal = has_scores and name in ("q", "k")
             same_ = "all weights of a query are equal: its scores make no difference"
             yield same_ if equal else f"what comes out if {name} is 0"
-    if has_scores and is_given(partial(_scaled, name="q", by=1e9)):
+    if has_scores and _is_given(wrong, partial(_scaled, name="q", by=1e9)):
         yield "the key with the largest score has all the weight: softmax is left out"
     for letter in dict.fromkeys(
         axis for name in names for axis in axes_of(wrong.task).get(name, ())
@@ -376,11 +375,11 @@ def _of_other_inputs(wrong: Wrong) -> Iterator[str]:
         one, several = words_of(letter)
         for words, place in places_of(letter).items():
             words = words.format(one=one, all=several)
-            if is_given(partial(_without, task=wrong.task, letter=letter, place=place)):
+            if _is_given(wrong, partial(_without, task=wrong.task, letter=letter, place=place)):
                 yield f"what comes out {_left(words)}"
     if "params" in wrong.probes[0] and "H" in wrong.sizes[0]:
         for words, place in places_of("H").items():
-            if is_given(partial(_without_heads, place=place)):
+            if _is_given(wrong, partial(_without_heads, place=place)):
                 yield f"what comes out {_left(words.format(one='head', all='heads'))}"
 
 
@@ -442,69 +441,6 @@ def _off_by(wrong: Wrong) -> Iterator[str]:
             yield f"{told} times {name} is added to the right numbers"
 
 
-def _heads_read(wrong: Wrong) -> Iterator[str]:
-    """Yield which key head, and which head of the values, each query head reads."""
-    names = {"q", "k", "v"} <= set(wrong.probes[0])
-    if not names or not wrong.fit or conventions_of(wrong.task) or "H_kv" not in wrong.sizes[0]:
-        return
-    if axis_names(wrong.task, wrong.name, wrong.right[0].ndim)[1:2] != ("H",):
-        return
-    function = mutated(wrong.task, ())
-    assert function is not None
-    read: list[list[tuple[int, int]]] = []
-    for probe, mine, right, largest, number in zip(
-        wrong.probes, wrong.mine, wrong.right, wrong.largest, wrong.numbers, strict=True
-    ):
-        H, H_kv = right.shape[1], probe["k"].shape[1]
-        usual = [h // (H // H_kv) for h in range(H)]
-        found: list[tuple[int, int] | None] = [None] * H
-        both = [(m, m) for m in range(H_kv)]
-        both += [(m, n) for m in range(H_kv) for n in range(H_kv) if m != n]
-        for m, n in both:
-            given = {
-                **probe,
-                "k": 0 * probe["k"] + probe["k"][:, [m]],
-                "v": 0 * probe["v"] + probe["v"][:, [n]],
-            }
-            made = dict(arrays_of(wrong.task, attempt(function, given), number)).get(
-                wrong.name, NONE
-            )
-            for h in range(H):
-                fits = made.shape == mine.shape and same(mine[:, h], made[:, h], largest)
-                if fits and (found[h] is None or (m, n) == (usual[h], usual[h])):
-                    found[h] = m, n
-        if None in found:
-            return
-        read.append([pair for pair in found if pair is not None])
-    of_k, of_v = ([[pair[i] for pair in one] for one in read] for i in (0, 1))
-    groups = [(len(one), int(sizes["H_kv"])) for one, sizes in zip(read, wrong.sizes, strict=True)]
-    right_ = [[h // (H // H_kv) for h in range(H)] for H, H_kv in groups]
-    told = []
-    for what, mine_ in (("key head", of_k), ("value head", of_v)):
-        if mine_ == right_ or (what == "value head" and of_k == of_v):
-            continue
-        both_ = " and value head" if what == "key head" and of_k == of_v else ""
-        which = next(
-            i for i, pair in enumerate(zip(mine_, right_, strict=True)) if pair[0] != pair[1]
-        )
-        h = next(
-            h
-            for h, pair in enumerate(zip(mine_[which], right_[which], strict=True))
-            if pair[0] != pair[1]
-        )
-        H, H_kv = groups[which]
-        as_rule = next((f": it is number {rule}, not h // G, with G = H // H_kv"
-                        for rule, of in RULES.items()
-                        if all([of(h, H, K) for h in range(H)] == one
-                               for one, (H, K) in zip(mine_, groups, strict=True))), "")  # fmt: skip
-        told.append(
-            f"of {H} query heads and {H_kv} key heads, query head {h} reads {what}{both_} "
-            f"{mine_[which][h]}, not {right_[which][h]}{as_rule}"
-        )
-    if told:
-        yield "; ".join(told)
-
-
 RULES: dict[str, Callable[[int, int, int], int]] = {  # which key head query head h reads
     "0": lambda h, H, K: 0,
     "H_kv - 1": lambda h, H, K: K - 1,
@@ -521,6 +457,32 @@ RULES: dict[str, Callable[[int, int, int], int]] = {  # which key head query hea
     "h // G - 1, from the last on": lambda h, H, K: (h // (H // K) - 1) % K,
     "h // G + 1, and 0 after the last": lambda h, H, K: (h // (H // K) + 1) % K,
 }
+
+
+def _heads_read(wrong: Wrong) -> Iterator[str]:
+    """Yield which key head, or which head of the values, each query head reads."""
+    is_grouped = {"q", "k", "v"} <= set(wrong.probes[0]) and "H_kv" in wrong.sizes[0]
+    if not is_grouped or not wrong.fit or conventions_of(wrong.task):
+        return
+    for of_what, names in (("key and value head", "kv"), ("key head", "k"), ("value head", "v")):
+        for words, rule in RULES.items():
+            if _is_given(wrong, partial(_with_heads, names=names, rule=rule)):
+                H, K = (int(wrong.sizes[0][name]) for name in ("H", "H_kv"))
+                h = next((h for h in range(H) if rule(h, H, K) != h // (H // K)), 0)
+                yield (
+                    f"query head h reads {of_what} {words}, not h // G, with G = H // H_kv: of {H} "
+                    f"and {K}, head {h} reads {rule(h, H, K)}, not {h // (H // K)}"
+                )
+
+
+def _with_heads(
+    probe: Inputs, sizes: dict[str, float], *, names: str, rule: Callable[[int, int, int], int]
+) -> Inputs:
+    """Return an input with as many key heads as query heads, by a rule."""
+    H, K = int(sizes["H"]), int(sizes["H_kv"])
+    usual, read = [h // (H // K) for h in range(H)], [rule(h, H, K) for h in range(H)]
+    given = {name: probe[name][:, read if name in names else usual] for name in "kv"}
+    return {**probe, **given}
 
 
 RELATIONS: tuple[Callable[[Wrong], Iterator[str]], ...] = (

@@ -93,6 +93,13 @@ def told_edit(edit: SmallEdit) -> str:
     return f"{edit.group}. If we add `{wrong}`"
 
 
+def step_of_edit(edit: SmallEdit) -> str:
+    """Return the kind of slip, and in which step it gives the numbers."""
+    target, is_step, _ = (edit.right or edit.wrong).splitlines()[0].partition(" = ")
+    where = f"the step that computes {target}" if is_step else f"what {edit.function} returns"
+    return f"{edit.group}, in {where}, gives exactly your numbers"
+
+
 class Known(NamedTuple):
     """The results of a task's edits for the usual probes."""
 
