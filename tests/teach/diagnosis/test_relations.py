@@ -107,7 +107,7 @@ CASES = [
      .transpose(0, 2, 1, 3).reshape(len(heads), heads.shape[2], -1),
      "merged: heads.reshape(B, T, H, d).transpose(0, 2, 1, 3), and no other order of the axes fits"),
     ("grouped_attention", reading(lambda h, H, K: min(h // K, K - 1), usual),
-     "heads: query head h reads key and value head h // H_kv, at most H_kv - 1, not h // G, with "
+     "heads: query head h reads key head h // H_kv, at most H_kv - 1, not h // G, with "
      "G = H // H_kv: of 6 and 3, head 2 reads 0, not 1"),
     ("grouped_attention", reading(usual, lambda h, H, K: (usual(h, H, K) + 1) % K),
      "heads: query head h reads value head h // G + 1, and 0 after the last, not h // G, with "
