@@ -112,6 +112,6 @@ def draw_self(rng: np.random.Generator, *, value_dim: int) -> list[Inputs]:
         probes.append({"x": x, "params": params, "num_heads": H, "mask": mask})
     x, params = opposite_tokens(rng, (2, 4, 8)), opposite_params(draw_params(rng, 8, 8))
     probes.append({"x": x, "params": params, "num_heads": 2, "mask": causal_mask(4, 4)})
-    x, params = rng.normal(size=(1, 4, 5)), draw_params(rng, 5, 3, v_width=2)
+    x, params = rng.normal(size=(1, 4, 5)), draw_params(rng, 5, 4, v_width=value_dim)
     mask = np.eye(4, dtype=bool) | (np.arange(4) == 3)
     return [*probes, {"x": x, "params": params, "num_heads": 1, "mask": mask}]

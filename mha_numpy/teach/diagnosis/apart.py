@@ -7,7 +7,7 @@ from time import process_time
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.conventions import conventions_of, follow
+from mha_numpy.teach.conventions import conventions_of
 from mha_numpy.teach.diagnosis.bank import BANK
 from mha_numpy.teach.diagnosis.fingerprints import attempt, fingerprints, right_answers
 from mha_numpy.teach.diagnosis.mutants import assembled
@@ -21,11 +21,17 @@ FACTORS = "a part that does not belong there"  # edits that multiply
 SECONDS = 0.4  # of a processor, for what the scores may be divided by
 
 
-def find_cause(wrong: Wrong) -> str:
-    """Return why one array is wrong, in a clause, or an empty text; it follows from no relation."""
-    finders = (_known, _edited, _known_times, _scaled_scores, _edited_times)
+def find_cause(wrong: Wrong, ends: float = np.inf) -> str:
+    """Return why one array is wrong, in a clause, or an empty text; it follows from no relation.
+
+    `ends` is when to give up, in seconds of `process_time`.
+    """
     with np.errstate(all="ignore"):
-        return next(filter(None, (find(wrong) for find in finders)), "")
+        for find in (_known, _edited, _known_times, _scaled_scores, _edited_times):
+            told = find(wrong) if process_time() < ends else ""
+            if told:
+                return told
+    return ""
 
 
 def _known(wrong: Wrong) -> str:
@@ -76,11 +82,11 @@ def _edited_times(wrong: Wrong) -> str:
 
 def _scaled_scores(wrong: Wrong) -> str:
     """Return what the scores were divided by, if that is all."""
-    if "scores" not in called_by(wrong.task) - {wrong.task}:
+    if "scores" not in called_by(wrong.task) - {wrong.task} or conventions_of(wrong.task):
         return ""
     function = assembled(wrong.task, {})
     namespace = function.__globals__
-    scores, followed = namespace["scores"], follow(wrong.task, conventions_of(wrong.task), function)
+    scores = namespace["scores"]
     roots = [np.sqrt(one.get("d_k", one.get("d", 1.0))) for one in wrong.sizes]
     ends = process_time() + SECONDS
     for text, numbers in [("1", np.ones(len(roots))), *factors(wrong.sizes)]:
@@ -93,7 +99,7 @@ def _scaled_scores(wrong: Wrong) -> str:
                 return np.asarray(scores(q, k) * c)
 
             namespace["scores"] = scaled
-            answer = attempt(followed, probe, (Exception,))
+            answer = attempt(function, probe, (Exception,))
             given.append(dict(arrays_of(wrong.task, answer, number)).get(wrong.name, NONE))
             if not wrong.are_same(wrong.mine[: len(given)], given):
                 break

@@ -124,14 +124,17 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
     edit = find_edit(task, answers, wrong) if is_partial and not is_broken else None
     if edit and edit.others <= MANY:
         return Diagnosis(False, (), is_partial=True, edit=edit)
-    pairs_of = zip(each, related, strict=False)
-    apart = [(one.name, told or find_cause(one)) for one, (_, told) in pairs_of]
+    stops = process_time() + BUDGET
+    both = zip(each, related, strict=False)
+    apart = [(one.name, told or find_cause(one, stops)) for one, (_, told) in both]
     if any(told for _, told in apart):
         return Diagnosis(False, (), apart=tuple(pair for pair in apart if pair[1]))
     explained = {name: _explained(task, [name], answers) for name in fingerprints(task)}
     names = sorted(filter(explained.get, explained), key=lambda name: -explained[name])
-    both = find_edit_beside(task, answers, names, ends)
-    return Diagnosis(False, (frozenset({both[0]}),), edit=both[1]) if both else Diagnosis(False, ())
+    beside = find_edit_beside(task, answers, names, ends)
+    if beside is None:
+        return Diagnosis(False, ())
+    return Diagnosis(False, (frozenset({beside[0]}),), edit=beside[1])
 
 
 def _explained(task: str, mistakes: Collection[str], answers: Sequence[Answer]) -> int:

@@ -32,8 +32,9 @@ Place = Callable[[int, dict[str, float]], Array]  # which indices of an axis, by
 
 def find_relation(wrong: Wrong) -> str:
     """Return how the array follows from the right one, in a clause; empty if it does not."""
-    if any(array.size == 0 for array in wrong.right):
-        return ""
+    asked = len(right_answers(wrong.task))
+    if 2 * len(wrong.mine) < asked or any(array.size == 0 for array in wrong.right):
+        return ""  # too little to be a rule
     return next((told for find in RELATIONS for told in find(wrong)), "")
 
 

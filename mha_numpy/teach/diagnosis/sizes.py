@@ -26,6 +26,7 @@ WORDS = {  # of one index of an axis, and of several
     "V": ("entry", "entries"), "T + 1": ("key", "keys"),
 }  # fmt: skip
 FACTOR = 1e-9  # how far apart two factors may be that are the same
+SLIGHT = 1e-6  # a factor that is closer to 1 comes from a small number that was added
 
 
 @cache
@@ -120,7 +121,7 @@ def factor_of(sizes: Sequence[Mapping[str, float]], found: Sequence[float | None
     """
     known = [i for i, value in enumerate(found) if value is not None]
     values = np.array([found[i] for i in known], dtype=float)
-    if not known or not np.isfinite(values).all() or (np.abs(values - 1) < FACTOR).all():
+    if not known or not np.isfinite(values).all() or (np.abs(values - 1) < SLIGHT).all():
         return ""
     if (np.abs(values + 1) < FACTOR).all():
         return "-1"

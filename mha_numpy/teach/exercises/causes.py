@@ -26,6 +26,7 @@ UNSTEADY = (
     "called twice with the same inputs, your function returns different numbers: something in it "
     "is random, or left from the call before"
 )
+EACH = "what is said of an array gives every number of it, on every input"
 IN_ORDER = ", once they are in the right order"
 
 
@@ -71,8 +72,7 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         told += clues
         if not clues:
             remarks["no known mistake"] = (
-                f"no small edit of {evidence.exercise.function_name} gives these numbers either, "
-                "so there may be several mistakes"
+                f"no small edit of {evidence.exercise.function_name} gives these numbers either"
             )
     if told:
         remarks[CLUE if told == clues else CAUSE] = told[0]
@@ -82,6 +82,8 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         remarks["or"] = "".join(f"\n- {other}" for other in others)
     if found.causes or found.edit:
         remarks["evidence"] = _evidence(evidence, found) + IN_ORDER * bool(order)
+    elif found.apart:
+        remarks["evidence"] = EACH
     cause = found.causes[0] if found.causes else frozenset()
     return Causes(cause | {manner} if manner else cause, remarks, found.edit)
 
