@@ -15,6 +15,7 @@ from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
 from mha_numpy.teach.diagnosis.search import SmallEdit, told_edit
+from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
@@ -61,7 +62,9 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     if found.causes or found.edit:
         first, *alternatives = _alternatives(evidence, found)
         told += first
-        others = [", and ".join(one) for one in alternatives[:MOST]]
+        wrong = wrong_of(evidence.exercise.task, evidence.answers)
+        is_broken = all(one.is_broken for one in wrong)  # NaN tells no alternatives apart
+        others = [", and ".join(one) for one in alternatives[: 0 if is_broken else MOST]]
     elif found.apart:
         told += _told_apart(evidence, found)
         explained = {name for name, _ in found.apart}
