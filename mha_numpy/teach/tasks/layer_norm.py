@@ -38,11 +38,11 @@ def normalise(x: Array, eps: float) -> tuple[Array, Array]:
 
 
 def draw_layer_norm(rng: np.random.Generator) -> list[Inputs]:
-    """Draw tokens whose mean is not 0, with an eps that matters."""
+    """Draw tokens whose mean is not 0, with an eps that matters, and one that is the larger part."""
     return [
         {"x": 1 + rng.normal(size=shape), "gain": rng.normal(size=shape[-1]),
          "bias": rng.normal(size=shape[-1]), "eps": eps}
-        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5), ((1, 1, 3), 0.02))
+        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5), ((1, 1, 3), 3.0))
     ]  # fmt: skip
 
 
