@@ -74,7 +74,8 @@ that.
 REST = f"""## How much it can say
 
 You get one of two things. A *likely cause* explains your answer: a known mistake, a small edit
-to the right function, or arrays in the wrong order, which reproduces **every** number you returned.
+to the right function, a rule by which your array follows from the right one, or arrays in the wrong
+order: it reproduces **every** number you returned.
 A *clue* doesn't explain anything yet; it's a fact about your numbers, such as a rule they break, or
 where they start to go wrong. [Exercises](exercises.md) describes how the check decides.
 
@@ -129,7 +130,7 @@ def finds(verdict: Verdict) -> str:
     """Return what kind of cause the check names."""
     told = verdict.remarks.get("evidence", verdict.remarks.get("likely cause", ""))
     kinds = {"this mistake": "a known mistake", "this edit": "a small edit",
-             "different order": "the wrong order"}  # fmt: skip
+             "said of an array": "a rule", "different order": "the wrong order"}  # fmt: skip
     return next((kind for words, kind in kinds.items() if words in told), CLUE)
 
 

@@ -46,6 +46,17 @@ def draw_heads(
     return probes
 
 
+def draw_odd_heads(
+    rng: np.random.Generator, *, tall: tuple[int, int, int], low: tuple[int, int, int]
+) -> list[Inputs]:
+    """Draw more queries than keys, with values of width 1, and one query; B, H, H_kv of both."""
+    probes = []
+    for (B, H, H_kv), (T_q, T_k, d_k, d_v) in ((tall, (6, 2, 3, 1)), (low, (1, 4, 2, 3))):
+        of_k, of_v = (B, H_kv, T_k, d_k), (B, H_kv, T_k, d_v)
+        probes.append(normal(rng, q=(B, H, T_q, d_k), k=of_k, v=of_v))
+    return probes
+
+
 def large_scores(
     rng: np.random.Generator, q_shape: tuple[int, ...], k_shape: tuple[int, ...]
 ) -> list[Array]:
@@ -89,7 +100,8 @@ def opposite_params(params: MultiHeadParams) -> MultiHeadParams:
 def draw_self(rng: np.random.Generator, *, value_dim: int) -> list[Inputs]:
     """Draw self-attention: causal with all sizes different, with all but D equal, and large scores.
 
-    In the second, a token sees every other one: the mask is no triangle.
+    In the second, a token sees every other one: the mask is no triangle. Last comes a single head
+    of a single sequence, whose tokens see only themselves and the last.
     """
     probes = []
     every_other = np.indices((3, 3)).sum(axis=0) % 2 == 0
@@ -99,4 +111,7 @@ def draw_self(rng: np.random.Generator, *, value_dim: int) -> list[Inputs]:
         x, params = rng.normal(size=(B, T, D)), draw_params(rng, D, H * d_k, v_width=H * d_v)
         probes.append({"x": x, "params": params, "num_heads": H, "mask": mask})
     x, params = opposite_tokens(rng, (2, 4, 8)), opposite_params(draw_params(rng, 8, 8))
-    return [*probes, {"x": x, "params": params, "num_heads": 2, "mask": causal_mask(4, 4)}]
+    probes.append({"x": x, "params": params, "num_heads": 2, "mask": causal_mask(4, 4)})
+    x, params = rng.normal(size=(1, 4, 5)), draw_params(rng, 5, 4, v_width=value_dim)
+    mask = np.eye(4, dtype=bool) | (np.arange(4) == 3)
+    return [*probes, {"x": x, "params": params, "num_heads": 1, "mask": mask}]

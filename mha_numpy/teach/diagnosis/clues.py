@@ -5,6 +5,7 @@ The clues say on which inputs they are wrong, where in an array, by how much, an
 
 import ast
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ from mha_numpy.teach.diagnosis.fingerprints import (
     right_answers,
     wrong_arrays,
 )
+from mha_numpy.teach.diagnosis.relations import PLACES
+from mha_numpy.teach.diagnosis.sizes import indices_of, sizes_of
 from mha_numpy.teach.diagnosis.solutions import read_solutions
 from mha_numpy.teach.task import Inputs, Task
 from mha_numpy.teach.tasks import TASKS, find_task
@@ -69,7 +72,7 @@ depend on it']
     clues = [
         _of_steps(task, answers, right),
         _of_laws(find_task(task), answers, right),
-        _of_inputs(TASKS[task].probes(), answers, right),
+        _of_inputs(task, TASKS[task].probes(), answers, right),
     ]
     wrong = [
         one
@@ -78,7 +81,7 @@ depend on it']
         if one.where.any()
     ]
     by_name = {one.name: [other for other in wrong if other.name == one.name] for one in wrong}
-    clues += [_of_arrays(name, found) for name, found in by_name.items()]
+    clues += [_of_arrays(task, name, found) for name, found in by_name.items()]
     return [clue for clue in clues if clue]
 
 
@@ -184,13 +187,20 @@ def _of_laws(task: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> 
     return ""
 
 
-def _of_inputs(probes: Sequence[Inputs], answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+def _of_inputs(
+    task: str, probes: Sequence[Inputs], answers: Sequence[Answer], right: Sequence[Answer]
+) -> str:
     """Say what the inputs with wrong answers have, and those with right ones do not."""
     is_right = [
         all(agreeing_arrays(a, b)) for a, b in zip(answers, right, strict=True) if a is not None
     ]
     words = shared_by(probes, [not one for one in is_right])
-    return words and f"your answer is wrong where {words}, and right elsewhere"
+    if words:
+        return f"your answer is wrong where {words}, and right elsewhere"
+    words = shared_by(probes, is_right)
+    return (
+        f"your answer is right only where {words}" if words else _of_sizes(task, probes, is_right)
+    )
 
 
 def shared_by(probes: Sequence[Inputs], are_meant: Sequence[bool]) -> str:
@@ -246,36 +256,73 @@ PROPERTIES: dict[str, Callable[[Any], bool]] = {  # that inputs with wrong answe
 }
 
 
-def _of_arrays(name: str, wrong: Sequence[Beside]) -> str:
-    """Say where an array is wrong, or by how much, if it is the same on all inputs."""
+def _of_arrays(task: str, name: str, wrong: Sequence[Beside]) -> str:
+    """Say where an array is wrong, or by how much: on all inputs alike, or else on the first."""
+    if all(not one.mine[one.where].any() for one in wrong) and all(map(_is_told, wrong)):
+        return f"{name}: every wrong number is 0"
     for clue in (_of_places, _of_pattern):
-        found = {clue(one) for one in wrong}
-        if len(found) == 1 and "" not in found:
-            return f"{name}: {found.pop()}"
+        found = [clue(task, one) for one in wrong]
+        told = next((words for words in found[0] if all(words in other for other in found)), "")
+        if told:
+            return f"{name}: {told}"
     return ""
 
 
-def _of_pattern(wrong: Beside) -> str:
+def _is_told(one: Beside) -> bool:
+    """Return whether zeros say something: some numbers are right, and others are not 0."""
+    return not one.where.all() and one.mine.dtype != bool
+
+
+def _of_pattern(task: str, wrong: Beside) -> list[str]:
     found = find_pattern(wrong.mine, wrong.right)
-    return "" if found.startswith("all of them at") else found
+    for axis in range(wrong.right.ndim):  # in the words of the task
+        one, several = indices_of(task, wrong.name, wrong.right.ndim, axis)
+        found = found.replace(f"each index of axis {axis} ", f"each {one} ")
+        found = found.replace(f"the indices of axis {axis} ", f"the {several} ")
+    return [] if not found or found.startswith("all of them at") else [found]
 
 
-def _of_places(wrong: Beside) -> str:
-    """Say which indices of an axis are wrong, where it is the first or the last, or all but one."""
+def _of_places(task: str, wrong: Beside) -> list[str]:
+    """Say which indices of an axis are wrong, in all ways that fit."""
+    told = []
     for axis, size in enumerate(wrong.where.shape):
         others = tuple(i for i in range(wrong.where.ndim) if i != axis)
         is_wrong = wrong.where.any(axis=others)
         if size < 2 or is_wrong.all():
             continue
-        for words, fine in (
-            ("only at the first index", np.arange(size) > 0),
-            ("only at the last index", np.arange(size) < size - 1),
-            ("everywhere except at the first index", np.arange(size) == 0),
-            ("everywhere except at the last index", np.arange(size) == size - 1),
-            ("only in the first half", np.arange(size) >= size / 2),
-            ("only in the second half", np.arange(size) < size / 2),
-            ("only at every other index", np.arange(size) % 2 == 0),
-        ):
-            if np.array_equal(is_wrong, ~fine):
-                return f"wrong {words} of axis {axis} (of {wrong.where.ndim} axes)"
+        one, several = indices_of(task, wrong.name, wrong.right.ndim, axis)
+        for words, place in PLACES.items():
+            is_plain = "block" not in words and "group" not in words
+            if is_plain and np.array_equal(is_wrong, place(size, {})):
+                told.append(f"wrong only in {words.format(one=one, all=several)}")
+    return told
+
+
+def _of_sizes(task: str, probes: Sequence[Inputs], is_right: Sequence[bool]) -> str:
+    """Say what sizes the inputs have that are right, or those that are wrong."""
+    sizes = [sizes_of(task, probe) for probe in probes]
+    if len(is_right) != len(sizes) or all(is_right) or not any(is_right):
+        return ""
+    names = [name for name in sizes[0] if all(name in one for one in sizes)]
+    tests = {f"{name} = {number}": [one[name] == number for one in sizes]
+             for number in (1, 0) for name in names}  # fmt: skip
+    for one, other in combinations(names, 2):
+        pairs = [(each[one], each[other]) for each in sizes]
+        if kind_of(one) == kind_of(other):
+            tests[f"{one} = {other}"] = [a == b for a, b in pairs]
+            tests[f"{one} is at most {other}"] = [a <= b for a, b in pairs]
+            tests[f"{one} is at least {other}"] = [a >= b for a, b in pairs]
+    if {"T_k", "block"} <= set(names):
+        tests["block divides T_k"] = [each["T_k"] % each["block"] == 0 for each in sizes]
+        tests["there is only one block"] = [each["T_k"] <= each["block"] for each in sizes]
+    for words, has in tests.items():
+        if has == list(is_right):
+            return f"your answer is right only where {words}"
+        if [not one for one in has] == list(is_right):
+            return f"your answer is wrong only where {words}"
     return ""
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a size: only sizes of one kind are compared."""
+    return name.strip("()")[0]

@@ -98,7 +98,9 @@ def _confusion(task: str, pairs: int, seed: int) -> Confusion:
         found = diagnosed(answers)
         tried += 1
         pairs_rejected += not found.is_right
-        pairs_named += bool(found.causes[0] & pair) if found.causes else bool(found.edit)
+        pairs_named += (
+            bool(found.causes[0] & pair) if found.causes else bool(found.edit or found.apart)
+        )
     counts = Counts(len(names), rejected, on_top, among, tried, pairs_rejected, pairs_named)
     return Confusion(task, counts, mixed_up, max(seconds))
 

@@ -10,6 +10,7 @@ import numpy as np
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
+from mha_numpy.teach.diagnosis.apart import find_cause
 from mha_numpy.teach.diagnosis.bank import BANK, FLOAT32
 from mha_numpy.teach.diagnosis.fingerprints import (
     TOLERANCE,
@@ -22,13 +23,15 @@ from mha_numpy.teach.diagnosis.fingerprints import (
     wrong_arrays,
 )
 from mha_numpy.teach.diagnosis.mutants import may_show, mutated
-from mha_numpy.teach.diagnosis.search import BUDGET, SmallEdit, find_edit, find_edit_beside
+from mha_numpy.teach.diagnosis.relations import find_relation
+from mha_numpy.teach.diagnosis.search import BUDGET, MANY, SmallEdit, find_edit, find_edit_beside
+from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.task import Mistake
 from mha_numpy.teach.tasks import TASKS, find_task
 
 # what shows only where another mistake makes a row see nothing
 LATENT = ("NaN in a row that sees nothing", "-1e9 for -inf")
-FEW = 2  # other edits that give the same, where NaN makes many of them alike
+FEW = 5  # other edits that give the same: then a listed pair goes before
 NARROW = 2e-5  # float32 is closer to float64; a leak of e^-10 is not
 
 
@@ -38,13 +41,15 @@ class Diagnosis(NamedTuple):
     ``causes`` are alternatives, each a set of mistakes that gives exactly the answer's arrays; none
     if no known mistake, nor two of them, does. Where they are partial, the mistake gives exactly
     those arrays that are wrong, and was not made in the others. ``edit`` is a small edit of the
-    right function that gives the arrays, by itself or together with the mistake.
+    right function that gives the arrays, by itself or together with the mistake. ``apart`` are
+    causes of single arrays, or of all of them alike.
     """
 
     is_right: bool
     causes: tuple[frozenset[str], ...]
     is_partial: bool = False
     edit: SmallEdit | None = None
+    apart: tuple[tuple[str, str], ...] = ()  # names of arrays, and the cause of each
 
     @property
     def mistakes(self) -> list[Mistake]:
@@ -94,12 +99,19 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
             return Diagnosis(False, tuple(causes))
     wrong = wrong_arrays(answers, right)
     is_partial = any(wrong) and not all(wrong)
+    each = wrong_of(task, answers)
+    is_broken = bool(each) and all(one.is_broken for one in each)  # NaN alone is no evidence
+    with np.errstate(all="ignore"):
+        related = [] if is_broken else [(one.name, find_relation(one)) for one in each]
+    is_related = bool(related) and all(told for _, told in related)
+    if is_related:
+        return Diagnosis(False, (), apart=tuple(related))
     if is_partial:
         partial = [name for name, made in fingerprints(task).items() if gives(answers, made, wrong)]
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
-    edit = find_edit(task, answers)
-    if edit and (edit.others <= FEW or not _has_nan(answers)):
+    edit = None if is_broken else find_edit(task, answers)
+    if edit and edit.others <= FEW:
         return Diagnosis(False, (), edit=edit)
     ends = process_time() + BUDGET
     tried = takewhile(lambda _: process_time() < ends, combinations(_names(task), 2))
@@ -107,13 +119,22 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
     if pairs:
         pairs.sort(key=lambda pair: -_explained(task, pair, answers))
         return Diagnosis(False, tuple(map(frozenset, pairs)))
-    edit = find_edit(task, answers, wrong) if is_partial else None
-    if edit:
+    if edit and edit.others <= MANY:
+        return Diagnosis(False, (), edit=edit)
+    edit = find_edit(task, answers, wrong) if is_partial and not is_broken else None
+    if edit and edit.others <= MANY:
         return Diagnosis(False, (), is_partial=True, edit=edit)
+    stops = process_time() + BUDGET
+    both = zip(each, related, strict=False)
+    apart = [(one.name, told or find_cause(one, stops)) for one, (_, told) in both]
+    if any(told for _, told in apart):
+        return Diagnosis(False, (), apart=tuple(pair for pair in apart if pair[1]))
     explained = {name: _explained(task, [name], answers) for name in fingerprints(task)}
     names = sorted(filter(explained.get, explained), key=lambda name: -explained[name])
-    both = find_edit_beside(task, answers, names, ends)
-    return Diagnosis(False, (frozenset({both[0]}),), edit=both[1]) if both else Diagnosis(False, ())
+    beside = find_edit_beside(task, answers, names, ends)
+    if beside is None:
+        return Diagnosis(False, ())
+    return Diagnosis(False, (frozenset({beside[0]}),), edit=beside[1])
 
 
 def _explained(task: str, mistakes: Collection[str], answers: Sequence[Answer]) -> int:
@@ -146,12 +167,6 @@ def _is_narrow(answers: Sequence[Answer]) -> bool:
         array.dtype.kind == "f" and np.array_equal(array, np.float32(array), equal_nan=True)
         for array in _arrays_of(answers)
     )
-
-
-def _has_nan(answers: Sequence[Answer]) -> bool:
-    """Return whether an answer holds NaN, in which different mistakes become the same."""
-    arrays = _arrays_of(answers)
-    return any(array.dtype.kind == "f" and np.isnan(array).any() for array in arrays)
 
 
 def _arrays_of(answers: Sequence[Answer]) -> list[Array]:

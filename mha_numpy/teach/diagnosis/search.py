@@ -41,6 +41,7 @@ from mha_numpy.teach.tasks import TASKS
 FILE = Path(__file__).with_name("small_edits.npz")
 MODULUS = 65521  # an array's number is below it; 0 says that there is no array
 SPREAD = 997.0  # arrays that differ by more than 1 part in 10^7 have different numbers
+MANY = 100  # edits that give the same: then none of them is the cause
 BUDGET = 0.8  # seconds of a processor for what is not looked up
 
 
@@ -80,6 +81,23 @@ class SmallEdit(NamedTuple):
     wrong: str  # the lines with the edit; empty where a line is left out
     right: str  # what belongs there; empty where a line does not
     others: int = 0  # at most so many more edits give the same
+
+
+def told_edit(edit: SmallEdit) -> str:
+    """Return the kind of slip, and the effect of the edit: the wrong lines, and the right ones."""
+    wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
+    if not wrong:
+        return f"{edit.group}. If we leave out `{right}`"
+    if right:
+        return f"{edit.group}. Our solution says `{right}`; with `{wrong}` in its place"
+    return f"{edit.group}. If we add `{wrong}`"
+
+
+def step_of_edit(edit: SmallEdit) -> str:
+    """Return the kind of slip, and in which step it gives the numbers."""
+    target, is_step, _ = (edit.right or edit.wrong).splitlines()[0].partition(" = ")
+    where = f"the step that computes {target}" if is_step else f"what {edit.function} returns"
+    return f"{edit.group}, in {where}, gives exactly your numbers"
 
 
 class Known(NamedTuple):
@@ -236,13 +254,18 @@ def known(task: str) -> Known | None:
         return Known(*(file[name] for name in names)) if names[-1] in file else None
 
 
+def has_table(task: str) -> bool:
+    """Return whether edits are looked up, because the probes in force are the usual ones."""
+    is_usual = variant_in_force().seed == SEED and not conventions_of(task)
+    return is_usual and known(task) is not None
+
+
 def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) -> SmallEdit | None:
     """Return the simplest small edit that gives these answers, if one does.
 
     If `wrong` says which arrays are wrong, only those count.
     """
-    is_usual = variant_in_force().seed == SEED and not conventions_of(task)
-    table = known(task) if is_usual else None
+    table = known(task) if has_table(task) else None
     if table is None:
         in_order = _in_order(candidates(task))
         return _first_that_fits(task, answers, in_order, BUDGET, wrong)

@@ -16,7 +16,8 @@ from mha_numpy.teach.diagnosis.bank import ACCUMULATES, EDITS, FLOAT32, IN_PLACE
 from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
-from mha_numpy.teach.diagnosis.search import SmallEdit
+from mha_numpy.teach.diagnosis.search import SmallEdit, told_edit
+from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
@@ -24,6 +25,11 @@ from mha_numpy.teach.exercises.verdict import as_list
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 CAUSE, CLUE = "likely cause", "clue"  # remarks: an explanation, and only a fact
 MOST = 2  # alternatives that are shown
+UNSTEADY = (
+    "called twice with the same inputs, your function returns different numbers: something in it "
+    "is random, or left from the call before"
+)
+EACH = "what is said of an array gives every number of it, on every input"
 IN_ORDER = ", once they are in the right order"
 
 
@@ -42,6 +48,8 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     """
     failed = {stage.name for stage in stages if stage.passed is False}
     manner = _manner(evidence, failed)
+    if "the same twice" in failed and not manner:  # then no numbers are evidence
+        return Causes(frozenset(), {**_where(evidence, stages), CAUSE: UNSTEADY})
     evidence, order, found = _diagnosed(evidence)
     remarks = _where(evidence, stages)
     if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
@@ -56,14 +64,20 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     if found.causes or found.edit:
         first, *alternatives = _alternatives(evidence, found)
         told += first
-        others = [", and ".join(one) for one in alternatives[:MOST]]
+        wrong = wrong_of(evidence.exercise.task, evidence.answers)
+        is_broken = all(one.is_broken for one in wrong)  # NaN tells no alternatives apart
+        others = [", and ".join(one) for one in alternatives[: 0 if is_broken else MOST]]
+    elif found.apart:
+        told += _told_apart(evidence, found)
+        explained = {name for name, _ in found.apart}
+        if not explained.issuperset(_wrong_names(evidence)):
+            told += _clues(evidence)
     elif (order or not told) and not found.is_right and failed & NUMBERS and "runs" not in failed:
         clues = _clues(evidence)
         told += clues
         if not clues:
             remarks["no known mistake"] = (
-                f"no small edit of {evidence.exercise.function_name} gives these numbers either, "
-                "so there may be several mistakes"
+                f"no small edit of {evidence.exercise.function_name} gives these numbers either"
             )
     if told:
         remarks[CLUE if told == clues else CAUSE] = told[0]
@@ -73,6 +87,8 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         remarks["or"] = "".join(f"\n- {other}" for other in others)
     if found.causes or found.edit:
         remarks["evidence"] = _evidence(evidence, found) + IN_ORDER * bool(order)
+    elif found.apart:
+        remarks["evidence"] = EACH
     cause = found.causes[0] if found.causes else frozenset()
     return Causes(cause | {manner} if manner else cause, remarks, found.edit)
 
@@ -111,14 +127,15 @@ def _verdict(piece: str, mistake: str) -> str:
 
 def _told_edit(edit: SmallEdit, yours: str) -> str:
     """Return the effect of a small edit: the wrong lines, and the right ones."""
-    wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
-    if not wrong:
-        how = f"If we leave out `{right}`"
-    elif right:
-        how = f"Our solution says `{right}`; with `{wrong}` in its place"
-    else:
-        how = f"If we add `{wrong}`"
-    return f"{edit.group}. {how}, we get exactly your {yours}"
+    return f"{told_edit(edit)}, we get exactly your {yours}"
+
+
+def _told_apart(evidence: Evidence, found: Diagnosis) -> list[str]:
+    """Return the causes of single arrays, one sentence for those that have the same."""
+    names: dict[str, list[str]] = {}
+    for name, told in found.apart:
+        names.setdefault(told, []).append(name or evidence.name)
+    return [f"{listed(each)}: {told}" for told, each in names.items()]
 
 
 def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:

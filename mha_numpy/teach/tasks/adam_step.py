@@ -60,12 +60,15 @@ def adam_step(
 def _draw_adam(rng: np.random.Generator) -> list[Inputs]:
     """Draw the first step, and a later one; an eps that matters, and betas that differ."""
     probes = []
-    for shape, t, eps in (((3, 4), 1, 0.1), ((5,), 4, 0.02)):
+    for shape, t, rate, betas, eps in (
+        ((3, 4), 1, 0.3, (0.8, 0.95), 0.1), ((5,), 4, 0.3, (0.8, 0.95), 0.02),
+        ((2, 1, 3), 2, 0.05, (0.6, 0.7), 0.5),
+    ):  # fmt: skip
         param, gradient, mean = rng.normal(size=(3, *shape))
         mean, square = (0 * mean, 0 * mean) if t == 1 else (mean, rng.random(shape))
         probes.append(
             {"param": param, "gradient": gradient, "mean": mean, "square": square, "t": t,
-             "learning_rate": 0.3, "beta_1": 0.8, "beta_2": 0.95, "eps": eps}
+             "learning_rate": rate, "beta_1": betas[0], "beta_2": betas[1], "eps": eps}
         )  # fmt: skip
     return probes
 

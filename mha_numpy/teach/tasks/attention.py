@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.probes import draw_heads, large_scores
+from mha_numpy.teach.probes import draw_heads, draw_odd_heads, large_scores
 from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Reaction, Task, reversed_tokens
 from mha_numpy.teach.tasks.scores import scores
 from mha_numpy.teach.tasks.softmax import softmax
@@ -66,11 +66,15 @@ def attention(q: Array, k: Array, v: Array) -> Array:
 def draw_with_large_scores(
     rng: np.random.Generator, *, rect: tuple[int, int, int], square: tuple[int, int, int]
 ) -> list[Inputs]:
-    """Draw queries, keys and values, and some whose scores are large; rect is B, H, H_kv."""
+    """Draw queries, keys and values, some whose scores are large, and odd ones, with one key head.
+
+    `rect` and `square` are B, H, H_kv.
+    """
     B, H, H_kv = rect
     q, k = large_scores(rng, (B, H, 4, 4), (B, H_kv, 6, 4))
     large = {"q": q, "k": k, "v": rng.normal(size=(B, H_kv, 6, 5))}
-    return [*draw_heads(rng, rect=rect, square=square), large]
+    usual = draw_heads(rng, rect=rect, square=square)
+    return [*usual, large, *draw_odd_heads(rng, tall=(1, 4, 1), low=(2, 2, 2))]
 
 
 def draw_one_head(rng: np.random.Generator) -> list[Inputs]:

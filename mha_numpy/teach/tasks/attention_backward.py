@@ -7,7 +7,7 @@ import numpy as np
 
 from mha_numpy.core import attention_forward
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.probes import causal_mask, draw_heads
+from mha_numpy.teach.probes import causal_mask, draw_heads, draw_odd_heads
 from mha_numpy.teach.task import Again, Arrays, Hints, Inputs, Law, Mistake, Slope, Task
 from mha_numpy.teach.tasks.attention import attend, share
 from mha_numpy.teach.tasks.scores_backward import EULER, through_scores
@@ -72,10 +72,15 @@ def through_attention(
 def draw_with_weights(
     rng: np.random.Generator, *, rect: tuple[int, int, int], square: tuple[int, int, int]
 ) -> list[Inputs]:
-    """Draw the inputs of attention's backward; in the square, row 0 sees nothing."""
+    """Draw the inputs of attention's backward; in the square, row 0 sees nothing.
+
+    Odd ones follow, which all see all: with one key head, or as many as query heads.
+    """
     probes = []
-    for first, inputs in enumerate(draw_heads(rng, rect=rect, square=square)):
+    odd = draw_odd_heads(rng, tall=(1, 4, 1 if rect[1] > rect[2] else 4), low=(4, 2, 2))
+    for first, inputs in enumerate([*draw_heads(rng, rect=rect, square=square), *odd]):
         mask = causal_mask(inputs["q"].shape[2], inputs["k"].shape[2], first=first)
+        mask |= first > 1
         weights, heads = attend(**inputs, mask=mask)
         probes.append({"d_heads": rng.normal(size=heads.shape), **inputs, "weights": weights})
     return probes

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.probes import causal_mask, draw_heads, large_scores
+from mha_numpy.teach.probes import causal_mask, draw_heads, draw_odd_heads, large_scores
 from mha_numpy.teach.task import Again, Hints, Inputs, Mistake, Task
 from mha_numpy.teach.tasks.attention import attend
 from mha_numpy.teach.tasks.attention_backward import (
@@ -70,10 +70,12 @@ def _draw_with_lse(rng: np.random.Generator) -> list[Inputs]:
     q, k = large_scores(rng, (2, 2, 3, 4), (2, 2, 6, 4))
     large = {"q": q, "k": k, "v": rng.normal(size=(2, 2, 6, 3))}
     masks = causal_mask(5, 7), causal_mask(5, 5, first=1), np.ones((3, 6), dtype=bool)
+    masks += causal_mask(6, 2), causal_mask(1, 4) | True
     masks[2][2, 0] = False  # where the score is far above what the row sees
     large["q"][..., 2, 0], large["k"][..., 0, 0] = 30, 100
     probes = []
     drawn = [*draw_heads(rng, rect=(2, 3, 3), square=(3, 2, 2)), large]
+    drawn += draw_odd_heads(rng, tall=(1, 4, 4), low=(4, 1, 1))
     for inputs, mask in zip(drawn, masks, strict=True):
         heads = attend(**inputs, mask=mask).heads
         lse = softmax_with_lse(scores(inputs["q"], inputs["k"]), mask).lse

@@ -77,7 +77,7 @@ def kv_cache_bytes(B: int, T: int, H_kv: int, d: int, itemsize: int) -> int:
 def _draw_costs(_: np.random.Generator) -> list[Inputs]:
     """Return sizes with H*d other than D, and with H*d = D."""
     names = ("B", "T", "D", "H", "H_kv", "d", "itemsize")
-    sizes = ((5, 7, 20, 9, 3, 6, 4), (2, 10, 32, 8, 4, 4, 2))
+    sizes = ((5, 7, 20, 9, 3, 6, 4), (2, 10, 32, 8, 4, 4, 2), (1, 3, 12, 5, 1, 7, 8))
     return [dict(zip(names, size, strict=True)) for size in sizes]
 
 

@@ -41,7 +41,7 @@ def cross_attention(y: Array, x: Array, params: MultiHeadParams, num_heads: int)
 
 
 def _draw_cross(rng: np.random.Generator) -> list[Inputs]:
-    """Draw cross-attention: all sizes different, all but D equal, and large scores."""
+    """Draw cross-attention: all sizes different, all but D equal, large scores, one head."""
     probes = []
     for B, T_y, T_x, D, kdim, H, d_k, d_v in ((2, 5, 7, 11, 10, 3, 4, 6), (3, 3, 3, 9, 9, 3, 3, 3)):
         both = normal(rng, y=(B, T_y, D), x=(B, T_x, kdim))
@@ -49,7 +49,11 @@ def _draw_cross(rng: np.random.Generator) -> list[Inputs]:
         probes.append(both | {"params": params, "num_heads": H})
     y, x = opposite_tokens(rng, (2, 4, 8)), 2 * np.abs(opposite_tokens(rng, (2, 5, 6)))
     params = opposite_params(draw_params(rng, 8, 8, kdim=6))
-    return [*probes, {"y": y, "x": x, "params": params, "num_heads": 2}]
+    probes.append({"y": y, "x": x, "params": params, "num_heads": 2})
+    one = normal(rng, y=(1, 6, 5), x=(1, 2, 4)) | {
+        "params": draw_params(rng, 5, 3, kdim=4, v_width=2)
+    }
+    return [*probes, one | {"num_heads": 1}]
 
 
 TASK = Task(

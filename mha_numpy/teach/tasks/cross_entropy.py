@@ -46,7 +46,13 @@ def share_of_each(targets: Array, ignored: int) -> Array:
 def draw_loss(rng: np.random.Generator) -> list[Inputs]:
     """Draw logits, the last ones large; the ignored target is -100, -1, or an id of padding."""
     probes: list[Inputs] = []
-    for (B, T, V), ignored in (((2, 3, 5), -100), ((3, 4, 4), 0), ((2, 3, 6), -1), ((2, 4, 3), 2)):
+    for (B, T, V), ignored in (
+        ((2, 3, 5), -100),
+        ((3, 4, 4), 0),
+        ((2, 3, 6), -1),
+        ((2, 4, 3), 2),
+        ((4, 2, 3), 1),
+    ):
         counted = [target for target in range(V) if target != ignored]
         logits, targets = 2 * rng.normal(size=(B, T, V)), rng.choice(counted, (B, T))
         targets[0, 1:3] = targets[1, 0] = ignored
@@ -55,7 +61,8 @@ def draw_loss(rng: np.random.Generator) -> list[Inputs]:
     large += 1000
     large[0, 0, probes[2]["targets"][0, 0]] = 3.0  # its probability is too small for a float
     apart[1, 1] -= 2000
-    return probes
+    targets = rng.integers(0, 4, (1, 5))  # none of them is ignored
+    return [*probes, {"logits": rng.normal(size=(1, 5, 4)), "targets": targets, "ignored": -100}]
 
 
 LARGEST = "logits.max(axis=-1, keepdims=True)"
@@ -114,6 +121,12 @@ MISTAKES = [
             {SHARES: "counted / counted.sum(axis=1, keepdims=True) / len(counted)"}),
     Mistake("loss: mean over the batch", "the sum is divided by the number of sequences", "divide by the number of tokens that count",
             {SHARES: "counted / len(counted)"}),
+    Mistake("log of the mean probability", "the loss is minus the log of the mean probability",
+            "the mean of -log, not -log of the mean",
+            {"(losses * share_of_each(targets, ignored)).sum()": "-np.log((np.exp(-losses) * share_of_each(targets, ignored)).sum())"}),
+    Mistake("target 0 ignored too", "tokens with the target 0 are left out, although 0 is an entry like any other",
+            "targets != ignored",
+            {"counted = targets != ignored": "counted = (targets != ignored) & (targets > 0)"}),
 ]  # fmt: skip
 
 TASK = Task(

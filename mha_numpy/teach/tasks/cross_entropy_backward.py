@@ -37,7 +37,7 @@ def cross_entropy_backward(d_loss: float, logits: Array, targets: Array, ignored
 
 def _draw_loss_backward(rng: np.random.Generator) -> list[Inputs]:
     """Draw the same, and the gradient of the loss."""
-    upstream = (1.7, -0.6, 2.5, 0.8)
+    upstream = (1.7, -0.6, 2.5, 0.8, -1.4, 0.3)
     return [{"d_loss": d, **i} for d, i in zip(upstream, draw_loss(rng), strict=True)]
 
 

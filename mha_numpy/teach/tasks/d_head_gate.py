@@ -28,7 +28,10 @@ def d_head_gate(d_gated: Array, heads: Array) -> Array:
 
 def draw_gated(rng: np.random.Generator) -> list[Inputs]:
     """Draw heads and the gradient of the gated ones: all sizes different, and B = H."""
-    return [normal(rng, d_gated=shape, heads=shape) for shape in ((5, 3, 4, 2), (4, 4, 3, 2))]
+    return [
+        normal(rng, d_gated=shape, heads=shape)
+        for shape in ((5, 3, 4, 2), (4, 4, 3, 2), (1, 2, 6, 5))
+    ]
 
 
 MISTAKES = [
@@ -50,6 +53,12 @@ MISTAKES = [
             "sum over the batch", {"d_gates.sum(axis=(0, 2, 3))": "d_gates.sum(axis=(2, 3)).mean(axis=0)"}),
     Mistake("gate gradient: mean", "d_gate is a mean over sequences, tokens and features", "sum over them",
             {"d_gates.sum(axis=(0, 2, 3))": "d_gates.mean(axis=(0, 2, 3))"}),
+    Mistake("gate gradient: product of sums", "d_gated and heads are summed apart, and the sums are multiplied",
+            "multiply first, then sum",
+            {"return d_gates.sum(axis=(0, 2, 3))": "return d_gated.sum(axis=(0, 2, 3)) * heads.sum(axis=(0, 2, 3))"}),
+    Mistake("gate gradient: largest of the batch", "d_gate is the largest of the sequences' gradients instead of their sum",
+            "sum over the batch",
+            {"d_gates.sum(axis=(0, 2, 3))": "d_gates.sum(axis=(2, 3)).max(axis=0)"}),
 ]  # fmt: skip
 
 TASK = Task(

@@ -76,7 +76,12 @@ def _draw_decode(rng: np.random.Generator) -> list[Inputs]:
         probes.append(arrays | {"params": params, "num_heads": H})
     x, params = opposite_tokens(rng, (4, 1, 16)), opposite_params(draw_params(rng, 16, 16))
     k, v = rng.integers(-40, -30, (4, 4, 4, 4)).astype(float), rng.normal(size=(4, 4, 4, 4))
-    return [*probes, {"x": x, "k_past": k, "v_past": v, "params": params, "num_heads": 4}]
+    probes.append({"x": x, "k_past": k, "v_past": v, "params": params, "num_heads": 4})
+    for B, T, D, d, H, H_kv in ((3, 2, 7, 5, 6, 3), (1, 4, 5, 2, 3, 1)):
+        arrays = normal(rng, x=(B, 1, D), k_past=(B, H_kv, T, d), v_past=(B, H_kv, T, d))
+        params = draw_params(rng, D, H * d, kv_width=H_kv * d)
+        probes.append(arrays | {"params": params, "num_heads": H})
+    return probes
 
 
 MISTAKES = [

@@ -57,9 +57,14 @@ TASK = Task(
         mistake="dropout not undone by 1/(1-p)",
         fix="d_dropped * keep / (1 - p)",
     ),
-    draw=lambda rng: [  # a few were dropped, and most
+    draw=lambda rng: [  # a few were dropped, most, half
         {"d_dropped": rng.normal(size=shape), "keep": rng.random(shape) >= p, "p": p}
-        for shape, p in (((2, 3, 4, 5), 0.25), ((3, 2, 5, 4), 0.6))
+        for shape, p in (
+            ((2, 3, 4, 5), 0.25),
+            ((3, 2, 5, 4), 0.6),
+            ((1, 4, 6, 2), 0.5),
+            ((4, 1, 1, 3), 0.1),
+        )
     ],
     laws=[
         Law(

@@ -78,7 +78,8 @@ TASK = Task(
         fix="w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1); b_q, b_k, b_v = np.split(c_attn_b, 3)",
     ),
     draw=lambda rng: [
-        normal(rng, c_attn_w=(6, 18), c_attn_b=(18,), c_proj_w=(6, 6), c_proj_b=(6,))
+        normal(rng, c_attn_w=(D, 3 * D), c_attn_b=(3 * D,), c_proj_w=(D, D), c_proj_b=(D,))
+        for D in (6, 4)
     ],
     mistakes=MISTAKES,
 )

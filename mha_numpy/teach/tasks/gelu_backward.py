@@ -70,6 +70,15 @@ MISTAKES: list[Mistake | Again] = [
     Again("exact GELU", {"(share + x * share_slope)": "((1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2 + x * np.exp(-x**2 / 2) / math.sqrt(2 * math.pi))"}),
     Again("GELU by a sigmoid", {"(share + x * share_slope)": "(1 + 1.702 * x / (1 + np.exp(1.702 * x))) / (1 + np.exp(-1.702 * x))"}),
     Again("ReLU for GELU", {"(share + x * share_slope)": "(x > 0)"}),
+    Mistake("GELU: slope of tanh at x", "the slope of tanh is taken at x, not at its argument",
+            "1 - tanh(argument) ** 2",
+            {"(1 - tanh**2)": "(1 - np.tanh(x) ** 2)"}),
+    Mistake("GELU: argument for the factor x", "the slope of the share is multiplied by tanh's argument instead of x",
+            "x * share_slope",
+            {"x * share_slope": "gelu_argument(x) * share_slope"}),
+    Mistake("GELU: factor s of s (1 - s) left out", "of the slope s (1 - s) of the share s, the factor s is missing",
+            "(1 - tanh**2) / 2",
+            {"(1 - tanh**2) / 2": "(1 - tanh)"}),
 ]  # fmt: skip
 
 TASK = Task(

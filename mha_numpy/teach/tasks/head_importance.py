@@ -62,6 +62,9 @@ MISTAKES = [
     Mistake("importance divided by its norm", "the importance is divided by its norm over the heads",
             "leave it as it is: norms are for comparing layers",
             {"np.abs(of_each).mean(axis=0)": "np.abs(of_each).mean(axis=0) / np.linalg.norm(np.abs(of_each).mean(axis=0))"}),
+    Mistake("importance: product of sums", "d_gated and heads are summed apart, and the sums are multiplied",
+            "multiply first, then sum",
+            {"shares.sum(axis=(2, 3))": "d_gated.sum(axis=(2, 3)) * heads.sum(axis=(2, 3))"}),
 ]  # fmt: skip
 
 TASK = Task(

@@ -38,9 +38,9 @@ def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) 
 
 
 def _draw_branches(rng: np.random.Generator) -> list[Inputs]:
-    """Draw gradients of q, k and v: H*d other than D, and all sizes but D equal."""
+    """Draw gradients of q, k and v: H*d other than D, all sizes but D equal, one head."""
     probes = []
-    for (B, H, T, d), D in (((2, 3, 5, 4), 10), ((3, 3, 3, 3), 9)):
+    for (B, H, T, d), D in (((2, 3, 5, 4), 10), ((3, 3, 3, 3), 9), ((1, 1, 4, 2), 3)):
         arrays = normal(rng, **dict.fromkeys(("d_q", "d_k", "d_v"), (B, H, T, d)))
         probes.append(arrays | {"params": draw_params(rng, D, H * d)})
     return probes
@@ -73,6 +73,9 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("w_q for all branches", "d_q, d_k and d_v all go back through w_q", "each goes back through its own w",
             {"@ params.w_k.T": "@ params.w_q.T", "@ params.w_v.T": "@ params.w_q.T"}),
     Again("d_x through w, not its transpose", {"@ params.w_q.T": "@ params.w_q", "@ params.w_k.T": "@ params.w_k", "@ params.w_v.T": "@ params.w_v"}),
+    Mistake("d_q for all branches", "only d_q goes back, through all three matrices",
+            "d_k goes through w_k, d_v through w_v",
+            {"merge_heads(d_k)": "merge_heads(d_q)", "merge_heads(d_v)": "merge_heads(d_q)"}),
 ]  # fmt: skip
 
 TASK = Task(

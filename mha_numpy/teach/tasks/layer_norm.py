@@ -38,11 +38,11 @@ def normalise(x: Array, eps: float) -> tuple[Array, Array]:
 
 
 def draw_layer_norm(rng: np.random.Generator) -> list[Inputs]:
-    """Draw tokens whose mean is not 0, with an eps that matters."""
+    """Draw tokens whose mean is not 0, with an eps that matters, and one that is the larger part."""
     return [
         {"x": 1 + rng.normal(size=shape), "gain": rng.normal(size=shape[-1]),
          "bias": rng.normal(size=shape[-1]), "eps": eps}
-        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5))
+        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5), ((1, 1, 3), 3.0))
     ]  # fmt: skip
 
 
@@ -75,6 +75,15 @@ MISTAKES = [
     Mistake("1 + gain", "the token is multiplied by 1 + gain, as in Gemma",
             "multiply by the gain itself",
             {"scaled = x_hat * gain": "scaled = x_hat * (1 + gain)"}),
+    Mistake("absolute distances for the variance", "the variance is the mean of the absolute distances, not of the squared ones",
+            "(centred ** 2).mean(axis=-1, keepdims=True)",
+            {"(centred**2).mean(axis=-1, keepdims=True)": "np.abs(centred).mean(axis=-1, keepdims=True)"}),
+    Mistake("absolute distances for the deviation", "x - mean is divided by the mean absolute distance instead of the root of the variance",
+            "np.sqrt(variance + eps)",
+            {"(centred**2).mean(axis=-1, keepdims=True)": "np.abs(centred).mean(axis=-1, keepdims=True) ** 2"}),
+    Mistake("eps as a lower bound", "eps is a lower bound of the variance, not added to it",
+            "variance + eps",
+            {"np.sqrt(variance + eps)": "np.sqrt(np.maximum(variance, eps))"}),
 ]  # fmt: skip
 
 TASK = Task(

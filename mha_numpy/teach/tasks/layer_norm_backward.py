@@ -123,7 +123,7 @@ TASK = Task(
             "gain": rng.normal(size=shape[-1]),
             "eps": eps,
         }
-        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5))
+        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5), ((1, 6, 3), 0.02))
     ],
     laws=[
         Law(

@@ -92,9 +92,9 @@ TASK = Task(
         "d_out.reshape(-1, d_out.shape[-1]); d_b = d_out.sum(axis=(0, 1))",
     ),
     returns="tuple[Array, Array, Array]",
-    draw=lambda rng: [  # a rectangular map and a square one
+    draw=lambda rng: [  # a rectangular map, a square one, and single sizes
         normal(rng, d_out=(B, T, m), x=(B, T, n), w=(n, m))
-        for B, T, n, m in ((3, 4, 5, 6), (2, 4, 5, 5))
+        for B, T, n, m in ((3, 4, 5, 6), (2, 4, 5, 5), (1, 6, 2, 3), (4, 1, 3, 1))
     ],
     laws=[same_sum("x", "w")],
     slope=lambda inputs: Slope(

@@ -68,7 +68,8 @@ def _draw_masks(rng: np.random.Generator) -> list[Inputs]:
     return by_chance + [
         {"lengths": np.array(n), "T_q": T_q, "T_k": T_k, "q_offset": offset, "left": left}
         for n, T_q, T_k, offset, left in (
-            ([4, 6, 2], 6, 6, 0, 9), ([5, 7], 4, 7, 2, 1), ([3, 8], 3, 8, 5, 3),
+            ([4, 6, 2], 6, 6, 0, 9), ([5, 7], 4, 7, 2, 1), ([3, 8], 3, 8, 5, 3), ([0, 3], 5, 3, 0, 1),
+            ([2], 1, 4, 3, 0),
         )
     ]  # fmt: skip
 
@@ -131,6 +132,21 @@ MISTAKES = [
     Mistake("mask inverted", "the mask is inverted: True is read as blocked",
             "True = may attend; np.where(mask, scores, -np.inf)",
             {"return past & near & token": "return ~(past & near & token)"}),
+    Mistake("q_offset at the keys too", "q_offset is added to the positions of the keys as well",
+            "key j is at position j",
+            {"key = np.arange(T_k)": "key = np.arange(T_k) + q_offset"}),
+    Mistake("window from the end", "the window is counted back from the end of the sequence instead of from the query",
+            "key >= query - left",
+            {"is_near(key, query, left)": "is_near(key, length - 1, left)"}),
+    Mistake("q_offset subtracted in causality", "q_offset has the wrong sign in where the future begins",
+            "key <= query + q_offset",
+            {"is_past(key, query)": "is_past(key, query - 2 * q_offset)"}),
+    Mistake("padding in front", "the padding is taken to be in front: the last keys are visible, not the first",
+            "key < length",
+            {"key < length": "key >= len(key) - length"}),
+    Mistake("key 0 hidden", "key 0 is hidden from everybody",
+            "key >= query - left",
+            {"key >= query - left": "(key >= query - left) & (key > 0)"}),
 ]  # fmt: skip
 
 TASK = Task(

@@ -40,7 +40,7 @@ def _draw_masked(rng: np.random.Generator) -> list[Inputs]:
     """Draw masks with queries, keys and values, and a softcap for the square."""
     probes = []
     drawn = draw_with_large_scores(rng, rect=(2, 6, 3), square=(6, 6, 2))
-    for inputs, softcap in zip(drawn, (None, 1.5, None), strict=True):
+    for inputs, softcap in zip(drawn, (None, 1.5, None, 0.7, None), strict=True):
         B, T_q, T_k = len(inputs["q"]), inputs["q"].shape[2], inputs["k"].shape[2]
         mask = random_mask(rng, (B, 1, T_q, T_k))
         probes.append({**inputs, "mask": mask, "softcap": softcap})

@@ -33,6 +33,14 @@ MISTAKES = [
             "head 0 has the first d columns", {"B, H, T, d = heads.shape": "B, H, T, d = heads.shape\n    heads = heads[:, ::-1]"}),
     Mistake("heads interleaved when merged", "the heads' columns alternate instead of lying in blocks",
             "transpose to (B, T, H, d), not to (B, T, d, H)", {"heads.transpose(0, 2, 1, 3)": "heads.transpose(0, 2, 3, 1)"}),
+    Mistake("only the last head merged", "only the last head is there, in its own columns; those of the other heads are 0",
+            "keep what is already merged",
+            {"B, H, T, d = heads.shape": "B, H, T, d = heads.shape\n    heads = heads * (np.arange(H) == H - 1)[:, None, None]"}),
+    Mistake("all heads in the first columns", "every head is written into the first d columns, so only the last one is left there; the other columns are 0",
+            "head h has the columns from h*d on",
+            {"B, H, T, d = heads.shape": "B, H, T, d = heads.shape\n    heads = heads[:, ::-1] * (np.arange(H) == 0)[:, None, None]"}),
+    Mistake("one head returned", "only the last head is returned, (B, T, d)", "lay all heads side by side",
+            {"heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)": "heads[:, H - 1].reshape(B, T, d)"}),
     Mistake("heads averaged instead of concatenated", "every head is replaced by the mean of all heads",
             "lay the heads side by side",
             {"B, H, T, d = heads.shape": "B, H, T, d = heads.shape\n    heads = np.repeat(heads.mean(axis=1, keepdims=True), H, axis=1)"}),
@@ -52,7 +60,10 @@ TASK = Task(
         mistake="merge without transpose",
         fix="heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)",
     ),
-    draw=lambda rng: [{"heads": rng.normal(size=shape)} for shape in ((2, 3, 5, 4), (3, 5, 4, 2))],
+    draw=lambda rng: [
+        {"heads": rng.normal(size=shape)}
+        for shape in ((2, 3, 5, 4), (3, 5, 4, 2), (1, 4, 3, 1), (4, 1, 1, 3))
+    ],
     reactions=[each_alone("heads", np.s_[:, :, -1], others=np.s_[:, :-1])],
     mistakes=MISTAKES,
 )

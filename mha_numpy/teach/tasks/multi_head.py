@@ -107,6 +107,18 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("output projection left out", "the output projection is left out: merged is returned",
             "merged @ w_o + b_o", {"x @ params.w_o + params.b_o": "x"}),
     Again("heads left after the tokens", {"merged = merge_heads(heads)": "merged = heads.reshape(*heads.shape[:2], -1)"}),
+    Mistake("biases subtracted", "the biases are subtracted instead of added",
+            "x @ w + b",
+            {"x @ params.w_q + params.b_q": "x @ params.w_q - params.b_q", "x @ params.w_k + params.b_k": "x @ params.w_k - params.b_k", "x @ params.w_v + params.b_v": "x @ params.w_v - params.b_v", "x @ params.w_o + params.b_o": "x @ params.w_o - params.b_o"}),
+    Mistake("biases in the weights", "the biases are added to the weights: x @ (w + b)",
+            "x @ w + b",
+            {"x @ params.w_q + params.b_q": "x @ (params.w_q + params.b_q)", "x @ params.w_k + params.b_k": "x @ (params.w_k + params.b_k)", "x @ params.w_v + params.b_v": "x @ (params.w_v + params.b_v)", "x @ params.w_o + params.b_o": "x @ (params.w_o + params.b_o)"}),
+    Mistake("query bias not scaled", "the queries are scaled before their bias is added, so the bias is not",
+            "scale the scores, after all biases are in",
+            {"split_heads(project_q(y, params), num_heads)": "split_heads(project_q(y, params) + (np.sqrt(params.w_q.shape[1] // num_heads) - 1) * params.b_q, num_heads)"}),
+    Mistake("causal, whatever the mask says", "the mask is not used: each token sees itself and those before it",
+            "use the mask that is given",
+            {"attend(q, k, v, mask)": "attend(q, k, v, None if mask is None else np.tri(*mask.shape, dtype=bool))"}),
 ]  # fmt: skip
 
 TASK = Task(

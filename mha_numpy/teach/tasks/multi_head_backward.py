@@ -68,7 +68,8 @@ def multi_head_backward(d_out: Array, params: MultiHeadParams, saved: Saved) -> 
 def _draw_backward(rng: np.random.Generator) -> list[Inputs]:
     """Draw the inputs of the layer's backward; in the second, row 0 sees nothing."""
     probes = []
-    for first, inputs in enumerate(draw_self(rng, value_dim=4)[:2]):
+    several, square, _, alone = draw_self(rng, value_dim=4)
+    for first, inputs in zip((0, 1, 0), (several, square, alone), strict=True):
         x, params, num_heads, _ = inputs.values()
         mask = causal_mask(x.shape[1], x.shape[1], first=first)
         out, saved = run_layer(x, x, params, num_heads, mask)

@@ -29,7 +29,9 @@ def one_query(q: Array, k: Array, v: Array) -> Array:
 def _draw_one_query(rng: np.random.Generator) -> list[Inputs]:
     """Draw a single query with its keys and values; large scores above 0, and below."""
     drawn = draw_one_head(rng)
-    return [{**inputs, "q": inputs["q"][i]} for inputs in drawn for i in (0, 1)]
+    return [
+        {**inputs, "q": inputs["q"][i]} for inputs in drawn for i in range(len(inputs["q"][:2]))
+    ]
 
 
 TASK = Task(

@@ -45,13 +45,17 @@ def online_attention(q: Array, k: Array, v: Array, block: int) -> Array:
 
 
 def _draw_blocks(rng: np.random.Generator) -> list[Inputs]:
-    """Draw a last block that is short, a square block, a single one, and large scores."""
+    """Draw last blocks of one key, of all, of several; a single block, blocks of 1, large scores."""
     probes = []
     for T_q, T_k, d_k, d_v, block in ((5, 7, 4, 3, 3), (5, 10, 5, 5, 5), (3, 4, 5, 2, 6)):
         arrays = normal(rng, q=(T_q, d_k), k=(T_k, d_k), v=(T_k, d_v))
         probes.append(arrays | {"block": block})
     q, k = large_scores(rng, (5, 4), (7, 4))
-    return [*probes, {"q": q, "k": k, "v": rng.normal(size=(7, 3)), "block": 2}]
+    probes.append({"q": q, "k": k, "v": rng.normal(size=(7, 3)), "block": 2})
+    for T_q, T_k, d_k, d_v, block in ((2, 11, 3, 4, 4), (1, 3, 2, 1, 1)):
+        arrays = normal(rng, q=(T_q, d_k), k=(T_k, d_k), v=(T_k, d_v))
+        probes.append(arrays | {"block": block})
+    return probes
 
 
 MISTAKES: list[Mistake | Again] = [

@@ -74,6 +74,10 @@ MISTAKES = [
     Mistake("heads taken for columns", "head h is read as column h, so single columns are removed", "np.repeat(stays, d_k)",
             {"np.repeat(stays, w_q.shape[1] // num_heads)": "np.isin(np.arange(w_q.shape[1]), heads, invert=True)",
              "np.repeat(stays, w_v.shape[1] // num_heads)": "np.isin(np.arange(w_v.shape[1]), heads, invert=True)"}),
+    Mistake("heads removed one after another",
+            "the heads are removed one after another, but each removal moves the heads after it to smaller numbers",
+            "np.isin(np.arange(num_heads), heads), all at once",
+            {"stays = np.isin(np.arange(num_heads), heads, invert=True)": "left = np.arange(num_heads)\n    for head in heads:\n        left = np.delete(left, np.s_[head : head + 1])\n    stays = np.isin(np.arange(num_heads), left)"}),
     Mistake("only one of several heads removed", "only the first of the heads to remove is removed", "remove all of `heads`",
             {"heads, invert=True)": "heads[:1], invert=True)"}),
 ]  # fmt: skip
@@ -98,13 +102,19 @@ TASK = Task(
         "w_o[stays]\n"
         "b_o stays whole",
     ),
-    draw=lambda rng: [  # all sizes different, and all of the width D
+    draw=lambda rng: [  # all sizes different; all of the width D; in any order; none to remove
         {
             "params": draw_params(rng, D, H * d_k, v_width=H * d_v),
             "num_heads": H,
-            "heads": np.array(heads),
+            "heads": np.array(heads, dtype=int),
         }
-        for D, H, d_k, d_v, heads in ((10, 3, 4, 5, [1]), (12, 4, 3, 3, [2, 0]))
+        for D, H, d_k, d_v, heads in (
+            (10, 3, 4, 5, [1]),
+            (12, 4, 3, 3, [2, 0]),
+            (7, 5, 2, 3, [1, 3]),
+            (9, 6, 3, 1, [3, 0, 4]),
+            (4, 1, 2, 3, []),
+        )
     ],
     mistakes=MISTAKES,
 )

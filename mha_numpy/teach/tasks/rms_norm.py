@@ -44,6 +44,21 @@ MISTAKES: list[Mistake | Again] = [
     Again("norm over batch and tokens", {" (x**2).mean(axis=-1": " (x**2).mean(axis=(0, 1)"}),
     Again("norm without gain", {"return normed * gain": "return normed"}),
     Again("1 + gain", {"return normed * gain": "return normed * (1 + gain)"}),
+    Mistake("RMS norm: divided by the number of tokens", "the sum of squares is divided by the number of tokens instead of features",
+            "the mean over the features",
+            {"(x**2).mean(axis=-1, keepdims=True)": "(x**2).sum(axis=-1, keepdims=True) / x.shape[1]"}),
+    Mistake("RMS norm: sum starts at 1", "the sum of squares starts at 1 instead of 0",
+            "start with 0",
+            {"(x**2).mean(axis=-1, keepdims=True)": "((x**2).sum(axis=-1, keepdims=True) + 1) / x.shape[-1]"}),
+    Mistake("RMS norm: length for its square", "the length is divided by D instead of its square",
+            "(x ** 2).mean(axis=-1, keepdims=True)",
+            {"(x**2).mean(axis=-1, keepdims=True)": "np.linalg.norm(x, axis=-1, keepdims=True) / x.shape[-1]"}),
+    Mistake("RMS norm: twice", "the tokens are normalised twice",
+            "once is enough",
+            {"return normed * gain": "return normed / np.sqrt((normed**2).mean(axis=-1, keepdims=True) + eps) * gain"}),
+    Mistake("RMS norm: eps as a lower bound", "eps is a lower bound of the mean square, not added to it",
+            "mean_square + eps",
+            {"mean_square + eps": "np.maximum(mean_square, eps)"}),
 ]  # fmt: skip
 
 TASK = Task(

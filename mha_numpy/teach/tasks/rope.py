@@ -46,11 +46,12 @@ def turn(x: Array, angles: Array) -> Array:
 
 
 def draw_rope(rng: np.random.Generator, *, name: str) -> list[Inputs]:
-    """Draw vectors at positions with gaps, and as many tokens as heads."""
+    """Draw vectors at positions with gaps, as many tokens as heads, and single sizes."""
     return [
         {name: rng.normal(size=shape), "positions": np.array(positions), "base": base}
         for shape, positions, base in (
             ((2, 3, 5, 8), [3, 4, 9, 1, 12], 100.0), ((2, 4, 4, 6), [3, 4, 5, 6], 50.0),
+            ((1, 1, 3, 2), [7, 0, 2], 10.0), ((3, 2, 1, 4), [5], 1000.0),
         )
     ]  # fmt: skip
 
@@ -102,6 +103,21 @@ MISTAKES = [
             "first half: first * cos - second * sin", {"first * cos - second * sin": "first * cos + second * sin"}),
     Mistake("wrong sign in the second half of the rotation", "the sign in the second half of the rotation is wrong, so lengths change",
             "second half: first * sin + second * cos", {"first * sin + second * cos": "second * cos - first * sin"}),
+    Mistake("a misplaced power of the base", "the frequencies are base^(-2) * i / d: the power ends too early",
+            "base ** (-2 * i / d)",
+            {"base**-exponent": "base**-2.0 * exponent / 2"}),
+    Mistake("positions in reverse order", "the positions are used in reverse order",
+            "positions[:, None]",
+            {"positions[:, None] * frequency": "positions[::-1, None] * frequency"}),
+    Mistake("second half from the turned first", "the second half is computed from the first half that is already turned",
+            "keep the old first half",
+            {"first * sin + second * cos]": "(first * cos - second * sin) * sin + second * cos]"}),
+    Mistake("halves written as neighbours", "the pairs are read as halves, but written next to each other",
+            "np.concatenate([first, second], axis=-1)",
+            {"np.concatenate(turned, axis=-1)": "np.stack(turned, axis=-1).reshape(x.shape)"}),
+    Mistake("pairs from both ends", "feature i is paired with feature d - 1 - i, from the end",
+            "pair i with i + d / 2",
+            {"np.split(x, 2, axis=-1)": "np.split(np.concatenate([x[..., : x.shape[-1] // 2], x[..., : x.shape[-1] // 2 - 1 : -1]], axis=-1), 2, axis=-1)"}),
 ]  # fmt: skip
 
 TASK = Task(

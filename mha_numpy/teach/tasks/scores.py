@@ -43,6 +43,21 @@ MISTAKES = [
             {"scale * q @ k.swapaxes(-1, -2)": "scale * q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])"}),
     Mistake("q and k swapped", "the scores are k q^T, so rows are keys", "q @ k.swapaxes(-1, -2)",
             {"scale * q @ k.swapaxes(-1, -2)": "scale * k @ q.swapaxes(-1, -2)"}),
+    Mistake("q and k added", "queries and keys are added instead of multiplied",
+            "q @ k.swapaxes(-1, -2)",
+            {"scale * q @ k.swapaxes(-1, -2)": "scale * (q[..., :, None, :] + k[..., None, :, :]).sum(axis=-1)"}),
+    Mistake("distances for scores", "the scores are minus the distances between queries and keys",
+            "a dot product: q @ k.swapaxes(-1, -2)",
+            {"scale * q @ k.swapaxes(-1, -2)": "-scale * np.linalg.norm(q[..., :, None, :] - k[..., None, :, :], axis=-1)"}),
+    Mistake("scale 2/d_k", "the scores are divided by d_k * 0.5 instead of d_k ** 0.5",
+            "np.sqrt(d_k), or d_k ** 0.5",
+            {"np.sqrt(q.shape[-1])": "(q.shape[-1] * 0.5)"}),
+    Mistake("cosines for scores", "queries and keys are brought to length 1 first, so the scores are cosines",
+            "q @ k.swapaxes(-1, -2), of the vectors as they are",
+            {"scale * q @ k.swapaxes(-1, -2)": "scale * (q / np.linalg.norm(q, axis=-1, keepdims=True)) @ (k / np.linalg.norm(k, axis=-1, keepdims=True)).swapaxes(-1, -2)"}),
+    Mistake("keys with themselves", "a key's score is its product with itself: the query is not used",
+            "q @ k.swapaxes(-1, -2)",
+            {"scale * q @ k.swapaxes(-1, -2)": "scale * (k * k).sum(axis=-1)[..., None, :] + 0 * q[..., :1]"}),
 ]  # fmt: skip
 
 TASK = Task(
@@ -59,9 +74,14 @@ TASK = Task(
         mistake="scale missing",
         fix="q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])",
     ),
-    draw=lambda rng: [  # all sizes different, and a square
+    draw=lambda rng: [  # all sizes different, a square, more queries than keys, single ones
         normal(rng, q=(B, H, T_q, d_k), k=(B, H, T_k, d_k))
-        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (2, 4, 3, 3, 3))
+        for B, H, T_q, T_k, d_k in (
+            (2, 3, 5, 7, 4),
+            (2, 4, 3, 3, 3),
+            (1, 2, 6, 2, 5),
+            (3, 1, 1, 4, 1),
+        )
     ],
     reactions=[
         Reaction(

@@ -93,9 +93,14 @@ TASK = Task(
         "d_k = scale * d_scores.swapaxes(-1, -2) @ q",
     ),
     returns="tuple[Array, Array]",
-    draw=lambda rng: [  # all sizes different, and a square
+    draw=lambda rng: [  # all sizes different, a square, more queries than keys, single ones
         normal(rng, d_scores=(B, H, T_q, T_k), q=(B, H, T_q, d_k), k=(B, H, T_k, d_k))
-        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (3, 2, 5, 5, 5))
+        for B, H, T_q, T_k, d_k in (
+            (2, 3, 5, 7, 4),
+            (3, 2, 5, 5, 5),
+            (1, 4, 6, 2, 3),
+            (4, 1, 1, 3, 2),
+        )
     ],
     laws=[EULER],
     slope=lambda inputs: Slope(

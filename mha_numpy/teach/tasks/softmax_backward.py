@@ -43,9 +43,14 @@ def through_softmax(d_weights: Array, weights: Array, row_sum: Array) -> Array:
 
 
 def _draw_d_weights(rng: np.random.Generator) -> list[Inputs]:
-    """Draw weights as softmax makes them: without a mask, with one, of rank 2."""
+    """Draw weights as softmax makes them: without a mask, with one, of rank 2, tall."""
     probes = []
-    for shape, is_masked in (((2, 3, 4, 6), False), ((3, 2, 5, 5), True), ((3, 4), False)):
+    for shape, is_masked in (
+        ((2, 3, 4, 6), False),
+        ((3, 2, 5, 5), True),
+        ((3, 4), False),
+        ((1, 4, 6, 2), True),
+    ):
         mask = random_mask(rng, shape) if is_masked else None
         weights = softmax(rng.normal(size=shape), mask)
         probes.append({"d_weights": rng.normal(size=shape), "weights": weights})

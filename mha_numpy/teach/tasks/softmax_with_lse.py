@@ -57,8 +57,8 @@ def softmax_with_lse(scores: Array, mask: Array | None) -> WeightsAndLse:
 
 
 def draw_scores(rng: np.random.Generator) -> list[Inputs]:
-    """Draw scores of size 1, without a mask and with one, of rank 2; and large ones."""
-    shape, square = (2, 3, 4, 6), (2, 3, 5, 5)
+    """Draw scores of size 1, without a mask and with one, of rank 2; large ones, and equal ones."""
+    shape, square, tall = (2, 3, 4, 6), (2, 3, 5, 5), (4, 1, 6, 2)
     large, mask = 400 * rng.normal(size=square), random_mask(rng, square)
     large[0, 0, 1] -= 5000.0  # a row far below the others, and a row far below what is hidden
     large[1, 2, 3, 4], mask[1, 2, 3, 4] = 3000.0, False
@@ -67,6 +67,8 @@ def draw_scores(rng: np.random.Generator) -> list[Inputs]:
         {"scores": rng.normal(size=shape), "mask": random_mask(rng, shape)},
         {"scores": large, "mask": mask},
         {"scores": rng.normal(size=(3, 3)), "mask": None},
+        {"scores": rng.normal(size=tall), "mask": random_mask(rng, tall)},
+        {"scores": np.round(rng.normal(size=(1, 1, 5, 4))), "mask": None},
     ]
 
 
@@ -228,6 +230,18 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("lse keeps the axis of the keys", "lse is (..., T_q, 1): the axis of the keys is still there",
             "lse[..., 0]", {"lse[..., 0]": "lse"}),
     Again("mask inverted", {"visible = mask": "visible = ~mask"}),
+    Mistake("causal where there is no mask", "without a mask, a causal one is made",
+            "None hides nothing",
+            {"masked = hide(scores, mask)": "masked = hide(scores, np.tri(*scores.shape[-2:], dtype=bool) if mask is None else mask)"}),
+    Mistake("rows with a hidden cell are 0", "a row with any hidden cell is taken for one that sees nothing",
+            "mask.any(axis=-1), not mask.all",
+            {"weights = powers / total": "weights = powers / total * (1 if mask is None else mask.all(axis=axis, keepdims=True))"}),
+    Mistake("ones in a row that sees nothing", "in a row that sees nothing all weights are 1",
+            "0 in a row that sees nothing",
+            {"weights = powers / total": "weights = np.where(sees_none, 1.0, powers / total)"}),
+    Mistake("maximum inside the log", "the maximum is added to the sum, inside the log",
+            "largest + np.log(total)",
+            {"largest + np.log(total)": "np.log(largest + total)"}),
 ]  # fmt: skip
 
 TASK = Task(

@@ -60,7 +60,7 @@ TASK = Task(
     ),
     draw=lambda rng: [
         {"x": rng.normal(size=shape), "num_heads": H}
-        for shape, H in (((2, 5, 12), 3), ((3, 4, 10), 5))
+        for shape, H in (((2, 5, 12), 3), ((3, 4, 10), 5), ((1, 3, 4), 4), ((4, 1, 3), 1))
     ],
     reactions=[each_alone("x", np.s_[:, -1], others=np.s_[:, :, :-1])],
     mistakes=MISTAKES,

@@ -24,7 +24,7 @@ def strongest_keys(weights: Array) -> Array:
 
 def _draw_weights(rng: np.random.Generator) -> list[Inputs]:
     """Draw rows that sum to 1: all sizes different, and a square with as many heads."""
-    powers = [rng.random(shape) for shape in ((2, 3, 5), (4, 4, 4))]
+    powers = [rng.random(shape) for shape in ((2, 3, 5), (4, 4, 4), (1, 6, 2), (3, 1, 7))]
     return [{"weights": array / array.sum(axis=-1, keepdims=True)} for array in powers]
 
 
@@ -40,6 +40,9 @@ MISTAKES = [
             {"weights.argmax(axis=2)": "weights.argmax(axis=2) + 1"}),
     Mistake("the weight, not its key", "the largest weight is returned instead of the number of its key",
             "weights.argmax(axis=-1), not max", {"weights.argmax(axis=2)": "weights.max(axis=2)"}),
+    Mistake("one index for a whole head", "the largest weight is searched in a whole head at once, not for each query",
+            "argmax(axis=2)",
+            {"weights.argmax(axis=2)": "weights.reshape(len(weights), -1).argmax(axis=1)[:, None] + np.zeros(weights.shape[:2], dtype=int)"}),
 ]  # fmt: skip
 
 TASK = Task(

@@ -67,9 +67,14 @@ TASK = Task(
         mistake="gradients summed as if tiled",
         fix="d_per_query_head.reshape(B, num_kv_heads, H // num_kv_heads, T, d).sum(axis=2)",
     ),
-    draw=lambda rng: [  # 3 groups of 2, and 2 of 3
+    draw=lambda rng: [  # 3 groups of 2, 2 of 3, one of all, and of 1 each
         normal(rng, d_per_query_head=shape) | {"num_kv_heads": H_kv}
-        for shape, H_kv in (((2, 6, 5, 4), 3), ((3, 6, 5, 2), 2))
+        for shape, H_kv in (
+            ((2, 6, 5, 4), 3),
+            ((3, 6, 5, 2), 2),
+            ((1, 4, 2, 3), 1),
+            ((4, 3, 1, 5), 3),
+        )
     ],
     laws=[
         Law(

@@ -81,6 +81,6 @@ TASK = Task(
         "np.concatenate([params.b_q, params.b_k, params.b_v])",
     ),
     returns="tuple[Array, Array, Array, Array]",
-    draw=lambda rng: [{"params": draw_params(rng, 6, 6)}],
+    draw=lambda rng: [{"params": draw_params(rng, D, D)} for D in (6, 4)],
     mistakes=MISTAKES,
 )

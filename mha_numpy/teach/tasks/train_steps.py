@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.teach.probes import normal
 from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Reaction, Task
 from mha_numpy.teach.tasks.cross_entropy import cross_entropy
 from mha_numpy.teach.tasks.cross_entropy_backward import cross_entropy_backward
@@ -72,6 +73,7 @@ def draw_steps(rng: np.random.Generator) -> list[Inputs]:
     """Draw batches for three steps: all sizes different; V = D, and some logits far apart.
 
     The first batch has every token except the last of the vocabulary, which never occurs.
+    The last are for two steps with a single sequence each.
     """
     probes = []
     for (B, T, V, D), spread in (((2, 4, 6, 5), 1), ((3, 3, 4, 4), 8)):
@@ -79,7 +81,8 @@ def draw_steps(rng: np.random.Generator) -> list[Inputs]:
         tokens[0, :, :-1] = (np.arange(B * T) % (V - 1)).reshape(B, T)
         table, w, b = rng.normal(size=(V, D)), spread * rng.normal(size=(D, V)), rng.normal(size=V)
         probes.append({"tokens": tokens, "table": table, "w": w, "b": b, "learning_rate": 0.3})
-    return probes
+    tokens, params = rng.integers(0, 5, (2, 1, 3)), normal(rng, table=(5, 3), w=(3, 5), b=(5,))
+    return [*probes, {"tokens": tokens, **params, "learning_rate": 0.1}]
 
 
 def _last_batch_changed(inputs: Inputs) -> Inputs:

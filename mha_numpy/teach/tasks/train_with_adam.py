@@ -84,7 +84,7 @@ def drop(x: Array, kept: Array, p: float) -> Array:
 def _draw_with_adam(rng: np.random.Generator) -> list[Inputs]:
     """Draw the same, with held-out sequences, and the kept features: at first, all of them."""
     probes = []
-    for inputs, p in zip(draw_steps(rng), (0.25, 0.5), strict=True):
+    for inputs, p in zip(draw_steps(rng), (0.25, 0.5, 0.4), strict=True):
         tokens, table, w, _, _ = inputs.values()
         N, B, T = tokens.shape
         keep = rng.random((N, B, T - 1, table.shape[-1])) >= p
@@ -136,6 +136,18 @@ MISTAKES = [
     Mistake("first params evaluated", "the loss is that of the params before training", "measure with the trained params",
             {"    move = ": "    first_table, first_w = table, w\n    move = ",
              EVALUATED: EVALUATED.replace("table", "first_table").replace("@ w", "@ first_w")}),
+    Mistake("d_w without dropout", "the gradient of w is taken with the rows of the table before dropout",
+            "use the x that went through w",
+            {"d_x, d_w, _ = through_linear(d_logits, x, w)": "d_x, _, _ = through_linear(d_logits, x, w)\n        _, d_w, _ = through_linear(d_logits, table[inputs], w)"}),
+    Mistake("dropout twice in d_w", "dropout is applied to x once more in the gradient of w",
+            "x was dropped already",
+            {"d_x, d_w, _ = through_linear(d_logits, x, w)": "d_x, _, _ = through_linear(d_logits, x, w)\n        _, d_w, _ = through_linear(d_logits, drop(x, kept, p), w)"}),
+    Mistake("eps of 1e-8", "eps is 1e-8, the usual one, instead of 0.001",
+            "eps = 0.001",
+            {"eps=0.001": "eps=1e-8"}),
+    Mistake("beta_2 of 0.999", "beta_2 is 0.999, the usual one, instead of 0.99",
+            "beta_2 = 0.99",
+            {"beta_2=0.99": "beta_2=0.999"}),
 ]  # fmt: skip
 
 TASK = Task(

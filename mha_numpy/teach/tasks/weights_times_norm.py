@@ -32,7 +32,12 @@ def weights_times_norm(weights: Array, v: Array, w_o: Array) -> Array:
 def _draw_brought(rng: np.random.Generator) -> list[Inputs]:
     """Draw weights, values and w_o: all sizes different, and T_q = T_k, D = H d_v."""
     probes = []
-    for B, H, T_q, T_k, d_v, D in ((2, 3, 5, 7, 4, 10), (2, 3, 4, 4, 2, 6)):
+    for B, H, T_q, T_k, d_v, D in (
+        (2, 3, 5, 7, 4, 10),
+        (2, 3, 4, 4, 2, 6),
+        (1, 4, 6, 2, 3, 5),
+        (3, 1, 1, 4, 2, 3),
+    ):
         powers = rng.random((B, H, T_q, T_k))
         probes.append({
             "weights": powers / powers.sum(axis=-1, keepdims=True),
