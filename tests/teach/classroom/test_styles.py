@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from mha_numpy.teach.classroom.assignment import Assignment
-from mha_numpy.teach.classroom.intake import Source
 from mha_numpy.teach.classroom.make import READY
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.student import grade_one
@@ -111,7 +110,7 @@ def judged(text, exercise, variant):
             find_exercise(exercise),
             Run([Call(function(**one), "", (), 0.0) for one in inputs], "", ""),
         )
-        return verdict, findings_of(verdict, "", Source("", "")), cause_of(verdict)
+        return verdict, findings_of(verdict, ""), cause_of(verdict)
 
 
 @pytest.mark.parametrize("student", sweep(STUDENTS, 1))
