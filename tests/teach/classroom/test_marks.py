@@ -160,7 +160,7 @@ class TestForm:
             return right * np.nan if is_large else right
 
         assert percent("attention", change) == 90
-        assert percent("attention", change, frozenset()) < 70  # as a guess it costs its values
+        assert percent("attention", change, frozenset()) < 80  # unexplained, it costs its values
 
     def test_each_question_of_robustness(self):
         for name in ("finite", "inputs_left_alone", "the_same_twice", "memory", "runs"):
