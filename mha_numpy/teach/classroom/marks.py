@@ -106,8 +106,8 @@ def count_values(exercise: Exercise, run: Run, verdict: Verdict) -> Values:
             continue
         wrong += 1
         if has_slip and pair.mine is not None:
-            is_easy = pair.is_easy(pair.mine) or (None if pair.mine.size == 1 else False)
-            named.setdefault(pair.name, []).append(is_easy)
+            is_simple = pair.mine.size == 1 or pair.is_easy(pair.mine)
+            named.setdefault(pair.name, []).append(None if pair.right.size == 1 else is_simple)
             is_lost = pair.mine.shape == off.shape and not np.isfinite(pair.mine[off]).all()
             lost += is_lost
             shows |= is_lost and bool(pair.mine[~off].any())  # the rest is right

@@ -57,7 +57,7 @@ def input_of(place):
     """Return a change to copies of an input: the one at this place that has as many numbers."""
 
     def copy(array, probe):
-        found = [np.asarray(leaf) for leaf in leaves(probe).values() if np.size(leaf) > 1]
+        found = [np.asarray(leaf) for leaf in leaves(probe).values() if leaf is not None]
         fit = [leaf for leaf in found if leaf.size == array.size] or found
         one = fit[place % len(fit)]
         return one.reshape(array.shape) if one.size == array.size else one
