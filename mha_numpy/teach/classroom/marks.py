@@ -96,7 +96,7 @@ def count_values(exercise: Exercise, run: Run, verdict: Verdict) -> Values:
     is_near = not any(pair.wrong(NARROW).any() for pair in pairs)
     has_slip, is_coarse, shows = _is_slip(verdict), False, False
     right = wrong = lost = easy = 0
-    named: dict[str, list[bool]] = {}  # wrong arrays that a mistake explains: whether each is easy
+    named: dict[str, list[bool | None]] = {}  # wrong, but explained: is it easy? None: one number
     for pair in pairs:
         off = pair.wrong(NARROW if is_near or pair.is_narrow else TOLERANCE)
         if not off.any():
@@ -106,11 +106,12 @@ def count_values(exercise: Exercise, run: Run, verdict: Verdict) -> Values:
             continue
         wrong += 1
         if has_slip and pair.mine is not None:
-            named.setdefault(pair.name, []).append(pair.is_easy(pair.mine))
+            is_simple = pair.mine.size == 1 or pair.is_easy(pair.mine)
+            named.setdefault(pair.name, []).append(None if pair.right.size == 1 else is_simple)
             is_lost = pair.mine.shape == off.shape and not np.isfinite(pair.mine[off]).all()
             lost += is_lost
             shows |= is_lost and bool(pair.mine[~off].any())  # the rest is right
-    slips = sum(len(ones) for ones in named.values() if not all(ones))
+    slips = sum(len(ones) for ones in named.values() if False in ones or True not in ones)
     if lost == wrong and (right or shows):
         right, wrong, slips = right + lost, 0, 0
     if not right + wrong:

@@ -57,7 +57,7 @@ def input_of(place):
     """Return a change to copies of an input: the one at this place that has as many numbers."""
 
     def copy(array, probe):
-        found = [np.asarray(leaf) for leaf in leaves(probe).values() if np.size(leaf) > 1]
+        found = [np.asarray(leaf) for leaf in leaves(probe).values() if leaf is not None]
         fit = [leaf for leaf in found if leaf.size == array.size] or found
         one = fit[place % len(fit)]
         return one.reshape(array.shape) if one.size == array.size else one
@@ -101,32 +101,35 @@ def one_wrong(probe, right):
 
 class TestValues:
     def test_one_array_of_three(self):
-        assert counted("linear-backward", one_wrong)[0] == Values(4, 6, slips=2)
-        assert percent("linear-backward", one_wrong) == pytest.approx(400 / 6 + 80 * 0.4 / 3, 0.001)
+        n = len(right_answers("linear_backward"))
+        assert counted("linear-backward", one_wrong)[0] == Values(2 * n, 3 * n, slips=n)
+        assert percent("linear-backward", one_wrong) == pytest.approx(200 / 3 + 80 * 0.4 / 3, 0.001)
         assert percent("linear-backward", one_wrong, frozenset()) == pytest.approx(66.67)
 
-    def test_one_input_of_two(self):
-        first = right_answers("linear_backward")[0]
+    def test_one_input_of_several(self):
+        first, *others = right_answers("linear_backward")
 
         def change(_, right):
             return right if right is first else None
 
-        assert counted("linear-backward", change)[0] == Values(3, 6)
+        assert counted("linear-backward", change)[0] == Values(3, 3 + 3 * len(others))
 
     def test_an_array_that_should_be_0_counts_if_it_is_wrong(self):
         def change(_, right):
             d_params = right.d_params
             return right._replace(d_params=d_params._replace(b_k=d_params.b_k + 1))
 
-        assert counted("multi-head-backward", lambda _, right: right)[0] == Values(16, 16)
-        assert counted("multi-head-backward", change, frozenset())[0] == Values(16, 18)
+        n = len(right_answers("multi_head_backward"))
+        assert counted("multi-head-backward", lambda _, right: right)[0] == Values(8 * n, 8 * n)
+        assert counted("multi-head-backward", change, frozenset())[0] == Values(8 * n, 9 * n)
 
     def test_a_mistake_that_is_none_of_these_is_no_slip(self):
         convention = next(iter(CONVENTIONS.values())).ignored
         assert convention in BANK
         for mistakes in ({convention}, {"scale missing", "sign of d_scores"}, set()):
             assert counted("scores", each(lambda a, _: 2 * a), frozenset(mistakes))[0].slips == 0
-        assert counted("scores", each(lambda a, _: 2 * a))[0] == Values(0, 2, slips=2)
+        n = len(right_answers("scores"))
+        assert counted("scores", each(lambda a, _: 2 * a))[0] == Values(0, n, slips=n)
 
 
 class TestForm:
@@ -157,7 +160,7 @@ class TestForm:
             return right * np.nan if is_large else right
 
         assert percent("attention", change) == 90
-        assert percent("attention", change, frozenset()) < 70  # as a guess it costs its values
+        assert percent("attention", change, frozenset()) < 80  # unexplained, it costs its values
 
     def test_each_question_of_robustness(self):
         for name in ("finite", "inputs_left_alone", "the_same_twice", "memory", "runs"):

@@ -152,7 +152,8 @@ def test_no_question_that_was_not_asked_has_a_cross():
     ]
     name = "crashes on inputs without batch and heads"
     (function,) = one_of("softmax-backward", name).result.functions
-    assert function.counted == "2 of 3"
+    right, asked = map(int, function.counted.split(" of "))
+    assert 0 < right == asked - 1
     assert [name for name, passed in function.groups.items() if not passed] == ["values"]
     assert function.findings[0].startswith("it does not always run: a ValueError in ")
 
