@@ -176,7 +176,7 @@ def _arrays_of(answers: Sequence[Answer]) -> list[Array]:
 
 def _names(task: str) -> list[str]:
     latent = (name for name in LATENT if may_show(task, name))
-    return list(dict.fromkeys([*fingerprints(task), *latent]))
+    return list(dict.fromkeys([*latent, *fingerprints(task)]))  # the usual ones first
 
 
 def _makes(task: str, pair: Collection[str], answers: Sequence[Answer]) -> bool:

@@ -324,7 +324,7 @@ def _read(wrong: Wrong) -> Iterator[str]:
             if wrong.is_given_by(made):
                 first = f"{name}.reshape({', '.join(read)})"
                 then = f".transpose{order}" if order != (0, 1, 2, 3) else ""
-                yield f"{first}{then}, and no other order of the axes fits"
+                yield f"{first}{then}"
 
 
 def _reshaped(wrong: Wrong) -> Iterator[str]:
@@ -367,7 +367,7 @@ def _of_other_inputs(wrong: Wrong) -> Iterator[str]:
             same_ = "all weights of a query are equal: its scores make no difference"
             yield same_ if equal else f"what comes out if {name} is 0"
     if has_scores and _is_given(wrong, partial(_scaled, name="q", by=1e9)):
-        yield "the key with the largest score has all the weight: softmax is left out"
+        yield "the key with the largest score has all the weight"
     for letter in dict.fromkeys(
         axis for name in names for axis in axes_of(wrong.task).get(name, ())
     ):

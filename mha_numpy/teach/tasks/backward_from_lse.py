@@ -69,8 +69,8 @@ def _draw_with_lse(rng: np.random.Generator) -> list[Inputs]:
     """Draw the inputs of the backward without weights; in the square, row 0 sees nothing."""
     q, k = large_scores(rng, (2, 2, 3, 4), (2, 2, 6, 4))
     large = {"q": q, "k": k, "v": rng.normal(size=(2, 2, 6, 3))}
-    masks = causal_mask(5, 7), causal_mask(5, 5, first=1), np.ones((3, 6), dtype=bool)
-    masks += causal_mask(6, 2), causal_mask(1, 4) | True
+    masks = [causal_mask(5, 7), causal_mask(5, 5, first=1), np.ones((3, 6), dtype=bool)]
+    masks += [causal_mask(6, 2), causal_mask(1, 4) | True]
     masks[2][2, 0] = False  # where the score is far above what the row sees
     large["q"][..., 2, 0], large["k"][..., 0, 0] = 30, 100
     probes = []

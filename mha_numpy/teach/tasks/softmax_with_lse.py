@@ -232,7 +232,7 @@ MISTAKES: list[Mistake | Again] = [
     Again("mask inverted", {"visible = mask": "visible = ~mask"}),
     Mistake("causal where there is no mask", "without a mask, a causal one is made",
             "None hides nothing",
-            {"masked = hide(scores, mask)": "masked = hide(scores, np.tri(*scores.shape[-2:], dtype=bool) if mask is None else mask)"}),
+            {"masked = hide(scores, mask)": "masked = hide(scores, np.tri(*scores.shape[-2:], dtype=bool) if mask is None and scores.shape[-2] > 1 else mask)"}),
     Mistake("rows with a hidden cell are 0", "a row with any hidden cell is taken for one that sees nothing",
             "mask.any(axis=-1), not mask.all",
             {"weights = powers / total": "weights = powers / total * (1 if mask is None else mask.all(axis=axis, keepdims=True))"}),

@@ -85,7 +85,7 @@ CASES = [
     ("attention", lambda q, k, v: np.tile(v.mean(axis=0), (len(q), 1)),
      "heads: the mean of v over all keys: every key has the same weight"),
     ("attention", lambda q, k, v: softmax(1e9 * (q @ k.T)) @ v,
-     "heads: the key with the largest score has all the weight: softmax is left out"),
+     "heads: the key with the largest score has all the weight"),
     ("attention", lambda q, k, v: heads_of(q, k[: len(q)], v[: len(q)]),
      "heads: what comes out without the keys from T_q on"),
     ("attention", lambda q, k, v: heads_of(q, k, v, v.shape[-1]),
@@ -105,7 +105,7 @@ CASES = [
      "scores: the numbers are right, but axes of length 1 are dropped, as by squeeze"),
     ("merge_heads", lambda heads: heads.reshape(*np.array(heads.shape)[[0, 2, 1, 3]])
      .transpose(0, 2, 1, 3).reshape(len(heads), heads.shape[2], -1),
-     "merged: heads.reshape(B, T, H, d).transpose(0, 2, 1, 3), and no other order of the axes fits"),
+     "merged: heads.reshape(B, T, H, d).transpose(0, 2, 1, 3)"),
     ("grouped_attention", reading(lambda h, H, K: min(h // K, K - 1), usual),
      "heads: query head h reads key head h // H_kv, at most H_kv - 1, not h // G, with "
      "G = H // H_kv: of 6 and 3, head 2 reads 0, not 1"),

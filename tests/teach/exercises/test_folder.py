@@ -189,14 +189,14 @@ def test_json_is_all_that_is_printed(folder, program):
     assert code == 1
     assert 0 < found.pop("seconds") < 60
     first, *_, last = found.pop("stages")
-    assert first == {"name": "runs", "passed": True, "finding": "on 3 inputs"}
+    assert first == {"name": "runs", "passed": True, "finding": "on 4 inputs"}
     assert last["passed"] is False
     words = "the row sum of softmax is taken over the queries"
     assert list(found.items()) == [
         ("exercise", "softmax-backward"), ("passed", False), ("likely_cause", words),
         ("clue", None),
         ("causes", [{"name": "row sum over queries", "words": words}]), ("edit", None),
-        ("evidence", "this mistake reproduces all 3 of your arrays"),
+        ("evidence", "this mistake reproduces all 4 of your arrays"),
     ]  # fmt: skip
 
     code, printed = program("check", folder, "--json")

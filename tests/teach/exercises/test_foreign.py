@@ -20,7 +20,9 @@ from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, answers_with, attempt, fits
+from mha_numpy.teach.diagnosis.relations import find_relation
 from mha_numpy.teach.diagnosis.search import candidates
+from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises import find_exercise
 
 FILES = sorted((Path(__file__).parent / "foreign").glob("*.toml"))
@@ -75,9 +77,20 @@ def same_without_nan(answers, made, tolerance):
     return True
 
 
+def relations(exercise, code):
+    """Return how each wrong array follows from the right one, where it does."""
+    wrong = wrong_of(exercise.task, answers_of(exercise, code))
+    return {one.name: find_relation(one) for one in wrong}
+
+
 def explained(exercise, code):
     """Return whether an answer is explained: by a mistake or edit that is one for other numbers."""
     found = diagnose(exercise.task, answers_of(exercise, code))
+    if found.apart:
+        told = relations(exercise, code).items() & set(found.apart)
+        with using(Variant(seed=1)):
+            assert told <= relations(exercise, code).items(), code
+        return True
     if not found.causes and not found.edit:
         return bool(find_clues(exercise.task, answers_of(exercise, code)))
     if found.is_partial or (found.causes and found.edit):
