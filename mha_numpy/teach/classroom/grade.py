@@ -20,6 +20,7 @@ from mha_numpy.teach.classroom.alike import find_alike
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.cluster import as_finished, grade_in_cluster
 from mha_numpy.teach.classroom.feedback import write_results
+from mha_numpy.teach.classroom.overrides import OVERRIDES, read_overrides
 from mha_numpy.teach.classroom.results import (
     Grades,
     Result,
@@ -29,6 +30,7 @@ from mha_numpy.teach.classroom.results import (
     read_result,
     write_atomically,
 )
+from mha_numpy.teach.classroom.settled import settle
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.submissions import Submission, find_submissions
 from mha_numpy.teach.classroom.table import read_assignment
@@ -86,6 +88,7 @@ def grade(
     ends with the same bytes.
     """
     given, out = read_assignment(assignment), Path(out)
+    overrides = read_overrides(assignment, given)
     jobs = check_count("jobs", os.cpu_count() if jobs is None else jobs)
     check_limits(limits)
     if is_isolated and dask is None:
@@ -108,7 +111,12 @@ def grade(
     for result in progress(graded, len(anew), "grading"):
         write_atomically(path_of(out, result.student), json.dumps(asdict(result), indent=1))
         kept[result.student] = result
-    results = [kept[student] for student in sorted(kept)]
+    results = [settle(kept[student], overrides) for student in sorted(kept)]
+    strange += [
+        f"{OVERRIDES}, line {one.line}: nothing was handed in by {one.student}"
+        for one in overrides
+        if one.student not in kept
+    ]
     alike = find_alike({result.student: result.fingerprint for result in results})
     grades = Grades(given, results, alike, len(anew), strange)
     write_results(grades, out)

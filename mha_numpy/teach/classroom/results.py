@@ -16,6 +16,16 @@ from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.submissions import File
 from mha_numpy.teach.exercises.child.limits import Limits
 
+UNSAFE = "This was run with --unsafe-local: with limits, but not in isolation."
+STATES = {
+    "right": "right",
+    "follows": "right for your own forward, which is wrong",
+    "wrong": "not right",
+    "failed": "it did not run",
+    "not written": "not written yet",
+    "not there": "not handed in",
+}
+
 
 @dataclass
 class Function:
@@ -33,6 +43,8 @@ class Function:
     file: str = ""
     seconds: float = 0.0
     counted: str = ""  # how many arrays are right, where some are not
+    graded: float | None = None  # the grader's points, where a teacher's replace them
+    comment: str = ""  # the teacher's
 
 
 @dataclass
@@ -47,11 +59,30 @@ class Result:
     trouble: list[str]
     functions: list[Function]
     fingerprint: list[int] = field(default_factory=list)  # see `alike`
+    total: float | None = None  # all points, if the teacher has decided
+    comments: list[str] = field(default_factory=list)  # the teacher's, on the whole work
+
+    @property
+    def earned(self) -> float:
+        """The sum of the points of all functions."""
+        return round(sum(function.points for function in self.functions), 2)
 
     @property
     def points(self) -> float:
         """All points."""
-        return round(sum(function.points for function in self.functions), 2)
+        return self.earned if self.total is None else self.total
+
+    @property
+    def decided(self) -> list[str]:
+        """What has the teacher's points: ids of exercises, and "total"."""
+        own = [one.exercise for one in self.functions if one.graded is not None]
+        return own + ["total"] * (self.total is not None)
+
+    @property
+    def told(self) -> list[str]:
+        """The teacher's comments."""
+        own = [f"{one.exercise}: {one.comment}" for one in self.functions if one.comment]
+        return [*self.comments, *own]
 
     @property
     def out_of(self) -> float:

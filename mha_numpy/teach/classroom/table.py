@@ -2,13 +2,14 @@
 
 import json
 import tomllib
-from datetime import date, datetime, time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import VARIANTS, Assignment
 from mha_numpy.teach.classroom.marks import MARKS, read_marks
+from mha_numpy.teach.classroom.moments import end_of
 from mha_numpy.teach.classroom.roster import read_roster
 from mha_numpy.teach.exercises import find_exercise
 
@@ -84,11 +85,6 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise ConfigError(f"assignment: cannot read {path}: {error.strerror}") from error
     except ValueError as error:  # no TOML, or no UTF-8
         raise ConfigError(f"assignment: expected TOML in {path}; {error}") from error
-
-
-def end_of(day: date) -> datetime:
-    """Return a time as it is, and a day as its last minute."""
-    return day if isinstance(day, datetime) else datetime.combine(day, time(23, 59))
 
 
 def secret_name(folder: Path) -> str:
