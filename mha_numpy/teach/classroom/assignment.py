@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
+from mha_numpy.teach.classroom.late import NOTHING_OFF, LateRule
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise, find_exercise
 
@@ -25,6 +26,7 @@ class Assignment:
     roster: dict[str, str] | None = None  # names, by the id; None: all have the usual conventions
     handed_out: tuple[str, ...] = ()  # ids of the exercises as handed out; default: all of them
     variants: str = "conventions"  # one of VARIANTS; without a roster the same as "seeds"
+    late: LateRule = NOTHING_OFF
 
     @property
     def total(self) -> float:

@@ -22,6 +22,7 @@ def class_page(grades: Grades) -> str:
     right = sum(result.points == result.out_of for result in results)
     is_unsafe = not all(result.is_isolated for result in results)
     trouble = [f"{_link(one)}: {escape(text)}" for one in results for text in one.trouble]
+    trouble += [f"{_link(one)}: {escape(one.unclear)}" for one in results if one.unclear]
     trouble += map(escape, grades.strange)
     summary = (
         f"<p>{len(results)} students, {right} of them with all {out_of:g} points; the median "
@@ -114,6 +115,8 @@ def _by_student(results: list[Result]) -> str:
 def _remarks(result: Result) -> str:
     """Return what is special about a student's points."""
     remarks = ['<span class="bad">late</span>'] * result.is_late
+    remarks += [f"{result.taken_off:g} taken off"] * bool(result.percent_off)
+    remarks += [f"extended to {result.extended}"] * bool(result.extended)
     if result.decided:
         remarks.append(f"points of {escape(', '.join(result.decided))} by the teacher")
     return ", ".join(remarks)

@@ -61,6 +61,7 @@ def _cells(result: Result) -> dict[str, str]:
         "name": safe(result.name),
         "late": "late" * result.is_late,
         **{function.exercise: f"{function.points:g}" for function in result.functions},
+        "taken off": f"{result.taken_off:g}" if result.percent_off else "",
         "total": f"{result.points:g}",
         "decided by the teacher": "; ".join(result.decided),
         "comment": safe("; ".join(result.told)),
@@ -84,7 +85,7 @@ def to_gradescope(result: Result) -> dict[str, object]:
 def _notes(result: Result) -> list[str]:
     """Return everything about the whole work, in plain text."""
     own = [f"the teacher's comment: {comment}" for comment in result.comments]
-    return [*own, *_remarks(result)]
+    return [*_time(result), *own, *_remarks(result)]
 
 
 def _remarks(result: Result) -> list[str]:
@@ -131,7 +132,20 @@ def _total(result: Result) -> str:
         "grader"
     ] * (result.total is not None)
     lines += [f"<b>The teacher's comment:</b> {escape(comment)}" for comment in result.comments]
-    return as_list(lines)
+    return as_list([*map(escape, _time(result)), *lines])
+
+
+def _time(result: Result) -> list[str]:
+    """Return what matters about when the work came."""
+    lines = [f"Your deadline was extended to {result.extended}."] * bool(result.extended)
+    if result.percent_off:
+        days = "1 day" if result.days_late == 1 else f"{result.days_late} days"
+        lines.append(
+            f"Late by {days}, as a day counts once it has begun (handed in {result.handed_in}): "
+            f"{result.percent_off:g}% of {result.earned:g} points are taken off, which is "
+            f"{result.taken_off:g}."
+        )
+    return lines
 
 
 def _decision(function: Function) -> str:

@@ -40,7 +40,7 @@ from mha_numpy.teach.exercises.sandbox import LIMITS, check_limits
 
 __all__ = ["grade", "grade_one"]
 
-FORMAT = 3  # of the files in by_student
+FORMAT = 4  # of the files in by_student
 AHEAD = 2  # tasks for each process that are read before it can take them
 
 
@@ -97,7 +97,7 @@ def grade(
         (out / "by_student").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"out: cannot make {out}: {error.strerror}") from error
-    found, strange = _in_roster(find_submissions(submissions, given.roster, given.deadline), given)
+    found, strange = _in_roster(find_submissions(submissions, given.roster), given)
     kept: dict[str, Result] = {}
     anew: list[Submission] = []
     for one in found:
@@ -111,7 +111,7 @@ def grade(
     for result in progress(graded, len(anew), "grading"):
         write_atomically(path_of(out, result.student), json.dumps(asdict(result), indent=1))
         kept[result.student] = result
-    results = [settle(kept[student], overrides) for student in sorted(kept)]
+    results = [settle(kept[student], given, overrides) for student in sorted(kept)]
     strange += [
         f"{OVERRIDES}, line {one.line}: nothing was handed in by {one.student}"
         for one in overrides
@@ -155,12 +155,12 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
         except OSError:
             trouble.append(f"{file.name} cannot be read")
     asked = (assignment.exercises, assignment.marks, assignment.variant(one.student))
-    who = (one.student, one.name, one.is_late, trouble, files)
+    who = (one.student, one.name, one.is_late, one.handed_in, trouble, files)
     given = (FORMAT, __version__, tuple(limits), is_isolated, asked, who)
     key = hashlib.sha256(repr(given).encode()).hexdigest()
     return Task(
         one.student, one.name, one.is_late, tuple(trouble), tuple(files), assignment, limits,
-        is_isolated, key,
+        is_isolated, key, one.handed_in,
     )  # fmt: skip
 
 

@@ -59,8 +59,14 @@ class Result:
     trouble: list[str]
     functions: list[Function]
     fingerprint: list[int] = field(default_factory=list)  # see `alike`
+    handed_in: str = ""  # in ISO format, as far as it is known
+    # the rest is empty until `settle`
     total: float | None = None  # all points, if the teacher has decided
     comments: list[str] = field(default_factory=list)  # the teacher's, on the whole work
+    extended: str = ""  # the deadline of this student, if it is another one
+    days_late: int = 0  # that have begun
+    percent_off: float = 0.0
+    unclear: str = ""  # for the teacher
 
     @property
     def earned(self) -> float:
@@ -70,7 +76,14 @@ class Result:
     @property
     def points(self) -> float:
         """All points."""
-        return self.earned if self.total is None else self.total
+        if self.total is not None:
+            return self.total
+        return round(self.earned * (1 - self.percent_off / 100), 2)
+
+    @property
+    def taken_off(self) -> float:
+        """The points that are taken off because the work is late."""
+        return round(self.earned - self.points, 2) if self.total is None else 0.0
 
     @property
     def decided(self) -> list[str]:
@@ -102,6 +115,7 @@ class Task(NamedTuple):
     limits: Limits
     is_isolated: bool
     key: str
+    handed_in: str = ""
 
     def result(
         self, functions: list[Function], *more: str, fingerprint: Sequence[int] = ()
@@ -109,7 +123,7 @@ class Task(NamedTuple):
         """Return the result, with more remarks for the teacher."""
         return Result(
             self.student, self.name, self.is_late, self.is_isolated, self.key,
-            [*self.trouble, *more], functions, list(fingerprint),
+            [*self.trouble, *more], functions, list(fingerprint), self.handed_in,
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import VARIANTS, Assignment
+from mha_numpy.teach.classroom.late import NOTHING_OFF, read_late
 from mha_numpy.teach.classroom.marks import MARKS, read_marks
 from mha_numpy.teach.classroom.moments import end_of
 from mha_numpy.teach.classroom.roster import read_roster
@@ -70,7 +71,10 @@ def read_assignment(folder: Path | str) -> Assignment:
             f"variants: expected one of {known} (conventions need {ROSTER}); {path} has "
             f"{variants!r}"
         )
-    return Assignment(name, title, exercises, marks, when, secret, students, tuple(ids), variants)
+    late = read_late(_numbers(table, "late", path), path) if "late" in table else NOTHING_OFF
+    return Assignment(
+        name, title, exercises, marks, when, secret, students, tuple(ids), variants, late
+    )
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -122,12 +126,13 @@ def as_toml(assignment: Assignment, secret_file: str) -> str:
             f"{exercise} = {points:g}" for exercise, points in assignment.exercises.items()
         ),
         marks="\n".join(f"{group} = {share:g}" for group, share in assignment.marks.items()),
+        late="\n".join(f"{name} = {x:g}" for name, x in assignment.late._asdict().items()),
     )
 
 
 TOML = """\
 # Written by `mha-numpy assignment`, read by `mha-numpy grade`. You can change title, deadline,
-# points and marks at any time. The students' variants depend on the rest.
+# points, marks and the late rule at any time. The students' variants depend on the rest.
 
 name = {name}
 title = {title}
@@ -148,6 +153,11 @@ handed_out = [
 # `slip` is percent of the values of wrong arrays if one known mistake explains all of them.
 [marks]
 {marks}
+
+# For each day that has begun since the deadline, late work loses this percent of the points that
+# it has earned, and never more than `most` percent. Extensions are in overrides.csv.
+[late]
+{late}
 """
 
 

@@ -70,7 +70,7 @@ def test_a_teachers_points_are_shown_as_the_teachers():
         Override("ada", comment="=come and see me"),
         Override("bob", "softmax", 0.0),
     ]
-    found = settle(result(), given)
+    found = settle(result(), HW, given)
     assert (found.points, found.functions[0].graded) == (3.5, 1.6)
     page = student_page(found, "Homework")
     assert "<b>The teacher's points</b>, instead of 1.6 from the grader" in page
@@ -90,7 +90,7 @@ def test_a_teachers_points_are_shown_as_the_teachers():
 
 
 def test_points_for_the_whole_work():
-    found = settle(result(), [Override("ada", points=4.0)])
+    found = settle(result(), HW, [Override("ada", points=4.0)])
     assert (found.points, found.earned, found.decided) == (4.0, 1.6, ["total"])
     assert "for the whole work, instead of 1.6 from the grader" in student_page(found, "Homework")
 
