@@ -27,6 +27,7 @@ class Assignment:
     handed_out: tuple[str, ...] = ()  # ids of the exercises as handed out; default: all of them
     variants: str = "conventions"  # one of VARIANTS; without a roster the same as "seeds"
     late: LateRule = NOTHING_OFF
+    attempts: str = "last"  # or "best": which of several counts
 
     @property
     def total(self) -> float:

@@ -116,6 +116,7 @@ def _remarks(result: Result) -> str:
     """Return what is special about a student's points."""
     remarks = ['<span class="bad">late</span>'] * result.is_late
     remarks += [f"{result.taken_off:g} taken off"] * bool(result.percent_off)
+    remarks += [f"attempt {result.attempt}"] * bool(result.attempt)
     remarks += [f"extended to {result.extended}"] * bool(result.extended)
     if result.decided:
         remarks.append(f"points of {escape(', '.join(result.decided))} by the teacher")

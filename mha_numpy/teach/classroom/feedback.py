@@ -137,7 +137,8 @@ def _total(result: Result) -> str:
 
 def _time(result: Result) -> list[str]:
     """Return what matters about when the work came."""
-    lines = [f"Your deadline was extended to {result.extended}."] * bool(result.extended)
+    lines = [f"Attempt {result.attempt} counts: it has the most points."] * bool(result.attempt)
+    lines += [f"Your deadline was extended to {result.extended}."] * bool(result.extended)
     if result.percent_off:
         days = "1 day" if result.days_late == 1 else f"{result.days_late} days"
         lines.append(

@@ -154,7 +154,8 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
             files.append(file.read())
         except OSError:
             trouble.append(f"{file.name} cannot be read")
-    asked = (assignment.exercises, assignment.marks, assignment.variant(one.student))
+    variant = assignment.variant(one.student)
+    asked = (assignment.exercises, assignment.marks, assignment.attempts, variant)
     who = (one.student, one.name, one.is_late, one.handed_in, trouble, files)
     given = (FORMAT, __version__, tuple(limits), is_isolated, asked, who)
     key = hashlib.sha256(repr(given).encode()).hexdigest()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
@@ -60,7 +60,9 @@ class Result:
     functions: list[Function]
     fingerprint: list[int] = field(default_factory=list)  # see `alike`
     handed_in: str = ""  # in ISO format, as far as it is known
+    earlier: list["Result"] = field(default_factory=list)  # of earlier attempts, if one may count
     # the rest is empty until `settle`
+    attempt: str = ""  # which one counts
     total: float | None = None  # all points, if the teacher has decided
     comments: list[str] = field(default_factory=list)  # the teacher's, on the whole work
     extended: str = ""  # the deadline of this student, if it is another one
@@ -196,10 +198,15 @@ def read_result(path: Path) -> Result | None:
     """Return a result that was written before; None if there is none, or it cannot be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        functions = [Function(**function) for function in found.pop("functions")]
-        return Result(functions=functions, **found)
+        return _as_result(found)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _as_result(found: dict[str, Any]) -> Result:
+    functions = [Function(**function) for function in found.pop("functions")]
+    earlier = [_as_result(one) for one in found.pop("earlier")]
+    return Result(functions=functions, earlier=earlier, **found)
 
 
 def write_atomically(path: Path, text: str) -> None:

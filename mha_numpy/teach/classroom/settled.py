@@ -25,6 +25,9 @@ EXTENDED = (
 def settle(result: Result, assignment: Assignment, overrides: Iterable[Override] = ()) -> Result:
     """Return a student's result with the late rule and the teacher's decisions applied to it.
 
+    If the best attempt counts, it is the one with the most points after that; of equal ones the
+    last. It counts as a whole: its points are not mixed with those of other attempts.
+
     Examples
     --------
     >>> hw = Assignment("hw", "", {"rope": 10}, {})
@@ -34,7 +37,22 @@ def settle(result: Result, assignment: Assignment, overrides: Iterable[Override]
     (8.0, 2, 'as we discussed')
     """
     own = [one for one in overrides if one.student == result.student]
+    attempts = [
+        _settled(one, assignment, own, is_last=one is result) for one in (*result.earlier, result)
+    ]
+    if len(attempts) == 1:
+        return attempts[0]
+    points = [one.points for one in attempts]
+    best = max(range(len(attempts)), key=lambda number: (points[number], number))
+    return replace(attempts[best], earlier=[], attempt=f"{best + 1} of {len(attempts)}")
+
+
+def _settled(
+    result: Result, assignment: Assignment, own: list[Override], *, is_last: bool
+) -> Result:
     for_all = [one for one in own if not one.exercise]
+    if result.handed_in and not is_last:  # the teacher's time is that of the last one
+        for_all = [one._replace(handed_in=None) for one in for_all]
     return replace(
         _timed(result, assignment, for_all),
         functions=[_decided(function, own) for function in result.functions],

@@ -39,6 +39,9 @@ class File(NamedTuple):
     name: str  # as the student called it
     data: bytes
     order: tuple[int, ...] = ()  # later copies have larger ones
+    attempt: tuple[int, ...] = ()  # to which it belongs; later ones have larger ones
+    is_late: bool = False
+    handed_in: str = ""  # in ISO format, if the platform records it
 
 
 class HandedIn(NamedTuple):
@@ -48,13 +51,16 @@ class HandedIn(NamedTuple):
     path: Path
     is_late: bool = False
     order: tuple[int, ...] = ()
+    attempt: tuple[int, ...] = ()
     time: datetime | None = None  # when it came, if the platform records it
 
     def read(self) -> File:
         """Return it with its content; raise an OSError if it cannot be read."""
         descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         with open(descriptor, "rb") as file:
-            return File(self.name, file.read(MOST_BYTES), self.order)
+            data = file.read(MOST_BYTES)
+        when = self.time.isoformat() if self.time else ""
+        return File(self.name, data, self.order, self.attempt, self.is_late, when)
 
 
 @dataclass
@@ -218,10 +224,11 @@ def _add(one: Submission, path: Path, owner: _Owner) -> None:
             return
         name = found.name if is_own or not owner.file else owner.file + found.suffix
         inner = _owner(found.stem, {}) if is_own else _Owner("", "")
-        order = (*owner.order, *inner.order, *copy_number(Path(name).stem))
-        one.files.append(
-            HandedIn(shown(name), found, owner.is_late or inner.is_late, order, owner.time)
-        )
+        copy = copy_number(Path(name).stem)
+        order = (*owner.order, *inner.order, *copy)
+        attempt = next((of.order for of in (owner, inner) if of.time), copy)
+        is_late = owner.is_late or inner.is_late
+        one.files.append(HandedIn(shown(name), found, is_late, order, attempt, owner.time))
 
 
 def _walk(path: Path, trouble: list[str], depth: int) -> Iterator[Path]:

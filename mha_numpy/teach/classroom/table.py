@@ -8,6 +8,7 @@ from typing import Any
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import VARIANTS, Assignment
+from mha_numpy.teach.classroom.attempts import ATTEMPTS
 from mha_numpy.teach.classroom.late import NOTHING_OFF, read_late
 from mha_numpy.teach.classroom.marks import MARKS, read_marks
 from mha_numpy.teach.classroom.moments import end_of
@@ -71,9 +72,13 @@ def read_assignment(folder: Path | str) -> Assignment:
             f"variants: expected one of {known} (conventions need {ROSTER}); {path} has "
             f"{variants!r}"
         )
+    attempts = table.get("attempts", "last")
+    if attempts not in ATTEMPTS:
+        known = " or ".join(map(repr, ATTEMPTS))
+        raise ConfigError(f"attempts: expected {known}; {path} has {attempts!r}")
     late = read_late(_numbers(table, "late", path), path) if "late" in table else NOTHING_OFF
     return Assignment(
-        name, title, exercises, marks, when, secret, students, tuple(ids), variants, late
+        name, title, exercises, marks, when, secret, students, tuple(ids), variants, late, attempts
     )
 
 
@@ -121,6 +126,7 @@ def as_toml(assignment: Assignment, secret_file: str) -> str:
         deadline=f"deadline = {when.isoformat()}" if when else "# deadline = 2030-05-31T23:59:00",
         secret_file=_quoted(secret_file),
         variants=_quoted(assignment.variants),
+        attempts=_quoted(assignment.attempts),
         handed_out="\n".join(f"    {_quoted(exercise)}," for exercise in assignment.handed_out),
         points="\n".join(
             f"{exercise} = {points:g}" for exercise, points in assignment.exercises.items()
@@ -132,11 +138,12 @@ def as_toml(assignment: Assignment, secret_file: str) -> str:
 
 TOML = """\
 # Written by `mha-numpy assignment`, read by `mha-numpy grade`. You can change title, deadline,
-# points, marks and the late rule at any time. The students' variants depend on the rest.
+# points, marks, attempts and the late rule at any time. The students' variants depend on the rest.
 
 name = {name}
 title = {title}
 {deadline}
+attempts = {attempts}  # which counts, if a student hands in several times: "last" or "best"
 secret_file = {secret_file}
 variants = {variants}  # what differs between students: "none", "seeds" or "conventions"
 handed_out = [
