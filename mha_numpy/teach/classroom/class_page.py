@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from html import escape
 from statistics import median, median_high
 
-from mha_numpy.teach.classroom.pages import as_list, as_page, as_row, as_table
+from mha_numpy.teach.classroom.pages import as_list, as_page, as_row, as_table, version_text
 from mha_numpy.teach.classroom.results import STATES, UNSAFE, Function, Grades, Result, file_name
 from mha_numpy.teach.diagnosis import BANK
 
@@ -40,6 +40,7 @@ def class_page(grades: Grades) -> str:
         "<h2>Students</h2>" + _by_student(results),
         f"<h2>Please look at</h2>{as_list(trouble)}" if trouble else "",
         "<h2>Similar code</h2>" + _alike(grades),
+        f'<p class="soft">{version_text(grades.assignment.version)}</p>',
     ]
     return as_page(title, parts)
 

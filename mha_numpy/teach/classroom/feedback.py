@@ -10,7 +10,7 @@ from pathlib import Path
 from mha_numpy.teach.classroom.class_page import class_page
 from mha_numpy.teach.classroom.csv_files import safe
 from mha_numpy.teach.classroom.marks import MARKS, rules
-from mha_numpy.teach.classroom.pages import as_list, as_page, quoted
+from mha_numpy.teach.classroom.pages import as_list, as_page, quoted, version_text
 from mha_numpy.teach.classroom.results import (
     STATES,
     UNSAFE,
@@ -79,7 +79,12 @@ def to_gradescope(result: Result) -> dict[str, object]:
         }
         for function in result.functions
     ]  # fmt: skip
-    return {"score": result.points, "output": "\n".join(_notes(result)), "tests": tests}
+    return {
+        "score": result.points,
+        "output": "\n".join(_notes(result)),
+        "extra_data": {"version": result.version},
+        "tests": tests,
+    }
 
 
 def _notes(result: Result) -> list[str]:
@@ -121,6 +126,7 @@ def student_page(result: Result, title: str, marks: Mapping[str, float] = MARKS)
         *map(_card, result.functions),
         f'<p class="soft">{escape(rules(marks))} The inputs stay hidden, so try '
         "your function on your own small ones.</p>",
+        f'<p class="soft">{version_text(result.version)}</p>' if result.version else "",
     ]
     return as_page(title, parts)
 

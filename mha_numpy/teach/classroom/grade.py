@@ -155,9 +155,9 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
         except OSError:
             trouble.append(f"{file.name} cannot be read")
     variant = assignment.variant(one.student)
-    asked = (assignment.exercises, assignment.marks, assignment.attempts, variant)
+    asked = (assignment.exercises, assignment.marks, variant)
     who = (one.student, one.name, one.is_late, one.handed_in, trouble, files)
-    given = (FORMAT, __version__, tuple(limits), is_isolated, asked, who)
+    given = (FORMAT, __version__, assignment.version, tuple(limits), is_isolated, asked, who)
     key = hashlib.sha256(repr(given).encode()).hexdigest()
     return Task(
         one.student, one.name, one.is_late, tuple(trouble), tuple(files), assignment, limits,

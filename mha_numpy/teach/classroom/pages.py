@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
+from mha_numpy import __version__
+
 STYLE = Path(__file__).with_name("feedback.css")
 
 
@@ -35,6 +37,11 @@ def as_row(*cells: str, is_head: bool = False) -> str:
     first, *others = cells
     right = "".join(f'<{tag}{scope} class="n">{cell}</{tag}>' for cell in others)
     return f"<tr><{tag}{scope}>{first}</{tag}>{right}</tr>"
+
+
+def version_text(version: str) -> str:
+    """Return which version of an assignment, and of this package, made a page."""
+    return f"Graded with mha-numpy {__version__}, version {version} of the assignment."
 
 
 def as_page(title: str, parts: Iterable[str], kind: str = "narrow") -> str:

@@ -60,6 +60,7 @@ class Result:
     functions: list[Function]
     fingerprint: list[int] = field(default_factory=list)  # see `alike`
     handed_in: str = ""  # in ISO format, as far as it is known
+    version: str = ""  # of the assignment
     earlier: list["Result"] = field(default_factory=list)  # of earlier attempts, if one may count
     # the rest is empty until `settle`
     attempt: str = ""  # which one counts
@@ -126,6 +127,7 @@ class Task(NamedTuple):
         return Result(
             self.student, self.name, self.is_late, self.is_isolated, self.key,
             [*self.trouble, *more], functions, list(fingerprint), self.handed_in,
+            self.assignment.version,
         )  # fmt: skip
 
 

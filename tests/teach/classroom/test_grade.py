@@ -143,6 +143,16 @@ def test_results_depend_on_the_assignment_the_limits_and_the_isolation(tmp_path)
     assert _task(one, changed, QUICK, True).key == keys[0]
 
 
+def test_a_result_says_which_version_of_the_assignment_made_it(graded):
+    root, grades = graded
+    version = grades.assignment.version
+    assert {result.version for result in grades.results} == {version}
+    for name in ("class.html", "feedback/crash.html", "gradescope/crash/results.json"):
+        assert version in (root / "out" / name).read_text()
+    assert replace(grades.assignment, exercises={"softmax": 5}).version != version
+    assert replace(grades.assignment, secret=b"another").version == version
+
+
 def test_the_roster_lists_who_is_absent(tmp_path):
     given = read_assignment(assign(tmp_path / "hw"))
     given = replace(given, roster={"ada": "Ada Lovelace", "absent": "Bob Noyce"})
