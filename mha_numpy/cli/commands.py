@@ -535,7 +535,7 @@ def _audit_tests(options: Namespace) -> int:
     "grade a class's submissions in a sandbox, and write a page for each student",
     "Run every student's functions in a sandbox with nothing but Python and NumPy, and write "
     "grades.csv, a page for each student and one for the class. Submissions that were graded "
-    "before are not graded again. Late work is marked, but loses no points.",
+    "before are not graded again. Late work loses points only if the assignment has a late rule.",
     "mha-numpy grade handed-in --assignment hw1 --out results",
     path("submissions", "DIR",
         "a folder or file per student, named by Moodle, Canvas or Blackboard, or by id"),
@@ -560,7 +560,7 @@ def _grade(options: Namespace) -> int:
     show(grades.table())
     count, before = len(grades.results), len(grades.results) - grades.graded
     print(f"{count} students: {grades.graded} graded now, {before} graded before")
-    for name in ("grades.csv", "class.html", "feedback", "gradescope"):
+    for name in ("grades.csv", "class.html", "feedback", "gradescope", "gradebook"):
         print(f"wrote {options.out / name}")
     return 0
 

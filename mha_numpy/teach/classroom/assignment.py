@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 
@@ -30,6 +30,7 @@ class Assignment:
     variants: str = "conventions"  # one of VARIANTS; without a roster the same as "seeds"
     late: LateRule = NOTHING_OFF
     attempts: str = "last"  # or "best": which of several counts
+    columns: dict[str, str] = field(default_factory=dict)  # titles in gradebooks, by platform
 
     @property
     def total(self) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mha_numpy.teach.classroom.class_page import class_page
 from mha_numpy.teach.classroom.csv_files import safe
+from mha_numpy.teach.classroom.gradebooks import write_gradebooks
 from mha_numpy.teach.classroom.marks import MARKS, rules
 from mha_numpy.teach.classroom.pages import as_list, as_page, quoted, version_text
 from mha_numpy.teach.classroom.results import (
@@ -26,7 +27,8 @@ from mha_numpy.teach.exercises.catalogue import find_exercise
 def write_results(grades: Grades, out: Path) -> list[Path]:
     """Write everything that a teacher gives back or keeps.
 
-    These are grades.csv, class.html, then a page and a file for Gradescope for each student.
+    These are grades.csv, class.html, then a page and a file for Gradescope for each student, and
+    files for gradebooks.
     """
     title, marks = grades.assignment.title, grades.assignment.marks
     texts = {"grades.csv": to_csv(grades), "class.html": class_page(grades)}
@@ -36,7 +38,7 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
     for name, text in texts.items():
         write_atomically(out / name, text)
-    return [out / name for name in texts]
+    return [*(out / name for name in texts), *write_gradebooks(grades, out)]
 
 
 def to_csv(grades: Grades) -> str:

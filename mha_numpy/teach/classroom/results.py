@@ -211,12 +211,12 @@ def _as_result(found: dict[str, Any]) -> Result:
     return Result(functions=functions, earlier=earlier, **found)
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str, encoding: str = "utf-8") -> None:
     """Write a file as a whole: a process that is stopped halfway leaves the old one."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(text + "\n" * (not text.endswith("\n")), encoding="utf-8")
+        new.write_text(text + "\n" * (not text.endswith("\n")), encoding=encoding)
         new.replace(path)
     except OSError as error:
         raise ConfigError(f"out: cannot write {path}: {error.strerror}") from error

@@ -9,6 +9,7 @@ from typing import Any
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import VARIANTS, Assignment
 from mha_numpy.teach.classroom.attempts import ATTEMPTS
+from mha_numpy.teach.classroom.gradebooks import FILES
 from mha_numpy.teach.classroom.late import NOTHING_OFF, read_late
 from mha_numpy.teach.classroom.marks import MARKS, read_marks
 from mha_numpy.teach.classroom.moments import end_of
@@ -78,8 +79,20 @@ def read_assignment(folder: Path | str) -> Assignment:
         raise ConfigError(f"attempts: expected {known}; {path} has {attempts!r}")
     late = read_late(_numbers(table, "late", path), path) if "late" in table else NOTHING_OFF
     return Assignment(
-        name, title, exercises, marks, when, secret, students, tuple(ids), variants, late, attempts
-    )
+        name, title, exercises, marks, when, secret, students, tuple(ids), variants, late, attempts,
+        _columns(table, path),
+    )  # fmt: skip
+
+
+def _columns(table: dict[str, Any], path: Path) -> dict[str, str]:
+    """Return the titles of the columns in gradebooks, by platform."""
+    columns = table.get("gradebook", {})
+    is_table = isinstance(columns, dict) and set(columns) <= set(FILES)
+    if not is_table or not all(isinstance(title, str) and title for title in columns.values()):
+        raise ConfigError(
+            f"gradebook: expected titles of columns for {', '.join(FILES)}; {path} has {columns!r}"
+        )
+    return columns
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -165,6 +178,13 @@ handed_out = [
 # it has earned, and never more than `most` percent. Extensions are in overrides.csv.
 [late]
 {late}
+
+# The titles of the columns that get the grades, if a gradebook has them already. A new column is
+# called like the assignment.
+[gradebook]
+# canvas = "Homework 1 (1234)"
+# moodle = "Homework 1"
+# blackboard = "Homework 1 [Total Pts: 100 Score] |1234"
 """
 
 
