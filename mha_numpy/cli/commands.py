@@ -469,6 +469,24 @@ def _assignment(options: Namespace) -> int:
 
 
 @command(
+    "write each student's right functions, for the teacher",
+    "Write a file of right functions for each student of an assignment, in the conventions of the "
+    "student's variant. Each file is graded like a submission before it is written. Keep the "
+    "folder private.",
+    "mha-numpy solutions hw1",
+    path("assignment", "DIR", "a folder written by `mha-numpy assignment`"),
+    count("--jobs", "N", "how many students at a time (default: one per core)"),
+)  # fmt: skip
+def _solutions(options: Namespace) -> int:
+    from mha_numpy.teach.classroom import write_solutions
+
+    paths = write_solutions(**_taken(write_solutions, options))
+    print(f"{len(paths)} files in {options.assignment / 'solutions'}, each graded: all points")
+    print("keep this folder private; it is not for students")
+    return 0
+
+
+@command(
     "list the known mistakes, or count how many are rejected and named correctly",
     "List the known mistakes of one function, or of all. With --confusion, make each mistake and "
     "pairs of mistakes, and count how many are rejected and named correctly.",

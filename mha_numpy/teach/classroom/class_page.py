@@ -7,6 +7,7 @@ from statistics import median, median_high
 
 from mha_numpy.teach.classroom.pages import as_list, as_page, as_row, as_table, version_text
 from mha_numpy.teach.classroom.results import STATES, UNSAFE, Function, Grades, Result, file_name
+from mha_numpy.teach.classroom.side_by_side import address
 from mha_numpy.teach.diagnosis import BANK
 
 UNKNOWN = "no known mistake"
@@ -129,10 +130,11 @@ def _alike(grades: Grades) -> str:
     if not grades.alike:
         return "<p>No two submissions have similar code.</p>"
     links = {result.student: _link(result) for result in grades.results}
-    rows = [as_row("students", "overlap", is_head=True)]
+    rows = [as_row("students", "overlap", "", is_head=True)]
     for pair in grades.alike:
         both = ", ".join(links.get(student, escape(student)) for student in (pair.one, pair.other))
-        rows.append(as_row(both, f"{100 * pair.overlap:.0f}%"))
+        look = f'<a href="{escape(address(pair))}">side by side</a>'
+        rows.append(as_row(both, f"{100 * pair.overlap:.0f}%", look))
     return (
         "<p>Names, comments and handed-out code do not count, nor does code that a third of the "
         "class wrote. Two people may well have the same idea, so read both before you draw any "

@@ -21,6 +21,7 @@ from mha_numpy.teach.classroom.results import (
     file_name,
     write_atomically,
 )
+from mha_numpy.teach.classroom.side_by_side import address, side_by_side
 from mha_numpy.teach.exercises.catalogue import find_exercise
 
 
@@ -28,7 +29,7 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
     """Write everything that a teacher gives back or keeps.
 
     These are grades.csv, class.html, then a page and a file for Gradescope for each student, and
-    files for gradebooks.
+    files for gradebooks, and a page for each pair of similar submissions.
     """
     title, marks = grades.assignment.title, grades.assignment.marks
     texts = {"grades.csv": to_csv(grades), "class.html": class_page(grades)}
@@ -36,6 +37,12 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
         name = file_name(result.student)
         texts[f"feedback/{name}.html"] = student_page(result, title, marks)
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
+    names = {result.student: result.name for result in grades.results}
+    for pair in grades.alike:
+        texts[address(pair)] = side_by_side(title, pair, names, grades.codes)
+    for path in (out / "alike").glob("*.html"):  # of pairs that are no more
+        if f"alike/{path.name}" not in texts:
+            path.unlink()
     for name, text in texts.items():
         write_atomically(out / name, text)
     return [*(out / name for name in texts), *write_gradebooks(grades, out)]

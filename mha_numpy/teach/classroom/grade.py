@@ -20,6 +20,7 @@ from mha_numpy.teach.classroom.alike import find_alike
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.cluster import as_finished, grade_in_cluster
 from mha_numpy.teach.classroom.feedback import write_results
+from mha_numpy.teach.classroom.intake import take_in
 from mha_numpy.teach.classroom.overrides import OVERRIDES, read_overrides
 from mha_numpy.teach.classroom.results import (
     Grades,
@@ -107,7 +108,7 @@ def grade(
         else:
             kept[one.student] = before
     tasks = (_task(one, given, limits, is_isolated) for one in anew)
-    graded = _in_processes(tasks, jobs) if dask is None else grade_in_cluster(tasks, dask)
+    graded = in_processes(tasks, jobs) if dask is None else grade_in_cluster(tasks, dask)
     for result in progress(graded, len(anew), "grading"):
         write_atomically(path_of(out, result.student), json.dumps(asdict(result), indent=1))
         kept[result.student] = result
@@ -118,7 +119,9 @@ def grade(
         if one.student not in kept
     ]
     alike = find_alike({result.student: result.fingerprint for result in results})
-    grades = Grades(given, results, alike, len(anew), strange)
+    pairs = {student for pair in alike for student in pair[:2]}
+    codes = {one.student: _codes(one, given) for one in found if one.student in pairs}
+    grades = Grades(given, results, alike, len(anew), strange, codes)
     write_results(grades, out)
     return grades
 
@@ -165,10 +168,17 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
     )  # fmt: skip
 
 
+def _codes(one: Submission, assignment: Assignment) -> dict[str, str]:
+    """Return a student's functions, read again from the files."""
+    files = _task(one, assignment, LIMITS, True).files
+    names = [exercise.function_name for exercise in assignment.catalogue]
+    return {name: source.text for name, source in take_in(files, names).sources.items()}
+
+
 # processes
 
 
-def _in_processes(tasks: Iterable[Task], jobs: int, *, is_last: bool = False) -> Iterator[Result]:
+def in_processes(tasks: Iterable[Task], jobs: int, *, is_last: bool = False) -> Iterator[Result]:
     """Grade in several processes; give up only a task that ends its process twice."""
     tasks, broken = iter(tasks), list[Task]()
 
@@ -191,8 +201,8 @@ def _in_processes(tasks: Iterable[Task], jobs: int, *, is_last: bool = False) ->
         yield from map(given_up, broken)
     elif broken:
         for task in broken:
-            yield from _in_processes([task], 1, is_last=True)
-        yield from _in_processes(tasks, jobs)
+            yield from in_processes([task], 1, is_last=True)
+        yield from in_processes(tasks, jobs)
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,6 +149,7 @@ class Grades(NamedTuple):
     alike: list[Pair]
     graded: int  # that had not been graded before
     strange: Sequence[str] = ()  # what belongs to no student of the roster
+    codes: Mapping[str, Mapping[str, str]] = {}  # functions of students whose code is alike
 
     def exercises(self) -> Iterator[Graded]:
         """Yield how each exercise went."""

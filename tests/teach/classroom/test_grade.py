@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.classroom.grade import _in_processes, _in_roster, _task, grade
+from mha_numpy.teach.classroom.grade import _in_roster, _task, grade, in_processes
 from mha_numpy.teach.classroom.results import file_name
 from mha_numpy.teach.classroom.submissions import Submission
 from mha_numpy.teach.classroom.table import read_assignment
@@ -200,7 +200,7 @@ def test_a_process_that_ends_costs_nobody_else(tmp_path):
         task_of(written(), assignment, name, limits=QUICK)
         for name, assignment in (("ada", given), ("bob", Deadly()), ("eve", given), ("zoe", given))
     ]
-    found = {result.student: result for result in _in_processes(iter(tasks), 1)}
+    found = {result.student: result for result in in_processes(iter(tasks), 1)}
     assert {name: result.points for name, result in found.items()} == {
         "ada": 4, "bob": 0, "eve": 4, "zoe": 4,
     }  # fmt: skip
