@@ -26,7 +26,7 @@ def test_equal_lines_are_next_to_each_other():
     found = [(line.one.strip(), line.mark, line.other.strip()) for line in aligned(one, other)]
     assert found[0] == ("def f(x):", "=", "def f(x):")
     assert ("y = x + 1", "≈", "total = x + 1") in found
-    assert ("return y", "", "return total * 2") in found
+    assert ("return y", "", "") in found
     assert all(not mark for mine, mark, _ in found if mine in ("# mine", ""))
 
 
