@@ -469,6 +469,24 @@ def _assignment(options: Namespace) -> int:
 
 
 @command(
+    "write each student's right functions, for the teacher",
+    "Write a file of right functions for each student of an assignment, in the conventions of the "
+    "student's variant. Each file is graded like a submission before it is written. Keep the "
+    "folder private.",
+    "mha-numpy solutions hw1",
+    path("assignment", "DIR", "a folder written by `mha-numpy assignment`"),
+    count("--jobs", "N", "how many students at a time (default: one per core)"),
+)  # fmt: skip
+def _solutions(options: Namespace) -> int:
+    from mha_numpy.teach.classroom import write_solutions
+
+    paths = write_solutions(**_taken(write_solutions, options))
+    print(f"{len(paths)} files in {options.assignment / 'solutions'}, each graded: all points")
+    print("keep this folder private; it is not for students")
+    return 0
+
+
+@command(
     "list the known mistakes, or count how many are rejected and named correctly",
     "List the known mistakes of one function, or of all. With --confusion, make each mistake and "
     "pairs of mistakes, and count how many are rejected and named correctly.",
@@ -535,7 +553,7 @@ def _audit_tests(options: Namespace) -> int:
     "grade a class's submissions in a sandbox, and write a page for each student",
     "Run every student's functions in a sandbox with nothing but Python and NumPy, and write "
     "grades.csv, a page for each student and one for the class. Submissions that were graded "
-    "before are not graded again. Late work is marked, but loses no points.",
+    "before are not graded again. Late work loses points only if the assignment has a late rule.",
     "mha-numpy grade handed-in --assignment hw1 --out results",
     path("submissions", "DIR",
         "a folder or file per student, named by Moodle, Canvas or Blackboard, or by id"),
@@ -560,7 +578,7 @@ def _grade(options: Namespace) -> int:
     show(grades.table())
     count, before = len(grades.results), len(grades.results) - grades.graded
     print(f"{count} students: {grades.graded} graded now, {before} graded before")
-    for name in ("grades.csv", "class.html", "feedback", "gradescope"):
+    for name in ("grades.csv", "class.html", "feedback", "gradescope", "gradebook"):
         print(f"wrote {options.out / name}")
     return 0
 

@@ -1,10 +1,13 @@
 """Assignment: the exercises of a class with their points, and a variant for each student."""
 
+import hashlib
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 
+from mha_numpy import __version__
+from mha_numpy.teach.classroom.late import NOTHING_OFF, LateRule
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise, find_exercise
 
@@ -25,6 +28,9 @@ class Assignment:
     roster: dict[str, str] | None = None  # names, by the id; None: all have the usual conventions
     handed_out: tuple[str, ...] = ()  # ids of the exercises as handed out; default: all of them
     variants: str = "conventions"  # one of VARIANTS; without a roster the same as "seeds"
+    late: LateRule = NOTHING_OFF
+    attempts: str = "last"  # or "best": which of several counts
+    columns: dict[str, str] = field(default_factory=dict)  # titles in gradebooks, by platform
 
     @property
     def total(self) -> float:
@@ -35,6 +41,22 @@ class Assignment:
     def catalogue(self) -> list[Exercise]:
         """The exercises themselves, in their order."""
         return [find_exercise(exercise) for exercise in self.exercises]
+
+    @property
+    def version(self) -> str:
+        """A short digest of everything that points depend on, except secret, time and teacher.
+
+        Examples
+        --------
+        >>> one = Assignment("hw", "", {"rope": 10}, {})
+        >>> one.version == Assignment("hw", "another title", {"rope": 10}, {}).version
+        True
+        >>> one.version == Assignment("hw", "", {"rope": 20}, {}).version
+        False
+        """
+        points = (self.name, sorted(self.exercises.items()), sorted(self.marks.items()))
+        given = (__version__, *points, self.attempts, self.variants, self.handed_out)
+        return hashlib.sha256(repr(given).encode()).hexdigest()[:8]
 
     def variant(self, student: str) -> dict[str, Variant]:
         """Return the variant of each exercise that a student has.

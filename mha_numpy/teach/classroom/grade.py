@@ -20,6 +20,8 @@ from mha_numpy.teach.classroom.alike import find_alike
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.cluster import as_finished, grade_in_cluster
 from mha_numpy.teach.classroom.feedback import write_results
+from mha_numpy.teach.classroom.intake import take_in
+from mha_numpy.teach.classroom.overrides import OVERRIDES, read_overrides
 from mha_numpy.teach.classroom.results import (
     Grades,
     Result,
@@ -29,6 +31,7 @@ from mha_numpy.teach.classroom.results import (
     read_result,
     write_atomically,
 )
+from mha_numpy.teach.classroom.settled import settle
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.submissions import Submission, find_submissions
 from mha_numpy.teach.classroom.table import read_assignment
@@ -38,7 +41,7 @@ from mha_numpy.teach.exercises.sandbox import LIMITS, check_limits
 
 __all__ = ["grade", "grade_one"]
 
-FORMAT = 3  # of the files in by_student
+FORMAT = 4  # of the files in by_student
 AHEAD = 2  # tasks for each process that are read before it can take them
 
 
@@ -86,6 +89,7 @@ def grade(
     ends with the same bytes.
     """
     given, out = read_assignment(assignment), Path(out)
+    overrides = read_overrides(assignment, given)
     jobs = check_count("jobs", os.cpu_count() if jobs is None else jobs)
     check_limits(limits)
     if is_isolated and dask is None:
@@ -94,7 +98,7 @@ def grade(
         (out / "by_student").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"out: cannot make {out}: {error.strerror}") from error
-    found, strange = _in_roster(find_submissions(submissions, given.roster, given.deadline), given)
+    found, strange = _in_roster(find_submissions(submissions, given.roster), given)
     kept: dict[str, Result] = {}
     anew: list[Submission] = []
     for one in found:
@@ -104,13 +108,20 @@ def grade(
         else:
             kept[one.student] = before
     tasks = (_task(one, given, limits, is_isolated) for one in anew)
-    graded = _in_processes(tasks, jobs) if dask is None else grade_in_cluster(tasks, dask)
+    graded = in_processes(tasks, jobs) if dask is None else grade_in_cluster(tasks, dask)
     for result in progress(graded, len(anew), "grading"):
         write_atomically(path_of(out, result.student), json.dumps(asdict(result), indent=1))
         kept[result.student] = result
-    results = [kept[student] for student in sorted(kept)]
+    results = [settle(kept[student], given, overrides) for student in sorted(kept)]
+    strange += [
+        f"{OVERRIDES}, line {one.line}: nothing was handed in by {one.student}"
+        for one in overrides
+        if one.student not in kept
+    ]
     alike = find_alike({result.student: result.fingerprint for result in results})
-    grades = Grades(given, results, alike, len(anew), strange)
+    pairs = {student for pair in alike for student in pair[:2]}
+    codes = {one.student: _codes(one, given) for one in found if one.student in pairs}
+    grades = Grades(given, results, alike, len(anew), strange, codes)
     write_results(grades, out)
     return grades
 
@@ -146,20 +157,28 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
             files.append(file.read())
         except OSError:
             trouble.append(f"{file.name} cannot be read")
-    asked = (assignment.exercises, assignment.marks, assignment.variant(one.student))
-    who = (one.student, one.name, one.is_late, trouble, files)
-    given = (FORMAT, __version__, tuple(limits), is_isolated, asked, who)
+    variant = assignment.variant(one.student)
+    asked = (assignment.exercises, assignment.marks, variant)
+    who = (one.student, one.name, one.is_late, one.handed_in, trouble, files)
+    given = (FORMAT, __version__, assignment.version, tuple(limits), is_isolated, asked, who)
     key = hashlib.sha256(repr(given).encode()).hexdigest()
     return Task(
         one.student, one.name, one.is_late, tuple(trouble), tuple(files), assignment, limits,
-        is_isolated, key,
+        is_isolated, key, one.handed_in,
     )  # fmt: skip
+
+
+def _codes(one: Submission, assignment: Assignment) -> dict[str, str]:
+    """Return a student's functions, read again from the files."""
+    files = _task(one, assignment, LIMITS, True).files
+    names = [exercise.function_name for exercise in assignment.catalogue]
+    return {name: source.text for name, source in take_in(files, names).sources.items()}
 
 
 # processes
 
 
-def _in_processes(tasks: Iterable[Task], jobs: int, *, is_last: bool = False) -> Iterator[Result]:
+def in_processes(tasks: Iterable[Task], jobs: int, *, is_last: bool = False) -> Iterator[Result]:
     """Grade in several processes; give up only a task that ends its process twice."""
     tasks, broken = iter(tasks), list[Task]()
 
@@ -182,8 +201,8 @@ def _in_processes(tasks: Iterable[Task], jobs: int, *, is_last: bool = False) ->
         yield from map(given_up, broken)
     elif broken:
         for task in broken:
-            yield from _in_processes([task], 1, is_last=True)
-        yield from _in_processes(tasks, jobs)
+            yield from in_processes([task], 1, is_last=True)
+        yield from in_processes(tasks, jobs)
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:

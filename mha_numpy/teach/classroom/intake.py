@@ -126,7 +126,7 @@ def _members(packed: File, trouble: list[str]) -> Iterator[File]:
                     trouble.append(f"{shown(name)} in {packed.name} {why}")
                 else:
                     order = (*packed.order, *copy_number(Path(name).stem))
-                    yield File(shown(name), data, order)
+                    yield packed._replace(name=shown(name), data=data, order=order)
     except Exception:  # anything that a broken one makes the library raise
         trouble.append(f"{packed.name} is not a readable zip file")
 

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-from datetime import date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from mha_numpy.teach.classroom.assignment import VARIANTS, Assignment
 from mha_numpy.teach.classroom.exports import EXPORTS, check_export, export_texts
 from mha_numpy.teach.classroom.handout import FORMS, handout_texts
 from mha_numpy.teach.classroom.marks import MARKS
+from mha_numpy.teach.classroom.moments import read_moment
 from mha_numpy.teach.classroom.roster import EVERYBODY, NO_ID, read_roster, write_roster
 from mha_numpy.teach.classroom.table import (
     ROSTER,
@@ -18,7 +18,6 @@ from mha_numpy.teach.classroom.table import (
     SECRET_BYTES,
     TABLE,
     as_toml,
-    end_of,
     read_secret,
     secret_name,
 )
@@ -143,7 +142,7 @@ def make_assignment(
     own_name = name if name in READY else out.resolve().name
     if NO_ID.search(own_name) or not own_name:
         raise ConfigError(f"out: expected a folder whose name has no | in it; got {own_name!r}")
-    when = None if deadline is None else _read_deadline(deadline)
+    when = None if deadline is None else read_moment(deadline, "deadline")
     try:
         out.mkdir(parents=True, exist_ok=True)
         secret = _make_secret(out / SECRET) if kept == SECRET else read_secret(out / kept)
@@ -185,17 +184,6 @@ def _ids(text: str) -> tuple[str, ...]:
         which = f"{twice} occurs twice" if twice else "got none"
         raise ConfigError(f"name: expected exercises for different functions; {which}")
     return ids
-
-
-def _read_deadline(text: str) -> datetime:
-    """Return a deadline that was written as a date, or as a date and a time."""
-    try:
-        is_date = len(text) <= len("2030-05-31")
-        return end_of(date.fromisoformat(text) if is_date else datetime.fromisoformat(text))
-    except ValueError as error:
-        raise ConfigError(
-            f"deadline: expected a date such as 2030-05-31 or 2030-05-31T12:00; got {text!r}"
-        ) from error
 
 
 def _make_secret(path: Path) -> bytes:

@@ -4,10 +4,10 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
@@ -15,6 +15,16 @@ from mha_numpy.teach.classroom.alike import Pair
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.submissions import File
 from mha_numpy.teach.exercises.child.limits import Limits
+
+UNSAFE = "This was run with --unsafe-local: with limits, but not in isolation."
+STATES = {
+    "right": "right",
+    "follows": "right for your own forward, which is wrong",
+    "wrong": "not right",
+    "failed": "it did not run",
+    "not written": "not written yet",
+    "not there": "not handed in",
+}
 
 
 @dataclass
@@ -33,6 +43,8 @@ class Function:
     file: str = ""
     seconds: float = 0.0
     counted: str = ""  # how many arrays are right, where some are not
+    graded: float | None = None  # the grader's points, where a teacher's replace them
+    comment: str = ""  # the teacher's
 
 
 @dataclass
@@ -47,11 +59,46 @@ class Result:
     trouble: list[str]
     functions: list[Function]
     fingerprint: list[int] = field(default_factory=list)  # see `alike`
+    handed_in: str = ""  # in ISO format, as far as it is known
+    version: str = ""  # of the assignment
+    earlier: list["Result"] = field(default_factory=list)  # of earlier attempts, if one may count
+    # the rest is empty until `settle`
+    attempt: str = ""  # which one counts
+    total: float | None = None  # all points, if the teacher has decided
+    comments: list[str] = field(default_factory=list)  # the teacher's, on the whole work
+    extended: str = ""  # the deadline of this student, if it is another one
+    days_late: int = 0  # that have begun
+    percent_off: float = 0.0
+    unclear: str = ""  # for the teacher
+
+    @property
+    def earned(self) -> float:
+        """The sum of the points of all functions."""
+        return round(sum(function.points for function in self.functions), 2)
 
     @property
     def points(self) -> float:
         """All points."""
-        return round(sum(function.points for function in self.functions), 2)
+        if self.total is not None:
+            return self.total
+        return round(self.earned * (1 - self.percent_off / 100), 2)
+
+    @property
+    def taken_off(self) -> float:
+        """The points that are taken off because the work is late."""
+        return round(self.earned - self.points, 2) if self.total is None else 0.0
+
+    @property
+    def decided(self) -> list[str]:
+        """What has the teacher's points: ids of exercises, and "total"."""
+        own = [one.exercise for one in self.functions if one.graded is not None]
+        return own + ["total"] * (self.total is not None)
+
+    @property
+    def told(self) -> list[str]:
+        """The teacher's comments."""
+        own = [f"{one.exercise}: {one.comment}" for one in self.functions if one.comment]
+        return [*self.comments, *own]
 
     @property
     def out_of(self) -> float:
@@ -71,6 +118,7 @@ class Task(NamedTuple):
     limits: Limits
     is_isolated: bool
     key: str
+    handed_in: str = ""
 
     def result(
         self, functions: list[Function], *more: str, fingerprint: Sequence[int] = ()
@@ -78,7 +126,8 @@ class Task(NamedTuple):
         """Return the result, with more remarks for the teacher."""
         return Result(
             self.student, self.name, self.is_late, self.is_isolated, self.key,
-            [*self.trouble, *more], functions, list(fingerprint),
+            [*self.trouble, *more], functions, list(fingerprint), self.handed_in,
+            self.assignment.version,
         )  # fmt: skip
 
 
@@ -100,6 +149,7 @@ class Grades(NamedTuple):
     alike: list[Pair]
     graded: int  # that had not been graded before
     strange: Sequence[str] = ()  # what belongs to no student of the roster
+    codes: Mapping[str, Mapping[str, str]] = {}  # functions of students whose code is alike
 
     def exercises(self) -> Iterator[Graded]:
         """Yield how each exercise went."""
@@ -151,18 +201,23 @@ def read_result(path: Path) -> Result | None:
     """Return a result that was written before; None if there is none, or it cannot be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        functions = [Function(**function) for function in found.pop("functions")]
-        return Result(functions=functions, **found)
+        return _as_result(found)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def write_atomically(path: Path, text: str) -> None:
+def _as_result(found: dict[str, Any]) -> Result:
+    functions = [Function(**function) for function in found.pop("functions")]
+    earlier = [_as_result(one) for one in found.pop("earlier")]
+    return Result(functions=functions, earlier=earlier, **found)
+
+
+def write_atomically(path: Path, text: str, encoding: str = "utf-8") -> None:
     """Write a file as a whole: a process that is stopped halfway leaves the old one."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(text + "\n" * (not text.endswith("\n")), encoding="utf-8")
+        new.write_text(text + "\n" * (not text.endswith("\n")), encoding=encoding)
         new.replace(path)
     except OSError as error:
         raise ConfigError(f"out: cannot write {path}: {error.strerror}") from error

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from mha_numpy.errors import ConfigError
+from mha_numpy.teach.classroom.csv_files import read_rows
 
 # an id is a folder's name, on any system, and a part of what variants are made of
 NO_ID = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]|^\.|\.$|^-')
@@ -38,22 +39,7 @@ def read_roster(path: Path | str) -> dict[str, str]:
     {'s1': 'Ada', 's2': 'Emmy'}
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"roster: cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"roster: expected text in UTF-8 in {path}; save it as CSV UTF-8"
-        ) from error
-    first = text.partition("\n")[0]
-    reader = csv.reader(
-        text.splitlines(), delimiter=";" if ";" in first and "," not in first else ","
-    )
-    try:
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
-    except csv.Error as error:
-        raise ConfigError(f"roster: expected a CSV file; {path}: {error}") from error
+    rows = read_rows(path, "roster")
     header = [cell.lower() for cell in rows[0][1]] if rows else []
     of_id, of_name = 0, 1
     if "id" in header:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mha_numpy.errors import ConfigError, SandboxError
+from mha_numpy.teach.classroom.attempts import attempts_of
 from mha_numpy.teach.classroom.follow import PAIRS, follows
 from mha_numpy.teach.classroom.intake import Source, take_in
 from mha_numpy.teach.classroom.marks import Values, count_values, groups_of, points_of
@@ -42,6 +43,11 @@ def grade_one(task: Task) -> Result:
 
     A SandboxError says that a function could not be run, through no fault of the student.
     """
+    *earlier, last = map(_grade_attempt, attempts_of(task))
+    return replace(last, earlier=earlier)
+
+
+def _grade_attempt(task: Task) -> Result:
     exercises = [find_exercise(name) for name in task.assignment.exercises]
     names = [exercise.function_name for exercise in exercises]
     stubs = [exercise.stub_source for exercise in exercises]

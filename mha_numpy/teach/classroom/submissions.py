@@ -39,6 +39,9 @@ class File(NamedTuple):
     name: str  # as the student called it
     data: bytes
     order: tuple[int, ...] = ()  # later copies have larger ones
+    attempt: tuple[int, ...] = ()  # to which it belongs; later ones have larger ones
+    is_late: bool = False
+    handed_in: str = ""  # in ISO format, if the platform records it
 
 
 class HandedIn(NamedTuple):
@@ -48,12 +51,16 @@ class HandedIn(NamedTuple):
     path: Path
     is_late: bool = False
     order: tuple[int, ...] = ()
+    attempt: tuple[int, ...] = ()
+    time: datetime | None = None  # when it came, if the platform records it
 
     def read(self) -> File:
         """Return it with its content; raise an OSError if it cannot be read."""
         descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         with open(descriptor, "rb") as file:
-            return File(self.name, file.read(MOST_BYTES), self.order)
+            data = file.read(MOST_BYTES)
+        when = self.time.isoformat() if self.time else ""
+        return File(self.name, data, self.order, self.attempt, self.is_late, when)
 
 
 @dataclass
@@ -70,16 +77,22 @@ class Submission:
         """Whether a file is late, as far as its name says so."""
         return any(file.is_late for file in self.files)
 
+    @property
+    def handed_in(self) -> str:
+        """When the last file came, in ISO format; "" if the platform does not record it."""
+        times = [file.time for file in self.files if file.time]
+        return max(times).isoformat() if times else ""
+
 
 def find_submissions(
-    folder: Path | str, roster: Mapping[str, str] | None = None, deadline: datetime | None = None
+    folder: Path | str, roster: Mapping[str, str] | None = None
 ) -> list[Submission]:
     """Return each student's submission, in the order of their ids.
 
     Each student has a folder, or files that are named after the student's id or by Moodle, Canvas
     or Blackboard. With a roster, only its ids and names count, in whatever case, and a file's name
     may have other words beside an id. Who is not in it is returned under the name that was found.
-    Late files are marked, as far as the platform records when they came or that they are late.
+    Late files are marked if the platform says so, and have their time if it records it.
     Links are refused, and so are files that are far too large. Nothing is read yet: see `take_in`.
 
     Examples
@@ -113,7 +126,7 @@ def find_submissions(
         one = found.setdefault(student, Submission(student, shown(owner.name)))
         if len(MARKS.findall(stem)) > 1:
             one.trouble.append(TWICE.format(name=shown(entry.name)))
-        _add(one, Path(entry.path), owner, deadline)
+        _add(one, Path(entry.path), owner)
     if not found:
         raise ConfigError(
             f"submissions: expected a folder or a .py or .ipynb file for each student; {folder} "
@@ -202,11 +215,8 @@ def copy_number(stem: str) -> tuple[int, ...]:
     return (int(copy[2] or copy[3]),) if copy else (0,)
 
 
-def _add(one: Submission, path: Path, owner: _Owner, deadline: datetime | None) -> None:
+def _add(one: Submission, path: Path, owner: _Owner) -> None:
     """Add a file, or those in a folder or zip file, to a student's work."""
-    is_late = owner.is_late
-    if deadline is not None and owner.time is not None:
-        is_late = owner.time > deadline.replace(tzinfo=None)
     is_own = path.is_dir() and not path.is_symlink()
     for found in _walk(path, one.trouble, DEEPEST):
         if len(one.files) == MOST_FILES:
@@ -214,8 +224,11 @@ def _add(one: Submission, path: Path, owner: _Owner, deadline: datetime | None) 
             return
         name = found.name if is_own or not owner.file else owner.file + found.suffix
         inner = _owner(found.stem, {}) if is_own else _Owner("", "")
-        order = (*owner.order, *inner.order, *copy_number(Path(name).stem))
-        one.files.append(HandedIn(shown(name), found, is_late or inner.is_late, order))
+        copy = copy_number(Path(name).stem)
+        order = (*owner.order, *inner.order, *copy)
+        attempt = next((of.order for of in (owner, inner) if of.time), copy)
+        is_late = owner.is_late or inner.is_late
+        one.files.append(HandedIn(shown(name), found, is_late, order, attempt, owner.time))
 
 
 def _walk(path: Path, trouble: list[str], depth: int) -> Iterator[Path]:

@@ -2,13 +2,17 @@
 
 import json
 import tomllib
-from datetime import date, datetime, time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import VARIANTS, Assignment
+from mha_numpy.teach.classroom.attempts import ATTEMPTS
+from mha_numpy.teach.classroom.gradebooks import FILES
+from mha_numpy.teach.classroom.late import NOTHING_OFF, read_late
 from mha_numpy.teach.classroom.marks import MARKS, read_marks
+from mha_numpy.teach.classroom.moments import end_of
 from mha_numpy.teach.classroom.roster import read_roster
 from mha_numpy.teach.exercises import find_exercise
 
@@ -70,7 +74,26 @@ def read_assignment(folder: Path | str) -> Assignment:
             f"variants: expected one of {known} (conventions need {ROSTER}); {path} has "
             f"{variants!r}"
         )
-    return Assignment(name, title, exercises, marks, when, secret, students, tuple(ids), variants)
+    attempts = table.get("attempts", "last")
+    if attempts not in ATTEMPTS:
+        known = " or ".join(map(repr, ATTEMPTS))
+        raise ConfigError(f"attempts: expected {known}; {path} has {attempts!r}")
+    late = read_late(_numbers(table, "late", path), path) if "late" in table else NOTHING_OFF
+    return Assignment(
+        name, title, exercises, marks, when, secret, students, tuple(ids), variants, late, attempts,
+        _columns(table, path),
+    )  # fmt: skip
+
+
+def _columns(table: dict[str, Any], path: Path) -> dict[str, str]:
+    """Return the titles of the columns in gradebooks, by platform."""
+    columns = table.get("gradebook", {})
+    is_table = isinstance(columns, dict) and set(columns) <= set(FILES)
+    if not is_table or not all(isinstance(title, str) and title for title in columns.values()):
+        raise ConfigError(
+            f"gradebook: expected titles of columns for {', '.join(FILES)}; {path} has {columns!r}"
+        )
+    return columns
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -85,11 +108,6 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise ConfigError(f"assignment: cannot read {path}: {error.strerror}") from error
     except ValueError as error:  # no TOML, or no UTF-8
         raise ConfigError(f"assignment: expected TOML in {path}; {error}") from error
-
-
-def end_of(day: date) -> datetime:
-    """Return a time as it is, and a day as its last minute."""
-    return day if isinstance(day, datetime) else datetime.combine(day, time(23, 59))
 
 
 def secret_name(folder: Path) -> str:
@@ -122,21 +140,24 @@ def as_toml(assignment: Assignment, secret_file: str) -> str:
         deadline=f"deadline = {when.isoformat()}" if when else "# deadline = 2030-05-31T23:59:00",
         secret_file=_quoted(secret_file),
         variants=_quoted(assignment.variants),
+        attempts=_quoted(assignment.attempts),
         handed_out="\n".join(f"    {_quoted(exercise)}," for exercise in assignment.handed_out),
         points="\n".join(
             f"{exercise} = {points:g}" for exercise, points in assignment.exercises.items()
         ),
         marks="\n".join(f"{group} = {share:g}" for group, share in assignment.marks.items()),
+        late="\n".join(f"{name} = {x:g}" for name, x in assignment.late._asdict().items()),
     )
 
 
 TOML = """\
 # Written by `mha-numpy assignment`, read by `mha-numpy grade`. You can change title, deadline,
-# points and marks at any time. The students' variants depend on the rest.
+# points, marks, attempts and the late rule at any time. The students' variants depend on the rest.
 
 name = {name}
 title = {title}
 {deadline}
+attempts = {attempts}  # which counts, if a student hands in several times: "last" or "best"
 secret_file = {secret_file}
 variants = {variants}  # what differs between students: "none", "seeds" or "conventions"
 handed_out = [
@@ -153,6 +174,18 @@ handed_out = [
 # `slip` is percent of the values of wrong arrays if one known mistake explains all of them.
 [marks]
 {marks}
+
+# For each day that has begun since the deadline, late work loses this percent of the points that
+# it has earned, and never more than `most` percent. Extensions are in overrides.csv.
+[late]
+{late}
+
+# The titles of the columns that get the grades, if a gradebook has them already. A new column is
+# called like the assignment.
+[gradebook]
+# canvas = "Homework 1 (1234)"
+# moodle = "Homework 1"
+# blackboard = "Homework 1 [Total Pts: 100 Score] |1234"
 """
 
 

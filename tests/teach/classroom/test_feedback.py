@@ -6,8 +6,8 @@ import json
 
 from mha_numpy.teach.classroom.alike import Pair
 from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.classroom.class_page import class_page
 from mha_numpy.teach.classroom.feedback import (
-    class_page,
     student_page,
     to_csv,
     to_gradescope,

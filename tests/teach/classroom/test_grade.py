@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.classroom.grade import _in_processes, _in_roster, _task, grade
+from mha_numpy.teach.classroom.grade import _in_roster, _task, grade, in_processes
 from mha_numpy.teach.classroom.results import file_name
 from mha_numpy.teach.classroom.submissions import Submission
 from mha_numpy.teach.classroom.table import read_assignment
@@ -143,6 +143,16 @@ def test_results_depend_on_the_assignment_the_limits_and_the_isolation(tmp_path)
     assert _task(one, changed, QUICK, True).key == keys[0]
 
 
+def test_a_result_says_which_version_of_the_assignment_made_it(graded):
+    root, grades = graded
+    version = grades.assignment.version
+    assert {result.version for result in grades.results} == {version}
+    for name in ("class.html", "feedback/crash.html", "gradescope/crash/results.json"):
+        assert version in (root / "out" / name).read_text()
+    assert replace(grades.assignment, exercises={"softmax": 5}).version != version
+    assert replace(grades.assignment, secret=b"another").version == version
+
+
 def test_the_roster_lists_who_is_absent(tmp_path):
     given = read_assignment(assign(tmp_path / "hw"))
     given = replace(given, roster={"ada": "Ada Lovelace", "absent": "Bob Noyce"})
@@ -190,7 +200,7 @@ def test_a_process_that_ends_costs_nobody_else(tmp_path):
         task_of(written(), assignment, name, limits=QUICK)
         for name, assignment in (("ada", given), ("bob", Deadly()), ("eve", given), ("zoe", given))
     ]
-    found = {result.student: result for result in _in_processes(iter(tasks), 1)}
+    found = {result.student: result for result in in_processes(iter(tasks), 1)}
     assert {name: result.points for name, result in found.items()} == {
         "ada": 4, "bob": 0, "eve": 4, "zoe": 4,
     }  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.teach.classroom import student as student_module
 from mha_numpy.teach.classroom.assignment import Assignment
-from mha_numpy.teach.classroom.grade import _in_processes, grade, grade_one
+from mha_numpy.teach.classroom.grade import grade, grade_one, in_processes
 from mha_numpy.teach.classroom.handout import readme_text
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.public import public_stages
@@ -141,7 +141,7 @@ class TestWhatCannotBeRun:
 
     def test_ends_the_run_in_the_middle_too(self, broken):
         with pytest.raises(SandboxError, match="softmax of ada could not be run.*No permissions"):
-            list(_in_processes(iter([task(written(), "softmax")]), 1))
+            list(in_processes(iter([task(written(), "softmax")]), 1))
 
     @pytest.mark.parametrize("error", [ConfigError("none"), OSError("fork"), SandboxError("none")])
     def test_is_told_of_any_kind(self, error, monkeypatch):
