@@ -12,6 +12,7 @@ from typing import NamedTuple
 WIDTH = 6  # tokens that are compared as one
 LEAST = 30  # runs of tokens of one's own: below, there is too little to compare
 OVERLAP = 0.7
+MOST_SHOWN = 100  # pairs that get a page: the most alike
 COMMON = 1 / 3  # of the class: what so many wrote says nothing
 LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from html import escape
 from statistics import median, median_high
 
+from mha_numpy.teach.classroom.alike import MOST_SHOWN
 from mha_numpy.teach.classroom.pages import as_list, as_page, as_row, as_table, version_text
 from mha_numpy.teach.classroom.results import STATES, UNSAFE, Function, Grades, Result, file_name
 from mha_numpy.teach.classroom.side_by_side import address
@@ -23,7 +24,7 @@ def class_page(grades: Grades) -> str:
     right = sum(result.points == result.out_of for result in results)
     is_unsafe = not all(result.is_isolated for result in results)
     trouble = [f"{_link(one)}: {escape(text)}" for one in results for text in one.trouble]
-    trouble += [f"{_link(one)}: {escape(one.unclear)}" for one in results if one.unclear]
+    trouble += [f"{_link(one)}: {escape(text)}" for one in results for text in _unclear(one)]
     trouble += map(escape, grades.strange)
     summary = (
         f"<p>{len(results)} students, {right} of them with all {out_of:g} points; the median "
@@ -114,6 +115,17 @@ def _by_student(results: list[Result]) -> str:
     return as_table("Students", rows)
 
 
+def _unclear(result: Result) -> list[str]:
+    """Return what only the teacher can decide."""
+    less = [
+        f"the teacher's {one.points:g} for {one.exercise} replace {one.graded:g} from the grader, "
+        "which is more: if the work has changed, delete the row in overrides.csv"
+        for one in result.functions
+        if one.graded is not None and one.graded > one.points
+    ]
+    return [*less, *[result.unclear] * bool(result.unclear)]
+
+
 def _remarks(result: Result) -> str:
     """Return what is special about a student's points."""
     remarks = ['<span class="bad">late</span>'] * result.is_late
@@ -130,10 +142,10 @@ def _alike(grades: Grades) -> str:
     if not grades.alike:
         return "<p>No two submissions have similar code.</p>"
     links = {result.student: _link(result) for result in grades.results}
-    rows = [as_row("students", "overlap", "", is_head=True)]
-    for pair in grades.alike:
+    rows = [as_row("students", "overlap", "code", is_head=True)]
+    for number, pair in enumerate(grades.alike):
         both = ", ".join(links.get(student, escape(student)) for student in (pair.one, pair.other))
-        look = f'<a href="{escape(address(pair))}">side by side</a>'
+        look = f'<a href="{escape(address(pair))}">side by side</a>' * (number < MOST_SHOWN)
         rows.append(as_row(both, f"{100 * pair.overlap:.0f}%", look))
     return (
         "<p>Names, comments and handed-out code do not count, nor does code that a third of the "

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 
+from mha_numpy.teach.classroom.alike import MOST_SHOWN
 from mha_numpy.teach.classroom.class_page import class_page
 from mha_numpy.teach.classroom.csv_files import safe
 from mha_numpy.teach.classroom.gradebooks import write_gradebooks
@@ -38,7 +39,7 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
         texts[f"feedback/{name}.html"] = student_page(result, title, marks)
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
     names = {result.student: result.name for result in grades.results}
-    for pair in grades.alike:
+    for pair in grades.alike[:MOST_SHOWN]:
         texts[address(pair)] = side_by_side(title, pair, names, grades.codes)
     for path in (out / "alike").glob("*.html"):  # of pairs that are no more
         if f"alike/{path.name}" not in texts:

@@ -16,7 +16,7 @@ from mha_numpy import __version__
 from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError
 from mha_numpy.progress import QUIET, progress
-from mha_numpy.teach.classroom.alike import find_alike
+from mha_numpy.teach.classroom.alike import MOST_SHOWN, find_alike
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.cluster import as_finished, grade_in_cluster
 from mha_numpy.teach.classroom.feedback import write_results
@@ -119,7 +119,7 @@ def grade(
         if one.student not in kept
     ]
     alike = find_alike({result.student: result.fingerprint for result in results})
-    pairs = {student for pair in alike for student in pair[:2]}
+    pairs = {student for pair in alike[:MOST_SHOWN] for student in pair[:2]}
     codes = {one.student: _codes(one, given) for one in found if one.student in pairs}
     grades = Grades(given, results, alike, len(anew), strange, codes)
     write_results(grades, out)
