@@ -38,7 +38,7 @@ from mha_numpy.teach.exercises.sandbox import LIMITS, check_limits
 
 __all__ = ["grade", "grade_one"]
 
-FORMAT = 2  # of the files in by_student
+FORMAT = 3  # of the files in by_student
 AHEAD = 2  # tasks for each process that are read before it can take them
 
 
