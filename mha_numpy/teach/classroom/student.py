@@ -122,10 +122,9 @@ def _grade_function(
     if values.are_right:
         findings = [text for text in findings if not text.startswith(ABOUT_VALUES)]
         findings += [NEARLY] * values.is_coarse
-    mistakes = verdict.mistakes or told.mistakes
     hint = hint_of(exercise, variant) if broken_line(source.text) is None else ""
     return replace(
-        graded, findings=findings, cause=told.cause, mistakes=sorted(mistakes), hint=hint
+        graded, findings=findings, cause=told.cause, mistakes=sorted(verdict.mistakes), hint=hint
     )
 
 

@@ -33,11 +33,10 @@ ELSEWHERE = (
 
 
 class Told(NamedTuple):
-    """What a student reads, and the known mistakes for the class page."""
+    """What a student reads."""
 
     findings: list[str]
     cause: str = ""
-    mistakes: Sequence[str] = ()
 
 
 def tell(
@@ -71,4 +70,4 @@ def tell(
             place = find_place(shown.edit, source.text, lambda text: judged(text).passed)
         findings = findings_of(shown, error_of(error, source)) + memory
         cause = f"likely cause: {advice}" if advice else cause_of(shown, place)
-    return Told(findings, cause, sorted(shown.mistakes))
+    return Told(findings, cause)

@@ -39,7 +39,7 @@ MISTAKES = [
     Mistake("all heads in the first columns", "every head is written into the first d columns, so only the last one is left there; the other columns are 0",
             "head h has the columns from h*d on",
             {"B, H, T, d = heads.shape": "B, H, T, d = heads.shape\n    heads = heads[:, ::-1] * (np.arange(H) == 0)[:, None, None]"}),
-    Mistake("one head returned", "only the last head is returned, (B, T, d)", "lay all heads side by side",
+    Mistake("one head returned", "only the last head is returned", "lay all heads side by side",
             {"heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)": "heads[:, H - 1].reshape(B, T, d)"}),
     Mistake("heads averaged instead of concatenated", "every head is replaced by the mean of all heads",
             "lay the heads side by side",

@@ -110,7 +110,7 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("biases subtracted", "the biases are subtracted instead of added",
             "x @ w + b",
             {"x @ params.w_q + params.b_q": "x @ params.w_q - params.b_q", "x @ params.w_k + params.b_k": "x @ params.w_k - params.b_k", "x @ params.w_v + params.b_v": "x @ params.w_v - params.b_v", "x @ params.w_o + params.b_o": "x @ params.w_o - params.b_o"}),
-    Mistake("biases in the weights", "the biases are added to the weights: x @ (w + b)",
+    Mistake("biases in the weights", "the biases are added to the weights",
             "x @ w + b",
             {"x @ params.w_q + params.b_q": "x @ (params.w_q + params.b_q)", "x @ params.w_k + params.b_k": "x @ (params.w_k + params.b_k)", "x @ params.w_v + params.b_v": "x @ (params.w_v + params.b_v)", "x @ params.w_o + params.b_o": "x @ (params.w_o + params.b_o)"}),
     Mistake("query bias not scaled", "the queries are scaled before their bias is added, so the bias is not",

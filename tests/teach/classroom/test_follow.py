@@ -149,7 +149,7 @@ def test_points_for_what_follows(tmp_path):
         return grade_one(task_of(text, given, limits=Limits())).functions
 
     forward, backward = functions(BOTH)
-    assert (forward.points, backward.points) == (3.2, 10)
+    assert (forward.points, backward.points) == (4.9, 10)  # without the scale, width 1 is right
     assert backward.state == "follows"
     assert backward.findings[-1] == (
         "it is right for your own scores, so its values count as right"

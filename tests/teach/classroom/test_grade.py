@@ -96,7 +96,8 @@ def test_states_and_causes(graded):
 
 def test_nothing_hidden_comes_out(graded):
     root, grades = graded
-    texts = [path.read_text() for path in (root / "out").rglob("*") if path.is_file()]
+    written = [path for path in (root / "out").rglob("*") if path.is_file()]
+    texts = [path.read_text("utf-16" if "blackboard" in path.name else "utf-8") for path in written]
     assert len(texts) > 3 * len(KINDS)
     for exercise, variant in grades.assignment.variant("leak").items():
         with using(variant):
@@ -188,7 +189,7 @@ def test_without_bubblewrap_it_says_how_to_install_it(tmp_path, monkeypatch):
 class Deadly:
     """Ends the process that is handed it."""
 
-    exercises = {"softmax": 4}  # noqa: RUF012
+    exercises, version = {"softmax": 4}, ""
 
     def __reduce__(self):
         return os._exit, (1,)

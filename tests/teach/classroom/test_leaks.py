@@ -49,8 +49,8 @@ def lines_of_solution(task):
 @pytest.mark.parametrize("task", TASKS)
 def test_no_line_of_a_solution_is_told(task):
     exercise = next(one for one in EXERCISES if one.task == task)
-    hint = hint_of(exercise, Variant())
-    texts = [hint, *(BANK[mistake.name].verdict for mistake in TASKS[task].mistakes)]
+    hints = [hint_of(one, Variant()) for one in EXERCISES if one.task == task]
+    texts = [*hints, *(BANK[mistake.name].verdict for mistake in TASKS[task].mistakes)]
     found = candidates(task)
     for one in found[:: max(1, len(found) // KEPT)]:
         wrong, right = one.edited.lines(one.edit)

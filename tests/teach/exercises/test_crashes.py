@@ -91,7 +91,7 @@ def test_a_change_that_does_not_help_is_not_told():
 
 
 def test_under_a_convention_lengths_have_no_names():
-    with using(Variant(1, ("keys as rows",))):
+    with using(Variant(1, ("tokens as columns",))):
         assert "(the number" not in why("softmax", SOFTMAX + "    return scores[:, 9]")
 
 

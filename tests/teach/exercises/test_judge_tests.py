@@ -72,7 +72,7 @@ class TestTheOrder:
 
 
 def test_tests_that_end_early_have_no_share():
-    with using(Variant(1)):
+    with using(Variant(2)):
         caught = [Call(None, "AssertionError", (), 0.0)] * candidates(EXERCISE).index("")
         verdict = judge_answers(EXERCISE, Run(caught, "", "was killed"))
     assert caught
@@ -80,7 +80,7 @@ def test_tests_that_end_early_have_no_share():
     assert [stage.passed for stage in verdict.stages] == [False, None, None]
 
 
-@pytest.mark.parametrize("conventions", [(), ("True = blocked", "heads behind the tokens")])
+@pytest.mark.parametrize("conventions", [(), ("True = blocked", "heads after the tokens")])
 def test_mistakes_with_one_gap_are_told_as_one(conventions):
     gaps = {
         (): ["scale missing", "keys mixed instead of values"],
