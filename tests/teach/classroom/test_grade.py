@@ -96,7 +96,11 @@ def test_states_and_causes(graded):
 
 def test_nothing_hidden_comes_out(graded):
     root, grades = graded
-    texts = [path.read_text() for path in (root / "out").rglob("*") if path.is_file()]
+    texts = [
+        path.read_text("utf-16" if path.suffix == ".xls" else "utf-8")
+        for path in (root / "out").rglob("*")
+        if path.is_file()
+    ]
     assert len(texts) > 3 * len(KINDS)
     for exercise, variant in grades.assignment.variant("leak").items():
         with using(variant):
@@ -209,6 +213,7 @@ class Deadly:
     """Ends the process that is handed it."""
 
     exercises = {"softmax": 4}  # noqa: RUF012
+    version = ""
 
     def __reduce__(self):
         return os._exit, (1,)
