@@ -36,12 +36,12 @@ def class_page(grades: Grades) -> str:
         f"<h1>{escape(title)}: the class</h1>",
         summary,
         f'<p class="bad">{UNSAFE}</p>' if is_unsafe else "",
+        f"<h2>Please look at</h2>{as_list(trouble)}" if trouble else "",
         "<h2>Points</h2>" + _bars(totals, out_of),
         "<h2>Exercises</h2>" + _by_exercise(grades),
         "<h2>Mistakes</h2>" + _heat_map(grades),
-        "<h2>Students</h2>" + _by_student(results),
-        f"<h2>Please look at</h2>{as_list(trouble)}" if trouble else "",
         "<h2>Similar code</h2>" + _alike(grades),
+        "<h2>Students</h2>" + _by_student(results),
         f'<p class="soft">{version_text(grades.assignment.version)}</p>',
     ]
     return as_page(title, parts)

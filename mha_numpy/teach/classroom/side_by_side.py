@@ -14,7 +14,7 @@ from mha_numpy.teach.exercises.child.errors import shown
 MOST_LINES, LONGEST = 300, 300  # of a function, characters of a line; more is cut
 SAME, NEARLY = "=", "≈"
 LEGEND = (
-    f"{SAME} is the same line, {NEARLY} the same but for names, numbers of spaces and comments. "
+    f"{SAME} is the same line, {NEARLY} the same but for names, spaces, comments and texts. "
     "Handed-out code counts here too. Two people may well have the same idea, so read both, and "
     "talk to both, before you draw any conclusion."
 )
@@ -109,7 +109,9 @@ def _table(function: str, lines: list[Line], one: str, other: str) -> str:
         f'<th scope="col">{escape(one)}</th><th scope="col">alike</th><th scope="col">line</th>'
         f'<th scope="col">{escape(other)}</th></tr>'
     ]
-    for line in lines:
+    for before, line in zip([None, *lines], lines, strict=False):
+        if before and not (before.one or before.other or line.one or line.other):
+            continue  # of several empty lines, one is enough
         kind = {SAME: "same", NEARLY: "near"}.get(line.mark, "")
         cells = (
             f'<td class="n">{line.of_one or ""}</td><td><code>{escape(line.one)}</code></td>'

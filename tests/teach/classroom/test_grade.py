@@ -96,8 +96,11 @@ def test_states_and_causes(graded):
 
 def test_nothing_hidden_comes_out(graded):
     root, grades = graded
-    written = [path for path in (root / "out").rglob("*") if path.is_file()]
-    texts = [path.read_text("utf-16" if "blackboard" in path.name else "utf-8") for path in written]
+    texts = [
+        path.read_text("utf-16" if path.suffix == ".xls" else "utf-8")
+        for path in (root / "out").rglob("*")
+        if path.is_file()
+    ]
     assert len(texts) > 3 * len(KINDS)
     for exercise, variant in grades.assignment.variant("leak").items():
         with using(variant):
@@ -123,6 +126,26 @@ def test_what_is_gone_or_broken_or_changed_is_graded_again(graded, tmp_path):
     (root / "class" / "leak.py").write_text(written("split without transpose"))
     assert again(root).graded == 3
     assert grades_in(root) == GRADES.replace("leak,leak,,0,0,0,0", "leak,leak,,0,4,4,8")
+
+
+def test_decisions_change_the_results_and_grade_nothing_again(graded, tmp_path):
+    root = copy_of(graded[0], tmp_path)
+    overrides = root / "hw" / "overrides.csv"
+    overrides.write_text("id,exercise,points,comment\nmistake,split-heads,1.5,nearly\nnobody,,3,\n")
+    found = again(root)
+    assert found.graded == 0
+    assert "mistake,mistake,,1.5,1.28,4,6.78,split-heads,split-heads: nearly" in grades_in(root)
+    assert (
+        "overrides.csv, line 3: nothing was handed in by nobody"
+        in (root / "out" / "class.html").read_text()
+    )
+    before = {path: path.read_bytes() for path in (root / "out").rglob("*") if path.is_file()}
+    again(root)
+    after = {path: path.read_bytes() for path in (root / "out").rglob("*") if path.is_file()}
+    assert before == after
+    overrides.unlink()
+    again(root)
+    assert grades_in(root) == GRADES
 
 
 def test_results_depend_on_the_assignment_the_limits_and_the_isolation(tmp_path):
@@ -226,7 +249,12 @@ CLASS = {
 def test_sixty_students_killed_and_restarted(tmp_path):
     kinds = {name: text for name, text in CLASS.items() if "LATE" not in name}
     hand_in(tmp_path / "class", kinds, count=60)
-    assign(tmp_path / "hw")
+    table = assign(tmp_path / "hw") / "assignment.toml"
+    text = table.read_text().replace("per_day = 0", "per_day = 10").replace('"last"', '"best"')
+    table.write_text(text.replace("# deadline", "deadline"))
+    (tmp_path / "hw" / "overrides.csv").write_text(
+        "id,exercise,points,handed_in,comment\ns00_right,,,2030-06-02,\ns01_mistake,softmax,3,,ok\n"
+    )
     command = [
         sys.executable, "-m", "mha_numpy", "grade", "class", "--assignment", "hw", "--jobs", "2",
         "--seconds", "5",
@@ -248,9 +276,13 @@ def test_sixty_students_killed_and_restarted(tmp_path):
     assert start("stopped").wait() == 0
     after = {path: path.stat().st_mtime_ns for path in tmp_path.glob("stopped/by_student/s*")}
     assert before.items() <= after.items()
-    whole, restarted = (tmp_path / name / "grades.csv" for name in ("whole", "stopped"))
-    assert whole.read_bytes() == restarted.read_bytes()
-    assert len(whole.read_text().splitlines()) == 61
+    for name in ("grades.csv", "gradebook/canvas.csv", "gradebook/blackboard.xls"):
+        whole, restarted = (tmp_path / run / name for run in ("whole", "stopped"))
+        assert whole.read_bytes() == restarted.read_bytes()
+    grades = (tmp_path / "whole" / "grades.csv").read_text()
+    assert len(grades.splitlines()) == 61
+    assert "s00_right,s00_right,late,2,4,4,2,8,," in grades
+    assert "s01_mistake,s01_mistake,,0,3,4,,7,softmax,softmax: ok" in grades
     time.sleep(1)
     left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path) not in left
