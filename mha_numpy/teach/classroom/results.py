@@ -191,7 +191,8 @@ def file_name(student: str) -> str:
     >>> file_name("ada"), file_name("../x")
     ('ada', '_x-d6b96a97')
     """
-    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in student)[:100]
+    letters = "".join(c if c.isalnum() or c in "-_." else "_" for c in student)
+    plain = letters.encode()[:100].decode(errors="ignore")  # file systems count bytes
     if plain == student and not plain.startswith("."):
         return plain
     return f"{plain.lstrip('.')}-{hashlib.sha256(student.encode(errors='replace')).hexdigest()[:8]}"
