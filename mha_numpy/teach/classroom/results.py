@@ -59,6 +59,7 @@ class Result:
     trouble: list[str]
     functions: list[Function]
     fingerprint: list[int] = field(default_factory=list)  # see `alike`
+    codes: dict[str, str] = field(default_factory=dict)  # what was handed in, by function
     handed_in: str = ""  # in ISO format, as far as it is known
     version: str = ""  # of the assignment
     earlier: list["Result"] = field(default_factory=list)  # of earlier attempts, if one may count
@@ -121,12 +122,16 @@ class Task(NamedTuple):
     handed_in: str = ""
 
     def result(
-        self, functions: list[Function], *more: str, fingerprint: Sequence[int] = ()
+        self,
+        functions: list[Function],
+        *more: str,
+        fingerprint: Sequence[int] = (),
+        codes: Mapping[str, str] | None = None,
     ) -> Result:
         """Return the result, with more remarks for the teacher."""
         return Result(
             self.student, self.name, self.is_late, self.is_isolated, self.key,
-            [*self.trouble, *more], functions, list(fingerprint), self.handed_in,
+            [*self.trouble, *more], functions, list(fingerprint), dict(codes or {}), self.handed_in,
             self.assignment.version,
         )  # fmt: skip
 
@@ -149,7 +154,6 @@ class Grades(NamedTuple):
     alike: list[Pair]
     graded: int  # that had not been graded before
     strange: Sequence[str] = ()  # what belongs to no student of the roster
-    codes: Mapping[str, Mapping[str, str]] = {}  # functions of students whose code is alike
 
     def exercises(self) -> Iterator[Graded]:
         """Yield how each exercise went."""
