@@ -14,7 +14,7 @@ from tests.teach.classroom.test_late import HW
 
 PAIR = Pair("ada", "bob", 0.9)
 PAGES = ["class.html", "feedback/ada.html", "feedback/bob.html", "alike/ada--bob.html"]
-CODE = "def softmax(scores, mask):\n    powers = np.exp(scores)  # {}\n    return powers / {}\n"
+CODE = f"def softmax(scores, mask):\n    powers = np.exp(scores)\n    return powers{' + 0' * 40}\n"
 
 
 @pytest.fixture(scope="module")
@@ -26,21 +26,18 @@ def folder(tmp_path_factory):
         Override("bob", points=3.0),
     ]
     late = {"is_late": True, "handed_in": "2030-06-01T12:01:00"}
+    odd = {"trouble": ["x.py cannot be read"], "earlier": [result("bob")]}
     found = [
         settle(one, HW, given)
         for one in (
-            result("ada", 1.6, name="Ada Lovelace", **late),
-            replace(result("bob", trouble=["x.py cannot be read"]), earlier=[result("bob")]),
+            result("ada", 1.6, name="Ada Lovelace", codes={"softmax": CODE}, **late),
+            replace(result("bob", codes={"softmax": CODE.replace("powers", "p")}), **odd),
             result("eve", 4, "right"),
             result("zoe", 0, "not there", is_isolated=False),
         )
     ]
-    codes = {
-        "ada": {"softmax": CODE.format("mine", "powers.sum()" + " + 0" * 40)},
-        "bob": {"softmax": CODE.format("his", "1").replace("powers", "p")},
-    }
     hw = replace(HW, marks={"shape": 10, "values": 80, "robustness": 10, "slip": 40})
-    write_results(Grades(hw, found, [PAIR], 0, ["?: no student"], codes), out)
+    write_results(Grades(hw, found, [PAIR], 0, ["?: no student"]), out)
     return out
 
 

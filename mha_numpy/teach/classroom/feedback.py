@@ -38,9 +38,9 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
         name = file_name(result.student)
         texts[f"feedback/{name}.html"] = student_page(result, title, marks)
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
-    names = {result.student: result.name for result in grades.results}
+    of = {result.student: result for result in grades.results}
     for pair in grades.alike[:MOST_SHOWN]:
-        texts[address(pair)] = side_by_side(title, pair, names, grades.codes)
+        texts[address(pair)] = side_by_side(title, pair, of[pair.one], of[pair.other])
     for path in (out / "alike").glob("*.html"):  # of pairs that are no more
         if f"alike/{path.name}" not in texts:
             path.unlink()
@@ -55,12 +55,13 @@ def to_csv(grades: Grades) -> str:
     Columns that would be empty for everybody are left out, except that of late work.
     """
     rows = [_cells(result) for result in grades.results]
-    always = {"id", "name", "late", *grades.assignment.exercises, "total"}
-    used = [name for name in (rows or [{}])[0] if name in always or any(row[name] for row in rows)]
+    always = ["id", "name", "late", *grades.assignment.exercises]
+    more = ["taken off", "total", "decided by the teacher", "comment", "isolation"]
+    more = [name for name in more if name == "total" or any(row[name] for row in rows)]
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    columns = used or ["id", "name", "late", *grades.assignment.exercises, "total"]
-    writer.writerows([columns, *([row[name] for name in used] for row in rows)])
+    writer = csv.DictWriter(stream, [*always, *more], extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return stream.getvalue()
 
 

@@ -16,11 +16,10 @@ from mha_numpy import __version__
 from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError
 from mha_numpy.progress import QUIET, progress
-from mha_numpy.teach.classroom.alike import MOST_SHOWN, find_alike
+from mha_numpy.teach.classroom.alike import find_alike
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.cluster import as_finished, grade_in_cluster
 from mha_numpy.teach.classroom.feedback import write_results
-from mha_numpy.teach.classroom.intake import take_in
 from mha_numpy.teach.classroom.overrides import OVERRIDES, read_overrides
 from mha_numpy.teach.classroom.results import (
     Grades,
@@ -119,9 +118,7 @@ def grade(
         if one.student not in kept
     ]
     alike = find_alike({result.student: result.fingerprint for result in results})
-    pairs = {student for pair in alike[:MOST_SHOWN] for student in pair[:2]}
-    codes = {one.student: _codes(one, given) for one in found if one.student in pairs}
-    grades = Grades(given, results, alike, len(anew), strange, codes)
+    grades = Grades(given, results, alike, len(anew), strange)
     write_results(grades, out)
     return grades
 
@@ -166,13 +163,6 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
         one.student, one.name, one.is_late, tuple(trouble), tuple(files), assignment, limits,
         is_isolated, key, one.handed_in,
     )  # fmt: skip
-
-
-def _codes(one: Submission, assignment: Assignment) -> dict[str, str]:
-    """Return a student's functions, read again from the files."""
-    files = _task(one, assignment, LIMITS, True).files
-    names = [exercise.function_name for exercise in assignment.catalogue]
-    return {name: source.text for name, source in take_in(files, names).sources.items()}
 
 
 # processes

@@ -11,6 +11,7 @@ from mha_numpy.teach.classroom.exports import EXPORTS, check_export, export_text
 from mha_numpy.teach.classroom.handout import FORMS, handout_texts
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.moments import read_moment
+from mha_numpy.teach.classroom.overrides import COLUMNS, OVERRIDES
 from mha_numpy.teach.classroom.roster import EVERYBODY, NO_ID, read_roster, write_roster
 from mha_numpy.teach.classroom.table import (
     ROSTER,
@@ -157,6 +158,8 @@ def make_assignment(
             for path, written in texts_of(assignment, student, form).items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_text(written, encoding="utf-8")
+        if not (out / OVERRIDES).exists():  # else it has decisions
+            (out / OVERRIDES).write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
         text = as_toml(assignment, kept)
         (out / TABLE).write_text(text, encoding="utf-8")  # last: then all is there
     except FileExistsError as error:

@@ -59,6 +59,7 @@ class Result:
     trouble: list[str]
     functions: list[Function]
     fingerprint: list[int] = field(default_factory=list)  # see `alike`
+    codes: dict[str, str] = field(default_factory=dict)  # what was handed in, by function
     handed_in: str = ""  # in ISO format, as far as it is known
     version: str = ""  # of the assignment
     earlier: list["Result"] = field(default_factory=list)  # of earlier attempts, if one may count
@@ -121,12 +122,16 @@ class Task(NamedTuple):
     handed_in: str = ""
 
     def result(
-        self, functions: list[Function], *more: str, fingerprint: Sequence[int] = ()
+        self,
+        functions: list[Function],
+        *more: str,
+        fingerprint: Sequence[int] = (),
+        codes: Mapping[str, str] | None = None,
     ) -> Result:
         """Return the result, with more remarks for the teacher."""
         return Result(
             self.student, self.name, self.is_late, self.is_isolated, self.key,
-            [*self.trouble, *more], functions, list(fingerprint), self.handed_in,
+            [*self.trouble, *more], functions, list(fingerprint), dict(codes or {}), self.handed_in,
             self.assignment.version,
         )  # fmt: skip
 
@@ -149,7 +154,6 @@ class Grades(NamedTuple):
     alike: list[Pair]
     graded: int  # that had not been graded before
     strange: Sequence[str] = ()  # what belongs to no student of the roster
-    codes: Mapping[str, Mapping[str, str]] = {}  # functions of students whose code is alike
 
     def exercises(self) -> Iterator[Graded]:
         """Yield how each exercise went."""
@@ -191,7 +195,8 @@ def file_name(student: str) -> str:
     >>> file_name("ada"), file_name("../x")
     ('ada', '_x-d6b96a97')
     """
-    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in student)[:100]
+    letters = "".join(c if c.isalnum() or c in "-_." else "_" for c in student)
+    plain = letters.encode()[:100].decode(errors="ignore")  # file systems count bytes
     if plain == student and not plain.startswith("."):
         return plain
     return f"{plain.lstrip('.')}-{hashlib.sha256(student.encode(errors='replace')).hexdigest()[:8]}"

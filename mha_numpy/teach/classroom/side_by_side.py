@@ -1,6 +1,6 @@
 """side_by_side: the code of two students next to each other, with marks where lines are equal."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from html import escape
 from itertools import zip_longest
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mha_numpy.teach.classroom.alike import Pair, tokens_of
 from mha_numpy.teach.classroom.pages import as_page
-from mha_numpy.teach.classroom.results import file_name
+from mha_numpy.teach.classroom.results import Result, file_name
 from mha_numpy.teach.exercises.child.errors import shown
 
 MOST_LINES, LONGEST = 300, 300  # of a function, characters of a line; more is cut
@@ -35,23 +35,10 @@ def address(pair: Pair) -> str:
     return f"alike/{file_name(pair.one)}--{file_name(pair.other)}.html"
 
 
-def side_by_side(
-    title: str, pair: Pair, names: Mapping[str, str], codes: Mapping[str, Mapping[str, str]]
-) -> str:
-    """Return the page of a pair.
-
-    Parameters
-    ----------
-    title : str
-        Of the assignment.
-    pair : Pair
-    names : {id: str}
-        What to call a student.
-    codes : {id: {function: str}}
-        The code of each student.
-    """
-    one, other = (names.get(student) or student for student in pair[:2])
-    mine, others = (codes.get(student, {}) for student in pair[:2])
+def side_by_side(title: str, pair: Pair, left: Result, right: Result) -> str:
+    """Return the page of a pair, from the title of the assignment and both results."""
+    one, other = (result.name or result.student for result in (left, right))
+    mine, others = left.codes, right.codes
     parts = [
         f'<p><a href="../class.html">{escape(title)}: the class</a></p>',
         f"<h1>{escape(one)} and {escape(other)}</h1>",

@@ -31,6 +31,7 @@ from mha_numpy.teach.exercises.sandbox import Run, run_calls
 from mha_numpy.teach.exercises.stages import NO_RETURN
 from mha_numpy.teach.exercises.verdict import Verdict
 
+MOST_CODE = 100_000  # characters of a function that are kept, to be compared with others
 SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
 MISSPELT = "there is a function `{found}`, and none called `{name}`: is it the same?"
 FOLLOWED = (FAILED["values"], FAILED["gradients"])
@@ -66,7 +67,8 @@ def _grade_attempt(task: Task) -> Result:
     for number, function in enumerate(functions):
         with using(variants[function.exercise]):
             functions[number] = _followed(function, functions, by_id, task)
-    return task.result(functions, *broken, fingerprint=runs)
+    codes = {name: source.text[:MOST_CODE] for name, source in sources.items()}
+    return task.result(functions, *broken, fingerprint=runs, codes=codes)
 
 
 def _grade_function(

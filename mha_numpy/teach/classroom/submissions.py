@@ -58,9 +58,8 @@ class HandedIn(NamedTuple):
         """Return it with its content; raise an OSError if it cannot be read."""
         descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         with open(descriptor, "rb") as file:
-            data = file.read(MOST_BYTES)
-        when = self.time.isoformat() if self.time else ""
-        return File(self.name, data, self.order, self.attempt, self.is_late, when)
+            data, when = file.read(MOST_BYTES), self.time.isoformat() if self.time else ""
+            return File(self.name, data, self.order, self.attempt, self.is_late, when)
 
 
 @dataclass
@@ -80,8 +79,7 @@ class Submission:
     @property
     def handed_in(self) -> str:
         """When the last file came, in ISO format; "" if the platform does not record it."""
-        times = [file.time for file in self.files if file.time]
-        return max(times).isoformat() if times else ""
+        return max((file.time.isoformat() for file in self.files if file.time), default="")
 
 
 def find_submissions(
@@ -92,8 +90,8 @@ def find_submissions(
     Each student has a folder, or files that are named after the student's id or by Moodle, Canvas
     or Blackboard. With a roster, only its ids and names count, in whatever case, and a file's name
     may have other words beside an id. Who is not in it is returned under the name that was found.
-    Late files are marked if the platform says so, and have their time if it records it.
-    Links are refused, and so are files that are far too large. Nothing is read yet: see `take_in`.
+    Files are late if the platform says so, and have a time if it records one. Links are refused,
+    and so are files that are far too large. Nothing is read yet: see `take_in`.
 
     Examples
     --------
@@ -225,9 +223,8 @@ def _add(one: Submission, path: Path, owner: _Owner) -> None:
         name = found.name if is_own or not owner.file else owner.file + found.suffix
         inner = _owner(found.stem, {}) if is_own else _Owner("", "")
         copy = copy_number(Path(name).stem)
-        order = (*owner.order, *inner.order, *copy)
+        order, is_late = (*owner.order, *inner.order, *copy), owner.is_late or inner.is_late
         attempt = next((of.order for of in (owner, inner) if of.time), copy)
-        is_late = owner.is_late or inner.is_late
         one.files.append(HandedIn(shown(name), found, is_late, order, attempt, owner.time))
 
 

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from mha_numpy.teach.classroom.feedback import student_page, to_csv, to_gradesco
 from mha_numpy.teach.classroom.overrides import Override, read_overrides
 from mha_numpy.teach.classroom.results import Grades
 from mha_numpy.teach.classroom.settled import settle
+from mha_numpy.teach.classroom.table import read_assignment
+from tests.teach.classroom.classes import assign
 from tests.teach.classroom.test_feedback import result
 
 ROSTER = {"ada": "Ada", "bob": "Bob"}
@@ -96,4 +100,20 @@ def test_points_for_the_whole_work():
 
 
 def test_without_decisions_there_is_no_column_for_them():
-    assert to_csv(Grades(HW, [result()], [], 0)).splitlines()[0] == "id,name,late,softmax,total"
+    assert (
+        to_csv(Grades(HW, [result()], [], 0)).splitlines()[0] == "id,name,late,softmax,rope,total"
+    )
+
+
+def test_the_samples_of_the_docs_are_read(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "teaching.md").read_text()
+    blocks = re.findall(r"```(?:text|toml)\n(.*?)```", page, re.DOTALL)
+    sample = next(block for block in blocks if block.startswith("id,exercise"))
+    table = assign(tmp_path / "hw", {"softmax": 20, "masks": 80}) / "assignment.toml"
+    own = [block for block in blocks if block.startswith(("[late]", "[gradebook]"))]
+    text = table.read_text()
+    table.write_text("\n".join([text[: text.index("# For each day")], *own]))
+    given = read_assignment(tmp_path / "hw")
+    assert (given.late.per_day, given.late.grace_minutes, given.late.most) == (10, 15, 50)
+    assert set(given.columns) == {"canvas", "blackboard"}
+    assert len(read(tmp_path, sample, given)) == 5

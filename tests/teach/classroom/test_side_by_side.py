@@ -15,9 +15,12 @@ ODD = "<script>alert('1')</script>"
 PAIR = Pair("ada", "bob", 0.9)
 
 
-def page(one, other, pair=PAIR, names=None):
-    codes = {pair.one: {"softmax": one}, pair.other: {"softmax": other}}
-    return side_by_side("Homework", pair, names or {}, codes)
+def page(one, other, names=("ada", "bob")):
+    both = [
+        result(name, name=name, codes={"softmax": text})
+        for name, text in zip(names, (one, other), strict=True)
+    ]
+    return side_by_side("Homework", Pair(*names, 0.9), *both)
 
 
 def test_equal_lines_are_next_to_each_other():
@@ -38,7 +41,7 @@ def test_marks_are_words_and_not_only_colours():
 
 
 def test_nothing_in_it_is_html_or_hidden():
-    text = page(f"x = '{ODD}'", "y = '\u202eabc\x1b[0m'", Pair(ODD, "b", 1.0), {"b": ODD})
+    text = page(f"x = '{ODD}'", "y = '\u202eabc\x1b[0m'", (ODD, ODD + "2"))
     assert ODD not in text
     assert "\u202e" not in text
     assert "\x1b" not in text
@@ -51,8 +54,8 @@ def test_nothing_in_it_is_html_or_hidden():
 
 
 def test_a_function_that_only_one_has():
-    codes = {"ada": {"softmax": "x = 1"}, "bob": {"rope": "y = 1"}}
-    text = side_by_side("Homework", PAIR, {"ada": "Ada"}, codes)
+    one = result("ada", name="Ada", codes={"softmax": "x = 1"})
+    text = side_by_side("Homework", PAIR, one, result("bob", codes={"rope": "y = 1"}))
     assert "Only Ada handed this in." in text
     assert "Only bob handed this in." in text
 
@@ -72,7 +75,7 @@ def test_pages_of_pairs_that_are_no_more_go(tmp_path):
     assert not path.exists()
 
 
-def test_grading_reads_the_code_of_a_pair_again(tmp_path):
+def test_grading_keeps_the_code(tmp_path):
     (tmp_path / "class").mkdir()
     copied = written().replace("scores", "mine")
     cells = json.dumps(json.loads(notebook(copied)))
