@@ -294,7 +294,7 @@ title = "An arbitrary (32, 32) pattern: misplaced weight"
 line_chart(widths, lines, title=title, log_x=True, **axes)
 
 # %% [markdown]
-# Even fitted, a head of width 1 misplaces half of its weight, and one of width 4 a third. But that is about *mixing*.
+# Fitted like this, a head of width 1 misplaces half its weight, and one of width 4 a third. But that is about *mixing*.
 # To look at one key, two features are enough, if the tokens are on a circle: one head looks for the point before, the
 # other for a random one. (The more points, the larger the scores have to be.)
 

@@ -255,7 +255,7 @@ axes = {"x_label": "heads cut", "y_label": "share"}
 line_chart(range(9), {"right": curve.scores}, title=title, **axes)
 
 # %% [markdown]
-# After training, on this task, four heads can go without one answer lost, and six with 98.6% still right, because
+# After training, on this task, four heads can go, hardly an answer lost, and six with 98.6% still right, because
 # several share one job (notebook 20). But the model is much less sure of them, and its loss rises from 0.02 to more
 # than 1 (notebook 10). Nor does this show that training could have done without these heads.
 #

@@ -204,7 +204,7 @@ IN_CONTEXT = Experiment(
     "A model learns in context, without changing its params. Two heads in two layers do it: one "
     "looks at the token before, and the other looks for the note it left. Each needs the other.",
     "C; Olsson et al. 2022",
-    "True here. Two layers learn it, and it starts once the first head is there.",
+    "True here. Two layers learn it, as the first head forms.",
     "In two tasks only the sequence can tell the answer. In the first, 4 to 10 random letters come "
     "again and again, and we ask for the next one. In the second, each key has a random value; the "
     "key comes again, and we ask for its value. We train models of attention only, with one layer "
