@@ -255,7 +255,7 @@ rng = np.random.default_rng(1)
 kept = {  # D = 64, H = 4
     "own quarter": lambda _: np.kron(np.eye(4), np.ones((16, 16))),
     "random quarter": lambda w: rng.random(w.shape) < 1 / 4,
-    "largest quarter": lambda w: abs(w) > np.quantile(abs(w), 3 / 4),
+    "largest quarter": lambda w: abs(w) > np.quantile(abs(w), 0.75),
 }
 print(f"as trained: {share_right(model(ids), targets):.0%} right")
 for layer in model.attentions:
