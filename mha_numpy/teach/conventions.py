@@ -19,6 +19,7 @@ import numpy as np
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, did_you_mean
+from mha_numpy.teach.own import Example, Own
 
 Inputs = dict[str, Any]
 Rewrite = Callable[[Any, Inputs], Any]  # of one array or number, given all inputs
@@ -321,6 +322,7 @@ class Variant(NamedTuple):
 
     seed: int = SEED
     conventions: tuple[str, ...] = ()  # keys of CONVENTIONS
+    own: Own | Example | None = None  # the exercise itself, where a teacher wrote it
 
     def of(self, task: str) -> tuple[Convention, ...]:
         """Return the conventions that apply to a task, in the order of the table."""

@@ -1,11 +1,14 @@
 """Assignment: the exercises of a class with their points, and a variant for each student."""
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise, find_exercise
+from mha_numpy.teach.exercises.exercise import exercise_of
+from mha_numpy.teach.load_own import load_own
+from mha_numpy.teach.own import Own
 
 MOST = 2  # conventions of one exercise, if it can be helped
 
@@ -22,6 +25,7 @@ class Assignment:
     secret: bytes | None = None  # what variants are made of; None: all have the usual one
     roster: dict[str, str] | None = None  # names, by the id; None: all have the usual conventions
     handed_out: tuple[str, ...] = ()  # ids of the exercises as handed out; default: all of them
+    own: dict[str, Own] = field(default_factory=dict)  # exercises that a teacher wrote, by the id
 
     @property
     def total(self) -> float:
@@ -31,7 +35,12 @@ class Assignment:
     @property
     def catalogue(self) -> list[Exercise]:
         """The exercises themselves, in their order."""
-        return [find_exercise(exercise) for exercise in self.exercises]
+        return [self.find(exercise) for exercise in self.exercises]
+
+    def find(self, exercise: str) -> Exercise:
+        """Return one of the exercises, a teacher's own or one of this package, by its id."""
+        own = self.own.get(exercise)
+        return find_exercise(exercise) if own is None else exercise_of(load_own(own))
 
     def variant(self, student: str) -> dict[str, Variant]:
         """Return the variant of each exercise that a student has.
@@ -58,22 +67,24 @@ class Assignment:
         >>> {id: variant.conventions for id, variant in one.variant("ada").items()}
         {'scores': ('keys as rows', 'heads behind the tokens'), 'rope': ()}
         >>> Assignment("hw", "", {"rope": 10}, {}).variant("ada")
-        {'rope': Variant(seed=20240229, conventions=())}
+        {'rope': Variant(seed=20240229, conventions=(), own=None)}
         """
         if self.secret is None:
-            return {exercise: Variant() for exercise in self.exercises}
+            return {exercise: Variant(own=self.own.get(exercise)) for exercise in self.exercises}
         followed = set() if self.roster is None else self._conventions(student)
         variants = {}
         for exercise in self.exercises:
-            known = _conventions_for(find_exercise(exercise))
+            known, own = _conventions_for(self.find(exercise)), self.own.get(exercise)
             seed = int.from_bytes(self._digest(student, exercise)[:8])
-            variants[exercise] = Variant(seed, tuple(name for name in known if name in followed))
+            variants[exercise] = Variant(
+                seed, tuple(name for name in known if name in followed), own
+            )
         return variants
 
     def _conventions(self, student: str) -> set[str]:
         order = sorted(CONVENTIONS, key=lambda name: self._digest(student, f"convention {name}"))
         ids = self.handed_out or tuple(self.exercises)
-        known = [set(_conventions_for(find_exercise(exercise))) for exercise in ids]
+        known = [set(_conventions_for(self.find(exercise))) for exercise in ids]
         followed: list[str] = []
         for names in filter(None, known):
             if names.isdisjoint(followed):

@@ -5,14 +5,16 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html import escape
+from itertools import chain
 from pathlib import Path
 from statistics import median, median_high
 
 from mha_numpy.teach.classroom.results import Function, Grades, Result, file_name, write_atomically
-from mha_numpy.teach.diagnosis import BANK
+from mha_numpy.teach.diagnosis import BANK, Variant, using
 from mha_numpy.teach.exercises.catalogue import find_exercise
+from mha_numpy.teach.exercises.exercise import Exercise
 
 FORMULA = re.compile(r"(^|[;,])(?=\s*[=+@-])")  # a spreadsheet computes it, and may cut at either
 UNSAFE = "This was run with --unsafe-local: with limits, but not in isolation."
@@ -38,7 +40,8 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
     texts = {"grades.csv": to_csv(grades), "class.html": class_page(grades)}
     for result in grades.results:
         name = file_name(result.student)
-        texts[f"feedback/{name}.html"] = student_page(result, grades.assignment.title)
+        page = student_page(result, grades.assignment.title, grades.assignment.find)
+        texts[f"feedback/{name}.html"] = page
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
     for name, text in texts.items():
         write_atomically(out / name, text)
@@ -92,7 +95,9 @@ def _lines(function: Function) -> Iterator[str]:
         yield f"hint: {function.hint}"
 
 
-def student_page(result: Result, title: str) -> str:
+def student_page(
+    result: Result, title: str, find: Callable[[str], Exercise] = find_exercise
+) -> str:
     """Return the page of one student: what is right, why the rest is not, and a hint."""
     who = result.student
     if result.name not in ("", who):
@@ -103,15 +108,14 @@ def student_page(result: Result, title: str) -> str:
         f'<p><span class="total">{result.points:g}</span> '
         f'<span class="soft">of {result.out_of:g} points</span></p>',
         _list(map(escape, _notes(result))),
-        *map(_card, result.functions),
+        *(_card(function, find(function.exercise)) for function in result.functions),
         '<p class="soft">You get the points of a group of questions if the answer to all of them '
         "is yes. The inputs stay hidden, so try your function on your own small ones.</p>",
     ]
     return _page(title, parts)
 
 
-def _card(function: Function) -> str:
-    exercise = find_exercise(function.exercise)
+def _card(function: Function, exercise: Exercise) -> str:
     is_right = function.state in ("right", "follows")
     state = f'<span class="{"good" if is_right else "bad"}">{STATES[function.state]}</span>'
     file = f' <span class="soft">in {escape(function.file)}</span>' if function.file else ""
@@ -200,8 +204,8 @@ def _heat_map(grades: Grades) -> str:
     """Return how often each mistake was made in each exercise, the most frequent first."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for one in grades.exercises():
-        for function in one.functions:
-            for what in _mistakes(function):
+        with using(Variant(own=grades.assignment.own.get(one.name))):
+            for what in chain.from_iterable(map(_mistakes, one.functions)):
                 counts[what][one.name] += 1
     if not counts:
         return "<p>There are none.</p>"

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Sequence
 from importlib import import_module
-from textwrap import fill, indent
+from textwrap import fill, indent, wrap
 from typing import Any
 
 from mha_numpy.errors import ConfigError
@@ -11,6 +11,9 @@ from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise
 from mha_numpy.teach.exercises.folder import file_name
+from mha_numpy.teach.load_own import load_own
+from mha_numpy.teach.own import Example, Own
+from mha_numpy.teach.own_example import example_of
 
 FORMS = ("notebook", "files")
 WIDTH = 96
@@ -221,7 +224,15 @@ def _sentences(variant: Variant) -> list[str]:
 
 def _check_call(exercise: Exercise, variant: Variant, function: str) -> str:
     conventions = f", {list(variant.conventions)!r}" if variant.conventions else ""
-    return f'public_check("{exercise.id}", {function}{conventions})'.replace("'", '"')
+    call = f'public_check("{exercise.id}", {function}{conventions}'.replace("'", '"')
+    return f"{call})" if variant.own is None else f'{call}, example={_example_text(variant.own)})'
+
+
+def _example_text(own: Own | Example) -> str:
+    """Return the public example of a teacher's own exercise as lines of Python."""
+    text = example_of(load_own(own)).text
+    lines = wrap(text, WIDTH - 8, break_long_words=False, break_on_hyphens=False)
+    return "".join(["\"\"\"\n", *(f"{line}\n" for line in lines), "\"\"\""])
 
 
 def _checking_text(assignment: Assignment, variants: dict[str, Variant]) -> str:

@@ -2,8 +2,10 @@
 
 import os
 import secrets
+from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
+from shutil import rmtree
 from typing import NamedTuple
 
 from mha_numpy.errors import ConfigError, did_you_mean
@@ -13,6 +15,7 @@ from mha_numpy.teach.classroom.handout import FORMS, handout_texts
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.roster import EVERYBODY, NO_ID, read_roster, write_roster
 from mha_numpy.teach.classroom.table import (
+    OWN,
     ROSTER,
     SECRET,
     SECRET_BYTES,
@@ -22,8 +25,11 @@ from mha_numpy.teach.classroom.table import (
     read_secret,
     secret_name,
 )
-from mha_numpy.teach.exercises import find_exercise
+from mha_numpy.teach.exercises import Exercise, find_exercise
+from mha_numpy.teach.exercises.check_own import Checked, check_own
+from mha_numpy.teach.own import write_own
 
+TITLE = "Exercises in attention"
 POINTS = 10  # for each step of difficulty
 HANDOUTS = "handouts"
 
@@ -62,12 +68,14 @@ class Made(NamedTuple):
 
     assignment: Assignment
     handouts: list[Path]  # a folder for each student, or one for all; or what is not for students
+    checked: list[Checked]  # the teacher's own exercises
 
 
 def make_assignment(
     name: str,
     out: Path | str,
     *,
+    folders: Sequence[Path | str] = (),
     roster: Path | str | None = None,
     secret_file: Path | str | None = None,
     form: str = "notebook",
@@ -83,6 +91,9 @@ def make_assignment(
         the name of the folder `out`.
     out : path
         The folder, made if missing. Only ``handouts`` in it is for students.
+    folders : sequence of paths
+        Of exercises that you wrote, see `check_own`; they come after the others, and `out` keeps a
+        copy. Then `name` may be "".
     roster : path, optional
         A CSV file for `read_roster`, which gives each student their own conventions. Without it
         there is one handout for all, and only the hidden numbers differ.
@@ -116,10 +127,11 @@ def make_assignment(
         raise ConfigError(f"format: expected one of {forms}; got {form!r}")
     if os.path.lexists(out / TABLE) and not force:
         raise ConfigError(f"out: {out} already has {TABLE}; add --force to overwrite it")
-    ready = READY.get(name) or Ready("Exercises in attention", _ids(name))
-    title, ids = ready
+    title, ids = READY.get(name) or Ready(TITLE, _ids(name) if name or not folders else ())
+    checked = [check_own(folder) for folder in folders]
+    own = {one.exercise.id: one.own for one in checked}
     if form in EXPORTS:
-        check_export(ids, form, has_roster=roster is not None)
+        check_export(ids, form, has_roster=roster is not None, has_own=bool(own))
     students = None if roster is None else read_roster(roster)
     where = {student: out / HANDOUTS / student for student in students or (EVERYBODY,)}
     texts_of = handout_texts
@@ -130,7 +142,8 @@ def make_assignment(
         read_secret(out / kept)
     exercises: dict[str, float] = {
         exercise: POINTS * find_exercise(exercise).difficulty for exercise in ids
-    }
+    } | {one.exercise.id: one.points(POINTS) for one in checked}
+    ids = _all_different([*map(find_exercise, ids), *(one.exercise for one in checked)])
     own_name = name if name in READY else out.resolve().name
     if NO_ID.search(own_name) or not own_name:
         raise ConfigError(f"out: expected a folder whose name has no | in it; got {own_name!r}")
@@ -139,8 +152,11 @@ def make_assignment(
         out.mkdir(parents=True, exist_ok=True)
         secret = _make_secret(out / SECRET) if kept == SECRET else read_secret(out / kept)
         assignment = Assignment(
-            own_name, title, exercises, dict(MARKS), when, secret, students, tuple(ids)
+            own_name, title, exercises, dict(MARKS), when, secret, students, ids, own
         )
+        rmtree(out / OWN, ignore_errors=True)
+        for exercise, one in own.items():
+            write_own(one, out / OWN / exercise)
         if students is not None:
             write_roster(out / ROSTER, students)
         else:
@@ -155,7 +171,7 @@ def make_assignment(
         raise ConfigError(f"out: expected a folder; {out} is a file") from error
     except OSError as error:
         raise ConfigError(f"out: cannot write to {out}: {error.strerror}") from error
-    return Made(assignment, list(where.values()))
+    return Made(assignment, list(where.values()), checked)
 
 
 def _ids(text: str) -> tuple[str, ...]:
@@ -169,6 +185,11 @@ def _ids(text: str) -> tuple[str, ...]:
             f"name: expected {ready}, or ids of exercises with commas between them; got "
             f"{text!r}; {known}"
         ) from error
+    return _all_different(exercises)
+
+
+def _all_different(exercises: Sequence[Exercise]) -> tuple[str, ...]:
+    """Return the ids of exercises that ask for different functions."""
     ids = tuple(exercise.id for exercise in exercises)
     functions = [exercise.function_name for exercise in exercises]
     twice = next((one for one in functions if functions.count(one) > 1), None)

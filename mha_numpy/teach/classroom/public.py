@@ -10,16 +10,23 @@ from mha_numpy.teach.classroom.intake import Source
 from mha_numpy.teach.classroom.wording import findings_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises import find_exercise
+from mha_numpy.teach.exercises.exercise import exercise_of
 from mha_numpy.teach.exercises.judge import check_callable, judge, judge_answers, probe_inputs
 from mha_numpy.teach.exercises.sandbox import LIMITS, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import stages_table
+from mha_numpy.teach.load_own import load_own
+from mha_numpy.teach.own import Example
 
 PUBLIC = ("runs", "type and dtype", "shape", "inputs left alone")  # stages
 
 
 def public_check(
-    exercise_id: str, function: Callable[..., Any], conventions: Sequence[str] = ()
+    exercise_id: str,
+    function: Callable[..., Any],
+    conventions: Sequence[str] = (),
+    *,
+    example: str | None = None,
 ) -> None:
     """Show whether a function runs, its shapes are right, and one example is right.
 
@@ -31,6 +38,8 @@ def public_check(
     function : callable
     conventions : sequence of str
         The names of the conventions of the student's variant.
+    example : str, optional
+        Of an exercise that your teacher wrote: a call and its result, from the handout.
 
     Examples
     --------
@@ -39,7 +48,7 @@ def public_check(
     ...
     """
     check_callable(function)
-    stages = public_stages(exercise_id, function, conventions)
+    stages = public_stages(exercise_id, function, conventions, example)
     is_right = all(stage.passed for stage in stages)
     state = "right" if is_right else "not right"
     show(stages_table(f"{exercise_id}, public checks: {state}", stages))
@@ -86,11 +95,15 @@ def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | Non
 
 
 def public_stages(
-    exercise_id: str, function: Callable[..., Any], conventions: Sequence[str] = ()
+    exercise_id: str,
+    function: Callable[..., Any],
+    conventions: Sequence[str] = (),
+    example: str | None = None,
 ) -> list[Stage]:
     """Return the stages that a student may see, the example last."""
-    exercise = find_exercise(exercise_id)
-    with using(Variant(conventions=tuple(conventions))):
+    own = None if example is None else Example(example)
+    exercise = find_exercise(exercise_id) if own is None else exercise_of(load_own(own))
+    with using(Variant(conventions=tuple(conventions), own=own)):
         run = run_calls(lambda: function, probe_inputs(exercise), LIMITS)
         if exercise.kind == "tests":  # it has no example, and its functions are in this package
             return judge_answers(exercise, run).stages

@@ -38,7 +38,7 @@ def grade_one(task: Task) -> Result:
 
     A SandboxError says that a function could not be run, through no fault of the student.
     """
-    exercises = [find_exercise(name) for name in task.assignment.exercises]
+    exercises = task.assignment.catalogue
     names = [exercise.function_name for exercise in exercises]
     stubs = [exercise.stub_source for exercise in exercises]
     sources, broken, runs = take_in(task.files, names, stubs)

@@ -11,9 +11,13 @@ from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.roster import read_roster
 from mha_numpy.teach.exercises import find_exercise
+from mha_numpy.teach.exercises.exercise import exercise_of
+from mha_numpy.teach.load_own import load_own
+from mha_numpy.teach.own import Own, read_own, told_of
 
 SECRET_BYTES = 32
 TABLE, ROSTER, SECRET = "assignment.toml", "roster.csv", "secret"
+OWN = "exercises"  # the folder of those that a teacher wrote
 
 
 def read_assignment(folder: Path | str) -> Assignment:
@@ -39,8 +43,10 @@ def read_assignment(folder: Path | str) -> Assignment:
     path = Path(folder) / TABLE
     table = _parsed(path)
     name, title = (_text(table, key, path) for key in ("name", "title"))
+    own = _read_own(Path(folder) / OWN)
     exercises = {
-        find_exercise(key).id: value for key, value in _numbers(table, "points", path).items()
+        key if key in own else find_exercise(key).id: value
+        for key, value in _numbers(table, "points", path).items()
     }
     marks = _numbers(table, "marks", path)
     if set(marks) != set(MARKS) or abs(sum(marks.values()) - 100) > 1e-9:
@@ -59,7 +65,23 @@ def read_assignment(folder: Path | str) -> Assignment:
     students = read_roster(roster) if roster.exists() else None
     secret = read_secret(Path(folder) / _text(table, "secret_file", path))
     when = None if deadline is None else end_of(deadline)
-    return Assignment(name, title, exercises, marks, when, secret, students, tuple(ids))
+    return Assignment(name, title, exercises, marks, when, secret, students, tuple(ids), own)
+
+
+def _read_own(folder: Path) -> dict[str, Own]:
+    """Return the exercises that the teacher wrote, by the id, which is also the folder's name."""
+    found = {}
+    for one in sorted(path for path in folder.glob("*") if path.is_dir()):
+        own = read_own(one)
+        with told_of(one):
+            exercise = exercise_of(load_own(own))
+        if exercise.id != one.name:
+            raise ConfigError(
+                f"from: the function in {one} has been renamed to {exercise.function_name}; make "
+                "the assignment again, because students have the old name"
+            )
+        found[one.name] = own
+    return found
 
 
 def _parsed(path: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ only the edited ones are compiled.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, cast
 
@@ -17,7 +16,8 @@ from mha_numpy.teach.diagnosis.bank import BANK, EDITS, IGNORE_ALL, WRAPPERS, Fu
 from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
 from mha_numpy.teach.task import Edits
-from mha_numpy.teach.tasks import find_task
+from mha_numpy.teach.in_force import cached
+from mha_numpy.teach.tasks import TASKS, find_task
 
 EditsOf = dict[str, dict[str, str]]  # of the source of each function
 
@@ -94,7 +94,7 @@ def may_show(task: str, mistake: str) -> bool:
     return not called_by(task).isdisjoint(edits_of(mistake))
 
 
-@cache
+@cached()
 def edits_of(mistake: str) -> EditsOf:
     """Return the edits of a mistake by the function that they change."""
     return by_function(EDITS[mistake])
@@ -128,10 +128,11 @@ def assembled(task: str, codes: Mapping[str, CodeType]) -> Function:
         function = sources.cuts[name].function
         code = codes.get(name, function.__code__)
         namespace[name] = FunctionType(code, namespace, name, function.__defaults__)
-    return cast(Function, namespace[task])
+    function, named = cast(Function, namespace[task]), TASKS[task].named
+    return lambda *by_place, **by_name: named(function(*by_place, **by_name))
 
 
-@cache
+@cached()
 def _compiled(function: str, edits: tuple[tuple[str, str], ...]) -> CodeType | None:
     """Return the code of an edited function; None where the edits overlap."""
     try:

@@ -1,0 +1,282 @@
+"""check_own: whether a teacher's own exercise can be handed out, and what its inputs miss."""
+
+import warnings
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.trees import leaves
+from mha_numpy.errors import ConfigError
+from mha_numpy.progress import busy
+from mha_numpy.teach.conventions import Variant, using
+from mha_numpy.teach.diagnosis.bank import MISBEHAVIOURS
+from mha_numpy.teach.diagnosis.fingerprints import (
+    Answer, Function, answers_with, attempt, fits, right_answers,
+)  # fmt: skip
+from mha_numpy.teach.diagnosis.mutants import assembled
+from mha_numpy.teach.diagnosis.search import Candidate, candidates
+from mha_numpy.teach.exercises.catalogue import EXERCISES
+from mha_numpy.teach.exercises.exercise import Exercise, exercise_of
+from mha_numpy.teach.exercises.judge import judge
+from mha_numpy.teach.exercises.verdict import Verdict
+from mha_numpy.teach.load_own import load_own, settings_of
+from mha_numpy.teach.own import Own, read_own, told_of
+from mha_numpy.teach.task import Inputs, Task
+from mha_numpy.teach.tasks import BUILT_IN
+
+MOST = 12  # lines about edits
+SEEDS = (1, 2)  # of students
+
+
+class Checked(NamedTuple):
+    """An exercise that can be handed out."""
+
+    own: Own
+    exercise: Exercise
+    count: int  # of the inputs
+    edits: int  # small ones of the solution
+    equal: int  # of these: change nothing, on other inputs neither
+    unnoticed: list[str]  # those that other inputs would show, a line each
+
+    def points(self, step: float) -> float:
+        """Return the points: as mistakes.toml says, or so many for each step of difficulty."""
+        told = settings_of(self.own).get("points", step * self.exercise.difficulty)
+        return float(told)
+
+    def __str__(self) -> str:
+        noticed = self.edits - self.equal - len(self.unnoticed)
+        lines = [
+            f"{self.exercise.id}: checked on {self.count} inputs, which tell {noticed} of "
+            f"{noticed + len(self.unnoticed)} small edits from the solution"
+        ]
+        if self.unnoticed:
+            lines.append("your inputs see no difference")
+            lines += [f"- {line}" for line in self.unnoticed[:MOST]]
+            more = len(self.unnoticed) - MOST
+            lines += [f"- and {more} more; add inputs to inputs.py that show them"] * (more > 0)
+        return "\n".join(lines)
+
+
+def check_own(folder: Path | str) -> Checked:
+    """Check the folder of a teacher's own exercise, and say which mistakes its inputs do not show.
+
+    The solution has to pass, an untouched stub to fail, every listed mistake to show, and all that
+    twice with the same numbers. Small edits of the solution that no input shows are listed, unless
+    they change nothing on other inputs either.
+
+    Parameters
+    ----------
+    folder : path
+        With ``solution.py`` and ``inputs.py``, perhaps ``laws.py`` and ``mistakes.toml``.
+
+    Returns
+    -------
+    Checked
+        To be printed.
+
+    Raises
+    ------
+    ConfigError
+        The exercise cannot be handed out; the message says what to write instead.
+    """
+    own = read_own(folder)
+    with told_of(folder):
+        task = load_own(own)
+        exercise = exercise_of(task)
+        _check_name(exercise)
+        for seed in (Variant().seed, *SEEDS):
+            with using(Variant(seed, own=own)):
+                _check_inputs(task)
+                _check_solution(exercise, task)
+                _check_mistakes(task)
+        with using(Variant(own=own)), busy("making small edits"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            all_edits = candidates(task.name)
+            same = [one for one in all_edits if _is_same(one, task)]
+            told = list(dict.fromkeys(filter(None, map(_Missed(task).line, same))))
+        equal = len(same) - len(told)
+        return Checked(own, exercise, len(task.probes()), len(all_edits), equal, told)
+
+
+def _check_name(exercise: Exercise) -> None:
+    taken = {*BUILT_IN, *(one.function_name for one in EXERCISES)}
+    if exercise.function_name in taken or exercise.id in {one.id for one in EXERCISES}:
+        raise ConfigError(
+            f"solution.py: {exercise.function_name} is the name of an exercise that is here "
+            f"already; call yours something else, such as my_{exercise.function_name}"
+        )
+
+
+def _check_inputs(task: Task) -> None:
+    """Check that a seed always draws the same, and another one something else."""
+
+    def drawn(seed: int) -> list[Any]:
+        found = leaves(task.draw(np.random.default_rng(seed)))
+        return [(name, np.shape(one), np.asarray(one).tolist()) for name, one in found.items()]
+
+    if drawn(1) != drawn(1):
+        raise ConfigError(
+            "inputs.py: draw(rng) returns different numbers when it is called again; draw all of "
+            "them with rng, such as rng.normal(size=(2, 3))"
+        )
+    if drawn(1) == drawn(2):
+        raise ConfigError(
+            "inputs.py: draw(rng) returns the same numbers for every student; draw them with rng, "
+            "such as rng.normal(size=(2, 3))"
+        )
+
+
+def _check_solution(exercise: Exercise, task: Task) -> None:
+    verdict = _verdict(exercise, task.solution)
+    wrong = next((stage for stage in verdict.stages if stage.passed is False), None)
+    if wrong is not None:
+        raise ConfigError(f"solution.py: your own solution does not pass: {WRONG[wrong.name]}"
+                          f"{wrong.finding}")  # fmt: skip
+    if not _verdict(exercise, exercise.stub).is_unwritten:
+        raise ConfigError("solution.py: expected a result; a function without a body passes")
+    right = right_answers(task.name)
+    for number, answer in enumerate(right, start=1):
+        if not all(np.isfinite(leaf).all() for leaf in leaves(answer).values()):
+            raise ConfigError(
+                f"solution.py: expected finite numbers; the result of input {number} has NaN or "
+                "inf"
+            )
+
+
+WRONG = {
+    "runs": "it fails: ",
+    "type and dtype": "",
+    "shape": "",
+    "finite": "",
+    "inputs left alone": "it changes its inputs; work on a copy, x = x * 2 and not x *= 2: ",
+    "the same twice": "a second call returns something else; leave no randomness in it: ",
+    "invariants": "it breaks a rule of laws.py: ",
+    "values": "",
+}
+
+
+def _verdict(exercise: Exercise, function: Function) -> Verdict:
+    try:
+        return judge(exercise, lambda: function)
+    except ConfigError:
+        raise
+    except Exception as error:  # a law's, on numbers that it should take
+        raise ConfigError(f"laws.py: a rule raised {type(error).__name__}: {error}") from error
+
+
+def _check_mistakes(task: Task) -> None:
+    right = right_answers(task.name)
+    for mistake in task.mistakes:
+        where = f"mistakes.toml, {mistake.name}"
+        if mistake.name in {one.name for one in MISBEHAVIOURS}:
+            raise ConfigError(f"{where}: there is a mistake of this name; call it something else")
+        try:
+            made = answers_with(task.name, [mistake.name])
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}; copy it from solution.py as it is there") from error
+        except Exception as error:
+            raise ConfigError(
+                f"{where}: with this edit the solution raises {type(error).__name__}: {error}"
+            ) from error
+        if fits(made, right):
+            raise ConfigError(
+                f"{where}: the numbers are the same as without it; add an input that shows it, or "
+                "leave it out"
+            )
+
+
+# edits that no input shows
+
+
+def _is_same(candidate: Candidate, task: Task) -> bool:
+    """Return whether an edit changes nothing on any input; it stops at the first."""
+    right = right_answers(task.name)
+    pairs = zip(candidate.answers(task.name), right, strict=False)
+    found = [answer is not None and fits([right], [answer]) for answer, right in _until(pairs)]
+    return len(found) == len(right) and all(found)
+
+
+def _until(pairs: Iterator[tuple[Answer, Answer]]) -> Iterator[tuple[Answer, Answer]]:
+    for answer, right in pairs:
+        yield answer, right
+        if answer is None or not fits([right], [answer]):
+            return
+
+
+class _Missed:
+    """What shows an edit that the inputs do not: other numbers, or other sizes."""
+
+    def __init__(self, task: Task):
+        self.task, self.others = task, list(_others(task))
+
+    def line(self, candidate: Candidate) -> str:
+        """Return a line about an edit that other inputs show; "" if none does."""
+        code = candidate.edited.code(candidate.edit)
+        if code is None:
+            return ""
+        function = assembled(self.task.name, {candidate.function: code})
+        for change, inputs, right in self.others:
+            if not fits([right], [attempt(function, inputs, (Exception,))]):
+                wrong, lines = (
+                    text.replace("\n", "; ") for text in candidate.edited.lines(candidate.edit)
+                )
+                if not wrong:
+                    return f"without `{lines}`; they would {change}"
+                if not lines:
+                    return f"with `{wrong}` added; they would {change}"
+                return f"with `{wrong}` in place of `{lines}`; they would {change}"
+        return ""
+
+
+def _others(task: Task) -> Iterator[tuple[str, Inputs, Answer]]:
+    """Yield changed inputs on which the solution works, each with what was changed."""
+    right = assembled(task.name, {})
+    changed = chain.from_iterable(map(_changed, task.probes()))
+    for change, inputs in changed:
+        answer = attempt(right, inputs, (Exception,))
+        is_good = answer is not None and all(
+            np.isfinite(np.asarray(leaf, float)).all() and np.size(leaf)
+            for leaf in leaves(answer).values()
+        )
+        if is_good:
+            yield change, inputs, answer
+
+
+def _changed(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
+    """Yield an input with one argument larger, shifted or smaller, or with one size less."""
+    for name, value in inputs.items():
+        for change, new in _other_values(value):
+            yield change.format(name), {**inputs, name: new}
+    arrays = {name: one for name, one in inputs.items() if isinstance(one, np.ndarray)}
+    for name, array in arrays.items():
+        for axis, size in enumerate(array.shape):
+            if size > 1:
+                change = f"if axis {axis} of {name} had another size"
+                yield change, {**inputs, name: np.take(array, range(size - 1), axis)}
+    for size in {size for array in arrays.values() for size in array.shape if size > 1}:
+        yield f"if the size {size} were another", {
+            **inputs, **{name: _shrunk(array, size) for name, array in arrays.items()}
+        }  # fmt: skip
+
+
+def _shrunk(array: Any, size: int) -> Any:
+    return array[tuple(slice(size - 1) if n == size else slice(None) for n in array.shape)]
+
+
+def _other_values(value: Any) -> Iterator[tuple[str, Any]]:
+    is_array = isinstance(value, np.ndarray)
+    kind = value.dtype.kind if is_array else type(value).__name__[0]
+    if kind == "b":
+        yield "if True and False were swapped in {}", np.logical_not(value) if is_array else not value
+    elif kind == "i":
+        yield "if {} were 1 more", value + 1
+        yield "if {} were 1 less", value - 1
+    elif kind == "f":
+        yield "if {} were 1000 times as large", value * 1000
+        yield "if {} were 0.01 times as large", value * 0.01
+    if kind == "f" and is_array:  # a number such as eps often has a sign that it needs
+        yield "if {} had the opposite sign", -value
+        yield "if {} were 3 more", value + 3

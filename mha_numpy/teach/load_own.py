@@ -1,0 +1,316 @@
+"""load_own: a teacher's own exercise as a task, with an error that says what to write instead."""
+
+import ast
+import linecache
+import re
+import sys
+import tomllib
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from inspect import Parameter, cleandoc, signature
+from types import FunctionType, ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mha_numpy.checking.trees import children, leaves, replaced
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError, describe, did_you_mean, one_line
+from mha_numpy.teach.own import Example, Own
+from mha_numpy.teach.own_example import task_of_example
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task
+
+MINUTES = 10  # for each step of difficulty
+DIFFICULTY = 2
+SECTIONS = re.compile(r"Parameters\n-{10}\n(.*?)\n\nReturns\n-{7}\n(.+)", re.DOTALL)
+NUMPYDOC = (
+    "after a summary write `Parameters` and `Returns`, each underlined with dashes, and below them "
+    "a line such as `x : (T, D)` for each array"
+)
+SETTINGS = {"title": str, "difficulty": int, "minutes": int, "points": (int, float), "hint": str}
+OF_MISTAKE = {"name": str, "verdict": str, "fix": str, "edits": dict}
+
+
+@lru_cache(maxsize=64)
+def load_own(own: Own | Example) -> Task:
+    """Return the task of a teacher's own exercise, or of its public example.
+
+    The code of a teacher is trusted as this package is, and runs here.
+    """
+    return task_of_example(own, _run) if isinstance(own, Example) else _of_folder(own)
+
+
+def settings_of(own: Own) -> dict[str, Any]:
+    """Return what mistakes.toml says besides mistakes: title, difficulty, minutes, points, hint."""
+    return {name: value for name, value in _table_of(own).items() if name in SETTINGS}
+
+
+def _of_folder(own: Own) -> Task:
+    digest = sha256(repr(own).encode()).hexdigest()[:16]
+    draw = _draw_of(_run(own.inputs, "inputs.py", digest))
+    first = _one_function(_run(own.solution, "solution.py", digest))
+    parameters, results = _documented(first)
+    inputs = _drawn(draw, parameters)
+    answer = _answer(first, inputs[0])
+    named = _naming(results, answer)
+    source = _annotated(own.solution, first.__name__, inputs, is_single=children(answer) is None)
+    module = _run(source, "solution.py", digest)
+    table = _table_of(own)
+    about = table.get("title") or str(module.__doc__ or "").strip().split("\n")[0]
+    module.__doc__ = about or first.__name__.replace("_", " ").capitalize()
+    difficulty = table.get("difficulty", DIFFICULTY)
+    return Task(
+        getattr(module, first.__name__),
+        place=0,
+        difficulty=difficulty,
+        minutes=table.get("minutes", MINUTES * difficulty),
+        hints=Hints(table.get("hint", ""), "", "", ""),
+        draw=lambda rng: [{name: one[name] for name in parameters} for one in draw(rng)],
+        laws=_laws_of(_run(own.laws, "laws.py", digest), named(answer)),
+        mistakes=[Mistake(**one) for one in table.get("mistake", ())],
+        named=named,
+    )
+
+
+def _wrong(file: str, what: str, cause: BaseException | None = None) -> NoReturn:
+    raise ConfigError(f"{file}: {what}") from cause
+
+
+def _run(text: str, file: str, digest: str) -> ModuleType:
+    """Run a file of the folder as a module of which errors and `inspect` know the source."""
+    name = f"own_{digest}_{file.removesuffix('.py')}"
+    module = sys.modules[name] = ModuleType(name)
+    module.__file__ = f"<{digest}>/{file}"
+    linecache.cache[module.__file__] = (
+        len(text), None, text.splitlines(keepends=True), module.__file__,
+    )  # fmt: skip
+    vars(module)["Array"] = Array
+    try:
+        exec(compile(text, module.__file__, "exec", dont_inherit=True), vars(module))
+    except SyntaxError as error:
+        _wrong(file, f"Python cannot read it: {error.msg} (line {error.lineno})", error)
+    except Exception as error:
+        _wrong(file, f"running it raised {_told(error, file)}; each file stands alone", error)
+    return module
+
+
+def _told(error: Exception, file: str) -> str:
+    """Return an error with the last line of a file that it passed."""
+    lines, trace = [], error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.endswith(f">/{file}"):
+            lines.append(f" (line {trace.tb_lineno})")
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {one_line(error)}{''.join(lines[-1:])}"
+
+
+def _functions(module: ModuleType) -> dict[str, FunctionType]:
+    """Return the functions that a file defines, and does not hide with _."""
+    return {
+        name: one
+        for name, one in vars(module).items()
+        if isinstance(one, FunctionType) and one.__module__ == module.__name__ and name[0] != "_"
+    }
+
+
+def _one_function(module: ModuleType) -> FunctionType:
+    file, found = "solution.py", _functions(module)
+    if len(found) != 1:
+        got = f"got {', '.join(found)}: begin the names of helpers with _" if found else "got none"
+        _wrong(file, f"expected one function for students to write; {got}")
+    (function,) = found.values()
+    decorated = [
+        one.name
+        for one in ast.parse(linecache_text(module)).body
+        if isinstance(one, ast.FunctionDef) and one.decorator_list
+    ]
+    if decorated:
+        _wrong(file, f"{decorated[0]}: expected no decorator; write what it does into the function")
+    kinds = {one.kind for one in signature(function).parameters.values()}
+    if not kinds or kinds != {Parameter.POSITIONAL_OR_KEYWORD}:
+        _wrong(
+            file, f"{function.__name__}: expected plain arguments such as (x, axis), no * and no /"
+        )
+    return function
+
+
+def linecache_text(module: ModuleType) -> str:
+    """Return the source of a module that `_run` made."""
+    return "".join(linecache.getlines(str(module.__file__)))
+
+
+def _documented(function: FunctionType) -> tuple[list[str], list[str]]:
+    """Return the names of arguments and results, as the docstring has them."""
+    where = f"{function.__name__}: expected a docstring that states the task"
+    if not function.__doc__:
+        _wrong("solution.py", f"{where}; {NUMPYDOC}")
+    found = SECTIONS.search(cleandoc(function.__doc__))
+    if not found:
+        _wrong("solution.py", f"{where} with its arguments and results; {NUMPYDOC}")
+    given, returned = ([*_names(part)] for part in found.groups())
+    wanted = list(signature(function).parameters)
+    if given != wanted:
+        _wrong(
+            "solution.py",
+            f"{function.__name__} takes {', '.join(wanted)}; its docstring has {', '.join(given)}"
+            " below Parameters: expected the same names in the same order",
+        )
+    odd = next((name for name in returned if not name.isidentifier()), None)
+    if odd is not None:
+        _wrong(
+            "solution.py",
+            f"Returns: expected a name and a shape, such as `out : (T, D)`; got {odd!r}",
+        )
+    return wanted, returned
+
+
+def _names(section: str) -> list[str]:
+    text, *_ = re.split(r"\n\n\S.*\n---", section)
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(" ")]
+    return [name.strip() for line in lines for name in line.partition(" :")[0].split(",")]
+
+
+def _draw_of(module: ModuleType) -> Callable[[np.random.Generator], Any]:
+    draw: Any = vars(module).get("draw")
+    if not isinstance(draw, FunctionType) or len(signature(draw).parameters) != 1:
+        _wrong("inputs.py", "expected def draw(rng), which returns a list of dicts of arguments")
+    return draw
+
+
+def _drawn(draw: Callable[[np.random.Generator], Any], parameters: list[str]) -> list[Inputs]:
+    """Return some inputs, after a look at their kinds."""
+    try:
+        drawn = draw(np.random.default_rng(0))
+    except Exception as error:
+        _wrong("inputs.py", f"draw(rng) raised {_told(error, 'inputs.py')}", error)
+    if not isinstance(drawn, (list, tuple)) or not drawn:
+        _wrong("inputs.py", f"draw(rng): expected a list of dicts; got {describe(drawn)}")
+    for number, one in enumerate(drawn, start=1):
+        if not isinstance(one, dict):
+            _wrong("inputs.py", f"draw(rng): expected dicts; input {number} is {describe(one)}")
+        for name in {*one} ^ {*parameters}:
+            is_extra = name in one
+            meant = did_you_mean(str(name), parameters) if is_extra else f"add {name!r}"
+            _wrong(
+                "inputs.py",
+                f"input {number}: expected the arguments {', '.join(parameters)}; "
+                f"{f'got {name!r} too' if is_extra else f'{name!r} is missing'}"
+                + f"; {meant}" * bool(meant),
+            )
+        for name, value in leaves(one).items():
+            if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+                _wrong("inputs.py", f"{name} of input {number}: expected numbers; {describe(value)}")
+    return list(drawn)
+
+
+def _answer(function: Callable[..., Any], inputs: Inputs) -> Any:
+    try:
+        return function(**inputs)
+    except Exception as error:
+        _wrong(
+            "solution.py",
+            f"called with input 1 of inputs.py it raised {_told(error, 'solution.py')}",
+            error,
+        )
+
+
+def _naming(results: list[str], answer: Any) -> Callable[[Any], Any]:
+    """Return what gives the parts of an answer the names in the docstring."""
+    parts = children(answer)
+    names = ["" if parts is None else name for name in (parts or {"": answer})]
+    for name, one in (parts or {"the result": answer}).items():
+        if not all(np.asarray(leaf).dtype.kind in "biuf" for leaf in leaves(one).values()):
+            _wrong("solution.py", f"expected arrays or numbers as results; {name} is {describe(one)}")
+    if len(names) != len(results):
+        _wrong(
+            "solution.py",
+            f"it returns {len(names)} arrays, and its docstring lists {len(results)} below "
+            f"Returns ({', '.join(results)}): one line such as `out : (T, D)` for each array",
+        )
+    if not isinstance(answer, (tuple, list)) or hasattr(answer, "_fields"):
+        return lambda result: result
+    made = namedtuple("Results", results)  # type: ignore[misc]
+
+    def named(result: Any) -> Any:
+        is_plain = isinstance(result, (tuple, list)) and len(result) == len(results)
+        return made(*result) if is_plain else result
+
+    return named
+
+
+def _annotated(text: str, name: str, inputs: list[Inputs], *, is_single: bool) -> str:
+    """Return a solution whose function says what its arguments are, as small edits need it."""
+    (function,) = (
+        one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef) and one.name == name
+    )
+    lines = text.splitlines(keepends=True)
+    before, first = function.lineno - 1, function.body[0].lineno - 1
+    for argument in function.args.args:
+        values = [one[argument.arg] for one in inputs if one[argument.arg] is not None]
+        kind = type(values[0]) if values else object
+        known = {np.ndarray: "Array", int: "int", float: "float", bool: "bool"}
+        argument.annotation = ast.Name(known[kind]) if kind in known else None
+    function.returns = ast.Name("Array" if is_single else "tuple")
+    function.body = [ast.Pass()]
+    head = ast.unparse(ast.fix_missing_locations(function)).rsplit("\n", 1)[0]
+    return "".join([*lines[:before], head, "\n" * (first - before), *lines[first:]])
+
+
+def _laws_of(module: ModuleType, like: Any) -> list[Law]:
+    laws = []
+    for name, function in _functions(module).items():
+        if len(signature(function).parameters) != 2 or not function.__doc__:
+            _wrong(
+                "laws.py",
+                f"{name}: expected def {name}(inputs, result) with the rule as its docstring, in "
+                "words that a student understands; it returns an array that is 0 where it holds",
+            )
+        statement = " ".join(cleandoc(function.__doc__).split("\n\n")[0].split()).rstrip(".")
+        laws.append(Law(statement[:1].lower() + statement[1:], _residual(function, like)))
+    return laws
+
+
+def _residual(function: Callable[..., Any], like: Any) -> Callable[[Inputs, Any], Array]:
+    def residual(inputs: Inputs, arrays: Mapping[str, Array]) -> Array:
+        off = np.asarray(function(inputs, replaced(like, arrays)))
+        return off.astype(float) if off.dtype.kind in "biu" else off
+
+    return residual
+
+
+def _table_of(own: Own) -> dict[str, Any]:
+    """Return what mistakes.toml says, after a look at its names and kinds."""
+    file = "mistakes.toml"
+    try:
+        table = tomllib.loads(own.mistakes)
+    except ValueError as error:
+        _wrong(file, f"expected TOML; {error}", error)
+    for name, value in table.items():
+        if name != "mistake" and (name not in SETTINGS or not _is_a(value, SETTINGS[name])):
+            known = f"{', '.join(SETTINGS)} and tables [[mistake]]"
+            meant = f"; {hint}" if (hint := did_you_mean(name, [*SETTINGS, "mistake"])) else ""
+            _wrong(file, f"expected {known}; got {name} = {value!r}{meant}")
+    if not 1 <= table.get("difficulty", 1) <= 5:
+        _wrong(file, f"difficulty: expected 1 to 5; got {table['difficulty']}")
+    listed = table.get("mistake", [])
+    if not isinstance(listed, list):
+        _wrong(file, "expected [[mistake]], with two brackets, before each mistake")
+    for number, one in enumerate(listed, start=1):
+        for name, kind in OF_MISTAKE.items():
+            if not _is_a(one.get(name), kind) or not one[name]:
+                example = ' = { "what is there" = "what is written instead" }'
+                how = example if name == "edits" else ' = "..."'
+                _wrong(file, f"mistake {number}: expected {name}{how}; got {one.get(name)!r}")
+        for name in one.keys() - OF_MISTAKE.keys():
+            _wrong(file, f"mistake {number}: expected {', '.join(OF_MISTAKE)}; got {name} too")
+    names = [one["name"] for one in listed]
+    for name in names:
+        if names.count(name) > 1:
+            _wrong(file, f"expected a different name for each mistake; {name!r} occurs twice")
+    return table
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
