@@ -3,6 +3,7 @@
 import json
 from collections import namedtuple
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,18 @@ from mha_numpy.teach.own import Example
 from mha_numpy.teach.task import Hints, Task
 
 DIGITS = 3  # of the inputs, so that they can be read
+FUNCTION = '''"""An exercise of your teacher."""
+
+
+def {name}({given}) -> {kind}:
+    """Return the answer of the example.
+
+    Returns
+    -------
+    {returns}
+    """
+    return ANSWER
+'''
 
 
 def example_of(task: Task) -> Example:
@@ -27,8 +40,8 @@ def example_of(task: Task) -> Example:
     exact = task.probes()[0]
     rounded = {name: _rounded(value) for name, value in exact.items()}
     answer = task.named(task.solution(**rounded))
-    told = {"function": task.name, "inputs": _plain(rounded), "answer": _plain(answer)}
-    return Example(json.dumps(told))
+    told = {"function": task.name, "returns": task.results, "inputs": _plain(rounded)}
+    return Example(json.dumps({**told, "answer": _plain(answer)}))
 
 
 def task_of_example(example: Example, run: Callable[[str, str, str], ModuleType]) -> Task:
@@ -39,12 +52,14 @@ def task_of_example(example: Example, run: Callable[[str, str, str], ModuleType]
     try:
         told = json.loads(example.text)
         name, inputs, answer = told["function"], _tree(told["inputs"]), _tree(told["answer"])
-        lines = [f"def {name}({', '.join(inputs)}) -> Array:", "    return ANSWER\n"]
+        returns = "\n    ".join(told["returns"])
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            "example: expected the text that the handout has; copy the line from there again"
+            "example: expected the text that the handout has; copy it from there again"
         ) from error
-    module = run("\n".join(lines), "example.py", str(abs(hash(example.text))))
+    kind = "Array" if isinstance(answer, (np.ndarray, np.generic, float, int)) else "tuple"
+    text = FUNCTION.format(name=name, given=", ".join(inputs), kind=kind, returns=returns)
+    module = run(text, "example.py", sha256(example.text.encode()).hexdigest()[:16])
     vars(module)["ANSWER"] = answer
     return Task(
         vars(module)[name],

@@ -4,11 +4,12 @@ import hmac
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
+from mha_numpy.teach.diagnosis import CONVENTIONS, Variant, using
 from mha_numpy.teach.exercises import Exercise, find_exercise
 from mha_numpy.teach.exercises.exercise import exercise_of
 from mha_numpy.teach.load_own import load_own
-from mha_numpy.teach.own import Own
+from mha_numpy.teach.own import Example, Own
+from mha_numpy.teach.own_example import example_of
 
 MOST = 2  # conventions of one exercise, if it can be helped
 
@@ -41,6 +42,15 @@ class Assignment:
         """Return one of the exercises, a teacher's own or one of this package, by its id."""
         own = self.own.get(exercise)
         return find_exercise(exercise) if own is None else exercise_of(load_own(own))
+
+    @property
+    def examples(self) -> dict[str, Example]:
+        """What students see of the exercises that a teacher wrote: a call and its result."""
+        found = {}
+        for exercise, own in self.own.items():
+            with using(Variant(own=own)):
+                found[exercise] = example_of(load_own(own))
+        return found
 
     def variant(self, student: str) -> dict[str, Variant]:
         """Return the variant of each exercise that a student has.

@@ -1,6 +1,7 @@
 """What a student gets: instructions, stubs with the variant's conventions, public checks."""
 
 import ast
+import json
 from collections.abc import Sequence
 from importlib import import_module
 from textwrap import fill, indent, wrap
@@ -10,10 +11,8 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise
-from mha_numpy.teach.exercises.folder import file_name
-from mha_numpy.teach.load_own import load_own
-from mha_numpy.teach.own import Example, Own
-from mha_numpy.teach.own_example import example_of
+from mha_numpy.teach.exercises.folder import EXAMPLES, file_name
+from mha_numpy.teach.own import Example
 
 FORMS = ("notebook", "files")
 WIDTH = 96
@@ -29,6 +28,9 @@ def handout_texts(assignment: Assignment, student: str, form: str) -> dict[str, 
     for number, exercise in enumerate(assignment.catalogue, start=1):
         stub = stub_text(exercise, variants[exercise.id])
         texts[file_name(exercise, number)] = f"import numpy as np\n\n\n{stub}"
+    if assignment.own:
+        told = {exercise: example.text for exercise, example in assignment.examples.items()}
+        texts[EXAMPLES] = json.dumps(told, indent=1)
     return {**texts, "check.py": _checking_text(assignment, variants)}
 
 
@@ -72,6 +74,7 @@ def notebook_text(assignment: Assignment, student: str) -> str:
     [None, ['given'], ['check'], None, ['exercise'], ['check']]
     """
     v4, variants = load_nbformat().v4, assignment.variant(student)
+    examples = assignment.examples
 
     def code(text: str, tag: str, name: str) -> Any:
         return v4.new_code_cell(text.strip(), id=name[:64], metadata={"tags": [tag]})
@@ -84,7 +87,8 @@ def notebook_text(assignment: Assignment, student: str) -> str:
     ]
     for number, exercise in enumerate(assignment.catalogue, start=1):
         variant = variants[exercise.id]
-        check = _check_call(exercise, variant, exercise.function_name)
+        example = _example_lines(examples[exercise.id]) if exercise.id in examples else ""
+        check = _check_call(exercise, variant, exercise.function_name, example)
         cells += [
             title_cell(assignment, exercise, number),
             code(stub_text(exercise, variant), "exercise", f"exercise-{exercise.id}"),
@@ -222,34 +226,41 @@ def _sentences(variant: Variant) -> list[str]:
     return [CONVENTIONS[name].sentence for name in variant.conventions]
 
 
-def _check_call(exercise: Exercise, variant: Variant, function: str) -> str:
+def _check_call(exercise: Exercise, variant: Variant, function: str, example: str = "") -> str:
     conventions = f", {list(variant.conventions)!r}" if variant.conventions else ""
     call = f'public_check("{exercise.id}", {function}{conventions}'.replace("'", '"')
-    return f"{call})" if variant.own is None else f'{call}, example={_example_text(variant.own)})'
+    return f"{call},{example})" if example else f"{call})"
 
 
-def _example_text(own: Own | Example) -> str:
-    """Return the public example of a teacher's own exercise as lines of Python."""
-    text = example_of(load_own(own)).text
-    lines = wrap(text, WIDTH - 8, break_long_words=False, break_on_hyphens=False)
-    return "".join(["\"\"\"\n", *(f"{line}\n" for line in lines), "\"\"\""])
+def _example_lines(example: Example) -> str:
+    """Return the public example of a teacher's own exercise as an argument in lines of Python."""
+    lines = wrap(example.text, WIDTH - 8, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([' example="""', *lines, '"""'])
 
 
 def _checking_text(assignment: Assignment, variants: dict[str, Variant]) -> str:
     calls = []
     for number, exercise in enumerate(assignment.catalogue, start=1):
         function = f'from_file("{file_name(exercise, number)}", "{exercise.function_name}")'
-        calls.append(_check_call(exercise, variants[exercise.id], function))
-    return CHECK.format(calls="\n".join(calls))
+        example = f'\n    example=EXAMPLES["{exercise.id}"]' if exercise.id in assignment.own else ""
+        calls.append(_check_call(exercise, variants[exercise.id], function, example))
+    return CHECK.format(
+        calls="\n".join(calls),
+        load="from json import loads\n" if assignment.own else "",
+        examples=LOADED if assignment.own else "",
+    )
 
 
+LOADED = """
+EXAMPLES = loads((Path(__file__).parent / "examples.json").read_text())
+"""
 CHECK = '''"""Check shapes and one example of each function: python check.py"""
 
-from pathlib import Path
+{load}from pathlib import Path
 from runpy import run_path
 
 from mha_numpy.teach.classroom import public_check
-
+{examples}
 
 def from_file(file, name):
     """Return a function that runs a file, and then what it defines by this name."""

@@ -13,10 +13,10 @@ import numpy as np
 
 from mha_numpy.checking.compare import matched
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.teach.conventions import conventions_of, give_inputs
+from mha_numpy.teach.conventions import conventions_of, give_inputs, variant_in_force
 from mha_numpy.teach.diagnosis import find_task
 from mha_numpy.teach.diagnosis.bank import FLOAT32
-from mha_numpy.teach.exercises.causes import explain, failing_probe, is_bug_of
+from mha_numpy.teach.exercises.causes import NO_CAUSES, explain, failing_probe, is_bug_of
 from mha_numpy.teach.exercises.child.calls import measured
 from mha_numpy.teach.exercises.child.limits import Limits, in_bytes
 from mha_numpy.teach.exercises.exercise import Exercise
@@ -24,6 +24,7 @@ from mha_numpy.teach.exercises.judge_tests import candidate_inputs, judge_tests
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
+from mha_numpy.teach.own import Example
 from mha_numpy.teach.task import Inputs
 
 TOLD = 3  # names of this package that a verdict shows
@@ -123,8 +124,9 @@ def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
     if evidence.is_unwritten or all(stage.passed for stage in stages):
         unwritten = stages[0].finding if evidence.is_unwritten else ""
         return Verdict(exercise, stages, run.printed, unwritten=unwritten)
+    is_example = isinstance(variant_in_force().own, Example)  # there is no solution here to edit
     with np.errstate(all="ignore"):
-        causes = explain(evidence, stages)
+        causes = NO_CAUSES if is_example else explain(evidence, stages)
     # numbers that differ only by float32 rounding look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(
