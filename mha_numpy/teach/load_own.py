@@ -30,6 +30,12 @@ NUMPYDOC = (
     "a line such as `x : (T, D)` for each array"
 )
 SETTINGS = {"title": str, "difficulty": int, "minutes": int, "points": (int, float), "hint": str}
+KINDS = {  # of arguments, as small edits know them
+    np.ndarray: "Array",
+    (bool, np.bool_): "bool",
+    (int, np.integer): "int",
+    (float, np.floating): "float",
+}
 OF_MISTAKE = {"name": str, "verdict": str, "fix": str, "edits": dict}
 
 
@@ -249,9 +255,9 @@ def _annotated(text: str, name: str, inputs: list[Inputs], *, is_single: bool) -
     before, first = function.lineno - 1, function.body[0].lineno - 1
     for argument in function.args.args:
         values = [one[argument.arg] for one in inputs if one[argument.arg] is not None]
-        kind = type(values[0]) if values else object
-        known = {np.ndarray: "Array", int: "int", float: "float", bool: "bool"}
-        argument.annotation = ast.Name(known[kind]) if kind in known else None
+        kinds = (kind for one, kind in KINDS.items() if values and isinstance(values[0], one))
+        kind = next(kinds, None)
+        argument.annotation = kind and ast.Name(kind)
     function.returns = ast.Name("Array" if is_single else "tuple")
     function.body = [ast.Pass()]
     head = ast.unparse(ast.fix_missing_locations(function)).rsplit("\n", 1)[0]

@@ -12,6 +12,7 @@ NEEDED = {  # for a folder without it
     "inputs.py": "def draw(rng), which returns a list of dicts: the arguments of each call",
 }
 OPTIONAL = ("laws.py", "mistakes.toml")
+EDITS = "small_edits.npz"  # in an assignment
 
 
 class Own(NamedTuple):
@@ -21,6 +22,7 @@ class Own(NamedTuple):
     inputs: str
     laws: str = ""
     mistakes: str = ""
+    edits: bytes = b""  # the results of small edits, as `search` keeps those of the tasks here
 
 
 class Example(NamedTuple):
@@ -42,15 +44,17 @@ def read_own(folder: Path | str) -> Own:
             (folder / name).read_text(encoding="utf-8-sig") if (folder / name).exists() else ""
             for name in (*NEEDED, *OPTIONAL)
         ]
+        edits = (folder / EDITS).read_bytes() if (folder / EDITS).exists() else b""
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"from: cannot read {folder}: {error}") from error
-    return Own(*texts)
+    return Own(*texts, edits=edits)
 
 
 def write_own(own: Own, folder: Path) -> None:
     """Write the files of an exercise; those that it does not have are removed."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in zip((*NEEDED, *OPTIONAL), own, strict=True):
+    (folder / EDITS).write_bytes(own.edits)
+    for name, text in zip((*NEEDED, *OPTIONAL), own[:-1], strict=True):
         if text:
             (folder / name).write_text(text, encoding="utf-8")
         else:

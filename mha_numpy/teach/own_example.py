@@ -94,7 +94,7 @@ def _tree(told: Any) -> Any:
         return told
     kind, parts = next(iter(told.items()))
     if kind == "dtype":
-        return np.array(told["array"], np.dtype(parts)).reshape(told["shape"])
+        return np.array(told["array"], np.dtype(parts)).reshape(told["shape"])[()]
     if kind in ("dict", "named"):
         found = {name: _tree(part) for name, part in parts.items()}
         return namedtuple("Results", found)(**found) if kind == "named" else found  # type: ignore[misc]

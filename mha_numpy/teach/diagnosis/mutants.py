@@ -97,7 +97,7 @@ def may_show(task: str, mistake: str) -> bool:
 @cached()
 def edits_of(mistake: str) -> EditsOf:
     """Return the edits of a mistake by the function that they change."""
-    return by_function(EDITS[mistake])
+    return by_function(EDITS.get(mistake, {}))
 
 
 def by_function(edits: Mapping[str, Edits]) -> EditsOf:

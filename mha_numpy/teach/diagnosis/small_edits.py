@@ -7,6 +7,7 @@ names there are, the arguments of a call, or the order of statements.
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from functools import cache, lru_cache
 from itertools import combinations
 from types import CodeType
 from typing import Any, NamedTuple
@@ -15,7 +16,6 @@ from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.teach.diagnosis.rewrite import rewritten, rule_groups
 from mha_numpy.teach.diagnosis.solutions import code_of, read_solutions
 from mha_numpy.teach.saved import Saved
-from mha_numpy.teach.in_force import cached
 
 NUMBERS = (-3, -2, -1, 0, 1, 2, 3)  # axes, and other small ones
 LEFT_ALONE = {"keepdims", "dtype", "strict", "invert"}  # keywords
@@ -92,7 +92,7 @@ class Edited:
             setattr(edit.holder, edit.field, old)
 
 
-@cached(64)
+@lru_cache(maxsize=64)
 def read_edits(source: str) -> Edited:
     """Read a function once. The tree is changed while it is used, so by one thread at a time."""
     return Edited(source)
@@ -242,7 +242,7 @@ def _functions(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
                 yield NAME, _name(other)
 
 
-@cached()
+@cache
 def parameters(function: str) -> tuple[str, ...]:
     """Return the parameters of a solution's function."""
     code = read_solutions().cuts[function].function.__code__

@@ -12,12 +12,12 @@ from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
 from mha_numpy.progress import busy
 from mha_numpy.teach.conventions import Variant, using
-from mha_numpy.teach.diagnosis.bank import MISBEHAVIOURS
+from mha_numpy.teach.diagnosis.bank import MISBEHAVIOURS, Function
 from mha_numpy.teach.diagnosis.fingerprints import (
-    Answer, Function, answers_with, attempt, fits, right_answers,
+    Answer, answers_with, attempt, fits, right_answers,
 )  # fmt: skip
 from mha_numpy.teach.diagnosis.mutants import assembled
-from mha_numpy.teach.diagnosis.search import Candidate, candidates
+from mha_numpy.teach.diagnosis.search import Candidate, candidates, made_edits, packed, table_of
 from mha_numpy.teach.exercises.catalogue import EXERCISES
 from mha_numpy.teach.exercises.exercise import Exercise, exercise_of
 from mha_numpy.teach.exercises.judge import judge
@@ -37,9 +37,8 @@ class Checked(NamedTuple):
     own: Own
     exercise: Exercise
     count: int  # of the inputs
-    edits: int  # small ones of the solution
-    equal: int  # of these: change nothing, on other inputs neither
-    unnoticed: list[str]  # those that other inputs would show, a line each
+    noticed: int  # small edits of the solution whose results are wrong
+    unnoticed: list[str]  # those whose results are not, but would be on other inputs; a line each
 
     def points(self, step: float) -> float:
         """Return the points: as mistakes.toml says, or so many for each step of difficulty."""
@@ -47,10 +46,9 @@ class Checked(NamedTuple):
         return float(told)
 
     def __str__(self) -> str:
-        noticed = self.edits - self.equal - len(self.unnoticed)
         lines = [
-            f"{self.exercise.id}: checked on {self.count} inputs, which tell {noticed} of "
-            f"{noticed + len(self.unnoticed)} small edits from the solution"
+            f"{self.exercise.id}: checked on {self.count} inputs, which tell {self.noticed} of "
+            f"{self.noticed + len(self.unnoticed)} small edits from the solution"
         ]
         if self.unnoticed:
             lines.append("your inputs see no difference")
@@ -94,11 +92,12 @@ def check_own(folder: Path | str) -> Checked:
                 _check_mistakes(task)
         with using(Variant(own=own)), busy("making small edits"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            all_edits = candidates(task.name)
-            same = [one for one in all_edits if _is_same(one, task)]
-            told = list(dict.fromkeys(filter(None, map(_Missed(task).line, same))))
-        equal = len(same) - len(told)
-        return Checked(own, exercise, len(task.probes()), len(all_edits), equal, told)
+            rows, numbers, same = made_edits(task.name)
+            edits = candidates(task.name)
+            missed = _Missed(task)
+            told = [line for row in same if (line := missed.line(edits[row]))]
+            own = own._replace(edits=packed(task.name, table_of(task.name, rows, numbers)))
+        return Checked(own, exercise, len(task.probes()), len(rows), told)
 
 
 def _check_name(exercise: Exercise) -> None:
@@ -132,9 +131,16 @@ def _check_inputs(task: Task) -> None:
 def _check_solution(exercise: Exercise, task: Task) -> None:
     verdict = _verdict(exercise, task.solution)
     wrong = next((stage for stage in verdict.stages if stage.passed is False), None)
+    if wrong is not None and wrong.name == "invariants":
+        raise ConfigError(
+            f"laws.py: your own solution breaks this rule, so one of the two is wrong: "
+            f"{wrong.finding}"
+        )
     if wrong is not None:
-        raise ConfigError(f"solution.py: your own solution does not pass: {WRONG[wrong.name]}"
-                          f"{wrong.finding}")  # fmt: skip
+        advice = f"; {ADVICE[wrong.name]}" if wrong.name in ADVICE else ""
+        raise ConfigError(
+            f"solution.py: your own solution does not pass ({wrong.name}): {wrong.finding}{advice}"
+        )
     if not _verdict(exercise, exercise.stub).is_unwritten:
         raise ConfigError("solution.py: expected a result; a function without a body passes")
     right = right_answers(task.name)
@@ -146,15 +152,9 @@ def _check_solution(exercise: Exercise, task: Task) -> None:
             )
 
 
-WRONG = {
-    "runs": "it fails: ",
-    "type and dtype": "",
-    "shape": "",
-    "finite": "",
-    "inputs left alone": "it changes its inputs; work on a copy, x = x * 2 and not x *= 2: ",
-    "the same twice": "a second call returns something else; leave no randomness in it: ",
-    "invariants": "it breaks a rule of laws.py: ",
-    "values": "",
+ADVICE = {
+    "inputs left alone": "write x = x * 2, not x *= 2",
+    "the same twice": "expected no random numbers in a solution; draw them in inputs.py",
 }
 
 
@@ -189,21 +189,6 @@ def _check_mistakes(task: Task) -> None:
 
 
 # edits that no input shows
-
-
-def _is_same(candidate: Candidate, task: Task) -> bool:
-    """Return whether an edit changes nothing on any input; it stops at the first."""
-    right = right_answers(task.name)
-    pairs = zip(candidate.answers(task.name), right, strict=False)
-    found = [answer is not None and fits([right], [answer]) for answer, right in _until(pairs)]
-    return len(found) == len(right) and all(found)
-
-
-def _until(pairs: Iterator[tuple[Answer, Answer]]) -> Iterator[tuple[Answer, Answer]]:
-    for answer, right in pairs:
-        yield answer, right
-        if answer is None or not fits([right], [answer]):
-            return
 
 
 class _Missed:
