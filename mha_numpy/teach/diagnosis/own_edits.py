@@ -15,23 +15,34 @@ from mha_numpy.teach.diagnosis.small_edits import EXCHANGED, NUMBER, Edit, Edite
 REDUCTIONS = {"sum", "mean", "max", "min", "prod", "var", "std", "argmax", "argmin"}
 RENAMED = {"amax": "max", "amin": "min"}
 PRODUCTS = {"matmul", "dot"}
-PARENTHESIS = "a misplaced parenthesis"
+AXIS, PARENTHESIS = "a different axis", "a misplaced parenthesis"
+UNUSED = "{} is not used"
 VALUES = {  # what is written instead of an argument
-    "int": ("-1", "0", "1", "-2", "2", "None", "{0} + 1", "{0} - 1"),
+    "int": ("-1", "0", "1", "-2", "2", "None"),
     "float": ("0.0", "1.0", "1e-3", "1e-5", "1e-6", "1e-8", "1e-12", "100.0", "10000.0"),
-    "bool": ("True", "False", "not {0}"),
+    "bool": ("True", "False"),
 }
-OTHER_AXES = "tuple((i for i in range({1}.ndim) if i != {0} % {1}.ndim))"
+OTHER_AXES = "tuple((i for i in range({array}.ndim) if i != {axis} % {array}.ndim))"
+
+
+class OwnEdit(Edit):
+    """An edit of a kind that has no place among those of the solutions here."""
+
+    @property
+    def rank(self) -> int:
+        """The rank among edits with the same results: these are what many do."""
+        return -1
 
 
 class OwnEdited(Edited):
     """A teacher's function in the usual style, and all small edits of it."""
 
     def __init__(self, source: str):
-        super().__init__(ast.unparse(InOneStyle().visit(ast.parse(source))))
+        super().__init__(in_one_style(source))
         (function,) = self.module.body
         assert isinstance(function, ast.FunctionDef)
-        self.edits += [*_of_arguments(function), *_of_lines(function), *_of_parts(function)]
+        for more in (_of_axes, _of_arguments, _of_lines, _of_parts):
+            self.edits += more(function)
         self._codes: dict[int, CodeType | None] = {}
 
     def code(self, edit: Edit) -> CodeType | None:
@@ -45,6 +56,56 @@ class OwnEdited(Edited):
 def read_own_edits(source: str) -> OwnEdited:
     """Read a function once."""
     return OwnEdited(source)
+
+
+def in_one_style(source: str) -> str:
+    """Return a function in the style of the solutions here, with its steps by their names.
+
+    Examples
+    --------
+    >>> print(in_one_style("def f(x):\n    m = np.mean(x, 1)\n    return np.var(x, 1) + m"))
+    def f(x):
+        m = x.mean(axis=1)
+        return ((x - x.mean(axis=1, keepdims=True)) ** 2).mean(axis=1) + m
+    """
+    module = InOneStyle().visit(ast.parse(source))
+    (function,) = module.body
+    steps = Steps()
+    for statement in function.body:
+        steps.visit(statement)
+        steps.note(statement)
+    return ast.unparse(module)
+
+
+class Steps(ast.NodeTransformer):
+    """Writes the name of a reduction that a line before has computed."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}  # of what is computed, by its text
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Write the name, if there is one."""
+        self.generic_visit(node)
+        name = self.names.get(ast.unparse(node))
+        return node if name is None else ast.Name(name, ast.Load())
+
+    def note(self, statement: ast.stmt) -> None:
+        """Note what a statement computes, and forget what depends on names that it changes."""
+        nodes = list(ast.walk(statement))
+        stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+            self.names.clear()  # a loop, or cells of an array
+            return
+        text = ast.unparse(statement.value)
+        self.names = {old: name for old, name in self.names.items() if name not in stored}
+        for old in list(self.names):
+            used = {n.id for n in ast.walk(ast.parse(old)) if isinstance(n, ast.Name)}
+            if used & stored:
+                del self.names[old]
+        if isinstance(statement.value, ast.Call) and not stored & {
+            n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)
+        }:
+            self.names[text] = statement.targets[0].id
 
 
 class InOneStyle(ast.NodeTransformer):
@@ -87,16 +148,53 @@ def _reduced(array: ast.expr, name: str, named: dict[str | None, ast.expr]) -> a
 
 def _of_arguments(function: ast.FunctionDef) -> Iterator[Edit]:
     """Yield functions that set an argument to something else before they begin."""
-    kinds = {one.arg: ast.unparse(one.annotation or ast.Name("")) for one in function.args.args}
-    arrays = [name for name, kind in kinds.items() if kind == "Array"]
-    for name, kind in kinds.items():
-        texts = list(VALUES.get(kind, ()))
-        if "axis" in name and arrays:
-            texts.append(OTHER_AXES)
-        for text in texts:
-            new = text.format(name, *arrays[:1])
-            body = [*ast.parse(f"{name} = {new}").body, *function.body]
-            yield Edit(NUMBER, function, "body", body, is_of_input=True)
+    for name, kind in _kinds(function).items():
+        for text in VALUES.get(kind, ()):
+            yield OwnEdit(UNUSED.format(name), *_before(function, f"{name} = {text}"))
+        if kind == "int":
+            for text in ("{0} + 1", "{0} - 1", "abs({0})"):
+                new = f"{name} = {text.format(name)}"
+                yield Edit(NUMBER, *_before(function, new), is_of_input=True)
+
+
+def _kinds(function: ast.FunctionDef) -> dict[str, str]:
+    return {one.arg: ast.unparse(one.annotation or ast.Name("")) for one in function.args.args}
+
+
+def _before(function: ast.FunctionDef, text: str) -> tuple[ast.FunctionDef, str, list[ast.stmt]]:
+    return function, "body", [*ast.parse(text).body, *function.body]
+
+
+def _of_axes(function: ast.FunctionDef) -> Iterator[Edit]:
+    """Yield functions in which all reductions along an axis take another one."""
+    array = next((name for name, kind in _kinds(function).items() if kind == "Array"), "")
+    axes = [
+        one.value
+        for one in ast.walk(function)
+        if isinstance(one, ast.keyword) and one.arg == "axis"
+    ]
+    for axis in {ast.unparse(one) for one in axes if ast.unparse(one) != "None"}:
+        others = ["-1", "-2", "0", "1", "2", "None"]
+        others += [OTHER_AXES.format(array=array, axis=axis)] * bool(array)
+        for other in others:
+            if other != axis:
+                change = Axes(axis, ast.parse(other, mode="eval").body)
+                body = [change.visit(deepcopy(one)) for one in function.body]
+                yield OwnEdit(AXIS, function, "body", body)
+
+
+class Axes(ast.NodeTransformer):
+    """Writes another axis wherever some axis is an argument by name."""
+
+    def __init__(self, old: str, new: ast.expr):
+        self.old, self.new = old, new
+
+    def visit_keyword(self, node: ast.keyword) -> ast.keyword:
+        """Write the other axis."""
+        self.generic_visit(node)
+        if node.arg == "axis" and ast.unparse(node.value) == self.old:
+            return ast.keyword("axis", self.new)
+        return node
 
 
 def _of_lines(function: ast.FunctionDef) -> Iterator[Edit]:

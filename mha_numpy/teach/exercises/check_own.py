@@ -100,12 +100,35 @@ def check_own(folder: Path | str) -> Checked:
         return Checked(own, exercise, len(task.probes()), len(rows), told)
 
 
+def judge_own(folder: Path | str, function: Function, seed: int = Variant().seed) -> Verdict:
+    """Judge an answer to a teacher's own exercise, as `grade` does, but without isolation.
+
+    Parameters
+    ----------
+    folder : path
+        As for `check_own`.
+    function : callable
+        The answer.
+    seed : int
+        Of the inputs; each student has another one.
+
+    Returns
+    -------
+    Verdict
+    """
+    own = read_own(folder)
+    with told_of(folder):
+        exercise = exercise_of(load_own(own))
+    with using(Variant(seed, own=own)):
+        return judge(exercise, lambda: function)
+
+
 def _check_name(exercise: Exercise) -> None:
     taken = {*BUILT_IN, *(one.function_name for one in EXERCISES)}
     if exercise.function_name in taken or exercise.id in {one.id for one in EXERCISES}:
         raise ConfigError(
             f"solution.py: {exercise.function_name} is the name of an exercise that is here "
-            f"already; call yours something else, such as my_{exercise.function_name}"
+            f"already; give yours another name, such as my_{exercise.function_name}"
         )
 
 
