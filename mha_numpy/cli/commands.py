@@ -435,8 +435,8 @@ def _hint(options: Namespace) -> int:
     "Make an assignment: a table of points, a secret, and handouts with instructions, stubs and "
     "public checks. NAME is hw1-forward, hw2-backward, hw3-grouped-and-cache, or ids of exercises, "
     "separated by commas. --from adds an exercise that you wrote: a folder with solution.py and "
-    "inputs.py, see docs/own-exercise.md. With a roster each student gets their own conventions, so a copied "
-    "solution is seldom right.",
+    "inputs.py, as docs/own-exercise.md explains. With a roster each student gets their own "
+    "conventions, so a copied solution is seldom right.",
     "mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
     word("name", "NAME", "a ready-made assignment, or exercises such as softmax,masks",
         nargs="?", default=""),

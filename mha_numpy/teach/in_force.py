@@ -6,7 +6,7 @@ the only ones, so it may use any name that a solution here uses.
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from mha_numpy.teach.conventions import variant_in_force
 from mha_numpy.teach.load_own import load_own
@@ -47,7 +47,8 @@ def cached(most: int | None = None) -> Callable[[Callable[P, V]], Callable[P, V]
 
         @wraps(function)
         def looked_up(*arguments: P.args, **named: P.kwargs) -> V:
-            return kept(variant_in_force().own, *arguments, **named)
+            own: Any = variant_in_force().own
+            return kept(own, *arguments, **named)  # type: ignore[arg-type]
 
         return looked_up
 

@@ -30,7 +30,7 @@ NUMPYDOC = (
     "a line such as `x : (T, D)` for each array"
 )
 SETTINGS = {"title": str, "difficulty": int, "minutes": int, "points": (int, float), "hint": str}
-KINDS = {  # of arguments, as small edits know them
+KINDS: dict[Any, str] = {  # of arguments, as small edits know them
     np.ndarray: "Array",
     (bool, np.bool_): "bool",
     (int, np.integer): "int",
@@ -74,7 +74,9 @@ def _of_folder(own: Own) -> Task:
         minutes=table.get("minutes", MINUTES * difficulty),
         hints=Hints(table.get("hint", ""), "", "", ""),
         draw=lambda rng: [{name: one[name] for name in parameters} for one in draw(rng)],
-        laws=_laws_of(_run(own.laws, "laws.py", digest), named(answer)),
+        laws=_laws_of(
+            _run(own.laws, "laws.py", digest), answer if named is None else named(answer)
+        ),
         mistakes=[Mistake(**one) for one in table.get("mistake", ())],
         named=named,
     )
@@ -203,11 +205,14 @@ def _drawn(draw: Callable[[np.random.Generator], Any], parameters: list[str]) ->
                 "inputs.py",
                 f"input {number}: expected the arguments {', '.join(parameters)}; "
                 f"{f'got {name!r} too' if is_extra else f'{name!r} is missing'}"
-                + f"; {meant}" * bool(meant),
+                + f"; {meant}"
+                * bool(meant),
             )
         for name, value in leaves(one).items():
             if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
-                _wrong("inputs.py", f"{name} of input {number}: expected numbers; {describe(value)}")
+                _wrong(
+                    "inputs.py", f"{name} of input {number}: expected numbers; {describe(value)}"
+                )
     return list(drawn)
 
 
@@ -222,13 +227,15 @@ def _answer(function: Callable[..., Any], inputs: Inputs) -> Any:
         )
 
 
-def _naming(results: list[str], answer: Any) -> Callable[[Any], Any]:
-    """Return what gives the parts of an answer the names in the docstring."""
+def _naming(results: list[str], answer: Any) -> Callable[[Any], Any] | None:
+    """Return what gives the parts of an answer the names in the docstring, if they have none."""
     parts = children(answer)
     names = ["" if parts is None else name for name in (parts or {"": answer})]
     for name, one in (parts or {"the result": answer}).items():
         if not all(np.asarray(leaf).dtype.kind in "biuf" for leaf in leaves(one).values()):
-            _wrong("solution.py", f"expected arrays or numbers as results; {name} is {describe(one)}")
+            _wrong(
+                "solution.py", f"expected arrays or numbers as results; {name} is {describe(one)}"
+            )
     if len(names) != len(results):
         _wrong(
             "solution.py",
@@ -236,7 +243,7 @@ def _naming(results: list[str], answer: Any) -> Callable[[Any], Any]:
             f"Returns ({', '.join(results)}): one line such as `out : (T, D)` for each array",
         )
     if not isinstance(answer, (tuple, list)) or hasattr(answer, "_fields"):
-        return lambda result: result
+        return None
     made = namedtuple("Results", results)  # type: ignore[misc]
 
     def named(result: Any) -> Any:
@@ -257,7 +264,7 @@ def _annotated(text: str, name: str, inputs: list[Inputs], *, is_single: bool) -
         values = [one[argument.arg] for one in inputs if one[argument.arg] is not None]
         kinds = (kind for one, kind in KINDS.items() if values and isinstance(values[0], one))
         kind = next(kinds, None)
-        argument.annotation = kind and ast.Name(kind)
+        argument.annotation = None if kind is None else ast.Name(kind)
     function.returns = ast.Name("Array" if is_single else "tuple")
     function.body = [ast.Pass()]
     head = ast.unparse(ast.fix_missing_locations(function)).rsplit("\n", 1)[0]

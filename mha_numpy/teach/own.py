@@ -40,21 +40,21 @@ def read_own(folder: Path | str) -> Own:
         if not (folder / name).is_file():
             raise ConfigError(f"from: there is no {folder / name}; write it: {what}")
     try:
-        texts = [
+        solution, inputs, laws, mistakes = (
             (folder / name).read_text(encoding="utf-8-sig") if (folder / name).exists() else ""
             for name in (*NEEDED, *OPTIONAL)
-        ]
+        )
         edits = (folder / EDITS).read_bytes() if (folder / EDITS).exists() else b""
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"from: cannot read {folder}: {error}") from error
-    return Own(*texts, edits=edits)
+    return Own(solution, inputs, laws, mistakes, edits)
 
 
 def write_own(own: Own, folder: Path) -> None:
     """Write the files of an exercise; those that it does not have are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / EDITS).write_bytes(own.edits)
-    for name, text in zip((*NEEDED, *OPTIONAL), own[:-1], strict=True):
+    for name, text in zip((*NEEDED, *OPTIONAL), own[:4], strict=True):
         if text:
             (folder / name).write_text(text, encoding="utf-8")
         else:

@@ -39,7 +39,8 @@ def example_of(task: Task) -> Example:
     """
     exact = task.probes()[0]
     rounded = {name: _rounded(value) for name, value in exact.items()}
-    answer = task.named(task.solution(**rounded))
+    answer = task.solution(**rounded)
+    answer = answer if task.named is None else task.named(answer)
     told = {"function": task.name, "returns": task.results, "inputs": _plain(rounded)}
     return Example(json.dumps({**told, "answer": _plain(answer)}))
 
@@ -97,5 +98,5 @@ def _tree(told: Any) -> Any:
         return np.array(told["array"], np.dtype(parts)).reshape(told["shape"])[()]
     if kind in ("dict", "named"):
         found = {name: _tree(part) for name, part in parts.items()}
-        return namedtuple("Results", found)(**found) if kind == "named" else found  # type: ignore[misc]
+        return namedtuple("Results", found)(**found) if kind == "named" else found
     return (tuple if kind == "tuple" else list)(map(_tree, parts))

@@ -111,7 +111,7 @@ class Task:
     reactions: Sequence[Reaction] = ()
     slope: Callable[[Inputs], Slope] | None = None  # of a backward, for numerical differentiation
     mistakes: Sequence[Mistake | Again] = ()  # in this file; those of what it calls show, too
-    named: Callable[[Any], Any] = lambda answer: answer  # gives a plain tuple's parts their names
+    named: Callable[[Any], Any] | None = None  # gives a plain tuple's parts their names
 
     @property
     def name(self) -> str:

@@ -242,7 +242,9 @@ def _checking_text(assignment: Assignment, variants: dict[str, Variant]) -> str:
     calls = []
     for number, exercise in enumerate(assignment.catalogue, start=1):
         function = f'from_file("{file_name(exercise, number)}", "{exercise.function_name}")'
-        example = f'\n    example=EXAMPLES["{exercise.id}"]' if exercise.id in assignment.own else ""
+        example = (
+            f'\n    example=EXAMPLES["{exercise.id}"]' if exercise.id in assignment.own else ""
+        )
         calls.append(_check_call(exercise, variants[exercise.id], function, example))
     return CHECK.format(
         calls="\n".join(calls),

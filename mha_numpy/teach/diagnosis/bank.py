@@ -35,11 +35,15 @@ IGNORED = [
 ]
 
 
+def _mistakes_of(tasks: Iterable[Task]) -> list[Mistake]:
+    """Return all mistakes of some tasks: of two with the same numbers, the first is named first."""
+    found = [one for task in tasks for one in task.mistakes if isinstance(one, Mistake)]
+    return sorted(found, key=lambda one: not one.is_first)
+
+
 def _bank_of(tasks: Iterable[Task]) -> dict[str, Mistake]:
     """Return all mistakes of some tasks, and those that show in any function."""
-    own = [one for task in tasks for one in task.mistakes if isinstance(one, Mistake)]
-    # where two mistakes give the same numbers, the first of them is named first
-    own.sort(key=lambda one: not one.is_first)
+    own = _mistakes_of(tasks)
     return {mistake.name: mistake for mistake in [*own, *MISBEHAVIOURS, *IGNORED, IGNORE_ALL]}
 
 
@@ -52,9 +56,8 @@ def _edits_of(tasks: Sequence[Task]) -> dict[str, dict[str, Edits]]:
     return found
 
 
-BANK: Mapping[str, Mistake] = InForce(
-    _bank_of(BUILT_IN.values()), lambda own: _bank_of([own])
-)
+MISTAKES = _mistakes_of(BUILT_IN.values())
+BANK: Mapping[str, Mistake] = InForce(_bank_of(BUILT_IN.values()), lambda own: _bank_of([own]))
 EDITS: Mapping[str, Mapping[str, Edits]] = InForce(
     _edits_of(list(BUILT_IN.values())), lambda own: _edits_of([own])
 )

@@ -10,8 +10,8 @@ from mha_numpy.checking.compare import agreeing
 from mha_numpy.teach.conventions import Convention, conventions_of, variant_in_force
 from mha_numpy.teach.diagnosis.bank import BANK, IGNORE_ALL, Function
 from mha_numpy.teach.diagnosis.mutants import may_show, mutated
-from mha_numpy.teach.task import KEPT, Inputs
 from mha_numpy.teach.in_force import cached
+from mha_numpy.teach.task import KEPT, Inputs
 from mha_numpy.teach.tasks import TASKS
 
 Answer = Any  # an array, or several with their names; None where a function failed

@@ -15,8 +15,8 @@ from mha_numpy.teach.conventions import conventions_of, follow
 from mha_numpy.teach.diagnosis.bank import BANK, EDITS, IGNORE_ALL, WRAPPERS, Function
 from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
-from mha_numpy.teach.task import Edits
 from mha_numpy.teach.in_force import cached
+from mha_numpy.teach.task import Edits
 from mha_numpy.teach.tasks import TASKS, find_task
 
 EditsOf = dict[str, dict[str, str]]  # of the source of each function
@@ -128,8 +128,8 @@ def assembled(task: str, codes: Mapping[str, CodeType]) -> Function:
         function = sources.cuts[name].function
         code = codes.get(name, function.__code__)
         namespace[name] = FunctionType(code, namespace, name, function.__defaults__)
-    function, named = cast(Function, namespace[task]), TASKS[task].named
-    return lambda *by_place, **by_name: named(function(*by_place, **by_name))
+    made, named = cast(Function, namespace[task]), TASKS[task].named
+    return made if named is None else lambda *given, **by_name: named(made(*given, **by_name))
 
 
 @cached()

@@ -22,6 +22,7 @@ VALUES = {  # what is written instead of an argument
     "float": ("0.0", "1.0", "1e-3", "1e-5", "1e-6", "1e-8", "1e-12", "100.0", "10000.0"),
     "bool": ("True", "False"),
 }
+Named = dict[str | None, ast.expr]  # of a call
 OTHER_AXES = "tuple((i for i in range({array}.ndim) if i != {axis} % {array}.ndim))"
 
 
@@ -59,7 +60,7 @@ def read_own_edits(source: str) -> OwnEdited:
 
 
 def in_one_style(source: str) -> str:
-    """Return a function in the style of the solutions here, with its steps by their names.
+    r"""Return a function in the style of the solutions here, with its steps by their names.
 
     Examples
     --------
@@ -131,13 +132,13 @@ class InOneStyle(ast.NodeTransformer):
         return _reduced(array, name, named)
 
 
-def _reduced(array: ast.expr, name: str, named: dict[str | None, ast.expr]) -> ast.expr:
+def _reduced(array: ast.expr, name: str, named: Named) -> ast.expr:
     """Return a reduction; a variance is the mean of squares, and a deviation its root."""
     order = sorted(named, key=lambda one: one not in ("axis", "keepdims"))
     order.sort(key=lambda one: one != "axis")
     keywords = [ast.keyword(one, named[one]) for one in order]
     if name in ("var", "std") and named.keys() <= {"axis", "keepdims"}:
-        kept = {"axis": named["axis"]} if "axis" in named else {}
+        kept: Named = {"axis": named["axis"]} if "axis" in named else {}
         mean = _reduced(array, "mean", {**kept, "keepdims": ast.Constant(True)})
         centred = ast.BinOp(deepcopy(array), ast.Sub(), mean)
         variance = _reduced(ast.BinOp(centred, ast.Pow(), ast.Constant(2)), "mean", named)
@@ -202,7 +203,8 @@ def _of_lines(function: ast.FunctionDef) -> Iterator[Edit]:
     for i, (one, other) in enumerate(zip(function.body, function.body[1:], strict=False)):
         if isinstance(one, ast.Assign) and isinstance(other, ast.Assign):
             both = [ast.Assign(one.targets, other.value), ast.Assign(other.targets, one.value)]
-            yield Edit(EXCHANGED, function, "body", [*function.body[:i], *both, *function.body[i + 2 :]])
+            body = [*function.body[:i], *both, *function.body[i + 2 :]]
+            yield Edit(EXCHANGED, function, "body", body)
 
 
 def _of_parts(function: ast.FunctionDef) -> Iterator[Edit]:
@@ -214,4 +216,3 @@ def _of_parts(function: ast.FunctionDef) -> Iterator[Edit]:
                 inner = ast.BinOp(old.left.left, old.op, old.right)
                 new = ast.BinOp(inner, ast.Mult(), old.left.right)
                 yield Edit(PARENTHESIS, holder, field, new)
-

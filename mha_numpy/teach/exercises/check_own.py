@@ -14,7 +14,11 @@ from mha_numpy.progress import busy
 from mha_numpy.teach.conventions import Variant, using
 from mha_numpy.teach.diagnosis.bank import MISBEHAVIOURS, Function
 from mha_numpy.teach.diagnosis.fingerprints import (
-    Answer, answers_with, attempt, fits, right_answers,
+    Answer,
+    answers_with,
+    attempt,
+    fits,
+    right_answers,
 )  # fmt: skip
 from mha_numpy.teach.diagnosis.mutants import assembled
 from mha_numpy.teach.diagnosis.search import Candidate, candidates, made_edits, packed, table_of
@@ -36,7 +40,7 @@ class Checked(NamedTuple):
 
     own: Own
     exercise: Exercise
-    count: int  # of the inputs
+    inputs: int  # how many
     noticed: int  # small edits of the solution whose results are wrong
     unnoticed: list[str]  # those whose results are not, but would be on other inputs; a line each
 
@@ -47,7 +51,7 @@ class Checked(NamedTuple):
 
     def __str__(self) -> str:
         lines = [
-            f"{self.exercise.id}: checked on {self.count} inputs, which tell {self.noticed} of "
+            f"{self.exercise.id}: checked on {self.inputs} inputs, which tell {self.noticed} of "
             f"{self.noticed + len(self.unnoticed)} small edits from the solution"
         ]
         if self.unnoticed:
@@ -170,8 +174,7 @@ def _check_solution(exercise: Exercise, task: Task) -> None:
     for number, answer in enumerate(right, start=1):
         if not all(np.isfinite(leaf).all() for leaf in leaves(answer).values()):
             raise ConfigError(
-                f"solution.py: expected finite numbers; the result of input {number} has NaN or "
-                "inf"
+                f"solution.py: expected finite numbers; the result of input {number} has NaN or inf"
             )
 
 
@@ -199,7 +202,7 @@ def _check_mistakes(task: Task) -> None:
         try:
             made = answers_with(task.name, [mistake.name])
         except ConfigError as error:
-            raise ConfigError(f"{where}: {error}; copy it from solution.py as it is there") from error
+            raise ConfigError(f"{where}: {error}; copy it from solution.py") from error
         except Exception as error:
             raise ConfigError(
                 f"{where}: with this edit the solution raises {type(error).__name__}: {error}"
@@ -278,7 +281,10 @@ def _other_values(value: Any) -> Iterator[tuple[str, Any]]:
     is_array = isinstance(value, np.ndarray)
     kind = value.dtype.kind if is_array else type(value).__name__[0]
     if kind == "b":
-        yield "if True and False were swapped in {}", np.logical_not(value) if is_array else not value
+        yield (
+            "if {} were the opposite",
+            np.logical_not(value) if is_array else not value,
+        )
     elif kind == "i":
         yield "if {} were 1 more", value + 1
         yield "if {} were 1 less", value - 1
