@@ -50,6 +50,7 @@ def cached(most: int | None = None) -> Callable[[Callable[P, V]], Callable[P, V]
             own: Any = variant_in_force().own
             return kept(own, *arguments, **named)  # type: ignore[arg-type]
 
+        looked_up.cache_info = kept.cache_info  # type: ignore[attr-defined]
         return looked_up
 
     return keeping

@@ -100,7 +100,10 @@ def _run(text: str, file: str, digest: str) -> ModuleType:
     except SyntaxError as error:
         _wrong(file, f"Python cannot read it: {error.msg} (line {error.lineno})", error)
     except Exception as error:
-        _wrong(file, f"running it raised {_told(error, file)}; each file stands alone", error)
+        alone = "; the other files of the folder cannot be imported" * isinstance(
+            error, ImportError
+        )
+        _wrong(file, f"running it raised {_told(error, file)}{alone}", error)
     return module
 
 
@@ -127,7 +130,7 @@ def _one_function(module: ModuleType) -> FunctionType:
     file, found = "solution.py", _functions(module)
     if len(found) != 1:
         got = f"got {', '.join(found)}: begin the names of helpers with _" if found else "got none"
-        _wrong(file, f"expected one function for students to write; {got}")
+        _wrong(file, f"expected one def without a decorator, for students to write; {got}")
     (function,) = found.values()
     decorated = [
         one.name
@@ -208,7 +211,13 @@ def _drawn(draw: Callable[[np.random.Generator], Any], parameters: list[str]) ->
                 + f"; {meant}"
                 * bool(meant),
             )
+        for name, value in one.items():
+            if isinstance(value, list) and all(isinstance(n, int | float) for n in np.ravel(value)):
+                got = f"{name} of input {number} is a list"
+                _wrong("inputs.py", f"expected arrays of numbers; {got}: write np.array({name})")
         for name, value in leaves(one).items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)  # a solution that writes into it shows
             if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
                 _wrong(
                     "inputs.py", f"{name} of input {number}: expected numbers; {describe(value)}"
@@ -222,7 +231,8 @@ def _answer(function: Callable[..., Any], inputs: Inputs) -> Any:
     except Exception as error:
         _wrong(
             "solution.py",
-            f"called with input 1 of inputs.py it raised {_told(error, 'solution.py')}",
+            f"called with input 1 of inputs.py it raised {_told(error, 'solution.py')}"
+            + "; work on a copy: x = x * 2, not x *= 2" * ("read-only" in str(error)),
             error,
         )
 
@@ -239,8 +249,8 @@ def _naming(results: list[str], answer: Any) -> Callable[[Any], Any] | None:
     if len(names) != len(results):
         _wrong(
             "solution.py",
-            f"it returns {len(names)} arrays, and its docstring lists {len(results)} below "
-            f"Returns ({', '.join(results)}): one line such as `out : (T, D)` for each array",
+            f"expected a line such as `out : (T, D)` below Returns for each array; it returns "
+            f"{len(names)} and lists {', '.join(results)}",
         )
     if not isinstance(answer, (tuple, list)) or hasattr(answer, "_fields"):
         return None
@@ -281,16 +291,34 @@ def _laws_of(module: ModuleType, like: Any) -> list[Law]:
                 "words that a student understands; it returns an array that is 0 where it holds",
             )
         statement = " ".join(cleandoc(function.__doc__).split("\n\n")[0].split()).rstrip(".")
-        laws.append(Law(statement[:1].lower() + statement[1:], _residual(function, like)))
+        laws.append(Law(statement[:1].lower() + statement[1:], Rule(function, like)))
     return laws
 
 
-def _residual(function: Callable[..., Any], like: Any) -> Callable[[Inputs, Any], Array]:
-    def residual(inputs: Inputs, arrays: Mapping[str, Array]) -> Array:
-        off = np.asarray(function(inputs, replaced(like, arrays)))
-        return off.astype(float) if off.dtype.kind in "biu" else off
+class Rule:
+    """A function of laws.py, which takes what a function returned, not its arrays by name."""
 
-    return residual
+    def __init__(self, function: Callable[..., Any], like: Any):
+        self.function, self.like = function, like
+
+    def __call__(self, inputs: Inputs, arrays: Mapping[str, Array]) -> Array:
+        """Return how far it is broken; infinitely where an odd answer makes it fail."""
+        try:
+            return self.off(inputs, replaced(self.like, arrays))
+        except Exception:
+            return np.array(np.inf)
+
+    def off(self, inputs: Inputs, result: Any) -> Array:
+        """Return how far it is broken."""
+        off = np.asarray(self.function(inputs, result))
+        if off.dtype.kind not in "iuf":
+            name, got = self.function.__name__, describe(off[()])
+            _wrong(
+                "laws.py",
+                f"{name}: expected numbers that are 0 where the rule holds, such as "
+                f"result.sum(axis=-1) - 1; got {got}",
+            )
+        return off.astype(float)
 
 
 def _table_of(own: Own) -> dict[str, Any]:

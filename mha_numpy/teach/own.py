@@ -67,4 +67,6 @@ def told_of(folder: Path | str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise ConfigError(f"from: {Path(folder) / str(error)}") from error
+        is_of_file = str(error).startswith((*NEEDED, *OPTIONAL))
+        between = "/" if is_of_file else ": "
+        raise ConfigError(f"from: {folder}{between}{error}") from error

@@ -1,7 +1,7 @@
 """check_own: whether a teacher's own exercise can be handed out, and what its inputs miss."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.checking.trees import leaves
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, one_line
 from mha_numpy.progress import busy
 from mha_numpy.teach.conventions import Variant, using
 from mha_numpy.teach.diagnosis.bank import MISBEHAVIOURS, Function
@@ -26,12 +26,11 @@ from mha_numpy.teach.exercises.catalogue import EXERCISES
 from mha_numpy.teach.exercises.exercise import Exercise, exercise_of
 from mha_numpy.teach.exercises.judge import judge
 from mha_numpy.teach.exercises.verdict import Verdict
-from mha_numpy.teach.load_own import load_own, settings_of
+from mha_numpy.teach.load_own import Rule, load_own, settings_of
 from mha_numpy.teach.own import Own, read_own, told_of
 from mha_numpy.teach.task import Inputs, Task
 from mha_numpy.teach.tasks import BUILT_IN
 
-MOST = 12  # lines about edits
 SEEDS = (1, 2)  # of students
 
 
@@ -42,7 +41,7 @@ class Checked(NamedTuple):
     exercise: Exercise
     inputs: int  # how many
     noticed: int  # small edits of the solution whose results are wrong
-    unnoticed: list[str]  # those whose results are not, but would be on other inputs; a line each
+    unnoticed: dict[str, list[str]]  # those that only other inputs show, by what these have
 
     def points(self, step: float) -> float:
         """Return the points: as mistakes.toml says, or so many for each step of difficulty."""
@@ -50,15 +49,17 @@ class Checked(NamedTuple):
         return float(told)
 
     def __str__(self) -> str:
+        count = self.noticed + sum(map(len, self.unnoticed.values()))
         lines = [
-            f"{self.exercise.id}: checked on {self.inputs} inputs, which tell {self.noticed} of "
-            f"{self.noticed + len(self.unnoticed)} small edits from the solution"
+            f"{self.exercise.id}: your solution passes; {self.inputs} inputs tell {self.noticed} "
+            f"of {count} small edits from it"
         ]
-        if self.unnoticed:
-            lines.append("your inputs see no difference")
-            lines += [f"- {line}" for line in self.unnoticed[:MOST]]
-            more = len(self.unnoticed) - MOST
-            lines += [f"- and {more} more; add inputs to inputs.py that show them"] * (more > 0)
+        for change, edits in self.unnoticed.items():
+            first = min(edits, key=len)
+            more = f", nor with {len(edits) - 1} more edits" * (len(edits) > 1)
+            lines.append(
+                f"- {first} your inputs see no difference{more}; add one in which {change}"
+            )
         return "\n".join(lines)
 
 
@@ -99,7 +100,7 @@ def check_own(folder: Path | str) -> Checked:
             rows, numbers, same = made_edits(task.name)
             edits = candidates(task.name)
             missed = _Missed(task)
-            told = [line for row in same if (line := missed.line(edits[row]))]
+            told = missed.lines(edits[row] for row in same)
             own = own._replace(edits=packed(task.name, table_of(task.name, rows, numbers)))
         return Checked(own, exercise, len(task.probes()), len(rows), told)
 
@@ -156,7 +157,8 @@ def _check_inputs(task: Task) -> None:
 
 
 def _check_solution(exercise: Exercise, task: Task) -> None:
-    verdict = _verdict(exercise, task.solution)
+    _check_laws(task)
+    verdict = judge(exercise, lambda: task.solution)
     wrong = next((stage for stage in verdict.stages if stage.passed is False), None)
     if wrong is not None and wrong.name == "invariants":
         raise ConfigError(
@@ -168,7 +170,7 @@ def _check_solution(exercise: Exercise, task: Task) -> None:
         raise ConfigError(
             f"solution.py: your own solution does not pass ({wrong.name}): {wrong.finding}{advice}"
         )
-    if not _verdict(exercise, exercise.stub).is_unwritten:
+    if not judge(exercise, lambda: exercise.stub).is_unwritten:
         raise ConfigError("solution.py: expected a result; a function without a body passes")
     right = right_answers(task.name)
     for number, answer in enumerate(right, start=1):
@@ -184,13 +186,20 @@ ADVICE = {
 }
 
 
-def _verdict(exercise: Exercise, function: Function) -> Verdict:
-    try:
-        return judge(exercise, lambda: function)
-    except ConfigError:
-        raise
-    except Exception as error:  # a law's, on numbers that it should take
-        raise ConfigError(f"laws.py: a rule raised {type(error).__name__}: {error}") from error
+def _check_laws(task: Task) -> None:
+    """Check that no rule fails on right answers."""
+    for law in task.laws:
+        assert isinstance(law.residual, Rule)
+        for inputs, answer in zip(task.probes(), right_answers(task.name), strict=True):
+            try:
+                law.residual.off(inputs, answer)
+            except ConfigError:
+                raise
+            except Exception as error:
+                name = law.residual.function.__name__
+                raise ConfigError(
+                    f"laws.py: {name} raised {type(error).__name__}: {one_line(error)}"
+                ) from error
 
 
 def _check_mistakes(task: Task) -> None:
@@ -223,23 +232,31 @@ class _Missed:
     def __init__(self, task: Task):
         self.task, self.others = task, list(_others(task))
 
-    def line(self, candidate: Candidate) -> str:
-        """Return a line about an edit that other inputs show; "" if none does."""
+    def lines(self, edits: Iterable[Candidate]) -> dict[str, list[str]]:
+        """Return the edits that other inputs show, in words, by what these inputs have."""
+        found: dict[str, list[str]] = {}
+        for candidate in edits:
+            if change := self._shown_by(candidate):
+                wrong, right = (
+                    text.replace("\n", "; ") for text in candidate.edited.lines(candidate.edit)
+                )
+                place = f"in place of `{right}`" if right else "added"
+                words = f"with `{wrong}` {place}" if wrong else f"without `{right}`"
+                found.setdefault(change, []).append(words)
+        return found
+
+    def _shown_by(self, candidate: Candidate) -> str:
+        """Return what inputs have that show an edit; "" if none of those tried does."""
         code = candidate.edited.code(candidate.edit)
         if code is None:
             return ""
         function = assembled(self.task.name, {candidate.function: code})
-        for change, inputs, right in self.others:
-            if not fits([right], [attempt(function, inputs, (Exception,))]):
-                wrong, lines = (
-                    text.replace("\n", "; ") for text in candidate.edited.lines(candidate.edit)
-                )
-                if not wrong:
-                    return f"without `{lines}`; they would {change}"
-                if not lines:
-                    return f"with `{wrong}` added; they would {change}"
-                return f"with `{wrong}` in place of `{lines}`; they would {change}"
-        return ""
+        shown = (
+            change
+            for change, inputs, right in self.others
+            if not fits([right], [attempt(function, inputs, (Exception,))])
+        )
+        return next(shown, "")
 
 
 def _others(task: Task) -> Iterator[tuple[str, Inputs, Answer]]:
@@ -265,10 +282,10 @@ def _changed(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
     for name, array in arrays.items():
         for axis, size in enumerate(array.shape):
             if size > 1:
-                change = f"if axis {axis} of {name} had another size"
+                change = f"axis {axis} of {name} has another size"
                 yield change, {**inputs, name: np.take(array, range(size - 1), axis)}
     for size in {size for array in arrays.values() for size in array.shape if size > 1}:
-        yield f"if the size {size} were another", {
+        yield f"there is no size {size}", {
             **inputs, **{name: _shrunk(array, size) for name, array in arrays.items()}
         }  # fmt: skip
 
@@ -282,15 +299,15 @@ def _other_values(value: Any) -> Iterator[tuple[str, Any]]:
     kind = value.dtype.kind if is_array else type(value).__name__[0]
     if kind == "b":
         yield (
-            "if {} were the opposite",
+            "{} is the opposite",
             np.logical_not(value) if is_array else not value,
         )
     elif kind == "i":
-        yield "if {} were 1 more", value + 1
-        yield "if {} were 1 less", value - 1
+        yield "{} is 1 more", value + 1
+        yield "{} is 1 less", value - 1
     elif kind == "f":
-        yield "if {} were 1000 times as large", value * 1000
-        yield "if {} were 0.01 times as large", value * 0.01
+        yield "{} is 1000 times as large", value * 1000
+        yield "{} is 100 times smaller", value * 0.01
     if kind == "f" and is_array:  # a number such as eps often has a sign that it needs
-        yield "if {} had the opposite sign", -value
-        yield "if {} were 3 more", value + 3
+        yield "{} has the opposite sign", -value
+        yield "{} is 3 more", value + 3
