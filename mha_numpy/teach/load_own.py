@@ -100,9 +100,7 @@ def _run(text: str, file: str, digest: str) -> ModuleType:
     except SyntaxError as error:
         _wrong(file, f"Python cannot read it: {error.msg} (line {error.lineno})", error)
     except Exception as error:
-        alone = "; the other files of the folder cannot be imported" * isinstance(
-            error, ImportError
-        )
+        alone = "; the other files are not there" * isinstance(error, ImportError)
         _wrong(file, f"running it raised {_told(error, file)}{alone}", error)
     return module
 
@@ -197,7 +195,7 @@ def _drawn(draw: Callable[[np.random.Generator], Any], parameters: list[str]) ->
     except Exception as error:
         _wrong("inputs.py", f"draw(rng) raised {_told(error, 'inputs.py')}", error)
     if not isinstance(drawn, (list, tuple)) or not drawn:
-        _wrong("inputs.py", f"draw(rng): expected a list of dicts; got {describe(drawn)}")
+        _wrong("inputs.py", f"draw(rng): expected a list of dicts; got a {type(drawn).__name__}")
     for number, one in enumerate(drawn, start=1):
         if not isinstance(one, dict):
             _wrong("inputs.py", f"draw(rng): expected dicts; input {number} is {describe(one)}")

@@ -57,9 +57,8 @@ class Checked(NamedTuple):
         for change, edits in self.unnoticed.items():
             first = min(edits, key=len)
             more = f", nor with {len(edits) - 1} more edits" * (len(edits) > 1)
-            lines.append(
-                f"- {first} your inputs see no difference{more}; add one in which {change}"
-            )
+            seen = f"{first} your inputs see no difference{more}"
+            lines.append(f"- {seen}; add one in which {change}")
         return "\n".join(lines)
 
 
@@ -157,6 +156,12 @@ def _check_inputs(task: Task) -> None:
 
 
 def _check_solution(exercise: Exercise, task: Task) -> None:
+    right = right_answers(task.name)
+    for number, answer in enumerate(right, start=1):
+        if not all(np.isfinite(leaf).all() for leaf in leaves(answer).values()):
+            raise ConfigError(
+                f"solution.py: expected finite numbers; the result of input {number} has NaN or inf"
+            )
     _check_laws(task)
     verdict = judge(exercise, lambda: task.solution)
     wrong = next((stage for stage in verdict.stages if stage.passed is False), None)
@@ -172,12 +177,6 @@ def _check_solution(exercise: Exercise, task: Task) -> None:
         )
     if not judge(exercise, lambda: exercise.stub).is_unwritten:
         raise ConfigError("solution.py: expected a result; a function without a body passes")
-    right = right_answers(task.name)
-    for number, answer in enumerate(right, start=1):
-        if not all(np.isfinite(leaf).all() for leaf in leaves(answer).values()):
-            raise ConfigError(
-                f"solution.py: expected finite numbers; the result of input {number} has NaN or inf"
-            )
 
 
 ADVICE = {
@@ -216,6 +215,11 @@ def _check_mistakes(task: Task) -> None:
             raise ConfigError(
                 f"{where}: with this edit the solution raises {type(error).__name__}: {error}"
             ) from error
+        if all(answer is None for answer in made):
+            raise ConfigError(
+                f"{where}: with this edit the solution fails on every input, and an error needs no "
+                "mistake that explains it; leave it out"
+            )
         if fits(made, right):
             raise ConfigError(
                 f"{where}: the numbers are the same as without it; add an input that shows it, or "
