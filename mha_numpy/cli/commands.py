@@ -461,7 +461,8 @@ def _assignment(options: Namespace) -> int:
     for one in checked:
         print(one)
     count = len(assignment.exercises)
-    print(f"{options.out}: {assignment.name}, {count} functions, {assignment.total:g} points")
+    functions = f"{count} function{'s' * (count != 1)}"
+    print(f"{options.out}: {assignment.name}, {functions}, {assignment.total:g} points")
     if options.form in EXPORTS:
         print(f"read {handouts[0]}/README.md next; the folder contains the solutions")
         return 0

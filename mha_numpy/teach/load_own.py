@@ -210,7 +210,9 @@ def _drawn(draw: Callable[[np.random.Generator], Any], parameters: list[str]) ->
                 * bool(meant),
             )
         for name, value in one.items():
-            if isinstance(value, list) and all(isinstance(n, int | float) for n in np.ravel(value)):
+            if isinstance(value, list) and all(
+                isinstance(n, int | float) for n in leaves(value).values()
+            ):
                 got = f"{name} of input {number} is a list"
                 _wrong("inputs.py", f"expected arrays of numbers; {got}: write np.array({name})")
         for name, value in leaves(one).items():
