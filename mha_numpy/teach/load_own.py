@@ -210,9 +210,8 @@ def _drawn(draw: Callable[[np.random.Generator], Any], parameters: list[str]) ->
                 * bool(meant),
             )
         for name, value in one.items():
-            if isinstance(value, list) and all(
-                isinstance(n, int | float) for n in leaves(value).values()
-            ):
+            parts = leaves(value).values() if isinstance(value, list) else [None]
+            if all(isinstance(part, int | float) for part in parts):
                 got = f"{name} of input {number} is a list"
                 _wrong("inputs.py", f"expected arrays of numbers; {got}: write np.array({name})")
         for name, value in leaves(one).items():
@@ -243,9 +242,7 @@ def _naming(results: list[str], answer: Any) -> Callable[[Any], Any] | None:
     names = ["" if parts is None else name for name in (parts or {"": answer})]
     for name, one in (parts or {"the result": answer}).items():
         if not all(np.asarray(leaf).dtype.kind in "biuf" for leaf in leaves(one).values()):
-            _wrong(
-                "solution.py", f"expected arrays or numbers as results; {name} is {describe(one)}"
-            )
+            _wrong("solution.py", f"expected numbers as results; {name} is {describe(one)}")
     if len(names) != len(results):
         _wrong(
             "solution.py",

@@ -124,6 +124,7 @@ def test_the_gallery_is_what_a_check_says_today():
     assert verdicts.page() == verdicts.PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_worked_exercise_is_what_the_commands_say_today():
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")

@@ -128,10 +128,10 @@ def make_assignment(
     if os.path.lexists(out / TABLE) and not force:
         raise ConfigError(f"out: {out} already has {TABLE}; add --force to overwrite it")
     title, ids = READY.get(name) or Ready(TITLE, _ids(name) if name or not folders else ())
+    if form in EXPORTS:
+        check_export(ids, form, has_roster=roster is not None, has_own=bool(folders))
     checked = [check_own(folder) for folder in folders]
     own = {one.exercise.id: one.own for one in checked}
-    if form in EXPORTS:
-        check_export(ids, form, has_roster=roster is not None, has_own=bool(own))
     students = None if roster is None else read_roster(roster)
     where = {student: out / HANDOUTS / student for student in students or (EVERYBODY,)}
     texts_of = handout_texts

@@ -34,7 +34,7 @@ from mha_numpy.teach.conventions import (
     using,
     variant_in_force,
 )
-from mha_numpy.teach.diagnosis import rewrite, small_edits
+from mha_numpy.teach.diagnosis import own_edits, rewrite, small_edits
 from mha_numpy.teach.diagnosis.fingerprints import (
     Answer,
     attempt,
@@ -237,9 +237,20 @@ def made_of(task: str) -> str:
     sources = [_code_alone(cut.source) for name, cut in cuts.items() if name in used]
     given = leaves(TASKS[task].probes()).items()
     # to six digits, for processors round apart, and without -0.0
-    numbers = [(name, np.round(np.asarray(leaf, dtype=float), 6) + 0.0) for name, leaf in given]
+    numbers = [
+        (name, np.round(np.asarray(leaf, dtype=float), 6) + 0.0)
+        for name, leaf in given
+        if not isinstance(leaf, str)
+    ]
     probes = [(name, array.shape, array.tolist()) for name, array in numbers]
-    return sha256(repr((_how_made(), sources, probes)).encode()).hexdigest()
+    made = _how_made() if variant_in_force().own is None else [*_how_made(), _own_code()]
+    return sha256(repr((made, sources, probes)).encode()).hexdigest()
+
+
+@cache
+def _own_code() -> str:
+    """Return the code that makes the edits of a teacher's own solution."""
+    return _code_alone(inspect.getsource(own_edits))
 
 
 @cache

@@ -296,7 +296,7 @@ WRONG = [  # file, what stands there, what is written instead, what the error sa
     ("solution.py", "    out : (", "    array of shape (", "such as `out : (T, D)`; got"),
     ("solution.py", RETURNS, f"{RETURNS}    mean : (A,)\n", "it returns 1 and lists out, mean"),
     ("solution.py", "return (x", "(x", "numbers as results; the result is None"),
-    ("solution.py", "    mean =", "    x *= 2\n    mean =", "work on a copy: x = x * 2, not x *= 2"),
+    ("solution.py", "    mean =", "    x *= 2\n    mean =", "work on a copy: x = x * 2, not"),
     ("solution.py", "+ bias\n", "+ bias + np.random.normal()\n", "no random numbers in a solution"),
     ("solution.py", "+ bias\n", "* np.nan + bias\n", "the result of input 1 has NaN or inf"),
     ("solution.py", "import numpy", "import nowhere\nimport numpy", "No module named 'nowhere' ("),
