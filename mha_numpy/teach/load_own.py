@@ -73,7 +73,7 @@ def _of_folder(own: Own) -> Task:
         difficulty=difficulty,
         minutes=table.get("minutes", MINUTES * difficulty),
         hints=Hints(table.get("hint", ""), "", "", ""),
-        draw=lambda rng: [{name: one[name] for name in parameters} for one in draw(rng)],
+        draw=lambda rng: [_in_order(one, parameters) for one in draw(rng)],
         laws=_laws_of(
             _run(own.laws, "laws.py", digest), answer if named is None else named(answer)
         ),
@@ -222,6 +222,13 @@ def _drawn(draw: Callable[[np.random.Generator], Any], parameters: list[str]) ->
                     "inputs.py", f"{name} of input {number}: expected numbers; {describe(value)}"
                 )
     return list(drawn)
+
+
+def _in_order(inputs: Inputs, parameters: list[str]) -> Inputs:
+    """Return arguments in their order, with NumPy's numbers as Python's."""
+    scalars = {n: one.item() for n, one in leaves(inputs).items() if isinstance(one, np.generic)}
+    plain = replaced(inputs, scalars)
+    return {name: plain[name] for name in parameters}
 
 
 def _answer(function: Callable[..., Any], inputs: Inputs) -> Any:

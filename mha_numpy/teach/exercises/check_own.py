@@ -23,6 +23,7 @@ from mha_numpy.teach.diagnosis.fingerprints import (
 from mha_numpy.teach.diagnosis.mutants import assembled
 from mha_numpy.teach.diagnosis.search import Candidate, candidates, made_edits, packed, table_of
 from mha_numpy.teach.exercises.catalogue import EXERCISES
+from mha_numpy.teach.exercises.child.values import pack
 from mha_numpy.teach.exercises.exercise import Exercise, exercise_of
 from mha_numpy.teach.exercises.judge import judge
 from mha_numpy.teach.exercises.verdict import Verdict
@@ -148,6 +149,13 @@ def _check_inputs(task: Task) -> None:
             "inputs.py: draw(rng) returns different numbers when it is called again; draw all of "
             "them with rng, such as rng.normal(size=(2, 3))"
         )
+    try:
+        pack(task.probes())
+    except TypeError as error:
+        raise ConfigError(
+            f"inputs.py: expected arrays, numbers, texts, and tuples, lists or dicts of them, "
+            f"because nothing else reaches a student's function; {error}"
+        ) from error
     if drawn(1) == drawn(2):
         raise ConfigError(
             "inputs.py: draw(rng) returns the same numbers for every student; draw them with rng, "

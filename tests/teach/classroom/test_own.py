@@ -69,7 +69,8 @@ def _softmax(scores):
 ROUTE_INPUTS = """
 def draw(rng):
     return [
-        {"x": rng.normal(size=(T, D)), "w_router": size * rng.normal(size=(D, E)), "k": k}
+        {"k": rng.integers(k, k + 1), "x": rng.normal(size=(T, D)),
+         "w_router": size * rng.normal(size=(D, E))}
         for T, D, E, k, size in ((5, 4, 6, 2, 1.0), (3, 3, 4, 3, 1.0), (6, 5, 7, 4, 500.0))
     ]
 """
@@ -335,6 +336,15 @@ def test_what_is_wrong_with_a_folder(tmp_path, file, old, new, words):
         check_own(folder)
     assert str(error.value).startswith(f"from: {folder}/")
     assert words in str(error.value)
+
+
+def test_an_argument_that_cannot_reach_a_student(tmp_path):
+    folder = route_of(tmp_path / "own")
+    odd = "class K:\n    __index__ = lambda self: 2\n"
+    text = ROUTE_INPUTS.replace("rng.integers(k, k + 1)", "K()")
+    (folder / "inputs.py").write_text(odd + text)
+    with pytest.raises(ConfigError, match="nothing else reaches a student's function; an object"):
+        check_own(folder)
 
 
 def test_a_folder_without_files(tmp_path):
