@@ -441,7 +441,7 @@ def _hint(options: Namespace) -> int:
     word("name", "NAME", "a ready-made assignment, or exercises such as softmax,masks",
         nargs="?", default=""),
     path("--from", "DIR", "a folder with an exercise that you wrote; may be given several times",
-        action="append", dest="folders"),
+        action="append", default=[], dest="folders"),
     path("--out", "DIR", "the folder to write; only its folder `handouts` is for students",
         required=True),
     path("--roster", "FILE.csv", "the students: columns id and name"),
@@ -456,10 +456,12 @@ def _hint(options: Namespace) -> int:
 def _assignment(options: Namespace) -> int:
     from mha_numpy.teach.classroom import make_assignment
     from mha_numpy.teach.classroom.exports import EXPORTS
+    from mha_numpy.teach.exercises import check_own
 
-    assignment, handouts, checked = make_assignment(**_taken(make_assignment, options))
-    for one in checked:
+    own = [check_own(folder) for folder in options.folders]
+    for one in own:
         print(one)
+    assignment, handouts = make_assignment(own=own, **_taken(make_assignment, options))
     count = len(assignment.exercises)
     functions = f"{count} function{'s' * (count != 1)}"
     print(f"{options.out}: {assignment.name}, {functions}, {assignment.total:g} points")

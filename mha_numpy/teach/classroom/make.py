@@ -26,7 +26,7 @@ from mha_numpy.teach.classroom.table import (
     secret_name,
 )
 from mha_numpy.teach.exercises import Exercise, find_exercise
-from mha_numpy.teach.exercises.check_own import Checked, check_own
+from mha_numpy.teach.exercises.check_own import Checked
 from mha_numpy.teach.own import write_own
 
 TITLE = "Exercises in attention"
@@ -68,14 +68,13 @@ class Made(NamedTuple):
 
     assignment: Assignment
     handouts: list[Path]  # a folder for each student, or one for all; or what is not for students
-    checked: list[Checked]  # the teacher's own exercises
 
 
 def make_assignment(
     name: str,
     out: Path | str,
     *,
-    folders: Sequence[Path | str] = (),
+    own: Sequence[Checked] = (),
     roster: Path | str | None = None,
     secret_file: Path | str | None = None,
     form: str = "notebook",
@@ -91,9 +90,9 @@ def make_assignment(
         the name of the folder `out`.
     out : path
         The folder, made if missing. Only ``handouts`` in it is for students.
-    folders : sequence of paths
-        Of exercises that you wrote, see `check_own`; they come after the others, and `out` keeps a
-        copy. Then `name` may be "".
+    own : sequence of Checked
+        Exercises that you wrote, from `check_own`. They come after the others, and `out` keeps a
+        copy. With any, `name` may be "".
     roster : path, optional
         A CSV file for `read_roster`, which gives each student their own conventions. Without it
         there is one handout for all, and only the hidden numbers differ.
@@ -127,11 +126,10 @@ def make_assignment(
         raise ConfigError(f"format: expected one of {forms}; got {form!r}")
     if os.path.lexists(out / TABLE) and not force:
         raise ConfigError(f"out: {out} already has {TABLE}; add --force to overwrite it")
-    title, ids = READY.get(name) or Ready(TITLE, _ids(name) if name or not folders else ())
+    title, ids = READY.get(name) or Ready(TITLE, _ids(name) if name or not own else ())
     if form in EXPORTS:
-        check_export(ids, form, has_roster=roster is not None, has_own=bool(folders))
-    checked = [check_own(folder) for folder in folders]
-    own = {one.exercise.id: one.own for one in checked}
+        check_export(ids, form, has_roster=roster is not None, has_own=bool(own))
+    folders = {one.exercise.id: one.own for one in own}
     students = None if roster is None else read_roster(roster)
     where = {student: out / HANDOUTS / student for student in students or (EVERYBODY,)}
     texts_of = handout_texts
@@ -142,8 +140,8 @@ def make_assignment(
         read_secret(out / kept)
     exercises: dict[str, float] = {
         exercise: POINTS * find_exercise(exercise).difficulty for exercise in ids
-    } | {one.exercise.id: one.points(POINTS) for one in checked}
-    ids = _all_different([*map(find_exercise, ids), *(one.exercise for one in checked)])
+    } | {one.exercise.id: one.points(POINTS) for one in own}
+    ids = _all_different([*map(find_exercise, ids), *(one.exercise for one in own)])
     own_name = name if name in READY else out.resolve().name
     if NO_ID.search(own_name) or not own_name:
         raise ConfigError(f"out: expected a folder whose name has no | in it; got {own_name!r}")
@@ -152,10 +150,10 @@ def make_assignment(
         out.mkdir(parents=True, exist_ok=True)
         secret = _make_secret(out / SECRET) if kept == SECRET else read_secret(out / kept)
         assignment = Assignment(
-            own_name, title, exercises, dict(MARKS), when, secret, students, ids, own
+            own_name, title, exercises, dict(MARKS), when, secret, students, ids, folders
         )
         rmtree(out / OWN, ignore_errors=True)
-        for exercise, one in own.items():
+        for exercise, one in folders.items():
             write_own(one, out / OWN / exercise)
         if students is not None:
             write_roster(out / ROSTER, students)
@@ -171,7 +169,7 @@ def make_assignment(
         raise ConfigError(f"out: expected a folder; {out} is a file") from error
     except OSError as error:
         raise ConfigError(f"out: cannot write to {out}: {error.strerror}") from error
-    return Made(assignment, list(where.values()), checked)
+    return Made(assignment, list(where.values()))
 
 
 def _ids(text: str) -> tuple[str, ...]:

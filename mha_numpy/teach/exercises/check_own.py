@@ -144,11 +144,6 @@ def _check_inputs(task: Task) -> None:
         found = leaves(task.draw(np.random.default_rng(seed)))
         return [(name, np.shape(one), np.asarray(one).tolist()) for name, one in found.items()]
 
-    if drawn(1) != drawn(1):
-        raise ConfigError(
-            "inputs.py: draw(rng) returns different numbers when it is called again; draw all of "
-            "them with rng, such as rng.normal(size=(2, 3))"
-        )
     try:
         pack(task.probes())
     except TypeError as error:
@@ -156,6 +151,11 @@ def _check_inputs(task: Task) -> None:
             f"inputs.py: expected arrays, numbers, texts, and tuples, lists or dicts of them, "
             f"because nothing else reaches a student's function; {error}"
         ) from error
+    if drawn(1) != drawn(1):
+        raise ConfigError(
+            "inputs.py: draw(rng) returns different numbers when it is called again; draw all of "
+            "them with rng, such as rng.normal(size=(2, 3))"
+        )
     if drawn(1) == drawn(2):
         raise ConfigError(
             "inputs.py: draw(rng) returns the same numbers for every student; draw them with rng, "

@@ -102,9 +102,9 @@ def made(tmp_path_factory):
     """Return an assignment of two own exercises and one of this package, and its folder."""
     root = tmp_path_factory.mktemp("own")
     folders = [folder_of(root / "mine"), route_of(root / "routing")]
-    made = make_assignment("scores", root / "hw", folders=folders, form="files")
+    own = [check_own(folder) for folder in folders]
     shutil.rmtree(folders[0])  # the assignment is complete without it
-    return made.assignment, root / "hw"
+    return make_assignment("scores", root / "hw", own=own, form="files").assignment, root / "hw"
 
 
 def test_it_is_an_exercise_among_others(made):
@@ -365,9 +365,11 @@ def test_a_solution_in_another_style(tmp_path):
     assert check_own(folder_of(tmp_path / "own", "solution.py", head, long, *body)).unnoticed == {}
 
 
-def test_formats_of_other_graders_are_refused(tmp_path):
+def test_formats_of_other_graders_are_refused(made, tmp_path):
+    (exercise,) = (one for one in made[0].catalogue if one.id == "route")
+    own = Checked(made[0].own["route"], exercise, 3, 1, {})
     with pytest.raises(ConfigError, match="expected no exercises of your own with --format otter"):
-        make_assignment("", tmp_path / "hw", folders=[LAYER_NORM], form="otter")
+        make_assignment("", tmp_path / "hw", own=[own], form="otter")
 
 
 def test_an_exercise_that_was_renamed_afterwards(made, tmp_path):
