@@ -368,7 +368,8 @@ def using(variant: Variant) -> Iterator[Variant]:
             raise ConfigError(
                 f"conventions: expected the names of conventions; got {name!r}; {meant}"
             )
-    token = _IN_FORCE.set(variant)
+    own = variant.own or _IN_FORCE.get().own  # an exercise stays in force inside of its block
+    token = _IN_FORCE.set(variant._replace(own=own))
     try:
         yield variant
     finally:

@@ -215,6 +215,8 @@ def test_while_it_is_in_force_there_is_nothing_else(tmp_path):
         assert list(TASKS) == ["layer_norm_over"]
         assert list(fingerprints("layer_norm_over")) == ["sample variance"]
         assert "mask inverted" not in BANK
+        with using(Variant(seed=3)):
+            assert list(TASKS) == ["layer_norm_over"]
     assert len(TASKS) == count
     assert "mask inverted" in BANK
     with pytest.raises(ConfigError):
