@@ -34,8 +34,8 @@ def example_of(task: Task) -> Example:
     Examples
     --------
     >>> from mha_numpy.teach.tasks import find_task
-    >>> example_of(find_task("strongest_keys")).text[:50]
-    '{"function": "strongest_keys", "inputs": {"scores"'
+    >>> example_of(find_task("strongest_keys")).text[:30]
+    '{"function": "strongest_keys"'
     """
     exact = task.probes()[0]
     rounded = {name: _rounded(value) for name, value in exact.items()}
