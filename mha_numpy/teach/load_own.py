@@ -4,22 +4,22 @@ import ast
 import linecache
 import re
 import sys
-import tomllib
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from inspect import Parameter, cleandoc, signature
 from types import FunctionType, ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from mha_numpy.checking.trees import children, leaves, replaced
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, describe, did_you_mean, one_line
+from mha_numpy.errors import describe, did_you_mean, one_line
 from mha_numpy.teach.own import Example, Own
 from mha_numpy.teach.own_example import task_of_example
+from mha_numpy.teach.own_table import table_of, wrong
 from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task
 
 MINUTES = 10  # for each step of difficulty
@@ -29,14 +29,12 @@ NUMPYDOC = (
     "after a summary write `Parameters` and `Returns`, each underlined with dashes, and below them "
     "a line such as `x : (T, D)` for each array"
 )
-SETTINGS = {"title": str, "difficulty": int, "minutes": int, "points": (int, float), "hint": str}
 KINDS: dict[Any, str] = {  # of arguments, as small edits know them
     np.ndarray: "Array",
     (bool, np.bool_): "bool",
     (int, np.integer): "int",
     (float, np.floating): "float",
 }
-OF_MISTAKE = {"name": str, "verdict": str, "fix": str, "edits": dict}
 
 
 @lru_cache(maxsize=64)
@@ -46,11 +44,6 @@ def load_own(own: Own | Example) -> Task:
     The code of a teacher is trusted as this package is, and runs here.
     """
     return task_of_example(own, _run) if isinstance(own, Example) else _of_folder(own)
-
-
-def settings_of(own: Own) -> dict[str, Any]:
-    """Return what mistakes.toml says besides mistakes: title, difficulty, minutes, points, hint."""
-    return {name: value for name, value in _table_of(own).items() if name in SETTINGS}
 
 
 def _of_folder(own: Own) -> Task:
@@ -63,7 +56,7 @@ def _of_folder(own: Own) -> Task:
     named = _naming(results, answer)
     source = _annotated(own.solution, first.__name__, inputs, is_single=children(answer) is None)
     module = _run(source, "solution.py", digest)
-    table = _table_of(own)
+    table = table_of(own)
     about = table.get("title") or str(module.__doc__ or "").strip().split("\n")[0]
     module.__doc__ = about or first.__name__.replace("_", " ").capitalize()
     difficulty = table.get("difficulty", DIFFICULTY)
@@ -82,10 +75,6 @@ def _of_folder(own: Own) -> Task:
     )
 
 
-def _wrong(file: str, what: str, cause: BaseException | None = None) -> NoReturn:
-    raise ConfigError(f"{file}: {what}") from cause
-
-
 def _run(text: str, file: str, digest: str) -> ModuleType:
     """Run a file of the folder as a module of which errors and `inspect` know the source."""
     name = f"own_{digest}_{file.removesuffix('.py')}"
@@ -98,10 +87,10 @@ def _run(text: str, file: str, digest: str) -> ModuleType:
     try:
         exec(compile(text, module.__file__, "exec", dont_inherit=True), vars(module))
     except SyntaxError as error:
-        _wrong(file, f"Python cannot read it: {error.msg} (line {error.lineno})", error)
+        wrong(file, f"Python cannot read it: {error.msg} (line {error.lineno})", error)
     except Exception as error:
         alone = "; the other files are not there" * isinstance(error, ImportError)
-        _wrong(file, f"running it raised {_told(error, file)}{alone}", error)
+        wrong(file, f"running it raised {_told(error, file)}{alone}", error)
     return module
 
 
@@ -128,7 +117,7 @@ def _one_function(module: ModuleType) -> FunctionType:
     file, found = "solution.py", _functions(module)
     if len(found) != 1:
         got = f"got {', '.join(found)}: begin the names of helpers with _" if found else "got none"
-        _wrong(file, f"expected one def without a decorator, for students to write; {got}")
+        wrong(file, f"expected one def without a decorator, for students to write; {got}")
     (function,) = found.values()
     decorated = [
         one.name
@@ -136,10 +125,10 @@ def _one_function(module: ModuleType) -> FunctionType:
         if isinstance(one, ast.FunctionDef) and one.decorator_list
     ]
     if decorated:
-        _wrong(file, f"{decorated[0]}: expected no decorator; write what it does into the function")
+        wrong(file, f"{decorated[0]}: expected no decorator; write what it does into the function")
     kinds = {one.kind for one in signature(function).parameters.values()}
     if not kinds or kinds != {Parameter.POSITIONAL_OR_KEYWORD}:
-        _wrong(
+        wrong(
             file, f"{function.__name__}: expected plain arguments such as (x, axis), no * and no /"
         )
     return function
@@ -154,21 +143,21 @@ def _documented(function: FunctionType) -> tuple[list[str], list[str]]:
     """Return the names of arguments and results, as the docstring has them."""
     where = f"{function.__name__}: expected a docstring that states the task"
     if not function.__doc__:
-        _wrong("solution.py", f"{where}; {NUMPYDOC}")
+        wrong("solution.py", f"{where}; {NUMPYDOC}")
     found = SECTIONS.search(cleandoc(function.__doc__))
     if not found:
-        _wrong("solution.py", f"{where} with its arguments and results; {NUMPYDOC}")
+        wrong("solution.py", f"{where} with its arguments and results; {NUMPYDOC}")
     given, returned = ([*_names(part)] for part in found.groups())
     wanted = list(signature(function).parameters)
     if given != wanted:
-        _wrong(
+        wrong(
             "solution.py",
             f"{function.__name__} takes {', '.join(wanted)}; its docstring has {', '.join(given)}"
             " below Parameters: expected the same names in the same order",
         )
     odd = next((name for name in returned if not name.isidentifier()), None)
     if odd is not None:
-        _wrong(
+        wrong(
             "solution.py",
             f"Returns: expected a name and a shape, such as `out : (T, D)`; got {odd!r}",
         )
@@ -184,7 +173,7 @@ def _names(section: str) -> list[str]:
 def _draw_of(module: ModuleType) -> Callable[[np.random.Generator], Any]:
     draw: Any = vars(module).get("draw")
     if not isinstance(draw, FunctionType) or len(signature(draw).parameters) != 1:
-        _wrong("inputs.py", "expected def draw(rng), which returns a list of dicts of arguments")
+        wrong("inputs.py", "expected def draw(rng), which returns a list of dicts of arguments")
     return draw
 
 
@@ -193,16 +182,16 @@ def _drawn(draw: Callable[[np.random.Generator], Any], parameters: list[str]) ->
     try:
         drawn = draw(np.random.default_rng(0))
     except Exception as error:
-        _wrong("inputs.py", f"draw(rng) raised {_told(error, 'inputs.py')}", error)
+        wrong("inputs.py", f"draw(rng) raised {_told(error, 'inputs.py')}", error)
     if not isinstance(drawn, (list, tuple)) or not drawn:
-        _wrong("inputs.py", f"draw(rng): expected a list of dicts; got a {type(drawn).__name__}")
+        wrong("inputs.py", f"draw(rng): expected a list of dicts; got a {type(drawn).__name__}")
     for number, one in enumerate(drawn, start=1):
         if not isinstance(one, dict):
-            _wrong("inputs.py", f"draw(rng): expected dicts; input {number} is {describe(one)}")
+            wrong("inputs.py", f"draw(rng): expected dicts; input {number} is {describe(one)}")
         for name in {*one} ^ {*parameters}:
             is_extra = name in one
             meant = did_you_mean(str(name), parameters) if is_extra else f"add {name!r}"
-            _wrong(
+            wrong(
                 "inputs.py",
                 f"input {number}: expected the arguments {', '.join(parameters)}; "
                 f"{f'got {name!r} too' if is_extra else f'{name!r} is missing'}"
@@ -213,14 +202,12 @@ def _drawn(draw: Callable[[np.random.Generator], Any], parameters: list[str]) ->
             parts = leaves(value).values() if isinstance(value, list) else [None]
             if all(isinstance(part, int | float) for part in parts):
                 got = f"{name} of input {number} is a list"
-                _wrong("inputs.py", f"expected arrays of numbers; {got}: write np.array({name})")
+                wrong("inputs.py", f"expected arrays of numbers; {got}: write np.array({name})")
         for name, value in leaves(one).items():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)  # a solution that writes into it shows
             if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
-                _wrong(
-                    "inputs.py", f"{name} of input {number}: expected numbers; {describe(value)}"
-                )
+                wrong("inputs.py", f"{name} of input {number}: expected numbers; {describe(value)}")
     return list(drawn)
 
 
@@ -235,7 +222,7 @@ def _answer(function: Callable[..., Any], inputs: Inputs) -> Any:
     try:
         return function(**inputs)
     except Exception as error:
-        _wrong(
+        wrong(
             "solution.py",
             f"called with input 1 of inputs.py it raised {_told(error, 'solution.py')}"
             + "; work on a copy: x = x * 2, not x *= 2" * ("read-only" in str(error)),
@@ -249,9 +236,9 @@ def _naming(results: list[str], answer: Any) -> Callable[[Any], Any] | None:
     names = ["" if parts is None else name for name in (parts or {"": answer})]
     for name, one in (parts or {"the result": answer}).items():
         if not all(np.asarray(leaf).dtype.kind in "biuf" for leaf in leaves(one).values()):
-            _wrong("solution.py", f"expected numbers as results; {name} is {describe(one)}")
+            wrong("solution.py", f"expected numbers as results; {name} is {describe(one)}")
     if len(names) != len(results):
-        _wrong(
+        wrong(
             "solution.py",
             f"expected a line such as `out : (T, D)` below Returns for each array; it returns "
             f"{len(names)} and lists {', '.join(results)}",
@@ -289,7 +276,7 @@ def _laws_of(module: ModuleType, like: Any) -> list[Law]:
     laws = []
     for name, function in _functions(module).items():
         if len(signature(function).parameters) != 2 or not function.__doc__:
-            _wrong(
+            wrong(
                 "laws.py",
                 f"{name}: expected def {name}(inputs, result) with the rule as its docstring, in "
                 "words that a student understands; it returns an array that is 0 where it holds",
@@ -317,45 +304,9 @@ class Rule:
         off = np.asarray(self.function(inputs, result))
         if off.dtype.kind not in "iuf":
             name, got = self.function.__name__, describe(off[()])
-            _wrong(
+            wrong(
                 "laws.py",
                 f"{name}: expected numbers that are 0 where the rule holds, such as "
                 f"result.sum(axis=-1) - 1; got {got}",
             )
         return off.astype(float)
-
-
-def _table_of(own: Own) -> dict[str, Any]:
-    """Return what mistakes.toml says, after a look at its names and kinds."""
-    file = "mistakes.toml"
-    try:
-        table = tomllib.loads(own.mistakes)
-    except ValueError as error:
-        _wrong(file, f"expected TOML; {error}", error)
-    for name, value in table.items():
-        if name != "mistake" and (name not in SETTINGS or not _is_a(value, SETTINGS[name])):
-            known = f"{', '.join(SETTINGS)} and tables [[mistake]]"
-            meant = f"; {hint}" if (hint := did_you_mean(name, [*SETTINGS, "mistake"])) else ""
-            _wrong(file, f"expected {known}; got {name} = {value!r}{meant}")
-    if not 1 <= table.get("difficulty", 1) <= 5:
-        _wrong(file, f"difficulty: expected 1 to 5; got {table['difficulty']}")
-    listed = table.get("mistake", [])
-    if not isinstance(listed, list):
-        _wrong(file, "expected [[mistake]], with two brackets, before each mistake")
-    for number, one in enumerate(listed, start=1):
-        for name, kind in OF_MISTAKE.items():
-            if not _is_a(one.get(name), kind) or not one[name]:
-                example = ' = { "what is there" = "what is written instead" }'
-                how = example if name == "edits" else ' = "..."'
-                _wrong(file, f"mistake {number}: expected {name}{how}; got {one.get(name)!r}")
-        for name in one.keys() - OF_MISTAKE.keys():
-            _wrong(file, f"mistake {number}: expected {', '.join(OF_MISTAKE)}; got {name} too")
-    names = [one["name"] for one in listed]
-    for name in names:
-        if names.count(name) > 1:
-            _wrong(file, f"expected a different name for each mistake; {name!r} occurs twice")
-    return table
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)

@@ -34,7 +34,7 @@ def example_of(task: Task) -> Example:
     Examples
     --------
     >>> from mha_numpy.teach.tasks import find_task
-    >>> example_of(find_task("strongest_keys")).text[:30]
+    >>> example_of(find_task("strongest_keys")).text[:29]
     '{"function": "strongest_keys"'
     """
     exact = task.probes()[0]
