@@ -434,10 +434,14 @@ def _hint(options: Namespace) -> int:
     "make an assignment for a class, with a variant for each student",
     "Make an assignment: a table of points, a secret, and handouts with instructions, stubs and "
     "public checks. NAME is hw1-forward, hw2-backward, hw3-grouped-and-cache, or ids of exercises, "
-    "separated by commas. With a roster each student gets their own conventions, so a copied "
-    "solution is seldom right; --variants seeds or none leaves that out.",
+    "separated by commas. --from adds an exercise that you wrote: a folder with solution.py and "
+    "inputs.py, as docs/own-exercise.md explains. With a roster each student gets their own "
+    "conventions, so a copied solution is seldom right; --variants seeds or none leaves that out.",
     "mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
-    word("name", "NAME", "a ready-made assignment, or exercises such as softmax,masks"),
+    word("name", "NAME", "a ready-made assignment, or exercises such as softmax,masks",
+        nargs="?", default=""),
+    path("--from", "DIR", "a folder with an exercise that you wrote; may be given several times",
+        action="append", default=[], dest="folders"),
     path("--out", "DIR", "the folder to write; only its folder `handouts` is for students",
         required=True),
     path("--roster", "FILE.csv", "the students: columns id and name"),
@@ -454,10 +458,15 @@ def _hint(options: Namespace) -> int:
 def _assignment(options: Namespace) -> int:
     from mha_numpy.teach.classroom import make_assignment
     from mha_numpy.teach.classroom.exports import EXPORTS
+    from mha_numpy.teach.exercises import check_own
 
-    assignment, handouts = make_assignment(**_taken(make_assignment, options))
+    own = [check_own(folder) for folder in options.folders]
+    for one in own:
+        print(one)
+    assignment, handouts = make_assignment(own=own, **_taken(make_assignment, options))
     count = len(assignment.exercises)
-    print(f"{options.out}: {assignment.name}, {count} functions, {assignment.total:g} points")
+    functions = f"{count} function{'s' * (count != 1)}"
+    print(f"{options.out}: {assignment.name}, {functions}, {assignment.total:g} points")
     if options.form in EXPORTS:
         print(f"read {handouts[0]}/README.md next; the folder contains the solutions")
         return 0

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.teach.known_conventions import CONVENTIONS as CONVENTIONS
+from mha_numpy.teach.own import Example, Own
 from mha_numpy.teach.turns import Convention as Convention
 from mha_numpy.teach.turns import Inputs as Inputs
 from mha_numpy.teach.turns import follow as follow
@@ -29,6 +30,7 @@ class Variant(NamedTuple):
 
     seed: int = SEED
     conventions: tuple[str, ...] = ()  # keys of CONVENTIONS
+    own: Own | Example | None = None  # the exercise itself, where a teacher wrote it
 
     def of(self, task: str) -> tuple[Convention, ...]:
         """Return the conventions that apply to a task, in the order of the table."""
@@ -78,7 +80,8 @@ def using(variant: Variant) -> Iterator[Variant]:
     both = [(a.name, b.name) for a, b in combinations(known, 2) if a.excludes(b)]
     if both:
         raise ConfigError(f"conventions: {both[0][0]!r} and {both[0][1]!r} exclude each other")
-    token = _IN_FORCE.set(variant)
+    own = variant.own or _IN_FORCE.get().own  # an exercise stays in force inside of its block
+    token = _IN_FORCE.set(variant._replace(own=own))
     try:
         yield variant
     finally:

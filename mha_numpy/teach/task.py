@@ -1,5 +1,6 @@
 """Task: a function to write, its solution, and the known facts about right and wrong answers."""
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -110,6 +111,7 @@ class Task:
     reactions: Sequence[Reaction] = ()
     slope: Callable[[Inputs], Slope] | None = None  # of a backward, for numerical differentiation
     mistakes: Sequence[Mistake | Again] = ()  # in this file; those of what it calls show, too
+    named: Callable[[Any], Any] | None = None  # gives a plain tuple's parts their names
 
     @property
     def name(self) -> str:
@@ -125,6 +127,7 @@ class Task:
     def results(self) -> list[str]:
         """The names of the results, as in the docstring."""
         _, described = cleandoc(str(self.solution.__doc__)).split("Returns\n-------\n")
+        described, *_ = re.split(r"\n\n\S.*\n---", described)  # before the next section
         lines = [line for line in described.splitlines() if not line.startswith(" ")]
         return [name for line in lines for name in line.partition(" : ")[0].split(", ")]
 

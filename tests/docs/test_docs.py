@@ -3,6 +3,7 @@
 import doctest
 import importlib.util
 import re
+import shutil
 from pydoc import locate
 
 import pytest
@@ -13,7 +14,8 @@ from tests.notebooks.cells import NOTEBOOKS, ROOT
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 SOURCE = {
     path: [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    for path in sorted((ROOT / "mha_numpy").rglob("*.py"))
+    for folder in ("mha_numpy", "docs/examples")
+    for path in sorted((ROOT / folder).rglob("*.py"))
 }
 
 
@@ -127,6 +129,21 @@ def test_the_page_of_marks_is_what_submissions_earn_today():
     marks = script("marks")
     without = marks.agreement(marks.graded(slip=0))
     assert marks.page(marks.graded(), without) == marks.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_worked_exercise_is_what_the_commands_say_today():
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    own = script("own_exercise")
+    assert own.page() == own.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_worked_exercise_is_on_its_page_in_full():
+    page = (ROOT / "docs" / "own-exercise.md").read_text(encoding="utf-8")
+    for file in (ROOT / "docs" / "examples" / "layer-norm").iterdir():
+        kind = {".py": "python", ".toml": "toml"}[file.suffix]
+        assert f"```{kind}\n{file.read_text(encoding='utf-8')}```" in page, file.name
 
 
 @pytest.mark.slow

@@ -8,8 +8,12 @@ from functools import cache
 
 from mha_numpy import __version__
 from mha_numpy.teach.classroom.late import NOTHING_OFF, LateRule
-from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
+from mha_numpy.teach.diagnosis import CONVENTIONS, Variant, using
 from mha_numpy.teach.exercises import Exercise, find_exercise
+from mha_numpy.teach.exercises.exercise import exercise_of
+from mha_numpy.teach.load_own import load_own
+from mha_numpy.teach.own import Example, Own
+from mha_numpy.teach.own_example import example_of
 
 MOST = 3  # conventions of one exercise
 VARIANTS = ("none", "seeds", "conventions")  # what differs between students
@@ -31,6 +35,7 @@ class Assignment:
     late: LateRule = NOTHING_OFF
     attempts: str = "last"  # or "best": which of several counts
     columns: dict[str, str] = field(default_factory=dict)  # titles in gradebooks, by platform
+    own: dict[str, Own] = field(default_factory=dict)  # exercises that a teacher wrote, by the id
 
     @property
     def total(self) -> float:
@@ -40,7 +45,21 @@ class Assignment:
     @property
     def catalogue(self) -> list[Exercise]:
         """The exercises themselves, in their order."""
-        return [find_exercise(exercise) for exercise in self.exercises]
+        return [self.find(exercise) for exercise in self.exercises]
+
+    def find(self, exercise: str) -> Exercise:
+        """Return one of the exercises, a teacher's own or one of this package, by its id."""
+        own = self.own.get(exercise)
+        return find_exercise(exercise) if own is None else exercise_of(load_own(own))
+
+    @property
+    def examples(self) -> dict[str, Example]:
+        """What students see of the exercises that a teacher wrote: a call and its result."""
+        found = {}
+        for exercise, own in self.own.items():
+            with using(Variant(own=own)):
+                found[exercise] = example_of(load_own(own))
+        return found
 
     @property
     def version(self) -> str:
@@ -55,7 +74,8 @@ class Assignment:
         False
         """
         points = (self.name, sorted(self.exercises.items()), sorted(self.marks.items()))
-        given = (__version__, *points, self.attempts, self.variants, self.handed_out)
+        own = [(exercise, *one[:4]) for exercise, one in sorted(self.own.items())]
+        given = (__version__, *points, self.attempts, self.variants, self.handed_out, own)
         return hashlib.sha256(repr(given).encode()).hexdigest()[:8]
 
     def variant(self, student: str) -> dict[str, Variant]:
@@ -83,16 +103,17 @@ class Assignment:
         >>> {id: variant.conventions for id, variant in one.variant("ada").items()}
         {'scores': ('tokens as columns',), 'rope': ()}
         >>> Assignment("hw", "", {"rope": 10}, {}).variant("ada")
-        {'rope': Variant(seed=20240229, conventions=())}
+        {'rope': Variant(seed=20240229, conventions=(), own=None)}
         """
         if self.secret is None:
-            return {exercise: Variant() for exercise in self.exercises}
+            return {exercise: Variant(own=self.own.get(exercise)) for exercise in self.exercises}
         whose = "" if self.variants == "none" else student
         followed = self._conventions(student) if self.are_conventions_drawn else ()
         return {
             exercise: Variant(
                 int.from_bytes(self._digest(whose, exercise)[:8]),
-                tuple(name for name in followed if name in _known_to(exercise)),
+                tuple(name for name in followed if name in self._known_to(exercise)),
+                self.own.get(exercise),
             )
             for exercise in self.exercises
         }
@@ -102,8 +123,12 @@ class Assignment:
         """Whether each student has their own conventions."""
         return self.variants == "conventions" and self.roster is not None
 
+    def _known_to(self, exercise: str) -> frozenset[str]:
+        return frozenset() if exercise in self.own else _known_to(exercise)
+
     def _conventions(self, student: str) -> tuple[str, ...]:
-        sets = _sets_of(self.handed_out or tuple(self.exercises))
+        ids = self.handed_out or tuple(self.exercises)
+        sets = _sets_of(tuple(exercise for exercise in ids if exercise not in self.own))
         return sets[int.from_bytes(self._digest(student, "conventions")[:8]) % len(sets)]
 
     def _digest(self, student: str, what: str) -> bytes:

@@ -3,13 +3,14 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from html import escape
+from itertools import chain
 from statistics import median, median_high
 
 from mha_numpy.teach.classroom.alike import MOST_SHOWN
 from mha_numpy.teach.classroom.pages import as_list, as_page, as_row, as_table, version_text
 from mha_numpy.teach.classroom.results import STATES, UNSAFE, Function, Grades, Result, file_name
 from mha_numpy.teach.classroom.side_by_side import address
-from mha_numpy.teach.diagnosis import BANK
+from mha_numpy.teach.diagnosis import BANK, Variant, using
 
 UNKNOWN = "no known mistake"
 OTHERS = {UNKNOWN, *STATES.values()}
@@ -75,8 +76,8 @@ def _heat_map(grades: Grades) -> str:
     """Return how often each mistake was made in each exercise, the most frequent first."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for one in grades.exercises():
-        for function in one.functions:
-            for what in _mistakes(function):
+        with using(Variant(own=grades.assignment.own.get(one.name))):
+            for what in chain.from_iterable(map(_mistakes, one.functions)):
                 counts[what][one.name] += 1
     if not counts:
         return "<p>There are none.</p>"

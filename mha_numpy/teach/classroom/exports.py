@@ -32,12 +32,17 @@ EXPORTS = ("otter", "nbgrader")
 UNWRITTEN = "    raise NotImplementedError\n"
 
 
-def check_export(ids: Sequence[str], form: str, *, has_roster: bool) -> None:
+def check_export(ids: Sequence[str], form: str, *, has_roster: bool, has_own: bool) -> None:
     """Raise ConfigError if one notebook for the whole class cannot contain this assignment."""
     if has_roster:
         raise ConfigError(
             f"roster: expected none with --format {form}, which makes one notebook for the whole "
             "class, without variants; leave --roster out, or write --format notebook"
+        )
+    if has_own:
+        raise ConfigError(
+            f"from: expected no exercises of your own with --format {form}, whose tests ask this "
+            "package; write --format notebook or files"
         )
     given = next((one for one in ids if find_exercise(one).kind != "code"), None)
     if given:

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from mha_numpy.teach.classroom.results import (
 )
 from mha_numpy.teach.classroom.side_by_side import address, side_by_side
 from mha_numpy.teach.exercises.catalogue import find_exercise
+from mha_numpy.teach.exercises.exercise import Exercise
 
 
 def write_results(grades: Grades, out: Path) -> list[Path]:
@@ -36,7 +37,8 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
     texts = {"grades.csv": to_csv(grades), "class.html": class_page(grades)}
     for result in grades.results:
         name = file_name(result.student)
-        texts[f"feedback/{name}.html"] = student_page(result, title, marks)
+        page = student_page(result, title, marks, grades.assignment.find)
+        texts[f"feedback/{name}.html"] = page
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
     of = {result.student: result for result in grades.results}
     for pair in grades.alike[:MOST_SHOWN]:
@@ -122,7 +124,12 @@ def _lines(function: Function) -> Iterator[str]:
         yield f"hint: {function.hint}"
 
 
-def student_page(result: Result, title: str, marks: Mapping[str, float] = MARKS) -> str:
+def student_page(
+    result: Result,
+    title: str,
+    marks: Mapping[str, float] = MARKS,
+    find: Callable[[str], Exercise] = find_exercise,
+) -> str:
     """Return the page of one student: what is right, why the rest is not, and a hint."""
     who = result.student
     if result.name not in ("", who):
@@ -134,7 +141,7 @@ def student_page(result: Result, title: str, marks: Mapping[str, float] = MARKS)
         f'<span class="soft">of {result.out_of:g} points</span></p>',
         _total(result),
         as_list(map(escape, _remarks(result))),
-        *map(_card, result.functions),
+        *(_card(function, find(function.exercise)) for function in result.functions),
         f'<p class="soft">{escape(rules(marks))} The inputs stay hidden, so try '
         "your function on your own small ones.</p>",
         f'<p class="soft">{version_text(result.version)}</p>' if result.version else "",
@@ -176,8 +183,7 @@ def _decision(function: Function) -> str:
     return f'<p class="decided">{"<br>".join(parts)}</p>' if parts else ""
 
 
-def _card(function: Function) -> str:
-    exercise = find_exercise(function.exercise)
+def _card(function: Function, exercise: Exercise) -> str:
     is_right = function.state in ("right", "follows")
     state = f'<span class="{"good" if is_right else "bad"}">{STATES[function.state]}</span>'
     file = f' <span class="soft">in {escape(function.file)}</span>' if function.file else ""

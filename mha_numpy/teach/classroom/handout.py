@@ -1,9 +1,10 @@
 """What a student gets: instructions, stubs with the variant's conventions, public checks."""
 
 import ast
+import json
 from collections.abc import Sequence
 from importlib import import_module
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import Any
 
 from mha_numpy.errors import ConfigError
@@ -13,7 +14,8 @@ from mha_numpy.teach.classroom.retold import retold
 from mha_numpy.teach.conventions import DEFAULT, in_words_of
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise
-from mha_numpy.teach.exercises.folder import file_name
+from mha_numpy.teach.exercises.folder import EXAMPLES, file_name
+from mha_numpy.teach.own import Example
 
 FORMS = ("notebook", "files")
 WIDTH = 96
@@ -28,6 +30,9 @@ def handout_texts(assignment: Assignment, student: str, form: str) -> dict[str, 
     for number, exercise in enumerate(assignment.catalogue, start=1):
         stub = stub_text(exercise, variants[exercise.id])
         texts[file_name(exercise, number)] = f"import numpy as np\n\n\n{stub}"
+    if assignment.own:
+        told = {exercise: example.text for exercise, example in assignment.examples.items()}
+        texts[EXAMPLES] = json.dumps(told, indent=1)
     return {**texts, "check.py": _checking_text(assignment, variants)}
 
 
@@ -68,6 +73,7 @@ def notebook_text(assignment: Assignment, student: str) -> str:
     [None, ['given'], ['check'], None, ['exercise'], ['check']]
     """
     v4, variants = load_nbformat().v4, assignment.variant(student)
+    examples = assignment.examples
 
     def code(text: str, tag: str, name: str) -> Any:
         return v4.new_code_cell(text.strip(), id=name[:64], metadata={"tags": [tag]})
@@ -80,7 +86,8 @@ def notebook_text(assignment: Assignment, student: str) -> str:
     ]
     for number, exercise in enumerate(assignment.catalogue, start=1):
         variant = variants[exercise.id]
-        check = _check_call(exercise, variant, exercise.function_name)
+        example = _example_lines(examples[exercise.id]) if exercise.id in examples else ""
+        check = _check_call(exercise, variant, exercise.function_name, example)
         cells += [
             title_cell(assignment, exercise, number, variant),
             code(stub_text(exercise, variant), "exercise", f"exercise-{exercise.id}"),
@@ -209,26 +216,43 @@ def _conventions_text(exercises: Sequence[Exercise], variants: dict[str, Variant
     return f"Your variant has its own conventions. The docstrings follow them:\n\n{told}\n\n"
 
 
-def _check_call(exercise: Exercise, variant: Variant, function: str) -> str:
+def _check_call(exercise: Exercise, variant: Variant, function: str, example: str = "") -> str:
     conventions = f", {list(variant.conventions)!r}" if variant.conventions else ""
-    return f'public_check("{exercise.id}", {function}{conventions})'.replace("'", '"')
+    call = f'public_check("{exercise.id}", {function}{conventions}'.replace("'", '"')
+    return f"{call},{example})" if example else f"{call})"
+
+
+def _example_lines(example: Example) -> str:
+    """Return the public example of a teacher's own exercise as an argument in lines of Python."""
+    lines = wrap(example.text, WIDTH - 8, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([' example="""', *lines, '"""'])
 
 
 def _checking_text(assignment: Assignment, variants: dict[str, Variant]) -> str:
     calls = []
     for number, exercise in enumerate(assignment.catalogue, start=1):
         function = f'from_file("{file_name(exercise, number)}", "{exercise.function_name}")'
-        calls.append(_check_call(exercise, variants[exercise.id], function))
-    return CHECK.format(calls="\n".join(calls))
+        example = (
+            f'\n    example=EXAMPLES["{exercise.id}"]' if exercise.id in assignment.own else ""
+        )
+        calls.append(_check_call(exercise, variants[exercise.id], function, example))
+    return CHECK.format(
+        calls="\n".join(calls),
+        load="from json import loads\n" if assignment.own else "",
+        examples=LOADED if assignment.own else "",
+    )
 
 
+LOADED = """
+EXAMPLES = loads((Path(__file__).parent / "examples.json").read_text())
+"""
 CHECK = '''"""Check shapes and one example of each function: python check.py"""
 
-from pathlib import Path
+{load}from pathlib import Path
 from runpy import run_path
 
 from mha_numpy.teach.classroom import public_check
-
+{examples}
 
 def from_file(file, name):
     """Return a function that runs a file, and then what it defines by this name."""

@@ -2,7 +2,9 @@
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
+from shutil import rmtree
 from typing import NamedTuple
 
 from mha_numpy.errors import ConfigError, did_you_mean
@@ -14,6 +16,7 @@ from mha_numpy.teach.classroom.moments import read_moment
 from mha_numpy.teach.classroom.overrides import COLUMNS, OVERRIDES
 from mha_numpy.teach.classroom.roster import EVERYBODY, NO_ID, read_roster, write_roster
 from mha_numpy.teach.classroom.table import (
+    OWN,
     ROSTER,
     SECRET,
     SECRET_BYTES,
@@ -22,8 +25,11 @@ from mha_numpy.teach.classroom.table import (
     read_secret,
     secret_name,
 )
-from mha_numpy.teach.exercises import find_exercise
+from mha_numpy.teach.exercises import Exercise, find_exercise
+from mha_numpy.teach.exercises.check_own import Checked
+from mha_numpy.teach.own import write_own
 
+TITLE = "Exercises in attention"
 POINTS = 10  # for each step of difficulty
 HANDOUTS = "handouts"
 
@@ -68,6 +74,7 @@ def make_assignment(
     name: str,
     out: Path | str,
     *,
+    own: Sequence[Checked] = (),
     roster: Path | str | None = None,
     secret_file: Path | str | None = None,
     form: str = "notebook",
@@ -84,6 +91,9 @@ def make_assignment(
         the name of the folder `out`.
     out : path
         The folder, made if missing. Only ``handouts`` in it is for students.
+    own : sequence of Checked
+        Exercises that you wrote, from `check_own`. They come after the others, and `out` keeps a
+        copy. With any, `name` may be "".
     roster : path, optional
         A CSV file for `read_roster`, with which each student gets a handout of their own. Without
         it there is one for all.
@@ -125,10 +135,10 @@ def make_assignment(
         raise ConfigError(f"variants: expected one of {', '.join(VARIANTS)}; got {variants!r}")
     if differing == "conventions" and roster is None:
         raise ConfigError("variants: conventions differ between students, so add --roster FILE.csv")
-    ready = READY.get(name) or Ready("Exercises in attention", _ids(name))
-    title, ids = ready
+    title, ids = READY.get(name) or Ready(TITLE, _ids(name) if name or not own else ())
     if form in EXPORTS:
-        check_export(ids, form, has_roster=roster is not None)
+        check_export(ids, form, has_roster=roster is not None, has_own=bool(own))
+    folders = {one.exercise.id: one.own for one in own}
     students = None if roster is None else read_roster(roster)
     where = {student: out / HANDOUTS / student for student in students or (EVERYBODY,)}
     texts_of = handout_texts
@@ -139,7 +149,8 @@ def make_assignment(
         read_secret(out / kept)
     exercises: dict[str, float] = {
         exercise: POINTS * find_exercise(exercise).difficulty for exercise in ids
-    }
+    } | {one.exercise.id: one.points(POINTS) for one in own}
+    ids = _all_different([*map(find_exercise, ids), *(one.exercise for one in own)])
     own_name = name if name in READY else out.resolve().name
     if NO_ID.search(own_name) or not own_name:
         raise ConfigError(f"out: expected a folder whose name has no | in it; got {own_name!r}")
@@ -148,8 +159,12 @@ def make_assignment(
         out.mkdir(parents=True, exist_ok=True)
         secret = _make_secret(out / SECRET) if kept == SECRET else read_secret(out / kept)
         assignment = Assignment(
-            own_name, title, exercises, dict(MARKS), when, secret, students, tuple(ids), differing
-        )
+            own_name, title, exercises, dict(MARKS), when, secret, students, ids, differing,
+            own=folders,
+        )  # fmt: skip
+        rmtree(out / OWN, ignore_errors=True)
+        for exercise, one in folders.items():
+            write_own(one, out / OWN / exercise)
         if students is not None:
             write_roster(out / ROSTER, students)
         else:
@@ -180,6 +195,11 @@ def _ids(text: str) -> tuple[str, ...]:
             f"name: expected {ready}, or ids of exercises with commas between them; got "
             f"{text!r}; {known}"
         ) from error
+    return _all_different(exercises)
+
+
+def _all_different(exercises: Sequence[Exercise]) -> tuple[str, ...]:
+    """Return the ids of exercises that ask for different functions."""
     ids = tuple(exercise.id for exercise in exercises)
     functions = [exercise.function_name for exercise in exercises]
     twice = next((one for one in functions if functions.count(one) > 1), None)

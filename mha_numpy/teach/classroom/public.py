@@ -9,6 +9,7 @@ from mha_numpy.tables import show
 from mha_numpy.teach.classroom.wording import error_of, findings_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises import find_exercise
+from mha_numpy.teach.exercises.exercise import Exercise, exercise_of
 from mha_numpy.teach.exercises.judge import (
     advice_on,
     check_callable,
@@ -19,12 +20,18 @@ from mha_numpy.teach.exercises.judge import (
 from mha_numpy.teach.exercises.sandbox import LIMITS, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import stages_table
+from mha_numpy.teach.load_own import load_own
+from mha_numpy.teach.own import Example
 
 PUBLIC = ("runs", "type and dtype", "shape", "inputs left alone")  # stages
 
 
 def public_check(
-    exercise_id: str, function: Callable[..., Any], conventions: Sequence[str] = ()
+    exercise_id: str,
+    function: Callable[..., Any],
+    conventions: Sequence[str] = (),
+    *,
+    example: str | None = None,
 ) -> None:
     """Show whether a function runs, its shapes are right, and one example is right.
 
@@ -36,6 +43,8 @@ def public_check(
     function : callable
     conventions : sequence of str
         The names of the conventions of the student's variant.
+    example : str, optional
+        Of an exercise that your teacher wrote: a call and its result, from the handout.
 
     Examples
     --------
@@ -44,13 +53,14 @@ def public_check(
     ...
     """
     check_callable(function)
-    stages = public_stages(exercise_id, function, conventions)
+    stages = public_stages(exercise_id, function, conventions, example)
     is_right = all(stage.passed for stage in stages)
     state = "right" if is_right else "not right"
     show(stages_table(f"{exercise_id}, public checks: {state}", stages))
     if not stages[0].passed:
-        with using(Variant(conventions=tuple(conventions))):
-            told = advice_on(find_exercise(exercise_id), lambda: function)
+        exercise, variant = _asked(exercise_id, conventions, example)
+        with using(variant):
+            told = advice_on(exercise, lambda: function)
         print(f"likely cause: {told}" * bool(told))
 
 
@@ -94,12 +104,24 @@ def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | Non
         raise AssertionError(f"{exercise_id}: {'; '.join(wrong)}")
 
 
+def _asked(
+    exercise_id: str, conventions: Sequence[str], example: str | None
+) -> tuple[Exercise, Variant]:
+    """Return an exercise, which is known by its example if a teacher wrote it, and its variant."""
+    own = None if example is None else Example(example)
+    exercise = find_exercise(exercise_id) if own is None else exercise_of(load_own(own))
+    return exercise, Variant(conventions=tuple(conventions), own=own)
+
+
 def public_stages(
-    exercise_id: str, function: Callable[..., Any], conventions: Sequence[str] = ()
+    exercise_id: str,
+    function: Callable[..., Any],
+    conventions: Sequence[str] = (),
+    example: str | None = None,
 ) -> list[Stage]:
     """Return the stages that a student may see, the example last."""
-    exercise = find_exercise(exercise_id)
-    with using(Variant(conventions=tuple(conventions))):
+    exercise, variant = _asked(exercise_id, conventions, example)
+    with using(variant):
         run = run_calls(lambda: function, probe_inputs(exercise), LIMITS)
         if exercise.kind == "tests":  # it has no example, and its functions are in this package
             return judge_answers(exercise, run).stages

@@ -50,7 +50,8 @@ def write_solutions(assignment: Path | str, *, jobs: int | None = None) -> list[
 
     Each file is graded like a submission, with the hidden numbers of its student. A ConfigError
     says which function of which student was not right, and then nothing is written for that one.
-    These are our own functions, so they run within limits and without the sandbox.
+    These are our own functions and yours, so they run within limits and without the sandbox. An
+    exercise that you wrote has its `solution.py` there as a file of its own.
 
     Parameters
     ----------
@@ -62,18 +63,27 @@ def write_solutions(assignment: Path | str, *, jobs: int | None = None) -> list[
     Returns
     -------
     list of path
-        The files, one for each student of the roster, or one for all.
+        The files, of each student of the roster, or one folder for all.
     """
     given, jobs = read_assignment(assignment), check_count("jobs", jobs or os.cpu_count())
     solvable = {one: given.exercises[one] for one in _solvable(given)}
     if not solvable:
         raise ConfigError("solutions: none of the exercises asks for a function with one solution")
     names = given.roster or {EVERYBODY: ""}
-    texts = {student: solutions_text(given, student) for student in names}
+    of_all = {  # in files of their own, because helpers of two may have the same name
+        f"{one.function_name}.py": given.own[one.id].solution
+        for one in given.catalogue
+        if one.id in given.own
+    }
+    has_more = bool(solvable.keys() - given.own.keys())
+    texts = {
+        student: ({FILE: solutions_text(given, student)} if has_more else {}) | of_all
+        for student in names
+    }
     asked = replace(given, exercises=solvable, attempts="last")
     tasks = (
-        Task(student, "", False, (), (File(FILE, text.encode()),), asked, LIMITS, False, "")
-        for student, text in texts.items()
+        Task(student, "", False, (), _as_files(found), asked, LIMITS, False, "")
+        for student, found in texts.items()
     )
     written = []
     for result in progress(in_processes(tasks, jobs), len(texts), "checking"):
@@ -83,14 +93,21 @@ def write_solutions(assignment: Path | str, *, jobs: int | None = None) -> list[
                 f"solutions: {', '.join(wrong)} of {result.student} did not come out right; please "
                 "report this"
             )
-        path = Path(assignment) / FOLDER / file_name(result.student) / FILE
-        write_atomically(path, texts[result.student])
-        written.append(path)
+        for name, text in texts[result.student].items():
+            path = Path(assignment) / FOLDER / file_name(result.student) / name
+            write_atomically(path, text)
+            written.append(path)
     return sorted(written)
+
+
+def _as_files(texts: dict[str, str]) -> tuple[File, ...]:
+    return tuple(File(name, text.encode()) for name, text in texts.items())
 
 
 def solutions_text(assignment: Assignment, student: str) -> str:
     """Return a student's right functions, each with the docstring that the student has read.
+
+    Those that the teacher wrote are not among them.
 
     Examples
     --------
@@ -101,7 +118,7 @@ def solutions_text(assignment: Assignment, student: str) -> str:
     name = (assignment.roster or {}).get(student, "")
     whose = f"{name} ({student})" if name else student
     variants = assignment.variant(student)
-    solvable = _solvable(assignment)
+    solvable = [one for one in _solvable(assignment) if one not in assignment.own]
     tasks = [one.task for one in assignment.catalogue if one.id in solvable]
     everything = tuple(dict.fromkeys(name for v in variants.values() for name in v.conventions))
     with using(Variant(conventions=everything)):

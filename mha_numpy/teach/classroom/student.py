@@ -16,7 +16,6 @@ from mha_numpy.teach.classroom.results import Function, Result, Task
 from mha_numpy.teach.classroom.told import Told, tell
 from mha_numpy.teach.classroom.wording import FAILED, error_of, findings_of, hint_of
 from mha_numpy.teach.diagnosis import Variant, using
-from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.child.calls import load, measured
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.isolation import run_isolated
@@ -49,7 +48,7 @@ def grade_one(task: Task) -> Result:
 
 
 def _grade_attempt(task: Task) -> Result:
-    exercises = [find_exercise(name) for name in task.assignment.exercises]
+    exercises = task.assignment.catalogue
     names = [exercise.function_name for exercise in exercises]
     stubs = [exercise.stub_source for exercise in exercises]
     sources, broken, runs, misspelt = take_in(task.files, names, stubs)
@@ -151,6 +150,8 @@ def _followed(
     forward = next((one for one in functions if one.exercise == PAIRS.get(function.exercise)), None)
     if forward is None or not forward.mistakes or not forward.groups.get("shape"):
         return function
+    if not {function.exercise, forward.exercise}.isdisjoint(task.assignment.own):
+        return function
     if function.state != "wrong" or not function.groups.get("shape") or function.groups["values"]:
         return function
 
@@ -158,7 +159,7 @@ def _followed(
         source = sources[exercise_id]
         if source is None:
             raise KeyError(exercise_id)
-        return _run(find_exercise(exercise_id), source, inputs, task)
+        return _run(task.assignment.find(exercise_id), source, inputs, task)
 
     if not follows(function.exercise, call):
         return function
@@ -167,7 +168,7 @@ def _followed(
         for group, passed in function.groups.items()
     }
     findings = [text for text in function.findings if text not in FOLLOWED]
-    name = find_exercise(forward.exercise).function_name
+    name = task.assignment.find(forward.exercise).function_name
     findings.append(f"it is right for your own {name}, so its values count as right")
     points = points_of(Values(1, 1), groups, function.out_of, task.assignment.marks)
     return replace(

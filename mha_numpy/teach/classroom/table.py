@@ -15,9 +15,13 @@ from mha_numpy.teach.classroom.marks import MARKS, read_marks
 from mha_numpy.teach.classroom.moments import end_of
 from mha_numpy.teach.classroom.roster import read_roster
 from mha_numpy.teach.exercises import find_exercise
+from mha_numpy.teach.exercises.exercise import exercise_of
+from mha_numpy.teach.load_own import load_own
+from mha_numpy.teach.own import Own, read_own, told_of
 
 SECRET_BYTES = 32
 TABLE, ROSTER, SECRET = "assignment.toml", "roster.csv", "secret"
+OWN = "exercises"  # the folder of those that a teacher wrote
 
 
 def read_assignment(folder: Path | str) -> Assignment:
@@ -43,8 +47,10 @@ def read_assignment(folder: Path | str) -> Assignment:
     path = Path(folder) / TABLE
     table = _parsed(path)
     name, title = (_text(table, key, path) for key in ("name", "title"))
+    own = _read_own(Path(folder) / OWN)
     exercises = {
-        find_exercise(key).id: value for key, value in _numbers(table, "points", path).items()
+        key if key in own else find_exercise(key).id: value
+        for key, value in _numbers(table, "points", path).items()
     }
     marks = read_marks(_numbers(table, "marks", path))
     *groups, slip = MARKS
@@ -81,7 +87,7 @@ def read_assignment(folder: Path | str) -> Assignment:
     late = read_late(_numbers(table, "late", path), path) if "late" in table else NOTHING_OFF
     return Assignment(
         name, title, exercises, marks, when, secret, students, tuple(ids), variants, late, attempts,
-        _columns(table, path),
+        _columns(table, path), own,
     )  # fmt: skip
 
 
@@ -94,6 +100,22 @@ def _columns(table: dict[str, Any], path: Path) -> dict[str, str]:
             f"gradebook: expected titles of columns for {', '.join(FILES)}; {path} has {columns!r}"
         )
     return columns
+
+
+def _read_own(folder: Path) -> dict[str, Own]:
+    """Return the exercises that the teacher wrote, by the id, which is also the folder's name."""
+    found = {}
+    for one in sorted(path for path in folder.glob("*") if path.is_dir()):
+        own = read_own(one)
+        with told_of(one):
+            exercise = exercise_of(load_own(own))
+        if exercise.id != one.name:
+            raise ConfigError(
+                f"from: the function in {one} has been renamed to {exercise.function_name}; make "
+                "the assignment again, because students have the old name"
+            )
+        found[one.name] = own
+    return found
 
 
 def _parsed(path: Path) -> dict[str, Any]:

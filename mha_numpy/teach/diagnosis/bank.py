@@ -1,14 +1,15 @@
 """The bank of known mistakes: those of the tasks, and those in how a function behaves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.teach.conventions import CONVENTIONS
-from mha_numpy.teach.task import Edits, Mistake
-from mha_numpy.teach.tasks import TASKS
+from mha_numpy.teach.in_force import InForce
+from mha_numpy.teach.task import Edits, Mistake, Task
+from mha_numpy.teach.tasks import BUILT_IN
 
 Function = Callable[..., Any]
 
@@ -21,9 +22,6 @@ MISBEHAVIOURS = [
             "start every call with np.zeros; no array as a default argument", {}),
 ]  # fmt: skip
 
-# where two mistakes give the same numbers, the first of them is named first
-MISTAKES = [one for task in TASKS.values() for one in task.mistakes if isinstance(one, Mistake)]
-MISTAKES.sort(key=lambda one: not one.is_first)
 IGNORE_ALL = Mistake(
     "no convention followed",
     "your code follows the usual conventions, and none of those of your variant",
@@ -35,11 +33,34 @@ IGNORED = [
     Mistake(one.ignored, f"{FOLLOWED}: {one.sentence}", one.sentence, {})
     for one in CONVENTIONS.values()
 ]
-BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MISBEHAVIOURS, *IGNORED, IGNORE_ALL]}
-EDITS: dict[str, dict[str, Edits]] = {name: {} for name in BANK}  # by the task whose file it is
-for _task in TASKS.values():
-    for _one in _task.mistakes:
-        EDITS[_one.name][_task.name] = _one.edits
+
+
+def _mistakes_of(tasks: Iterable[Task]) -> list[Mistake]:
+    """Return all mistakes of some tasks: of two with the same numbers, the first is named first."""
+    found = [one for task in tasks for one in task.mistakes if isinstance(one, Mistake)]
+    return sorted(found, key=lambda one: not one.is_first)
+
+
+def _bank_of(tasks: Iterable[Task]) -> dict[str, Mistake]:
+    """Return all mistakes of some tasks, and those that show in any function."""
+    own = _mistakes_of(tasks)
+    return {mistake.name: mistake for mistake in [*own, *MISBEHAVIOURS, *IGNORED, IGNORE_ALL]}
+
+
+def _edits_of(tasks: Sequence[Task]) -> dict[str, dict[str, Edits]]:
+    """Return the edits of each mistake by the task whose file it is."""
+    found: dict[str, dict[str, Edits]] = {name: {} for name in _bank_of(tasks)}
+    for task in tasks:
+        for one in task.mistakes:
+            found[one.name][task.name] = one.edits
+    return found
+
+
+MISTAKES = _mistakes_of(BUILT_IN.values())
+BANK: Mapping[str, Mistake] = InForce(_bank_of(BUILT_IN.values()), lambda own: _bank_of([own]))
+EDITS: Mapping[str, Mapping[str, Edits]] = InForce(
+    _edits_of(list(BUILT_IN.values())), lambda own: _edits_of([own])
+)
 
 
 def _narrow(function: Function) -> Function:

@@ -1,7 +1,6 @@
 """Answers: the results of right and wrong functions for the probes of a task."""
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from mha_numpy.checking.compare import agreeing
 from mha_numpy.teach.conventions import Convention, conventions_of, variant_in_force
 from mha_numpy.teach.diagnosis.bank import BANK, IGNORE_ALL, Function
 from mha_numpy.teach.diagnosis.mutants import may_show, mutated
+from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.task import KEPT, Inputs
 from mha_numpy.teach.tasks import TASKS
 
@@ -24,7 +24,7 @@ def right_answers(task: str) -> list[Answer]:
     return _right_answers(task, variant_in_force().seed, conventions_of(task))
 
 
-@lru_cache(maxsize=KEPT)
+@cached(KEPT)
 def _right_answers(task: str, seed: int, conventions: tuple[Convention, ...]) -> list[Answer]:
     """Compute them once for each variant, which is the one in force."""
     return answers_with(task, ())
@@ -48,7 +48,7 @@ def fingerprints(task: str) -> dict[str, list[Answer]]:
     return _fingerprints(task, variant_in_force().seed, conventions_of(task))
 
 
-@lru_cache(maxsize=KEPT)
+@cached(KEPT)
 def _fingerprints(
     task: str, seed: int, conventions: tuple[Convention, ...]
 ) -> dict[str, list[Answer]]:

@@ -5,7 +5,6 @@ only the edited ones are compiled.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, cast
 
@@ -22,8 +21,9 @@ from mha_numpy.teach.conventions import (
 from mha_numpy.teach.diagnosis.bank import BANK, EDITS, IGNORE_ALL, WRAPPERS, Function
 from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
+from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.task import Edits
-from mha_numpy.teach.tasks import find_task
+from mha_numpy.teach.tasks import TASKS, find_task
 
 EditsOf = dict[str, dict[str, str]]  # of the source of each function
 
@@ -101,10 +101,10 @@ def may_show(task: str, mistake: str) -> bool:
     return not called_by(task).isdisjoint(edits_of(mistake))
 
 
-@cache
+@cached()
 def edits_of(mistake: str) -> EditsOf:
     """Return the edits of a mistake by the function that they change."""
-    return by_function(EDITS[mistake])
+    return by_function(EDITS.get(mistake, {}))
 
 
 def by_function(edits: Mapping[str, Edits]) -> EditsOf:
@@ -142,10 +142,11 @@ def assembled(task: str, codes: Mapping[str, CodeType]) -> Function:
         is_usual = source == cuts[name].source
         code = codes.get(name) or (function.__code__ if is_usual else _compiled(name, source))
         namespace[name] = FunctionType(code, namespace, name, function.__defaults__)
-    return cast(Function, namespace[task])
+    made, named = cast(Function, namespace[task]), TASKS[task].named
+    return made if named is None else lambda *given, **by_name: named(made(*given, **by_name))
 
 
-@cache
+@cached()
 def _compiled(function: str, source: str) -> CodeType:
     """Return the code of an edited function."""
     file = f"{read_solutions().cuts[function].function.__code__.co_filename}, with mistakes"

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from hashlib import sha256
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from time import process_time
@@ -25,8 +26,15 @@ from mha_numpy.checking.differences import largest_of
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.progress import progress
-from mha_numpy.teach.conventions import SEED, conventions_of, follow, variant_in_force
-from mha_numpy.teach.diagnosis import rewrite, small_edits
+from mha_numpy.teach.conventions import (
+    SEED,
+    Variant,
+    conventions_of,
+    follow,
+    using,
+    variant_in_force,
+)
+from mha_numpy.teach.diagnosis import own_edits, rewrite, small_edits
 from mha_numpy.teach.diagnosis.fingerprints import (
     Answer,
     attempt,
@@ -34,8 +42,11 @@ from mha_numpy.teach.diagnosis.fingerprints import (
     right_answers,
 )
 from mha_numpy.teach.diagnosis.mutants import assembled, edited_source, edits_of
+from mha_numpy.teach.diagnosis.own_edits import read_own_edits
 from mha_numpy.teach.diagnosis.small_edits import Edit, Edited, read_edits
 from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
+from mha_numpy.teach.in_force import cached
+from mha_numpy.teach.own import Own
 from mha_numpy.teach.tasks import TASKS
 
 FILE = Path(__file__).with_name("small_edits.npz")
@@ -117,9 +128,15 @@ def candidates(task: str, mistake: str | None = None) -> list[Candidate]:
     edits = edits_of(mistake) if mistake else {}
     found = []
     for name in sorted(called_by(task), key=lambda name: (len(called_by(name)), name)):
-        edited = read_edits(edited_source(name, edits.get(name, {})))
+        edited = read_any_edits(edited_source(name, edits.get(name, {})))
         found += [Candidate(name, edited, edit) for edit in edited.edits]
     return found
+
+
+def read_any_edits(source: str) -> Edited:
+    """Read a function of a solution, of a task here or of a teacher's own."""
+    is_own = variant_in_force().own is not None
+    return read_own_edits(source) if is_own else read_edits(source)
 
 
 def numbers_of(answers: Iterable[Answer], expected: Sequence[Answer]) -> Array:
@@ -163,22 +180,34 @@ def have(numbers: Array, asked: Array) -> Array:
 
 def all_numbers(task: str) -> tuple[Array, Array]:
     """Make all small edits of a task: which of them give something wrong, and their numbers."""
+    rows, numbers, _ = made_edits(task)
+    return rows, numbers
+
+
+def made_edits(task: str) -> tuple[Array, Array, list[int]]:
+    """Return which small edits give something wrong, their numbers, and which change nothing."""
     right = right_answers(task)
     usual = numbers_of(right, right)
-    rows, found = [], []
+    rows, found, same = [], [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for row, candidate in enumerate(candidates(task)):
             mine = numbers_of(candidate.answers(task), right)
-            if mine.any() and not have(mine[None], usual)[0]:
+            if mine.any() and have(mine[None], usual)[0]:
+                same.append(row)
+            elif mine.any():
                 rows.append(row)
                 found.append(mine)
-    return np.array(rows, dtype=np.uint32), np.array(found).reshape(-1, len(usual))
+    return np.array(rows, dtype=np.uint32), np.array(found).reshape(-1, len(usual)), same
 
 
 def compute(task: str) -> Known:
     """Return the rows of the table: of all edits with the same results, the simplest."""
-    rows, numbers = all_numbers(task)
+    return table_of(task, *all_numbers(task))
+
+
+def table_of(task: str, rows: Array, numbers: Array) -> Known:
+    """Return the rows of the table from the results of all edits that give something wrong."""
     edits = candidates(task)
     ranks = np.array([edits[row].edit.rank for row in rows])
     order = np.lexsort((rows, ranks))
@@ -186,6 +215,13 @@ def compute(task: str) -> Known:
     kept = order[first]
     others = np.minimum(counts - 1, 255).astype(np.uint8)
     return Known(rows[kept], others, numbers[kept], np.array(made_of(task)))
+
+
+def packed(task: str, table: Known) -> bytes:
+    """Return a table as the content of a file, for a teacher's own exercise."""
+    file = BytesIO()
+    np.savez_compressed(file, **{f"{task}.{name}": one for name, one in table._asdict().items()})
+    return file.getvalue()
 
 
 def write_table() -> list[str]:
@@ -219,9 +255,20 @@ def made_of(task: str) -> str:
     sources = [_code_alone(cut.source) for name, cut in cuts.items() if name in used]
     given = leaves(TASKS[task].probes()).items()
     # to six digits, for processors round apart, and without -0.0
-    numbers = [(name, np.round(np.asarray(leaf, dtype=float), 6) + 0.0) for name, leaf in given]
+    numbers = [
+        (name, np.round(np.asarray(leaf, dtype=float), 6) + 0.0)
+        for name, leaf in given
+        if not isinstance(leaf, str)
+    ]
     probes = [(name, array.shape, array.tolist()) for name, array in numbers]
-    return sha256(repr((_how_made(), sources, probes)).encode()).hexdigest()
+    made = _how_made() if variant_in_force().own is None else [*_how_made(), _own_code()]
+    return sha256(repr((made, sources, probes)).encode()).hexdigest()
+
+
+@cache
+def _own_code() -> str:
+    """Return the code that makes the edits of a teacher's own solution."""
+    return _code_alone(inspect.getsource(own_edits))
 
 
 @cache
@@ -247,9 +294,22 @@ def _code_alone(source: str) -> str:
 @cache
 def known(task: str) -> Known | None:
     """Return a task's part of the table; None if there is none."""
-    if not FILE.exists():
+    return _read(FILE, task) if FILE.exists() else None
+
+
+@cached(8)
+def own_known(task: str) -> Known | None:
+    """Return the table of a teacher's own exercise; None without one, or with an outdated one."""
+    own = variant_in_force().own
+    if not isinstance(own, Own) or not own.edits:
         return None
-    with np.load(FILE) as file:
+    table = _read(BytesIO(own.edits), task)
+    with using(Variant(own=own)):
+        return table if table and table.made_of == made_of(task) else None
+
+
+def _read(source: Path | BytesIO, task: str) -> Known | None:
+    with np.load(source) as file:
         names = [f"{task}.{field}" for field in Known._fields]
         return Known(*(file[name] for name in names)) if names[-1] in file else None
 
@@ -257,7 +317,12 @@ def known(task: str) -> Known | None:
 def has_table(task: str) -> bool:
     """Return whether edits are looked up, because the probes in force are the usual ones."""
     is_usual = variant_in_force().seed == SEED and not conventions_of(task)
-    return is_usual and known(task) is not None
+    return is_usual and _kept(task) is not None
+
+
+def _kept(task: str) -> Known | None:
+    """Return the table of a task here, or of a teacher's own exercise."""
+    return known(task) if variant_in_force().own is None else own_known(task)
 
 
 def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) -> SmallEdit | None:
@@ -265,9 +330,12 @@ def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) 
 
     If `wrong` says which arrays are wrong, only those count.
     """
-    table = known(task) if has_table(task) else None
-    if table is None:
-        in_order = _in_order(candidates(task))
+    table = _kept(task)
+    if table is None or not has_table(task):
+        different = candidates(task)
+        if table and variant_in_force().own:  # edits with equal results have them elsewhere, too
+            different = [different[row] for row in table.edits]
+        in_order = _in_order(different)
         return _first_that_fits(task, answers, in_order, BUDGET, wrong)
     asked = _asked(numbers_of(answers, right_answers(task)), wrong)
     rows = np.flatnonzero(have(table.numbers, asked)) if asked.any() else np.array([], int)
@@ -304,7 +372,7 @@ def find_edit_beside(
 
 def _is_of_right_lines(edit: SmallEdit) -> bool:
     """Return whether the replaced lines are in the right function, and not part of a mistake."""
-    right = ast.unparse(read_edits(edited_source(edit.function, {})).module)
+    right = ast.unparse(read_any_edits(edited_source(edit.function, {})).module)
     usual = {line.strip() for line in right.splitlines()}
     return usual.issuperset(edit.right.splitlines())
 

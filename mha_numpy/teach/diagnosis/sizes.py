@@ -5,7 +5,6 @@ The docstring of a solution says which axis has which name: ``q : (B, H, T_q, d_
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from inspect import cleandoc, getdoc
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import conventions_of, take_inputs
+from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.task import Inputs
 from mha_numpy.teach.tasks import TASKS
 
@@ -29,7 +29,7 @@ FACTOR = 1e-9  # how far apart two factors may be that are the same
 SLIGHT = 1e-6  # a factor that is closer to 1 comes from a small number that was added
 
 
-@cache
+@cached()
 def axes_of(task: str) -> dict[str, tuple[str, ...]]:
     """Return the names of the axes of a task's inputs, and of its results after `out `."""
     asked, _, told = cleandoc(getdoc(TASKS[task].solution) or "").partition("Returns\n-------\n")

@@ -2,11 +2,11 @@
 
 import ast
 import inspect
-from functools import cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError
+from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.tasks import TASKS
 
 
@@ -25,7 +25,7 @@ class Solutions(NamedTuple):
     namespace: dict[str, Any]  # functions, and what the files import and define besides
 
 
-@cache
+@cached()
 def read_solutions() -> Solutions:
     """Read the files of all tasks, and cut the functions that their solutions consist of."""
     cuts: dict[str, Cut] = {}
@@ -57,13 +57,16 @@ def _functions_of(module: ModuleType, solution: str) -> dict[str, str]:
     sources = {}
     for name, function in found.items():
         if name in seen:
-            docstring = function.body[0]
-            head = lines[function.lineno - 1 : docstring.lineno - 1]
-            sources[name] = "".join(head + lines[docstring.end_lineno : function.end_lineno])
+            first, end = function.body[0], function.end_lineno
+            if ast.get_docstring(function, clean=False) is None:
+                sources[name] = "".join(lines[function.lineno - 1 : end])
+                continue
+            head = lines[function.lineno - 1 : first.lineno - 1]
+            sources[name] = "".join(head + lines[first.end_lineno : end])
     return sources
 
 
-@cache
+@cached()
 def called_by(function: str) -> frozenset[str]:
     """Return a function, those that it calls, those that they call, and so on."""
     cuts, seen, waiting = read_solutions().cuts, set[str](), {function}

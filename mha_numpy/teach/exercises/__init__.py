@@ -2,6 +2,7 @@
 
 from mha_numpy.teach.exercises.audit import Audit, audit_tests
 from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
+from mha_numpy.teach.exercises.check_own import check_own, judge_own
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.folder import exercises_in, hint_in, judge_file, start
@@ -12,5 +13,6 @@ from mha_numpy.teach.exercises.verdict import Verdict
 
 __all__ = [
     "EXERCISES", "Audit", "Exercise", "Hint", "Limits", "Verdict", "audit_tests", "check",
-    "exercises_in", "find_exercise", "give_hint", "hint", "hint_in", "judge", "judge_file", "start",
+    "check_own", "exercises_in", "find_exercise", "give_hint", "hint", "hint_in", "judge",
+    "judge_file", "judge_own", "start",
 ]  # fmt: skip

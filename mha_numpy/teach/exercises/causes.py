@@ -41,6 +41,9 @@ class Causes(NamedTuple):
     edit: SmallEdit | None = None
 
 
+NO_CAUSES = Causes(frozenset(), {})
+
+
 def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     """Name the mistakes or the small edit that give exactly these answers, or return clues.
 

@@ -50,9 +50,11 @@ class Exercise(NamedTuple):
     @property
     def stub_source(self) -> str:
         """The text of the stub: signature, docstring, and a body to be written or fixed."""
-        signature, docstring, body = _parts_of(TASKS[self.task].solution)
-        if self.kind == "code":
-            if returns := TASKS[self.task].returns:
+        is_code = self.kind == "code"
+        solution = inspect.unwrap(self.stub) if is_code else TASKS[self.task].solution
+        signature, docstring, body = _parts_of(solution)
+        if is_code:
+            if returns := self.task in TASKS and TASKS[self.task].returns:
                 signature = _with_returns(signature, returns)
             return f"{signature}{docstring}    raise NotImplementedError\n"
         _, asked = docstring.split("\n\n", 1)

@@ -1,5 +1,6 @@
 """A folder of exercises: one file for each, a README, a file for pytest, the progress."""
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,18 +8,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError
+from mha_numpy.teach.conventions import Variant, using
 from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
 from mha_numpy.teach.exercises.child.calls import load
 from mha_numpy.teach.exercises.child.limits import Limits
-from mha_numpy.teach.exercises.exercise import Exercise, stub_text
+from mha_numpy.teach.exercises.exercise import Exercise, exercise_of, stub_text
 from mha_numpy.teach.exercises.hints import Hint
 from mha_numpy.teach.exercises.judge import judge
 from mha_numpy.teach.exercises.records import Records
 from mha_numpy.teach.exercises.sandbox import LIMITS
 from mha_numpy.teach.exercises.stages import NO_RETURN
 from mha_numpy.teach.exercises.verdict import Verdict
+from mha_numpy.teach.load_own import load_own
+from mha_numpy.teach.own import Example
 
 RECORD = "progress.json"
+EXAMPLES = "examples.json"  # of exercises that a teacher wrote
 README = """# Exercises in attention
 
 {count} functions to write, one in each file, about {hours} hours in all. Each file says what its
@@ -156,11 +161,13 @@ def judge_file(
     -------
     Verdict
     """
-    exercise, folder = find_exercise(exercise_id), Path(folder)
+    folder, example = Path(folder), examples_in(folder).get(exercise_id)
+    exercise = find_exercise(exercise_id) if example is None else exercise_of(load_own(example))
     path, records = find_file(folder, exercise), Records(folder / RECORD)
-    verdict = judge(
-        exercise, lambda: load_function(path, exercise.function_name), limits, strict=strict
-    )
+    with using(Variant(own=example)):
+        verdict = judge(
+            exercise, lambda: load_function(path, exercise.function_name), limits, strict=strict
+        )
     if verdict.unwritten == NO_RETURN:  # the stub of a file raises an error
         verdict = replace(verdict, unwritten="")
     try:
@@ -207,13 +214,25 @@ def hint_in(
 
 def exercises_in(folder: Path | str) -> list[Exercise]:
     """Return the exercises whose files are in a folder; raise a ConfigError if there is none."""
-    found = [exercise for exercise in EXERCISES if _files(Path(folder), exercise)]
+    own = [exercise_of(load_own(example)) for example in examples_in(folder).values()]
+    found = [exercise for exercise in [*EXERCISES, *own] if _files(Path(folder), exercise)]
     if not found:
         raise ConfigError(
             f"folder: there are no exercises in {folder}; "
             f"`mha-numpy exercises start {folder}` writes them"
         )
     return found
+
+
+def examples_in(folder: Path | str) -> dict[str, Example]:
+    """Return the examples of exercises that a teacher wrote, by the id."""
+    try:
+        told = json.loads((Path(folder) / EXAMPLES).read_text(encoding="utf-8"))
+        return {str(exercise): Example(str(text)) for exercise, text in told.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigError(f"folder: cannot read {Path(folder) / EXAMPLES}: {error}") from error
 
 
 def find_file(folder: Path, exercise: Exercise) -> Path:

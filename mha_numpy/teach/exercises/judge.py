@@ -13,10 +13,16 @@ import numpy as np
 
 from mha_numpy.checking.compare import matched
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.teach.conventions import conventions_of, give_inputs
+from mha_numpy.teach.conventions import conventions_of, give_inputs, variant_in_force
 from mha_numpy.teach.diagnosis import find_task
 from mha_numpy.teach.diagnosis.bank import FLOAT32
-from mha_numpy.teach.exercises.causes import CAUSE, explain, failing_probe, is_bug_of
+from mha_numpy.teach.exercises.causes import (
+    CAUSE,
+    NO_CAUSES,
+    explain,
+    failing_probe,
+    is_bug_of,
+)
 from mha_numpy.teach.exercises.child.calls import measured
 from mha_numpy.teach.exercises.child.limits import Limits, in_bytes
 from mha_numpy.teach.exercises.crashes import explain_crash
@@ -26,6 +32,7 @@ from mha_numpy.teach.exercises.mends import remade, source_of
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, can_fork, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
+from mha_numpy.teach.own import Example
 from mha_numpy.teach.task import Inputs
 
 TOLD = 3  # names of this package that a verdict shows
@@ -164,8 +171,9 @@ def _judge_arrays(exercise: Exercise, run: Run, is_explained: bool) -> Verdict:
     if not is_explained or evidence.is_unwritten or all(stage.passed for stage in stages):
         unwritten = stages[0].finding if evidence.is_unwritten else ""
         return Verdict(exercise, stages, run.printed, unwritten=unwritten)
+    is_example = isinstance(variant_in_force().own, Example)  # there is no solution here to edit
     with np.errstate(all="ignore"):
-        causes = explain(evidence, stages)
+        causes = NO_CAUSES if is_example else explain(evidence, stages)
     # numbers that differ only by float32 rounding look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(

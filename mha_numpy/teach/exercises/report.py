@@ -78,8 +78,9 @@ def _print_one(folder: Path, verdict: Verdict) -> None:
         show(section)
     if verdict.difference is not None:
         show(verdict.difference.table())
-    if not verdict.passed:
+    if not verdict.passed and verdict.exercise.hints.where:
         print(f"a hint: mha-numpy hint {folder} {verdict.exercise.id}")
+    if not verdict.passed:
         return
     records = Records(folder / RECORD)
     left = (exercise.id for exercise in exercises_in(folder) if not records[exercise.id].passed)

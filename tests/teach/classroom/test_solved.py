@@ -1,13 +1,16 @@
 """Solutions for the teacher: one file for each student, graded before it is written."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom import make_assignment, write_solutions
 from mha_numpy.teach.classroom import solved as module
+from mha_numpy.teach.exercises import check_own
 
+LAYER_NORM = Path(__file__).parents[3] / "docs" / "examples" / "layer-norm"
 ROSTER = "id,name\ns1,Ada\ns2,Emmy\n"
 
 
@@ -45,6 +48,20 @@ def test_one_that_is_not_right_is_not_written(homework, monkeypatch):
     with pytest.raises(ConfigError, match="solutions: split-heads of s[12] did not come out right"):
         write_solutions(folder, jobs=1)
     assert not (folder / "solutions").exists()
+
+
+def test_a_teachers_own_has_a_file_of_its_own(homework):
+    folder = homework("split-heads", own=[check_own(LAYER_NORM)])
+    own, usual, *others = write_solutions(folder, jobs=1)
+    assert (own.name, usual.name, len(others)) == ("layer_norm_over.py", "solutions.py", 2)
+    assert own.read_text() == (LAYER_NORM / "solution.py").read_text()
+    assert "layer_norm_over" not in usual.read_text()
+
+
+def test_a_teachers_own_may_be_all(homework):
+    folder = homework("", own=[check_own(LAYER_NORM)])
+    paths = write_solutions(folder, jobs=1)
+    assert paths == [folder / "solutions" / name / "layer_norm_over.py" for name in ("s1", "s2")]
 
 
 def test_tests_have_no_one_solution(homework):

@@ -1,0 +1,232 @@
+"""check_own: whether a teacher's own exercise can be handed out, and what its inputs miss."""
+
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.trees import leaves
+from mha_numpy.errors import ConfigError, one_line
+from mha_numpy.progress import busy
+from mha_numpy.teach.conventions import Variant, using
+from mha_numpy.teach.diagnosis.bank import MISBEHAVIOURS, Function
+from mha_numpy.teach.diagnosis.fingerprints import (
+    answers_with,
+    fits,
+    right_answers,
+)  # fmt: skip
+from mha_numpy.teach.diagnosis.search import candidates, made_edits, packed, table_of
+from mha_numpy.teach.exercises.catalogue import EXERCISES
+from mha_numpy.teach.exercises.child.values import pack
+from mha_numpy.teach.exercises.exercise import Exercise, exercise_of
+from mha_numpy.teach.exercises.judge import judge
+from mha_numpy.teach.exercises.unnoticed import Missed
+from mha_numpy.teach.exercises.verdict import Verdict
+from mha_numpy.teach.load_own import Rule, load_own
+from mha_numpy.teach.own import Own, read_own, told_of
+from mha_numpy.teach.own_table import settings_of
+from mha_numpy.teach.task import Task
+from mha_numpy.teach.tasks import BUILT_IN
+
+SEEDS = (1, 2)  # of students
+
+
+class Checked(NamedTuple):
+    """An exercise that can be handed out."""
+
+    own: Own
+    exercise: Exercise
+    inputs: int  # how many
+    noticed: int  # small edits of the solution whose results are wrong
+    unnoticed: dict[str, list[str]]  # those that only other inputs show, by what these have
+
+    def points(self, step: float) -> float:
+        """Return the points: as mistakes.toml says, or so many for each step of difficulty."""
+        told = settings_of(self.own).get("points", step * self.exercise.difficulty)
+        return float(told)
+
+    def __str__(self) -> str:
+        count = self.noticed + sum(map(len, self.unnoticed.values()))
+        lines = [
+            f"{self.exercise.id}: your solution passes; {self.inputs} inputs tell {self.noticed} "
+            f"of {count} small edits from it"
+        ]
+        for change, edits in self.unnoticed.items():
+            first = min(edits, key=len)
+            more = f", nor with {len(edits) - 1} more edits" * (len(edits) > 1)
+            seen = f"{first} your inputs see no difference{more}"
+            lines.append(f"- {seen}; add one in which {change}")
+        return "\n".join(lines)
+
+
+def check_own(folder: Path | str) -> Checked:
+    """Check the folder of a teacher's own exercise, and say which mistakes its inputs do not show.
+
+    The solution has to pass, an untouched stub to fail, every listed mistake to show, and all that
+    twice with the same numbers. Small edits of the solution that no input shows are listed, unless
+    they change nothing on other inputs either.
+
+    Parameters
+    ----------
+    folder : path
+        With ``solution.py`` and ``inputs.py``, perhaps ``laws.py`` and ``mistakes.toml``.
+
+    Returns
+    -------
+    Checked
+        To be printed.
+
+    Raises
+    ------
+    ConfigError
+        The exercise cannot be handed out; the message says what to write instead.
+    """
+    own = read_own(folder)
+    with told_of(folder):
+        task = load_own(own)
+        exercise = exercise_of(task)
+        _check_name(exercise)
+        for seed in (Variant().seed, *SEEDS):
+            with using(Variant(seed, own=own)):
+                _check_inputs(task)
+                _check_solution(exercise, task)
+                _check_mistakes(task)
+        with using(Variant(own=own)), busy("making small edits"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rows, numbers, same = made_edits(task.name)
+            edits = candidates(task.name)
+            missed = Missed(task)
+            told = missed.lines(edits[row] for row in same)
+            own = own._replace(edits=packed(task.name, table_of(task.name, rows, numbers)))
+        return Checked(own, exercise, len(task.probes()), len(rows), told)
+
+
+def judge_own(folder: Path | str, function: Function, seed: int = Variant().seed) -> Verdict:
+    """Judge an answer to a teacher's own exercise, as `grade` does, but without isolation.
+
+    Parameters
+    ----------
+    folder : path
+        As for `check_own`.
+    function : callable
+        The answer.
+    seed : int
+        Of the inputs; each student has another one.
+
+    Returns
+    -------
+    Verdict
+    """
+    own = read_own(folder)
+    with told_of(folder):
+        exercise = exercise_of(load_own(own))
+    with using(Variant(seed, own=own)):
+        return judge(exercise, lambda: function)
+
+
+def _check_name(exercise: Exercise) -> None:
+    taken = {*BUILT_IN, *(one.function_name for one in EXERCISES)}
+    if exercise.function_name in taken or exercise.id in {one.id for one in EXERCISES}:
+        raise ConfigError(
+            f"solution.py: {exercise.function_name} is the name of an exercise that is here "
+            f"already; give yours another name, such as my_{exercise.function_name}"
+        )
+
+
+def _check_inputs(task: Task) -> None:
+    """Check that a seed always draws the same, and another one something else."""
+
+    def drawn(seed: int) -> list[Any]:
+        found = leaves(task.draw(np.random.default_rng(seed)))
+        return [(name, np.shape(one), np.asarray(one).tolist()) for name, one in found.items()]
+
+    try:
+        pack(task.probes())
+    except TypeError as error:
+        raise ConfigError(
+            f"inputs.py: expected arrays, numbers, texts, and tuples, lists or dicts of them, "
+            f"because nothing else reaches a student's function; {error}"
+        ) from error
+    if drawn(1) != drawn(1):
+        raise ConfigError(
+            "inputs.py: draw(rng) returns different numbers when it is called again; draw all of "
+            "them with rng, such as rng.normal(size=(2, 3))"
+        )
+    if drawn(1) == drawn(2):
+        raise ConfigError(
+            "inputs.py: draw(rng) returns the same numbers for every student; draw them with rng, "
+            "such as rng.normal(size=(2, 3))"
+        )
+
+
+def _check_solution(exercise: Exercise, task: Task) -> None:
+    right = right_answers(task.name)
+    for number, answer in enumerate(right, start=1):
+        if not all(np.isfinite(leaf).all() for leaf in leaves(answer).values()):
+            raise ConfigError(
+                f"solution.py: expected finite numbers; the result of input {number} has NaN or inf"
+            )
+    _check_laws(task)
+    verdict = judge(exercise, lambda: task.solution)
+    wrong = next((stage for stage in verdict.stages if stage.passed is False), None)
+    if wrong is not None and wrong.name == "invariants":
+        raise ConfigError(
+            f"laws.py: your own solution breaks this rule, so one of the two is wrong: "
+            f"{wrong.finding}"
+        )
+    if wrong is not None:
+        advice = f"; {ADVICE[wrong.name]}" if wrong.name in ADVICE else ""
+        raise ConfigError(
+            f"solution.py: your own solution does not pass ({wrong.name}): {wrong.finding}{advice}"
+        )
+    if not judge(exercise, lambda: exercise.stub).is_unwritten:
+        raise ConfigError("solution.py: expected a result; a function without a body passes")
+
+
+ADVICE = {
+    "inputs left alone": "write x = x * 2, not x *= 2",
+    "the same twice": "expected no random numbers in a solution; draw them in inputs.py",
+}
+
+
+def _check_laws(task: Task) -> None:
+    """Check that no rule fails on right answers."""
+    for law in task.laws:
+        assert isinstance(law.residual, Rule)
+        for inputs, answer in zip(task.probes(), right_answers(task.name), strict=True):
+            try:
+                law.residual.off(inputs, answer)
+            except ConfigError:
+                raise
+            except Exception as error:
+                name = law.residual.function.__name__
+                raise ConfigError(
+                    f"laws.py: {name} raised {type(error).__name__}: {one_line(error)}"
+                ) from error
+
+
+def _check_mistakes(task: Task) -> None:
+    right = right_answers(task.name)
+    for mistake in task.mistakes:
+        where = f"mistakes.toml, {mistake.name}"
+        if mistake.name in {one.name for one in MISBEHAVIOURS}:
+            raise ConfigError(f"{where}: there is a mistake of this name; call it something else")
+        try:
+            made = answers_with(task.name, [mistake.name])
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}; copy it from solution.py") from error
+        except Exception as error:
+            raise ConfigError(
+                f"{where}: with this edit the solution raises {type(error).__name__}: {error}"
+            ) from error
+        if all(answer is None for answer in made):
+            raise ConfigError(
+                f"{where}: with this edit the solution fails on every input, and an error needs no "
+                "mistake that explains it; leave it out"
+            )
+        if fits(made, right):
+            raise ConfigError(
+                f"{where}: the numbers are the same as without it; add an input that shows it, or "
+                "leave it out"
+            )
