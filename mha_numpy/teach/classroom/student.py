@@ -150,8 +150,6 @@ def _followed(
     forward = next((one for one in functions if one.exercise == PAIRS.get(function.exercise)), None)
     if forward is None or not forward.mistakes or not forward.groups.get("shape"):
         return function
-    if not {function.exercise, forward.exercise}.isdisjoint(task.assignment.own):
-        return function
     if function.state != "wrong" or not function.groups.get("shape") or function.groups["values"]:
         return function
 
