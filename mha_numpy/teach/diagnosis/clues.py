@@ -29,6 +29,7 @@ from mha_numpy.teach.tasks import TASKS, find_task
 
 CLOSE = 1e-6  # of the largest number
 LARGE = 10  # numbers are far above 1
+MOST = 3  # things that inputs share, to be told
 
 
 class Beside(NamedTuple):
@@ -190,28 +191,39 @@ def _of_laws(task: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> 
 def _of_inputs(
     task: str, probes: Sequence[Inputs], answers: Sequence[Answer], right: Sequence[Answer]
 ) -> str:
-    """Say what the inputs with wrong answers have, and those with right ones do not."""
+    """Say what the inputs with wrong answers have, and those with right ones do not.
+
+    Where several things go together on our inputs, all are said: only one of them may matter.
+    """
     is_right = [
         all(agreeing_arrays(a, b)) for a, b in zip(answers, right, strict=True) if a is not None
     ]
-    words = shared_by(probes, [not one for one in is_right])
-    if words:
-        return f"your answer is wrong where {words}, and right elsewhere"
-    words = shared_by(probes, is_right)
-    return (
-        f"your answer is right only where {words}" if words else _of_sizes(task, probes, is_right)
-    )
+    if len(is_right) != len(probes) or all(is_right) or not any(is_right):
+        return ""
+    conditions = _properties(probes) | _sizes(task, probes)
+    for way, meant in (("right", is_right), ("wrong", [not one for one in is_right])):
+        found = [words for words, has in conditions.items() if has == meant]
+        if 0 < len(found) <= MOST:
+            first, *others = found
+            too = f", which are also those where {' and '.join(others)}" if others else ""
+            return f"of our inputs, yours is {way} only on those where {first}{too}"
+    return ""
+
+
+def _properties(probes: Sequence[Inputs]) -> dict[str, list[bool]]:
+    return {
+        words.format(name): [has(probe[name]) for probe in probes]
+        for words, has in PROPERTIES.items()
+        for name in probes[0]
+    }
 
 
 def shared_by(probes: Sequence[Inputs], are_meant: Sequence[bool]) -> str:
     """Say what the selected inputs have, and the others do not."""
     if len(are_meant) != len(probes) or all(are_meant) or not any(are_meant):
         return ""
-    for words, has in PROPERTIES.items():
-        for name in probes[0]:
-            if [has(probe[name]) for probe in probes] == list(are_meant):
-                return words.format(name)
-    return ""
+    found = _properties(probes).items()
+    return next((words for words, has in found if has == list(are_meant)), "")
 
 
 def rows_of_all(cells: Array, inputs: Inputs) -> str:
@@ -298,11 +310,9 @@ def _of_places(task: str, wrong: Beside) -> list[str]:
     return told
 
 
-def _of_sizes(task: str, probes: Sequence[Inputs], is_right: Sequence[bool]) -> str:
-    """Say what sizes the inputs have that are right, or those that are wrong."""
+def _sizes(task: str, probes: Sequence[Inputs]) -> dict[str, list[bool]]:
+    """Return what may be said of the sizes of inputs, and where it is true."""
     sizes = [sizes_of(task, probe) for probe in probes]
-    if len(is_right) != len(sizes) or all(is_right) or not any(is_right):
-        return ""
     names = [name for name in sizes[0] if all(name in one for one in sizes)]
     tests = {f"{name} = {number}": [one[name] == number for one in sizes]
              for number in (1, 0) for name in names}  # fmt: skip
@@ -310,17 +320,12 @@ def _of_sizes(task: str, probes: Sequence[Inputs], is_right: Sequence[bool]) -> 
         pairs = [(each[one], each[other]) for each in sizes]
         if kind_of(one) == kind_of(other):
             tests[f"{one} = {other}"] = [a == b for a, b in pairs]
-            tests[f"{one} is at most {other}"] = [a <= b for a, b in pairs]
-            tests[f"{one} is at least {other}"] = [a >= b for a, b in pairs]
+            tests[f"{one} is larger than {other}"] = [a > b for a, b in pairs]
+            tests[f"{one} is smaller than {other}"] = [a < b for a, b in pairs]
     if {"T_k", "block"} <= set(names):
         tests["block divides T_k"] = [each["T_k"] % each["block"] == 0 for each in sizes]
         tests["there is only one block"] = [each["T_k"] <= each["block"] for each in sizes]
-    for words, has in tests.items():
-        if has == list(is_right):
-            return f"your answer is right only where {words}"
-        if [not one for one in has] == list(is_right):
-            return f"your answer is wrong only where {words}"
-    return ""
+    return tests
 
 
 def kind_of(name: str) -> str:

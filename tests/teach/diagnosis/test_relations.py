@@ -213,7 +213,9 @@ def test_it_is_told_which_sizes_are_right():
     right = right_answers("decode_step")
     answers = [a if p["k_past"].shape[2] == 0 else a._replace(out=a.out**2)
                for a, p in zip(right, TASKS["decode_step"].probes(), strict=True)]  # fmt: skip
-    assert "your answer is right only where T = 0" in find_clues("decode_step", answers)
+    assert "of our inputs, yours is right only on those where T = 0" in find_clues(
+        "decode_step", answers
+    )
 
 
 def test_a_factor_is_named_by_what_it_is_made_of():

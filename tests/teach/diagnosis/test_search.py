@@ -171,9 +171,8 @@ def test_inputs_that_are_wrong_share_something():
         a if probe["softcap"] is None else a.round(1)
         for a, probe in zip(answers, probes, strict=True)
     ]
-    assert "your answer is wrong where softcap is not None, and right elsewhere" in find_clues(
-        "masked_attention", wrong
-    )
+    (clue,) = find_clues("masked_attention", wrong)
+    assert clue.startswith("of our inputs, yours is right only on those where softcap is None, ")
     assert find_clues("masked_attention", answers) == []
 
 
