@@ -52,8 +52,8 @@ def _all_code(code: CodeType) -> Iterator[CodeType]:
 def _place(error: BaseException) -> str:
     """Return the line that an error comes from, the deepest one outside of installed packages."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    loads = (CHILD, "<frozen importlib")
-    is_of_file = not frames or frames[-1][0].co_filename.startswith(loads)  # it cannot be loaded
+    last = frames[-1][0].co_filename if frames else CHILD
+    is_of_file = last.startswith(CHILD) or INSTALLED.match(last)  # it cannot be loaded
     if isinstance(error, SyntaxError) and error.lineno and is_of_file:
         return _told_line(error.filename or "", error.lineno, error.text or "")
     return _deepest(reversed(frames))
