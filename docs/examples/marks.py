@@ -35,14 +35,14 @@ HIGH, LEFT = 200, 34  # of the picture: 100 percent, and the numbers next to it
 TOP = """# Are the marks fair?
 
 Would a teacher give the same marks? Sixty submissions, as students hand them in, were put into a
-teacher's order before anyone looked at how marks are computed. A teacher makes no difference
-between submissions of the same group: group 1 is all right, group 10 did none of the task. Then
-each submission was graded.
+teacher's order before anyone looked at how marks are computed. The order has ten groups: everything
+in group 1 is right, group 10 did none of the task, and all submissions in a group are equally good.
+Then each submission was graded.
 
 ![{alt}](pictures/marks.svg)
 
 Marks and order agree with a rank correlation of **{agree:.3f}** (Spearman's; 1 would be the same
-order). The rules before these reached 0.497. The first try at new ones, without the sentence about
+order). The previous rules reached 0.497. The first draft of these, without the sentence about
 one known mistake, reached 0.945, and today's would reach {without:.3f} without it. None of the
 {count} submissions in group 10 gets more than {most:g}%.
 
@@ -54,7 +54,7 @@ Where do a teacher and the rules disagree most?
 
 {rules}
 
-The percents are in `assignment.toml`, under `[marks]`, and a teacher can change them:
+The percentages are in `assignment.toml`, under `[marks]`, and a teacher can change them:
 
 ```python
 >>> from mha_numpy.teach.classroom.marks import MARKS, Values, points_of
@@ -71,7 +71,7 @@ The percents are in `assignment.toml`, under `[marks]`, and a teacher can change
 
 ## The sixty submissions
 
-Each is one function, or a whole homework. The column *teacher* has roughly what a teacher would
+Each is one function, or a whole homework. The column *teacher* shows roughly what a teacher would
 give for it; only the order of the groups counts. The submissions and a reason for each are in
 [`typical.toml`](../tests/teach/classroom/typical.toml).
 

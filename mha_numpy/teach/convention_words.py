@@ -110,7 +110,7 @@ WORDS: dict[str, Words] = {
         r"sqrt\((d\w*)\)": r"\1",
         r"np\.sqrt\((q\.shape\[-1\])\)": r"\1",
         "by the root of a head's width": "by a head's width",
-        "Eq. 1 of Vaswani et al. 2017": "Eq. 1 of Vaswani et al. 2017 (yours has d_k for its root)",
+        "Eq. 1 of Vaswani et al. 2017": "Eq. 1 of Vaswani et al. 2017 (yours has d_k instead of its root)",
     },
     "scores without scale": {
         ", divided by the square root of d_k": ", without any scale",

@@ -14,7 +14,7 @@ from mha_numpy.teach.exercises.child.errors import shown
 MOST_LINES, LONGEST = 300, 300  # of a function, characters of a line; more is cut
 SAME, NEARLY = "=", "≈"
 LEGEND = (
-    f"{SAME} is the same line, {NEARLY} the same but for names, spaces, comments and texts. "
+    f"{SAME} is the same line, {NEARLY} the same except for names, spaces, comments and strings. "
     "Handed-out code counts here too. Two people may well have the same idea, so read both, and "
     "talk to both, before you draw any conclusion."
 )

@@ -27,8 +27,8 @@ from mha_numpy.teach.exercises.verdict import Verdict
 MEMORY = ("memory", False)  # a stage that failed, on inputs that are the same for all
 RunText = Callable[[str, Sequence[dict[str, Any]]], Run]  # of a source text, on some inputs
 ELSEWHERE = (
-    "it is right on the inputs of the usual check, and not on others; are numbers or sizes of one "
-    "example written into it?"
+    "it is right on the inputs of the usual check, but not on others; are the numbers or sizes of "
+    "one example hard-coded in it?"
 )
 
 

@@ -109,7 +109,7 @@ def _absent(crash: Crash, name: str) -> str:
     mine = [one for one in imports if name.partition(".")[0] in ast.unparse(one)]
     quoted = f"`{ast.unparse(mine[0])}`" if mine else crash.quoted or f"the import of {name}"
     names = [alias.name for one in mine if isinstance(one, ast.ImportFrom) for alias in one.names]
-    what = ", ".join(f"`{one}`" for one in names if one != "*") or "what you need of it"
+    what = ", ".join(f"`{one}`" for one in names if one != "*") or "what you need from it"
     if name.partition(".")[0] in LIBRARIES:
         why = "because only NumPy is there when you are graded"
         return f"{quoted} fails, {why}: write {what} yourself"
@@ -253,7 +253,9 @@ def _name(crash: Crash, name: str) -> str:
     meant = did_you_mean(name, names).replace("'", "`") if _is_close(name, names) else ""
     if meant:
         return f"there is no `{name}`: {meant}"
-    return f"there is no `{name}` in what could be read: define it, or copy it into this file"
+    return (
+        f"there is no `{name}` in the code that could be read: define it, or copy it into this file"
+    )
 
 
 def _is_close(name: str, names: Iterable[str], least: float = 0.7) -> bool:
@@ -266,7 +268,7 @@ def _no_attribute(crash: Crash, owner: str, name: str) -> str:
         return f"NumPy has no `{name}`; write {TORCH[name]}"
     known = dir(np) if owner.startswith("module") else dir(np.ndarray)
     if "numpy" not in owner:
-        return f"this is a {owner}, and no array: has the line above it returned what you expect?"
+        return f"this is a {owner}, not an array: did the line above return what you expect?"
     meant = did_you_mean(name, known).replace("'", "`") if _is_close(name, known, 0.8) else ""
     where = "NumPy" if owner.startswith("module") else "an array"
     return (
@@ -321,6 +323,6 @@ def _transposed(crash: Crash) -> str:
     line = crash.mended(calls)
     where = f" in {line}" if line else ""
     return (
-        "`transpose` takes the number of every axis, in its new order; two axes are exchanged by "
+        "`transpose` takes the number of every axis, in its new order; to exchange two axes, use "
         f"`swapaxes`{where}"
     )

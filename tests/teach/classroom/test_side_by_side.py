@@ -37,7 +37,7 @@ def test_marks_are_words_and_not_only_colours():
     text = page("x = 1", "y = 1")
     assert '<td class="mark">≈</td>' in text
     assert "1 of 1 lines are marked" in text
-    assert "≈ the same but for names" in text
+    assert "≈ the same except for names" in text
 
 
 def test_nothing_in_it_is_html_or_hidden():

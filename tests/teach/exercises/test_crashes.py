@@ -20,7 +20,7 @@ CRASHES = [
     ("split-heads", SPLIT + "    d = D / num_heads\n    return x.reshape(B, T, num_heads, d)",
      "use `//` in `d = D / num_heads`"),
     ("split-heads", SPLIT + "    return x.reshape(B, T, num_heads, -1).transpose(1, 2)",
-     "two axes are exchanged by `swapaxes` in `return x.reshape"),
+     "to exchange two axes, use `swapaxes` in `return x.reshape"),
     ("split-heads", SPLIT + "    return x.reshape(B, num_heads, T, D)",
      "the array has 120 numbers, and a shape of 2 (the batch), 3 (the number of heads), 5 (the "
      "number of tokens), 12 (H*d) holds 360"),
