@@ -1,6 +1,7 @@
 """CSV files: read as spreadsheets write them, written so that no cell is a formula."""
 
 import csv
+import io
 import re
 from pathlib import Path
 
@@ -10,10 +11,10 @@ FORMULA = re.compile(r"(^|[;,])(?=\s*[=+@-])")  # a spreadsheet computes it, and
 
 
 def read_rows(path: Path, what: str) -> list[tuple[int, list[str]]]:
-    """Return the rows of a CSV file that are not empty, each with the number of its line.
+    """Return the rows of a CSV file that are not empty, each with the number of its first line.
 
-    It is text in UTF-8 with commas or, if the first line has none, semicolons. `what` is the
-    argument that a ConfigError names.
+    It is text in UTF-8 with commas or, if the first line has none, semicolons. A cell in quotes may
+    have several lines. `what` is the argument that a ConfigError names.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -25,11 +26,17 @@ def read_rows(path: Path, what: str) -> list[tuple[int, list[str]]]:
         ) from error
     first = text.partition("\n")[0]
     delimiter = ";" if ";" in first and "," not in first else ","
-    reader = csv.reader(text.splitlines(), delimiter=delimiter)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+    rows, line = [], 1
     try:
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+        for row in reader:
+            rows.append((line, [cell.strip().replace("\n", " ") for cell in row]))
+            line = reader.line_num + 1
     except csv.Error as error:
-        raise ConfigError(f"{what}: expected a CSV file; {path}: {error}") from error
+        raise ConfigError(
+            f"{what}: expected a CSV file; {path}, line {line}: {error}; is there a quote that is "
+            "not closed, or not doubled?"
+        ) from error
     return [(line, row) for line, row in rows if any(row)]
 
 

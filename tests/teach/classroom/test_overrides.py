@@ -40,6 +40,18 @@ def test_what_spreadsheets_write(tmp_path):
     assert f"{one.deadline} {one.handed_in}" == "2030-06-03 23:59:00 2030-06-02 12:00:00"
 
 
+def test_a_comment_may_have_lines(tmp_path):
+    found = read(tmp_path, 'id,comment\nada,"right\nin principle"\nbob,a\u2028b\n')
+    assert [(one.comment, one.line) for one in found] == [("right in principle", 2), ("a b", 4)]
+
+
+@pytest.mark.parametrize("rest", ["bob,3,\n", 'bob,3,"well done"\n'])
+def test_a_quote_that_is_not_closed_takes_no_other_row(tmp_path, rest):
+    """Else a student would read what was decided about the next one, and it would not count."""
+    with pytest.raises(ConfigError, match=r"overrides: .*overrides\.csv, line 3: .*quote"):
+        read(tmp_path, f'id,points,comment\nada,1,fine\nada,,"see me\n{rest}')
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -15,6 +15,7 @@ from mha_numpy.teach.classroom import read_roster
         ("group,name,id\nA,Émilie,e.du@uni.fr\n", {"e.du@uni.fr": "Émilie"}),
         ('id,name\ns1,"Noether, Emmy"\ns2\n', {"s1": "Noether, Emmy", "s2": ""}),
         ("id\n 007 \n", {"007": ""}),
+        ('s1,"Ada\r\nLovelace"\n', {"s1": "Ada Lovelace"}),
     ],
 )
 def test_what_spreadsheets_write(tmp_path, text, expected):
@@ -42,6 +43,7 @@ def test_what_spreadsheets_write(tmp_path, text, expected):
         ("a\x07,Ada\n", "can be the name of a folder"),
         ("x" * 101 + ",Ada\n", "can be the name of a folder"),
         (b"s1,\xff\n", "expected text in UTF-8"),
+        ('s1,Ada\ns2,"Emmy\ns3,Bob\n', "line 2: .*quote"),
     ],
 )
 def test_ids_that_cannot_be(tmp_path, text, message):
