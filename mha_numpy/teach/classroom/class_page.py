@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from html import escape
 from itertools import chain
 from statistics import median, median_high
@@ -118,11 +119,13 @@ def _by_student(results: list[Result]) -> str:
 
 def _unclear(result: Result) -> list[str]:
     """Return what only the teacher can decide."""
+    decided = [(one.exercise, one.points, one.graded) for one in result.functions]
+    decided += [("the whole work", result.points, replace(result, total=None).points)]
     less = [
-        f"the teacher's {one.points:g} for {one.exercise} replace {one.graded:g} from the grader, "
-        "which is more: if the work has changed, delete the row in overrides.csv"
-        for one in result.functions
-        if one.graded is not None and one.graded > one.points
+        f"the teacher's points for {what} ({points:g}) replace {graded:g} from the grader, which "
+        "is more: if the work has changed, delete the row in overrides.csv"
+        for what, points, graded in decided
+        if graded is not None and graded > points
     ]
     return [*less, *[result.unclear] * bool(result.unclear)]
 

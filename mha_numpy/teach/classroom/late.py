@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mha_numpy.errors import ConfigError
 
-DAY = timedelta(days=1)
+DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 
 
 class LateRule(NamedTuple):
@@ -29,7 +29,7 @@ class LateRule(NamedTuple):
         if handed_in.tzinfo is None or deadline.tzinfo is None:  # platforms write local times
             handed_in, deadline = handed_in.replace(tzinfo=None), deadline.replace(tzinfo=None)
         after = handed_in - deadline
-        is_in_time = after <= max(timedelta(), timedelta(minutes=self.grace_minutes))
+        is_in_time = after / MINUTE <= self.grace_minutes or after <= timedelta()
         return 0 if is_in_time else ceil(after / DAY)
 
     def percent(self, days: int) -> float:

@@ -25,8 +25,9 @@ EXTENDED = (
 def settle(result: Result, assignment: Assignment, overrides: Iterable[Override] = ()) -> Result:
     """Return a student's result with the late rule and the teacher's decisions applied to it.
 
-    If the best attempt counts, it is the one with the most points after that; of equal ones the
-    last. It counts as a whole: its points are not mixed with those of other attempts.
+    If the best attempt counts, it is the one with the most points after that, whatever the teacher
+    gives for the whole work; of equal ones the last. It counts as a whole: its points are not mixed
+    with those of other attempts.
 
     Examples
     --------
@@ -42,7 +43,7 @@ def settle(result: Result, assignment: Assignment, overrides: Iterable[Override]
     ]
     if len(attempts) == 1:
         return attempts[0]
-    points = [one.points for one in attempts]
+    points = [replace(one, total=None).points for one in attempts]
     best = max(range(len(attempts)), key=lambda number: (points[number], number))
     return replace(attempts[best], earlier=[], attempt=f"{best + 1} of {len(attempts)}")
 

@@ -98,6 +98,11 @@ def test_a_teachers_time_is_that_of_the_last_attempt():
     assert (found.attempt, found.points) == ("2 of 2", 2.5)
 
 
+def test_with_a_teachers_total_the_attempt_that_is_shown_is_still_the_best():
+    found = settled((3, 0), (1, 0), overrides=[Override("ada", points=2.0)])
+    assert (found.attempt, found.earned, found.points) == ("1 of 2", 3, 2)
+
+
 def test_the_best_is_not_mixed_from_several_and_is_kept(tmp_path):
     texts = [written("softmax over queries"), written("split without transpose"), "x = (\n"]
     for number, text in enumerate(texts):

@@ -41,6 +41,10 @@ def test_each_day_that_has_begun_costs_up_to_the_most(minutes, days, points):
     assert (found.days_late, found.points, found.is_late) == (days, points, days > 0)
 
 
+def test_a_grace_has_no_limit():
+    assert LateRule(per_day=10, grace_minutes=1e300).days(NOON, NOON - timedelta(days=99)) == 0
+
+
 def test_nothing_is_taken_off_unless_the_table_says_so():
     found = settled(1441, hw=replace(HW, late=LateRule()))
     assert (found.points, found.is_late, found.unclear) == (3, True, "")

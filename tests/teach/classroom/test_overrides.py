@@ -111,6 +111,15 @@ def test_points_for_the_whole_work():
     assert "for the whole work, instead of 1.6 from the grader" in student_page(found, "Homework")
 
 
+@pytest.mark.parametrize(("exercise", "of"), [("", "the whole work"), ("softmax", "softmax")])
+def test_work_that_earns_more_than_the_teachers_points_is_to_be_looked_at(exercise, of):
+    given = [Override("ada", exercise, 1.0)]
+    grades = Grades(HW, [settle(result(), HW, given)], [], 0)
+    assert f"points for {of} (1) replace 1.6 from the grader, which is more" in class_page(grades)
+    grades = Grades(HW, [settle(result(points=0.5), HW, given)], [], 0)
+    assert "which is more" not in class_page(grades)
+
+
 def test_without_decisions_there_is_no_column_for_them():
     assert (
         to_csv(Grades(HW, [result()], [], 0)).splitlines()[0] == "id,name,late,softmax,rope,total"
