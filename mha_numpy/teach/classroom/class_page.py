@@ -127,7 +127,11 @@ def _unclear(result: Result) -> list[str]:
         for what, points, graded in decided
         if graded is not None and graded > points
     ]
-    return [*less, *[result.unclear] * bool(result.unclear)]
+    awaited = (
+        f"extended to {result.extended}, so gradebooks have no grade yet; if no work comes, write "
+        "0 points into overrides.csv"
+    )
+    return [*less, *[awaited] * result.is_awaited, *[result.unclear] * bool(result.unclear)]
 
 
 def _remarks(result: Result) -> str:

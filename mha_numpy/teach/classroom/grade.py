@@ -22,6 +22,7 @@ from mha_numpy.teach.classroom.cluster import as_finished, grade_in_cluster
 from mha_numpy.teach.classroom.feedback import write_results
 from mha_numpy.teach.classroom.overrides import OVERRIDES, read_overrides
 from mha_numpy.teach.classroom.results import (
+    NOTHING,
     Grades,
     Result,
     Task,
@@ -113,7 +114,7 @@ def grade(
         kept[result.student] = result
     results = [settle(kept[student], given, overrides) for student in sorted(kept)]
     strange += [
-        f"{OVERRIDES}, line {one.line}: nothing was handed in by {one.student}"
+        f"{OVERRIDES}, line {one.line}: {NOTHING} by {one.student}"
         for one in overrides
         if one.student not in kept
     ]
@@ -133,7 +134,7 @@ def _in_roster(
     if assignment.roster is None:
         return found, []
     there = {
-        student: Submission(student, name, trouble=["nothing was handed in"])
+        student: Submission(student, name, trouble=[NOTHING])
         for student, name in assignment.roster.items()
     }
     strange = [

@@ -37,7 +37,7 @@ def canvas(grades: Grades) -> str:
     rows = []
     for one in grades.results:
         own = one.student if is_own_id and one.student.isdecimal() else ""
-        rows.append([one.name, own, one.student, one.student, "", _number(one.points)])
+        rows.append([one.name, own, one.student, one.student, "", _grade(one)])
     title = _column(grades, "canvas")
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", title]
     most = ["    Points Possible", "", "", "", "", _number(grades.assignment.total)]
@@ -49,8 +49,7 @@ def moodle(grades: Grades) -> str:
     title, total = _column(grades, "moodle"), grades.assignment.total or 1
     rows = [
         [
-            one.student, one.name, _number(one.points), _number(100 * one.points / total),
-            feedback_text(one),
+            one.student, one.name, _grade(one), _grade(one, 100 / total), feedback_text(one),
         ]
         for one in grades.results
     ]  # fmt: skip
@@ -60,7 +59,7 @@ def moodle(grades: Grades) -> str:
 
 def blackboard(grades: Grades) -> str:
     """Return the file for Blackboard."""
-    rows = [[*_names(one.name), one.student, _number(one.points)] for one in grades.results]
+    rows = [[*_names(one.name), one.student, _grade(one)] for one in grades.results]
     head = ["Last Name", "First Name", "Username", _column(grades, "blackboard")]
     return _written([head, *rows], "\t")
 
@@ -79,6 +78,11 @@ def feedback_text(result: Result) -> str:
 
 def _column(grades: Grades, platform: str) -> str:
     return grades.assignment.columns.get(platform) or grades.assignment.title
+
+
+def _grade(result: Result, factor: float = 1.0) -> str:
+    """Return a student's points, or nothing while the work may still come."""
+    return "" if result.is_awaited else _number(factor * result.points)
 
 
 def _number(points: float) -> str:

@@ -16,6 +16,7 @@ from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.submissions import File
 from mha_numpy.teach.exercises.child.limits import Limits
 
+NOTHING = "nothing was handed in"
 UNSAFE = "This was run with --unsafe-local: with limits, but not in isolation."
 STATES = {
     "right": "right",
@@ -100,6 +101,11 @@ class Result:
         """The teacher's comments."""
         own = [f"{one.exercise}: {one.comment}" for one in self.functions if one.comment]
         return [*self.comments, *own]
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether there is no work yet, but an extension, and no points from the teacher."""
+        return bool(self.extended) and NOTHING in self.trouble and not self.decided
 
     @property
     def out_of(self) -> float:

@@ -2,16 +2,18 @@
 
 import csv
 import io
+from datetime import datetime
 
 import pytest
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.classroom.class_page import class_page
 from mha_numpy.teach.classroom.feedback import write_results
 from mha_numpy.teach.classroom.gradebooks import blackboard, canvas, moodle
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.overrides import Override
-from mha_numpy.teach.classroom.results import Grades
+from mha_numpy.teach.classroom.results import NOTHING, Grades
 from mha_numpy.teach.classroom.settled import settle
 from mha_numpy.teach.classroom.table import read_assignment
 from tests.teach.classroom.classes import assign
@@ -74,6 +76,23 @@ def test_blackboard_is_tabs_in_utf_16(tmp_path):
     assert head == ["Last Name", "First Name", "Username", "Homework; 1"]
     assert one == ["Lovelace", "Ada", "s1", "1.25"]
     assert other == ["Noyce", "Éva", "s2", "4"]
+
+
+def test_who_has_an_extension_and_nothing_handed_in_yet_has_no_grade():
+    later = Override("s1", deadline=datetime(2030, 6, 3), comment="ill")
+    none = result("s1", 0, "not there", trouble=[NOTHING])
+    for text, delimiter in ((canvas, ","), (moodle, ","), (blackboard, "\t")):
+        for overrides, points in (
+            ([later], ""),
+            ([], "0"),
+            ([later, Override("s1", points=1)], "1"),
+        ):
+            found = Grades(HW, [settle(none, HW, overrides)], [], 0)
+            row = rows_of(text(found), delimiter)[-1]
+            assert row[2 if text is moodle else -1] == points
+    found = Grades(HW, [settle(none, HW, [later])], [], 0)
+    assert rows_of(moodle(found))[1][2:] == ["", "", "ill"]
+    assert "extended to 2030-06-03 00:00, so gradebooks have no grade yet" in class_page(found)
 
 
 @pytest.mark.parametrize("write", [canvas, moodle, blackboard])
