@@ -42,9 +42,8 @@ Then each submission was graded.
 ![{alt}](pictures/marks.svg)
 
 Marks and order agree with a rank correlation of **{agree:.3f}** (Spearman's; 1 would be the same
-order). The previous rules reached 0.497. The first draft of these, without the sentence about
-one known mistake, reached 0.945, and today's would reach {without:.3f} without it. None of the
-{count} submissions in group 10 gets more than {most:g}%.
+order). Without the sentence about one known mistake it would be {without:.3f}. None of the {count}
+submissions in group 10 gets more than {most:g}%.
 
 Where do a teacher and the rules disagree most?
 
@@ -139,7 +138,7 @@ def drawn(found: Sequence[Typical]) -> Drawing:
     picture = Drawing(
         "Marks of sixty submissions in a teacher's order",
         "From left to right, ten groups as a teacher orders them, the best first. Each disc is a "
-        "submission, and its height is its marks, from 100 percent to 0; a ring is what a teacher "
+        "submission, and its height is its marks, from 100% to 0; a ring is what a teacher "
         "would give. The discs fall with the rings.",
     )
     groups = sorted({one.group for one in found})
