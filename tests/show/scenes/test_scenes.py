@@ -15,6 +15,7 @@ from mha_numpy.show.scenes.still import Cell
 from mha_numpy.show.scenes.story import percent, signed, written
 from mha_numpy.show.walk import walk
 from tests.show.scenes.stories import told
+from tests.sweeps import sweep
 
 MINUS = "\N{MINUS SIGN}"
 ALL = ["words", "roles", "scores", "weights", "mix", "join"]
@@ -38,18 +39,18 @@ def stills(story):
         yield still(story, scene.id, word=word, head=head, everything=everything, back=back)
 
 
-OTHERS = {
-    "own sentence": {"text": "to be or not to be", "heads": 4, "dim": 16},
-    "twelve heads": {"text": "to be or", "heads": 12, "dim": 24},
+OTHERS = {  # the large ones last
     "cross": {"text": "to be", "cross": "sein oder nicht sein", "heads": 2, "dim": 8},
     "causal": {"text": "to be or not", "causal": True, "heads": 2, "dim": 8},
     "grouped": {"text": "to be or not", "heads": 4, "kv_heads": 2, "dim": 8},
     "one word": {"text": "be", "heads": 1, "dim": 4},
+    "own sentence": {"text": "to be or not to be", "heads": 4, "dim": 16},
+    "twelve heads": {"text": "to be or", "heads": 12, "dim": 24},
     "long": {"text": " ".join(["word"] * 32), "heads": 2, "dim": 8},
 }
 
 
-@pytest.fixture(scope="module", params=["example", *OTHERS])
+@pytest.fixture(scope="module", params=sweep(["example", *OTHERS], 5))
 def any_story(request, story):
     """Return a story and all its stills."""
     if request.param != "example":

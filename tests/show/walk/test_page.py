@@ -12,6 +12,7 @@ from mha_numpy.show.walk.example import FEATURES, TOKENS, example_setting
 from mha_numpy.show.walk.page import page_of, record
 from tests.compare import assert_close
 from tests.show.pictures.helpers import data_of
+from tests.sweeps import sweep
 
 MODELS = {
     "reverse": "3 1 4 1 5 9 2 6 5 3 5 8", "induction": "a b c d a b c",
@@ -43,7 +44,7 @@ def test_heads_and_causality_can_be_played_with():
     assert set(types.values()) == {"float32", "uint8"}
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", sweep(MODELS, 1))
 def test_trained_models_have_a_page(model):
     data = data_of(page_of(walk(MODELS[model], model=model)))
     assert data["note"].startswith(f"Trained (mha-numpy train {model}")
