@@ -1,11 +1,15 @@
-"""Wide sweeps: a few of their problems always, all of them where there is time."""
+"""Wide sweeps: a few of their problems always, more in `.ci/run`, all of them before a release."""
 
 import pytest
 
 
-def sweep(problems, always):
-    """Return the problems as parameters; those after the first `always` are marked slow."""
+def sweep(problems, always, every=1):
+    """Return the problems as parameters: the first `always`, then each `every`-th in `.ci/run`."""
     return [
-        problem if number < always else pytest.param(problem, marks=pytest.mark.slow)
+        problem
+        if number < always
+        else pytest.param(
+            problem, marks=pytest.mark.release if (number - always) % every else pytest.mark.slow
+        )
         for number, problem in enumerate(problems)
     ]

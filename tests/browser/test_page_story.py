@@ -14,6 +14,7 @@ from mha_numpy.show.walk import walk
 from mha_numpy.show.walk.example import FEATURES
 from mha_numpy.show.walk.page import page_of
 from tests.show.scenes.stories import told
+from tests.sweeps import sweep
 
 pytestmark = pytest.mark.slow
 
@@ -273,7 +274,7 @@ OUTSIDE = """() => [...document.querySelectorAll("#story :is(button, label, sele
   .map((element) => element.outerHTML.slice(0, 80))"""
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+@pytest.mark.parametrize("width", sweep([390, 320, 1280, 768], 0, every=2))
 def test_nothing_scrolls_sideways_and_nothing_is_small(open_story, drawn, width):
     size = {"width": width, "height": 844}
     for name in ("example", "own", "long"):

@@ -125,13 +125,6 @@ def test_the_gallery_is_what_a_check_says_today():
 
 
 @pytest.mark.slow
-def test_the_page_of_marks_is_what_submissions_earn_today():
-    marks = script("marks")
-    without = marks.agreement(marks.graded(slip=0))
-    assert marks.page(marks.graded(), without) == marks.PAGE.read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
 def test_the_worked_exercise_is_what_the_commands_say_today():
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.sweeps import sweep
+
 pytest.importorskip("safetensors")
 pytest.importorskip("resource")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc for the memory in use")
-@pytest.mark.parametrize("cases", [50, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", sweep([50, 1000, 5000], 1, every=2))
 @pytest.mark.parametrize("what", ["config", "tensors", "checkpoint"])
 def test_damaged_files_load_rightly_or_give_one_error(what, cases):
     command = [sys.executable, "-m", "tests.models.damage", what, str(cases)]

@@ -188,7 +188,7 @@ PAGES = 42
 TEACHING = Path(__file__).parents[3].joinpath("docs/teaching.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_bits_that_a_function_can_still_carry_out():
     """All ways for a function to choose its result, by what it knows of the hidden inputs."""
     known = float(find_task("softmax_backward").probes()[0]["weights"].flat[0])

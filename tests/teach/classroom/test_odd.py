@@ -7,12 +7,12 @@ import unicodedata
 import pytest
 
 from mha_numpy.teach.classroom import grade
+from tests.sweeps import sweep
 from tests.teach.classroom.classes import assign
 from tests.teach.classroom.odd import hand_in_odd_work
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [200])  # with 2,000 it takes three minutes
+@pytest.mark.parametrize("count", sweep([200, 2000], 0, every=2))
 def test_odd_submissions_cost_nobody_else(tmp_path, count):
     ids, right = hand_in_odd_work(tmp_path / "in", count)
     given, out = assign(tmp_path / "hw", {"split-heads": 2}), tmp_path / "out"

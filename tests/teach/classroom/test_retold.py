@@ -17,7 +17,7 @@ from tests.teach.diagnosis.test_variants import CASES, MOST
 from tests.teach.diagnosis.usual_words import USUAL_WORDS
 
 EXERCISE_OF = {exercise.task: exercise for exercise in EXERCISES if exercise.kind == "code"}
-EACH = [*(((name,), task) for name, task in CASES), *sweep(MOST, 40)]
+EACH = [*(((name,), task) for name, task in CASES), *sweep(MOST, 40, every=4)]
 EACH_CASE = pytest.mark.parametrize("case", EACH)
 
 

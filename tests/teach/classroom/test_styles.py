@@ -20,7 +20,7 @@ from tests.sweeps import sweep
 from tests.teach.classroom.classes import task_of
 from tests.teach.classroom.styles.in_variant import STYLES, in_variant
 
-STUDENTS = [f"s{number}" for number in range(12)]  # fifty were right, too, and take minutes
+STUDENTS = [f"s{number}" for number in range(50)]
 WRONG = {  # exercises that show a mistake, and its edits of matmul, einsum and loops
     "scale missing": (
         ["scores", "attention", "multi-head", "masked-attention"],
@@ -113,7 +113,7 @@ def judged(text, exercise, variant):
         return verdict, findings_of(verdict, ""), cause_of(verdict)
 
 
-@pytest.mark.parametrize("student", sweep(STUDENTS, 1))
+@pytest.mark.parametrize("student", sweep(STUDENTS, 1, every=10))
 @pytest.mark.parametrize("style", STYLES)
 def test_three_styles_of_each_right_function_are_right(student, style):
     for homework in READY:
@@ -123,7 +123,7 @@ def test_three_styles_of_each_right_function_are_right(student, style):
             assert verdict.passed, str(verdict)
 
 
-@pytest.mark.parametrize("case", sweep(PAIRS, len(WRONG) - len(SEARCHED)))
+@pytest.mark.parametrize("case", sweep(PAIRS, len(WRONG) - len(SEARCHED), every=6))
 def test_a_mistake_has_one_verdict_whatever_the_style(case):
     name, student = case
     exercises, *edits = WRONG[name]

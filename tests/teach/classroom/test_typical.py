@@ -90,12 +90,14 @@ def one_of(of, name):
 
 
 @pytest.mark.slow
-def test_sixty_in_order():
+def test_sixty_in_order_as_on_the_page():
     typical = simulation.graded()
     assert len(typical) == 60
     assert simulation.agreement(typical) >= 0.95
     last = max(one.group for one in typical)
     assert {one.name: one.marks for one in typical if one.group == last and one.marks > 5} == {}
+    without = simulation.agreement(simulation.graded(slip=0))
+    assert simulation.page(typical, without) == simulation.PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,7 @@ def test_each_single_mistake_is_rejected_and_named_and_some_pairs_are(task):
     assert counts.pairs_named >= counts.pairs_rejected - 1
 
 
-@pytest.mark.slow
-@each_task
+@pytest.mark.parametrize("task", sweep(TASKS, 0, every=4))
 def test_two_mistakes_are_named_or_a_single_one_that_gives_the_same(task, monkeypatch):
     monkeypatch.setattr(
         import_module("mha_numpy.teach.diagnosis.diagnose"), "BUDGET", 60.0

@@ -732,7 +732,8 @@ def cases():
         first = next(iter(texts))
         for style, text in {**texts, "stub": stub_text(exercise)}.items():
             is_sample = exercise.id in SAMPLE and style in (first, "stub")
-            marks = () if is_sample else pytest.mark.slow
+            is_first = style == first
+            marks = () if is_sample else pytest.mark.slow if is_first else pytest.mark.release
             yield pytest.param(exercise, text, id=f"{exercise.id}-{style}", marks=marks)
 
 
