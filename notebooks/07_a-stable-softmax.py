@@ -309,8 +309,8 @@ matrices({"weights": weights}, **labels, title=title)
 # Adding one vector b to all keys is a shift, too, because it adds $q_i \cdot b$ to *all* scores of query i. So a bias
 # on the keys changes no weight. (With RoPE, which turns each key by a different angle, it does: notebook 19.)
 #
-# One danger is left in float16. Even if no power overflows, their *sum* can: 65,520 equal scores are enough. That's why
-# the library computes float16 in float32.
+# Two dangers are left in float16, both in the *sum*. It overflows at 65,520 equal scores. And added one by one, as NumPy
+# does if a row isn't contiguous, ones stop counting at 2048. So the library computes float16 in float32.
 #
 # ## The wrong axis
 #

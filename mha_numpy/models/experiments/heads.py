@@ -1,12 +1,13 @@
 """One head or several, at equal width and params: every token has to read k places at once.
 
-Why no linear readout of one mixture w a + (1 - w) b names both tokens, if values know only the
-token: take two tokens, x and y. Every mixture of the two is a point between the value of y and that
+Why no linear readout of one mixture w a + (1 - w) b names both tokens, if they have all the weight
+and values know only the token: take two tokens, x and y. Every mixture of the two is a point between the value of y and that
 of x, and along that line a linear readout changes from y to x at one point. (Not from x to y: it
 has to name the token of (x, x), too, which is the value of x itself.) To name the first token, it
 has to change between the mixtures of (y, x) and (x, y), so that of (x, y) is nearer to x. To name
 the second, that of (y, x) has to be nearer. Both cannot be true, whatever w depends on. If values
-know the place as well, mixtures leave this line, and the argument does not apply.
+know the place as well, or a third token has some of the weight, mixtures leave this line, and the
+argument does not apply.
 """
 
 from functools import partial
@@ -180,8 +181,9 @@ HEADS = Experiment(
     "One head has only one distribution, so it has to compromise. Several heads read several "
     "places at once.",
     "A, B, C, D, E",
-    "True if what follows is linear and values know only the token. An MLP can take a mixture "
-    "apart, but it has to learn how.",
+    "It did here, with a linear readout and values that know only the token. It isn't a law: a "
+    "third token that takes some of the weight can give the order away, and an MLP can take a "
+    "mixture apart, but it has to learn how.",
     f"Each of {T} tokens asks for the tokens one, two, ... k places before it, in a circle. The "
     f"model is one attention layer of width {D}, so that H heads of width {D} / H have the same "
     "number of params, and a readout: one linear map, or an MLP. Nothing goes around attention, "
