@@ -11,6 +11,7 @@ from mha_numpy.teach.classroom.alike import MOST_SHOWN
 from mha_numpy.teach.classroom.class_page import class_page
 from mha_numpy.teach.classroom.csv_files import safe
 from mha_numpy.teach.classroom.gradebooks import write_gradebooks
+from mha_numpy.teach.classroom.handout import lines_given
 from mha_numpy.teach.classroom.marks import MARKS, rules
 from mha_numpy.teach.classroom.pages import as_list, as_page, quoted, version_text
 from mha_numpy.teach.classroom.results import (
@@ -42,7 +43,9 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
     of = {result.student: result for result in grades.results}
     for pair in grades.alike[:MOST_SHOWN]:
-        texts[address(pair)] = side_by_side(title, pair, of[pair.one], of[pair.other])
+        one, other = pair[:2]
+        given = lines_given(grades.assignment, one) | lines_given(grades.assignment, other)
+        texts[address(pair)] = side_by_side(title, pair, of[one], of[other], given)
     for path in (out / "alike").glob("*.html"):  # of pairs that are no more
         if f"alike/{path.name}" not in texts:
             path.unlink()

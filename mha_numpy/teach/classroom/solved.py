@@ -13,7 +13,7 @@ from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.progress import progress
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.grade import in_processes
-from mha_numpy.teach.classroom.handout import stub_text
+from mha_numpy.teach.classroom.handout import GIVEN, UNWRITTEN, stub_text
 from mha_numpy.teach.classroom.results import Task, file_name, write_atomically
 from mha_numpy.teach.classroom.roster import EVERYBODY
 from mha_numpy.teach.classroom.submissions import File
@@ -28,7 +28,6 @@ from mha_numpy.teach.exercises.judge import judge
 from mha_numpy.teach.exercises.sandbox import LIMITS
 
 FOLDER, FILE = "solutions", "solutions.py"
-UNWRITTEN = "    raise NotImplementedError\n"
 HEAD = '''\
 """Right functions for {whose}. Keep this file private: it is not for students.
 
@@ -201,7 +200,7 @@ def _candidates(exercise: Exercise, conventions: tuple[str, ...]) -> Iterator[st
 def _is_right(exercise: Exercise, conventions: tuple[str, ...], text: str) -> bool:
     with using(Variant(conventions=conventions)):
         usual, imports = _usual([exercise.task])
-        whole = "\n".join(["import numpy as np", *imports, *usual, text])
+        whole = "\n".join([GIVEN, *imports, *usual, text])
         try:
             return judge(exercise, partial(load, whole, FILE, exercise.function_name)).passed
         except SandboxError:
