@@ -68,6 +68,20 @@ def test_there_is_a_most(tmp_path):
     assert found[0].trouble == (f"there are {MOST + 3} attempts, and only the last 10 were graded",)
 
 
+def test_what_changes_nothing_is_no_attempt(tmp_path):
+    given = task(tmp_path, [DATED.format(day) for day in ("27", "28", "29", "30")])
+
+    def attempts(texts):
+        pairs = zip(given.files, texts, strict=True)
+        files = tuple(file._replace(data=text.encode()) for file, text in pairs)
+        return attempts_of(given._replace(files=files, is_late=True))
+
+    assert [one.handed_in[8:10] for one in attempts("xxyy")] == ["27", "29"]
+    assert len(attempts("xxyx")) == 3  # the last is x with what only y has
+    (only,) = attempts("xxxx")
+    assert (only.handed_in[8:10], only.is_late) == ("27", False)
+
+
 def settled(*points_and_days, overrides=(), **more):
     given = replace(BEST, deadline=datetime(2030, 5, 29, 12), late=LateRule(per_day=25))
     *earlier, last = [
