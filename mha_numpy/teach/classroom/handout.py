@@ -3,6 +3,7 @@
 import ast
 import json
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from textwrap import fill, wrap
 from typing import Any
@@ -50,12 +51,17 @@ def stub_text(exercise: Exercise, variant: Variant) -> str:
     >>> stub.splitlines()[8].strip()
     'heads : (B, T, H, d)'
     """
+    return _stub_text(exercise, variant.conventions)
+
+
+@cache  # many students have the same conventions
+def _stub_text(exercise: Exercise, conventions: tuple[str, ...]) -> str:
     function, body = cut_function(exercise.stub_source)
     names = [argument.arg for argument in function.args.args]
     head = f"def {function.name}({', '.join(names)}):\n"
     if exercise.kind != "code":
         return head + body
-    return head + retold(body, variant.of(exercise.task))
+    return head + retold(body, Variant(conventions=conventions).of(exercise.task))
 
 
 def lines_given(assignment: Assignment, student: str) -> set[str]:
@@ -136,7 +142,7 @@ def as_notebook(cells: Sequence[Any]) -> str:
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
     nbformat.validate(notebook)
-    return f"{nbformat.writes(notebook)}\n"
+    return f"{nbformat.v4.writes(notebook)}\n"  # nbformat.writes would validate it again
 
 
 def readme_text(assignment: Assignment, student: str, form: str) -> str:
