@@ -34,7 +34,7 @@ class LateRule(NamedTuple):
 
     def percent(self, days: int) -> float:
         """Return the percent that work loses."""
-        return min(self.per_day * days, self.most) if days else 0.0
+        return min(self.per_day * days, self.most)
 
 
 NOTHING_OFF = LateRule()

@@ -77,9 +77,9 @@ def _decided(function: Function, own: Iterable[Override], out_of: float) -> Func
     return replace(function, comment=comment)
 
 
-def _timed(result: Result, assignment: Assignment, own: Iterable[Override]) -> Result:
+def _timed(result: Result, assignment: Assignment, own: list[Override]) -> Result:
     """Return a result with what it loses because it is late, and with an extension."""
-    own, rule = list(own), assignment.late
+    rule = assignment.late
     extended = next((one.deadline for one in own if one.deadline), None)
     recorded = datetime.fromisoformat(result.handed_in) if result.handed_in else None
     handed_in = next((one.handed_in for one in own if one.handed_in), recorded)
