@@ -51,7 +51,7 @@ def read_late(table: Mapping[str, float], path: object) -> LateRule:
     unknown = [name for name in table if name not in LateRule._fields]
     if unknown or max(table.get("per_day", 0), table.get("most", 0)) > 100:
         raise ConfigError(
-            f"late: expected {', '.join(LateRule._fields)}, and at most 100 percent; {path} has "
+            f"late: expected {', '.join(LateRule._fields)}, and at most 100%; {path} has "
             f"{dict(table)}"
         )
     return LateRule(**table)

@@ -50,7 +50,7 @@ def write_solutions(assignment: Path | str, *, jobs: int | None = None) -> list[
     Each file is graded like a submission, with the hidden numbers of its student. A ConfigError
     says which function of which student was not right, and then nothing is written for that one.
     These are our own functions and yours, so they run within limits and without the sandbox. An
-    exercise that you wrote has its `solution.py` there as a file of its own.
+    exercise that you wrote has its `solution.py` there as a separate file.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def write_solutions(assignment: Path | str, *, jobs: int | None = None) -> list[
     if not solvable:
         raise ConfigError("solutions: none of the exercises asks for a function with one solution")
     names = given.roster or {EVERYBODY: ""}
-    of_all = {  # in files of their own, because helpers of two may have the same name
+    of_all = {  # in separate files, because helpers of two may have the same name
         f"{one.function_name}.py": given.own[one.id].solution
         for one in given.catalogue
         if one.id in given.own
