@@ -109,7 +109,7 @@ def _table(function: str, lines: list[Line], one: str, other: str) -> str:
     for before, line in zip([None, *lines], lines, strict=False):
         if before and not (before.one or before.other or line.one or line.other):
             continue  # of several empty lines, one is enough
-        kind = {SAME: "same", NEARLY: "near"}.get(line.mark, "")
+        kind = {SAME: "same", NEARLY: "near"}.get(line.mark, "soft" * line.is_given)
         cells = (
             f'<td class="n">{line.of_one or ""}</td><td><code>{escape(line.one)}</code></td>'
             f'<td class="mark">{line.mark}</td>'
