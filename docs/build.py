@@ -45,7 +45,7 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
         "blocks", "performance", "correctness", "Contributing <CONTRIBUTING>",
     ),
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
-    "teaching": ("own-exercise", "marks", "coverage"),
+    "teaching": ("course", "variants", "sandbox", "marks", "own-exercise", "coverage"),
     "performance": ("kernels",),
     "CONTRIBUTING": ("jupyterlite", "release", "CHANGELOG"),
 }  # fmt: skip

@@ -89,6 +89,16 @@ def check_absent(folder: Path, names: Iterable[str], *, force: bool) -> None:
         raise ConfigError(f"save: {folder} already has {taken[0]}; add --force to overwrite it")
 
 
+def read_text(name: str, path: Path, advice: str = "") -> str:
+    """Return the text of a file in UTF-8, or raise a ConfigError that names the argument."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: expected text in UTF-8 in {path}{advice}") from error
+
+
 def check_type(name: str, value: Any, expected: type, source: str) -> None:
     """Raise a ConfigError unless `value` is of the type that `source` returns."""
     if not isinstance(value, expected):

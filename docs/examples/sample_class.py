@@ -1,4 +1,4 @@
-"""Grade the class of docs/teaching.md, and write what is printed there into the page.
+"""Grade the class of docs/teaching.md, and put the output into the page.
 
 python docs/examples/sample_class.py
 """

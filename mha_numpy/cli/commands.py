@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
-from mha_numpy.checks import check_absent, check_count
+from mha_numpy.checks import check_absent, check_count, read_text
 from mha_numpy.cli.program import command, count, number, option, path, switch, word
 from mha_numpy.errors import BackendError, ConfigError
 from mha_numpy.tables import Table, show
@@ -163,14 +163,8 @@ def _train(options: Namespace) -> int:
         check_absent(options.save, FILES, force=options.force)
 
     check_count("seed", options.seed, least=0)
-    text, start = None, perf_counter()
-    if options.file is not None:
-        try:
-            text = options.file.read_text(encoding="utf-8-sig")
-        except OSError as error:
-            raise ConfigError(f"file: cannot read {options.file}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"file: expected text in UTF-8 in {options.file}") from error
+    start = perf_counter()
+    text = None if options.file is None else read_text("file", options.file)
     try:
         trained = train_recipe(text=text, **_taken(train_recipe, options))
     except KeyboardInterrupt as stop:

@@ -28,9 +28,12 @@ def class_page(grades: Grades) -> str:
     trouble = [f"{_link(one)}: {escape(text)}" for one in results for text in one.trouble]
     trouble += [f"{_link(one)}: {escape(text)}" for one in results for text in _unclear(one)]
     trouble += map(escape, grades.strange)
+    pairs = len(grades.alike)
+    have = "pair of students has" if pairs == 1 else "pairs of students have"
+    similar = f' <a href="#similar">{pairs} {have} similar code</a>.' * bool(pairs)
     summary = (
         f"<p>{len(results)} students, {right} of them with all {out_of:g} points; the median "
-        f"is {median(totals):g}.</p>"
+        f"is {median(totals):g}.{similar}</p>"
         if totals
         else ""
     )
@@ -42,8 +45,8 @@ def class_page(grades: Grades) -> str:
         "<h2>Points</h2>" + _bars(totals, out_of),
         "<h2>Exercises</h2>" + _by_exercise(grades),
         "<h2>Mistakes</h2>" + _heat_map(grades),
-        "<h2>Similar code</h2>" + _alike(grades),
         "<h2>Students</h2>" + _by_student(results),
+        '<h2 id="similar">Similar code</h2>' + _alike(grades),
         f'<p class="soft">{version_text(grades.assignment.version)}</p>',
     ]
     return as_page(title, parts)

@@ -3,8 +3,10 @@
 import csv
 import io
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from mha_numpy.checks import read_text
 from mha_numpy.errors import ConfigError
 
 FORMULA = re.compile(r"(^|[;,])(?=\s*[=+@-])")  # a spreadsheet computes it, and may cut at either
@@ -16,14 +18,7 @@ def read_rows(path: Path, what: str) -> list[tuple[int, list[str]]]:
     It is text in UTF-8 with commas or, if the first line has none, semicolons. A cell in quotes may
     have several lines. `what` is the argument that a ConfigError names.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{what}: cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{what}: expected text in UTF-8 in {path}; save it as CSV UTF-8"
-        ) from error
+    text = read_text(what, path, "; save it as CSV UTF-8")
     first = text.partition("\n")[0]
     delimiter = ";" if ";" in first and "," not in first else ","
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
@@ -38,6 +33,14 @@ def read_rows(path: Path, what: str) -> list[tuple[int, list[str]]]:
             "not closed, or not doubled?"
         ) from error
     return [(line, row) for line, row in rows if any(row)]
+
+
+def as_csv(rows: Iterable[Sequence[str]], delimiter: str = ",", *, is_safe: bool = False) -> str:
+    """Return rows as text, each cell made `safe` unless all of them are."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+    writer.writerows(rows if is_safe else [[safe(cell) for cell in row] for row in rows])
+    return stream.getvalue()
 
 
 def safe(text: str) -> str:

@@ -16,6 +16,8 @@ from mha_numpy import __version__
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.handout import (
+    GIVEN,
+    UNWRITTEN,
     WIDTH,
     as_notebook,
     cut_function,
@@ -29,7 +31,6 @@ from mha_numpy.teach.diagnosis.solutions import read_solutions
 from mha_numpy.teach.exercises import Exercise, find_exercise
 
 EXPORTS = ("otter", "nbgrader")
-UNWRITTEN = "    raise NotImplementedError\n"
 
 
 def check_export(ids: Sequence[str], form: str, *, has_roster: bool, has_own: bool) -> None:
@@ -69,7 +70,7 @@ def export_texts(assignment: Assignment, student: str, form: str) -> dict[str, s
     make_cells = _otter_cells if form == "otter" else _nbgrader_cells
     cells = [
         v4.new_markdown_cell(readme_text(assignment, student, form), id="instructions"),
-        v4.new_code_cell("import numpy as np", id="given"),
+        v4.new_code_cell(GIVEN, id="given"),
     ]
     for number, exercise in enumerate(assignment.catalogue, start=1):
         title, points = title_cell(assignment, exercise, number), assignment.exercises[exercise.id]

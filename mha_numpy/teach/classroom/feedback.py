@@ -1,7 +1,5 @@
 """What a class gets back: grades.csv, a page for each student, one for the class, Gradescope's."""
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
@@ -9,8 +7,9 @@ from pathlib import Path
 
 from mha_numpy.teach.classroom.alike import MOST_SHOWN
 from mha_numpy.teach.classroom.class_page import class_page
-from mha_numpy.teach.classroom.csv_files import safe
+from mha_numpy.teach.classroom.csv_files import as_csv
 from mha_numpy.teach.classroom.gradebooks import write_gradebooks
+from mha_numpy.teach.classroom.handout import lines_given
 from mha_numpy.teach.classroom.marks import MARKS, rules
 from mha_numpy.teach.classroom.pages import as_list, as_page, quoted, version_text
 from mha_numpy.teach.classroom.results import (
@@ -42,7 +41,9 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
     of = {result.student: result for result in grades.results}
     for pair in grades.alike[:MOST_SHOWN]:
-        texts[address(pair)] = side_by_side(title, pair, of[pair.one], of[pair.other])
+        one, other = pair[:2]
+        given = lines_given(grades.assignment, one) | lines_given(grades.assignment, other)
+        texts[address(pair)] = side_by_side(title, pair, of[one], of[other], given)
     for path in (out / "alike").glob("*.html"):  # of pairs that are no more
         if f"alike/{path.name}" not in texts:
             path.unlink()
@@ -60,24 +61,21 @@ def to_csv(grades: Grades) -> str:
     always = ["id", "name", "late", *grades.assignment.exercises]
     more = ["taken off", "total", "decided by the teacher", "comment", "isolation"]
     more = [name for name in more if name == "total" or any(row[name] for row in rows)]
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, [*always, *more], extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
+    header = [*always, *more]
+    return as_csv([header, *([row.get(name, "") for name in header] for row in rows)])
 
 
 def _cells(result: Result) -> dict[str, str]:
     """Return a student's line, by the names of its columns."""
     return {
-        "id": safe(result.student),
-        "name": safe(result.name),
+        "id": result.student,
+        "name": result.name,
         "late": "late" * result.is_late,
         **{function.exercise: f"{function.points:g}" for function in result.functions},
         "taken off": f"{result.taken_off:g}" if result.percent_off else "",
         "total": f"{result.points:g}",
         "decided by the teacher": "; ".join(result.decided),
-        "comment": safe("; ".join(result.told)),
+        "comment": "; ".join(result.told),
         "isolation": "" if result.is_isolated else "unsafe-local",
     }
 

@@ -10,12 +10,9 @@
   column of text.
 """
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mha_numpy.teach.classroom.csv_files import safe
+from mha_numpy.teach.classroom.csv_files import as_csv
 from mha_numpy.teach.classroom.results import Grades, Result, write_atomically
 
 FILES = {"canvas": "canvas.csv", "moodle": "moodle.csv", "blackboard": "blackboard.xls"}
@@ -41,7 +38,7 @@ def canvas(grades: Grades) -> str:
     title = _column(grades, "canvas")
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", title]
     most = ["    Points Possible", "", "", "", "", _number(grades.assignment.total)]
-    return _written([head], ",") + _written([most], ",", is_safe=True) + _written(rows, ",")
+    return as_csv([head]) + as_csv([most], is_safe=True) + as_csv(rows)
 
 
 def moodle(grades: Grades) -> str:
@@ -54,14 +51,14 @@ def moodle(grades: Grades) -> str:
         for one in grades.results
     ]  # fmt: skip
     head = ["ID number", "Name", title, f"{title} (percent)", f"{title} (feedback)"]
-    return _written([head, *rows], ",")
+    return as_csv([head, *rows])
 
 
 def blackboard(grades: Grades) -> str:
     """Return the file for Blackboard."""
     rows = [[*_names(one.name), one.student, _grade(one)] for one in grades.results]
     head = ["Last Name", "First Name", "Username", _column(grades, "blackboard")]
-    return _written([head, *rows], "\t")
+    return as_csv([head, *rows], "\t")
 
 
 def feedback_text(result: Result) -> str:
@@ -96,10 +93,3 @@ def _names(name: str) -> tuple[str, str]:
     if not comma:
         first, _, last = name.rpartition(" ")
     return last.strip(), first.strip()
-
-
-def _written(rows: Iterable[Sequence[str]], delimiter: str, *, is_safe: bool = False) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
-    writer.writerows(rows if is_safe else [[safe(cell) for cell in row] for row in rows])
-    return stream.getvalue()

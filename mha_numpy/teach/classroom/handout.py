@@ -3,6 +3,7 @@
 import ast
 import json
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from textwrap import fill, wrap
 from typing import Any
@@ -19,6 +20,8 @@ from mha_numpy.teach.own import Example
 
 FORMS = ("notebook", "files")
 WIDTH = 96
+GIVEN = "import numpy as np"
+UNWRITTEN = "    raise NotImplementedError\n"  # the last line of a stub
 
 
 def handout_texts(assignment: Assignment, student: str, form: str) -> dict[str, str]:
@@ -29,7 +32,7 @@ def handout_texts(assignment: Assignment, student: str, form: str) -> dict[str, 
         return {**texts, f"{assignment.name}.ipynb": notebook_text(assignment, student)}
     for number, exercise in enumerate(assignment.catalogue, start=1):
         stub = stub_text(exercise, variants[exercise.id])
-        texts[file_name(exercise, number)] = f"import numpy as np\n\n\n{stub}"
+        texts[file_name(exercise, number)] = f"{GIVEN}\n\n\n{stub}"
     if assignment.own:
         told = {exercise: example.text for exercise, example in assignment.examples.items()}
         texts[EXAMPLES] = json.dumps(told, indent=1)
@@ -48,12 +51,24 @@ def stub_text(exercise: Exercise, variant: Variant) -> str:
     >>> stub.splitlines()[8].strip()
     'heads : (B, T, H, d)'
     """
+    return _stub_text(exercise, variant.conventions)
+
+
+@cache  # many students have the same conventions
+def _stub_text(exercise: Exercise, conventions: tuple[str, ...]) -> str:
     function, body = cut_function(exercise.stub_source)
     names = [argument.arg for argument in function.args.args]
     head = f"def {function.name}({', '.join(names)}):\n"
     if exercise.kind != "code":
         return head + body
-    return head + retold(body, variant.of(exercise.task))
+    return head + retold(body, Variant(conventions=conventions).of(exercise.task))
+
+
+def lines_given(assignment: Assignment, student: str) -> set[str]:
+    """Return the lines of code that a student was given, without indentation."""
+    variants = assignment.variant(student)
+    stubs = [stub_text(exercise, variants[exercise.id]) for exercise in assignment.catalogue]
+    return {line.strip() for text in (GIVEN, *stubs) for line in text.split("\n")}
 
 
 def cut_function(source: str) -> tuple[ast.FunctionDef, str]:
@@ -81,7 +96,7 @@ def notebook_text(assignment: Assignment, student: str) -> str:
     intro = readme_text(assignment, student, "notebook")
     cells = [
         v4.new_markdown_cell(intro, id="instructions"),
-        code("import numpy as np", "given", "given"),
+        code(GIVEN, "given", "given"),
         code("from mha_numpy.teach.classroom import public_check", "check", "check"),
     ]
     for number, exercise in enumerate(assignment.catalogue, start=1):
@@ -127,7 +142,7 @@ def as_notebook(cells: Sequence[Any]) -> str:
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
     nbformat.validate(notebook)
-    return f"{nbformat.writes(notebook)}\n"
+    return f"{nbformat.v4.writes(notebook)}\n"  # nbformat.writes would validate it again
 
 
 def readme_text(assignment: Assignment, student: str, form: str) -> str:

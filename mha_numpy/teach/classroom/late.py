@@ -34,7 +34,7 @@ class LateRule(NamedTuple):
 
     def percent(self, days: int) -> float:
         """Return the percent that work loses."""
-        return min(self.per_day * days, self.most) if days else 0.0
+        return min(self.per_day * days, self.most)
 
 
 NOTHING_OFF = LateRule()
@@ -51,7 +51,7 @@ def read_late(table: Mapping[str, float], path: object) -> LateRule:
     unknown = [name for name in table if name not in LateRule._fields]
     if unknown or max(table.get("per_day", 0), table.get("most", 0)) > 100:
         raise ConfigError(
-            f"late: expected {', '.join(LateRule._fields)}, and at most 100 percent; {path} has "
+            f"late: expected {', '.join(LateRule._fields)}, and at most 100%; {path} has "
             f"{dict(table)}"
         )
     return LateRule(**table)

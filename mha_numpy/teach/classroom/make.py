@@ -95,7 +95,7 @@ def make_assignment(
         Exercises that you wrote, from `check_own`. They come after the others, and `out` keeps a
         copy. With any, `name` may be "".
     roster : path, optional
-        A CSV file for `read_roster`, with which each student gets a handout of their own. Without
+        A CSV file for `read_roster`, with which each student gets their own handout. Without
         it there is one for all.
     secret_file : path, optional
         The source of seeds and conventions. Default: the secret of the assignment in `out`, else

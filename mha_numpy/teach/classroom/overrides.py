@@ -1,6 +1,5 @@
 """read_overrides: a teacher's decisions about single students, from overrides.csv."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +10,8 @@ from mha_numpy.teach.classroom.csv_files import read_rows
 from mha_numpy.teach.classroom.moments import read_moment
 
 OVERRIDES = "overrides.csv"
-COLUMNS = ("id", "exercise", "points", "deadline", "handed_in", "comment")
+TIMES = ("deadline", "handed_in")
+COLUMNS = ("id", "exercise", "points", *TIMES, "comment")
 
 
 class Override(NamedTuple):
@@ -29,8 +29,8 @@ class Override(NamedTuple):
 def read_overrides(folder: Path | str, assignment: Assignment) -> list[Override]:
     r"""Read the decisions about an assignment, none if its folder has no such file.
 
-    Each row has an id, and what is decided: points of an exercise, or of the whole assignment
-    where `exercise` is empty; a deadline of the student's own; when the work was handed in, if no
+    Each row has an id and a decision: points of an exercise, or of the whole assignment where
+    `exercise` is empty; the student's own deadline; when the work was handed in, if no
     platform recorded it; a comment, which the student reads. Columns may be missing.
 
     Examples
@@ -56,6 +56,7 @@ def read_overrides(folder: Path | str, assignment: Assignment) -> list[Override]
             f"each at most once; it has {', '.join(header) or 'nothing'}"
         )
     found: list[Override] = []
+    decided: dict[tuple[str, str, str], int] = {}  # in which line
     for line, row in rows[1:]:
         cells = dict(zip(header, row, strict=False))
         if len(row) > len(header) and any(row[len(header) :]):
@@ -63,8 +64,18 @@ def read_overrides(folder: Path | str, assignment: Assignment) -> list[Override]
                 f"overrides: expected {len(header)} cells; {path}, line {line} has {len(row)}; "
                 "put quotes around a comment with a comma in it"
             )
-        found.append(_override(cells, line, f"{path}, line {line}", assignment))
-        _check_once(found, path)
+        one = _override(cells, line, f"{path}, line {line}", assignment)
+        found.append(one)
+        for name in ("points", *TIMES):
+            if getattr(one, name) is None:
+                continue
+            before = decided.setdefault((one.student, one.exercise, name), line)
+            if before != line:
+                whose = " and ".join(filter(None, (one.student, one.exercise)))
+                raise ConfigError(
+                    f"overrides: column {name}: expected one row for {whose}; {path} has lines "
+                    f"{before} and {line}; delete one"
+                )
     return found
 
 
@@ -88,7 +99,7 @@ def _override(cells: dict[str, str], line: int, where: str, assignment: Assignme
         )
     times = {
         name: read_moment(cells[name], f"overrides: column {name}: {where}")
-        for name in ("deadline", "handed_in")
+        for name in TIMES
         if cells.get(name)
     }
     points = _points(cells.get("points", ""), exercise, where, assignment)
@@ -120,18 +131,3 @@ def _points(text: str, exercise: str, where: str, assignment: Assignment) -> flo
             f"{where} has {text!r}"
         )
     return points
-
-
-def _check_once(found: Iterable[Override], path: Path) -> None:
-    """Raise a ConfigError if the last row decides what an earlier one has decided."""
-    *before, last = found
-    for one in before:
-        if (one.student, one.exercise) != (last.student, last.exercise):
-            continue
-        for name in ("points", "deadline", "handed_in"):
-            if getattr(one, name) is not None and getattr(last, name) is not None:
-                raise ConfigError(
-                    f"overrides: column {name}: expected one row for {last.student}"
-                    f"{' and ' * bool(last.exercise)}{last.exercise}; {path} has lines {one.line} "
-                    f"and {last.line}; delete one"
-                )

@@ -23,11 +23,12 @@ def quoted(text: str) -> str:
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
-def as_table(label: str, rows: Iterable[str]) -> str:
+def as_table(label: str, rows: Iterable[str], kind: str = "") -> str:
     """Return a table; where it is too wide, it can be moved sideways, with the keyboard too."""
+    of_kind = f' class="{kind}"' if kind else ""
     return (
         f'<div class="wide" role="region" tabindex="0" aria-label="{escape(label)}">'
-        f"<table>{''.join(rows)}</table></div>"
+        f"<table{of_kind}>{''.join(rows)}</table></div>"
     )
 
 

@@ -1,7 +1,7 @@
 """settle: what a student gets in the end, from what the grader found and the teacher decided.
 
-What the grader found is kept as it is, in by_student. So a decision, a deadline or the late rule
-can be changed or taken back at any time, and nothing is graded again.
+What the grader found is kept as it is, in by_student. So a decision, a deadline, the late rule or
+the points of an exercise can be changed or taken back at any time, and nothing is graded again.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ EXTENDED = (
 
 
 def settle(result: Result, assignment: Assignment, overrides: Iterable[Override] = ()) -> Result:
-    """Return a student's result with the late rule and the teacher's decisions applied to it.
+    """Return a student's result with points, the late rule and the teacher's decisions applied.
 
     If the best attempt counts, it is the one with the most points after that, whatever the teacher
     gives for the whole work; of equal ones the last. It counts as a whole: its points are not mixed
@@ -35,7 +35,7 @@ def settle(result: Result, assignment: Assignment, overrides: Iterable[Override]
     >>> graded = Result("ada", "", False, True, "", [], [Function("rope", 2, 10, "wrong")])
     >>> found = settle(graded, hw, [Override("ada", "rope", 8, comment="as we discussed")])
     >>> found.points, found.functions[0].graded, found.functions[0].comment
-    (8.0, 2, 'as we discussed')
+    (8.0, 2.0, 'as we discussed')
     """
     own = [one for one in overrides if one.student == result.student]
     attempts = [
@@ -56,13 +56,19 @@ def _settled(
         for_all = [one._replace(handed_in=None) for one in for_all]
     return replace(
         _timed(result, assignment, for_all),
-        functions=[_decided(function, own) for function in result.functions],
+        version=assignment.version,
+        functions=[
+            _decided(function, own, assignment.exercises[function.exercise])
+            for function in result.functions
+        ],
         total=next((one.points for one in for_all if one.points is not None), None),
         comments=[one.comment for one in for_all if one.comment],
     )
 
 
-def _decided(function: Function, own: Iterable[Override]) -> Function:
+def _decided(function: Function, own: Iterable[Override], out_of: float) -> Function:
+    points = round(function.points * out_of / function.out_of, 2)
+    function = replace(function, points=points, out_of=out_of)
     here = [one for one in own if one.exercise == function.exercise]
     comment = "; ".join(one.comment for one in here if one.comment)
     for one in here:
@@ -71,9 +77,9 @@ def _decided(function: Function, own: Iterable[Override]) -> Function:
     return replace(function, comment=comment)
 
 
-def _timed(result: Result, assignment: Assignment, own: Iterable[Override]) -> Result:
+def _timed(result: Result, assignment: Assignment, own: list[Override]) -> Result:
     """Return a result with what it loses because it is late, and with an extension."""
-    own, rule = list(own), assignment.late
+    rule = assignment.late
     extended = next((one.deadline for one in own if one.deadline), None)
     recorded = datetime.fromisoformat(result.handed_in) if result.handed_in else None
     handed_in = next((one.handed_in for one in own if one.handed_in), recorded)

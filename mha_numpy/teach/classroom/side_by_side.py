@@ -1,13 +1,13 @@
 """side_by_side: the code of two students next to each other, with marks where lines are equal."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from difflib import SequenceMatcher
 from html import escape
 from itertools import zip_longest
 from typing import NamedTuple
 
 from mha_numpy.teach.classroom.alike import Pair, tokens_of
-from mha_numpy.teach.classroom.pages import as_page
+from mha_numpy.teach.classroom.pages import as_page, as_table
 from mha_numpy.teach.classroom.results import Result, file_name
 from mha_numpy.teach.exercises.child.errors import shown
 
@@ -15,7 +15,7 @@ MOST_LINES, LONGEST = 300, 300  # of a function, characters of a line; more is c
 SAME, NEARLY = "=", "≈"
 LEGEND = (
     f"{SAME} is the same line, {NEARLY} the same except for names, spaces, comments and strings. "
-    "Handed-out code counts here too. Two people may well have the same idea, so read both, and "
+    "Handed-out code is not marked. Two people may well have the same idea, so read both, and "
     "talk to both, before you draw any conclusion."
 )
 
@@ -26,6 +26,7 @@ class Line(NamedTuple):
     one: str
     other: str
     mark: str = ""
+    is_given: bool = False  # nobody wrote it: it was handed out
     of_one: int = 0  # numbers of the lines
     of_other: int = 0
 
@@ -35,8 +36,13 @@ def address(pair: Pair) -> str:
     return f"alike/{file_name(pair.one)}--{file_name(pair.other)}.html"
 
 
-def side_by_side(title: str, pair: Pair, left: Result, right: Result) -> str:
-    """Return the page of a pair, from the title of the assignment and both results."""
+def side_by_side(
+    title: str, pair: Pair, left: Result, right: Result, given: Container[str] = ()
+) -> str:
+    """Return the page of a pair, from the title of the assignment and both results.
+
+    Lines that are `given`, see `lines_given`, are shown and do not count.
+    """
     one, other = (result.name or result.student for result in (left, right))
     mine, others = left.codes, right.codes
     parts = [
@@ -50,16 +56,18 @@ def side_by_side(title: str, pair: Pair, left: Result, right: Result) -> str:
             alone = one if function in mine else other
             parts.append(f"<p>Only {escape(alone)} handed this in.</p>")
             continue
-        lines = list(aligned(mine[function], others[function]))
+        lines = list(aligned(mine[function], others[function], given))
         same = sum(bool(line.mark) for line in lines)
-        written = sum(bool(line.one.strip() or line.other.strip()) for line in lines)
+        written = sum(not line.is_given for line in lines)
         parts.append(f"<p>{same} of {written} lines are marked.</p>")
         parts.append(_table(function, lines, one, other))
     return as_page(f"{one} and {other}", parts, "wide-page")
 
 
-def aligned(one: str, other: str) -> Iterator[Line]:
+def aligned(one: str, other: str, given: Container[str] = ()) -> Iterator[Line]:
     r"""Yield the lines of two texts, those next to each other that are alike.
+
+    Lines that were handed out have no mark.
 
     Examples
     --------
@@ -78,9 +86,11 @@ def aligned(one: str, other: str) -> Iterator[Line]:
     for kind, a, a_end, b, b_end in matcher.get_opcodes():
         for i, j in zip_longest(range(a, a_end), range(b, b_end)):
             left, right = ("" if i is None else texts[0][i]), ("" if j is None else texts[1][j])
+            is_given = all(not text or text in given for text in (left.strip(), right.strip()))
             mark = SAME if left.strip() == right.strip() else NEARLY
-            mark *= kind == "equal"
-            yield Line(left, right, mark, 0 if i is None else i + 1, 0 if j is None else j + 1)
+            mark *= kind == "equal" and not is_given
+            numbers = (0 if n is None else n + 1 for n in (i, j))
+            yield Line(left, right, mark, is_given, *numbers)
 
 
 def _line(text: str) -> str:
@@ -99,14 +109,11 @@ def _table(function: str, lines: list[Line], one: str, other: str) -> str:
     for before, line in zip([None, *lines], lines, strict=False):
         if before and not (before.one or before.other or line.one or line.other):
             continue  # of several empty lines, one is enough
-        kind = {SAME: "same", NEARLY: "near"}.get(line.mark, "")
+        kind = {SAME: "same", NEARLY: "near"}.get(line.mark, "soft" * line.is_given)
         cells = (
             f'<td class="n">{line.of_one or ""}</td><td><code>{escape(line.one)}</code></td>'
             f'<td class="mark">{line.mark}</td>'
             f'<td class="n">{line.of_other or ""}</td><td><code>{escape(line.other)}</code></td>'
         )
         rows.append(f'<tr class="{kind}">{cells}</tr>')
-    return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(function)}">'
-        f'<table class="code">{"".join(rows)}</table></div>'
-    )
+    return as_table(function, rows, "code")

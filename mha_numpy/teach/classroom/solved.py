@@ -13,7 +13,7 @@ from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.progress import progress
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.grade import in_processes
-from mha_numpy.teach.classroom.handout import stub_text
+from mha_numpy.teach.classroom.handout import GIVEN, UNWRITTEN, stub_text
 from mha_numpy.teach.classroom.results import Task, file_name, write_atomically
 from mha_numpy.teach.classroom.roster import EVERYBODY
 from mha_numpy.teach.classroom.submissions import File
@@ -28,7 +28,6 @@ from mha_numpy.teach.exercises.judge import judge
 from mha_numpy.teach.exercises.sandbox import LIMITS
 
 FOLDER, FILE = "solutions", "solutions.py"
-UNWRITTEN = "    raise NotImplementedError\n"
 HEAD = '''\
 """Right functions for {whose}. Keep this file private: it is not for students.
 
@@ -51,7 +50,7 @@ def write_solutions(assignment: Path | str, *, jobs: int | None = None) -> list[
     Each file is graded like a submission, with the hidden numbers of its student. A ConfigError
     says which function of which student was not right, and then nothing is written for that one.
     These are our own functions and yours, so they run within limits and without the sandbox. An
-    exercise that you wrote has its `solution.py` there as a file of its own.
+    exercise that you wrote has its `solution.py` there as a separate file.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ def write_solutions(assignment: Path | str, *, jobs: int | None = None) -> list[
     if not solvable:
         raise ConfigError("solutions: none of the exercises asks for a function with one solution")
     names = given.roster or {EVERYBODY: ""}
-    of_all = {  # in files of their own, because helpers of two may have the same name
+    of_all = {  # in separate files, because helpers of two may have the same name
         f"{one.function_name}.py": given.own[one.id].solution
         for one in given.catalogue
         if one.id in given.own
@@ -201,7 +200,7 @@ def _candidates(exercise: Exercise, conventions: tuple[str, ...]) -> Iterator[st
 def _is_right(exercise: Exercise, conventions: tuple[str, ...], text: str) -> bool:
     with using(Variant(conventions=conventions)):
         usual, imports = _usual([exercise.task])
-        whole = "\n".join(["import numpy as np", *imports, *usual, text])
+        whole = "\n".join([GIVEN, *imports, *usual, text])
         try:
             return judge(exercise, partial(load, whole, FILE, exercise.function_name)).passed
         except SandboxError:

@@ -120,7 +120,8 @@ def find_submissions(
         is_folder = entry.is_dir(follow_symlinks=False)
         stem = entry.name if is_folder else Path(entry.name).stem
         owner = _owner(stem, roster or {})
-        student = shown(owner.student)
+        names = map(shown, (owner.student, entry.name, repr(entry.name)))
+        student = next(name for name in names if name.strip())  # a name may be only spaces
         one = found.setdefault(student, Submission(student, shown(owner.name)))
         if len(MARKS.findall(stem)) > 1:
             one.trouble.append(TWICE.format(name=shown(entry.name)))

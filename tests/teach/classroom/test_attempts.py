@@ -51,11 +51,6 @@ def test_what_a_platform_or_a_browser_numbers_is_an_attempt(tmp_path, names):
     assert len(attempts_of(task(tmp_path, names, replace(BEST, attempts="last")))) == 1
 
 
-def test_each_attempt_has_its_own_time(tmp_path):
-    found = attempts_of(task(tmp_path, [DATED.format(day) for day in ("29", "31")]))
-    assert [one.handed_in for one in found] == ["2030-05-29T12:00:00", "2030-05-31T12:00:00"]
-
-
 def test_a_name_inside_a_students_folder_sets_no_time(tmp_path):
     given = task(tmp_path, ["ada/" + DATED.format("01")])
     assert given.handed_in == given.files[0].handed_in == ""
@@ -66,6 +61,20 @@ def test_there_is_a_most(tmp_path):
     found = attempts_of(task(tmp_path, names))
     assert len(found) == MOST
     assert found[0].trouble == (f"there are {MOST + 3} attempts, and only the last 10 were graded",)
+
+
+def test_each_attempt_has_its_own_time_and_what_changes_nothing_is_none(tmp_path):
+    given = task(tmp_path, [DATED.format(day) for day in ("27", "28", "29", "30")])
+
+    def attempts(texts):
+        pairs = zip(given.files, texts, strict=True)
+        files = tuple(file._replace(data=text.encode()) for file, text in pairs)
+        return attempts_of(given._replace(files=files, is_late=True))
+
+    assert [one.handed_in[8:10] for one in attempts("xxyy")] == ["27", "29"]
+    assert len(attempts("xxyx")) == 3  # the last is x with what only y has
+    (only,) = attempts("xxxx")
+    assert (only.handed_in[8:10], only.is_late) == ("27", False)
 
 
 def settled(*points_and_days, overrides=(), **more):

@@ -15,6 +15,7 @@ from mha_numpy.cli import main
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom import assert_right, grade, make_assignment
 from mha_numpy.teach.classroom.exports import EXPORTS, _solution
+from mha_numpy.teach.classroom.marks import MARKS, rules
 from mha_numpy.teach.classroom.roster import EVERYBODY
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises import EXERCISES, find_exercise
@@ -131,7 +132,7 @@ def test_a_source_notebook(tmp_path, form, mark, command):
     assert command in (where / "README.md").read_text()
     told = " ".join(cell_of(notebook, "instructions").source.split())
     assert "if everything about it is right, and none otherwise" in told
-    assert "percent" not in told
+    assert rules(MARKS) not in told
     assert "| | | | | 30 |" in told
     before = {path: path.read_bytes() for path in where.rglob("*.*")}
     make_assignment("scores,softmax", tmp_path / "hw", form=form, force=True)

@@ -15,7 +15,6 @@ from mha_numpy.teach.classroom.table import read_assignment
 from mha_numpy.teach.diagnosis import find_task, using
 from mha_numpy.teach.exercises.child.limits import Limits
 from tests.teach.classroom.classes import (
-    EXERCISES,
     KINDS,
     assign,
     hand_in,
@@ -142,6 +141,16 @@ def test_decisions_change_the_results_and_grade_nothing_again(graded, tmp_path):
     assert grades_in(root) == GRADES
 
 
+def test_other_points_change_the_results_and_grade_nothing_again(graded, tmp_path):
+    root = copy_of(graded[0], tmp_path)
+    table = root / "hw" / "assignment.toml"
+    table.write_text(table.read_text().replace("\nsoftmax = 4", "\nsoftmax = 7"))
+    found = again(root)
+    assert found.graded == 0
+    assert "mistake,mistake,,0,2.24,4,6.24" in grades_in(root)  # 0.32 of 7
+    assert {result.version for result in found.results} == {found.assignment.version}
+
+
 def test_results_depend_on_the_assignment_the_limits_and_the_isolation(tmp_path):
     hw = read_assignment(assign(tmp_path / "hw"))
     one = Submission("ada")
@@ -149,7 +158,7 @@ def test_results_depend_on_the_assignment_the_limits_and_the_isolation(tmp_path)
         _task(*given).key
         for given in (
             (one, hw, QUICK, True),
-            (one, replace(hw, exercises={**EXERCISES, "softmax": 5}), QUICK, True),
+            (one, replace(hw, exercises={"softmax": 4}), QUICK, True),
             (one, replace(hw, secret=b"another"), QUICK, True),
             (one, hw, Limits(), True),
             (one, hw, QUICK, False),

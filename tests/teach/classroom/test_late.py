@@ -99,8 +99,8 @@ def test_a_teachers_total_is_final():
     ("table", "message"),
     [
         ({"per_week": 3}, "late: expected per_day, grace_minutes, most"),
-        ({"per_day": 120}, "at most 100 percent"),
-        ({"most": 120}, "at most 100 percent"),
+        ({"per_day": 120}, "at most 100%"),
+        ({"most": 120}, "at most 100%"),
     ],
 )
 def test_a_rule_that_cannot_be(table, message):

@@ -4,10 +4,16 @@ import json
 from html.parser import HTMLParser
 
 from mha_numpy.teach.classroom.alike import Pair
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.class_page import class_page
 from mha_numpy.teach.classroom.feedback import write_results
 from mha_numpy.teach.classroom.grade import grade
+from mha_numpy.teach.classroom.handout import stub_text
+from mha_numpy.teach.classroom.marks import MARKS
+from mha_numpy.teach.classroom.results import Grades
 from mha_numpy.teach.classroom.side_by_side import address, aligned, side_by_side
+from mha_numpy.teach.conventions import DEFAULT
+from mha_numpy.teach.exercises import find_exercise
 from tests.teach.classroom.classes import assign, notebook, written
 from tests.teach.classroom.test_feedback import grades, result
 
@@ -38,6 +44,20 @@ def test_marks_are_words_and_not_only_colours():
     assert '<td class="mark">≈</td>' in text
     assert "1 of 1 lines are marked" in text
     assert "≈ the same except for names" in text
+
+
+def test_what_was_handed_out_is_not_marked(tmp_path):
+    assignment = Assignment("hw", "", {"softmax": 4}, MARKS)
+    stub = f"import numpy as np\n\n\n{stub_text(find_exercise('softmax'), DEFAULT)}"
+    texts = [stub + "    y = scores\n    return y", stub + "    y = scores\n    return y + 1"]
+    both = [
+        result(student, codes={"softmax": text})
+        for student, text in zip(PAIR[:2], texts, strict=True)
+    ]
+    write_results(Grades(assignment, both, [PAIR], 0), tmp_path)
+    page = (tmp_path / address(PAIR)).read_text()
+    assert "1 of 2 lines are marked" in page
+    assert page.count('<td class="mark">=</td>') == 1
 
 
 def test_nothing_in_it_is_html_or_hidden():

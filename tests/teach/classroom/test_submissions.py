@@ -124,6 +124,21 @@ def test_names_are_shown_as_they_are(tmp_path):
     assert other.files[0].read().data == b""
 
 
+@pytest.mark.parametrize(
+    ("path", "student"),
+    [
+        ("  .py", "  .py"),
+        ("  (2).py", "  (2).py"),
+        ("HW_ _attempt_2026-03-01-11-59-00_x.py", "HW_ _attempt_2026-03-01-11-59-00_x.py"),
+        ("  /hw.py", "'  '"),
+    ],
+)
+def test_nobody_is_called_nothing(tmp_path, path, student):
+    write(tmp_path, path)
+    (found,) = find_submissions(tmp_path)
+    assert found.student == student
+
+
 def test_links_and_huge_files_and_pipes_are_refused(tmp_path):
     secret = write(tmp_path, "secret.py")
     folder = tmp_path / "class"
