@@ -82,7 +82,9 @@ def _grade_function(
     seconds = round(time.monotonic() - start, 2)
     graded = replace(graded, file=source.file, seconds=seconds)
     try:
-        verdict = judge_answers(exercise, run)
+        # whether a backward follows depends on all that can be known of its forward
+        is_thorough = any(PAIRS.get(one) == exercise.id for one in task.assignment.exercises)
+        verdict = judge_answers(exercise, run, is_thorough=is_thorough)
         values = count_values(exercise, run, verdict)
     except Exception:  # an unforeseen answer costs only this function
         return replace(graded, state="failed", findings=["its answers could not be judged"])
@@ -124,8 +126,9 @@ def _grade_function(
         findings = [text for text in findings if not text.startswith(ABOUT_VALUES)]
         findings += [NEARLY] * values.is_coarse
     hint = hint_of(exercise, variant) if broken_line(source.text) is None else ""
+    mistakes = verdict.mistakes if is_thorough else verdict.mistakes or told.mistakes
     return replace(
-        graded, findings=findings, cause=told.cause, mistakes=sorted(verdict.mistakes), hint=hint
+        graded, findings=findings, cause=told.cause, mistakes=sorted(mistakes), hint=hint
     )
 
 

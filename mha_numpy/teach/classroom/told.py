@@ -37,6 +37,7 @@ class Told(NamedTuple):
 
     findings: list[str]
     cause: str = ""
+    mistakes: frozenset[str] = frozenset()  # that explain it on these inputs
 
 
 def tell(
@@ -70,4 +71,4 @@ def tell(
             place = find_place(shown.edit, source.text, lambda text: judged(text).passed)
         findings = findings_of(shown, error_of(error, source)) + memory
         cause = f"likely cause: {advice}" if advice else cause_of(shown, place)
-    return Told(findings, cause)
+    return Told(findings, cause, shown.mistakes)

@@ -11,7 +11,7 @@ from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.diagnosis.apart import find_cause
-from mha_numpy.teach.diagnosis.bank import BANK, FLOAT32
+from mha_numpy.teach.diagnosis.bank import BANK, FLOAT32, IGNORE_ALL
 from mha_numpy.teach.diagnosis.fingerprints import (
     TOLERANCE,
     Answer,
@@ -57,7 +57,7 @@ class Diagnosis(NamedTuple):
         return [BANK[name] for name in sorted(self.causes[0])] if self.causes else []
 
 
-def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
+def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) -> Diagnosis:
     """Find the known mistakes, one or two, that give exactly these arrays.
 
     Parameters
@@ -67,6 +67,9 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
     answers : sequence
         The function's results for the task's probes, each an array or a tuple of arrays; None where
         it failed, which any mistake may explain.
+    is_thorough : bool
+        Whether to search for what takes seconds: small edits, and two mistakes. Otherwise two are
+        found only if one of them is that no convention is followed.
 
     Returns
     -------
@@ -110,6 +113,8 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
         partial = [name for name, made in fingerprints(task).items() if gives(answers, made, wrong)]
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
+    if not (is_thorough or _ignores_all_and_more(task, answers)):
+        return Diagnosis(False, ())
     edit = None if is_broken else find_edit(task, answers)
     if edit and edit.others <= FEW:
         return Diagnosis(False, (), edit=edit)
@@ -177,6 +182,13 @@ def _arrays_of(answers: Sequence[Answer]) -> list[Array]:
 def _names(task: str) -> list[str]:
     latent = (name for name in LATENT if may_show(task, name))
     return list(dict.fromkeys([*latent, *fingerprints(task)]))  # the usual ones first
+
+
+def _ignores_all_and_more(task: str, answers: Sequence[Answer]) -> bool:
+    """Return whether one mistake gives the answers if no convention is followed."""
+    names = fingerprints(task).keys()
+    others = names - {IGNORE_ALL.name} if IGNORE_ALL.name in names else ()
+    return any(_makes(task, (IGNORE_ALL.name, name), answers) for name in others)
 
 
 def _makes(task: str, pair: Collection[str], answers: Sequence[Answer]) -> bool:

@@ -44,19 +44,23 @@ class Causes(NamedTuple):
 NO_CAUSES = Causes(frozenset(), {})
 
 
-def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
+def explain(evidence: Evidence, stages: list[Stage], *, is_thorough: bool = True) -> Causes:
     """Name the mistakes or the small edit that give exactly these answers, or return clues.
 
-    A bug of the museum is not given away, because the hints do that.
+    A bug of the museum is not given away, because the hints do that. Unless `is_thorough`, it says
+    nothing, and names only a mistake that is quickly found.
     """
     failed = {stage.name for stage in stages if stage.passed is False}
     manner = _manner(evidence, failed)
     if "the same twice" in failed and not manner:  # then no numbers are evidence
         return Causes(frozenset(), {**_where(evidence, stages), CAUSE: UNSTEADY})
-    evidence, order, found = _diagnosed(evidence)
+    evidence, order, found = _diagnosed(evidence, is_thorough)
     remarks = _where(evidence, stages)
     if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
         return Causes(found.causes[0], remarks)
+    mistakes = (found.causes[0] if found.causes else frozenset()).union({manner} - {""})
+    if not is_thorough:
+        return Causes(mistakes, {}, found.edit)
     told, others, clues = list[str](), list[str](), list[str]()
     if manner == ACCUMULATES or (manner and "values" not in failed):
         told.append(BANK[manner].verdict)
@@ -92,20 +96,19 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         remarks["evidence"] = _evidence(evidence, found) + IN_ORDER * bool(order)
     elif found.apart:
         remarks["evidence"] = EACH
-    cause = found.causes[0] if found.causes else frozenset()
-    return Causes(cause | {manner} if manner else cause, remarks, found.edit)
+    return Causes(mistakes, remarks, found.edit)
 
 
-def _diagnosed(evidence: Evidence) -> tuple[Evidence, dict[str, str], Diagnosis]:
+def _diagnosed(evidence: Evidence, is_thorough: bool) -> tuple[Evidence, dict[str, str], Diagnosis]:
     """Diagnose the answers; arrays in a different order that has no name are reordered first."""
     piece = evidence.exercise.task
     with busy("searching for the cause"):
-        found = diagnose(piece, evidence.answers)
+        found = diagnose(piece, evidence.answers, is_thorough=is_thorough)
         has_name = found.causes and len(found.causes[0]) == 1 and not found.is_partial
         order = {} if has_name else _order(evidence)
         if order:
             evidence = evidence.reordered(order)
-            found = diagnose(piece, evidence.answers)
+            found = diagnose(piece, evidence.answers, is_thorough=is_thorough)
     return evidence, order, found
 
 

@@ -28,14 +28,14 @@ LIBRARIES = {
     "jax", "keras", "mha_numpy", "numba", "pandas", "scipy", "sklearn", "tensorflow", "torch",
     "transformers", "einops", "cupy", "matplotlib",
 }  # fmt: skip
-TORCH = {  # what other libraries call it: what NumPy does
-    "dim": "axis", "keepdim": "keepdims", "unsqueeze": "`x[..., None]`",
-    "permute": "`x.transpose(...)`", "masked_fill": "`np.where(mask, x, -np.inf)`",
-    "view": "`x.reshape(...)`", "contiguous": "nothing: NumPy copies by itself",
-"matmul": "`x @ y`", "cat": "`np.concatenate`",
-    "exp": "`np.exp(x)`", "sqrt": "`np.sqrt(x)`", "numpy": "nothing: it is an array already",
-    "size": "`x.shape[...]`", "tril_": "`np.tril`", "norm": "`np.linalg.norm`", "T_": "`x.T`",
+KEYWORDS = {"dim": "axis", "keepdim": "keepdims"}  # what PyTorch calls it: what NumPy does
+TORCH = {  # what PyTorch's tensors and functions are called: what to write
+    "dim": "`x.ndim`", "unsqueeze": "`x[..., None]`", "permute": "`x.transpose(...)`",
+    "masked_fill": "`np.where(mask, x, -np.inf)`", "view": "`x.reshape(...)`",
+    "matmul": "`x @ y`", "cat": "`np.concatenate`", "exp": "`np.exp(x)`", "sqrt": "`np.sqrt(x)`",
+    "tril_": "`np.tril`", "norm": "`np.linalg.norm`",
 }  # fmt: skip
+NEEDLESS = {"contiguous": "NumPy copies by itself", "numpy": "it is an array already"}
 
 
 @dataclass
@@ -266,6 +266,8 @@ def _is_close(name: str, names: Iterable[str], least: float = 0.7) -> bool:
 def _no_attribute(crash: Crash, owner: str, name: str) -> str:
     if name in TORCH:
         return f"NumPy has no `{name}`; write {TORCH[name]}"
+    if name in NEEDLESS:
+        return f"NumPy has no `{name}`; leave it out: {NEEDLESS[name]}"
     known = dir(np) if owner.startswith("module") else dir(np.ndarray)
     if "numpy" not in owner:
         return f"this is a {owner}, not an array: did the line above return what you expect?"
@@ -280,9 +282,7 @@ def _no_attribute(crash: Crash, owner: str, name: str) -> str:
 
 @about(r"got an unexpected keyword argument '(\w+)'")
 def _keyword(crash: Crash, name: str) -> str:
-    if name in TORCH:
-        return f"NumPy calls it `{TORCH[name].strip('`')}=`, not `{name}=`"
-    return ""
+    return f"NumPy calls it `{KEYWORDS[name]}=`, not `{name}=`" if name in KEYWORDS else ""
 
 
 @about(r"NoneType")

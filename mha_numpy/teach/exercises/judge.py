@@ -146,16 +146,21 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
     return inputs + [reaction.change(piece.probes()[0]) for reaction in piece.reactions]
 
 
-def judge_answers(exercise: Exercise, run: Run, *, is_explained: bool = True) -> Verdict:
+def judge_answers(
+    exercise: Exercise, run: Run, *, is_explained: bool = True, is_thorough: bool = True
+) -> Verdict:
     """Examine what a function returned for `probe_inputs`, wherever the calls were made.
 
-    Unless `is_explained`, it says what is wrong and not why, which is faster. The run is of
+    Unless `is_explained`, it says what is wrong and not why, which is faster. Unless `is_thorough`,
+    a verdict has no remarks on why, and only a mistake that is quickly found. The run is of
     `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which a function has
     to be called once more.
     """
     is_of_tests = exercise.kind == "tests"
     verdict = (
-        judge_tests(exercise, run) if is_of_tests else _judge_arrays(exercise, run, is_explained)
+        judge_tests(exercise, run)
+        if is_of_tests
+        else _judge_arrays(exercise, run, is_explained, is_thorough)
     )
     called = list(dict.fromkeys(name for call in run.calls for name in call.called))
     if called:
@@ -164,7 +169,7 @@ def judge_answers(exercise: Exercise, run: Run, *, is_explained: bool = True) ->
     return verdict
 
 
-def _judge_arrays(exercise: Exercise, run: Run, is_explained: bool) -> Verdict:
+def _judge_arrays(exercise: Exercise, run: Run, is_explained: bool, is_thorough: bool) -> Verdict:
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
         stages = examine(evidence)
@@ -173,7 +178,7 @@ def _judge_arrays(exercise: Exercise, run: Run, is_explained: bool) -> Verdict:
         return Verdict(exercise, stages, run.printed, unwritten=unwritten)
     is_example = isinstance(variant_in_force().own, Example)  # there is no solution here to edit
     with np.errstate(all="ignore"):
-        causes = NO_CAUSES if is_example else explain(evidence, stages)
+        causes = NO_CAUSES if is_example else explain(evidence, stages, is_thorough=is_thorough)
     # numbers that differ only by float32 rounding look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(

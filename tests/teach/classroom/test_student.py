@@ -212,3 +212,18 @@ def test_a_forward_is_followed_for_a_mistake_that_it_makes_on_hidden_inputs():
     exercises = {"softmax": 1.0, "softmax-backward": 1.0}
     given = given._replace(assignment=replace(given.assignment, exercises=exercises))
     assert [f.state for f in grade_one(given).functions] == ["wrong", "wrong"]
+
+
+@isolated
+def test_two_mistakes_give_no_part_of_the_points_and_are_counted_for_the_class():
+    text = """
+import numpy as np
+
+def attention(q, k, v):
+    scores = q @ k.swapaxes(-1, -2)
+    e = np.exp(scores - scores.max(axis=-2, keepdims=True))
+    return e / e.sum(axis=-2, keepdims=True) @ v
+"""
+    function = graded(text, "attention")
+    assert function.points == 0
+    assert function.mistakes == ["scale missing", "softmax over queries"]

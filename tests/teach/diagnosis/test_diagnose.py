@@ -134,6 +134,13 @@ def test_two_mistakes_are_named_together():
     assert diagnose("attention", answers_with("attention", pair)).causes[0] == pair
 
 
+def test_without_a_search_one_mistake_is_named_and_two_are_not():
+    wrong = answers_with("attention", {"scale missing"})
+    assert diagnose("attention", wrong, is_thorough=False) == diagnose("attention", wrong)
+    both = answers_with("attention", {"scale missing", "softmax over queries"})
+    assert diagnose("attention", both, is_thorough=False).causes == ()
+
+
 def test_a_mistake_that_shows_only_beside_another_is_named(monkeypatch):
     monkeypatch.setattr(import_module("mha_numpy.teach.diagnosis.diagnose"), "BUDGET", 60.0)
     pair = frozenset({"mask inverted", "NaN in a row that sees nothing"})

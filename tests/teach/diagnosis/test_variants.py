@@ -192,6 +192,14 @@ def test_no_convention_followed_is_one_mistake():
         assert diagnose("masked_attention", answers).mistakes == [IGNORE_ALL]
 
 
+@pytest.mark.parametrize("is_thorough", [True, False])
+def test_one_mistake_beside_no_convention_followed(is_thorough):
+    pair = {IGNORE_ALL.name, "scale missing"}
+    with using(Variant(1, ("True = blocked", "groups in turn", "tokens as columns"))):
+        answers = answers_with("masked_attention", pair)
+        assert pair in diagnose("masked_attention", answers, is_thorough=is_thorough).causes
+
+
 def test_variants_end_and_what_is_kept_is_bounded():
     first = right_answers("merge_heads")
     with pytest.raises(KeyError), using(Variant(1)):

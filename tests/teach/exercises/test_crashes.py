@@ -26,6 +26,8 @@ CRASHES = [
      "number of tokens), 12 (H*d) holds 360"),
     ("split-heads", SPLIT + "    return x.view(B, T, num_heads, -1)", "write `x.reshape(...)`"),
     ("split-heads", SPLIT + "    return x.permute(0, 1, 2)", "write `x.transpose(...)`"),
+    ("split-heads", SPLIT + "    return x.contiguous()",
+     "no `contiguous`; leave it out: NumPy copies by itself"),
     ("split-heads", SPLIT + "    return x.size(0)", "is it `x.shape[0]`?"),
     ("split-heads", SPLIT + "    return x.shape(0)", "a shape takes square brackets"),
     ("split-heads", SPLIT + "    return num_heds", "did you mean `num_heads`?"),
@@ -95,8 +97,9 @@ def test_under_a_convention_lengths_have_no_names():
         assert "(the number" not in why("softmax", SOFTMAX + "    return scores[:, 9]")
 
 
-def test_an_error_that_says_it_all():
-    assert why("softmax", SOFTMAX + "    raise ValueError('mine')") == ""
+@pytest.mark.parametrize("line", ["raise ValueError('mine')", "return scores.max(view=-1)"])
+def test_an_error_that_says_it_all(line):
+    assert why("softmax", SOFTMAX + f"    {line}") == ""
 
 
 @pytest.mark.parametrize("number", ["9" * 300, "-1", "٣", "0"])

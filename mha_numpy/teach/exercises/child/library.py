@@ -15,8 +15,8 @@ from . import CHILD, INSIDE, INSTALLED, PACKAGE
 PASSING = {f"{PACKAGE / file}" for file in ("backends.py", "calls.py", "layers/tracked.py")}
 # parts of this package that compute no answer
 HELPERS = (
-    "backends", "checking", "checks", "dtypes", "errors", "names", "progress", "show/pictures",
-    "tables", "teach/exercises",
+    "backends", "checking", "checks", "dtypes", "errors", "foreign", "names", "progress",
+    "show/pictures", "tables", "teach/exercises",
 )  # fmt: skip
 HELPING = tuple(f"{INSIDE}{name}{end}" for name in HELPERS for end in (os.sep, ".py"))
 
