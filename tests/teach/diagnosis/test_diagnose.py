@@ -1,6 +1,5 @@
 """diagnose: every mistake is rejected and named, two of them together, and nothing is guessed."""
 
-from importlib import import_module
 from itertools import combinations
 
 import numpy as np
@@ -64,10 +63,7 @@ def test_each_single_mistake_is_rejected_and_named_and_some_pairs_are(task):
 
 @pytest.mark.slow
 @each_task
-def test_two_mistakes_are_named_or_a_single_one_that_gives_the_same(task, monkeypatch):
-    monkeypatch.setattr(
-        import_module("mha_numpy.teach.diagnosis.diagnose"), "BUDGET", 60.0
-    )  # seconds
+def test_two_mistakes_are_named_or_a_single_one_that_gives_the_same(task):
     pairs = list(combinations(fingerprints(task), 2))
     tried = named = 0
     for i in np.random.default_rng(0).permutation(len(pairs))[:25]:
@@ -135,8 +131,7 @@ def test_two_mistakes_are_named_together():
     assert diagnose("attention", answers_with("attention", pair)).causes[0] == pair
 
 
-def test_a_mistake_that_shows_only_beside_another_is_named(monkeypatch):
-    monkeypatch.setattr(import_module("mha_numpy.teach.diagnosis.diagnose"), "BUDGET", 60.0)
+def test_a_mistake_that_shows_only_beside_another_is_named():
     pair = frozenset({"mask inverted", "NaN in a row that sees nothing"})
     assert "NaN in a row that sees nothing" not in fingerprints("multi_head")
     assert pair in diagnose("multi_head", answers_with("multi_head", pair)).causes
