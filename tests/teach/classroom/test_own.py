@@ -386,9 +386,14 @@ def test_a_solution_in_another_style(tmp_path):
     assert check_own(folder_of(tmp_path / "own", "solution.py", head, long, *body)).unnoticed == {}
 
 
+def test_an_assignment_has_the_title_of_its_only_exercise(made, tmp_path):
+    own = Checked(made[0].own["route"], made[0].find("route"), 3, 1, {})
+    alone = make_assignment("", tmp_path / "hw", own=[own], form="files").assignment
+    assert (alone.title, made[0].title) == ("Top-k routing", "Exercises in attention")
+
+
 def test_formats_of_other_graders_are_refused(made, tmp_path):
-    (exercise,) = (one for one in made[0].catalogue if one.id == "route")
-    own = Checked(made[0].own["route"], exercise, 3, 1, {})
+    own = Checked(made[0].own["route"], made[0].find("route"), 3, 1, {})
     with pytest.raises(ConfigError, match="expected no exercises of your own with --format otter"):
         make_assignment("", tmp_path / "hw", own=[own], form="otter")
 
