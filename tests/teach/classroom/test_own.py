@@ -298,10 +298,16 @@ def test_inputs_that_miss_something(tmp_path):
     axes = "((2, 0.1), (0, 0.5), (-2, 0.2))", "((2, 0.1), (2, 0.5))"
     found = check_own(folder_of(tmp_path / "own", "inputs.py", *axes))
     assert isinstance(found, Checked)
-    assert "axis is 1 less" in found.unnoticed
-    edits = found.unnoticed["axis is 1 less"]
+    (edits,) = found.unnoticed.values()
     assert any("`mean = x.mean(axis=-1, keepdims=True)` in place of" in one for one in edits)
     assert "your inputs see no difference, nor with" in str(found)
+    assert "add one such as `for axis, eps in ((1, 0.1), (2, 0.5)):` draws" in str(found)
+
+
+def test_inputs_that_the_task_rules_out_are_not_asked_for(tmp_path):
+    # x.shape[axis] and gain.shape[axis] differ only where gain does not belong to the axis
+    mean = "np.mean(x, axis, keepdims=True)", "np.sum(x, axis, keepdims=True) / x.shape[axis]"
+    assert check_own(folder_of(tmp_path / "own", "solution.py", *mean)).unnoticed == {}
 
 
 PARAMETERS = "    eps : float\n        Above 0; not always small compared with the variance.\n"
