@@ -179,10 +179,11 @@ def test_it_is_graded_in_isolation(made, tmp_path):
     (handed_in / "spy.py").write_text(spy)
     grades = grade(handed_in, assignment=folder, out=tmp_path / "out", jobs=1, limits=QUICK)
     found = {one.student: one.functions[1] for one in grades.results}
-    assert [found[name].state for name in ("ada", "ben", "chiara", "spy")] == [
-        "right", "wrong", "wrong", "wrong",
+    assert [found[name].state for name in ("ada", "ben", "chiara", "dora", "spy")] == [
+        "right", "wrong", "wrong", "wrong", "wrong",
     ]  # fmt: skip
     assert "a different axis" in found["ben"].cause
+    assert "In your code it is in line 6: `variance = np.sum(" in found["dora"].cause
     assert found["chiara"].mistakes == ["sample variance"]
     assert any("sum to 0" in text for text in found["ben"].findings)
     assert "out: all numbers are 0" in found["spy"].cause  # it has not seen the folder
