@@ -31,7 +31,7 @@ from mha_numpy.teach.tasks import TASKS, find_task
 # what shows only where another mistake makes a row see nothing
 LATENT = ("NaN in a row that sees nothing", "-1e9 for -inf")
 FEW = 5  # other edits that give the same: then a listed pair goes before
-PAIRS = 2 * TRIALS  # of known mistakes that are tried; a pair takes half the time of an edit
+PAIRS = 2000  # of known mistakes that are tried; the fewer there are, the more edits
 NARROW = 2e-5  # float32 is closer to float64; a leak of e^-10 is not
 
 
@@ -129,7 +129,7 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
         return Diagnosis(False, (), apart=tuple(pair for pair in apart if pair[1]))
     explained = {name: _explained(task, [name], answers) for name in fingerprints(task)}
     names = sorted(filter(explained.get, explained), key=lambda name: -explained[name])
-    beside = find_edit_beside(task, answers, names, TRIALS - len(tried) // 2)
+    beside = find_edit_beside(task, answers, names, TRIALS * (PAIRS - len(tried)) // PAIRS)
     if beside is None:
         return Diagnosis(False, ())
     return Diagnosis(False, (frozenset({beside[0]}),), edit=beside[1])
