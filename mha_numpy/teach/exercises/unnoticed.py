@@ -11,6 +11,7 @@ from mha_numpy.teach.conventions import SEED
 from mha_numpy.teach.diagnosis.fingerprints import Answer, attempt, fits
 from mha_numpy.teach.diagnosis.mutants import assembled
 from mha_numpy.teach.diagnosis.search import Candidate
+from mha_numpy.teach.exercises.mends import Mend, changed
 from mha_numpy.teach.load_own import load_own
 from mha_numpy.teach.own import Own
 from mha_numpy.teach.task import Inputs
@@ -64,12 +65,11 @@ def _drawn_otherwise(own: Own) -> Iterator[tuple[str, Inputs]]:
     always be broadcast along some axes still can.
     """
     usual = {axes for inputs in load_own(own).probes() for axes in _long_axes(inputs)}
-    for part in ast.walk(ast.parse(own.inputs)):
-        for new in _other_numbers(part.value) if isinstance(part, ast.Constant) else ():
-            lines = own.inputs.encode().splitlines(keepends=True)
-            line, begin, end = part.lineno - 1, part.col_offset, part.end_col_offset
-            lines[line] = lines[line][:begin] + repr(new).encode() + lines[line][end:]
-            text, changed = b"".join(lines).decode(), lines[line].decode().strip()
+    parts = ast.walk(ast.parse(own.inputs))
+    for part in (part for part in parts if isinstance(part, ast.Constant)):
+        for new in _other_numbers(part.value):
+            text = changed(own.inputs, [Mend(part, repr(new))])
+            line = text.splitlines()[part.lineno - 1].strip()
             try:
                 task = load_own.__wrapped__(own._replace(inputs=text))
                 drawn = task.draw(np.random.default_rng(SEED))
@@ -77,7 +77,7 @@ def _drawn_otherwise(own: Own) -> Iterator[tuple[str, Inputs]]:
                 continue
             for inputs in drawn:
                 if usual.issuperset(_long_axes(inputs)):
-                    yield f"such as `{changed}` draws", inputs
+                    yield f"such as `{line}` draws", inputs
 
 
 def _long_axes(inputs: Inputs) -> list[tuple[str, int]]:
