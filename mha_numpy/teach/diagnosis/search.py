@@ -25,14 +25,7 @@ from mha_numpy.checking.differences import largest_of
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.progress import progress
-from mha_numpy.teach.conventions import (
-    SEED,
-    Variant,
-    conventions_of,
-    follow,
-    using,
-    variant_in_force,
-)
+from mha_numpy.teach.conventions import SEED, Variant, conventions_of, using, variant_in_force
 from mha_numpy.teach.diagnosis import own_edits, rewrite, small_edits
 from mha_numpy.teach.diagnosis.fingerprints import (
     Answer,
@@ -47,6 +40,7 @@ from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
 from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.own import Own
 from mha_numpy.teach.tasks import TASKS
+from mha_numpy.teach.turns import follow
 
 FILE = Path(__file__).with_name("small_edits.npz")
 MODULUS = 65521  # an array's number is below it; 0 says that there is no array
