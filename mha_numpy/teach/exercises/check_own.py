@@ -11,11 +11,7 @@ from mha_numpy.errors import ConfigError, one_line
 from mha_numpy.progress import busy
 from mha_numpy.teach.conventions import Variant, using
 from mha_numpy.teach.diagnosis.bank import MISBEHAVIOURS, Function
-from mha_numpy.teach.diagnosis.fingerprints import (
-    answers_with,
-    fits,
-    right_answers,
-)  # fmt: skip
+from mha_numpy.teach.diagnosis.fingerprints import answers_with, fits, right_answers
 from mha_numpy.teach.diagnosis.search import candidates, made_edits, packed, table_of
 from mha_numpy.teach.exercises.catalogue import EXERCISES
 from mha_numpy.teach.exercises.child.values import pack
