@@ -3,6 +3,7 @@
 python docs/examples/own_exercise.py
 """
 
+import json
 import os
 import re
 import shlex
@@ -11,10 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import fill
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES, PAGE = ROOT / "docs" / "examples", ROOT / "docs" / "own-exercise.md"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+CAUSES = re.compile(r"```text\n(.*?)```", re.DOTALL)
 AXES = "((2, 0.1), (0, 0.5), (-2, 0.2))", "((2, 0.1), (2, 0.5))"
 
 
@@ -27,7 +30,8 @@ def page() -> str:
         inputs = (other / "inputs.py").read_text(encoding="utf-8")
         (other / "inputs.py").write_text(inputs.replace(*AXES), encoding="utf-8")
         text = PAGE.read_text(encoding="utf-8")
-        return BLOCK.sub(lambda block: f"```console\n{_ran(block[1], folder)}```", text)
+        text = BLOCK.sub(lambda block: f"```console\n{_ran(block[1], folder)}```", text)
+        return CAUSES.sub(lambda _: f"```text\n{_causes(Path(folder, 'results'))}```", text)
 
 
 def _ran(block: str, folder: str) -> str:
@@ -43,6 +47,16 @@ def _ran(block: str, folder: str) -> str:
         )  # fmt: skip
         parts.append(f"$ {line}\n{run.stdout}")
     return "".join(parts)
+
+
+def _causes(results: Path) -> str:
+    """Return the likely cause that each student reads, if there is one."""
+    told = ""
+    for path in sorted((results / "by_student").iterdir()):
+        (function,) = json.loads(path.read_text(encoding="utf-8"))["functions"]
+        if cause := function["cause"].removeprefix("likely cause: "):
+            told += fill(f"{path.stem}: {cause}", 100, subsequent_indent="    ") + "\n"
+    return told
 
 
 if __name__ == "__main__":

@@ -14,13 +14,7 @@ from typing import NamedTuple
 from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.teach.known_conventions import CONVENTIONS as CONVENTIONS
 from mha_numpy.teach.own import Example, Own
-from mha_numpy.teach.turns import Convention as Convention
-from mha_numpy.teach.turns import Inputs as Inputs
-from mha_numpy.teach.turns import follow as follow
-from mha_numpy.teach.turns import give_inputs as give_inputs
-from mha_numpy.teach.turns import take_inputs as take_inputs
-from mha_numpy.teach.turns import take_result as take_result
-from mha_numpy.teach.turns import turned as turned
+from mha_numpy.teach.turns import Convention
 
 SEED = 20240229
 

@@ -8,7 +8,7 @@ from collections import namedtuple
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from inspect import Parameter, cleandoc, signature
+from inspect import Parameter, cleandoc, getsource, signature
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -121,7 +121,7 @@ def _one_function(module: ModuleType) -> FunctionType:
     (function,) = found.values()
     decorated = [
         one.name
-        for one in ast.parse(linecache_text(module)).body
+        for one in ast.parse(getsource(module)).body
         if isinstance(one, ast.FunctionDef) and one.decorator_list
     ]
     if decorated:
@@ -132,11 +132,6 @@ def _one_function(module: ModuleType) -> FunctionType:
             file, f"{function.__name__}: expected plain arguments such as (x, axis), no * and no /"
         )
     return function
-
-
-def linecache_text(module: ModuleType) -> str:
-    """Return the source of a module that `_run` made."""
-    return "".join(linecache.getlines(str(module.__file__)))
 
 
 def _documented(function: FunctionType) -> tuple[list[str], list[str]]:

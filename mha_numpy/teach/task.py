@@ -12,19 +12,9 @@ import numpy as np
 
 from mha_numpy.checking.trees import leaves, without_d
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.conventions import (
-    Convention,
-    conventions_of,
-    give_inputs,
-    take_inputs,
-    take_result,
-    told,
-    turned,
-    variant_in_force,
-)
-from mha_numpy.teach.conventions import (
-    Inputs as Inputs,
-)
+from mha_numpy.teach.conventions import conventions_of, told, variant_in_force
+from mha_numpy.teach.turns import Convention, give_inputs, take_inputs, take_result, turned
+from mha_numpy.teach.turns import Inputs as Inputs
 
 KEPT = 64  # tasks and variants whose arrays are kept; more than there are tasks
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.conventions import conventions_of, give_inputs, take_inputs, take_result
+from mha_numpy.teach.conventions import conventions_of
 from mha_numpy.teach.diagnosis import TASKS, find_task, right_answers
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.task import Inputs
+from mha_numpy.teach.turns import give_inputs, take_inputs, take_result
 
 DIRECTIONS = 6  # random ones, through all inputs at once
 STEP = 1e-5

@@ -135,7 +135,8 @@ def make_assignment(
         raise ConfigError(f"variants: expected one of {', '.join(VARIANTS)}; got {variants!r}")
     if differing == "conventions" and roster is None:
         raise ConfigError("variants: conventions differ between students, so add --roster FILE.csv")
-    title, ids = READY.get(name) or Ready(TITLE, _ids(name) if name or not own else ())
+    usual = own[0].exercise.title if len(own) == 1 and not name else TITLE
+    title, ids = READY.get(name) or Ready(usual, _ids(name) if name or not own else ())
     if form in EXPORTS:
         check_export(ids, form, has_roster=roster is not None, has_own=bool(own))
     folders = {one.exercise.id: one.own for one in own}

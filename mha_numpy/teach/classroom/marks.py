@@ -29,15 +29,15 @@ GROUPS = {
 WITHIN = ("invariants", "gradients")  # questions about values, which right values answer
 RULES = (
     "Your function is called with several hidden inputs, and each array that it returns is "
-    "compared with the right one. You earn the share of arrays that are right. Where zeros, a "
-    "constant or a copy of an input would also be right, an array counts only if it is wrong. Of "
-    "what you earn, {values:g}% is for the numbers, {shape:g}% for types and shapes, and "
-    "{robustness:g}% for robustness. So a right mask of type int, or right numbers in float32, "
-    "lose only the part for types. Numbers that overflow on large inputs, inputs changed in "
-    "place, and a second call that returns something else lose only the part for robustness. If "
-    "one known mistake explains everything that is wrong, each wrong array still earns {slip:g}% "
-    "of its numbers, unless it is zero, constant or a copy of an input. A question that was not "
-    "asked costs nothing."
+    "compared with the right one. You earn the share of arrays that are right. Sometimes the right "
+    "array is all zeros, constant, or a copy of an input. You earn nothing for returning it, but a "
+    "wrong array in its place still counts against you. Of what you earn, {values:g}% is for the "
+    "numbers, {shape:g}% for types and shapes, and {robustness:g}% for robustness. So a right mask "
+    "of type int, or right numbers in float32, lose only the part for types. Numbers that overflow "
+    "on large inputs, inputs changed in place, and a second call that returns something else lose "
+    "only the part for robustness. If one known mistake explains everything that is wrong, each "
+    "wrong array still earns {slip:g}% of its numbers, unless it is zero, constant or a copy of an "
+    "input. A question that was not asked costs nothing."
 )
 
 
@@ -87,7 +87,7 @@ class Pair(NamedTuple):
 def count_values(exercise: Exercise, run: Run, verdict: Verdict) -> Values:
     """Count the arrays that have the right numbers, whatever their dtype; none of tests.
 
-    Where zeros, a constant or a copy of an input would do, an array counts only if it is wrong. If
+    If the right array is zero, constant or a copy of an input, it counts only where it is wrong. If
     a known mistake breaks only some numbers, by an overflow or 0 / 0, the stage "finite" counts it.
     """
     if verdict.share is not None:

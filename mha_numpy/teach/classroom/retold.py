@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 
-from mha_numpy.teach.conventions import Convention, in_words_of
+from mha_numpy.teach.conventions import in_words_of
 from mha_numpy.teach.exercises.exercise import WIDTH
+from mha_numpy.teach.turns import Convention
 
 KEPT_SPACE = "\0"  # in code, where no line may end
 

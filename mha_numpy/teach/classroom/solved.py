@@ -31,8 +31,9 @@ FOLDER, FILE = "solutions", "solutions.py"
 HEAD = '''\
 """Right functions for {whose}. Keep this file private: it is not for students.
 
-Functions whose names begin with usual_ follow the usual conventions. Where a function below cannot
-be written directly in the conventions of this variant, `follow` translates its arrays.
+The functions whose names begin with usual_ are helpers in the usual conventions. Those that were
+asked for come after them, in the conventions of this variant. If one uses `follow`, it translates
+its inputs, calls the helper of its name, and translates the result back.
 """
 
 import numpy as np

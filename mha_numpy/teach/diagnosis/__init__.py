@@ -1,6 +1,6 @@
 """The bank of known mistakes: solutions that make them, and a search that names them."""
 
-from mha_numpy.teach.conventions import CONVENTIONS, Convention, Variant, using
+from mha_numpy.teach.conventions import CONVENTIONS, Variant, using
 from mha_numpy.teach.diagnosis.bank import BANK, MISBEHAVIOURS
 from mha_numpy.teach.diagnosis.confusion import find_confusion
 from mha_numpy.teach.diagnosis.diagnose import Diagnosis, diagnose
@@ -8,6 +8,7 @@ from mha_numpy.teach.diagnosis.fingerprints import fingerprints, right_answers
 from mha_numpy.teach.diagnosis.mutants import make
 from mha_numpy.teach.task import Hints, Mistake, Task
 from mha_numpy.teach.tasks import TASKS, find_task
+from mha_numpy.teach.turns import Convention
 
 __all__ = [
     "BANK", "CONVENTIONS", "MISBEHAVIOURS", "TASKS", "Convention", "Diagnosis", "Hints", "Mistake",

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import islice
-from time import process_time
 
 import numpy as np
 
@@ -18,18 +17,14 @@ from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of
 
 SIMPLE = 40  # factors that are divided out before an edit is looked up
 FACTORS = "a part that does not belong there"  # edits that multiply
-SECONDS = 0.4  # of a processor, for what the scores may be divided by
+SCALES = 500  # factors that are tried as what the scores are divided by
 
 
-def find_cause(wrong: Wrong, ends: float = np.inf) -> str:
-    """Return why one array is wrong, in a clause, or an empty text; it follows from no relation.
-
-    `ends` is when to give up, in seconds of `process_time`.
-    """
+def find_cause(wrong: Wrong) -> str:
+    """Return why one array is wrong, in a clause, or an empty text; it follows from no relation."""
     with np.errstate(all="ignore"):
         for find in (_known, _edited, _known_times, _scaled_scores, _edited_times):
-            told = find(wrong) if process_time() < ends else ""
-            if told:
+            if told := find(wrong):
                 return told
     return ""
 
@@ -88,10 +83,7 @@ def _scaled_scores(wrong: Wrong) -> str:
     namespace = function.__globals__
     scores = namespace["scores"]
     roots = [np.sqrt(one.get("d_k", one.get("d", 1.0))) for one in wrong.sizes]
-    ends = process_time() + SECONDS
-    for text, numbers in [("1", np.ones(len(roots))), *factors(wrong.sizes)]:
-        if process_time() > ends:
-            break
+    for text, numbers in [("1", np.ones(len(roots))), *islice(factors(wrong.sizes), SCALES)]:
         given: list[Array] = []
         for number, probe, c in zip(wrong.numbers, wrong.probes, roots / numbers, strict=True):
 

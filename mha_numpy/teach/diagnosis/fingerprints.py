@@ -7,12 +7,13 @@ import numpy as np
 
 from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import agreeing
-from mha_numpy.teach.conventions import Convention, conventions_of, variant_in_force
+from mha_numpy.teach.conventions import conventions_of, variant_in_force
 from mha_numpy.teach.diagnosis.bank import BANK, IGNORE_ALL, Function
 from mha_numpy.teach.diagnosis.mutants import may_show, mutated
 from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.task import KEPT, Inputs
 from mha_numpy.teach.tasks import TASKS
+from mha_numpy.teach.turns import Convention
 
 Answer = Any  # an array, or several with their names; None where a function failed
 MISFIT = (ValueError, IndexError, ZeroDivisionError)  # the last where a size of 0 is divided by

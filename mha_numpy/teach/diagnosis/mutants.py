@@ -11,19 +11,14 @@ from typing import Any, cast
 import numpy as np
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.conventions import (
-    conventions_of,
-    follow,
-    source_in_force,
-    using,
-    variant_in_force,
-)
+from mha_numpy.teach.conventions import conventions_of, source_in_force, using, variant_in_force
 from mha_numpy.teach.diagnosis.bank import BANK, EDITS, IGNORE_ALL, WRAPPERS, Function
 from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
 from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.task import Edits
 from mha_numpy.teach.tasks import TASKS, find_task
+from mha_numpy.teach.turns import follow
 
 EditsOf = dict[str, dict[str, str]]  # of the source of each function
 

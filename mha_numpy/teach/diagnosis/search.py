@@ -3,7 +3,7 @@
 The results of every edit for the usual probes are computed in advance, as a number of two bytes for
 each array, and kept in `small_edits.npz`. The numbers of an answer are looked up there, and the
 edits that have them are made and compared in full. For other probes, and together with a known
-mistake, edits are made one after another while there is time.
+mistake, edits are made one after another, the first `TRIALS` of them.
 """
 
 import ast
@@ -16,7 +16,6 @@ from hashlib import sha256
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,14 +25,7 @@ from mha_numpy.checking.differences import largest_of
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.progress import progress
-from mha_numpy.teach.conventions import (
-    SEED,
-    Variant,
-    conventions_of,
-    follow,
-    using,
-    variant_in_force,
-)
+from mha_numpy.teach.conventions import SEED, Variant, conventions_of, using, variant_in_force
 from mha_numpy.teach.diagnosis import own_edits, rewrite, small_edits
 from mha_numpy.teach.diagnosis.fingerprints import (
     Answer,
@@ -48,12 +40,13 @@ from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
 from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.own import Own
 from mha_numpy.teach.tasks import TASKS
+from mha_numpy.teach.turns import follow
 
 FILE = Path(__file__).with_name("small_edits.npz")
 MODULUS = 65521  # an array's number is below it; 0 says that there is no array
 SPREAD = 997.0  # arrays that differ by more than 1 part in 10^7 have different numbers
 MANY = 100  # edits that give the same: then none of them is the cause
-BUDGET = 0.8  # seconds of a processor for what is not looked up
+TRIALS = 1500  # edits that are made where they cannot be looked up; it takes about a second
 
 
 class Candidate(NamedTuple):
@@ -336,14 +329,14 @@ def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) 
         if table and variant_in_force().own:  # edits with equal results have them elsewhere, too
             different = [different[row] for row in table.edits]
         in_order = _in_order(different)
-        return _first_that_fits(task, answers, in_order, BUDGET, wrong)
+        return _first_that_fits(task, answers, in_order, wrong)
     asked = _asked(numbers_of(answers, right_answers(task)), wrong)
     rows = np.flatnonzero(have(table.numbers, asked)) if asked.any() else np.array([], int)
     if not len(rows):
         return None
     all_edits = candidates(task)
     found = _in_order(all_edits[table.edits[row]] for row in rows)
-    told = _first_that_fits(task, answers, found, BUDGET, wrong)
+    told = _first_that_fits(task, answers, found, wrong)
     return told and told._replace(others=int(table.others[rows].sum()) + len(rows) - 1)
 
 
@@ -352,21 +345,17 @@ def _asked(numbers: Array, wrong: Sequence[bool]) -> Array:
 
 
 def find_edit_beside(
-    task: str, answers: Sequence[Answer], mistakes: Iterable[str], ends: float
+    task: str, answers: Sequence[Answer], mistakes: Iterable[str], trials: int
 ) -> tuple[str, SmallEdit] | None:
-    """Return one of some known mistakes and the small edit that give these answers together.
-
-    `ends` is when to give up, in seconds of `process_time`.
-    """
-    for mistake in mistakes:
-        if process_time() > ends:
+    """Return one of some known mistakes and the small edit that give these answers together."""
+    for mistake in filter(edits_of, mistakes):  # a convention that is not followed is no edit
+        if trials <= 0:
             return None
-        if not edits_of(mistake):  # a convention that is not followed is no edit
-            continue
         in_order = _in_order(candidates(task, mistake))
-        told = _first_that_fits(task, answers, in_order, ends - process_time())
+        told = _first_that_fits(task, answers, in_order, trials=trials)
         if told:
             return mistake, told
+        trials -= len(in_order)
     return None
 
 
@@ -385,19 +374,16 @@ def _first_that_fits(
     task: str,
     answers: Sequence[Answer],
     tried: Iterable[Candidate],
-    seconds: float,
     wrong: Sequence[bool] = (),
+    trials: int = 0,
 ) -> SmallEdit | None:
-    """Return the first edit that gives the answers, of those for which there is time."""
-    ends = process_time() + seconds
+    """Return the first edit that gives the answers, of so many; of `TRIALS` unless told."""
     right = right_answers(task)
     first = next((i for i, answer in enumerate(answers) if answer is not None), len(answers))
     asked = _asked(numbers_of(answers[first : first + 1], right[first : first + 1]), wrong)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for candidate in tried:
-            if process_time() > ends or not asked.any():
-                return None
+        for candidate in islice(tried, trials or TRIALS) if asked.any() else ():
             given = candidate.answers(task)
             found = list(islice(given, first + 1))  # before the others are computed
             mine = numbers_of(found[first:], right[first : first + 1])

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.conventions import conventions_of, take_inputs
+from mha_numpy.teach.conventions import conventions_of
 from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.task import Inputs
 from mha_numpy.teach.tasks import TASKS
+from mha_numpy.teach.turns import take_inputs
 
 LINE = re.compile(r"^([\w, ]+) : (?:[a-z ]* )?\(([^)]*)\)", re.MULTILINE)
 COUNTS = {"num_heads": "H", "num_kv_heads": "H_kv"}

@@ -11,17 +11,13 @@ from mha_numpy.errors import ConfigError, one_line
 from mha_numpy.progress import busy
 from mha_numpy.teach.conventions import Variant, using
 from mha_numpy.teach.diagnosis.bank import MISBEHAVIOURS, Function
-from mha_numpy.teach.diagnosis.fingerprints import (
-    answers_with,
-    fits,
-    right_answers,
-)  # fmt: skip
+from mha_numpy.teach.diagnosis.fingerprints import answers_with, fits, right_answers
 from mha_numpy.teach.diagnosis.search import candidates, made_edits, packed, table_of
 from mha_numpy.teach.exercises.catalogue import EXERCISES
 from mha_numpy.teach.exercises.child.values import pack
 from mha_numpy.teach.exercises.exercise import Exercise, exercise_of
 from mha_numpy.teach.exercises.judge import judge
-from mha_numpy.teach.exercises.unnoticed import Missed
+from mha_numpy.teach.exercises.unnoticed import unnoticed_of
 from mha_numpy.teach.exercises.verdict import Verdict
 from mha_numpy.teach.load_own import Rule, load_own
 from mha_numpy.teach.own import Own, read_own, told_of
@@ -54,9 +50,9 @@ class Checked(NamedTuple):
         ]
         for change, edits in self.unnoticed.items():
             first = min(edits, key=len)
-            more = f", nor with {len(edits) - 1} more edits" * (len(edits) > 1)
-            seen = f"{first} your inputs see no difference{more}"
-            lines.append(f"- {seen}; add one in which {change}")
+            others = len(edits) - 1
+            more = f", nor with {others} other edit{'s' * (others > 1)}" * (others > 0)
+            lines.append(f"- {first} your inputs see no difference{more}; add one {change}")
         return "\n".join(lines)
 
 
@@ -96,8 +92,7 @@ def check_own(folder: Path | str) -> Checked:
             warnings.simplefilter("ignore")
             rows, numbers, same = made_edits(task.name)
             edits = candidates(task.name)
-            missed = Missed(task)
-            told = missed.lines(edits[row] for row in same)
+            told = unnoticed_of(own, (edits[row] for row in same))
             own = own._replace(edits=packed(task.name, table_of(task.name, rows, numbers)))
         return Checked(own, exercise, len(task.probes()), len(rows), told)
 

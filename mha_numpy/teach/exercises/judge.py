@@ -13,7 +13,7 @@ import numpy as np
 
 from mha_numpy.checking.compare import matched
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.teach.conventions import conventions_of, give_inputs, variant_in_force
+from mha_numpy.teach.conventions import conventions_of, variant_in_force
 from mha_numpy.teach.diagnosis import find_task
 from mha_numpy.teach.diagnosis.bank import FLOAT32
 from mha_numpy.teach.exercises.causes import (
@@ -34,6 +34,7 @@ from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
 from mha_numpy.teach.own import Example
 from mha_numpy.teach.task import Inputs
+from mha_numpy.teach.turns import give_inputs
 
 TOLD = 3  # names of this package that a verdict shows
 FRUGAL = "online_attention"  # the piece that may hold no more than blocks

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.teach import conventions
+from mha_numpy.teach import conventions, turns
 from mha_numpy.teach.diagnosis import BANK, find_task, fingerprints, make
 from mha_numpy.teach.diagnosis.fingerprints import attempt, fits
 from mha_numpy.teach.exercises.child.messages import Call
@@ -159,11 +159,11 @@ def gaps_of(piece: str, mistakes: Iterable[str]) -> dict[tuple[str, ...], list[s
     {('a softcap',): ['softcap ignored', 'softcap by clipping'], (): ['scale missing']}
     """
     own, right = conventions.conventions_of(piece), make(piece)
-    probes = [conventions.take_inputs(piece, own, probe) for probe in find_task(piece).probes()]
+    probes = [turns.take_inputs(piece, own, probe) for probe in find_task(piece).probes()]
 
     def shows(wrong: Callable[..., Any], usual: list[Inputs]) -> bool:
         """Return whether a function gives other arrays than the right one, or fails."""
-        inputs = [conventions.give_inputs(piece, own, one) for one in usual]
+        inputs = [turns.give_inputs(piece, own, one) for one in usual]
         answers = [attempt(wrong, one) for one in inputs]
         expected = [right(**one) for one in inputs]
         return any(answer is None for answer in answers) or not fits(answers, expected)

@@ -1,56 +1,54 @@
-"""Missed: the small edits of a solution that its inputs do not show, and inputs that would."""
+"""unnoticed: the small edits of a solution that its inputs do not show, and inputs that would."""
 
+import ast
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from mha_numpy.checking.trees import leaves
+from mha_numpy.teach.conventions import SEED
 from mha_numpy.teach.diagnosis.fingerprints import Answer, attempt, fits
 from mha_numpy.teach.diagnosis.mutants import assembled
 from mha_numpy.teach.diagnosis.search import Candidate
-from mha_numpy.teach.task import Inputs, Task
+from mha_numpy.teach.exercises.mends import Mend, changed
+from mha_numpy.teach.load_own import load_own
+from mha_numpy.teach.own import Own
+from mha_numpy.teach.task import Inputs
 
 
-class Missed:
-    """What shows an edit that the inputs do not: other numbers, or other sizes."""
-
-    def __init__(self, task: Task):
-        self.task, self.others = task, list(_others(task))
-
-    def lines(self, edits: Iterable[Candidate]) -> dict[str, list[str]]:
-        """Return the edits that other inputs show, in words, by what these inputs have."""
-        found: dict[str, list[str]] = {}
-        for candidate in edits:
-            if change := self._shown_by(candidate):
-                wrong, right = (
-                    text.replace("\n", "; ") for text in candidate.edited.lines(candidate.edit)
-                )
-                place = f"in place of `{right}`" if right else "added"
-                words = f"with `{wrong}` {place}" if wrong else f"without `{right}`"
-                found.setdefault(change, []).append(words)
-        return found
-
-    def _shown_by(self, candidate: Candidate) -> str:
-        """Return what inputs have that show an edit; "" if none of those tried does."""
-        code = candidate.edited.code(candidate.edit)
-        if code is None:
-            return ""
-        function = assembled(self.task.name, {candidate.function: code})
-        shown = (
-            change
-            for change, inputs, right in self.others
-            if not fits([right], [attempt(function, inputs, (Exception,))])
-        )
-        return next(shown, "")
+def unnoticed_of(own: Own, edits: Iterable[Candidate]) -> dict[str, list[str]]:
+    """Return the edits that other inputs show, in words, by what these inputs are."""
+    others, found = list(_others(own)), dict[str, list[str]]()
+    for candidate in edits:
+        if change := _shown_by(candidate, load_own(own).name, others):
+            wrong, right = (
+                text.replace("\n", "; ") for text in candidate.edited.lines(candidate.edit)
+            )
+            place = f"in place of `{right}`" if right else "added"
+            words = f"with `{wrong}` {place}" if wrong else f"without `{right}`"
+            found.setdefault(change, []).append(words)
+    return found
 
 
-def _others(task: Task) -> Iterator[tuple[str, Inputs, Answer]]:
-    """Yield changed inputs on which the solution works, each with what was changed."""
-    right = assembled(task.name, {})
-    changed = chain.from_iterable(map(_changed, task.probes()))
-    for change, inputs in changed:
+def _shown_by(candidate: Candidate, task: str, others: Iterable[tuple[str, Inputs, Answer]]) -> str:
+    """Return what inputs have that show an edit; "" if none of those tried does."""
+    code = candidate.edited.code(candidate.edit)
+    if code is None:
+        return ""
+    function = assembled(task, {candidate.function: code})
+    shown = (
+        change
+        for change, inputs, right in others
+        if not fits([right], [attempt(function, inputs, (Exception,))])
+    )
+    return next(shown, "")
+
+
+def _others(own: Own) -> Iterator[tuple[str, Inputs, Answer]]:
+    """Yield other inputs on which the solution works, each with what was changed."""
+    right = assembled(load_own(own).name, {})
+    for change, inputs in [*_changed(load_own(own).probes()), *_drawn_otherwise(own)]:
         answer = attempt(right, inputs, (Exception,))
         is_good = answer is not None and all(
             np.isfinite(np.asarray(leaf, float)).all() and np.size(leaf)
@@ -60,41 +58,55 @@ def _others(task: Task) -> Iterator[tuple[str, Inputs, Answer]]:
             yield change, inputs, answer
 
 
-def _changed(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
-    """Yield an input with one argument larger, shifted or smaller, or with one size less."""
-    for name, value in inputs.items():
-        for change, new in _other_values(value):
-            yield change.format(name), {**inputs, name: new}
-    arrays = {name: one for name, one in inputs.items() if isinstance(one, np.ndarray)}
-    for name, array in arrays.items():
-        for axis, size in enumerate(array.shape):
-            if size > 1:
-                change = f"axis {axis} of {name} has another size"
-                yield change, {**inputs, name: np.take(array, range(size - 1), axis)}
-    for size in {size for array in arrays.values() for size in array.shape if size > 1}:
-        yield f"there is no size {size}", {
-            **inputs, **{name: _shrunk(array, size) for name, array in arrays.items()}
-        }  # fmt: skip
+def _drawn_otherwise(own: Own) -> Iterator[tuple[str, Inputs]]:
+    """Yield what inputs.py draws with a different number in it.
+
+    What goes together, such as an axis and the shape of its gain, still does. An array that could
+    always be broadcast along some axes still can.
+    """
+    usual = {axes for inputs in load_own(own).probes() for axes in _long_axes(inputs)}
+    parts = ast.walk(ast.parse(own.inputs))
+    for part in (part for part in parts if isinstance(part, ast.Constant)):
+        for new in _other_numbers(part.value):
+            text = changed(own.inputs, [Mend(part, repr(new))])
+            line = text.splitlines()[part.lineno - 1].strip()
+            try:
+                task = load_own.__wrapped__(own._replace(inputs=text))
+                drawn = task.draw(np.random.default_rng(SEED))
+            except Exception:  # of the teacher's code, which was not written for this number
+                continue
+            for inputs in drawn:
+                if usual.issuperset(_long_axes(inputs)):
+                    yield f"such as `{line}` draws", inputs
 
 
-def _shrunk(array: Any, size: int) -> Any:
-    return array[tuple(slice(size - 1) if n == size else slice(None) for n in array.shape)]
+def _long_axes(inputs: Inputs) -> list[tuple[str, int]]:
+    """Return the name of each array, with the number of its axes that are longer than 1."""
+    arrays = leaves(inputs).items()
+    return [(name, sum(size > 1 for size in np.shape(array))) for name, array in arrays]
 
 
-def _other_values(value: Any) -> Iterator[tuple[str, Any]]:
-    is_array = isinstance(value, np.ndarray)
-    kind = value.dtype.kind if is_array else type(value).__name__[0]
-    if kind == "b":
-        yield (
-            "{} is the opposite",
-            np.logical_not(value) if is_array else not value,
-        )
-    elif kind == "i":
-        yield "{} is 1 more", value + 1
-        yield "{} is 1 less", value - 1
-    elif kind == "f":
-        yield "{} is 1000 times as large", value * 1000
-        yield "{} is 100 times smaller", value * 0.01
-    if kind == "f" and is_array:  # a number such as eps often has a sign that it needs
-        yield "{} has the opposite sign", -value
-        yield "{} is 3 more", value + 3
+def _other_numbers(number: Any) -> list[Any]:
+    if isinstance(number, bool):
+        return [not number]
+    if isinstance(number, int):
+        return [number + 1, number - 1]
+    return [number * 1000, number * 0.01] if isinstance(number, float) else []
+
+
+def _changed(probes: list[Inputs]) -> Iterator[tuple[str, Inputs]]:
+    """Yield inputs with one array larger, smaller, shifted or the opposite."""
+    for inputs in probes:
+        for name, value in inputs.items():
+            for change, new in _other_values(value) if isinstance(value, np.ndarray) else ():
+                yield f"in which {name} {change}", {**inputs, name: new}
+
+
+def _other_values(array: Any) -> Iterator[tuple[str, Any]]:
+    if array.dtype.kind == "b":
+        yield "is the opposite", ~array
+    elif array.dtype.kind == "f":
+        yield "is 1000 times as large", array * 1000
+        yield "is 100 times smaller", array * 0.01
+        yield "has the opposite sign", -array
+        yield "is 3 more", array + 3

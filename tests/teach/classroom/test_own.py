@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import pytest
@@ -178,10 +179,11 @@ def test_it_is_graded_in_isolation(made, tmp_path):
     (handed_in / "spy.py").write_text(spy)
     grades = grade(handed_in, assignment=folder, out=tmp_path / "out", jobs=1, limits=QUICK)
     found = {one.student: one.functions[1] for one in grades.results}
-    assert [found[name].state for name in ("ada", "ben", "chiara", "spy")] == [
-        "right", "wrong", "wrong", "wrong",
+    assert [found[name].state for name in ("ada", "ben", "chiara", "dora", "spy")] == [
+        "right", "wrong", "wrong", "wrong", "wrong",
     ]  # fmt: skip
     assert "a different axis" in found["ben"].cause
+    assert "In your code it is in line 6: `variance = np.sum(" in found["dora"].cause
     assert found["chiara"].mistakes == ["sample variance"]
     assert any("sum to 0" in text for text in found["ben"].findings)
     assert "out: all numbers are 0" in found["spy"].cause  # it has not seen the folder
@@ -259,7 +261,7 @@ UNLISTED = {  # wrong answers that no file of the example mentions, and what the
 
 @pytest.mark.parametrize("name", UNLISTED)
 def test_mistakes_that_are_not_listed_are_named(monkeypatch, name):
-    monkeypatch.setattr(search, "BUDGET", 10.0)  # what is found, however fast the machine is
+    monkeypatch.setattr(search, "TRIALS", 5000)  # an assignment knows which edits are the same
     text, words = UNLISTED[name]
 
     def mine(x, gain, bias, axis, eps):
@@ -273,6 +275,23 @@ def test_mistakes_that_are_not_listed_are_named(monkeypatch, name):
     assert words in judge_own(LAYER_NORM, mine).remarks["likely cause"]
 
 
+def test_a_slow_machine_finds_the_same(monkeypatch):
+    seconds, made = [1.0], search.attempt  # of the first trial
+
+    def slow(*asked):
+        ends = process_time() + (seconds.pop() if seconds else 0)
+        while process_time() < ends:
+            pass
+        return made(*asked)
+
+    monkeypatch.setattr(search, "attempt", slow)
+
+    def no_mean(x, gain, bias, axis, eps):
+        return x / np.sqrt(x.var(axis, keepdims=True) + eps) * gain + bias
+
+    assert judge_own(LAYER_NORM, no_mean).edit.group == "a missing part"
+
+
 # the check of a folder
 
 
@@ -280,10 +299,16 @@ def test_inputs_that_miss_something(tmp_path):
     axes = "((2, 0.1), (0, 0.5), (-2, 0.2))", "((2, 0.1), (2, 0.5))"
     found = check_own(folder_of(tmp_path / "own", "inputs.py", *axes))
     assert isinstance(found, Checked)
-    assert "axis is 1 less" in found.unnoticed
-    edits = found.unnoticed["axis is 1 less"]
+    (edits,) = found.unnoticed.values()
     assert any("`mean = x.mean(axis=-1, keepdims=True)` in place of" in one for one in edits)
     assert "your inputs see no difference, nor with" in str(found)
+    assert "add one such as `for axis, eps in ((1, 0.1), (2, 0.5)):` draws" in str(found)
+
+
+def test_inputs_that_the_task_rules_out_are_not_asked_for(tmp_path):
+    # x.shape[axis] and gain.shape[axis] differ only where gain does not belong to the axis
+    mean = "np.mean(x, axis, keepdims=True)", "np.sum(x, axis, keepdims=True) / x.shape[axis]"
+    assert check_own(folder_of(tmp_path / "own", "solution.py", *mean)).unnoticed == {}
 
 
 PARAMETERS = "    eps : float\n        Above 0; not always small compared with the variance.\n"
@@ -368,9 +393,14 @@ def test_a_solution_in_another_style(tmp_path):
     assert check_own(folder_of(tmp_path / "own", "solution.py", head, long, *body)).unnoticed == {}
 
 
+def test_an_assignment_has_the_title_of_its_only_exercise(made, tmp_path):
+    own = Checked(made[0].own["route"], made[0].find("route"), 3, 1, {})
+    alone = make_assignment("", tmp_path / "hw", own=[own], form="files").assignment
+    assert (alone.title, made[0].title) == ("Top-k routing", "Exercises in attention")
+
+
 def test_formats_of_other_graders_are_refused(made, tmp_path):
-    (exercise,) = (one for one in made[0].catalogue if one.id == "route")
-    own = Checked(made[0].own["route"], exercise, 3, 1, {})
+    own = Checked(made[0].own["route"], made[0].find("route"), 3, 1, {})
     with pytest.raises(ConfigError, match="expected no exercises of your own with --format otter"):
         make_assignment("", tmp_path / "hw", own=[own], form="otter")
 

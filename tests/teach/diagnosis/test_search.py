@@ -115,7 +115,7 @@ def test_other_numbers_are_searched_without_the_table(monkeypatch):
     with using(Variant(seed=5)):
         found = diagnose("softmax_backward", answers_of("softmax_backward", mean_left_out))
         assert found.edit.right
-        monkeypatch.setattr(search, "BUDGET", 0.0)
+        monkeypatch.setattr(search, "TRIALS", 0)
         assert (
             search.find_edit("softmax_backward", answers_of("softmax_backward", mean_left_out))
             is None
