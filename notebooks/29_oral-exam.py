@@ -50,9 +50,8 @@ matrices({"A": A[:16, :16], "B": B[:16, :16]}, shared=False)
 #
 # **One head gives each token one distribution over the others, and therefore one mean of values. Several heads give
 # it several means, each through its own projections, side by side.** To read two tokens equally, one head must give
-# 0.5 to each, and then you can't tell which said what. (With unequal weights an MLP may learn it; a linear
-# map needs values with places, or a third token.) Below, one head gives two sentences one output. More:
-# notebooks 03 and 25.
+# 0.5 to each, and then you can't tell which said what. (With unequal weights an MLP may learn to. A linear
+# map needs values with places, or a third token.) Here, one head gives both sentences one output. More: 03 and 25.
 # </details>
 
 # %%
