@@ -46,8 +46,11 @@ class Beside(NamedTuple):
         return ~np.isclose(self.mine, self.right, rtol=0, atol=CLOSE * largest, equal_nan=True)
 
 
-def find_clues(task: str, answers: Sequence[Answer]) -> list[str]:
+def find_clues(task: str, answers: Sequence[Answer], step: str = "") -> list[str]:
     """Return sentences about wrong answers; none if there is nothing to say.
+
+    Where it is known which step of the student's is wrong, that is told instead of the inputs and
+    of the steps of our solution.
 
     Parameters
     ----------
@@ -55,6 +58,8 @@ def find_clues(task: str, answers: Sequence[Answer]) -> list[str]:
         A key of ``TASKS``.
     answers : sequence
         One for each probe; None where the function failed.
+    step : str
+        What `find_step` returned.
 
     Returns
     -------
@@ -71,9 +76,9 @@ depend on it']
     """
     right = right_answers(task)
     clues = [
-        _of_steps(task, answers, right),
+        step or _of_steps(task, answers, right),
         _of_laws(find_task(task), answers, right),
-        _of_inputs(task, TASKS[task].probes(), answers, right),
+        "" if step else _of_inputs(task, TASKS[task].probes(), answers, right),
     ]
     wrong = [
         one

@@ -1,5 +1,6 @@
 """Why an answer is wrong: a known mistake or a small edit, with the evidence, or a clue."""
 
+from collections.abc import Callable, Sequence
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -17,11 +18,13 @@ from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
 from mha_numpy.teach.diagnosis.search import SmallEdit, told_edit
+from mha_numpy.teach.diagnosis.steps import find_step
 from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
 
+Trace = Callable[[], Sequence[Any]]  # makes the calls once more, and says what variables were
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 CAUSE, CLUE = "likely cause", "clue"  # remarks: an explanation, and only a fact
 MOST = 2  # alternatives that are shown
@@ -44,7 +47,7 @@ class Causes(NamedTuple):
 NO_CAUSES = Causes(frozenset(), {})
 
 
-def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
+def explain(evidence: Evidence, stages: list[Stage], trace: Trace) -> Causes:
     """Name the mistakes or the small edit that give exactly these answers, or return clues.
 
     A bug of the museum is not given away, because the hints do that.
@@ -74,9 +77,9 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         told += _told_apart(evidence, found)
         explained = {name for name, _ in found.apart}
         if not explained.issuperset(_wrong_names(evidence)):
-            told += _clues(evidence)
+            told += _clues(evidence, trace)
     elif (order or not told) and not found.is_right and failed & NUMBERS and "runs" not in failed:
-        clues = _clues(evidence)
+        clues = _clues(evidence, trace)
         told += clues
         if not clues:
             remarks["no known mistake"] = (
@@ -146,7 +149,7 @@ def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
     return exercise.kind == "museum" and mistakes == {exercise.hints.mistake}
 
 
-def _clues(evidence: Evidence) -> list[str]:
+def _clues(evidence: Evidence, trace: Trace) -> list[str]:
     pairs = _pairs(evidence)
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return [
@@ -154,7 +157,8 @@ def _clues(evidence: Evidence) -> list[str]:
             "a small number may have been added, as in x / (total + 1e-9), or part of the "
             "computation is in float32"
         ]
-    return find_clues(evidence.exercise.task, evidence.answers)
+    task = evidence.exercise.task
+    return find_clues(task, evidence.answers, find_step(task, trace()))
 
 
 def _wrong_names(evidence: Evidence) -> list[str]:

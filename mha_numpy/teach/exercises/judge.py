@@ -16,9 +16,11 @@ from mha_numpy.errors import ConfigError, describe
 from mha_numpy.teach.conventions import conventions_of, give_inputs, variant_in_force
 from mha_numpy.teach.diagnosis import find_task
 from mha_numpy.teach.diagnosis.bank import FLOAT32
+from mha_numpy.teach.diagnosis.steps import traced
 from mha_numpy.teach.exercises.causes import (
     CAUSE,
     NO_CAUSES,
+    Trace,
     explain,
     failing_probe,
     is_bug_of,
@@ -85,7 +87,12 @@ def judge(
     """
     start = perf_counter()
     run = run_calls(get_function, probe_inputs(exercise), limits)
-    verdict = judge_answers(exercise, run)
+
+    def trace() -> list[Any]:
+        again = run_calls(lambda: traced(get_function()), find_task(exercise.task).probes(), limits)
+        return [call.answer for call in again.calls]
+
+    verdict = judge_answers(exercise, run, trace=trace)
     if advice := _advice(verdict, run, get_function, limits):
         if CAUSE in verdict.remarks:
             verdict.remarks["also"] = verdict.remarks[CAUSE]
@@ -146,16 +153,21 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
     return inputs + [reaction.change(piece.probes()[0]) for reaction in piece.reactions]
 
 
-def judge_answers(exercise: Exercise, run: Run, *, is_explained: bool = True) -> Verdict:
+def judge_answers(
+    exercise: Exercise, run: Run, *, is_explained: bool = True, trace: Trace = list
+) -> Verdict:
     """Examine what a function returned for `probe_inputs`, wherever the calls were made.
 
-    Unless `is_explained`, it says what is wrong and not why, which is faster. The run is of
+    Unless `is_explained`, it says what is wrong and not why, which is faster. Where the function is
+    at hand, `trace` makes the calls once more and returns what its variables were. The run is of
     `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which a function has
     to be called once more.
     """
     is_of_tests = exercise.kind == "tests"
     verdict = (
-        judge_tests(exercise, run) if is_of_tests else _judge_arrays(exercise, run, is_explained)
+        judge_tests(exercise, run)
+        if is_of_tests
+        else _judge_arrays(exercise, run, is_explained, trace)
     )
     called = list(dict.fromkeys(name for call in run.calls for name in call.called))
     if called:
@@ -164,7 +176,7 @@ def judge_answers(exercise: Exercise, run: Run, *, is_explained: bool = True) ->
     return verdict
 
 
-def _judge_arrays(exercise: Exercise, run: Run, is_explained: bool) -> Verdict:
+def _judge_arrays(exercise: Exercise, run: Run, is_explained: bool, trace: Trace) -> Verdict:
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
         stages = examine(evidence)
@@ -173,7 +185,7 @@ def _judge_arrays(exercise: Exercise, run: Run, is_explained: bool) -> Verdict:
         return Verdict(exercise, stages, run.printed, unwritten=unwritten)
     is_example = isinstance(variant_in_force().own, Example)  # there is no solution here to edit
     with np.errstate(all="ignore"):
-        causes = NO_CAUSES if is_example else explain(evidence, stages)
+        causes = NO_CAUSES if is_example else explain(evidence, stages, trace)
     # numbers that differ only by float32 rounding look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(

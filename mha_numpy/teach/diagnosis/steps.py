@@ -1,0 +1,446 @@
+"""Steps: the lines of a student's own function in which the numbers cease to be right.
+
+Our solution computes one expression after another, and what each of them gives is known for every
+input. A student's function is called once more, and its variables are looked up among these
+numbers. The result depends on some that are found there, so the mistake is in the lines between.
+"""
+
+import ast
+import dis
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.trees import leaves
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.conventions import conventions_of, follow
+from mha_numpy.teach.diagnosis.clues import listed
+from mha_numpy.teach.diagnosis.fingerprints import attempt, right_answers
+from mha_numpy.teach.diagnosis.mutants import assembled, edited_source
+from mha_numpy.teach.diagnosis.sizes import factor_of, ratio, sizes_of
+from mha_numpy.teach.diagnosis.solutions import called_by, code_of
+from mha_numpy.teach.diagnosis.wrong import same
+from mha_numpy.teach.tasks import TASKS
+
+MOST = 20_000  # values of variables that are kept of a call
+FEW = 3  # variables that are told
+VARIABLE = re.compile(r"(LOAD|STORE)(?:_FAST|_DEREF|_CLOSURE)")
+ENDS = ("STORE_SUBSCR", "STORE_SLICE", "POP_TOP", "RETURN_VALUE")
+RESULT = "return"  # in place of a variable
+Trace = Mapping[str, Any]  # "values" and "needs" of each "line variable", "passed"
+
+
+class Part(NamedTuple):
+    """What an instruction ends: a statement, or one of its targets."""
+
+    line: int
+    stored: list[str]
+    reads: set[str]
+    is_empty: bool  # an array without numbers
+
+
+def parts_of(code: CodeType) -> dict[int, Part]:
+    """Return the parts of a function by the place of the instruction that ends each."""
+    found: dict[int, Part] = {}
+    reads, line, is_new, is_empty = set[str](), 0, False, False
+    for one in dis.get_instructions(code):
+        line = (one.positions and one.positions.lineno) or line
+        names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+        pairs = list(zip(VARIABLE.findall(one.opname), names, strict=False))
+        stored = [name for kind, name in pairs if kind == "STORE"]
+        if is_new and not stored:  # all variables that are unpacked have the same needs
+            reads, is_new, is_empty = set(), False, False
+        reads |= {name for kind, name in pairs if kind == "LOAD"}
+        is_empty |= str(one.argval).startswith("empty")
+        if stored or one.opname in ENDS:
+            stored = [RESULT] if one.opname == "RETURN_VALUE" else stored
+            found[one.offset], is_new = Part(line, stored, set(reads), is_empty), True
+    return found
+
+
+def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes a call and returns what its variables were, and made of what.
+
+    Each variable has its first numbers, its last ones, and all that it ever had.
+    """
+    code = getattr(function, "__code__", None)
+
+    def call(*given: Any, **named: Any) -> Any:
+        if code is None:
+            return None
+        kept, before = _Kept(parts_of(code)), sys.gettrace()
+
+        def note(frame: FrameType, event: str, _: Any) -> Any:
+            if frame.f_code is not code or kept.seen:
+                return None
+            frame.f_trace_opcodes = True
+            kept.seen = {name: _numbers(value) for name, value in frame.f_locals.items()}
+            return kept.step
+
+        sys.settrace(note)
+        try:
+            function(*given, **named)
+        finally:
+            sys.settrace(before)
+        values = {key: [some[0], some[-1], _all_of(some)] for key, some in kept.values.items()}
+        trace = {"values": values, "needs": kept.needs, "passed": kept.passed}
+        return trace if kept.count < MOST else None
+
+    return call
+
+
+class _Kept:
+    """What the variables of a call were so far."""
+
+    def __init__(self, parts: dict[int, Part]):
+        self.parts, self.last, self.count = parts, -1, 0
+        self.seen: dict[str, list[Array]] = {}
+        self.writer: dict[str, str] = {}
+        self.values: dict[str, list[list[Array]]] = {}
+        self.needs: dict[str, list[str]] = {}
+        self.passed: list[bool] = []  # whether each array that is returned is a variable
+
+    def step(self, frame: FrameType, event: str, result: Any) -> Any:
+        if event == "opcode":  # the one before it has been carried out
+            part, self.last = self.parts.get(self.last), frame.f_lasti
+            if part is not None:
+                self._end(part, frame.f_locals)
+        elif event == "return" and frame.f_lasti in self.parts:
+            self._end(self.parts[frame.f_lasti], {**frame.f_locals, RESULT: result})
+            held = {id(one) for value in frame.f_locals.values() for one in leaves(value).values()}
+            self.passed = [id(one) in held for one in leaves(result).values()]
+        return self.step
+
+    def _end(self, part: Part, held: Mapping[str, Any]) -> None:
+        needs = [self.writer[name] for name in sorted(part.reads) if name in self.writer]
+        for name in [*part.stored, *sorted(part.reads - set(part.stored))]:  # changed in place
+            numbers = _numbers(held.get(name))
+            if name not in part.stored and _are_same(numbers, self.seen.get(name, [])):
+                continue
+            key = f"{part.line} {name}"
+            self.needs[key] = sorted({*self.needs.get(key, ()), *needs})
+            self.seen[name], self.writer[name] = numbers, key
+            if self.count < MOST and not part.is_empty:
+                self.count += 1
+                self.values.setdefault(key, []).append(numbers)
+
+
+def _numbers(value: Any) -> list[Array]:
+    """Return copies of the arrays and numbers in a value."""
+    kinds = (np.ndarray, np.generic, int, float, complex)
+    found = [np.array(one) for one in leaves(value).values() if isinstance(one, kinds)]
+    real = [np.stack([one.real, one.imag], -1) if one.dtype.kind == "c" else one for one in found]
+    return [one for one in real if one.dtype.kind in "fbiu"]
+
+
+def _are_same(some: Sequence[Array], others: Sequence[Array]) -> bool:
+    return [one.tobytes() for one in some] == [one.tobytes() for one in others]
+
+
+def _all_of(values: Sequence[Sequence[Array]]) -> list[Array]:
+    """Return all numbers that a variable had, if it had several values."""
+    several = [array.ravel() for one in values for array in one]
+    return [np.concatenate(several)] if len(values) > 1 and several else []
+
+
+class _Seeing(ast.NodeTransformer):
+    """Let each expression tell its value."""
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.Subscript):  # not in what is between the brackets
+            new: Any = ast.Subscript(self.visit(node.value), node.slice, node.ctx)
+        elif isinstance(node, ast.FunctionDef):
+            node.body = [self.visit(one) for one in node.body]
+            return node
+        else:
+            text, new = "", node
+            if not isinstance(node, ast.expr_context | ast.operator):
+                text = ast.unparse(node) if isinstance(node, ast.expr) else ""
+                new = self.generic_visit(node)
+        is_value = isinstance(node, ast.expr) and not isinstance(
+            node, ast.Constant | ast.Slice | ast.Starred | ast.JoinedStr | ast.FormattedValue
+        )
+        if not is_value or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            return new
+        text = ast.unparse(node) if isinstance(node, ast.Subscript) else text
+        return ast.Call(ast.Name("_see", ast.Load()), [ast.Constant(text), new], [])
+
+
+class Seen(NamedTuple):
+    """Numbers that expressions of our solution have."""
+
+    array: Array  # without axes of length 1
+    total: float
+    in_order: Array  # those that are finite
+    texts: set[str]
+
+
+def numbers_of_ours(task: str) -> list[list[Seen]]:
+    """Return the numbers of every input and expression of our solution, for each probe."""
+    found: dict[tuple[Any, ...], Seen] = {}
+
+    def see(text: str, value: Any) -> Any:
+        for one in map(np.squeeze, _numbers(value)):
+            key = one.dtype, one.shape, one.tobytes()
+            if key not in found:
+                in_order = np.sort(one[np.isfinite(one)], axis=None)
+                found[key] = Seen(one, _total(one), in_order, set())
+            found[key].texts.add(text)
+        return value
+
+    codes = {}
+    for name in called_by(task):
+        tree = ast.parse(edited_source(name, {}))
+        tree.body = [_Seeing().visit(one) for one in tree.body]
+        codes[name] = code_of(compile(ast.fix_missing_locations(tree), name, "exec"))
+    made = assembled(task, codes)
+    made.__globals__["_see"] = see
+    function, of_probes = follow(task, conventions_of(task), made), []
+    for probe in TASKS[task].probes():
+        found.clear()
+        for name, leaf in leaves(probe).items():
+            see(name, leaf)
+        attempt(function, probe, (Exception,))
+        of_probes.append(list(found.values()))
+    return of_probes
+
+
+def _total(array: Array) -> float:
+    return float(np.where(np.isfinite(array), array, 0.0).sum())
+
+
+def find_step(task: str, traces: Sequence[Trace | None]) -> str:
+    """Return in which lines of a function the numbers cease to be right; "" if it is not known.
+
+    Parameters
+    ----------
+    task : str
+        A key of ``TASKS``.
+    traces : sequence
+        What a `traced` function returned for each probe; None where it failed.
+
+    Examples
+    --------
+    >>> def mine(q, k):
+    ...     products = q @ k.swapaxes(-1, -2)
+    ...     return products / q.shape[-1]
+    >>> traces = [traced(mine)(**probe) for probe in TASKS["scores"].probes()]
+    >>> find_step("scores", traces)
+    '`products` in line 2 is the first of your variables whose numbers occur nowhere in our \
+solution; look there, and then up to line 3'
+    """
+    if TASKS[task].named is not None:
+        return ""
+    with np.errstate(all="ignore"):
+        ours = numbers_of_ours(task)
+        return _Compared(task, traces, ours).told()
+
+
+class _Compared:
+    """The variables of a student's function among our numbers."""
+
+    def __init__(self, task: str, traces: Sequence[Trace | None], ours: Sequence[list[Seen]]):
+        self.pairs = [(trace, seen) for trace, seen in zip(traces, ours, strict=False) if trace]
+        probes = zip(TASKS[task].probes(), traces, strict=False)
+        self.sizes = [sizes_of(task, probe) for probe, trace in probes if trace]
+        self.wrong = set[str]()  # what is returned
+        self.needs: dict[str, set[str]] = {}
+        self.known: dict[tuple[str, int], bool] = {}
+        self.is_passed = True  # whether all wrong results are variables
+        for trace, right in zip(traces, right_answers(task), strict=False):
+            for key, needs in (trace["needs"] if trace else {}).items():
+                self.needs.setdefault(key, set()).update(needs)
+                if trace and key.endswith(f" {RESULT}"):
+                    mine, theirs = trace["values"].get(key, [[]])[0], _numbers(right)
+                    wrong = [not _close(*pair) for pair in zip(mine, theirs, strict=False)]
+                    if any(wrong) or len(mine) != len(theirs):
+                        self.wrong.add(key)
+                    pairs = zip(wrong, trace["passed"], strict=False)
+                    self.is_passed &= all(passed for is_wrong, passed in pairs if is_wrong)
+
+    def is_right(self, key: str, which: int = 1) -> bool:
+        """Return whether some expression of ours has the numbers of a variable on all inputs."""
+        if (key, which) not in self.known:
+            both = [(trace["values"][key], o) for trace, o in self.pairs if key in trace["values"]]
+            texts = [_texts_of(values, ours, which) for values, ours in both]
+            self.known[key, which] = self.is_plain(key) or bool(set.intersection(*texts))
+        return self.known[key, which]
+
+    def trait(self, key: str) -> str:
+        """Say that a variable has numbers of ours times a factor, or NaN or inf, if it has."""
+        lasts = [trace["values"][key][1] for trace, _ in self.pairs if key in trace["values"]]
+        if any((np.isnan(one) | np.isposinf(one)).any() for last in lasts for one in last):
+            return ": some are NaN or infinite"
+        texts = set.intersection(*({t for o in ours for t in o.texts} for _, ours in self.pairs))
+        pairs = [(t["values"][key][1], o) for t, o in self.pairs if key in t["values"]]
+        if self.is_repeated(key) or len(pairs) < len(self.pairs) or not self.is_array(key):
+            return ""
+        for text in sorted(texts, key=len):
+            both = [
+                (mine[0].squeeze(), next(one.array for one in ours if text in one.texts))
+                for mine, ours in pairs
+            ]
+            values = [
+                ratio(mine, other, float(np.abs(other).max(initial=0))) for mine, other in both
+            ]
+            told = factor_of(self.sizes, values)
+            if told:
+                return f": they are {told} times numbers that do"
+        return ""
+
+    def is_plain(self, key: str) -> bool:
+        """Return whether a variable is a counter, a size of an input, or has equal numbers."""
+        both = [(trace["values"][key], o) for trace, o in self.pairs if key in trace["values"]]
+        if not self.is_array(key):
+            numbers = [(array, o) for (_, last, _), o in both for array in last]
+            return all(
+                array.dtype.kind in "iu" and (self.is_repeated(key) or _is_size(int(array), o))
+                for array, o in numbers
+            )
+        arrays = [array for (_, last, _), _ in both for array in last if array.size]
+        return all((array == array.flat[0]).all() for array in arrays)
+
+    def is_repeated(self, key: str) -> bool:
+        """Return whether a variable has several values in a call."""
+        return any(trace["values"][key][2] for trace, _ in self.pairs if key in trace["values"])
+
+    def is_array(self, key: str, kinds: str = "fbiu") -> bool:
+        """Return whether a variable ever is an array of some kind."""
+        lasts = [trace["values"][key][1] for trace, _ in self.pairs if key in trace["values"]]
+        return any(array.ndim and array.dtype.kind in kinds for last in lasts for array in last)
+
+    def walk(self) -> tuple[set[str], set[str]]:
+        """Return what the wrong results depend on, back to what is right, and that."""
+        waiting, between, right = set(self.wrong), set[str](), set[str]()
+        while waiting:
+            key = waiting.pop()
+            if key not in self.wrong and self.is_right(key):
+                right.add(key)
+            elif key not in between:
+                between.add(key)
+                waiting |= self.needs[key]
+        return between - self.wrong, right
+
+    def first_of(self, steps: set[str]) -> str:
+        """Return the first step that needs no wrong one, an array if there is one.
+
+        In a loop the first round counts. A step may give other numbers than ours and yet lead to
+        right ones in that round; then it is not to blame.
+        """
+        excused, more = set[str](), {key for key in steps if self.is_right(key, 0)}
+        late = more
+        while more:
+            excused |= more
+            more = {
+                key
+                for key in steps - excused
+                if excused.issuperset(one for one in steps | self.wrong if key in self.needs[one])
+            }
+        blamed = {
+            key
+            for key in steps - excused
+            if not (self.needs[key] - {key}) & (steps - excused if self.is_repeated(key) else steps)
+        }
+        blamed = blamed or {key for key in late if not (self.needs[key] - {key}) & steps} or steps
+        arrays = {key for key in blamed if self.is_array(key)}
+        floats = {key for key in arrays if not self.is_array(key, "iu")}
+        return min(floats or arrays or blamed, key=lambda key: (_line(key), key), default="")
+
+    def told(self) -> str:
+        """Return what to tell."""
+        steps, right = self.walk()
+        if not self.wrong or self.wrong == self.needs.keys():  # one line says nothing
+            return ""
+        first = self.first_of({one for one in steps if self.is_array(one)}) or self.first_of(steps)
+        good = sorted((one for one in right if not self.is_plain(one)), key=_line)
+        names = list(dict.fromkeys(f"`{_name(one)}`" for one in good if _name(one) != _name(first)))
+        before = f"{listed(names[-FEW:])} {'are' if names[1:] else 'is'} right" if names else ""
+        if not first:
+            line = max(map(_line, self.wrong))
+            return f"{before or 'all before it is right'}, so look at what line {line} returns"
+        scalars = sorted(one for one in self.needs[first] & steps if not self.is_array(one))
+        also = f" (with {listed([f'`{_name(one)}`' for one in scalars])})" if scalars else ""
+        lines = sorted(map(_line, steps if self.is_passed else steps | self.wrong))
+        more = f", and then up to line {lines[-1]}" if lines[-1] > _line(first) else ""
+        return "; ".join(
+            filter(
+                None,
+                [
+                    f"`{_name(first)}`{also} in line {_line(first)} is the first of your variables "
+                    f"whose numbers occur nowhere in our solution{self.trait(first)}",
+                    "in the first round of the loop it is right" * self.is_right(first, 0),
+                    before,
+                    "the mistake is in this line" if lines[0] == lines[-1] else f"look there{more}",
+                ],
+            )
+        )
+
+
+def _line(key: str) -> int:
+    return int(key.partition(" ")[0])
+
+
+def _name(key: str) -> str:
+    return key.partition(" ")[2]
+
+
+def _is_size(number: int, ours: Sequence[Seen]) -> bool:
+    return any(number in one.array.shape for one in ours) or number == 1
+
+
+def _texts_of(values: Sequence[Sequence[Array]], ours: Sequence[Seen], which: int) -> set[str]:
+    """Return the expressions of ours that have the first or last numbers of a variable, or all."""
+    arrays, several = values[which], values[2]
+    if not arrays:
+        return set()
+    array = arrays[0] if len(arrays) == 1 else np.concatenate([one.ravel() for one in arrays])
+    texts = _texts_with(array, ours)
+    if several and not texts:
+        texts = _texts_around(several[0] if which else array.ravel(), ours)
+    return texts
+
+
+def _texts_with(array: Array, ours: Sequence[Seen]) -> set[str]:
+    """Return the expressions of ours with these numbers; in another order only in other shapes."""
+    mine, total = array.squeeze(), _total(array)
+    in_order = np.sort(mine[np.isfinite(mine)], axis=None)
+    exact, turned, is_other = set[str](), set[str](), False
+    for theirs, other, ordered, same_texts in ours:
+        is_near = theirs.size == mine.size and abs(total - other) <= 1e-9 * max(1.0, abs(other))
+        if not is_near or not _close(in_order, ordered):
+            continue
+        if any(_close(mine, theirs.transpose(one)) for one in permutations(range(theirs.ndim))):
+            exact |= same_texts
+        elif mine.dtype.kind == "f" and mine.size > FEW:
+            turned |= same_texts
+            is_other |= mine.shape == theirs.shape
+    return exact or (set() if is_other else turned)
+
+
+def _texts_around(mine: Array, ours: Sequence[Seen]) -> set[str]:
+    """Return the expressions of ours in which all of these numbers occur."""
+    if mine.dtype.kind != "f" or mine.size < 2:
+        return set()
+    found, finite = set[str](), mine[np.isfinite(mine)]
+    for theirs, _, ordered, texts in ours:
+        if texts <= found or theirs.dtype.kind != "f" or ordered.size < 2:
+            continue
+        limit = 1e-12 * max(1e-3, abs(ordered[0]), abs(ordered[-1]))
+        for some in (finite[:1], finite):  # the first is enough for most
+            near = np.append(ordered, np.inf)[np.searchsorted(ordered, some - limit)]
+            if (near > some + limit).any():
+                break
+        else:
+            rest = mine[~np.isfinite(mine)]
+            if not rest.size or np.isin(rest, theirs).all():
+                found |= texts
+    return found
+
+
+def _close(mine: Array, theirs: Array) -> bool:
+    return same(mine, theirs, max(1e-3, float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0))))
