@@ -9,7 +9,7 @@ import ast
 import dis
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import permutations
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import conventions_of, follow
 from mha_numpy.teach.diagnosis.clues import listed
 from mha_numpy.teach.diagnosis.fingerprints import attempt, right_answers
-from mha_numpy.teach.diagnosis.mutants import assembled, edited_source
+from mha_numpy.teach.diagnosis.mutants import assembled, edited_source, edits_of
 from mha_numpy.teach.diagnosis.sizes import factor_of, ratio, sizes_of
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of
 from mha_numpy.teach.diagnosis.wrong import same
@@ -180,8 +180,11 @@ class Seen(NamedTuple):
     texts: set[str]
 
 
-def numbers_of_ours(task: str) -> list[list[Seen]]:
-    """Return the numbers of every input and expression of our solution, for each probe."""
+def numbers_of_ours(task: str, mistakes: Iterable[str] = ()) -> list[list[Seen]]:
+    """Return the numbers of every input and expression of our solution, for each probe.
+
+    They are those with some mistakes in it.
+    """
     found: dict[tuple[Any, ...], Seen] = {}
 
     def see(text: str, value: Any) -> Any:
@@ -193,9 +196,10 @@ def numbers_of_ours(task: str) -> list[list[Seen]]:
             found[key].texts.add(text)
         return value
 
-    codes = {}
+    codes, edits = {}, [edits_of(mistake) for mistake in mistakes]
     for name in called_by(task):
-        tree = ast.parse(edited_source(name, {}))
+        of_name = {old: new for one in edits for old, new in one.get(name, {}).items()}
+        tree = ast.parse(edited_source(name, of_name))
         tree.body = [_Seeing().visit(one) for one in tree.body]
         codes[name] = code_of(compile(ast.fix_missing_locations(tree), name, "exec"))
     made = assembled(task, codes)
@@ -241,6 +245,32 @@ solution; look there, and then up to line 3'
         return _Compared(task, traces, ours).told()
 
 
+def is_confirmed(task: str, traces: Sequence[Trace | None], mistakes: Collection[str]) -> bool:
+    """Return whether NaN and inf arise in a function as they do where some mistakes are made.
+
+    Numbers that are all NaN come about in many ways. Here they are in the same places before, too.
+    """
+    if TASKS[task].named is not None or not all(map(edits_of, mistakes)):
+        return True
+    with np.errstate(all="ignore"):
+        made = numbers_of_ours(task, mistakes)
+    for trace, ours in zip(traces, made, strict=False):
+        known = {_broken(one.array) for one in ours}
+        kinds = [any(map(any, of_kind)) for of_kind in zip(*known, strict=True)]
+        for _, last, several in trace["values"].values() if trace else ():
+            for one in map(np.squeeze, several or last):
+                mine = _broken(one)
+                is_known = mine in known or not any(map(any, mine))
+                if not is_known and (not several or any(map(np.greater, map(any, mine), kinds))):
+                    return False
+    return True
+
+
+def _broken(array: Array) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Return which numbers are NaN, and which are inf; -inf is what a hidden score may be."""
+    return tuple(np.isnan(array).ravel()), tuple(np.isposinf(array).ravel())
+
+
 class _Compared:
     """The variables of a student's function among our numbers."""
 
@@ -273,8 +303,7 @@ class _Compared:
 
     def trait(self, key: str) -> str:
         """Say that a variable has numbers of ours times a factor, or NaN or inf, if it has."""
-        lasts = [trace["values"][key][1] for trace, _ in self.pairs if key in trace["values"]]
-        if any((np.isnan(one) | np.isposinf(one)).any() for last in lasts for one in last):
+        if self.is_broken(key):
             return ": some are NaN or infinite"
         texts = set.intersection(*({t for o in ours for t in o.texts} for _, ours in self.pairs))
         pairs = [(t["values"][key][1], o) for t, o in self.pairs if key in t["values"]]
@@ -292,6 +321,11 @@ class _Compared:
             if told:
                 return f": they are {told} times numbers that do"
         return ""
+
+    def is_broken(self, key: str) -> bool:
+        """Return whether a variable ends with NaN or inf."""
+        lasts = [trace["values"][key][1] for trace, _ in self.pairs if key in trace["values"]]
+        return any(any(map(any, _broken(one))) for last in lasts for one in last)
 
     def is_plain(self, key: str) -> bool:
         """Return whether a variable is a counter, a size of an input, or has equal numbers."""
