@@ -120,14 +120,17 @@ class Known(NamedTuple):
     made_of: Array  # the digest of what all this depends on
 
 
-def candidates(task: str, mistake: str | None = None) -> list[Candidate]:
+def candidates(task: str, mistake: str | None = None, ends: float = np.inf) -> list[Candidate]:
     """Return all small edits of a task, or of one with a known mistake, always in one order.
 
-    Functions that call no others come first, because edits in them are more specific.
+    Functions that call no others come first, because edits in them are more specific. `ends` is
+    when to read no further one, in seconds of `process_time`.
     """
     edits = edits_of(mistake) if mistake else {}
     found = []
     for name in sorted(called_by(task), key=lambda name: (len(called_by(name)), name)):
+        if process_time() > ends:
+            break
         edited = read_any_edits(edited_source(name, edits.get(name, {})))
         found += [Candidate(name, edited, edit) for edit in edited.edits]
     return found
@@ -363,7 +366,7 @@ def find_edit_beside(
             return None
         if not edits_of(mistake):  # a convention that is not followed is no edit
             continue
-        in_order = _in_order(candidates(task, mistake))
+        in_order = _in_order(candidates(task, mistake, ends))
         told = _first_that_fits(task, answers, in_order, ends - process_time())
         if told:
             return mistake, told

@@ -32,7 +32,7 @@ FEW = 3  # variables that are told
 VARIABLE = re.compile(r"(LOAD|STORE)(?:_FAST|_DEREF|_CLOSURE)")
 ENDS = ("STORE_SUBSCR", "STORE_SLICE", "POP_TOP", "RETURN_VALUE")
 RESULT = "return"  # in place of a variable
-Trace = Mapping[str, Any]  # "values" and "needs" of each "line variable", "passed"
+Trace = Mapping[str, Any]  # "values" and "needs" of each "line variable", ...
 
 
 class Part(NamedTuple):
@@ -80,6 +80,7 @@ def traced(function: Callable[..., Any]) -> Callable[..., Any]:
                 return None
             frame.f_trace_opcodes = True
             kept.seen = {name: _numbers(value) for name, value in frame.f_locals.items()}
+            kept.given = set(kept.seen)
             return kept.step
 
         sys.settrace(note)
@@ -89,6 +90,7 @@ def traced(function: Callable[..., Any]) -> Callable[..., Any]:
             sys.settrace(before)
         values = {key: [some[0], some[-1], _all_of(some)] for key, some in kept.values.items()}
         trace = {"values": values, "needs": kept.needs, "passed": kept.passed}
+        trace["changed"] = kept.changed
         return trace if kept.count < MOST else None
 
     return call
@@ -103,6 +105,7 @@ class _Kept:
         self.writer: dict[str, str] = {}
         self.values: dict[str, list[list[Array]]] = {}
         self.needs: dict[str, list[str]] = {}
+        self.given, self.changed = set[str](), list[str]()  # inputs, and those changed in place
         self.passed: list[bool] = []  # whether each array that is returned is a variable
 
     def step(self, frame: FrameType, event: str, result: Any) -> Any:
@@ -123,6 +126,9 @@ class _Kept:
             if name not in part.stored and _are_same(numbers, self.seen.get(name, [])):
                 continue
             key = f"{part.line} {name}"
+            if name not in part.stored and name in self.given:
+                self.changed.append(key)
+            self.given -= set(part.stored)
             self.needs[key] = sorted({*self.needs.get(key, ()), *needs})
             self.seen[name], self.writer[name] = numbers, key
             if self.count < MOST and not part.is_empty:
@@ -266,6 +272,10 @@ def is_confirmed(task: str, traces: Sequence[Trace | None], mistakes: Collection
     return True
 
 
+def _is_nan_alone(mine: Array, theirs: Array) -> bool:
+    return mine.shape == theirs.shape and _close(np.where(np.isfinite(mine), mine, theirs), theirs)
+
+
 def _broken(array: Array) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """Return which numbers are NaN, and which are inf; -inf is what a hidden score may be."""
     return tuple(np.isnan(array).ravel()), tuple(np.isposinf(array).ravel())
@@ -282,6 +292,7 @@ class _Compared:
         self.needs: dict[str, set[str]] = {}
         self.known: dict[tuple[str, int], bool] = {}
         self.is_passed = True  # whether all wrong results are variables
+        self.is_nan_alone = True  # whether all wrong numbers are NaN or inf
         for trace, right in zip(traces, right_answers(task), strict=False):
             for key, needs in (trace["needs"] if trace else {}).items():
                 self.needs.setdefault(key, set()).update(needs)
@@ -290,6 +301,7 @@ class _Compared:
                     wrong = [not _close(*pair) for pair in zip(mine, theirs, strict=False)]
                     if any(wrong) or len(mine) != len(theirs):
                         self.wrong.add(key)
+                    self.is_nan_alone &= all(map(_is_nan_alone, mine, theirs))
                     pairs = zip(wrong, trace["passed"], strict=False)
                     self.is_passed &= all(passed for is_wrong, passed in pairs if is_wrong)
 
@@ -297,7 +309,8 @@ class _Compared:
         """Return whether some expression of ours has the numbers of a variable on all inputs."""
         if (key, which) not in self.known:
             both = [(trace["values"][key], o) for trace, o in self.pairs if key in trace["values"]]
-            texts = [_texts_of(values, ours, which) for values, ours in both]
+            sums = key in self.needs[key]  # a loop may end with what is right
+            texts = [_texts_of(values, ours, which, sums) for values, ours in both]
             self.known[key, which] = self.is_plain(key) or bool(set.intersection(*texts))
         return self.known[key, which]
 
@@ -323,9 +336,9 @@ class _Compared:
         return ""
 
     def is_broken(self, key: str) -> bool:
-        """Return whether a variable ends with NaN or inf."""
-        lasts = [trace["values"][key][1] for trace, _ in self.pairs if key in trace["values"]]
-        return any(any(map(any, _broken(one))) for last in lasts for one in last)
+        """Return whether a variable ever has NaN or inf."""
+        both = [trace["values"][key] for trace, _ in self.pairs if key in trace["values"]]
+        return any(any(map(any, _broken(one))) for _, last, all_ in both for one in all_ or last)
 
     def is_plain(self, key: str) -> bool:
         """Return whether a variable is a counter, a size of an input, or has equal numbers."""
@@ -390,13 +403,27 @@ class _Compared:
         steps, right = self.walk()
         if not self.wrong or self.wrong == self.needs.keys():  # one line says nothing
             return ""
-        first = self.first_of({one for one in steps if self.is_array(one)}) or self.first_of(steps)
-        good = sorted((one for one in right if not self.is_plain(one)), key=_line)
+        for trace, _ in self.pairs:
+            for key in trace["changed"]:
+                where = f"in line {_line(key)} or before"
+                return f"the input `{_name(key)}` is changed in place, {where}"
+        broken = {one for one in steps if self.is_broken(one) and self.is_nan_alone}
+        arrays = {one for one in steps if self.is_array(one)}
+        first = next(filter(None, map(self.first_of, (broken, arrays, steps))), "")
+        lasts = [trace["values"].get(first, [[], []])[1] for trace, _ in self.pairs]
+        if not self.is_array(first) and any(len(last) > 1 for last in lasts):
+            return ""  # a dict of numbers
+        good = sorted(
+            (one for one in right if self.is_array(one) and not self.is_plain(one)), key=_line
+        )
         names = list(dict.fromkeys(f"`{_name(one)}`" for one in good if _name(one) != _name(first)))
-        before = f"{listed(names[-FEW:])} {'are' if names[1:] else 'is'} right" if names else ""
+        before = f"those of {listed(names[-FEW:])} do" if names else ""
         if not first:
             line = max(map(_line, self.wrong))
-            return f"{before or 'all before it is right'}, so look at what line {line} returns"
+            of = (
+                f"the numbers of {listed(names[-FEW:])} occur in our solution, so " if names else ""
+            )
+            return f"{of}look at what line {line} returns"
         scalars = sorted(one for one in self.needs[first] & steps if not self.is_array(one))
         also = f" (with {listed([f'`{_name(one)}`' for one in scalars])})" if scalars else ""
         lines = sorted(map(_line, steps if self.is_passed else steps | self.wrong))
@@ -409,7 +436,7 @@ class _Compared:
                     f"whose numbers occur nowhere in our solution{self.trait(first)}",
                     "in the first round of the loop it is right" * self.is_right(first, 0),
                     before,
-                    "the mistake is in this line" if lines[0] == lines[-1] else f"look there{more}",
+                    f"look there{more}",
                 ],
             )
         )
@@ -427,13 +454,16 @@ def _is_size(number: int, ours: Sequence[Seen]) -> bool:
     return any(number in one.array.shape for one in ours) or number == 1
 
 
-def _texts_of(values: Sequence[Sequence[Array]], ours: Sequence[Seen], which: int) -> set[str]:
+def _texts_of(
+    values: Sequence[Sequence[Array]], ours: Sequence[Seen], which: int, sums: bool
+) -> set[str]:
     """Return the expressions of ours that have the first or last numbers of a variable, or all."""
     arrays, several = values[which], values[2]
     if not arrays:
         return set()
     array = arrays[0] if len(arrays) == 1 else np.concatenate([one.ravel() for one in arrays])
-    texts = _texts_with(array, ours)
+    is_each = several and which and not sums and array.dtype.kind == "f"
+    texts = set() if is_each else _texts_with(array, ours)
     if several and not texts:
         texts = _texts_around(several[0] if which else array.ravel(), ours)
     return texts
@@ -460,20 +490,17 @@ def _texts_around(mine: Array, ours: Sequence[Seen]) -> set[str]:
     """Return the expressions of ours in which all of these numbers occur."""
     if mine.dtype.kind != "f" or mine.size < 2:
         return set()
-    found, finite = set[str](), mine[np.isfinite(mine)]
+    found: dict[str, Array] = {}  # which numbers occur in an expression, which may be in a loop
     for theirs, _, ordered, texts in ours:
-        if texts <= found or theirs.dtype.kind != "f" or ordered.size < 2:
-            continue
-        limit = 1e-12 * max(1e-3, abs(ordered[0]), abs(ordered[-1]))
-        for some in (finite[:1], finite):  # the first is enough for most
-            near = np.append(ordered, np.inf)[np.searchsorted(ordered, some - limit)]
-            if (near > some + limit).any():
-                break
-        else:
-            rest = mine[~np.isfinite(mine)]
-            if not rest.size or np.isin(rest, theirs).all():
-                found |= texts
-    return found
+        if theirs.dtype.kind == "f" and ordered.size:
+            limit = 1e-12 * max(1e-3, abs(ordered[0]), abs(ordered[-1]))
+            near = np.append(ordered, np.inf)[np.searchsorted(ordered, mine - limit)]
+            occurs = (near <= mine + limit) & np.isfinite(mine)
+            if ordered.size < theirs.size:
+                occurs |= np.isin(mine, theirs[~np.isfinite(theirs)])
+            for text in texts if occurs.any() else ():
+                found[text] = occurs | found.get(text, False)
+    return {text for text, occurs in found.items() if occurs.all()}
 
 
 def _close(mine: Array, theirs: Array) -> bool:

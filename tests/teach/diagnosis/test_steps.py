@@ -1,5 +1,7 @@
 """find_step: the lines of a student's own function in which the numbers cease to be right."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 
@@ -53,16 +55,23 @@ def sum_over_group(d_per_query_head, num_kv_heads):
         return d_per_query_head
     return d_per_query_head.reshape(B, num_kv_heads, -1, T, d).sum(axis=2)
 """
+CHANGED = """
+def gelu(x):
+    inner = x
+    inner += 0.044715 * x**3
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * inner))
+"""
 CASES = [
     (HEADS.format(width="v.shape[-1]", axis=-1), f"`s` in line 3 {NOWHERE}: they are np.sqrt(d_k) "
      "/ np.sqrt(d_v) times numbers that do; look there, and then up to line 6"),
     (HEADS.format(width="q.shape[-1]", axis=0), f"`w` in line 5 {NOWHERE}; look there"),
-    (IN_TURN, f"`w` in line 6 {NOWHERE}; `scale` and `row` are right; look there, and then up to "
-     "line 7"),
-    (BLOCKS, f"`total` in line 8 {NOWHERE}; in the first round of the loop it is right; `e` and "
-     "`out` are right; look there, and then up to line 11"),
-    (VARIANCE, f"`var` in line 4 {NOWHERE}; `mu` is right; look there, and then up to line 6"),
-    (PASSED, "all before it is right, so look at what line 5 returns"),
+    (IN_TURN, f"`w` in line 6 {NOWHERE}: some are NaN or infinite; those of `row` do; look there, "
+     "and then up to line 7"),
+    (BLOCKS, f"`total` in line 8 {NOWHERE}; in the first round of the loop it is right; those of "
+     "`e` and `out` do; look there, and then up to line 11"),
+    (VARIANCE, f"`var` in line 4 {NOWHERE}; those of `mu` do; look there, and then up to line 6"),
+    (CHANGED, "the input `x` is changed in place, in line 4 or before"),
+    (PASSED, "look at what line 5 returns"),
 ]  # fmt: skip
 
 
@@ -75,7 +84,7 @@ def load(code):
 def step_of(task, function):
     probes = TASKS[task].probes()
     call = traced(function)
-    return find_step(task, [attempt(call, probe, (Exception,)) for probe in probes])
+    return find_step(task, [attempt(call, deepcopy(probe), (Exception,)) for probe in probes])
 
 
 @pytest.mark.filterwarnings("ignore")
