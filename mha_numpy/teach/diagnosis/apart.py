@@ -16,7 +16,7 @@ from mha_numpy.teach.diagnosis.sizes import factor_of, factors, ratio
 from mha_numpy.teach.diagnosis.solutions import called_by
 from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of
 
-SIMPLE = 40  # factors that may come on top of a mistake or an edit; others fit by chance
+SIMPLE = 40  # factors that are divided out before an edit is looked up
 FACTORS = "a part that does not belong there"  # edits that multiply
 SECONDS = 0.4  # of a processor, for what the scores may be divided by
 
@@ -44,12 +44,11 @@ def _known(wrong: Wrong) -> str:
 
 def _known_times(wrong: Wrong) -> str:
     """Return the known mistake that gives this array times a factor, and the factor."""
-    simple = {"-1", *(text for text, _ in islice(factors(wrong.sizes), SIMPLE))}
     for name, answers in fingerprints(wrong.task).items():
         made = wrong.taken_from(answers)
         if not wrong.are_same(wrong.right, made):
             factor = factor_of(wrong.sizes, list(map(ratio, wrong.mine, made, wrong.largest)))
-            if factor in simple:
+            if factor and factor.count("sqrt") < 2:  # two roots fit by chance
                 return f"{BANK[name].verdict}; and all of it is {times(factor)}"
     return ""
 
