@@ -242,7 +242,7 @@ def find_step(task: str, traces: Sequence[Trace | None]) -> str:
     >>> traces = [traced(mine)(**probe) for probe in TASKS["scores"].probes()]
     >>> find_step("scores", traces)
     '`products` in line 2 is the first of your variables whose numbers occur nowhere in our \
-solution; look there, and then up to line 3'
+solution: they are np.sqrt(d_k) times numbers that do; look there, and then up to line 3'
     """
     if TASKS[task].named is not None:
         return ""
@@ -310,8 +310,13 @@ class _Compared:
         if (key, which) not in self.known:
             both = [(trace["values"][key], o) for trace, o in self.pairs if key in trace["values"]]
             sums = key in self.needs[key]  # a loop may end with what is right
-            texts = [_texts_of(values, ours, which, sums) for values, ours in both]
-            self.known[key, which] = self.is_plain(key) or bool(set.intersection(*texts))
+            texts = [
+                _texts_of(values, ours, which, sums)
+                for values, ours in both
+                if not all(map(_is_even, values[which]))
+            ]
+            is_found = not texts or bool(set.intersection(*texts))
+            self.known[key, which] = self.is_plain(key) or is_found
         return self.known[key, which]
 
     def trait(self, key: str) -> str:
@@ -349,8 +354,7 @@ class _Compared:
                 array.dtype.kind in "iu" and (self.is_repeated(key) or _is_size(int(array), o))
                 for array, o in numbers
             )
-        arrays = [array for (_, last, _), _ in both for array in last if array.size]
-        return all((array == array.flat[0]).all() for array in arrays)
+        return all(_is_even(array) for (_, last, _), _ in both for array in last)
 
     def is_repeated(self, key: str) -> bool:
         """Return whether a variable has several values in a call."""
@@ -448,6 +452,11 @@ def _line(key: str) -> int:
 
 def _name(key: str) -> str:
     return key.partition(" ")[2]
+
+
+def _is_even(array: Array) -> bool:
+    """Return whether an array has one number everywhere, which says nothing."""
+    return array.ndim > 0 and (array.size == 0 or bool((array == array.flat[0]).all()))
 
 
 def _is_size(number: int, ours: Sequence[Seen]) -> bool:
