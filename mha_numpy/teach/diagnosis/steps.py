@@ -29,6 +29,7 @@ from mha_numpy.teach.tasks import TASKS
 
 MOST = 20_000  # values of variables that are kept of a call
 FEW = 3  # variables that are told
+LOWEST = -1e8  # a lower score stands for -inf
 VARIABLE = re.compile(r"(LOAD|STORE)(?:_FAST|_DEREF|_CLOSURE)")
 ENDS = ("STORE_SUBSCR", "STORE_SLICE", "POP_TOP", "RETURN_VALUE")
 RESULT = "return"  # in place of a variable
@@ -471,6 +472,7 @@ def _texts_of(
     if not arrays:
         return set()
     array = arrays[0] if len(arrays) == 1 else np.concatenate([one.ravel() for one in arrays])
+    array = np.where(array < LOWEST, -np.inf, array) if array.dtype.kind == "f" else array
     is_each = several and which and not sums and array.dtype.kind == "f"
     texts = set() if is_each else _texts_with(array, ours)
     if several and not texts:
