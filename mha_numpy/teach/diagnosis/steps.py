@@ -273,7 +273,8 @@ def is_confirmed(task: str, traces: Sequence[Trace | None], mistakes: Collection
     return True
 
 
-def _is_nan_alone(mine: Array, theirs: Array) -> bool:
+def is_nan_alone(mine: Array, theirs: Array) -> bool:
+    """Return whether all numbers that are wrong are NaN or infinite."""
     return mine.shape == theirs.shape and _close(np.where(np.isfinite(mine), mine, theirs), theirs)
 
 
@@ -302,7 +303,7 @@ class _Compared:
                     wrong = [not _close(*pair) for pair in zip(mine, theirs, strict=False)]
                     if any(wrong) or len(mine) != len(theirs):
                         self.wrong.add(key)
-                    self.is_nan_alone &= all(map(_is_nan_alone, mine, theirs))
+                    self.is_nan_alone &= all(map(is_nan_alone, mine, theirs))
                     pairs = zip(wrong, trace["passed"], strict=False)
                     self.is_passed &= all(passed for is_wrong, passed in pairs if is_wrong)
 

@@ -47,9 +47,8 @@ class Wrong(NamedTuple):
     @property
     def is_broken(self) -> bool:
         """Whether all numbers that are wrong are NaN or infinite."""
-        return all(
+        return self.fit and all(
             mine.dtype.kind == "f"
-            and mine.shape == right.shape
             and same(np.where(np.isfinite(mine), mine, right), right, largest)
             for mine, right, largest in zip(self.mine, self.right, self.largest, strict=True)
         )

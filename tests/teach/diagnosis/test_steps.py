@@ -109,3 +109,29 @@ def test_a_function_without_python_code_has_no_steps():
 def test_a_verdict_tells_the_step():
     verdict = judge(find_exercise("layer-norm"), lambda: load(VARIANCE))
     assert verdict.remarks["clue"].startswith("`var` in line 4")
+
+
+def test_nan_that_comes_about_in_another_way_is_not_called_by_a_known_mistake():
+    def softmax(scores, mask):
+        mask = np.ones(scores.shape, bool) if mask is None else mask
+        top = np.where(mask, scores, -np.inf).max(axis=-1, keepdims=True)
+        powers = np.exp(scores - np.where(np.isfinite(top), top, 0)) * mask
+        total = powers.sum(axis=-1, keepdims=True)
+        return powers / np.where(total == 0, 1, total)
+
+    verdict = judge(find_exercise("softmax"), lambda: softmax)
+    assert "likely cause" not in verdict.remarks
+    assert verdict.remarks["clue"].startswith("`powers` in line ")
+    assert ": some are NaN or infinite" in verdict.remarks["clue"]
+
+
+def test_a_maximum_that_the_heads_of_a_group_share_is_not_right():
+    def grouped_attention(q, k, v):
+        B, H, T, d = q.shape
+        grouped = q.reshape(B, k.shape[1], -1, T, d)
+        s = grouped @ k[:, :, None].swapaxes(-1, -2) / np.sqrt(d)
+        w = np.exp(s - s.max(axis=(2, 4), keepdims=True))
+        return (w / w.sum(axis=-1, keepdims=True) @ v[:, :, None]).reshape(B, H, T, -1)
+
+    verdict = judge(find_exercise("grouped-attention"), lambda: grouped_attention)
+    assert {stage.name for stage in verdict.stages if stage.passed is False} == {"invariants"}
