@@ -37,6 +37,7 @@ from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find
 from mha_numpy.teach.own import Example
 from mha_numpy.teach.task import Inputs
 
+TRACED = 3.0  # seconds for calls whose every step is noted
 TOLD = 3  # names of this package that a verdict shows
 FRUGAL = "online_attention"  # the piece that may hold no more than blocks
 T_Q, T_K, WIDTH, BLOCK = 32, 2048, 4, 64  # of what its memory is measured with
@@ -89,8 +90,9 @@ def judge(
     run = run_calls(get_function, probe_inputs(exercise), limits)
 
     def trace() -> list[Any]:
-        again = run_calls(lambda: traced(get_function()), find_task(exercise.task).probes(), limits)
-        return [call.answer for call in again.calls]
+        probes, short = find_task(exercise.task).probes(), min(limits.seconds, TRACED)
+        again = run_calls(lambda: traced(get_function()), probes, limits._replace(seconds=short))
+        return [call.answer if isinstance(call.answer, dict) else None for call in again.calls]
 
     verdict = judge_answers(exercise, run, trace=trace)
     if advice := _advice(verdict, run, get_function, limits):
