@@ -248,8 +248,7 @@ solution: they are np.sqrt(d_k) times numbers that do; look there, and then up t
     if TASKS[task].named is not None:
         return ""
     with np.errstate(all="ignore"):
-        ours = numbers_of_ours(task)
-        return _Compared(task, traces, ours).told()
+        return _Compared(task, traces, numbers_of_ours(task)).told()
 
 
 def is_confirmed(task: str, traces: Sequence[Trace | None], mistakes: Collection[str]) -> bool:
@@ -307,14 +306,17 @@ class _Compared:
                     pairs = zip(wrong, trace["passed"], strict=False)
                     self.is_passed &= all(passed for is_wrong, passed in pairs if is_wrong)
 
+    def values_of(self, key: str) -> list[tuple[Any, list[Seen]]]:
+        """Return the values of a variable on each input where it has some, with our numbers."""
+        return [(trace["values"][key], o) for trace, o in self.pairs if key in trace["values"]]
+
     def is_right(self, key: str, which: int = 1) -> bool:
         """Return whether some expression of ours has the numbers of a variable on all inputs."""
         if (key, which) not in self.known:
-            both = [(trace["values"][key], o) for trace, o in self.pairs if key in trace["values"]]
             sums = key in self.needs[key]  # a loop may end with what is right
             texts = [
                 _texts_of(values, ours, which, sums)
-                for values, ours in both
+                for values, ours in self.values_of(key)
                 if not all(map(_is_even, values[which]))
             ]
             is_found = not texts or bool(set.intersection(*texts))
@@ -325,47 +327,42 @@ class _Compared:
         """Say that a variable has numbers of ours times a factor, or NaN or inf, if it has."""
         if self.is_broken(key):
             return ": some are NaN or infinite"
-        texts = set.intersection(*({t for o in ours for t in o.texts} for _, ours in self.pairs))
-        pairs = [(t["values"][key][1], o) for t, o in self.pairs if key in t["values"]]
+        pairs = self.values_of(key)
         if self.is_repeated(key) or len(pairs) < len(self.pairs) or not self.is_array(key):
             return ""
-        for text in sorted(texts, key=len):
-            both = [
-                (mine[0].squeeze(), next(one.array for one in ours if text in one.texts))
-                for mine, ours in pairs
-            ]
-            values = [
-                ratio(mine, other, float(np.abs(other).max(initial=0))) for mine, other in both
-            ]
-            told = factor_of(self.sizes, values)
-            if told:
+        common = set.intersection(*({text for one in o for text in one.texts} for _, o in pairs))
+        for text in sorted(common, key=lambda text: (len(text), text)):
+            values = []
+            for (_, (mine, *_), _), ours in pairs:
+                other = next(one.array for one in ours if text in one.texts)
+                values.append(ratio(mine.squeeze(), other, float(np.abs(other).max(initial=0))))
+            if told := factor_of(self.sizes, values):
                 return f": they are {told} times numbers that do"
         return ""
 
     def is_broken(self, key: str) -> bool:
         """Return whether a variable ever has NaN or inf."""
-        both = [trace["values"][key] for trace, _ in self.pairs if key in trace["values"]]
-        return any(any(map(any, _broken(one))) for _, last, all_ in both for one in all_ or last)
+        found = [one for (_, last, several), _ in self.values_of(key) for one in several or last]
+        return any(any(map(any, _broken(one))) for one in found)
 
     def is_plain(self, key: str) -> bool:
         """Return whether a variable is a counter, a size of an input, or has equal numbers."""
-        both = [(trace["values"][key], o) for trace, o in self.pairs if key in trace["values"]]
-        if not self.is_array(key):
-            numbers = [(array, o) for (_, last, _), o in both for array in last]
-            return all(
-                array.dtype.kind in "iu" and (self.is_repeated(key) or _is_size(int(array), o))
-                for array, o in numbers
-            )
-        return all(_is_even(array) for (_, last, _), _ in both for array in last)
+        found = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
+        if self.is_array(key):
+            return all(_is_even(one) for one, _ in found)
+        return all(
+            one.dtype.kind in "iu" and (self.is_repeated(key) or _is_size(int(one), ours))
+            for one, ours in found
+        )
 
     def is_repeated(self, key: str) -> bool:
         """Return whether a variable has several values in a call."""
-        return any(trace["values"][key][2] for trace, _ in self.pairs if key in trace["values"])
+        return any(several for (_, _, several), _ in self.values_of(key))
 
     def is_array(self, key: str, kinds: str = "fbiu") -> bool:
         """Return whether a variable ever is an array of some kind."""
-        lasts = [trace["values"][key][1] for trace, _ in self.pairs if key in trace["values"]]
-        return any(array.ndim and array.dtype.kind in kinds for last in lasts for array in last)
+        found = [one for (_, last, _), _ in self.values_of(key) for one in last]
+        return any(one.ndim and one.dtype.kind in kinds for one in found)
 
     def walk(self) -> tuple[set[str], set[str]]:
         """Return what the wrong results depend on, back to what is right, and that."""
@@ -409,43 +406,33 @@ class _Compared:
         steps, right = self.walk()
         if not self.wrong or self.wrong == self.needs.keys():  # one line says nothing
             return ""
-        for trace, _ in self.pairs:
-            for key in trace["changed"]:
-                where = f"in line {_line(key)} or before"
-                return f"the input `{_name(key)}` is changed in place, {where}"
+        if changed := [key for trace, _ in self.pairs for key in trace["changed"]]:
+            where = f"in line {_line(changed[0])} or before"
+            return f"the input `{_name(changed[0])}` is changed in place, {where}"
         broken = {one for one in steps if self.is_broken(one) and self.is_nan_alone}
         arrays = {one for one in steps if self.is_array(one)}
         first = next(filter(None, map(self.first_of, (broken, arrays, steps))), "")
-        lasts = [trace["values"].get(first, [[], []])[1] for trace, _ in self.pairs]
-        if not self.is_array(first) and any(len(last) > 1 for last in lasts):
+        has_parts = any(len(last) > 1 for (_, last, _), _ in self.values_of(first))
+        if has_parts and not self.is_array(first):
             return ""  # a dict of numbers
-        good = sorted(
-            (one for one in right if self.is_array(one) and not self.is_plain(one)), key=_line
-        )
-        names = list(dict.fromkeys(f"`{_name(one)}`" for one in good if _name(one) != _name(first)))
-        before = f"those of {listed(names[-FEW:])} do" if names else ""
+        good = [one for one in right if self.is_array(one) and not self.is_plain(one)]
+        in_order = dict.fromkeys(_name(one) for one in sorted(good, key=_line))
+        others = [f"`{name}`" for name in in_order if name != _name(first)][-FEW:]
+        names = listed(others) if others else ""
         if not first:
-            line = max(map(_line, self.wrong))
-            of = (
-                f"the numbers of {listed(names[-FEW:])} occur in our solution, so " if names else ""
-            )
-            return f"{of}look at what line {line} returns"
-        scalars = sorted(one for one in self.needs[first] & steps if not self.is_array(one))
-        also = f" (with {listed([f'`{_name(one)}`' for one in scalars])})" if scalars else ""
-        lines = sorted(map(_line, steps if self.is_passed else steps | self.wrong))
-        more = f", and then up to line {lines[-1]}" if lines[-1] > _line(first) else ""
-        return "; ".join(
-            filter(
-                None,
-                [
-                    f"`{_name(first)}`{also} in line {_line(first)} is the first of your variables "
-                    f"whose numbers occur nowhere in our solution{self.trait(first)}",
-                    "in the first round of the loop it is right" * self.is_right(first, 0),
-                    before,
-                    f"look there{more}",
-                ],
-            )
-        )
+            of = f"the numbers of {names} occur in our solution, so " if names else ""
+            return f"{of}look at what line {max(map(_line, self.wrong))} returns"
+        scalars = [f"`{_name(one)}`" for one in sorted(self.needs[first] & steps - arrays)]
+        also = f" (with {listed(scalars)})" if scalars else ""
+        last = max(map(_line, steps if self.is_passed else steps | self.wrong))
+        clauses = [
+            f"`{_name(first)}`{also} in line {_line(first)} is the first of your variables whose "
+            f"numbers occur nowhere in our solution{self.trait(first)}",
+            "in the first round of the loop it is right" if self.is_right(first, 0) else "",
+            f"those of {names} do" if names else "",
+            "look there" + (f", and then up to line {last}" if last > _line(first) else ""),
+        ]
+        return "; ".join(filter(None, clauses))
 
 
 def _line(key: str) -> int:
