@@ -416,7 +416,7 @@ class _Compared:
         if has_parts and not self.is_array(first):
             return ""  # a dict of numbers
         good = [one for one in right if self.is_array(one) and not self.is_plain(one)]
-        in_order = dict.fromkeys(_name(one) for one in sorted(good, key=_line))
+        in_order = dict.fromkeys(_name(one) for one in sorted(sorted(good), key=_line))
         others = [f"`{name}`" for name in in_order if name != _name(first)][-FEW:]
         names = listed(others) if others else ""
         if not first:
