@@ -35,26 +35,26 @@ def whole_numbers(rng: np.random.Generator, largest: int, shape: tuple[int, ...]
     return rng.integers(-largest, largest + 1, shape).astype(float)
 
 
+def _draw_heads(rng: np.random.Generator, *given: tuple[tuple[int, ...], ...]) -> list[Inputs]:
+    """Draw queries, keys and values: (B, H, H_kv) and (T_q, T_k, d_k, d_v) of each input."""
+    return [
+        normal(rng, q=(B, H, T_q, d_k), k=(B, H_kv, T_k, d_k), v=(B, H_kv, T_k, d_v))
+        for (B, H, H_kv), (T_q, T_k, d_k, d_v) in given
+    ]
+
+
 def draw_heads(
     rng: np.random.Generator, *, rect: tuple[int, int, int], square: tuple[int, int, int]
 ) -> list[Inputs]:
     """Draw queries, keys, values: all sizes different, and a square; B, H, H_kv are given."""
-    probes = []
-    for (B, H, H_kv), (T_q, T_k, d_k, d_v) in ((rect, (5, 7, 4, 3)), (square, (5, 5, 5, 5))):
-        of_k, of_v = (B, H_kv, T_k, d_k), (B, H_kv, T_k, d_v)
-        probes.append(normal(rng, q=(B, H, T_q, d_k), k=of_k, v=of_v))
-    return probes
+    return _draw_heads(rng, (rect, (5, 7, 4, 3)), (square, (5, 5, 5, 5)))
 
 
 def draw_odd_heads(
     rng: np.random.Generator, *, tall: tuple[int, int, int], low: tuple[int, int, int]
 ) -> list[Inputs]:
     """Draw more queries than keys, with values of width 1, and one query; B, H, H_kv of both."""
-    probes = []
-    for (B, H, H_kv), (T_q, T_k, d_k, d_v) in ((tall, (6, 2, 3, 1)), (low, (1, 4, 2, 3))):
-        of_k, of_v = (B, H_kv, T_k, d_k), (B, H_kv, T_k, d_v)
-        probes.append(normal(rng, q=(B, H, T_q, d_k), k=of_k, v=of_v))
-    return probes
+    return _draw_heads(rng, (tall, (6, 2, 3, 1)), (low, (1, 4, 2, 3)))
 
 
 def large_scores(

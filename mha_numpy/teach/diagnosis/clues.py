@@ -1,9 +1,8 @@
 """Clues: facts about wrong numbers that neither a known mistake nor a small edit gives.
 
-The clues say on which inputs they are wrong, where in an array, by how much, and from which step.
+The clues say which are wrong, on which inputs, where in an array, and by how much.
 """
 
-import ast
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -23,7 +22,6 @@ from mha_numpy.teach.diagnosis.fingerprints import (
 )
 from mha_numpy.teach.diagnosis.relations import PLACES
 from mha_numpy.teach.diagnosis.sizes import indices_of, sizes_of
-from mha_numpy.teach.diagnosis.solutions import read_solutions
 from mha_numpy.teach.task import Inputs, Task
 from mha_numpy.teach.tasks import TASKS, find_task
 
@@ -46,8 +44,11 @@ class Beside(NamedTuple):
         return ~np.isclose(self.mine, self.right, rtol=0, atol=CLOSE * largest, equal_nan=True)
 
 
-def find_clues(task: str, answers: Sequence[Answer]) -> list[str]:
+def find_clues(task: str, answers: Sequence[Answer], step: str = "") -> list[str]:
     """Return sentences about wrong answers; none if there is nothing to say.
+
+    Where it is known which step of the student's is wrong, that is told instead of the inputs and
+    of the results that are wrong.
 
     Parameters
     ----------
@@ -55,25 +56,26 @@ def find_clues(task: str, answers: Sequence[Answer]) -> list[str]:
         A key of ``TASKS``.
     answers : sequence
         One for each probe; None where the function failed.
+    step : str
+        What `find_step` returned.
 
     Returns
     -------
     list of str
-        The steps, the inputs, and the places in the arrays where they are wrong.
+        The results, the inputs, and the places in the arrays where they are wrong.
 
     Examples
     --------
     >>> rights = right_answers("attention_backward")
     >>> wrong = [right._replace(d_v=right.d_v.round(1)) for right in rights]
     >>> find_clues("attention_backward", wrong)
-    ['d_q and d_k are right and d_v is wrong, so look at the step d_v: the right ones do not \
-depend on it']
+    ['d_q and d_k are right and d_v is wrong']
     """
     right = right_answers(task)
     clues = [
-        _of_steps(task, answers, right),
+        step or _of_results(answers, right),
         _of_laws(find_task(task), answers, right),
-        _of_inputs(task, TASKS[task].probes(), answers, right),
+        "" if step else _of_inputs(task, TASKS[task].probes(), answers, right),
     ]
     wrong = [
         one
@@ -97,83 +99,21 @@ def _beside(answer: Answer, expected: Answer, name: str = "") -> list[Beside]:
     ]
 
 
-def _of_steps(task: str, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
-    """Say which steps the wrong arrays need and the right ones do without, as far as is known."""
+def _of_results(answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+    """Say which arrays are right and which are wrong."""
     names = [name for name, _, _ in matched(right[0], right[0])]
     is_wrong = wrong_arrays(answers, right)
-    if len(is_wrong) != len(names):
+    if len(is_wrong) != len(names) or all(is_wrong) or not any(is_wrong):
         return ""
     good = [name for name, wrong in zip(names, is_wrong, strict=True) if not wrong]
     bad = [name for name, wrong in zip(names, is_wrong, strict=True) if wrong]
-    if not good or not bad:
-        return ""
     verbs = "are" if len(good) > 1 else "is", "are" if len(bad) > 1 else "is"
-    seen = f"{listed(good)} {verbs[0]} right and {listed(bad)} {verbs[1]} wrong"
-    steps_of = _steps_of_results(task)
-    if len(steps_of) != len(names):
-        return seen
-    needs = dict(zip(names, steps_of, strict=True))
-    cleared = set().union(*(needs[name] for name in good))
-    alone = {name: set(needs[name]) - cleared for name in bad}
-    if not any(alone.values()):
-        them = "them" if len(bad) > 1 else "it"
-        right = "the right ones are" if len(good) > 1 else "the right one is"
-        return f"{seen}, although {right} computed from {them}: look at what you return"
-    shared = set.intersection(*alone.values())
-    steps = [step for step in needs[bad[0]] if step in shared] or list(filter(alone.get, bad))
-    plural, them = ("s", "them") if len(steps) > 1 else ("", "it")
-    rest = "the right ones do" if len(good) > 1 else "the right one does"
-    return f"{seen}, so look at the step{plural} {listed(steps)}: {rest} not depend on {them}"
+    return f"{listed(good)} {verbs[0]} right and {listed(bad)} {verbs[1]} wrong"
 
 
 def listed(names: Sequence[str]) -> str:
     """Return names as a list: a, b and c."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def _steps_of_results(task: str) -> list[list[str]]:
-    """Return the steps of each result of a right function, in order; nothing if one has none."""
-    function = task
-    while True:
-        tree = ast.parse(read_solutions().cuts[function].source).body[0]
-        assert isinstance(tree, ast.FunctionDef)
-        last = tree.body[-1]
-        if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Call):
-            return []
-        called = ast.unparse(last.value.func)
-        if called not in read_solutions().cuts:
-            break
-        function = called
-    made_of: dict[str, set[str]] = {}
-    order: list[str] = []
-    assigned = (part for part in ast.walk(tree) if isinstance(part, ast.Assign))
-    for part in sorted(assigned, key=lambda part: part.lineno):
-        for target, value in _apart(part.targets[0], part.value):
-            for name in _names_in(target):
-                made_of.setdefault(name, set()).update(_names_in(value))
-                order.append(name)
-    results = (*last.value.args, *(keyword.value for keyword in last.value.keywords))
-    steps = [_reached(_names_in(one) & made_of.keys(), made_of, order) for one in results]
-    return steps if all(steps) else []
-
-
-def _apart(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    """Return each target with its value, splitting assignments to tuples."""
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-        return list(zip(target.elts, value.elts, strict=True))
-    return [(target, value)]
-
-
-def _names_in(part: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(part) if isinstance(one, ast.Name)}
-
-
-def _reached(steps: set[str], made_of: dict[str, set[str]], order: Sequence[str]) -> list[str]:
-    seen, waiting = set[str](), steps
-    while waiting:
-        seen |= waiting
-        waiting = {one for step in waiting for one in made_of.get(step, ())} & set(order) - seen
-    return [step for step in dict.fromkeys(order) if step in seen]
 
 
 def _of_laws(task: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> str:

@@ -1,5 +1,7 @@
 """Why an answer is wrong: a known mistake or a small edit, with the evidence, or a clue."""
 
+from collections.abc import Callable, Sequence
+from itertools import starmap
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -17,11 +19,13 @@ from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
 from mha_numpy.teach.diagnosis.search import SmallEdit, told_edit
+from mha_numpy.teach.diagnosis.steps import find_step, is_confirmed, is_nan_alone
 from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
 
+Trace = Callable[[], Sequence[Any]]  # makes the calls once more, and says what variables were
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 CAUSE, CLUE = "likely cause", "clue"  # remarks: an explanation, and only a fact
 MOST = 2  # alternatives that are shown
@@ -44,7 +48,9 @@ class Causes(NamedTuple):
 NO_CAUSES = Causes(frozenset(), {})
 
 
-def explain(evidence: Evidence, stages: list[Stage], *, is_thorough: bool = True) -> Causes:
+def explain(
+    evidence: Evidence, stages: list[Stage], trace: Trace, *, is_thorough: bool = True
+) -> Causes:
     """Name the mistakes or the small edit that give exactly these answers, or return clues.
 
     A bug of the museum is not given away, because the hints do that. Unless `is_thorough`, it says
@@ -55,6 +61,11 @@ def explain(evidence: Evidence, stages: list[Stage], *, is_thorough: bool = True
     if "the same twice" in failed and not manner:  # then no numbers are evidence
         return Causes(frozenset(), {**_where(evidence, stages), CAUSE: UNSTEADY})
     evidence, order, found = _diagnosed(evidence, is_thorough)
+    task, wrong = evidence.exercise.task, wrong_of(evidence.exercise.task, evidence.answers)
+    pairs = [pair for one in wrong for pair in zip(one.mine, one.right, strict=True)]
+    if found.causes and pairs and all(starmap(is_nan_alone, pairs)) and (traces := trace()):
+        causes = tuple(one for one in found.causes if is_confirmed(task, traces, one))
+        found = found._replace(causes=causes, edit=found.edit if causes else None)
     remarks = _where(evidence, stages)
     if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
         return Causes(found.causes[0], remarks)
@@ -71,16 +82,15 @@ def explain(evidence: Evidence, stages: list[Stage], *, is_thorough: bool = True
     if found.causes or found.edit:
         first, *alternatives = _alternatives(evidence, found)
         told += first
-        wrong = wrong_of(evidence.exercise.task, evidence.answers)
         is_broken = all(one.is_broken for one in wrong)  # NaN tells no alternatives apart
         others = [", and ".join(one) for one in alternatives[: 0 if is_broken else MOST]]
     elif found.apart:
         told += _told_apart(evidence, found)
         explained = {name for name, _ in found.apart}
         if not explained.issuperset(_wrong_names(evidence)):
-            told += _clues(evidence)
+            told += _clues(evidence, trace)
     elif (order or not told) and not found.is_right and failed & NUMBERS and "runs" not in failed:
-        clues = _clues(evidence)
+        clues = _clues(evidence, trace)
         told += clues
         if not clues:
             remarks["no known mistake"] = (
@@ -149,7 +159,7 @@ def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
     return exercise.kind == "museum" and mistakes == {exercise.hints.mistake}
 
 
-def _clues(evidence: Evidence) -> list[str]:
+def _clues(evidence: Evidence, trace: Trace) -> list[str]:
     pairs = _pairs(evidence)
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return [
@@ -157,7 +167,8 @@ def _clues(evidence: Evidence) -> list[str]:
             "a small number may have been added, as in x / (total + 1e-9), or part of the "
             "computation is in float32"
         ]
-    return find_clues(evidence.exercise.task, evidence.answers)
+    task = evidence.exercise.task
+    return find_clues(task, evidence.answers, find_step(task, trace()))
 
 
 def _wrong_names(evidence: Evidence) -> list[str]:

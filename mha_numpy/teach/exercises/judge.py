@@ -16,9 +16,11 @@ from mha_numpy.errors import ConfigError, describe
 from mha_numpy.teach.conventions import conventions_of, variant_in_force
 from mha_numpy.teach.diagnosis import find_task
 from mha_numpy.teach.diagnosis.bank import FLOAT32
+from mha_numpy.teach.diagnosis.steps import traced
 from mha_numpy.teach.exercises.causes import (
     CAUSE,
     NO_CAUSES,
+    Trace,
     explain,
     failing_probe,
     is_bug_of,
@@ -36,6 +38,7 @@ from mha_numpy.teach.own import Example
 from mha_numpy.teach.task import Inputs
 from mha_numpy.teach.turns import give_inputs
 
+TRACED = 3.0  # seconds for calls whose every step is noted
 TOLD = 3  # names of this package that a verdict shows
 FRUGAL = "online_attention"  # the piece that may hold no more than blocks
 T_Q, T_K, WIDTH, BLOCK = 32, 2048, 4, 64  # of what its memory is measured with
@@ -86,7 +89,13 @@ def judge(
     """
     start = perf_counter()
     run = run_calls(get_function, probe_inputs(exercise), limits)
-    verdict = judge_answers(exercise, run)
+
+    def trace() -> list[Any]:
+        probes, short = find_task(exercise.task).probes(), min(limits.seconds, TRACED)
+        again = run_calls(lambda: traced(get_function()), probes, limits._replace(seconds=short))
+        return [call.answer if isinstance(call.answer, dict) else None for call in again.calls]
+
+    verdict = judge_answers(exercise, run, trace=trace)
     if advice := _advice(verdict, run, get_function, limits):
         if CAUSE in verdict.remarks:
             verdict.remarks["also"] = verdict.remarks[CAUSE]
@@ -148,12 +157,18 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
 
 
 def judge_answers(
-    exercise: Exercise, run: Run, *, is_explained: bool = True, is_thorough: bool = True
+    exercise: Exercise,
+    run: Run,
+    *,
+    is_explained: bool = True,
+    is_thorough: bool = True,
+    trace: Trace = list,
 ) -> Verdict:
     """Examine what a function returned for `probe_inputs`, wherever the calls were made.
 
     Unless `is_explained`, it says what is wrong and not why, which is faster. Unless `is_thorough`,
-    a verdict has no remarks on why, and only a mistake that is quickly found. The run is of
+    a verdict has no remarks on why, and only a mistake that is quickly found. Where the function is
+    at hand, `trace` makes the calls once more and returns what its variables were. The run is of
     `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which a function has
     to be called once more.
     """
@@ -161,7 +176,7 @@ def judge_answers(
     verdict = (
         judge_tests(exercise, run)
         if is_of_tests
-        else _judge_arrays(exercise, run, is_explained, is_thorough)
+        else _judge_arrays(exercise, run, is_explained, is_thorough, trace)
     )
     called = list(dict.fromkeys(name for call in run.calls for name in call.called))
     if called:
@@ -170,7 +185,9 @@ def judge_answers(
     return verdict
 
 
-def _judge_arrays(exercise: Exercise, run: Run, is_explained: bool, is_thorough: bool) -> Verdict:
+def _judge_arrays(
+    exercise: Exercise, run: Run, is_explained: bool, is_thorough: bool, trace: Trace
+) -> Verdict:
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
         stages = examine(evidence)
@@ -179,7 +196,9 @@ def _judge_arrays(exercise: Exercise, run: Run, is_explained: bool, is_thorough:
         return Verdict(exercise, stages, run.printed, unwritten=unwritten)
     is_example = isinstance(variant_in_force().own, Example)  # there is no solution here to edit
     with np.errstate(all="ignore"):
-        causes = NO_CAUSES if is_example else explain(evidence, stages, is_thorough=is_thorough)
+        causes = (
+            NO_CAUSES if is_example else explain(evidence, stages, trace, is_thorough=is_thorough)
+        )
     # numbers that differ only by float32 rounding look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(

@@ -124,13 +124,18 @@ class Evidence:
         """Yield each reaction, and the answer to the first probe after its change."""
         for reaction, call in zip(self.piece.reactions, self.reacted, strict=False):
             compared = compare(call.answer, self.expected[0], tolerance=TOLERANCE)
-            yield reaction, _by_name(call, compared, self.expected[0])
+            yield reaction, _by_name(call, compared, self.expected[0], ("", "values", "finite"))
 
 
-def _by_name(call: Call, compared: Comparison | None, expected: Any) -> Arrays | None:
+def _by_name(
+    call: Call,
+    compared: Comparison | None,
+    expected: Any,
+    troubles: tuple[str, ...] = ("", "values"),
+) -> Arrays | None:
     """Return the arrays of an answer by the expected names, if all can be compared."""
     rows = () if call.error or compared is None else compared.rows
-    if not rows or any(row.trouble not in ("", "values") for row in rows):
+    if not rows or any(row.trouble not in troubles for row in rows):
         return None
     names, found = leaves(expected), matched(call.answer, expected)
     return {name: np.asarray(mine) for name, (_, mine, _) in zip(names, found, strict=True)}

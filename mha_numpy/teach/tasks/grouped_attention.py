@@ -30,6 +30,15 @@ def grouped_attention(q: Array, k: Array, v: Array) -> Array:
     return attend(q, k, v).heads
 
 
+OF_ONE_HEAD = Reaction(  # as a maximum that heads share would
+    "scores of the first query head in the thousands change no other head",
+    lambda inputs: {
+        **inputs,
+        "q": np.concatenate([4e3 * inputs["q"][:, :1], inputs["q"][:, 1:]], 1),
+    },
+    lambda _, arrays: arrays[""][:, 1:],
+)
+
 TASK = Task(
     grouped_attention,
     place=110,
@@ -53,6 +62,7 @@ TASK = Task(
             "changing the first value head changes only the first group",
             moved("v", np.s_[:, 0]),
             lambda inputs, arrays: arrays[""][:, inputs["q"].shape[1] // inputs["v"].shape[1] :],
-        )
+        ),
+        OF_ONE_HEAD,
     ],
 )

@@ -6,6 +6,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.teach.probes import random_mask
 from mha_numpy.teach.task import Hints, Inputs, Task
 from mha_numpy.teach.tasks.attention import MEANS, attend, draw_with_large_scores
+from mha_numpy.teach.tasks.grouped_attention import OF_ONE_HEAD
 
 
 def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:
@@ -69,4 +70,5 @@ TASK = Task(
     ),
     draw=_draw_masked,
     laws=[MEANS],
+    reactions=[OF_ONE_HEAD],
 )

@@ -2,6 +2,10 @@
 
 from mha_numpy.teach.diagnosis.bank import EDITS as MADE_BY
 
+AFTER_TOKENS = {
+    "split_heads": {"num_heads, d).transpose(0, 2, 1, 3)": "num_heads, d)"},
+    "merge_heads": {"B, H, T, d = heads.shape\n    return heads.transpose(0, 2, 1, 3)": "B, T, H, d = heads.shape\n    return heads"},
+}  # fmt: skip
 # a way that owes nothing to arrays that are turned there and back; some are mistakes elsewhere
 EDITS = {
     "True = blocked": MADE_BY["mask inverted"],
@@ -33,16 +37,10 @@ EDITS = {
         "softmax_backward": {"(weights * d_weights).sum(axis=-1, keepdims=True)": "(weights * d_weights).sum(axis=-2, keepdims=True)"},
         "split_heads": {"x.reshape(B, T, num_heads, d).transpose(0, 2, 1, 3)": "x.reshape(B, num_heads, T // num_heads, -1)"},
     },
-    "heads after the tokens": {
-        "split_heads": {"num_heads, d).transpose(0, 2, 1, 3)": "num_heads, d)"},
-        "merge_heads": {"B, H, T, d = heads.shape\n    return heads.transpose(0, 2, 1, 3)": "B, T, H, d = heads.shape\n    return heads"},
-    },
+    "heads after the tokens": AFTER_TOKENS,
     "heads first": {
         "split_heads": {"num_heads, d).transpose(0, 2, 1, 3)": "num_heads, d).transpose(2, 0, 1, 3)"},
         "merge_heads": {"B, H, T, d = heads.shape\n    return heads.transpose(0, 2, 1, 3)": "H, B, T, d = heads.shape\n    return heads.transpose(1, 2, 0, 3)"},
     },
-    "tokens first": {
-        "split_heads": {"num_heads, d).transpose(0, 2, 1, 3)": "num_heads, d)"},
-        "merge_heads": {"B, H, T, d = heads.shape\n    return heads.transpose(0, 2, 1, 3)": "B, T, H, d = heads.shape\n    return heads"},
-    },
+    "tokens first": AFTER_TOKENS,
 }  # fmt: skip

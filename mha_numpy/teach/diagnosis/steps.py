@@ -1,0 +1,506 @@
+"""Steps: the lines of a student's own function in which the numbers cease to be right.
+
+Our solution computes one expression after another, and what each of them gives is known for every
+input. A student's function is called once more, and its variables are looked up among these
+numbers. The result depends on some that are found there, so the mistake is in the lines between.
+"""
+
+import ast
+import dis
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import permutations
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.trees import leaves
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.conventions import conventions_of, follow
+from mha_numpy.teach.diagnosis.clues import listed
+from mha_numpy.teach.diagnosis.fingerprints import attempt, right_answers
+from mha_numpy.teach.diagnosis.mutants import assembled, edited_source, edits_of
+from mha_numpy.teach.diagnosis.sizes import factor_of, ratio, sizes_of
+from mha_numpy.teach.diagnosis.solutions import called_by, code_of
+from mha_numpy.teach.diagnosis.wrong import same
+from mha_numpy.teach.tasks import TASKS
+
+MOST = 20_000  # values of variables that are kept of a call
+FEW = 3  # variables that are told
+LOWEST = -1e8  # a lower score stands for -inf
+VARIABLE = re.compile(r"(LOAD|STORE)(?:_FAST|_DEREF|_CLOSURE)")
+ENDS = ("STORE_SUBSCR", "STORE_SLICE", "POP_TOP", "RETURN_VALUE")
+RESULT = "return"  # in place of a variable
+Trace = Mapping[str, Any]  # "values" and "needs" of each "line variable", ...
+
+
+class Part(NamedTuple):
+    """What an instruction ends: a statement, or one of its targets."""
+
+    line: int
+    stored: list[str]
+    reads: set[str]
+    is_empty: bool  # an array without numbers
+
+
+def parts_of(code: CodeType) -> dict[int, Part]:
+    """Return the parts of a function by the place of the instruction that ends each."""
+    found: dict[int, Part] = {}
+    reads, line, is_new, is_empty = set[str](), 0, False, False
+    for one in dis.get_instructions(code):
+        line = (one.positions and one.positions.lineno) or line
+        names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+        pairs = list(zip(VARIABLE.findall(one.opname), names, strict=False))
+        stored = [name for kind, name in pairs if kind == "STORE"]
+        if is_new and not stored:  # all variables that are unpacked have the same needs
+            reads, is_new, is_empty = set(), False, False
+        reads |= {name for kind, name in pairs if kind == "LOAD"}
+        is_empty |= str(one.argval).startswith("empty")
+        if stored or one.opname in ENDS:
+            stored = [RESULT] if one.opname == "RETURN_VALUE" else stored
+            found[one.offset], is_new = Part(line, stored, set(reads), is_empty), True
+    return found
+
+
+def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes a call and returns what its variables were, and made of what.
+
+    Each variable has its first numbers, its last ones, and all that it ever had.
+    """
+    code = getattr(function, "__code__", None)
+
+    def call(*given: Any, **named: Any) -> Any:
+        if code is None:
+            return None
+        kept, before = _Kept(parts_of(code)), sys.gettrace()
+
+        def note(frame: FrameType, event: str, _: Any) -> Any:
+            if frame.f_code is not code or kept.seen:
+                return None
+            frame.f_trace_opcodes = True
+            kept.seen = {name: _numbers(value) for name, value in frame.f_locals.items()}
+            kept.given = set(kept.seen)
+            return kept.step
+
+        sys.settrace(note)
+        try:
+            function(*given, **named)
+        finally:
+            sys.settrace(before)
+        values = {key: [some[0], some[-1], _all_of(some)] for key, some in kept.values.items()}
+        trace = {"values": values, "needs": kept.needs, "passed": kept.passed}
+        trace["changed"] = kept.changed
+        return trace if kept.count < MOST else None
+
+    return call
+
+
+class _Kept:
+    """What the variables of a call were so far."""
+
+    def __init__(self, parts: dict[int, Part]):
+        self.parts, self.last, self.count = parts, -1, 0
+        self.seen: dict[str, list[Array]] = {}
+        self.writer: dict[str, str] = {}
+        self.values: dict[str, list[list[Array]]] = {}
+        self.needs: dict[str, list[str]] = {}
+        self.given, self.changed = set[str](), list[str]()  # inputs, and those changed in place
+        self.passed: list[bool] = []  # whether each array that is returned is a variable
+
+    def step(self, frame: FrameType, event: str, result: Any) -> Any:
+        if event == "opcode":  # the one before it has been carried out
+            part, self.last = self.parts.get(self.last), frame.f_lasti
+            if part is not None:
+                self._end(part, frame.f_locals)
+        elif event == "return" and frame.f_lasti in self.parts:
+            self._end(self.parts[frame.f_lasti], {**frame.f_locals, RESULT: result})
+            held = {id(one) for value in frame.f_locals.values() for one in leaves(value).values()}
+            self.passed = [id(one) in held for one in leaves(result).values()]
+        return self.step
+
+    def _end(self, part: Part, held: Mapping[str, Any]) -> None:
+        needs = [self.writer[name] for name in sorted(part.reads) if name in self.writer]
+        for name in [*part.stored, *sorted(part.reads - set(part.stored))]:  # changed in place
+            numbers = _numbers(held.get(name))
+            if name not in part.stored and _are_same(numbers, self.seen.get(name, [])):
+                continue
+            key = f"{part.line} {name}"
+            if name not in part.stored and name in self.given:
+                self.changed.append(key)
+            self.given -= set(part.stored)
+            self.needs[key] = sorted({*self.needs.get(key, ()), *needs})
+            self.seen[name], self.writer[name] = numbers, key
+            if self.count < MOST and not part.is_empty:
+                self.count += 1
+                self.values.setdefault(key, []).append(numbers)
+
+
+def _numbers(value: Any) -> list[Array]:
+    """Return copies of the arrays and numbers in a value."""
+    kinds = (np.ndarray, np.generic, int, float, complex)
+    found = [np.array(one) for one in leaves(value).values() if isinstance(one, kinds)]
+    real = [np.stack([one.real, one.imag], -1) if one.dtype.kind == "c" else one for one in found]
+    return [one for one in real if one.dtype.kind in "fbiu"]
+
+
+def _are_same(some: Sequence[Array], others: Sequence[Array]) -> bool:
+    return [one.tobytes() for one in some] == [one.tobytes() for one in others]
+
+
+def _all_of(values: Sequence[Sequence[Array]]) -> list[Array]:
+    """Return all numbers that a variable had, if it had several values."""
+    several = [array.ravel() for one in values for array in one]
+    return [np.concatenate(several)] if len(values) > 1 and several else []
+
+
+class _Seeing(ast.NodeTransformer):
+    """Let each expression tell its value."""
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.Subscript):  # not in what is between the brackets
+            new: Any = ast.Subscript(self.visit(node.value), node.slice, node.ctx)
+        elif isinstance(node, ast.FunctionDef):
+            node.body = [self.visit(one) for one in node.body]
+            return node
+        else:
+            text, new = "", node
+            if not isinstance(node, ast.expr_context | ast.operator):
+                text = ast.unparse(node) if isinstance(node, ast.expr) else ""
+                new = self.generic_visit(node)
+        is_value = isinstance(node, ast.expr) and not isinstance(
+            node, ast.Constant | ast.Slice | ast.Starred | ast.JoinedStr | ast.FormattedValue
+        )
+        if not is_value or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            return new
+        text = ast.unparse(node) if isinstance(node, ast.Subscript) else text
+        return ast.Call(ast.Name("_see", ast.Load()), [ast.Constant(text), new], [])
+
+
+class Seen(NamedTuple):
+    """Numbers that expressions of our solution have."""
+
+    array: Array  # without axes of length 1
+    total: float
+    in_order: Array  # those that are finite
+    texts: set[str]
+
+
+def numbers_of_ours(task: str, mistakes: Iterable[str] = ()) -> list[list[Seen]]:
+    """Return the numbers of every input and expression of our solution, for each probe.
+
+    They are those with some mistakes in it.
+    """
+    found: dict[tuple[Any, ...], Seen] = {}
+
+    def see(text: str, value: Any) -> Any:
+        for one in map(np.squeeze, _numbers(value)):
+            key = one.dtype, one.shape, one.tobytes()
+            if key not in found:
+                in_order = np.sort(one[np.isfinite(one)], axis=None)
+                found[key] = Seen(one, _total(one), in_order, set())
+            found[key].texts.add(text)
+        return value
+
+    codes, edits = {}, [edits_of(mistake) for mistake in mistakes]
+    for name in called_by(task):
+        of_name = {old: new for one in edits for old, new in one.get(name, {}).items()}
+        tree = ast.parse(edited_source(name, of_name))
+        tree.body = [_Seeing().visit(one) for one in tree.body]
+        codes[name] = code_of(compile(ast.fix_missing_locations(tree), name, "exec"))
+    made = assembled(task, codes)
+    made.__globals__["_see"] = see
+    function, of_probes = follow(task, conventions_of(task), made), []
+    for probe in TASKS[task].probes():
+        found.clear()
+        for name, leaf in leaves(probe).items():
+            see(name, leaf)
+        attempt(function, probe, (Exception,))
+        of_probes.append(list(found.values()))
+    return of_probes
+
+
+def _total(array: Array) -> float:
+    return float(np.where(np.isfinite(array), array, 0.0).sum())
+
+
+def find_step(task: str, traces: Sequence[Trace | None]) -> str:
+    """Return in which lines of a function the numbers cease to be right; "" if it is not known.
+
+    Parameters
+    ----------
+    task : str
+        A key of ``TASKS``.
+    traces : sequence
+        What a `traced` function returned for each probe; None where it failed.
+
+    Examples
+    --------
+    >>> def mine(q, k):
+    ...     products = q @ k.swapaxes(-1, -2)
+    ...     return products / q.shape[-1]
+    >>> traces = [traced(mine)(**probe) for probe in TASKS["scores"].probes()]
+    >>> find_step("scores", traces)
+    '`products` in line 2 is the first of your variables whose numbers occur nowhere in our \
+solution: they are np.sqrt(d_k) times numbers that do; look there, and then up to line 3'
+    """
+    if TASKS[task].named is not None:
+        return ""
+    with np.errstate(all="ignore"):
+        return _Compared(task, traces, numbers_of_ours(task)).told()
+
+
+def is_confirmed(task: str, traces: Sequence[Trace | None], mistakes: Collection[str]) -> bool:
+    """Return whether NaN and inf arise in a function as they do where some mistakes are made.
+
+    Numbers that are all NaN come about in many ways. Here they are in the same places before, too.
+    """
+    if TASKS[task].named is not None or not all(map(edits_of, mistakes)):
+        return True
+    with np.errstate(all="ignore"):
+        made = numbers_of_ours(task, mistakes)
+    for trace, ours in zip(traces, made, strict=False):
+        known = {_broken(one.array) for one in ours}
+        kinds = [any(map(any, of_kind)) for of_kind in zip(*known, strict=True)]
+        for _, last, several in trace["values"].values() if trace else ():
+            for one in map(np.squeeze, several or last):
+                mine = _broken(one)
+                is_known = mine in known or not any(map(any, mine))
+                if not is_known and (not several or any(map(np.greater, map(any, mine), kinds))):
+                    return False
+    return True
+
+
+def is_nan_alone(mine: Array, theirs: Array) -> bool:
+    """Return whether all numbers that are wrong are NaN or infinite."""
+    return mine.shape == theirs.shape and _close(np.where(np.isfinite(mine), mine, theirs), theirs)
+
+
+def _broken(array: Array) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Return which numbers are NaN, and which are inf; -inf is what a hidden score may be."""
+    return tuple(np.isnan(array).ravel()), tuple(np.isposinf(array).ravel())
+
+
+class _Compared:
+    """The variables of a student's function among our numbers."""
+
+    def __init__(self, task: str, traces: Sequence[Trace | None], ours: Sequence[list[Seen]]):
+        self.pairs = [(trace, seen) for trace, seen in zip(traces, ours, strict=False) if trace]
+        probes = zip(TASKS[task].probes(), traces, strict=False)
+        self.sizes = [sizes_of(task, probe) for probe, trace in probes if trace]
+        self.wrong = set[str]()  # what is returned
+        self.needs: dict[str, set[str]] = {}
+        self.known: dict[tuple[str, int], bool] = {}
+        self.is_passed = True  # whether all wrong results are variables
+        self.is_nan_alone = True  # whether all wrong numbers are NaN or inf
+        for trace, right in zip(traces, right_answers(task), strict=False):
+            for key, needs in (trace["needs"] if trace else {}).items():
+                self.needs.setdefault(key, set()).update(needs)
+                if trace and key.endswith(f" {RESULT}"):
+                    mine, theirs = trace["values"].get(key, [[]])[0], _numbers(right)
+                    wrong = [not _close(*pair) for pair in zip(mine, theirs, strict=False)]
+                    if any(wrong) or len(mine) != len(theirs):
+                        self.wrong.add(key)
+                    self.is_nan_alone &= all(map(is_nan_alone, mine, theirs))
+                    pairs = zip(wrong, trace["passed"], strict=False)
+                    self.is_passed &= all(passed for is_wrong, passed in pairs if is_wrong)
+
+    def values_of(self, key: str) -> list[tuple[Any, list[Seen]]]:
+        """Return the values of a variable on each input where it has some, with our numbers."""
+        return [(trace["values"][key], o) for trace, o in self.pairs if key in trace["values"]]
+
+    def is_right(self, key: str, which: int = 1) -> bool:
+        """Return whether some expression of ours has the numbers of a variable on all inputs."""
+        if (key, which) not in self.known:
+            sums = key in self.needs[key]  # a loop may end with what is right
+            texts = [
+                _texts_of(values, ours, which, sums)
+                for values, ours in self.values_of(key)
+                if not all(map(_is_even, values[which]))
+            ]
+            is_found = not texts or bool(set.intersection(*texts))
+            self.known[key, which] = self.is_plain(key) or is_found
+        return self.known[key, which]
+
+    def trait(self, key: str) -> str:
+        """Say that a variable has numbers of ours times a factor, or NaN or inf, if it has."""
+        if self.is_broken(key):
+            return ": some are NaN or infinite"
+        pairs = self.values_of(key)
+        if self.is_repeated(key) or len(pairs) < len(self.pairs) or not self.is_array(key):
+            return ""
+        common = set.intersection(*({text for one in o for text in one.texts} for _, o in pairs))
+        for text in sorted(common, key=lambda text: (len(text), text)):
+            values = []
+            for (_, (mine, *_), _), ours in pairs:
+                other = next(one.array for one in ours if text in one.texts)
+                values.append(ratio(mine.squeeze(), other, float(np.abs(other).max(initial=0))))
+            if told := factor_of(self.sizes, values):
+                return f": they are {told} times numbers that do"
+        return ""
+
+    def is_broken(self, key: str) -> bool:
+        """Return whether a variable ever has NaN or inf."""
+        found = [one for (_, last, several), _ in self.values_of(key) for one in several or last]
+        return any(any(map(any, _broken(one))) for one in found)
+
+    def is_plain(self, key: str) -> bool:
+        """Return whether a variable is a counter, a size of an input, or has equal numbers."""
+        found = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
+        if self.is_array(key):
+            return all(_is_even(one) for one, _ in found)
+        return all(
+            one.dtype.kind in "iu" and (self.is_repeated(key) or _is_size(int(one), ours))
+            for one, ours in found
+        )
+
+    def is_repeated(self, key: str) -> bool:
+        """Return whether a variable has several values in a call."""
+        return any(several for (_, _, several), _ in self.values_of(key))
+
+    def is_array(self, key: str, kinds: str = "fbiu") -> bool:
+        """Return whether a variable ever is an array of some kind."""
+        found = [one for (_, last, _), _ in self.values_of(key) for one in last]
+        return any(one.ndim and one.dtype.kind in kinds for one in found)
+
+    def walk(self) -> tuple[set[str], set[str]]:
+        """Return what the wrong results depend on, back to what is right, and that."""
+        waiting, between, right = set(self.wrong), set[str](), set[str]()
+        while waiting:
+            key = waiting.pop()
+            if key not in self.wrong and self.is_right(key):
+                right.add(key)
+            elif key not in between:
+                between.add(key)
+                waiting |= self.needs[key]
+        return between - self.wrong, right
+
+    def first_of(self, steps: set[str]) -> str:
+        """Return the first step that needs no wrong one, an array if there is one.
+
+        In a loop the first round counts. A step may give other numbers than ours and yet lead to
+        right ones in that round; then it is not to blame.
+        """
+        excused, more = set[str](), {key for key in steps if self.is_right(key, 0)}
+        late = more
+        while more:
+            excused |= more
+            more = {
+                key
+                for key in steps - excused
+                if excused.issuperset(one for one in steps | self.wrong if key in self.needs[one])
+            }
+        blamed = {
+            key
+            for key in steps - excused
+            if not (self.needs[key] - {key}) & (steps - excused if self.is_repeated(key) else steps)
+        }
+        blamed = blamed or {key for key in late if not (self.needs[key] - {key}) & steps} or steps
+        arrays = {key for key in blamed if self.is_array(key)}
+        floats = {key for key in arrays if not self.is_array(key, "iu")}
+        return min(floats or arrays or blamed, key=lambda key: (_line(key), key), default="")
+
+    def told(self) -> str:
+        """Return what to tell."""
+        steps, right = self.walk()
+        if not self.wrong or self.wrong == self.needs.keys():  # one line says nothing
+            return ""
+        if changed := [key for trace, _ in self.pairs for key in trace["changed"]]:
+            where = f"in line {_line(changed[0])} or before"
+            return f"the input `{_name(changed[0])}` is changed in place, {where}"
+        broken = {one for one in steps if self.is_broken(one) and self.is_nan_alone}
+        arrays = {one for one in steps if self.is_array(one)}
+        first = next(filter(None, map(self.first_of, (broken, arrays, steps))), "")
+        has_parts = any(len(last) > 1 for (_, last, _), _ in self.values_of(first))
+        if has_parts and not self.is_array(first):
+            return ""  # a dict of numbers
+        good = [one for one in right if self.is_array(one) and not self.is_plain(one)]
+        in_order = dict.fromkeys(_name(one) for one in sorted(sorted(good), key=_line))
+        others = [f"`{name}`" for name in in_order if name != _name(first)][-FEW:]
+        names = listed(others) if others else ""
+        if not first:
+            of = f"the numbers of {names} occur in our solution, so " if names else ""
+            return f"{of}look at what line {max(map(_line, self.wrong))} returns"
+        scalars = [f"`{_name(one)}`" for one in sorted(self.needs[first] & steps - arrays)]
+        also = f" (with {listed(scalars)})" if scalars else ""
+        last = max(map(_line, steps if self.is_passed else steps | self.wrong))
+        clauses = [
+            f"`{_name(first)}`{also} in line {_line(first)} is the first of your variables whose "
+            f"numbers occur nowhere in our solution{self.trait(first)}",
+            "in the first round of the loop it is right" if self.is_right(first, 0) else "",
+            f"those of {names} do" if names else "",
+            "look there" + (f", and then up to line {last}" if last > _line(first) else ""),
+        ]
+        return "; ".join(filter(None, clauses))
+
+
+def _line(key: str) -> int:
+    return int(key.partition(" ")[0])
+
+
+def _name(key: str) -> str:
+    return key.partition(" ")[2]
+
+
+def _is_even(array: Array) -> bool:
+    """Return whether an array has one number everywhere, which says nothing."""
+    return array.ndim > 0 and (array.size == 0 or bool((array == array.flat[0]).all()))
+
+
+def _is_size(number: int, ours: Sequence[Seen]) -> bool:
+    return any(number in one.array.shape for one in ours) or number == 1
+
+
+def _texts_of(
+    values: Sequence[Sequence[Array]], ours: Sequence[Seen], which: int, sums: bool
+) -> set[str]:
+    """Return the expressions of ours that have the first or last numbers of a variable, or all."""
+    arrays, several = values[which], values[2]
+    if not arrays:
+        return set()
+    array = arrays[0] if len(arrays) == 1 else np.concatenate([one.ravel() for one in arrays])
+    array = np.where(array < LOWEST, -np.inf, array) if array.dtype.kind == "f" else array
+    is_each = several and which and not sums and array.dtype.kind == "f"
+    texts = set() if is_each else _texts_with(array, ours)
+    if several and not texts:
+        texts = _texts_around(several[0] if which else array.ravel(), ours)
+    return texts
+
+
+def _texts_with(array: Array, ours: Sequence[Seen]) -> set[str]:
+    """Return the expressions of ours with these numbers; in another order only in other shapes."""
+    mine, total = array.squeeze(), _total(array)
+    in_order = np.sort(mine[np.isfinite(mine)], axis=None)
+    exact, turned, is_other = set[str](), set[str](), False
+    for theirs, other, ordered, same_texts in ours:
+        is_near = theirs.size == mine.size and abs(total - other) <= 1e-9 * max(1.0, abs(other))
+        if not is_near or not _close(in_order, ordered):
+            continue
+        if any(_close(mine, theirs.transpose(one)) for one in permutations(range(theirs.ndim))):
+            exact |= same_texts
+        elif mine.dtype.kind == "f" and mine.size > FEW:
+            turned |= same_texts
+            is_other |= mine.shape == theirs.shape
+    return exact or (set() if is_other else turned)
+
+
+def _texts_around(mine: Array, ours: Sequence[Seen]) -> set[str]:
+    """Return the expressions of ours in which all of these numbers occur."""
+    if mine.dtype.kind != "f" or mine.size < 2:
+        return set()
+    found: dict[str, Array] = {}  # which numbers occur in an expression, which may be in a loop
+    for theirs, _, ordered, texts in ours:
+        if theirs.dtype.kind == "f" and ordered.size:
+            limit = 1e-12 * max(1e-3, abs(ordered[0]), abs(ordered[-1]))
+            near = np.append(ordered, np.inf)[np.searchsorted(ordered, mine - limit)]
+            occurs = (near <= mine + limit) & np.isfinite(mine)
+            if ordered.size < theirs.size:
+                occurs |= np.isin(mine, theirs[~np.isfinite(theirs)])
+            for text in texts if occurs.any() else ():
+                found[text] = occurs | found.get(text, False)
+    return {text for text, occurs in found.items() if occurs.all()}
+
+
+def _close(mine: Array, theirs: Array) -> bool:
+    return same(mine, theirs, max(1e-3, float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0))))

@@ -1,0 +1,137 @@
+"""find_step: the lines of a student's own function in which the numbers cease to be right."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from mha_numpy.teach.diagnosis import TASKS, Variant, using
+from mha_numpy.teach.diagnosis.fingerprints import attempt
+from mha_numpy.teach.diagnosis.solutions import read_solutions
+from mha_numpy.teach.diagnosis.steps import find_step, traced
+from mha_numpy.teach.exercises import find_exercise, judge
+from tests.sweeps import sweep
+
+NOWHERE = "is the first of your variables whose numbers occur nowhere in our solution"
+HEADS = """
+def attention(q, k, v):
+    s = q @ k.T / np.sqrt({width})
+    w = np.exp(s - s.max(axis=-1, keepdims=True))
+    w /= w.sum(axis={axis}, keepdims=True)
+    return w @ v
+"""
+IN_TURN = """
+def attention(q, k, v):
+    scale = np.sqrt(q.shape[-1])
+    out = np.empty((len(q), v.shape[-1]))
+    for i, row in enumerate(q):
+        w = np.exp(k @ row / scale)
+        out[i] = (w / (1 + w.sum())) @ v
+    return out
+"""
+BLOCKS = """
+def online_attention(q, k, v, block):
+    top, total, out = np.full((len(q), 1), -np.inf), np.zeros((len(q), 1)), 0
+    for at in range(0, len(k), block):
+        s = q @ k[at : at + block].T / np.sqrt(q.shape[-1])
+        new = np.maximum(top, s.max(axis=-1, keepdims=True))
+        old, e = np.exp(top - new), np.exp(s - new)
+        total = total + e.sum(axis=-1, keepdims=True)
+        out = out * old + e @ v[at : at + block]
+        top = new
+    return out / total
+"""
+VARIANCE = """
+def layer_norm(x, gain, bias, eps):
+    mu = x.mean(axis=-1, keepdims=True)
+    var = (x**2).mean(axis=-1, keepdims=True) - mu
+    normed = (x - mu) / np.sqrt(var + eps)
+    return normed * gain + bias
+"""
+PASSED = """
+def sum_over_group(d_per_query_head, num_kv_heads):
+    B, H, T, d = d_per_query_head.shape
+    if num_kv_heads == 1:
+        return d_per_query_head
+    return d_per_query_head.reshape(B, num_kv_heads, -1, T, d).sum(axis=2)
+"""
+CHANGED = """
+def gelu(x):
+    inner = x
+    inner += 0.044715 * x**3
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * inner))
+"""
+CASES = [
+    (HEADS.format(width="v.shape[-1]", axis=-1), f"`s` in line 3 {NOWHERE}: they are np.sqrt(d_k) "
+     "/ np.sqrt(d_v) times numbers that do; look there, and then up to line 6"),
+    (HEADS.format(width="q.shape[-1]", axis=0), f"`w` in line 5 {NOWHERE}; look there"),
+    (IN_TURN, f"`w` in line 6 {NOWHERE}: some are NaN or infinite; those of `row` do; look there, "
+     "and then up to line 7"),
+    (BLOCKS, f"`total` in line 8 {NOWHERE}; in the first round of the loop it is right; those of "
+     "`e` and `out` do; look there, and then up to line 11"),
+    (VARIANCE, f"`var` in line 4 {NOWHERE}; those of `mu` do; look there, and then up to line 6"),
+    (CHANGED, "the input `x` is changed in place, in line 4 or before"),
+    (PASSED, "look at what line 5 returns"),
+]  # fmt: skip
+
+
+def load(code):
+    names = {"np": np}
+    exec(code, names)
+    return names[code.split("(")[0].split()[-1]]
+
+
+def step_of(task, function):
+    probes = TASKS[task].probes()
+    call = traced(function)
+    return find_step(task, [attempt(call, deepcopy(probe), (Exception,)) for probe in probes])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("code", "words"), CASES)
+def test_the_first_wrong_step_is_told_and_so_it_is_on_other_inputs(code, words):
+    function = load(code)
+    assert step_of(function.__name__, function).startswith(words)
+    with using(Variant(seed=1)):
+        assert step_of(function.__name__, function).startswith(words)
+
+
+@pytest.mark.parametrize("task", sweep(TASKS, 12))
+def test_nothing_is_told_of_a_right_function(task):
+    function = read_solutions().namespace[task]
+    assert step_of(task, function) == ""
+
+
+def test_a_function_without_python_code_has_no_steps():
+    assert step_of("gelu", np.tanh) == ""
+
+
+def test_a_verdict_tells_the_step():
+    verdict = judge(find_exercise("layer-norm"), lambda: load(VARIANCE))
+    assert verdict.remarks["clue"].startswith("`var` in line 4")
+
+
+def test_nan_that_comes_about_in_another_way_is_not_called_by_a_known_mistake():
+    def softmax(scores, mask):
+        mask = np.ones(scores.shape, bool) if mask is None else mask
+        top = np.where(mask, scores, -np.inf).max(axis=-1, keepdims=True)
+        powers = np.exp(scores - np.where(np.isfinite(top), top, 0)) * mask
+        total = powers.sum(axis=-1, keepdims=True)
+        return powers / np.where(total == 0, 1, total)
+
+    verdict = judge(find_exercise("softmax"), lambda: softmax)
+    assert "likely cause" not in verdict.remarks
+    assert verdict.remarks["clue"].startswith("`powers` in line ")
+    assert ": some are NaN or infinite" in verdict.remarks["clue"]
+
+
+def test_a_maximum_that_the_heads_of_a_group_share_is_not_right():
+    def grouped_attention(q, k, v):
+        B, H, T, d = q.shape
+        grouped = q.reshape(B, k.shape[1], -1, T, d)
+        s = grouped @ k[:, :, None].swapaxes(-1, -2) / np.sqrt(d)
+        w = np.exp(s - s.max(axis=(2, 4), keepdims=True))
+        return (w / w.sum(axis=-1, keepdims=True) @ v[:, :, None]).reshape(B, H, T, -1)
+
+    verdict = judge(find_exercise("grouped-attention"), lambda: grouped_attention)
+    assert {stage.name for stage in verdict.stages if stage.passed is False} == {"invariants"}
