@@ -304,8 +304,8 @@ print(explain_mask(combine_masks(causal_mask(4), is_token)))
 #
 # Under a causal mask, output j and all later ones react, and the others stay the same to the last bit. The wrong way
 # round, only outputs *before* j react, because each token sees only the future.
-# **What reacts is visible.** What stays is hidden, or its weight is too small for the float type: use float64 and small
-# random numbers.
+# **What reacts by more than rounding is visible**, unless it is NaN. What stays is hidden, or weighs too little: use
+# float64 and small numbers.
 #
 # </details>
 

@@ -34,7 +34,7 @@ matrices(panels, title="The weights: row = query, column = key")
 
 # %% [markdown]
 # The antidiagonal appears, so each output takes its value from the other end. Nobody wrote that down. The gradient led
-# there.
+# there. (With other seeds a row or two may still look elsewhere after 30 steps.)
 #
 # **By the end you can** derive each line of attention's backward pass from the matching forward line, in at most two
 # lines of algebra, and tell which line is to blame when a backward pass is wrong.

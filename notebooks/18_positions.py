@@ -258,12 +258,12 @@ matrices({f"slope 1/{4 ** (h + 1)}": bias[h] for h in range(H)})
 
 # %% [markdown]
 # > **Predict first.** All else equal, by which factor does a weight of the first head fall with each token of distance?
-# > And a weight of the last head?
+# > And of the last?
 #
 # <details><summary>Answer</summary>
 #
-# By $e^{-1/4} = 0.78$ and by $e^{-1/256} = 0.996$. The first head is near-sighted; to the last one,
-# near and far are almost the same.
+# By $e^{-1/4} = 0.78$ and by $e^{-1/256} = 0.996$. The first head is near-sighted. To the last,
+# near and far are almost the same in short texts.
 #
 # </details>
 #

@@ -264,7 +264,7 @@ check("online-attention", my_online_attention)
 # Now you can explain how the model from the first picture runs: it never stores the large bar.
 #
 # - Online softmax keeps $m$, $\ell$ and $a$ for each query, and corrects $\ell$ and $a$ by $e^{m - m'}$ when a larger
-#   score comes. It is exact.
+#   score comes. It is exact. (If a mask hides a whole block at the start, shift by 0 while $m$ is $-\infty$.)
 # - The backward pass recomputes each weight as $e^{s - \mathrm{lse}}$, so d_v + 1 numbers per query are enough.
 # - Attention in blocks saves memory and trips to memory. It saves operations only where a mask hides whole blocks, and
 #   its backward does more: five products instead of four, because it computes the scores again.

@@ -93,8 +93,8 @@ matrices(shown, row_labels=["A: undivided", "B: divided"])
 # the rows of `w_o`.** In grouped and multi-query attention several query heads share one $W^K$ and one $W^V$
 # (question 10).
 #
-# Two heads with equal params, treated equally, get the same gradients and stay equal. Random initial params
-# make them different. Below are the gradients of two.
+# Two heads with equal params, treated equally, get the same gradients and stay equal, up to rounding. Random
+# initial params differ. Below: the gradients of two.
 # </details>
 
 # %%

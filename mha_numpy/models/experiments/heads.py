@@ -1,13 +1,13 @@
 """One head or several, at equal width and params: every token has to read k places at once.
 
 Why no linear readout of one mixture w a + (1 - w) b names both tokens, if they have all the weight
-and values know only the token: take two tokens, x and y. Every mixture of the two is a point between the value of y and that
-of x, and along that line a linear readout changes from y to x at one point. (Not from x to y: it
-has to name the token of (x, x), too, which is the value of x itself.) To name the first token, it
-has to change between the mixtures of (y, x) and (x, y), so that of (x, y) is nearer to x. To name
-the second, that of (y, x) has to be nearer. Both cannot be true, whatever w depends on. If values
-know the place as well, or a third token has some of the weight, mixtures leave this line, and the
-argument does not apply.
+and values know only the token: take two tokens, x and y. Every mixture of the two is a point
+between the value of y and that of x, and along that line a linear readout changes from y to x at
+one point. (Not from x to y: it has to name the token of (x, x), too, which is the value of x
+itself.) To name the first token, it has to change between the mixtures of (y, x) and (x, y), so
+that of (x, y) is nearer to x. To name the second, that of (y, x) has to be nearer. Both cannot be
+true, whatever w depends on. If values know the place as well, or a third token has some of the
+weight, mixtures leave this line, and the argument does not apply.
 """
 
 from functools import partial

@@ -210,7 +210,8 @@ SHARING = Experiment(
     "A trained multi-head model needs more training before its heads can share keys and values.",
     "Ainslie et al. 2023, section 2.1 (the mean, then more training); alignment: Jin et al. 2024",
     "False for four heads in one layer without rotary positions: if each is rotated first, which "
-    "changes no output, they can share at little cost. Eight narrow heads can't.",
+    "changes no output, they can share at little cost. Eight narrow heads lose far more that way, "
+    "though another conversion may lose less.",
     f"In one kind of model each token asks for the tokens at {PLACES} places before it, and a "
     "linear readout follows, so that heads have to read different places. The other kind is the "
     "attention-only model for induction, with two layers of 4 heads of width 16. After training, "

@@ -18,7 +18,7 @@ import numpy as np
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.conventions import conventions_of, follow
+from mha_numpy.teach.conventions import conventions_of
 from mha_numpy.teach.diagnosis.clues import listed
 from mha_numpy.teach.diagnosis.fingerprints import attempt, right_answers
 from mha_numpy.teach.diagnosis.mutants import assembled, edited_source, edits_of
@@ -26,6 +26,7 @@ from mha_numpy.teach.diagnosis.sizes import factor_of, ratio, sizes_of
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of
 from mha_numpy.teach.diagnosis.wrong import same
 from mha_numpy.teach.tasks import TASKS
+from mha_numpy.teach.turns import follow
 
 MOST = 20_000  # values of variables that are kept of a call
 FEW = 3  # variables that are told
