@@ -129,7 +129,10 @@ def solutions_text(assignment: Assignment, student: str) -> str:
         if exercise.id in solvable
     ]
     if any("follow(" in text for text in own):
-        classes = [*classes, "from mha_numpy.teach.conventions import CONVENTIONS, follow"]
+        classes += [
+            "from mha_numpy.teach.conventions import CONVENTIONS",
+            "from mha_numpy.teach.turns import follow",
+        ]
     head = HEAD.format(whose=whose) + "".join(f"{line}\n" for line in sorted(classes))
     return "\n\n".join([head, *usual, *own])
 

@@ -132,6 +132,8 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
     apart = [(one.name, told or find_cause(one)) for one, (_, told) in both]
     if any(told for _, told in apart):
         return Diagnosis(False, (), apart=tuple(pair for pair in apart if pair[1]))
+    if is_broken:
+        return Diagnosis(False, ())
     explained = {name: _explained(task, [name], answers) for name in fingerprints(task)}
     names = sorted(filter(explained.get, explained), key=lambda name: -explained[name])
     beside = find_edit_beside(task, answers, names, TRIALS * (PAIRS - len(tried)) // PAIRS)
