@@ -20,12 +20,13 @@ from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
 from mha_numpy.teach.diagnosis.search import SmallEdit, told_edit
 from mha_numpy.teach.diagnosis.steps import find_step, is_confirmed, is_nan_alone
+from mha_numpy.teach.diagnosis.variables import Trace
 from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
 
-Trace = Callable[[], Sequence[Any]]  # makes the calls once more, and says what variables were
+Again = Callable[[], Sequence[Trace | None]]  # makes the calls once more, its variables noted
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 CAUSE, CLUE = "likely cause", "clue"  # remarks: an explanation, and only a fact
 MOST = 2  # alternatives that are shown
@@ -49,7 +50,7 @@ NO_CAUSES = Causes(frozenset(), {})
 
 
 def explain(
-    evidence: Evidence, stages: list[Stage], trace: Trace, *, is_thorough: bool = True
+    evidence: Evidence, stages: list[Stage], trace: Again, *, is_thorough: bool = True
 ) -> Causes:
     """Name the mistakes or the small edit that give exactly these answers, or return clues.
 
@@ -159,7 +160,7 @@ def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
     return exercise.kind == "museum" and mistakes == {exercise.hints.mistake}
 
 
-def _clues(evidence: Evidence, trace: Trace) -> list[str]:
+def _clues(evidence: Evidence, trace: Again) -> list[str]:
     pairs = _pairs(evidence)
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return [

@@ -16,11 +16,11 @@ from mha_numpy.errors import ConfigError, describe
 from mha_numpy.teach.conventions import conventions_of, variant_in_force
 from mha_numpy.teach.diagnosis import find_task
 from mha_numpy.teach.diagnosis.bank import FLOAT32
-from mha_numpy.teach.diagnosis.steps import traced
+from mha_numpy.teach.diagnosis.variables import traced
 from mha_numpy.teach.exercises.causes import (
     CAUSE,
     NO_CAUSES,
-    Trace,
+    Again,
     explain,
     failing_probe,
     is_bug_of,
@@ -162,7 +162,7 @@ def judge_answers(
     *,
     is_explained: bool = True,
     is_thorough: bool = True,
-    trace: Trace = list,
+    trace: Again = list,
 ) -> Verdict:
     """Examine what a function returned for `probe_inputs`, wherever the calls were made.
 
@@ -186,7 +186,7 @@ def judge_answers(
 
 
 def _judge_arrays(
-    exercise: Exercise, run: Run, is_explained: bool, is_thorough: bool, trace: Trace
+    exercise: Exercise, run: Run, is_explained: bool, is_thorough: bool, trace: Again
 ) -> Verdict:
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything

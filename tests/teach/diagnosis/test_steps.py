@@ -8,7 +8,8 @@ import pytest
 from mha_numpy.teach.diagnosis import TASKS, Variant, using
 from mha_numpy.teach.diagnosis.fingerprints import attempt
 from mha_numpy.teach.diagnosis.solutions import read_solutions
-from mha_numpy.teach.diagnosis.steps import find_step, traced
+from mha_numpy.teach.diagnosis.steps import find_step
+from mha_numpy.teach.diagnosis.variables import traced
 from mha_numpy.teach.exercises import find_exercise, judge
 from tests.sweeps import sweep
 
