@@ -22,6 +22,7 @@ from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
 from mha_numpy.teach.exercises.causes import _told_edit
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.verdict import Verdict
+from tests.sweeps import sweep
 from tests.teach.classroom.classes import task_of, written
 from tests.teach.exercises.test_judge_tests import isolated
 
@@ -46,7 +47,7 @@ def lines_of_solution(task):
     return {line for line in map(squeezed, found) if len(line) >= SHORT}
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", sweep(TASKS, 12))
 def test_no_line_of_a_solution_is_told(task):
     exercise = next(one for one in EXERCISES if one.task == task)
     hints = [hint_of(one, Variant()) for one in EXERCISES if one.task == task]
@@ -131,7 +132,7 @@ def softmax(scores, mask):
 ATTACKS = [RAISED, CODE, FORGED, LINES, NAMES, KINDS, WRONG]
 
 
-@pytest.mark.parametrize("text", ATTACKS)
+@pytest.mark.parametrize("text", sweep(ATTACKS, 6))
 def test_what_is_told_does_not_depend_on_hidden_inputs(text):
     told = [graded(text, student=student)[1] for student in STUDENTS]
     assert all(one == told[0] for one in told)

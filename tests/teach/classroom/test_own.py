@@ -24,6 +24,7 @@ from mha_numpy.teach.exercises import Limits, check_own, judge_own
 from mha_numpy.teach.exercises.check_own import Checked
 from mha_numpy.teach.load_own import load_own
 from mha_numpy.teach.own import read_own
+from tests.sweeps import sweep
 from tests.teach.classroom.classes import task_of
 
 ROOT = Path(__file__).parents[3]
@@ -259,7 +260,7 @@ UNLISTED = {  # wrong answers that no file of the example mentions, and what the
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNLISTED)
+@pytest.mark.parametrize("name", sweep(UNLISTED, 5))
 def test_mistakes_that_are_not_listed_are_named(monkeypatch, name):
     monkeypatch.setattr(search, "TRIALS", 5000)  # an assignment knows which edits are the same
     text, words = UNLISTED[name]
@@ -382,6 +383,7 @@ def test_a_folder_without_files(tmp_path):
         check_own(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_solution_in_another_style(tmp_path):
     head = "def layer_norm_over(x, gain, bias, axis, eps):"
     long = (

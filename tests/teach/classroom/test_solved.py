@@ -50,6 +50,7 @@ def test_one_that_is_not_right_is_not_written(homework, monkeypatch):
     assert not (folder / "solutions").exists()
 
 
+@pytest.mark.slow
 def test_a_teachers_own_has_a_file_of_its_own(homework):
     folder = homework("split-heads", own=[check_own(LAYER_NORM)])
     own, usual, *others = write_solutions(folder, jobs=1)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mha_numpy.cli import main
 from mha_numpy.teach.diagnosis import (
@@ -55,6 +56,7 @@ def test_the_command(capsys, tmp_path):
     assert main(["mistakes", "split_heads", "--confusion", "--write", str(tmp_path)]) == 2
 
 
+@pytest.mark.slow
 def test_held_out_edits_are_counted(monkeypatch):
     rows = hold_out(["scores", "linear_backward"], each=1)
     for one in rows:
