@@ -43,7 +43,8 @@ def _plain(wrong: Wrong) -> Iterator[str]:
     mine = wrong.mine
     pairs = zip(mine, wrong.largest, strict=True)
     if all(array.size and np.abs(array).max() <= 1e-12 * largest for array, largest in pairs):
-        yield "all numbers are 0" + ("" if wrong.fit else ", and the shape is wrong")
+        has_shape = all(a.shape == b.shape for a, b in zip(mine, wrong.right, strict=True))
+        yield "all numbers are 0" + ("" if has_shape else ", and the shape is wrong")
     is_one = all(array.size > 1 and (array == array.flat[0]).all() for array in mine)
     if is_one and len({array.flat[0].item() for array in mine}) == 1 and np.isfinite(mine[0]).all():
         yield f"every number is {mine[0].flat[0]:.6g}"

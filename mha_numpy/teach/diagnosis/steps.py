@@ -118,7 +118,7 @@ def find_step(task: str, traces: Sequence[Trace | None]) -> str:
     >>> traces = [traced(mine)(**probe) for probe in TASKS["scores"].probes()]
     >>> find_step("scores", traces)
     '`products` in line 2 is the first of your variables whose numbers occur nowhere in our \
-solution: they are np.sqrt(d_k) times numbers that do; look there, and then up to line 3'
+solution: they are np.sqrt(d_k) times numbers that do; look at lines 2 to 3'
     """
     if TASKS[task].named is not None:
         return ""
@@ -167,6 +167,8 @@ class _Compared:
         self.wrong = set[str]()  # what is returned
         self.needs: dict[str, set[str]] = {}
         self.known: dict[tuple[str, int], bool] = {}
+        self.guilty = set[bytes]()  # wrong arrays that are returned
+        self.filled = {key for trace, _ in self.pairs for key in trace["filled"]}
         self.is_passed = True  # whether all wrong results are variables
         self.is_nan_alone = True  # whether all wrong numbers are NaN or inf
         for trace, right in zip(traces, right_answers(task), strict=False):
@@ -177,6 +179,7 @@ class _Compared:
                     wrong = [not _close(*pair) for pair in zip(mine, theirs, strict=False)]
                     if any(wrong) or len(mine) != len(theirs):
                         self.wrong.add(key)
+                    self.guilty |= {a.tobytes() for a, b in zip(mine, wrong, strict=False) if b}
                     self.is_nan_alone &= all(map(is_nan_alone, mine, theirs))
                     pairs = zip(wrong, trace["passed"], strict=False)
                     self.is_passed &= all(passed for is_wrong, passed in pairs if is_wrong)
@@ -197,6 +200,18 @@ class _Compared:
             is_found = not texts or bool(set.intersection(*texts))
             self.known[key, which] = self.is_plain(key) or is_found
         return self.known[key, which]
+
+    def is_guilty(self, key: str) -> bool:
+        """Return whether a variable is a wrong result."""
+        found = (one for (_, last, _), _ in self.values_of(key) for one in last)
+        return any(one.tobytes() in self.guilty for one in found)
+
+    def is_in_order(self, key: str) -> bool:
+        """Return whether a variable has our numbers in our order, as far as it can be told."""
+        pairs = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
+        return self.is_repeated(key) or all(
+            any(_close(one.squeeze(), seen.array) for seen in ours) for one, ours in pairs
+        )
 
     def trait(self, key: str) -> str:
         """Say that a variable has numbers of ours times a factor, or NaN or inf, if it has."""
@@ -244,7 +259,7 @@ class _Compared:
         waiting, between, right = set(self.wrong), set[str](), set[str]()
         while waiting:
             key = waiting.pop()
-            if key not in self.wrong and self.is_right(key):
+            if key not in self.wrong and self.is_right(key) and not self.is_guilty(key):
                 right.add(key)
             elif key not in between:
                 between.add(key)
@@ -265,6 +280,10 @@ class _Compared:
                 key
                 for key in steps - excused
                 if excused.issuperset(one for one in steps | self.wrong if key in self.needs[one])
+                or (
+                    (key in self.filled and self.needs[key] & excused)
+                    and excused.issuperset(self.needs[key] & steps - {key})
+                )
             }
         blamed = {
             key
@@ -290,13 +309,15 @@ class _Compared:
         has_parts = any(len(last) > 1 for (_, last, _), _ in self.values_of(first))
         if has_parts and not self.is_array(first):
             return ""  # a dict of numbers
-        good = [one for one in right if self.is_array(one) and not self.is_plain(one)]
+        found = {one for one in right if self.is_array(one) and not self.is_plain(one)}
+        good = {one for one in found if self.is_in_order(one)}
+        later = {_name(one) for one in steps | found - good}  # where these names are something else
         in_order = dict.fromkeys(_name(one) for one in sorted(sorted(good), key=_line))
-        others = [f"`{name}`" for name in in_order if name != _name(first)][-FEW:]
+        others = [f"`{name}`" for name in in_order if name not in later][-FEW:]
         names = listed(others) if others else ""
         if not first:
             of = f"the numbers of {names} occur in our solution, so " if names else ""
-            return f"{of}look at what line {max(map(_line, self.wrong))} returns"
+            return of + _look(map(_line, self.wrong | found - good))
         scalars = [f"`{_name(one)}`" for one in sorted(self.needs[first] & steps - arrays)]
         also = f" (with {listed(scalars)})" if scalars else ""
         last = max(map(_line, steps if self.is_passed else steps | self.wrong))
@@ -305,9 +326,14 @@ class _Compared:
             f"numbers occur nowhere in our solution{self.trait(first)}",
             "in the first round of the loop it is right" if self.is_right(first, 0) else "",
             f"those of {names} do" if names else "",
-            "look there" + (f", and then up to line {last}" if last > _line(first) else ""),
+            _look((_line(first), last)),
         ]
         return "; ".join(filter(None, clauses))
+
+
+def _look(lines: Iterable[int]) -> str:
+    first, *_, last = sorted([*lines] * 2)
+    return f"look at line {last}" if first == last else f"look at lines {first} to {last}"
 
 
 def _line(key: str) -> int:

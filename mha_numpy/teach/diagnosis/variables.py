@@ -74,7 +74,7 @@ def traced(function: Callable[..., Any]) -> Callable[..., Any]:
             sys.settrace(before)
         values = {key: [some[0], some[-1], _all_of(some)] for key, some in kept.values.items()}
         trace = {"values": values, "needs": kept.needs, "passed": kept.passed}
-        trace["changed"] = kept.changed
+        trace |= {"changed": kept.changed, "filled": sorted(kept.filled)}
         return trace if kept.count < MOST else None
 
     return call
@@ -90,6 +90,7 @@ class _Kept:
         self.values: dict[str, list[list[Array]]] = {}
         self.needs: dict[str, list[str]] = {}
         self.given, self.changed = set[str](), list[str]()  # inputs, and those changed in place
+        self.filled = set[str]()  # variables that are changed in place
         self.passed: list[bool] = []  # whether each array that is returned is a variable
 
     def step(self, frame: FrameType, event: str, result: Any) -> Any:
@@ -110,8 +111,10 @@ class _Kept:
             if name not in part.stored and _are_same(numbers, self.seen.get(name, [])):
                 continue
             key = f"{part.line} {name}"
-            if name not in part.stored and name in self.given:
-                self.changed.append(key)
+            if name not in part.stored:
+                self.filled.add(key)
+                if name in self.given:
+                    self.changed.append(key)
             self.given -= set(part.stored)
             self.needs[key] = sorted({*self.needs.get(key, ()), *needs})
             self.seen[name], self.writer[name] = numbers, key

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.task import Again, Hints, Law, Mistake, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Law, Mistake, Reaction, Slope, Task
 
 
 def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
@@ -69,6 +69,13 @@ TASK = Task(
     laws=[
         Law(
             "dropped weights have no gradient",
+            lambda inputs, arrays: np.where(inputs["keep"], 0, arrays[""]),
+        )
+    ],
+    reactions=[
+        Reaction(
+            "whatever p is, dropped weights have no gradient",
+            lambda inputs: {**inputs, "p": 0.0},
             lambda inputs, arrays: np.where(inputs["keep"], 0, arrays[""]),
         )
     ],

@@ -119,7 +119,7 @@ MISTAKES = [
             {"key < length": "key >= 0 * length"}),
     Mistake("padding inverted", "only padding is visible", "key < length, not >=",
             {"key < length": "key >= length"}),
-    Mistake("padding of the queries", "padding queries see nothing, and padding keys are visible",
+    Mistake("padding of the queries", "the lengths hide padding queries instead of padding keys",
             "key < length, not query < length", {"is_token(key, length)": "is_token(query, length)"}),
     Mistake("one length for all", "the first sequence's length is used for all", "lengths[:, None, None, None]",
             {"np.asarray(lengths)": "np.full(len(lengths), lengths[0])"}),

@@ -74,7 +74,7 @@ MISTAKES: list[Mistake | Again] = [
             "the maximum is that of the block only, so e^(old - new) overflows where a block lies far below",
             "np.maximum(before, of_block)",
             {"np.maximum(largest, of_block.max(axis=-1, keepdims=True))": "of_block.max(axis=-1, keepdims=True)"}),
-    Mistake("maximum starts at 0", "the running maximum starts at 0, so rows of very low scores become 0/0",
+    Mistake("maximum starts at 0", "the running maximum starts at 0, so in rows of very low scores all powers are 0",
             "start with -np.inf", {"np.full((T_q, 1), -np.inf)": "np.zeros((T_q, 1))"}),
     Mistake("sum starts at 1", "the running sum starts at 1, as if there were one more key with score 0",
             "total = 0, largest = -np.inf",

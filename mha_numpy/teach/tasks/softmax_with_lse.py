@@ -165,7 +165,7 @@ MISTAKES: list[Mistake | Again] = [
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = np.zeros_like(largest)",
              "weights = powers / total": "weights = np.where(total == 0, 0.0, powers / total)"}),
     Mistake("maximum at least 0",
-            "the search for the largest score starts at 0, so rows far below 0 become 0/0, which is NaN",
+            "the search for the largest score starts at 0, so in rows far below 0 all powers are 0",
             "start with -inf, or with the row's first visible score",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = np.maximum(largest, 0.0)"}),
     Mistake("one maximum for all",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.task import Hints, Inputs, Mistake, Task
+from mha_numpy.teach.task import Hints, Inputs, Mistake, Reaction, Task
 
 
 def strongest_keys(weights: Array) -> Array:
@@ -60,5 +60,12 @@ TASK = Task(
         fix="weights.argmax(axis=-1)",
     ),
     draw=_draw_weights,
+    reactions=[
+        Reaction(  # more keys than an int8 can count
+            "200 keys without weight in front add 200 to every answer",
+            lambda inputs: {"weights": np.pad(inputs["weights"], ((0, 0), (0, 0), (200, 0)))},
+            lambda _, arrays: arrays[""].astype(float) % 200,
+        )
+    ],
     mistakes=MISTAKES,
 )

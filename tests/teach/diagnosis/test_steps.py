@@ -62,17 +62,39 @@ def gelu(x):
     inner += 0.044715 * x**3
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * inner))
 """
+HEAD_0 = """
+def attention_backward(d_heads, q, k, v, weights):
+    d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+    for b in range(len(q)):
+        for h in range(q.shape[1]):
+            w, g = weights[b, h], d_heads[b, h]
+            mean = (w @ v[b, 0] * g).sum(-1, keepdims=True)
+            d_s = w * (g @ v[b, h].T - mean) / np.sqrt(q.shape[-1])
+            d_q[b, h] = d_s @ k[b, h]
+            d_k[b, h] = d_s.T @ q[b, h]
+            d_v[b, h] = w.T @ g
+    return d_q, d_k, d_v
+"""
+UNTURNED = """
+def d_head_gate(d_gated, heads):
+    B, H, T, d = heads.shape
+    left = d_gated.transpose(0, 2, 1, 3).reshape(B * T, H, d)
+    right = heads.reshape(B * T, H, d)
+    return np.einsum("nhc,nhc->h", left, right)
+"""
 CASES = [
+    (HEAD_0, f"`mean` in line 7 {NOWHERE}; in the first round of the loop it is right"),
+    (UNTURNED, "look at lines 4 to 6"),
     (HEADS.format(width="v.shape[-1]", axis=-1), f"`s` in line 3 {NOWHERE}: they are np.sqrt(d_k) "
-     "/ np.sqrt(d_v) times numbers that do; look there, and then up to line 6"),
-    (HEADS.format(width="q.shape[-1]", axis=0), f"`w` in line 5 {NOWHERE}; look there"),
-    (IN_TURN, f"`w` in line 6 {NOWHERE}: some are NaN or infinite; those of `row` do; look there, "
-     "and then up to line 7"),
+     "/ np.sqrt(d_v) times numbers that do; look at lines 3 to 6"),
+    (HEADS.format(width="q.shape[-1]", axis=0), f"`w` in line 5 {NOWHERE}; look at lines 5 to 6"),
+    (IN_TURN, f"`w` in line 6 {NOWHERE}: some are NaN or infinite; those of `row` do; look at "
+     "lines 6 to 7"),
     (BLOCKS, f"`total` in line 8 {NOWHERE}; in the first round of the loop it is right; those of "
-     "`e` and `out` do; look there, and then up to line 11"),
-    (VARIANCE, f"`var` in line 4 {NOWHERE}; those of `mu` do; look there, and then up to line 6"),
+     "`e` and `out` do; look at lines 8 to 11"),
+    (VARIANCE, f"`var` in line 4 {NOWHERE}; those of `mu` do; look at lines 4 to 6"),
     (CHANGED, "the input `x` is changed in place, in line 4 or before"),
-    (PASSED, "look at what line 5 returns"),
+    (PASSED, "look at line 5"),
 ]  # fmt: skip
 
 
