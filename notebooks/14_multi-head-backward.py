@@ -223,7 +223,7 @@ matrices(shares | {"d_x": d_x[0]}, title=title)
 # ## Gradients of the params
 #
 # Block h of the columns of $w_q$ belongs only to head h, and so does block h of its gradient. For $w_o$ the blocks are
-# rows. And $b_v$? The weights of a row sum to 1, so $b_v$ is added to every mean unchanged. Its gradient is therefore
+# rows. And $b_v$? Here the weights of each row sum to 1, so $b_v$ is added to every mean unchanged. Its gradient is therefore
 # that of $b_o$, sent back through $w_o$.
 
 # %%
@@ -240,7 +240,7 @@ compare(of_head_1, expected | {"b_v": grads.b_v})
 # ### The gradient of the key bias is 0
 #
 # $b_k$ adds $q_i \cdot b_k / \sqrt{d_k}$ to every score of query i, the same number along the whole row. Softmax
-# doesn't see a constant, so no output depends on $b_k$. (With rotated keys, notebook 19, this is no longer so:
+# doesn't see a constant, so no output depends on $b_k$. (Rotated keys, softcap and extra keys break this:
 # docs/multi-head.md.)
 #
 # > **Predict first.** In floating point, backward's number a and the measured slope n are 0 only up to rounding. Is the
@@ -367,7 +367,7 @@ check("linear-backward", my_linear_backward)
 # - `d_x = d_out @ w.T`, `d_w = x.T @ d_out`, `d_b = d_out`, the last two *summed over B and T*, because each param is
 #   used B·T times. A mean belongs to the loss and arrives in `d_out`.
 # - Self-attention's input has three branches, and `d_x` is their sum.
-# - Each head's block of the params gets its gradient from that head. The key bias has gradient 0.
+# - Each head's block of the params gets its gradient from that head. Here the key bias has gradient 0.
 # - Use sizes that all differ, biases that aren't zero and a random `d_out`, and look for the first array that differs.
 #
 # **In the code:** `mha_numpy/core/linear.py`, `projection.py` and `multihead.py`: backward visits forward's step

@@ -113,7 +113,8 @@ def _findings(result: Result) -> list[Finding]:
             "that its colour had in training; if those of only the other object are hidden, "
             f"{mean(others_hidden):.0%}. An encoder block, in which patches read one another "
             f"first, could move that information elsewhere, but does not: "
-            f"{mean(hidden, mixed):.0%} and {mean(others_hidden, mixed):.0%}.",
+            f"{mean(hidden, mixed):.0%} and {mean(others_hidden, mixed):.0%}. (This doesn't show "
+            "that nothing else matters: the empty ground was never hidden by itself.)",
             max(mean(hidden), mean(hidden, mixed)) < 1 / 3
             and min(mean(others_hidden), mean(others_hidden, mixed)) > 0.95,
             1,

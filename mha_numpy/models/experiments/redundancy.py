@@ -225,7 +225,8 @@ REDUNDANCY = Experiment(
     "Redundant heads make training easier and the model robust, and most heads can be pruned "
     "after training.",
     "A, B, C; Michel et al. 2019; Voita et al. 2019",
-    "Half true. More heads survive failing heads better, but noise worse, and learn no faster.",
+    "Half true. With the same params, more heads are narrower: they survive failing heads better, "
+    "but noise worse, and learn no faster.",
     "Two tasks. Copying: segments of letters come back, and two layers of attention carry them on, "
     "which takes two jobs: a head that looks at the token before, and one that looks for the same "
     "letter. Places: each token asks for four others, which one layer reads, so there are four "
