@@ -165,7 +165,7 @@ for _ in range(60):
     tell(forged())
 def break_my_attention(attention): pass
 ### forged: calls before it is loaded
-for _ in range(60):
+for _ in range(100):
     tell(forged())
 tell(values.pack({"Asked": {"given": (), "named": {}}}))
 def break_my_attention(attention): pass
