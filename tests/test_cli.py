@@ -99,6 +99,7 @@ class TestWalk:
         assert "gradients: all 9 right" in output
         assert "next: mha-numpy lab" in output
 
+    @pytest.mark.slow
     def test_memory(self, output, walk):
         with_memory = walk(SENTENCE, "--memory")
         assert "3872 968 88 8" in with_memory
@@ -112,6 +113,7 @@ class TestWalk:
         lines = output[output.index("\nmasked ") :].splitlines()[2:4]
         assert [line.split()[-1] for line in lines] == ["-inf]", lines[1].split()[-1]]
 
+    @pytest.mark.slow
     def test_is_plain_when_piped_and_the_same_every_time(self, output, walk):
         assert "\x1b" not in output
         assert output.isascii()
@@ -243,6 +245,7 @@ class TestWrongUse:
         assert done.err.count("\n") == 1
         assert sorted(path.name for path in files.iterdir()) == before
 
+    @pytest.mark.slow
     def test_no_traceback_from_a_process_either(self):
         result = run("walk", "a b", "--heads", "5")
         assert (result.returncode, result.stdout) == (2, "")

@@ -22,6 +22,7 @@ MADE = ("dist/", "docs/_build/")  # by the commands themselves
 each_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "paths"),
     [("github-workflows", WORKFLOWS), ("citation-file-format", [DOCS / "CITATION.cff"])],

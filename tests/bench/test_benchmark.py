@@ -115,6 +115,7 @@ class TestMeasurements:
         assert 0 < short < long
         assert ask("first_call", who="numpy", shape="1,1,2,4", case=Case()) > 0
 
+    @pytest.mark.slow
     @pytest.mark.skipif(not os.access(CLEAR_REFS, os.W_OK), reason="needs Linux's clear_refs")
     def test_memory_is_that_of_the_call_alone(self, ask):
         scores = 2 * 1024 * 1024 * 4  # bytes
@@ -163,6 +164,7 @@ class TestPeak:
         assert counts.shape == (2, HOST.register_bytes // 4)
         assert (counts == 5 * peak.SUMS).all()
 
+    @pytest.mark.slow
     @pytest.mark.kernel
     def test_rate(self, ask):
         pytest.importorskip("numba")
@@ -216,6 +218,7 @@ def test_compare():
         assert 0 < cell.ours_ms < 1000
 
 
+@pytest.mark.slow
 def test_only_those_with_a_backward_are_asked_for_it(monkeypatch):
     monkeypatch.setitem(CONTESTANTS, "numpy", CONTESTANTS["numpy"]._replace(has_backward=False))
     cells = compare(Settings(**NUMPY), "1,2,4,4", "numpy")

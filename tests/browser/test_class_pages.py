@@ -49,6 +49,7 @@ def open_page(visit, folder):
     return opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_open_to_everyone(open_page, name, theme, width):
@@ -67,6 +68,7 @@ def test_a_page_fits_a_phone(open_page, name):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.slow
 def test_from_the_class_to_a_pair_and_back_with_the_keyboard_alone(open_page):
     page = open_page("class.html")
     link = page.get_by_role("link", name="side by side")

@@ -285,6 +285,7 @@ class TestWhatAKernelIsGiven:
         assert (grads.d_head_gate == 4 * 5 * 13).all()
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_loops_run_as_plain_python():
     printed, _ = run_python(
@@ -301,6 +302,7 @@ def test_loops_run_as_plain_python():
     assert printed == ["function"]
 
 
+@pytest.mark.slow
 @by_kernel
 def test_bitwise_the_same_for_any_number_of_threads(kernel):
     digests, _ = run_python(

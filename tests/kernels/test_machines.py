@@ -66,6 +66,7 @@ def test_on_another_machine(request, tmp_path, name):
     assert list(folder.rglob("*.nbc"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sweep(THREADS, 1))
 def test_with_other_threads(name):
     run_python("from mha_numpy.kernels import parallel", "parallel.LEAST_WORK = 0", *SOME_PROBLEMS,

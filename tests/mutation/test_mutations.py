@@ -24,6 +24,7 @@ def test_what_a_mutation_replaces_stands_once(mutation):
     assert apply_edits(source, mutation.edits) != source
 
 
+@pytest.mark.slow
 @needs_fork
 def test_three_of_them_are_caught():
     result = python(

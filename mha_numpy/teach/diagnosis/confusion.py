@@ -134,7 +134,7 @@ def hold_out(tasks: Sequence[str], each: int = 2, seed: int = 0) -> list[HeldOut
 
     Examples
     --------
-    >>> found = hold_out(["scores_backward"])
+    >>> found = hold_out(["gelu"])
     >>> all(one.wrongly == 0 for one in found), sum(one.made for one in found) > 20
     (True, True)
     """

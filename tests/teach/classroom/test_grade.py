@@ -111,6 +111,7 @@ def test_a_second_run_grades_nothing(graded, tmp_path):
     assert before == after
 
 
+@pytest.mark.slow
 def test_what_is_gone_or_broken_or_changed_is_graded_again(graded, tmp_path):
     root = copy_of(graded[0], tmp_path)
     results = root / "out" / "by_student"
@@ -221,6 +222,7 @@ class Deadly:
         return os._exit, (1,)
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_costs_nobody_else(tmp_path):
     given = read_assignment(assign(tmp_path / "hw", {"softmax": 4}))
     tasks = [

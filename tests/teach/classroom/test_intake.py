@@ -95,6 +95,7 @@ def test_half_a_character_is_replaced():
     assert found.sources["f"].text == "x = '?'\ndef f():\n    return x"
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_or_too_much_is_told(monkeypatch):
     monkeypatch.setattr(intake, "LIMITS", Limits(seconds=0.3))
     lines = "\n".join(f"x{n} = [{n}] * {n}" for n in range(15_000))
@@ -112,6 +113,7 @@ def test_a_parser_that_crashes_costs_only_this_student(monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_taking_what_a_function_needs_takes_time_that_is_linear():
     lines = 9_000
     chain = "\n".join(f"x{n} = x{n + 1}" for n in reversed(range(lines)))

@@ -141,6 +141,7 @@ def test_what_is_told_does_not_depend_on_hidden_inputs(text):
     assert not [text for text in told[0] if f"{abs(shown):.6f}"[:7] in text]
 
 
+@pytest.mark.slow
 @isolated
 def test_nor_in_isolation():
     told = [graded(LINES, student=one, is_isolated=True)[1] for one in STUDENTS]

@@ -166,6 +166,7 @@ def test_students_check_the_files(made, tmp_path, capsys):
     assert run.stdout.count("public checks: not right") == 3
 
 
+@pytest.mark.slow
 def test_it_is_graded_in_isolation(made, tmp_path):
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
@@ -276,6 +277,7 @@ def test_mistakes_that_are_not_listed_are_named(monkeypatch, name):
     assert words in judge_own(LAYER_NORM, mine).remarks["likely cause"]
 
 
+@pytest.mark.slow
 def test_a_slow_machine_finds_the_same(monkeypatch):
     seconds, made = [1.0], search.attempt  # of the first trial
 
@@ -296,6 +298,7 @@ def test_a_slow_machine_finds_the_same(monkeypatch):
 # the check of a folder
 
 
+@pytest.mark.slow
 def test_inputs_that_miss_something(tmp_path):
     axes = "((2, 0.1), (0, 0.5), (-2, 0.2))", "((2, 0.1), (2, 0.5))"
     found = check_own(folder_of(tmp_path / "own", "inputs.py", *axes))
@@ -306,6 +309,7 @@ def test_inputs_that_miss_something(tmp_path):
     assert "add one such as `for axis, eps in ((1, 0.1), (2, 0.5)):` draws" in str(found)
 
 
+@pytest.mark.slow
 def test_inputs_that_the_task_rules_out_are_not_asked_for(tmp_path):
     # x.shape[axis] and gain.shape[axis] differ only where gain does not belong to the axis
     mean = "np.mean(x, axis, keepdims=True)", "np.sum(x, axis, keepdims=True) / x.shape[axis]"

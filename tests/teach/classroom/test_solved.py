@@ -59,6 +59,7 @@ def test_a_teachers_own_has_a_file_of_its_own(homework):
     assert "layer_norm_over" not in usual.read_text()
 
 
+@pytest.mark.slow
 def test_a_teachers_own_may_be_all(homework):
     folder = homework("", own=[check_own(LAYER_NORM)])
     paths = write_solutions(folder, jobs=1)

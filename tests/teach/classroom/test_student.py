@@ -205,6 +205,7 @@ def softmax_backward(d_weights, weights):
 """
 
 
+@pytest.mark.slow
 def test_a_forward_is_followed_for_a_mistake_that_it_makes_on_hidden_inputs():
     probes = find_task("softmax").probes()
     known = sorted({float(probe["scores"].flat[0]) for probe in probes})

@@ -15,6 +15,7 @@ def answers_of(task, function):
     return [function(**probe) for probe in TASKS[task].probes()]
 
 
+@pytest.mark.slow
 def test_the_table_is_up_to_date():
     assert search.stale_tasks() == [], "run mha-numpy mistakes --search-table"
     kept, made = search.known("scores_backward"), search.compute("scores_backward")
@@ -36,6 +37,7 @@ def test_only_what_is_stale_is_computed(monkeypatch, tmp_path):
     search.known.cache_clear()
 
 
+@pytest.mark.slow
 def test_every_kind_of_edit_finds_something():
     kinds = set()
     for task in ("train_steps", *TASKS):  # it has loops, and so most kinds

@@ -192,6 +192,7 @@ def test_no_convention_followed_is_one_mistake():
         assert diagnose("masked_attention", answers).mistakes == [IGNORE_ALL]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_thorough", sweep([True, False], 1))
 def test_one_mistake_beside_no_convention_followed(is_thorough):
     pair = {IGNORE_ALL.name, "scale missing"}

@@ -201,6 +201,7 @@ class TestAiming:
 
 
 class TestHarm:
+    @pytest.mark.slow
     def test_with_a_mistake_is_catching_it(self, audit, tmp_path):
         found = audit(
             f"""

@@ -669,6 +669,7 @@ def run(source, inputs=ONCE, limits=PATIENT):
 
 
 class TestTheSandbox:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("memory", "is_enough"), [(2**30, True), (2**27, False)])
     def test_memory_of_all_processes_together(self, memory, is_enough):
         before = groups()

@@ -307,6 +307,7 @@ def catches_everything(x):
 
 
 class TestTime:
+    @pytest.mark.slow
     def test_the_time_is_for_all_calls_and_may_end_while_an_answer_is_written(self):
         result = run(lambda x: x, [{"x": n} for n in range(400_000)], QUICK)
         assert re.fullmatch("took longer than 0.3 s and was stopped( .*)?", result.ended)
@@ -604,6 +605,7 @@ class TestThisProcess:
         with pytest.raises(BlockingIOError):
             run(double)
 
+    @pytest.mark.slow
     def test_ctrl_c_just_after_the_fork_does_not_make_two_of_us(self):
         result = script("""
             os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -611,6 +613,7 @@ class TestThisProcess:
         """)
         assert (result.stdout, result.stderr) == ("ended crashed: interrupt (while loading)\n", "")
 
+    @pytest.mark.slow
     def test_nothing_is_printed_twice_and_no_handler_runs_in_the_child(self):
         result = script("""
             atexit.register(print, "last")
@@ -631,6 +634,7 @@ class TestThisProcess:
             )
             assert result.returncode == -signal.SIGKILL
 
+    @pytest.mark.slow
     def test_our_garbage_is_not_finalized_there(self, tmp_path):
         class Garbage:
             def __del__(self):

@@ -10,7 +10,7 @@ from tests.sweeps import sweep
 from tests.teach.diagnosis.test_diagnose import SAME
 from tests.teach.exercises.test_right import OF_PIECE
 
-some_pieces = pytest.mark.parametrize("piece", sweep(TASKS, 12))
+some_pieces = pytest.mark.parametrize("piece", sweep(TASKS, 4))
 
 
 def assert_named(piece, name):
