@@ -5,6 +5,8 @@ import os
 import zipfile
 from io import BytesIO
 
+import pytest
+
 from mha_numpy.teach.classroom import intake
 from mha_numpy.teach.classroom.intake import opened_files, sources_of, take_in
 from mha_numpy.teach.classroom.submissions import MOST_BYTES, File
