@@ -10,7 +10,7 @@ from mha_numpy.teach.conventions import conventions_of
 from mha_numpy.teach.diagnosis.bank import BANK
 from mha_numpy.teach.diagnosis.fingerprints import attempt, fingerprints, right_answers
 from mha_numpy.teach.diagnosis.mutants import assembled
-from mha_numpy.teach.diagnosis.search import MANY, find_edit, has_table, step_of_edit
+from mha_numpy.teach.diagnosis.search import find_edit, has_table, step_of_edit
 from mha_numpy.teach.diagnosis.sizes import factor_of, factors, ratio
 from mha_numpy.teach.diagnosis.solutions import called_by
 from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of
@@ -18,10 +18,13 @@ from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of
 SIMPLE = 40  # factors that are divided out before an edit is looked up
 FACTORS = "a part that does not belong there"  # edits that multiply
 SCALES = 500  # factors that are tried as what the scores are divided by
+MANY = 100  # edits that give the same: then none of them is the cause
 
 
 def find_cause(wrong: Wrong) -> str:
     """Return why one array is wrong, in a clause, or an empty text; it follows from no relation."""
+    if wrong.is_nan_alone:
+        return ""
     with np.errstate(all="ignore"):
         for find in (_known, _edited, _known_times, _scaled_scores, _edited_times):
             if told := find(wrong):
@@ -59,7 +62,7 @@ def _edited(wrong: Wrong, factor: Sequence[float] = (), words: str = "") -> str:
         return ""
     names = [name for name, _ in arrays_of(wrong.task, right_answers(wrong.task)[0], 0)]
     meant = [name == wrong.name for name in names]
-    edit = find_edit(wrong.task, wrong.as_answers(factor), meant)
+    edit = find_edit(wrong.task, wrong.as_answers(factor), MANY, meant)
     adds_one = bool(words) and edit is not None and edit.group == FACTORS
     if edit is None or edit.others > MANY or adds_one:  # and takes it away again
         return ""

@@ -9,7 +9,7 @@ import numpy as np
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis.apart import find_cause
+from mha_numpy.teach.diagnosis.apart import MANY, find_cause
 from mha_numpy.teach.diagnosis.bank import BANK, FLOAT32, IGNORE_ALL
 from mha_numpy.teach.diagnosis.fingerprints import (
     TOLERANCE,
@@ -23,7 +23,7 @@ from mha_numpy.teach.diagnosis.fingerprints import (
 )
 from mha_numpy.teach.diagnosis.mutants import may_show, mutated
 from mha_numpy.teach.diagnosis.relations import find_relation
-from mha_numpy.teach.diagnosis.search import MANY, TRIALS, SmallEdit, find_edit, find_edit_beside
+from mha_numpy.teach.diagnosis.search import SmallEdit, find_edit, find_edit_beside
 from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.task import Mistake
 from mha_numpy.teach.tasks import TASKS, find_task
@@ -31,6 +31,7 @@ from mha_numpy.teach.tasks import TASKS, find_task
 # what shows only where another mistake makes a row see nothing
 LATENT = ("NaN in a row that sees nothing", "-1e9 for -inf")
 FEW = 5  # other edits that give the same: then a listed pair goes before
+TRIALS = 1500  # edits that are made where they cannot be looked up; it takes about a second
 PAIRS = 2000  # of known mistakes that are tried; the fewer there are, the more edits
 NARROW = 2e-5  # float32 is closer to float64; a leak of e^-10 is not
 
@@ -103,9 +104,9 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
     wrong = wrong_arrays(answers, right)
     is_partial = any(wrong) and not all(wrong)
     each = wrong_of(task, answers)
-    is_broken = bool(each) and all(one.is_broken for one in each)  # NaN alone is no evidence
+    is_broken = bool(each) and all(one.is_nan_alone for one in each)
     with np.errstate(all="ignore"):
-        related = [] if is_broken else [(one.name, find_relation(one)) for one in each]
+        related = [(one.name, find_relation(one)) for one in each]
     is_related = bool(related) and all(told for _, told in related)
     if is_related:
         return Diagnosis(False, (), apart=tuple(related))
@@ -115,7 +116,7 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
     if not (is_thorough or _ignores_all_and_more(task, answers)):
         return Diagnosis(False, ())
-    edit = None if is_broken else find_edit(task, answers)
+    edit = None if is_broken else find_edit(task, answers, TRIALS)
     if edit and edit.others <= FEW:
         return Diagnosis(False, (), edit=edit)
     tried = list(islice(combinations(_names(task), 2), PAIRS))
@@ -125,10 +126,10 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
         return Diagnosis(False, tuple(map(frozenset, pairs)))
     if edit and edit.others <= MANY:
         return Diagnosis(False, (), edit=edit)
-    edit = find_edit(task, answers, wrong) if is_partial and not is_broken else None
+    edit = find_edit(task, answers, TRIALS, wrong) if is_partial and not is_broken else None
     if edit and edit.others <= MANY:
         return Diagnosis(False, (), is_partial=True, edit=edit)
-    both = zip(each, related, strict=False)
+    both = zip(each, related, strict=True)
     apart = [(one.name, told or find_cause(one)) for one, (_, told) in both]
     if any(told for _, told in apart):
         return Diagnosis(False, (), apart=tuple(pair for pair in apart if pair[1]))
@@ -136,7 +137,7 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
         return Diagnosis(False, ())
     explained = {name: _explained(task, [name], answers) for name in fingerprints(task)}
     names = sorted(filter(explained.get, explained), key=lambda name: -explained[name])
-    beside = find_edit_beside(task, answers, names, TRIALS * (PAIRS - len(tried)) // PAIRS)
+    beside = find_edit_beside(task, answers, TRIALS * (PAIRS - len(tried)) // PAIRS, names)
     if beside is None:
         return Diagnosis(False, ())
     return Diagnosis(False, (frozenset({beside[0]}),), edit=beside[1])

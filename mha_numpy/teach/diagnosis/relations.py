@@ -24,7 +24,7 @@ from mha_numpy.teach.diagnosis.sizes import (
     ratio,
     words_of,
 )
-from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of, same
+from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of, have_shapes, same
 from mha_numpy.teach.task import Inputs
 
 Place = Callable[[int, dict[str, float]], Array]  # which indices of an axis, by its size
@@ -32,8 +32,8 @@ Place = Callable[[int, dict[str, float]], Array]  # which indices of an axis, by
 
 def find_relation(wrong: Wrong) -> str:
     """Return how the array follows from the right one, in a clause; empty if it does not."""
-    asked = len(right_answers(wrong.task))
-    if 2 * len(wrong.mine) < asked or any(array.size == 0 for array in wrong.right):
+    asked, is_empty = len(right_answers(wrong.task)), any(one.size == 0 for one in wrong.right)
+    if 2 * len(wrong.mine) < asked or is_empty or wrong.is_nan_alone:
         return ""  # too little to be a rule
     return next((told for find in RELATIONS for told in find(wrong)), "")
 
@@ -43,9 +43,10 @@ def _plain(wrong: Wrong) -> Iterator[str]:
     mine = wrong.mine
     pairs = zip(mine, wrong.largest, strict=True)
     if all(array.size and np.abs(array).max() <= 1e-12 * largest for array, largest in pairs):
-        has_shape = all(a.shape == b.shape for a, b in zip(mine, wrong.right, strict=True))
-        yield "all numbers are 0" + ("" if has_shape else ", and the shape is wrong")
-    is_one = all(array.size > 1 and (array == array.flat[0]).all() for array in mine)
+        yield "all numbers are 0" + ", and the shape is wrong" * (
+            not have_shapes(mine, wrong.right)
+        )
+    is_one = wrong.is_even and all(array.size > 1 for array in mine)
     if is_one and len({array.flat[0].item() for array in mine}) == 1 and np.isfinite(mine[0]).all():
         yield f"every number is {mine[0].flat[0]:.6g}"
     for name, value in wrong.probes[0].items():

@@ -3,7 +3,7 @@
 The results of every edit for the usual probes are computed in advance, as a number of two bytes for
 each array, and kept in `small_edits.npz`. The numbers of an answer are looked up there, and the
 edits that have them are made and compared in full. For other probes, and together with a known
-mistake, edits are made one after another, the first `TRIALS` of them.
+mistake, edits are made one after another, as many as the caller allows.
 """
 
 import ast
@@ -45,8 +45,6 @@ from mha_numpy.teach.turns import follow
 FILE = Path(__file__).with_name("small_edits.npz")
 MODULUS = 65521  # an array's number is below it; 0 says that there is no array
 SPREAD = 997.0  # arrays that differ by more than 1 part in 10^7 have different numbers
-MANY = 100  # edits that give the same: then none of them is the cause
-TRIALS = 1500  # edits that are made where they cannot be looked up; it takes about a second
 
 
 class Candidate(NamedTuple):
@@ -318,8 +316,10 @@ def _kept(task: str) -> Known | None:
     return known(task) if variant_in_force().own is None else own_known(task)
 
 
-def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) -> SmallEdit | None:
-    """Return the simplest small edit that gives these answers, if one does.
+def find_edit(
+    task: str, answers: Sequence[Answer], most: int, wrong: Sequence[bool] = ()
+) -> SmallEdit | None:
+    """Return the simplest small edit that gives these answers, if one of the `most` tried does.
 
     If `wrong` says which arrays are wrong, only those count.
     """
@@ -328,15 +328,14 @@ def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) 
         different = candidates(task)
         if table and variant_in_force().own:  # edits with equal results have them elsewhere, too
             different = [different[row] for row in table.edits]
-        in_order = _in_order(different)
-        return _first_that_fits(task, answers, in_order, wrong)
+        return _first_that_fits(task, answers, _in_order(different)[:most], wrong)
     asked = _asked(numbers_of(answers, right_answers(task)), wrong)
     rows = np.flatnonzero(have(table.numbers, asked)) if asked.any() else np.array([], int)
     if not len(rows):
         return None
     all_edits = candidates(task)
     found = _in_order(all_edits[table.edits[row]] for row in rows)
-    told = _first_that_fits(task, answers, found, wrong)
+    told = _first_that_fits(task, answers, found[:most], wrong)
     return told and told._replace(others=int(table.others[rows].sum()) + len(rows) - 1)
 
 
@@ -345,17 +344,16 @@ def _asked(numbers: Array, wrong: Sequence[bool]) -> Array:
 
 
 def find_edit_beside(
-    task: str, answers: Sequence[Answer], mistakes: Iterable[str], trials: int
+    task: str, answers: Sequence[Answer], most: int, mistakes: Iterable[str]
 ) -> tuple[str, SmallEdit] | None:
     """Return one of some known mistakes and the small edit that give these answers together."""
     for mistake in filter(edits_of, mistakes):  # a convention that is not followed is no edit
-        if trials <= 0:
-            return None
-        in_order = _in_order(candidates(task, mistake))
-        told = _first_that_fits(task, answers, in_order, trials=trials)
-        if told:
+        if most == 0:
+            break
+        in_order = _in_order(candidates(task, mistake))[:most]
+        if told := _first_that_fits(task, answers, in_order):
             return mistake, told
-        trials -= len(in_order)
+        most -= len(in_order)
     return None
 
 
@@ -375,15 +373,14 @@ def _first_that_fits(
     answers: Sequence[Answer],
     tried: Iterable[Candidate],
     wrong: Sequence[bool] = (),
-    trials: int = 0,
 ) -> SmallEdit | None:
-    """Return the first edit that gives the answers, of so many; of `TRIALS` unless told."""
+    """Return the first edit that gives the answers."""
     right = right_answers(task)
     first = next((i for i, answer in enumerate(answers) if answer is not None), len(answers))
     asked = _asked(numbers_of(answers[first : first + 1], right[first : first + 1]), wrong)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for candidate in islice(tried, trials or TRIALS) if asked.any() else ():
+        for candidate in tried if asked.any() else ():
             given = candidate.answers(task)
             found = list(islice(given, first + 1))  # before the others are computed
             mine = numbers_of(found[first:], right[first : first + 1])

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.checking.differences import largest_of
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import conventions_of
@@ -21,7 +22,7 @@ from mha_numpy.teach.diagnosis.mutants import assembled, edited_source, edits_of
 from mha_numpy.teach.diagnosis.sizes import factor_of, ratio, sizes_of
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of
 from mha_numpy.teach.diagnosis.variables import RESULT, Trace, numbers_in
-from mha_numpy.teach.diagnosis.wrong import same
+from mha_numpy.teach.diagnosis.wrong import is_even, is_nan_alone, same
 from mha_numpy.teach.tasks import TASKS
 from mha_numpy.teach.turns import follow
 
@@ -120,7 +121,7 @@ def find_step(task: str, traces: Sequence[Trace | None]) -> str:
     '`products` in line 2 is the first of your variables whose numbers occur nowhere in our \
 solution: they are np.sqrt(d_k) times numbers that do; look at lines 2 to 3'
     """
-    if TASKS[task].named is not None:
+    if TASKS[task].named is not None or not any(traces):
         return ""
     with np.errstate(all="ignore"):
         return _Compared(task, traces, numbers_of_ours(task)).told()
@@ -145,11 +146,6 @@ def is_confirmed(task: str, traces: Sequence[Trace | None], mistakes: Collection
                 if not is_known and (not several or any(map(np.greater, map(any, mine), kinds))):
                     return False
     return True
-
-
-def is_nan_alone(mine: Array, theirs: Array) -> bool:
-    """Return whether all numbers that are wrong are NaN or infinite."""
-    return mine.shape == theirs.shape and _close(np.where(np.isfinite(mine), mine, theirs), theirs)
 
 
 def _broken(array: Array) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
@@ -180,7 +176,7 @@ class _Compared:
                     if any(wrong) or len(mine) != len(theirs):
                         self.wrong.add(key)
                     self.guilty |= {a.tobytes() for a, b in zip(mine, wrong, strict=False) if b}
-                    self.is_nan_alone &= all(map(is_nan_alone, mine, theirs))
+                    self.is_nan_alone &= all(map(is_nan_alone, mine, theirs, map(_scale, theirs)))
                     pairs = zip(wrong, trace["passed"], strict=False)
                     self.is_passed &= all(passed for is_wrong, passed in pairs if is_wrong)
 
@@ -195,7 +191,7 @@ class _Compared:
             texts = [
                 _texts_of(values, ours, which, sums)
                 for values, ours in self.values_of(key)
-                if not all(map(_is_even, values[which]))
+                if not all(one.ndim and is_even(one) for one in values[which])
             ]
             is_found = not texts or bool(set.intersection(*texts))
             self.known[key, which] = self.is_plain(key) or is_found
@@ -239,7 +235,7 @@ class _Compared:
         """Return whether a variable is a counter, a size of an input, or has equal numbers."""
         found = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
         if self.is_array(key):
-            return all(_is_even(one) for one, _ in found)
+            return all(one.ndim and is_even(one) for one, _ in found)
         return all(
             one.dtype.kind in "iu" and (self.is_repeated(key) or _is_size(int(one), ours))
             for one, ours in found
@@ -344,11 +340,6 @@ def _name(key: str) -> str:
     return key.partition(" ")[2]
 
 
-def _is_even(array: Array) -> bool:
-    """Return whether an array has one number everywhere, which says nothing."""
-    return array.ndim > 0 and (array.size == 0 or bool((array == array.flat[0]).all()))
-
-
 def _is_size(number: int, ours: Sequence[Seen]) -> bool:
     return any(number in one.array.shape for one in ours) or number == 1
 
@@ -404,4 +395,8 @@ def _texts_around(mine: Array, ours: Sequence[Seen]) -> set[str]:
 
 
 def _close(mine: Array, theirs: Array) -> bool:
-    return same(mine, theirs, max(1e-3, float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0))))
+    return same(mine, theirs, _scale(theirs))
+
+
+def _scale(array: Array) -> float:
+    return max(1e-3, float(largest_of(array)))

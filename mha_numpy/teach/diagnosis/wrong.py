@@ -1,4 +1,8 @@
-"""Wrong: one array that is wrong, on all inputs at once."""
+"""Wrong: one array that is wrong, on all inputs at once, and what its numbers are evidence of.
+
+NaN comes about in many ways, and so does one number everywhere: an explanation that rests on them
+alone is none.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.checking.compare import matched
-from mha_numpy.checking.differences import largest_of
+from mha_numpy.checking.differences import differing, largest_of
 from mha_numpy.checking.trees import children, leaves, replaced
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, Answer, right_answers
@@ -40,18 +44,17 @@ class Wrong(NamedTuple):
     @property
     def fit(self) -> bool:
         """Whether all arrays have the right shapes, and as many axes for all inputs."""
-        shapes = [array.shape for array in self.right]
-        is_one = len({len(shape) for shape in shapes}) == 1
-        return is_one and shapes == [array.shape for array in self.mine]
+        return have_shapes(self.mine, self.right) and len({one.ndim for one in self.right}) == 1
 
     @property
-    def is_broken(self) -> bool:
+    def is_nan_alone(self) -> bool:
         """Whether all numbers that are wrong are NaN or infinite."""
-        return self.fit and all(
-            mine.dtype.kind == "f"
-            and same(np.where(np.isfinite(mine), mine, right), right, largest)
-            for mine, right, largest in zip(self.mine, self.right, self.largest, strict=True)
-        )
+        return all(map(is_nan_alone, self.mine, self.right, self.largest))
+
+    @property
+    def is_even(self) -> bool:
+        """Whether each array has one number everywhere."""
+        return all(map(is_even, self.mine))
 
     def taken_from(self, answers: Sequence[Answer]) -> list[Array]:
         """Return this array of other answers; NaN where there is none."""
@@ -104,8 +107,24 @@ def wrong_of(task: str, answers: Sequence[Answer]) -> list[Wrong]:
 def same(one: Any, other: Any, largest: float) -> bool:
     """Return whether two arrays agree in shape, and in numbers up to rounding."""
     one, other = np.asarray(one), np.asarray(other)
-    if one.shape != other.shape:
-        return False
-    if "b" in one.dtype.kind + other.dtype.kind:
-        return bool((one == other).all())
-    return bool(np.isclose(one, other, rtol=0, atol=TOLERANCE * largest, equal_nan=True).all())
+    is_fit = one.shape == other.shape
+    return is_fit and not differing(one, other, np.float64(largest), TOLERANCE).any()
+
+
+def have_shapes(some: Sequence[Array], others: Sequence[Array]) -> bool:
+    """Return whether arrays have the shapes of others."""
+    return [one.shape for one in some] == [one.shape for one in others]
+
+
+def is_nan_alone(mine: Array, right: Array, largest: float) -> bool:
+    """Return whether all numbers of an array that are wrong are NaN or infinite."""
+    return (
+        mine.dtype.kind in "fc"
+        and have_shapes([mine], [right])
+        and (same(np.where(np.isfinite(mine), mine, right), right, largest))
+    )
+
+
+def is_even(array: Array) -> bool:
+    """Return whether an array has one number everywhere, as zeros and single numbers do."""
+    return array.size == 0 or same(array, np.full_like(array, array.flat[0]), 0)

@@ -1,7 +1,6 @@
 """Why an answer is wrong: a known mistake or a small edit, with the evidence, or a clue."""
 
 from collections.abc import Callable, Sequence
-from itertools import starmap
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
 from mha_numpy.teach.diagnosis.search import SmallEdit, told_edit
-from mha_numpy.teach.diagnosis.steps import find_step, is_confirmed, is_nan_alone
+from mha_numpy.teach.diagnosis.steps import find_step, is_confirmed
 from mha_numpy.teach.diagnosis.variables import Trace
 from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises.exercise import Exercise
@@ -63,8 +62,8 @@ def explain(
         return Causes(frozenset(), {**_where(evidence, stages), CAUSE: UNSTEADY})
     evidence, order, found = _diagnosed(evidence, is_thorough)
     task, wrong = evidence.exercise.task, wrong_of(evidence.exercise.task, evidence.answers)
-    pairs = [pair for one in wrong for pair in zip(one.mine, one.right, strict=True)]
-    if found.causes and pairs and all(starmap(is_nan_alone, pairs)) and (traces := trace()):
+    is_broken = bool(wrong) and all(one.is_nan_alone for one in wrong)
+    if found.causes and is_broken and (traces := trace()):
         causes = tuple(one for one in found.causes if is_confirmed(task, traces, one))
         found = found._replace(causes=causes, edit=found.edit if causes else None)
     remarks = _where(evidence, stages)
@@ -83,7 +82,6 @@ def explain(
     if found.causes or found.edit:
         first, *alternatives = _alternatives(evidence, found)
         told += first
-        is_broken = all(one.is_broken for one in wrong)  # NaN tells no alternatives apart
         others = [", and ".join(one) for one in alternatives[: 0 if is_broken else MOST]]
     elif found.apart:
         told += _told_apart(evidence, found)

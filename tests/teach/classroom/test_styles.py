@@ -11,7 +11,7 @@ from mha_numpy.teach.classroom.make import READY
 from mha_numpy.teach.classroom.marks import MARKS, count_values, groups_of, points_of
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.wording import cause_of, findings_of
-from mha_numpy.teach.diagnosis import search, using
+from mha_numpy.teach.diagnosis import using
 from mha_numpy.teach.exercises import find_exercise
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.child.messages import Call
@@ -122,8 +122,8 @@ def test_three_styles_of_each_right_function_are_right(student, style):
 
 @pytest.mark.parametrize("case", sweep(PAIRS, len(WRONG), every=4))
 def test_a_mistake_has_one_verdict_and_the_same_points_whatever_the_style(case, monkeypatch):
-    monkeypatch.setattr(search, "TRIALS", 100)  # the same for each style, so a few will do
-    monkeypatch.setattr(import_module("mha_numpy.teach.diagnosis.diagnose"), "PAIRS", 100)
+    for name in ("TRIALS", "PAIRS"):  # the same for each style, so a few will do
+        monkeypatch.setattr(import_module("mha_numpy.teach.diagnosis.diagnose"), name, 100)
     name, student = case
     exercises, *edits = WRONG[name]
     for homework in READY:
