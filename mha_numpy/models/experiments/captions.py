@@ -66,6 +66,7 @@ def _run(arm: str, seed: int) -> Measured:
 
     has = shares > 0
     named, other = has[:, list(OBJECT_OF.values())], has[:, [1 - i for i in OBJECT_OF.values()]]
+    ground = np.broadcast_to(~has.any(axis=1, keepdims=True), named.shape)
     new = TASK.batch_of(others)
     new_right = model(*new.inputs).argmax(axis=-1) == new.targets
     is_new = others[..., :2].sum(axis=-1) % 4 == 0  # (B, 2)
@@ -80,6 +81,7 @@ def _run(arm: str, seed: int) -> Measured:
         "drawn on": shares.mean(),
         "shape, named object hidden": right_without(named),
         "shape, other object hidden": right_without(other & ~named),
+        "shape, empty ground hidden": right_without(ground),
         "on the named object, word by word": on_named.mean(axis=0).tolist(),
     }
 
@@ -180,6 +182,7 @@ CAPTIONS = Experiment(
         "drawn on": "share of the picture that one object takes up, as of weights without aim",
         "shape, named object hidden": "share of right shapes if the decoder cannot see its patches",
         "shape, other object hidden": "the same if patches of only the other object are hidden",
+        "shape, empty ground hidden": "the same if the patches of neither object are hidden",
         "on the named object, word by word": "share of weights, for both colours and shapes",
     },
     _run,

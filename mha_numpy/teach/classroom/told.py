@@ -6,6 +6,7 @@ that run cannot reveal one through it, whatever it does.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from mha_numpy.teach.classroom.intake import Source
@@ -17,12 +18,14 @@ from mha_numpy.teach.classroom.wording import (
     has_own_words,
 )
 from mha_numpy.teach.diagnosis import Variant, using
+from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.crashes import explain_crash
 from mha_numpy.teach.exercises.exercise import Exercise
-from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs, runs_through
-from mha_numpy.teach.exercises.mends import find_place
+from mha_numpy.teach.exercises.judge import is_mended, judge_answers, probe_inputs, runs_through
+from mha_numpy.teach.exercises.mends import Mended, attempting_source, find_mended
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.exercises.verdict import Verdict
+from mha_numpy.teach.task import Inputs
 
 MEMORY = ("memory", False)  # a stage that failed, on inputs that are the same for all
 RunText = Callable[[str, Sequence[dict[str, Any]]], Run]  # of a source text, on some inputs
@@ -54,7 +57,15 @@ def tell(
     with using(Variant(conventions=variant.conventions)):
         inputs = probe_inputs(exercise)
         shown_run = run(source.text, inputs)
-        shown = judge_answers(exercise, shown_run)
+
+        def attempts(tried: Sequence[Inputs]) -> list[Call]:
+            return run(attempting_source(exercise.function_name), tried).calls
+
+        def mend(number: int) -> Mended | None:
+            is_right = partial(is_mended, exercise, attempts)
+            return find_mended(exercise, source.text, number, attempts, is_right)
+
+        shown = judge_answers(exercise, shown_run, mend=mend)
         if shown.passed:
             return Told(memory or [ELSEWHERE])
 
@@ -62,13 +73,11 @@ def tell(
             return judge_answers(exercise, run(text, inputs), is_explained=False)
 
         errors = (call.error for call in shown_run.calls if call.error)
-        error, advice, place = next(errors, shown_run.ended), "", ""
+        error, advice = next(errors, shown_run.ended), ""
         if error:
             advice = explain_crash(
                 shown, error, source.text, lambda text: runs_through(judged(text))
             )
-        else:
-            place = find_place(shown.edit, source.text, lambda text: judged(text).passed)
         findings = findings_of(shown, error_of(error, source)) + memory
-        cause = f"likely cause: {advice}" if advice else cause_of(shown, place)
+        cause = f"likely cause: {advice}" if advice else cause_of(shown)
     return Told(findings, cause, shown.mistakes)

@@ -115,23 +115,25 @@ def hint_of(exercise: Exercise, variant: Variant) -> str:
     return in_words_of(variant.of(exercise.task), give_hint(exercise, 1).text)
 
 
-def cause_of(verdict: Verdict, place: str = "") -> str:
+def cause_of(verdict: Verdict) -> str:
     """Return the likely cause or the clue, under that name, with alternatives; "" without one.
 
-    Of a small edit it tells the kind, and `place`, which is in the student's own text; the edited
-    lines are those of a solution.
+    Of a small edit it tells the kind, since the edited lines are those of a solution. Of a change
+    in the student's own text it tells the kind and the place, and leaves the change to the student.
     """
+    if verdict.mended:
+        return f"likely cause: {verdict.mended.place}. One change there makes all right"
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
     parts = list[str]()
     for name, text in told.items():
         between, colon = "; or " if name == "or" else "; ", "" if parts else ":"
         lines = text.strip().removeprefix("- ").split("\n- ")
-        lines = [_without_solution(line, verdict.edit, place) for line in lines]
+        lines = [_without_solution(line, verdict.edit) for line in lines]
         parts.append(f"{name}{colon} {between.join(lines)}")
     return "; ".join(parts)
 
 
-def _without_solution(text: str, edit: SmallEdit | None, place: str) -> str:
+def _without_solution(text: str, edit: SmallEdit | None) -> str:
     """Return a text with fixed words in place of the sentence that quotes the edited lines."""
     quoted = (
         [f"`{'; '.join(lines.splitlines())}`" for lines in (edit.wrong, edit.right) if lines]
@@ -142,6 +144,4 @@ def _without_solution(text: str, edit: SmallEdit | None, place: str) -> str:
     kept = [one for one in sentences if not any(line in one for line in quoted)]
     if len(kept) == len(sentences):
         return text
-    return ". ".join(
-        [*kept, f"One such slip in a right function gives exactly your numbers{place}"]
-    )
+    return ". ".join([*kept, "One such slip in a right function gives exactly your numbers"])

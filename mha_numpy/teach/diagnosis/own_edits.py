@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import lru_cache
+from itertools import combinations
 from types import CodeType
 
 from mha_numpy.teach.diagnosis.small_edits import EXCHANGED, NUMBER, Edit, Edited
@@ -42,7 +43,7 @@ class OwnEdited(Edited):
         super().__init__(in_one_style(source))
         (function,) = self.module.body
         assert isinstance(function, ast.FunctionDef)
-        for more in (_of_axes, _of_arguments, _of_lines, _of_parts):
+        for more in (edits_of_style, _of_arguments):
             self.edits += more(function)
         self._codes: dict[int, CodeType | None] = {}
 
@@ -120,7 +121,8 @@ class InOneStyle(ast.NodeTransformer):
         name, of_numpy = node.func.attr, ast.unparse(node.func.value) in ("np", "numpy")
         name = RENAMED.get(name, name)
         if of_numpy and name in PRODUCTS and len(node.args) == 2:
-            return ast.BinOp(node.args[0], ast.MatMult(), node.args[1])
+            product = ast.BinOp(node.args[0], ast.MatMult(), node.args[1])
+            return ast.copy_location(product, node)
         if name not in REDUCTIONS or (of_numpy and not node.args):
             return node
         array, *others = node.args if of_numpy else [node.func.value, *node.args]
@@ -129,7 +131,7 @@ class InOneStyle(ast.NodeTransformer):
             return node
         if others:
             named["axis"] = others[0]
-        return _reduced(array, name, named)
+        return ast.copy_location(_reduced(array, name, named), node)
 
 
 def _reduced(array: ast.expr, name: str, named: Named) -> ast.expr:
@@ -166,6 +168,12 @@ def _before(function: ast.FunctionDef, text: str) -> tuple[ast.FunctionDef, str,
     return function, "body", [*ast.parse(text).body, *function.body]
 
 
+def edits_of_style(function: ast.FunctionDef) -> Iterator[Edit]:
+    """Yield edits that the solutions here have no use for, being written in one style."""
+    for more in (_of_axes, _of_subscripts, _of_lines, _of_parts):
+        yield from more(function)
+
+
 def _of_axes(function: ast.FunctionDef) -> Iterator[Edit]:
     """Yield functions in which all reductions along an axis take another one."""
     array = next((name for name, kind in _kinds(function).items() if kind == "Array"), "")
@@ -196,6 +204,27 @@ class Axes(ast.NodeTransformer):
         if node.arg == "axis" and ast.unparse(node.value) == self.old:
             return ast.keyword("axis", self.new)
         return node
+
+
+def _of_subscripts(function: ast.FunctionDef) -> Iterator[Edit]:
+    """Yield functions in which one letter of an einsum is another, or two of its result change."""
+    for call in ast.walk(function):
+        if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith("einsum"):
+            continue
+        match call.args:
+            case [ast.Constant(str(text)), *others]:
+                for changed in sorted(_with_other_letters(text) - {text}):
+                    yield Edit(AXIS, call, "args", [ast.Constant(changed), *others])
+
+
+def _with_other_letters(text: str) -> set[str]:
+    """Return subscripts with another letter in one place, or two of the result exchanged."""
+    places = [i for i, letter in enumerate(text) if letter.isalpha()]
+    found = {text[:i] + text[j] + text[i + 1 :] for i in places for j in places}
+    result = [i for i in places if 0 <= text.find("->") < i]
+    for i, j in combinations(result, 2):
+        found.add(text[:i] + text[j] + text[i + 1 : j] + text[i] + text[j + 1 :])
+    return found
 
 
 def _of_lines(function: ast.FunctionDef) -> Iterator[Edit]:

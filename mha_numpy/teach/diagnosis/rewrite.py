@@ -6,8 +6,10 @@ The rules are in `rules.txt`, in Python's own syntax, one group of slips after a
 
 A to F are any parts, and ARGS any arguments. Some names stand for a part in one place: VALUE for
 a value that is computed, returned or passed on, LOOP for the iterable of a loop, TEST for a
-condition. On the right, AXIS is any axis, ARRAY any array among the function's arguments, and SIZE
-any number that it knows: a parameter, or the length of an axis.
+condition. On the right, AXIS is any axis, ARRAY any array among the function's arguments, SIZE any
+number that it knows: a parameter, or the length of an axis; and NAME anything that has a name.
+
+`mends.txt` has more rules, for a function that is to become right, not wrong.
 """
 
 import ast
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FILE = Path(__file__).with_name("rules.txt")
+MENDS = Path(__file__).with_name("mends.txt")
 PARTS = frozenset("ABCDEF")  # names that mean any part
 ARGS = "ARGS"
 PLACES = frozenset({"VALUE", "LOOP", "TEST"})  # names that mean the part in such a place
@@ -38,10 +41,10 @@ def rule_groups() -> list[str]:
 
 
 @cache
-def rules() -> list[Rule]:
-    """Read the rules."""
+def rules(file: Path = FILE) -> list[Rule]:
+    """Read the rules of a file."""
     found, group = [], ""
-    for line in filter(None, FILE.read_text(encoding="utf-8").splitlines()):
+    for line in filter(None, file.read_text(encoding="utf-8").splitlines()):
         if not line.startswith(" "):
             group = line
             continue
@@ -57,13 +60,13 @@ def _parsed(text: str) -> ast.expr:
 
 
 def rewritten(
-    node: ast.expr, place: str, known: Mapping[str, Sequence[ast.expr]]
+    node: ast.expr, place: str, known: Mapping[str, Sequence[ast.expr]], rules: Sequence[Rule]
 ) -> Iterator[tuple[str, ast.expr]]:
     """Yield each rewritten form of a part in a place, with the group of the rule.
 
     `known` says what a name of rules, such as SIZE, may stand for.
     """
-    for rule in rules():
+    for rule in rules:
         bound: Bound = {}
         if not _matches(rule.old, node, place, bound):
             continue

@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from mha_numpy.core.multihead_params import MultiHeadParams
-from mha_numpy.teach.diagnosis.rewrite import rewritten, rule_groups
+from mha_numpy.teach.diagnosis.rewrite import Rule, rewritten, rule_groups, rules
 from mha_numpy.teach.diagnosis.solutions import code_of, read_solutions
 from mha_numpy.teach.saved import Saved
 
@@ -38,6 +38,7 @@ class Scope(NamedTuple):
     parts: list[ast.expr]  # its parameters, what it computes, and the calls in it
     arrays: list[str]  # parameters
     known: dict[str, list[ast.expr]]  # what names of rules can mean
+    rules: Sequence[Rule]
 
 
 class Edit(NamedTuple):
@@ -62,7 +63,7 @@ class Edited:
         self.module = ast.parse(source)
         (function,) = self.module.body
         assert isinstance(function, ast.FunctionDef)
-        self.edits = list(_edits_of(function))
+        self.edits = list(edits_of_function(function, rules()))
 
     def code(self, edit: Edit) -> CodeType | None:
         """Return the code of the function with an edit; None where Python does not allow it."""
@@ -109,9 +110,9 @@ def _only_in(lines: list[str], others: list[str]) -> str:
     return "\n".join(line.strip() for line in lines[first : len(lines) - last])
 
 
-def _edits_of(function: ast.FunctionDef) -> Iterator[Edit]:
+def edits_of_function(function: ast.FunctionDef, rules: Sequence[Rule]) -> Iterator[Edit]:
     """Yield the edits of a function: of its inputs, and of each part of its body."""
-    scope = _scope_of(function)
+    scope = _scope_of(function, rules)
     yield from _edits_of_inputs(function, scope)
     for holder in (part for statement in function.body for part in ast.walk(statement)):
         for field, old in ast.iter_fields(holder):
@@ -131,7 +132,7 @@ def _edits_of(function: ast.FunctionDef) -> Iterator[Edit]:
             yield Edit(group, holder, "body", body)
 
 
-def _scope_of(function: ast.FunctionDef) -> Scope:
+def _scope_of(function: ast.FunctionDef, rules: Sequence[Rule]) -> Scope:
     kinds = {one.arg: ast.unparse(one.annotation or ast.Name("")) for one in function.args.args}
     parts = [part for statement in function.body for part in ast.walk(statement)]
     computed = [p.id for p in parts if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Store)]
@@ -152,11 +153,12 @@ def _scope_of(function: ast.FunctionDef) -> Scope:
     texts = list(dict.fromkeys([*sizes, *lengths]))
     names = [name for name in dict.fromkeys([*kinds, *computed]) if name not in growing]
     calls = [ast.unparse(part) for part in parts if isinstance(part, ast.Call)]
-    known = {"SIZE": texts, "ARRAY": arrays, "AXIS": ["-1", "-2", "0", "1"]}
+    known = {"SIZE": texts, "ARRAY": arrays, "NAME": names, "AXIS": ["-1", "-2", "0", "1"]}
     return Scope(
         [_parsed(text) for text in dict.fromkeys([*names, *calls])],
         arrays,
         {name: [_parsed(text) for text in texts] for name, texts in known.items()},
+        rules,
     )
 
 
@@ -171,7 +173,7 @@ def _edits_of_inputs(function: ast.FunctionDef, scope: Scope) -> Iterator[Edit]:
         return [ast.Assign([ast.Name(name, ast.Store())], new), *function.body]
 
     for name in scope.arrays:
-        for group, new in rewritten(_name(name), "VALUE", scope.known):
+        for group, new in rewritten(_name(name), "VALUE", scope.known, scope.rules):
             yield Edit(group, function, "body", before(name, new), is_of_input=True)
         for other in scope.arrays:
             if other != name:
@@ -202,7 +204,7 @@ def _parts(
     yield from _attributes(part)
     yield from _functions(part)
     yield from _exchanged(part)
-    yield from rewritten(part, place, scope.known)
+    yield from rewritten(part, place, scope.known, scope.rules)
 
 
 def _name(name: str) -> ast.Name:

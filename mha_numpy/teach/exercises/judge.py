@@ -4,9 +4,9 @@
 calls can be made elsewhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from time import perf_counter
 from typing import Any
 
@@ -22,16 +22,25 @@ from mha_numpy.teach.exercises.causes import (
     CAUSE,
     NO_CAUSES,
     Again,
+    MendOf,
     explain,
     failing_probe,
     is_bug_of,
 )
 from mha_numpy.teach.exercises.child.calls import measured
 from mha_numpy.teach.exercises.child.limits import Limits, in_bytes
+from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.crashes import explain_crash
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.judge_tests import candidate_inputs, judge_tests
-from mha_numpy.teach.exercises.mends import remade, source_of
+from mha_numpy.teach.exercises.mends import (
+    Attempts,
+    Mended,
+    attempting,
+    find_mended,
+    remade,
+    source_of,
+)
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, can_fork, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
@@ -97,7 +106,19 @@ def judge(
         again = run_calls(lambda: traced(get_function()), probes, limits._replace(seconds=short))
         return [call.answer if isinstance(call.answer, dict) else None for call in again.calls]
 
-    verdict = judge_answers(exercise, run, trace=trace)
+    def mend(number: int) -> Mended | None:
+        def attempted() -> Callable[..., Any]:
+            function = get_function()
+            return attempting(function.__name__, function.__globals__)
+
+        def attempts(inputs: Sequence[Inputs]) -> list[Call]:
+            return run_calls(attempted, inputs, limits).calls
+
+        text = _text_of(get_function, limits)
+        is_right = partial(is_mended, exercise, attempts)
+        return find_mended(exercise, text, number, attempts, is_right) if text else None
+
+    verdict = judge_answers(exercise, run, trace=trace, mend=mend)
     if advice := _advice(verdict, run, get_function, limits):
         if CAUSE in verdict.remarks:
             verdict.remarks["also"] = verdict.remarks[CAUSE]
@@ -127,16 +148,28 @@ def _advice(
     error = next((call.error for call in run.calls if call.error), run.ended)
     if not error or verdict.is_unwritten or verdict.share is not None:
         return ""
-    exercise, text = verdict.exercise, ""
-    if run.calls and can_fork():  # else all of this would run in the notebook itself
-        asked = run_calls(lambda: lambda: source_of(get_function()), [{}], limits).calls
-        text = next((call.answer for call in asked if isinstance(call.answer, str)), "")
+    exercise = verdict.exercise
+    text = _text_of(get_function, limits) if run.calls else ""
 
     def works(text: str) -> int:
         again = run_calls(lambda: remade(get_function(), text), probe_inputs(exercise), limits)
         return runs_through(judge_answers(exercise, again, is_explained=False))
 
     return explain_crash(verdict, error, text, works)
+
+
+def _text_of(get_function: Callable[[], Callable[..., Any]], limits: Limits) -> str:
+    """Return the text of a function; "" if it has none, or would have to run in this process."""
+    if not can_fork():
+        return ""
+    asked = run_calls(lambda: lambda: source_of(get_function()), [{}], limits).calls
+    return next((call.answer for call in asked if isinstance(call.answer, str)), "")
+
+
+def is_mended(exercise: Exercise, attempts: Attempts, text: str) -> bool:
+    """Return whether a changed text passes the whole check."""
+    calls = attempts([{"the text": text, **inputs} for inputs in probe_inputs(exercise)])
+    return judge_answers(exercise, Run(list(calls), "", ""), is_explained=False).passed
 
 
 def runs_through(verdict: Verdict) -> int:
@@ -165,20 +198,22 @@ def judge_answers(
     is_explained: bool = True,
     is_thorough: bool = True,
     trace: Again = list,
+    mend: MendOf = lambda _: None,
 ) -> Verdict:
     """Examine what a function returned for `probe_inputs`, wherever the calls were made.
 
     Unless `is_explained`, it says what is wrong and not why, which is faster. Unless `is_thorough`,
     a verdict has no remarks on why, and only a mistake that is quickly found. Where the function is
-    at hand, `trace` makes the calls once more and returns what its variables were. The run is of
-    `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which a function has
+    at hand, `trace` makes the calls once more and returns what its variables were, and `mend` looks
+    for a change that makes it right on an input. The run is of `run_calls` or of `run_isolated`.
+    The verdict lacks the stage "memory", for which a function has
     to be called once more.
     """
     is_of_tests = exercise.kind == "tests"
     verdict = (
         judge_tests(exercise, run)
         if is_of_tests
-        else _judge_arrays(exercise, run, is_explained, is_thorough, trace)
+        else _judge_arrays(exercise, run, is_explained, is_thorough, trace, mend)
     )
     called = list(dict.fromkeys(name for call in run.calls for name in call.called))
     if called:
@@ -188,7 +223,12 @@ def judge_answers(
 
 
 def _judge_arrays(
-    exercise: Exercise, run: Run, is_explained: bool, is_thorough: bool, trace: Again
+    exercise: Exercise,
+    run: Run,
+    is_explained: bool,
+    is_thorough: bool,
+    trace: Again,
+    mend: MendOf,
 ) -> Verdict:
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
@@ -199,14 +239,16 @@ def _judge_arrays(
     is_example = isinstance(variant_in_force().own, Example)  # there is no solution here to edit
     with np.errstate(all="ignore"):
         causes = (
-            NO_CAUSES if is_example else explain(evidence, stages, trace, is_thorough=is_thorough)
+            NO_CAUSES
+            if is_example
+            else explain(evidence, stages, trace, mend, is_thorough=is_thorough)
         )
     # numbers that differ only by float32 rounding look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(
         exercise, stages, run.printed, causes.remarks, causes.mistakes, drawn,
         unwritten="the bug is still there" if is_bug_of(exercise, causes.mistakes) else "",
-        edit=causes.edit,
+        edit=causes.edit, mended=causes.mended,
     )  # fmt: skip
 
 

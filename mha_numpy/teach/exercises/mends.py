@@ -1,23 +1,31 @@
 """Mends: a change in one place of a student's own text, and whether it works.
 
-What a message only suggests, a changed copy proves: if the function runs with `keepdims=True` in
-one of its lines, that is what was missing there.
+What a message or some numbers only suggest, a changed copy proves: if the function runs with
+`keepdims=True` in one of its lines, that is what was missing there.
 """
 
 import ast
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice, zip_longest
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from textwrap import dedent
 from typing import Any, NamedTuple
 
-from mha_numpy.teach.diagnosis.search import SmallEdit
+from mha_numpy.checking import agrees
+from mha_numpy.teach.diagnosis import find_task, right_answers
+from mha_numpy.teach.diagnosis.changes import changes_of
+from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
+from mha_numpy.teach.exercises.child.messages import Call
+from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.task import Inputs
 
 MOST = 8  # changes that are tried
 SECONDS = 3.0  # after which no further one is
+SMALL = 5_000  # small changes that are tried on one input
 LINE = 80  # characters of a line that is quoted
 Works = Callable[[str], int]  # how well a changed text works: 0 not, 1 it runs, 2 shapes are right
+Attempts = Callable[[Sequence[Inputs]], Sequence[Call]]  # calls, each of a text with inputs
 
 
 class Mend(NamedTuple):
@@ -93,75 +101,82 @@ def remade(function: Callable[..., Any], text: str) -> Callable[..., Any]:
     return names[definition.name]
 
 
-def find_place(edit: SmallEdit | None, text: str, works: Works) -> str:
-    """Return the line of a student's text in which an edit was made, in words; "" if unknown.
+class Mended(NamedTuple):
+    """A change of one line that makes a student's function right."""
 
-    It is told only if undoing the edit in that line, and in no other, makes the function right.
+    slip: str  # its kind
+    line: int
+    old: str  # all of the line
+    new: str  # what to write instead; "" to leave it out
+
+    @property
+    def place(self) -> str:
+        """The slip and its line, in words."""
+        return f"{self.slip}, in line {self.line} of your code: `{self.old}`"
+
+
+def attempting(name: str, names: dict[str, Any]) -> Callable[..., Any]:
+    """Return a function that calls the one of this name in a text, which may use some names.
+
+    Its source also runs where this package is not to be seen.
     """
-    if edit is None:
-        return ""
+    import signal
+
+    def end(*_: object) -> None:
+        raise TimeoutError
+
+    def attempt(text: str, *given: Any) -> Any:
+        signal.signal(signal.SIGVTALRM, end)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.5)  # some changes never come to an end
+        try:
+            known = dict(names)
+            exec(compile(text, "changed", "exec"), known)
+            return known[name](*given)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+    return attempt
+
+
+def attempting_source(name: str) -> str:
+    """Return `attempting` as a text that has a function of this name."""
+    return f"{inspect.getsource(attempting)}\n{name} = attempting({name!r}, {{}})\n"
+
+
+def find_mended(
+    exercise: Exercise,
+    text: str,
+    number: int,
+    attempts: Attempts,
+    is_right: Callable[[str], bool],
+) -> Mended | None:
+    """Return a change in one place of a student's text that makes it right, if there is one.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    text : str
+        With line numbers as the student knows them.
+    number : int
+        Of a probe on which it is wrong.
+    attempts : callable
+        Makes a call for each of some inputs, the first of which is the changed text.
+    is_right : callable
+        Whether a changed text passes the whole check.
+    """
     try:
-        pair = _first_difference(ast.parse(edit.wrong), ast.parse(edit.right))
-        tree = ast.parse(text)
+        changes = changes_of(text, exercise.stub_source)[:SMALL]
     except (SyntaxError, ValueError, RecursionError):
-        return ""
-    if pair is None:
-        return ""
-    mends = [Mend(node, new) for node in _expressions(tree) if (new := _undone(node, *pair))]
-    if len(mends) > MOST:
-        return ""
-    lines, ends = list[int](), time.monotonic() + SECONDS
-    for mend in mends:
-        if time.monotonic() > ends:
-            return ""
-        if works(changed(text, [mend])):
-            lines.append(mend.node.lineno)
-    if len(lines) != 1:
-        return ""
-    return f". In your code it is in line {lines[0]}: `{line_of(text, lines[0])}`"
-
-
-def _expressions(tree: ast.AST) -> Iterator[ast.expr]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.expr))
-
-
-def _first_difference(wrong: ast.AST, right: ast.AST) -> tuple[ast.AST, ast.AST] | None:
-    """Return the smallest parts of two trees that differ, if it is one pair."""
-    if type(wrong) is not type(right):
-        return wrong, right
-    pairs = list(zip_longest(ast.iter_child_nodes(wrong), ast.iter_child_nodes(right)))
-    differing = [(a, b) for a, b in pairs if a is None or b is None or ast.dump(a) != ast.dump(b)]
-    own = [
-        field
-        for field in wrong._fields
-        if not isinstance(getattr(wrong, field), (ast.AST, list))
-        and getattr(wrong, field) != getattr(right, field)
-    ]
-    if own or len(differing) != 1 or None in differing[0]:
-        return (wrong, right) if own or differing else None
-    ((one, other),) = differing
-    if isinstance(one, (ast.operator, ast.cmpop, ast.unaryop)):
-        return wrong, right
-    return _first_difference(one, other)
-
-
-def _undone(node: ast.expr, wrong: ast.AST, right: ast.AST) -> str:
-    """Return what to write for an expression that has the same slip; "" if it has not."""
-    match node, wrong, right:
-        case ast.Attribute(), ast.Attribute(), ast.Attribute() if node.attr == wrong.attr:
-            return ast.unparse(ast.Attribute(node.value, right.attr, ast.Load()))
-        case ast.BinOp(), ast.BinOp(), ast.BinOp() if type(node.op) is type(wrong.op):
-            if type(wrong.op) is not type(right.op):
-                return f"({ast.unparse(ast.BinOp(node.left, right.op, node.right))})"
-            if ast.dump(wrong.left) == ast.dump(right.right):
-                return f"({ast.unparse(ast.BinOp(node.right, node.op, node.left))})"
-        case ast.Compare(), ast.Compare(), ast.Compare():
-            if [type(op) for op in node.ops] == [type(op) for op in wrong.ops]:
-                return ast.unparse(ast.Compare(node.left, right.ops, node.comparators))
-    is_same = _is_number(wrong) and ast.dump(node) == ast.dump(wrong)
-    return ast.unparse(right) if is_same and _is_number(right) else ""
-
-
-def _is_number(node: ast.AST) -> bool:
-    inner = node.operand if isinstance(node, ast.UnaryOp) else node
-    return isinstance(inner, ast.Constant) and isinstance(inner.value, (int, float))
+        return None
+    task = find_task(exercise.task)
+    probe, expected = task.probes()[number], right_answers(exercise.task)[number]
+    calls = attempts([{"the text": one.text, **probe} for one in changes])
+    fitting = (
+        one
+        for one, call in zip(changes, calls, strict=False)
+        if not call.error and agrees(call.answer, expected, tolerance=TOLERANCE)
+    )
+    for one in islice(fitting, MOST):
+        if is_right(one.text):
+            return Mended(one.slip, one.line, line_of(text, one.line), one.new)
+    return None

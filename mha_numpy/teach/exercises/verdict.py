@@ -14,6 +14,7 @@ from mha_numpy.teach.diagnosis import BANK
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
 from mha_numpy.teach.diagnosis.search import SmallEdit
 from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.mends import Mended
 from mha_numpy.teach.exercises.stages import Stage
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Verdict:
     unwritten: str = ""  # in which words the function is still as it was handed out
     share: float | None = None  # of the points, where an exercise counts them in its own way
     edit: SmallEdit | None = None  # of the right function, which gives the same numbers
+    mended: Mended | None = None  # the student's function in one line, which makes it right
     seconds: float = 0.0  # that the check took
 
     @property
@@ -130,8 +132,8 @@ class Verdict:
         -------
         dict
             ``exercise``, ``passed``, ``stages``, ``likely_cause``, ``clue``, ``causes``, ``edit``,
-            ``evidence``, ``seconds``: only texts, numbers, bools and None, in lists and dicts. A
-            later version may add keys.
+            ``mend``, ``evidence``, ``seconds``: only texts, numbers, bools and None, in lists and
+            dicts. A later version may add keys.
 
         Examples
         --------
@@ -154,6 +156,7 @@ class Verdict:
             "causes": [{"name": name, "words": BANK[name].verdict} for name in named],
             "edit": self.edit
             and {"group": self.edit.group, "wrong": self.edit.wrong, "right": self.edit.right},
+            "mend": self.mended and self.mended._asdict(),
             "evidence": self.remarks.get("evidence"),
             "seconds": self.seconds,
         }
