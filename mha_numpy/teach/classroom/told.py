@@ -6,7 +6,6 @@ that run cannot reveal one through it, whatever it does.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from mha_numpy.teach.classroom.intake import Source
@@ -18,11 +17,17 @@ from mha_numpy.teach.classroom.wording import (
     has_own_words,
 )
 from mha_numpy.teach.diagnosis import Variant, using
-from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.crashes import explain_crash
 from mha_numpy.teach.exercises.exercise import Exercise
-from mha_numpy.teach.exercises.judge import is_mended, judge_answers, probe_inputs, runs_through
-from mha_numpy.teach.exercises.mends import Mended, attempting_source, find_mended
+from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs, runs_through
+from mha_numpy.teach.exercises.mends import (
+    NUMPY,
+    Mended,
+    answers_of,
+    attempting_source,
+    find_mended,
+    with_texts,
+)
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.exercises.verdict import Verdict
 from mha_numpy.teach.task import Inputs
@@ -58,20 +63,20 @@ def tell(
         inputs = probe_inputs(exercise)
         shown_run = run(source.text, inputs)
 
-        def attempts(tried: Sequence[Inputs]) -> list[Call]:
-            return run(attempting_source(exercise.function_name), tried).calls
+        def judged(text: str) -> Verdict:
+            return judge_answers(exercise, run(text, inputs), is_explained=False)
+
+        def attempts(texts: list[str], inputs: Inputs) -> list[Any]:
+            tried = attempting_source(exercise.function_name)
+            return answers_of(run(tried, [with_texts(texts, inputs)]).calls)
 
         def mend(number: int) -> Mended | None:
-            is_right = partial(is_mended, exercise, attempts)
-            return find_mended(exercise, source.text, number, attempts, is_right)
+            text, is_right = source.text, lambda text: judged(NUMPY + text).passed
+            return find_mended(exercise, text, number, attempts, is_right)
 
         shown = judge_answers(exercise, shown_run, mend=mend)
         if shown.passed:
             return Told(memory or [ELSEWHERE])
-
-        def judged(text: str) -> Verdict:
-            return judge_answers(exercise, run(text, inputs), is_explained=False)
-
         errors = (call.error for call in shown_run.calls if call.error)
         error, advice = next(errors, shown_run.ended), ""
         if error:

@@ -16,6 +16,7 @@ from mha_numpy.teach.diagnosis import Variant, find_task
 from mha_numpy.teach.diagnosis.search import SmallEdit
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.hints import give_hint
+from mha_numpy.teach.exercises.mends import ONE
 from mha_numpy.teach.exercises.verdict import Verdict
 
 HOMES = (builtins, np.exceptions)  # of errors whose kinds are told
@@ -122,7 +123,7 @@ def cause_of(verdict: Verdict) -> str:
     in the student's own text it tells the kind and the place, and leaves the change to the student.
     """
     if verdict.mended:
-        return f"likely cause: {verdict.mended.place}. One change there makes all right"
+        return f"likely cause: {verdict.mended.place}. {ONE}"
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
     parts = list[str]()
     for name, text in told.items():

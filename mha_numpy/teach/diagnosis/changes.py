@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from mha_numpy.teach.diagnosis.own_edits import InOneStyle, edits_of_style
 from mha_numpy.teach.diagnosis.rewrite import MENDS, rules
 from mha_numpy.teach.diagnosis.small_edits import (
-    EXCHANGED,
     INSIDE,
     LEFT_OUT,
     NAME,
@@ -43,12 +42,12 @@ class Change(NamedTuple):
 
     slip: str  # the kind of slip that it undoes
     line: int  # of the text, in which it begins
-    new: str  # the changed line
+    new: str | None  # what to write there; "" to leave it out, None if several lines change
     text: str  # all of the changed text
 
 
-def changes_of(text: str, stub: str = "") -> list[Change]:
-    r"""Return the small changes of the functions in a text, likely ones first.
+def changes_of(text: str, stub: str = "") -> Iterator[Change]:
+    r"""Yield the small changes of the functions in a text, likely ones first.
 
     Parameters
     ----------
@@ -57,9 +56,9 @@ def changes_of(text: str, stub: str = "") -> list[Change]:
     stub : str
         A text with the same function, whose arguments have their kinds as annotations.
 
-    Returns
-    -------
-    list of Change
+    Yields
+    ------
+    Change
         Their texts have no comments and no docstrings.
 
     Examples
@@ -76,16 +75,18 @@ def changes_of(text: str, stub: str = "") -> list[Change]:
         if isinstance(one, ast.arg):
             one.annotation = kinds.get(one.arg) or one.annotation or ast.Name("Array")
     ast.fix_missing_locations(module)
-    parts = [_Part(one) for one in module.body]
-    found: dict[str, tuple[int, Change]] = {}
-    for number, part in enumerate(parts):
-        before = "\n".join(one.text for one in parts[:number])
-        after = "\n".join(one.text for one in parts[number + 1 :])
-        for edit, line, new, changed in part.changes():
-            whole = f"{before}\n{changed}\n{after}"
-            slip = UNDONE.get(edit.group, edit.group)
-            found.setdefault(whole, (_rank(edit), Change(slip, line, new, whole)))
-    return [change for _, change in sorted(found.values(), key=lambda pair: pair[0])]
+    functions = {
+        i: _Function(f) for i, f in enumerate(module.body) if isinstance(f, ast.FunctionDef)
+    }
+    texts = [ast.unparse(one) for one in module.body]
+    seen = {"\n".join(texts)}
+    numbered = ((i, edit) for i, function in functions.items() for edit in function.edits)
+    for i, edit in sorted(numbered, key=lambda pair: _rank(pair[1])):
+        line, new, changed = functions[i].changed(edit)
+        whole = "\n".join([*texts[:i], changed, *texts[i + 1 :]])
+        if whole not in seen:
+            seen.add(whole)
+            yield Change(UNDONE.get(edit.group, edit.group), line, new, whole)
 
 
 def _rank(edit: Edit) -> tuple[int, int]:
@@ -93,62 +94,66 @@ def _rank(edit: Edit) -> tuple[int, int]:
     return (LAST.index(edit.group) + 1, 0) if edit.group in LAST else (0, edit.rank)
 
 
-class _Part:
-    """A statement of a file; of a function, each one in it, so that few are written anew."""
+class _Function:
+    """A function and the text of each of its statements, so that few are written anew."""
 
-    def __init__(self, tree: ast.stmt):
-        self.tree, self.edits = tree, list[Edit]()
-        if isinstance(tree, ast.FunctionDef):
-            if ast.get_docstring(tree) is not None:
-                tree.body = tree.body[1:] or [ast.Pass()]
-            self.edits = [*edits_of_function(tree, [*rules(), *rules(MENDS)])]
-            self.edits += edits_of_style(tree)
-            tree.returns, tree.decorator_list = None, []
-            for one in ast.walk(tree.args):
-                if isinstance(one, ast.arg):
-                    one.annotation = None  # what it names may not be there
-            self.head = ast.unparse(tree).partition("\n")[0]
-            self.statements = [ast.unparse(one) for one in tree.body]
-        self.text = ast.unparse(tree)
-
-    def changes(self) -> Iterator[tuple[Edit, int, str, str]]:
-        """Yield each edit with its line, the new line, and the changed text."""
-        place, inner = dict[int, int](), dict[int, ast.stmt]()
-        for i, statement in enumerate(self.tree.body if self.edits else ()):
+    def __init__(self, tree: ast.FunctionDef):
+        if ast.get_docstring(tree) is not None:
+            tree.body = tree.body[1:] or [ast.Pass()]
+        self.tree = tree
+        edits = [*edits_of_function(tree, [*rules(), *rules(MENDS)]), *edits_of_style(tree)]
+        self.edits = list(filter(_may_mend, edits))
+        tree.returns, tree.decorator_list = None, []
+        for one in ast.walk(tree.args):
+            if isinstance(one, ast.arg):
+                one.annotation = None  # what it names may not be there
+        self.head = ast.unparse(tree).partition("\n")[0]
+        self.statements = [ast.unparse(one) for one in tree.body]
+        self.place, self.inner = dict[int, int](), dict[int, ast.stmt]()
+        for i, statement in enumerate(tree.body):
             for node in ast.walk(statement):
-                place[id(node)] = i
+                self.place[id(node)] = i
                 if isinstance(node, ast.stmt):  # those inside come later
-                    inner |= {id(part): node for part in ast.walk(node)}
-        for edit in filter(_may_mend, self.edits):
-            old = getattr(edit.holder, edit.field)
-            setattr(edit.holder, edit.field, edit.new)
-            try:
-                if (i := place.get(id(edit.holder))) is None:
-                    text = ast.unparse(ast.fix_missing_locations(self.tree))
-                else:
-                    text = ast.unparse(ast.fix_missing_locations(self.tree.body[i]))
-                    statements = [*self.statements[:i], text, *self.statements[i + 1 :]]
-                    text = "\n".join([self.head, indent("\n".join(statements), "    ")])
-                changed = inner.get(id(edit.holder), self.tree)
-                line, changed = _first_changed(edit, old, changed)
-                new = ast.unparse(changed).partition("\n")[0] if changed else ""
-            finally:
-                setattr(edit.holder, edit.field, old)
-            yield edit, line, new, text
+                    self.inner |= {id(part): node for part in ast.walk(node)}
+
+    def changed(self, edit: Edit) -> tuple[int, str | None, str]:
+        """Return the line of an edit, what to write there, and the changed text."""
+        old = getattr(edit.holder, edit.field)
+        setattr(edit.holder, edit.field, edit.new)
+        try:
+            text = self._text(self.place.get(id(edit.holder)))
+            return *_told(edit, old, self.inner.get(id(edit.holder), self.tree)), text
+        finally:
+            setattr(edit.holder, edit.field, old)
+
+    def _text(self, number: int | None) -> str:
+        """Return the text of the function, in which a statement has changed, or any may have."""
+        texts = list(self.statements)
+        if number is None:
+            texts = [ast.unparse(ast.fix_missing_locations(one)) for one in self.tree.body]
+        else:
+            texts[number] = ast.unparse(ast.fix_missing_locations(self.tree.body[number]))
+        return "\n".join([self.head, indent("\n".join(texts), "    ")])
 
 
 def _may_mend(edit: Edit) -> bool:
     """Return whether an edit is worth a trial: it is of a kind that makes something right."""
-    if edit.is_of_input:
-        return edit.group == EXCHANGED
     is_call = edit.group == NAME and not isinstance(edit.new, ast.Name | list)
-    return edit.group not in NOT_HERE and not is_call
+    return not (edit.is_of_input or edit.group in NOT_HERE or is_call)
 
 
-def _first_changed(edit: Edit, old: Any, statement: ast.stmt) -> tuple[int, ast.stmt | None]:
-    """Return the line of what is changed, and the new statement; None where it is left out."""
+def _told(edit: Edit, old: Any, statement: ast.stmt) -> tuple[int, str | None]:
+    """Return the line of what is changed, and the new one; "" if it goes, None if it is several."""
     if edit.field != "body":
-        return getattr(old, "lineno", statement.lineno), statement
-    pairs = zip_longest(old, edit.new)
-    before, new = next((a, b) for a, b in pairs if a is not b)
-    return getattr(before, "lineno", statement.lineno), None if len(edit.new) < len(old) else new
+        line = getattr(old, "lineno", statement.lineno)
+        return line, ast.unparse(statement).partition("\n")[0]
+    pairs = [(a, b) for a, b in zip_longest(old, edit.new) if _dumped(a) != _dumped(b)]
+    line = next((a.lineno for a, _ in pairs if a), statement.lineno)
+    if edit.group == LEFT_OUT:
+        return line, ""
+    is_one = len(pairs) == 1 and len(old) == len(edit.new) and not hasattr(pairs[0][1], "body")
+    return line, ast.unparse(ast.fix_missing_locations(pairs[0][1])) if is_one else None
+
+
+def _dumped(part: ast.AST | None) -> str:
+    return ast.dump(part) if part else ""

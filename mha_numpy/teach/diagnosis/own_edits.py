@@ -17,6 +17,7 @@ REDUCTIONS = {"sum", "mean", "max", "min", "prod", "var", "std", "argmax", "argm
 RENAMED = {"amax": "max", "amin": "min"}
 PRODUCTS = {"matmul", "dot"}
 AXIS, PARENTHESIS = "a different axis", "a misplaced parenthesis"
+OPERATION = "a different operation"
 UNUSED = "{} is not used"
 VALUES = {  # what is written instead of an argument
     "int": ("-1", "0", "1", "-2", "2", "None"),
@@ -170,7 +171,7 @@ def _before(function: ast.FunctionDef, text: str) -> tuple[ast.FunctionDef, str,
 
 def edits_of_style(function: ast.FunctionDef) -> Iterator[Edit]:
     """Yield edits that the solutions here have no use for, being written in one style."""
-    for more in (_of_axes, _of_subscripts, _of_lines, _of_parts):
+    for more in (_of_axes, _of_subscripts, _of_lines, _of_sums, _of_parts):
         yield from more(function)
 
 
@@ -234,6 +235,28 @@ def _of_lines(function: ast.FunctionDef) -> Iterator[Edit]:
             both = [ast.Assign(one.targets, other.value), ast.Assign(other.targets, one.value)]
             body = [*function.body[:i], *both, *function.body[i + 2 :]]
             yield Edit(EXCHANGED, function, "body", body)
+
+
+def _of_sums(function: ast.FunctionDef) -> Iterator[Edit]:
+    """Yield `a += b` with other operations, and as `a = b`, and the other way round."""
+    for holder in ast.walk(function):
+        if isinstance(holder, ast.AugAssign):
+            others = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+            yield from (Edit(OPERATION, holder, "op", other()) for other in others)
+        if not isinstance(holder, ast.FunctionDef | ast.For):
+            continue
+        for i, one in enumerate(holder.body):
+            new: ast.stmt
+            if isinstance(one, ast.AugAssign):
+                new = ast.Assign([one.target], one.value)
+            elif isinstance(one, ast.Assign) and len(one.targets) == 1:
+                if isinstance(one.targets[0], ast.Tuple):
+                    continue
+                new = ast.AugAssign(one.targets[0], ast.Add(), one.value)
+            else:
+                continue
+            body = [*holder.body[:i], new, *holder.body[i + 1 :]]
+            yield Edit(OPERATION, holder, "body", body)
 
 
 def _of_parts(function: ast.FunctionDef) -> Iterator[Edit]:

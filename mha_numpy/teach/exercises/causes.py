@@ -85,9 +85,7 @@ def explain(
         with busy("trying small changes"):
             mended = mend(number)
         if mended:
-            change = f"With `{mended.new}` in its place" if mended.new else "Without it"
-            remarks[CAUSE] = f"{mended.place}. {change}, all is right"
-            return Causes(frozenset(), remarks, mended=mended)
+            return Causes(frozenset(), {**remarks, CAUSE: mended.told}, mended=mended)
     told, others, clues = list[str](), list[str](), list[str]()
     if manner == ACCUMULATES or (manner and "values" not in failed):
         told.append(BANK[manner].verdict)

@@ -4,9 +4,9 @@
 calls can be made elsewhere.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -29,17 +29,17 @@ from mha_numpy.teach.exercises.causes import (
 )
 from mha_numpy.teach.exercises.child.calls import measured
 from mha_numpy.teach.exercises.child.limits import Limits, in_bytes
-from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.crashes import explain_crash
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.judge_tests import candidate_inputs, judge_tests
 from mha_numpy.teach.exercises.mends import (
-    Attempts,
     Mended,
+    answers_of,
     attempting,
     find_mended,
     remade,
     source_of,
+    with_texts,
 )
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, can_fork, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
@@ -109,13 +109,15 @@ def judge(
     def mend(number: int) -> Mended | None:
         def attempted() -> Callable[..., Any]:
             function = get_function()
-            return attempting(function.__name__, function.__globals__)
+            return attempting(function.__name__, {"np": np, **function.__globals__})
 
-        def attempts(inputs: Sequence[Inputs]) -> list[Call]:
-            return run_calls(attempted, inputs, limits).calls
+        def attempts(texts: list[str], inputs: Inputs) -> list[Any]:
+            return answers_of(run_calls(attempted, [with_texts(texts, inputs)], limits).calls)
+
+        def is_right(text: str) -> bool:
+            return _judged_again(exercise, get_function, text, limits).passed
 
         text = _text_of(get_function, limits)
-        is_right = partial(is_mended, exercise, attempts)
         return find_mended(exercise, text, number, attempts, is_right) if text else None
 
     verdict = judge_answers(exercise, run, trace=trace, mend=mend)
@@ -152,10 +154,17 @@ def _advice(
     text = _text_of(get_function, limits) if run.calls else ""
 
     def works(text: str) -> int:
-        again = run_calls(lambda: remade(get_function(), text), probe_inputs(exercise), limits)
-        return runs_through(judge_answers(exercise, again, is_explained=False))
+        return runs_through(_judged_again(exercise, get_function, text, limits))
 
     return explain_crash(verdict, error, text, works)
+
+
+def _judged_again(
+    exercise: Exercise, get_function: Callable[[], Callable[..., Any]], text: str, limits: Limits
+) -> Verdict:
+    """Judge a function made from a changed text."""
+    again = run_calls(lambda: remade(get_function(), text), probe_inputs(exercise), limits)
+    return judge_answers(exercise, again, is_explained=False)
 
 
 def _text_of(get_function: Callable[[], Callable[..., Any]], limits: Limits) -> str:
@@ -164,12 +173,6 @@ def _text_of(get_function: Callable[[], Callable[..., Any]], limits: Limits) -> 
         return ""
     asked = run_calls(lambda: lambda: source_of(get_function()), [{}], limits).calls
     return next((call.answer for call in asked if isinstance(call.answer, str)), "")
-
-
-def is_mended(exercise: Exercise, attempts: Attempts, text: str) -> bool:
-    """Return whether a changed text passes the whole check."""
-    calls = attempts([{"the text": text, **inputs} for inputs in probe_inputs(exercise)])
-    return judge_answers(exercise, Run(list(calls), "", ""), is_explained=False).passed
 
 
 def runs_through(verdict: Verdict) -> int:

@@ -12,20 +12,26 @@ from itertools import islice
 from textwrap import dedent
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mha_numpy.checking import agrees
+from mha_numpy.checking.trees import leaves
 from mha_numpy.teach.diagnosis import find_task, right_answers
 from mha_numpy.teach.diagnosis.changes import changes_of
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
 from mha_numpy.teach.exercises.child.messages import Call
+from mha_numpy.teach.exercises.child.values import PARTS, TEXT
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.task import Inputs
 
 MOST = 8  # changes that are tried
 SECONDS = 3.0  # after which no further one is
 SMALL = 5_000  # small changes that are tried on one input
+NUMPY = "import numpy as np\n"  # which a change may use where the text does not
+ONE = "One change there makes all right"
 LINE = 80  # characters of a line that is quoted
 Works = Callable[[str], int]  # how well a changed text works: 0 not, 1 it runs, 2 shapes are right
-Attempts = Callable[[Sequence[Inputs]], Sequence[Call]]  # calls, each of a text with inputs
+Attempts = Callable[[list[str], Inputs], list[Any]]  # the answers of changed texts
 
 
 class Mend(NamedTuple):
@@ -96,7 +102,7 @@ def remade(function: Callable[..., Any], text: str) -> Callable[..., Any]:
     (definition,) = ast.parse(text).body
     if not isinstance(definition, ast.FunctionDef):  # a lambda in a line that does more
         raise TypeError(text)
-    names = dict(function.__globals__)
+    names = {"np": np, **function.__globals__}
     exec(compile(text, function.__code__.co_filename, "exec"), names)
     return names[definition.name]
 
@@ -107,40 +113,66 @@ class Mended(NamedTuple):
     slip: str  # its kind
     line: int
     old: str  # all of the line
-    new: str  # what to write instead; "" to leave it out
+    new: str | None  # what to write instead; "" to leave it out, None if several lines change
 
     @property
     def place(self) -> str:
         """The slip and its line, in words."""
         return f"{self.slip}, in line {self.line} of your code: `{self.old}`"
 
+    @property
+    def told(self) -> str:
+        """The slip, its line, and what to write instead."""
+        if self.new is None:
+            return f"{self.place}. {ONE}"
+        change = f"With `{self.new}` in its place" if self.new else "Without it"
+        return f"{self.place}. {change}, all is right"
 
-def attempting(name: str, names: dict[str, Any]) -> Callable[..., Any]:
-    """Return a function that calls the one of this name in a text, which may use some names.
+
+def attempting(name: str, names: dict[str, Any]) -> Callable[..., list[Any]]:
+    """Return a function that calls the one of this name in each of some texts, with names they use.
 
     Its source also runs where this package is not to be seen.
     """
+    import copy
     import signal
 
     def end(*_: object) -> None:
         raise TimeoutError
 
-    def attempt(text: str, *given: Any) -> Any:
+    def attempt(texts: Sequence[str], *given: Any) -> list[Any]:
+        answers = list[Any]()
         signal.signal(signal.SIGVTALRM, end)
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.5)  # some changes never come to an end
-        try:
-            known = dict(names)
-            exec(compile(text, "changed", "exec"), known)
-            return known[name](*given)
-        finally:
+        for text in texts:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.5)  # some changes never come to an end
+            try:
+                known = dict(names)
+                exec(compile(text, "changed", "exec"), known)
+                answers.append(known[name](*copy.deepcopy(given)))
+            except BaseException:
+                answers.append(None)
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        return answers
 
     return attempt
 
 
 def attempting_source(name: str) -> str:
     """Return `attempting` as a text that has a function of this name."""
-    return f"{inspect.getsource(attempting)}\n{name} = attempting({name!r}, {{}})\n"
+    return (
+        "from collections.abc import Callable, Sequence\nfrom typing import Any\n\n"
+        f"{NUMPY}{inspect.getsource(attempting)}\n{name} = attempting({name!r}, {{'np': np}})\n"
+    )
+
+
+def with_texts(texts: list[str], inputs: Inputs) -> Inputs:
+    """Return the inputs of a call that attempts some texts."""
+    return {"the texts": tuple(texts), **inputs}
+
+
+def answers_of(calls: Sequence[Call]) -> list[Any]:
+    """Return the answers of such a call; none if it did not come to an end."""
+    return list(calls[0].answer) if calls and isinstance(calls[0].answer, list) else []
 
 
 def find_mended(
@@ -160,23 +192,26 @@ def find_mended(
     number : int
         Of a probe on which it is wrong.
     attempts : callable
-        Makes a call for each of some inputs, the first of which is the changed text.
+        Calls the function in each of some texts with some inputs, and returns the answers.
     is_right : callable
         Whether a changed text passes the whole check.
     """
     try:
-        changes = changes_of(text, exercise.stub_source)[:SMALL]
+        changes = list(islice(changes_of(text, exercise.stub_source), SMALL))
     except (SyntaxError, ValueError, RecursionError):
         return None
     task = find_task(exercise.task)
     probe, expected = task.probes()[number], right_answers(exercise.task)[number]
-    calls = attempts([{"the text": one.text, **probe} for one in changes])
-    fitting = (
-        one
-        for one, call in zip(changes, calls, strict=False)
-        if not call.error and agrees(call.answer, expected, tolerance=TOLERANCE)
-    )
-    for one in islice(fitting, MOST):
-        if is_right(one.text):
-            return Mended(one.slip, one.line, line_of(text, one.line), one.new)
+    most = min(PARTS // (len(leaves(expected)) + 2), TEXT // (len(text) + 1), 1_000) // 2
+    for first in range(0, len(changes), most):
+        some = changes[first : first + most]
+        answers = attempts([one.text for one in some], probe)
+        fitting = (
+            one
+            for one, answer in zip(some, answers, strict=False)
+            if answer is not None and agrees(answer, expected, tolerance=TOLERANCE)
+        )
+        for one in islice(fitting, MOST):
+            if is_right(one.text):
+                return Mended(one.slip, one.line, line_of(text, one.line), one.new)
     return None
