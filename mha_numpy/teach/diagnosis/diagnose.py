@@ -116,7 +116,8 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
     if not (is_thorough or _ignores_all_and_more(task, answers)):
         return Diagnosis(False, ())
-    edit = None if is_broken else find_edit(task, answers, TRIALS)
+    is_lost = bool(each) and all(one.is_lost for one in each)  # else some edits leave such places
+    edit = None if is_lost else find_edit(task, answers, TRIALS)
     if edit and edit.others <= FEW:
         return Diagnosis(False, (), edit=edit)
     tried = list(islice(combinations(_names(task), 2), PAIRS))
@@ -124,7 +125,7 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
     if pairs:
         pairs.sort(key=lambda pair: -_explained(task, pair, answers))
         return Diagnosis(False, tuple(map(frozenset, pairs)))
-    if edit and edit.others <= MANY:
+    if edit and edit.others <= MANY and not is_broken:
         return Diagnosis(False, (), edit=edit)
     edit = find_edit(task, answers, TRIALS, wrong) if is_partial and not is_broken else None
     if edit and edit.others <= MANY:

@@ -24,7 +24,7 @@ from mha_numpy.teach.diagnosis.sizes import (
     ratio,
     words_of,
 )
-from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of, have_shapes, same
+from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of, have_shapes, is_even, same
 from mha_numpy.teach.task import Inputs
 
 Place = Callable[[int, dict[str, float]], Array]  # which indices of an axis, by its size
@@ -46,8 +46,8 @@ def _plain(wrong: Wrong) -> Iterator[str]:
         yield "all numbers are 0" + ", and the shape is wrong" * (
             not have_shapes(mine, wrong.right)
         )
-    is_one = wrong.is_even and all(array.size > 1 for array in mine)
-    if is_one and len({array.flat[0].item() for array in mine}) == 1 and np.isfinite(mine[0]).all():
+    together = np.concatenate([array.ravel() for array in mine])
+    if together.size > 1 and is_even(together) and np.isfinite(together).all():
         yield f"every number is {mine[0].flat[0]:.6g}"
     for name, value in wrong.probes[0].items():
         if not isinstance(value, np.ndarray) or value.ndim == 0:
@@ -164,7 +164,7 @@ def _until(size: str) -> Place:
 
 
 def _in_place(wrong: Wrong, axis: int, place: Place) -> list[Array] | None:
-    """Return where the place is in each array; None if a size is unknown, or it is nowhere."""
+    """Return where the place is in each array; None if a size is unknown, or nothing is left."""
     found = []
     for right, sizes in zip(wrong.right, wrong.sizes, strict=True):
         try:
@@ -174,7 +174,7 @@ def _in_place(wrong: Wrong, axis: int, place: Place) -> list[Array] | None:
         found.append(
             np.moveaxis(np.broadcast_to(hit, np.moveaxis(right, axis, -1).shape), -1, axis)
         )
-    return found if any(one.any() for one in found) else None
+    return found if any(one.any() and not one.all() for one in found) else None
 
 
 INSTEAD: dict[str, Callable[[Array, int], Array]] = {  # of the right numbers, in a place
@@ -470,8 +470,13 @@ def _heads_read(wrong: Wrong) -> Iterator[str]:
     for of_what, names in (("key and value head", "kv"), ("key head", "k"), ("value head", "v")):
         for words, rule in RULES.items():
             if _is_given(wrong, partial(_with_heads, names=names, rule=rule)):
-                H, K = (int(wrong.sizes[0][name]) for name in ("H", "H_kv"))
-                h = next((h for h in range(H) if rule(h, H, K) != h // (H // K)), 0)
+                of_inputs = [(int(one["H"]), int(one["H_kv"])) for one in wrong.sizes]
+                H, K, h = next(
+                    (H, K, h)
+                    for H, K in of_inputs
+                    for h in range(H)
+                    if rule(h, H, K) != h // (H // K)
+                )
                 yield (
                     f"query head h reads {of_what} {words}, not h // G, with G = H // H_kv: of {H} "
                     f"and {K}, head {h} reads {rule(h, H, K)}, not {h // (H // K)}"

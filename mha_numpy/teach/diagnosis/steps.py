@@ -56,7 +56,7 @@ class _Seeing(ast.NodeTransformer):
 class Seen(NamedTuple):
     """Numbers that expressions of our solution have."""
 
-    array: Array  # without axes of length 1
+    array: Array  # its core
     total: float
     in_order: Array  # those that are finite
     texts: set[str]
@@ -70,7 +70,7 @@ def numbers_of_ours(task: str, mistakes: Iterable[str] = ()) -> list[list[Seen]]
     found: dict[tuple[Any, ...], Seen] = {}
 
     def see(text: str, value: Any) -> Any:
-        for one in map(np.squeeze, numbers_in(value)):
+        for one in map(_core, numbers_in(value)):
             key = one.dtype, one.shape, one.tobytes()
             if key not in found:
                 in_order = np.sort(one[np.isfinite(one)], axis=None)
@@ -137,7 +137,7 @@ def is_confirmed(task: str, traces: Sequence[Trace | None], mistakes: Collection
     with np.errstate(all="ignore"):
         made = numbers_of_ours(task, mistakes)
     for trace, ours in zip(traces, made, strict=False):
-        known = {_broken(one.array) for one in ours}
+        known = {_broken(one.array, of) for one in ours for of in (np.isposinf, np.isneginf)}
         kinds = [any(map(any, of_kind)) for of_kind in zip(*known, strict=True)]
         for _, last, several in trace["values"].values() if trace else ():
             for one in map(np.squeeze, several or last):
@@ -148,9 +148,9 @@ def is_confirmed(task: str, traces: Sequence[Trace | None], mistakes: Collection
     return True
 
 
-def _broken(array: Array) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+def _broken(array: Array, is_inf: Any = np.isposinf) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """Return which numbers are NaN, and which are inf; -inf is what a hidden score may be."""
-    return tuple(np.isnan(array).ravel()), tuple(np.isposinf(array).ravel())
+    return tuple(np.isnan(array).ravel()), tuple(is_inf(array).ravel())
 
 
 class _Compared:
@@ -167,6 +167,7 @@ class _Compared:
         self.filled = {key for trace, _ in self.pairs for key in trace["filled"]}
         self.is_passed = True  # whether all wrong results are variables
         self.is_nan_alone = True  # whether all wrong numbers are NaN or inf
+        self.breaks = False  # whether some are
         for trace, right in zip(traces, right_answers(task), strict=False):
             for key, needs in (trace["needs"] if trace else {}).items():
                 self.needs.setdefault(key, set()).update(needs)
@@ -177,6 +178,7 @@ class _Compared:
                         self.wrong.add(key)
                     self.guilty |= {a.tobytes() for a, b in zip(mine, wrong, strict=False) if b}
                     self.is_nan_alone &= all(map(is_nan_alone, mine, theirs, map(_scale, theirs)))
+                    self.breaks |= any(map(_breaks, mine, theirs))
                     pairs = zip(wrong, trace["passed"], strict=False)
                     self.is_passed &= all(passed for is_wrong, passed in pairs if is_wrong)
 
@@ -193,26 +195,31 @@ class _Compared:
                 for values, ours in self.values_of(key)
                 if not all(one.ndim and is_even(one) for one in values[which])
             ]
-            is_found = not texts or bool(set.intersection(*texts))
+            is_found = bool(set.intersection(*texts)) if texts else which == 1  # zeros say nothing
             self.known[key, which] = self.is_plain(key) or is_found
         return self.known[key, which]
 
     def is_guilty(self, key: str) -> bool:
         """Return whether a variable is a wrong result."""
         found = (one for (_, last, _), _ in self.values_of(key) for one in last)
-        return any(one.tobytes() in self.guilty for one in found)
+        return any(one.tobytes() in self.guilty for one in found if not is_even(one))
 
     def is_in_order(self, key: str) -> bool:
         """Return whether a variable has our numbers in our order, as far as it can be told."""
         pairs = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
         return self.is_repeated(key) or all(
-            any(_close(one.squeeze(), seen.array) for seen in ours) for one, ours in pairs
+            any(_close(_core(one), seen.array) for seen in ours) for one, ours in pairs
         )
 
     def trait(self, key: str) -> str:
         """Say that a variable has numbers of ours times a factor, or NaN or inf, if it has."""
-        if self.is_broken(key):
+        if self.breaks and self.is_broken(key):
             return ": some are NaN or infinite"
+        told = self.factor(key)
+        return f": they are {told} times numbers that do" if told else ""
+
+    def factor(self, key: str) -> str:
+        """Return by what the numbers of a variable are those of an expression of ours."""
         pairs = self.values_of(key)
         if self.is_repeated(key) or len(pairs) < len(self.pairs) or not self.is_array(key):
             return ""
@@ -221,9 +228,9 @@ class _Compared:
             values = []
             for (_, (mine, *_), _), ours in pairs:
                 other = next(one.array for one in ours if text in one.texts)
-                values.append(ratio(mine.squeeze(), other, float(np.abs(other).max(initial=0))))
+                values.append(ratio(mine.ravel(), other.ravel(), _scale(other)))
             if told := factor_of(self.sizes, values):
-                return f": they are {told} times numbers that do"
+                return told
         return ""
 
     def is_broken(self, key: str) -> bool:
@@ -235,7 +242,8 @@ class _Compared:
         """Return whether a variable is a counter, a size of an input, or has equal numbers."""
         found = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
         if self.is_array(key):
-            return all(one.ndim and is_even(one) for one, _ in found)
+            is_of_indices = self.is_repeated(key) and not self.is_array(key, "fb")
+            return is_of_indices or all(one.ndim and is_even(one) for one, _ in found)
         return all(
             one.dtype.kind in "iu" and (self.is_repeated(key) or _is_size(int(one), ours))
             for one, ours in found
@@ -287,9 +295,13 @@ class _Compared:
             if not (self.needs[key] - {key}) & (steps - excused if self.is_repeated(key) else steps)
         }
         blamed = blamed or {key for key in late if not (self.needs[key] - {key}) & steps} or steps
-        arrays = {key for key in blamed if self.is_array(key)}
-        floats = {key for key in arrays if not self.is_array(key, "iu")}
-        return min(floats or arrays or blamed, key=lambda key: (_line(key), key), default="")
+
+        def rank(key: str) -> tuple[bool, bool, bool, int, str]:
+            is_scaled = len(blamed) > 1 and bool(self.factor(key))  # as it may be, earlier or later
+            is_array = self.is_array(key)
+            return not is_array, self.is_array(key, "iu"), is_scaled, _line(key), key
+
+        return min(blamed, key=rank, default="")
 
     def told(self) -> str:
         """Return what to tell."""
@@ -327,6 +339,11 @@ class _Compared:
         return "; ".join(filter(None, clauses))
 
 
+def _breaks(mine: Array, theirs: Array) -> bool:
+    """Return whether numbers are NaN or infinite where ours are not."""
+    return mine.shape == theirs.shape and bool((np.isfinite(theirs) & ~np.isfinite(mine)).any())
+
+
 def _look(lines: Iterable[int]) -> str:
     first, *_, last = sorted([*lines] * 2)
     return f"look at line {last}" if first == last else f"look at lines {first} to {last}"
@@ -362,7 +379,8 @@ def _texts_of(
 
 def _texts_with(array: Array, ours: Sequence[Seen]) -> set[str]:
     """Return the expressions of ours with these numbers; in another order only in other shapes."""
-    mine, total = array.squeeze(), _total(array)
+    mine = _core(array)
+    total = _total(mine)
     in_order = np.sort(mine[np.isfinite(mine)], axis=None)
     exact, turned, is_other = set[str](), set[str](), False
     for theirs, other, ordered, same_texts in ours:
@@ -375,6 +393,14 @@ def _texts_with(array: Array, ours: Sequence[Seen]) -> set[str]:
             turned |= same_texts
             is_other |= mine.shape == theirs.shape
     return exact or (set() if is_other else turned)
+
+
+def _core(array: Array) -> Array:
+    """Return an array without axes of length 1, and a mask without those along which it repeats."""
+    for axis in reversed(range(array.ndim)) if array.dtype == bool and array.size else ():
+        if (array == array.take([0], axis)).all():
+            array = array.take([0], axis)
+    return array.squeeze()
 
 
 def _texts_around(mine: Array, ours: Sequence[Seen]) -> set[str]:

@@ -52,9 +52,10 @@ class Wrong(NamedTuple):
         return all(map(is_nan_alone, self.mine, self.right, self.largest))
 
     @property
-    def is_even(self) -> bool:
-        """Whether each array has one number everywhere."""
-        return all(map(is_even, self.mine))
+    def is_lost(self) -> bool:
+        """Whether on each input either all numbers are right or none is finite."""
+        each = zip(self.mine, self.right, self.largest, strict=True)
+        return all(not np.isfinite(one).any() or same(one, *others) for one, *others in each)
 
     def taken_from(self, answers: Sequence[Answer]) -> list[Array]:
         """Return this array of other answers; NaN where there is none."""
@@ -118,11 +119,9 @@ def have_shapes(some: Sequence[Array], others: Sequence[Array]) -> bool:
 
 def is_nan_alone(mine: Array, right: Array, largest: float) -> bool:
     """Return whether all numbers of an array that are wrong are NaN or infinite."""
-    return (
-        mine.dtype.kind in "fc"
-        and have_shapes([mine], [right])
-        and (same(np.where(np.isfinite(mine), mine, right), right, largest))
-    )
+    if mine.dtype.kind not in "fc" or mine.shape != right.shape:
+        return mine.dtype.kind in "fc" and not np.isfinite(mine).any()
+    return same(np.where(np.isfinite(mine), mine, right), right, largest)
 
 
 def is_even(array: Array) -> bool:
