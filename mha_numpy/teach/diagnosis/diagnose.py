@@ -170,15 +170,11 @@ def _same(leaf: Any, other: Any) -> Array:
 
 def _is_narrow(answers: Sequence[Answer]) -> bool:
     """Return whether every number is one of float32."""
+    found = [leaf for answer in answers for leaf in leaves(answer).values() if leaf is not None]
     return all(
         array.dtype.kind == "f" and np.array_equal(array, np.float32(array), equal_nan=True)
-        for array in _arrays_of(answers)
+        for array in map(np.asarray, found)
     )
-
-
-def _arrays_of(answers: Sequence[Answer]) -> list[Array]:
-    found = [leaf for answer in answers for leaf in leaves(answer).values()]
-    return [np.asarray(leaf) for leaf in found if leaf is not None]
 
 
 def _names(task: str) -> list[str]:

@@ -150,17 +150,13 @@ def places_of(letter: str) -> dict[str, Place]:
     """Return the places in an axis with a name."""
     found = dict(PLACES)
     for size in LIKE.get(letter, ()):
-        found[f"the {{all}} from {size.strip('()')} on"] = _from(size)
-        found[f"the first {size.strip('()')} {{all}}"] = _until(size)
+        found[f"the {{all}} from {size.strip('()')} on"] = _cut(size, is_before=False)
+        found[f"the first {size.strip('()')} {{all}}"] = _cut(size, is_before=True)
     return found
 
 
-def _from(size: str) -> Place:
-    return lambda n, s: np.arange(n) >= s[size]
-
-
-def _until(size: str) -> Place:
-    return lambda n, s: np.arange(n) < s[size]
+def _cut(size: str, *, is_before: bool) -> Place:
+    return lambda n, s: (np.arange(n) < s[size]) == is_before
 
 
 def _in_place(wrong: Wrong, axis: int, place: Place) -> list[Array] | None:
@@ -281,26 +277,25 @@ def _layout(wrong: Wrong) -> Iterator[str]:
     if not wrong.are_same(*in_order):
         return
     names = axis_names(wrong.task, wrong.name, ndim)
-    yield from _turned(wrong, wrong.right, names, "the right array")
+    yield from _turned(wrong, names)
     if len(wrong.probes[0]) <= 2 and not conventions_of(wrong.task):  # one array, split or merged
         x = next(iter(wrong.probes[0].values()))
         if isinstance(x, np.ndarray):
             yield from _read(wrong)
 
 
-def _turned(
-    wrong: Wrong, arrays: Sequence[Array], names: Sequence[str], what: str
-) -> Iterator[str]:
-    for order in permutations(range(arrays[0].ndim)):
-        turned = [array.transpose(order) for array in arrays]
-        if order != tuple(range(len(order))) and wrong.is_given_by(turned):
+def _turned(wrong: Wrong, names: Sequence[str]) -> Iterator[str]:
+    what, usual = "the right array", tuple(range(len(names)))
+    for order in permutations(usual):
+        turned = [array.transpose(order) for array in wrong.right]
+        if order != usual and wrong.is_given_by(turned):
             shape = f": yours is ({', '.join(names[i] for i in order)})" if all(names) else ""
             if order == (1, 0):
                 yield f"{what}, transposed{shape * (len(set(names)) > 1)}"
             yield f"{what} with its axes in the order {order}{shape}"
         made = [one.reshape(mine.shape) for one, mine in zip(turned, wrong.mine, strict=True)]
         if wrong.is_given_by(made):
-            if order == tuple(range(len(order))):
+            if order == usual:
                 yield f"its numbers are those of {what} in the same order, in another shape"
             else:
                 yield f"{what}.transpose{order}, reshaped: the numbers lie in another order"

@@ -54,8 +54,8 @@ class Wrong(NamedTuple):
     @property
     def is_lost(self) -> bool:
         """Whether on each input either all numbers are right or none is finite."""
-        each = zip(self.mine, self.right, self.largest, strict=True)
-        return all(not np.isfinite(one).any() or same(one, *others) for one, *others in each)
+        is_right = map(same, self.mine, self.right, self.largest)
+        return all(r or not np.isfinite(a).any() for r, a in zip(is_right, self.mine, strict=True))
 
     def taken_from(self, answers: Sequence[Answer]) -> list[Array]:
         """Return this array of other answers; NaN where there is none."""
