@@ -8,12 +8,12 @@ import numpy as np
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import conventions_of
 from mha_numpy.teach.diagnosis.bank import BANK
-from mha_numpy.teach.diagnosis.fingerprints import attempt, fingerprints, right_answers
+from mha_numpy.teach.diagnosis.fingerprints import attempt, fingerprints
 from mha_numpy.teach.diagnosis.mutants import assembled
 from mha_numpy.teach.diagnosis.search import find_edit, has_table, step_of_edit
 from mha_numpy.teach.diagnosis.sizes import factor_of, factors, ratio
 from mha_numpy.teach.diagnosis.solutions import called_by
-from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of
+from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of, names_of
 
 SIMPLE = 40  # factors that are divided out before an edit is looked up
 FACTORS = "a part that does not belong there"  # edits that multiply
@@ -60,8 +60,7 @@ def _edited(wrong: Wrong, factor: Sequence[float] = (), words: str = "") -> str:
     """Return the small edit that gives this array, or this array times a factor."""
     if not has_table(wrong.task):  # it would take too long for each array
         return ""
-    names = [name for name, _ in arrays_of(wrong.task, right_answers(wrong.task)[0], 0)]
-    meant = [name == wrong.name for name in names]
+    meant = [name == wrong.name for name in names_of(wrong.task)]
     edit = find_edit(wrong.task, wrong.as_answers(factor), MANY, meant)
     adds_one = bool(words) and edit is not None and edit.group == FACTORS
     if edit is None or edit.others > MANY or adds_one:  # and takes it away again

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checking.compare import matched
 from mha_numpy.checking.differences import differing, largest_of
 from mha_numpy.checking.patterns import find_pattern
 from mha_numpy.checking.trees import leaves
@@ -19,11 +18,10 @@ from mha_numpy.teach.diagnosis.fingerprints import (
     Answer,
     agreeing_arrays,
     right_answers,
-    wrong_arrays,
 )
 from mha_numpy.teach.diagnosis.relations import PLACES
 from mha_numpy.teach.diagnosis.sizes import indices_of, sizes_of
-from mha_numpy.teach.diagnosis.wrong import Wrong, arrays_of, have_shapes, wrong_of
+from mha_numpy.teach.diagnosis.wrong import Wrong, arrays_of, have_shapes, names_of, wrong_of
 from mha_numpy.teach.task import Inputs, Task
 from mha_numpy.teach.tasks import TASKS, find_task
 
@@ -59,24 +57,22 @@ def find_clues(task: str, answers: Sequence[Answer], step: str = "") -> list[str
     >>> find_clues("attention_backward", wrong)
     ['d_q and d_k are right and d_v is wrong']
     """
-    right = right_answers(task)
+    right, wrong = right_answers(task), wrong_of(task, answers)
     clues = [
-        step or _of_results(answers, right),
+        step or _of_results(task, wrong),
         _of_laws(find_task(task), answers),
         "" if step else _of_inputs(task, TASKS[task].probes(), answers, right),
     ]
-    clues += [_of_array(one) for one in wrong_of(task, answers)]
+    clues += map(_of_array, wrong)
     return [clue for clue in clues if clue]
 
 
-def _of_results(answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+def _of_results(task: str, wrong: Sequence[Wrong]) -> str:
     """Say which arrays are right and which are wrong."""
-    names = [name for name, _, _ in matched(right[0], right[0])]
-    is_wrong = wrong_arrays(answers, right)
-    if len(is_wrong) != len(names) or all(is_wrong) or not any(is_wrong):
+    bad = [one.name for one in wrong]
+    good = [name for name in names_of(task) if name not in bad]
+    if not good or not bad:
         return ""
-    good = [name for name, wrong in zip(names, is_wrong, strict=True) if not wrong]
-    bad = [name for name, wrong in zip(names, is_wrong, strict=True) if wrong]
     verbs = "are" if len(good) > 1 else "is", "are" if len(bad) > 1 else "is"
     return f"{listed(good)} {verbs[0]} right and {listed(bad)} {verbs[1]} wrong"
 

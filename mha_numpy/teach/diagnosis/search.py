@@ -62,10 +62,10 @@ class Candidate(NamedTuple):
         function = follow(task, conventions_of(task), assembled(task, {self.function: code}))
         for probe in TASKS[task].probes():
             answer = attempt(function, probe, (Exception,))
-            yield answer if answer is not None and _holds_numbers(answer) else None
+            yield answer if answer is not None and holds_numbers(answer) else None
 
 
-def _holds_numbers(answer: Answer) -> bool:
+def holds_numbers(answer: Answer) -> bool:
     """Return whether an answer contains only numbers, because an edit may return anything."""
     return all(_is_numeric(leaf) for leaf in leaves(answer).values())
 

@@ -186,6 +186,10 @@ class _Compared:
         """Return the values of a variable on each input where it has some, with our numbers."""
         return [(trace["values"][key], o) for trace, o in self.pairs if key in trace["values"]]
 
+    def last_of(self, key: str) -> list[Array]:
+        """Return the last arrays and numbers of a variable on all inputs."""
+        return [one for (_, last, _), _ in self.values_of(key) for one in last]
+
     def is_right(self, key: str, which: int = 1) -> bool:
         """Return whether some expression of ours has the numbers of a variable on all inputs."""
         if (key, which) not in self.known:
@@ -193,16 +197,25 @@ class _Compared:
             texts = [
                 _texts_of(values, ours, which, sums)
                 for values, ours in self.values_of(key)
-                if not all(one.ndim and is_even(one) for one in values[which])
+                if not all(map(_says_nothing, values[which]))
             ]
-            is_found = bool(set.intersection(*texts)) if texts else which == 1  # zeros say nothing
+            is_found = not texts or bool(set.intersection(*texts))
             self.known[key, which] = self.is_plain(key) or is_found
         return self.known[key, which]
 
+    def begins_right(self, key: str) -> bool:
+        """Return whether the first numbers of a variable are right, and more than zeros."""
+        first = [one for values, _ in self.values_of(key) for one in values[0]]
+        return self.is_right(key, 0) and not all(map(_says_nothing, first))
+
     def is_guilty(self, key: str) -> bool:
         """Return whether a variable is a wrong result."""
-        found = (one for (_, last, _), _ in self.values_of(key) for one in last)
-        return any(one.tobytes() in self.guilty for one in found if not is_even(one))
+        found = (one for one in self.last_of(key) if not _says_nothing(one))
+        return any(one.tobytes() in self.guilty for one in found)
+
+    def bytes_of(self, key: str) -> set[bytes]:
+        """Return the last arrays of a variable, to be compared."""
+        return {one.tobytes() for one in self.last_of(key)}
 
     def is_in_order(self, key: str) -> bool:
         """Return whether a variable has our numbers in our order, as far as it can be told."""
@@ -240,10 +253,11 @@ class _Compared:
 
     def is_plain(self, key: str) -> bool:
         """Return whether a variable is a counter, a size of an input, or has equal numbers."""
-        found = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
         if self.is_array(key):
-            is_of_indices = self.is_repeated(key) and not self.is_array(key, "fb")
-            return is_of_indices or all(one.ndim and is_even(one) for one, _ in found)
+            is_new = self.is_repeated(key) and key not in self.filled  # in each round
+            is_of_indices = is_new and not self.is_array(key, "fb")
+            return is_of_indices or all(map(_says_nothing, self.last_of(key)))
+        found = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
         return all(
             one.dtype.kind in "iu" and (self.is_repeated(key) or _is_size(int(one), ours))
             for one, ours in found
@@ -255,8 +269,7 @@ class _Compared:
 
     def is_array(self, key: str, kinds: str = "fbiu") -> bool:
         """Return whether a variable ever is an array of some kind."""
-        found = [one for (_, last, _), _ in self.values_of(key) for one in last]
-        return any(one.ndim and one.dtype.kind in kinds for one in found)
+        return any(one.ndim and one.dtype.kind in kinds for one in self.last_of(key))
 
     def walk(self) -> tuple[set[str], set[str]]:
         """Return what the wrong results depend on, back to what is right, and that."""
@@ -318,7 +331,8 @@ class _Compared:
         if has_parts and not self.is_array(first):
             return ""  # a dict of numbers
         found = {one for one in right if self.is_array(one) and not self.is_plain(one)}
-        good = {one for one in found if self.is_in_order(one)}
+        returned = {_name(key) for key in self.needs if self.guilty & self.bytes_of(key)}
+        good = {one for one in found if self.is_in_order(one) and _name(one) not in returned}
         later = {_name(one) for one in steps | found - good}  # where these names are something else
         in_order = dict.fromkeys(_name(one) for one in sorted(sorted(good), key=_line))
         others = [f"`{name}`" for name in in_order if name not in later][-FEW:]
@@ -332,7 +346,7 @@ class _Compared:
         clauses = [
             f"`{_name(first)}`{also} in line {_line(first)} is the first of your variables whose "
             f"numbers occur nowhere in our solution{self.trait(first)}",
-            "in the first round of the loop it is right" if self.is_right(first, 0) else "",
+            "in the first round of the loop it is right" if self.begins_right(first) else "",
             f"those of {names} do" if names else "",
             _look((_line(first), last)),
         ]
@@ -357,6 +371,10 @@ def _name(key: str) -> str:
     return key.partition(" ")[2]
 
 
+def _says_nothing(array: Array) -> bool:
+    return array.ndim > 0 and is_even(array)
+
+
 def _is_size(number: int, ours: Sequence[Seen]) -> bool:
     return any(number in one.array.shape for one in ours) or number == 1
 
@@ -372,7 +390,9 @@ def _texts_of(
     array = np.where(array < LOWEST, -np.inf, array) if array.dtype.kind == "f" else array
     is_each = several and which and not sums and array.dtype.kind == "f"
     texts = set() if is_each else _texts_with(array, ours)
-    if several and not texts:
+    if several and array.dtype == bool:
+        texts |= _texts_with_rows(several[0].reshape(-1, array.shape[-1] or 1), ours)
+    elif several and not texts:
         texts = _texts_around(several[0] if which else array.ravel(), ours)
     return texts
 
@@ -401,6 +421,14 @@ def _core(array: Array) -> Array:
         if (array == array.take([0], axis)).all():
             array = array.take([0], axis)
     return array.squeeze()
+
+
+def _texts_with_rows(mine: Array, ours: Sequence[Seen]) -> set[str]:
+    """Return the masks of ours that have all of these rows."""
+    rows, masks = set(map(bytes, mine)), [one for one in ours if one.array.dtype == bool]
+    fit = [one for one in masks if one.array.shape[-1:] == mine.shape[-1:]]
+    of_each = [set(map(bytes, one.array.reshape(-1, mine.shape[-1]))) for one in fit]
+    return {text for one, of in zip(fit, of_each, strict=True) if rows <= of for text in one.texts}
 
 
 def _texts_around(mine: Array, ours: Sequence[Seen]) -> set[str]:

@@ -76,14 +76,19 @@ class Wrong(NamedTuple):
         return found
 
 
+def names_of(task: str) -> list[str]:
+    """Return the names of a task's results."""
+    right = right_answers(task)[0]
+    return list(leaves(right)) if children(right) is not None else [TASKS[task].result]
+
+
 def arrays_of(task: str, answer: Answer, number: int) -> list[tuple[str, Array]]:
     """Return the arrays of an answer to an input by the names of the expected ones."""
     if answer is None:
         return []
     right = right_answers(task)[number]
-    names = list(leaves(right)) if children(right) is not None else [TASKS[task].result]
     found = []
-    for name, (_, mine, _) in zip(names, matched(answer, right), strict=False):
+    for name, (_, mine, _) in zip(names_of(task), matched(answer, right), strict=False):
         is_array = isinstance(mine, np.ndarray | np.generic | int | float)
         array = np.asarray(mine) if is_array else NONE
         found.append((name, array if array.dtype.kind in "biuf" else NONE))

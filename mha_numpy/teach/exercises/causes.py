@@ -16,7 +16,7 @@ from mha_numpy.teach.diagnosis import BANK, Diagnosis, diagnose
 from mha_numpy.teach.diagnosis.bank import ACCUMULATES, EDITS, FLOAT32, IN_PLACE
 from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
-from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
+from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
 from mha_numpy.teach.diagnosis.search import SmallEdit, told_edit
 from mha_numpy.teach.diagnosis.steps import find_step, is_confirmed
 from mha_numpy.teach.diagnosis.variables import Trace
@@ -171,8 +171,7 @@ def _clues(evidence: Evidence, trace: Again) -> list[str]:
 
 
 def _wrong_names(evidence: Evidence) -> list[str]:
-    wrong = wrong_arrays(evidence.answers, evidence.expected)
-    return [name for name, is_wrong in zip(evidence.names, wrong, strict=True) if is_wrong]
+    return [one.name for one in wrong_of(evidence.exercise.task, evidence.answers)]
 
 
 def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
