@@ -10,7 +10,6 @@ from mha_numpy.checking.differences import differing
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis.apart import MANY, find_cause
 from mha_numpy.teach.diagnosis.bank import BANK, FLOAT32, IGNORE_ALL
 from mha_numpy.teach.diagnosis.fingerprints import (
     TOLERANCE,
@@ -22,7 +21,7 @@ from mha_numpy.teach.diagnosis.fingerprints import (
     right_answers,
 )
 from mha_numpy.teach.diagnosis.mutants import may_show, mutated
-from mha_numpy.teach.diagnosis.relations import find_relation
+from mha_numpy.teach.diagnosis.relations import MANY, find_cause, find_relation
 from mha_numpy.teach.diagnosis.search import SmallEdit, find_edit, find_edit_beside
 from mha_numpy.teach.diagnosis.wrong import Wrong, names_of, wrong_of
 from mha_numpy.teach.task import Mistake

@@ -5,10 +5,9 @@ import pytest
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.teach.diagnosis import TASKS, Variant, diagnose, make, right_answers, using
-from mha_numpy.teach.diagnosis.apart import find_cause
 from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.fingerprints import attempt
-from mha_numpy.teach.diagnosis.relations import find_relation
+from mha_numpy.teach.diagnosis.relations import find_cause, find_relation
 from mha_numpy.teach.diagnosis.sizes import factor_of, sizes_of
 from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises import find_exercise, judge

@@ -143,7 +143,21 @@ def backward_from_lse(d_heads, q, k, v, heads, lse, mask):
             d_v[b, h, seen] += np.outer(w, g)
     return d_q, d_k, d_v
 """
+COUNTED = """
+def masked_attention(q, k, v, mask, softcap):
+    out = np.zeros((*q.shape[:3], v.shape[-1]))
+    for b, h, i in np.ndindex(*q.shape[:3]):
+        keys, values = (a[b, h // (q.shape[1] // k.shape[1])] for a in (k, v))
+        see = mask[b, 0, i]
+        if see.any():
+            s = keys[see] @ q[b, h, i] / np.sqrt(q.shape[-1])
+            s = s if softcap is None else softcap * np.tanh(s / softcap)
+            w = np.exp(s - s.max())
+            out[b, h, i] = (w / len(w)) @ values[see]
+    return out
+"""
 CASES = [
+    (COUNTED, f"`out` in line 11 {NOWHERE}; those of `values`, `see` and `w` do; look at line 11"),
     (BEST, f"`out` in line 11 {NOWHERE}"),
     (SCALED, f"`d_s` in line 5 {NOWHERE}; those of `d_w` do; look at lines 5 to 6"),
     (SHIFTED, f"`see` in line 7 {NOWHERE}; look at lines 7 to 14"),
