@@ -15,7 +15,7 @@ from mha_numpy.teach.diagnosis.bank import BANK
 from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.diagnose import Diagnosis, diagnose
 from mha_numpy.teach.diagnosis.fingerprints import Answer, answers_with, fingerprints, fits
-from mha_numpy.teach.diagnosis.search import Candidate, all_numbers, candidates, have
+from mha_numpy.teach.diagnosis.search import Candidate, candidates, have, made_edits
 from mha_numpy.teach.diagnosis.small_edits import GROUPS
 
 ANOTHER_SEED = 1  # whose numbers tell an explanation that fits by chance
@@ -167,7 +167,7 @@ def hold_out(tasks: Sequence[str], each: int = 2, seed: int = 0) -> list[HeldOut
     counts = {group: np.zeros(6, dtype=int) for group in GROUPS}
     for task in progress(list(tasks), len(tasks), "holding out"):
         rng = np.random.default_rng([seed, *task.encode()])
-        edits, (rows, numbers) = candidates(task), all_numbers(task)
+        edits, (rows, numbers, _) = candidates(task), made_edits(task)
         groups = np.array([edits[row].edit.group for row in rows])
         for group in GROUPS:
             drawn = rng.permutation(np.flatnonzero(groups == group))[:each]

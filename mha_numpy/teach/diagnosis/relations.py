@@ -13,9 +13,9 @@ import numpy as np
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import conventions_of
-from mha_numpy.teach.diagnosis.bank import BANK
+from mha_numpy.teach.diagnosis.bank import BANK, Function
 from mha_numpy.teach.diagnosis.fingerprints import attempt, fingerprints, right_answers
-from mha_numpy.teach.diagnosis.mutants import assembled, mutated
+from mha_numpy.teach.diagnosis.mutants import assembled, make
 from mha_numpy.teach.diagnosis.search import find_edit, has_table, step_of_edit
 from mha_numpy.teach.diagnosis.sizes import (
     WORDS,
@@ -73,23 +73,25 @@ def _plain(wrong: Wrong) -> Iterator[str]:
             continue
         if wrong.is_given_by(given):
             yield f"the input {name}, unchanged"
+        if value.dtype.kind != "f":
+            continue
         for turned, how in ((np.negative, "with its sign changed"), (_swapped, "transposed")):
-            if value.dtype.kind == "f" and wrong.is_given_by([turned(one) for one in given]):
+            if wrong.is_given_by([turned(one) for one in given]):
                 yield f"the input {name}, {how}"
-        if value.dtype.kind != "f" or not all(one.size for one in given):
+        if not all(one.size for one in given):
             continue
         letters = axes_of(wrong.task).get(name, ("",) * value.ndim)
         for axis, letter in enumerate(letters[: value.ndim]):
             for take, word in ((np.mean, "mean"), (np.sum, "sum"), (np.max, "maximum")):
                 reduced = [take(one, axis=axis, keepdims=True) for one in given]
                 if wrong.is_given_by(list(map(_spread, reduced, wrong.right))):
-                    equal = (
-                        ": every key has the same weight" if (name, word) == ("v", "mean") else ""
-                    )
+                    is_mix = (name, word) == ("v", "mean")
+                    equal = ": every key has the same weight" * is_mix
                     yield f"the {word} of {name} over all {words_of(letter)[1]}{equal}"
-    for other in _others(wrong):
-        if wrong.is_given_by(other[1]):
-            yield f"what belongs into {other[0]}"
+    rights = right_answers(wrong.task)
+    for name in names_of(wrong.task) if len(wrong.mine) == len(rights) else ():
+        if name != wrong.name and wrong.is_given_by(wrong._replace(name=name).taken_from(rights)):
+            yield f"what belongs into {name}"
 
 
 def _swapped(array: Array) -> Array:
@@ -101,15 +103,6 @@ def _spread(array: Array, like: Array) -> Array:
         return np.broadcast_to(array, like.shape)
     except ValueError:
         return array
-
-
-def _others(wrong: Wrong) -> Iterator[tuple[str, list[Array]]]:
-    """Yield the other results by name."""
-    rights = [leaves(right) for right in right_answers(wrong.task)]
-    if len(wrong.mine) == len(rights):
-        for name in rights[0]:
-            if name != wrong.name:
-                yield name, [np.asarray(one[name]) for one in rights]
 
 
 def _factor(wrong: Wrong) -> Iterator[str]:
@@ -264,9 +257,7 @@ def _order(wrong: Wrong) -> Iterator[str]:
             _indices(*one, axis) for one in zip(wrong.mine, wrong.right, wrong.largest, strict=True)
         ]
         usual = max(orders, key=len)
-        if len(usual) > 1 and all(order == usual[: len(order)] for order in orders if order) and (
-            all(orders)
-        ):  # fmt: skip
+        if len(usual) > 1 and all(order and order == usual[: len(order)] for order in orders):
             moved = [f"{i} has the numbers of {j}" for i, j in enumerate(usual) if i != j]
             yield f"counted from 0, {one} {', '.join(moved[:4])}{' ...' * (len(moved) > 4)}"
 
@@ -294,10 +285,10 @@ def _layout(wrong: Wrong) -> Iterator[str]:
         return
     names = axis_names(wrong.task, wrong.name, ndim)
     yield from _turned(wrong, names)
-    if len(wrong.probes[0]) <= 2 and not conventions_of(wrong.task):  # one array, split or merged
-        x = next(iter(wrong.probes[0].values()))
-        if isinstance(x, np.ndarray):
-            yield from _read(wrong)
+    x = next(iter(wrong.probes[0].values()))
+    is_one_array = len(wrong.probes[0]) <= 2 and isinstance(x, np.ndarray)  # split or merged
+    if is_one_array and not conventions_of(wrong.task):
+        yield from _read(wrong)
 
 
 def _turned(wrong: Wrong, names: Sequence[str]) -> Iterator[str]:
@@ -350,10 +341,13 @@ def _reshaped(wrong: Wrong) -> Iterator[str]:
     yield "the numbers are right and in the right order, but the shape is not"
 
 
-def _is_given(wrong: Wrong, change: Callable[[Inputs, dict[str, float]], Inputs]) -> bool:
+def _is_given(
+    wrong: Wrong,
+    change: Callable[[Inputs, dict[str, float]], Inputs],
+    function: Function | None = None,
+) -> bool:
     """Return whether the array is the right one of changed inputs, and stop where it is not."""
-    function = mutated(wrong.task, ())
-    assert function is not None
+    function = function or make(wrong.task)
     given: list[Array] = []
     for probe, sizes, number in zip(wrong.probes, wrong.sizes, wrong.numbers, strict=True):
         try:
@@ -574,17 +568,13 @@ def _scaled_scores(wrong: Wrong) -> str:
     scores = namespace["scores"]
     roots = [np.sqrt(one.get("d_k", one.get("d", 1.0))) for one in wrong.sizes]
     for text, numbers in [("1", np.ones(len(roots))), *islice(factors(wrong.sizes), SCALES)]:
-        given: list[Array] = []
-        for number, probe, c in zip(wrong.numbers, wrong.probes, roots / numbers, strict=True):
+        left = iter(roots / numbers)
 
-            def scaled(q: Array, k: Array, c: float = c) -> Array:
-                return np.asarray(scores(q, k) * c)
+        def scaling(probe: Inputs, _: dict[str, float], left: Iterator[float] = left) -> Inputs:
+            c = next(left)
+            namespace["scores"] = lambda q, k: np.asarray(scores(q, k) * c)
+            return probe
 
-            namespace["scores"] = scaled
-            answer = attempt(function, probe, (Exception,))
-            given.append(dict(arrays_of(wrong.task, answer, number)).get(wrong.name, NONE))
-            if not wrong.are_same(wrong.mine[: len(given)], given):
-                break
-        else:
+        if _is_given(wrong, scaling, function):
             return f"the scores are divided by {text}, not by np.sqrt(d_k)"
     return ""
