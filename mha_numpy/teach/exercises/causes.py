@@ -1,6 +1,7 @@
 """Why an answer is wrong: a known mistake or a small edit, with the evidence, or a clue."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -56,6 +57,7 @@ def explain(
     A bug of the museum is not given away, because the hints do that. Unless `is_thorough`, it says
     nothing, and names only a mistake that is quickly found.
     """
+    trace = cache(trace)  # the calls are made once, whatever is asked
     failed = {stage.name for stage in stages if stage.passed is False}
     manner = _manner(evidence, failed)
     if "the same twice" in failed and not manner:  # then no numbers are evidence

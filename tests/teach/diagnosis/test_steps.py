@@ -5,12 +5,14 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from mha_numpy.teach.diagnosis import TASKS, Variant, using
+from mha_numpy.teach.diagnosis import TASKS, Variant, steps, using
 from mha_numpy.teach.diagnosis.fingerprints import attempt
 from mha_numpy.teach.diagnosis.solutions import read_solutions
 from mha_numpy.teach.diagnosis.steps import find_step
 from mha_numpy.teach.diagnosis.variables import traced
 from mha_numpy.teach.exercises import find_exercise, judge
+from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
+from mha_numpy.teach.exercises.sandbox import LIMITS, run_calls
 from tests.sweeps import sweep
 
 NOWHERE = "is the first of your variables whose numbers occur nowhere in our solution"
@@ -205,6 +207,12 @@ def test_nothing_is_told_of_a_right_function(task):
     assert step_of(task, function) == ""
 
 
+def test_without_a_trace_nothing_is_computed(monkeypatch):
+    monkeypatch.setattr(steps, "numbers_of_ours", None)
+    assert find_step("gelu", [None] * len(TASKS["gelu"].probes())) == ""
+    assert find_step("gelu", []) == ""
+
+
 def test_a_function_without_python_code_has_no_steps():
     assert step_of("gelu", np.tanh) == ""
 
@@ -222,7 +230,16 @@ def test_nan_that_comes_about_in_another_way_is_not_called_by_a_known_mistake():
         total = powers.sum(axis=-1, keepdims=True)
         return powers / np.where(total == 0, 1, total)
 
-    verdict = judge(find_exercise("softmax"), lambda: softmax)
+    exercise, count = find_exercise("softmax"), []
+    run = run_calls(lambda: softmax, probe_inputs(exercise), LIMITS)
+
+    def trace():
+        count.append(1)  # NaN is confirmed, and a step looked for, by the same calls
+        return [traced(softmax)(**deepcopy(probe)) for probe in TASKS["softmax"].probes()]
+
+    with np.errstate(all="ignore"):
+        verdict = judge_answers(exercise, run, trace=trace)
+    assert len(count) == 1
     assert "likely cause" not in verdict.remarks
     assert verdict.remarks["clue"].startswith("`powers` in line ")
     assert ": some are NaN or infinite" in verdict.remarks["clue"]
