@@ -417,7 +417,8 @@ def _texts_with(array: Array, ours: Sequence[Seen]) -> set[str]:
 
 def _core(array: Array) -> Array:
     """Return an array without axes of length 1, and a mask without those along which it repeats."""
-    for axis in reversed(range(array.ndim)) if array.dtype == bool and array.size else ():
+    is_mask = array.size and np.isin(array, (0, 1)).all()
+    for axis in range(array.ndim) if is_mask else ():
         if (array == array.take([0], axis)).all():
             array = array.take([0], axis)
     return array.squeeze()
