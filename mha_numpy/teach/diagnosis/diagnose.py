@@ -110,13 +110,13 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
     is_related = bool(related) and all(told for _, told in related)
     if is_related:
         return Diagnosis(False, (), apart=tuple(related))
-    if is_partial:
+    if is_partial and not is_broken:
         partial = [name for name, one in made.items() if gives(answers, one, wrong)]
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
     if not (is_thorough or _ignores_all_and_more(task, answers)):
         return Diagnosis(False, ())
-    is_lost = bool(each) and all(one.is_lost for one in each)  # else some edits leave such places
+    is_lost = bool(each) and all(one.is_lost for one in each)  # or infinities tell by their places
     edit = None if is_lost else find_edit(task, answers, TRIALS)
     if edit and edit.others <= FEW:
         return Diagnosis(False, (), edit=edit)

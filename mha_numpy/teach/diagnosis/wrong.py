@@ -53,8 +53,12 @@ class Wrong(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """Whether on each input either all numbers are right or none is finite."""
-        is_right = map(same, self.mine, self.right, self.largest)
+        """Whether on each input the wrong numbers are NaN, or none is finite."""
+        filled = [
+            np.where(np.isnan(mine), right, mine) if mine.shape == right.shape else mine
+            for mine, right in zip(self.mine, self.right, strict=True)
+        ]
+        is_right = map(same, filled, self.right, self.largest)
         return all(r or not np.isfinite(a).any() for r, a in zip(is_right, self.mine, strict=True))
 
     def taken_from(self, answers: Sequence[Answer]) -> list[Array]:
