@@ -20,7 +20,7 @@ from mha_numpy.teach.classroom.marks import MARKS, rules
 from mha_numpy.teach.classroom.results import Result, Task
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.submissions import File
-from mha_numpy.teach.diagnosis.edits import apply_edits
+from mha_numpy.teach.diagnosis.mutants import apply_edits
 from mha_numpy.teach.exercises import find_exercise
 from mha_numpy.teach.exercises.child.limits import Limits
 

@@ -32,7 +32,7 @@ from mha_numpy.show.pictures import (
 from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing
 from mha_numpy.show.scenes import story_of
 from mha_numpy.show.walk import walk
-from mha_numpy.teach.diagnosis.edits import apply_edits
+from mha_numpy.teach.diagnosis.mutants import apply_edits
 from mha_numpy.teach.exercises import find_exercise, judge
 
 ROOT = Path(__file__).parents[2]

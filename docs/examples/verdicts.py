@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mha_numpy.tables import Table
-from mha_numpy.teach.diagnosis.edits import apply_edits
+from mha_numpy.teach.diagnosis.mutants import apply_edits
 from mha_numpy.teach.exercises import Verdict, find_exercise, judge
 from mha_numpy.teach.exercises.verdict import stages_table
 

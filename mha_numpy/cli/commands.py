@@ -507,11 +507,11 @@ def _solutions(options: Namespace) -> int:
 )  # fmt: skip
 def _mistakes(options: Namespace) -> int:
     from mha_numpy.teach.diagnosis import TASKS, find_confusion, find_task, search
-    from mha_numpy.teach.diagnosis.confusion import hold_out
-    from mha_numpy.teach.diagnosis.report import (
+    from mha_numpy.teach.diagnosis.confusion import (
         bank_table,
         confusion_sections,
         held_out_sections,
+        hold_out,
         to_markdown,
     )
 

@@ -17,7 +17,7 @@ import numpy as np  # noqa: F401
 import pytest
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis.edits import apply_edits
+from mha_numpy.teach.diagnosis.mutants import apply_edits
 from tests.mutation.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]

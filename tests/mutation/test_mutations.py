@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mha_numpy.teach.diagnosis.edits import apply_edits
+from mha_numpy.teach.diagnosis.mutants import apply_edits
 from tests.mutation.mutations import MUTATIONS
 
 ROOT = Path(__file__).parents[2]

@@ -5,11 +5,11 @@ The clues say which are wrong, on which inputs, where in an array, and by how mu
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from mha_numpy.checking.compare import matched
+from mha_numpy.checking.differences import differing, largest_of
 from mha_numpy.checking.patterns import find_pattern
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
@@ -18,30 +18,16 @@ from mha_numpy.teach.diagnosis.fingerprints import (
     Answer,
     agreeing_arrays,
     right_answers,
-    wrong_arrays,
 )
 from mha_numpy.teach.diagnosis.relations import PLACES
 from mha_numpy.teach.diagnosis.sizes import indices_of, sizes_of
+from mha_numpy.teach.diagnosis.wrong import Wrong, arrays_of, have_shapes, names_of, wrong_of
 from mha_numpy.teach.task import Inputs, Task
 from mha_numpy.teach.tasks import TASKS, find_task
 
 CLOSE = 1e-6  # of the largest number
 LARGE = 10  # numbers are far above 1
 MOST = 3  # things that inputs share, to be told
-
-
-class Beside(NamedTuple):
-    """An array of an answer on one input, next to the right one."""
-
-    name: str
-    mine: Array
-    right: Array
-
-    @property
-    def where(self) -> Array:
-        """Which of its numbers are wrong."""
-        largest = np.abs(self.right[np.isfinite(self.right)]).max(initial=0)
-        return ~np.isclose(self.mine, self.right, rtol=0, atol=CLOSE * largest, equal_nan=True)
 
 
 def find_clues(task: str, answers: Sequence[Answer], step: str = "") -> list[str]:
@@ -71,42 +57,22 @@ def find_clues(task: str, answers: Sequence[Answer], step: str = "") -> list[str
     >>> find_clues("attention_backward", wrong)
     ['d_q and d_k are right and d_v is wrong']
     """
-    right = right_answers(task)
+    right, wrong = right_answers(task), wrong_of(task, answers)
     clues = [
-        step or _of_results(answers, right),
-        _of_laws(find_task(task), answers, right),
+        step or _of_results(task, wrong),
+        _of_laws(find_task(task), answers),
         "" if step else _of_inputs(task, TASKS[task].probes(), answers, right),
     ]
-    wrong = [
-        one
-        for answer, expected in zip(answers, right, strict=True)
-        for one in _beside(answer, expected, TASKS[task].result or "result")
-        if one.where.any()
-    ]
-    by_name = {one.name: [other for other in wrong if other.name == one.name] for one in wrong}
-    clues += [_of_arrays(task, name, found) for name, found in by_name.items()]
+    clues += map(_of_array, wrong)
     return [clue for clue in clues if clue]
 
 
-def _beside(answer: Answer, expected: Answer, name: str = "") -> list[Beside]:
-    """Return the numeric arrays that have the expected shapes, next to the expected arrays."""
-    pairs = matched(answer, expected, name) if answer is not None else ()
-    return [
-        Beside(name, np.asarray(mine), np.asarray(other))
-        for name, mine, other in pairs
-        if isinstance(mine, np.ndarray | np.generic) and mine.shape == np.shape(other)
-        if mine.dtype.kind in "biuf"
-    ]
-
-
-def _of_results(answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+def _of_results(task: str, wrong: Sequence[Wrong]) -> str:
     """Say which arrays are right and which are wrong."""
-    names = [name for name, _, _ in matched(right[0], right[0])]
-    is_wrong = wrong_arrays(answers, right)
-    if len(is_wrong) != len(names) or all(is_wrong) or not any(is_wrong):
+    bad = [one.name for one in wrong]
+    good = [name for name in names_of(task) if name not in bad]
+    if not good or not bad:
         return ""
-    good = [name for name, wrong in zip(names, is_wrong, strict=True) if not wrong]
-    bad = [name for name, wrong in zip(names, is_wrong, strict=True) if wrong]
     verbs = "are" if len(good) > 1 else "is", "are" if len(bad) > 1 else "is"
     return f"{listed(good)} {verbs[0]} right and {listed(bad)} {verbs[1]} wrong"
 
@@ -116,12 +82,13 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _of_laws(task: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
-    for inputs, answer, expected in zip(task.probes(), answers, right, strict=True):
-        both, names = _beside(answer, expected), leaves(expected)
-        if len(both) < len(names):
+def _of_laws(task: Task, answers: Sequence[Answer]) -> str:
+    for number, (inputs, answer) in enumerate(zip(task.probes(), answers, strict=True)):
+        expected = leaves(right_answers(task.name)[number])
+        mine = [array for _, array in arrays_of(task.name, answer, number)]
+        if not have_shapes(mine, list(map(np.asarray, expected.values()))):
             continue
-        arrays = dict(zip(names, (one.mine for one in both), strict=True))
+        arrays = dict(zip(expected, mine, strict=True))
         for law in task.laws:
             if np.abs(law.residual(inputs, arrays)).max(initial=0) > CLOSE:
                 return f"your answer breaks a rule that every right answer obeys: {law.statement}"
@@ -208,41 +175,40 @@ PROPERTIES: dict[str, Callable[[Any], bool]] = {  # that inputs with wrong answe
 }
 
 
-def _of_arrays(task: str, name: str, wrong: Sequence[Beside]) -> str:
+def _of_array(wrong: Wrong) -> str:
     """Say where an array is wrong, or by how much: on all inputs alike, or else on the first."""
-    if all(not one.mine[one.where].any() for one in wrong) and all(map(_is_told, wrong)):
-        return f"{name}: every wrong number is 0"
+    pairs = [pair for pair in zip(wrong.mine, wrong.right, strict=True) if have_shapes(*zip(pair))]
+    each = [(*pair, differing(*pair, largest_of(pair[1]), CLOSE)) for pair in pairs]
+    each = [(mine, right, where) for mine, right, where in each if where.any()]
+    # zeros say something if some numbers are right, and others are not 0
+    if all(not mine[where].any() and not where.all() and mine.dtype != bool
+           for mine, _, where in each):  # fmt: skip
+        return f"{wrong.name}: every wrong number is 0" if each else ""
     for clue in (_of_places, _of_pattern):
-        found = [clue(task, one) for one in wrong]
+        found = [clue(wrong, *one) for one in each]
         told = next((words for words in found[0] if all(words in other for other in found)), "")
         if told:
-            return f"{name}: {told}"
+            return f"{wrong.name}: {told}"
     return ""
 
 
-def _is_told(one: Beside) -> bool:
-    """Return whether zeros say something: some numbers are right, and others are not 0."""
-    return not one.where.all() and one.mine.dtype != bool
-
-
-def _of_pattern(task: str, wrong: Beside) -> list[str]:
-    found = find_pattern(wrong.mine, wrong.right)
-    for axis in range(wrong.right.ndim):  # in the words of the task
-        one, several = indices_of(task, wrong.name, wrong.right.ndim, axis)
+def _of_pattern(wrong: Wrong, mine: Array, right: Array, _: Array) -> list[str]:
+    found = find_pattern(mine, right)
+    for axis in range(right.ndim):  # in the words of the task
+        one, several = indices_of(wrong.task, wrong.name, right.ndim, axis)
         found = found.replace(f"each index of axis {axis} ", f"each {one} ")
         found = found.replace(f"the indices of axis {axis} ", f"the {several} ")
     return [] if not found or found.startswith("all of them at") else [found]
 
 
-def _of_places(task: str, wrong: Beside) -> list[str]:
+def _of_places(wrong: Wrong, _: Array, right: Array, where: Array) -> list[str]:
     """Say which indices of an axis are wrong, in all ways that fit."""
     told = []
-    for axis, size in enumerate(wrong.where.shape):
-        others = tuple(i for i in range(wrong.where.ndim) if i != axis)
-        is_wrong = wrong.where.any(axis=others)
+    for axis, size in enumerate(where.shape):
+        is_wrong = where.any(axis=tuple(i for i in range(where.ndim) if i != axis))
         if size < 2 or is_wrong.all():
             continue
-        one, several = indices_of(task, wrong.name, wrong.right.ndim, axis)
+        one, several = indices_of(wrong.task, wrong.name, right.ndim, axis)
         for words, place in PLACES.items():
             is_plain = "block" not in words and "group" not in words
             if is_plain and np.array_equal(is_wrong, place(size, {})):

@@ -2,14 +2,14 @@
 
 from collections.abc import Collection, Sequence
 from itertools import combinations, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from mha_numpy.checking.differences import differing
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis.apart import MANY, find_cause
 from mha_numpy.teach.diagnosis.bank import BANK, FLOAT32, IGNORE_ALL
 from mha_numpy.teach.diagnosis.fingerprints import (
     TOLERANCE,
@@ -19,12 +19,11 @@ from mha_numpy.teach.diagnosis.fingerprints import (
     fits,
     gives,
     right_answers,
-    wrong_arrays,
 )
 from mha_numpy.teach.diagnosis.mutants import may_show, mutated
-from mha_numpy.teach.diagnosis.relations import find_relation
+from mha_numpy.teach.diagnosis.relations import MANY, find_cause, find_relation
 from mha_numpy.teach.diagnosis.search import SmallEdit, find_edit, find_edit_beside
-from mha_numpy.teach.diagnosis.wrong import wrong_of
+from mha_numpy.teach.diagnosis.wrong import Wrong, names_of, wrong_of
 from mha_numpy.teach.task import Mistake
 from mha_numpy.teach.tasks import TASKS, find_task
 
@@ -92,50 +91,52 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
         raise ConfigError(f"answers: expected {len(right)} of them; got {len(answers)}")
     if fits(answers, right):
         return Diagnosis(all(answer is not None for answer in answers), ())
-    singles = [name for name, wrong in fingerprints(task).items() if fits(answers, wrong)]
+    made = fingerprints(task)
+    singles = [name for name, wrong in made.items() if fits(answers, wrong)]
     if singles:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
     if _is_narrow(answers):
-        made = {frozenset({name, FLOAT32}): wrong for name, wrong in fingerprints(task).items()}
-        narrow = {frozenset({FLOAT32}): right} | made
+        both = {frozenset({name, FLOAT32}): wrong for name, wrong in made.items()}
+        narrow = {frozenset({FLOAT32}): right} | both
         causes = [cause for cause, wrong in narrow.items() if fits(answers, wrong, NARROW)]
         if causes:
             return Diagnosis(False, tuple(causes))
-    wrong = wrong_arrays(answers, right)
-    is_partial = any(wrong) and not all(wrong)
     each = wrong_of(task, answers)
+    wrong = [name in {one.name for one in each} for name in names_of(task)]
+    is_partial = any(wrong) and not all(wrong)
     is_broken = bool(each) and all(one.is_nan_alone for one in each)
     with np.errstate(all="ignore"):
         related = [(one.name, find_relation(one)) for one in each]
     is_related = bool(related) and all(told for _, told in related)
     if is_related:
         return Diagnosis(False, (), apart=tuple(related))
-    if is_partial:
-        partial = [name for name, made in fingerprints(task).items() if gives(answers, made, wrong)]
+    if is_partial and not is_broken:
+        partial = [name for name, one in made.items() if gives(answers, one, wrong)]
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
     if not (is_thorough or _ignores_all_and_more(task, answers)):
         return Diagnosis(False, ())
-    edit = None if is_broken else find_edit(task, answers, TRIALS)
+    is_lost = bool(each) and all(one.is_lost for one in each)  # or infinities tell by their places
+    edit = None if is_lost else find_edit(task, answers, TRIALS)
     if edit and edit.others <= FEW:
         return Diagnosis(False, (), edit=edit)
     tried = list(islice(combinations(_names(task), 2), PAIRS))
     pairs = [pair for pair in tried if _makes(task, pair, answers)]
     if pairs:
-        pairs.sort(key=lambda pair: -_explained(task, pair, answers))
+        pairs.sort(key=lambda pair: -_explained(each, [made[one] for one in pair if one in made]))
         return Diagnosis(False, tuple(map(frozenset, pairs)))
-    if edit and edit.others <= MANY:
+    if edit and edit.others <= MANY and not is_broken:
         return Diagnosis(False, (), edit=edit)
     edit = find_edit(task, answers, TRIALS, wrong) if is_partial and not is_broken else None
     if edit and edit.others <= MANY:
         return Diagnosis(False, (), is_partial=True, edit=edit)
-    both = zip(each, related, strict=True)
-    apart = [(one.name, told or find_cause(one)) for one, (_, told) in both]
+    pairs_of = zip(each, related, strict=True)
+    apart = [(one.name, told or find_cause(one)) for one, (_, told) in pairs_of]
     if any(told for _, told in apart):
         return Diagnosis(False, (), apart=tuple(pair for pair in apart if pair[1]))
     if is_broken:
         return Diagnosis(False, ())
-    explained = {name: _explained(task, [name], answers) for name in fingerprints(task)}
+    explained = {name: _explained(each, [made[name]]) for name in made}
     names = sorted(filter(explained.get, explained), key=lambda name: -explained[name])
     beside = find_edit_beside(task, answers, TRIALS * (PAIRS - len(tried)) // PAIRS, names)
     if beside is None:
@@ -143,41 +144,31 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
     return Diagnosis(False, (frozenset({beside[0]}),), edit=beside[1])
 
 
-def _explained(task: str, mistakes: Collection[str], answers: Sequence[Answer]) -> int:
-    """Count the wrong numbers that one of the mistakes gives by itself."""
-    right = right_answers(task)
-    alone = [fingerprints(task).get(name, right) for name in mistakes]
+def _explained(each: Sequence[Wrong], made: Sequence[Sequence[Answer]]) -> int:
+    """Count the wrong numbers that one of some answers has as well."""
     count = 0
-    for answer, expected, *made in zip(answers, right, *alone, strict=True):
-        others = [leaves(one) for one in made if one is not None]
-        usual = leaves(expected)
-        for name, leaf in leaves(answer).items() if answer is not None else ():
-            is_given = np.zeros(np.shape(leaf), dtype=bool)
-            for other in (arrays[name] for arrays in others if name in arrays):
-                is_given |= _same(leaf, other)
-            count += int((is_given & ~_same(leaf, usual.get(name))).sum())
+    for one in each:
+        others = [one.taken_from(answers) for answers in made]
+        for i, mine in enumerate(one.mine):
+            off = [_off(mine, known[i], one.largest[i]) for known in (one.right, *others)]
+            count += int((off[0] & ~np.all(off, axis=0)).sum())
     return count
 
 
-def _same(leaf: Any, other: Any) -> Array:
-    """Return which numbers of two arrays agree, if the shapes do."""
-    is_number = np.asarray(leaf).dtype.kind in "biufc"
-    if np.shape(other) != np.shape(leaf) or other is None or not is_number:
-        return np.zeros(np.shape(leaf), dtype=bool)
-    return np.isclose(leaf, other, rtol=TOLERANCE, equal_nan=True)
+def _off(mine: Array, other: Array, largest: float) -> Array:
+    """Return which numbers of an array are not those of another."""
+    if mine.shape != other.shape:
+        return np.ones(mine.shape, dtype=bool)
+    return differing(mine, other, np.float64(largest), TOLERANCE)
 
 
 def _is_narrow(answers: Sequence[Answer]) -> bool:
     """Return whether every number is one of float32."""
+    found = [leaf for answer in answers for leaf in leaves(answer).values() if leaf is not None]
     return all(
         array.dtype.kind == "f" and np.array_equal(array, np.float32(array), equal_nan=True)
-        for array in _arrays_of(answers)
+        for array in map(np.asarray, found)
     )
-
-
-def _arrays_of(answers: Sequence[Answer]) -> list[Array]:
-    found = [leaf for answer in answers for leaf in leaves(answer).values()]
-    return [np.asarray(leaf) for leaf in found if leaf is not None]
 
 
 def _names(task: str) -> list[str]:

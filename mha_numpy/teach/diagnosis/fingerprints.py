@@ -80,15 +80,6 @@ def agreeing_arrays(answer: Answer, other: Answer) -> list[bool]:
     return list(agreeing(answer, other, tolerance=TOLERANCE))
 
 
-def wrong_arrays(answers: Sequence[Answer], right: Sequence[Answer]) -> list[bool]:
-    """Return for each array whether any answer has it wrong; [] if the number of arrays varies."""
-    pairs = zip(answers, right, strict=True)
-    agree = [agreeing_arrays(answer, other) for answer, other in pairs if answer is not None]
-    if len({len(of_arrays) for of_arrays in agree}) != 1:
-        return []
-    return [not all(of_array) for of_array in zip(*agree, strict=True)]
-
-
 def gives(answers: Sequence[Answer], found: Sequence[Answer], wrong: Sequence[bool] = ()) -> bool:
     """Return whether `found` equals the answers, or at least their `wrong` arrays if given."""
     if not wrong:

@@ -1,10 +1,13 @@
 """Mutants: solutions with some mistakes in them, or in the functions that they call.
 
+A mistake is an edit: a text in a source, and the text to write instead.
+
 All functions see one another in a separate namespace. Those without an edit keep their code, and
 only the edited ones are compiled.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from types import CodeType, FunctionType
 from typing import Any, cast
 
@@ -13,7 +16,6 @@ import numpy as np
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.conventions import conventions_of, source_in_force, using, variant_in_force
 from mha_numpy.teach.diagnosis.bank import BANK, EDITS, IGNORE_ALL, WRAPPERS, Function
-from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
 from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.task import Edits
@@ -154,3 +156,42 @@ def edited_source(function: str, edits: Edits) -> str:
     What a convention in force changes in sources is changed after the edits, and in them.
     """
     return source_in_force(apply_edits(read_solutions().cuts[function].source, edits))
+
+
+def apply_edits(text: str, edits: Edits) -> str:
+    """Return a text with some edits made.
+
+    Parameters
+    ----------
+    text : str
+    edits : mapping
+        The text that is there: the text to write instead.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ConfigError
+        A text to replace does not occur exactly once, or two edits overlap.
+
+    Examples
+    --------
+    >>> apply_edits("d_scores = weights * d_weights", {"= weights": "= -weights"})
+    'd_scores = -weights * d_weights'
+    """
+    places = []
+    for old, new in edits.items():
+        count = text.count(old)
+        if count != 1:
+            raise ConfigError(
+                f"edits: expected a text that occurs once; {old!r} occurs {count} times"
+            )
+        places.append((text.index(old), text.index(old) + len(old), new))
+    places.sort()
+    if any(after[0] < before[1] for before, after in pairwise(places)):
+        raise ConfigError(f"edits: expected texts that do not overlap; got {list(edits)}")
+    for start, end, new in reversed(places):
+        text = text[:start] + new + text[end:]
+    return text

@@ -6,27 +6,43 @@ on every input, so it explains them, in the same words for every input.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import permutations
+from itertools import islice, permutations
 
 import numpy as np
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import conventions_of
-from mha_numpy.teach.diagnosis.fingerprints import attempt, right_answers
-from mha_numpy.teach.diagnosis.mutants import mutated
+from mha_numpy.teach.diagnosis.bank import BANK, Function
+from mha_numpy.teach.diagnosis.fingerprints import attempt, fingerprints, right_answers
+from mha_numpy.teach.diagnosis.mutants import assembled, make
+from mha_numpy.teach.diagnosis.search import find_edit, has_table, step_of_edit
 from mha_numpy.teach.diagnosis.sizes import (
     WORDS,
     axes_of,
     axis_names,
     factor_of,
+    factors,
     indices_of,
     ratio,
     words_of,
 )
-from mha_numpy.teach.diagnosis.wrong import NONE, Wrong, arrays_of, have_shapes, same
+from mha_numpy.teach.diagnosis.solutions import called_by
+from mha_numpy.teach.diagnosis.wrong import (
+    NONE,
+    Wrong,
+    arrays_of,
+    have_shapes,
+    is_even,
+    names_of,
+    same,
+)
 from mha_numpy.teach.task import Inputs
 
+SIMPLE = 40  # factors that are divided out before an edit is looked up
+FACTORS = "a part that does not belong there"  # edits that multiply
+SCALES = 500  # factors that are tried as what the scores are divided by
+MANY = 100  # edits that give the same: then none of them is the cause
 Place = Callable[[int, dict[str, float]], Array]  # which indices of an axis, by its size
 
 
@@ -46,8 +62,8 @@ def _plain(wrong: Wrong) -> Iterator[str]:
         yield "all numbers are 0" + ", and the shape is wrong" * (
             not have_shapes(mine, wrong.right)
         )
-    is_one = wrong.is_even and all(array.size > 1 for array in mine)
-    if is_one and len({array.flat[0].item() for array in mine}) == 1 and np.isfinite(mine[0]).all():
+    together = np.concatenate([array.ravel() for array in mine])
+    if together.size > 1 and is_even(together) and np.isfinite(together).all():
         yield f"every number is {mine[0].flat[0]:.6g}"
     for name, value in wrong.probes[0].items():
         if not isinstance(value, np.ndarray) or value.ndim == 0:
@@ -57,23 +73,25 @@ def _plain(wrong: Wrong) -> Iterator[str]:
             continue
         if wrong.is_given_by(given):
             yield f"the input {name}, unchanged"
+        if value.dtype.kind != "f":
+            continue
         for turned, how in ((np.negative, "with its sign changed"), (_swapped, "transposed")):
-            if value.dtype.kind == "f" and wrong.is_given_by([turned(one) for one in given]):
+            if wrong.is_given_by([turned(one) for one in given]):
                 yield f"the input {name}, {how}"
-        if value.dtype.kind != "f" or not all(one.size for one in given):
+        if not all(one.size for one in given):
             continue
         letters = axes_of(wrong.task).get(name, ("",) * value.ndim)
         for axis, letter in enumerate(letters[: value.ndim]):
             for take, word in ((np.mean, "mean"), (np.sum, "sum"), (np.max, "maximum")):
                 reduced = [take(one, axis=axis, keepdims=True) for one in given]
                 if wrong.is_given_by(list(map(_spread, reduced, wrong.right))):
-                    equal = (
-                        ": every key has the same weight" if (name, word) == ("v", "mean") else ""
-                    )
+                    is_mix = (name, word) == ("v", "mean")
+                    equal = ": every key has the same weight" * is_mix
                     yield f"the {word} of {name} over all {words_of(letter)[1]}{equal}"
-    for other in _others(wrong):
-        if wrong.is_given_by(other[1]):
-            yield f"what belongs into {other[0]}"
+    rights = right_answers(wrong.task)
+    for name in names_of(wrong.task) if len(wrong.mine) == len(rights) else ():
+        if name != wrong.name and wrong.is_given_by(wrong._replace(name=name).taken_from(rights)):
+            yield f"what belongs into {name}"
 
 
 def _swapped(array: Array) -> Array:
@@ -85,15 +103,6 @@ def _spread(array: Array, like: Array) -> Array:
         return np.broadcast_to(array, like.shape)
     except ValueError:
         return array
-
-
-def _others(wrong: Wrong) -> Iterator[tuple[str, list[Array]]]:
-    """Yield the other results by name."""
-    rights = [leaves(right) for right in right_answers(wrong.task)]
-    if len(wrong.mine) == len(rights):
-        for name in rights[0]:
-            if name != wrong.name:
-                yield name, [np.asarray(one[name]) for one in rights]
 
 
 def _factor(wrong: Wrong) -> Iterator[str]:
@@ -150,21 +159,17 @@ def places_of(letter: str) -> dict[str, Place]:
     """Return the places in an axis with a name."""
     found = dict(PLACES)
     for size in LIKE.get(letter, ()):
-        found[f"the {{all}} from {size.strip('()')} on"] = _from(size)
-        found[f"the first {size.strip('()')} {{all}}"] = _until(size)
+        found[f"the {{all}} from {size.strip('()')} on"] = _cut(size, is_before=False)
+        found[f"the first {size.strip('()')} {{all}}"] = _cut(size, is_before=True)
     return found
 
 
-def _from(size: str) -> Place:
-    return lambda n, s: np.arange(n) >= s[size]
-
-
-def _until(size: str) -> Place:
-    return lambda n, s: np.arange(n) < s[size]
+def _cut(size: str, *, is_before: bool) -> Place:
+    return lambda n, s: (np.arange(n) < s[size]) == is_before
 
 
 def _in_place(wrong: Wrong, axis: int, place: Place) -> list[Array] | None:
-    """Return where the place is in each array; None if a size is unknown, or it is nowhere."""
+    """Return where the place is in each array; None if a size is unknown, or nothing is left."""
     found = []
     for right, sizes in zip(wrong.right, wrong.sizes, strict=True):
         try:
@@ -174,7 +179,7 @@ def _in_place(wrong: Wrong, axis: int, place: Place) -> list[Array] | None:
         found.append(
             np.moveaxis(np.broadcast_to(hit, np.moveaxis(right, axis, -1).shape), -1, axis)
         )
-    return found if any(one.any() for one in found) else None
+    return found if any(one.any() and not one.all() for one in found) else None
 
 
 INSTEAD: dict[str, Callable[[Array, int], Array]] = {  # of the right numbers, in a place
@@ -252,9 +257,7 @@ def _order(wrong: Wrong) -> Iterator[str]:
             _indices(*one, axis) for one in zip(wrong.mine, wrong.right, wrong.largest, strict=True)
         ]
         usual = max(orders, key=len)
-        if len(usual) > 1 and all(order == usual[: len(order)] for order in orders if order) and (
-            all(orders)
-        ):  # fmt: skip
+        if len(usual) > 1 and all(order and order == usual[: len(order)] for order in orders):
             moved = [f"{i} has the numbers of {j}" for i, j in enumerate(usual) if i != j]
             yield f"counted from 0, {one} {', '.join(moved[:4])}{' ...' * (len(moved) > 4)}"
 
@@ -281,26 +284,25 @@ def _layout(wrong: Wrong) -> Iterator[str]:
     if not wrong.are_same(*in_order):
         return
     names = axis_names(wrong.task, wrong.name, ndim)
-    yield from _turned(wrong, wrong.right, names, "the right array")
-    if len(wrong.probes[0]) <= 2 and not conventions_of(wrong.task):  # one array, split or merged
-        x = next(iter(wrong.probes[0].values()))
-        if isinstance(x, np.ndarray):
-            yield from _read(wrong)
+    yield from _turned(wrong, names)
+    x = next(iter(wrong.probes[0].values()))
+    is_one_array = len(wrong.probes[0]) <= 2 and isinstance(x, np.ndarray)  # split or merged
+    if is_one_array and not conventions_of(wrong.task):
+        yield from _read(wrong)
 
 
-def _turned(
-    wrong: Wrong, arrays: Sequence[Array], names: Sequence[str], what: str
-) -> Iterator[str]:
-    for order in permutations(range(arrays[0].ndim)):
-        turned = [array.transpose(order) for array in arrays]
-        if order != tuple(range(len(order))) and wrong.is_given_by(turned):
+def _turned(wrong: Wrong, names: Sequence[str]) -> Iterator[str]:
+    what, usual = "the right array", tuple(range(len(names)))
+    for order in permutations(usual):
+        turned = [array.transpose(order) for array in wrong.right]
+        if order != usual and wrong.is_given_by(turned):
             shape = f": yours is ({', '.join(names[i] for i in order)})" if all(names) else ""
             if order == (1, 0):
                 yield f"{what}, transposed{shape * (len(set(names)) > 1)}"
             yield f"{what} with its axes in the order {order}{shape}"
         made = [one.reshape(mine.shape) for one, mine in zip(turned, wrong.mine, strict=True)]
         if wrong.is_given_by(made):
-            if order == tuple(range(len(order))):
+            if order == usual:
                 yield f"its numbers are those of {what} in the same order, in another shape"
             else:
                 yield f"{what}.transpose{order}, reshaped: the numbers lie in another order"
@@ -339,10 +341,13 @@ def _reshaped(wrong: Wrong) -> Iterator[str]:
     yield "the numbers are right and in the right order, but the shape is not"
 
 
-def _is_given(wrong: Wrong, change: Callable[[Inputs, dict[str, float]], Inputs]) -> bool:
+def _is_given(
+    wrong: Wrong,
+    change: Callable[[Inputs, dict[str, float]], Inputs],
+    function: Function | None = None,
+) -> bool:
     """Return whether the array is the right one of changed inputs, and stop where it is not."""
-    function = mutated(wrong.task, ())
-    assert function is not None
+    function = function or make(wrong.task)
     given: list[Array] = []
     for probe, sizes, number in zip(wrong.probes, wrong.sizes, wrong.numbers, strict=True):
         try:
@@ -470,8 +475,13 @@ def _heads_read(wrong: Wrong) -> Iterator[str]:
     for of_what, names in (("key and value head", "kv"), ("key head", "k"), ("value head", "v")):
         for words, rule in RULES.items():
             if _is_given(wrong, partial(_with_heads, names=names, rule=rule)):
-                H, K = (int(wrong.sizes[0][name]) for name in ("H", "H_kv"))
-                h = next((h for h in range(H) if rule(h, H, K) != h // (H // K)), 0)
+                of_inputs = [(int(one["H"]), int(one["H_kv"])) for one in wrong.sizes]
+                H, K, h = next(
+                    (H, K, h)
+                    for H, K in of_inputs
+                    for h in range(H)
+                    if rule(h, H, K) != h // (H // K)
+                )
                 yield (
                     f"query head h reads {of_what} {words}, not h // G, with G = H // H_kv: of {H} "
                     f"and {K}, head {h} reads {rule(h, H, K)}, not {h // (H // K)}"
@@ -491,3 +501,80 @@ def _with_heads(
 RELATIONS: tuple[Callable[[Wrong], Iterator[str]], ...] = (
     _plain, _reshaped, _factor, _order, _zeros, _of_other_inputs, _heads_read, _off_by, _layout,
 )  # fmt: skip
+
+
+def find_cause(wrong: Wrong) -> str:
+    """Return why one array is wrong, in a clause, or an empty text; it follows from no relation."""
+    if wrong.is_nan_alone:
+        return ""
+    with np.errstate(all="ignore"):
+        for find in (_known, _edited, _known_times, _scaled_scores, _edited_times):
+            if told := find(wrong):
+                return told
+    return ""
+
+
+def _known(wrong: Wrong) -> str:
+    """Return the known mistake that gives this array."""
+    for name, answers in fingerprints(wrong.task).items():
+        if wrong.is_given_by(wrong.taken_from(answers)):
+            return f"this mistake gives exactly your numbers: {BANK[name].verdict}"
+    return ""
+
+
+def _known_times(wrong: Wrong) -> str:
+    """Return the known mistake that gives this array times a factor, and the factor."""
+    for name, answers in fingerprints(wrong.task).items():
+        made = wrong.taken_from(answers)
+        if not wrong.are_same(wrong.right, made):
+            factor = factor_of(wrong.sizes, list(map(ratio, wrong.mine, made, wrong.largest)))
+            if factor and factor.count("sqrt") < 2:  # two roots fit by chance
+                return f"{BANK[name].verdict}; and all of it is {times(factor)}"
+    return ""
+
+
+def times(factor: str) -> str:
+    """Return the words for a factor."""
+    return "turned to the other sign" if factor == "-1" else f"multiplied by {factor}"
+
+
+def _edited(wrong: Wrong, factor: Sequence[float] = (), words: str = "") -> str:
+    """Return the small edit that gives this array, or this array times a factor."""
+    if not has_table(wrong.task):  # it would take too long for each array
+        return ""
+    meant = [name == wrong.name for name in names_of(wrong.task)]
+    edit = find_edit(wrong.task, wrong.as_answers(factor), MANY, meant)
+    adds_one = bool(words) and edit is not None and edit.group == FACTORS
+    if edit is None or edit.others > MANY or adds_one:  # and takes it away again
+        return ""
+    return f"{step_of_edit(edit)}{words}"
+
+
+def _edited_times(wrong: Wrong) -> str:
+    """Return the small edit that gives this array times a factor, and the factor."""
+    for text, numbers in islice(factors(wrong.sizes), SIMPLE):
+        told = _edited(wrong, (1 / numbers).tolist(), f"; and all of it is {times(text)}")
+        if told:
+            return told
+    return ""
+
+
+def _scaled_scores(wrong: Wrong) -> str:
+    """Return what the scores were divided by, if that is all."""
+    if "scores" not in called_by(wrong.task) - {wrong.task} or conventions_of(wrong.task):
+        return ""
+    function = assembled(wrong.task, {})
+    namespace = function.__globals__
+    scores = namespace["scores"]
+    roots = [np.sqrt(one.get("d_k", one.get("d", 1.0))) for one in wrong.sizes]
+    for text, numbers in [("1", np.ones(len(roots))), *islice(factors(wrong.sizes), SCALES)]:
+        left = iter(roots / numbers)
+
+        def scaling(probe: Inputs, _: dict[str, float], left: Iterator[float] = left) -> Inputs:
+            c = next(left)
+            namespace["scores"] = lambda q, k: np.asarray(scores(q, k) * c)
+            return probe
+
+        if _is_given(wrong, scaling, function):
+            return f"the scores are divided by {text}, not by np.sqrt(d_k)"
+    return ""

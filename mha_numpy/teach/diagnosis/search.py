@@ -62,10 +62,10 @@ class Candidate(NamedTuple):
         function = follow(task, conventions_of(task), assembled(task, {self.function: code}))
         for probe in TASKS[task].probes():
             answer = attempt(function, probe, (Exception,))
-            yield answer if answer is not None and _holds_numbers(answer) else None
+            yield answer if answer is not None and holds_numbers(answer) else None
 
 
-def _holds_numbers(answer: Answer) -> bool:
+def holds_numbers(answer: Answer) -> bool:
     """Return whether an answer contains only numbers, because an edit may return anything."""
     return all(_is_numeric(leaf) for leaf in leaves(answer).values())
 
@@ -169,12 +169,6 @@ def have(numbers: Array, asked: Array) -> Array:
     return np.asarray((near & (numbers[:, is_asked] != 0)).all(axis=1))
 
 
-def all_numbers(task: str) -> tuple[Array, Array]:
-    """Make all small edits of a task: which of them give something wrong, and their numbers."""
-    rows, numbers, _ = made_edits(task)
-    return rows, numbers
-
-
 def made_edits(task: str) -> tuple[Array, Array, list[int]]:
     """Return which small edits give something wrong, their numbers, and which change nothing."""
     right = right_answers(task)
@@ -194,7 +188,8 @@ def made_edits(task: str) -> tuple[Array, Array, list[int]]:
 
 def compute(task: str) -> Known:
     """Return the rows of the table: of all edits with the same results, the simplest."""
-    return table_of(task, *all_numbers(task))
+    rows, numbers, _ = made_edits(task)
+    return table_of(task, rows, numbers)
 
 
 def table_of(task: str, rows: Array, numbers: Array) -> Known:

@@ -56,7 +56,7 @@ class _Seeing(ast.NodeTransformer):
 class Seen(NamedTuple):
     """Numbers that expressions of our solution have."""
 
-    array: Array  # without axes of length 1
+    array: Array  # its core
     total: float
     in_order: Array  # those that are finite
     texts: set[str]
@@ -70,7 +70,7 @@ def numbers_of_ours(task: str, mistakes: Iterable[str] = ()) -> list[list[Seen]]
     found: dict[tuple[Any, ...], Seen] = {}
 
     def see(text: str, value: Any) -> Any:
-        for one in map(np.squeeze, numbers_in(value)):
+        for one in map(_core, numbers_in(value)):
             key = one.dtype, one.shape, one.tobytes()
             if key not in found:
                 in_order = np.sort(one[np.isfinite(one)], axis=None)
@@ -137,7 +137,7 @@ def is_confirmed(task: str, traces: Sequence[Trace | None], mistakes: Collection
     with np.errstate(all="ignore"):
         made = numbers_of_ours(task, mistakes)
     for trace, ours in zip(traces, made, strict=False):
-        known = {_broken(one.array) for one in ours}
+        known = {_broken(one.array, of) for one in ours for of in (np.isposinf, np.isneginf)}
         kinds = [any(map(any, of_kind)) for of_kind in zip(*known, strict=True)]
         for _, last, several in trace["values"].values() if trace else ():
             for one in map(np.squeeze, several or last):
@@ -148,9 +148,9 @@ def is_confirmed(task: str, traces: Sequence[Trace | None], mistakes: Collection
     return True
 
 
-def _broken(array: Array) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+def _broken(array: Array, is_inf: Any = np.isposinf) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """Return which numbers are NaN, and which are inf; -inf is what a hidden score may be."""
-    return tuple(np.isnan(array).ravel()), tuple(np.isposinf(array).ravel())
+    return tuple(np.isnan(array).ravel()), tuple(is_inf(array).ravel())
 
 
 class _Compared:
@@ -167,6 +167,7 @@ class _Compared:
         self.filled = {key for trace, _ in self.pairs for key in trace["filled"]}
         self.is_passed = True  # whether all wrong results are variables
         self.is_nan_alone = True  # whether all wrong numbers are NaN or inf
+        self.breaks = False  # whether some are
         for trace, right in zip(traces, right_answers(task), strict=False):
             for key, needs in (trace["needs"] if trace else {}).items():
                 self.needs.setdefault(key, set()).update(needs)
@@ -177,12 +178,17 @@ class _Compared:
                         self.wrong.add(key)
                     self.guilty |= {a.tobytes() for a, b in zip(mine, wrong, strict=False) if b}
                     self.is_nan_alone &= all(map(is_nan_alone, mine, theirs, map(_scale, theirs)))
+                    self.breaks |= any(map(_breaks, mine, theirs))
                     pairs = zip(wrong, trace["passed"], strict=False)
                     self.is_passed &= all(passed for is_wrong, passed in pairs if is_wrong)
 
     def values_of(self, key: str) -> list[tuple[Any, list[Seen]]]:
         """Return the values of a variable on each input where it has some, with our numbers."""
         return [(trace["values"][key], o) for trace, o in self.pairs if key in trace["values"]]
+
+    def last_of(self, key: str) -> list[Array]:
+        """Return the last arrays and numbers of a variable on all inputs."""
+        return [one for (_, last, _), _ in self.values_of(key) for one in last]
 
     def is_right(self, key: str, which: int = 1) -> bool:
         """Return whether some expression of ours has the numbers of a variable on all inputs."""
@@ -191,28 +197,42 @@ class _Compared:
             texts = [
                 _texts_of(values, ours, which, sums)
                 for values, ours in self.values_of(key)
-                if not all(one.ndim and is_even(one) for one in values[which])
+                if not all(map(_says_nothing, values[which]))
             ]
             is_found = not texts or bool(set.intersection(*texts))
             self.known[key, which] = self.is_plain(key) or is_found
         return self.known[key, which]
 
+    def begins_right(self, key: str) -> bool:
+        """Return whether the first numbers of a variable are right, and more than zeros."""
+        first = [one for values, _ in self.values_of(key) for one in values[0]]
+        return self.is_right(key, 0) and not all(map(_says_nothing, first))
+
     def is_guilty(self, key: str) -> bool:
         """Return whether a variable is a wrong result."""
-        found = (one for (_, last, _), _ in self.values_of(key) for one in last)
+        found = (one for one in self.last_of(key) if not _says_nothing(one))
         return any(one.tobytes() in self.guilty for one in found)
+
+    def bytes_of(self, key: str) -> set[bytes]:
+        """Return the last arrays of a variable, to be compared."""
+        return {one.tobytes() for one in self.last_of(key)}
 
     def is_in_order(self, key: str) -> bool:
         """Return whether a variable has our numbers in our order, as far as it can be told."""
         pairs = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
         return self.is_repeated(key) or all(
-            any(_close(one.squeeze(), seen.array) for seen in ours) for one, ours in pairs
+            any(_close(_core(one), seen.array) for seen in ours) for one, ours in pairs
         )
 
     def trait(self, key: str) -> str:
         """Say that a variable has numbers of ours times a factor, or NaN or inf, if it has."""
-        if self.is_broken(key):
+        if self.breaks and self.is_broken(key):
             return ": some are NaN or infinite"
+        told = self.factor(key)
+        return f": they are {told} times numbers that do" if told else ""
+
+    def factor(self, key: str) -> str:
+        """Return by what the numbers of a variable are those of an expression of ours."""
         pairs = self.values_of(key)
         if self.is_repeated(key) or len(pairs) < len(self.pairs) or not self.is_array(key):
             return ""
@@ -221,9 +241,9 @@ class _Compared:
             values = []
             for (_, (mine, *_), _), ours in pairs:
                 other = next(one.array for one in ours if text in one.texts)
-                values.append(ratio(mine.squeeze(), other, float(np.abs(other).max(initial=0))))
+                values.append(ratio(mine.ravel(), other.ravel(), _scale(other)))
             if told := factor_of(self.sizes, values):
-                return f": they are {told} times numbers that do"
+                return told
         return ""
 
     def is_broken(self, key: str) -> bool:
@@ -233,9 +253,11 @@ class _Compared:
 
     def is_plain(self, key: str) -> bool:
         """Return whether a variable is a counter, a size of an input, or has equal numbers."""
-        found = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
         if self.is_array(key):
-            return all(one.ndim and is_even(one) for one, _ in found)
+            is_new = self.is_repeated(key) and key not in self.filled  # in each round
+            is_of_indices = is_new and not self.is_array(key, "fb")
+            return is_of_indices or all(map(_says_nothing, self.last_of(key)))
+        found = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
         return all(
             one.dtype.kind in "iu" and (self.is_repeated(key) or _is_size(int(one), ours))
             for one, ours in found
@@ -247,8 +269,7 @@ class _Compared:
 
     def is_array(self, key: str, kinds: str = "fbiu") -> bool:
         """Return whether a variable ever is an array of some kind."""
-        found = [one for (_, last, _), _ in self.values_of(key) for one in last]
-        return any(one.ndim and one.dtype.kind in kinds for one in found)
+        return any(one.ndim and one.dtype.kind in kinds for one in self.last_of(key))
 
     def walk(self) -> tuple[set[str], set[str]]:
         """Return what the wrong results depend on, back to what is right, and that."""
@@ -287,9 +308,13 @@ class _Compared:
             if not (self.needs[key] - {key}) & (steps - excused if self.is_repeated(key) else steps)
         }
         blamed = blamed or {key for key in late if not (self.needs[key] - {key}) & steps} or steps
-        arrays = {key for key in blamed if self.is_array(key)}
-        floats = {key for key in arrays if not self.is_array(key, "iu")}
-        return min(floats or arrays or blamed, key=lambda key: (_line(key), key), default="")
+
+        def rank(key: str) -> tuple[bool, bool, bool, int, str]:
+            is_scaled = len(blamed) > 1 and bool(self.factor(key))  # as it may be, earlier or later
+            is_array = self.is_array(key)
+            return not is_array, self.is_array(key, "iu"), is_scaled, _line(key), key
+
+        return min(blamed, key=rank, default="")
 
     def told(self) -> str:
         """Return what to tell."""
@@ -306,7 +331,8 @@ class _Compared:
         if has_parts and not self.is_array(first):
             return ""  # a dict of numbers
         found = {one for one in right if self.is_array(one) and not self.is_plain(one)}
-        good = {one for one in found if self.is_in_order(one)}
+        returned = {_name(key) for key in self.needs if self.guilty & self.bytes_of(key)}
+        good = {one for one in found if self.is_in_order(one) and _name(one) not in returned}
         later = {_name(one) for one in steps | found - good}  # where these names are something else
         in_order = dict.fromkeys(_name(one) for one in sorted(sorted(good), key=_line))
         others = [f"`{name}`" for name in in_order if name not in later][-FEW:]
@@ -320,11 +346,16 @@ class _Compared:
         clauses = [
             f"`{_name(first)}`{also} in line {_line(first)} is the first of your variables whose "
             f"numbers occur nowhere in our solution{self.trait(first)}",
-            "in the first round of the loop it is right" if self.is_right(first, 0) else "",
+            "in the first round of the loop it is right" if self.begins_right(first) else "",
             f"those of {names} do" if names else "",
             _look((_line(first), last)),
         ]
         return "; ".join(filter(None, clauses))
+
+
+def _breaks(mine: Array, theirs: Array) -> bool:
+    """Return whether numbers are NaN or infinite where ours are not."""
+    return mine.shape == theirs.shape and bool((np.isfinite(theirs) & ~np.isfinite(mine)).any())
 
 
 def _look(lines: Iterable[int]) -> str:
@@ -338,6 +369,10 @@ def _line(key: str) -> int:
 
 def _name(key: str) -> str:
     return key.partition(" ")[2]
+
+
+def _says_nothing(array: Array) -> bool:
+    return array.ndim > 0 and is_even(array)
 
 
 def _is_size(number: int, ours: Sequence[Seen]) -> bool:
@@ -355,14 +390,17 @@ def _texts_of(
     array = np.where(array < LOWEST, -np.inf, array) if array.dtype.kind == "f" else array
     is_each = several and which and not sums and array.dtype.kind == "f"
     texts = set() if is_each else _texts_with(array, ours)
-    if several and not texts:
+    if several and array.dtype == bool:
+        texts |= _texts_with_rows(several[0].reshape(-1, array.shape[-1] or 1), ours)
+    elif several and not texts:
         texts = _texts_around(several[0] if which else array.ravel(), ours)
     return texts
 
 
 def _texts_with(array: Array, ours: Sequence[Seen]) -> set[str]:
     """Return the expressions of ours with these numbers; in another order only in other shapes."""
-    mine, total = array.squeeze(), _total(array)
+    mine = _core(array)
+    total = _total(mine)
     in_order = np.sort(mine[np.isfinite(mine)], axis=None)
     exact, turned, is_other = set[str](), set[str](), False
     for theirs, other, ordered, same_texts in ours:
@@ -375,6 +413,23 @@ def _texts_with(array: Array, ours: Sequence[Seen]) -> set[str]:
             turned |= same_texts
             is_other |= mine.shape == theirs.shape
     return exact or (set() if is_other else turned)
+
+
+def _core(array: Array) -> Array:
+    """Return an array without axes of length 1, and a mask without those along which it repeats."""
+    is_mask = array.size and np.isin(array, (0, 1)).all()
+    for axis in range(array.ndim) if is_mask else ():
+        if (array == array.take([0], axis)).all():
+            array = array.take([0], axis)
+    return array.squeeze()
+
+
+def _texts_with_rows(mine: Array, ours: Sequence[Seen]) -> set[str]:
+    """Return the masks of ours that have all of these rows."""
+    rows, masks = set(map(bytes, mine)), [one for one in ours if one.array.dtype == bool]
+    fit = [one for one in masks if one.array.shape[-1:] == mine.shape[-1:]]
+    of_each = [set(map(bytes, one.array.reshape(-1, mine.shape[-1]))) for one in fit]
+    return {text for one, of in zip(fit, of_each, strict=True) if rows <= of for text in one.texts}
 
 
 def _texts_around(mine: Array, ours: Sequence[Seen]) -> set[str]:

@@ -108,7 +108,10 @@ class _Kept:
         needs = [self.writer[name] for name in sorted(part.reads) if name in self.writer]
         for name in [*part.stored, *sorted(part.reads - set(part.stored))]:  # changed in place
             numbers = numbers_in(held.get(name))
-            if name not in part.stored and _are_same(numbers, self.seen.get(name, [])):
+            before = self.seen.get(name, [])
+            if name not in part.stored and (
+                [one.tobytes() for one in numbers] == [one.tobytes() for one in before]
+            ):
                 continue
             key = f"{part.line} {name}"
             if name not in part.stored:
@@ -129,10 +132,6 @@ def numbers_in(value: Any) -> list[Array]:
     found = [np.array(one) for one in leaves(value).values() if isinstance(one, kinds)]
     real = [np.stack([one.real, one.imag], -1) if one.dtype.kind == "c" else one for one in found]
     return [one for one in real if one.dtype.kind in "fbiu"]
-
-
-def _are_same(some: Sequence[Array], others: Sequence[Array]) -> bool:
-    return [one.tobytes() for one in some] == [one.tobytes() for one in others]
 
 
 def _all_of(values: Sequence[Sequence[Array]]) -> list[Array]:

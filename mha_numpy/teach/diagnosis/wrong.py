@@ -52,9 +52,14 @@ class Wrong(NamedTuple):
         return all(map(is_nan_alone, self.mine, self.right, self.largest))
 
     @property
-    def is_even(self) -> bool:
-        """Whether each array has one number everywhere."""
-        return all(map(is_even, self.mine))
+    def is_lost(self) -> bool:
+        """Whether on each input the wrong numbers are NaN, or none is finite."""
+        filled = [
+            np.where(np.isnan(mine), right, mine) if mine.shape == right.shape else mine
+            for mine, right in zip(self.mine, self.right, strict=True)
+        ]
+        is_right = map(same, filled, self.right, self.largest)
+        return all(r or not np.isfinite(a).any() for r, a in zip(is_right, self.mine, strict=True))
 
     def taken_from(self, answers: Sequence[Answer]) -> list[Array]:
         """Return this array of other answers; NaN where there is none."""
@@ -75,14 +80,19 @@ class Wrong(NamedTuple):
         return found
 
 
+def names_of(task: str) -> list[str]:
+    """Return the names of a task's results."""
+    right = right_answers(task)[0]
+    return list(leaves(right)) if children(right) is not None else [TASKS[task].result]
+
+
 def arrays_of(task: str, answer: Answer, number: int) -> list[tuple[str, Array]]:
     """Return the arrays of an answer to an input by the names of the expected ones."""
     if answer is None:
         return []
     right = right_answers(task)[number]
-    names = list(leaves(right)) if children(right) is not None else [TASKS[task].result]
     found = []
-    for name, (_, mine, _) in zip(names, matched(answer, right), strict=False):
+    for name, (_, mine, _) in zip(names_of(task), matched(answer, right), strict=False):
         is_array = isinstance(mine, np.ndarray | np.generic | int | float)
         array = np.asarray(mine) if is_array else NONE
         found.append((name, array if array.dtype.kind in "biuf" else NONE))
@@ -118,11 +128,9 @@ def have_shapes(some: Sequence[Array], others: Sequence[Array]) -> bool:
 
 def is_nan_alone(mine: Array, right: Array, largest: float) -> bool:
     """Return whether all numbers of an array that are wrong are NaN or infinite."""
-    return (
-        mine.dtype.kind in "fc"
-        and have_shapes([mine], [right])
-        and (same(np.where(np.isfinite(mine), mine, right), right, largest))
-    )
+    if mine.dtype.kind not in "fc" or mine.shape != right.shape:
+        return mine.dtype.kind in "fc" and not np.isfinite(mine).any()
+    return same(np.where(np.isfinite(mine), mine, right), right, largest)
 
 
 def is_even(array: Array) -> bool:

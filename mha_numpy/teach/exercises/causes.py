@@ -1,6 +1,7 @@
 """Why an answer is wrong: a known mistake or a small edit, with the evidence, or a clue."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from mha_numpy.teach.diagnosis import BANK, Diagnosis, diagnose
 from mha_numpy.teach.diagnosis.bank import ACCUMULATES, EDITS, FLOAT32, IN_PLACE
 from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
-from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
+from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
 from mha_numpy.teach.diagnosis.search import SmallEdit, told_edit
 from mha_numpy.teach.diagnosis.steps import find_step, is_confirmed
 from mha_numpy.teach.diagnosis.variables import Trace
@@ -64,6 +65,7 @@ def explain(
     A bug of the museum is not given away, because the hints do that. Unless `is_thorough`, it says
     nothing, and names only a mistake that is quickly found.
     """
+    trace = cache(trace)  # the calls are made once, whatever is asked
     failed = {stage.name for stage in stages if stage.passed is False}
     manner = _manner(evidence, failed)
     if "the same twice" in failed and not manner:  # then no numbers are evidence
@@ -185,8 +187,7 @@ def _clues(evidence: Evidence, trace: Again) -> list[str]:
 
 
 def _wrong_names(evidence: Evidence) -> list[str]:
-    wrong = wrong_arrays(evidence.answers, evidence.expected)
-    return [name for name, is_wrong in zip(evidence.names, wrong, strict=True) if is_wrong]
+    return [one.name for one in wrong_of(evidence.exercise.task, evidence.answers)]
 
 
 def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:

@@ -15,6 +15,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.teach.diagnosis import find_task, right_answers
 from mha_numpy.teach.diagnosis.clues import listed, rows_of_all, shared_by
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
+from mha_numpy.teach.diagnosis.search import holds_numbers
 from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.sandbox import Run
@@ -270,8 +271,7 @@ def _repeats(evidence: Evidence) -> Answer:
 
 
 def _is_numbers(answer: Any) -> bool:
-    found = [np.asarray(leaf) for leaf in leaves(answer).values()]
-    return bool(found) and all(array.dtype.kind in "biuf" for array in found)
+    return bool(leaves(answer)) and holds_numbers(answer)
 
 
 def _by_expected_names(answer: Any, expected: Any) -> Any:

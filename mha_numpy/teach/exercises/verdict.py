@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.checking.differences import largest_of
+from mha_numpy.checking.differences import distances, largest_of
 from mha_numpy.dtypes import Array
 from mha_numpy.tables import Table, plain
 from mha_numpy.teach.diagnosis import BANK
@@ -212,9 +212,7 @@ def _numbers(row: Array) -> str:
 
 def _distances(actual: Array, expected: Array) -> Array:
     """Return how far each number is off; infinity where that is not a number."""
-    with np.errstate(all="ignore"):
-        off = np.abs(actual.astype(float) - expected.astype(float))
-    return np.where(np.isnan(off), np.inf, off)
+    return np.nan_to_num(distances(actual, expected), nan=np.inf, posinf=np.inf)
 
 
 def find_difference(name: str, actual: Any, expected: Array) -> Difference | None:

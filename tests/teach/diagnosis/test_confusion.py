@@ -13,11 +13,11 @@ from mha_numpy.teach.diagnosis import (
     find_confusion,
     fingerprints,
 )
-from mha_numpy.teach.diagnosis.confusion import hold_out
-from mha_numpy.teach.diagnosis.report import (
+from mha_numpy.teach.diagnosis.confusion import (
     bank_table,
     confusion_sections,
     held_out_sections,
+    hold_out,
     to_markdown,
 )
 

@@ -8,9 +8,15 @@ from mha_numpy.checking import agrees
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.diagnosis import MISBEHAVIOURS, TASKS, fingerprints
 from mha_numpy.teach.diagnosis.bank import EDITS, MISTAKES
-from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.fingerprints import attempt
-from mha_numpy.teach.diagnosis.mutants import by_function, edited, edits_of, may_show, mutated
+from mha_numpy.teach.diagnosis.mutants import (
+    apply_edits,
+    by_function,
+    edited,
+    edits_of,
+    may_show,
+    mutated,
+)
 from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
 
 FAILURES = (ValueError, IndexError, NameError)  # one edit may name what another one makes

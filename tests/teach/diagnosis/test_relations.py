@@ -5,10 +5,9 @@ import pytest
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.teach.diagnosis import TASKS, Variant, diagnose, make, right_answers, using
-from mha_numpy.teach.diagnosis.apart import find_cause
 from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.fingerprints import attempt
-from mha_numpy.teach.diagnosis.relations import find_relation
+from mha_numpy.teach.diagnosis.relations import find_cause, find_relation
 from mha_numpy.teach.diagnosis.sizes import factor_of, sizes_of
 from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises import find_exercise, judge
@@ -155,6 +154,37 @@ def test_a_mistake_times_a_factor_is_both():
 
     (words,) = told("input_gradient", answers_of("input_gradient", of_queries_over_batch))
     assert words.endswith("only the share through q; and all of it is multiplied by 1 / B")
+
+
+@pytest.mark.parametrize(
+    ("task", "change", "told"),
+    [
+        ("gelu_backward", lambda d_x: d_x * np.nan, ()),
+        ("one_query", lambda out: out[None] * np.nan, ()),
+        ("softmax_with_lse", lambda a: a._replace(lse=a.lse - np.inf), ()),
+        ("scores_backward", lambda a: a._replace(d_q=a.d_q * np.nan, d_k=-a.d_k),
+         (("d_k", "right except for the sign"),)),
+        ("train_with_adam", lambda a: a._replace(table=a.table * np.nan), ()),
+        ("online_attention", np.ones_like, (("heads", "every number is 1"),)),
+        ("cross_entropy", np.ones_like, (("loss", "every number is 1"),)),
+    ],
+)  # fmt: skip
+def test_no_cause_rests_on_numbers_that_say_nothing(task, change, told):
+    found = diagnose(task, [change(answer) for answer in right_answers(task)])
+    assert (found.causes, found.edit, found.apart) == ((), None, told)
+
+
+def reading_the_first_keys(d_heads, q, k, v, weights):
+    G, given = q.shape[1] // k.shape[1], (d_heads, q, k, v, weights)
+    apart = d_heads, q, k[:, [0] * q.shape[1]], v.repeat(G, axis=1), weights
+    right = make("grouped_backward")
+    return right(*given)._replace(d_q=right(*apart).d_q)
+
+
+def test_a_head_that_reads_another_is_one_that_does():
+    made = answers_of("grouped_backward", reading_the_first_keys)
+    (_, words), *_ = diagnose("grouped_backward", [None, None, *made[2:]]).apart
+    assert words.endswith("of 2 and 2, head 1 reads 0, not 1")
 
 
 def test_nothing_rests_on_nan_alone():

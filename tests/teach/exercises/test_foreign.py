@@ -18,8 +18,8 @@ from mha_numpy.teach.diagnosis import TASKS, Variant, diagnose, right_answers, u
 from mha_numpy.teach.diagnosis.bank import FLOAT32
 from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.diagnose import NARROW
-from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, answers_with, attempt, fits
+from mha_numpy.teach.diagnosis.mutants import apply_edits
 from mha_numpy.teach.diagnosis.relations import find_relation
 from mha_numpy.teach.diagnosis.search import candidates
 from mha_numpy.teach.diagnosis.wrong import wrong_of
