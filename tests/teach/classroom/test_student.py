@@ -16,6 +16,7 @@ from mha_numpy.teach.classroom.submissions import File
 from mha_numpy.teach.diagnosis import Variant, find_task, make, using
 from mha_numpy.teach.exercises import find_exercise, judge
 from mha_numpy.teach.exercises.child.limits import Limits
+from mha_numpy.teach.exercises.isolation import Sandbox
 from tests.teach.classroom.classes import assign, hand_in, task_of, written
 from tests.teach.exercises import catch_all
 from tests.teach.exercises.test_judge_tests import STRONG, WEAK, isolated
@@ -148,7 +149,7 @@ class TestWhatCannotBeRun:
         def fails(*_, **__):
             raise error
 
-        monkeypatch.setattr(student_module, "run_isolated", fails)
+        monkeypatch.setattr(Sandbox, "run", fails)
         with pytest.raises(SandboxError, match=r"softmax of ada could not be run"):
             grade_one(task(written(), "softmax"))
 

@@ -22,7 +22,7 @@ from mha_numpy.teach.exercises import isolation as isolation_module
 from mha_numpy.teach.exercises.child.calls import load
 from mha_numpy.teach.exercises.exercise import stub_text
 from mha_numpy.teach.exercises.groups import _places, group_of_processes
-from mha_numpy.teach.exercises.isolation import run_isolated
+from mha_numpy.teach.exercises.isolation import Sandbox
 from mha_numpy.teach.saved import Saved
 from tests.teach.exercises.test_foreign import FILES, solutions
 from tests.teach.exercises.test_frames import archive
@@ -529,10 +529,11 @@ def isolated(monkeypatch):
 
     def verdict_on(source, exercise=EXERCISE, limits=LIMITS):
         def run(get_function, inputs, limits=limits):
-            return run_isolated(
-                source, "submission.py", exercise.function_name, inputs, limits, slot=SLOT,
-                is_measured="block" in inputs[0] and len(inputs) == 2,
-            )  # fmt: skip
+            with Sandbox(limits, slot=SLOT) as sandbox:
+                return sandbox.run(
+                    source, "submission.py", exercise.function_name, inputs,
+                    is_measured="block" in inputs[0] and len(inputs) == 2,
+                )  # fmt: skip
 
         monkeypatch.setattr(sys.modules[judge.__module__], "run_calls", run)
         return judge(exercise, lambda: None, limits)
@@ -665,7 +666,8 @@ LINES = [
 
 
 def run(source, inputs=ONCE, limits=PATIENT):
-    return run_isolated(f"import numpy as np\n{source}", "mine.py", "f", inputs, limits, slot=SLOT)
+    with Sandbox(limits, slot=SLOT) as sandbox:
+        return sandbox.run(f"import numpy as np\n{source}", "mine.py", "f", inputs)
 
 
 class TestTheSandbox:
