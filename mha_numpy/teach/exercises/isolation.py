@@ -148,18 +148,13 @@ class Sandbox:
             "threads": THREADS + _threads_of_this_user(), "is_measured": is_measured,
             "user": FIRST_USER + self.slot if os.geteuid() == 0 else 0,
         })  # fmt: skip
-        try:
-            while True:
-                is_new = self._server is None
-                heard = self._heard(task, inputs)
-                if heard.is_started:
-                    return heard.run
-                self.close()
-                if is_new:  # else an earlier run may be the reason
-                    raise ConfigError(_not_started(heard.printed))
-        except BaseException:
-            self.close()
-            raise
+        is_used = self._server is not None
+        heard = self._heard(task, inputs)
+        if is_used and not heard.is_started:  # an earlier run may be the reason
+            heard = self._heard(task, inputs)
+        if not heard.is_started:
+            raise ConfigError(_not_started(heard.printed))
+        return heard.run
 
     def _heard(self, task: bytes, inputs: Sequence[Mapping[str, Any]]) -> Heard:
         """Have a process do a task, and take in its messages."""
@@ -180,7 +175,7 @@ class Sandbox:
                         return ""
                 return "asked for answers and did not read them"
 
-            server = self._server or self._start()
+            server, self._server = self._server or self._start(), None
             heard = Heard(len(inputs), self.limits, is_started=False, reply=reply)
             with suppress(OSError):  # it has ended
                 handed = [given, tell.fileno(), show.fileno(), *[replies] * asks]
@@ -192,7 +187,8 @@ class Sandbox:
         return heard
 
     def _start(self) -> socket.socket:
-        """Start the first process; return a socket to it when it is ready."""
+        """Start a first process in place of any old one; return a socket to it when it is ready."""
+        self.close()
         bubblewrap = find_bubblewrap()
         enter = self._started.enter_context(group_of_processes(self.limits.memory + ROOM, THREADS))
         refused = self._started.enter_context(_readable(refused_calls()))
@@ -205,7 +201,6 @@ class Sandbox:
         server.settimeout(START)
         with suppress(OSError):
             if server.recv(LONGEST):
-                self._server = server
                 return server
         os.set_blocking(output.fileno(), False)
         raise ConfigError(_not_started((output.read(CHUNK) or b"").decode(errors="replace")))
@@ -221,6 +216,7 @@ class Sandbox:
             with suppress(OSError):
                 told = server.recv(LONGEST)
         if told == b"clean":
+            self._server = server
             return 0
         self.close()
         return int(told or -signal.SIGKILL)

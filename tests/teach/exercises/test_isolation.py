@@ -585,7 +585,7 @@ def assert_nothing_is_left(before, folder):
         "patches: numpy's comparisons", "patches: the import of the reference",
         "answers: right the second time", "frames: answers forged", "frames: a zip bomb",
         "ends: an exit", "floods: forks with limits raised", "breakouts: the grader's files",
-        "breakouts: network", "breakouts: more rights",
+        "breakouts: other processes", "breakouts: network", "breakouts: more rights",
     ),
 )  # fmt: skip
 def test_gains_nothing_and_harms_nobody(name, isolated, tmp_path, monkeypatch):
