@@ -1,9 +1,10 @@
 """grade_one: run and judge one student's submission."""
 
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mha_numpy.errors import ConfigError, SandboxError
@@ -18,7 +19,7 @@ from mha_numpy.teach.classroom.wording import FAILED, error_of, findings_of, hin
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises.child.calls import load, measured
 from mha_numpy.teach.exercises.exercise import Exercise
-from mha_numpy.teach.exercises.isolation import run_isolated
+from mha_numpy.teach.exercises.isolation import Sandbox
 from mha_numpy.teach.exercises.judge import (
     FRUGAL,
     judge_answers,
@@ -35,6 +36,7 @@ SLOTS = 5000  # users that runs may be: few, as a container may know no more tha
 MISSPELT = "there is a function `{found}`, and none called `{name}`: is it the same?"
 FOLLOWED = (FAILED["values"], FAILED["gradients"])
 ABOUT_VALUES = (*FOLLOWED, "it breaks this rule")  # how findings begin that right values leave out
+Caller = Callable[..., Run]  # of an exercise, a source and the inputs
 NEARLY = "the numbers are right, but not to the precision of float64"
 
 
@@ -53,34 +55,38 @@ def _grade_attempt(task: Task) -> Result:
     stubs = [exercise.stub_source for exercise in exercises]
     sources, broken, runs, misspelt = take_in(task.files, names, stubs)
     variants = task.assignment.variant(task.student)
-    functions = []
-    for exercise in exercises:
-        with using(variants[exercise.id]):
-            source = sources.get(exercise.function_name)
-            functions.append(_grade_function(exercise, source, variants[exercise.id], task))
-    functions = [
-        _not_there(function, exercise.function_name, misspelt, has_any=bool(sources))
-        for function, exercise in zip(functions, exercises, strict=True)
-    ]
     by_id = {exercise.id: sources.get(exercise.function_name) for exercise in exercises}
-    for number, function in enumerate(functions):
-        with using(variants[function.exercise]):
-            functions[number] = _followed(function, functions, by_id, task)
+    with _callers(task) as (hidden, shown):
+        functions = []
+        for one in exercises:
+            variant = variants[one.id]
+            with using(variant):
+                functions.append(_grade_function(one, by_id[one.id], variant, task, hidden, shown))
+        functions = [
+            _not_there(function, exercise.function_name, misspelt, has_any=bool(sources))
+            for function, exercise in zip(functions, exercises, strict=True)
+        ]
+        for number, function in enumerate(functions):
+            with using(variants[function.exercise]):
+                functions[number] = _followed(function, functions, by_id, task, hidden)
     codes = {name: source.text[:MOST_CODE] for name, source in sources.items()}
     return task.result(functions, *broken, fingerprint=runs, codes=codes)
 
 
 def _grade_function(
-    exercise: Exercise, source: Source | None, variant: Variant, task: Task
+    exercise: Exercise,
+    source: Source | None,
+    variant: Variant,
+    task: Task,
+    hidden: Caller,
+    shown: Caller,
 ) -> Function:
     out_of = task.assignment.exercises[exercise.id]
     graded = Function(exercise.id, 0.0, out_of, "not there", hint=hint_of(exercise, variant))
     if source is None:
         return graded
-    start = time.monotonic()
-    run = _run(exercise, source, probe_inputs(exercise), task)
-    seconds = round(time.monotonic() - start, 2)
-    graded = replace(graded, file=source.file, seconds=seconds)
+    run = hidden(exercise, source, probe_inputs(exercise))
+    graded = replace(graded, file=source.file, seconds=round(run.seconds, 2))
     try:
         # whether a backward follows depends on all that can be known of its forward
         is_thorough = any(PAIRS.get(one) == exercise.id for one in task.assignment.exercises)
@@ -92,7 +98,7 @@ def _grade_function(
         findings = [verdict.unwritten] if verdict.unwritten == NO_RETURN else []
         return replace(graded, state="not written", findings=findings)
     if exercise.task == FRUGAL and _has_run(verdict):
-        held = _run(exercise, source, memory_inputs(), task, is_measured=True)
+        held = shown(exercise, source, memory_inputs(), is_measured=True)
         verdict.stages.append(memory_stage(held))
     groups = groups_of(verdict.stages, values)
     points = points_of(values, groups, out_of, task.assignment.marks)
@@ -111,7 +117,7 @@ def _grade_function(
         return graded
 
     def run_text(text: str, inputs: Sequence[dict[str, Any]]) -> Run:
-        return _run(exercise, source._replace(text=text), inputs, task)
+        return shown(exercise, source._replace(text=text), inputs)
 
     try:
         told = tell(verdict, run.ended, exercise, source, variant, run_text)
@@ -143,7 +149,11 @@ def _not_there(
 
 
 def _followed(
-    function: Function, functions: list[Function], sources: dict[str, Source | None], task: Task
+    function: Function,
+    functions: list[Function],
+    sources: dict[str, Source | None],
+    task: Task,
+    hidden: Caller,
 ) -> Function:
     """Return a backward with credit for its values if it fits the student's own wrong forward.
 
@@ -160,7 +170,7 @@ def _followed(
         source = sources[exercise_id]
         if source is None:
             raise KeyError(exercise_id)
-        return _run(task.assignment.find(exercise_id), source, inputs, task)
+        return hidden(task.assignment.find(exercise_id), source, inputs)
 
     if not follows(function.exercise, call):
         return function
@@ -177,11 +187,20 @@ def _followed(
     )
 
 
-def _run(
+@contextmanager
+def _callers(task: Task) -> Iterator[tuple[Caller, Caller]]:
+    """Yield how to call functions with hidden inputs, and how with open ones: in two sandboxes."""
+    slot = threading.get_native_id() % SLOTS  # of this machine
+    with Sandbox(task.limits, slot=slot) as hidden, Sandbox(task.limits, slot=slot) as shown:
+        yield partial(_call, task, hidden), partial(_call, task, shown)
+
+
+def _call(
+    task: Task,
+    sandbox: Sandbox,
     exercise: Exercise,
     source: Source,
     inputs: Sequence[dict[str, Any]],
-    task: Task,
     *,
     is_measured: bool = False,
 ) -> Run:
@@ -189,11 +208,7 @@ def _run(
     name = exercise.function_name
     try:
         if task.is_isolated:
-            slot = threading.get_native_id() % SLOTS  # of this machine
-            return run_isolated(
-                source.text, source.file, name, inputs, task.limits, slot=slot,
-                is_measured=is_measured,
-            )  # fmt: skip
+            return sandbox.run(source.text, source.file, name, inputs, is_measured=is_measured)
         wrap = measured if is_measured else lambda function: function
         return run_calls(lambda: wrap(load(source.text, source.file, name)), inputs, task.limits)
     except (ConfigError, SandboxError, OSError) as error:

@@ -247,14 +247,13 @@ def _of_sums(function: ast.FunctionDef) -> Iterator[Edit]:
             continue
         for i, one in enumerate(holder.body):
             new: ast.stmt
-            if isinstance(one, ast.AugAssign):
-                new = ast.Assign([one.target], one.value)
-            elif isinstance(one, ast.Assign) and len(one.targets) == 1:
-                if isinstance(one.targets[0], ast.Tuple):
+            match one:
+                case ast.AugAssign():
+                    new = ast.Assign([one.target], one.value)
+                case ast.Assign([ast.Name() | ast.Subscript() as target]):
+                    new = ast.AugAssign(target, ast.Add(), one.value)
+                case _:
                     continue
-                new = ast.AugAssign(one.targets[0], ast.Add(), one.value)
-            else:
-                continue
             body = [*holder.body[:i], new, *holder.body[i + 1 :]]
             yield Edit(OPERATION, holder, "body", body)
 

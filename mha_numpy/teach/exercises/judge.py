@@ -206,8 +206,8 @@ def judge_answers(
     Unless `is_explained`, it says what is wrong and not why, which is faster. Unless `is_thorough`,
     a verdict has no remarks on why, and only a mistake that is quickly found. Where the function is
     at hand, `trace` makes the calls once more and returns what its variables were, and `mend` looks
-    for a change that makes it right on an input. The run is of `run_calls` or of `run_isolated`.
-    The verdict lacks the stage "memory", for which a function has
+    for a change that makes it right on an input. The run is of `run_calls` or of a `Sandbox`. The
+    verdict lacks the stage "memory", for which a function has
     to be called once more.
     """
     is_of_tests = exercise.kind == "tests"

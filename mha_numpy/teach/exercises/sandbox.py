@@ -40,7 +40,6 @@ CHUNK = 2**16  # bytes: what a pipe holds
 GRACE = 0.2  # seconds
 ASKED = 1.0  # seconds for a line of Python to come to its end
 START = 60.0  # seconds that a sandbox may take to start, on a busy machine
-SIGNALLED = 128  # what is added to a signal's number
 VMSTAT = Path("/proc/vmstat")  # Linux: how many processes were killed for lack of memory, and more
 STOPS = (signal.SIGINT, signal.SIGTERM)
 LIMITS = Limits()
@@ -53,6 +52,7 @@ class Run(NamedTuple):
     calls: list[Call]  # those that came to an end
     printed: str  # on stdout and stderr
     ended: str  # "" if all calls were made, else in a line why not
+    seconds: float = 0.0  # that it took, without the start of its process
 
 
 def run_calls(
@@ -80,7 +80,7 @@ def run_calls(
     heard = Heard(len(inputs), check_limits(limits))
     calls = make_calls(get_function, inputs)
     if can_fork():
-        run_in_a_child(lambda tell: _make_calls_there(calls, tell, limits), heard)
+        _run_in_a_child(lambda tell: _make_calls_there(calls, tell, limits), heard)
     else:
         _run_here(calls, heard)
     return heard.run
@@ -113,7 +113,9 @@ class Heard:
     ):
         self.count, self.limits, self.is_started = count, limits, is_started
         self.reply = reply
-        self.deadline = time.monotonic() + (limits.seconds if is_started else START)
+        self.begun = time.monotonic()
+        self.deadline = self.begun + (limits.seconds if is_started else START)
+        self.starved = _count_starved()
         self.is_loaded, self.ended = False, ""
         self.calls: list[Call] = []
         self.unread, self._output = bytearray(), bytearray()
@@ -124,7 +126,8 @@ class Heard:
             return
         match message:
             case Started() if not self.is_started:
-                self.is_started, self.deadline = True, time.monotonic() + self.limits.seconds
+                self.is_started, self.begun = True, time.monotonic()
+                self.deadline = self.begun + self.limits.seconds
             case Loaded():
                 self.is_loaded = True
             case Call():
@@ -147,7 +150,7 @@ class Heard:
     @property
     def run(self) -> Run:
         """The results so far."""
-        return Run(self.calls, self.printed, self.ended)
+        return Run(self.calls, self.printed, self.ended, time.monotonic() - self.begun)
 
     @property
     def printed(self) -> str:
@@ -172,13 +175,9 @@ def _run_here(messages: Iterator[Message], heard: Heard) -> None:
     heard.hear_output(output.getvalue().encode(errors="backslashreplace"))
 
 
-def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: float = 0.0) -> None:
-    """Let a child do the work; end it with all that it started, and say why if it ends early.
-
-    If the child has itself started a child that controls all others, that one is ended first, and
-    `nested` is how many seconds the first child has to notice.
-    """
-    limits, child, is_late, starved = heard.limits, None, True, _count_starved()
+def _run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard) -> None:
+    """Let a child do the work; end it with all that it started, and say why if it ends early."""
+    child, is_late = 0, True
     with pipe() as (results, tell), pipe() as (output, show):
         held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it is known who is who
         try:
@@ -186,23 +185,27 @@ def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: f
             if child == 0:
                 results.close()  # who holds an end to read from can wait forever for a reader
                 output.close()
-                _be_the_child(work, tell, show, limits)
+                _be_the_child(work, tell, show, heard.limits)
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
             tell.close()  # so that results end with the child; output has no end
-            _listen(heard, results, output)
+            listen(heard, results, output)
             is_late = time.monotonic() >= heard.deadline
-            if is_late and not (heard.is_over or nested):
+            if is_late and not heard.is_over:
                 _ask_where(child, heard, results, output)
         finally:
-            grace = 0.0 if heard.is_over or is_late else GRACE
-            code = _end(child, grace, nested) if child else 0
+            code = _end(child, 0.0 if heard.is_over or is_late else GRACE) if child else 0
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        if not heard.is_over:
-            death = _death(code, limits, is_late, _count_starved() > starved)
-            heard.hear(Ended(f"{death} ({heard.place})"))
-        os.set_blocking(output.fileno(), False)
-        with suppress(BlockingIOError):  # nothing is left
-            heard.hear_output(os.read(output.fileno(), CHUNK))
+        conclude(heard, output, code, is_late=is_late)
+
+
+def conclude(heard: Heard, output: IO[bytes], code: int, *, is_late: bool) -> None:
+    """Take in what is left after a child's end, and say why if it ended early."""
+    if not heard.is_over:
+        death = _death(code, heard.limits, is_late, _count_starved() > heard.starved)
+        heard.hear(Ended(f"{death} ({heard.place})"))
+    os.set_blocking(output.fileno(), False)
+    with suppress(BlockingIOError):  # nothing is left
+        heard.hear_output(os.read(output.fileno(), CHUNK))
 
 
 @contextmanager
@@ -220,7 +223,7 @@ def _fork() -> int:
         return os.fork()
 
 
-def _listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
+def listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
     """Take in messages and output until the run is over, the child has ended, or the time is up."""
     size = 0
     with selectors.DefaultSelector() as selector:
@@ -253,22 +256,17 @@ def _ask_where(child: int, heard: Heard, results: IO[bytes], output: IO[bytes]) 
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGURG)
     heard.deadline = time.monotonic() + ASKED
-    _listen(heard, results, output)
+    listen(heard, results, output)
     if heard.ended:
         heard.ended += f" ({heard.place})"
 
 
-def _end(child: int, grace: float, nested: float) -> int:
+def _end(child: int, grace: float) -> int:
     """Kill a child and its group; return its exit code, or the negative number of a signal.
 
-    A child whose own child has already ended has a moment to end by itself.
+    It has a moment to end by itself.
     """
     _wait(child, grace)
-    if nested:
-        with suppress(OSError):
-            for started in Path(f"/proc/{child}/task/{child}/children").read_text().split():
-                os.kill(int(started), signal.SIGKILL)
-        _wait(child, nested)
     for kill in (os.killpg, os.kill):  # it may not have a group yet
         with suppress(ProcessLookupError, PermissionError):
             kill(child, signal.SIGKILL)
@@ -294,8 +292,6 @@ def _count_starved() -> int:
 
 
 def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
-    if code > SIGNALLED:  # as a parent reports it of its own child
-        code = SIGNALLED - code
     if is_late and -code in (0, signal.SIGKILL, signal.SIGALRM):
         return _too_late(limits)
     if code >= 0:

@@ -1,6 +1,7 @@
 """grade_one: tests and memory have points of their own, and what cannot be run costs nobody any."""
 
 import os
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,9 @@ from mha_numpy.teach.classroom.submissions import File
 from mha_numpy.teach.diagnosis import Variant, find_task, make, using
 from mha_numpy.teach.exercises import find_exercise, judge
 from mha_numpy.teach.exercises.child.limits import Limits
+from mha_numpy.teach.exercises.child.values import pack
+from mha_numpy.teach.exercises.isolation import Sandbox
+from mha_numpy.teach.exercises.judge import memory_inputs, probe_inputs
 from tests.teach.classroom.classes import assign, hand_in, task_of, written
 from tests.teach.exercises import catch_all
 from tests.teach.exercises.test_judge_tests import STRONG, WEAK, isolated
@@ -148,7 +152,7 @@ class TestWhatCannotBeRun:
         def fails(*_, **__):
             raise error
 
-        monkeypatch.setattr(student_module, "run_isolated", fails)
+        monkeypatch.setattr(Sandbox, "run", fails)
         with pytest.raises(SandboxError, match=r"softmax of ada could not be run"):
             grade_one(task(written(), "softmax"))
 
@@ -228,3 +232,49 @@ def attention(q, k, v):
     function = graded(text, "attention")
     assert function.points == 0
     assert function.mistakes == ["scale missing", "softmax over queries"]
+
+
+ODD = {
+    "leaves a process": "subprocess.Popen(['sleep', '1000'], start_new_session=True)",
+    "leaves a file": "open('/tmp/mine', 'w')",
+    "crashes": "ctypes.string_at(0)",
+    "hangs": "time.sleep(1000)",
+    "is killed": "os.kill(os.getpid(), 9)",
+}
+THREE = {"split-heads": 2.0, "softmax": 4.0, "softmax-backward": 4.0}
+
+
+@isolated
+@pytest.mark.parametrize("name", ODD)
+def test_a_function_costs_the_others_of_its_submission_nothing(name):
+    odd = f"import ctypes, os, subprocess, time\ndef softmax(scores, mask):\n    {ODD[name]}\n"
+    given = task(written() + odd)
+    given = given._replace(
+        assignment=replace(given.assignment, exercises=THREE), limits=Limits(seconds=2)
+    )
+    assert [function.points for function in grade_one(given).functions] == [2, 0, 4]
+
+
+@isolated
+def test_hidden_and_open_inputs_share_no_sandbox(monkeypatch):
+    given = task(written("softmax over queries", "scale missing"))
+    exercises = {"softmax": 1.0, "scores": 1.0, "online-attention": 1.0}
+    given = given._replace(assignment=replace(given.assignment, exercises=exercises))
+    run, seen = Sandbox.run, defaultdict(list)
+
+    def noted(self, source, file, name, inputs, **more):
+        seen[self].append(pack(inputs[0]))
+        return run(self, source, file, name, inputs, **more)
+
+    monkeypatch.setattr(Sandbox, "run", noted)
+    grade_one(given)
+    known = []
+    for exercise in given.assignment.catalogue:
+        conventions = given.assignment.variant(given.student)[exercise.id].conventions
+        with using(Variant(conventions=conventions)):
+            known.append(pack(probe_inputs(exercise)[0]))
+            known.append(pack(memory_inputs()[0]))
+    hidden, shown = sorted(seen.values(), key=lambda inputs: inputs[0] in known)
+    assert not set(hidden) & set(known)
+    assert set(shown) <= set(known)
+    assert len(hidden) == len(exercises)

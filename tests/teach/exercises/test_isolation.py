@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from contextlib import suppress
 from inspect import getsource
 from pathlib import Path
 from textwrap import indent
+from threading import get_native_id
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from mha_numpy.teach.exercises import isolation as isolation_module
 from mha_numpy.teach.exercises.child.calls import load
 from mha_numpy.teach.exercises.exercise import stub_text
 from mha_numpy.teach.exercises.groups import _places, group_of_processes
-from mha_numpy.teach.exercises.isolation import run_isolated
+from mha_numpy.teach.exercises.isolation import Sandbox
 from mha_numpy.teach.saved import Saved
 from tests.teach.exercises.test_foreign import FILES, solutions
 from tests.teach.exercises.test_frames import archive
@@ -360,6 +362,10 @@ attempt(lambda: os.memfd_create("a") > 0)
 attempt(lambda: libc.shmget(0, 2**30, 0o1600) >= 0)
 attempt(lambda: Path("/dev/shm/a").write_bytes(bytes(2**20)))
 kept = [mmap.mmap(-1, 2**24) for _ in range(999)]
+### floods: queues and semaphores, which outlive a process
+for call in (68, 64):
+    attempt(lambda: libc.syscall(call, 0, *[0o1600] * 2) >= 0)
+attempt(lambda: libc.syscall(240, b"mine", 0o102, 0o600, None) >= 0)
 ### floods: files
 number = 0
 while True:
@@ -419,7 +425,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 ### breakouts: other processes
 mine = {str(os.getpid()), "1"}
 attempt(lambda: sorted({p for p in os.listdir("/proc") if p.isdigit()} - mine))
-for name in ("mem", "root/etc/passwd", "cwd/README.md"):
+for name in ("mem", "maps", "root/etc/passwd", "cwd/README.md"):
     attempt(lambda: open(f"/proc/1/{name}", "rb").read(9))
 ### breakouts: ptrace
 attempt(lambda: libc.ptrace(16, 1, 0, 0) == 0)
@@ -529,10 +535,11 @@ def isolated(monkeypatch):
 
     def verdict_on(source, exercise=EXERCISE, limits=LIMITS):
         def run(get_function, inputs, limits=limits):
-            return run_isolated(
-                source, "submission.py", exercise.function_name, inputs, limits, slot=SLOT,
-                is_measured="block" in inputs[0] and len(inputs) == 2,
-            )  # fmt: skip
+            with Sandbox(limits, slot=SLOT) as sandbox:
+                return sandbox.run(
+                    source, "submission.py", exercise.function_name, inputs,
+                    is_measured="block" in inputs[0] and len(inputs) == 2,
+                )  # fmt: skip
 
         monkeypatch.setattr(sys.modules[judge.__module__], "run_calls", run)
         return judge(exercise, lambda: None, limits)
@@ -578,7 +585,7 @@ def assert_nothing_is_left(before, folder):
         "patches: numpy's comparisons", "patches: the import of the reference",
         "answers: right the second time", "frames: answers forged", "frames: a zip bomb",
         "ends: an exit", "floods: forks with limits raised", "breakouts: the grader's files",
-        "breakouts: network", "breakouts: more rights",
+        "breakouts: other processes", "breakouts: network", "breakouts: more rights",
     ),
 )  # fmt: skip
 def test_gains_nothing_and_harms_nobody(name, isolated, tmp_path, monkeypatch):
@@ -612,7 +619,7 @@ def test_the_same_by_somebody_who_is_not_root():
         "exec setpriv --reuid 65534 --regid 65534 --clear-groups "
         f"env -i PATH=$PATH PYTHONPATH={paths} PYTHONDONTWRITEBYTECODE=1 HOME=/tmp "
         f"/mnt/{python} -m pytest -q -p no:cacheprovider {__file__} "
-        "-k '(gains or TestTheSandbox) and not together'"
+        "-k '(gains or TestTheSandbox or TestTheFunctions) and not together'"
     )
     run = subprocess.run(
         ["unshare", "-m", "sh", "-c", as_nobody], capture_output=True, text=True, check=False
@@ -665,7 +672,8 @@ LINES = [
 
 
 def run(source, inputs=ONCE, limits=PATIENT):
-    return run_isolated(f"import numpy as np\n{source}", "mine.py", "f", inputs, limits, slot=SLOT)
+    with Sandbox(limits, slot=SLOT) as sandbox:
+        return sandbox.run(f"import numpy as np\n{source}", "mine.py", "f", inputs)
 
 
 class TestTheSandbox:
@@ -712,6 +720,105 @@ def softmax_backward(d_weights, weights):
         monkeypatch.setenv("PATH", "/nowhere")
         with pytest.raises(ConfigError, match="apt-get install bubblewrap"):
             run(RIGHT)
+
+
+NUMBER = "import os\ndef f(x): return os.getpid()"  # 2 for the first run in a sandbox
+ODD = {  # what the function between two others does, and how it ends
+    "leaves a process": ("subprocess.Popen(['sleep', '1000'], start_new_session=True)", ""),
+    "leaves a process and says it does not": (
+        """if os.fork() == 0:
+        os.setsid()
+        time.sleep(1000)
+    for path in ("/proc/self/fd", "/proc/1/fd"):
+        for number in range(64):
+            attempt(lambda: open(f"{path}/{number}", "wb", buffering=0).write(b"clean"))
+            attempt(lambda: path == "/proc/self/fd" and number > 2 and os.write(number, b"clean"))
+    os._exit(0)""", "ended the process: os._exit(0)",
+    ),
+    "leaves a file": ("open('/tmp/mine', 'w')", ""),
+    "crashes": ("ctypes.string_at(0)", "crashed: segmentation fault"),
+    "ends": ("os._exit(3)", "ended the process: os._exit(3)"),
+    "hangs": ("time.sleep(1000)", "took longer than 1 s"),
+    "is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "was killed (SIGKILL)"),
+}  # fmt: skip
+
+
+def runs(*texts):
+    """Return the runs of the functions of one submission."""
+    with Sandbox(LIMITS, slot=SLOT) as sandbox:
+        return [sandbox.run(text, "mine.py", "f", ONCE) for text in texts]
+
+
+def answers(runs):
+    return [[call.answer for call in run.calls] for run in runs]
+
+
+class TestTheFunctionsOfASubmission:
+    def test_share_a_sandbox_but_no_process(self):
+        texts = ("keep = 1\nimport sys\nsys.keep = 1\n" + NUMBER, "def f(x): raise ValueError",
+                 "import sys\ndef f(x): return hasattr(sys, 'keep')", NUMBER)  # fmt: skip
+        assert answers(runs(*texts)) == [[2], [None], [False], [5]]
+
+    @pytest.mark.parametrize("name", ODD)
+    def test_an_odd_one_is_the_last_in_its_sandbox(self, name):
+        does, ended = ODD[name]
+        one, odd, other, last = runs(NUMBER, f"{PRELUDE}\ndef f(x):\n    {does}", NUMBER, NUMBER)
+        assert answers([one, other, last]) == [[2], [2], [3]]
+        assert odd.ended.startswith(ended)
+        assert bool(odd.ended) == bool(ended)
+
+    def test_an_orphan_that_has_ended_is_not_left(self):
+        ends = """
+def f(x):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.fork()
+        os._exit(0)
+    os.close(writer)
+    os.read(reader, 1)  # until both have ended
+    time.sleep(0.2)
+"""
+        found = runs(PRELUDE + ends, NUMBER)
+        assert answers(found)[1][0] > 2
+
+    def test_what_one_tells_for_the_next_is_not_heard(self):
+        forges = """
+def f(x):
+    tell(forged(1))
+    for told in (values.pack({"Started": {}}), values.pack({"Loaded": {}}), forged(2)):
+        for number in range(3, 64):
+            attempt(os.write, number, len(told).to_bytes(8) + told)
+    os._exit(0)
+"""
+        _, after = runs(PRELUDE + forges, "def f(x): raise ValueError")
+        assert [(call.answer, call.error[:10]) for call in after.calls] == [(None, "ValueError")]
+
+    def test_one_that_does_not_start_after_another_has_a_second_sandbox(self):
+        with Sandbox(LIMITS, slot=SLOT) as sandbox:
+            found = [sandbox.run(NUMBER, "mine.py", "f", ONCE)]
+            (bubblewrap,) = Path(f"/proc/self/task/{get_native_id()}/children").read_text().split()
+            os.kill(int(bubblewrap), signal.SIGKILL)
+            assert sandbox._server.recv(1) == b""  # it has ended
+            found.append(sandbox.run(NUMBER, "mine.py", "f", ONCE))
+        assert answers(found) == [[2], [2]]
+
+    def test_all_end_with_the_grader(self):
+        before = strangers()
+        script = (
+            f"from {Sandbox.__module__} import *\nprint(1, flush=True)\nSandbox(Limits(60))"
+            ".run('import time\\ndef f(x): time.sleep(60)', 'mine.py', 'f', [{'x': 1}])"
+        )
+        command = [sys.executable, "-c", script]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as grader:
+            until = time.monotonic() + PATIENT.seconds
+            while len(strangers() - before) < 2 and time.monotonic() < until:
+                time.sleep(0.01)
+            there = strangers() - before
+            grader.kill()
+        while there & strangers() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(there) >= 2
+        assert not there & strangers()
 
 
 SAMPLE = ("online-attention", "from-gpt2", "multi-head-backward", "softmax", "museum-one-token")

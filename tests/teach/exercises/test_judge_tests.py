@@ -12,7 +12,7 @@ from mha_numpy.teach.diagnosis import Variant, fingerprints, make, using
 from mha_numpy.teach.exercises import Limits, find_exercise, judge
 from mha_numpy.teach.exercises.child.calls import load
 from mha_numpy.teach.exercises.child.messages import Call
-from mha_numpy.teach.exercises.isolation import run_isolated
+from mha_numpy.teach.exercises.isolation import Sandbox
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.teach.exercises.judge_tests import (
     CALLS,
@@ -45,7 +45,8 @@ def break_my_attention(attention):
 
 def run_of(source, limits=PATIENT, inputs=None):
     given = probe_inputs(EXERCISE) if inputs is None else inputs
-    return run_isolated(source, "mine.py", "break_my_attention", given, limits, slot=SLOT)
+    with Sandbox(limits, slot=SLOT) as sandbox:
+        return sandbox.run(source, "mine.py", "break_my_attention", given)
 
 
 class TestTheOrder:

@@ -1,8 +1,13 @@
-"""A process that contains only what it runs: it does the task on stdin, and reports on it."""
+"""The first process in a sandbox: it gives each run a process of its own."""
 
+import ctypes
+import gc
 import os
+import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import IO, Any
 
@@ -13,10 +18,64 @@ from .limits import Limits, limit_for_good
 from .messages import Asked, Started, write_message
 from .values import HEADER, Foreign, plain, record, unpack
 
+PR_SET_DUMPABLE = 4
+MOST = 4  # descriptors that come with a run
+
 
 def main() -> None:
-    """Do the task on stdin, and report to the pipe that the last argument names."""
-    with open(int(sys.argv[1]), "wb") as tell:
+    """Serve, over the socket that the last argument names, until a run has left anything behind.
+
+    Each message brings the descriptors of a run: its task, and where to tell and to show what comes
+    of it. The reply is "clean", or the code with which the run's process ended.
+    """
+    control = int(sys.argv[1])
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which process 1 ignores
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0)  # no run of the same user can look in here
+    gc.freeze()
+    grader = socket.socket(fileno=control)
+    grader.send(b"ready")
+    reply = "clean"
+    while reply == "clean":
+        _, given, *_ = socket.recv_fds(grader, 1, MOST)
+        if not given:  # the grader has ended
+            return
+        child = os.fork()
+        if child == 0:
+            _run(control, *given)
+        for descriptor in given:
+            os.close(descriptor)
+        code = _code_of(child)
+        is_clean = code == 0 and _is_alone() and not os.listdir()
+        reply = "clean" if is_clean else str(code)
+        grader.send(reply.encode())
+
+
+def _code_of(child: int) -> int:
+    """Wait for a child, and bury all whose parents have ended before them."""
+    while True:
+        ended, status = os.waitpid(-1, 0)
+        if ended == child:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _is_alone() -> bool:
+    """Return whether no other process is there: those without a parent are children of this one."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        return False
+    return True
+
+
+def _run(control: int, given: int, told: int, shown: int, replies: int = 0) -> None:
+    """Do a task, and end."""
+    # what is told goes where the grader was, so that nothing from here can reach the server's end
+    for descriptor, place in ((given, 0), (shown, 1), (shown, 2), (told, control)):
+        os.dup2(descriptor, place)
+    for descriptor in (given, told, shown):
+        os.close(descriptor)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with open(control, "wb") as tell:
         task = unpack(sys.stdin.buffer.read(), record)
         sys.stdin = open(os.devnull)  # noqa: SIM115
         os.dup2(sys.stdin.fileno(), 0)
@@ -30,8 +89,8 @@ def main() -> None:
         source, file, name = task["source"], task["file"], task["name"]
         write_message(tell, Started())
         wrap = measured if task["is_measured"] else lambda function: function
-        with open(task["replies"], "rb") as replies:
-            inputs = [_with_functions(given, tell, replies) for given in task["inputs"]]
+        with open(replies, "rb") as answers:
+            inputs = [_with_functions(given, tell, answers) for given in task["inputs"]]
             calls = make_calls(lambda: wrap(load(source, file, name)), inputs)
             tell_all(calls, tell, limits)
     os._exit(0)  # threads that were left running end here
