@@ -124,8 +124,7 @@ matrices(sums, column_labels=tokens)
 # The weights of a row are shares, so each output is a mean, and a mean lies between the values. A head can choose and
 # blend. It can't produce anything bigger than what's already there.
 #
-# Now let's test the picture. We change one thing at a time, and ask each time: does the picture change? And does the
-# output?
+# Now let's test the picture. We change one thing at a time. Does the picture change? And does the output?
 #
 # ## New neighbours, new meaning
 #
@@ -205,7 +204,8 @@ compare(
 # %% [markdown]
 # Twice it's the same output. Each key keeps its value, and a mean doesn't care what order the values come in, or
 # whether you write *all* of them twice. If you write only one twice, it counts twice. To this head a sentence is a bag
-# of words. The order has to come from somewhere else: from positions (notebook 18), or from a mask (08).
+# of words. The order has to come from somewhere else: from positions or, layer by layer, from a causal mask (both in
+# notebook 18).
 #
 # ## What weights show, and what they don't
 #
@@ -233,7 +233,7 @@ matrices(
 #
 # ## Two candidates for "it"
 #
-# One thing is left to try: what does a row look like if a word has two questions?
+# What does a row look like if a word has two questions?
 #
 # > The animal didn't cross the street because it was too tired
 #
@@ -267,7 +267,7 @@ matrices(
 #
 # The third row is a compromise. If "it" asks only for nouns, each noun gets almost half. If it asks only for the
 # describing word, *tired* gets almost everything. If it asks for both, the three get a third each. In a head each
-# token has **one row**, which sums to 1, so every further question takes weight from the others.
+# token has **one row**, which sums to 1, so a question with different answers takes weight from the others.
 #
 # So is "it" the animal or the street? A row can't say; it can only gather the nouns and *tired* for a later layer.
 # But in one row they share the weight. In notebook 03 a word has two heads, and so a row for each question.
@@ -307,7 +307,7 @@ check("attention", my_attention)
 #   of them twice.
 # - A picture of weights shows where a head reads. With other values the same picture means something else, and a large
 #   weight on a value of 0 means nothing.
-# - A token has one row in a head, so two questions have to share it.
+# - A token has one row in a head, so two questions with different answers have to share it.
 #
 # **In the code:** `attention_steps` in `mha_numpy/core/attention.py`; `softmax_forward` in `mha_numpy/core/softmax.py`.
 #

@@ -105,7 +105,7 @@ matrices({"weights of 'It'": weights}, **labels)
 #
 # </details>
 #
-# In one row the questions compete, and the louder one wins. This is what "It" brings back, with one head and with two:
+# In one row, questions with different answers compete, and the louder one wins. This is what "It" brings back, with one head and with two:
 
 # %% tags=["hide-input"]
 parts = (split_heads(a[None], 2) for a in (q, k, v))
@@ -131,8 +131,8 @@ matrices(
 #
 # ## H narrow projections are one wide one
 #
-# How do you compute several heads? Written as a loop, each head multiplies `x` by its own columns of `w_q`, `w_k` and
-# `w_v`, and then attends as in notebook 02:
+# Written as a loop, each head multiplies `x` by its own columns of `w_q`, `w_k` and `w_v`, and then attends as in
+# notebook 02:
 
 # %%
 results = []
@@ -214,8 +214,8 @@ last = model.attentions[0].weights[0, :, -1:]
 weights_by_head(last, ["c"], "abcdabc")
 
 # %% [markdown]
-# Head 0 has found our second question: which letter comes before? Head 3 asks nearly the same. Heads 1 and 2
-# spread their weight.
+# Head 0 has found our second question: which letter comes before? Here head 3 looks there too. Heads 1 and 2 spread
+# their weight.
 #
 # Now let's make them agree: all four get the same row, first the mean of their own, then head 0's, and so on.
 #
@@ -247,7 +247,7 @@ for heads in [0, 1, 2, 3], [0], [1], [2], [3]:
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 89%. The mean blurs head 0's row. If all four heads share that row itself, nothing is lost.
+# 89%. The mean blurs head 0's row. If all four share that row itself, nothing is lost. With head 3's, only 60% are right.
 #
 # </details>
 #
@@ -288,7 +288,7 @@ check("multi-head", my_multi_head)
 # %% [markdown]
 # ## Summary
 #
-# - In one head, each token has one row, which sums to 1, so two questions have to compete for it.
+# - In one head, each token has one row, which sums to 1, so questions with different answers compete for it.
 # - With several heads a token has several rows. In the first layer of our model one is enough, that of head 0.
 # - H heads are one wide product, split into column blocks. Each block works on its own, and `w_o` mixes the results.
 # - Each head reads every word and all of its features, but has only its own $d_h$ mixtures of them to work with.

@@ -153,7 +153,7 @@ def backward(d_out, saved):
 gradcheck(forward, backward, {"scores": scores, "v": v}, d_out=2.0)
 
 # %% [markdown]
-# Without `- mean` it fails. Try it. `gradcheck` knows nothing about attention, so you can use it on any function that
+# Without `- mean` it fails. Try it. `gradcheck` knows nothing about attention, so you can use it on functions that
 # you write. Notebook 12 goes on from the scores to q and k, with matrices.
 #
 # ## Forty small steps

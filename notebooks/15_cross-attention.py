@@ -371,13 +371,16 @@ calls = {
     "Keras' order": in_keras_order(y, x, x),
     "the tutorial's": in_tutorial_order(y, x, x),
 }
-matrices({"right": attention_forward(y, x, x)[0]} | calls)
+display(matrices({"right": attention_forward(y, x, x)[0]} | calls))
+itself = attention_forward(x, x, y)[0]  # x asks x, values of y
+compare(calls["the tutorial's"], itself, name="x asks itself")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With Keras' order, nothing breaks as long as key and value are one array, but it will on the day they differ. With the
-# tutorial's order, the source asks and the target answers, and only different lengths would raise an error.
+# With Keras' order, nothing breaks as long as key and value are one array, but it will once they differ. With the
+# tutorial's order, the source asks itself and mixes the target's values. Here only different lengths would raise an
+# error.
 #
 # </details>
 #

@@ -38,8 +38,9 @@ title = f"{T} tokens, one at a time, on your machine"
 bar_chart(times, title=title, unit="seconds")
 
 # %% [markdown]
-# Both ways predict the same, but the second takes a fraction of the time, and the longer the text, the larger the
-# difference.
+# Both ways predict the same, but on 64 characters the second takes a fraction of the time, and the longer the text, the
+# larger the difference. (On the first few characters it saves nothing, because reading them takes hardly longer than
+# reading one.)
 #
 # **By the end you can** write the step of a model that keeps its keys and values, and say how many
 # bytes they take in a model that you know.
@@ -119,8 +120,8 @@ matrices(last, row_labels=[f"head {h}" for h in range(6)])
 #
 # </details>
 #
-# The layer takes the offset from the cache, so you can't forget it. PyTorch's `is_causal=True` always means `q_offset =
-# 0`, however many keys there are.
+# The layer takes the offset from the cache, so you can't forget it. In PyTorch's `scaled_dot_product_attention`,
+# `is_causal=True` always means `q_offset = 0`, however many keys there are.
 #
 # ## Bytes in models you know
 #
@@ -153,12 +154,15 @@ bar_chart(gib, title=title, unit="GiB")
 #
 # </details>
 #
-# Now let's compare all models whose sizes the library knows. We leave out BERT, which reads all its tokens at once and
-# never writes, so it has no KV cache.
+# Now let's compare all models whose sizes the library knows, and the largest GPT-2. We leave out BERT, which reads all
+# its tokens at once and never writes, so it has no KV cache.
 
 # %%
-kib = {}
-for name, m in CONFIGURATIONS.items():
+kib, models = {}, dict(CONFIGURATIONS)
+xl = {"embed_dim": 1600, "num_layers": 48}  # the largest GPT-2
+xl |= {"num_heads": 25, "num_kv_heads": 25, "name": "gpt-2-xl"}
+models["gpt-2-xl"] = replace(models["gpt-2"], **xl)
+for name, m in models.items():
     if "bert" not in name:
         label = f"{m.name}: {m.num_heads}, {m.num_kv_heads}"
         kib[label] = kv_cache_bytes(m, 1) / 1024
@@ -175,8 +179,8 @@ bar_chart(kib, title=title, unit=unit)
 #
 # - "Llama 2 uses grouped-query": the 70B does (and the paper's 34B), but 7B and 13B are multi-head.
 # - "Falcon is multi-query": the 7B is, but the 40B has 8 key/value heads for 128 query heads.
-# - "Multi-query has the smallest cache": of one model, yes. But PaLM 540B, which is multi-query, keeps more per token
-#   than GPT-2, which is multi-head, because L and d count too.
+# - "Multi-query has the smallest cache": of one model, yes. But PaLM 540B, which is multi-query, keeps 118 KiB per token,
+#   more than the smallest GPT-2 (36) but less than the largest (300). These are multi-head: L, H and d count too.
 # - From the papers, not in the picture: the first Gemma is multi-query at 2B and multi-head at 7B (Gemma Team 2024,
 #   table 1); StarCoder is multi-query (Li et al. 2023).
 #

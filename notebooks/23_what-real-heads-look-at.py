@@ -41,27 +41,27 @@ titles = [f"head {i}.{h}" for i, h in chosen]
 weights_by_head(shown, names, head_names=titles, note=note)
 
 # %% [markdown]
-# Head 0.2 (layer 0, head 2) always looks at the token before. Head 1.8 prefers the token after. In head 2.7 nearly
-# all tokens look at `[CLS]`, a mark that begins every text (`[SEP]` ends it). And in head 3.1 "it" looks at "animal".
-# Does every head have a job as clear as that? Be careful: we picked these four. Let's measure all 72.
+# Head 0.2 (layer 0, head 2) looks at the token before. Head 1.8 prefers the token after. In head 2.7 nearly all tokens
+# look at `[CLS]`, a mark that begins every text (`[SEP]` ends it). And in head 3.1 "it" looks at "animal". Does every
+# head have such a clear job? We picked these four, so let's measure all 72.
 #
 # **By the end you can** measure where the heads of a real model look, compare that with what they
 # take from there, test a head's name with a control, and say what one text shows and what it doesn't.
 #
-# If the model isn't installed, everything below runs with random params. Each picture then says so, and names the two
-# commands that install the model. The text always describes the real one.
+# Without the model, everything below runs with random params. Each picture then says so, and how to install it. The
+# text always describes the real one.
 #
 # ## Seventy-two heads at once
 #
 # `head_patterns` measures how much weight goes to the token before, to the token itself, to the one after, to the
 # first one (`[CLS]`), to copies of the token, and to delimiters (here the full stop and `[SEP]`).
 #
-# > **Predict first.** Introductory texts list positional heads, delimiter heads, and more. How many of the 72 heads
-# > give more than half of their weight to the token before, to the one after, to the first, and to the delimiters?
+# > **Predict first.** How many of the 72 heads give more than half of their weight to the token before, to the one
+# > after, to the first, and to the delimiters?
 #
 # <details><summary>Answer</summary>
 #
-# One head gives it to the token before, one to the token after, 27 to the first token, and none to the delimiters.
+# One head to the token before, one to the one after, 27 to the first, and none to the delimiters.
 # </details>
 
 # %%
@@ -91,7 +91,7 @@ matrices(spread, **labels, shared=False, title=title)
 #
 # ## A sink
 #
-# The panel for the first token is the strongest. Here are its numbers, layer by layer:
+# The panel for the first token is the strongest. Layer by layer:
 
 # %%
 print(f"an even share would be {1 / len(names):.2f}")
@@ -102,9 +102,9 @@ on_ends = weights[..., ends].mean(axis=(0, 1, 2))
 print("weight on the full stop and on [SEP]:", on_ends.round(2))
 
 # %% [markdown]
-# From layer 1 on, about half of all weight (0.37 to 0.58) goes to a mark that begins every text, while the full stop
-# and `[SEP]` get less than an even share. In BERT-base, they attract this much weight (Clark et al. 2019), and in large
-# language models the first token does (Xiao et al. 2023). Such a place is called a **sink**.
+# From layer 1 on, about half of this sentence's weight (0.37 to 0.58) goes to `[CLS]`, while the full stop and `[SEP]`
+# get less than an even share. In BERT-base, they attract this much weight (Clark et al. 2019), and in large language
+# models the first token does (Xiao et al. 2023). Such a place is called a **sink**.
 #
 # ## Where it looks, and what it takes
 #
@@ -146,6 +146,35 @@ weights_by_head(pair, names, **options)
 # %% [markdown]
 # On the right the sink has faded, and only the spots that head 3.1 works with are left.
 #
+# ## In longer texts
+#
+# So far the model has read 16 tokens. And if there are more?
+
+# %%
+from mha_numpy.models.train import load_trained
+
+task = load_trained("text").task
+whale = task.decode(task.trained_on[:3000])  # Moby-Dick
+(ids,), *_ = model.tokenizer(whale)
+for T in (16, 64, 120, 256):
+    model(np.append(ids[: T - 1], ids[-1])[None])
+    on_first, even_shares = [], []
+    for layer in layers[1:]:
+        on_first.append(layer.weights[0, :, 1:, 0].mean())
+        parts = weights_times_norm(layer)[0]  # (H, T, T)
+        of_first = parts[..., 0] / parts.sum(axis=-1)
+        even_shares.append(T * of_first[:, 1:].mean())
+    print(f"{T} tokens, [CLS] in layers 1 to 5: ", end="")
+    print(f"{np.mean(on_first):.2f} of the weight, ", end="")
+    print(f"{np.mean(even_shares):.1f} even shares")
+    most = layers[0].weights[0, 2, 1:].argmax(axis=-1)
+    there = (most == np.arange(T - 1)).mean()
+    print(f"    head 0.2 looks at the token before: {there:.0%}")
+
+# %% [markdown]
+# In 64 tokens of *Moby-Dick* the sink gets a third of the weight, and contributes more than twice an even share. And
+# head 0.2 looks at the token before only in texts of up to about 120 tokens.
+#
 # ## Where does "it" look?
 #
 # A classic claim is that some heads are *coreference heads*: they connect "it" with what it stands for. If the last
@@ -156,8 +185,7 @@ weights_by_head(pair, names, **options)
 #
 # <details><summary>Answer</summary>
 #
-# It falls to 0.28, and "street" rises from 0.05 to 0.12. So the weight moves as a reader expects, but "animal" stays
-# ahead, and this head doesn't decide the question.
+# It falls to 0.28, and "street" rises from 0.05 to 0.12. The weight moves as you'd expect, but "animal" stays ahead.
 # </details>
 
 
@@ -178,9 +206,8 @@ title = f'Weight of "it" on animal and street. {note}'
 matrices(of_it, **labels, title=title)
 
 # %% [markdown]
-# In head 5.11, too, "it" looks at "animal", with either last word. But one text settles nothing. Let's take four words
-# that fit animals, four that fit streets, and a second sentence in which the two nouns trade places. And do *all
-# other* tokens look at "animal" as well?
+# In head 5.11, too, "it" looks at "animal", with either last word. Let's take four words for animals, four for
+# streets, and a second sentence in which the nouns trade places. And do *all other* tokens look at "animal" as well?
 
 
 # %%
@@ -242,8 +269,8 @@ matrices({"weight": np.array(rows)}, **options, title=title)
 # a later layer gives "river" more than 0.16.
 # </details>
 #
-# In head 0.4 the four words about water get more than 0.3, and the others less than 0.12. A head of layer 0 sees
-# nothing but words and positions. So this is a match between two words, not an understanding of the sentence.
+# In head 0.4 the four words about water get more than 0.3, and the others less than 0.12. A head of layer 0 sees only
+# words and positions. So it matches two words; it doesn't understand the sentence.
 #
 # ## Verbs and objects
 #
@@ -269,33 +296,78 @@ The singer wore a bright yellow dress. wore dress
 We visited an old stone church. visited church
 The judge asked a difficult question. asked question
 """.splitlines()
-of_objects, of_others, steps = [], [], []
-for clause in clauses:
+
+
+def on_verb(clause):
+    """Does the object look at it? Do the others? How far is it?"""
     clause, verb, noun = clause.rsplit(" ", 2)
     names, weights = read(clause)
     v, o = (names.index(word) - 1 for word in (verb, noun))
-    inner = weights[:, :, 1:-1, 1:-1].copy()
-    inner[..., range(len(names) - 2), range(len(names) - 2)] = 0
-    on_verb = inner.argmax(axis=-1) == v  # (L, H, T - 2)
-    of_objects.append(on_verb[..., o])
-    rest = np.delete(on_verb, [v, o], axis=-1)
-    of_others.append(rest.mean(axis=-1))
-    steps.append(o - v)
-usual = np.bincount(steps).max() / len(steps)
-print(f"by the most usual distance: {usual:.2f}")
-on_verb = {"the object": np.mean(of_objects, axis=0)}
-on_verb["the other tokens"] = np.mean(of_others, axis=0)
+    elsewhere = 1 - np.eye(len(names) - 2)
+    inner = weights[:, :, 1:-1, 1:-1] * elsewhere
+    found = inner.argmax(axis=-1) == v  # (L, H, T - 2)
+    rest = np.delete(found, [v, o], axis=-1)
+    return found[..., o], rest.mean(axis=-1), o - v  # (L, H) twice
+
+
+def shares_on_verb(clauses):
+    """Print what the usual distance finds; return both shares."""
+    found = [on_verb(clause) for clause in clauses]
+    objects, others, steps = zip(*found, strict=True)
+    usual = np.bincount(steps).max()
+    print(f"the usual distance: {usual} of {len(clauses)}")
+    return np.mean(objects, axis=0), np.mean(others, axis=0)
+
+
+objects, others = shares_on_verb(clauses)
+both = {"the object": objects, "the other tokens": others}
 title = f"Share that looks at the verb. {note}"
-matrices(on_verb, **labels, title=title)
+matrices(both, **labels, title=title)
 
 # %% [markdown]
-# In heads 1.0 and 2.0 the object looks at its verb in all 16 sentences and in 15; the most usual distance finds 8. But
-# in head 2.0, so do 71% of the other tokens. In head 1.0 only 25% do. So a name needs a control.
+# In heads 1.0 and 2.0 the object looks at its verb in all 16 sentences and in 15; the usual distance finds 8. But
+# in head 2.0, so do 71% of the other tokens. In head 1.0 only 25% do.
+#
+# We chose this head by these sentences, though. Here are 24 others:
+
+# %%
+new_clauses = """\
+The old sailor repaired a small wooden boat. repaired boat
+My sister painted the kitchen wall. painted wall
+Two dogs followed the cat. followed cat
+The bank refused his third loan application. refused application
+Birds eat many kinds of seeds. eat seeds
+The committee rejected our first proposal. rejected proposal
+A storm destroyed the entire village. destroyed village
+He washed the dirty dishes. washed dishes
+The minister signed a new treaty. signed treaty
+Children love sweet chocolate. love chocolate
+The nurse carried an extremely heavy bag. carried bag
+Their lawyer lost the important letter. lost letter
+The gardener watered her pale pink roses. watered roses
+Scientists discovered a distant planet. discovered planet
+The boy kicked an empty can. kicked can
+The queen visited a large hospital. visited hospital
+Someone damaged the front door. damaged door
+The engineer designed several fast trains. designed trains
+I lost my only umbrella. lost umbrella
+The owner sold a beautiful white horse. sold horse
+The pilot saw a dark cloud. saw cloud
+Our team won the final match. won match
+The waiter brought some very cold water. brought water
+Workers repaired the broken bridge. repaired bridge
+""".splitlines()
+objects, others = shares_on_verb(new_clauses)
+print(f"head 1.0: {24 * objects[1, 0]:.0f} of 24", end=", ")
+print(f"{others[1, 0]:.0%} of the other tokens")
+
+# %% [markdown]
+# Of these it finds only 13, fewer than the usual distance. So a name needs a control *and* new sentences.
 #
 # ## Early and late
 #
 # Positional heads are said to be early, *semantic* ones late. We take eight pairs of related words. Does "France" give
-# "Paris" more weight than it gives any of the seven other words in the same place? Chance is 1 in 8.
+# "Paris" more weight than any of the seven other words in its place? Chance is 1 in 8.
 
 # %%
 firsts = "Paris doctor guitar king river dog bread snow".split()
@@ -338,13 +410,10 @@ weights_by_head(shown, names, head_names=titles, note=note)
 # ## What you can conclude
 #
 # - **You can say "on these texts, in this model, head 3.1 ..."** You can't say "coreference heads connect pronouns
-#   with what they stand for", because we found one head that leans this way, and we found it by looking for it.
+#   with what they stand for", because we found one head that leans this way, by looking for it.
 # - **Where, not why.** That "it" looks at "animal" doesn't show that the model *uses* what it finds there. To show
-#   that, you have to cut the head (next notebook), and even then you get only a rough lower bound.
-# - **Weights are only half the story.** Without the lengths, half of all attention seems to go to `[CLS]`.
-# - **A name needs a control.** Head 5.11 looked like head 3.1 until we asked the other tokens. In large models, most
-#   heads do several things (Kissane et al. 2024).
-# - **Each model is different.** Nothing in this one's training asks who "it" is.
+#   that, cut the head (next notebook), and even then you get only a rough lower bound.
+# - **A name isn't everything.** In large models, most heads do several things (Kissane et al. 2024).
 #
 # ## Exercise: what a head takes
 #
@@ -374,10 +443,11 @@ check("weights-times-norm", my_weights_times_norm)
 # %% [markdown]
 # ## Summary
 #
-# - Of 72 real heads, two look mostly at a neighbour, and 27 mostly at the first token.
-# - About half of all weight goes to a sink, here `[CLS]`, which contributes about an even share.
+# - In a sentence of 16 tokens, two of 72 real heads look mostly at a neighbour, and 27 mostly at the first token.
+# - There, from layer 1 on, about half of the weight goes to a sink, `[CLS]`, which contributes about an even share. In
+#   64 tokens it's a third, and more than twice an even share.
 # - In one head, "it" looks at the animal, and less so if the last word fits the street. In another, every token does.
-# - In one head, objects look at their verbs, and most other tokens don't.
+# - In one head, objects look at their verbs in all of our 16 sentences, but in only 13 of 24 others.
 # - Related words match in early layers as well as in late ones.
 #
 # **In the code:** `mha_numpy/models/analysis/patterns.py`, `weights_times_norm` in

@@ -52,7 +52,7 @@ else:
 # output is NaN. The others look healthy but are wrong, because they read nothing but padding.
 #
 # Attention is the same everywhere; its conventions are not. Once you translate the arguments, PyTorch, Keras and this
-# library compute the same numbers.
+# library compute the same numbers, except in rows that see nothing.
 #
 # **By the end you can** bring your own layer from PyTorch or Keras, compute its output and its
 # gradients here, and show that they are the same.
@@ -62,7 +62,7 @@ else:
 #
 # ## The operator: `scaled_dot_product_attention`
 #
-# Its arguments, and their names elsewhere:
+# Its arguments elsewhere:
 #
 # | here | PyTorch | JAX | ONNX |
 # |---|---|---|---|
@@ -116,8 +116,8 @@ else:
 #
 # ## The formula, written out in PyTorch
 #
-# Most tutorials write attention in a few lines like these. You know them from notebook 03. `view` refuses to
-# copy (notebook 09), so merging the heads takes a `.contiguous()`.
+# Most tutorials write attention in lines like these, which you know from notebook 03. `view` refuses to copy (notebook
+# 09), so merging the heads takes a `.contiguous()`.
 
 
 # %%
@@ -318,7 +318,7 @@ else:
 # | `num_kv_heads=` | another layer, `GroupQueryAttention` |
 #
 # > **Predict first.** You pass three different inputs as in PyTorch, `layer(query, key, value)`. What does Keras
-# > compute? Will there be an error about a shape?
+# > compute? Is there an error?
 #
 # <details><summary>Answer</summary>
 #
@@ -366,9 +366,9 @@ else:
 # %% [markdown]
 # ## The layer of the older TensorFlow tutorial
 #
-# You still meet copies of it. Its `call(v, k, q, mask)` has yet another order, and its mask is a float with **1 =
-# blocked**, used as `scores += mask * -1e9`. In float64 and float32 this is nearly the same as a mask, except in a
-# row that sees nothing. There the large number cancels:
+# Its `call(v, k, q, mask)` has yet another order, and its mask is a float with **1 = blocked**, used as `scores += mask *
+# -1e9`. In float64 and float32 this is nearly the same as a mask, except in a row that sees nothing. There the large
+# number cancels:
 #
 # $$e^{s - 10^9} / \sum_j e^{s_j - 10^9} = e^{s} / \sum_j e^{s_j}$$
 #
@@ -379,7 +379,8 @@ else:
 #
 # The row mixes exactly what it should not see. In float64 it goes by the scores, in float32 it is even. In float16,
 # -1e9 becomes -inf, so a *visible* cell gets 0 · (-inf), which is NaN, and so does its whole row. In this library a
-# row that sees nothing is 0, as in PyTorch's operator and ONNX.
+# row that sees nothing is 0, as in PyTorch's operator and ONNX. PyTorch's layer returned NaN above. For
+# Keras, see docs/conventions.md.
 # </details>
 
 # %%
@@ -444,9 +445,10 @@ check("to-gpt2", my_to_gpt2)
 # meaning.
 #
 # - All libraries share the formula, but not the layout, the polarity of masks, the order of arguments or the
-#   defaults. Translate these, and the numbers agree up to rounding, gradients included.
+#   defaults. Translate these, and the numbers agree up to rounding, gradients included, except in rows that see
+#   nothing.
 # - PyTorch's two attentions disagree about True. Put *may attend* or *blocked* into the name of your variable.
-# - The weights you get back may be a mean over heads, or come after dropout. Find out before you draw them.
+# - The weights you get back may be a mean over heads, or come after dropout.
 # - A bridge for params is a table: which array holds which, and how it is stored.
 # - Params are (inputs, outputs) here and in GPT-2, (outputs, inputs) in PyTorch, and have a head axis in Keras. A
 #   square array that you forgot to transpose has the right shape and the wrong content.

@@ -46,7 +46,9 @@ def gradcheck(
     ----------
     forward : callable, or Layer
         ``forward(*inputs)``, or ``forward(**inputs)`` where inputs is a dict; returns ``out`` or
-        ``(out, cache)``. A layer is copied for each forward, and stays as it is.
+        ``(out, cache)``. It has to compute in float64, leave its inputs as they are, and return the
+        same each time (bind a dropout mask), or an error says what is missing. A layer is copied
+        for each forward, and stays as it is.
     backward : callable, or the inputs of a layer
         ``backward(d_out, cache)``, or ``backward(d_out, *inputs)`` where forward returns no
         cache. Returns the gradients in the order of the inputs, or by name: a NamedTuple or dict

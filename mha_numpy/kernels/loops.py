@@ -1,8 +1,9 @@
 """Backend "loops": attention as plain loops over single numbers, to be read.
 
 No weights are kept: forward visits the keys one after another with a running softmax, and backward
-recomputes each weight from its row's lse. So the memory grows with T, not T^2.
-With ``NUMBA_DISABLE_JIT=1`` in the environment all of it is plain Python, to be stepped through.
+recomputes each weight from its row's lse. So the memory grows with T, not T^2 (except for the
+gradient of a bias). With ``NUMBA_DISABLE_JIT=1`` in the environment all of it is plain Python, to
+be stepped through.
 
 Sources: Milakov and Gimelshein 2018, *Online normalizer calculation for softmax*, algorithm 3;
 Dao et al. 2022, *FlashAttention*, algorithms 1 and 4, with tiles of one query and one key.
