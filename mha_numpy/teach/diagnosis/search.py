@@ -247,20 +247,15 @@ def made_of(task: str) -> str:
         if not isinstance(leaf, str)
     ]
     probes = [(name, array.shape, array.tolist()) for name, array in numbers]
-    made = _how_made() if variant_in_force().own is None else [*_how_made(), _own_code()]
+    made = _how_made(is_own=variant_in_force().own is not None)
     return sha256(repr((made, sources, probes)).encode()).hexdigest()
 
 
 @cache
-def _own_code() -> str:
-    """Return the code that makes the edits of a teacher's own solution."""
-    return _code_alone(inspect.getsource(own_edits))
-
-
-@cache
-def _how_made() -> list[str]:
+def _how_made(*, is_own: bool) -> list[str]:
     """Return the code that makes edits and numbers."""
     code: list[Any] = [rewrite, small_edits, numbers_of, _number_of, _mixer]
+    code += [own_edits] * is_own
     rules = rewrite.FILE.read_text(encoding="utf-8")
     return [str((SPREAD, MODULUS)), rules, *(_code_alone(inspect.getsource(c)) for c in code)]
 

@@ -213,10 +213,6 @@ class _Compared:
         found = (one for one in self.last_of(key) if not _says_nothing(one))
         return any(one.tobytes() in self.guilty for one in found)
 
-    def bytes_of(self, key: str) -> set[bytes]:
-        """Return the last arrays of a variable, to be compared."""
-        return {one.tobytes() for one in self.last_of(key)}
-
     def is_in_order(self, key: str) -> bool:
         """Return whether a variable has our numbers in our order, as far as it can be told."""
         pairs = [(one, ours) for (_, last, _), ours in self.values_of(key) for one in last]
@@ -331,7 +327,8 @@ class _Compared:
         if has_parts and not self.is_array(first):
             return ""  # a dict of numbers
         found = {one for one in right if self.is_array(one) and not self.is_plain(one)}
-        returned = {_name(key) for key in self.needs if self.guilty & self.bytes_of(key)}
+        wrong = (k for k in self.needs for a in self.last_of(k) if a.tobytes() in self.guilty)
+        returned = set(map(_name, wrong))
         good = {one for one in found if self.is_in_order(one) and _name(one) not in returned}
         later = {_name(one) for one in steps | found - good}  # where these names are something else
         in_order = dict.fromkeys(_name(one) for one in sorted(sorted(good), key=_line))

@@ -134,5 +134,5 @@ def is_nan_alone(mine: Array, right: Array, largest: float) -> bool:
 
 
 def is_even(array: Array) -> bool:
-    """Return whether an array has one number everywhere, as zeros and single numbers do."""
-    return array.size == 0 or same(array, np.full_like(array, array.flat[0]), 0)
+    """Return whether an array has one number everywhere, as zeros do; NaN is none."""
+    return array.size == 0 or bool((array == array.flat[0]).all())

@@ -158,7 +158,14 @@ def masked_attention(q, k, v, mask, softcap):
             out[b, h, i] = (w / len(w)) @ values[see]
     return out
 """
+ALL_NAN = """
+def attention(q, k, v):
+    s = q @ k.T / np.sqrt(q.shape[-1])
+    w = s / np.zeros_like(s) * 0
+    return w @ v
+"""
 CASES = [
+    (ALL_NAN, f"`w` in line 4 {NOWHERE}: some are NaN or infinite; those of `s` do; look at lines"),
     (COUNTED, f"`out` in line 11 {NOWHERE}; those of `values`, `see` and `w` do; look at line 11"),
     (BEST, f"`out` in line 11 {NOWHERE}"),
     (SCALED, f"`d_s` in line 5 {NOWHERE}; those of `d_w` do; look at lines 5 to 6"),
