@@ -71,8 +71,8 @@ def _run_pytest(folder: str, suite: list[str]) -> int:
         del sys.modules[name]
     sys.path[:] = [folder] + [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    # what is wrong in the core shows without a kernel, which would have to be compiled
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not kernel"]
+    # a mistake shows in README's tests, and in the core without kernels, which compile for long
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not kernel and not slow and not release"]
     # file by file: most mistakes fall to a quick one, and the others are not even collected
     codes = (int(pytest.main([*options, file])) for file in suite)
     return next((code for code in codes if code != 0), 0)

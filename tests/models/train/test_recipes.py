@@ -14,6 +14,7 @@ from mha_numpy.models.train.recipes import (
     train_recipe,
 )
 from mha_numpy.models.train.tasks.numbers import GERMAN, german
+from tests.sweeps import sweep
 
 CLAIMS = {  # what is measured, at least
     "reverse": {"right": 0.99, "antidiagonal": 0.95},
@@ -109,8 +110,7 @@ def test_a_seed_is_a_training():
     assert losses[0] == losses[1] != losses[2]
 
 
-@pytest.mark.slow
 @pytest.mark.kernel
-@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize("name", sweep(CLAIMS, 0, every=2))
 def test_it_learns_from_nothing(name):
     assert_claims(name, train_recipe(name, measure_every=1000).history.measures[-1])
