@@ -72,7 +72,8 @@ def _run_pytest(folder: str, suite: list[str]) -> int:
     sys.path[:] = [folder] + [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     # a mistake shows in README's tests, and in the core without kernels, which compile for long
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not kernel and not slow and not release"]
+    quick = "not kernel and not slow and not release"
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", quick]
     # file by file: most mistakes fall to a quick one, and the others are not even collected
     codes = (int(pytest.main([*options, file])) for file in suite)
     return next((code for code in codes if code != 0), 0)
