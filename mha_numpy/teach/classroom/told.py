@@ -79,7 +79,7 @@ def tell(
             return Told(memory or [ELSEWHERE])
         errors = (call.error for call in shown_run.calls if call.error)
         error, advice = next(errors, shown_run.ended), ""
-        if error:
+        if error and not shown.mended:
             advice = explain_crash(
                 shown, error, source.text, lambda text: runs_through(judged(text))
             )

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
 from types import CodeType
 
 from mha_numpy.teach.diagnosis.small_edits import EXCHANGED, NUMBER, Edit, Edited
@@ -171,7 +171,7 @@ def _before(function: ast.FunctionDef, text: str) -> tuple[ast.FunctionDef, str,
 
 def edits_of_style(function: ast.FunctionDef) -> Iterator[Edit]:
     """Yield edits that the solutions here have no use for, being written in one style."""
-    for more in (_of_axes, _of_subscripts, _of_lines, _of_sums, _of_parts):
+    for more in (_of_axes, _of_subscripts, _of_indices, _of_lines, _of_sums, _of_parts):
         yield from more(function)
 
 
@@ -216,6 +216,22 @@ def _of_subscripts(function: ast.FunctionDef) -> Iterator[Edit]:
             case [ast.Constant(str(text)), *others]:
                 for changed in sorted(_with_other_letters(text) - {text}):
                     yield Edit(AXIS, call, "args", [ast.Constant(changed), *others])
+
+
+def _of_indices(function: ast.FunctionDef) -> Iterator[Edit]:
+    """Yield functions in which a number of an index is what a loop counts."""
+    nodes = list(ast.walk(function))
+    loops = [one.target for one in nodes if isinstance(one, ast.For | ast.comprehension)]
+    names = {part.id for loop in loops for part in ast.walk(loop) if isinstance(part, ast.Name)}
+    for one in nodes:
+        if not isinstance(one, ast.Subscript):
+            continue
+        places = one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice]
+        for (i, place), name in product(enumerate(places), sorted(names)):
+            if isinstance(place, ast.Constant) and isinstance(place.value, int):
+                others = [*places[:i], ast.Name(name, ast.Load()), *places[i + 1 :]]
+                index = ast.Tuple(others, ast.Load()) if len(others) > 1 else others[0]
+                yield Edit(NUMBER, one, "slice", index)
 
 
 def _with_other_letters(text: str) -> set[str]:

@@ -83,7 +83,7 @@ def explain(
     if not is_thorough:
         return Causes(mistakes, {}, found.edit)
     number = failing_probe(stages)
-    if not (mistakes or order) and number is not None and "runs" not in failed:
+    if not (mistakes or order or evidence.run.ended) and number is not None:
         with busy("trying small changes"):
             mended = mend(number)
         if mended:

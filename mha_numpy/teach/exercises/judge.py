@@ -120,9 +120,9 @@ def judge(
 
     verdict = judge_answers(exercise, run, trace=trace, mend=mend)
     if advice := _advice(verdict, run, get_function, limits):
-        if CAUSE in verdict.remarks:
+        if CAUSE in verdict.remarks and not verdict.mended:
             verdict.remarks["also"] = verdict.remarks[CAUSE]
-        verdict.remarks[CAUSE] = advice
+        verdict.remarks["also" if verdict.mended else CAUSE] = advice
     if exercise.task == FRUGAL and verdict.passed:
         held = run_calls(lambda: measured(get_function()), memory_inputs(), limits)
         verdict.stages.append(memory_stage(held))
