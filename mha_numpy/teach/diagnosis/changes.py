@@ -71,9 +71,11 @@ def changes_of(text: str, stub: str = "") -> Iterator[Change]:
     kinds = {
         one.arg: one.annotation for one in ast.walk(ast.parse(stub)) if isinstance(one, ast.arg)
     }
-    for one in ast.walk(module):
-        if isinstance(one, ast.arg):
-            one.annotation = kinds.get(one.arg) or one.annotation or ast.Name("Array")
+    for function in module.body:
+        for one in ast.walk(function.args) if isinstance(function, ast.FunctionDef) else ():
+            if isinstance(one, ast.arg):
+                array = ast.Name("Array", ast.Load())
+                one.annotation = kinds.get(one.arg) or one.annotation or array
     ast.fix_missing_locations(module)
     functions = {
         i: _Function(f) for i, f in enumerate(module.body) if isinstance(f, ast.FunctionDef)
@@ -144,7 +146,7 @@ def _may_mend(edit: Edit) -> bool:
 
 def _told(edit: Edit, old: Any, statement: ast.stmt) -> tuple[int, str | None]:
     """Return the line of what is changed, and the new one; "" if it goes, None if it is several."""
-    if edit.field != "body":
+    if edit.field != "body" or not isinstance(old, list):  # a part of a line
         line = getattr(old, "lineno", statement.lineno)
         return line, ast.unparse(statement).partition("\n")[0]
     pairs = [(a, b) for a, b in zip_longest(old, edit.new) if _dumped(a) != _dumped(b)]

@@ -18,7 +18,7 @@ RENAMED = {"amax": "max", "amin": "min"}
 PRODUCTS = {"matmul", "dot"}
 AXIS, PARENTHESIS = "a different axis", "a misplaced parenthesis"
 OPERATION = "a different operation"
-UNUSED = "{} is not used"
+UNUSED = " is not used"
 VALUES = {  # what is written instead of an argument
     "int": ("-1", "0", "1", "-2", "2", "None"),
     "float": ("0.0", "1.0", "1e-3", "1e-5", "1e-6", "1e-8", "1e-12", "100.0", "10000.0"),
@@ -154,7 +154,7 @@ def _of_arguments(function: ast.FunctionDef) -> Iterator[Edit]:
     """Yield functions that set an argument to something else before they begin."""
     for name, kind in _kinds(function).items():
         for text in VALUES.get(kind, ()):
-            yield OwnEdit(UNUSED.format(name), *_before(function, f"{name} = {text}"))
+            yield OwnEdit(name + UNUSED, *_before(function, f"{name} = {text}"))
         if kind == "int":
             for text in ("{0} + 1", "{0} - 1", "abs({0})"):
                 new = f"{name} = {text.format(name)}"

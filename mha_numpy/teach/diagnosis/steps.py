@@ -373,7 +373,12 @@ def _says_nothing(array: Array) -> bool:
 
 
 def _is_size(number: int, ours: Sequence[Seen]) -> bool:
-    return any(number in one.array.shape for one in ours) or number == 1
+    """Return whether a number is a size, or the product of two."""
+    sizes = {1}.union(*(one.array.shape for one in ours))
+    sizes |= {
+        int(one.array) for one in ours if one.array.ndim == 0 and one.array.dtype.kind in "iu"
+    }
+    return any(number % size == 0 and number // size in sizes for size in sizes - {0})
 
 
 def _texts_of(

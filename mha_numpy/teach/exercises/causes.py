@@ -18,6 +18,7 @@ from mha_numpy.teach.diagnosis.bank import ACCUMULATES, EDITS, FLOAT32, IN_PLACE
 from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
+from mha_numpy.teach.diagnosis.own_edits import UNUSED
 from mha_numpy.teach.diagnosis.search import SmallEdit, told_edit
 from mha_numpy.teach.diagnosis.steps import find_step, is_confirmed
 from mha_numpy.teach.diagnosis.variables import Trace
@@ -87,6 +88,8 @@ def explain(
         with busy("trying small changes"):
             mended = mend(number)
         if mended:
+            if found.edit and found.edit.group.endswith(UNUSED):
+                mended = mended._replace(slip=found.edit.group)
             return Causes(frozenset(), {**remarks, CAUSE: mended.told}, mended=mended)
     told, others, clues = list[str](), list[str](), list[str]()
     if manner == ACCUMULATES or (manner and "values" not in failed):

@@ -222,7 +222,8 @@ def _reshape(crash: Crash, size: str, shape: str) -> str:
     lengths = [part.strip() for part in shape.split(",") if part.strip()]
     if "-1" in lengths:
         return f"the {size} numbers cannot be divided up into this shape, ({', '.join(lengths)})"
-    told = ", ".join(crash.length(length) for length in lengths)
+    once = [one for one in lengths if lengths.count(one) == 1]  # of others, which is which?
+    told = ", ".join(crash.length(one) if one in once else one for one in lengths)
     return (
         f"the array has {size} numbers, and a shape of {told} holds {np.prod([*map(int, lengths)])}"
         ": which axis is missing or too long?"

@@ -196,7 +196,7 @@ def test_json_is_all_that_is_printed(folder, program):
         ("exercise", "softmax-backward"), ("passed", False), ("likely_cause", words),
         ("clue", None),
         ("causes", [{"name": "row sum over queries", "words": words}]), ("edit", None),
-        ("evidence", "this mistake reproduces all 4 of your arrays"),
+        ("mend", None), ("evidence", "this mistake reproduces all 4 of your arrays"),
     ]  # fmt: skip
 
     code, printed = program("check", folder, "--json")

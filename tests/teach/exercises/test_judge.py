@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -147,11 +148,19 @@ def renames(*sizes):
     return counts
 
 
+def without_text(function):
+    """Return a function whose text is not to be found, so that no change of it is tried."""
+    code = function.__code__.replace(co_filename="nowhere.py")
+    return FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
+
+
+@without_text
 def counts_numbers(B, T, D, H, H_kv, d, itemsize):
     counts = make("cost_table")(B, T, D, H, H_kv, d, itemsize)
     return {**counts, "weights_bytes": counts["weights_bytes"] // itemsize}
 
 
+@without_text
 def over_queries(q, k, v):
     scores = q @ k.T / np.sqrt(q.shape[-1])
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -163,7 +172,7 @@ def scaled(factor):
         d_x, d_w, d_b = make("linear_backward")(d_out, x, w)
         return d_x, factor * d_w, d_b
 
-    return mine
+    return without_text(mine)
 
 
 def listed(factor):
@@ -526,6 +535,7 @@ def test_of_much_that_is_printed_the_beginning_is_shown():
 
 
 def test_the_picture_is_of_the_input_that_is_told():
+    @without_text
     def mine(scores, mask):
         weights = make("softmax")(scores, mask)
         return weights + 1e-3 if mask is None else weights - 0.5 * (scores < -1000) * weights

@@ -101,6 +101,12 @@ def test_changes_are_of_one_place_and_lines_are_the_student_s():
             assert one.line == {2: 5, 3: 6, 4: 7}[changed]
 
 
+def test_lambdas_and_functions_in_functions_have_changes_too():
+    text = "def f(x):\n    g = lambda y: y - x\n    def h(z):\n        return g(z)\n    return h(x)"
+    new = {one.new for one in changes_of(text)}
+    assert {"g = lambda y: x - y", "return -g(z)"} <= new
+
+
 def test_left_out_lines_and_loops_say_what_changes():
     text = "def f(x):\n    y = 0\n    for i in x:\n        y += i\n        y = 2 * y\n    return y"
     new = {(one.slip, one.line): one.new for one in changes_of(text)}
