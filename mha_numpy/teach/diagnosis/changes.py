@@ -140,7 +140,7 @@ class _Function:
 
 def _may_mend(edit: Edit) -> bool:
     """Return whether an edit is worth a trial: it is of a kind that makes something right."""
-    is_call = edit.group == NAME and not isinstance(edit.new, ast.Name | list)
+    is_call = edit.group == NAME and isinstance(edit.new, ast.Call)
     return not (edit.is_of_input or edit.group in NOT_HERE or is_call)
 
 
