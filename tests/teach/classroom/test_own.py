@@ -207,7 +207,7 @@ def test_several_results_have_the_names_in_the_docstring(made):
     text = ROUTE.replace("argsort(-logits", "argsort(logits")
     task = task_of(text, made[0], limits=QUICK)
     cause = grade_one(task).functions[2].cause
-    assert cause.startswith("likely cause: a missing part")
+    assert cause.startswith("likely cause: a wrong sign, in line 23 of your code: `experts = np.ar")
     swapped = ROUTE.replace("return experts, weights", "return weights, experts")
     cause = grade_one(task_of(swapped, made[0], limits=QUICK)).functions[2].cause
     assert "weights is in the place of experts" in cause
