@@ -62,11 +62,11 @@ class Checked(NamedTuple):
             f"{self.exercise.id}: your solution passes; your {inputs} {self.noticed} of {count} "
             "small edits of it"
         ]
-        for letters in self.equal:
-            lines.append(
-                f"- {listed(letters)} are equal in every input; choose sizes that differ, because "
-                "equal ones hide a transpose"
-            )
+        lines += [
+            f"- {listed(letters)} are equal in every input; choose sizes that differ, because "
+            "equal ones hide a transpose"
+            for letters in self.equal
+        ]
         for change, edits in self.unnoticed.items():
             first = min(edits, key=len)
             others = len(edits) - 1
