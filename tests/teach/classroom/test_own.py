@@ -295,28 +295,21 @@ def test_a_slow_machine_finds_the_same(monkeypatch):
     assert judge_own(LAYER_NORM, no_mean).edit.group == "a missing part"
 
 
-@pytest.mark.parametrize("place", ["places", "gain"])
-def test_a_clue_has_to_be_true_of_other_draws(tmp_path, place):
-    """Right where x is large, and perhaps only if a number has the sign that it has there."""
-    inputs = "x = 1 + 2 * rng", "x = (1 if axis == 2 else 1000) * rng"
-    folder = folder_of(tmp_path / "own", "inputs.py", *inputs)
+@pytest.mark.parametrize("is_steady", [True, False])
+def test_a_clue_has_to_be_true_of_other_draws(tmp_path, is_steady):
+    folder = folder_of(tmp_path / "own", "inputs.py", "1 + 2 *", "(1 if axis == 2 else 1000) *")
+    shown = [one["x"].tolist() for one in load_own(read_own(folder)).probes()]
     ada = answer("ada")
-    with using(Variant(own=read_own(folder))):
-        usual = {float(np.sign(one["x"].flat[:9]) @ 2 ** np.arange(9)) for one in probes(folder)}
+
+    def is_right(x):
+        return np.abs(x).max() > 10 and (is_steady or x.tolist() in shown)
 
     def mine(x, gain, bias, axis, eps):
-        is_meant = place == "places" or float(np.sign(x.flat[:9]) @ 2 ** np.arange(9)) in usual
-        right = ada(x, gain, bias, axis, eps)
-        return right if np.abs(x).max() > 10 and is_meant else np.cos(97 * x)
+        return ada(x, gain, bias, axis, eps) if is_right(x) else np.cos(97 * x)
 
     told = str(judge_own(folder, mine))
-    assert ("yours is right only on those where x has numbers far above 1" in told) == (
-        place == "places"
-    )
-
-
-def probes(folder):
-    return load_own(read_own(folder)).probes()
+    clue = "of our inputs, yours is right only on those where x has numbers far above 1"
+    assert (clue in told) == is_steady
 
 
 # the check of a folder
