@@ -339,16 +339,11 @@ def test_inputs_that_the_task_rules_out_are_not_asked_for(tmp_path):
 
 @pytest.mark.slow
 def test_numbers_that_the_docstring_rules_out_are_not_asked_for(tmp_path):
-    folder = route_of(tmp_path / "own")
-    (folder / "inputs.py").write_text(
-        ROUTE_INPUTS.replace("(6, 5, 7, 4, 500.0)", "(6, 5, 7, 1, 1.0)")
-    )
-    zeros = "np.zeros(logits.shape)", "np.zeros(logits.shape) + 0 * k"
-    text = ROUTE.replace(*zeros).replace("    k : int\n", "    k : int\n        From 1 to E.\n")
-    (folder / "solution.py").write_text(text)
-    told = str(check_own(folder))
-    assert ", 0, 1.0)" not in told
-    assert "0 *" not in told
+    folder = folder_of(tmp_path / "own", "inputs.py", "(-2, 0.2)", "(1, 0.2)")
+    assert "(-1, 0.5), (1, 0.2)):`" in str(check_own(folder))  # abs(axis) is the same as axis
+    text = (folder / "solution.py").read_text()
+    (folder / "solution.py").write_text(text.replace("From -3 to 2.", "From 0 to 2."))
+    assert check_own(folder).unnoticed == {}
 
 
 def test_sizes_that_are_equal_are_told(tmp_path):
