@@ -460,7 +460,8 @@ def _assignment(options: Namespace) -> int:
     assignment, handouts = make_assignment(own=own, **_taken(make_assignment, options))
     count = len(assignment.exercises)
     functions = f"{count} function{'s' * (count != 1)}"
-    print(f"{options.out}: {assignment.name}, {functions}, {assignment.total:g} points")
+    name = f"{assignment.name}, " * (assignment.name != options.out.resolve().name)
+    print(f"{options.out}: {name}{functions}, {assignment.total:g} points")
     if options.form in EXPORTS:
         print(f"read {handouts[0]}/README.md next; the folder contains the solutions")
         return 0

@@ -89,7 +89,7 @@ def _run(text: str, file: str, digest: str) -> ModuleType:
     except SyntaxError as error:
         wrong(file, f"Python cannot read it: {error.msg} (line {error.lineno})", error)
     except Exception as error:
-        alone = "; the other files are not there" * isinstance(error, ImportError)
+        alone = "; use NumPy and what comes with Python" * isinstance(error, ImportError)
         wrong(file, f"running it raised {_told(error, file)}{alone}", error)
     return module
 

@@ -38,13 +38,14 @@ def table_of(own: Own) -> dict[str, Any]:
     if not isinstance(listed, list):
         wrong(file, "expected [[mistake]], with two brackets, before each mistake")
     for number, one in enumerate(listed, start=1):
+        for name in one.keys() - OF_MISTAKE.keys():
+            meant = f"; {hint}" if (hint := did_you_mean(name, OF_MISTAKE)) else ""
+            wrong(file, f"mistake {number}: expected {', '.join(OF_MISTAKE)}; got {name!r}{meant}")
         for name, kind in OF_MISTAKE.items():
             if not _is_a(one.get(name), kind) or not one[name]:
                 example = ' = { "what is there" = "what is written instead" }'
                 how = example if name == "edits" else ' = "..."'
                 wrong(file, f"mistake {number}: expected {name}{how}; got {one.get(name)!r}")
-        for name in one.keys() - OF_MISTAKE.keys():
-            wrong(file, f"mistake {number}: expected {', '.join(OF_MISTAKE)}; got {name} too")
     names = [one["name"] for one in listed]
     for name in names:
         if names.count(name) > 1:

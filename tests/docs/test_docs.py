@@ -134,7 +134,8 @@ def test_the_worked_exercise_is_what_the_commands_say_today():
 
 def test_the_worked_exercise_is_on_its_page_in_full():
     page = (ROOT / "docs" / "own-exercise.md").read_text(encoding="utf-8")
-    for file in (ROOT / "docs" / "examples" / "layer-norm").iterdir():
+    examples = ROOT / "docs" / "examples"
+    for file in (*(examples / "layer-norm").iterdir(), *(examples / "handed-in").glob("*.py")):
         kind = {".py": "python", ".toml": "toml"}[file.suffix]
         assert f"```{kind}\n{file.read_text(encoding='utf-8')}```" in page, file.name
 

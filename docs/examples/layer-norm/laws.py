@@ -2,6 +2,6 @@
 
 
 def mean_is_zero(inputs, result):
-    """Without gain and bias, the numbers along the axis sum to 0."""
+    """Minus the bias and divided by the gain, the numbers along the axis sum to 0."""
     normed = (result - inputs["bias"]) / inputs["gain"]
     return normed.sum(axis=inputs["axis"])

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from html import escape
-from itertools import chain
+from itertools import chain, product
 from statistics import median, median_high
 
 from mha_numpy.teach.classroom.alike import MOST_SHOWN
@@ -14,6 +14,8 @@ from mha_numpy.teach.classroom.side_by_side import address
 from mha_numpy.teach.diagnosis import BANK, Variant, using
 
 UNKNOWN = "no known mistake"
+UNLISTED = " (not in the list of mistakes)"  # after a kind of slip
+MOST_NAMED = 10  # students, of each mistake
 OTHERS = {UNKNOWN, *STATES.values()}
 BINS = 10  # of the points
 
@@ -77,23 +79,33 @@ def _by_exercise(grades: Grades) -> str:
 
 
 def _heat_map(grades: Grades) -> str:
-    """Return how often each mistake was made in each exercise, the most frequent first."""
+    """Return how often each mistake was made in each exercise, and who made it."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for one in grades.exercises():
-        with using(Variant(own=grades.assignment.own.get(one.name))):
-            for what in chain.from_iterable(map(_mistakes, one.functions)):
-                counts[what][one.name] += 1
+    made_by: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    names = list(grades.assignment.exercises)
+    for name, result in product(names, grades.results):
+        with using(Variant(own=grades.assignment.own.get(name))):
+            made = [_mistakes(one) for one in result.functions if one.exercise == name]
+        for what in chain.from_iterable(made):
+            counts[what][name] += 1
+            made_by[what][_link(result)] = None
     if not counts:
         return "<p>There are none.</p>"
-    names = list(grades.assignment.exercises)
     most = max(max(of_one.values()) for of_one in counts.values())
-    rows = [as_row("mistake", *names, is_head=True)]
-    for what in sorted(counts, key=lambda what: (what in OTHERS, -counts[what].total(), what)):
+    rows = [as_row("mistake", *names, "who", is_head=True)]
+
+    def rank(what: str) -> tuple[bool, bool, int, str]:  # the most frequent first
+        return what in OTHERS, what.endswith(UNLISTED), -counts[what].total(), what
+
+    for what in sorted(counts, key=rank):
         cells = []
         for name in names:
             count = counts[what][name]
             shade = f' style="background:rgba(var(--heat),{0.15 + 0.6 * count / most:.2f})"'
             cells.append(f'<td class="n"{shade if count else ""}>{count or ""}</td>')
+        links = list(made_by[what])
+        more = [f"and {len(links) - MOST_NAMED} more"] * (len(links) > MOST_NAMED)
+        cells.append(f"<td>{', '.join([*links[:MOST_NAMED], *more])}</td>")
         rows.append(f'<tr><td class="what">{escape(what)}</td>{"".join(cells)}</tr>')
     return as_table("Mistakes", rows)
 
@@ -109,7 +121,9 @@ def _mistakes(function: Function) -> Iterable[str]:
     ]
     if known:
         return known
-    return [UNKNOWN if function.state == "wrong" else STATES[function.state]]
+    if function.state == "wrong":
+        return [f"{function.kind}{UNLISTED}" if function.kind else UNKNOWN]
+    return [STATES[function.state]]
 
 
 def _by_student(results: list[Result]) -> str:

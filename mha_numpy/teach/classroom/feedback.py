@@ -140,8 +140,9 @@ def student_page(
         _total(result),
         as_list(map(escape, _remarks(result))),
         *(_card(function, find(function.exercise)) for function in result.functions),
-        f'<p class="soft">{escape(rules(marks))} The inputs stay hidden, so try '
-        "your function on your own small ones.</p>",
+        f'<p class="soft">{escape(rules(marks))} The hidden inputs stay hidden. '
+        "Findings, causes and clues come from other inputs, drawn in the same way, which a page "
+        "calls our inputs. Try your function on your own small ones.</p>",
         f'<p class="soft">{version_text(result.version)}</p>' if result.version else "",
     ]
     return as_page(title, parts)

@@ -46,6 +46,7 @@ class Function:
     counted: str = ""  # how many arrays are right, where some are not
     graded: float | None = None  # the grader's points, where a teacher's replace them
     comment: str = ""  # the teacher's
+    kind: str = ""  # of the slip, also where no known mistake explains it
 
 
 @dataclass

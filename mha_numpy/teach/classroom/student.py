@@ -134,7 +134,12 @@ def _grade_function(
     hint = hint_of(exercise, variant) if broken_line(source.text) is None else ""
     mistakes = verdict.mistakes if is_thorough else verdict.mistakes or told.mistakes
     return replace(
-        graded, findings=findings, cause=told.cause, mistakes=sorted(mistakes), hint=hint
+        graded,
+        findings=findings,
+        cause=told.cause,
+        mistakes=sorted(mistakes),
+        kind=told.kind,
+        hint=hint,
     )
 
 

@@ -46,6 +46,7 @@ class Told(NamedTuple):
     findings: list[str]
     cause: str = ""
     mistakes: frozenset[str] = frozenset()  # that explain it on these inputs
+    kind: str = ""  # of the slip, also where no known mistake explains it
 
 
 def tell(
@@ -61,7 +62,11 @@ def tell(
     memory = [FAILED["memory"] for one in verdict.stages if (one.name, one.passed) == MEMORY]
     with using(Variant(conventions=variant.conventions)):
         inputs = probe_inputs(exercise)
-        shown_run = run(source.text, inputs)
+
+        def rerun() -> Run:
+            return run(source.text, probe_inputs(exercise))
+
+        shown_run = rerun()
 
         def judged(text: str) -> Verdict:
             return judge_answers(exercise, run(text, inputs), is_explained=False)
@@ -74,7 +79,7 @@ def tell(
             text, is_right = source.text, lambda text: judged(NUMPY + text).passed
             return find_mended(exercise, text, number, attempts, is_right)
 
-        shown = judge_answers(exercise, shown_run, mend=mend)
+        shown = judge_answers(exercise, shown_run, mend=mend, rerun=rerun)
         if shown.passed:
             return Told(memory or [ELSEWHERE])
         errors = (call.error for call in shown_run.calls if call.error)
@@ -85,4 +90,4 @@ def tell(
             )
         findings = findings_of(shown, error_of(error, source)) + memory
         cause = f"likely cause: {advice}" if advice else cause_of(shown)
-    return Told(findings, cause, shown.mistakes)
+    return Told(findings, cause, shown.mistakes, shown.kind)

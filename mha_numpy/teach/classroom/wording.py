@@ -7,6 +7,7 @@ here consists of facts that the grader knows, fixed words, and lines of the stud
 
 import builtins
 import re
+from inspect import signature
 
 import numpy as np
 
@@ -44,6 +45,8 @@ FAILED = {
     "memory": "it uses as much memory as all scores need; keep only one block of them",
     "accepts a right function": "it rejects a function that is right",
 }  # stages
+CLUE = "clue, from other inputs than those that give points"  # the label that a student reads
+STEP = re.compile(r", in (the step that computes|what) (\S.*?)(?: returns)?, gives exactly")
 CAUSES = ("likely cause", "clue", "and also", "also", "or", "no known mistake")  # of remarks
 
 
@@ -126,16 +129,27 @@ def cause_of(verdict: Verdict) -> str:
         return f"likely cause: {verdict.mended.place}. {ONE}"
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
     parts = list[str]()
+    known = _names_of(verdict.exercise)
     for name, text in told.items():
         between, colon = "; or " if name == "or" else "; ", "" if parts else ":"
         lines = text.strip().removeprefix("- ").split("\n- ")
-        lines = [_without_solution(line, verdict.edit) for line in lines]
-        parts.append(f"{name}{colon} {between.join(lines)}")
+        lines = [_without_solution(line, verdict.edit, known) for line in lines]
+        label = CLUE if name == "clue" else name
+        parts.append(f"{label}{colon} {between.join(lines)}")
     return "; ".join(parts)
 
 
-def _without_solution(text: str, edit: SmallEdit | None) -> str:
-    """Return a text with fixed words in place of the sentence that quotes the edited lines."""
+def _names_of(exercise: Exercise) -> set[str]:
+    """Return the names that the task tells: of the function, its arguments and its results."""
+    task = find_task(exercise.task)
+    return {task.name, *signature(task.solution).parameters, *task.results}
+
+
+def _without_solution(text: str, edit: SmallEdit | None, known: set[str]) -> str:
+    """Return a text without edited lines and variables of a solution, in fixed words."""
+    step = STEP.search(text)
+    if step and step[2] not in known:
+        text = text.replace(step[0], ", in one step of a right function, gives exactly")
     quoted = (
         [f"`{'; '.join(lines.splitlines())}`" for lines in (edit.wrong, edit.right) if lines]
         if edit

@@ -146,7 +146,7 @@ def _may_mend(edit: Edit) -> bool:
 
 def _told(edit: Edit, old: Any, statement: ast.stmt) -> tuple[int, str | None]:
     """Return the line of what is changed, and the new one; "" if it goes, None if it is several."""
-    if edit.field != "body" or not isinstance(old, list):  # a part of a line
+    if not isinstance(old, list) or edit.field != "body":  # `a if b else c` has a body, too
         line = getattr(old, "lineno", statement.lineno)
         return line, ast.unparse(statement).partition("\n")[0]
     pairs = [(a, b) for a, b in zip_longest(old, edit.new) if _dumped(a) != _dumped(b)]

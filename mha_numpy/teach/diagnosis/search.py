@@ -91,7 +91,8 @@ def told_edit(edit: SmallEdit) -> str:
     if not wrong:
         return f"{edit.group}. If we leave out `{right}`"
     if right:
-        return f"{edit.group}. Our solution says `{right}`; with `{wrong}` in its place"
+        whose = "Our" if variant_in_force().own is None else "The"
+        return f"{edit.group}. {whose} solution says `{right}`; with `{wrong}` in its place"
     return f"{edit.group}. If we add `{wrong}`"
 
 
@@ -280,12 +281,15 @@ def known(task: str) -> Known | None:
 
 @cached(8)
 def own_known(task: str) -> Known | None:
-    """Return the table of a teacher's own exercise; None without one, or with an outdated one."""
+    """Return the table of a teacher's own exercise, made now for a folder that has none.
+
+    None if it is outdated.
+    """
     own = variant_in_force().own
-    if not isinstance(own, Own) or not own.edits:
+    if not isinstance(own, Own):
         return None
-    table = _read(BytesIO(own.edits), task)
     with using(Variant(own=own)):
+        table = _read(BytesIO(own.edits), task) if own.edits else compute(task)
         return table if table and table.made_of == made_of(task) else None
 
 

@@ -11,7 +11,7 @@ from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import agreeing, matched
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.progress import busy
-from mha_numpy.teach.conventions import conventions_of
+from mha_numpy.teach.conventions import conventions_of, using, variant_in_force
 from mha_numpy.teach.conventions import told as in_force
 from mha_numpy.teach.diagnosis import BANK, Diagnosis, diagnose
 from mha_numpy.teach.diagnosis.bank import ACCUMULATES, EDITS, FLOAT32, IN_PLACE
@@ -25,14 +25,17 @@ from mha_numpy.teach.diagnosis.variables import Trace
 from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.mends import Mended
+from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
 
 Again = Callable[[], Sequence[Trace | None]]  # makes the calls once more, its variables noted
 MendOf = Callable[[int], Mended | None]  # finds a change that makes it right on an input
+Rerun = Callable[[], Run] | None  # makes the calls with the inputs that are in force then
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 CAUSE, CLUE = "likely cause", "clue"  # remarks: an explanation, and only a fact
 MOST = 2  # alternatives that are shown
+OTHERS = (1, 2)  # seeds, with which a clue has to be true as well
 UNSTEADY = (
     "called twice with the same inputs, your function returns different numbers: something in it "
     "is random, or left from the call before"
@@ -58,6 +61,7 @@ def explain(
     stages: list[Stage],
     trace: Again,
     mend: MendOf,
+    rerun: Rerun,
     *,
     is_thorough: bool = True,
 ) -> Causes:
@@ -106,9 +110,9 @@ def explain(
         told += _told_apart(evidence, found)
         explained = {name for name, _ in found.apart}
         if not explained.issuperset(_wrong_names(evidence)):
-            told += _clues(evidence, trace)
+            told += _clues(evidence, order, trace, rerun)
     elif (order or not told) and not found.is_right and failed & NUMBERS and "runs" not in failed:
-        clues = _clues(evidence, trace)
+        clues = _clues(evidence, order, trace, rerun)
         told += clues
         if not clues:
             remarks["no known mistake"] = (
@@ -177,7 +181,7 @@ def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
     return exercise.kind == "museum" and mistakes == {exercise.hints.mistake}
 
 
-def _clues(evidence: Evidence, trace: Again) -> list[str]:
+def _clues(evidence: Evidence, order: dict[str, str], trace: Again, rerun: Rerun) -> list[str]:
     pairs = _pairs(evidence)
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return [
@@ -186,7 +190,18 @@ def _clues(evidence: Evidence, trace: Again) -> list[str]:
             "computation is in float32"
         ]
     task = evidence.exercise.task
-    return find_clues(task, evidence.answers, find_step(task, trace()))
+    step = find_step(task, trace())
+    clues = find_clues(task, evidence.answers, step)
+    variant = variant_in_force()
+    if variant.own is None or rerun is None:  # the inputs of the exercises here do not vary much
+        return clues
+    for seed in OTHERS if clues else ():
+        with using(variant._replace(seed=seed)):
+            other = Evidence(evidence.exercise, rerun())
+            other = other.reordered(order) if order else other
+            again = find_clues(task, other.answers, step)
+        clues = [clue for clue in clues if clue in again]
+    return clues
 
 
 def _wrong_names(evidence: Evidence) -> list[str]:

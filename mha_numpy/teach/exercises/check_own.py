@@ -2,17 +2,18 @@
 
 import ast
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.checking.trees import leaves
+from mha_numpy.checking.trees import children, leaves
 from mha_numpy.errors import ConfigError, one_line
 from mha_numpy.progress import busy
 from mha_numpy.teach.conventions import SEED, Variant, using
 from mha_numpy.teach.diagnosis.bank import MISBEHAVIOURS, Function
+from mha_numpy.teach.diagnosis.clues import listed
 from mha_numpy.teach.diagnosis.fingerprints import (
     Answer,
     answers_with,
@@ -22,6 +23,8 @@ from mha_numpy.teach.diagnosis.fingerprints import (
 )
 from mha_numpy.teach.diagnosis.mutants import assembled
 from mha_numpy.teach.diagnosis.search import Candidate, candidates, made_edits, packed, table_of
+from mha_numpy.teach.diagnosis.wrong import is_even
+from mha_numpy.teach.documented import are_allowed, equal_letters, said_of, sizes_of_letters
 from mha_numpy.teach.exercises.catalogue import EXERCISES
 from mha_numpy.teach.exercises.child.values import pack
 from mha_numpy.teach.exercises.exercise import Exercise, exercise_of
@@ -45,6 +48,7 @@ class Checked(NamedTuple):
     inputs: int  # how many
     noticed: int  # small edits of the solution whose results are wrong
     unnoticed: dict[str, list[str]]  # those that only other inputs show, by what these have
+    equal: Sequence[list[str]] = ()  # letters of shapes that are always the same size
 
     def points(self, step: float) -> float:
         """Return the points: as mistakes.toml says, or so many for each step of difficulty."""
@@ -53,15 +57,23 @@ class Checked(NamedTuple):
 
     def __str__(self) -> str:
         count = self.noticed + sum(map(len, self.unnoticed.values()))
+        inputs = "1 input shows" if self.inputs == 1 else f"{self.inputs} inputs show"
         lines = [
-            f"{self.exercise.id}: your solution passes; {self.inputs} inputs tell {self.noticed} "
-            f"of {count} small edits from it"
+            f"{self.exercise.id}: your solution passes; your {inputs} {self.noticed} of {count} "
+            "small edits of it"
+        ]
+        lines += [
+            f"- {listed(letters)} are equal in every input; choose sizes that differ, because "
+            "equal ones hide a transpose"
+            for letters in self.equal
         ]
         for change, edits in self.unnoticed.items():
             first = min(edits, key=len)
             others = len(edits) - 1
-            more = f", nor with {others} other edit{'s' * (others > 1)}" * (others > 0)
-            lines.append(f"- {first} your inputs see no difference{more}; add one {change}")
+            more = f", nor {others} other edit{'s' * (others > 1)}" * (others > 0)
+            lines.append(
+                f"- no input shows {first}{more}. If the task allows it, add an input {change}"
+            )
         return "\n".join(lines)
 
 
@@ -92,10 +104,12 @@ def check_own(folder: Path | str) -> Checked:
         task = load_own(own)
         exercise = exercise_of(task)
         _check_name(exercise)
+        sizes = list[dict[str, int]]()
         for seed in (Variant().seed, *SEEDS):
             with using(Variant(seed, own=own)):
                 _check_inputs(task)
                 _check_solution(exercise, task)
+                sizes += _checked_shapes(task)
                 _check_mistakes(task)
         with using(Variant(own=own)), busy("making small edits"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -103,7 +117,8 @@ def check_own(folder: Path | str) -> Checked:
             edits = candidates(task.name)
             told = unnoticed_of(own, (edits[row] for row in same))
             own = own._replace(edits=packed(task.name, table_of(task.name, rows, numbers)))
-        return Checked(own, exercise, len(task.probes()), len(rows), told)
+        equal = equal_letters(sizes, said_of(task.solution.__doc__ or "")[0])
+        return Checked(own, exercise, len(task.probes()), len(rows), told, equal)
 
 
 def judge_own(folder: Path | str, function: Function, seed: int = Variant().seed) -> Verdict:
@@ -121,6 +136,10 @@ def judge_own(folder: Path | str, function: Function, seed: int = Variant().seed
     Returns
     -------
     Verdict
+        Printed, it quotes lines of your solution and of the answer, and which variable of the
+        answer first has other numbers. A student's page has the same causes and clues, but without
+        lines and variables of your solution, and without that first variable. The grader looks for
+        them with the default `seed`, and counts points on inputs with a different one.
     """
     own = read_own(folder)
     with told_of(folder):
@@ -176,8 +195,8 @@ def _check_solution(exercise: Exercise, task: Task) -> None:
     wrong = next((stage for stage in verdict.stages if stage.passed is False), None)
     if wrong is not None and wrong.name == "invariants":
         raise ConfigError(
-            f"laws.py: your own solution breaks this rule, so one of the two is wrong: "
-            f"{wrong.finding}"
+            "laws.py: your own solution breaks this rule, so the rule or the solution is wrong, or "
+            f"inputs.py draws what the task does not allow: {wrong.finding}"
         )
     if wrong is not None:
         advice = f"; {ADVICE[wrong.name]}" if wrong.name in ADVICE else ""
@@ -192,6 +211,22 @@ ADVICE = {
     "inputs left alone": "write x = x * 2, not x *= 2",
     "the same twice": "expected no random numbers in a solution; draw them in inputs.py",
 }
+
+
+def _checked_shapes(task: Task) -> Iterator[dict[str, int]]:
+    """Yield the sizes of each input, after a look at whether the docstring has the right shapes."""
+    given, returned = said_of(task.solution.__doc__ or "")
+    answers = right_answers(task.name)
+    for number, (inputs, answer) in enumerate(zip(task.probes(), answers, strict=True), start=1):
+        results = children(answer)
+        parts = dict(zip(returned, [answer] if results is None else results.values(), strict=False))
+        arrays = [(name, one, given[name]) for name, one in inputs.items() if name in given]
+        arrays += [(name, one, returned[name]) for name, one in parts.items()]
+        counts = {name: one for name, one in inputs.items() if type(one) is int}
+        ways, trouble = sizes_of_letters(arrays, counts)
+        if trouble:
+            raise ConfigError(f"solution.py: with input {number}, {trouble}; correct one of them")
+        yield ways[0]
 
 
 def _check_laws(task: Task) -> None:
@@ -244,8 +279,8 @@ def unnoticed_of(own: Own, edits: Iterable[Candidate]) -> dict[str, list[str]]:
             wrong, right = (
                 text.replace("\n", "; ") for text in candidate.edited.lines(candidate.edit)
             )
-            place = f"in place of `{right}`" if right else "added"
-            words = f"with `{wrong}` {place}" if wrong else f"without `{right}`"
+            place = f"in place of `{right}`" if right else "as an extra line"
+            words = f"`{wrong}` {place}" if wrong else f"a missing `{right}`"
             found.setdefault(change, []).append(words)
     return found
 
@@ -267,8 +302,9 @@ def _shown_by(candidate: Candidate, task: str, others: Iterable[tuple[str, Input
 def _others(own: Own) -> Iterator[tuple[str, Inputs, Answer]]:
     """Yield other inputs on which the solution works, each with what was changed."""
     right = assembled(load_own(own).name, {})
+    said, _ = said_of(load_own(own).solution.__doc__ or "")
     for change, inputs in [*_changed(load_own(own).probes()), *_drawn_otherwise(own)]:
-        answer = attempt(right, inputs, (Exception,))
+        answer = attempt(right, inputs, (Exception,)) if are_allowed(inputs, said) else None
         is_good = answer is not None and all(
             np.isfinite(np.asarray(leaf, float)).all() and np.size(leaf)
             for leaf in leaves(answer).values()
@@ -295,14 +331,20 @@ def _drawn_otherwise(own: Own) -> Iterator[tuple[str, Inputs]]:
             except Exception:  # of the teacher's code, which was not written for this number
                 continue
             for inputs in drawn:
-                if usual.issuperset(_long_axes(inputs)):
-                    yield f"such as `{line}` draws", inputs
+                if usual.issuperset(_long_axes(inputs)) and not _has_even(inputs):
+                    yield f"that this line would draw: `{line}`", inputs
 
 
 def _long_axes(inputs: Inputs) -> list[tuple[str, int]]:
     """Return the name of each array, with the number of its axes that are longer than 1."""
     arrays = leaves(inputs).items()
     return [(name, sum(size > 1 for size in np.shape(array))) for name, array in arrays]
+
+
+def _has_even(inputs: Inputs) -> bool:
+    """Return whether all numbers of an array are the same, as where a scale is 0."""
+    arrays = (one for one in leaves(inputs).values() if isinstance(one, np.ndarray))
+    return any(one.size > 1 and one.dtype.kind == "f" and is_even(one) for one in arrays)
 
 
 def _other_numbers(number: Any) -> list[Any]:

@@ -22,6 +22,7 @@ from mha_numpy.teach.exercises.causes import (
     NO_CAUSES,
     Again,
     MendOf,
+    Rerun,
     explain,
     failing_probe,
     is_bug_of,
@@ -97,7 +98,11 @@ def judge(
     (False, 'the row sum of softmax is taken over the queries')
     """
     start = perf_counter()
-    run = run_calls(get_function, probe_inputs(exercise), limits)
+
+    def rerun() -> Run:
+        return run_calls(get_function, probe_inputs(exercise), limits)
+
+    run = rerun()
 
     def trace() -> list[Any]:
         probes, short = find_task(exercise.task).probes(), min(limits.seconds, TRACED)
@@ -118,7 +123,7 @@ def judge(
         text = _text_of(get_function, limits)
         return find_mended(exercise, text, number, attempts, is_right) if text else None
 
-    verdict = judge_answers(exercise, run, trace=trace, mend=mend)
+    verdict = judge_answers(exercise, run, trace=trace, mend=mend, rerun=rerun)
     if advice := _advice(verdict, run, get_function, limits):
         if CAUSE in verdict.remarks and not verdict.mended:
             verdict.remarks["also"] = verdict.remarks[CAUSE]
@@ -200,21 +205,22 @@ def judge_answers(
     is_thorough: bool = True,
     trace: Again = list,
     mend: MendOf = lambda _: None,
+    rerun: Rerun = None,
 ) -> Verdict:
     """Examine what a function returned for `probe_inputs`, wherever the calls were made.
 
     Unless `is_explained`, it says what is wrong and not why, which is faster. Unless `is_thorough`,
     a verdict has no remarks on why, and only a mistake that is quickly found. Where the function is
     at hand, `trace` makes the calls once more and returns what its variables were, and `mend` looks
-    for a change that makes it right on an input. The run is of `run_calls` or of a `Sandbox`. The
-    verdict lacks the stage "memory", for which a function has
-    to be called once more.
+    for a change that makes it right on an input; `rerun` calls it with other inputs, on which a
+    clue has to be true as well. The run is of `run_calls` or of a `Sandbox`. The verdict lacks the
+    stage "memory", for which a function has to be called once more.
     """
     is_of_tests = exercise.kind == "tests"
     verdict = (
         judge_tests(exercise, run)
         if is_of_tests
-        else _judge_arrays(exercise, run, is_explained, is_thorough, trace, mend)
+        else _judge_arrays(exercise, run, is_explained, is_thorough, trace, mend, rerun)
     )
     called = list(dict.fromkeys(name for call in run.calls for name in call.called))
     if called:
@@ -230,6 +236,7 @@ def _judge_arrays(
     is_thorough: bool,
     trace: Again,
     mend: MendOf,
+    rerun: Rerun,
 ) -> Verdict:
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
@@ -242,7 +249,7 @@ def _judge_arrays(
         causes = (
             NO_CAUSES
             if is_example
-            else explain(evidence, stages, trace, mend, is_thorough=is_thorough)
+            else explain(evidence, stages, trace, mend, rerun, is_thorough=is_thorough)
         )
     # numbers that differ only by float32 rounding look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))

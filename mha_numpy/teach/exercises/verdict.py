@@ -88,6 +88,13 @@ class Verdict:
         return bool(self.unwritten)
 
     @property
+    def kind(self) -> str:
+        """The kind of slip that explains the answer, or the known mistakes; "" without any."""
+        one = self.edit or self.mended
+        slip = "" if one is None else one.group if isinstance(one, SmallEdit) else one.slip
+        return ", ".join([*sorted(self.mistakes), *[slip] * bool(slip)])
+
+    @property
     def summary(self) -> str:
         """The verdict in one line: the cause if it is known, else a clue or the first finding."""
         if self.is_unwritten:

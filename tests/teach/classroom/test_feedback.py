@@ -81,6 +81,20 @@ def test_the_class_page_counts():
     assert '<a href="#similar">1 pair of students has similar code</a>' in page
 
 
+def test_the_class_page_has_kinds_that_are_not_listed_and_who_made_them():
+    results = [result(name) for name in ("ada", "bob", "eve")]
+    for one, kind in zip(results, ("a different axis", "a different axis", ""), strict=True):
+        one.functions[0].mistakes, one.functions[0].kind = [], kind
+    page = class_page(grades(*results))
+    for what, count, who in (
+        ("a different axis (not in the list of mistakes)", 2, ["ada", "bob"]),
+        ("no known mistake", 1, ["eve"]),
+    ):
+        row = page.partition(f'<td class="what">{what}</td>')[2].partition("</tr>")[0]
+        assert f">{count}</td>" in row
+        assert [name for name in ("ada", "bob", "eve") if f">{name}</a>" in row] == who
+
+
 def test_a_convention_stands_in_the_class_page_by_its_name():
     odd = result()
     odd.functions[0].mistakes = ["not followed: tokens as columns"]

@@ -7,7 +7,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from time import process_time
 
@@ -21,7 +20,8 @@ from mha_numpy.teach.classroom.handout import notebook_text
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.conventions import Variant, using
 from mha_numpy.teach.diagnosis import BANK, TASKS, find_task, fingerprints, search
-from mha_numpy.teach.exercises import Limits, check_own, judge_own
+from mha_numpy.teach.documented import are_allowed, equal_letters, said_of, sizes_of_letters
+from mha_numpy.teach.exercises import Limits, check_own, find_exercise, judge_own
 from mha_numpy.teach.exercises.check_own import Checked
 from mha_numpy.teach.load_own import load_own
 from mha_numpy.teach.own import read_own
@@ -186,7 +186,7 @@ def test_it_is_graded_in_isolation(made, tmp_path):
         "right", "wrong", "wrong", "wrong", "wrong",
     ]  # fmt: skip
     assert "a different axis" in found["ben"].cause
-    assert "In your code it is in line 6: `variance = np.sum(" in found["dora"].cause
+    assert "in line 6 of your code: `variance = np.sum(" in found["dora"].cause
     assert found["chiara"].mistakes == ["sample variance"]
     assert any("sum to 0" in text for text in found["ben"].findings)
     assert "out: all numbers are 0" in found["spy"].cause  # it has not seen the folder
@@ -207,7 +207,7 @@ def test_several_results_have_the_names_in_the_docstring(made):
     text = ROUTE.replace("argsort(-logits", "argsort(logits")
     task = task_of(text, made[0], limits=QUICK)
     cause = grade_one(task).functions[2].cause
-    assert cause.startswith("likely cause: a wrong sign, in line ")
+    assert cause.startswith("likely cause: a wrong sign, in line 23 of your code: `experts = np.ar")
     swapped = ROUTE.replace("return experts, weights", "return weights, experts")
     cause = grade_one(task_of(swapped, made[0], limits=QUICK)).functions[2].cause
     assert "weights is in the place of experts" in cause
@@ -263,9 +263,7 @@ UNLISTED = {  # wrong answers that no file of the example mentions, and what the
 
 
 @pytest.mark.parametrize("name", sweep(UNLISTED, 5))
-def test_mistakes_that_are_not_listed_are_named(monkeypatch, name):
-    module = import_module("mha_numpy.teach.diagnosis.diagnose")
-    monkeypatch.setattr(module, "TRIALS", 5000)  # an assignment knows which edits are the same
+def test_mistakes_that_are_not_listed_are_named(name):
     text, words = UNLISTED[name]
 
     def mine(x, gain, bias, axis, eps):
@@ -297,6 +295,23 @@ def test_a_slow_machine_finds_the_same(monkeypatch):
     assert judge_own(LAYER_NORM, no_mean).edit.group == "a missing part"
 
 
+@pytest.mark.parametrize("is_steady", [True, False])
+def test_a_clue_has_to_be_true_of_other_draws(tmp_path, is_steady):
+    folder = folder_of(tmp_path / "own", "inputs.py", "1 + 2 *", "(1 if axis == 2 else 1000) *")
+    shown = [one["x"].tolist() for one in load_own(read_own(folder)).probes()]
+    ada = answer("ada")
+
+    def is_right(x):
+        return np.abs(x).max() > 10 and (is_steady or x.tolist() in shown)
+
+    def mine(x, gain, bias, axis, eps):
+        return ada(x, gain, bias, axis, eps) if is_right(x) else np.cos(97 * x)
+
+    told = str(judge_own(folder, mine))
+    clue = "of our inputs, yours is right only on those where x has numbers far above 1"
+    assert (clue in told) == is_steady
+
+
 # the check of a folder
 
 
@@ -307,8 +322,12 @@ def test_inputs_that_miss_something(tmp_path):
     assert isinstance(found, Checked)
     (edits,) = found.unnoticed.values()
     assert any("`mean = x.mean(axis=-1, keepdims=True)` in place of" in one for one in edits)
-    assert "your inputs see no difference, nor with" in str(found)
-    assert "add one such as `for axis, eps in ((1, 0.1), (2, 0.5)):` draws" in str(found)
+    assert found.equal == []
+    assert "- no input shows `axis = 2` as an extra line, nor 204 other edits. If the" in str(found)
+    assert (
+        "add an input that this line would draw: `for axis, eps in ((1, 0.1), (2, 0.5)):`"
+        in str(found)
+    )
 
 
 @pytest.mark.slow
@@ -316,6 +335,35 @@ def test_inputs_that_the_task_rules_out_are_not_asked_for(tmp_path):
     # x.shape[axis] and gain.shape[axis] differ only where gain does not belong to the axis
     mean = "np.mean(x, axis, keepdims=True)", "np.sum(x, axis, keepdims=True) / x.shape[axis]"
     assert check_own(folder_of(tmp_path / "own", "solution.py", *mean)).unnoticed == {}
+
+
+@pytest.mark.slow
+def test_numbers_that_the_docstring_rules_out_are_not_asked_for(tmp_path):
+    folder = folder_of(tmp_path / "own", "inputs.py", "(-2, 0.2)", "(1, 0.2)")
+    assert "(-1, 0.5), (1, 0.2)):`" in str(check_own(folder))  # abs(axis) is the same as axis
+    text = (folder / "solution.py").read_text()
+    (folder / "solution.py").write_text(text.replace("From -3 to 2.", "From 0 to 2."))
+    assert check_own(folder).unnoticed == {}
+
+
+def test_sizes_that_are_equal_are_told(tmp_path):
+    sizes = equal_letters([{"A": 3, "B": 3, "C": 2}, {"A": 4, "B": 4, "C": 4}], said_of(DOC)[0])
+    assert sizes == [["A", "B"]]
+    own = Checked(read_own(LAYER_NORM), find_exercise("softmax"), 1, 1, {}, sizes)
+    assert "your 1 input shows 1 of 1 small edits" in str(own)
+    assert "- A and B are equal in every input; choose sizes that differ" in str(own)
+
+
+DOC = "Parameters\n---\nx : (A, B)\ny : bool (C,)\nk : int\n    Above 0.\n\nReturns\n---\no : (k,)"
+
+
+def test_what_a_docstring_says():
+    given, returned = said_of(DOC)
+    assert given["y"].shapes == [["C"]]
+    assert are_allowed({"k": 1}, given)
+    assert not are_allowed({"k": 0}, given)
+    assert sizes_of_letters([("o", np.ones(2), returned["o"])], {"k": 2})[1] == ""
+    assert "a number, where k = 2" in sizes_of_letters([("o", 1.0, returned["o"])], {"k": 2})[1]
 
 
 PARAMETERS = "    eps : float\n        Above 0; not always small compared with the variance.\n"
@@ -336,6 +384,9 @@ WRONG = [  # file, what stands there, what is written instead, what the error sa
     ("solution.py", "+ bias\n", "+ bias + np.random.normal()\n", "no random numbers in a solution"),
     ("solution.py", "+ bias\n", "* np.nan + bias\n", "the result of input 1 has NaN or inf"),
     ("solution.py", "import numpy", "import nowhere\nimport numpy", "No module named 'nowhere' ("),
+    ("solution.py", "out : (A, B, C)", "out : (A, B)", "of shape (2, 3, 4), where A = 2, B = 3;"),
+    ("solution.py", "out : (A, B, C)", "out : (C, ..., A)", "it is of shape (2, 3, 4), where"),
+    ("solution.py", "gain, bias : (A, 1, 1), ", "gain, bias : ", "`gain : (1, B, 1) or (1, 1, C)`"),
     ("solution.py", "    mean =", "    x = x @ x\n    mean =", "called with input 1 of inputs.py"),
     ("inputs.py", "return inputs", "return inputs[0]", "expected a list of dicts; got a dict"),
     ("inputs.py", "return inputs", "return inputs[3]", "IndexError: list index out of range (line"),
@@ -345,7 +396,7 @@ WRONG = [  # file, what stands there, what is written instead, what the error sa
     ("inputs.py", "def draw(rng)", "def draw()", "expected def draw(rng), which returns"),
     ("inputs.py", "    inputs = []", "    rng = RNG(3)\n    inputs = []", "for every student"),
     ("inputs.py", "    inputs = []", "    rng = RNG()\n    inputs = []", "called again"),
-    ("laws.py", "result - ", "result + ", "your own solution breaks this rule"),
+    ("laws.py", "result - ", "result + ", "or inputs.py draws what the task does not allow: minus"),
     ("laws.py", '"gain"]', '"gian"]', "laws.py: mean_is_zero raised KeyError: 'gian'"),
     ("laws.py", "return normed", "normed", "expected numbers that are 0 where the rule holds"),
     ("laws.py", "(inputs, result)", "(result)", "expected def mean_is_zero(inputs, result)"),
@@ -353,7 +404,8 @@ WRONG = [  # file, what stands there, what is written instead, what the error sa
     ("mistakes.toml", "difficulty", "dificulty", "did you mean 'difficulty'?"),
     ("mistakes.toml", "difficulty = 1", "difficulty = 7", "difficulty: expected 1 to 5; got 7"),
     ("mistakes.toml", "[[mistake]]", "[mistake]", "expected [[mistake]], with two brackets"),
-    ("mistakes.toml", "fix =", "fixed =", 'mistake 1: expected fix = "..."; got None'),
+    ("mistakes.toml", "fix =", "fixx =", "edits; got 'fixx'; did you mean 'fix'?"),
+    ("mistakes.toml", "fix =", "# fix =", 'mistake 1: expected fix = "..."; got None'),
     ("mistakes.toml", '"np.var(x, axis, keepdims=True)" =', '"np.var(x)" =', "occurs 0 times; "),
     ("mistakes.toml", "=True, ddof=1)", "=bool(1))", "the numbers are the same as without it"),
     ("mistakes.toml", "ddof=1", "dof=1", "with this edit the solution raises TypeError"),
@@ -426,7 +478,7 @@ def test_the_command_line(tmp_path, capsys):
     command = ["assignment", "scores", "--from", str(LAYER_NORM), "--out", str(out)]
     assert main([*command, "--format", "files"]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("layer-norm-over: your solution passes; 3 inputs tell")
-    assert f"{out}: hw, 2 functions, 22 points" in told
+    assert told.startswith("layer-norm-over: your solution passes; your 3 inputs show")
+    assert f"{out}: 2 functions, 22 points" in told
     assert main(["assignment", "--out", str(tmp_path / "none")]) == 2
     assert "expected exercises for different functions; got none" in capsys.readouterr().err

@@ -93,6 +93,25 @@ def test_a_hint_is_told_in_the_words_of_the_variant():
     assert "Of H, B, T, d, you have to" in hint_of(exercise, Variant(1, ("heads first",)))
 
 
+def test_names_of_a_solution_are_left_out_and_a_clue_says_where_it_comes_from():
+    exercise = find_exercise("softmax")
+    verdict = judge(exercise, lambda: make("softmax", ["softmax over queries"]))
+    for step in ("the step that computes kept", "what _centred returns"):
+        verdict.remarks["likely cause"] = (
+            f"load: a wrong sign, in {step}, gives exactly your numbers"
+        )
+        assert "a wrong sign, in one step of a right function, gives exactly" in cause_of(verdict)
+    verdict.remarks["likely cause"] = (
+        "a wrong sign, in the step that computes scores, gives exactly"
+    )
+    assert "in the step that computes scores, gives" in cause_of(verdict)
+    del verdict.remarks["likely cause"]
+    verdict.remarks["clue"] = "of our inputs, ..."
+    assert cause_of(verdict).startswith(
+        "clue, from other inputs than those that give points: of our"
+    )
+
+
 def test_alternatives_stand_in_one_line():
     exercise = find_exercise("softmax")
     verdict = judge(exercise, lambda: make("softmax", ["softmax over queries"]))

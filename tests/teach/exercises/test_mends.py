@@ -112,6 +112,8 @@ def test_left_out_lines_and_loops_say_what_changes():
     new = {(one.slip, one.line): one.new for one in changes_of(text)}
     assert new["a line that does not belong there", 5] == ""
     assert new["a line moved into a loop", 3] is None
+    chosen = changes_of("def f(a, b):\n    return np.exp(-a) if b else a")  # its body is one value
+    assert (2, "return np.exp(a) if b else a") in {(one.line, one.new) for one in chosen}
 
 
 def test_attempts_go_on_after_whatever_a_text_does():
