@@ -36,7 +36,7 @@ from mha_numpy.teach.task import Inputs
 MEMORY = ("memory", False)  # a stage that failed, on inputs that are the same for all
 RunText = Callable[[str, Sequence[dict[str, Any]]], Run]  # of a source text, on some inputs
 ELSEWHERE = (
-    "it is right on the inputs of the usual check, but not on others; are the numbers or sizes of "
+    "it is right on our inputs, but not on the hidden ones; are the numbers or sizes of "
     "one example hard-coded in it?"
 )
 
