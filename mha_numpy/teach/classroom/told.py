@@ -5,6 +5,7 @@ in a second run, on the inputs of `mha-numpy check`. A function that never sees 
 that run cannot reveal one through it, whatever it does.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ from mha_numpy.teach.task import Inputs
 MEMORY = ("memory", False)  # a stage that failed, on inputs that are the same for all
 RunText = Callable[[str, Sequence[dict[str, Any]]], Run]  # of a source text, on some inputs
 ELSEWHERE = (
-    "it is right on the inputs of the usual check, but not on others; are the numbers or sizes of "
+    "it is right on our inputs, but not on the hidden ones; are the numbers or sizes of "
     "one example hard-coded in it?"
 )
 
@@ -90,4 +91,16 @@ def tell(
             )
         findings = findings_of(shown, error_of(error, source)) + memory
         cause = f"likely cause: {advice}" if advice else cause_of(shown)
-    return Told(findings, cause, shown.mistakes, shown.kind)
+    return Told(findings, cause, shown.mistakes, shown.kind or _kind_of(cause))
+
+
+def _kind_of(cause: str) -> str:
+    """Return the first clause of a likely cause, which also names the slip in one of the arrays.
+
+    Examples
+    --------
+    >>> _kind_of("likely cause: load: a wrong sign, in one step of a right function, gives exactly")
+    'load: a wrong sign'
+    """
+    label, _, told = cause.partition(": ")
+    return re.split(r", in |; |\. ", told)[0] if label == "likely cause" else ""

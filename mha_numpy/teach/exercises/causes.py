@@ -191,8 +191,10 @@ def _clues(evidence: Evidence, order: dict[str, str], trace: Again, rerun: Rerun
         ]
     task = evidence.exercise.task
     step = find_step(task, trace())
-    clues = find_clues(task, evidence.answers, step)
     variant = variant_in_force()
+    if variant.own:
+        step = step.replace("our solution", "the solution")  # which is the teacher's
+    clues = find_clues(task, evidence.answers, step)
     if variant.own is None or rerun is None:  # the inputs of the exercises here do not vary much
         return clues
     for seed in OTHERS if clues else ():
