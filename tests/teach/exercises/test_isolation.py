@@ -753,6 +753,10 @@ def answers(runs):
     return [[call.answer for call in run.calls] for run in runs]
 
 
+def comm_of(process):
+    return Path(f"/proc/{process}/comm").read_text().strip()
+
+
 class TestTheFunctionsOfASubmission:
     def test_share_a_sandbox_but_no_process(self):
         texts = ("keep = 1\nimport sys\nsys.keep = 1\n" + NUMBER, "def f(x): raise ValueError",
@@ -796,7 +800,8 @@ def f(x):
     def test_one_that_does_not_start_after_another_has_a_second_sandbox(self):
         with Sandbox(LIMITS, slot=SLOT) as sandbox:
             found = [sandbox.run(NUMBER, "mine.py", "f", ONCE)]
-            (bubblewrap,) = Path(f"/proc/self/task/{get_native_id()}/children").read_text().split()
+            children = Path(f"/proc/self/task/{get_native_id()}/children").read_text().split()
+            (bubblewrap,) = (one for one in children if comm_of(one) == "bwrap")
             os.kill(int(bubblewrap), signal.SIGKILL)
             assert sandbox._server.recv(1) == b""  # it has ended
             found.append(sandbox.run(NUMBER, "mine.py", "f", ONCE))
