@@ -205,7 +205,8 @@ def find_mended(
         return None
     task = find_task(exercise.task)
     probe, expected = task.probes()[number], right_answers(exercise.task)[number]
-    most = min(PARTS // (len(leaves(expected)) + 2), TEXT // (len(text) + 1), 1_000) // 2
+    room = min(PARTS // (len(leaves(expected)) + 2), TEXT // (len(text) + 1), 1_000)
+    most = max(1, room // 2)
     for first in range(0, len(changes), most):
         some = changes[first : first + most]
         answers = attempts([one.text for one in some], probe)
