@@ -1,4 +1,4 @@
-"""What the docstring of a teacher's own exercise says of its arrays and numbers."""
+"""What the docstring of a task says of its arrays and numbers."""
 
 import operator
 import re

@@ -118,7 +118,8 @@ def _findings(result: Result) -> list[Finding]:
             f"{mean(others_hidden):.0%}. An encoder block, in which patches read one another "
             f"first, could move that information elsewhere, but hardly does: "
             f"{mean(hidden, mixed):.0%} and {mean(others_hidden, mixed):.0%}.",
-            max(mean(hidden), mean(hidden, mixed) - 0.05) < 1 / 3
+            mean(hidden) < 1 / 3
+            and mean(hidden, mixed) < 0.36
             and min(mean(others_hidden), mean(others_hidden, mixed)) > 0.95,
             1,
         ),

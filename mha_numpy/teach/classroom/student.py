@@ -195,8 +195,9 @@ def _followed(
 @contextmanager
 def _callers(task: Task) -> Iterator[tuple[Caller, Caller]]:
     """Yield how to call functions with hidden inputs, and how with open ones: in two sandboxes."""
-    slot = threading.get_native_id() % SLOTS  # of this machine
-    with Sandbox(task.limits, slot=slot) as hidden, Sandbox(task.limits, slot=slot) as shown:
+    slot = 2 * threading.get_native_id() % SLOTS  # of this machine
+    hidden, shown = (Sandbox(task.limits, slot=slot + i) for i in range(2))
+    with hidden, shown:
         yield partial(_call, task, hidden), partial(_call, task, shown)
 
 

@@ -18,16 +18,15 @@ from mha_numpy.teach.classroom.wording import (
     has_own_words,
 )
 from mha_numpy.teach.diagnosis import Variant, using
+from mha_numpy.teach.exercises.causes import AtHand
 from mha_numpy.teach.exercises.crashes import explain_crash
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs, runs_through
 from mha_numpy.teach.exercises.mends import (
     NUMPY,
     Mended,
-    answers_of,
     attempting_source,
     find_mended,
-    with_texts,
 )
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.exercises.verdict import Verdict
@@ -62,25 +61,23 @@ def tell(
         return Told(findings_of(verdict, error_of(ended)))
     memory = [FAILED["memory"] for one in verdict.stages if (one.name, one.passed) == MEMORY]
     with using(Variant(conventions=variant.conventions)):
-        inputs = probe_inputs(exercise)
+        shown_run = run(source.text, probe_inputs(exercise))
+
+        def judged(text: str) -> Verdict:
+            again = run(text, probe_inputs(exercise))
+            return judge_answers(exercise, again, is_explained=False)
+
+        def attempt(inputs: Inputs) -> Run:
+            return run(attempting_source(exercise.function_name), [inputs])
+
+        def mend(number: int) -> Mended | None:
+            text, is_right = source.text, lambda text: judged(NUMPY + text).passed
+            return find_mended(exercise, text, number, attempt, is_right)
 
         def rerun() -> Run:
             return run(source.text, probe_inputs(exercise))
 
-        shown_run = rerun()
-
-        def judged(text: str) -> Verdict:
-            return judge_answers(exercise, run(text, inputs), is_explained=False)
-
-        def attempts(texts: list[str], inputs: Inputs) -> list[Any]:
-            tried = attempting_source(exercise.function_name)
-            return answers_of(run(tried, [with_texts(texts, inputs)]).calls)
-
-        def mend(number: int) -> Mended | None:
-            text, is_right = source.text, lambda text: judged(NUMPY + text).passed
-            return find_mended(exercise, text, number, attempts, is_right)
-
-        shown = judge_answers(exercise, shown_run, mend=mend, rerun=rerun)
+        shown = judge_answers(exercise, shown_run, at_hand=AtHand(mend=mend, rerun=rerun))
         if shown.passed:
             return Told(memory or [ELSEWHERE])
         errors = (call.error for call in shown_run.calls if call.error)

@@ -1,8 +1,8 @@
 """changes_of: every small change of a student's own text, one of which may make it right.
 
-A change that does is a proof: what it changes is what was wrong, and where it changes it is the
-place. Most slips are undone by another slip, so these are edits that also make mistakes, and some
-that add what is missing.
+Where it changes the text is then the place to look at, though now and then it only cancels a slip
+in another place. Most slips are undone by another slip, so these are edits that also make
+mistakes, and some that add what is missing.
 """
 
 import ast

@@ -5,19 +5,19 @@ The docstring of a solution says which axis has which name: ``q : (B, H, T_q, d_
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from inspect import cleandoc, getdoc
+from inspect import getdoc
 from typing import Any
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import conventions_of
+from mha_numpy.teach.documented import said_of
 from mha_numpy.teach.in_force import cached
 from mha_numpy.teach.task import Inputs
 from mha_numpy.teach.tasks import TASKS
 from mha_numpy.teach.turns import take_inputs
 
-LINE = re.compile(r"^([\w, ]+) : (?:[a-z ]* )?\(([^)]*)\)", re.MULTILINE)
 COUNTS = {"num_heads": "H", "num_kv_heads": "H_kv"}
 NAME = re.compile(r"[A-Za-z]\w*")
 WORDS = {  # of one index of an axis, and of several
@@ -33,15 +33,13 @@ SLIGHT = 1e-6  # a factor that is closer to 1 comes from a small number that was
 @cached()
 def axes_of(task: str) -> dict[str, tuple[str, ...]]:
     """Return the names of the axes of a task's inputs, and of its results after `out `."""
-    asked, _, told = cleandoc(getdoc(TASKS[task].solution) or "").partition("Returns\n-------\n")
-    found: dict[str, tuple[str, ...]] = {}
-    for prefix, text in (("", asked), ("out ", told)):
-        for names, axes in LINE.findall(text):
-            shape = tuple(part.strip() for part in axes.split(",") if part.strip())
-            found |= {prefix + name.strip(): shape for name in names.split(",")}
-    for name in re.findall(r"^(d_[\w, d_]+) : arrays like", told, re.MULTILINE):
-        for one in name.split(", "):
-            found["out " + one] = found.get(one.removeprefix("d_"), ())
+    given, told = said_of(getdoc(TASKS[task].solution) or "")
+    found = {name: tuple(said.shapes[0]) for name, said in given.items() if said.shapes}
+    for name, said in told.items():
+        if said.shapes:
+            found["out " + name] = tuple(said.shapes[0])
+        elif said.kind.startswith("arrays like"):
+            found["out " + name] = found.get(name.removeprefix("d_"), ())
     return found
 
 

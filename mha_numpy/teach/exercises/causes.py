@@ -31,7 +31,6 @@ from mha_numpy.teach.exercises.verdict import as_list
 
 Again = Callable[[], Sequence[Trace | None]]  # makes the calls once more, its variables noted
 MendOf = Callable[[int], Mended | None]  # finds a change that makes it right on an input
-Rerun = Callable[[], Run] | None  # makes the calls with the inputs that are in force then
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 CAUSE, CLUE = "likely cause", "clue"  # remarks: an explanation, and only a fact
 MOST = 2  # alternatives that are shown
@@ -42,6 +41,17 @@ UNSTEADY = (
 )
 EACH = "what is said of an array gives every number of it, on every input"
 IN_ORDER = ", once they are in the right order"
+
+
+class AtHand(NamedTuple):
+    """What can be done with a function besides looking at its answers."""
+
+    trace: Again = list
+    mend: MendOf = lambda _: None
+    rerun: Callable[[], Run] | None = None  # makes the calls with the inputs then in force
+
+
+ONLY_ANSWERS = AtHand()
 
 
 class Causes(NamedTuple):
@@ -59,9 +69,7 @@ NO_CAUSES = Causes(frozenset(), {})
 def explain(
     evidence: Evidence,
     stages: list[Stage],
-    trace: Again,
-    mend: MendOf,
-    rerun: Rerun,
+    at_hand: AtHand,
     *,
     is_thorough: bool = True,
 ) -> Causes:
@@ -70,7 +78,9 @@ def explain(
     A bug of the museum is not given away, because the hints do that. Unless `is_thorough`, it says
     nothing, and names only a mistake that is quickly found.
     """
-    trace = cache(trace)  # the calls are made once, whatever is asked
+    at_hand = at_hand._replace(
+        trace=cache(at_hand.trace)
+    )  # the calls are made once, whatever is asked
     failed = {stage.name for stage in stages if stage.passed is False}
     manner = _manner(evidence, failed)
     if "the same twice" in failed and not manner:  # then no numbers are evidence
@@ -78,7 +88,7 @@ def explain(
     evidence, order, found = _diagnosed(evidence, is_thorough)
     task, wrong = evidence.exercise.task, wrong_of(evidence.exercise.task, evidence.answers)
     is_broken = bool(wrong) and all(one.is_nan_alone for one in wrong)
-    if found.causes and is_broken and (traces := trace()):
+    if found.causes and is_broken and (traces := at_hand.trace()):
         causes = tuple(one for one in found.causes if is_confirmed(task, traces, one))
         found = found._replace(causes=causes, edit=found.edit if causes else None)
     remarks = _where(evidence, stages)
@@ -90,7 +100,7 @@ def explain(
     number = failing_probe(stages)
     if not (mistakes or order or evidence.run.ended) and number is not None:
         with busy("trying small changes"):
-            mended = mend(number)
+            mended = at_hand.mend(number)
         if mended:
             if found.edit and found.edit.group.endswith(UNUSED):
                 mended = mended._replace(slip=found.edit.group)
@@ -110,9 +120,9 @@ def explain(
         told += _told_apart(evidence, found)
         explained = {name for name, _ in found.apart}
         if not explained.issuperset(_wrong_names(evidence)):
-            told += _clues(evidence, order, trace, rerun)
+            told += _clues(evidence, order, at_hand)
     elif (order or not told) and not found.is_right and failed & NUMBERS and "runs" not in failed:
-        clues = _clues(evidence, order, trace, rerun)
+        clues = _clues(evidence, order, at_hand)
         told += clues
         if not clues:
             remarks["no known mistake"] = (
@@ -181,7 +191,7 @@ def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
     return exercise.kind == "museum" and mistakes == {exercise.hints.mistake}
 
 
-def _clues(evidence: Evidence, order: dict[str, str], trace: Again, rerun: Rerun) -> list[str]:
+def _clues(evidence: Evidence, order: dict[str, str], at_hand: AtHand) -> list[str]:
     pairs = _pairs(evidence)
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return [
@@ -190,16 +200,18 @@ def _clues(evidence: Evidence, order: dict[str, str], trace: Again, rerun: Rerun
             "computation is in float32"
         ]
     task = evidence.exercise.task
-    step = find_step(task, trace())
+    step = find_step(task, at_hand.trace())
     variant = variant_in_force()
     if variant.own:
         step = step.replace("our solution", "the solution")  # which is the teacher's
     clues = find_clues(task, evidence.answers, step)
-    if variant.own is None or rerun is None:  # the inputs of the exercises here do not vary much
+    if (
+        variant.own is None or at_hand.rerun is None
+    ):  # the inputs of the exercises here do not vary much
         return clues
     for seed in OTHERS if clues else ():
         with using(variant._replace(seed=seed)):
-            other = Evidence(evidence.exercise, rerun())
+            other = Evidence(evidence.exercise, at_hand.rerun())
             other = other.reordered(order) if order else other
             again = find_clues(task, other.answers, step)
         clues = [clue for clue in clues if clue in again]

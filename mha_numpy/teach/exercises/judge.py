@@ -20,9 +20,8 @@ from mha_numpy.teach.diagnosis.variables import traced
 from mha_numpy.teach.exercises.causes import (
     CAUSE,
     NO_CAUSES,
-    Again,
-    MendOf,
-    Rerun,
+    ONLY_ANSWERS,
+    AtHand,
     explain,
     failing_probe,
     is_bug_of,
@@ -34,12 +33,10 @@ from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.judge_tests import candidate_inputs, judge_tests
 from mha_numpy.teach.exercises.mends import (
     Mended,
-    answers_of,
     attempting,
     find_mended,
     remade,
     source_of,
-    with_texts,
 )
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, can_fork, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
@@ -114,16 +111,16 @@ def judge(
             function = get_function()
             return attempting(function.__name__, {"np": np, **function.__globals__})
 
-        def attempts(texts: list[str], inputs: Inputs) -> list[Any]:
-            return answers_of(run_calls(attempted, [with_texts(texts, inputs)], limits).calls)
+        def attempt(inputs: Inputs) -> Run:
+            return run_calls(attempted, [inputs], limits)
 
         def is_right(text: str) -> bool:
             return _judged_again(exercise, get_function, text, limits).passed
 
         text = _text_of(get_function, limits)
-        return find_mended(exercise, text, number, attempts, is_right) if text else None
+        return find_mended(exercise, text, number, attempt, is_right) if text else None
 
-    verdict = judge_answers(exercise, run, trace=trace, mend=mend, rerun=rerun)
+    verdict = judge_answers(exercise, run, at_hand=AtHand(trace, mend, rerun))
     if advice := _advice(verdict, run, get_function, limits):
         if CAUSE in verdict.remarks and not verdict.mended:
             verdict.remarks["also"] = verdict.remarks[CAUSE]
@@ -203,24 +200,20 @@ def judge_answers(
     *,
     is_explained: bool = True,
     is_thorough: bool = True,
-    trace: Again = list,
-    mend: MendOf = lambda _: None,
-    rerun: Rerun = None,
+    at_hand: AtHand = ONLY_ANSWERS,
 ) -> Verdict:
     """Examine what a function returned for `probe_inputs`, wherever the calls were made.
 
     Unless `is_explained`, it says what is wrong and not why, which is faster. Unless `is_thorough`,
-    a verdict has no remarks on why, and only a mistake that is quickly found. Where the function is
-    at hand, `trace` makes the calls once more and returns what its variables were, and `mend` looks
-    for a change that makes it right on an input; `rerun` calls it with other inputs, on which a
-    clue has to be true as well. The run is of `run_calls` or of a `Sandbox`. The verdict lacks the
-    stage "memory", for which a function has to be called once more.
+    a verdict has no remarks on why, and only a mistake that is quickly found. More is found out
+    where the function is `at_hand`. The run is of `run_calls` or of a `Sandbox`. The verdict lacks
+    the stage "memory", for which a function has to be called once more.
     """
     is_of_tests = exercise.kind == "tests"
     verdict = (
         judge_tests(exercise, run)
         if is_of_tests
-        else _judge_arrays(exercise, run, is_explained, is_thorough, trace, mend, rerun)
+        else _judge_arrays(exercise, run, is_explained, is_thorough, at_hand)
     )
     called = list(dict.fromkeys(name for call in run.calls for name in call.called))
     if called:
@@ -234,9 +227,7 @@ def _judge_arrays(
     run: Run,
     is_explained: bool,
     is_thorough: bool,
-    trace: Again,
-    mend: MendOf,
-    rerun: Rerun,
+    at_hand: AtHand,
 ) -> Verdict:
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
@@ -247,9 +238,7 @@ def _judge_arrays(
     is_example = isinstance(variant_in_force().own, Example)  # there is no solution here to edit
     with np.errstate(all="ignore"):
         causes = (
-            NO_CAUSES
-            if is_example
-            else explain(evidence, stages, trace, mend, rerun, is_thorough=is_thorough)
+            NO_CAUSES if is_example else explain(evidence, stages, at_hand, is_thorough=is_thorough)
         )
     # numbers that differ only by float32 rounding look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))

@@ -7,7 +7,7 @@ What a message or some numbers only suggest, a changed copy proves: if the funct
 import ast
 import inspect
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from textwrap import dedent
 from typing import Any, NamedTuple
@@ -17,11 +17,11 @@ import numpy as np
 from mha_numpy.checking import agrees
 from mha_numpy.checking.trees import leaves
 from mha_numpy.teach.diagnosis import find_task, right_answers
-from mha_numpy.teach.diagnosis.changes import changes_of
+from mha_numpy.teach.diagnosis.changes import Change, changes_of
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
-from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.child.values import PARTS, TEXT
 from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.task import Inputs
 
 MOST = 8  # changes that are tried
@@ -31,7 +31,6 @@ NUMPY = "import numpy as np\n"  # which a change may use where the text does not
 ONE = "One change there makes all right"
 LINE = 80  # characters of a line that is quoted
 Works = Callable[[str], int]  # how well a changed text works: 0 not, 1 it runs, 2 shapes are right
-Attempts = Callable[[list[str], Inputs], list[Any]]  # the answers of changed texts
 
 
 class Mend(NamedTuple):
@@ -168,21 +167,11 @@ def attempting_source(name: str) -> str:
     )
 
 
-def with_texts(texts: list[str], inputs: Inputs) -> Inputs:
-    """Return the inputs of a call that attempts some texts."""
-    return {"the texts": tuple(texts), **inputs}
-
-
-def answers_of(calls: Sequence[Call]) -> list[Any]:
-    """Return the answers of such a call; none if it did not come to an end."""
-    return list(calls[0].answer) if calls and isinstance(calls[0].answer, list) else []
-
-
 def find_mended(
     exercise: Exercise,
     text: str,
     number: int,
-    attempts: Attempts,
+    attempt: Callable[[Inputs], Run],
     is_right: Callable[[str], bool],
 ) -> Mended | None:
     """Return a change in one place of a student's text that makes it right, if there is one.
@@ -194,22 +183,18 @@ def find_mended(
         With line numbers as the student knows them.
     number : int
         Of a probe on which it is wrong.
-    attempts : callable
-        Calls the function in each of some texts with some inputs, and returns the answers.
+    attempt : callable
+        Makes the call of `attempting`, whose first input is the texts.
     is_right : callable
         Whether a changed text passes the whole check.
     """
-    try:
-        changes = list(islice(changes_of(text, exercise.stub_source), SMALL))
-    except (SyntaxError, ValueError, RecursionError):
-        return None
     task = find_task(exercise.task)
     probe, expected = task.probes()[number], right_answers(exercise.task)[number]
     room = min(PARTS // (len(leaves(expected)) + 2), TEXT // (len(text) + 1), 1_000)
-    most = max(1, room // 2)
-    for first in range(0, len(changes), most):
-        some = changes[first : first + most]
-        answers = attempts([one.text for one in some], probe)
+    changes = islice(changes_of(text, exercise.stub_source), SMALL)
+    while some := _next(changes, max(1, room // 2)):
+        calls = attempt({"the texts": tuple(one.text for one in some), **probe}).calls
+        answers = calls[0].answer if calls and isinstance(calls[0].answer, list) else []
         fitting = (
             one
             for one, answer in zip(some, answers, strict=False)
@@ -219,3 +204,11 @@ def find_mended(
             if is_right(one.text):
                 return Mended(one.slip, one.line, line_of(text, one.line), one.new)
     return None
+
+
+def _next(changes: Iterator[Change], most: int) -> list[Change]:
+    """Return the next changes; none if the text can't be read."""
+    try:
+        return list(islice(changes, most))
+    except (SyntaxError, ValueError, RecursionError):
+        return []

@@ -90,8 +90,7 @@ class Verdict:
     @property
     def kind(self) -> str:
         """The kind of slip that explains the answer, or the known mistakes; "" without any."""
-        one = self.edit or self.mended
-        slip = "" if one is None else one.group if isinstance(one, SmallEdit) else one.slip
+        slip = self.edit.group if self.edit else self.mended.slip if self.mended else ""
         return ", ".join([*sorted(self.mistakes), *[slip] * bool(slip)])
 
     @property

@@ -278,3 +278,4 @@ def test_hidden_and_open_inputs_share_no_sandbox(monkeypatch):
     assert not set(hidden) & set(known)
     assert set(shown) <= set(known)
     assert len(hidden) == len(exercises)
+    assert len({sandbox.slot for sandbox in seen}) == 2

@@ -11,6 +11,7 @@ from mha_numpy.teach.diagnosis.solutions import read_solutions
 from mha_numpy.teach.diagnosis.steps import find_step
 from mha_numpy.teach.diagnosis.variables import traced
 from mha_numpy.teach.exercises import find_exercise, judge
+from mha_numpy.teach.exercises.causes import AtHand
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.teach.exercises.sandbox import LIMITS, run_calls
 from tests.sweeps import sweep
@@ -245,7 +246,7 @@ def test_nan_that_comes_about_in_another_way_is_not_called_by_a_known_mistake():
         return [traced(softmax)(**deepcopy(probe)) for probe in TASKS["softmax"].probes()]
 
     with np.errstate(all="ignore"):
-        verdict = judge_answers(exercise, run, trace=trace)
+        verdict = judge_answers(exercise, run, at_hand=AtHand(trace))
     assert len(count) == 1
     assert "likely cause" not in verdict.remarks
     assert verdict.remarks["clue"].startswith("`powers` in line ")
