@@ -28,6 +28,7 @@ from mha_numpy.teach.exercises.mends import (
     attempting_source,
     find_mended,
 )
+from mha_numpy.teach.exercises.patches import find_patch
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.exercises.verdict import Verdict
 from mha_numpy.teach.task import Inputs
@@ -74,10 +75,15 @@ def tell(
             text, is_right = source.text, lambda text: judged(NUMPY + text).passed
             return find_mended(exercise, text, number, attempt, is_right)
 
+        def patch(number: int) -> Mended | None:
+            return find_patch(exercise, source.text, number, attempt)
+
         def rerun() -> Run:
             return run(source.text, probe_inputs(exercise))
 
-        shown = judge_answers(exercise, shown_run, at_hand=AtHand(mend=mend, rerun=rerun))
+        shown = judge_answers(
+            exercise, shown_run, at_hand=AtHand(mend=mend, patch=patch, rerun=rerun)
+        )
         if shown.passed:
             return Told(memory or [ELSEWHERE])
         errors = (call.error for call in shown_run.calls if call.error)

@@ -6,7 +6,8 @@ numbers. The result depends on some that are found there, so the mistake is in t
 """
 
 import ast
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -31,7 +32,10 @@ LOWEST = -1e8  # a lower score stands for -inf
 
 
 class _Seeing(ast.NodeTransformer):
-    """Let each expression tell its value."""
+    """Let each expression of a function tell its value."""
+
+    def __init__(self, function: str):
+        self.function = function
 
     def visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.Subscript):  # not in what is between the brackets
@@ -50,7 +54,8 @@ class _Seeing(ast.NodeTransformer):
         if not is_value or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             return new
         text = ast.unparse(node) if isinstance(node, ast.Subscript) else text
-        return ast.Call(ast.Name("_see", ast.Load()), [ast.Constant(text), new], [])
+        where = [ast.Constant(one) for one in (self.function, text)]
+        return ast.Call(ast.Name("_see", ast.Load()), [*where, new], [])
 
 
 class Seen(NamedTuple):
@@ -62,6 +67,9 @@ class Seen(NamedTuple):
     texts: set[str]
 
 
+See = Callable[[str, str, Any], Any]  # takes a function's name, an expression and its value
+
+
 def numbers_of_ours(task: str, mistakes: Iterable[str] = ()) -> list[list[Seen]]:
     """Return the numbers of every input and expression of our solution, for each probe.
 
@@ -69,7 +77,7 @@ def numbers_of_ours(task: str, mistakes: Iterable[str] = ()) -> list[list[Seen]]
     """
     found: dict[tuple[Any, ...], Seen] = {}
 
-    def see(text: str, value: Any) -> Any:
+    def see(_: str, text: str, value: Any) -> Any:
         for one in map(_core, numbers_in(value)):
             key = one.dtype, one.shape, one.tobytes()
             if key not in found:
@@ -78,22 +86,56 @@ def numbers_of_ours(task: str, mistakes: Iterable[str] = ()) -> list[list[Seen]]
             found[key].texts.add(text)
         return value
 
+    of_probes = []
+    for _ in _watched(task, see, mistakes):
+        of_probes.append(list(found.values()))
+        found.clear()
+    return of_probes
+
+
+class Place(NamedTuple):
+    """Where a value of our solution arises."""
+
+    function: str  # "" of an input
+    text: str  # the expression
+    number: int  # of its values
+
+
+def values_of_ours(task: str) -> list[dict[Place, Any]]:
+    """Return the arrays and numbers of our solution, and of its inputs, for each probe."""
+    found: dict[Place, Any] = {}
+    count = Counter[tuple[str, str]]()
+
+    def see(function: str, text: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray | np.generic | int | float):
+            found[Place(function, text, count[function, text])] = np.copy(value)
+            count[function, text] += 1
+        return value
+
+    of_probes = []
+    for _ in _watched(task, see):
+        of_probes.append(dict(found))
+        found.clear()
+        count.clear()
+    return of_probes
+
+
+def _watched(task: str, see: See, mistakes: Iterable[str] = ()) -> Iterator[None]:
+    """Call our solution with one probe after another, and show all of its values."""
     codes, edits = {}, [edits_of(mistake) for mistake in mistakes]
     for name in called_by(task):
         of_name = {old: new for one in edits for old, new in one.get(name, {}).items()}
         tree = ast.parse(edited_source(name, of_name))
-        tree.body = [_Seeing().visit(one) for one in tree.body]
+        tree.body = [_Seeing(name).visit(one) for one in tree.body]
         codes[name] = code_of(compile(ast.fix_missing_locations(tree), name, "exec"))
     made = assembled(task, codes)
     made.__globals__["_see"] = see
-    function, of_probes = follow(task, conventions_of(task), made), []
+    function = follow(task, conventions_of(task), made)
     for probe in TASKS[task].probes():
-        found.clear()
         for name, leaf in leaves(probe).items():
-            see(name, leaf)
+            see("", name, leaf)
         attempt(function, probe, (Exception,))
-        of_probes.append(list(found.values()))
-    return of_probes
+        yield
 
 
 def _total(array: Array) -> float:

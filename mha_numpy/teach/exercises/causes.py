@@ -24,17 +24,16 @@ from mha_numpy.teach.diagnosis.steps import find_step, is_confirmed
 from mha_numpy.teach.diagnosis.variables import Trace
 from mha_numpy.teach.diagnosis.wrong import wrong_of
 from mha_numpy.teach.exercises.exercise import Exercise
-from mha_numpy.teach.exercises.mends import Mended
+from mha_numpy.teach.exercises.mends import OTHERS, Mended
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.exercises.stages import Evidence, Stage
 from mha_numpy.teach.exercises.verdict import as_list
 
 Again = Callable[[], Sequence[Trace | None]]  # makes the calls once more, its variables noted
-MendOf = Callable[[int], Mended | None]  # finds a change that makes it right on an input
+MendOf = Callable[[int], Mended | None]  # finds what makes it right, by an input that is wrong
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 CAUSE, CLUE = "likely cause", "clue"  # remarks: an explanation, and only a fact
 MOST = 2  # alternatives that are shown
-OTHERS = (1, 2)  # seeds, with which a clue has to be true as well
 UNSTEADY = (
     "called twice with the same inputs, your function returns different numbers: something in it "
     "is random, or left from the call before"
@@ -48,6 +47,7 @@ class AtHand(NamedTuple):
 
     trace: Again = list
     mend: MendOf = lambda _: None
+    patch: MendOf = lambda _: None
     rerun: Callable[[], Run] | None = None  # makes the calls with the inputs then in force
 
 
@@ -122,6 +122,10 @@ def explain(
         if not explained.issuperset(_wrong_names(evidence)):
             told += _clues(evidence, order, at_hand)
     elif (order or not told) and not found.is_right and failed & NUMBERS and "runs" not in failed:
+        with busy("trying right numbers"):
+            patched = None if order or number is None else at_hand.patch(number)
+        if patched:
+            return Causes(mistakes, {**remarks, CAUSE: patched.told}, mended=patched)
         clues = _clues(evidence, order, at_hand)
         told += clues
         if not clues:

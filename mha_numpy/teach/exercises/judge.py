@@ -38,6 +38,7 @@ from mha_numpy.teach.exercises.mends import (
     remade,
     source_of,
 )
+from mha_numpy.teach.exercises.patches import find_patch
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, can_fork, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
@@ -106,21 +107,25 @@ def judge(
         again = run_calls(lambda: traced(get_function()), probes, limits._replace(seconds=short))
         return [call.answer if isinstance(call.answer, dict) else None for call in again.calls]
 
+    def attempted() -> Callable[..., Any]:
+        function = get_function()
+        return attempting(function.__name__, {"np": np, **function.__globals__})
+
+    def attempt(inputs: Inputs) -> Run:
+        return run_calls(attempted, [inputs], limits)
+
+    def is_right(text: str) -> bool:
+        return _judged_again(exercise, get_function, text, limits).passed
+
     def mend(number: int) -> Mended | None:
-        def attempted() -> Callable[..., Any]:
-            function = get_function()
-            return attempting(function.__name__, {"np": np, **function.__globals__})
-
-        def attempt(inputs: Inputs) -> Run:
-            return run_calls(attempted, [inputs], limits)
-
-        def is_right(text: str) -> bool:
-            return _judged_again(exercise, get_function, text, limits).passed
-
         text = _text_of(get_function, limits)
         return find_mended(exercise, text, number, attempt, is_right) if text else None
 
-    verdict = judge_answers(exercise, run, at_hand=AtHand(trace, mend, rerun))
+    def patch(number: int) -> Mended | None:
+        text = _text_of(get_function, limits)
+        return find_patch(exercise, text, number, attempt) if text else None
+
+    verdict = judge_answers(exercise, run, at_hand=AtHand(trace, mend, patch, rerun))
     if advice := _advice(verdict, run, get_function, limits):
         if CAUSE in verdict.remarks and not verdict.mended:
             verdict.remarks["also"] = verdict.remarks[CAUSE]

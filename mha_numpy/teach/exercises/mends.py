@@ -16,6 +16,7 @@ import numpy as np
 
 from mha_numpy.checking import agrees
 from mha_numpy.checking.trees import leaves
+from mha_numpy.teach.conventions import using, variant_in_force
 from mha_numpy.teach.diagnosis import find_task, right_answers
 from mha_numpy.teach.diagnosis.changes import Change, changes_of
 from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
@@ -26,9 +27,10 @@ from mha_numpy.teach.task import Inputs
 
 MOST = 8  # changes that are tried
 SECONDS = 3.0  # after which no further one is
+OTHERS = (1, 2)  # seeds, with which what is told has to be true as well
 SMALL = 5_000  # small changes that are tried on one input
 NUMPY = "import numpy as np\n"  # which a change may use where the text does not
-ONE = "One change there makes all right"
+ONE = "One change there makes your function pass"
 LINE = 80  # characters of a line that is quoted
 Works = Callable[[str], int]  # how well a changed text works: 0 not, 1 it runs, 2 shapes are right
 
@@ -113,19 +115,28 @@ class Mended(NamedTuple):
     line: int
     old: str  # all of the line
     new: str | None  # what to write instead; "" to leave it out, None if several lines change
+    part: str = ""  # of the line, in whose place other numbers belong
+    ours: str = ""  # an expression of our solution, whose numbers they are
+    relation: str = ""  # of the student's numbers to those
 
     @property
     def place(self) -> str:
         """The slip and its line, in words."""
+        if self.part:
+            of = f" ({self.relation})" * bool(self.relation)
+            where = f"in line {self.line} of your code: `{self.old}`"
+            return f"other numbers belong in place of `{self.part}`{of}, {where}"
         return f"{self.slip}, in line {self.line} of your code: `{self.old}`"
 
     @property
     def told(self) -> str:
         """The slip, its line, and what to write instead."""
+        if self.ours:
+            return f"{self.place}. With those of {self.ours}, your function passes"
         if self.new is None:
             return f"{self.place}. {ONE}"
         change = f"With `{self.new}` in its place" if self.new else "Without it"
-        return f"{self.place}. {change}, all is right"
+        return f"{self.place}. {change}, your function passes"
 
 
 def attempting(name: str, names: dict[str, Any]) -> Callable[..., list[Any]]:
@@ -186,24 +197,45 @@ def find_mended(
     attempt : callable
         Makes the call of `attempting`, whose first input is the texts.
     is_right : callable
-        Whether a changed text passes the whole check.
+        Whether a changed text passes the whole check, with the seed that is in force then.
     """
     task = find_task(exercise.task)
     probe, expected = task.probes()[number], right_answers(exercise.task)[number]
-    room = min(PARTS // (len(leaves(expected)) + 2), TEXT // (len(text) + 1), 1_000)
     changes = islice(changes_of(text, exercise.stub_source), SMALL)
-    while some := _next(changes, max(1, room // 2)):
-        calls = attempt({"the texts": tuple(one.text for one in some), **probe}).calls
-        answers = calls[0].answer if calls and isinstance(calls[0].answer, list) else []
-        fitting = (
-            one
-            for one, answer in zip(some, answers, strict=False)
-            if answer is not None and agrees(answer, expected, tolerance=TOLERANCE)
-        )
-        for one in islice(fitting, MOST):
-            if is_right(one.text):
+
+    def is_right_on_all(text: str) -> bool:
+        variant = variant_in_force()
+        for one in (variant, *(variant._replace(seed=seed) for seed in OTHERS)):
+            with using(one):
+                if not is_right(text):
+                    return False
+        return True
+
+    while some := _next(changes, most_texts(text, expected)):
+        fitting = those_with([one.text for one in some], probe, expected, attempt)
+        for one in islice((some[i] for i in fitting), MOST):
+            if is_right_on_all(one.text):
                 return Mended(one.slip, one.line, line_of(text, one.line), one.new)
     return None
+
+
+def most_texts(text: str, expected: Any) -> int:
+    """Return how many texts are attempted at once, half of what messages have room for."""
+    room = min(PARTS // (len(leaves(expected)) + 2), TEXT // (len(text) + 1), 1_000)
+    return max(1, room // 2)
+
+
+def those_with(
+    texts: Sequence[str], probe: Inputs, expected: Any, attempt: Callable[[Inputs], Run]
+) -> list[int]:
+    """Return which of some texts have a function that gives the expected answer."""
+    calls = attempt({"the texts": tuple(texts), **probe}).calls
+    answers = calls[0].answer if calls and isinstance(calls[0].answer, list) else []
+    return [
+        i
+        for i, answer in enumerate(answers)
+        if answer is not None and agrees(answer, expected, tolerance=TOLERANCE)
+    ]
 
 
 def _next(changes: Iterator[Change], most: int) -> list[Change]:

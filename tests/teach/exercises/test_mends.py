@@ -65,7 +65,10 @@ def test_the_line_of_a_slip_and_what_is_right_there(exercise, right, old, new, s
     if not mended.new.endswith(":"):
         assert verdict_on(exercise, "\n".join(lines)).passed
     assert verdict.remarks["likely cause"] == mended.told
-    assert cause_of(verdict) == f"likely cause: {mended.place}. One change there makes all right"
+    assert (
+        cause_of(verdict)
+        == f"likely cause: {mended.place}. One change there makes your function pass"
+    )
     assert verdict.as_dict()["mend"]["line"] == line
 
 
