@@ -454,10 +454,13 @@ def _assignment(options: Namespace) -> int:
     from mha_numpy.teach.classroom.exports import EXPORTS
     from mha_numpy.teach.exercises import check_own
 
-    own = [check_own(folder) for folder in options.folders]
-    for one in own:
-        print(one)
-    assignment, handouts = make_assignment(own=own, **_taken(make_assignment, options))
+    def checked() -> Iterator[Any]:
+        for folder in options.folders:
+            own = check_own(folder)
+            print(own)
+            yield own
+
+    assignment, handouts = make_assignment(own=checked(), **_taken(make_assignment, options))
     count = len(assignment.exercises)
     functions = f"{count} function{'s' * (count != 1)}"
     name = f"{assignment.name}, " * (assignment.name != options.out.resolve().name)

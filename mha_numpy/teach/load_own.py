@@ -70,7 +70,7 @@ def _of_folder(own: Own) -> Task:
         laws=_laws_of(
             _run(own.laws, "laws.py", digest), answer if named is None else named(answer)
         ),
-        mistakes=[Mistake(**one) for one in table.get("mistake", ())],
+        mistakes=[Mistake(fix="", **one) for one in table.get("mistake", ())],
         named=named,
     )
 

@@ -7,7 +7,7 @@ from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.teach.own import Own
 
 SETTINGS = {"title": str, "difficulty": int, "minutes": int, "points": (int, float), "hint": str}
-OF_MISTAKE = {"name": str, "verdict": str, "fix": str, "edits": dict}
+OF_MISTAKE = {"name": str, "verdict": str, "edits": dict}
 
 
 def wrong(file: str, what: str, cause: BaseException | None = None) -> NoReturn:

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shutil import rmtree
 from typing import NamedTuple
@@ -74,7 +74,7 @@ def make_assignment(
     name: str,
     out: Path | str,
     *,
-    own: Sequence[Checked] = (),
+    own: Iterable[Checked] = (),
     roster: Path | str | None = None,
     secret_file: Path | str | None = None,
     form: str = "notebook",
@@ -91,9 +91,9 @@ def make_assignment(
         the name of the folder `out`.
     out : path
         The folder, made if missing. Only ``handouts`` in it is for students.
-    own : sequence of Checked
-        Exercises that you wrote, from `check_own`. They come after the others, and `out` keeps a
-        copy. With any, `name` may be "".
+    own : iterable of Checked
+        Exercises that you wrote, from `check_own`, which are made once `out` may be written to.
+        They come after the others, and `out` keeps a copy. With any, `name` may be "".
     roster : path, optional
         A CSV file for `read_roster`, with which each student gets their own handout. Without
         it there is one for all.
@@ -135,6 +135,7 @@ def make_assignment(
         raise ConfigError(f"variants: expected one of {', '.join(VARIANTS)}; got {variants!r}")
     if differing == "conventions" and roster is None:
         raise ConfigError("variants: conventions differ between students, so add --roster FILE.csv")
+    own = list(own)
     usual = own[0].exercise.title if len(own) == 1 and not name else TITLE
     title, ids = READY.get(name) or Ready(usual, _ids(name) if name or not own else ())
     if form in EXPORTS:

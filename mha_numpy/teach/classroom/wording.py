@@ -47,7 +47,7 @@ FAILED = {
 }  # stages
 CLUE = "clue, from other inputs than those that give points"  # the label that a student reads
 STEP = re.compile(r", in (the step that computes|what) (\S.*?)(?: returns)?, gives exactly")
-CAUSES = ("likely cause", "clue", "and also", "also", "or", "no known mistake")  # of remarks
+CAUSES = ("likely cause", "clue", "and also", "also", "or")  # of remarks
 
 
 def has_own_words(ended: str) -> bool:

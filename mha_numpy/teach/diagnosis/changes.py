@@ -6,7 +6,7 @@ mistakes, and some that add what is missing.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from textwrap import indent
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ NOT_HERE = {  # they take away or mix what nobody would have to
     "only one of many added", "one instead of all", "all together instead of one by one",
     TOO_MUCH,
 }  # fmt: skip
+OFTEN = 4  # places in which the same slip may be
 LAST = (NAME, MISSING)  # of which there are many
 
 
@@ -44,6 +45,7 @@ class Change(NamedTuple):
     line: int  # of the text, in which it begins
     new: str | None  # what to write there; "" to leave it out, None if several lines change
     text: str  # all of the changed text
+    places: int  # that are changed in the same way
 
 
 def changes_of(text: str, stub: str = "") -> Iterator[Change]:
@@ -82,18 +84,20 @@ def changes_of(text: str, stub: str = "") -> Iterator[Change]:
     }
     texts = [ast.unparse(one) for one in module.body]
     seen = {"\n".join(texts)}
-    numbered = ((i, edit) for i, function in functions.items() for edit in function.edits)
-    for i, edit in sorted(numbered, key=lambda pair: _rank(pair[1])):
-        line, new, changed = functions[i].changed(edit)
+    numbered = [(i, edits) for i, function in functions.items() for edits in function.edits]
+    for i, edits in sorted(numbered, key=lambda pair: _rank(pair[1])):
+        line, new, changed = functions[i].changed(edits)
         whole = "\n".join([*texts[:i], changed, *texts[i + 1 :]])
         if whole not in seen:
             seen.add(whole)
-            yield Change(UNDONE.get(edit.group, edit.group), line, new, whole)
+            group = edits[0].group
+            yield Change(UNDONE.get(group, group), line, new, whole, len(edits))
 
 
-def _rank(edit: Edit) -> tuple[int, int]:
-    """Return what comes first: kinds of which there are few."""
-    return (LAST.index(edit.group) + 1, 0) if edit.group in LAST else (0, edit.rank)
+def _rank(edits: Sequence[Edit]) -> tuple[int, int, int]:
+    """Return what comes first: kinds of which there are few, and of those one place."""
+    group = edits[0].group
+    return (LAST.index(group) + 1, 0, 0) if group in LAST else (0, edits[0].rank, len(edits))
 
 
 class _Function:
@@ -104,7 +108,8 @@ class _Function:
             tree.body = tree.body[1:] or [ast.Pass()]
         self.tree = tree
         edits = [*edits_of_function(tree, [*rules(), *rules(MENDS)]), *edits_of_style(tree)]
-        self.edits = list(filter(_may_mend, edits))
+        single = list(filter(_may_mend, edits))
+        self.edits = [*([one] for one in single), *_repeated(single)]
         tree.returns, tree.decorator_list = None, []
         for one in ast.walk(tree.args):
             if isinstance(one, ast.arg):
@@ -118,15 +123,22 @@ class _Function:
                 if isinstance(node, ast.stmt):  # those inside come later
                     self.inner |= {id(part): node for part in ast.walk(node)}
 
-    def changed(self, edit: Edit) -> tuple[int, str | None, str]:
-        """Return the line of an edit, what to write there, and the changed text."""
-        old = getattr(edit.holder, edit.field)
-        setattr(edit.holder, edit.field, edit.new)
+    def changed(self, edits: Sequence[Edit]) -> tuple[int, str | None, str]:
+        """Return the first line of some edits, what to write there, and the changed text."""
+        first = edits[0]
+        kept = [getattr(edit.holder, edit.field) for edit in edits]
+        for edit in edits:
+            setattr(edit.holder, edit.field, edit.new)
+        places = {self.place.get(id(edit.holder)) for edit in edits}
+        statements = [self.inner.get(id(edit.holder), self.tree) for edit in edits]
         try:
-            text = self._text(self.place.get(id(edit.holder)))
-            return *_told(edit, old, self.inner.get(id(edit.holder), self.tree)), text
+            text = self._text(places.pop() if len(places) == 1 else None)
+            line, new = _told(first, kept[0], statements[0])
+            is_there = all(one is statements[0] for one in statements)
+            return line, new if is_there else None, text
         finally:
-            setattr(edit.holder, edit.field, old)
+            for edit, old in zip(edits, kept, strict=True):
+                setattr(edit.holder, edit.field, old)
 
     def _text(self, number: int | None) -> str:
         """Return the text of the function, in which a statement has changed, or any may have."""
@@ -136,6 +148,16 @@ class _Function:
         else:
             texts[number] = ast.unparse(ast.fix_missing_locations(self.tree.body[number]))
         return "\n".join([self.head, indent("\n".join(texts), "    ")])
+
+
+def _repeated(edits: Sequence[Edit]) -> Iterator[list[Edit]]:
+    """Yield edits that write the same in place of the same, to be made together."""
+    found: dict[tuple[str, str, str], list[Edit]] = {}
+    for edit in edits:
+        pair = _dumped(getattr(edit.holder, edit.field)), _dumped(edit.new)
+        if edit.group not in LAST and edit.field != "body":
+            found.setdefault((edit.group, *pair), []).append(edit)
+    yield from (same for same in found.values() if 1 < len(same) <= OFTEN)
 
 
 def _may_mend(edit: Edit) -> bool:
@@ -157,5 +179,6 @@ def _told(edit: Edit, old: Any, statement: ast.stmt) -> tuple[int, str | None]:
     return line, ast.unparse(ast.fix_missing_locations(pairs[0][1])) if is_one else None
 
 
-def _dumped(part: ast.AST | None) -> str:
-    return ast.dump(part) if part else ""
+def _dumped(part: Any) -> str:
+    many = part if isinstance(part, list) else [part]
+    return "".join(ast.dump(one) if isinstance(one, ast.AST) else repr(one) for one in many)

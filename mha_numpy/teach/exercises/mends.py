@@ -31,6 +31,7 @@ OTHERS = (1, 2)  # seeds, with which what is told has to be true as well
 SMALL = 5_000  # small changes that are tried on one input
 NUMPY = "import numpy as np\n"  # which a change may use where the text does not
 ONE = "One change there makes your function pass"
+TIMES = ("", "", "in two places", "in three places", "in four places")
 LINE = 80  # characters of a line that is quoted
 Works = Callable[[str], int]  # how well a changed text works: 0 not, 1 it runs, 2 shapes are right
 
@@ -115,6 +116,7 @@ class Mended(NamedTuple):
     line: int
     old: str  # all of the line
     new: str | None  # what to write instead; "" to leave it out, None if several lines change
+    places: int = 1  # of the text that are changed in the same way
     part: str = ""  # of the line, in whose place other numbers belong
     ours: str = ""  # an expression of our solution, whose numbers they are
     relation: str = ""  # of the student's numbers to those
@@ -126,7 +128,8 @@ class Mended(NamedTuple):
             of = f" ({self.relation})" * bool(self.relation)
             where = f"in line {self.line} of your code: `{self.old}`"
             return f"other numbers belong in place of `{self.part}`{of}, {where}"
-        return f"{self.slip}, in line {self.line} of your code: `{self.old}`"
+        often = f", {TIMES[self.places]}" if self.places > 1 else ""
+        return f"{self.slip}{often}, in line {self.line} of your code: `{self.old}`"
 
     @property
     def told(self) -> str:
@@ -215,7 +218,8 @@ def find_mended(
         fitting = those_with([one.text for one in some], probe, expected, attempt)
         for one in islice((some[i] for i in fitting), MOST):
             if is_right_on_all(one.text):
-                return Mended(one.slip, one.line, line_of(text, one.line), one.new)
+                old = line_of(text, one.line)
+                return Mended(one.slip, one.line, old, one.new, places=one.places)
     return None
 
 

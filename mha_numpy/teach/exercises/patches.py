@@ -200,7 +200,7 @@ class _Patched:
         if spot.holder is spot.statement and isinstance(spot.statement, ast.Return) and not quoted:
             return None  # it says only that the answer is wrong
         relation, old = self.relation(spot, which[0]), line_of(self.text, line)
-        return Mended(OTHER, line, old, None, what, quoted, relation)
+        return Mended(OTHER, line, old, None, part=what, ours=quoted, relation=relation)
 
     def are_right(self, spot: Spot, asked: Sequence[str]) -> bool:
         """Return whether expressions have numbers that occur in our solution, before a spot."""

@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 
 from mha_numpy.teach.classroom.wording import cause_of
+from mha_numpy.teach.conventions import variant_in_force
 from mha_numpy.teach.diagnosis.changes import changes_of
 from mha_numpy.teach.exercises import find_exercise, judge, mends
 from mha_numpy.teach.exercises.child.calls import load
-from mha_numpy.teach.exercises.mends import Mend, attempting, attempting_source, first_that_works
+from mha_numpy.teach.exercises.mends import (
+    Mend,
+    Mended,
+    attempting,
+    attempting_source,
+    find_mended,
+    first_that_works,
+)
+from mha_numpy.teach.exercises.sandbox import run_calls
 
 BACKWARD = """import numpy as np
 
@@ -147,3 +156,25 @@ def test_slow_functions_are_not_tried_again_and_again(monkeypatch):
     tried = []
     assert first_that_works("f(1)", [Mend(node, "g(1)")] * 5, tried.append) == []
     assert not tried
+
+
+def test_a_slip_made_twice_is_mended_in_both_places_at_once():
+    text = "def f(x, y):\n    a = np.exp(x - y)\n    b = np.sin(x - y)\n    return a * b"
+    twice = [one for one in changes_of(text) if one.places == 2 and one.slip == "a different order"]
+    assert [(one.line, one.new, one.text.count("y - x")) for one in twice] == [(2, None, 2)]
+    in_a_line = "def f(x, y):\n    return np.exp(x - y) * np.sin(x - y)"
+    (both,) = [one for one in changes_of(in_a_line) if one.places == 2 and "y - x" in one.text]
+    assert both.new == "return np.exp(y - x) * np.sin(y - x)"
+    mended = Mended(both.slip, both.line, "return", both.new, places=both.places)
+    assert mended.place == "a different order, in two places, in line 2 of your code: `return`"
+
+
+def test_a_change_that_fits_one_draw_only_is_no_mend(monkeypatch):
+    exercise = find_exercise("scores")
+    text = "def scores(q, k):\n    return q @ k.swapaxes(-1, -2) * np.sqrt(q.shape[-1])"
+
+    def attempt(inputs):
+        return run_calls(lambda: attempting("scores", {"np": np}), [inputs])
+
+    assert find_mended(exercise, text, 0, attempt, lambda _: True)
+    assert not find_mended(exercise, text, 0, attempt, lambda _: variant_in_force().seed != 2)
