@@ -94,10 +94,11 @@ def changes_of(text: str, stub: str = "") -> Iterator[Change]:
             yield Change(UNDONE.get(group, group), line, new, whole, len(edits))
 
 
-def _rank(edits: Sequence[Edit]) -> tuple[int, int, int]:
-    """Return what comes first: kinds of which there are few, and of those one place."""
+def _rank(edits: Sequence[Edit]) -> tuple[int, int]:
+    """Return what comes first: kinds of which there are few, and one place before several."""
     group = edits[0].group
-    return (LAST.index(group) + 1, 0, 0) if group in LAST else (0, edits[0].rank, len(edits))
+    late = 2 if len(edits) > 1 else {NAME: 1, MISSING: 3}.get(group, 0)
+    return late, 0 if group in LAST else edits[0].rank
 
 
 class _Function:
@@ -170,7 +171,8 @@ def _told(edit: Edit, old: Any, statement: ast.stmt) -> tuple[int, str | None]:
     """Return the line of what is changed, and the new one; "" if it goes, None if it is several."""
     if not isinstance(old, list) or edit.field != "body":  # `a if b else c` has a body, too
         line = getattr(old, "lineno", statement.lineno)
-        return line, ast.unparse(statement).partition("\n")[0]
+        is_long = not hasattr(statement, "body") and statement.end_lineno != statement.lineno
+        return line, None if is_long else ast.unparse(statement).partition("\n")[0]
     pairs = [(a, b) for a, b in zip_longest(old, edit.new) if _dumped(a) != _dumped(b)]
     line = next((a.lineno for a, _ in pairs if a), statement.lineno)
     if edit.group == LEFT_OUT:

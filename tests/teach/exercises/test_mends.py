@@ -165,6 +165,8 @@ def test_a_slip_made_twice_is_mended_in_both_places_at_once():
     in_a_line = "def f(x, y):\n    return np.exp(x - y) * np.sin(x - y)"
     (both,) = [one for one in changes_of(in_a_line) if one.places == 2 and "y - x" in one.text]
     assert both.new == "return np.exp(y - x) * np.sin(y - x)"
+    places = [one.places for one in changes_of(in_a_line) if one.slip == "a different order"]
+    assert places.index(2) > places.index(1)
     mended = Mended(both.slip, both.line, "return", both.new, places=both.places)
     assert mended.place == "a different order, in two places, in line 2 of your code: `return`"
 
@@ -178,3 +180,9 @@ def test_a_change_that_fits_one_draw_only_is_no_mend(monkeypatch):
 
     assert find_mended(exercise, text, 0, attempt, lambda _: True)
     assert not find_mended(exercise, text, 0, attempt, lambda _: variant_in_force().seed != 2)
+
+
+def test_of_a_statement_on_several_lines_no_line_is_written_anew():
+    text = "def f(x, y):\n    return np.where(\n        x > 0,\n        x - y,\n        y,\n    )"
+    told = {(one.line, one.new) for one in changes_of(text) if one.slip == "a different order"}
+    assert (4, None) in told
