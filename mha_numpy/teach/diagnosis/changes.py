@@ -169,12 +169,12 @@ def _may_mend(edit: Edit) -> bool:
 
 def _told(edit: Edit, old: Any, statement: ast.stmt) -> tuple[int, str | None]:
     """Return the line of what is changed, and the new one; "" if it goes, None if it is several."""
+    both = (one if isinstance(one, list) else [one] for one in (old, edit.new))
+    pairs = [(a, b) for a, b in zip_longest(*both) if _dumped(a) != _dumped(b)]
+    line = next((a.lineno for a, _ in pairs if hasattr(a, "lineno")), statement.lineno)
     if not isinstance(old, list) or edit.field != "body":  # `a if b else c` has a body, too
-        line = getattr(old, "lineno", statement.lineno)
         is_long = not hasattr(statement, "body") and statement.end_lineno != statement.lineno
         return line, None if is_long else ast.unparse(statement).partition("\n")[0]
-    pairs = [(a, b) for a, b in zip_longest(old, edit.new) if _dumped(a) != _dumped(b)]
-    line = next((a.lineno for a, _ in pairs if a), statement.lineno)
     if edit.group == LEFT_OUT:
         return line, ""
     is_one = len(pairs) == 1 and len(old) == len(edit.new) and not hasattr(pairs[0][1], "body")
