@@ -248,7 +248,8 @@ class _Compared:
     def begins_right(self, key: str) -> bool:
         """Return whether the first numbers of a variable are right, and more than zeros."""
         first = [one for values, _ in self.values_of(key) for one in values[0]]
-        return self.is_right(key, 0) and not all(map(_says_nothing, first))
+        is_new = not all(map(_says_nothing, first))
+        return self.is_repeated(key) and self.is_right(key, 0) and is_new
 
     def is_guilty(self, key: str) -> bool:
         """Return whether a variable is a wrong result."""

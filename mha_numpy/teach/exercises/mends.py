@@ -118,7 +118,7 @@ class Mended(NamedTuple):
     new: str | None  # what to write instead; "" to leave it out, None if several lines change
     places: int = 1  # of the text that are changed in the same way
     part: str = ""  # of the line, in whose place other numbers belong
-    ours: str = ""  # an expression of our solution, whose numbers they are
+    ours: str = ""  # what they are in our solution
     relation: str = ""  # of the student's numbers to those
 
     @property
@@ -135,7 +135,7 @@ class Mended(NamedTuple):
     def told(self) -> str:
         """The slip, its line, and what to write instead."""
         if self.ours:
-            return f"{self.place}. With those of {self.ours}, your function passes"
+            return f"{self.place}. With {self.ours}, your function passes"
         if self.new is None:
             return f"{self.place}. {ONE}"
         change = f"With `{self.new}` in its place" if self.new else "Without it"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.checking.differences import largest_of
+from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.diagnosis import find_task, right_answers
 from mha_numpy.teach.diagnosis.mutants import edited_source
@@ -108,6 +109,10 @@ class _Patched:
         self.expected = right_answers(exercise.task)
         self.ours = values_of_ours(exercise.task)
         self.all = _candidates(self.ours)
+        self.sizes = [
+            {size for one in leaves(probe).values() for size in np.shape(one)}
+            for probe in self.probes
+        ]
         self.given = [tuple(one.values[i] for one in self.all) for i in range(len(self.probes))]
 
     def found(self, number: int) -> Mended | None:
@@ -196,26 +201,25 @@ class _Patched:
         if not self.are_right(spot, sorted(_read(spot) - self.unchanged)):
             return None
         what, line = ast.unparse(spot.what), getattr(spot.what, "lineno", spot.statement.lineno)
-        quoted = next(iter(sorted(filter(None, map(self.quoted, which)), key=len)), "")
+        quoted = min(filter(None, map(self.quoted, which)), key=len, default="")
         if spot.holder is spot.statement and isinstance(spot.statement, ast.Return) and not quoted:
             return None  # it says only that the answer is wrong
+        quoted = quoted or self.in_numbers(spot, which[0])
         relation, old = self.relation(spot, which[0]), line_of(self.text, line)
         return Mended(OTHER, line, old, None, part=what, ours=quoted, relation=relation)
 
     def are_right(self, spot: Spot, asked: Sequence[str]) -> bool:
         """Return whether expressions have numbers that occur in our solution, before a spot."""
         of_probes = self.seen(spot, asked, is_after=False) if asked else []
-        return all(of_probes) and all(
-            any(
-                all(
-                    _alike(values[i], one.values[number], counters)
-                    for number, seen in enumerate(of_probes)
-                    for counters, values in seen
-                )
+        passes = [(n, *one) for n, seen in enumerate(of_probes) for one in seen]
+
+        def is_right(i: int) -> bool:
+            return all(_is_one_of(values[i], self.sizes[n]) for n, _, values in passes) or any(
+                all(_alike(values[i], one.values[n], counters) for n, counters, values in passes)
                 for one in self.all
             )
-            for i in range(len(asked))
-        )
+
+        return all(of_probes) and all(map(is_right, range(len(asked))))
 
     def relation(self, spot: Spot, one: Candidate) -> str:
         """Return how the student's numbers follow from ours, if they do in a known way."""
@@ -232,12 +236,23 @@ class _Patched:
         )  # fmt: skip
         return find_relation(wrong) if kept else ""
 
+    def in_numbers(self, spot: Spot, one: Candidate) -> str:
+        """Return the right number and the student's, on the first input where they differ."""
+        if spot.holder is None or spot.loops or any(value.ndim for value in one.values):
+            return ""
+        seen = self.seen(spot, [ast.unparse(spot.what)], is_after=False)
+        for number, (passes, right) in enumerate(zip(seen, one.values, strict=True), start=1):
+            mine = passes[0][1][0] if passes else None
+            if isinstance(mine, int | float | np.generic) and mine != right:
+                return f"{right:.6g} instead of {mine:.6g} on input {number}, and so on"
+        return ""
+
     def quoted(self, one: Candidate) -> str:
         """Return an expression of ours in terms of the inputs; "" if it has other names."""
         function, text, _ = one.place
         inputs = {name for name in self.probes[0] if self.is_input(function, name)}
         whole = _expanded(text, _definitions(function), inputs) if function else text
-        return f"`{whole}{one.turned}`" if whole and len(whole) <= LONGEST else ""
+        return f"those of `{whole}{one.turned}`" if whole and len(whole) <= LONGEST else ""
 
     def is_input(self, function: str, name: str) -> bool:
         """Return whether a name in a function of ours stands for the input of that name."""
@@ -302,6 +317,10 @@ def _expanded(text: str, defined: Mapping[str, ast.expr], inputs: set[str]) -> s
         return ""
 
 
+def _is_one_of(value: Any, sizes: set[int]) -> bool:
+    return isinstance(value, int | np.integer) and int(value) in sizes
+
+
 def _alike(mine: Any, theirs: Array, counters: Sequence[int]) -> bool:
     """Return whether numbers are the same in any order of the axes, in a loop those of its row."""
     rows = [theirs]
@@ -329,11 +348,13 @@ def _spots_in(body: list[ast.stmt], loops: tuple[str, ...] = ()) -> Iterator[Spo
             inside = (*loops, *_counter(one)) if isinstance(one, ast.For) else loops
             yield from _spots_in(one.body, inside)
             yield from _spots_in(getattr(one, "orelse", []), loops)
-        elif isinstance(one, ast.Assign | ast.AugAssign | ast.Return) and not _makes_an_array(one):
+        elif isinstance(one, ast.Assign | ast.AugAssign | ast.Return) and not _is_no_computation(
+            one
+        ):
             within = [Spot(one, body, loops, *where) for where in _expressions(one, "value")]
             yield from sorted(within, key=lambda spot: len(list(ast.walk(spot.what))))
         if isinstance(one, ast.For | ast.While | ast.Assign | ast.AugAssign | ast.Expr):
-            names = [] if _makes_an_array(one) else _stored(one)
+            names = [] if _is_no_computation(one) else _stored(one)
             yield from (Spot(one, body, loops, ast.Name(name, ast.Load())) for name in names)
 
 
@@ -369,9 +390,11 @@ def _counter(loop: ast.For) -> list[str]:
     return [target.id] if is_counted and isinstance(target, ast.Name) else []
 
 
-def _makes_an_array(statement: ast.stmt) -> bool:
-    """Return whether a statement makes an array that is filled later."""
+def _is_no_computation(statement: ast.stmt) -> bool:
+    """Return whether a statement makes an array that is filled later, or reads a shape."""
     value = getattr(statement, "value", None)
+    if isinstance(value, ast.Attribute):
+        return value.attr == "shape"
     return isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in MAKERS
 
 

@@ -38,9 +38,9 @@ def patch_of(exercise_id, text):
     ("exercise", "text", "part", "line", "ours"),
     [
         ("scores", SCALED.format("1 / np.log2(width) ** 0.7"), "np.log2(width) ** 0.7", 3,
-         "`np.sqrt(q.shape[-1])`"),
+         "those of `np.sqrt(q.shape[-1])`"),
         ("layer-norm", LOOPED.format("np.median(x[b, t])"), "np.median(x[b, t])", 5,
-         "`x.mean(axis=-1, keepdims=True)`"),
+         "those of `x.mean(axis=-1, keepdims=True)`"),
     ],
 )  # fmt: skip
 def test_the_smallest_part_is_told_in_whose_place_other_numbers_belong(
@@ -54,11 +54,30 @@ def test_the_smallest_part_is_told_in_whose_place_other_numbers_belong(
     assert ours not in found.place
 
 
+def test_a_number_that_has_no_name_in_the_task_is_told_as_a_number():
+    text = """def split_heads(x, num_heads):
+    B, T, D = x.shape
+    width = (D + T) // num_heads
+    return x.reshape(B, T, num_heads, width).transpose(0, 2, 1, 3)
+"""
+    found = patch_of("split-heads", text)
+    assert found.told.startswith("other numbers belong in place of `D + T`, in line 3")
+    assert found.told.endswith("on input 1, and so on, your function passes")
+
+
 def test_a_line_is_not_blamed_for_what_it_reads():
     text = SCALED.format("1 / width").replace("q.shape[-1]", "np.log2(q.shape[-1]) ** 0.7 * 1.1")
     found = patch_of("scores", text)
     assert found.line == 2
     assert patch_of("scores", text.replace(" * 1.1", " * 1.1\n    q = q * 2.2")) is None
+
+
+def test_a_shape_is_not_blamed_for_what_is_made_of_it():
+    text = SCALED.format("1 / (width + 1) ** 0.5").replace(
+        "width = q.shape[-1]", "*_, width = q.shape"
+    )
+    found = patch_of("scores", text)
+    assert (found.line, found.part) == (3, "width + 1")
 
 
 def test_a_line_in_a_loop_is_not_blamed_for_what_it_reads_in_later_rounds():
