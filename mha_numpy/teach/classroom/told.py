@@ -28,7 +28,7 @@ from mha_numpy.teach.exercises.mends import (
     attempting_source,
     find_mended,
 )
-from mha_numpy.teach.exercises.patches import find_patch
+from mha_numpy.teach.exercises.patches import find_patch, sets_what_is_right
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.exercises.verdict import Verdict
 from mha_numpy.teach.task import Inputs
@@ -73,7 +73,11 @@ def tell(
 
         def mend(number: int) -> Mended | None:
             text, is_right = source.text, lambda text: judged(NUMPY + text).passed
-            return find_mended(exercise, text, number, attempt, is_right)
+
+            def only_cancels(line: int) -> bool:
+                return sets_what_is_right(exercise, text, line, attempt)
+
+            return find_mended(exercise, text, number, attempt, is_right, only_cancels)
 
         def patch(number: int) -> Mended | None:
             return find_patch(exercise, source.text, number, attempt)

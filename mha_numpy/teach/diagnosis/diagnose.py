@@ -23,7 +23,7 @@ from mha_numpy.teach.diagnosis.fingerprints import (
 from mha_numpy.teach.diagnosis.mutants import may_show, mutated
 from mha_numpy.teach.diagnosis.relations import MANY, find_cause, find_relation
 from mha_numpy.teach.diagnosis.search import SmallEdit, find_edit, find_edit_beside
-from mha_numpy.teach.diagnosis.wrong import Wrong, names_of, wrong_of
+from mha_numpy.teach.diagnosis.wrong import Wrong, have_shapes, names_of, wrong_of
 from mha_numpy.teach.task import Mistake
 from mha_numpy.teach.tasks import TASKS, find_task
 
@@ -42,7 +42,8 @@ class Diagnosis(NamedTuple):
     if no known mistake, nor two of them, does. Where they are partial, the mistake gives exactly
     those arrays that are wrong, and was not made in the others. ``edit`` is a small edit of the
     right function that gives the arrays, by itself or together with the mistake. ``apart`` are
-    causes of single arrays, or of all of them alike.
+    causes of single arrays, or of all of them alike. Beside two mistakes that give all,
+    ``but_for_nan`` are those that by themselves give every number that is not NaN.
     """
 
     is_right: bool
@@ -50,6 +51,7 @@ class Diagnosis(NamedTuple):
     is_partial: bool = False
     edit: SmallEdit | None = None
     apart: tuple[tuple[str, str], ...] = ()  # names of arrays, and the cause of each
+    but_for_nan: tuple[frozenset[str], ...] = ()
 
     @property
     def mistakes(self) -> list[Mistake]:
@@ -124,7 +126,9 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
     pairs = [pair for pair in tried if _makes(task, pair, answers)]
     if pairs:
         pairs.sort(key=lambda pair: -_explained(each, [made[one] for one in pair if one in made]))
-        return Diagnosis(False, tuple(map(frozenset, pairs)))
+        nearly = (name for name, one in made.items() if _fits_but_for_nan(answers, one, right))
+        alone = tuple(frozenset({name}) for name in nearly)
+        return Diagnosis(False, tuple(map(frozenset, pairs)), but_for_nan=alone)
     if edit and edit.others <= MANY and not is_broken:
         return Diagnosis(False, (), edit=edit)
     edit = find_edit(task, answers, TRIALS, wrong) if is_partial and not is_broken else None
@@ -142,6 +146,23 @@ def diagnose(task: str, answers: Sequence[Answer], *, is_thorough: bool = True) 
     if beside is None:
         return Diagnosis(False, ())
     return Diagnosis(False, (frozenset({beside[0]}),), edit=beside[1])
+
+
+def _fits_but_for_nan(
+    answers: Sequence[Answer], made: Sequence[Answer], right: Sequence[Answer]
+) -> bool:
+    """Return whether a mistake gives all numbers that are not NaN, and some of them are wrong."""
+    is_wrong = False
+    for mine, other, ours in zip(answers, made, right, strict=True):
+        here, there = (list(map(np.asarray, leaves(one).values())) for one in (mine, other))
+        if mine is None or other is None or not have_shapes(here, there):
+            return False
+        is_nan = [np.isnan(one) for one in here]
+        filled = list(map(np.where, is_nan, there, here))
+        if not fits([filled], [there]):
+            return False
+        is_wrong |= not any(map(np.any, is_nan)) and not fits([mine], [ours])
+    return is_wrong
 
 
 def _explained(each: Sequence[Wrong], made: Sequence[Sequence[Answer]]) -> int:

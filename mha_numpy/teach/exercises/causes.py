@@ -91,6 +91,8 @@ def explain(
     if found.causes and is_broken and (traces := at_hand.trace()):
         causes = tuple(one for one in found.causes if is_confirmed(task, traces, one))
         found = found._replace(causes=causes, edit=found.edit if causes else None)
+    if found.but_for_nan:  # NaN comes about in many ways, so a second mistake is not sure
+        found = found._replace(causes=found.but_for_nan)
     remarks = _where(evidence, stages)
     if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
         return Causes(found.causes[0], remarks)
@@ -297,6 +299,8 @@ def _evidence(evidence: Evidence, found: Diagnosis) -> str:
     )
     if found.is_partial:
         return f"{which} all of your wrong arrays; the others are right"
+    if found.causes == found.but_for_nan != ():
+        return f"{which} every number of yours that is not NaN"
     answered = [answer for answer in evidence.answers if answer is not None]
     arrays = sum(len(leaves(answer)) for answer in answered)
     what = {1: "your array", 2: "both of your arrays"}.get(arrays, f"all {arrays} of your arrays")

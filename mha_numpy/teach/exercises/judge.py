@@ -38,7 +38,7 @@ from mha_numpy.teach.exercises.mends import (
     remade,
     source_of,
 )
-from mha_numpy.teach.exercises.patches import find_patch
+from mha_numpy.teach.exercises.patches import find_patch, sets_what_is_right
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, can_fork, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
@@ -119,7 +119,13 @@ def judge(
 
     def mend(number: int) -> Mended | None:
         text = _text_of(get_function, limits)
-        return find_mended(exercise, text, number, attempt, is_right) if text else None
+
+        def only_cancels(line: int) -> bool:
+            return sets_what_is_right(exercise, text, line, attempt)
+
+        return (
+            find_mended(exercise, text, number, attempt, is_right, only_cancels) if text else None
+        )
 
     def patch(number: int) -> Mended | None:
         text = _text_of(get_function, limits)

@@ -187,6 +187,7 @@ def find_mended(
     number: int,
     attempt: Callable[[Inputs], Run],
     is_right: Callable[[str], bool],
+    only_cancels: Callable[[int], bool] = lambda line: False,
 ) -> Mended | None:
     """Return a change in one place of a student's text that makes it right, if there is one.
 
@@ -201,10 +202,15 @@ def find_mended(
         Makes the call of `attempting`, whose first input is the texts.
     is_right : callable
         Whether a changed text passes the whole check, with the seed that is in force then.
+    only_cancels : callable
+        Whether what a line sets is right, so that a change there only cancels a mistake elsewhere.
+        Then it is returned only if no other change helps.
     """
     task = find_task(exercise.task)
     probe, expected = task.probes()[number], right_answers(exercise.task)[number]
     changes = islice(changes_of(text, exercise.stub_source), SMALL)
+
+    kept = None
 
     def is_right_on_all(text: str) -> bool:
         variant = variant_in_force()
@@ -217,10 +223,14 @@ def find_mended(
     while some := _next(changes, most_texts(text, expected)):
         fitting = those_with([one.text for one in some], probe, expected, attempt)
         for one in islice((some[i] for i in fitting), MOST):
-            if is_right_on_all(one.text):
-                old = line_of(text, one.line)
-                return Mended(one.slip, one.line, old, one.new, places=one.places)
-    return None
+            if not is_right_on_all(one.text):
+                continue
+            old = line_of(text, one.line)
+            mended = Mended(one.slip, one.line, old, one.new, places=one.places)
+            if not only_cancels(one.line):
+                return mended
+            kept = kept or mended
+    return kept
 
 
 def most_texts(text: str, expected: Any) -> int:

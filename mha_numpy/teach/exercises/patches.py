@@ -77,6 +77,21 @@ def find_patch(exercise: Exercise, text: str, number: int, attempt: Attempt) -> 
     attempt : callable
         Makes the call of `attempting`, whose first input is the texts.
     """
+    patched = _patched(exercise, text, attempt)
+    return patched.found(number) if patched else None
+
+
+def sets_what_is_right(exercise: Exercise, text: str, line: int, attempt: Attempt) -> bool:
+    """Return whether a line sets arrays, all of which have numbers of our solution.
+
+    Then a change there that makes the function right only cancels a mistake in another line.
+    """
+    patched = _patched(exercise, text, attempt)
+    return patched is not None and patched.sets_what_is_right(line)
+
+
+def _patched(exercise: Exercise, text: str, attempt: Attempt) -> "_Patched | None":
+    """Return a text that can be patched; None if it can't."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -88,7 +103,7 @@ def find_patch(exercise: Exercise, text: str, number: int, attempt: Attempt) -> 
     function.args.args.append(ast.arg(GIVEN))
     if function.args.defaults:
         function.args.defaults.append(ast.Constant(None))
-    return _Patched(exercise, tree, function, text, attempt).found(number)
+    return _Patched(exercise, tree, function, text, attempt)
 
 
 class _Patched:
@@ -128,6 +143,17 @@ class _Patched:
             if texts and not (spot.holder and self.are_right(spot, [ast.unparse(spot.what)])):
                 return self.told(spot, [self.all[i] for i, _ in texts])
         return None
+
+    def sets_what_is_right(self, line: int) -> bool:
+        """Return whether a line sets arrays, all of which have numbers of our solution."""
+        spots = [
+            spot
+            for spot in _spots_in(self.function.body)
+            if spot.holder is None and spot.statement.lineno == line
+        ]
+        return bool(spots) and all(
+            self.are_right(spot, [ast.unparse(spot.what)], is_array=True) for spot in spots
+        )
 
     def texts_with(self, spot: Spot) -> dict[tuple[int, str], str]:
         """Return the texts with each candidate in a spot, in a loop each row of it."""
@@ -208,12 +234,17 @@ class _Patched:
         relation, old = self.relation(spot, which[0]), line_of(self.text, line)
         return Mended(OTHER, line, old, None, part=what, ours=quoted, relation=relation)
 
-    def are_right(self, spot: Spot, asked: Sequence[str]) -> bool:
-        """Return whether expressions have numbers that occur in our solution, before a spot."""
-        of_probes = self.seen(spot, asked, is_after=False) if asked else []
+    def are_right(self, spot: Spot, asked: Sequence[str], *, is_array: bool = False) -> bool:
+        """Return whether expressions have numbers that occur in our solution, before a spot.
+
+        If they have to be arrays, it is after it.
+        """
+        of_probes = self.seen(spot, asked, is_after=is_array) if asked else []
         passes = [(n, *one) for n, seen in enumerate(of_probes) for one in seen]
 
         def is_right(i: int) -> bool:
+            if is_array and any(np.size(values[i]) < 2 for *_, values in passes):
+                return False
             return all(_is_one_of(values[i], self.sizes[n]) for n, _, values in passes) or any(
                 all(_alike(values[i], one.values[n], counters) for n, counters, values in passes)
                 for one in self.all

@@ -186,3 +186,38 @@ def test_of_a_statement_on_several_lines_no_line_is_written_anew():
     text = "def f(x, y):\n    return np.where(\n        x > 0,\n        x - y,\n        y,\n    )"
     told = {(one.line, one.new) for one in changes_of(text) if one.slip == "a different order"}
     assert (4, None) in told
+
+
+def test_a_change_that_only_cancels_the_mistake_is_not_told():
+    text = """def one_query(q, k, v):
+    scores = np.array([q @ key for key in k]) / np.sqrt(q.shape[0])
+    weights = np.exp(scores - scores.max())
+    weights /= weights.sum()
+    return (weights[:, None] * v).mean(axis=0)
+"""
+    verdict = verdict_on("one-query", f"{mends.NUMPY}{text}")
+    assert verdict.mended.line == 6
+    assert verdict.mended.new == "return (weights[:, None] * v).sum(axis=0)"
+
+
+def test_no_second_mistake_is_told_that_only_nan_speaks_for():
+    text = """def decode_step(x, k_past, v_past, params, num_heads):
+    def heads_of(w, b, n):
+        y = x @ w + b
+        return y.reshape(len(y), 1, n, -1).swapaxes(1, 2)
+
+    H_kv = k_past.shape[1]
+    q = heads_of(params.w_q, params.b_q, num_heads)
+    k = np.concatenate([k_past, heads_of(params.w_k, params.b_k, H_kv)], axis=2)
+    v = np.concatenate([v_past, heads_of(params.w_v, params.b_v, H_kv)], axis=2)
+    many_k, many_v = (one.repeat(num_heads // H_kv, axis=1) for one in (k, v))
+    scores = q @ many_k.swapaxes(2, 3) / np.sqrt(q.shape[-1])
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    heads = powers / powers.sum(axis=2, keepdims=True) @ many_v
+    return heads.swapaxes(1, 2).reshape(len(x), 1, -1) @ params.w_o + params.b_o, k, v
+"""
+    verdict = verdict_on("decode-step", f"{mends.NUMPY}{text}")
+    assert verdict.mistakes == {"softmax over queries"}
+    assert verdict.remarks["evidence"] == (
+        "this mistake reproduces every number of yours that is not NaN"
+    )
