@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.teach.classroom.assignment import VARIANTS, Assignment
 from mha_numpy.teach.classroom.exports import EXPORTS, check_export, export_texts
-from mha_numpy.teach.classroom.handout import FORMS, handout_texts
+from mha_numpy.teach.classroom.handout import FORMS, handout_texts, load_nbformat
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.moments import read_moment
 from mha_numpy.teach.classroom.overrides import COLUMNS, OVERRIDES
@@ -135,6 +135,8 @@ def make_assignment(
         raise ConfigError(f"variants: expected one of {', '.join(VARIANTS)}; got {variants!r}")
     if differing == "conventions" and roster is None:
         raise ConfigError("variants: conventions differ between students, so add --roster FILE.csv")
+    if form == FORMS[0]:
+        load_nbformat()
     own = list(own)
     usual = own[0].exercise.title if len(own) == 1 and not name else TITLE
     title, ids = READY.get(name) or Ready(usual, _ids(name) if name or not own else ())

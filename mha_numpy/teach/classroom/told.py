@@ -18,6 +18,7 @@ from mha_numpy.teach.classroom.wording import (
     has_own_words,
 )
 from mha_numpy.teach.diagnosis import Variant, using
+from mha_numpy.teach.diagnosis.clues import which_are_wrong
 from mha_numpy.teach.exercises.causes import AtHand
 from mha_numpy.teach.exercises.crashes import explain_crash
 from mha_numpy.teach.exercises.exercise import Exercise
@@ -30,6 +31,7 @@ from mha_numpy.teach.exercises.mends import (
 )
 from mha_numpy.teach.exercises.patches import find_patch, sets_what_is_right
 from mha_numpy.teach.exercises.sandbox import Run
+from mha_numpy.teach.exercises.stages import Evidence
 from mha_numpy.teach.exercises.verdict import Verdict
 from mha_numpy.teach.task import Inputs
 
@@ -98,6 +100,9 @@ def tell(
             )
         findings = findings_of(shown, error_of(error, source)) + memory
         cause = f"likely cause: {advice}" if advice else cause_of(shown)
+        which = which_are_wrong(exercise.task, Evidence(exercise, shown_run).answers)
+        if cause and which not in cause:
+            cause = f"{cause}; {which}"
     return Told(findings, cause, shown.mistakes, shown.kind or _kind_of(cause))
 
 

@@ -159,4 +159,5 @@ def _without_solution(text: str, edit: SmallEdit | None, known: set[str]) -> str
     kept = [one for one in sentences if not any(line in one for line in quoted)]
     if len(kept) == len(sentences):
         return text
-    return ". ".join([*kept, "One such slip in a right function gives exactly your numbers"])
+    yours = (re.findall(r"we get exactly your ([\w, ]+)$", text) or ["numbers"])[0]
+    return ". ".join([*kept, f"One such slip in a right function gives exactly your {yours}"])

@@ -59,7 +59,7 @@ def find_clues(task: str, answers: Sequence[Answer], step: str = "") -> list[str
     """
     right, wrong = right_answers(task), wrong_of(task, answers)
     clues = [
-        step or _of_results(task, wrong),
+        step or which_are_wrong(task, answers),
         _of_laws(find_task(task), answers),
         "" if step else _of_inputs(task, TASKS[task].probes(), answers, right),
     ]
@@ -67,9 +67,9 @@ def find_clues(task: str, answers: Sequence[Answer], step: str = "") -> list[str
     return [clue for clue in clues if clue]
 
 
-def _of_results(task: str, wrong: Sequence[Wrong]) -> str:
-    """Say which arrays are right and which are wrong."""
-    bad = [one.name for one in wrong]
+def which_are_wrong(task: str, answers: Sequence[Answer]) -> str:
+    """Say which arrays are right and which are wrong; "" if all are."""
+    bad = [one.name for one in wrong_of(task, answers)]
     good = [name for name in names_of(task) if name not in bad]
     if not good or not bad:
         return ""

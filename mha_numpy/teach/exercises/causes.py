@@ -107,7 +107,7 @@ def explain(
             if found.edit and found.edit.group.endswith(UNUSED):
                 mended = mended._replace(slip=found.edit.group)
             return Causes(frozenset(), {**remarks, CAUSE: mended.told}, mended=mended)
-    told, others, clues = list[str](), list[str](), list[str]()
+    told, others, clues, is_clue = list[str](), list[str](), list[str](), False
     if manner == ACCUMULATES or (manner and "values" not in failed):
         told.append(BANK[manner].verdict)
     elif manner:
@@ -121,7 +121,8 @@ def explain(
     elif found.apart:
         told += _told_apart(evidence, found)
         explained = {name for name, _ in found.apart}
-        if not explained.issuperset(_wrong_names(evidence)):
+        is_clue = not explained.issuperset(_wrong_names(evidence))
+        if is_clue:
             told += _clues(evidence, order, at_hand)
     elif (order or not told) and not found.is_right and failed & NUMBERS and "runs" not in failed:
         with busy("trying right numbers"):
@@ -135,7 +136,7 @@ def explain(
                 f"no small edit of {evidence.exercise.function_name} gives these numbers either"
             )
     if told:
-        remarks[CLUE if told == clues else CAUSE] = told[0]
+        remarks[CLUE if is_clue or told == clues else CAUSE] = told[0]
     if told[1:]:
         remarks["and also"] = as_list(told[1:])
     if others:

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from mha_numpy.teach.classroom.intake import Source
+from mha_numpy.teach.classroom.told import tell
 from mha_numpy.teach.classroom.wording import cause_of, error_of, findings_of, hint_of
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant, make, using
 from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
-from mha_numpy.teach.exercises.judge import judge
+from mha_numpy.teach.exercises.child.calls import load
+from mha_numpy.teach.exercises.judge import judge, judge_answers, probe_inputs
+from mha_numpy.teach.exercises.sandbox import run_calls
 
 SOURCE = Source("def f(x):\n    return x.T[9]", "hw.py")
 
@@ -129,3 +132,22 @@ def test_a_line_of_the_usual_solution_is_no_cause_in_another_variant():
         )
         assert "Our solution says" not in str(verdict)
         assert cause_of(verdict)
+
+
+def test_beside_a_cause_a_page_says_which_arrays_are_wrong_and_of_which_it_speaks():
+    text = """import numpy as np
+
+
+def scores_backward(d_scores, q, k):
+    scale = 1 / np.sqrt(q.shape[-1])
+    return scale * d_scores @ k, np.einsum("bhij,bhid->bhjd", np.abs(d_scores), q) * scale
+"""
+    exercise = find_exercise("scores-backward")
+    source = Source(text, "hw.py")
+
+    def run(text, inputs):
+        return run_calls(lambda: load(text, "hw.py", exercise.function_name), inputs)
+
+    verdict = judge_answers(exercise, run(text, probe_inputs(exercise)), is_explained=False)
+    told = tell(verdict, "", exercise, source, Variant(), run)
+    assert told.cause.endswith("; d_q is right and d_k is wrong")
