@@ -6,6 +6,7 @@ calls can be made elsewhere.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -117,8 +118,12 @@ def judge(
     def is_right(text: str) -> bool:
         return _judged_again(exercise, get_function, text, limits).passed
 
+    @cache  # it takes a process
+    def text_of() -> str:
+        return _text_of(get_function, limits)
+
     def mend(number: int) -> Mended | None:
-        text = _text_of(get_function, limits)
+        text = text_of()
 
         def only_cancels(line: int) -> bool:
             return sets_what_is_right(exercise, text, line, attempt)
@@ -128,8 +133,7 @@ def judge(
         )
 
     def patch(number: int) -> Mended | None:
-        text = _text_of(get_function, limits)
-        return find_patch(exercise, text, number, attempt) if text else None
+        return find_patch(exercise, text_of(), number, attempt) if text_of() else None
 
     verdict = judge_answers(exercise, run, at_hand=AtHand(trace, mend, patch, rerun))
     if advice := _advice(verdict, run, get_function, limits):

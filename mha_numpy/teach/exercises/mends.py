@@ -208,9 +208,7 @@ def find_mended(
     """
     task = find_task(exercise.task)
     probe, expected = task.probes()[number], right_answers(exercise.task)[number]
-    changes = islice(changes_of(text, exercise.stub_source), SMALL)
-
-    kept = None
+    changes, kept = islice(changes_of(text, exercise.stub_source), SMALL), None
 
     def is_right_on_all(text: str) -> bool:
         variant = variant_in_force()

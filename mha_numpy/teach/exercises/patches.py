@@ -65,7 +65,7 @@ class Candidate(NamedTuple):
 
 
 def find_patch(exercise: Exercise, text: str, number: int, attempt: Attempt) -> Mended | None:
-    """Return the line that alone is wrong, by the numbers of our solution, if there is one.
+    """Return the place where the numbers of our solution make a text right, if there is one.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ class _Patched:
     def are_right(self, spot: Spot, asked: Sequence[str], *, is_array: bool = False) -> bool:
         """Return whether expressions have numbers that occur in our solution, before a spot.
 
-        If they have to be arrays, it is after it.
+        If they have to be arrays, those after the statement count.
         """
         of_probes = self.seen(spot, asked, is_after=is_array) if asked else []
         passes = [(n, *one) for n, seen in enumerate(of_probes) for one in seen]

@@ -171,7 +171,7 @@ def test_a_slip_made_twice_is_mended_in_both_places_at_once():
     assert mended.place == "a different order, in two places, in line 2 of your code: `return`"
 
 
-def test_a_change_that_fits_one_draw_only_is_no_mend(monkeypatch):
+def test_a_change_that_fits_one_draw_only_is_no_mend():
     exercise = find_exercise("scores")
     text = "def scores(q, k):\n    return q @ k.swapaxes(-1, -2) * np.sqrt(q.shape[-1])"
 
