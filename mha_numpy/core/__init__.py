@@ -9,6 +9,20 @@ from mha_numpy.core.attention import (
     attention_stages,
     scaled_dot_product_attention,
 )
+from mha_numpy.core.caches import (
+    BlockPool,
+    Int8Bounds,
+    Int8KVCache,
+    PagedKVCache,
+    RollingKVCache,
+    accepted_path,
+    dequantise,
+    int8_bounds,
+    pad_batch,
+    quantise,
+    tree_mask,
+    tree_positions,
+)
 from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.linear import LinearCache, LinearGrads, linear_backward, linear_forward
 from mha_numpy.core.mask_report import explain_mask
@@ -30,15 +44,16 @@ from mha_numpy.foreign import explain_missing
 from mha_numpy.steps import constant, step
 
 __all__ = [
-    "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "KVCache",
-    "LinearCache", "LinearGrads", "MultiHeadCache", "MultiHeadGrads", "MultiHeadParams",
-    "RopeCache", "RopeGrads", "RopeOptions", "SoftmaxCache", "SoftmaxGrads", "alibi_bias",
-    "attention_backward", "attention_forward", "attention_stages", "causal_mask",
-    "combine_masks", "constant", "explain_mask", "linear_backward", "linear_forward", "merge_heads",
-    "multi_head_attention_backward", "multi_head_attention_decode",
-    "multi_head_attention_forward", "padding_mask", "rope_backward", "rope_forward",
-    "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
-    "softmax_forward", "split_heads", "step", "window_mask",
+    "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "BlockPool",
+    "Int8Bounds", "Int8KVCache", "KVCache", "LinearCache", "LinearGrads", "MultiHeadCache",
+    "MultiHeadGrads", "MultiHeadParams", "PagedKVCache", "RollingKVCache", "RopeCache", "RopeGrads",
+    "RopeOptions", "SoftmaxCache", "SoftmaxGrads", "accepted_path", "alibi_bias",
+    "attention_backward", "attention_forward", "attention_stages", "causal_mask", "combine_masks",
+    "constant", "dequantise", "explain_mask", "int8_bounds", "linear_backward", "linear_forward",
+    "merge_heads", "multi_head_attention_backward", "multi_head_attention_decode",
+    "multi_head_attention_forward", "pad_batch", "padding_mask", "quantise", "rope_backward",
+    "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
+    "softmax_forward", "split_heads", "step", "tree_mask", "tree_positions", "window_mask",
 ]  # fmt: skip
 
 explain_missing(__name__)
