@@ -74,11 +74,22 @@ def check_kv_caches(
     return list(kv_caches)
 
 
+def first_place(kv_caches: Sequence[Any], ids: Any) -> int:
+    """Return the place of the first of the new tokens `ids` (B, T): 0 without KV caches."""
+    first = next(of_all(kv_caches), None)
+    return 0 if first is None else first.place(np.shape(ids)[1] if np.ndim(ids) == 2 else 0)
+
+
+def of_all(kv_caches: Sequence[Any]) -> Iterator[KVCache]:
+    """Yield the KV caches of all blocks, each of which has one, a pair, or None."""
+    for block in kv_caches:
+        yield from () if block is None else block if isinstance(block, tuple) else (block,)
+
+
 @contextmanager
-def unchanged_on_error(kv_caches: Sequence[KVCache | None]) -> Iterator[None]:
-    """Forget what all the caches of a model appended if one of its blocks raises."""
+def unchanged_on_error(kv_caches: Sequence[Any]) -> Iterator[None]:
+    """Forget what all KV caches of a model appended if one of its blocks raises."""
     with ExitStack() as stack:
-        for kv_cache in kv_caches:
-            if kv_cache is not None:
-                stack.enter_context(kv_cache.unchanged_on_error())
+        for kv_cache in of_all(kv_caches):
+            stack.enter_context(kv_cache.unchanged_on_error())
         yield

@@ -12,7 +12,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.layers import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
 from mha_numpy.layers.layer import make_rng
 from mha_numpy.layers.transformer_blocks import make_norm
-from mha_numpy.models.inputs import as_cells, check_kv_caches, unchanged_on_error
+from mha_numpy.models.inputs import as_cells, check_kv_caches, first_place, unchanged_on_error
 from mha_numpy.steps import step
 
 
@@ -108,7 +108,7 @@ class TransformerLM(Layer):
         caches = check_kv_caches(
             kv_caches, len(self.blocks), are_places_added=self.positions is not None
         )
-        past = caches[0].place(np.shape(ids)[-1] if np.ndim(ids) else 0) if kv_caches else 0
+        past = first_place(caches, ids)
         ids = check_tokens("ids", ids, self.max_tokens, offset=past)
         mask = as_cells(mask, (ids.shape[0], past + ids.shape[1]))
         x = step("embedded", self.embedding(ids), "B T D")

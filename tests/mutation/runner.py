@@ -37,6 +37,7 @@ OTHERS = {  # folders with few tests: all of them
         "values", "cross_entropy", "every_pair", "transformer_blocks", "pair_layers",
         "attention_layer",
     ),
+    "core/caches": ("every_kind", "rolling", "paged", "int8", "tree"),
 }  # fmt: skip
 UNCHANGED = Mutation("nothing at all", "softmax.py", {})
 

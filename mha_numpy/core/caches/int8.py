@@ -145,11 +145,11 @@ def int8_bounds(cache: AttentionCache) -> Int8Bounds:
     # 1. a score is a sum of products, and each product is off by |q| / 2 steps at most
     scores = abs(scale) * np.abs(q).sum(axis=-1, keepdims=True) * k_step
 
-    # 2. a weight is p e^error / sum of p e^error, smallest and largest
+    # 2. a weight p e^error / sum of p e^error is largest if its own score gains and all others lose
     p = cache.weights
     above, below = p * np.exp(scores), p * np.exp(-scores)
     most, least = (np.maximum(x.sum(axis=-1, keepdims=True), TINY) for x in (above, below))
-    weights = np.maximum(above / least - p, p - below / most)
+    weights = np.maximum(above / (above + least - below) - p, p - below / (below + most - above))
 
     # 3. values are off by half a step, and weights move the mean: sum of p (v - mean) is 0
     apart = np.abs(v.repeat(G, axis=1)[:, :, None] - cache.heads[:, :, :, None])

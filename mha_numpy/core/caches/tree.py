@@ -112,7 +112,10 @@ def accepted_path(parents: Array, ids: Array, chosen: Array) -> Array:
 
 
 def _as_row(name: str, value: Any) -> Array:
-    row = as_integer_array(name, value, "a (T,) array of integers")
+    is_empty = isinstance(value, (list, tuple)) and not value  # which NumPy takes for floats
+    row = as_integer_array(
+        name, np.zeros(0, int) if is_empty else value, "a (T,) array of integers"
+    )
     if row.ndim != 1:
         raise ShapeError(f"{name}: expected (T,); got {row.shape}")
     return row
