@@ -84,10 +84,8 @@ def multi_head_steps(
         record_projections(names, params, (q_projected, q), (k_projected, k), (v_projected, v))
 
     # 2. rotate by the place in the whole sequence, or in a KV cache that keeps unrotated keys
-    if kv_cache is not None and kv_cache.keeps_unrotated:
-        k, v, names = _append(
-            kv_cache, k, v, inputs, names
-        )  # step 3, because all places may change
+    if kv_cache is not None and kv_cache.keeps_unrotated:  # step 3 first: all places may change
+        k, v, names = _append(kv_cache, k, v, inputs, names)
         past = 0
     rotate_q = rotate_k = None
     if rope is not None:

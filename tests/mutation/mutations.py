@@ -174,7 +174,7 @@ MUTATIONS = [
     Mutation("cache narrows a wider dtype", "kv_cache.py", {"if length <= capacity and dtype == part.dtype:":
              "if length <= capacity:"}),
     # kinds of KV cache
-    Mutation("rolling: places of the text", "../multihead.py", {"step 3, because all places may change\n        past = 0": "step 3"}, "core/caches"),
+    Mutation("rolling: places of the text", "../multihead.py", {"        past = 0\n": ""}, "core/caches"),
     Mutation("rolling: the query beyond the cache", "rolling.py", {"return min(self._length, max(": "return max(self._length, max("}, "core/caches"),
     Mutation("rolling: forgets a sink", "rolling.py", {"*range(self.sinks + 1, self._length)": "*range(self.sinks, self._length - 1)"}, "core/caches"),
     Mutation("rolling: many at once", "rolling.py", {"if most < T:": "if False:"}, "core/caches"),

@@ -71,8 +71,9 @@ class Int8KVCache(KVCache):
     Notes
     -----
     ``|k - k_read| <= scale / 2`` for each number, and `int8_bounds` says what follows for the
-    output. A token with NaN or inf is read as NaN. Scales per token as in Sheng et al. 2023,
-    *FlexGen*, section 5.1, with one group per head. Derivation: ``docs/caches.md``.
+    output. A token with NaN or inf is read as NaN. Sources: Dettmers et al. 2022, *LLM.int8()*,
+    section 2.1 (absmax quantisation); Liu et al. 2024, *KIVI*, section 3 (scales per token and per
+    channel). Derivation: ``docs/caches.md``.
 
     Examples
     --------

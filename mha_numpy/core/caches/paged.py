@@ -88,7 +88,7 @@ class PagedKVCache(KVCache):
     -----
     The keys and values that it returns are those of `KVCache`, bit for bit, gathered from the
     blocks. A kernel would read the blocks where they are. Source: Kwon et al. 2023, *Efficient
-    memory management for large language model serving with PagedAttention*, section 4. Derivation:
+    memory management for large language model serving with PagedAttention*, section 4. More:
     ``docs/caches.md``.
 
     Examples

@@ -25,7 +25,7 @@ def tree_mask(parents: Array, past: int = 0) -> Array:
 
     Notes
     -----
-    Source: Miao et al. 2023, *SpecInfer*, section 4.2. Derivation: ``docs/caches.md``.
+    Source: Miao et al. 2023, *SpecInfer*, section 4. More: ``docs/caches.md``.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def accepted_path(parents: Array, ids: Array, chosen: Array) -> Array:
     Notes
     -----
     If `chosen` is the likeliest token, the text is exactly the one without drafts. Source: Miao et
-    al. 2023, *SpecInfer*, algorithm 2 (VerifyGreedy).
+    al. 2023, *SpecInfer*, section 4 (VerifyGreedy).
 
     Examples
     --------
