@@ -65,7 +65,9 @@ def check_kv_caches(
     if len({id(part) for block in blocks for part in block}) < n * count:
         raise ConfigError(f"{expected} a separate one for each block; got the same one twice")
     for parts in zip(*blocks, strict=True):  # those that do the same in each block
-        sizes = {tuple(array.shape for array in part.held if array.size): part for part in parts}
+        sizes = {
+            (part.length, *part.sizes().values()) if part.length else (): part for part in parts
+        }
         if len(sizes) > 1:
             raise ConfigError(
                 f"{expected} the same number of tokens, of the same sizes, in each block; "

@@ -104,6 +104,18 @@ def test_an_exhausted_pool_changes_nothing(rng):
         assert_close(part, held, "exact")
 
 
+def test_a_first_append_that_fails_decides_no_sizes(rng):
+    pool = BlockPool(4, SIZE)
+    kv_cache = PagedKVCache(pool)
+    options = {"params": square_params(rng, 8, 8), "num_heads": 2, "kv_cache": kv_cache}
+    with pytest.raises(ConfigError, match="^softcap"):
+        multi_head_attention_decode(rng.normal(size=(1, 1, 8)), softcap=-1.0, **options)
+    assert (pool.nbytes, pool.free_blocks, kv_cache.held) == (0, 4, [])
+    kv_cache.append(*tokens(rng, 3, 2))
+    with pytest.raises(ShapeError, match="^v: expected"):
+        multi_head_attention_decode(rng.normal(size=(3, 1, 8)), **options)
+
+
 def test_sequences_of_different_lengths_in_one_batch(rng):
     pool = BlockPool(20, SIZE)
     q, kv_caches = rng.normal(size=(4, 6, 1, 4)), []
