@@ -162,12 +162,13 @@ def test_output_and_gradients(name):
 
 
 def test_lse_is_flex_attention_s():
-    from torch.nn.attention.flex_attention import flex_attention
+    from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
     q, k, v, *_ = draw(Config(kv_heads=H_kv))
     _, cache = attention_forward(q, k, v)
-    _, lse = flex_attention(*map(torch.tensor, (q, k, v)), return_lse=True, enable_gqa=True)
-    assert_close(cache.lse, lse, "framework")
+    tensors, asked = map(torch.tensor, (q, k, v)), AuxRequest(lse=True)
+    _, found = flex_attention(*tensors, return_aux=asked, enable_gqa=True)
+    assert_close(cache.lse, found.lse, "framework")
 
 
 # no function of PyTorch differentiates its lse on a CPU: the formula, by autograd
