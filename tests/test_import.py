@@ -86,7 +86,16 @@ def test_public_names_exist_and_are_documented():
 
 # from the ground up; each room imports those before it
 ROOMS = (
-    "checking", "kernels", "core", "variants", "layers", "models", "show", "bench", "teach", "cli",
+    "checking",
+    "kernels",
+    "core",
+    "variants",
+    "layers",
+    "models",
+    "show",
+    "bench",
+    "teach",
+    "cli",
 )
 
 

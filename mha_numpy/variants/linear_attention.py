@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import LINEAR_ATTENTION_KERNELS
 from mha_numpy.checks import check_choice, check_count, check_number, check_shape, check_type
 from mha_numpy.core.grouped import group_heads
 from mha_numpy.core.pair import Pair, Values, as_gradient
@@ -16,7 +17,11 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import is_watched
 from mha_numpy.variants.linear_chunks import chunk_steps, chunk_steps_backward
-from mha_numpy.variants.linear_recording import record_recurrence, record_recurrence_backward
+from mha_numpy.variants.linear_recording import (
+    LEADING,
+    record_recurrence,
+    record_recurrence_backward,
+)
 
 
 def recurrence_steps(
@@ -96,11 +101,11 @@ def linear_attention_steps(
     state: Array | None, scale: float, form: str, chunk: int,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """Return the states, what each token writes, and the output, by one of the forms."""
-    rows = _in_rows(q, k, v, log_decay, beta, state)
+    given: Any = (*_in_rows(q, k, v, log_decay, beta, state), scale)
     if form == "recurrence":
-        states, u, out = recurrence_steps(*rows, scale)
+        states, u, out = recurrence_steps(*given)
     else:
-        states, u, out = chunk_steps(*rows, scale, chunk)
+        states, u, out = chunk_steps(*(*given, chunk))
     return states[..., 0, :, :, :], u[..., 0, :, :], out.reshape(*q.shape[:-1], v.shape[-1])
 
 
@@ -110,14 +115,19 @@ def linear_attention_steps_backward(
     chunk: int,
 ) -> tuple[Array, Array, Array, Array | None, Array | None, Array | None]:  # fmt: skip
     """Pull back through the same form, from the gradients of the output and of the last state."""
-    q_rows, *others, d_last = _in_rows(q, k, v, log_decay, beta, d_state)
-    d_out_rows = d_out.reshape(*q_rows.shape[:-1], v.shape[-1])
-    given = (q_rows, *others, states[..., None, :, :, :], u[..., None, :, :], scale)
+    *rows, d_last = _in_rows(q, k, v, log_decay, beta, d_state)
+    d_out_rows = d_out.reshape(*rows[0].shape[:-1], v.shape[-1])
+    given: Any = (
+        d_out_rows, d_last, *rows, states[..., None, :, :, :], u[..., None, :, :], scale
+    )  # fmt: skip
+    d_rows: Any
+    d_states: list[Array] = []
     if form == "recurrence":
-        *grads, d_states = recurrence_steps_backward(d_out_rows, d_last, *given)
+        *d_rows, d_states = recurrence_steps_backward(*given)
+        d_states = [d_state_t[..., 0, :, :] for d_state_t in d_states]
     else:
-        grads, d_states = [*chunk_steps_backward(d_out_rows, d_last, *given, chunk)], []
-    d_q, d_k, d_v, d_log_decay, d_beta, d_first = grads
+        d_rows = chunk_steps_backward(*(*given, chunk))
+    d_q, d_k, d_v, d_log_decay, d_beta, d_first = d_rows
     per_head = log_decay is not None and log_decay.ndim < k.ndim
     grads = (
         d_q.reshape(q.shape), d_k[..., 0, :, :], d_v[..., 0, :, :],
@@ -126,15 +136,13 @@ def linear_attention_steps_backward(
         None if state is None else d_first[..., 0, :, :],
     )  # fmt: skip
     if is_watched():
-        record_recurrence_backward(
-            q, k, v, log_decay, beta, states, d_out, d_state, d_states, grads
-        )
+        record_recurrence_backward(q, k, log_decay, beta, d_out, d_state, d_states, grads)
     return grads
 
 
 def _in_rows(
     q: Array, k: Array, v: Array, log_decay: Array | None, beta: Array | None, state: Array | None
-) -> tuple[Array, Array, Array, Array, Array | None, Array]:
+) -> tuple[Any, ...]:
     """Give all arrays an axis for the heads of a group, and numbers per token an axis of one."""
     decay = np.ones((k.shape[-2], 1), k.dtype)
     if log_decay is not None:
@@ -302,7 +310,6 @@ def linear_attention_backward(
 
 FORMS = ("recurrence", "chunks", "product")
 CHUNK, CHUNK_OF_FEATURES = 64, 16
-LEADING = {2: "", 3: "B ", 4: "B H_kv "}  # axes, by rank
 
 
 def _check(values: Values) -> None:
@@ -310,7 +317,8 @@ def _check(values: Values) -> None:
     q, k, log_decay = values["q"], values["k"], values["log_decay"]
     if q.ndim not in LEADING:
         raise ShapeError(f"q: expected (B, H, T, d_k), (B, T, d_k) or (T, d_k); got {q.shape}")
-    leading, sizes, to_match = LEADING[q.ndim], {}, f"q {q.shape}"
+    leading, to_match = LEADING[q.ndim], f"q {q.shape}"
+    sizes: dict[str, int] = {}
     per_feature = log_decay is not None and log_decay.ndim == q.ndim
     check_shape("q", q, f"{leading.replace('H_kv', 'H')}T d_k", sizes)
     for name, axes in (
@@ -334,6 +342,34 @@ def _check(values: Values) -> None:
         values["chunk"] = max(q.shape[-2], 1)
 
 
+def _is_covered(k: Array, log_decay: Array | None, form: str, chunk: int) -> bool:
+    per_head = log_decay is None or log_decay.ndim < k.ndim
+    return k.ndim == 4 and per_head and form == "chunks" and chunk == CHUNK
+
+
+def _kernel(kernels: Any, *given: Any) -> Any:
+    if _is_covered(given[1], given[3], *given[-2:]):
+        computed = kernels.linear_attention(*given[:-2])
+        if np.isfinite(computed[-1]).all():  # a kernel spreads NaN over its chunk
+            return computed
+    return linear_attention_steps(*given)
+
+
+def _kernel_backward(kernels: Any, *given: Any) -> Any:
+    d_out, d_state, q, k, v, log_decay, beta, state, states, u, scale, form, chunk = given
+    if not _is_covered(k, log_decay, form, chunk):
+        return linear_attention_steps_backward(*given)
+    *d_qkv, d_log_decay, d_beta, d_first = kernels.linear_attention_backward(
+        d_out.astype(q.dtype, copy=False),
+        None if d_state is None else d_state.astype(q.dtype, copy=False),
+        q, k, v, log_decay, beta, states, u, scale,
+    )  # fmt: skip
+    return (
+        *d_qkv, None if log_decay is None else d_log_decay, None if beta is None else d_beta,
+        None if state is None else d_first,
+    )  # fmt: skip
+
+
 LINEAR_ATTENTION = Pair(
     linear_attention_steps,
     linear_attention_steps_backward,
@@ -348,6 +384,9 @@ LINEAR_ATTENTION = Pair(
     },
     check=_check,
     computes="states u out",
+    kernels=LINEAR_ATTENTION_KERNELS,
+    kernel=_kernel,
+    kernel_backward=_kernel_backward,
     like=lambda cache: ((*cache.q.shape[:-1], cache.v.shape[-1]), cache.q.dtype),
     records=record_recurrence,
 )
