@@ -91,8 +91,6 @@ def recurrence_steps_backward(
         d_log_decay[..., [t], :] = (d_kept * kept).sum(axis=-1)[..., None, :]
         d_state = decay_t * d_kept
         d_k[..., [t], :], d_v[..., [t], :] = d_k_t, d_v_t
-    if decay.shape[-1] < k.shape[-1]:
-        d_log_decay = d_log_decay.sum(axis=-1, keepdims=True)
     return d_q, d_k, d_v, d_log_decay, d_beta, d_state, d_states
 
 
@@ -128,10 +126,12 @@ def linear_attention_steps_backward(
     else:
         d_rows = chunk_steps_backward(*(*given, chunk))
     d_q, d_k, d_v, d_log_decay, d_beta, d_first = d_rows
-    per_head = log_decay is not None and log_decay.ndim < k.ndim
+    d_log_decay = d_log_decay[..., 0, :, :]  # of each feature
+    if log_decay is not None and log_decay.ndim < k.ndim:
+        d_log_decay = d_log_decay.sum(axis=-1)
     grads = (
         d_q.reshape(q.shape), d_k[..., 0, :, :], d_v[..., 0, :, :],
-        None if log_decay is None else d_log_decay[..., 0, :, 0 if per_head else slice(None)],
+        None if log_decay is None else d_log_decay,
         None if d_beta is None else d_beta[..., 0, :, 0],
         None if state is None else d_first[..., 0, :, :],
     )  # fmt: skip
@@ -321,17 +321,17 @@ def _check(values: Values) -> None:
     sizes: dict[str, int] = {}
     per_feature = log_decay is not None and log_decay.ndim == q.ndim
     check_shape("q", q, f"{leading.replace('H_kv', 'H')}T d_k", sizes)
-    for name, axes in (
-        ("k", "T d_k"), ("v", "T d_v"), ("log_decay", "T d_k" if per_feature else "T"),
-        ("beta", "T"), ("state", "d_k d_v"),
-    ):  # fmt: skip
-        if values[name] is not None:
-            check_shape(name, values[name], leading + axes, sizes, to_match=to_match)
+    check_shape("k", k, f"{leading}T d_k", sizes, to_match=to_match)
     if q.ndim == 4 and (k.shape[1] == 0 or q.shape[1] % k.shape[1]):
         raise ShapeError(
             f"k: expected (B, H_kv, T, d_k) with H_kv dividing H={q.shape[1]} to match q "
             f"{q.shape}; got {k.shape}"
         )
+    others = {"v": "T d_v", "log_decay": "T d_k" if per_feature else "T", "beta": "T",
+              "state": "d_k d_v"}  # fmt: skip
+    for name, axes in others.items():
+        if values[name] is not None:
+            check_shape(name, values[name], leading + axes, sizes, to_match=to_match)
     if values["scale"] is None:
         values["scale"] = 1 / math.sqrt(q.shape[-1] or 1)
     if is_watched():

@@ -98,8 +98,6 @@ def chunk_steps_backward(
         d_fading[..., -1, :] += (d_next * next_state).sum(axis=-1)
         d_log_decay[..., at, :] = d_fading[..., ::-1, :].cumsum(axis=-2)[..., ::-1, :]
         d_q[..., at, :], d_k[..., at, :], d_v[..., at, :] = d_q_c, d_k_c + d_k_read, d_v_c
-    if decay.shape[-1] < k.shape[-1]:
-        d_log_decay = d_log_decay.sum(axis=-1, keepdims=True)
     return d_q, d_k, d_v, d_log_decay, d_beta, d_state
 
 
