@@ -9,6 +9,20 @@ from mha_numpy.core.attention import (
     attention_stages,
     scaled_dot_product_attention,
 )
+from mha_numpy.core.caches import (
+    BlockPool,
+    Int8Bounds,
+    Int8KVCache,
+    PagedKVCache,
+    RollingKVCache,
+    accepted_path,
+    dequantise,
+    int8_bounds,
+    pad_batch,
+    quantise,
+    tree_mask,
+    tree_positions,
+)
 from mha_numpy.core.kv_cache import (
     KVCache,
 )
@@ -90,18 +104,21 @@ from mha_numpy.steps import (
 )
 
 __all__ = [
-    "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "DynamicScaling",
-    "KVCache", "LinearCache", "LinearGrads", "LinearScaling", "Llama3Scaling",
-    "LongRopeScaling", "MergeCache", "MergeGrads", "MultiHeadCache", "MultiHeadGrads",
-    "MultiHeadParams", "ProportionalScaling", "RopeCache", "RopeGrads", "RopeOptions",
-    "SoftmaxCache", "SoftmaxGrads", "YarnScaling", "alibi_bias", "attention_backward",
-    "attention_forward", "attention_stages", "causal_mask", "combine_masks", "constant",
-    "document_ids", "document_mask", "document_positions", "explain_mask", "linear_backward",
-    "linear_forward", "merge_backward", "merge_forward", "merge_heads",
-    "multi_head_attention_backward", "multi_head_attention_decode",
-    "multi_head_attention_forward", "padding_mask", "positions_from_mask", "rope_backward",
-    "rope_forward", "rope_frequencies", "scaled_dot_product_attention", "sinusoidal_positions",
-    "softmax_backward", "softmax_forward", "split_heads", "step", "window_mask", "yarn_mscale",
+    "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "BlockPool",
+    "DynamicScaling", "Int8Bounds", "Int8KVCache", "KVCache", "LinearCache", "LinearGrads",
+    "LinearScaling", "Llama3Scaling", "LongRopeScaling", "MergeCache", "MergeGrads",
+    "MultiHeadCache", "MultiHeadGrads", "MultiHeadParams", "PagedKVCache",
+    "ProportionalScaling", "RollingKVCache", "RopeCache", "RopeGrads", "RopeOptions",
+    "SoftmaxCache", "SoftmaxGrads", "YarnScaling", "accepted_path", "alibi_bias",
+    "attention_backward", "attention_forward", "attention_stages", "causal_mask",
+    "combine_masks", "constant", "dequantise", "document_ids", "document_mask",
+    "document_positions", "explain_mask", "int8_bounds", "linear_backward", "linear_forward",
+    "merge_backward", "merge_forward", "merge_heads", "multi_head_attention_backward",
+    "multi_head_attention_decode", "multi_head_attention_forward", "pad_batch", "padding_mask",
+    "positions_from_mask", "quantise", "rope_backward", "rope_forward", "rope_frequencies",
+    "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
+    "softmax_forward", "split_heads", "step", "tree_mask", "tree_positions", "window_mask",
+    "yarn_mscale",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -18,6 +18,7 @@ from mha_numpy.core.multihead_params import (
 )
 from mha_numpy.core.options import AttentionInputs, AttentionOptions, takes_attention_options
 from mha_numpy.core.recording import (
+    Projections,
     projections,
     record_append,
     record_inputs,
@@ -68,7 +69,7 @@ def multi_head_steps(
     """Attend with H heads at once: to the keys of the inputs, or to all keys in the KV cache."""
     # 0. an input that was not given is the one before it
     x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, _ = inputs
-    past = 0 if kv_cache is None else kv_cache.length
+    past = 0 if kv_cache is None else kv_cache.place(x_k.shape[1])
     names = projections(inputs, is_new=kv_cache is not None) if is_watched() else None
     if names:
         record_inputs(names, inputs, is_new=kv_cache is not None)
@@ -83,7 +84,12 @@ def multi_head_steps(
     if names:
         record_projections(names, params, (q_projected, q), (k_projected, k), (v_projected, v))
 
-    # 2. rotate by the place in the whole sequence
+    # 2. rotate by the place in the whole sequence, or in a KV cache that keeps unrotated keys
+    if kv_cache is not None and kv_cache.keeps_unrotated:
+        k, v, names = _append(
+            kv_cache, k, v, inputs, names
+        )  # step 3, because all places may change
+        past = 0
     rotate_q = rotate_k = None
     if rope is not None:
         first = check_offset(options.get("q_offset", 0), q.shape[:1])[..., None]  # (1,) or (B, 1)
@@ -93,11 +99,8 @@ def multi_head_steps(
             record_rotations(names, (q, rotate_q), (k, rotate_k))
 
     # 3. append to the keys and values so far, and to these those of no token
-    if kv_cache is not None:
-        held = kv_cache.held
-        k, v = kv_cache.append(k, v)
-        if names:
-            record_append(held, k, v, has_extra=extra_k is not None)
+    if kv_cache is not None and not kv_cache.keeps_unrotated:
+        k, v, names = _append(kv_cache, k, v, inputs, names)
     extra_keys = None
     if extra_k is not None and extra_v is not None:
         k, v, options, extra_keys = append_extra_keys_forward(q, k, v, extra_k, extra_v, options)
@@ -115,6 +118,20 @@ def multi_head_steps(
         inputs,
     )  # fmt: skip
     return out, cache
+
+
+def _append(
+    kv_cache: KVCache, k: Array, v: Array, inputs: MultiHeadInputs, names: Projections | None
+) -> tuple[Array, Array, Projections | None]:
+    """Append, and return the keys and values of all tokens and the names that these have."""
+    held = kv_cache.held if names else []
+    k_all, v_all = kv_cache.append(k, v)
+    if names:
+        is_unrotated = kv_cache.keeps_unrotated and inputs.rope is not None
+        names = record_append(
+            names, held, (k, k_all), (v, v_all), is_unrotated, inputs.extra_k is not None
+        )
+    return k_all, v_all, names
 
 
 def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadGrads:
@@ -309,12 +326,13 @@ def multi_head_attention_decode(
     x_v : (B, T_new, vdim) float array, optional
         The input of the values to append; defaults to `x_k`.
     kv_cache : KVCache
-        The new keys and values are appended to it; unchanged if an error is raised.
+        Of any kind. The new keys and values are appended to it; unchanged if an error is raised.
     params, num_heads, num_kv_heads, rope, extra_k, extra_v
         As in `multi_head_attention_forward`. The KV cache does not hold the extra keys.
     {names}
-        As in `attention_forward`, except `q_offset`, which is the cache's length. T_k is the
-        length after appending. With T > 1 a causal model needs ``is_causal=True`` here too.
+        As in `attention_forward`, except `q_offset`, which is the place of the first new token in
+        the KV cache. T_k is the length after appending. With T > 1 a causal model needs
+        ``is_causal=True`` here too.
 
     Returns
     -------
@@ -350,7 +368,7 @@ def multi_head_attention_decode(
             f"x_k: expected {T} tokens like x, because rope, is_causal and window compare their "
             f"positions; got {T_new}"
         )
-    options["q_offset"] = kv_cache.length
+    options["q_offset"] = kv_cache.place(T_new)
     with backend(options.pop("backend", None)), kv_cache.unchanged_on_error():
         out, cache = multi_head_steps(inputs, options, kv_cache)
     return out, cache.attention

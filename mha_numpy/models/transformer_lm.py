@@ -12,7 +12,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.layers import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
 from mha_numpy.layers.layer import make_rng
 from mha_numpy.layers.transformer_blocks import make_norm
-from mha_numpy.models.inputs import as_cells, check_kv_caches
+from mha_numpy.models.inputs import as_cells, check_kv_caches, unchanged_on_error
 from mha_numpy.steps import step
 
 
@@ -102,17 +102,21 @@ class TransformerLM(Layer):
             mask allows it.
         kv_caches : list of KVCache, optional
             One for each block, as `new_kv_caches` makes them: `ids` holds only new tokens, and T
-            of `mask` counts all tokens so far. Without backward.
+            of `mask` counts all tokens so far. Without backward. Other kinds may be used too; one
+            that rolls needs `rope`.
         """
-        caches = check_kv_caches(kv_caches, len(self.blocks))
-        past = caches[0].length if kv_caches else 0
+        caches = check_kv_caches(
+            kv_caches, len(self.blocks), are_places_added=self.positions is not None
+        )
+        past = caches[0].place(np.shape(ids)[-1] if np.ndim(ids) else 0) if kv_caches else 0
         ids = check_tokens("ids", ids, self.max_tokens, offset=past)
         mask = as_cells(mask, (ids.shape[0], past + ids.shape[1]))
         x = step("embedded", self.embedding(ids), "B T D")
         if self.positions is not None:
             x = self.positions(x, offset=past)
-        for block, kv_cache in zip(self.blocks, caches, strict=True):
-            x = block(x, mask=mask, kv_cache=kv_cache)
+        with unchanged_on_error(caches):
+            for block, kv_cache in zip(self.blocks, caches, strict=True):
+                x = block(x, mask=mask, kv_cache=kv_cache)
         return step("logits", self.unembedding(self.norm(x)), "B T V")
 
     def new_kv_caches(self) -> list[KVCache]:
