@@ -23,6 +23,12 @@ from mha_numpy.core.multihead import (
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.core.options import AttentionOptions
 from mha_numpy.core.positions import alibi_bias, sinusoidal_positions
+from mha_numpy.core.rms_norm import (
+    RMSNormCache,
+    RMSNormGrads,
+    rms_norm_backward,
+    rms_norm_forward,
+)
 from mha_numpy.core.rope import RopeCache, RopeGrads, RopeOptions, rope_backward, rope_forward
 from mha_numpy.core.shapes import merge_heads, split_heads
 from mha_numpy.core.softmax import SoftmaxCache, SoftmaxGrads, softmax_backward, softmax_forward
@@ -32,13 +38,13 @@ from mha_numpy.steps import constant, step
 __all__ = [
     "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "KVCache",
     "LinearCache", "LinearGrads", "MultiHeadCache", "MultiHeadGrads", "MultiHeadParams",
-    "RopeCache", "RopeGrads", "RopeOptions", "SoftmaxCache", "SoftmaxGrads", "alibi_bias",
-    "attention_backward", "attention_forward", "attention_stages", "causal_mask",
-    "combine_masks", "constant", "explain_mask", "linear_backward", "linear_forward", "merge_heads",
-    "multi_head_attention_backward", "multi_head_attention_decode",
-    "multi_head_attention_forward", "padding_mask", "rope_backward", "rope_forward",
-    "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
-    "softmax_forward", "split_heads", "step", "window_mask",
+    "RMSNormCache", "RMSNormGrads", "RopeCache", "RopeGrads", "RopeOptions", "SoftmaxCache",
+    "SoftmaxGrads", "alibi_bias", "attention_backward", "attention_forward", "attention_stages",
+    "causal_mask", "combine_masks", "constant", "explain_mask", "linear_backward", "linear_forward",
+    "merge_heads", "multi_head_attention_backward", "multi_head_attention_decode",
+    "multi_head_attention_forward", "padding_mask", "rms_norm_backward", "rms_norm_forward",
+    "rope_backward", "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions",
+    "softmax_backward", "softmax_forward", "split_heads", "step", "window_mask",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -106,6 +106,7 @@ PAIRS = {
     "layer norm without bias": pair("layer_norm", draw_norm, "gain", eps=0.5),
     "rms norm": pair("rms_norm", draw_norm, "gain"),
     "rms norm, large eps": pair("rms_norm", draw_norm, "gain", eps=0.5),
+    "rms norm without gain": pair("rms_norm", draw_norm),
     "relu": pair("relu", draw_features, "x"),
     "gelu": pair("gelu", draw_features, "x"),
     "gelu by tanh": pair("gelu", draw_features, "x", approximate="tanh"),
