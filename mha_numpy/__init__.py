@@ -23,6 +23,7 @@ from mha_numpy.checking.tracing import trace
 from mha_numpy.core import (
     KVCache,
     MultiHeadParams,
+    QKNormOptions,
     RopeOptions,
     alibi_bias,
     attention_backward,
@@ -64,13 +65,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BackendError", "ConfigError", "DTypeError", "FileError", "KVCache", "MaskError", "MhaError",
-    "MultiHeadAttention", "MultiHeadParams", "RopeOptions", "ShapeError", "TrainingError",
-    "alibi_bias", "attention_backward", "attention_forward", "attention_stages", "backend",
-    "causal_mask", "combine_masks", "compare", "explain_mask", "gradcheck", "linear_backward",
-    "linear_forward", "merge_heads", "multi_head_attention_backward",
-    "multi_head_attention_decode", "multi_head_attention_forward", "padding_mask",
-    "rope_backward", "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions",
-    "softmax_backward", "softmax_forward", "split_heads", "trace", "window_mask",
+    "MultiHeadAttention", "MultiHeadParams", "QKNormOptions", "RopeOptions", "ShapeError",
+    "TrainingError", "alibi_bias", "attention_backward", "attention_forward", "attention_stages",
+    "backend", "causal_mask", "combine_masks", "compare", "explain_mask", "gradcheck",
+    "linear_backward", "linear_forward", "merge_heads", "multi_head_attention_backward",
+    "multi_head_attention_decode", "multi_head_attention_forward", "padding_mask", "rope_backward",
+    "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
+    "softmax_forward", "split_heads", "trace", "window_mask",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -152,18 +152,18 @@ def _check_rotary_dim(rotary_dim: Any, d: int) -> int:
     return rotary_dim
 
 
-def _check_positions(positions: Any, shape: tuple[int, ...]) -> Array:
+def check_positions(positions: Any, shape: tuple[int, ...], name: str = "positions") -> Array:
     """Return positions that broadcast to x without its last axis, in float64."""
     B, T = shape[0], shape[-2]
     if positions is None:
         return np.arange(T, dtype=np.float64)
     allowed = f"(T={T},)" if len(shape) == 2 else f"(T={T},) or (B={B}, T={T})"
-    positions = as_array("positions", positions, f"numbers of shape {allowed}", DTypeError)
+    positions = as_array(name, positions, f"numbers of shape {allowed}", DTypeError)
     if positions.dtype.kind not in "iuf":
-        raise DTypeError(f"positions: expected numbers of shape {allowed}; got {positions.dtype}")
+        raise DTypeError(f"{name}: expected numbers of shape {allowed}; got {positions.dtype}")
     per_sequence = len(shape) > 2 and positions.shape == (B, T)
     if positions.shape != (T,) and not per_sequence:
-        raise ShapeError(f"positions: expected {allowed} to match x {shape}; got {positions.shape}")
+        raise ShapeError(f"{name}: expected {allowed} to match x {shape}; got {positions.shape}")
     positions = positions.astype(np.float64)
     return positions[:, None] if per_sequence and len(shape) == 4 else positions
 
@@ -173,7 +173,7 @@ def _check(values: Values) -> None:
     if len(shape) not in (2, 3, 4):
         raise ShapeError(f"x: expected (B, H, T, d), (B, T, d) or (T, d); got {shape}")
     values["rotary_dim"] = _check_rotary_dim(values["rotary_dim"], shape[-1])
-    values["positions"] = _check_positions(values["positions"], shape)
+    values["positions"] = check_positions(values["positions"], shape)
 
 
 ROPE = Pair(
