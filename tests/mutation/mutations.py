@@ -196,7 +196,7 @@ MUTATIONS = [
              {"own_backend if backend is None else chosen_backend(backend)": "own_backend"}),
     # layers
     Mutation("residual: nothing flows past", "residual.py", {"return d_skip, *d_others": "return d_x, *d_others"}, "layers"),
-    Mutation("residual: dropout of the sum", "residual.py", {"added = self.dropout(self.layer(inner, *others, **options))": "added = self.layer(inner, *others, **options)",
+    Mutation("residual: dropout of the sum", "residual.py", {"added = self.dropout(self.post_norm(found) if self.post_norm else found)": "added = self.post_norm(found) if self.post_norm else found",
              "total = add(x, added)": "total = self.dropout(add(x, added))"}, "layers"),
     Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "layers"),
     Mutation("memory's mask forgotten", "transformer_blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "layers"),
@@ -222,7 +222,8 @@ MUTATIONS = [
              "d_gate = d_share * share * (1 - share)"}, "layers"),
     Mutation("dropout: backward drops nothing", "dropout.py", {"return d_out * dropout_mask": "return d_out"}, "layers"),
     Mutation("embedding: one token of each id", "embedding.py", {"d_table[rows] = np.add.reduceat(d_out_rows[order], first, axis=0)": "d_table[ids] = d_out_rows"}, "layers"),
-    Mutation("positions: backward without offset", "embedding.py", {"d_table[offset : offset + d_out.shape[-2]]": "d_table[: d_out.shape[-2]]"}, "layers"),
+    Mutation("positions: backward without offset", "embedding.py", {"d_table[rows] = d_rows": "d_table[: len(d_rows)] = d_rows"}, "layers"),
+    Mutation("positions: one token of each", "embedding.py", {"np.add.at(d_table, rows, d_rows)": "d_table[rows] = d_rows"}, "layers"),
     Mutation("cross-entropy: nothing subtracted", "cross_entropy.py", {"shifted = logits - logits.real.max(axis=-1, keepdims=True)": "shifted = logits"}, "layers"),
     Mutation("cross-entropy: the mean counts ignored tokens", "cross_entropy.py", {"max(int(counted.sum()), 1)": "max(counted.size, 1)"}, "layers"),
     Mutation("cross-entropy: smoothing shared by the others", "cross_entropy.py", {"+ label_smoothing / V": "+ (1 - at_target) * label_smoothing / max(V - 1, 1)"}, "layers"),
