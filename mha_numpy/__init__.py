@@ -34,6 +34,8 @@ from mha_numpy.core import (
     explain_mask,
     linear_backward,
     linear_forward,
+    merge_backward,
+    merge_forward,
     merge_heads,
     multi_head_attention_backward,
     multi_head_attention_decode,
@@ -68,10 +70,11 @@ __all__ = [
     "MultiHeadAttention", "MultiHeadParams", "QKNormOptions", "RopeOptions", "ShapeError",
     "TrainingError", "alibi_bias", "attention_backward", "attention_forward", "attention_stages",
     "backend", "causal_mask", "combine_masks", "compare", "explain_mask", "gradcheck",
-    "linear_backward", "linear_forward", "merge_heads", "multi_head_attention_backward",
-    "multi_head_attention_decode", "multi_head_attention_forward", "padding_mask", "rope_backward",
-    "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
-    "softmax_forward", "split_heads", "trace", "window_mask",
+    "linear_backward", "linear_forward", "merge_backward", "merge_forward", "merge_heads",
+    "multi_head_attention_backward", "multi_head_attention_decode", "multi_head_attention_forward",
+    "padding_mask", "rope_backward", "rope_forward", "scaled_dot_product_attention",
+    "sinusoidal_positions", "softmax_backward", "softmax_forward", "split_heads", "trace",
+    "window_mask",
 ]  # fmt: skip
 
 explain_missing(__name__)

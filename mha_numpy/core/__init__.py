@@ -13,6 +13,7 @@ from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.linear import LinearCache, LinearGrads, linear_backward, linear_forward
 from mha_numpy.core.mask_report import explain_mask
 from mha_numpy.core.masks import causal_mask, combine_masks, padding_mask, window_mask
+from mha_numpy.core.merge import MergeCache, MergeGrads, merge_backward, merge_forward
 from mha_numpy.core.multihead import (
     MultiHeadCache,
     MultiHeadGrads,
@@ -38,15 +39,15 @@ from mha_numpy.steps import constant, step
 
 __all__ = [
     "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "KVCache",
-    "LinearCache", "LinearGrads", "MultiHeadCache", "MultiHeadGrads", "MultiHeadParams",
-    "QKNormOptions", "RMSNormCache", "RMSNormGrads", "RopeCache", "RopeGrads", "RopeOptions",
-    "SoftmaxCache", "SoftmaxGrads", "alibi_bias", "attention_backward", "attention_forward",
-    "attention_stages", "causal_mask", "combine_masks", "constant", "explain_mask",
-    "linear_backward", "linear_forward", "merge_heads", "multi_head_attention_backward",
-    "multi_head_attention_decode", "multi_head_attention_forward", "padding_mask",
-    "rms_norm_backward", "rms_norm_forward", "rope_backward", "rope_forward",
-    "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward", "softmax_forward",
-    "split_heads", "step", "window_mask",
+    "LinearCache", "LinearGrads", "MergeCache", "MergeGrads", "MultiHeadCache", "MultiHeadGrads",
+    "MultiHeadParams", "QKNormOptions", "RMSNormCache", "RMSNormGrads", "RopeCache", "RopeGrads",
+    "RopeOptions", "SoftmaxCache", "SoftmaxGrads", "alibi_bias", "attention_backward",
+    "attention_forward", "attention_stages", "causal_mask", "combine_masks", "constant",
+    "explain_mask", "linear_backward", "linear_forward", "merge_backward", "merge_forward",
+    "merge_heads", "multi_head_attention_backward", "multi_head_attention_decode",
+    "multi_head_attention_forward", "padding_mask", "rms_norm_backward", "rms_norm_forward",
+    "rope_backward", "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions",
+    "softmax_backward", "softmax_forward", "split_heads", "step", "window_mask",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -75,6 +75,7 @@ class MultiHeadGrads(NamedTuple):
     d_extra_k: Array | None
     d_extra_v: Array | None
     d_bias: Array | None  # this and the following: of options, as in AttentionGrads
+    d_sink: Array | None
     d_head_gate: Array | None
 
 
@@ -360,8 +361,9 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
     Returns
     -------
     MultiHeadGrads
-        ``d_x_q, d_x_k, d_x_v, d_params, d_extra_k, d_extra_v, d_bias, d_head_gate``. An input that
-        was not passed has None, and its share is added to the input that it defaulted to.
+        ``d_x_q, d_x_k, d_x_v, d_params, d_extra_k, d_extra_v``, then those of options, ``d_bias,
+        d_sink, d_head_gate``. An input that was not passed has None, and its share is added to the
+        input that it defaulted to.
 
     Notes
     -----

@@ -25,7 +25,7 @@ from mha_numpy.core.softmax import D_SCORES, softmax_records
 from mha_numpy.dtypes import Array
 from mha_numpy.steps import constant, renamed, step
 
-GATE_AXES = {1: "H", 2: "B H"}  # by rank
+OF_HEADS = {1: "H", 2: "B H"}  # by rank
 
 
 class AttentionSteps(NamedTuple):
@@ -119,7 +119,12 @@ def _records(inputs: AttentionInputs, values: Values) -> Records:
     # 4. mask and softmax
     yield from _visible_records(inputs, values)
     visible, masked = values["visible"], values["masked"]
-    yield from softmax_records(names.biased, "visible", visible, masked, axes.cells)
+    if inputs.sink is not None:
+        yield "sink", OF_HEADS[inputs.sink.ndim], ""
+        values["largest"] = np.maximum(
+            masked.max(axis=-1, keepdims=True), inputs.sink[..., None, None]
+        )
+    yield from softmax_records(names.biased, "visible", visible, masked, axes.cells, inputs.sink)
     # 5. dropout
     if inputs.dropout_mask is not None:
         yield "dropout_mask", _cell_axes(inputs.dropout_mask, inputs), ""
@@ -128,7 +133,7 @@ def _records(inputs: AttentionInputs, values: Values) -> Records:
     yield "heads", axes.heads, f"{names.dropped} @ v{names.shared}"
     # 7. head gate
     if inputs.head_gate is not None:
-        yield "head_gate", GATE_AXES[inputs.head_gate.ndim], ""
+        yield "head_gate", OF_HEADS[inputs.head_gate.ndim], ""
         yield "gated", axes.heads, "heads * head_gate[..., None, None]"
 
 
@@ -176,20 +181,16 @@ def _visible_records(inputs: AttentionInputs, values: Values) -> Records:
 
 
 def record_attention_backward(
-    inputs: AttentionInputs,
-    visible: Array | None,
-    d_gated: Array,
-    d_heads: Array,
-    d_head_gate: Array | None,
-    steps: AttentionStepsBackward,
+    inputs: AttentionInputs, visible: Array | None, gradients: Values
 ) -> None:
     """Record the steps of attention's backward."""
-    values = {"d_gated": d_gated, "d_heads": d_heads, "d_head_gate": d_head_gate}
-    values |= {**steps._asdict(), "d_capped": steps.d_biased}
-    record(values, _records_backward(inputs, visible))
+    values = {**gradients, "d_capped": gradients["d_biased"]}
+    record(values, _records_backward(inputs, visible, has_d_lse=values["d_lse"] is not None))
 
 
-def _records_backward(inputs: AttentionInputs, visible: Array | None) -> Records:
+def _records_backward(
+    inputs: AttentionInputs, visible: Array | None, *, has_d_lse: bool
+) -> Records:
     axes, names = inputs.axes, _names(inputs)
     # 7. gated = heads * head_gate
     if inputs.head_gate is None:
@@ -197,9 +198,11 @@ def _records_backward(inputs: AttentionInputs, visible: Array | None) -> Records
     else:
         yield "d_gated", axes.heads, ""
         yield "d_heads", axes.heads, "d_gated * head_gate[..., None, None]"
-        gate_axes = GATE_AXES[inputs.head_gate.ndim]
+        gate_axes = OF_HEADS[inputs.head_gate.ndim]
         of_each = "(2, 3)" if inputs.head_gate.ndim == 2 else "(0, 2, 3)"
         yield "d_head_gate", gate_axes, f"(d_gated * heads).sum(axis={of_each})"
+    if has_d_lse:
+        yield "d_lse", axes.heads.rsplit(" ", 1)[0], ""
     # 6. heads = dropped @ v
     equation = f"d_heads @ v{names.shared}.swapaxes(-1, -2)"
     if visible is not None:
@@ -210,8 +213,14 @@ def _records_backward(inputs: AttentionInputs, visible: Array | None) -> Records
     # 5. dropped = weights * dropout_mask
     if inputs.dropout_mask is not None:
         yield "d_weights", axes.cells, "d_dropped * dropout_mask"
-    # 4. weights = softmax(biased)
-    yield f"d_{names.biased}", axes.cells, D_SCORES
+    # 4. weights, lse = softmax(biased)
+    plus_d_lse = " + d_lse[..., None]" if has_d_lse else ""
+    yield f"d_{names.biased}", axes.cells, D_SCORES.replace("))", f"){plus_d_lse})")
+    if inputs.sink is not None:
+        d_weight = f"({'d_lse' if has_d_lse else '0'} - (d_heads * heads).sum(axis=-1))"
+        of_each = "2" if inputs.sink.ndim == 2 else "(0, 2)"
+        equation = f"((1 - weights.sum(axis=-1)) * {d_weight}).sum(axis={of_each})"
+        yield "d_sink", OF_HEADS[inputs.sink.ndim], equation
     # 3. biased = capped + bias
     if inputs.bias is not None:
         yield f"d_{names.capped}", axes.cells, "d_biased"

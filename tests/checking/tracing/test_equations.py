@@ -46,6 +46,9 @@ OPTIONS = {  # of attention, each alone
     "softcap": lambda rng: {"softcap": 1.5},
     "scale": lambda rng: {"scale": 0.3},
     "dropout": lambda rng: {"dropout_mask": (rng.random((B, H, T_Q, T_K)) > 0.3) / 0.7},
+    "a sink of each head": lambda rng: {"sink": rng.normal(size=H)},
+    "a sink of each sequence": lambda rng: {"sink": rng.normal(size=(B, H))},
+    "a sink far above": lambda rng: {"sink": 1000 + rng.normal(size=H), "mask": np.ones(T_K, bool)},
     "a gate of each head": lambda rng: {"head_gate": rng.normal(size=H)},
     "a gate of each sequence": lambda rng: {"head_gate": rng.normal(size=(B, H))},
 }
