@@ -68,6 +68,15 @@ from mha_numpy.core.positions import (
     positions_from_mask,
     sinusoidal_positions,
 )
+from mha_numpy.core.qk_norm import (
+    QKNormOptions,
+)
+from mha_numpy.core.rms_norm import (
+    RMSNormCache,
+    RMSNormGrads,
+    rms_norm_backward,
+    rms_norm_forward,
+)
 from mha_numpy.core.rope import (
     RopeCache,
     RopeGrads,
@@ -108,17 +117,18 @@ __all__ = [
     "DynamicScaling", "Int8Bounds", "Int8KVCache", "KVCache", "LinearCache", "LinearGrads",
     "LinearScaling", "Llama3Scaling", "LongRopeScaling", "MergeCache", "MergeGrads",
     "MultiHeadCache", "MultiHeadGrads", "MultiHeadParams", "PagedKVCache",
-    "ProportionalScaling", "RollingKVCache", "RopeCache", "RopeGrads", "RopeOptions",
-    "SoftmaxCache", "SoftmaxGrads", "YarnScaling", "accepted_path", "alibi_bias",
-    "attention_backward", "attention_forward", "attention_stages", "causal_mask",
-    "combine_masks", "constant", "dequantise", "document_ids", "document_mask",
-    "document_positions", "explain_mask", "int8_bounds", "linear_backward", "linear_forward",
-    "merge_backward", "merge_forward", "merge_heads", "multi_head_attention_backward",
-    "multi_head_attention_decode", "multi_head_attention_forward", "pad_batch", "padding_mask",
-    "positions_from_mask", "quantise", "rope_backward", "rope_forward", "rope_frequencies",
-    "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
-    "softmax_forward", "split_heads", "step", "tree_mask", "tree_positions", "window_mask",
-    "yarn_mscale",
+    "ProportionalScaling", "QKNormOptions", "RMSNormCache", "RMSNormGrads", "RollingKVCache",
+    "RopeCache", "RopeGrads", "RopeOptions", "SoftmaxCache", "SoftmaxGrads", "YarnScaling",
+    "accepted_path", "alibi_bias", "attention_backward", "attention_forward",
+    "attention_stages", "causal_mask", "combine_masks", "constant", "dequantise",
+    "document_ids", "document_mask", "document_positions", "explain_mask", "int8_bounds",
+    "linear_backward", "linear_forward", "merge_backward", "merge_forward", "merge_heads",
+    "multi_head_attention_backward", "multi_head_attention_decode",
+    "multi_head_attention_forward", "pad_batch", "padding_mask", "positions_from_mask",
+    "quantise", "rms_norm_backward", "rms_norm_forward", "rope_backward", "rope_forward",
+    "rope_frequencies", "scaled_dot_product_attention", "sinusoidal_positions",
+    "softmax_backward", "softmax_forward", "split_heads", "step", "tree_mask", "tree_positions",
+    "window_mask", "yarn_mscale",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -52,6 +52,11 @@ class RopeOptions(NamedTuple):
     scaling: Scaling | None = None
     length: float | None = None
 
+    def __repr__(self) -> str:
+        given = zip(self._fields, self, self._field_defaults.values(), strict=True)
+        shown = [f"{name}={value!r}" for name, value, default in given if value != default]
+        return f"RopeOptions({', '.join(shown)})"
+
 
 class RopeCache(NamedTuple):
     """What `rope_backward` needs."""
@@ -163,18 +168,18 @@ def _check_rotary_dim(rotary_dim: Any, d: int) -> int:
     return rotary_dim
 
 
-def _check_positions(positions: Any, shape: tuple[int, ...]) -> Array:
+def check_positions(positions: Any, shape: tuple[int, ...], name: str = "positions") -> Array:
     """Return positions that broadcast to x without its last axis, in float64."""
     B, T = shape[0], shape[-2]
     if positions is None:
         return np.arange(T, dtype=np.float64)
     allowed = f"(T={T},)" if len(shape) == 2 else f"(T={T},) or (B={B}, T={T})"
-    positions = as_array("positions", positions, f"numbers of shape {allowed}", DTypeError)
+    positions = as_array(name, positions, f"numbers of shape {allowed}", DTypeError)
     if positions.dtype.kind not in "iuf":
-        raise DTypeError(f"positions: expected numbers of shape {allowed}; got {positions.dtype}")
+        raise DTypeError(f"{name}: expected numbers of shape {allowed}; got {positions.dtype}")
     per_sequence = len(shape) > 2 and positions.shape == (B, T)
     if positions.shape != (T,) and not per_sequence:
-        raise ShapeError(f"positions: expected {allowed} to match x {shape}; got {positions.shape}")
+        raise ShapeError(f"{name}: expected {allowed} to match x {shape}; got {positions.shape}")
     positions = positions.astype(np.float64)
     return positions[:, None] if per_sequence and len(shape) == 4 else positions
 
@@ -184,7 +189,7 @@ def _check(values: Values) -> None:
     if len(shape) not in (2, 3, 4):
         raise ShapeError(f"x: expected (B, H, T, d), (B, T, d) or (T, d); got {shape}")
     values["rotary_dim"] = _check_rotary_dim(values["rotary_dim"], shape[-1])
-    positions = values["positions"] = _check_positions(values["positions"], shape)
+    positions = values["positions"] = check_positions(values["positions"], shape)
     length = values["length"]
     if length is None:  # NaN is no position
         length = np.fmax.reduce(positions, axis=None, initial=-1) + 1

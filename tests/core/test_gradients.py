@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import (
+    QKNormOptions,
     RopeOptions,
     attention_backward,
     attention_forward,
@@ -118,6 +119,27 @@ def multi_head_configuration(seed):
         inputs["bias"], inputs["head_gate"] = rng.normal(size=(H, 1, T_k)), rng.normal(size=H)
     if seed % 5 == 2:
         options["mask"] = rng.random((B, 1, 1, T_k)) < 0.7
+    # norms of queries and keys, and gates, by a generator of their own
+    rng, place = (
+        np.random.default_rng((seed, 1)),
+        ("heads", None, "projection", "rotated")[seed // 2 % 4],
+    )
+    if place is not None:
+        options["qk_norm"] = QKNormOptions(place, eps=0.1)
+        if seed % 7:
+            heads = (H, H_kv) if place == "projection" else (1, 1)
+            gains = {
+                f"gain_{x}": rng.normal(size=n * d_k) for x, n in zip("qk", heads, strict=True)
+            }
+            inputs["params"] = inputs["params"]._replace(**gains)
+    if seed % 3 == 2:
+        gates = H if seed % 2 else H * d_v
+        w_gate, b_gate = rng.normal(size=(D, gates)), rng.normal(size=gates)
+        b_gate = None if seed % 4 == 0 else b_gate
+        inputs["params"] = inputs["params"]._replace(w_gate=w_gate, b_gate=b_gate)
+    if "rope" in options and seed % 2:
+        options["positions"] = 3 * rng.normal(size=(B, T_q))
+        options["key_positions"] = 3 * rng.normal(size=T_k)
     return inputs, options
 
 

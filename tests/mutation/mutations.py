@@ -179,11 +179,21 @@ MUTATIONS = [
     Mutation("rope: one sign", "rope.py", {"x[..., second] * cos + x[..., first] * sin":
              "x[..., second] * cos - x[..., first] * sin"}),
     Mutation("rope: changes its input", "rope.py", {"out = x.copy()": "out = x"}),
-    Mutation("rope: decode starts at 0", "multihead.py", {"positions=past + np.arange(k.shape[2])":
-             "positions=np.arange(k.shape[2])"}),
+    Mutation("rope: decode starts at 0", "multihead.py", {"k_at = past + np.arange(k.shape[2])":
+             "k_at = np.arange(k.shape[2])"}),
     Mutation("decode forgets the offset", "multihead.py", {'options["q_offset"] = kv_cache.length': "pass"}),
     Mutation("cache narrows a wider dtype", "kv_cache.py", {"if length <= capacity and dtype == part.dtype:":
              "if length <= capacity:"}),
+    # around attention
+    Mutation("heads normed after the rotation", "multihead.py", {
+             '    if place == "heads":\n        q, k,': '    if place == "rotated":\n        q, k,',
+             '    if place == "rotated":\n        q, k,': '    if place == "heads":\n        q, k,'}),
+    Mutation("keys normed by the gain of queries", "qk_norm.py", {"rms_norm_forward(k, gain_k,": "rms_norm_forward(k, gain_q,"}),
+    Mutation("a gate of each head tiled", "output_gate.py", {"return gate, merged * gate.repeat(spread, axis=-1)":
+             "return gate, merged * np.tile(gate, spread)"}),
+    Mutation("slope of the gate's sigmoid forgotten", "output_gate.py", {"d_gate * gate * (1 - gate)": "d_gate * gate"}),
+    Mutation("the gate has no share in its input's gradient", "multihead.py", {"= d_x_q + d_x_gate,": "= d_x_q + 0,"}),
+    Mutation("keys at the places in the array", "multihead_params.py", {"if key_positions is None and x_k is x_q:": "if False:"}),
     # the door to the kernels
     Mutation("left and right swapped", "kernel_calls.py", {"offsets, left, right,": "offsets, right, left,"}),
     Mutation("unbounded means nothing at all", "kernel_calls.py", {"OPEN = 2 * LARGEST": "OPEN = 0"}),
@@ -197,7 +207,7 @@ MUTATIONS = [
              {"own_backend if backend is None else chosen_backend(backend)": "own_backend"}),
     # layers
     Mutation("residual: nothing flows past", "residual.py", {"return d_skip, *d_others": "return d_x, *d_others"}, "layers"),
-    Mutation("residual: dropout of the sum", "residual.py", {"added = self.dropout(self.layer(inner, *others, **options))": "added = self.layer(inner, *others, **options)",
+    Mutation("residual: dropout of the sum", "residual.py", {"added = self.dropout(self.post_norm(found) if self.post_norm else found)": "added = self.post_norm(found) if self.post_norm else found",
              "total = add(x, added)": "total = self.dropout(add(x, added))"}, "layers"),
     Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "layers"),
     Mutation("memory's mask forgotten", "transformer_blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "layers"),
@@ -214,8 +224,8 @@ MUTATIONS = [
     Mutation("the deviation held constant", "norms.py", {"inverse_std * (d_x_hat - by_std)": "inverse_std * d_x_hat"}, "layers"),
     Mutation("the mean held constant", "norms.py", {"d_x = d_centred - d_centred.mean(axis=-1, keepdims=True)": "d_x = d_centred"}, "layers"),
     Mutation("gain forgotten in backward", "norms.py", {"    d_x_hat = d_out * gain\n\n    # 2. x_hat = centred * inv": "    d_x_hat = d_out\n\n    # 2. x_hat = centred * inv"}, "layers"),
-    Mutation("root mean square: a sum for the mean", "norms.py", {"by_rms = x_hat * (d_x_hat * x_hat).mean(axis=-1": "by_rms = x_hat * (d_x_hat * x_hat).sum(axis=-1"}, "layers"),
-    Mutation("params: mean over tokens", "norms.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "layers"),
+    Mutation("root mean square: a sum for the mean", "../core/rms_norm.py", {"by_rms = x_hat * (d_x_hat * x_hat).mean(axis=-1": "by_rms = x_hat * (d_x_hat * x_hat).sum(axis=-1"}, "layers"),
+    Mutation("params: mean over tokens", "../core/rms_norm.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "layers"),
     Mutation("relu: a gradient at 0", "activations.py", {"np.where(x.real <= 0, 0, d_out)": "np.where(x.real < 0, 0, d_out)"}, "layers"),
     Mutation("gelu: its share held constant", "activations.py", {"return d_x + d_share * slope": "return d_x"}, "layers"),
     Mutation("gelu: the density not scaled", "activations.py", {"/ math.sqrt(8)": "/ 2"}, "layers"),
@@ -223,7 +233,8 @@ MUTATIONS = [
              "d_gate = d_share * share * (1 - share)"}, "layers"),
     Mutation("dropout: backward drops nothing", "dropout.py", {"return d_out * dropout_mask": "return d_out"}, "layers"),
     Mutation("embedding: one token of each id", "embedding.py", {"d_table[rows] = np.add.reduceat(d_out_rows[order], first, axis=0)": "d_table[ids] = d_out_rows"}, "layers"),
-    Mutation("positions: backward without offset", "embedding.py", {"d_table[offset : offset + d_out.shape[-2]]": "d_table[: d_out.shape[-2]]"}, "layers"),
+    Mutation("positions: backward without offset", "embedding.py", {"d_table[rows] = d_rows": "d_table[: len(d_rows)] = d_rows"}, "layers"),
+    Mutation("positions: one token of each", "embedding.py", {"np.add.at(d_table, rows, d_rows)": "d_table[rows] = d_rows"}, "layers"),
     Mutation("cross-entropy: nothing subtracted", "cross_entropy.py", {"shifted = logits - logits.real.max(axis=-1, keepdims=True)": "shifted = logits"}, "layers"),
     Mutation("cross-entropy: the mean counts ignored tokens", "cross_entropy.py", {"max(int(counted.sum()), 1)": "max(counted.size, 1)"}, "layers"),
     Mutation("cross-entropy: smoothing shared by the others", "cross_entropy.py", {"+ label_smoothing / V": "+ (1 - at_target) * label_smoothing / max(V - 1, 1)"}, "layers"),
