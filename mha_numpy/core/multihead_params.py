@@ -3,7 +3,8 @@
 from typing import Any, NamedTuple
 
 from mha_numpy.checks import check_count, check_shape
-from mha_numpy.core.rope import RopeOptions, check_rope
+from mha_numpy.core.qk_norm import GAIN_AXES, QKNormOptions, check_qk_norm
+from mha_numpy.core.rope import RopeOptions, check_positions, check_rope
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 
@@ -12,7 +13,8 @@ class MultiHeadParams(NamedTuple):
     """Matrices (inputs, outputs) and biases of the four projections; also their gradients.
 
     Block h of the columns of w_q, w_k and w_v, and block h of the rows of w_o, belong to head h.
-    Any bias may be None.
+    Any bias may be None. What has a default is for an option: the gains for `qk_norm`, w_gate and
+    b_gate for an output gate.
     """
 
     w_q: Array  # (D, H*d_k)
@@ -23,12 +25,17 @@ class MultiHeadParams(NamedTuple):
     b_v: Array | None  # (H_kv*d_v,)
     w_o: Array  # (H*d_v, D_out)
     b_o: Array | None  # (D_out,)
+    gain_q: Array | None = None  # (d_k,), or (H*d_k,) for a norm of the whole projection
+    gain_k: Array | None = None  # (d_k,), or (H_kv*d_k,)
+    w_gate: Array | None = None  # (D, H*d_v): a gate for each number; (D, H): for each head
+    b_gate: Array | None = None  # (H*d_v,) or (H,)
 
 
 AXES = {  # in the order in which they are checked
     "w_q": "D H*d_k", "b_q": "H*d_k", "w_k": "kdim H_kv*d_k", "b_k": "H_kv*d_k",
     "w_v": "vdim H_kv*d_v", "b_v": "H_kv*d_v", "w_o": "H*d_v D_out", "b_o": "D_out",
 }  # fmt: skip
+OPTIONAL = [name for name in MultiHeadParams._fields if name not in ("w_q", "w_k", "w_v", "w_o")]
 
 
 class MultiHeadInputs(NamedTuple):
@@ -44,6 +51,9 @@ class MultiHeadInputs(NamedTuple):
     extra_k: Array | None
     extra_v: Array | None
     is_given: tuple[bool, bool]  # x_k, x_v
+    qk_norm: QKNormOptions | None
+    positions: Array | None  # of x_q, (T_q,) or (B, T_q); None counts on from q_offset
+    key_positions: Array | None  # of x_k
 
 
 def check_multi_head_inputs(
@@ -56,6 +66,9 @@ def check_multi_head_inputs(
     rope: Any,
     extra_k: Any,
     extra_v: Any,
+    qk_norm: Any,
+    positions: Any,
+    key_positions: Any,
 ) -> MultiHeadInputs:
     """Check the inputs and params, and that they fit each other; raise the first error found."""
     H = check_count("num_heads", num_heads)
@@ -73,25 +86,57 @@ def check_multi_head_inputs(
     check_shape("x_q", x_q, "B T_q D", sizes)
     check_shape("x_k", x_k, "B T_k kdim", sizes, to_match=f"x_q {x_q.shape}")
     check_shape("x_v", x_v, "B T_k vdim", sizes, to_match=f"x_k {x_k.shape}")
-    params = _check_params(params, sizes)
+    if qk_norm is not None:
+        check_qk_norm(qk_norm)
+    params = _check_params(params, qk_norm, sizes)
     if extra_k is not None or extra_v is not None:
         extra_k, extra_v = _check_extra(extra_k, extra_v, sizes)
     if rope is not None:
         check_rope(rope, sizes["d_k"])
-    return MultiHeadInputs(x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, is_given)
+    positions = _check_places("positions", positions, x_q, rope)
+    key_positions = _check_places("key_positions", key_positions, x_k, rope)
+    if key_positions is None and x_k is x_q:
+        key_positions = positions
+    return MultiHeadInputs(
+        x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, is_given, qk_norm, positions,
+        key_positions,
+    )  # fmt: skip
 
 
-def _check_params(params: MultiHeadParams, sizes: dict[str, int]) -> MultiHeadParams:
+def _check_places(name: str, positions: Any, x: Array, rope: RopeOptions | None) -> Array | None:
+    """Check the positions of an input's tokens."""
+    if positions is None:
+        return None
+    if rope is None:
+        raise ConfigError(f"{name}: expected rope= with them, because nothing else reads them")
+    return check_positions(positions, x.shape, name)
+
+
+def _check_params(
+    params: MultiHeadParams, qk_norm: QKNormOptions | None, sizes: dict[str, int]
+) -> MultiHeadParams:
     """Check each array's shape; the widths of a head follow from w_q and w_v."""
     arrays: dict[str, Any] = {
-        name: array if array is None and name.startswith("b_") else as_float_array(name, array)
+        name: array if array is None and name in OPTIONAL else as_float_array(name, array)
         for name, array in params._asdict().items()
     }
+    needs = {"gain_q": ("qk_norm", qk_norm), "gain_k": ("qk_norm", qk_norm),
+             "b_gate": ("w_gate", arrays["w_gate"])}  # fmt: skip
+    for name, (needed, value) in needs.items():
+        if arrays[name] is not None and value is None:
+            raise ConfigError(f"{name}: expected {needed}= with it; got None")
     sizes["d_k"] = _head_width("w_q", arrays["w_q"], "H", sizes)
     sizes["d_v"] = _head_width("w_v", arrays["w_v"], "H_kv", sizes)
-    for name, axes in AXES.items():
+    all_axes = dict(AXES)
+    if qk_norm is not None:
+        all_axes["gain_q"], all_axes["gain_k"] = GAIN_AXES[qk_norm.place]
+    if arrays["w_gate"] is not None:
+        gates = "H" if arrays["w_gate"].shape[1:] == (sizes["H"],) else "H*d_v"
+        all_axes |= {"w_gate": f"D {gates}", "b_gate": gates}
+    for name, axes in all_axes.items():
         if arrays[name] is not None:
-            to_match = "the inputs and heads" if name.startswith("w_") else f"w_{name[2:]}"
+            kind, _, of = name.partition("_")
+            to_match = "the inputs and heads" if kind == "w" else f"w_{of}"
             check_shape(name, arrays[name], axes, sizes, to_match=to_match)
     return MultiHeadParams(**arrays)
 

@@ -1,5 +1,11 @@
 """Layers that own their params and collect their gradients."""
 
+from mha_numpy.core.rms_norm import (
+    RMSNormCache,
+    RMSNormGrads,
+    rms_norm_backward,
+    rms_norm_forward,
+)
 from mha_numpy.foreign import explain_missing
 from mha_numpy.layers.activations import (
     Activation,
@@ -58,12 +64,8 @@ from mha_numpy.layers.norms import (
     LayerNormCache,
     LayerNormGrads,
     RMSNorm,
-    RMSNormCache,
-    RMSNormGrads,
     layer_norm_backward,
     layer_norm_forward,
-    rms_norm_backward,
-    rms_norm_forward,
 )
 from mha_numpy.layers.residual import Residual
 from mha_numpy.layers.sequential import Sequential

@@ -73,6 +73,7 @@ CASES = [
     (lambda: layer_norm_forward(np.float64(1), GAIN), ShapeError, r"x: expected \(..., D=7\).*got \(\)"),
     (lambda: layer_norm_forward(X[..., :0], GAIN[:0]), ShapeError, r"gain: expected \(D,\) with D >= 1; got \(0,\)"),
     (lambda: rms_norm_forward(X[..., :0], GAIN[:0]), ShapeError, r"gain: expected \(D,\) with D >= 1; got \(0,\)"),
+    (lambda: rms_norm_forward(X[..., :0]), ShapeError, r"x: expected \(..., D\) with D >= 1; got \("),
     (lambda: rms_norm_forward(X, GAIN[:, None]), ShapeError, r"gain: expected \(D,\); got \(7, 1\)"),
     (lambda: gelu_forward(X, approximate="sigmoid"), ConfigError, r"approximate: expected one of \('none', 'tanh'\); got 'sigmoid'"),
     (lambda: gelu_forward(None), DTypeError, "x: expected a float array; got None"),
