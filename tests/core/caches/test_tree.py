@@ -2,9 +2,13 @@ import numpy as np
 import pytest
 
 from mha_numpy import (
+    BlockPool,
     KVCache,
+    PagedKVCache,
     RopeOptions,
     attention_forward,
+    multi_head_attention_decode,
+    multi_head_attention_forward,
     rope_forward,
     tree_mask,
     tree_positions,
@@ -13,6 +17,7 @@ from mha_numpy.core import accepted_path
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.models import TransformerLM, generate
 from tests.compare import assert_close
+from tests.core.test_multihead import square_params
 from tests.gradients import randomize
 
 PARENTS = [-1, 0, 0, 1, 2, 1, -1, 6]
@@ -45,6 +50,25 @@ def test_each_path_equals_itself_alone(rng):
             q_offset=past,
         )
         assert_close(out[:, :, path], expected)
+
+
+@pytest.mark.parametrize("kind", [KVCache, lambda: PagedKVCache(BlockPool(30, 2))])
+def test_a_pruned_tree_leaves_what_its_path_would_have(rng, kind):
+    options = {"params": square_params(rng, 16, 8), "num_heads": 4, "num_kv_heads": 2}
+    options |= {"rope": RopeOptions(base=5.0)}
+    text, tree, last = (rng.normal(size=(2, T, 16)) for T in (3, len(PARENTS), 1))
+    whole, path = np.concatenate([text, tree[:, path_to(4)], last], axis=1), path_to(4)
+    expected, _ = multi_head_attention_forward(whole, is_causal=True, **options)
+    kv_cache = kind()
+    multi_head_attention_decode(text, kv_cache=kv_cache, is_causal=True, **options)
+    out, _ = multi_head_attention_decode(
+        tree, kv_cache=kv_cache, mask=tree_mask(PARENTS, 3), positions=tree_positions(PARENTS, 3),
+        **options,
+    )  # fmt: skip
+    assert_close(out[:, path], expected[:, 3:-1])
+    kv_cache.keep([0, 1, 2, *(3 + i for i in path)])
+    out, _ = multi_head_attention_decode(last, kv_cache=kv_cache, **options)
+    assert_close(out, expected[:, -1:])
 
 
 def test_an_empty_tree_and_a_chain():
