@@ -12,10 +12,11 @@ import numpy as np
 from mha_numpy.backends import LINEAR_ATTENTION_KERNELS
 from mha_numpy.checks import check_choice, check_count, check_number, check_shape, check_type
 from mha_numpy.core.grouped import group_heads
-from mha_numpy.core.pair import Pair, Values, as_gradient
+from mha_numpy.core.pair import Pair, Values
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import is_watched
+from mha_numpy.variants.causal_conv import with_final_gradient
 from mha_numpy.variants.linear_chunks import chunk_steps, chunk_steps_backward
 from mha_numpy.variants.linear_recording import (
     LEADING,
@@ -108,12 +109,12 @@ def linear_attention_steps(
 
 
 def linear_attention_steps_backward(
-    d_out: Array, d_state: Array | None, q: Array, k: Array, v: Array, log_decay: Array | None,
-    beta: Array | None, state: Array | None, states: Array, u: Array, scale: float, form: str,
-    chunk: int,
+    d_out: Array, d_final_state: Array | None, q: Array, k: Array, v: Array,
+    log_decay: Array | None, beta: Array | None, state: Array | None, states: Array, u: Array,
+    scale: float, form: str, chunk: int,
 ) -> tuple[Array, Array, Array, Array | None, Array | None, Array | None]:  # fmt: skip
     """Pull back through the same form, from the gradients of the output and of the last state."""
-    *rows, d_last = _in_rows(q, k, v, log_decay, beta, d_state)
+    *rows, d_last = _in_rows(q, k, v, log_decay, beta, d_final_state)
     d_out_rows = d_out.reshape(*rows[0].shape[:-1], v.shape[-1])
     given: Any = (
         d_out_rows, d_last, *rows, states[..., None, :, :, :], u[..., None, :, :], scale
@@ -136,7 +137,7 @@ def linear_attention_steps_backward(
         None if state is None else d_first[..., 0, :, :],
     )  # fmt: skip
     if is_watched():
-        record_recurrence_backward(q, k, log_decay, beta, d_out, d_state, d_states, grads)
+        record_recurrence_backward(q, k, log_decay, beta, d_out, d_final_state, d_states, grads)
     return grads
 
 
@@ -171,7 +172,7 @@ class LinearAttentionCache(NamedTuple):
     scale: float
     form: str
     chunk: int
-    d_state: Array | None  # backward's second argument
+    d_final_state: Array | None  # backward's last argument
     dtype: np.dtype[Any]
     backend: str
 
@@ -272,12 +273,12 @@ def linear_attention_forward(
     """
     return LINEAR_ATTENTION.forward(
         q=q, k=k, v=v, log_decay=log_decay, beta=beta, state=state, scale=scale, form=form,
-        chunk=chunk, d_state=None,
+        chunk=chunk, d_final_state=None,
     )  # fmt: skip
 
 
 def linear_attention_backward(
-    d_out: Array, cache: LinearAttentionCache, *, d_state: Array | None = None
+    d_out: Array, cache: LinearAttentionCache, *, d_final_state: Array | None = None
 ) -> LinearAttentionGrads:
     """Pull a gradient back through linear attention, from the last token to the first.
 
@@ -285,13 +286,13 @@ def linear_attention_backward(
     ----------
     d_out : (B, H, T, d_v) float array, or of lower rank like the output
     cache : LinearAttentionCache
-    d_state : (B, H_kv, d_k, d_v) float array, optional
+    d_final_state : (B, H_kv, d_k, d_v) float array, optional
         The gradient of the final state, from what continued from it.
 
     Returns
     -------
     LinearAttentionGrads
-        The last one is that of the state to start from, to be passed on as `d_state`.
+        The last one is that of the state to start from, to be passed on as `d_final_state`.
 
     Examples
     --------
@@ -302,9 +303,7 @@ def linear_attention_backward(
            [1.]])
     """
     check_type("cache", cache, LinearAttentionCache, "linear_attention_forward")
-    if d_state is not None:
-        last = cache.final_state
-        cache = cache._replace(d_state=as_gradient("d_state", d_state, last.shape, last.dtype))
+    cache = with_final_gradient(cache, d_final_state)
     return LINEAR_ATTENTION.backward(d_out, cache)
 
 
@@ -356,12 +355,12 @@ def _kernel(kernels: Any, *given: Any) -> Any:
 
 
 def _kernel_backward(kernels: Any, *given: Any) -> Any:
-    d_out, d_state, q, k, v, log_decay, beta, state, states, u, scale, form, chunk = given
+    d_out, d_final, q, k, v, log_decay, beta, state, states, u, scale, form, chunk = given
     if not _is_covered(k, log_decay, form, chunk):
         return linear_attention_steps_backward(*given)
     *d_qkv, d_log_decay, d_beta, d_first = kernels.linear_attention_backward(
         d_out.astype(q.dtype, copy=False),
-        None if d_state is None else d_state.astype(q.dtype, copy=False),
+        None if d_final is None else d_final.astype(q.dtype, copy=False),
         q, k, v, log_decay, beta, states, u, scale,
     )  # fmt: skip
     return (

@@ -59,7 +59,7 @@ def run(inputs, rng, **options):
     """Return out, the final state and all gradients; both upstream gradients are random."""
     out, cache = linear_attention_forward(**inputs, **options)
     d_out, d_state = (rng.normal(size=x.shape).astype(x.dtype) for x in (out, cache.final_state))
-    grads = linear_attention_backward(d_out, cache, d_state=d_state)
+    grads = linear_attention_backward(d_out, cache, d_final_state=d_state)
     return {"out": out, "final_state": cache.final_state, **grads._asdict()}
 
 
@@ -125,7 +125,7 @@ def test_gradients_of_output_and_final_state(rng, decay, rule, form):
         shape, cache = cache
         d_out, d_state = np.split(d_both, [np.prod(shape)])
         d_state = d_state.reshape(cache.final_state.shape)
-        return linear_attention_backward(d_out.reshape(shape), cache, d_state=d_state)
+        return linear_attention_backward(d_out.reshape(shape), cache, d_final_state=d_state)
 
     assert_gradients(forward, backward, inputs)
 
@@ -136,7 +136,7 @@ def test_a_text_in_parts_is_the_whole_text(rng, decay, rule, form):
     inputs = draw(rng, decay, rule)
     out, cache = linear_attention_forward(**inputs, form=form, chunk=3)
     d_out, d_state = rng.normal(size=out.shape), rng.normal(size=inputs["state"].shape)
-    whole = linear_attention_backward(d_out, cache, d_state=d_state)
+    whole = linear_attention_backward(d_out, cache, d_final_state=d_state)
 
     state, parts, cuts = inputs.pop("state"), [], [0, 1, 2, 7, 11]  # two tokens one by one
     for first, last in pairwise(cuts):
@@ -148,7 +148,7 @@ def test_a_text_in_parts_is_the_whole_text(rng, decay, rule, form):
     grads = []
     d_parts = np.split(d_out, cuts[1:-1], axis=2)
     for (_, part), d_part in zip(reversed(parts), reversed(d_parts), strict=True):
-        grads.append(linear_attention_backward(d_part, part, d_state=d_state))
+        grads.append(linear_attention_backward(d_part, part, d_final_state=d_state))
         d_state = grads[-1].d_state
     assert_close(d_state, whole.d_state)
     for name in (f"d_{name}" for name in inputs):
@@ -299,8 +299,8 @@ def test_wrong_gradients(rng):
         linear_attention_backward(out, None)
     with pytest.raises(ShapeError, match=r"^d_out: expected \(2, 6, 11, 5\), as out"):
         linear_attention_backward(out[..., 0], cache)
-    with pytest.raises(ShapeError, match=r"^d_state: expected \(2, 3, 4, 5\), as state"):
-        linear_attention_backward(out, cache, d_state=out)
+    with pytest.raises(ShapeError, match=r"^d_final_state: expected \(2, 3, 4, 5\), as final"):
+        linear_attention_backward(out, cache, d_final_state=out)
 
 
 def test_arguments_stay_as_they_are(rng):
