@@ -12,6 +12,7 @@ from mha_numpy.core.pair import Pair
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers.activations import swiglu_backward, swiglu_forward
+from mha_numpy.layers.attention import _default
 from mha_numpy.layers.layer import Layer, make_rng
 from mha_numpy.layers.norms import rms_norm_backward, rms_norm_forward
 from mha_numpy.variants import (
@@ -180,7 +181,7 @@ class GatedDeltaNet(Layer):
         super().__init__()
         self.embed_dim = D = check_count("embed_dim", embed_dim)
         self.num_heads = H = check_count("num_heads", num_heads)
-        self.num_key_heads = check_count("num_key_heads", num_key_heads or num_heads)
+        self.num_key_heads = _default("num_key_heads", num_key_heads, H)
         if H % self.num_key_heads:
             raise ConfigError(
                 f"num_key_heads: expected a divisor of num_heads={H}; got {num_key_heads}"
@@ -189,8 +190,8 @@ class GatedDeltaNet(Layer):
             raise ConfigError(
                 f"num_heads: expected a divisor of embed_dim={D}, or head_dim= given; got {H}"
             )
-        self.head_dim = check_count("head_dim", D // H if head_dim is None else head_dim)
-        self.value_dim = check_count("value_dim", value_dim or self.head_dim)
+        self.head_dim = _default("head_dim", head_dim, D // H)
+        self.value_dim = _default("value_dim", value_dim, self.head_dim)
         self.kernel_size = check_count("kernel_size", kernel_size)
         self.eps = check_number("eps", eps, positive=True)
         self.backend = check_backend(backend)
@@ -303,11 +304,10 @@ class GatedDeltaNet(Layer):
         d_projected |= dict(zip("qkv", self._split(d_joined), strict=True))
 
         # 1. six maps of x: its gradient is the sum of theirs
-        d_x = np.zeros_like(caches["q"].x)
-        for name in MAPS:
-            grads_of_map = linear_backward(d_projected[name], caches[name])
-            self.accumulate(f"w_{name}", grads_of_map.d_w)
-            d_x = d_x + grads_of_map.d_x
+        of_maps = {name: linear_backward(d_projected[name], caches[name]) for name in MAPS}
+        for name, of_map in of_maps.items():
+            self.accumulate(f"w_{name}", of_map.d_w)
+        d_x: Any = sum(of_map.d_x for of_map in of_maps.values())
         return d_x
 
     def _split(self, joined: Array) -> list[Array]:
