@@ -34,7 +34,11 @@ def recurrence_steps(
     v (..., 1, T, d_v), beta (..., 1, T, 1), decay (..., 1, T, 1 or d_k) and the state
     (..., 1, d_k, d_v).
     """
-    states, u, out = [state], np.empty_like(v), np.empty((*q.shape[:-1], v.shape[-1]), v.dtype)
+    states, u, out = (
+        [state],
+        np.empty(v.shape, v.dtype),
+        np.empty((*q.shape[:-1], v.shape[-1]), v.dtype),
+    )
     for t in range(q.shape[-2]):
         q_t, k_t, v_t = q[..., [t], :], k[..., [t], :], v[..., [t], :]
         # 1. forget
@@ -243,18 +247,20 @@ def linear_attention_forward(
     Notes
     -----
     For each head, the recurrence takes 4 T d_k d_v floating-point operations, and its cache has a
-    state for each token. Chunks of C tokens take about 4 T d_k d_v + 2 T C (d_k + d_v), twice that
-    with a delta rule, and keep a state for each chunk. A product takes 2 T^2 (d_k + d_v), and T^2
-    numbers. A decay for each feature costs C d_k more numbers per token. The "numba" backend
-    computes chunks of 64 tokens without such a decay; the equations compute everything else, and
-    the recurrence whatever is recorded.
+    state for each token. Chunks of C tokens take 4 T d_k d_v + 2 T C (d_k + d_v), and keep a state
+    for each chunk. A product takes 2 T^2 (d_k + d_v), and T^2 numbers. A delta rule adds about half
+    as much; a decay of each feature multiplies what is not a product with the state. The "numba"
+    backend computes chunks of 64 tokens without such a decay; the equations compute everything
+    else. A recorder sees the recurrence, in whichever form you ask for.
     The factors of a chunk are products of decays, never quotients, so strong decay cannot
     overflow. In the output, NaN reaches only its own and later tokens; in the gradients of chunks,
     it may reach all tokens of its chunk.
-    Sources: sum: Katharopoulos et al. 2020, eq. 9 to 20; delta rule: Schlag et al. 2021, eq. 24;
-    decay: Sun et al. 2023, *RetNet*, eq. 6, and for each feature Yang et al. 2023, *Gated linear
-    attention*, eq. 3; both together: Yang et al. 2024, *Gated delta networks*, eq. 10; delta rule
-    in chunks: Yang et al. 2024, *Parallelizing linear transformers with the delta rule*.
+    Sources: sum: Katharopoulos et al. 2020, *Transformers are RNNs*, sections 3.2 to 3.4; delta
+    rule: Schlag et al. 2021, *Linear transformers are secretly fast weight programmers*, section 4;
+    decay: Sun et al. 2023, *Retentive network*, section 2.1; of each feature: Yang et al. 2023,
+    *Gated linear attention transformers*, section 4; both: Yang et al. 2024, *Gated delta
+    networks*, section 3; delta rule in chunks: Yang et al. 2024, *Parallelizing linear transformers
+    with the delta rule*, section 3.
     Derivation: ``docs/linear-attention.md``.
 
     Examples

@@ -32,6 +32,13 @@ def test_a_head_by_hand():
     assert_close(layer(np.array([[[2.0]]])), [[[3 * silu]]], (1e-5, 0, False))
 
 
+def test_queries_and_keys_have_length_1(layer, rng):
+    layer(rng.normal(size=(2, 5, 9)))
+    rule = layer.forward_cache["rule"]
+    for rows in (rule.q, rule.k):
+        assert_close((rows**2).sum(axis=-1), np.ones((2, 4, 5)), (0, 1e-3, False))
+
+
 def test_gates_by_hand_and_far_out():
     out, _ = BETA.forward(x=np.array([0.0, np.log(3.0), -1e4, 1e4]))
     assert_close(out, [0.5, 0.75, 0.0, 1.0])

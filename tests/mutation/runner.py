@@ -35,8 +35,9 @@ BANK = ["tests/teach/exercises/test_core_by_the_bank.py"]
 OTHERS = {  # folders with few tests: all of them
     "layers": (
         "values", "cross_entropy", "every_pair", "transformer_blocks", "pair_layers",
-        "attention_layer",
+        "attention_layer", "gated_delta",
     ),
+    "variants": ("linear_attention", "causal_conv"),
 }  # fmt: skip
 UNCHANGED = Mutation("nothing at all", "softmax.py", {})
 
