@@ -15,6 +15,7 @@ from mha_numpy.layers.activations import swiglu_backward, swiglu_forward
 from mha_numpy.layers.attention import _default
 from mha_numpy.layers.layer import Layer, make_rng
 from mha_numpy.layers.norms import rms_norm_backward, rms_norm_forward
+from mha_numpy.steps import constant, renamed, step
 from mha_numpy.variants import (
     causal_conv_backward,
     causal_conv_forward,
@@ -226,43 +227,68 @@ class GatedDeltaNet(Layer):
         conv_state, memory = (None, None) if state is None else (state.conv, state.memory)
         params, caches = self.params, dict[str, Any]()
         # 1. project
+        step("x", x, "B T D")
         projected = {}
-        for name in MAPS:
-            projected[name], caches[name] = linear_forward(x, params[f"w_{name}"])
+        for name, width in MAPS.items():
+            constant(f"w_{name}", params[f"w_{name}"], f"D {width}")
+            mapped, caches[name] = linear_forward(x, params[f"w_{name}"])
+            projected[name] = step(f"{name}_projected", mapped, f"B T {width}", f"x @ w_{name}")
 
         # 2. convolve queries, keys and values
+        equation = "np.concatenate([q_projected, k_projected, v_projected], axis=-1)"
         joined = np.concatenate([projected[name] for name in "qkv"], axis=-1)
-        mixed, caches["conv"] = causal_conv_forward(
-            joined, params["w_conv"], state=conv_state, activation="silu"
-        )
+        step("joined", joined, "B T W", equation)
+        with renamed(**OF_CONV):
+            mixed, caches["conv"] = causal_conv_forward(
+                joined, params["w_conv"], state=conv_state, activation="silu"
+            )
 
         # 3. split into heads, and make queries and keys 1 long
         q, k, v = self._heads(mixed)
-        d_k = self.head_dim
+        d_k, group = self.head_dim, self.num_heads // self.num_key_heads
         unit, eps = np.full(d_k, d_k**-0.5, x.dtype), LENGTH_EPS / d_k
-        q, caches["unit_q"] = rms_norm_forward(q, unit, eps=eps)
-        k, caches["unit_k"] = rms_norm_forward(k, unit, eps=eps)
-        group = self.num_heads // self.num_key_heads
-        q, k = q.repeat(group, axis=1), k.repeat(group, axis=1)
+        with renamed(**OF_UNIT["q"]):
+            q, caches["unit_q"] = rms_norm_forward(q, unit, eps=eps)
+        with renamed(**OF_UNIT["k"]):
+            k, caches["unit_k"] = rms_norm_forward(k, unit, eps=eps)
+        q = step("q", q.repeat(group, axis=1), "B H T d_k", f"q_unit.repeat({group}, axis=1)")
+        k = step("k", k.repeat(group, axis=1), "B H T d_k", f"k_unit.repeat({group}, axis=1)")
 
         # 4. beta and decay
         beta, caches["sigmoid"] = BETA.forward(x=projected["beta"])
+        beta = beta.swapaxes(1, 2)  # (B, H, T)
+        step("beta", beta, "B H T", "(1 / (1 + np.exp(-beta_projected))).swapaxes(1, 2)")
         log_decay, caches["softplus"] = DECAY.forward(
             x=projected["decay"], a_log=params["a_log"], dt_bias=params["dt_bias"]
         )
+        log_decay = log_decay.swapaxes(1, 2)
+        constant("a_log", params["a_log"], "H")
+        constant("dt_bias", params["dt_bias"], "H")
+        time = "np.log1p(np.exp(decay_projected + dt_bias))"
+        step("log_decay", log_decay, "B H T", f"(-np.exp(a_log) * {time}).swapaxes(1, 2)")
 
         # 5. the gated delta rule
-        heads, caches["rule"] = linear_attention_forward(
-            q, k, v, log_decay=log_decay.swapaxes(1, 2), beta=beta.swapaxes(1, 2), state=memory
-        )
+        with renamed(**OF_RULE):
+            heads, caches["rule"] = linear_attention_forward(
+                q, k, v, log_decay=log_decay, beta=beta, state=memory
+            )
 
         # 6. norm of each head, times the SiLU of its gate
-        normed, caches["norm"] = rms_norm_forward(heads, params["gain"], eps=self.eps)
+        with renamed(**OF_NORM):
+            normed, caches["norm"] = rms_norm_forward(heads, params["gain"], eps=self.eps)
         gate = split_heads(projected["gate"], self.num_heads)
-        gated, caches["gated"] = swiglu_forward(gate, normed)
+        equation = "gate_projected.reshape(B, T, H, d_v).transpose(0, 2, 1, 3)"
+        step("gate", gate, "B H T d_v", equation)
+        with renamed(**OF_GATE):
+            gated, caches["gated"] = swiglu_forward(gate, normed)
 
         # 7. project
-        out, caches["o"] = linear_forward(merge_heads(gated), params["w_o"])
+        merged = merge_heads(gated)
+        equation = "gated.transpose(0, 2, 1, 3).reshape(B, T, H * d_v)"
+        step("merged", merged, "B T H*d_v", equation)
+        constant("w_o", params["w_o"], "H*d_v D")
+        out, caches["o"] = linear_forward(merged, params["w_o"])
+        step("out", out, "B T D", "merged @ w_o")
         if state is None:
             self._cache = caches
         else:
@@ -271,53 +297,114 @@ class GatedDeltaNet(Layer):
 
     def backward(self, d_out: Array) -> Array:
         """Add to the params' gradients and return that of `x`."""
-        caches = self.forward_cache
+        caches, rows = self.forward_cache, "reshape(B * T, {})"
         # 7. out = merged @ w_o
         d_merged, d_w_o, _ = linear_backward(d_out, caches["o"])
-        self.accumulate("w_o", d_w_o)
+        step("d_out", d_out, "B T D")
+        step("d_merged", d_merged, "B T H*d_v", "d_out @ w_o.T")
+        equation = f"merged.{rows.format('H * d_v')}.T @ d_out.{rows.format('D')}"
+        self.accumulate("w_o", step("d_w_o", d_w_o, "H*d_v D", equation))
 
         # 6. gated = silu(gate) * norm(heads)
-        d_gate, d_normed = swiglu_backward(split_heads(d_merged, self.num_heads), caches["gated"])
-        d_heads, d_gain = rms_norm_backward(d_normed, caches["norm"])
+        d_gated = split_heads(d_merged, self.num_heads)
+        equation = "d_merged.reshape(B, T, H, d_v).transpose(0, 2, 1, 3)"
+        step("d_gated", d_gated, "B H T d_v", equation)
+        with renamed(**OF_GATE):
+            d_gate, d_normed = swiglu_backward(d_gated, caches["gated"])
+        with renamed(**OF_NORM):
+            d_heads, d_gain = rms_norm_backward(d_normed, caches["norm"])
         self.accumulate("gain", d_gain)
 
         # 5. the gated delta rule
-        grads: Any = linear_attention_backward(d_heads, caches["rule"])
+        with renamed(**OF_RULE):
+            grads: Any = linear_attention_backward(d_heads, caches["rule"])
         d_q, d_k, d_v, d_log_decay, d_beta, _ = grads
 
         # 4. beta and decay
         d_decay = DECAY.backward(d_log_decay.swapaxes(1, 2), caches["softplus"])
-        self.accumulate("a_log", d_decay.d_a_log)
-        self.accumulate("dt_bias", d_decay.d_dt_bias)
-        d_projected = {"gate": merge_heads(d_gate), "decay": d_decay.d_x}
-        d_projected["beta"] = BETA.backward(d_beta.swapaxes(1, 2), caches["sigmoid"]).d_x
+        d_logits = BETA.backward(d_beta.swapaxes(1, 2), caches["sigmoid"]).d_x
+        d_projected = {"gate": merge_heads(d_gate), "decay": d_decay.d_x, "beta": d_logits}
+        slope = "np.exp(a_log) / (1 + np.exp(-decay_projected - dt_bias))"
+        equations = {
+            "gate": "d_gate.transpose(0, 2, 1, 3).reshape(B, T, H * d_v)",
+            "decay": f"-d_log_decay.swapaxes(1, 2) * {slope}",
+            "beta": "(d_beta * beta * (1 - beta)).swapaxes(1, 2)",
+        }
+        for name, equation in equations.items():
+            step(f"d_{name}_projected", d_projected[name], f"B T {MAPS[name]}", equation)
+        equation = "(d_log_decay * log_decay).sum(axis=(0, 2))"
+        self.accumulate("a_log", step("d_a_log", d_decay.d_a_log, "H", equation))
+        equation = "d_decay_projected.sum(axis=(0, 1))"
+        self.accumulate("dt_bias", step("d_dt_bias", d_decay.d_dt_bias, "H", equation))
 
         # 3. what heads share gets the sum of their gradients; length 1, heads split
-        d_q, d_k = (group_heads(d, self.num_key_heads).sum(axis=2) for d in (d_q, d_k))
-        d_q = rms_norm_backward(d_q, caches["unit_q"]).d_x
-        d_k = rms_norm_backward(d_k, caches["unit_k"]).d_x
-        d_mixed = np.concatenate([merge_heads(d) for d in (d_q, d_k, d_v)], axis=-1)
+        group = self.num_heads // self.num_key_heads
+        of_heads = {"v": d_v}
+        for name, d_of_heads in (("q", d_q), ("k", d_k)):
+            d_unit = group_heads(d_of_heads, self.num_key_heads).sum(axis=2)
+            equation = f"d_{name}.reshape(B, H_k, {group}, T, d_k).sum(axis=2)"
+            step(f"d_{name}_unit", d_unit, "B H_k T d_k", equation)
+            with renamed(**OF_UNIT[name]):
+                of_heads[name] = rms_norm_backward(d_unit, caches[f"unit_{name}"]).d_x
+        d_mixed = np.concatenate([merge_heads(of_heads[name]) for name in "qkv"], axis=-1)
+        merged = ["d_q_heads.transpose(0, 2, 1, 3).reshape(B, T, H_k * d_k)",
+                  "d_k_heads.transpose(0, 2, 1, 3).reshape(B, T, H_k * d_k)",
+                  "d_v.transpose(0, 2, 1, 3).reshape(B, T, H * d_v)"]  # fmt: skip
+        step("d_mixed", d_mixed, "B T W", f"np.concatenate([{', '.join(merged)}], axis=-1)")
 
         # 2. mixed = silu(convolution)
-        d_joined, d_w_conv, _, _ = causal_conv_backward(d_mixed, caches["conv"])
+        with renamed(**OF_CONV):
+            d_joined, d_w_conv, _, _ = causal_conv_backward(d_mixed, caches["conv"])
         self.accumulate("w_conv", d_w_conv)
-        d_projected |= dict(zip("qkv", self._split(d_joined), strict=True))
+        first = 0
+        for name, part in zip("qkv", self._split(d_joined), strict=True):
+            d_projected[name] = part
+            last = first + part.shape[-1]
+            equation = f"d_joined[..., {first}:{last}]"
+            step(f"d_{name}_projected", part, f"B T {MAPS[name]}", equation)
+            first = last
 
         # 1. six maps of x: its gradient is the sum of theirs
         of_maps = {name: linear_backward(d_projected[name], caches[name]) for name in MAPS}
         for name, of_map in of_maps.items():
-            self.accumulate(f"w_{name}", of_map.d_w)
+            equation = f"x.{rows.format('D')}.T @ d_{name}_projected.{rows.format(MAPS[name])}"
+            d_w = step(f"d_w_{name}", of_map.d_w, f"D {MAPS[name]}", equation)
+            self.accumulate(f"w_{name}", d_w)
         d_x: Any = sum(of_map.d_x for of_map in of_maps.values())
-        return d_x
+        shares = [f"d_{name}_projected @ w_{name}.T" for name in MAPS]
+        return step("d_x", d_x, "B T D", " + ".join(shares))
 
     def _split(self, joined: Array) -> list[Array]:
         """Split (B, T, 2 H_k*d_k + H*d_v) into queries, keys and values."""
         keys = self.num_key_heads * self.head_dim
         return np.split(joined, [keys, 2 * keys], axis=-1)
 
-    def _heads(self, joined: Array) -> list[Array]:
-        heads = self.num_key_heads, self.num_key_heads, self.num_heads
-        return [split_heads(x, n) for x, n in zip(self._split(joined), heads, strict=True)]
+    def _heads(self, mixed: Array) -> list[Array]:
+        """Return queries, keys and values by head."""
+        keys, found, first = ("H_k", "d_k"), [], 0
+        axes = {"q_heads": keys, "k_heads": keys, "v": ("H", "d_v")}
+        for (name, (H, d)), part in zip(axes.items(), self._split(mixed), strict=True):
+            last, num_heads = (
+                first + part.shape[-1],
+                self.num_key_heads if H == "H_k" else self.num_heads,
+            )
+            moved = f"mixed[..., {first}:{last}].reshape(B, T, {H}, {d}).transpose(0, 2, 1, 3)"
+            found.append(step(name, split_heads(part, num_heads), f"B {H} T {d}", moved))
+            first = last
+        return found
 
 
-MAPS = ("q", "k", "v", "gate", "beta", "decay")
+MAPS = {  # and how wide they are
+    "q": "H_k*d_k", "k": "H_k*d_k", "v": "H*d_v", "gate": "H*d_v", "beta": "H", "decay": "H",
+}  # fmt: skip
+# what a trace calls the arrays of the parts
+OF_CONV = {"x": "joined", "w": "w_conv", "state": "joined_before", "share": "conv_share",
+           "out": "mixed", "D": "W"}  # fmt: skip
+OF_UNIT = {
+    name: {"x": f"{name}_heads", "out": f"{name}_unit", "H": "H_k", "D": "d_k",
+           **{part: f"{part}_{name}" for part in ("gain", "eps", "inverse_rms", "x_hat")}}
+    for name in "qk"
+}  # fmt: skip
+OF_RULE = {"out": "heads", "H_kv": "H"}
+OF_NORM = {"x": "heads", "out": "normed", "D": "d_v"}
+OF_GATE = {"x": "normed", "share": "gate_share", "silu": "gate_silu", "out": "gated", "F": "d_v"}

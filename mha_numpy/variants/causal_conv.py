@@ -166,6 +166,7 @@ def _check(values: Values) -> None:
     before = (*x.shape[:-2], len(w) - 1, w.shape[1])
     if x.ndim < 2 or len(w) == 0:
         raise ShapeError(f"x, w: expected (..., T, D) and (K >= 1, D); got {x.shape}, {w.shape}")
+    values["is_first"] = state is None
     if state is None:
         values["state"] = np.zeros(before, x.dtype)
     elif state.shape != before:
@@ -188,7 +189,8 @@ def _records(values: Values) -> Records:
     yield "x", axes, ""
     yield "w", "K D"
     yield "b", "D"
-    yield "state", _axes(x, "T_before D"), ""
+    state = "state", _axes(x, "T_before D")
+    yield state if values["is_first"] else (*state, "")
     yield "padded", _axes(x, "T_padded D"), "np.concatenate([state, x], axis=-2)"
     total = " + ".join(f"w[{j}] * padded[..., {j}:{j + T}, :]" for j in range(len(w)))
     has_silu = values["share"] is not None

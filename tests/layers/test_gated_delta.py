@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mha_numpy.checking.tracing import trace
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
 from mha_numpy.layers import DeltaState, GatedDeltaNet
 from mha_numpy.layers.gated_delta import BETA, DECAY
@@ -56,6 +57,27 @@ def test_decoding_is_the_whole_text(layer, rng, parts):
         found.append(layer(part, state=state))
         assert state.nbytes == 8 * 2 * (2 * (2 * 6 + 20) + 4 * 3 * 5)
     assert_close(np.concatenate(found, axis=1), layer(x))
+
+
+@pytest.mark.parametrize("decodes", [False, True])
+def test_each_equation_of_a_trace_holds(layer, rng, decodes):
+    x, state = rng.normal(size=(2, 3, 9)), DeltaState() if decodes else None
+    if decodes:
+        layer(x, state=state)
+    with trace() as t:
+        out = layer(x, state=state)
+        if not decodes:
+            layer.backward(rng.normal(size=out.shape))
+    names = [step.name for step in t]
+    assert len(names) == len(set(names))
+    given = {"x", "joined_before", "state"} if decodes else {"x", "d_out"}
+    assert {step.name for step in t if not step.equation} == given
+    for step in t:
+        if step.equation:
+            assert_close(t.evaluate(step), step.array, name=f"{step.name} = {step.equation}")
+    if not decodes:
+        assert {f"d_{name}" for name in layer.params} <= {*names}
+    assert (t.sizes["H"], t.sizes["H_k"], t.sizes["d_v"]) == (4, 2, 5)
 
 
 def test_no_token_sees_a_later_one(layer, rng):

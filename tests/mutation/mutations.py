@@ -220,7 +220,7 @@ MUTATIONS = [
     Mutation("cross-entropy: a mean whose gradient is a sum's", "cross_entropy.py", {"d_loss * share, counted": "d_loss, counted"}, "layers"),
     Mutation("feed-forward: gradient by the gate alone", "feed_forward.py", {"d_x = d_x + d_x_gate": "d_x = d_x_gate"}, "layers"),
     Mutation("gated delta: gate and heads swapped", "gated_delta.py", {"swiglu_forward(gate, normed)": "swiglu_forward(normed, gate)"}, "layers"),
-    Mutation("gated delta: keys of a group tiled", "gated_delta.py", {"q.repeat(group, axis=1), k.repeat(group, axis=1)": "np.tile(q, (1, group, 1, 1)), np.tile(k, (1, group, 1, 1))"}, "layers"),
+    Mutation("gated delta: keys of a group tiled", "gated_delta.py", {'step("k", k.repeat(group, axis=1),': 'step("k", np.tile(k, (1, group, 1, 1)),'}, "layers"),
     Mutation("gated delta: slope of softplus left out", "gated_delta.py", {"d_x = d_time * beta_steps(shifted)": "d_x = d_time"}, "layers"),
     Mutation("gated delta: a length of root d_k", "gated_delta.py", {"unit, eps = np.full(d_k, d_k**-0.5, x.dtype)": "unit, eps = np.ones(d_k, x.dtype)"}, "layers"),
     # variants
