@@ -1,6 +1,12 @@
 """Attention as it is used today, as pairs of functions on arrays: linear attention."""
 
 from mha_numpy.foreign import explain_missing
+from mha_numpy.variants.causal_conv import (
+    CausalConvCache,
+    CausalConvGrads,
+    causal_conv_backward,
+    causal_conv_forward,
+)
 from mha_numpy.variants.linear_attention import (
     LinearAttentionCache,
     LinearAttentionGrads,
@@ -9,7 +15,8 @@ from mha_numpy.variants.linear_attention import (
 )
 
 __all__ = [
-    "LinearAttentionCache", "LinearAttentionGrads", "linear_attention_backward",
+    "CausalConvCache", "CausalConvGrads", "LinearAttentionCache", "LinearAttentionGrads",
+    "causal_conv_backward", "causal_conv_forward", "linear_attention_backward",
     "linear_attention_forward",
 ]  # fmt: skip
 

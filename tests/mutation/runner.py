@@ -35,9 +35,10 @@ BANK = ["tests/teach/exercises/test_core_by_the_bank.py"]
 OTHERS = {  # folders with few tests: all of them
     "layers": (
         "values", "cross_entropy", "every_pair", "transformer_blocks", "pair_layers",
-        "attention_layer",
+        "attention_layer", "gated_delta",
     ),
     "core/caches": ("every_kind", "rolling", "paged", "int8", "tree"),
+    "variants": ("linear_attention", "causal_conv"),
 }  # fmt: skip
 UNCHANGED = Mutation("nothing at all", "softmax.py", {})
 
