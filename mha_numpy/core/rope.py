@@ -186,7 +186,7 @@ def _check(values: Values) -> None:
     values["rotary_dim"] = _check_rotary_dim(values["rotary_dim"], shape[-1])
     positions = values["positions"] = _check_positions(values["positions"], shape)
     length = values["length"]
-    if length is None:  # NaN is no position
+    if length is None and values["scaling"] is not None:  # NaN is no position
         length = np.fmax.reduce(positions, axis=None, initial=-1) + 1
     values["frequencies"], values["attention_factor"] = rope_frequencies(
         values["rotary_dim"], base=values["base"], scaling=values["scaling"], length=length

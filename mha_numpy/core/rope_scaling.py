@@ -262,7 +262,5 @@ def rope_frequencies(
     check_scaling(scaling, rotary_dim, base)
     pair = np.arange(rotary_dim // 2)
     frequencies = base ** (-2 * pair / max(rotary_dim, 1))  # (rotary_dim / 2,)
-    if scaling is None:
-        return frequencies, 1.0
     length = 0.0 if length is None else check_number("length", length, least=0)
-    return scaling.scale(frequencies, base, length)
+    return (frequencies, 1.0) if scaling is None else scaling.scale(frequencies, base, length)

@@ -7,6 +7,7 @@ import pytest
 
 from mha_numpy.core import (
     RopeOptions,
+    YarnScaling,
     attention_backward,
     attention_forward,
     linear_backward,
@@ -70,11 +71,11 @@ def test_linear(rng, backend, shape, with_bias):
 
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize("rotary_dim", [None, 4, 0])
+@pytest.mark.parametrize("scaling", [None, YarnScaling(4.0, 20)])
 @pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6), (2, 3, 5, 6)])
-def test_rope(rng, interleaved, rotary_dim, shape):
-    forward = partial(
-        rope_forward, positions=np.arange(5) + 3, interleaved=interleaved, rotary_dim=rotary_dim
-    )
+def test_rope(rng, interleaved, rotary_dim, scaling, shape):
+    rope = RopeOptions(rotary_dim=rotary_dim, interleaved=interleaved, scaling=scaling)
+    forward = partial(rope_forward, positions=np.arange(5) + 3, **rope._asdict())
     assert_gradients(forward, rope_backward, {"x": rng.normal(size=shape)})
 
 
