@@ -52,6 +52,12 @@ class RopeOptions(NamedTuple):
     scaling: Scaling | None = None
     length: float | None = None
 
+    def __repr__(self) -> str:
+        """Name what differs from the default."""
+        options, defaults = self._asdict(), self._field_defaults
+        given = [f"{name}={options[name]!r}" for name in options if options[name] != defaults[name]]
+        return f"RopeOptions({', '.join(given)})"
+
 
 class RopeCache(NamedTuple):
     """What `rope_backward` needs."""

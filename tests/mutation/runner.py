@@ -23,7 +23,7 @@ from tests.mutation.mutations import MUTATIONS, Mutation
 ROOT = Path(__file__).parents[2]
 NAMES = (
     "softmax", "linear", "shapes", "masks", "attention", "multihead", "positions", "kv_cache",
-    "wrong_input", "backends", "gradients", "extra_keys", "options",
+    "rope_scaling", "wrong_input", "backends", "gradients", "extra_keys", "options",
 )  # fmt: skip
 # the tests to try first, where they are not called as the file is
 NEAREST = {
