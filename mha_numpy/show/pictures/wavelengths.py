@@ -34,7 +34,7 @@ def wavelength_chart(rotations: Mapping[str, RopeOptions], d_k: int) -> Picture:
     >>> scalings = {"linear": LinearScaling(8.0), "Llama 3": Llama3Scaling(8.0, 8192)}
     >>> rotations = {name: RopeOptions(5e5, scaling=one) for name, one in scalings.items()}
     >>> wavelength_chart(rotations, 128).alt.split("; ")[1]
-    'Llama 3 is lowest, 1, at 6.28 and highest, 8, at 10,240.'
+    'Llama 3 is lowest, 1, at 6.28 and highest, 8, at 8,219.'
     """
     d_k = check_count("d_k", d_k, least=2)
     if not isinstance(rotations, Mapping) or not rotations:
