@@ -4,8 +4,9 @@
 too; `attention_stages` returns the arrays between input and output. `MultiHeadAttention` is a layer
 with params; the functions below it are `multi_head_attention_forward`, `..._backward` and, for one
 token after another, `..._decode`. Their parts (softmax, linear maps, RoPE, heads split and merged)
-are here too. `causal_mask`, `padding_mask` and `window_mask` make masks, and `explain_mask` prints
-one. `trace` records every step; `gradcheck` and `compare` check gradients and arrays of any code.
+are here too. `causal_mask`, `padding_mask`, `window_mask` and `document_mask` make masks, and
+`explain_mask` prints one. `trace` records every step; `gradcheck` and `compare` check gradients and
+arrays of any code.
 
 >>> import numpy as np
 >>> from mha_numpy import attention_backward, attention_forward
@@ -30,6 +31,9 @@ from mha_numpy.core import (
     attention_stages,
     causal_mask,
     combine_masks,
+    document_ids,
+    document_mask,
+    document_positions,
     explain_mask,
     linear_backward,
     linear_forward,
@@ -38,6 +42,7 @@ from mha_numpy.core import (
     multi_head_attention_decode,
     multi_head_attention_forward,
     padding_mask,
+    positions_from_mask,
     rope_backward,
     rope_forward,
     scaled_dot_product_attention,
@@ -66,11 +71,12 @@ __all__ = [
     "BackendError", "ConfigError", "DTypeError", "FileError", "KVCache", "MaskError", "MhaError",
     "MultiHeadAttention", "MultiHeadParams", "RopeOptions", "ShapeError", "TrainingError",
     "alibi_bias", "attention_backward", "attention_forward", "attention_stages", "backend",
-    "causal_mask", "combine_masks", "compare", "explain_mask", "gradcheck", "linear_backward",
-    "linear_forward", "merge_heads", "multi_head_attention_backward",
-    "multi_head_attention_decode", "multi_head_attention_forward", "padding_mask",
-    "rope_backward", "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions",
-    "softmax_backward", "softmax_forward", "split_heads", "trace", "window_mask",
+    "causal_mask", "combine_masks", "compare", "document_ids", "document_mask",
+    "document_positions", "explain_mask", "gradcheck", "linear_backward", "linear_forward",
+    "merge_heads", "multi_head_attention_backward", "multi_head_attention_decode",
+    "multi_head_attention_forward", "padding_mask", "positions_from_mask", "rope_backward",
+    "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
+    "softmax_forward", "split_heads", "trace", "window_mask",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -102,7 +102,8 @@ def multi_head_configuration(seed):
         inputs["params"] = inputs["params"]._replace(b_q=None, b_k=None, b_v=None, b_o=None)
     options = {"num_heads": H, "num_kv_heads": H_kv, "is_causal": bool(seed % 2)}
     if seed % 5 == 0:
-        options["rope"] = RopeOptions(interleaved=bool(seed % 2))
+        scaling = YarnScaling(4.0, 20) if seed % 10 else None
+        options["rope"] = RopeOptions(interleaved=bool(seed % 2), scaling=scaling)
         options["q_offset"] = rng.integers(0, 4, size=B)
     if seed % 5 == 1:
         inputs["bias"], inputs["head_gate"] = rng.normal(size=(H, 1, T_k)), rng.normal(size=H)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from mha_numpy import ConfigError, rope_forward
+from mha_numpy import ConfigError, rope_backward, rope_forward
 from mha_numpy.core import (
     DynamicScaling,
     LinearScaling,
@@ -110,6 +110,24 @@ def test_scores_have_the_square_of_the_factor_and_see_distances(rng):
     yarn = YarnScaling(4.0, L, 3.3, 1.3)
     assert_close(scores(yarn), scores(yarn, 1000))
     assert_close(scores(yarn), yarn_mscale(4.0) ** 2 * scores(yarn._replace(attention_factor=1.0)))
+
+
+def test_nan_is_no_position_and_reaches_its_row_alone():
+    x, positions = np.ones((3, 8)), np.array([np.nan, 1.0, 9.0])
+    out, _ = rope_forward(x, positions=positions, scaling=DynamicScaling(4.0, 2))
+    expected, _ = rope_forward(x, positions=[0, 1, 9], scaling=DynamicScaling(4.0, 2))
+    assert np.isnan(out[0]).all()
+    assert_close(out[1:], expected[1:])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_dtype_is_kept(rng, dtype):
+    x = rng.normal(size=(5, 8))
+    for scaling in EVERY:
+        out, cache = rope_forward(x.astype(dtype), base=BASE, scaling=scaling)
+        assert out.dtype == rope_backward(out, cache).d_x.dtype == dtype
+        expected, _ = rope_forward(x, base=BASE, scaling=scaling)
+        assert_close(out, expected, np.dtype(dtype).name)
 
 
 def test_no_features_and_one_pair():
