@@ -35,6 +35,15 @@ def scaled(scaling, base=10000.0):
         ({"rope_parameters": {"partial_rotary_factor": 0.5}, **SIZES}, RopeOptions(rotary_dim=8)),
         ({"rotary_pct": 0.25, "rotary_emb_base": 99, **SIZES}, RopeOptions(99.0, 4)),
         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, scaled(LinearScaling(2.0))),
+        # as in transformers, the older spelling wins
+        (
+            {"rope_scaling": {"type": "linear", "factor": 2.0},
+             "rope_parameters": {"rope_theta": 9.0}},
+            scaled(LinearScaling(2.0)),
+        ),
+        # DeepSeek rotates a part that is separate, GPT-NeoX the first features
+        ({"rotary_pct": 0.5, "head_dim": 20, **SIZES}, RopeOptions(rotary_dim=10)),
+        ({"rotary_pct": 0.5, "qk_rope_head_dim": 12, "head_dim": 20}, RopeOptions(rotary_dim=6)),
         # its length is that of the model, whatever else is there
         (
             {**SIZES, "rope_scaling": {"type": "dynamic", "factor": 2.0, ORIGINAL: 9}},
