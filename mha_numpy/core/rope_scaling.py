@@ -20,7 +20,7 @@ class LinearScaling(NamedTuple):
     factor: float
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
-        """Return the frequencies and the attention factor for a text of this length."""
+        """Return the frequencies divided by the factor, and an attention factor of 1."""
         return frequencies / self.factor, 1.0
 
 
@@ -38,6 +38,7 @@ class DynamicScaling(NamedTuple):
     original_length: float
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
+        """Slow down each pair as another base would, in a text of this length."""
         ratio = max(length, self.original_length) / self.original_length
         slower = 1 + self.factor * (ratio - 1)
         pair, last = np.arange(frequencies.size), max(frequencies.size - 1, 1)
@@ -68,6 +69,7 @@ class YarnScaling(NamedTuple):
     truncate: bool = True
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
+        """Keep the pairs before the ramp, and divide those after it."""
         pairs = frequencies.size
 
         def pair_that_turns(times: float) -> float:
@@ -119,6 +121,7 @@ class LongRopeScaling(NamedTuple):
     attention_factor: float | None = None
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
+        """Divide each frequency by its own factor, in a text of this length."""
         longer = self.long_factor if length > self.original_length else self.short_factor
         attention_factor = self.attention_factor
         if attention_factor is None:
@@ -143,6 +146,7 @@ class Llama3Scaling(NamedTuple):
     high_freq_factor: float = 4.0
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
+        """Keep a share of each frequency, by the turns within the original length."""
         low, high = self.low_freq_factor, self.high_freq_factor
         turns = self.original_length * frequencies / (2 * np.pi)
         return _keep(np.clip((turns - low) / (high - low), 0, 1), frequencies, self.factor), 1.0
@@ -161,6 +165,7 @@ class ProportionalScaling(NamedTuple):
     factor: float = 1.0
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
+        """Let the first pairs turn, and stop the others."""
         turns = np.arange(frequencies.size) < int(self.share * frequencies.size)
         return np.where(turns, frequencies / self.factor, 0), 1.0
 
