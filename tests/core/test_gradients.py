@@ -8,6 +8,7 @@ import pytest
 from mha_numpy.core import (
     QKNormOptions,
     RopeOptions,
+    YarnScaling,
     attention_backward,
     attention_forward,
     linear_backward,
@@ -82,11 +83,11 @@ def test_linear(rng, backend, shape, with_bias):
 
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize("rotary_dim", [None, 4, 0])
+@pytest.mark.parametrize("scaling", [None, YarnScaling(4.0, 20)])
 @pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6), (2, 3, 5, 6)])
-def test_rope(rng, interleaved, rotary_dim, shape):
-    forward = partial(
-        rope_forward, positions=np.arange(5) + 3, interleaved=interleaved, rotary_dim=rotary_dim
-    )
+def test_rope(rng, interleaved, rotary_dim, scaling, shape):
+    rope = RopeOptions(rotary_dim=rotary_dim, interleaved=interleaved, scaling=scaling)
+    forward = partial(rope_forward, positions=np.arange(5) + 3, **rope._asdict())
     assert_gradients(forward, rope_backward, {"x": rng.normal(size=shape)})
 
 
@@ -113,7 +114,8 @@ def multi_head_configuration(seed):
         inputs["params"] = inputs["params"]._replace(b_q=None, b_k=None, b_v=None, b_o=None)
     options = {"num_heads": H, "num_kv_heads": H_kv, "is_causal": bool(seed % 2)}
     if seed % 5 == 0:
-        options["rope"] = RopeOptions(interleaved=bool(seed % 2))
+        scaling = YarnScaling(4.0, 20) if seed % 10 else None
+        options["rope"] = RopeOptions(interleaved=bool(seed % 2), scaling=scaling)
         options["q_offset"] = rng.integers(0, 4, size=B)
     if seed % 5 == 1:
         inputs["bias"], inputs["head_gate"] = rng.normal(size=(H, 1, T_k)), rng.normal(size=H)

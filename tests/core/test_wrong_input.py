@@ -242,6 +242,12 @@ CASES = [
     (lambda: mha.KVCache().append(K, V[:, :2]), ShapeError, r"v: expected \(B=2, H_kv=3, T=7, d_v\)"),
     (lambda: mha.KVCache().append(K.astype(int), V), DTypeError, "k: .*int64"),
     # positions
+    (lambda: mha.document_ids(np.array([2, -1])), ConfigError, r"lengths: expected \(N,\)"),
+    (lambda: mha.document_ids(np.array([2, 3]), T=4), ConfigError, "T: expected .* >= 5; got 4"),
+    (lambda: mha.document_mask(np.ones(3)), ConfigError, r"ids: expected a \(T,\) or \(B, T\)"),
+    (lambda: mha.document_positions(np.ones((1, 2, 3), int)), ConfigError, r"ids: expected \(T,\)"),
+    (lambda: mha.positions_from_mask(np.ones((2, 3), int)), MaskError, "write mask == 1"),
+    (lambda: mha.positions_from_mask(np.ones((1, 2, 3), bool)), MaskError, r"mask: expected \(T,"),
     (lambda: mha.rope_forward(np.ones(8)), ShapeError, r"x: expected \(B, H, T, d\)"),
     (lambda: mha.rope_forward(np.ones((5, 7))), ShapeError, "x: expected an even last axis.*d=7"),
     (lambda: mha.rope_forward(np.ones((5, 8)), rotary_dim=3), ConfigError, "rotary_dim: .*got 3"),

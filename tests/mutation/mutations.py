@@ -182,6 +182,22 @@ MUTATIONS = [
     Mutation("rope: decode starts at 0", "multihead.py", {"k_at = past + np.arange(k.shape[2])":
              "k_at = np.arange(k.shape[2])"}),
     Mutation("decode forgets the offset", "multihead.py", {'options["q_offset"] = kv_cache.place(T_new)': "pass"}),
+    Mutation("rope: attention factor forgotten", "rope.py", {"(attention_factor * f(angles))": "f(angles)"}),
+    Mutation("rope: length of the first sequence", "rope.py", {"np.fmax.reduce(positions, axis=None, initial=-1)":
+             "np.fmax.reduce(np.atleast_2d(positions)[0], axis=None, initial=-1)"}),
+    Mutation("dynamic: another power", "rope_scaling.py", {"max(frequencies.size - 1, 1)": "max(frequencies.size, 1)"}),
+    Mutation("dynamic: shorter texts too", "rope_scaling.py", {"max(length, self.original_length) / self.original_length":
+             "length / self.original_length"}),
+    Mutation("YaRN: ramp turned round", "rope_scaling.py", {"_keep(1 - np.clip(ramp, 0, 1),": "_keep(np.clip(ramp, 0, 1),"}),
+    Mutation("YaRN: never whole pairs", "rope_scaling.py", {"if self.truncate:": "if False:"}),
+    Mutation("LongRoPE: long from the original length on", "rope_scaling.py",
+             {"length > self.original_length": "length >= self.original_length"}),
+    Mutation("Llama 3: no smooth middle", "rope_scaling.py", {"np.clip((turns - low) / (high - low), 0, 1)": "(turns > low) * 1.0"}),
+    Mutation("scaled: the rest multiplied", "rope_scaling.py", {"(1 - share) / factor": "(1 - share) * factor"}),
+    Mutation("documents: padding sees padding", "masks.py", {" & (ids >= 0)[..., None]": ""}),
+    Mutation("positions: from the padding on", "positions.py", {"np.maximum(np.cumsum(mask, axis=-1) - 1, 0)":
+             "np.maximum(np.cumsum(mask, axis=-1), 0)"}),
+    Mutation("documents: positions go on", "positions.py", {"np.tril(mask, -1).sum(axis=-1)": "np.tril(mask | True, -1).sum(axis=-1)"}),
     Mutation("cache narrows a wider dtype", "kv_cache.py", {"if length <= capacity and dtype == part.dtype:":
              "if length <= capacity:"}),
     # around attention

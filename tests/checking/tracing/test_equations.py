@@ -9,6 +9,7 @@ from mha_numpy import KVCache, MultiHeadParams, RopeOptions, attention_backward,
 from mha_numpy.checking.tracing import Trace, trace
 from mha_numpy.core import (
     QKNormOptions,
+    YarnScaling,
     constant,
     multi_head_attention_decode,
     softmax_backward,
@@ -140,7 +141,8 @@ def test_self_and_cross_with_and_without_biases(rng, given, biases):
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("rotary_dim", [None, 4])
 def test_rope(rng, interleaved, rotary_dim):
-    rope = RopeOptions(interleaved=interleaved, rotary_dim=rotary_dim)
+    scaling = None if rotary_dim is None else YarnScaling(4.0, 20)
+    rope = RopeOptions(interleaved=interleaved, rotary_dim=rotary_dim, scaling=scaling)
     assert_equations_hold(trace_layer(rng, "x", rope=rope, q_offset=np.arange(B)))
     extra = extra_keys(rng)
     assert_equations_hold(trace_layer(rng, "x", rope=rope, q_offset=np.arange(B), **extra))
