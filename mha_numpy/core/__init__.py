@@ -25,6 +25,12 @@ from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.core.options import AttentionOptions
 from mha_numpy.core.positions import alibi_bias, sinusoidal_positions
 from mha_numpy.core.qk_norm import QKNormOptions
+from mha_numpy.core.relative_bias import (
+    RelativeBiasCache,
+    RelativeBiasGrads,
+    relative_bias_backward,
+    relative_bias_forward,
+)
 from mha_numpy.core.rms_norm import (
     RMSNormCache,
     RMSNormGrads,
@@ -40,12 +46,13 @@ from mha_numpy.steps import constant, step
 __all__ = [
     "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "KVCache",
     "LinearCache", "LinearGrads", "MergeCache", "MergeGrads", "MultiHeadCache", "MultiHeadGrads",
-    "MultiHeadParams", "QKNormOptions", "RMSNormCache", "RMSNormGrads", "RopeCache", "RopeGrads",
-    "RopeOptions", "SoftmaxCache", "SoftmaxGrads", "alibi_bias", "attention_backward",
-    "attention_forward", "attention_stages", "causal_mask", "combine_masks", "constant",
-    "explain_mask", "linear_backward", "linear_forward", "merge_backward", "merge_forward",
-    "merge_heads", "multi_head_attention_backward", "multi_head_attention_decode",
-    "multi_head_attention_forward", "padding_mask", "rms_norm_backward", "rms_norm_forward",
+    "MultiHeadParams", "QKNormOptions", "RMSNormCache", "RMSNormGrads", "RelativeBiasCache",
+    "RelativeBiasGrads", "RopeCache", "RopeGrads", "RopeOptions", "SoftmaxCache", "SoftmaxGrads",
+    "alibi_bias", "attention_backward", "attention_forward", "attention_stages", "causal_mask",
+    "combine_masks", "constant", "explain_mask", "linear_backward", "linear_forward",
+    "merge_backward", "merge_forward", "merge_heads", "multi_head_attention_backward",
+    "multi_head_attention_decode", "multi_head_attention_forward", "padding_mask",
+    "relative_bias_backward", "relative_bias_forward", "rms_norm_backward", "rms_norm_forward",
     "rope_backward", "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions",
     "softmax_backward", "softmax_forward", "split_heads", "step", "window_mask",
 ]  # fmt: skip

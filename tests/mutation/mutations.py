@@ -194,6 +194,10 @@ MUTATIONS = [
     Mutation("slope of the gate's sigmoid forgotten", "output_gate.py", {"d_gate * gate * (1 - gate)": "d_gate * gate"}),
     Mutation("the gate has no share in its input's gradient", "multihead.py", {"= d_x_q + d_x_gate,": "= d_x_q + 0,"}),
     Mutation("keys at the places in the array", "multihead_params.py", {"if key_positions is None and x_k is x_q:": "if False:"}),
+    Mutation("relative bias: one cell of each bucket", "relative_bias.py", {"np.add.at(d_table, buckets, d_bias.transpose(1, 2, 0))":
+             "d_table[buckets] = d_bias.transpose(1, 2, 0)"}),
+    Mutation("relative bias: ways swapped", "relative_bias.py", {"np.where(distance > 0,": "np.where(distance < 0,"}),
+    Mutation("relative bias: no bucket is the last", "relative_bias.py", {"np.minimum(far, num_buckets - 1)": "far"}),
     # the door to the kernels
     Mutation("left and right swapped", "kernel_calls.py", {"offsets, left, right,": "offsets, right, left,"}),
     Mutation("unbounded means nothing at all", "kernel_calls.py", {"OPEN = 2 * LARGEST": "OPEN = 0"}),

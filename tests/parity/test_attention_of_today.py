@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from mha_numpy import MultiHeadAttention, QKNormOptions, RopeOptions  # noqa: E402
+from mha_numpy.core import relative_bias_backward, relative_bias_forward  # noqa: E402
+from mha_numpy.core.relative_bias import distance_buckets  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # transformers has its own
 
@@ -65,9 +67,14 @@ def make(name, monkeypatch):
     for part in theirs.modules():
         if type(part).__name__.endswith("RMSNorm"):
             part.forward = partial(norm_in_float64, part)
-    softmax = torch.nn.functional.softmax  # which they take in float32
-    monkeypatch.setattr(torch.nn.functional, "softmax", lambda x, dim, dtype: softmax(x, dim))
+    take_softmax_in_float64(monkeypatch)
     return theirs
+
+
+def take_softmax_in_float64(monkeypatch):
+    """Leave out the dtype that they ask for, float32."""
+    softmax = torch.nn.functional.softmax
+    monkeypatch.setattr(torch.nn.functional, "softmax", lambda x, dim, dtype=None: softmax(x, dim))
 
 
 def as_ours(theirs, name, of):
@@ -87,6 +94,57 @@ def as_ours(theirs, name, of):
     if "sinks" in arrays:
         found["sink"] = arrays["sinks"]
     return found
+
+
+BUCKETS = 10
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_the_relative_bias_of_t5(bidirectional, monkeypatch, rng):
+    torch.manual_seed(0)
+    config = transformers.T5Config(
+        d_model=D, d_kv=D_K, num_heads=H, is_decoder=not bidirectional,
+        relative_attention_num_buckets=BUCKETS, relative_attention_max_distance=6,
+    )  # fmt: skip
+    config._attn_implementation = "eager"
+    module = import_module("transformers.models.t5.modeling_t5")
+    theirs = module.T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    theirs = theirs.to(torch.float64).eval()
+    take_softmax_in_float64(monkeypatch)
+    ours = MultiHeadAttention(D, H, head_dim=D_K, bias=False)
+    for letter in "qkvo":
+        ours.params[f"w_{letter}"][...] = getattr(theirs, letter).weight.detach().numpy().T
+    table = theirs.relative_attention_bias.weight
+
+    x, d_out = rng.normal(size=(B, T, D)), rng.normal(size=(B, T, D))
+    mask = torch.full((T, T), 0.0 if bidirectional else -torch.inf, dtype=torch.float64).triu(1)
+    given = torch.tensor(x, requires_grad=True)
+    expected, *_ = theirs(given, mask=mask[None, None])
+    expected.backward(torch.tensor(d_out))
+
+    bias, cache = relative_bias_forward(
+        table.detach().numpy(), T, bidirectional=bidirectional, max_distance=6
+    )
+    out = ours(x, bias=bias, scale=1.0, is_causal=not bidirectional)
+    d_x, *_ = ours.backward(d_out)
+    d_table = relative_bias_backward(ours.d_options["bias"], cache).d_table
+    pairs = [(out, expected.detach()), (d_x, given.grad), (d_table, table.grad)]
+    pairs += [(ours.grads[f"w_{x}"].T, getattr(theirs, x).weight.grad) for x in "qkvo"]
+    for found, wanted in pairs:
+        np.testing.assert_allclose(found, wanted.numpy(), rtol=0, atol=EXACT)
+        assert np.abs(found).max() > 1e-3
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("num_buckets", [8, 12, 20, 32, 128])
+def test_the_buckets_of_t5(num_buckets, bidirectional):
+    module = import_module("transformers.models.t5.modeling_t5")
+    distance = np.arange(-3000, 3001)
+    for max_distance in (65, 128, 1000):
+        options = bidirectional, num_buckets, max_distance
+        expected = module.T5Attention._relative_position_bucket(torch.tensor(distance), *options)
+        found = distance_buckets(distance, num_buckets, bidirectional, max_distance)
+        np.testing.assert_array_equal(found, expected.numpy())
 
 
 @pytest.mark.parametrize("name", MODULES)
