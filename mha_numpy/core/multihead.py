@@ -86,8 +86,10 @@ def multi_head_steps(
     # 0. an input that was not given is the one before it
     x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, *_ = inputs
     place, eps = inputs.qk_norm or (None, 0.0)
+    if place == "rotated" and rope is None:
+        place = "heads"  # the same, and before a KV cache that keeps unrotated keys
     gains, norms = (params.gain_q, params.gain_k), None
-    past = 0 if kv_cache is None else kv_cache.length
+    past = 0 if kv_cache is None else kv_cache.place(x_k.shape[1])
     names = projections(inputs, is_new=kv_cache is not None) if is_watched() else None
     if names:
         record_inputs(names, inputs, is_new=kv_cache is not None)
@@ -108,9 +110,13 @@ def multi_head_steps(
             (v_projected, v_projected, v), norms=norms, eps=eps,
         )  # fmt: skip
 
-    # 2. normalise each head, and rotate it by the place in the whole sequence
+    # 2. normalise each head, and rotate it by the place in the whole sequence, or in a KV cache
+    # that keeps unrotated keys
     if place == "heads":
         q, k, norms = _norm_heads(q, k, *gains, eps, names)
+    if kv_cache is not None and kv_cache.keeps_unrotated:
+        k, v, names = _append(kv_cache, k, v, inputs, names)  # step 3: all places may change
+        past = 0
     rotate_q = rotate_k = None
     if rope is not None:
         q_at, k_at = inputs.positions, inputs.key_positions
@@ -127,11 +133,8 @@ def multi_head_steps(
         q, k, norms = _norm_heads(q, k, *gains, eps, names)
 
     # 3. append to the keys and values so far, and to these those of no token
-    if kv_cache is not None:
-        held = kv_cache.held
-        k, v = kv_cache.append(k, v)
-        if names:
-            record_append(held, k, v, has_extra=extra_k is not None)
+    if kv_cache is not None and not kv_cache.keeps_unrotated:
+        k, v, names = _append(kv_cache, k, v, inputs, names)
     extra_keys = None
     if extra_k is not None and extra_v is not None:
         k, v, options, extra_keys = append_extra_keys_forward(q, k, v, extra_k, extra_v, options)
@@ -157,6 +160,20 @@ def multi_head_steps(
         project_gate, gate, project_out, inputs,
     )  # fmt: skip
     return out, cache
+
+
+def _append(
+    kv_cache: KVCache, k: Array, v: Array, inputs: MultiHeadInputs, names: Projections | None
+) -> tuple[Array, Array, Projections | None]:
+    """Append, and return the keys and values of all tokens and the names that these have."""
+    held = kv_cache.held if names else []
+    k_all, v_all = kv_cache.append(k, v)
+    if names:
+        is_unrotated = kv_cache.keeps_unrotated and inputs.rope is not None
+        names = record_append(
+            names, held, (k, k_all), (v, v_all), is_unrotated, inputs.extra_k is not None
+        )
+    return k_all, v_all, names
 
 
 def _norm_heads(
@@ -419,15 +436,16 @@ def multi_head_attention_decode(
     x_v : (B, T_new, vdim) float array, optional
         The input of the values to append; defaults to `x_k`.
     kv_cache : KVCache
-        The new keys and values are appended to it; unchanged if an error is raised.
+        Of any kind. The new keys and values are appended to it; unchanged if an error is raised.
     params, num_heads, num_kv_heads, rope, extra_k, extra_v, qk_norm
         As in `multi_head_attention_forward`. The KV cache does not hold the extra keys.
     positions, key_positions : (T,) and (T_new,), or (B, T) and (B, T_new), optional
         Those of the new tokens, as in `multi_head_attention_forward`; default ``length,
         length + 1, ...``. The KV cache holds keys that are rotated already.
     {names}
-        As in `attention_forward`, except `q_offset`, which is the cache's length. T_k is the
-        length after appending. With T > 1 a causal model needs ``is_causal=True`` here too.
+        As in `attention_forward`, except `q_offset`, which is the place of the first new token in
+        the KV cache. T_k is the length after appending. With T > 1 a causal model needs
+        ``is_causal=True`` here too.
 
     Returns
     -------
@@ -458,13 +476,18 @@ def multi_head_attention_decode(
         x, x_k, x_v, params, num_heads, num_kv_heads, rope, extra_k, extra_v, qk_norm,
         positions, key_positions,
     )  # fmt: skip
+    if kv_cache.keeps_unrotated and (positions is not None or key_positions is not None):
+        raise ConfigError(
+            "positions: expected none with a KV cache that keeps unrotated keys, whose places in "
+            "the cache are their positions"
+        )
     T, T_new = inputs.x_q.shape[1], inputs.x_k.shape[1]
     if T_new != T and (rope or options.get("is_causal") or options.get("window")):
         raise ShapeError(
             f"x_k: expected {T} tokens like x, because rope, is_causal and window compare their "
             f"positions; got {T_new}"
         )
-    options["q_offset"] = kv_cache.length
+    options["q_offset"] = kv_cache.place(T_new)
     with backend(options.pop("backend", None)), kv_cache.unchanged_on_error():
         out, cache = multi_head_steps(inputs, options, kv_cache)
     return out, cache.attention

@@ -546,18 +546,36 @@ def _record_rotation(of: Projection, turned: Array, cache: RopeCache, *, backwar
     step(after, turned, of.axes, equation)
 
 
-def record_append(held: list[Array], k: Array, v: Array, *, has_extra: bool) -> None:
-    """Record the keys and values that a KV cache held, and those of all tokens.
+def record_append(
+    names: Projections,
+    held: list[Array],
+    k: tuple[Array, Array],
+    v: tuple[Array, Array],
+    is_unrotated: bool,
+    has_extra: bool,
+) -> Projections:
+    """Record the keys and values that a KV cache held, and those of all tokens; return their names.
 
-    `held` is empty if the cache was: then all tokens are new.
+    `held` is empty if the cache was: then all tokens are new. Of `k` and `v`, the new ones come
+    first. A cache that rounds or forgets returns something else than both in a row: no equation.
     """
     for letter, past in zip("kv", held, strict=False):
         step(f"{letter}_past", past, f"B H_kv T_past d_{letter}")
     suffix, tokens = ("_tokens", "T_kv") if has_extra else ("", "T_k")
-    for letter, array in (("k", k), ("v", v)):
-        new = f"{letter}_new"
-        joined = f"np.concatenate([{letter}_past, {new}], axis=2)" if held else new
-        step(f"{letter}{suffix}", array, f"B H_kv {tokens} d_{letter}", joined)
+    named = [names[0]]
+    for i, (letter, (new, array)) in enumerate((("k", k), ("v", v))):
+        of = names[i + 1]
+        turned = is_unrotated and letter == "k"  # after it, and not before
+        stages = of.stages[of.stages.index(f"{of.name}_unrotated") if turned else -1 :]
+        before, *_ = stages
+        joined = f"np.concatenate([{letter}_past, {before}], axis=2)" if held else before
+        parts = np.concatenate([held[i], new], axis=2) if held else new
+        stages = tuple(stage.replace(of.name, f"{letter}{suffix}", 1) for stage in stages)
+        of = of._replace(stages=stages, tokens=tokens)
+        is_joined = np.array_equal(array, parts, equal_nan=True)
+        step(of.heads, array, of.axes, joined if is_joined else "")
+        named.append(of)
+    return named[0], named[1], named[2]
 
 
 def record_extra_heads(name: str, extra: Array, extra_heads: Array, appended: Array) -> None:

@@ -14,7 +14,7 @@ from mha_numpy.layers import DecoderBlock, Embedding, Layer, LearnedPositions, L
 from mha_numpy.layers.activations import Softcap
 from mha_numpy.layers.layer import make_rng
 from mha_numpy.layers.transformer_blocks import make_norm
-from mha_numpy.models.inputs import as_cells, check_kv_caches
+from mha_numpy.models.inputs import as_cells, check_kv_caches, unchanged_on_error
 from mha_numpy.steps import constant, step
 
 
@@ -116,14 +116,17 @@ class TransformerLM(Layer):
             sees later ones, even if the mask allows it.
         kv_caches : list of KVCache, optional
             One for each block, as `new_kv_caches` makes them: `ids` holds only new tokens, and T
-            of `mask` counts all tokens so far. Without backward.
+            of `mask` counts all tokens so far. Without backward. Other kinds may be used too; one
+            that rolls needs `rope`.
         positions : (T,) or (B, T) int array, optional
             Of the tokens in `ids`; default their places in the sequence. They pick the learned
             positions or rotate queries and keys. Whether a token comes later, and how far it is
             from another in `window`, is still decided by the places in the array.
         """
-        caches = check_kv_caches(kv_caches, len(self.blocks))
-        past = caches[0].length if kv_caches else 0
+        caches = check_kv_caches(
+            kv_caches, len(self.blocks), are_places_added=self.positions is not None
+        )
+        past = caches[0].place(np.shape(ids)[-1] if np.ndim(ids) else 0) if kv_caches else 0
         ids = check_tokens("ids", ids, self.max_tokens, offset=past)
         mask = as_cells(mask, (ids.shape[0], past + ids.shape[1]))
         x = step("embedded", self.embedding(ids), "B T D")
@@ -133,9 +136,10 @@ class TransformerLM(Layer):
         if self.positions is not None:
             place = {"offset": past} if positions is None else {"positions": positions}
             x = self.positions(x, **place)
-        for block, kv_cache in zip(self.blocks, caches, strict=True):
-            rotates = block.attention.layer.rope is not None
-            x = block(x, mask=mask, kv_cache=kv_cache, positions=positions if rotates else None)
+        with unchanged_on_error(caches):
+            for block, kv_cache in zip(self.blocks, caches, strict=True):
+                rotates = block.attention.layer.rope is not None
+                x = block(x, mask=mask, kv_cache=kv_cache, positions=positions if rotates else None)
         logits = self.unembedding(self.norm(x))
         if self.logit_softcap is not None:
             logits = self.logit_softcap(logits)

@@ -14,7 +14,11 @@ from mha_numpy import (
     multi_head_attention_forward,
     rope_forward,
 )
+from mha_numpy.checking.tracing import trace
+from mha_numpy.core.caches import RollingKVCache
 from mha_numpy.core.qk_norm import GAIN_AXES
+from mha_numpy.errors import ConfigError
+from tests.checking.tracing.whole import assert_equations_hold
 from tests.compare import assert_close
 from tests.core.test_multihead import random_params
 
@@ -183,6 +187,28 @@ class TestPositions:
                 x[:, part], kv_cache=kv_cache, positions=positions[:, part], **options
             )
             assert_close(out, expected[:, part])
+
+
+@pytest.mark.parametrize("rope", [None, ROPE])
+@pytest.mark.parametrize("place", GAIN_AXES)
+def test_a_cache_that_keeps_unrotated_keys(x, params, rng, place, rope):
+    options = HEADS | {
+        "rope": rope,
+        "qk_norm": QKNormOptions(place),
+        "params": gate_of(params, rng, H),
+    }
+    expected, _ = multi_head_attention_forward(x, is_causal=True, **options)
+    kv_cache = RollingKVCache(window=T)
+    for t in range(T):
+        with trace() as steps:
+            out, _ = multi_head_attention_decode(x[:, t : t + 1], kv_cache=kv_cache, **options)
+        assert_close(out, expected[:, t : t + 1])
+        assert_equations_hold(steps)
+    if rope:
+        with pytest.raises(ConfigError, match="^positions: expected none with a KV cache"):
+            multi_head_attention_decode(
+                x[:, :1], kv_cache=kv_cache, positions=np.array([7]), **options
+            )
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])

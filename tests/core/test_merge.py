@@ -1,6 +1,10 @@
 """Parts of the keys, merged; the sink, which is a part without an output."""
 
+import re
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +16,7 @@ from tests.compare import assert_close
 from tests.core.configurations import attention_configuration
 from tests.gradients import assert_gradients
 
-FIRST, SECOND = slice(0, 3), slice(3, 7)
+ROOT = Path(__file__).parents[2]
 
 
 def test_hand_computed_values():
@@ -226,3 +230,15 @@ def cut_keys(name, value, keys):
     if name in ("mask", "bias", "dropout_mask") and value.ndim and value.shape[-1] > 1:
         return value[..., keys]
     return value
+
+
+@pytest.mark.slow
+def test_the_example_of_a_cluster_gives_what_one_machine_gives():
+    pytest.importorskip("distributed")
+    example = (ROOT / "docs/examples/keys_on_workers.py").read_text(encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, check=True, timeout=120
+    )
+    differences = dict(re.findall(r"(\w+): largest difference (\S+)", result.stdout))
+    assert differences.keys() == {"out", "d_q", "d_k", "d_v"}
+    assert max(map(float, differences.values())) < 1e-12
