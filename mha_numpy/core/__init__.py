@@ -57,6 +57,7 @@ from mha_numpy.core.multihead import (
     multi_head_attention_forward,
 )
 from mha_numpy.core.multihead_params import (
+    FullMultiHeadParams,
     MultiHeadParams,
 )
 from mha_numpy.core.options import (
@@ -120,8 +121,8 @@ from mha_numpy.steps import (
 
 __all__ = [
     "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "BlockPool",
-    "DynamicScaling", "Int8Bounds", "Int8KVCache", "KVCache", "LinearCache", "LinearGrads",
-    "LinearScaling", "Llama3Scaling", "LongRopeScaling", "MergeCache", "MergeGrads",
+    "DynamicScaling", "FullMultiHeadParams", "Int8Bounds", "Int8KVCache", "KVCache", "LinearCache",
+    "LinearGrads", "LinearScaling", "Llama3Scaling", "LongRopeScaling", "MergeCache", "MergeGrads",
     "MultiHeadCache", "MultiHeadGrads", "MultiHeadParams", "PagedKVCache", "ProportionalScaling",
     "QKNormOptions", "RMSNormCache", "RMSNormGrads", "RelativeBiasCache", "RelativeBiasGrads",
     "RollingKVCache", "RopeCache", "RopeGrads", "RopeOptions", "SoftmaxCache", "SoftmaxGrads",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mha_numpy import (
+    FullMultiHeadParams,
     KVCache,
     MultiHeadParams,
     QKNormOptions,
@@ -34,7 +35,8 @@ def x(rng):
 
 @pytest.fixture
 def params(rng):
-    return random_params(rng, (D, H * D_K), (D, H_KV * D_K), (D, H_KV * D_V), (H * D_V, D))
+    shapes = (D, H * D_K), (D, H_KV * D_K), (D, H_KV * D_V), (H * D_V, D)
+    return FullMultiHeadParams(*random_params(rng, *shapes))
 
 
 def forward(x, *others, **options):
@@ -215,7 +217,7 @@ def test_a_cache_that_keeps_unrotated_keys(x, params, rng, place, rope):
 def test_dtypes(x, params, rng, dtype):
     gains = {"gain_q": rng.normal(size=D_K), "gain_k": rng.normal(size=D_K)}
     wide = gate_of(params, rng, H)._replace(**gains)
-    narrow = MultiHeadParams(*(array.astype(dtype) for array in wide))
+    narrow = FullMultiHeadParams(*(array.astype(dtype) for array in wide))
     options = {"qk_norm": QKNormOptions(), "rope": ROPE, **HEADS}
     out, cache = multi_head_attention_forward(x.astype(dtype), params=narrow, **options)
     grads = multi_head_attention_backward(out, cache)
