@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import (
+    FullMultiHeadParams,
     QKNormOptions,
     RopeOptions,
     YarnScaling,
@@ -133,12 +134,13 @@ def multi_head_configuration(seed):
             gains = {
                 f"gain_{x}": rng.normal(size=n * d_k) for x, n in zip("qk", heads, strict=True)
             }
-            inputs["params"] = inputs["params"]._replace(**gains)
+            inputs["params"] = FullMultiHeadParams(*inputs["params"], **gains)
     if seed % 3 == 2:
         gates = H if seed % 2 else H * d_v
         w_gate, b_gate = rng.normal(size=(D, gates)), rng.normal(size=gates)
         b_gate = None if seed % 4 == 0 else b_gate
-        inputs["params"] = inputs["params"]._replace(w_gate=w_gate, b_gate=b_gate)
+        full = FullMultiHeadParams(*inputs["params"])
+        inputs["params"] = full._replace(w_gate=w_gate, b_gate=b_gate)
     if "rope" in options and seed % 2:
         options["positions"] = 3 * rng.normal(size=(B, T_q))
         options["key_positions"] = 3 * rng.normal(size=T_k)

@@ -230,6 +230,10 @@ MUTATIONS = [
     Mutation("tree: siblings seen", "tree.py", {"mask[token] |= mask[parent]": "mask[token, : parent + 1] = True"}, "core/caches"),
     Mutation("tree: place in the list for depth", "tree.py", {"return tree_mask(parents, past).sum(axis=-1) - 1": "return past + np.arange(len(parents))"}, "core/caches"),
     Mutation("tree: a child of any accepted token", "tree.py", {"parents[token] == path[-1] and": "parents[token] in path and"}, "core/caches"),
+    Mutation("relative bias: one cell of each bucket", "relative_bias.py", {"np.add.at(d_table, buckets, d_bias.transpose(1, 2, 0))":
+             "d_table[buckets] = d_bias.transpose(1, 2, 0)"}),
+    Mutation("relative bias: ways swapped", "relative_bias.py", {"np.where(distance > 0,": "np.where(distance < 0,"}),
+    Mutation("relative bias: no bucket is the last", "relative_bias.py", {"np.minimum(far, num_buckets - 1)": "far"}),
     # the door to the kernels
     Mutation("left and right swapped", "kernel_calls.py", {"offsets, left, right,": "offsets, right, left,"}),
     Mutation("unbounded means nothing at all", "kernel_calls.py", {"OPEN = 2 * LARGEST": "OPEN = 0"}),

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 NAMES = (
     "softmax", "linear", "shapes", "masks", "attention", "multihead", "positions", "kv_cache",
     "wrong_input", "backends", "gradients", "extra_keys", "options", "around", "merge",
-    "rope_scaling",
+    "rope_scaling", "relative_bias",
 )  # fmt: skip
 # the tests to try first, where they are not called as the file is
 NEAREST = {
