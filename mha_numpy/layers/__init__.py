@@ -57,6 +57,7 @@ from mha_numpy.layers.feed_forward import (
     feed_forward_backward,
     feed_forward_forward,
 )
+from mha_numpy.layers.latent_attention import LatentAttention
 from mha_numpy.layers.layer import Layer
 from mha_numpy.layers.linear import Linear
 from mha_numpy.layers.norms import (
@@ -79,17 +80,17 @@ from mha_numpy.layers.transformer_blocks import (
 __all__ = [
     "Activation", "CrossEntropyCache", "CrossEntropyGrads", "DecoderBlock", "Dropout",
     "DropoutCache", "DropoutGrads", "Embedding", "EmbeddingCache", "EmbeddingGrads",
-    "EncoderBlock", "EncoderDecoderBlock", "FeedForward", "FeedForwardCache", "FeedForwardGrads",
-    "FeedForwardParams", "GeluCache", "GeluGrads", "Layer", "LayerNorm", "LayerNormCache",
-    "LayerNormGrads", "LearnedPositions", "LearnedPositionsCache", "LearnedPositionsGrads",
-    "Linear", "MultiHeadAttention", "RMSNorm", "RMSNormCache", "RMSNormGrads", "ReluCache",
-    "ReluGrads", "Residual", "Sequential", "SwigluCache", "SwigluGrads", "TransformerBlock",
-    "Unembedding", "cross_entropy_backward", "cross_entropy_forward", "dropout_backward",
-    "dropout_forward", "embedding_backward", "embedding_forward", "feed_forward_backward",
-    "feed_forward_forward", "gelu_backward", "gelu_forward", "layer_norm_backward",
-    "layer_norm_forward", "learned_positions_backward", "learned_positions_forward",
-    "relu_backward", "relu_forward", "rms_norm_backward", "rms_norm_forward", "swiglu_backward",
-    "swiglu_forward",
+    "EncoderBlock", "EncoderDecoderBlock", "FeedForward", "FeedForwardCache",
+    "FeedForwardGrads", "FeedForwardParams", "GeluCache", "GeluGrads", "LatentAttention",
+    "Layer", "LayerNorm", "LayerNormCache", "LayerNormGrads", "LearnedPositions",
+    "LearnedPositionsCache", "LearnedPositionsGrads", "Linear", "MultiHeadAttention", "RMSNorm",
+    "RMSNormCache", "RMSNormGrads", "ReluCache", "ReluGrads", "Residual", "Sequential",
+    "SwigluCache", "SwigluGrads", "TransformerBlock", "Unembedding", "cross_entropy_backward",
+    "cross_entropy_forward", "dropout_backward", "dropout_forward", "embedding_backward",
+    "embedding_forward", "feed_forward_backward", "feed_forward_forward", "gelu_backward",
+    "gelu_forward", "layer_norm_backward", "layer_norm_forward", "learned_positions_backward",
+    "learned_positions_forward", "relu_backward", "relu_forward", "rms_norm_backward",
+    "rms_norm_forward", "swiglu_backward", "swiglu_forward",
 ]  # fmt: skip
 
 explain_missing(__name__)
