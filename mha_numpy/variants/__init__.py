@@ -1,6 +1,21 @@
-"""Attention as it is used today, as pairs of functions on arrays: latent attention."""
+"""Attention as it is used today, as pairs of functions on arrays.
+
+Latent attention, differential attention, and attention to selected blocks.
+"""
 
 from mha_numpy.foreign import explain_missing
+from mha_numpy.variants.block_selection import (
+    BlockSelectionCache,
+    block_selection_backward,
+    block_selection_forward,
+)
+from mha_numpy.variants.differential import (
+    DifferentialCache,
+    DifferentialGrads,
+    DifferentialParams,
+    differential_attention_backward,
+    differential_attention_forward,
+)
 from mha_numpy.variants.latent import (
     LatentAttentionCache,
     LatentAttentionGrads,
@@ -11,8 +26,11 @@ from mha_numpy.variants.latent import (
 from mha_numpy.variants.latent_params import LatentAttentionParams
 
 __all__ = [
+    "BlockSelectionCache", "DifferentialCache", "DifferentialGrads", "DifferentialParams",
     "LatentAttentionCache", "LatentAttentionGrads", "LatentAttentionParams",
-    "latent_attention_backward", "latent_attention_decode", "latent_attention_forward",
+    "block_selection_backward", "block_selection_forward", "differential_attention_backward",
+    "differential_attention_forward", "latent_attention_backward", "latent_attention_decode",
+    "latent_attention_forward",
 ]  # fmt: skip
 
 explain_missing(__name__)
