@@ -199,4 +199,5 @@ def _record(
     transposed = f"block_means{of_group}.swapaxes(-1, -2)"
     step("block_scores", block_scores, to_blocks[1], f"q @ {transposed}")
     order = "np.lexsort((-block_scores, ~own, ~candidates), axis=-1)"
-    step("chosen", chosen, to_blocks[1], f"(np.argsort({order}, axis=-1) < top_k) & candidates")
+    rank = f"np.argsort({order}, axis=-1)"
+    step("chosen", chosen, to_blocks[1], f"np.where(candidates, {rank} < top_k, False)")
