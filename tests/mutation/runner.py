@@ -37,6 +37,7 @@ OTHERS = {  # folders with few tests: all of them
         "values", "cross_entropy", "every_pair", "transformer_blocks", "pair_layers",
         "attention_layer",
     ),
+    "variants": ("latent", "differential", "block_selection"),
 }  # fmt: skip
 UNCHANGED = Mutation("nothing at all", "softmax.py", {})
 
