@@ -108,8 +108,8 @@ def block_selection_forward(
     Of blocks with equal scores the earlier one is chosen; a block whose score is NaN comes last.
     A block's mean is that of all its keys, also of those that a mask hides. Each query head chooses
     by itself, even where heads share keys.
-    This reference computes all cells and hides most of them. What is saved where only the chosen
-    blocks are read: T_q top_k block cells instead of T_q T_k, plus T_q N scores of blocks.
+    This reference computes all cells and hides most of them. A kernel that reads only the chosen
+    blocks needs T_q top_k block cells instead of T_q T_k, and T_q N scores of blocks.
     Sources: Lu et al. 2025, *MoBA*, eq. 2 to 6; Yuan et al. 2025, *Native sparse attention*,
     section 3.3, whose heads of a group choose together, by the weights of a compressed attention.
     Derivation: ``docs/block-selection.md``.
