@@ -70,6 +70,9 @@ from mha_numpy.layers.gated_delta import (
     DeltaState,
     GatedDeltaNet,
 )
+from mha_numpy.layers.latent_attention import (
+    LatentAttention,
+)
 from mha_numpy.layers.layer import (
     Layer,
 )
@@ -101,17 +104,18 @@ __all__ = [
     "Activation", "CrossEntropyCache", "CrossEntropyGrads", "DecoderBlock", "DeltaState",
     "Dropout", "DropoutCache", "DropoutGrads", "Embedding", "EmbeddingCache", "EmbeddingGrads",
     "EncoderBlock", "EncoderDecoderBlock", "FeedForward", "FeedForwardCache",
-    "FeedForwardGrads", "FeedForwardParams", "GatedDeltaNet", "GeluCache", "GeluGrads", "Layer",
-    "LayerNorm", "LayerNormCache", "LayerNormGrads", "LearnedPositions",
-    "LearnedPositionsCache", "LearnedPositionsGrads", "Linear", "MultiHeadAttention", "RMSNorm",
-    "RMSNormCache", "RMSNormGrads", "ReluCache", "ReluGrads", "Residual", "Sequential",
-    "Softcap", "SoftcapCache", "SoftcapGrads", "SwigluCache", "SwigluGrads", "TransformerBlock",
-    "Unembedding", "cross_entropy_backward", "cross_entropy_forward", "dropout_backward",
-    "dropout_forward", "embedding_backward", "embedding_forward", "feed_forward_backward",
-    "feed_forward_forward", "gelu_backward", "gelu_forward", "layer_norm_backward",
-    "layer_norm_forward", "learned_positions_backward", "learned_positions_forward",
-    "relu_backward", "relu_forward", "rms_norm_backward", "rms_norm_forward",
-    "softcap_backward", "softcap_forward", "swiglu_backward", "swiglu_forward",
+    "FeedForwardGrads", "FeedForwardParams", "GatedDeltaNet", "GeluCache", "GeluGrads",
+    "LatentAttention", "Layer", "LayerNorm", "LayerNormCache", "LayerNormGrads",
+    "LearnedPositions", "LearnedPositionsCache", "LearnedPositionsGrads", "Linear",
+    "MultiHeadAttention", "RMSNorm", "RMSNormCache", "RMSNormGrads", "ReluCache", "ReluGrads",
+    "Residual", "Sequential", "Softcap", "SoftcapCache", "SoftcapGrads", "SwigluCache",
+    "SwigluGrads", "TransformerBlock", "Unembedding", "cross_entropy_backward",
+    "cross_entropy_forward", "dropout_backward", "dropout_forward", "embedding_backward",
+    "embedding_forward", "feed_forward_backward", "feed_forward_forward", "gelu_backward",
+    "gelu_forward", "layer_norm_backward", "layer_norm_forward", "learned_positions_backward",
+    "learned_positions_forward", "relu_backward", "relu_forward", "rms_norm_backward",
+    "rms_norm_forward", "softcap_backward", "softcap_forward", "swiglu_backward",
+    "swiglu_forward",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -39,7 +39,9 @@ OTHERS = {  # folders with few tests: all of them
         "attention_layer", "gated_delta",
     ),
     "core/caches": ("every_kind", "rolling", "paged", "int8", "tree"),
-    "variants": ("linear_attention", "causal_conv"),
+    "variants": (
+        "linear_attention", "causal_conv", "latent", "differential", "block_selection",
+    ),
 }  # fmt: skip
 UNCHANGED = Mutation("nothing at all", "softmax.py", {})
 
