@@ -116,6 +116,29 @@ def test_all_forms_agree_on_random_sizes(seed):
         assert_same(found, expected)
 
 
+def assert_by_kernel(seed, dtype):
+    """Fail unless the kernel computes a random problem as the equations do in float64."""
+    rng = np.random.default_rng(seed)
+    H_kv, G = rng.integers(1, 4, size=2)
+    T, d_k, d_v = rng.integers(1, [150, 40, 40])
+    decay, rule = RULES[:4][seed % 4]
+    sizes = {"leading": (2, int(H_kv * G), int(H_kv)), "T": T, "d_k": d_k, "d_v": d_v}
+    inputs = draw(rng, decay, rule, **sizes, state=seed % 3 > 0)
+    inputs = {name: x.astype(dtype) for name, x in inputs.items()}
+    exact = {name: x.astype(np.float64) for name, x in inputs.items()}
+    with backend("numba"):
+        found = run(inputs, np.random.default_rng(seed))
+    expected = run(exact, np.random.default_rng(seed))
+    assert_same(found, expected, "float64" if dtype == np.float64 else (1e-5, 1e-5, False))
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("seed", sweep(range(60), 8, every=3))
+def test_the_kernel_on_random_sizes(seed, dtype):
+    assert_by_kernel(seed, dtype)
+
+
 @each_rule
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_of_output_and_final_state(rng, decay, rule, form):
