@@ -42,8 +42,8 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
     "experiments": ("experiments/*",),
     "reading-order": (
         "glossary", "conventions", "softmax", "attention", "multi-head", "grouped", "rope",
-        "blocks", "latent", "differential", "block-selection", "performance", "correctness",
-        "Contributing <CONTRIBUTING>",
+        "merging", "blocks", "latent", "differential", "block-selection", "performance",
+        "correctness", "Contributing <CONTRIBUTING>",
     ),
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
     "teaching": ("course", "variants", "sandbox", "marks", "own-exercise", "coverage"),

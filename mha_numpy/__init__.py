@@ -17,12 +17,25 @@ one. `trace` records every step; `gradcheck` and `compare` check gradients and a
 ((2, 6, 5, 8), (2, 6, 5, 8), (2, 3, 7, 8))
 """
 
-from mha_numpy.backends import backend
-from mha_numpy.checking import compare, gradcheck
-from mha_numpy.checking.tracing import trace
+from mha_numpy.backends import (
+    backend,
+)
+from mha_numpy.checking import (
+    compare,
+    gradcheck,
+)
+from mha_numpy.checking.tracing import (
+    trace,
+)
 from mha_numpy.core import (
+    BlockPool,
+    FullMultiHeadParams,
+    Int8KVCache,
     KVCache,
     MultiHeadParams,
+    PagedKVCache,
+    QKNormOptions,
+    RollingKVCache,
     RopeOptions,
     alibi_bias,
     attention_backward,
@@ -33,6 +46,8 @@ from mha_numpy.core import (
     explain_mask,
     linear_backward,
     linear_forward,
+    merge_backward,
+    merge_forward,
     merge_heads,
     multi_head_attention_backward,
     multi_head_attention_decode,
@@ -45,6 +60,8 @@ from mha_numpy.core import (
     softmax_backward,
     softmax_forward,
     split_heads,
+    tree_mask,
+    tree_positions,
     window_mask,
 )
 from mha_numpy.errors import (
@@ -57,20 +74,26 @@ from mha_numpy.errors import (
     ShapeError,
     TrainingError,
 )
-from mha_numpy.foreign import explain_missing
-from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.foreign import (
+    explain_missing,
+)
+from mha_numpy.layers import (
+    MultiHeadAttention,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "BackendError", "ConfigError", "DTypeError", "FileError", "KVCache", "MaskError", "MhaError",
-    "MultiHeadAttention", "MultiHeadParams", "RopeOptions", "ShapeError", "TrainingError",
+    "BackendError", "BlockPool", "ConfigError", "DTypeError", "FileError", "FullMultiHeadParams",
+    "Int8KVCache", "KVCache", "MaskError", "MhaError", "MultiHeadAttention", "MultiHeadParams",
+    "PagedKVCache", "QKNormOptions", "RollingKVCache", "RopeOptions", "ShapeError", "TrainingError",
     "alibi_bias", "attention_backward", "attention_forward", "attention_stages", "backend",
     "causal_mask", "combine_masks", "compare", "explain_mask", "gradcheck", "linear_backward",
-    "linear_forward", "merge_heads", "multi_head_attention_backward",
-    "multi_head_attention_decode", "multi_head_attention_forward", "padding_mask",
-    "rope_backward", "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions",
-    "softmax_backward", "softmax_forward", "split_heads", "trace", "window_mask",
+    "linear_forward", "merge_backward", "merge_forward", "merge_heads",
+    "multi_head_attention_backward", "multi_head_attention_decode", "multi_head_attention_forward",
+    "padding_mask", "rope_backward", "rope_forward", "scaled_dot_product_attention",
+    "sinusoidal_positions", "softmax_backward", "softmax_forward", "split_heads", "trace",
+    "tree_mask", "tree_positions", "window_mask",
 ]  # fmt: skip
 
 explain_missing(__name__)

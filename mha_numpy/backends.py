@@ -22,6 +22,7 @@ from mha_numpy.steps import is_watched
 # where there are no loops to read, NumPy's line is as easy to read, and quicker than a loop
 KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}  # attention
 LINEAR_KERNELS = {"numba": "mha_numpy.kernels.matmul"}
+LINEAR_ATTENTION_KERNELS = {"numba": "mha_numpy.kernels.linear_chunks"}
 ONE_PASS_KERNELS = {"numba": "mha_numpy.kernels.one_pass"}  # activations, norms, sums, loss, Adam
 BACKENDS = ("numpy", *KERNELS)
 COVERED = (np.dtype(np.float32), np.dtype(np.float64))

@@ -85,7 +85,18 @@ def test_public_names_exist_and_are_documented():
 
 
 # from the ground up; each room imports those before it
-ROOMS = ("checking", "kernels", "core", "layers", "models", "show", "bench", "teach", "cli")
+ROOMS = (
+    "checking",
+    "kernels",
+    "core",
+    "variants",
+    "layers",
+    "models",
+    "show",
+    "bench",
+    "teach",
+    "cli",
+)
 
 
 def test_no_import_runs_upward():

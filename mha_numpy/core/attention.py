@@ -36,7 +36,7 @@ from mha_numpy.steps import is_watched
 def attention_steps(inputs: AttentionInputs) -> AttentionSteps:
     """Attend: steps 1 to 6."""
     q, k, v, bias, dropout_mask = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.dropout_mask
-    scale, softcap, visible = inputs.scale, inputs.softcap, inputs.visible
+    scale, softcap, visible, sink = inputs.scale, inputs.softcap, inputs.visible, inputs.sink
 
     # 1. match: how well does each query fit each key?
     scores = scale * shared_matmul(q, k.swapaxes(-1, -2))  # (B, H, T_q, T_k)
@@ -48,7 +48,8 @@ def attention_steps(inputs: AttentionInputs) -> AttentionSteps:
     biased = capped if bias is None else capped + bias
 
     # 4. mask and softmax
-    masked, lse, weights = softmax_steps(biased, visible)
+    sink_score = None if sink is None else sink[..., None, None]  # (B, H, 1, 1)
+    masked, lse, weights = softmax_steps(biased, visible, sink_score)
 
     # 5. dropout
     dropped = weights
@@ -83,7 +84,7 @@ def gate_heads_backward(
 
 
 def attention_steps_backward(
-    d_heads: Array, cells: AttentionCells, inputs: AttentionInputs
+    d_heads: Array, d_lse: Array | None, cells: AttentionCells, inputs: AttentionInputs
 ) -> AttentionStepsBackward:
     """Pull back through steps 6 to 1."""
     q, k, v, bias, dropout_mask = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.dropout_mask
@@ -99,8 +100,8 @@ def attention_steps_backward(
     # 5. dropped = weights * dropout_mask
     d_weights = d_dropped if dropout_mask is None else d_dropped * dropout_mask
 
-    # 4. weights = softmax(biased)
-    d_biased = softmax_steps_backward(d_weights, weights, visible)
+    # 4. weights, lse = softmax(biased)
+    d_biased = softmax_steps_backward(d_weights, weights, visible, d_lse)
 
     # 3. biased = capped + bias
     d_capped = d_biased
@@ -115,6 +116,19 @@ def attention_steps_backward(
     d_q = scale * shared_matmul(d_scores, k, visible)
     d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)
     return AttentionStepsBackward(d_dropped, d_weights, d_biased, d_scores, d_q, d_k, d_v, d_bias)
+
+
+def sink_backward(
+    d_heads: Array, d_lse: Array | None, heads: Array, lse: Array, sink: Array | None
+) -> Array | None:
+    """Pull back through step 4 to the sink: a key's gradient, with a value of zeros."""
+    if sink is None:
+        return None
+    # 4. sink_weight = e^(sink - lse), where lse includes the sink
+    weight = np.exp(sink[..., None] - np.where(lse == -np.inf, 0, lse))  # (B, H, T_q)
+    row_mean = np.einsum("...d,...d->...", d_heads, heads)  # sum_j weights_j d_weights_j
+    d_weight = 0 if d_lse is None else d_lse
+    return sum_to_shape((weight * (d_weight - row_mean)).sum(axis=-1), sink.shape)
 
 
 class AttentionCache(NamedTuple):
@@ -153,6 +167,7 @@ class AttentionGrads(NamedTuple):
     d_k: Array  # (B, H_kv, T_k, d_k)
     d_v: Array  # (B, H_kv, T_k, d_v)
     d_bias: Array | None  # like bias
+    d_sink: Array | None  # like sink
     d_head_gate: Array | None  # like head_gate
 
 
@@ -220,23 +235,29 @@ def attention_forward(
 
 
 def attention_backward(
-    d_out: Array, cache: AttentionCache, *, backend: str | None = None
+    d_out: Array,
+    cache: AttentionCache,
+    *,
+    d_lse: Array | None = None,
+    backend: str | None = None,
 ) -> AttentionGrads:
-    """Pull a gradient back through attention: forward's steps, last to first.
+    """Pull gradients back through attention: forward's steps, last to first.
 
     Parameters
     ----------
     d_out : (B, H, T_q, d_v) float array, or of lower rank like the output
     cache : AttentionCache
         From any backend's forward.
+    d_lse : (B, H, T_q) float array, or of lower rank like ``cache.lse``, optional
+        The gradient of ``cache.lse``, if that was used, as `merge_forward` does.
     backend : {"numpy", "loops", "numba"}, optional
         The backend that computes; default that of forward.
 
     Returns
     -------
     AttentionGrads
-        ``d_q, d_k, d_v``, then those of options, ``d_bias, d_head_gate``, None where the input
-        was None. A key or value head that serves a group receives the sum of its group's
+        ``d_q, d_k, d_v``, then those of options, ``d_bias, d_sink, d_head_gate``, None where the
+        input was None. A key or value head that serves a group receives the sum of its group's
         gradients. Hidden cells and rows that see nothing give exactly 0.
 
     Notes
@@ -256,35 +277,38 @@ def attention_backward(
     check_type("cache", cache, AttentionCache, "attention_forward")
     inputs, heads, lse, cells, own_backend = cache
     backend = own_backend if backend is None else chosen_backend(backend)
-    d_gated = _check_d_out(d_out, inputs, heads)
+    d_gated = _check_gradient("d_out", d_out, heads, inputs.axes.heads)
+    if d_lse is not None:
+        d_lse = _check_gradient("d_lse", d_lse, lse, inputs.axes.heads.rsplit(" ", 1)[0])
     d_heads, d_head_gate = gate_heads_backward(d_gated, heads, inputs.head_gate, lse)
     kernels = find_attention_kernels(inputs, backend)
     if kernels is None:
         cells = cache.find_cells()
-        steps = attention_steps_backward(d_heads, cells, inputs)
+        steps = attention_steps_backward(d_heads, d_lse, cells, inputs)
         grads = steps._asdict()
-        if is_watched():
-            record_attention_backward(inputs, cells.visible, d_gated, d_heads, d_head_gate, steps)
     else:
         if cells is not None:  # the equations' output is its caller's to change: mix once more
             heads = shared_matmul(cells.dropped, inputs.v, cells.visible)
-        grads = kernel_backward(kernels, d_heads, heads, lse, inputs)
+        steps, grads = None, kernel_backward(kernels, d_heads, d_lse, heads, lse, inputs)
+    grads["d_sink"] = sink_backward(d_heads, d_lse, heads, lse, inputs.sink)
     grads["d_head_gate"] = d_head_gate
+    if steps is not None and is_watched():
+        of_rows = {"d_gated": d_gated, "d_heads": d_heads, "d_lse": d_lse}
+        record_attention_backward(inputs, cache.find_cells().visible, of_rows | grads)
     return AttentionGrads._make(
         None if grads[name] is None else grads[name].astype(inputs.dtype, copy=False)
         for name in AttentionGrads._fields
     )
 
 
-def _check_d_out(d_out: Any, inputs: AttentionInputs, heads: Array) -> Array:
-    """Return the gradient of the output in the dtype of the computation."""
-    d_out = as_float_array("d_out", d_out)
-    if d_out.shape != heads.shape:
-        axes = inputs.axes.heads
-        check_shape("d_out", d_out, axes, dict(zip(axes.split(), heads.shape, strict=True)))
-    if d_out.dtype == heads.dtype:
-        return d_out
-    return d_out.astype(result_dtype(d_out, heads), copy=False)
+def _check_gradient(name: str, gradient: Any, of: Array, axes: str) -> Array:
+    """Return the gradient of an output in the dtype of the computation."""
+    gradient = as_float_array(name, gradient)
+    if gradient.shape != of.shape:
+        check_shape(name, gradient, axes, dict(zip(axes.split(), of.shape, strict=True)))
+    if gradient.dtype == of.dtype:
+        return gradient
+    return gradient.astype(result_dtype(gradient, of), copy=False)
 
 
 class AttentionStages(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.backends import KERNELS, find_kernels
+from mha_numpy.core.merge import merge_steps
 from mha_numpy.core.options import AttentionInputs
 from mha_numpy.core.shapes import sum_to_shape
 from mha_numpy.dtypes import LARGEST, Array
@@ -28,6 +29,8 @@ def find_attention_kernels(inputs: AttentionInputs, backend: str) -> ModuleType 
 def kernel_forward(kernels: ModuleType, inputs: AttentionInputs) -> tuple[Array, Array]:
     """Let a kernel compute steps 1 to 6: heads and lse."""
     heads, lse = kernels.attention_forward(*_kernel_inputs(inputs))
+    if heads.ndim > 4:  # of several parts of the keys, where few queries see many
+        heads, lse, _ = merge_steps(heads, lse)
     rank = inputs.q.ndim
     if rank < 4:
         heads, lse = heads[DROP_AXES[rank]], lse[DROP_AXES[rank]]
@@ -37,14 +40,21 @@ def kernel_forward(kernels: ModuleType, inputs: AttentionInputs) -> tuple[Array,
 
 
 def kernel_backward(
-    kernels: ModuleType, d_heads: Array, heads: Array, lse: Array, inputs: AttentionInputs
+    kernels: ModuleType,
+    d_heads: Array,
+    d_lse: Array | None,
+    heads: Array,
+    lse: Array,
+    inputs: AttentionInputs,
 ) -> dict[str, Array | None]:
     """Let a kernel pull back through steps 6 to 1, to the inputs and options, by name."""
     rank, bias = inputs.q.ndim, inputs.bias
     d_heads = d_heads.astype(heads.dtype, copy=False)
+    d_lse = np.zeros_like(lse) if d_lse is None else d_lse.astype(lse.dtype, copy=False)
+    of_rows: tuple[Array, ...] = (d_heads, d_lse, heads, lse)
     if rank < 4:
-        d_heads, heads, lse = (x[ADD_AXES[rank]] for x in (d_heads, heads, lse))
-    d_inputs = kernels.attention_backward(d_heads, heads, lse, *_kernel_inputs(inputs))
+        of_rows = tuple(x[ADD_AXES[rank]] for x in of_rows)
+    d_inputs = kernels.attention_backward(*of_rows, *_kernel_inputs(inputs))
     if rank < 4:
         d_inputs = [x if x is None else x[DROP_AXES[rank]] for x in d_inputs]
     d_q, d_k, d_v, d_biased = d_inputs
@@ -64,7 +74,8 @@ def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:
     if rank < 4:
         arrays = tuple(x if x is None else x[ADD_AXES[rank]] for x in arrays)
     B = len(q) if rank > 2 else 1
+    sink = inputs.sink if inputs.sink is None else np.broadcast_to(inputs.sink, q.shape[:2])
     offsets = q_offset if q_offset.ndim else q_offset.repeat(B)  # (B,)
     left, right = inputs.window or (None, None)
     left, right = OPEN if left is None else left, OPEN if right is None else right
-    return (*arrays, offsets, left, right, inputs.scale, inputs.softcap)
+    return (*arrays, sink, offsets, left, right, inputs.scale, inputs.softcap)

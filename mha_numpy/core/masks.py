@@ -108,6 +108,61 @@ def padding_mask(lengths: Array, T_k: int) -> Array:
     return np.arange(T_k) < lengths[:, None, None, None]
 
 
+def document_ids(lengths: Array, T: int | None = None) -> Array:
+    """Return the number of each token's document, for documents packed one after the other.
+
+    Parameters
+    ----------
+    lengths : (N,) int array
+        Tokens of each document; ``np.diff(cu_seqlens)`` where running sums are given.
+    T : int, optional
+        Length of the packed sequence; tokens after the last document are padding, with id -1.
+
+    Returns
+    -------
+    (T,) int array, for `document_mask` and `document_positions`. Stack several for a batch.
+
+    Examples
+    --------
+    >>> document_ids(np.array([2, 3]), T=6)
+    array([ 0,  0,  1,  1,  1, -1])
+    """
+    lengths = as_integer_array("lengths", lengths, "an (N,) array of integers")
+    if lengths.ndim != 1 or (lengths < 0).any():
+        raise ConfigError(f"lengths: expected (N,) integers >= 0; got {describe(lengths)}")
+    total = int(lengths.sum())
+    T = total if T is None else check_count("T", T, least=total)
+    return np.repeat(np.append(np.arange(len(lengths)), -1), np.append(lengths, T - total))
+
+
+def document_mask(ids: Array) -> Array:
+    """Let every token see the tokens of its own document, and padding see nothing.
+
+    Parameters
+    ----------
+    ids : (T,) or (B, T) int array
+        The number of each token's document, as `document_ids` gives it; padding has -1.
+
+    Returns
+    -------
+    (T, T) bool array, or (B, 1, T, T) for ids per sequence. Combine it with ``is_causal=True``,
+    and let positions restart: see `document_positions`.
+
+    Examples
+    --------
+    >>> document_mask(np.array([0, 0, 1, -1])).astype(int)
+    array([[1, 1, 0, 0],
+           [1, 1, 0, 0],
+           [0, 0, 1, 0],
+           [0, 0, 0, 0]])
+    """
+    ids = as_integer_array("ids", ids, "a (T,) or (B, T) array of integers")
+    if ids.ndim not in (1, 2):
+        raise ConfigError(f"ids: expected (T,) or (B, T); got {ids.shape}")
+    mask = (ids[..., :, None] == ids[..., None, :]) & (ids >= 0)[..., None]
+    return mask if ids.ndim == 1 else mask[:, None]
+
+
 def combine_masks(*masks: Array | None) -> Array | None:
     """Combine masks: a cell is visible if every mask shows it (AND); None hides nothing.
 

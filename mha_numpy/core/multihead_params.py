@@ -3,7 +3,8 @@
 from typing import Any, NamedTuple
 
 from mha_numpy.checks import check_count, check_shape
-from mha_numpy.core.rope import RopeOptions, check_rope
+from mha_numpy.core.qk_norm import GAIN_AXES, QKNormOptions, check_qk_norm
+from mha_numpy.core.rope import RopeOptions, check_positions, check_rope
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 
@@ -12,7 +13,7 @@ class MultiHeadParams(NamedTuple):
     """Matrices (inputs, outputs) and biases of the four projections; also their gradients.
 
     Block h of the columns of w_q, w_k and w_v, and block h of the rows of w_o, belong to head h.
-    Any bias may be None.
+    Any bias may be None. `FullMultiHeadParams` has the params of options, too.
     """
 
     w_q: Array  # (D, H*d_k)
@@ -25,10 +26,37 @@ class MultiHeadParams(NamedTuple):
     b_o: Array | None  # (D_out,)
 
 
+class FullMultiHeadParams(NamedTuple):
+    """`MultiHeadParams`, the gains for `qk_norm`, and an output gate; also their gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> w = np.ones((8, 8))
+    >>> params = MultiHeadParams(w, None, w, None, w, None, w, None)
+    >>> FullMultiHeadParams(*params, w_gate=np.ones((8, 4))).w_gate.shape
+    (8, 4)
+    """
+
+    w_q: Array
+    b_q: Array | None
+    w_k: Array
+    b_k: Array | None
+    w_v: Array
+    b_v: Array | None
+    w_o: Array
+    b_o: Array | None
+    gain_q: Array | None = None  # (d_k,), or (H*d_k,) for a norm of the whole projection
+    gain_k: Array | None = None  # (d_k,), or (H_kv*d_k,)
+    w_gate: Array | None = None  # (D, H*d_v): a gate for each number; (D, H): for each head
+    b_gate: Array | None = None  # (H*d_v,) or (H,)
+
+
 AXES = {  # in the order in which they are checked
     "w_q": "D H*d_k", "b_q": "H*d_k", "w_k": "kdim H_kv*d_k", "b_k": "H_kv*d_k",
     "w_v": "vdim H_kv*d_v", "b_v": "H_kv*d_v", "w_o": "H*d_v D_out", "b_o": "D_out",
 }  # fmt: skip
+OPTIONAL = set(FullMultiHeadParams._fields) - {"w_q", "w_k", "w_v", "w_o"}
 
 
 class MultiHeadInputs(NamedTuple):
@@ -37,13 +65,17 @@ class MultiHeadInputs(NamedTuple):
     x_q: Array
     x_k: Array
     x_v: Array
-    params: MultiHeadParams
+    params: FullMultiHeadParams
     num_heads: int
     num_kv_heads: int
     rope: RopeOptions | None
     extra_k: Array | None
     extra_v: Array | None
     is_given: tuple[bool, bool]  # x_k, x_v
+    params_kind: type[MultiHeadParams] | type[FullMultiHeadParams]  # as they were given
+    qk_norm: QKNormOptions | None
+    positions: Array | None  # of x_q, (T_q,) or (B, T_q); None counts on from q_offset
+    key_positions: Array | None  # of x_k
 
 
 def check_multi_head_inputs(
@@ -56,13 +88,16 @@ def check_multi_head_inputs(
     rope: Any,
     extra_k: Any,
     extra_v: Any,
+    qk_norm: Any,
+    positions: Any,
+    key_positions: Any,
 ) -> MultiHeadInputs:
     """Check the inputs and params, and that they fit each other; raise the first error found."""
     H = check_count("num_heads", num_heads)
     H_kv = H if num_kv_heads is None else check_count("num_kv_heads", num_kv_heads)
     if H % H_kv:
         raise ConfigError(f"num_kv_heads: expected a divisor of num_heads={H}; got {H_kv}")
-    if not isinstance(params, MultiHeadParams):
+    if not isinstance(params, (MultiHeadParams, FullMultiHeadParams)):
         raise ConfigError(f"params: expected MultiHeadParams; got {type(params).__name__}")
 
     is_given = (x_k is not None, x_v is not None)
@@ -73,27 +108,59 @@ def check_multi_head_inputs(
     check_shape("x_q", x_q, "B T_q D", sizes)
     check_shape("x_k", x_k, "B T_k kdim", sizes, to_match=f"x_q {x_q.shape}")
     check_shape("x_v", x_v, "B T_k vdim", sizes, to_match=f"x_k {x_k.shape}")
-    params = _check_params(params, sizes)
+    if qk_norm is not None:
+        check_qk_norm(qk_norm)
+    kind, params = type(params), _check_params(FullMultiHeadParams(*params), qk_norm, sizes)
     if extra_k is not None or extra_v is not None:
         extra_k, extra_v = _check_extra(extra_k, extra_v, sizes)
     if rope is not None:
         check_rope(rope, sizes["d_k"])
-    return MultiHeadInputs(x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, is_given)
+    positions = _check_places("positions", positions, x_q, rope)
+    key_positions = _check_places("key_positions", key_positions, x_k, rope)
+    if key_positions is None and x_k is x_q:
+        key_positions = positions
+    return MultiHeadInputs(
+        x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, is_given, kind, qk_norm,
+        positions, key_positions,
+    )  # fmt: skip
 
 
-def _check_params(params: MultiHeadParams, sizes: dict[str, int]) -> MultiHeadParams:
+def _check_places(name: str, positions: Any, x: Array, rope: RopeOptions | None) -> Array | None:
+    """Check the positions of an input's tokens."""
+    if positions is None:
+        return None
+    if rope is None:
+        raise ConfigError(f"{name}: expected rope= with them, because nothing else reads them")
+    return check_positions(positions, x.shape, name)
+
+
+def _check_params(
+    params: FullMultiHeadParams, qk_norm: QKNormOptions | None, sizes: dict[str, int]
+) -> FullMultiHeadParams:
     """Check each array's shape; the widths of a head follow from w_q and w_v."""
     arrays: dict[str, Any] = {
-        name: array if array is None and name.startswith("b_") else as_float_array(name, array)
+        name: array if array is None and name in OPTIONAL else as_float_array(name, array)
         for name, array in params._asdict().items()
     }
+    needs = {"gain_q": ("qk_norm", qk_norm), "gain_k": ("qk_norm", qk_norm),
+             "b_gate": ("w_gate", arrays["w_gate"])}  # fmt: skip
+    for name, (needed, value) in needs.items():
+        if arrays[name] is not None and value is None:
+            raise ConfigError(f"{name}: expected {needed}= with it; got None")
     sizes["d_k"] = _head_width("w_q", arrays["w_q"], "H", sizes)
     sizes["d_v"] = _head_width("w_v", arrays["w_v"], "H_kv", sizes)
-    for name, axes in AXES.items():
+    all_axes = dict(AXES)
+    if qk_norm is not None:
+        all_axes["gain_q"], all_axes["gain_k"] = GAIN_AXES[qk_norm.place]
+    if arrays["w_gate"] is not None:
+        gates = "H" if arrays["w_gate"].shape[1:] == (sizes["H"],) else "H*d_v"
+        all_axes |= {"w_gate": f"D {gates}", "b_gate": gates}
+    for name, axes in all_axes.items():
         if arrays[name] is not None:
-            to_match = "the inputs and heads" if name.startswith("w_") else f"w_{name[2:]}"
+            kind, _, of = name.partition("_")
+            to_match = "the inputs and heads" if kind == "w" else f"w_{of}"
             check_shape(name, arrays[name], axes, sizes, to_match=to_match)
-    return MultiHeadParams(**arrays)
+    return FullMultiHeadParams(**arrays)
 
 
 def _check_extra(extra_k: Any, extra_v: Any, sizes: dict[str, int]) -> tuple[Array, Array]:

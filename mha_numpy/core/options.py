@@ -55,16 +55,16 @@ def _check_cells(name: str, cells: Any, q: Array, k: Array) -> Array:
     return cells
 
 
-def _check_of_heads(name: str, multipliers: Any, q: Array, k: Array) -> Array:
+def _check_of_heads(name: str, numbers: Any, q: Array, k: Array) -> Array:
     """Return a number for each head, or for each head of each sequence."""
-    multipliers = as_float_array(name, multipliers)
+    numbers = as_float_array(name, numbers)
     if q.ndim < 4:
         raise ShapeError(
             f"{name}: expected q of rank 4, (B, H, T_q, d_k); a lower rank has no heads"
         )
     B, H, *_ = q.shape
-    check_shape(name, multipliers, "H" if multipliers.ndim == 1 else "B H", {"B": B, "H": H})
-    return multipliers
+    check_shape(name, numbers, "H" if numbers.ndim == 1 else "B H", {"B": B, "H": H})
+    return numbers
 
 
 class Option(NamedTuple):
@@ -122,6 +122,13 @@ class AttentionOptions(TypedDict, total=False):
         "float array that broadcasts to (B, H, T_q, T_k), optional",
         "0 or ``1 / (1 - p)`` for each weight.",
         _check_cells,
+    )]  # fmt: skip
+    sink: Annotated[Array | None, Option(
+        "(H,) or (B, H) float array, optional",
+        "One more score in each row of a head's softmax, with a value of zeros: it takes weight "
+        "and adds nothing. The returned weights leave it out, so a row sums to less than 1; lse "
+        "includes it.",
+        _check_of_heads,
     )]  # fmt: skip
     head_gate: Annotated[Array | None, Option(
         "(H,) or (B, H) float array, optional",

@@ -52,8 +52,8 @@ class Pair:
 
     def __post_init__(self) -> None:
         self._names = self.computes.split()
-        self._takes = list(inspect.signature(self.steps).parameters)
-        _, *self._takes_backward = inspect.signature(self.steps_backward).parameters
+        self._takes = _required(self.steps)
+        _, *self._takes_backward = _required(self.steps_backward)
 
     def forward(self, **values: Any) -> tuple[Any, Any]:
         """Return the output and the cache of these inputs and options."""
@@ -128,6 +128,12 @@ class Pair:
             if kernels := find_kernels(self.kernels, *floats, backend=backend):
                 return kernel(kernels, *given)
         return steps(*given)
+
+
+def _required(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the arguments that have no default."""
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name for each in parameters if each.default is each.empty]
 
 
 @functools.lru_cache(maxsize=1024)  # for tiny arrays a look at all axes takes as long as a step

@@ -1,9 +1,56 @@
-"""A token's position, as numbers to add: ALiBi bias and sinusoids. For RoPE see `rope`."""
+"""A token's position: its number, ALiBi bias and sinusoids to add. For RoPE see `rope`."""
 
 import numpy as np
 
 from mha_numpy.checks import check_count, check_integer, check_number
+from mha_numpy.core.masks import check_kind, document_mask
 from mha_numpy.dtypes import Array
+from mha_numpy.errors import MaskError
+
+
+def positions_from_mask(mask: Array) -> Array:
+    """Count each sequence's positions from its first real token, for padding on the left.
+
+    Parameters
+    ----------
+    mask : (T,) or (B, T) bool array
+        True = a real token; ``tokens.attention_mask == 1`` from a tokenizer.
+
+    Returns
+    -------
+    int array like `mask`. Padding before the first token has position 0; nothing sees it.
+
+    Examples
+    --------
+    >>> positions_from_mask(np.array([[False, False, True, True], [True, True, True, True]]))
+    array([[0, 0, 0, 1],
+           [0, 1, 2, 3]])
+    """
+    mask = check_kind("mask", mask)
+    if mask.ndim not in (1, 2):
+        raise MaskError(f"mask: expected (T,) or (B, T), True = a real token; got {mask.shape}")
+    return np.maximum(np.cumsum(mask, axis=-1) - 1, 0)
+
+
+def document_positions(ids: Array) -> Array:
+    """Count positions from the start of each document: how many tokens of it came before.
+
+    Parameters
+    ----------
+    ids : (T,) or (B, T) int array
+        As `document_mask` takes them.
+
+    Returns
+    -------
+    int array like `ids`; 0 for padding.
+
+    Examples
+    --------
+    >>> document_positions(np.array([0, 0, 0, 1, 1, -1]))
+    array([0, 1, 2, 0, 1, 0])
+    """
+    mask = document_mask(ids)
+    return np.tril(mask, -1).sum(axis=-1).reshape(np.shape(ids))
 
 
 def alibi_bias(H: int, T_q: int, T_k: int | None = None, *, q_offset: int = 0) -> Array:

@@ -1,25 +1,24 @@
 """Rotary position embedding (RoPE), forward and backward."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag, check_number
+from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core.pair import Pair, Values
+from mha_numpy.core.rope_scaling import Scaling, check_scaling, rope_frequencies
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
 
 
 def rope_steps(
-    x: Array, positions: Array, base: float, rotary_dim: int, interleaved: bool
+    x: Array, positions: Array, frequencies: Array, attention_factor: float, interleaved: bool
 ) -> tuple[Array, Array, Array]:
     """Rotate each pair of features by an angle that grows with the position."""
     # 1. the angle of each pair at each position
-    pair = np.arange(rotary_dim // 2)
-    angles = positions[..., None] * base ** (-2 * pair / max(rotary_dim, 1))  # (T, rotary_dim / 2)
+    angles = positions[..., None] * frequencies  # (T, rotary_dim / 2)
     # float64 up to here: a large position times a frequency would lose digits in float32
-    cos, sin = (f(angles).astype(x.real.dtype) for f in (np.cos, np.sin))
+    cos, sin = ((attention_factor * f(angles)).astype(x.real.dtype) for f in (np.cos, np.sin))
 
     # 2. rotate
     return cos, sin, _rotate(x, cos, sin, interleaved)
@@ -27,7 +26,7 @@ def rope_steps(
 
 def rope_steps_backward(d_out: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
     """Pull the gradient back to x: rotate it by the opposite angle."""
-    # 2. out = R(a) x, so d_x = R(a)^T d_out = R(-a) d_out
+    # 2. out = m R(a) x, so d_x = m R(a)^T d_out = m R(-a) d_out; m is in cos and sin
     return _rotate(d_out, cos, -sin, interleaved)
 
 
@@ -50,12 +49,19 @@ class RopeOptions(NamedTuple):
     base: float = 10000.0
     rotary_dim: int | None = None
     interleaved: bool = False
+    scaling: Scaling | None = None
+    length: float | None = None
+
+    def __repr__(self) -> str:
+        given = zip(self._fields, self, self._field_defaults.values(), strict=True)
+        shown = [f"{name}={value!r}" for name, value, default in given if value != default]
+        return f"RopeOptions({', '.join(shown)})"
 
 
 class RopeCache(NamedTuple):
     """What `rope_backward` needs."""
 
-    cos: Array  # broadcasts to (..., T, rotary_dim / 2)
+    cos: Array  # broadcasts to (..., T, rotary_dim / 2); times the attention factor, and so sin
     sin: Array
     interleaved: bool
     shape: tuple[int, ...]
@@ -75,12 +81,14 @@ def rope_forward(
     base: float = 10000.0,
     rotary_dim: int | None = None,
     interleaved: bool = False,
+    scaling: Scaling | None = None,
+    length: float | None = None,
 ) -> tuple[Array, RopeCache]:
     """Rotate pairs of features by angles proportional to the token's position.
 
     ``(x1, x2) -> (x1 cos a - x2 sin a, x2 cos a + x1 sin a)`` with
-    ``a = position * base^(-2 i / rotary_dim)`` for pair i. The product of a rotated query and a
-    rotated key depends only on their distance.
+    ``a = position * base^(-2 i / rotary_dim)`` for pair i, if nothing is scaled. The product of a
+    rotated query and a rotated key depends only on their distance.
 
     Parameters
     ----------
@@ -95,6 +103,12 @@ def rope_forward(
     interleaved : bool
         Which features form pair i: 2 i and 2 i + 1 (the paper, GPT-J), or else i and
         ``i + rotary_dim / 2`` (GPT-NeoX, Llama in Hugging Face's layout).
+    scaling : Scaling, optional
+        Slower rotations for longer texts, such as ``YarnScaling(4.0, 32768)``: see
+        `rope_frequencies`. Cosines and sines are multiplied by its attention factor.
+    length : float, optional
+        Length of the text, for a scaling that depends on it; default: the last position + 1.
+        Queries and keys need the same, and so do all calls that share a KV cache.
 
     Returns
     -------
@@ -115,14 +129,16 @@ def rope_forward(
            [0.5403, 0.8415]])
     """
     return ROPE.forward(
-        x=x, positions=positions, base=base, rotary_dim=rotary_dim, interleaved=interleaved
-    )
+        x=x, positions=positions, base=base, rotary_dim=rotary_dim, interleaved=interleaved,
+        scaling=scaling, length=length,
+    )  # fmt: skip
 
 
 def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
     """Pull a gradient back through the rotation: rotate it by the opposite angle.
 
-    A rotation is orthogonal: its transpose is its inverse.
+    A rotation is orthogonal: its transpose is its inverse. An attention factor is a factor here
+    too.
 
     Examples
     --------
@@ -140,7 +156,7 @@ def check_rope(rope: Any, d_k: int) -> None:
         raise ConfigError(f"rope: expected RopeOptions(...) or None; got {describe(rope)}")
     if rope.rotary_dim is None and d_k % 2:
         raise ConfigError(f"rope: expected an even d_k, or rotary_dim= given; got d_k={d_k}")
-    _check_rotary_dim(rope.rotary_dim, d_k)
+    check_scaling(rope.scaling, _check_rotary_dim(rope.rotary_dim, d_k), rope.base)
 
 
 def _check_rotary_dim(rotary_dim: Any, d: int) -> int:
@@ -152,18 +168,18 @@ def _check_rotary_dim(rotary_dim: Any, d: int) -> int:
     return rotary_dim
 
 
-def _check_positions(positions: Any, shape: tuple[int, ...]) -> Array:
+def check_positions(positions: Any, shape: tuple[int, ...], name: str = "positions") -> Array:
     """Return positions that broadcast to x without its last axis, in float64."""
     B, T = shape[0], shape[-2]
     if positions is None:
         return np.arange(T, dtype=np.float64)
     allowed = f"(T={T},)" if len(shape) == 2 else f"(T={T},) or (B={B}, T={T})"
-    positions = as_array("positions", positions, f"numbers of shape {allowed}", DTypeError)
+    positions = as_array(name, positions, f"numbers of shape {allowed}", DTypeError)
     if positions.dtype.kind not in "iuf":
-        raise DTypeError(f"positions: expected numbers of shape {allowed}; got {positions.dtype}")
+        raise DTypeError(f"{name}: expected numbers of shape {allowed}; got {positions.dtype}")
     per_sequence = len(shape) > 2 and positions.shape == (B, T)
     if positions.shape != (T,) and not per_sequence:
-        raise ShapeError(f"positions: expected {allowed} to match x {shape}; got {positions.shape}")
+        raise ShapeError(f"{name}: expected {allowed} to match x {shape}; got {positions.shape}")
     positions = positions.astype(np.float64)
     return positions[:, None] if per_sequence and len(shape) == 4 else positions
 
@@ -173,7 +189,13 @@ def _check(values: Values) -> None:
     if len(shape) not in (2, 3, 4):
         raise ShapeError(f"x: expected (B, H, T, d), (B, T, d) or (T, d); got {shape}")
     values["rotary_dim"] = _check_rotary_dim(values["rotary_dim"], shape[-1])
-    values["positions"] = _check_positions(values["positions"], shape)
+    positions = values["positions"] = check_positions(values["positions"], shape)
+    length = values["length"]
+    if length is None:  # NaN is no position
+        length = np.fmax.reduce(positions, axis=None, initial=-1) + 1
+    values["frequencies"], values["attention_factor"] = rope_frequencies(
+        values["rotary_dim"], base=values["base"], scaling=values["scaling"], length=length
+    )
 
 
 ROPE = Pair(
@@ -182,7 +204,7 @@ ROPE = Pair(
     RopeCache,
     RopeGrads,
     inputs={"x": ""},
-    options={"base": partial(check_number, positive=True), "interleaved": check_flag},
+    options={"interleaved": check_flag},
     check=_check,
     computes="cos sin out",
     like=lambda cache: (cache.shape, cache.cos.dtype),

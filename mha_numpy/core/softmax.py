@@ -13,19 +13,30 @@ from mha_numpy.errors import ShapeError
 AXES = {1: "T_k", 2: "T_q T_k", 3: "B T_q T_k", 4: "B H T_q T_k"}
 
 
-def softmax_steps(scores: Array, mask: Array | None) -> tuple[Array, Array, Array]:
-    """Turn each row of scores (..., T_q, T_k) into weights: masked scores, lse, weights."""
+def softmax_steps(
+    scores: Array, mask: Array | None, sink: Array | None = None
+) -> tuple[Array, Array, Array]:
+    """Turn each row of scores (..., T_q, T_k) into weights: masked scores, lse, weights.
+
+    A sink, (..., 1, 1), is one more score of each row. It takes weight and has no value.
+    """
     # 1. hide what the mask hides
     masked = scores if mask is None else np.where(mask, scores, -np.inf)
     sees_any = _sees_any(mask, scores.shape)  # (..., T_q, 1)
 
     # 2. shift each row so that its largest score is 0
     largest = masked.real.max(axis=-1, keepdims=True, initial=-np.inf)  # (..., T_q, 1)
-    shifted = masked - np.where(sees_any, largest, 0)
+    if sink is not None:
+        largest = np.maximum(largest, sink.real)
+        sees_any = sees_any | (sink != -np.inf)
+    shift = np.where(sees_any, largest, 0)
 
     # 3. exponentiate
-    powers = np.exp(shifted)
-    total = np.where(sees_any, powers.sum(axis=-1, keepdims=True), 1)  # (..., T_q, 1)
+    powers = np.exp(masked - shift)
+    total = powers.sum(axis=-1, keepdims=True)  # (..., T_q, 1)
+    if sink is not None:
+        total = total + np.exp(sink - shift)
+    total = np.where(sees_any, total, 1)
 
     # 4. normalise; a hidden cell is 0 even in a row full of NaN
     weights = only_visible(powers / total, mask)
@@ -35,12 +46,17 @@ def softmax_steps(scores: Array, mask: Array | None) -> tuple[Array, Array, Arra
     return masked, lse, weights
 
 
-def softmax_steps_backward(d_weights: Array, weights: Array, mask: Array | None) -> Array:
-    """Pull the gradient of the weights back to the scores: (..., T_q, T_k)."""
+def softmax_steps_backward(
+    d_weights: Array, weights: Array, mask: Array | None, d_lse: Array | None = None
+) -> Array:
+    """Pull the gradients of the weights and of lse back to the scores: (..., T_q, T_k)."""
     d_weights = only_visible(d_weights, mask)
 
+    # 5. lse = log(sum_j e^scores_j), whose slope along a score is that score's weight
     # 4. to 2. weights = e^scores / sum_j e^scores_j
     row_mean = (weights * d_weights).sum(axis=-1, keepdims=True)  # (..., T_q, 1)
+    if d_lse is not None:
+        row_mean = row_mean - d_lse[..., None]
     d_scores = weights * (d_weights - row_mean)
 
     # 1. masked = scores where the mask is True, else -inf
@@ -153,17 +169,34 @@ def _records(values: Values) -> Records:
 
 
 def softmax_records(
-    scores: str, mask_name: str, mask: Array | None, masked: Array, axes: str
+    scores: str,
+    mask_name: str,
+    mask: Array | None,
+    masked: Array,
+    axes: str,
+    sink: Array | None = None,
 ) -> Records:
     """Return softmax's steps for a trace; `scores` is the name of the array that it reads."""
     if mask is not None:
         yield "masked", axes, f"np.where({mask_name}, {scores}, -np.inf)"
         scores = "masked"
-    shifted = scores if _is_moderate(masked) else f"{scores} - {scores}.max(axis=-1, keepdims=True)"
-    equation = f"np.exp({shifted}) / np.exp({shifted}).sum(axis=-1, keepdims=True)"
+    shift, more = "", ""
+    if not (_is_moderate(masked) and (sink is None or _is_moderate(sink[..., None]))):
+        shift = f" - {scores}.max(axis=-1, keepdims=True)"
+    if sink is not None:
+        more = " + np.exp(sink[..., None, None])"
+        if shift:
+            yield "largest", f"{axes.rsplit(' ', 1)[0]} 1", LARGEST_WITH_SINK.format(scores)
+            shift, more = " - largest", " + np.exp(sink[..., None, None] - largest)"
+    powers = f"np.exp({scores}{shift})"
+    total = f"{powers}.sum(axis=-1, keepdims=True)"
+    equation = f"{powers} / ({total}{more})" if more else f"{powers} / {total}"
     if mask is not None and not mask.any(axis=-1).all():  # a row that sees nothing is 0, not 0 / 0
         equation = f"np.where({mask_name}, {equation}, 0)"
     yield "weights", axes, equation
+
+
+LARGEST_WITH_SINK = "np.maximum({}.max(axis=-1, keepdims=True), sink[..., None, None])"
 
 
 def _is_moderate(scores: Array) -> bool:

@@ -33,11 +33,13 @@ def dot(x, y, j):
 @jit(fastmath=REGROUP, nogil=True)
 def forward(problem, heads, lse):
     """Fill one head's heads (T_q, d_v), which come as zeros, and lse (T_q,)."""
-    q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap = problem
+    q, k, v, mask, bias, dropout_mask, sink, q_offset, left, right, scale, softcap = problem
     zero, inf, nan = q.dtype.type(0), q.dtype.type(np.inf), q.dtype.type(np.nan)
     for i in range(len(q)):
         q_i, head = q[i], heads[i]
-        largest, total, sees_any = -inf, zero, False
+        # the sink is the first score, and has no value
+        largest, sees_any = sink, sink != -inf
+        total = np.exp(sink - largest) if sees_any else zero  # 1, or NaN
         at = i + q_offset
         for j in range(max(0, at - left), min(len(k), at + right + 1)):
             if not mask[i, j] or bias[i, j] == -inf:
@@ -71,13 +73,14 @@ def forward(problem, heads, lse):
 
 
 @jit(fastmath=REGROUP, nogil=True)
-def backward(problem, d_q, d_k, d_v, d_biased, d_heads, heads, lse):
+def backward(problem, d_q, d_k, d_v, d_biased, d_heads, d_lse, heads, lse):
     """Add one query head's share to d_q, d_k, d_v, and to d_biased if that has columns."""
-    q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap = problem
+    q, k, v, mask, bias, dropout_mask, _, q_offset, left, right, scale, softcap = problem
     one, inf = q.dtype.type(1), q.dtype.type(np.inf)
     for i in range(len(q)):
         q_i, d_q_i, d_head = q[i], d_q[i], d_heads[i]
-        row_mean = dot(d_head, heads, i)  # sum_j weights_j d_weights_j
+        # sum_j weights_j d_weights_j; lse's own slope along a score is the score's weight
+        row_mean = dot(d_head, heads, i) - d_lse[i]
         at = i + q_offset
         for j in range(max(0, at - left), min(len(k), at + right + 1)):
             if not mask[i, j] or bias[i, j] == -inf:
@@ -118,21 +121,21 @@ def attention_forward(*inputs: Any) -> tuple[Any, Any]:
 
 
 def attention_backward(
-    d_heads: Any, heads: Any, lse: Any, *inputs: Any
+    d_heads: Any, d_lse: Any, heads: Any, lse: Any, *inputs: Any
 ) -> tuple[Any, Any, Any, Any | None]:
     """Return d_q, d_k, d_v and d_biased, which is None without a bias."""
     problem, has_bias = _completed(*inputs), inputs[4] is not None
     q, k, v = problem[:3]
     d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
     d_biased = np.zeros((*q.shape[:3], k.shape[2] if has_bias else 0), q.dtype)
-    given = (np.ascontiguousarray(x) for x in (d_heads, heads, lse))
+    given = (np.ascontiguousarray(x) for x in (d_heads, d_lse, heads, lse))
     # the query heads that add to one head's d_k and d_v are one thread's
     _run(backward, problem, d_q, d_k, d_v, d_biased, *given, parts=k.shape[1])
     return d_q, d_k, d_v, d_biased if has_bias else None
 
 
 def _completed(
-    q: Any, k: Any, v: Any, mask: Any, bias: Any, dropout_mask: Any,
+    q: Any, k: Any, v: Any, mask: Any, bias: Any, dropout_mask: Any, sink: Any,
     q_offset: Any, left: int, right: int, scale: float, softcap: float | None,
 ) -> Problem:  # fmt: skip
     """Replace missing inputs by arrays that change nothing; make rows contiguous."""
@@ -142,6 +145,7 @@ def _completed(
         np.broadcast_to(np.True_, cells) if mask is None else mask,
         np.broadcast_to(real(0), cells) if bias is None else bias,
         np.broadcast_to(real(1), cells) if dropout_mask is None else dropout_mask,
+        np.full(q.shape[:2], -np.inf, q.dtype) if sink is None else sink,
         q_offset, left, right, real(scale), real(softcap or 0),
     )  # fmt: skip
 
@@ -153,9 +157,9 @@ def _run(function: Any, problem: Problem, *arrays: Any, parts: int) -> None:
     a debugger, or if there is little to do, one thread does everything.
     """
     (B, H, _, _), (_, H_kv, T_k, _) = problem.q.shape, problem.k.shape
-    q_offset, others, G = problem.q_offset, problem[7:], H // H_kv
+    q_offset, others, G = problem.q_offset, problem[8:], H // H_kv
     run = compiled(function, problem.q.dtype)
-    all_arrays = [(x, G == 1 or x.shape[1] == H) for x in (*problem[:6], *arrays)]
+    all_arrays = [(x, G == 1 or x.shape[1] == H) for x in (*problem[:7], *arrays)]
 
     def part(n: int) -> None:
         b, first = n // parts, n % parts * (H // parts)
@@ -164,7 +168,7 @@ def _run(function: Any, problem: Problem, *arrays: Any, parts: int) -> None:
             given = [
                 x[query_head if is_of_queries else key_head] for x, is_of_queries in all_arrays
             ]
-            run(Problem._make([*given[:6], q_offset[b], *others]), *given[6:])
+            run(Problem._make([*given[:7], q_offset[b], *others]), *given[7:])
 
     work = problem.q.size * T_k
     threads = 1 if work < LEAST_WORK or config.DISABLE_JIT else get_num_threads()
@@ -184,8 +188,8 @@ def compiled(function: Any, dtype: Any) -> Any:
     real: Any = from_dtype(dtype)
     rows, lse = (types.Array(real, ndim, "C", readonly=True) for ndim in (2, 1))
     mask, cells = (types.Array(x, 2, "A", readonly=True) for x in (types.boolean, real))
-    given = [rows] * 3 + [mask, cells, cells] + [types.int64] * 3 + [real, real]
+    given = [rows] * 3 + [mask, cells, cells, real] + [types.int64] * 3 + [real, real]
     arrays = [real[:, ::1], real[::1]]  # heads, lse
     if function is backward:
-        arrays = [real[:, ::1]] * 4 + [rows, rows, lse]  # d_q to d_biased, d_heads to lse
+        arrays = [real[:, ::1]] * 4 + [rows, lse, rows, lse]  # d_q to d_biased, d_heads to lse
     return function.compile((types.NamedTuple(given, Problem), *arrays))

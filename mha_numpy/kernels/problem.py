@@ -18,6 +18,7 @@ class Problem(NamedTuple):
     mask: Any  # (B, H, T_q, T_k) bool
     bias: Any  # (B, H, T_q, T_k)
     dropout_mask: Any  # (B, H, T_q, T_k)
+    sink: Any  # (B, H)
     q_offset: Any  # (B,) position of the first query among the keys
     left: Any  # a query sees keys from its position - left
     right: Any  # to its position + right

@@ -17,10 +17,13 @@ from mha_numpy.kernels.tiled_forward import FORWARD, forward_tiles
 Array = npt.NDArray[Any]
 
 CHUNK_NUMBERS = 2**16  # of a chunk's keys: with their gradients they stay in the second-level cache
+PART = 4096  # the fewest keys that are worth a part of their own
+PARTS = 64  # to share out, where few queries see many keys
 ITEMS = 16  # to share out among threads, where there is enough work for that many
 NO_CELLS = {  # instead of a missing mask, bias or dropout mask
     np.dtype(dtype): np.empty((0, 0, 0, 0), dtype) for dtype in (bool, np.float32, np.float64)
 }
+NO_SINK = {dtype: cells.reshape(0, 0) for dtype, cells in NO_CELLS.items()}
 NO_MASK = NO_CELLS[np.dtype(bool)]
 
 Kernel = Callable[[int, tuple[Any, ...]], None]  # called with a number of threads and arguments
@@ -43,30 +46,36 @@ def compiled(kernel: Any, dtype: np.dtype[Any]) -> Kernel:
         types.Array(types.uint64, 3, "C"),
     )  # fmt: skip
     problem = (
-        given(4), given(4), given(4), given(4, types.boolean), given(4), given(4),
+        given(4), given(4), given(4), given(4, types.boolean), given(4), given(4), given(2),
         given(1, types.int64), size, size, number, number,
     )  # fmt: skip
     grads = (made(4), made(4), made(4), made(4))
     others = {
-        forward_tiles: (made(4), made(3), *scratch),
-        backward_tiles: (given(4), given(4), given(3), *grads, size, size, *scratch),
+        forward_tiles: (made(5), made(4), *scratch),
+        backward_tiles: (given(4), given(3), given(4), given(3), *grads, size, size, *scratch),
     }
     return parallel(kernel, types.Tuple((*problem, *others[kernel])))
 
 
 def attention_forward(q: Array, k: Array, v: Array, *others: Any) -> tuple[Array, Array]:
-    """Return heads (B, H, T_q, d_v) and lse (B, H, T_q); `problem_arguments` names the others."""
+    """Return heads (B, H, T_q, d_v) and lse (B, H, T_q); `problem_arguments` names the others.
+
+    Where few queries see many keys, these are cut into P parts for threads to share, and the result
+    has one more axis in front: (P, B, H, T_q, d_v) and (P, B, H, T_q), to be merged.
+    """
     run = compiled(forward_tiles, q.dtype)
-    (B, H, T_q, _), (_, _, T_k, d_v) = q.shape, v.shape
-    heads, lse = laid_out_as(q, d_v), np.empty((B, H, T_q), q.dtype)
-    threads = count_threads(heads.size * T_k)
+    (B, H, T_q, _), (_, H_kv, T_k, d_v) = q.shape, v.shape
+    parts = count_parts(B * H_kv, H // H_kv, T_q, T_k)
+    heads = laid_out_as(q, d_v)[None] if parts == 1 else np.empty((parts, B, H, T_q, d_v), q.dtype)
+    lse = np.empty((parts, B, H, T_q), q.dtype)
+    threads = count_threads(B * H * T_q * T_k * d_v)
     problem = problem_arguments(q, k, v, *others)
     run(threads, (*problem, heads, lse, *new_scratch(FORWARD, threads, problem)))
-    return heads, lse
+    return (heads, lse) if parts > 1 else (heads[0], lse[0])
 
 
 def attention_backward(
-    d_heads: Array, heads: Array, lse: Array,
+    d_heads: Array, d_lse: Array, heads: Array, lse: Array,
     q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None, *others: Any,
 ) -> tuple[Array, Array, Array, Array | None]:  # fmt: skip
     """Return d_q, d_k, d_v and, if there is a bias, d_biased (B, H, T_q, T_k)."""
@@ -78,7 +87,7 @@ def attention_backward(
     rounds = chunks = -(-T_k // chunk)
     threads = min(count_threads(heads.size * T_k), B * H_kv * chunks)
     problem = problem_arguments(q, k, v, mask, bias, *others)
-    arrays = (*problem, d_heads, heads, lse, d_q, d_k_, d_v_, d_biased)
+    arrays = (*problem, d_heads, d_lse, heads, lse, d_q, d_k_, d_v_, d_biased)
     scratch = new_scratch(BACKWARD, threads, problem, chunk)
     for round_number in range(rounds):
         run(threads, (*arrays, round_number, chunk, *scratch))
@@ -87,8 +96,8 @@ def attention_backward(
 
 def problem_arguments(
     q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None,
-    dropout_mask: Array | None, q_offset: Array, left: int, right: int, scale: float,
-    softcap: float | None,
+    dropout_mask: Array | None, sink: Array | None, q_offset: Array, left: int, right: int,
+    scale: float, softcap: float | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Return the fields of a Problem; an array of size 0 for a missing one."""
     no_cells = NO_CELLS[q.dtype]
@@ -97,6 +106,7 @@ def problem_arguments(
         NO_MASK if mask is None else mask,
         no_cells if bias is None else bias,
         no_cells if dropout_mask is None else dropout_mask,
+        NO_SINK[q.dtype] if sink is None else sink,
         q_offset, left, right, scale, softcap or 0.0,
     )  # fmt: skip
 
@@ -107,6 +117,14 @@ def laid_out_as(x: Array, width: int) -> Array:
     if x.strides[1] < x.strides[2]:
         return np.empty((B, T, H, width), x.dtype).swapaxes(1, 2)
     return np.empty((B, H, T, width), x.dtype)
+
+
+@lru_cache
+def count_parts(kv_heads: int, G: int, T_q: int, T_k: int) -> int:
+    """Return into how many parts the keys are cut: the same for any number of threads."""
+    queries = min(BLOCK, T_q)
+    tiles = -(-G // min(BLOCK // queries, G)) * -(-T_q // queries)
+    return max(1, min(PARTS // (kv_heads * tiles), T_k // PART))
 
 
 @lru_cache

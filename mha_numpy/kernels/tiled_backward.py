@@ -52,7 +52,7 @@ BACKWARD = Layout(  # rows and columns, see `tiled.tile_shapes`
     d_heads_T="d_v width",
     d_q="width d_k",
     lse="1 width",
-    row_mean="1 width",  # sum_j weights_j d_weights_j, which is d_heads . heads
+    row_mean="1 width",  # sum_j weights_j d_weights_j - d_lse; the sum is d_heads . heads
     k="chunk d_k",
     d_k="chunk d_k",
     d_v="chunk d_v",
@@ -72,8 +72,8 @@ def backward_tiles(thread, threads, arguments):
     as_written()
     problem = problem_of(arguments)
     others = arguments[NUM_INPUTS:]
-    d_heads, heads, lse, d_q, d_k, d_v, d_biased = others[:7]
-    round_number, chunk, shapes, pools, words = others[7:]
+    d_heads, d_lse, heads, lse, d_q, d_k, d_v, d_biased = others[:8]
+    round_number, chunk, shapes, pools, words = others[8:]
     (B, H_kv, T_k, width_k), width_v = problem.k.shape, problem.v.shape[3]
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     chunks, tiles = divide_up(T_k, chunk), count_tiles(problem)
@@ -105,7 +105,7 @@ def backward_tiles(thread, threads, arguments):
             first, last = keys_in_sight(problem, tile, keys.start, keys.stop)
             if first >= last and round_number > 0:
                 continue
-            start(problem, tile, s, like_scratch(d_heads), like_scratch(heads), lse)
+            start(problem, tile, s, like_scratch(d_heads), d_lse, like_scratch(heads), lse)
             for j in range(first, last, BLOCK):
                 n = min(BLOCK, keys.stop - j)
                 if has_bias:
@@ -164,7 +164,7 @@ def backward_tiles(thread, threads, arguments):
 
 
 @inner(in_place=True)
-def start(problem, tile, s, d_heads, heads, lse):
+def start(problem, tile, s, d_heads, d_lse, heads, lse):
     """Load the rows of a tile's queries; rows beyond them are 0, and hidden."""
     fill(s.q, 0.0)
     fill(s.d_heads, 0.0)
@@ -179,9 +179,9 @@ def start(problem, tile, s, d_heads, heads, lse):
     column_dots(s.row_mean, s.d_heads_T, s.heads_T)
     for g in range(tile.num_heads):
         for i in range(tile.num_queries):
-            s.lse[0, g * tile.num_queries + i] = lse[
-                tile.b, tile.first_head + g, tile.first_query + i
-            ]
+            row, query = g * tile.num_queries + i, tile.first_query + i
+            s.lse[0, row] = lse[tile.b, tile.first_head + g, query]
+            s.row_mean[0, row] -= d_lse[tile.b, tile.first_head + g, query]
 
 
 @inner

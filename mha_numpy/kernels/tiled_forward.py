@@ -13,7 +13,7 @@ from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp, log
 from mha_numpy.kernels.host import HOST
 from mha_numpy.kernels.match import FEW, cap, is_in_vectors, load_scaled, match, suits_few
-from mha_numpy.kernels.problem import NUM_INPUTS, items_of, problem_of
+from mha_numpy.kernels.problem import NUM_INPUTS, divide_up, items_of, problem_of
 from mha_numpy.kernels.rows import add_rows, copy_rows, fill, multiply_rows, scale_each_row
 from mha_numpy.kernels.scratch import Layout
 from mha_numpy.kernels.simd import (
@@ -63,15 +63,17 @@ cut = FORWARD.cut
 
 @kernel
 def forward_tiles(thread, threads, arguments):
-    """Attend with a thread's tiles of queries."""
+    """Attend with a thread's tiles of queries, each to one part of the keys."""
     as_written()
     problem = problem_of(arguments)
     heads, lse, shapes, pools, words = arguments[NUM_INPUTS:]
-    (B, H_kv, T_k, _), tiles = problem.k.shape, count_tiles(problem)
+    (B, H_kv, T_k, _), tiles, parts = problem.k.shape, count_tiles(problem), len(heads)
+    part_size = divide_up(divide_up(T_k, BLOCK), parts) * BLOCK
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     s = cut(pools[thread], shapes)
     seen_by_key, seen_by_query = words[thread, 0], words[thread, 1]
-    for item in items_of(thread, threads, B * H_kv, tiles):
+    for item_of_part in items_of(thread, threads, B * H_kv, tiles * parts):
+        item, part = item_of_part // parts, item_of_part % parts
         tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
         k, v = problem.k[tile.b, tile.kv_head], problem.v[tile.b, tile.kv_head]
         rows = tile.num_heads * tile.num_queries
@@ -82,8 +84,12 @@ def forward_tiles(thread, threads, arguments):
         fill(s.heads, 0.0)
         fill(s.largest, -np.inf)
         fill(s.total, 0.0)
+        if problem.sink.size > 0 and part == 0:
+            begin_with_sink(s, problem.sink, tile)
         sees_any = NONE_SET
-        first, last = keys_in_sight(problem, tile, 0, T_k)
+        first, last = keys_in_sight(
+            problem, tile, part * part_size, min(T_k, (part + 1) * part_size)
+        )
         for j in range(first, last, BLOCK):
             n = min(BLOCK, T_k - j)
             if has_bias:
@@ -116,7 +122,18 @@ def forward_tiles(thread, threads, arguments):
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
             add_product(s.heads[:rows], cells[:, :rows], v_block, seen_by_key, visible, True)
-        finish(tile, s, sees_any, heads, lse)
+        finish(tile, s, sees_any, heads[part], lse[part])
+
+
+@inner(in_place=True)
+def begin_with_sink(s, sink, tile):
+    """Let each row's softmax begin with the sink of its head, a score without a value."""
+    for g in range(tile.num_heads):
+        score = sink[tile.b, tile.first_head + g]
+        if score != -np.inf:
+            for i in range(tile.num_queries):
+                s.largest[0, g * tile.num_queries + i] = score
+                s.total[0, g * tile.num_queries + i] = 1.0
 
 
 @inner(in_place=True)

@@ -6,16 +6,18 @@ import numpy as np
 
 from mha_numpy.backends import check_backend
 from mha_numpy.calls import find_misfit
-from mha_numpy.checks import check_count, check_flag, check_shape, check_share
+from mha_numpy.checks import check_choice, check_count, check_flag, check_shape, check_share
 from mha_numpy.core import (
+    FullMultiHeadParams,
     KVCache,
-    MultiHeadParams,
+    QKNormOptions,
     RopeOptions,
     multi_head_attention_backward,
     multi_head_attention_decode,
     multi_head_attention_forward,
 )
 from mha_numpy.core.options import OPTIONS, AttentionOptions, takes_attention_options
+from mha_numpy.core.qk_norm import GAIN_AXES, check_qk_norm
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
@@ -44,6 +46,15 @@ class MultiHeadAttention(Layer):
         Whether the four projections have biases.
     rope : RopeOptions, optional
         Rotate queries and keys by their positions.
+    qk_norm : QKNormOptions, optional
+        Divide queries and keys by their root mean square, and multiply them by the params gain_q
+        and gain_k, first 1.
+    gated : bool or "heads"
+        Whether each token gates what its heads found, by the params w_gate and, with `bias`,
+        b_gate: True has a gate for each number, "heads" one for each head.
+    sink : bool
+        Whether the layer learns the option `sink`, a score for each head that takes weight and
+        gives nothing; first 0.
     add_bias_kv : bool
         Whether the layer learns one more key and value, which belong to no token and which every
         query sees: the params extra_k (1, H_kv*d_k) and extra_v (1, H_kv*d_v).
@@ -61,7 +72,7 @@ class MultiHeadAttention(Layer):
     Params are float64 and initialised as in PyTorch's nn.MultiheadAttention: w_q, w_k, w_v
     Xavier-uniform, w_o uniform within ``1 / sqrt(inputs)``, biases zero. But each of w_q, w_k, w_v
     is drawn by its own shape, where PyTorch packs three equal ones into one. extra_k and extra_v
-    are Xavier-normal: their deviation is ``1 / sqrt(width)``.
+    are Xavier-normal: their deviation is ``1 / sqrt(width)``; w_gate is Xavier-uniform.
     ``layer.astype(np.float32)`` narrows them. Source: Vaswani et al. 2017, section 3.2.2.
 
     Examples
@@ -90,6 +101,9 @@ class MultiHeadAttention(Layer):
         vdim: int | None = None,
         bias: bool = True,
         rope: RopeOptions | None = None,
+        qk_norm: QKNormOptions | None = None,
+        gated: bool | str = False,
+        sink: bool = False,
         add_bias_kv: bool = False,
         add_zero_attn: bool = False,
         dropout_p: float = 0.0,
@@ -115,7 +129,13 @@ class MultiHeadAttention(Layer):
         self.vdim = _default("vdim", vdim, self.kdim)
         if rope is not None:
             check_rope(rope, self.head_dim)
-        self.rope = rope
+        if qk_norm is not None:
+            check_qk_norm(qk_norm)
+        self.rope, self.qk_norm, self.sink = rope, qk_norm, check_flag("sink", sink)
+        is_word = isinstance(gated, str)
+        self.gated = (
+            check_choice("gated", gated, ["heads"]) if is_word else check_flag("gated", gated)
+        )
         self.add_zero_attn = check_flag("add_zero_attn", add_zero_attn)
         self.dropout_p = check_share("dropout_p", dropout_p, symbol="p")
         self.backend = check_backend(backend)
@@ -123,6 +143,7 @@ class MultiHeadAttention(Layer):
         self._init_params(check_flag("bias", bias), check_flag("add_bias_kv", add_bias_kv))
         self.head_gate: Array | None = None  # for every forward that is not given another
         self.d_options: dict[str, Array] = {}
+        self._learns_sink = False  # in the last forward, which was given no other
 
     def _init_params(self, bias: bool, add_bias_kv: bool) -> None:
         queries, keys = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
@@ -133,6 +154,8 @@ class MultiHeadAttention(Layer):
             "v": (self.vdim, values),
             "o": (merged, self.embed_dim),
         }
+        if self.gated:  # the last to be drawn
+            shapes["gate"] = (self.embed_dim, self.num_heads if self.gated == "heads" else merged)
         for letter, (inputs, outputs) in shapes.items():
             bound = np.sqrt(1 / inputs) if letter == "o" else np.sqrt(6 / (inputs + outputs))
             self.params[f"w_{letter}"] = self.rng.uniform(-bound, bound, (inputs, outputs))
@@ -141,6 +164,12 @@ class MultiHeadAttention(Layer):
         if add_bias_kv:
             for name, width in (("extra_k", keys), ("extra_v", values)):
                 self.params[name] = self.rng.standard_normal((1, width)) / np.sqrt(width)
+        if self.qk_norm is not None:
+            widths = {"H*d_k": queries, "H_kv*d_k": keys, "d_k": self.head_dim}
+            for letter, axis in zip("qk", GAIN_AXES[self.qk_norm.place], strict=True):
+                self.params[f"gain_{letter}"] = np.ones(widths[axis])
+        if self.sink:
+            self.params["sink"] = np.zeros(self.num_heads)
 
     @takes_attention_options
     def forward(
@@ -151,6 +180,8 @@ class MultiHeadAttention(Layer):
         *,
         kv_cache: KVCache | None = None,
         return_weights: bool = False,
+        positions: Array | None = None,
+        key_positions: Array | None = None,
         **options: Unpack[AttentionOptions],
     ) -> Array | tuple[Array, Array]:
         """Attend from the query input to the key and value inputs.
@@ -167,9 +198,11 @@ class MultiHeadAttention(Layer):
             without dropout and without backward.
         return_weights : bool
             Also return the (B, H, T_q, T_k) weights, per head and before dropout.
+        positions, key_positions : (T_q,) and (T_k,), or (B, T_q) and (B, T_k), optional
+            Of the tokens in `query` and `key`, for RoPE, as in `multi_head_attention_forward`.
         {names}
-            As `attention_forward` explains them; by default the layer draws `dropout_mask`, and
-            `head_gate` is ``layer.head_gate``.
+            As `attention_forward` explains them; by default the layer draws `dropout_mask`,
+            `head_gate` is ``layer.head_gate``, and `sink` is the param if the layer has one.
 
         Returns
         -------
@@ -196,10 +229,16 @@ class MultiHeadAttention(Layer):
             raise ShapeError(f"value: expected (B, T_k, vdim={self.vdim}); got None")
         if options.get("head_gate") is None:
             options["head_gate"] = self.head_gate
-        params = MultiHeadParams._make(self.params.get(name) for name in MultiHeadParams._fields)
+        self._learns_sink = self.sink and options.get("sink") is None
+        if self._learns_sink:
+            options["sink"] = self.params["sink"]
+        fields = FullMultiHeadParams._fields
+        params = FullMultiHeadParams._make(self.params.get(name) for name in fields)
         own: dict[str, Any] = {
             "params": params, "num_heads": self.num_heads, "num_kv_heads": self.num_kv_heads,
-            "rope": self.rope, "extra_k": self._extra("k"), "extra_v": self._extra("v"),
+            "rope": self.rope, "qk_norm": self.qk_norm,
+            "positions": positions, "key_positions": key_positions,
+            "extra_k": self._extra("k"), "extra_v": self._extra("v"),
         }  # fmt: skip
         if kv_cache is not None:
             out, attention = multi_head_attention_decode(
@@ -233,6 +272,8 @@ class MultiHeadAttention(Layer):
         grads = multi_head_attention_backward(d_out, self.forward_cache)
         of_options = {name: getattr(grads, f"d_{name}", None) for name in OPTIONS}
         self.d_options = {name: d for name, d in of_options.items() if d is not None}
+        if self._learns_sink:
+            self.accumulate("sink", self.d_options.pop("sink"))
         for name, gradient in grads.d_params._asdict().items():
             self.accumulate(name, gradient)
         if grads.d_extra_k is not None and grads.d_extra_v is not None and "extra_k" in self.params:

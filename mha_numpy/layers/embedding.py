@@ -10,6 +10,7 @@ from mha_numpy.checks import check_count, check_ids, check_number, check_positio
 from mha_numpy.core import linear_backward, linear_forward
 from mha_numpy.core.pair import Pair, Records, Values, record
 from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers.layer import Layer, make_rng
 
 
@@ -214,26 +215,31 @@ EMBEDDING = Pair(
 )
 
 
-def learned_positions_steps(x: Array, table: Array, offset: int) -> Array:
+def learned_positions_steps(x: Array, table: Array, rows: slice | Array) -> Array:
     """Add to each token the row of its position: (..., T, D)."""
     # 1. add
-    return x + table[offset : offset + x.shape[-2]]
+    return x + table[rows]
 
 
 def learned_positions_steps_backward(
-    d_out: Array, offset: int, table_shape: tuple[int, int]
+    d_out: Array, rows: slice | Array, table_shape: tuple[int, int]
 ) -> tuple[Array, Array]:
-    """Pull the gradient (..., T, D) back to x and table (N, D); a row serves every sequence."""
-    # 1. out = x + table[offset : offset + T]
+    """Pull the gradient (..., T, D) back to x and table (N, D); a row serves many tokens."""
+    # 1. out = x + table[rows], where the rows of (T,) positions serve every sequence
     d_table = np.zeros(table_shape, d_out.dtype)
-    d_table[offset : offset + d_out.shape[-2]] = d_out.sum(axis=tuple(range(d_out.ndim - 2)))
+    of_rows = 1 if isinstance(rows, slice) else rows.ndim
+    d_rows = d_out.sum(axis=tuple(range(d_out.ndim - 1 - of_rows)))
+    if isinstance(rows, slice):
+        d_table[rows] = d_rows
+    else:  # which may name a row several times
+        np.add.at(d_table, rows, d_rows)
     return d_out, d_table
 
 
 class LearnedPositionsCache(NamedTuple):
     """What `learned_positions_backward` needs."""
 
-    offset: int
+    rows: slice | Array  # of the table: a slice of T, or the positions of (T,) or (..., T) tokens
     shape: tuple[int, ...]  # of the output: (..., T, D)
     table_shape: tuple[int, int]  # (N, D)
     dtype: np.dtype[Any]
@@ -249,7 +255,7 @@ class LearnedPositionsGrads(NamedTuple):
 
 
 def learned_positions_forward(
-    x: Array, table: Array, *, offset: int = 0
+    x: Array, table: Array, *, offset: int = 0, positions: Array | None = None
 ) -> tuple[Array, LearnedPositionsCache]:
     """Add a vector for the position: ``out[t] = x[t] + table[offset + t]``.
 
@@ -260,6 +266,8 @@ def learned_positions_forward(
         One row for each of N positions.
     offset : int
         Position of the first token; when decoding, the number of tokens before.
+    positions : (T,) or (..., T) int array, optional
+        Of each token, if they do not simply count on from `offset`.
 
     Returns
     -------
@@ -278,7 +286,7 @@ def learned_positions_forward(
     >>> learned_positions_forward(x, table, offset=1)[0].ravel()
     array([20., 30.])
     """
-    return LEARNED_POSITIONS.forward(x=x, table=table, offset=offset)
+    return LEARNED_POSITIONS.forward(x=x, table=table, offset=offset, positions=positions)
 
 
 def learned_positions_backward(d_out: Array, cache: LearnedPositionsCache) -> LearnedPositionsGrads:
@@ -316,7 +324,7 @@ class LearnedPositions(Layer):
     (2, 5, 4)
     """
 
-    is_alike_in_each_use = True  # backward needs shape and offset, no numbers
+    is_alike_in_each_use = True  # backward needs shape and rows, no numbers of x
 
     def __init__(
         self,
@@ -332,10 +340,11 @@ class LearnedPositions(Layer):
         std, self.backend = check_number("std", std, positive=True), check_backend(backend)
         self.params["table"] = make_rng(rng).normal(0.0, std, shape)
 
-    def forward(self, x: Array, *, offset: int = 0) -> Array:
+    def forward(self, x: Array, *, offset: int = 0, positions: Array | None = None) -> Array:
         """Add a vector for each position, the first being `offset`: (..., T, D) -> (..., T, D)."""
-        table = self.params["table"]
-        out, self._cache = learned_positions_forward(x, table, offset=offset)
+        out, self._cache = learned_positions_forward(
+            x, self.params["table"], offset=offset, positions=positions
+        )
         return out
 
     def backward(self, d_out: Array) -> Array:
@@ -348,32 +357,50 @@ class LearnedPositions(Layer):
 def _check_positions(values: Values) -> None:
     values["shape"], values["table_shape"] = values["x"].shape, values["table"].shape
     (*_, T, _), (N, _) = values["shape"], values["table_shape"]
-    check_positions("x", T, values["offset"], N, f"N={N} positions, the rows of table")
+    offset, positions = values["offset"], values["positions"]
+    if positions is None:
+        check_positions("x", T, offset, N, f"N={N} positions, the rows of table")
+        values["rows"] = slice(offset, offset + T)
+        return
+    if offset:
+        raise ConfigError(f"offset: expected none with positions; got {offset}")
+    values["rows"] = positions = check_ids("positions", positions, N)
+    tokens = values["shape"][:-1]
+    if positions.shape not in ((T,), tokens):
+        raise ShapeError(
+            f"positions: expected ({T},) or {tokens} to match x; got {positions.shape}"
+        )
 
 
 def _positions_records(values: Values) -> Records:
-    offset, T = values["offset"], values["x"].shape[-2]
+    rows = values["rows"]
     yield "x", "... D", ""
     yield "table", "N D"
-    yield "out", "... D", f"x + table[{offset}:{offset + T}]"
+    if isinstance(rows, slice):
+        yield "out", "... D", f"x + table[{rows.start}:{rows.stop}]"
+        return
+    yield "rows", "..." if rows.ndim > 1 else "T"
+    yield "out", "... D", "x + table[rows]"
 
 
 def _positions_records_backward(values: Values) -> Records:
-    d_out, offset = values["d_out"], values["offset"]
+    d_out, rows = values["d_out"], values["rows"]
     yield "d_out", "... D", ""
     yield "d_x", "... D", "d_out"
-    places = f"np.arange({offset}, {offset + d_out.shape[-2]})"
+    places = f"np.arange({rows.start}, {rows.stop})" if isinstance(rows, slice) else "rows"
     summed = f"d_out.sum(axis={tuple(range(d_out.ndim - 2))})" if d_out.ndim > 2 else "d_out"
+    if places == "rows" and rows.ndim > 1:
+        places, summed = f"rows.reshape(1, {rows.size})", f"d_out.reshape({rows.size}, D)"
     yield "d_table", "N D", f"(np.arange(N)[:, None] == {places}) @ {summed}"
 
 
-def _positions_kernel(kernels: Any, x: Array, table: Array, offset: int) -> Any:
-    return kernels.add(x, table[offset : offset + x.shape[-2]])
+def _positions_kernel(kernels: Any, x: Array, table: Array, rows: slice | Array) -> Any:
+    return kernels.add(x, table[rows])
 
 
-def _positions_kernel_backward(kernels: Any, d_out: Array, offset: int, shape: Any) -> Any:
-    rows = np.broadcast_to(offset + np.arange(d_out.shape[-2]), d_out.shape[:-1])
-    return d_out, kernels.collect(d_out, rows, shape[0])
+def _positions_kernel_backward(kernels: Any, d_out: Array, rows: slice | Array, shape: Any) -> Any:
+    places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+    return d_out, kernels.collect(d_out, np.broadcast_to(places, d_out.shape[:-1]), shape[0])
 
 
 LEARNED_POSITIONS = Pair(

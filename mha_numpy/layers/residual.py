@@ -15,15 +15,18 @@ from mha_numpy.steps import record_sum, step
 
 
 class Residual(Layer):
-    """``x + layer(norm(x))``, or ``norm(x + layer(x))``.
+    """``x + layer(norm(x))``, or ``norm(x + layer(x))``, or ``x + post_norm(layer(x))``.
 
     Parameters
     ----------
     layer : Layer
         Its backward returns the gradient of x first.
-    norm : Layer
+    norm : Layer, optional
     norm_first : bool
-        Whether the layer's input is normalised (pre-norm), or the sum (post-norm).
+        Whether `norm` normalises the layer's input (pre-norm), or the sum (post-norm).
+    post_norm : Layer, optional
+        Normalises the layer's output before it is added: beside `norm` in Gemma 2, without it in
+        OLMo 2.
     dropout_p : float
         Share of the layer's output to drop while training.
     rng : int or numpy Generator, optional
@@ -47,16 +50,19 @@ class Residual(Layer):
     def __init__(
         self,
         layer: Layer,
-        norm: Layer,
+        norm: Layer | None,
         *,
         norm_first: bool = True,
+        post_norm: Layer | None = None,
         dropout_p: float = 0.0,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
         check_layer("layer", layer)
-        check_layer("norm", norm)
-        self.norm = norm
+        for name, each in (("norm", norm), ("post_norm", post_norm)):
+            if each is not None:
+                check_layer(name, each)
+        self.norm, self.post_norm = norm, post_norm
         self.layer: Any = layer
         self.dropout = Dropout(dropout_p, rng=rng)
         self.norm_first = check_flag("norm_first", norm_first)
@@ -65,27 +71,31 @@ class Residual(Layer):
         """Add the layer's output to `x`; `others` and options are the layer's."""
         x = as_float_array("x", x)
         step("skip", x, axes_of(x, "... D"))
-        inner = self.norm(x) if self.norm_first else x
-        added = self.dropout(self.layer(inner, *others, **options))
+        inner = self.norm(x) if self.norm and self.norm_first else x
+        found = self.layer(inner, *others, **options)
+        added = self.dropout(self.post_norm(found) if self.post_norm else found)
         if added.shape != x.shape:
             raise ShapeError(f"layer: expected an output like x {x.shape}; got {added.shape}")
         total = add(x, added)
         record_sum("sum", total, axes_of(total, "... D"), x, added)
-        return total if self.norm_first else self.norm(total)
+        return self.norm(total) if self.norm and not self.norm_first else total
 
     def backward(self, d_out: Array) -> tuple[Array, ...]:
         """Return the gradient of `x`, then those of the others."""
         d_out = as_float_array("d_out", d_out)
-        d_sum = d_out if self.norm_first else self.norm.backward(d_out)
+        d_sum = self.norm.backward(d_out) if self.norm and not self.norm_first else d_out
         step("d_sum", d_sum, axes_of(d_sum, "... D"))
-        d_layer = self.layer.backward(self.dropout.backward(d_sum))
+        d_found = self.dropout.backward(d_sum)
+        d_layer = self.layer.backward(
+            self.post_norm.backward(d_found) if self.post_norm else d_found
+        )
         d_x, *d_others = d_layer if isinstance(d_layer, tuple) else (d_layer,)
         if d_x is None:
             raise MhaError(
                 f"layer: expected backward of a {type(self.layer).__name__} to return the gradient "
                 "of x; got None"
             )
-        if self.norm_first:
+        if self.norm and self.norm_first:
             d_x = self.norm.backward(d_x)
         d_skip = add(d_sum, d_x)
         record_sum("d_skip", d_skip, axes_of(d_skip, "... D"), d_sum, d_x)

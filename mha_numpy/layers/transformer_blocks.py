@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.backends import check_backend
-from mha_numpy.checks import check_choice
-from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.checks import check_choice, check_flag, check_number
+from mha_numpy.core import KVCache, QKNormOptions, RopeOptions
 from mha_numpy.core.masks import Window, check_window
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
@@ -59,12 +59,21 @@ class TransformerBlock(Layer):
     norm_first : bool
         Pre-norm; False is post-norm, as in the first transformer. After pre-norm blocks a model
         needs one more norm.
+    post_norms : bool
+        Whether what attention and the feed-forward network give is normalised before it is added:
+        beside the pre-norms, as in Gemma 2 and 3, or with ``norm_first=False`` as the only norms,
+        as in OLMo 2, whose blocks need one more norm after them, too.
     bias : bool
         Whether the linear maps and layer norms have biases.
     rope : RopeOptions, optional
         Rotate queries and keys of self-attention by their positions.
     window : (int or None, int or None), optional
         How far self-attention sees to the left and to the right.
+    qk_norm, gated, sink
+        Of each attention layer: norms of queries and keys, a gate of the output, a learned sink;
+        as `MultiHeadAttention` explains them.
+    softcap, scale : float, optional
+        Of each attention layer, as `attention_forward` explains them.
     dropout_p : float
         Share of attention weights, and of each residual's output, to drop while training.
     backend : {"numpy", "loops", "numba"}, optional
@@ -98,9 +107,15 @@ class TransformerBlock(Layer):
         norm: str = "layer",
         eps: float | None = None,
         norm_first: bool = True,
+        post_norms: bool = False,
         bias: bool = True,
         rope: RopeOptions | None = None,
         window: Window | None = None,
+        qk_norm: QKNormOptions | None = None,
+        gated: bool | str = False,
+        sink: bool = False,
+        softcap: float | None = None,
+        scale: float | None = None,
         dropout_p: float = 0.0,
         backend: str | None = None,
         rng: int | np.random.Generator | None = None,
@@ -109,17 +124,25 @@ class TransformerBlock(Layer):
         rng = make_rng(rng)
         shared: dict[str, Any] = {"bias": bias, "rng": rng}
         heads: dict[str, Any] = {
-            "num_kv_heads": num_kv_heads, "head_dim": head_dim, "dropout_p": dropout_p, **shared,
+            "num_kv_heads": num_kv_heads, "head_dim": head_dim, "dropout_p": dropout_p,
+            "qk_norm": qk_norm, "gated": gated, "sink": sink, **shared,
         }  # fmt: skip
 
         def residual(layer: Layer) -> Residual:
+            def own_norm() -> Layer:
+                return make_norm(embed_dim, norm=norm, eps=eps, bias=bias)
+
             return Residual(
-                layer, make_norm(embed_dim, norm=norm, eps=eps, bias=bias),
+                layer, own_norm() if norm_first or not post_norms else None,
+                post_norm=own_norm() if post_norms else None,
                 norm_first=norm_first, dropout_p=dropout_p, rng=rng,
             )  # fmt: skip
 
         self.backend = check_backend(backend)
         self.window = None if window is None else check_window(window)
+        self.post_norms = check_flag("post_norms", post_norms)
+        self.softcap = None if softcap is None else check_number("softcap", softcap, positive=True)
+        self.scale = None if scale is None else check_number("scale", scale)
         self.attention = residual(MultiHeadAttention(embed_dim, num_heads, rope=rope, **heads))
         if self.reads_memory:
             self.cross_attention = residual(MultiHeadAttention(embed_dim, num_heads, **heads))
@@ -136,6 +159,7 @@ class TransformerBlock(Layer):
         memory_mask: Array | None = None,
         kv_cache: KVCache | None = None,
         memory_kv_cache: KVCache | None = None,
+        positions: Array | None = None,
     ) -> Array:
         """Let every token read from the others, then work on each.
 
@@ -153,6 +177,8 @@ class TransformerBlock(Layer):
         memory_kv_cache : KVCache, optional
             For cross-attention: the first call appends the memory's keys and values, and later
             calls read them there. Without backward.
+        positions : (T,) or (B, T) array of numbers, optional
+            Of the tokens in `x`, for `rope`; default their places in the sequence.
 
         Returns
         -------
@@ -166,14 +192,18 @@ class TransformerBlock(Layer):
                 f"memory: expected {expected} in {article} {kind}; got {describe(memory)}"
             )
         step("x", x, "B T D")
+        of_scores = {"softcap": self.softcap, "scale": self.scale}
         x = self.attention(
-            x, mask=mask, is_causal=self.is_causal, window=self.window, kv_cache=kv_cache
-        )
+            x, mask=mask, is_causal=self.is_causal, window=self.window, kv_cache=kv_cache,
+            positions=positions, **of_scores,
+        )  # fmt: skip
         if self.reads_memory:
             memory = step("memory", as_float_array("memory", memory), "B T_k D")
             if memory_kv_cache is not None and memory_kv_cache.length:  # nothing to append
                 memory = step("no_memory", memory[:, :0], "B T_new D", "memory[:, :0]")
-            x = self.cross_attention(x, memory, mask=memory_mask, kv_cache=memory_kv_cache)
+            x = self.cross_attention(
+                x, memory, mask=memory_mask, kv_cache=memory_kv_cache, **of_scores
+            )
         return step("out", self.feed_forward(x), "B T D")
 
     def backward(self, d_out: Array) -> Array | tuple[Array, Array]:

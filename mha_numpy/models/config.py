@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from mha_numpy.checks import check_choice, check_count, check_flag, check_integer, check_number
 from mha_numpy.core import RopeOptions
 from mha_numpy.errors import ConfigError, FileError, describe
+from mha_numpy.models.rope_config import rope_from_config
 from mha_numpy.models.weights.files import read_json
 
 REQUIRED: Any = object()  # in place of a default
@@ -85,11 +86,9 @@ def window(name: str, value: Any) -> tuple[int, int] | None:
     return None if value is None else (check_count(name, value) - 1, 0)
 
 
-def rope(name: str, value: Any) -> RopeOptions:
-    """Read how queries and keys are rotated."""
-    if not isinstance(value, dict):
-        raise ConfigError(f"{name}: expected an object; got {describe(value)}")
-    return RopeOptions(**read_fields(value, ROPE))
+def rope(name: str, config: Any) -> RopeOptions:
+    """Read how queries and keys are rotated: what is said of it is in several places."""
+    return rope_from_config(config)
 
 
 def token_ids(name: str, value: Any) -> tuple[int, ...]:
@@ -99,10 +98,6 @@ def token_ids(name: str, value: Any) -> tuple[int, ...]:
 
 
 EPS = between(1e-30, 1.0)  # below, float32 could lose it
-ROPE = (
-    Field("rope_type", "", one_of({"default": None})),
-    Field("rope_theta", "base", between(1.0, 1e30)),
-)
 SPECIAL = (Field("bos_token_id", "bos", token_ids, None),
            Field("eos_token_id", "eos", token_ids, None))  # fmt: skip
 SIZES = (  # of all but GPT-2
@@ -166,12 +161,7 @@ class ModelConfig:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "config.json"
         values = read_json(self.path)
-        nested = values.get("rope_scaling") or values.get("rope_parameters")
-        if nested is None or isinstance(nested, dict):  # older files have the base next to it
-            older = {"rope_theta": values.get("rope_theta", 10000.0)}
-            older["rope_type"] = (nested or {}).get("type", "default")
-            nested = older | (nested or {})
-        self.values = values | {"rope_parameters": nested}
+        self.values = values | {"rope_parameters": values}  # with all that a rotation depends on
 
     def read(self, fields: tuple[Field, ...]) -> dict[str, Any]:
         """Return the options that the fields of a table become, or raise a FileError."""

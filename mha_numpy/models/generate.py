@@ -1,13 +1,13 @@
 """Writing with a trained model, one token after another."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import numpy as np
 
 from mha_numpy.calls import explained
-from mha_numpy.checks import check_count, check_number, check_shape, check_type
+from mha_numpy.checks import check_count, check_function, check_number, check_shape, check_type
 from mha_numpy.core import KVCache, softmax_forward
 from mha_numpy.dtypes import Array, as_float_array, as_integer_array
 from mha_numpy.errors import ConfigError, ShapeError, describe
@@ -28,6 +28,7 @@ def generate(
     top_p: float | None = None,
     stop: int | Sequence[int] | None = None,
     rng: int | np.random.Generator | None = None,
+    new_kv_cache: Callable[[], KVCache] | None = None,
 ) -> Array:
     """Continue a text: draw each next token from the probabilities of the model.
 
@@ -52,6 +53,9 @@ def generate(
         every row has one.
     rng : int or numpy Generator, optional
         Draws; the same seed draws the same. Default: fresh randomness.
+    new_kv_cache : function, optional
+        Returns an empty KV cache for one block, such as ``lambda: RollingKVCache(window=60)``.
+        Default: what ``model.new_kv_caches()`` makes.
 
     Returns
     -------
@@ -62,8 +66,9 @@ def generate(
     -----
     The model writes without dropout. A KV cache keeps the keys and values of earlier tokens, so a
     step costs one token. When the model's positions are used up, it continues from the last tokens
-    of the text, half the number of its positions. Sources: top-k: Fan et al. 2018; top-p:
-    Holtzman et al. 2020, *The curious case of neural text degeneration*, section 3.1.
+    of the text, half the number of its positions; with a `RollingKVCache` they never are. Sources:
+    top-k: Fan et al. 2018; top-p: Holtzman et al. 2020, *The curious case of neural text
+    degeneration*, section 3.1.
 
     Examples
     --------
@@ -89,15 +94,22 @@ def generate(
     if stops.ndim > 1:
         raise ConfigError(f"stop: expected {expected}; got {describe(stop)}")
     rng = make_rng(rng)
+    if new_kv_cache is not None:
+        check_function("new_kv_cache", new_kv_cache)
     kv_caches: list[KVCache] = []
     kept = model.max_tokens  # of a text that is too long
     has_ended = np.zeros((len(ids), 1), bool)
     with in_eval_mode(model):
         for _ in range(steps):
-            if not kv_caches or kv_caches[0].length == model.max_tokens:
+            if not kv_caches or kv_caches[0].place(1) == model.max_tokens:
                 kv_caches = model.new_kv_caches()
+                if new_kv_cache is not None:
+                    kv_caches = [new_kv_cache() for _ in kv_caches]
                 new = ids[:, -kept:]
                 kept = (model.max_tokens + 1) // 2
+            while new.shape[1] > (at_once := kv_caches[0].at_once or new.shape[1]):
+                model(new[:, :at_once], kv_caches=kv_caches)
+                new = new[:, at_once:]
             logits = model(new, kv_caches=kv_caches)[:, -1]  # (B, V)
             chosen = choose(logits, temperature=temperature, top_k=top_k, top_p=top_p, rng=rng)
             new = np.where(has_ended, ids[:, -1:], chosen[:, None])  # (B, 1)

@@ -1,6 +1,7 @@
 """Inputs of several models besides ids: masks of tokens, and KV caches."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,13 @@ def check_mask(mask: Any, shape: tuple[int, ...], otherwise: str = "") -> Array:
     return found
 
 
-def check_kv_caches(kv_caches: Any, count: int, *, are_pairs: bool = False) -> Sequence[Any]:
-    """Return one KV cache (or a pair) for each block; None for each if there are none."""
+def check_kv_caches(
+    kv_caches: Any, count: int, *, are_pairs: bool = False, are_places_added: bool = True
+) -> Sequence[Any]:
+    """Return one KV cache (or a pair) for each block; None for each if there are none.
+
+    Where learned positions are added to the tokens, no place in a cache may change.
+    """
     if kv_caches is None:
         return [None] * count
     expected = "kv_caches: expected"
@@ -51,6 +57,11 @@ def check_kv_caches(kv_caches: Any, count: int, *, are_pairs: bool = False) -> S
         is_whole = isinstance(block, tuple) and len(block) == n
         if not is_whole or not all(isinstance(part, KVCache) for part in block):
             raise ConfigError(f"{expected} those of model.new_kv_caches(); got {describe(each)}")
+    if are_places_added and any(part.keeps_unrotated for block in blocks for part in block):
+        raise ConfigError(
+            f"{expected} none that rolls, because learned positions are in the keys that it would "
+            "move; a model with rope can have them"
+        )
     if len({id(part) for block in blocks for part in block}) < n * count:
         raise ConfigError(f"{expected} a separate one for each block; got the same one twice")
     for parts in zip(*blocks, strict=True):  # those that do the same in each block
@@ -61,3 +72,13 @@ def check_kv_caches(kv_caches: Any, count: int, *, are_pairs: bool = False) -> S
                 f"got {', '.join(map(repr, sizes.values()))}"
             )
     return list(kv_caches)
+
+
+@contextmanager
+def unchanged_on_error(kv_caches: Sequence[KVCache | None]) -> Iterator[None]:
+    """Forget what all the caches of a model appended if one of its blocks raises."""
+    with ExitStack() as stack:
+        for kv_cache in kv_caches:
+            if kv_cache is not None:
+                stack.enter_context(kv_cache.unchanged_on_error())
+        yield

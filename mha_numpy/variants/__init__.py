@@ -1,6 +1,6 @@
 """Attention as it is used today, as pairs of functions on arrays.
 
-Latent attention, differential attention, and attention to selected blocks.
+Latent attention, differential attention, linear attention, and attention to selected blocks.
 """
 
 from mha_numpy.foreign import explain_missing
@@ -24,13 +24,20 @@ from mha_numpy.variants.latent import (
     latent_attention_forward,
 )
 from mha_numpy.variants.latent_params import LatentAttentionParams
+from mha_numpy.variants.linear_attention import (
+    LinearAttentionCache,
+    LinearAttentionGrads,
+    linear_attention_backward,
+    linear_attention_forward,
+)
 
 __all__ = [
     "BlockSelectionCache", "DifferentialCache", "DifferentialGrads", "DifferentialParams",
-    "LatentAttentionCache", "LatentAttentionGrads", "LatentAttentionParams",
-    "block_selection_backward", "block_selection_forward", "differential_attention_backward",
-    "differential_attention_forward", "latent_attention_backward", "latent_attention_decode",
-    "latent_attention_forward",
+    "LatentAttentionCache", "LatentAttentionGrads", "LatentAttentionParams", "LinearAttentionCache",
+    "LinearAttentionGrads", "block_selection_backward", "block_selection_forward",
+    "differential_attention_backward", "differential_attention_forward",
+    "latent_attention_backward", "latent_attention_decode", "latent_attention_forward",
+    "linear_attention_backward", "linear_attention_forward",
 ]  # fmt: skip
 
 explain_missing(__name__)

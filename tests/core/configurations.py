@@ -75,6 +75,10 @@ def attention_configuration(seed, *, many_tiles=False):
         options["scale"] = float(rng.uniform(0.1, 0.5 if many_tiles else 1.5))
     if some(0.3):
         options["dropout_mask"] = (rng.random(broadcasting(cells)) > 0.3) / 0.7
+    if rank == 4 and some(0.4):
+        inputs["sink"] = spread * rng.normal(size=query if some(0.5) else query[1:])
+        if some(0.3):
+            inputs["sink"][..., 0] = -np.inf  # none for this head
     if many_tiles:  # floats of float32, so that one reference serves both dtypes
         return tuple(as_dtype(as_dtype(x, np.float32), np.float64) for x in (inputs, options))
     return inputs, options
@@ -92,11 +96,13 @@ def as_dtype(arrays, dtype):
     }
 
 
-def results(inputs, options, forward="numpy", backward=None, *, d_out=None, layout=None):
+def results(
+    inputs, options, forward="numpy", backward=None, *, d_out=None, d_lse=None, layout=None
+):
     """Return out, lse and the gradients by name; fail if an argument has changed.
 
-    `forward` and `backward` are backends; `layout` is a function that puts each array elsewhere
-    in memory.
+    `forward` and `backward` are backends; d_lse may be one number. `layout` is a function that puts
+    each array elsewhere in memory.
     """
     arguments = {
         name: layout(value) if layout and is_array(value) and value.ndim else value
@@ -107,11 +113,14 @@ def results(inputs, options, forward="numpy", backward=None, *, d_out=None, layo
     if d_out is None:
         d_out = np.random.default_rng(7).normal(size=out.shape).astype(np.float32)
     d_out = d_out.astype(out.dtype)
+    if d_lse is None:
+        d_lse = np.cos(np.arange(cache.lse.size)).reshape(cache.lse.shape)
+    d_lse = np.full(cache.lse.shape, d_lse, out.dtype)
     if layout:
-        d_out = layout(d_out)
-    arguments |= {"d_out": d_out, "out": out}
-    before |= {"d_out": d_out.tobytes(), "out": out.tobytes()}
-    grads = attention_backward(d_out, cache, backend=backward)._asdict()
+        d_out, d_lse = layout(d_out), layout(d_lse)
+    arguments |= {"d_out": d_out, "d_lse": d_lse, "out": out}
+    before |= {name: arguments[name].tobytes() for name in ("d_out", "d_lse", "out")}
+    grads = attention_backward(d_out, cache, d_lse=d_lse, backend=backward)._asdict()
     for name, bytes_ in before.items():
         assert arguments[name].tobytes() == bytes_, f"{name} has changed"
     found = {"out": out, "lse": cache.lse, **grads}

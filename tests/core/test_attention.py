@@ -182,13 +182,14 @@ class TestNaN:
 class TestDtypes:
     @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
     def test_kept(self, qkv, rng, dtype):
-        bias, gate = rng.normal(size=(6, 1, 7)), rng.normal(size=6)
-        narrow = [x.astype(dtype) for x in (*qkv, bias, gate)]
+        shapes = {"bias": (6, 1, 7), "sink": 6, "head_gate": 6}
+        options = {name: rng.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
+        narrow = [x.astype(dtype) for x in qkv]
         expected, expected_grads = forward_and_backward(
-            *(x.astype(np.float64) for x in narrow[:3]),
-            bias=narrow[3].astype(np.float64), head_gate=narrow[4].astype(np.float64),
-        )  # fmt: skip
-        out, grads = forward_and_backward(*narrow[:3], bias=narrow[3], head_gate=narrow[4])
+            *(x.astype(np.float64) for x in narrow),
+            **{name: x.astype(np.float64) for name, x in options.items()},
+        )
+        out, grads = forward_and_backward(*narrow, **options)
         assert {x.dtype for x in (out, *grads)} == {np.dtype(dtype)}
         assert_close(out, expected, np.dtype(dtype).name)
         for mine, wide in zip(grads, expected_grads, strict=True):

@@ -203,7 +203,8 @@ class TestChoice:
 
 # what every kernel takes, in this order
 KERNEL_INPUTS = (
-    "q", "k", "v", "mask", "bias", "dropout_mask", "q_offset", "left", "right", "scale", "softcap",
+    "q", "k", "v", "mask", "bias", "dropout_mask", "sink", "q_offset", "left", "right", "scale",
+    "softcap",
 )  # fmt: skip
 
 
@@ -215,9 +216,9 @@ class KernelOfOnes(SimpleNamespace):
         q, _, v, *_ = inputs
         return np.ones((*q.shape[:3], v.shape[3])), np.zeros(q.shape[:3])
 
-    def attention_backward(self, d_heads, heads, lse, *inputs):
+    def attention_backward(self, d_heads, d_lse, heads, lse, *inputs):
         self.given = dict(zip(KERNEL_INPUTS, inputs, strict=True))
-        self.given |= {"d_heads": d_heads, "heads": heads, "lse": lse}
+        self.given |= {"d_heads": d_heads, "d_lse": d_lse, "heads": heads, "lse": lse}
         q, k, v, _, bias, *_ = inputs
         return [None if x is None else np.ones(x.shape) for x in (q, k, v, bias)]
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import (
+    FullMultiHeadParams,
+    QKNormOptions,
     RopeOptions,
     attention_backward,
     attention_forward,
@@ -35,10 +37,21 @@ def test_a_wrong_gradient_fails(rng):
         assert_gradients(linear_forward, backward, inputs)
 
 
+def with_lse(**arguments):
+    """Attend; return out with lse as one more column, 0 for a row that sees nothing."""
+    out, cache = attention_forward(**arguments)
+    lse = np.where(cache.lse == -np.inf, 0, cache.lse)
+    return np.concatenate([out, lse[..., None]], axis=-1), cache
+
+
+def with_lse_backward(d_out, cache):
+    return attention_backward(d_out[..., :-1], cache, d_lse=d_out[..., -1])
+
+
 @pytest.mark.parametrize("seed", sweep(SEEDS, 20, every=3))
 def test_attention(seed):
     inputs, options = attention_configuration(seed)
-    assert_gradients(partial(attention_forward, **options), attention_backward, inputs, seed)
+    assert_gradients(partial(with_lse, **options), with_lse_backward, inputs, seed)
 
 
 # the complex step runs forward by the reference: so that each backward is checked against it
@@ -46,8 +59,8 @@ def test_attention(seed):
 @pytest.mark.parametrize("seed", sweep(SEEDS[:40], 8))
 def test_attention_by_kernel(kernel, seed):
     inputs, options = attention_configuration(seed)
-    forward = partial(attention_forward, **options, backend=kernel)
-    assert_gradients(forward, attention_backward, inputs, seed)
+    forward = partial(with_lse, **options, backend=kernel)
+    assert_gradients(forward, with_lse_backward, inputs, seed)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -107,6 +120,28 @@ def multi_head_configuration(seed):
         inputs["bias"], inputs["head_gate"] = rng.normal(size=(H, 1, T_k)), rng.normal(size=H)
     if seed % 5 == 2:
         options["mask"] = rng.random((B, 1, 1, T_k)) < 0.7
+    # norms of queries and keys, and gates, by a generator of their own
+    rng, place = (
+        np.random.default_rng((seed, 1)),
+        ("heads", None, "projection", "rotated")[seed // 2 % 4],
+    )
+    if place is not None:
+        options["qk_norm"] = QKNormOptions(place, eps=0.1)
+        if seed % 7:
+            heads = (H, H_kv) if place == "projection" else (1, 1)
+            gains = {
+                f"gain_{x}": rng.normal(size=n * d_k) for x, n in zip("qk", heads, strict=True)
+            }
+            inputs["params"] = FullMultiHeadParams(*inputs["params"], **gains)
+    if seed % 3 == 2:
+        gates = H if seed % 2 else H * d_v
+        w_gate, b_gate = rng.normal(size=(D, gates)), rng.normal(size=gates)
+        b_gate = None if seed % 4 == 0 else b_gate
+        full = FullMultiHeadParams(*inputs["params"])
+        inputs["params"] = full._replace(w_gate=w_gate, b_gate=b_gate)
+    if "rope" in options and seed % 2:
+        options["positions"] = 3 * rng.normal(size=(B, T_q))
+        options["key_positions"] = 3 * rng.normal(size=T_k)
     return inputs, options
 
 

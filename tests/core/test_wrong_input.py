@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mha_numpy as mha
-from mha_numpy.core import MultiHeadParams, RopeOptions
+from mha_numpy.core import FullMultiHeadParams, MultiHeadParams, QKNormOptions, RopeOptions
 from mha_numpy.errors import (
     ConfigError,
     DTypeError,
@@ -18,6 +18,7 @@ from mha_numpy.errors import (
 Q, K, V = np.ones((2, 6, 5, 8)), np.ones((2, 3, 7, 8)), np.ones((2, 3, 7, 4))
 X, W = np.ones((2, 5, 12)), np.ones((12, 12))
 PARAMS = MultiHeadParams(W, None, W, None, W, None, W, None)
+FULL = FullMultiHeadParams(*PARAMS)
 OUT, CACHE = mha.attention_forward(Q, K, V)
 RAGGED = [[1.0], [1.0, 2.0]]
 
@@ -34,6 +35,10 @@ def multi_head(x_q=X, x_k=None, x_v=None, params=PARAMS, num_heads=4, **options)
 
 def extra(**options):
     return multi_head(extra_k=W[:1], extra_v=W[:1], **options)
+
+
+def turned(**options):
+    return multi_head(rope=RopeOptions(rotary_dim=2), **options)
 
 
 def decode(x=X, **options):
@@ -124,9 +129,20 @@ CASES = [
     (lambda: attention(head_gate=np.ones((3, 6))), ShapeError, r"head_gate: expected \(B=2, H=6\)"),
     (lambda: attention(head_gate=np.ones(6, int)), DTypeError, "head_gate: .*int64"),
     (lambda: attention(Q[0, 0], K[0, 0], V[0, 0], head_gate=np.ones(6)), ShapeError, "head_gate: "),
+    (lambda: attention(sink=np.ones(3)), ShapeError, r"sink: expected \(H=6,\); got \(3,\)"),
+    (lambda: attention(sink=0.5), ShapeError, r"sink: expected \(B=2, H=6\); got \(\)"),
+    (lambda: attention(Q[0, 0], K[0, 0], V[0, 0], sink=np.ones(6)), ShapeError, "sink: expected q of rank 4"),
     (lambda: attention(backend="gpu"), ConfigError, "backend: expected one of .*got 'gpu'"),
     (lambda: mha.scaled_dot_product_attention(Q, K[..., :3], V), ShapeError, "k: expected"),
     # attention: backward
+    (lambda: mha.attention_backward(OUT, CACHE, d_lse=OUT), ShapeError, r"d_lse: expected \(B=2, H=6, T_q=5\); got \(2, 6, 5, 4\)"),
+    (lambda: mha.merge_forward(OUT, CACHE.lse[:1]), ShapeError, r"lses: expected \(2, 6, 5\), as outs \(2, 6, 5, 4\); got"),
+    (lambda: mha.merge_forward([], []), ShapeError, r"lses: expected \(P, ..., T_q\), as outs \(0,\); got \(0,\)"),
+    (lambda: mha.merge_forward(OUT[:0], CACHE.lse[:0]), ShapeError, r"outs: expected at least one part; got \(0, 6"),
+    (lambda: mha.merge_forward([OUT, OUT[:1]], CACHE.lse), ShapeError, r"outs\[1\]: expected \(2, 6, 5, 4\), as outs\[0\]; got \(1"),
+    (lambda: mha.merge_forward([OUT, None], CACHE.lse), DTypeError, r"outs\[1\]: expected a float array; got None"),
+    (lambda: mha.merge_backward(OUT, CACHE), ConfigError, "cache: expected .*MergeCache.* merge_forward"),
+    (lambda: mha.merge_backward(OUT, mha.merge_forward([OUT], [CACHE.lse])[1], d_lse=OUT), ShapeError, r"d_lse: expected \(2, 6, 5\), as lse; got"),
     (lambda: mha.attention_backward(OUT[0], CACHE), ShapeError, r"d_out: expected \(B=2, H=6, T_q=5, d_v=4\)"),
     (lambda: mha.attention_backward(OUT[..., :3], CACHE), ShapeError, r"d_out: .*got \(2, 6, 5, 3\)"),
     (lambda: mha.attention_backward(None, CACHE), DTypeError, "d_out: .*got None"),
@@ -185,6 +201,20 @@ CASES = [
     (lambda: multi_head(rope=RopeOptions(rotary_dim=5)), ConfigError, "rotary_dim: .*even number up to d=3"),
     (lambda: multi_head(rope=RopeOptions()), ConfigError, "rope: expected an even d_k.*got d_k=3"),
     (lambda: multi_head(rope=True), ConfigError, "rope: expected RopeOptions.*got True"),
+    # around attention
+    (lambda: multi_head(qk_norm=True), ConfigError, r"qk_norm: expected QKNormOptions\(...\) or None; got True"),
+    (lambda: multi_head(qk_norm=QKNormOptions("all")), ConfigError, r"place: expected one of \('heads', 'projection', 'rotated'\); got 'all'"),
+    (lambda: multi_head(qk_norm=QKNormOptions(eps=0)), ConfigError, "eps: expected a number > 0; got 0"),
+    (lambda: multi_head(params=FULL._replace(gain_q=W[0, :3])), ConfigError, "gain_q: expected qk_norm= with it; got None"),
+    (lambda: multi_head(qk_norm=QKNormOptions(), params=FULL._replace(gain_k=W[0])), ShapeError, r"gain_k: expected \(d_k=3,\) to match w_k; got \(12,\)"),
+    (lambda: multi_head(qk_norm=QKNormOptions("projection"), params=FULL._replace(gain_q=W[0, :3])), ShapeError, r"gain_q: expected \(H\*d_k=12,\) to match w_q; got \(3,\)"),
+    (lambda: multi_head(params=FULL._replace(b_gate=W[0])), ConfigError, "b_gate: expected w_gate= with it; got None"),
+    (lambda: multi_head(params=FULL._replace(w_gate=W[:, :3])), ShapeError, r"w_gate: expected \(D=12, H\*d_v=12\) to match the inputs and heads; got \(12, 3\)"),
+    (lambda: multi_head(params=FULL._replace(w_gate=W[:, :4], b_gate=W[0])), ShapeError, r"b_gate: expected \(H=4,\) to match w_gate; got \(12,\)"),
+    (lambda: multi_head(positions=np.arange(5)), ConfigError, "positions: expected rope= with them"),
+    (lambda: turned(positions=np.arange(4)), ShapeError, r"positions: expected \(T=5,\) or \(B=2, T=5\) to match x \(2, 5, 12\); got \(4,\)"),
+    (lambda: turned(x_k=X, key_positions=np.arange(4)), ShapeError, r"key_positions: expected \(T=5,\) or .*; got \(4,\)"),
+    (lambda: turned(positions=["a"] * 5), DTypeError, "positions: expected numbers"),
     # extra keys: what is said about tokens is checked against T_k tokens
     (lambda: multi_head(extra_k=W), DTypeError, "extra_v: expected a float array; got None"),
     (lambda: multi_head(extra_v=W), DTypeError, "extra_k: expected a float array; got None"),

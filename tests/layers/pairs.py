@@ -66,7 +66,12 @@ def draw_embedding(rng, tokens):
 
 def draw_positions(rng, tokens, offset):
     x, table = rng.normal(size=(*tokens, D)), rng.normal(size=(N, D))
-    return {"x": x, "table": table}, {"offset": offset}
+    if offset >= 0:
+        return {"x": x, "table": table}, {"offset": offset}
+    some = rng.integers(
+        0, N // 2, tokens if offset == -2 else tokens[-1:]
+    )  # so that some are alike
+    return {"x": x, "table": table}, {"positions": some}
 
 
 def draw_cross_entropy(rng, tokens, ignores, **options):
@@ -111,11 +116,14 @@ PAIRS = {
     "gelu": pair("gelu", draw_features, "x"),
     "gelu by tanh": pair("gelu", draw_features, "x", approximate="tanh"),
     "swiglu": pair("swiglu", draw_features, "gate", "x"),
+    "softcap": pair("softcap", draw_features, "x", cap=1.5),
     "dropout": pair("dropout", draw_dropout, False),
     "dropout of features": pair("dropout", draw_dropout, True),
     "embedding": pair("embedding", draw_embedding, maps_tokens=False),
     "positions": pair("learned_positions", draw_positions, 0, least_rank=1),
     "positions from 2": pair("learned_positions", draw_positions, 2, least_rank=1),
+    "positions of a sequence": pair("learned_positions", draw_positions, -1, least_rank=1),
+    "positions of each token": pair("learned_positions", draw_positions, -2, least_rank=1),
     **{
         f"cross-entropy, {reduction}{', smooth' * (s > 0)}{', ignored' * ignores}": pair(
             "cross_entropy", draw_cross_entropy, ignores, reduction=reduction, label_smoothing=s,

@@ -98,9 +98,9 @@ class Sized(Layer):
         (MultiHeadAttention(8, 1, head_dim=4, kdim=3, bias=False, dropout_p=0.1, backend="loops"),
          "MultiHeadAttention(embed_dim=8, num_heads=1, head_dim=4, kdim=3, bias=False, "
          "dropout_p=0.1, backend='loops', 88 parameters)"),
-        (MultiHeadAttention(8, 2, 2, head_dim=4, value_dim=4, rope=RopeOptions()),
-         "MultiHeadAttention(embed_dim=8, num_heads=2, rope=RopeOptions(base=10000.0, "
-         "rotary_dim=None, interleaved=False), 288 parameters)"),
+        (MultiHeadAttention(8, 2, 2, head_dim=4, value_dim=4, rope=RopeOptions(base=50.0)),
+         "MultiHeadAttention(embed_dim=8, num_heads=2, rope=RopeOptions(base=50.0), "
+         "288 parameters)"),
         (Layer(), "Layer()"),
         (make_model(), MODEL[1:]),
     ],

@@ -92,9 +92,14 @@ MUTATIONS = [
     Mutation("additive -10", "softmax.py", {MASKED:
              "masked = scores if mask is None else np.where(mask, scores, scores - 10)"}),
     Mutation("NaN in a row that sees nothing", "softmax.py",
-             {"shifted = masked - np.where(sees_any, largest, 0)": "shifted = masked - largest"}),
+             {"shift = np.where(sees_any, largest, 0)": "shift = largest"}),
     Mutation("no maximum subtracted", "softmax.py",
-             {"shifted = masked - np.where(sees_any, largest, 0)": "shifted = masked"}),
+             {"shift = np.where(sees_any, largest, 0)": "shift = 0"}),
+    Mutation("a sink that weighs nothing", "softmax.py", {"total = total + np.exp(sink - shift)": "pass"}),
+    Mutation("a sink not among the largest", "softmax.py", {"largest = np.maximum(largest, sink.real)": "pass"}),
+    Mutation("a sink unseen where nothing else is seen", "softmax.py", {"sees_any = sees_any | (sink != -np.inf)": "pass"}),
+    Mutation("a part that saw nothing is mixed in", "merge.py", {"only_visible(shares[..., None] * outs, (lses != -np.inf)[..., None])": "(shares[..., None] * outs)"}),
+    Mutation("parts averaged", "merge.py", {".sum(axis=0)\n    return out, lse, shares": ".mean(axis=0)\n    return out, lse, shares"}),
     Mutation("one global maximum", "softmax.py", {"masked.real.max(axis=-1, keepdims=True,":
              "masked.real.max(keepdims=True,"}),
     Mutation("lse without the maximum", "softmax.py", {"largest + np.log(total)": "np.log(total)"}),
@@ -124,6 +129,12 @@ MUTATIONS = [
     Mutation("row-sum term left out", "softmax.py", {D_SCORES: "d_scores = weights * d_weights"}),
     Mutation("only the diagonal of the Jacobian", "softmax.py", {D_SCORES:
              "d_scores = weights * (1 - weights) * d_weights"}),
+    Mutation("d_lse forgotten", "softmax.py", {"row_mean = row_mean - d_lse[..., None]": "pass"}),
+    Mutation("d_lse's sign", "softmax.py", {"row_mean = row_mean - d_lse": "row_mean = row_mean + d_lse"}),
+    Mutation("d_sink's sign", "attention.py", {"weight * (d_weight - row_mean)": "weight * (row_mean - d_weight)"}),
+    Mutation("d_sink without d_lse", "attention.py", {"d_weight = 0 if d_lse is None else d_lse": "d_weight = 0"}),
+    Mutation("d_outs without their shares", "merge.py", {"d_outs = shares[..., None] * d_out": "d_outs = 0 * shares[..., None] + d_out"}),
+    Mutation("d_lses without d_lse", "merge.py", {"(d_shares, shares, seen, d_lse)": "(d_shares, shares, seen)"}),
     Mutation("row sum over queries", "softmax.py", {ROW_SUM: ROW_SUM.replace("-1", "-2")}),
     Mutation("row sum unweighted", "softmax.py", {ROW_SUM: "row_mean = d_weights.sum(axis=-1, keepdims=True)"}),
     Mutation("factor p left out", "softmax.py", {D_SCORES: "d_scores = d_weights - row_mean"}),
@@ -168,11 +179,25 @@ MUTATIONS = [
     Mutation("rope: one sign", "rope.py", {"x[..., second] * cos + x[..., first] * sin":
              "x[..., second] * cos - x[..., first] * sin"}),
     Mutation("rope: changes its input", "rope.py", {"out = x.copy()": "out = x"}),
-    Mutation("rope: decode starts at 0", "multihead.py", {"positions=past + np.arange(k.shape[2])":
-             "positions=np.arange(k.shape[2])"}),
+    Mutation("rope: decode starts at 0", "multihead.py", {"k_at = past + np.arange(k.shape[2])":
+             "k_at = np.arange(k.shape[2])"}),
     Mutation("decode forgets the offset", "multihead.py", {'options["q_offset"] = kv_cache.length': "pass"}),
     Mutation("cache narrows a wider dtype", "kv_cache.py", {"if length <= capacity and dtype == part.dtype:":
              "if length <= capacity:"}),
+    # around attention
+    Mutation("heads normed after the rotation", "multihead.py", {
+             '    if place == "heads":\n        q, k,': '    if place == "rotated":\n        q, k,',
+             '    if place == "rotated":\n        q, k,': '    if place == "heads":\n        q, k,'}),
+    Mutation("keys normed by the gain of queries", "qk_norm.py", {"rms_norm_forward(k, gain_k,": "rms_norm_forward(k, gain_q,"}),
+    Mutation("a gate of each head tiled", "output_gate.py", {"return gate, merged * gate.repeat(spread, axis=-1)":
+             "return gate, merged * np.tile(gate, spread)"}),
+    Mutation("slope of the gate's sigmoid forgotten", "output_gate.py", {"d_gate * gate * (1 - gate)": "d_gate * gate"}),
+    Mutation("the gate has no share in its input's gradient", "multihead.py", {"= d_x_q + d_x_gate,": "= d_x_q + 0,"}),
+    Mutation("keys at the places in the array", "multihead_params.py", {"if key_positions is None and x_k is x_q:": "if False:"}),
+    Mutation("relative bias: one cell of each bucket", "relative_bias.py", {"np.add.at(d_table, buckets, d_bias.transpose(1, 2, 0))":
+             "d_table[buckets] = d_bias.transpose(1, 2, 0)"}),
+    Mutation("relative bias: ways swapped", "relative_bias.py", {"np.where(distance > 0,": "np.where(distance < 0,"}),
+    Mutation("relative bias: no bucket is the last", "relative_bias.py", {"np.minimum(far, num_buckets - 1)": "far"}),
     # the door to the kernels
     Mutation("left and right swapped", "kernel_calls.py", {"offsets, left, right,": "offsets, right, left,"}),
     Mutation("unbounded means nothing at all", "kernel_calls.py", {"OPEN = 2 * LARGEST": "OPEN = 0"}),
@@ -186,7 +211,7 @@ MUTATIONS = [
              {"own_backend if backend is None else chosen_backend(backend)": "own_backend"}),
     # layers
     Mutation("residual: nothing flows past", "residual.py", {"return d_skip, *d_others": "return d_x, *d_others"}, "layers"),
-    Mutation("residual: dropout of the sum", "residual.py", {"added = self.dropout(self.layer(inner, *others, **options))": "added = self.layer(inner, *others, **options)",
+    Mutation("residual: dropout of the sum", "residual.py", {"added = self.dropout(self.post_norm(found) if self.post_norm else found)": "added = self.post_norm(found) if self.post_norm else found",
              "total = add(x, added)": "total = self.dropout(add(x, added))"}, "layers"),
     Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "layers"),
     Mutation("memory's mask forgotten", "transformer_blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "layers"),
@@ -203,8 +228,8 @@ MUTATIONS = [
     Mutation("the deviation held constant", "norms.py", {"inverse_std * (d_x_hat - by_std)": "inverse_std * d_x_hat"}, "layers"),
     Mutation("the mean held constant", "norms.py", {"d_x = d_centred - d_centred.mean(axis=-1, keepdims=True)": "d_x = d_centred"}, "layers"),
     Mutation("gain forgotten in backward", "norms.py", {"    d_x_hat = d_out * gain\n\n    # 2. x_hat = centred * inv": "    d_x_hat = d_out\n\n    # 2. x_hat = centred * inv"}, "layers"),
-    Mutation("root mean square: a sum for the mean", "norms.py", {"by_rms = x_hat * (d_x_hat * x_hat).mean(axis=-1": "by_rms = x_hat * (d_x_hat * x_hat).sum(axis=-1"}, "layers"),
-    Mutation("params: mean over tokens", "norms.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "layers"),
+    Mutation("root mean square: a sum for the mean", "../core/rms_norm.py", {"by_rms = x_hat * (d_x_hat * x_hat).mean(axis=-1": "by_rms = x_hat * (d_x_hat * x_hat).sum(axis=-1"}, "layers"),
+    Mutation("params: mean over tokens", "../core/rms_norm.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "layers"),
     Mutation("relu: a gradient at 0", "activations.py", {"np.where(x.real <= 0, 0, d_out)": "np.where(x.real < 0, 0, d_out)"}, "layers"),
     Mutation("gelu: its share held constant", "activations.py", {"return d_x + d_share * slope": "return d_x"}, "layers"),
     Mutation("gelu: the density not scaled", "activations.py", {"/ math.sqrt(8)": "/ 2"}, "layers"),
@@ -212,7 +237,8 @@ MUTATIONS = [
              "d_gate = d_share * share * (1 - share)"}, "layers"),
     Mutation("dropout: backward drops nothing", "dropout.py", {"return d_out * dropout_mask": "return d_out"}, "layers"),
     Mutation("embedding: one token of each id", "embedding.py", {"d_table[rows] = np.add.reduceat(d_out_rows[order], first, axis=0)": "d_table[ids] = d_out_rows"}, "layers"),
-    Mutation("positions: backward without offset", "embedding.py", {"d_table[offset : offset + d_out.shape[-2]]": "d_table[: d_out.shape[-2]]"}, "layers"),
+    Mutation("positions: backward without offset", "embedding.py", {"d_table[rows] = d_rows": "d_table[: len(d_rows)] = d_rows"}, "layers"),
+    Mutation("positions: one token of each", "embedding.py", {"np.add.at(d_table, rows, d_rows)": "d_table[rows] = d_rows"}, "layers"),
     Mutation("cross-entropy: nothing subtracted", "cross_entropy.py", {"shifted = logits - logits.real.max(axis=-1, keepdims=True)": "shifted = logits"}, "layers"),
     Mutation("cross-entropy: the mean counts ignored tokens", "cross_entropy.py", {"max(int(counted.sum()), 1)": "max(counted.size, 1)"}, "layers"),
     Mutation("cross-entropy: smoothing shared by the others", "cross_entropy.py", {"+ label_smoothing / V": "+ (1 - at_target) * label_smoothing / max(V - 1, 1)"}, "layers"),

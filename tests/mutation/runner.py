@@ -23,12 +23,13 @@ from tests.mutation.mutations import MUTATIONS, Mutation
 ROOT = Path(__file__).parents[2]
 NAMES = (
     "softmax", "linear", "shapes", "masks", "attention", "multihead", "positions", "kv_cache",
-    "wrong_input", "backends", "gradients", "extra_keys", "options",
+    "wrong_input", "backends", "gradients", "extra_keys", "options", "around", "merge",
+    "relative_bias",
 )  # fmt: skip
 # the tests to try first, where they are not called as the file is
 NEAREST = {
     "options": "attention", "grouped": "attention", "dtypes": "attention", "rope": "positions",
-    "kernel_calls": "backends",
+    "kernel_calls": "backends", "qk_norm": "around", "output_gate": "around",
 }  # fmt: skip
 MACHINE_CODE = shutil.ignore_patterns("*.nbc")  # of no use to those who run no kernel
 BANK = ["tests/teach/exercises/test_core_by_the_bank.py"]

@@ -7,6 +7,7 @@ layers and core, save the weights of classes in the loss, which layers have not.
 import math
 
 import numpy as np
+import onnx
 
 from mha_numpy.core import (
     KVCache,
@@ -96,6 +97,27 @@ def _bound(size):
     return None if size == -1 else size
 
 
+def flex_attention(Q, K, V, *, scale=None, score_mod=None, prob_mod=None, softmax_precision=None):
+    """Run FlexAttention; what its cases do to scores and weights is an option here."""
+    T_q, T_k = Q.shape[2], K.shape[2]
+    options_of = {
+        "score_mod_bias": lambda bias: {"bias": bias},
+        "score_mod_causal_mask": lambda *_: {"is_causal": True},
+        "score_mod_soft_cap": lambda cap: {"softcap": float(cap)},
+        "score_mod_relative_positional": lambda *_: {
+            "bias": np.subtract.outer(np.arange(T_q), np.arange(T_k)).astype(Q.dtype)
+        },
+        "prob_mod_scale": lambda factor: {"dropout_mask": factor},
+    }
+    options = {}
+    for graph in filter(None, (score_mod, prob_mod)):
+        constants = [onnx.numpy_helper.to_array(x) for x in graph.initializer]
+        options |= options_of[graph.name](*constants)
+    wide = np.dtype(SOFTMAX_DTYPES.get(softmax_precision, "float16"))
+    heads, _ = attention_forward(*(_widen(x, wide) for x in (Q, K, V)), scale=scale, **options)
+    return (heads.astype(V.dtype),)
+
+
 def layer_normalization(x, gain, bias=None, *, axis=-1, epsilon=1e-5):
     merged, unmerged = _merge_from(x, axis)
     bias = None if bias is None else bias.ravel()
@@ -158,6 +180,7 @@ def rotary_embedding(
 
 OPERATORS = {
     "Attention": attention,
+    "FlexAttention": flex_attention,
     "LayerNormalization": layer_normalization,
     "RMSNormalization": rms_normalization,
     "Softmax": softmax,

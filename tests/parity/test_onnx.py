@@ -21,6 +21,7 @@ from tests.parity.onnx_adapter import attention, run_node
 
 OPERATORS = {  # its module, and how many cases at least: later versions of ONNX may add some
     "Attention": ("attention", 93),
+    "FlexAttention": ("flexattention", 11),
     "LayerNormalization": ("layernormalization", 19),
     "RMSNormalization": ("rmsnormalization", 19),
     "Softmax": ("softmax", 7),

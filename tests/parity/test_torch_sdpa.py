@@ -159,3 +159,40 @@ def test_output_and_gradients(name):
         else:
             assert torch.isfinite(expected[name]).all()
             assert_close(actual[name], expected[name], "framework", name=name)
+
+
+def test_lse_is_flex_attention_s():
+    from torch.nn.attention.flex_attention import AuxRequest, flex_attention
+
+    q, k, v, *_ = draw(Config(kv_heads=H_kv))
+    _, cache = attention_forward(q, k, v)
+    tensors, asked = map(torch.tensor, (q, k, v)), AuxRequest(lse=True)
+    _, found = flex_attention(*tensors, return_aux=asked, enable_gqa=True)
+    assert_close(cache.lse, found.lse, "framework")
+
+
+# no function of PyTorch differentiates its lse on a CPU: the formula, by autograd
+@pytest.mark.parametrize("with_sink", [False, True])
+def test_gradients_of_lse_and_sink(with_sink):
+    q, k, v, _, _, d_out = draw(Config())
+    rng = np.random.default_rng(1)
+    d_lse, sink = rng.normal(size=(B, H, T_q)), rng.normal(size=H) if with_sink else None
+    out, cache = attention_forward(q, k, v, sink=sink, is_causal=True)
+    grads = attention_backward(d_out, cache, d_lse=d_lse)
+    found = [grads.d_q, grads.d_k, grads.d_v, *([grads.d_sink] if with_sink else [])]
+
+    leaves = [torch.tensor(x, requires_grad=True) for x in (q, k, v, sink) if x is not None]
+    scores = leaves[0] @ leaves[1].mT / np.sqrt(d_k)
+    scores = scores.masked_fill(~torch.ones(T_q, T_k, dtype=torch.bool).tril(), -torch.inf)
+    if with_sink:
+        column = leaves[3].reshape(1, H, 1, 1).expand(B, H, T_q, 1)
+        scores = torch.cat([scores, column], dim=-1)
+    lse = scores.logsumexp(-1)
+    expected = scores.softmax(-1)[..., :T_k] @ leaves[2]
+    assert_close(out, expected.detach(), "framework")
+    assert_close(cache.lse, lse.detach(), "framework")
+    upstream = [torch.tensor(d_out), torch.tensor(d_lse)]
+    for ours, theirs in zip(
+        found, torch.autograd.grad([expected, lse], leaves, upstream), strict=True
+    ):
+        assert_close(ours, theirs, "framework")

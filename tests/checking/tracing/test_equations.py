@@ -8,12 +8,15 @@ import pytest
 from mha_numpy import KVCache, MultiHeadParams, RopeOptions, attention_backward, attention_forward
 from mha_numpy.checking.tracing import Trace, trace
 from mha_numpy.core import (
+    FullMultiHeadParams,
+    QKNormOptions,
     constant,
     multi_head_attention_decode,
     softmax_backward,
     softmax_forward,
     step,
 )
+from mha_numpy.core.qk_norm import GAIN_AXES
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers import MultiHeadAttention
 from tests.checking.tracing.whole import (
@@ -44,6 +47,9 @@ OPTIONS = {  # of attention, each alone
     "softcap": lambda rng: {"softcap": 1.5},
     "scale": lambda rng: {"scale": 0.3},
     "dropout": lambda rng: {"dropout_mask": (rng.random((B, H, T_Q, T_K)) > 0.3) / 0.7},
+    "a sink of each head": lambda rng: {"sink": rng.normal(size=H)},
+    "a sink of each sequence": lambda rng: {"sink": rng.normal(size=(B, H))},
+    "a sink far above": lambda rng: {"sink": 1000 + rng.normal(size=H), "mask": np.ones(T_K, bool)},
     "a gate of each head": lambda rng: {"head_gate": rng.normal(size=H)},
     "a gate of each sequence": lambda rng: {"head_gate": rng.normal(size=(B, H))},
 }
@@ -141,13 +147,50 @@ def test_rope(rng, interleaved, rotary_dim):
     assert_equations_hold(trace_layer(rng, "x", rope=rope, q_offset=np.arange(B), **extra))
 
 
+def around(rng, place="heads", per_head=False, D=D):
+    """Return what norms queries and keys and gates the output: new params, and the option."""
+    widths = [H * D_K, H_KV * D_K] if place == "projection" else [D_K, D_K]
+    gates = H if per_head else H * D_V
+    arrays = {"gain_q": widths[0], "gain_k": widths[1], "w_gate": (D, gates), "b_gate": gates}
+    return {name: rng.normal(size=size) for name, size in arrays.items()}, QKNormOptions(place, 0.1)
+
+
+@pytest.mark.parametrize("rope", [None, RopeOptions()])
+@pytest.mark.parametrize("place", GAIN_AXES)
+@pytest.mark.parametrize("E", [0, 2])
+def test_norms_and_gates(rng, place, rope, E):
+    extra = extra_keys(rng, E) if E else {}
+    params = some_params(rng, "kvo", kdim=D, vdim=D)
+    for per_head, lacks in ((False, []), (True, ["gain_q", "b_gate"])):
+        arrays, qk_norm = around(rng, place, per_head)
+        arrays |= dict.fromkeys(lacks)
+        full = FullMultiHeadParams(*params, **arrays)
+        t = trace_multi_head(
+            rng, rng.normal(size=(B, T_Q, D)), params=full, num_heads=H, num_kv_heads=H_KV,
+            rope=rope, qk_norm=qk_norm, **extra,
+        )  # fmt: skip
+        assert_equations_hold(t)
+        names = [s.name for s in t]
+        assert len(names) == len(set(names))
+        assert {f"d_{name}" in t for name in lacks} <= {False}
+        for name in arrays.keys() - set(lacks):
+            assert t[f"d_{name}"].shape == arrays[name].shape
+        assert (t["gate"].shape[-1] == H) == per_head
+        after = {"projection": "q_normed", "heads": "q_unrotated" if rope else "q", "rotated": "q"}
+        assert names[names.index("q_hat") + 1] == after[place]
+
+
 @pytest.mark.parametrize("E", [0, 2])
 @pytest.mark.parametrize("rope", [None, RopeOptions()])
 @pytest.mark.parametrize("biases", ["", "qkvo"])
-def test_decoding(rng, biases, rope, E):
+@pytest.mark.parametrize("is_normed", [False, True])
+def test_decoding(rng, is_normed, biases, rope, E):
     params, kv_cache = some_params(rng, biases, kdim=D, vdim=D), KVCache()
     options = {"params": params, "num_heads": H, "num_kv_heads": H_KV, "rope": rope}
     options |= extra_keys(rng, E) if E else {}
+    if is_normed:
+        arrays, options["qk_norm"] = around(rng, "projection" if rope is None else "rotated")
+        options["params"] = FullMultiHeadParams(*params, **arrays)
     for T in (3, 1):  # a prompt, then one token
         x = rng.normal(size=(B, T, D))
         with trace() as t:
@@ -159,7 +202,8 @@ def test_decoding(rng, biases, rope, E):
     between = "k_new v_new q k_past v_past k v merged"
     assert set(between.split()) <= set(names)
     told = "came from x_q[1,0,:] and column 13 of w_k"
-    assert told in t.explain("k_new" if rope is None else "k_new_unrotated", (1, 1, 0, 3))
+    first = "k_new_unrotated" if rope else "k_new_projected" if is_normed else "k_new"
+    assert told in t.explain(first, (1, 0, 13) if first == "k_new_projected" else (1, 1, 0, 3))
 
 
 @pytest.mark.parametrize("is_masked", [False, True])

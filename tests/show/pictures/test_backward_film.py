@@ -179,7 +179,9 @@ def test_the_first_difference_of_a_forgotten_row_sum_is_in_d_scores(monkeypatch)
         return t
 
     right = run()
-    monkeypatch.setattr(core_attention, "softmax_steps_backward", lambda d, weights, _: weights * d)
+    monkeypatch.setattr(
+        core_attention, "softmax_steps_backward", lambda d, weights, *_: weights * d
+    )
     wrong = run()
     film = backward_film(wrong, reference=right)
     errors = np.abs(wrong["d_scores"] - right["d_scores"])
