@@ -291,8 +291,9 @@ class GatedDeltaNet(Layer):
         step("out", out, "B T D", "merged @ w_o")
         if state is None:
             self._cache = caches
-        else:
-            state.conv, state.memory = caches["conv"].final_state, caches["rule"].final_state
+        else:  # copies: a view would keep the arrays of all tokens
+            state.conv = caches["conv"].final_state.copy()
+            state.memory = caches["rule"].final_state.copy()
         return out
 
     def backward(self, d_out: Array) -> Array:

@@ -183,6 +183,15 @@ def test_a_text_in_parts_is_the_whole_text(rng, decay, rule, form):
         assert_close(joined, getattr(whole, name), name=name)
 
 
+@each_way
+def test_a_cache_has_a_state_for_each_token_or_chunk(rng, form, by):
+    with backend(by):
+        _, cache = linear_attention_forward(**draw(rng, "decay", "delta", T=130), form=form)
+    N = {"recurrence": 130, "chunks": 3, "product": 1}[form]  # chunks of 64, 64 and 2
+    assert cache.states.shape == (2, 3, N + 1, 4, 5)
+    assert cache.u.shape == cache.v.shape
+
+
 def test_a_sum_is_attention_without_softmax(rng):
     q, k, v = rng.normal(size=(3, 2, 6, 9, 4))
     out, _ = linear_attention_forward(q, k, v, scale=0.3)
