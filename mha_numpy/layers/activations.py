@@ -1,6 +1,7 @@
 """ReLU, GELU, SwiGLU and softcap, forward and backward: functions of each number separately."""
 
 import math
+import re
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -317,7 +318,7 @@ def swiglu_backward(d_out: Array, cache: SwigluCache) -> SwigluGrads:
     return SWIGLU.backward(d_out, cache)
 
 
-def _check_swiglu(values: Values) -> None:
+def _check_gated(values: Values) -> None:
     gate, x = values["gate"], values["x"]
     if gate.shape != x.shape:
         raise ShapeError(f"x: expected {gate.shape}, as gate; got {x.shape}")
@@ -329,7 +330,7 @@ SWIGLU = Pair(
     SwigluCache,
     SwigluGrads,
     inputs={"gate": "", "x": ""},
-    check=_check_swiglu,
+    check=_check_gated,
     computes="share silu out",
     like="x",
     records=[
@@ -346,6 +347,118 @@ SWIGLU = Pair(
     ],
     kernel=lambda kernels, *given: kernels.swiglu(*given),
     kernel_backward=lambda kernels, *given: kernels.swiglu_backward(*given),
+)
+
+
+def geglu_steps(gate: Array, x: Array, approximate: str) -> tuple[Array, Array, Array]:
+    """Multiply (..., F) by the GELU of its gate."""
+    # 1. GELU
+    share, gelu = gelu_steps(gate, approximate)
+    # 2. multiply
+    return share, gelu, gelu * x
+
+
+def geglu_steps_backward(
+    d_out: Array, gate: Array, x: Array, share: Array, gelu: Array, approximate: str
+) -> tuple[Array, Array]:
+    """Pull the gradient (..., F) back to gate and x."""
+    # 2. out = gelu * x
+    d_gelu = d_out * x
+    d_x = d_out * gelu
+    # 1. gelu = gate * share
+    return gelu_steps_backward(d_gelu, gate, share, approximate), d_x
+
+
+class GegluCache(NamedTuple):
+    """What `geglu_backward` needs."""
+
+    gate: Array  # (..., F)
+    x: Array  # (..., F)
+    share: Array  # (..., F)
+    gelu: Array  # (..., F)
+    approximate: str
+    dtype: np.dtype[Any]
+
+
+class GegluGrads(NamedTuple):
+    """Gradients, in the order of the inputs."""
+
+    d_gate: Array  # (..., F)
+    d_x: Array  # (..., F)
+
+
+def geglu_forward(gate: Array, x: Array, *, approximate: str = "none") -> tuple[Array, GegluCache]:
+    """Let a gate decide how much of each feature passes: ``out = gelu(gate) * x``.
+
+    Parameters
+    ----------
+    gate, x : (..., F) float arrays of one shape
+    approximate : {"none", "tanh"}
+        As in `gelu_forward`. "tanh" is in Gemma.
+
+    Returns
+    -------
+    out : (..., F) array
+    cache : GegluCache
+
+    Notes
+    -----
+    Source: Shazeer 2020, *GLU variants improve transformer*, eq. 5.
+
+    Examples
+    --------
+    >>> out, cache = geglu_forward(np.array([-9.0, 0.0, 9.0]), np.array([2.0, 2.0, 2.0]))
+    >>> print(out.round(1))
+    [-0.  0. 18.]
+    """
+    return GEGLU.forward(gate=gate, x=x, approximate=approximate)
+
+
+def geglu_backward(d_out: Array, cache: GegluCache) -> GegluGrads:
+    """Pull a gradient back through GeGLU.
+
+    Examples
+    --------
+    >>> out, cache = geglu_forward(np.array([0.0]), np.array([2.0]))
+    >>> geglu_backward(np.array([1.0]), cache)
+    GegluGrads(d_gate=array([1.]), d_x=array([0.]))
+    """
+    return GEGLU.backward(d_out, cache)
+
+
+def _geglu_records(values: Values) -> Records:
+    yield "gate", "... F", ""
+    yield "x", "... F", ""
+    share, gelu = (equation for _, _, equation in _gelu_records(values) if equation)
+    yield "share", "... F", in_gate(share)
+    yield "gelu", "... F", in_gate(gelu)
+    yield "out", "... F", "gelu * x"
+
+
+def _geglu_records_backward(values: Values) -> Records:
+    yield "d_out", "... F", ""
+    *_, (_, _, equation) = _gelu_records_backward(values)
+    yield "d_gate", "... F", in_gate(equation).replace("d_out", "d_out * x")
+    yield "d_x", "... F", "d_out * gelu"
+
+
+def in_gate(equation: str) -> str:
+    """Write an equation in x for the gate."""
+    return re.sub(r"\bx\b", "gate", equation)
+
+
+GEGLU = Pair(
+    geglu_steps,
+    geglu_steps_backward,
+    GegluCache,
+    GegluGrads,
+    inputs={"gate": "", "x": ""},
+    options={"approximate": GELU.options["approximate"]},
+    check=_check_gated,
+    computes="share gelu out",
+    like="x",
+    records=_geglu_records,
+    records_backward=_geglu_records_backward,
 )
 
 
@@ -466,7 +579,9 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
     "gelu": (gelu_forward, gelu_backward),
     "gelu_tanh": (partial(gelu_forward, approximate="tanh"), gelu_backward),
     "swiglu": (swiglu_forward, swiglu_backward),
+    "geglu_tanh": (partial(geglu_forward, approximate="tanh"), geglu_backward),
 }
+GATED = ("swiglu", "geglu_tanh")  # those of two arrays
 
 
 class Activation(Layer):
@@ -486,7 +601,7 @@ class Activation(Layer):
 
     def __init__(self, activation: str = "gelu", *, backend: str | None = None) -> None:
         super().__init__()
-        of_one_array = [name for name in ACTIVATIONS if name != "swiglu"]
+        of_one_array = [name for name in ACTIVATIONS if name not in GATED]
         self.activation = check_choice("activation", activation, of_one_array)
         self.backend = check_backend(backend)
 

@@ -11,7 +11,7 @@ from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
 from mha_numpy.core.pair import Records, Values, plus, record, sum_equation
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.layers.activations import ACTIVATIONS
+from mha_numpy.layers.activations import ACTIVATIONS, GATED
 from mha_numpy.layers.layer import Layer, make_rng
 from mha_numpy.steps import renamed
 
@@ -23,7 +23,7 @@ class FeedForwardParams(NamedTuple):
     b_in: Array | None  # (F,)
     w_out: Array  # (F, D)
     b_out: Array | None  # (D,)
-    w_gate: Array | None = None  # (D, F): for "swiglu"
+    w_gate: Array | None = None  # (D, F): for "swiglu" and "geglu_tanh"
     b_gate: Array | None = None  # (F,)
 
 
@@ -37,7 +37,7 @@ class FeedForwardCache(NamedTuple):
     into: LinearCache
     gate: LinearCache | None
     activation: str
-    activated: Any  # of relu, gelu or swiglu
+    activated: Any  # of the activation
     out: LinearCache
 
 
@@ -54,14 +54,14 @@ def feed_forward_forward(
     """Widen each token to F features, activate, and narrow it again.
 
     ``out = activation(x w_in + b_in) w_out + b_out``; with "swiglu"
-    ``(silu(x w_gate + b_gate) * (x w_in + b_in)) w_out + b_out``.
+    ``(silu(x w_gate + b_gate) * (x w_in + b_in)) w_out + b_out``, with "geglu_tanh" GELU for SiLU.
 
     Parameters
     ----------
     x : (..., D) float array
     params : FeedForwardParams
-        Its `w_gate` is an array for "swiglu", and None otherwise.
-    activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
+        Its `w_gate` is an array for "swiglu" and "geglu_tanh", and None otherwise.
+    activation : {"relu", "gelu", "gelu_tanh", "swiglu", "geglu_tanh"}
 
     Returns
     -------
@@ -151,7 +151,7 @@ class FeedForward(Layer):
         D.
     hidden_dim : int, optional
         F; default 4 D.
-    activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
+    activation : {"relu", "gelu", "gelu_tanh", "swiglu", "geglu_tanh"}
     bias : bool
         Whether the linear maps have biases.
     backend : {"numpy", "loops", "numba"}, optional
@@ -181,7 +181,7 @@ class FeedForward(Layer):
         self.activation = check_choice("activation", activation, ACTIVATIONS)
         self.backend = check_backend(backend)
         shapes = {"in": (D, F), "out": (F, D)}
-        if activation == "swiglu":
+        if activation in GATED:
             shapes["gate"] = (D, F)
         rng = make_rng(rng)
         for name, (inputs, outputs) in shapes.items():
@@ -211,8 +211,8 @@ def _check_inputs(
     check_choice("activation", activation, ACTIVATIONS)
     if not isinstance(params, FeedForwardParams):
         raise ConfigError(f"params: expected FeedForwardParams; got {describe(params)}")
-    if (params.w_gate is None) == (activation == "swiglu"):
-        expected = "an array (D, F)" if activation == "swiglu" else "None"
+    if (params.w_gate is None) == (activation in GATED):
+        expected = "an array (D, F)" if activation in GATED else "None"
         raise ConfigError(
             f"w_gate: expected {expected} with activation={activation!r}; "
             f"got {describe(params.w_gate)}"

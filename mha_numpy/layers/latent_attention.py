@@ -1,6 +1,6 @@
 """Latent attention as a layer: keys and values of all heads from one latent per token."""
 
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -21,6 +21,16 @@ from mha_numpy.variants.latent import (
     latent_attention_forward,
 )
 from mha_numpy.variants.latent_params import LatentAttentionParams
+
+
+class LatentOptions(NamedTuple):
+    """The widths of `LatentAttention`, for blocks and models that are built of it."""
+
+    latent_dim: int
+    nope_dim: int
+    rope_dim: int
+    value_dim: int | None = None
+    query_latent_dim: int | None = None
 
 
 class LatentAttention(Layer):

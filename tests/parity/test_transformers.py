@@ -9,11 +9,14 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("safetensors")
 
+from mha_numpy.core import rope_frequencies  # noqa: E402
 from mha_numpy.models import Bert, from_pretrained, generate  # noqa: E402
 from mha_numpy.models.config import FIELDS, REQUIRED, SPARE  # noqa: E402
+from mha_numpy.models.rope_config import rope_from_config  # noqa: E402
 from mha_numpy.models.weights import to_layout  # noqa: E402
 from tests.models.damage import make_case  # noqa: E402
 from tests.models.test_pretrained import make_folder  # noqa: E402
+from tests.parity.test_attention_of_today import take_softmax_in_float64  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # transformers has its own
 
@@ -24,6 +27,9 @@ OF_LLAMA = SHARED | {"num_key_value_heads": 2, "rms_norm_eps": 1e-6, "bos_token_
                      "eos_token_id": None, "pad_token_id": None}  # fmt: skip
 
 
+OF_DEEPSEEK = {"num_key_value_heads": 6, "first_k_dense_replace": 3, "q_lora_rank": 11,
+               "kv_lora_rank": 9, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4,
+               "v_head_dim": 7}  # fmt: skip
 CONFIGS = {  # of tiny models
     "bert": transformers.BertConfig(**SHARED, type_vocab_size=3),
     "gpt2": transformers.GPT2Config(
@@ -39,23 +45,55 @@ CONFIGS = {  # of tiny models
     # which it ignores
     "llama with a window": transformers.LlamaConfig(**OF_LLAMA, sliding_window=4),
     "mistral": transformers.MistralConfig(**OF_LLAMA, sliding_window=4),
+    "llama 3.1": transformers.LlamaConfig(
+        **OF_LLAMA, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0,
+                         "low_freq_factor": 0.3, "high_freq_factor": 2.0,
+                         "original_max_position_embeddings": 6},
+    ),
+    "qwen3": transformers.Qwen3Config(**OF_LLAMA, head_dim=10),
+    "qwen3 with windows": transformers.Qwen3Config(
+        **OF_LLAMA, head_dim=10, use_sliding_window=True, sliding_window=4, max_window_layers=1
+    ),
+    "gemma2": transformers.Gemma2Config(
+        **OF_LLAMA, head_dim=10, sliding_window=4, query_pre_attn_scalar=7,
+        attn_logit_softcapping=1.5, final_logit_softcapping=2.0,
+    ),
+    "gemma3_text": transformers.Gemma3TextConfig(
+        **OF_LLAMA, head_dim=10, sliding_window=4, query_pre_attn_scalar=7,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 500.0, "factor": 8.0},
+        },
+    ),
+    "olmo2": transformers.Olmo2Config(**OF_LLAMA),
+    "deepseek_v3": transformers.DeepseekV3Config(**OF_LLAMA | OF_DEEPSEEK),
+    "deepseek_v3 by halves": transformers.DeepseekV3Config(
+        **OF_LLAMA | OF_DEEPSEEK, rope_interleave=False,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 90.0, "factor": 4.0, "mscale": 0.8,
+                         "mscale_all_dim": 0.9, "original_max_position_embeddings": 8},
+    ),
 }  # fmt: skip
 
 
 def norm_in_float64(module, x):
     """Do what its forward does, which narrows every input to float32."""
-    return (
-        module.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + module.variance_epsilon)
-    )
+    is_gemma = type(module).__name__.startswith("Gemma")
+    eps = module.eps if is_gemma else module.variance_epsilon
+    return (module.weight + is_gemma) * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
 
 
-def rotation_in_float64(module, x, position_ids):
-    """Do what its forward does, which has its angles in float32."""
-    width = 2 * len(module.inv_freq)
-    base = module.config.rope_parameters["rope_theta"]
-    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angles = (position_ids[..., None] * frequencies).repeat(1, 1, 2)
-    return angles.cos(), angles.sin()
+def rotation_in_float64(module, x, position_ids, layer_type=None):
+    """Do what its forward does, which has its angles in float32, for one type of layer or all."""
+    rope = module.config.rope_parameters
+    rope = rope if layer_type is None else rope[layer_type]
+    width = 2 * len(getattr(module, f"{layer_type}_inv_freq" if layer_type else "inv_freq"))
+    # ours, which other tests compare with theirs
+    options = rope_from_config(module.config.to_dict() | {"rope_parameters": rope})
+    found, factor = rope_frequencies(width, base=options.base, scaling=options.scaling)
+    angles = (position_ids[..., None] * torch.tensor(found)).repeat(1, 1, 2)
+    return factor * angles.cos(), factor * angles.sin()
 
 
 def make(name, folder):
@@ -67,7 +105,8 @@ def make(name, folder):
     else:
         theirs = transformers.AutoModelForCausalLM.from_config(config)
     theirs = theirs.to(torch.float64).eval()
-    theirs.set_attn_implementation("sdpa")  # "eager" has its softmax in float32
+    # "eager" has its softmax in float32, but another has no softcap
+    theirs.set_attn_implementation("eager" if name == "gemma2" else "sdpa")
     with torch.no_grad():
         for param in theirs.parameters():  # none of them 0 or 1, as after training
             param += 0.1 * torch.randn_like(param)
@@ -76,6 +115,8 @@ def make(name, folder):
             module.forward = partial(norm_in_float64, module)
         if type(module).__name__.endswith("RotaryEmbedding"):
             module.forward = partial(rotation_in_float64, module)
+        if hasattr(module, "embed_scale"):
+            module.embed_scale = torch.tensor(config.hidden_size**0.5, dtype=torch.float64)
     theirs.save_pretrained(folder)
     return theirs, from_pretrained(folder, dtype=np.float64)
 
@@ -90,7 +131,10 @@ def assert_same_gradients(theirs, ours, layout):
 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "bert"])
-def test_a_causal_model_its_gradients_and_its_greedy_text_are_theirs(name, tmp_path, rng):
+def test_a_causal_model_its_gradients_and_its_greedy_text_are_theirs(
+    name, tmp_path, rng, monkeypatch
+):
+    take_softmax_in_float64(monkeypatch)
     theirs, ours = make(name, tmp_path)
     ids = rng.integers(V, size=(4, T))
     d_logits = rng.normal(size=(4, T, V))
@@ -98,7 +142,9 @@ def test_a_causal_model_its_gradients_and_its_greedy_text_are_theirs(name, tmp_p
     logits.backward(torch.tensor(d_logits))
     np.testing.assert_allclose(ours(ids), logits.detach().numpy(), rtol=0, atol=EXACT)
     ours.backward(d_logits)
-    assert_same_gradients(theirs, ours, "gpt2" if name == "gpt2" else "llama")
+    layouts = {"gpt2": "gpt2", "gemma2": "gemma", "gemma3_text": "gemma", "olmo2": "olmo2",
+               "deepseek_v3": "deepseek-v3", "deepseek_v3 by halves": "deepseek-v3"}  # fmt: skip
+    assert_same_gradients(theirs, ours, layouts.get(name, "llama"))
     text = theirs.generate(
         torch.tensor(ids[:2, :5]), max_new_tokens=20, min_new_tokens=20, do_sample=False,
         use_cache=name != "llama with a window",  # their model ignores it, their cache does not

@@ -41,7 +41,8 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
     layout : str
         A name in `LAYOUTS`: "torch" or "torch-separate" for nn.MultiheadAttention, "torch-layer"
         for Linear, LayerNorm, RMSNorm and Embedding, "torch-encoder-layer",
-        "torch-decoder-layer", "keras", "flax", "gpt2-attention", "bert", "gpt2", "llama".
+        "torch-decoder-layer", "keras", "flax", "gpt2-attention", "bert", "gpt2", "llama", which is
+        that of Mistral and Qwen3 too, "gemma", "olmo2", "deepseek-v3".
 
     Returns
     -------
@@ -75,7 +76,7 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
         if not np.isfinite(array).all():
             raise ConfigError(f"arrays: expected finite numbers; got NaN or inf in {name}")
     params = dict(layer.named_params())
-    ours = to_ours(found, LAYOUTS[layout], params)
+    ours = to_ours(found, LAYOUTS[layout], params, _sizes(layer))
     for name, array in ours.items():
         in_dtype(name, array, params[name].dtype)
     for name, array in ours.items():
@@ -150,7 +151,7 @@ def to_layout(layer: Layer, layout: str, *, gradients: bool = False) -> dict[str
     """
     table = _layout_of(layer, layout)
     named = layer.named_grads() if gradients else layer.named_params()
-    theirs = to_theirs(dict(named), table, _sizes(layer), side_by_side)
+    theirs = to_theirs(dict(named), table, _sizes(layer), side_by_side, gradients=gradients)
     return {name: np.array(array, order="C") for name, array in theirs.items()}
 
 
@@ -170,7 +171,7 @@ def _layout_of(layer: Layer, layout: str) -> Layout:
 
 def _sizes(layer: Layer) -> dict[str, int]:
     if not isinstance(layer, MultiHeadAttention):
-        return {}
+        return {"H": getattr(layer, "num_heads", 1)}
     return {
         "D": layer.embed_dim, "kdim": layer.kdim, "vdim": layer.vdim, "H": layer.num_heads,
         "H_kv": layer.num_kv_heads, "d_k": layer.head_dim, "d_v": layer.value_dim, "1": 1,

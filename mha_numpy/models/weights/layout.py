@@ -14,8 +14,9 @@ from mha_numpy.dtypes import Array
 class Row(NamedTuple):
     """One array of theirs, and which params are in it.
 
-    ``theirs = stored(concatenate(ours, axis=-1))``, where stored is "same", "transposed", or the
-    axes that the array is split into, such as "D H d_k" or "1 H*d_k".
+    ``theirs = stored(concatenate(ours, axis=-1))``, where stored is "same", "transposed",
+    "by head" (each head's columns of all, then transposed), "less 1" (a gain that is stored as what
+    it has above 1), or the axes that the array is split into, such as "D H d_k" or "1 H*d_k".
     """
 
     theirs: str  # its name; {i} counts layers
@@ -45,12 +46,20 @@ def to_theirs(
     layout: Layout,
     sizes: Mapping[str, int],
     join: Callable[[list[Array]], Array],
+    *,
+    gradients: bool = False,
 ) -> dict[str, Array]:
-    """Return params as the other library stores them."""
-    return {
-        row.theirs: _store(join([params[name] for name in row.ours.split()]), row.stored, sizes)
-        for row in _rows_of(params, layout)
-    }
+    """Return params, or their gradients, as the other library stores them."""
+
+    def stored(row: Row) -> Array:
+        arrays = [params[name] for name in row.ours.split()]
+        if row.stored != "by head":
+            as_stored = "same" if gradients and row.stored == "less 1" else row.stored
+            return _store(join(arrays), as_stored, sizes)
+        by_head = join([x.reshape(len(x), sizes["H"], -1) for x in arrays])
+        return by_head.reshape(len(by_head), -1).T
+
+    return {row.theirs: stored(row) for row in _rows_of(params, layout)}
 
 
 def side_by_side(arrays: list[Array]) -> Array:
@@ -65,19 +74,28 @@ def outline(arrays: list[Array]) -> Array:
 
 
 def to_ours(
-    theirs: Mapping[str, Array], layout: Layout, params: Mapping[str, Array]
+    theirs: Mapping[str, Array],
+    layout: Layout,
+    params: Mapping[str, Array],
+    sizes: Mapping[str, int],
 ) -> dict[str, Array]:
     """Return params of the shapes in `params`, from the other library's arrays by `plain_names`."""
     found: dict[str, Array] = {}
     for row in _rows_of(params, layout):
         names = row.ours.split()
         whole = theirs[row.theirs.removeprefix(layout.prefix)]
-        if row.stored == "transposed":
+        heads = sizes["H"] if row.stored == "by head" else 1
+        if row.stored in ("transposed", "by head"):
             whole = whole.T
+        elif row.stored == "less 1":
+            whole = whole + 1
         elif row.stored != "same":
             whole = whole.reshape(params[row.ours].shape)
-        ends = np.cumsum([params[name].shape[-1] for name in names])
-        found |= zip(names, np.split(whole, ends[:-1], axis=-1), strict=True)
+        ends = np.cumsum([params[name].shape[-1] // heads for name in names])
+        if heads > 1:
+            whole = whole.reshape(len(whole), heads, -1)
+        for name, part in zip(names, np.split(whole, ends[:-1], axis=-1), strict=True):
+            found[name] = part.reshape(params[name].shape)
     return found
 
 
@@ -116,7 +134,7 @@ def _rows_of(params: Mapping[str, Array], layout: Layout) -> Iterator[Row]:
 
 def _store(array: Array, stored: str, sizes: Mapping[str, int]) -> Array:
     """Return an array as it is stored; a view."""
-    if stored in ("same", "transposed"):
-        return array if stored == "same" else array.T
+    if stored in ("same", "transposed", "less 1"):
+        return array.T if stored == "transposed" else array - 1 if stored == "less 1" else array
     axes = [axis.split("*") for axis in stored.split()]
     return array.reshape([math.prod(sizes[factor] for factor in axis) for axis in axes])

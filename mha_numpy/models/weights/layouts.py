@@ -99,17 +99,65 @@ GPT2_LAYER = (
     *linear("mlp.c_proj", "feed_forward.layer.", "out", "same"),
 )
 
-LLAMA_LAYER = (
-    Row("input_layernorm.weight", "attention.norm.gain"),
+LLAMA_ATTENTION = (
     *linear("self_attn.q_proj", "attention.layer.", "q"),
     *linear("self_attn.k_proj", "attention.layer.", "k"),
     *linear("self_attn.v_proj", "attention.layer.", "v"),
     *linear("self_attn.o_proj", "attention.layer.", "o"),
-    Row("post_attention_layernorm.weight", "feed_forward.norm.gain"),
+)
+LLAMA_FEED_FORWARD = (
     *linear("mlp.up_proj", "feed_forward.layer.", "in"),
     *linear("mlp.gate_proj", "feed_forward.layer.", "gate"),
     *linear("mlp.down_proj", "feed_forward.layer.", "out"),
 )
+PRE_NORMS = (
+    Row("input_layernorm.weight", "attention.norm.gain"),
+    Row("post_attention_layernorm.weight", "feed_forward.norm.gain"),
+)
+QK_NORMS = (
+    Row("self_attn.q_norm.weight", "attention.layer.gain_q"),
+    Row("self_attn.k_norm.weight", "attention.layer.gain_k"),
+)
+GEMMA_NORMS = (
+    Row("input_layernorm.weight", "attention.norm.gain"),
+    Row("post_attention_layernorm.weight", "attention.post_norm.gain"),
+    Row("pre_feedforward_layernorm.weight", "feed_forward.norm.gain"),
+    Row("post_feedforward_layernorm.weight", "feed_forward.post_norm.gain"),
+    *QK_NORMS,
+)
+OLMO2_NORMS = (
+    Row("post_attention_layernorm.weight", "attention.post_norm.gain"),
+    Row("post_feedforward_layernorm.weight", "feed_forward.post_norm.gain"),
+    *QK_NORMS,
+)
+DEEPSEEK_ATTENTION = (
+    Row("self_attn.q_a_proj.weight", "attention.layer.w_q_down", "transposed"),
+    Row("self_attn.q_a_layernorm.weight", "attention.layer.q_gain"),
+    Row("self_attn.q_b_proj.weight", "attention.layer.w_q", "transposed"),
+    Row("self_attn.kv_a_proj_with_mqa.weight", "attention.layer.w_kv_down", "transposed"),
+    Row("self_attn.kv_a_layernorm.weight", "attention.layer.kv_gain"),
+    Row("self_attn.kv_b_proj.weight", "attention.layer.w_k_up attention.layer.w_v_up", "by head"),
+    Row("self_attn.o_proj.weight", "attention.layer.w_o", "transposed"),
+)
+
+
+def llama(*rows: Row, gain: str = "same") -> Layout:
+    """Return the layout of a model that is stored as Llama is, with these rows in each layer."""
+    stored = tuple(
+        row._replace(stored=gain if "gain" in row.ours else row.stored)
+        for row in under("model.layers.{i}.", "blocks.{i}.", rows)
+    )
+    return Layout(
+        (
+            Row("model.embed_tokens.weight", "embedding.table"),
+            *stored,
+            Row("model.norm.weight", "norm.gain", gain),
+            Row("lm_head.weight", "unembedding.w", "transposed"),
+        ),
+        prefix="model.",
+        ignored=("*.rotary_emb.inv_freq",),
+    )
+
 
 LAYOUTS = {
     "torch": Layout((*TORCH_ATTENTION, *TORCH_EXTRA_KEYS)),
@@ -143,14 +191,8 @@ LAYOUTS = {
         prefix="transformer.",
         ignored=("*.attn.bias", "*.attn.masked_bias"),
     ),
-    "llama": Layout(
-        (
-            Row("model.embed_tokens.weight", "embedding.table"),
-            *under("model.layers.{i}.", "blocks.{i}.", LLAMA_LAYER),
-            Row("model.norm.weight", "norm.gain"),
-            Row("lm_head.weight", "unembedding.w", "transposed"),
-        ),
-        prefix="model.",
-        ignored=("*.rotary_emb.inv_freq",),
-    ),
+    "llama": llama(*LLAMA_ATTENTION, *LLAMA_FEED_FORWARD, *PRE_NORMS, *QK_NORMS),
+    "gemma": llama(*LLAMA_ATTENTION, *LLAMA_FEED_FORWARD, *GEMMA_NORMS, gain="less 1"),
+    "olmo2": llama(*LLAMA_ATTENTION, *LLAMA_FEED_FORWARD, *OLMO2_NORMS),
+    "deepseek-v3": llama(*DEEPSEEK_ATTENTION, *LLAMA_FEED_FORWARD, *PRE_NORMS),
 }
