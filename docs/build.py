@@ -42,7 +42,8 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
     "experiments": ("experiments/*",),
     "reading-order": (
         "glossary", "conventions", "softmax", "attention", "multi-head", "grouped", "rope",
-        "merging", "blocks", "performance", "correctness", "Contributing <CONTRIBUTING>",
+        "merging", "caches", "latent", "differential", "linear-attention", "block-selection",
+        "blocks", "performance", "correctness", "Contributing <CONTRIBUTING>",
     ),
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
     "teaching": ("course", "variants", "sandbox", "marks", "own-exercise", "coverage"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 FIRST = {  # packages in the order in which they are best read, with modules that come first there
-    "core": ("softmax", "linear", "shapes", "attention", "multihead", "masks"),
+    "core": ("softmax", "linear", "shapes", "attention", "multihead", "masks"), "variants": (),
     "layers": ("layer", "attention", "layer_norm", "rms_norm"), "models": (), "models.train": (),
     "models.weights": (), "models.analysis": (), "models.cost": (),
     "models.experiments": (), "checking": (), "checking.tracing": (), "show.pictures": (),

@@ -29,6 +29,7 @@ from mha_numpy.checking.tracing import (
 )
 from mha_numpy.core import (
     BlockPool,
+    FullMultiHeadParams,
     Int8KVCache,
     KVCache,
     MultiHeadParams,
@@ -42,6 +43,9 @@ from mha_numpy.core import (
     attention_stages,
     causal_mask,
     combine_masks,
+    document_ids,
+    document_mask,
+    document_positions,
     explain_mask,
     linear_backward,
     linear_forward,
@@ -52,6 +56,7 @@ from mha_numpy.core import (
     multi_head_attention_decode,
     multi_head_attention_forward,
     padding_mask,
+    positions_from_mask,
     rope_backward,
     rope_forward,
     scaled_dot_product_attention,
@@ -83,15 +88,16 @@ from mha_numpy.layers import (
 __version__ = "0.1.0"
 
 __all__ = [
-    "BackendError", "BlockPool", "ConfigError", "DTypeError", "FileError", "Int8KVCache",
-    "KVCache", "MaskError", "MhaError", "MultiHeadAttention", "MultiHeadParams", "PagedKVCache",
-    "QKNormOptions", "RollingKVCache", "RopeOptions", "ShapeError", "TrainingError",
-    "alibi_bias", "attention_backward", "attention_forward", "attention_stages", "backend",
-    "causal_mask", "combine_masks", "compare", "explain_mask", "gradcheck", "linear_backward",
-    "linear_forward", "merge_backward", "merge_forward", "merge_heads",
-    "multi_head_attention_backward", "multi_head_attention_decode",
-    "multi_head_attention_forward", "padding_mask", "rope_backward", "rope_forward",
-    "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
+    "BackendError", "BlockPool", "ConfigError", "DTypeError", "FileError",
+    "FullMultiHeadParams", "Int8KVCache", "KVCache", "MaskError", "MhaError",
+    "MultiHeadAttention", "MultiHeadParams", "PagedKVCache", "QKNormOptions", "RollingKVCache",
+    "RopeOptions", "ShapeError", "TrainingError", "alibi_bias", "attention_backward",
+    "attention_forward", "attention_stages", "backend", "causal_mask", "combine_masks",
+    "compare", "document_ids", "document_mask", "document_positions", "explain_mask",
+    "gradcheck", "linear_backward", "linear_forward", "merge_backward", "merge_forward",
+    "merge_heads", "multi_head_attention_backward", "multi_head_attention_decode",
+    "multi_head_attention_forward", "padding_mask", "positions_from_mask", "rope_backward",
+    "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
     "softmax_forward", "split_heads", "trace", "tree_mask", "tree_positions", "window_mask",
 ]  # fmt: skip
 

@@ -181,7 +181,7 @@ def missing_attribute(
     )
 
 
-ROOMS = "core layers models models.train models.weights models.analysis checking"
+ROOMS = "core variants layers models models.train models.weights models.analysis checking"
 PACKAGES = ["mha_numpy", *(f"mha_numpy.{room}" for room in ROOMS.split())]
 LAYER = "Layer, whose subclass has forward and backward"
 PRETRAINED = "from_pretrained(source)"

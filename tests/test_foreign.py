@@ -120,7 +120,7 @@ CALLS = [
     (lambda: generate(LM, IDS, 3, do_sample=False),
      "do_sample: %; write temperature=0 for the likeliest token"),
     (lambda: generate(LM, IDS, 3, 0.5), "generate: expected at most 3 arguments without a name "
-     "(model, ids, steps); got 4; write temperature=, top_k=, top_p=, stop=, rng="),
+     "(model, ids, steps); got 4; write temperature=, top_k=, top_p=, stop=, rng=, new_kv_cache="),
     (lambda: generate(LM, IDS),
      "steps: expected a value; got none; write generate(model, ids, steps)"),
     (lambda: choose(X[0], k=3), "k: %; write top_k="),

@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.core import rope_forward, softmax_forward
+from mha_numpy.core import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    RopeOptions,
+    YarnScaling,
+    rope_forward,
+    softmax_forward,
+)
 from mha_numpy.dtypes import Array
 from mha_numpy.models.train import load_trained
 from mha_numpy.show.page import stored_report
@@ -26,6 +34,7 @@ from mha_numpy.show.pictures import (
     film,
     matrices,
     sharing_map,
+    wavelength_chart,
     weights_by_head,
     weights_over_picture,
 )
@@ -50,6 +59,7 @@ STEPS = {  # of attention, below the array that each reads; and whether a step i
     "heads": [("7 Head gate", "turn a head down", True)],
 }  # fmt: skip
 TURNS = 6  # positions
+TRAINED = 8192  # tokens: the texts that Llama 3 was trained on, at first
 NAMES, BAND = 86, 32  # units: the column of names, and the height of a step
 
 
@@ -194,6 +204,17 @@ def draw_turns() -> Picture:
     return arrows(pairs, title="One query at positions 0 to 5")
 
 
+def draw_wavelengths() -> Picture:
+    """Draw what scalings to 8 times the length do to the waves of Llama 3."""
+    before = RopeOptions(base=500000.0, length=8 * TRAINED)
+    scalings = {
+        "linear": LinearScaling(8.0), "dynamic": DynamicScaling(1.0, TRAINED),
+        "YaRN": YarnScaling(8.0, TRAINED), "Llama 3": Llama3Scaling(8.0, TRAINED),
+    }  # fmt: skip
+    after = {name: before._replace(scaling=scaling) for name, scaling in scalings.items()}
+    return wavelength_chart(after, 128)
+
+
 def draw_mistake(
     name: str, wrong: Callable[..., Any] | None = None, *, is_causal: bool = False
 ) -> Picture:
@@ -221,7 +242,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "film": draw_film, "film-back": lambda: draw_film(back=True), "weights": draw_weights,
     "captions": draw_captions, "heads": draw_heads, "steps": draw_steps, "verdict": draw_verdict,
     "sharing": lambda: sharing_map(6, 3),
-    "turns": draw_turns,
+    "turns": draw_turns, "wavelengths": draw_wavelengths,
     "weights-right": lambda: draw_mistake("right"),
     "weights-axis": lambda: draw_mistake(
         "wrong", lambda qk, d_k, mask: shares(qk / d_k**0.5, axis=0)

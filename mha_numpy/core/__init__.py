@@ -57,6 +57,7 @@ from mha_numpy.core.multihead import (
     multi_head_attention_forward,
 )
 from mha_numpy.core.multihead_params import (
+    FullMultiHeadParams,
     MultiHeadParams,
 )
 from mha_numpy.core.options import (
@@ -70,6 +71,12 @@ from mha_numpy.core.positions import (
 )
 from mha_numpy.core.qk_norm import (
     QKNormOptions,
+)
+from mha_numpy.core.relative_bias import (
+    RelativeBiasCache,
+    RelativeBiasGrads,
+    relative_bias_backward,
+    relative_bias_forward,
 )
 from mha_numpy.core.rms_norm import (
     RMSNormCache,
@@ -114,19 +121,19 @@ from mha_numpy.steps import (
 
 __all__ = [
     "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "BlockPool",
-    "DynamicScaling", "Int8Bounds", "Int8KVCache", "KVCache", "LinearCache", "LinearGrads",
-    "LinearScaling", "Llama3Scaling", "LongRopeScaling", "MergeCache", "MergeGrads",
-    "MultiHeadCache", "MultiHeadGrads", "MultiHeadParams", "PagedKVCache",
-    "ProportionalScaling", "QKNormOptions", "RMSNormCache", "RMSNormGrads", "RollingKVCache",
-    "RopeCache", "RopeGrads", "RopeOptions", "SoftmaxCache", "SoftmaxGrads", "YarnScaling",
-    "accepted_path", "alibi_bias", "attention_backward", "attention_forward",
-    "attention_stages", "causal_mask", "combine_masks", "constant", "dequantise",
-    "document_ids", "document_mask", "document_positions", "explain_mask", "int8_bounds",
-    "linear_backward", "linear_forward", "merge_backward", "merge_forward", "merge_heads",
-    "multi_head_attention_backward", "multi_head_attention_decode",
-    "multi_head_attention_forward", "pad_batch", "padding_mask", "positions_from_mask",
-    "quantise", "rms_norm_backward", "rms_norm_forward", "rope_backward", "rope_forward",
-    "rope_frequencies", "scaled_dot_product_attention", "sinusoidal_positions",
+    "DynamicScaling", "FullMultiHeadParams", "Int8Bounds", "Int8KVCache", "KVCache", "LinearCache",
+    "LinearGrads", "LinearScaling", "Llama3Scaling", "LongRopeScaling", "MergeCache", "MergeGrads",
+    "MultiHeadCache", "MultiHeadGrads", "MultiHeadParams", "PagedKVCache", "ProportionalScaling",
+    "QKNormOptions", "RMSNormCache", "RMSNormGrads", "RelativeBiasCache", "RelativeBiasGrads",
+    "RollingKVCache", "RopeCache", "RopeGrads", "RopeOptions", "SoftmaxCache", "SoftmaxGrads",
+    "YarnScaling", "accepted_path", "alibi_bias", "attention_backward", "attention_forward",
+    "attention_stages", "causal_mask", "combine_masks", "constant", "dequantise", "document_ids",
+    "document_mask", "document_positions", "explain_mask", "int8_bounds", "linear_backward",
+    "linear_forward", "merge_backward", "merge_forward", "merge_heads",
+    "multi_head_attention_backward", "multi_head_attention_decode", "multi_head_attention_forward",
+    "pad_batch", "padding_mask", "positions_from_mask", "quantise", "relative_bias_backward",
+    "relative_bias_forward", "rms_norm_backward", "rms_norm_forward", "rope_backward",
+    "rope_forward", "rope_frequencies", "scaled_dot_product_attention", "sinusoidal_positions",
     "softmax_backward", "softmax_forward", "split_heads", "step", "tree_mask", "tree_positions",
     "window_mask", "yarn_mscale",
 ]  # fmt: skip

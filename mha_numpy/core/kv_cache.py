@@ -162,8 +162,8 @@ class KVCache:
         """Return the keys and values of what is stored."""
         return parts
 
-    def _sizes(self) -> dict[str, int]:
-        """Return the sizes that new keys and values must have, none before the first `append`."""
+    def sizes(self) -> dict[str, int]:
+        """Return B, H_kv, d_k and d_v; none before the first `append` decides them."""
         if not self._room:
             return {}
         (B, H_kv, _, d_k), (_, _, _, d_v) = (part.shape for part in self._room[:2])
@@ -172,7 +172,7 @@ class KVCache:
     def _check(self, k: Any, v: Any) -> tuple[Array, Array]:
         """Return the keys and values of new tokens as arrays that fit what is held."""
         k, v = as_float_array("k", k), as_float_array("v", v)
-        sizes = self._sizes()
+        sizes = self.sizes()
         held = "the KV cache" if sizes else ""
         check_shape("k", k, "B H_kv T d_k", sizes, to_match=held)
         check_shape("v", v, "B H_kv T d_v", sizes, to_match=held or f"k {k.shape}")

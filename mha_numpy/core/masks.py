@@ -136,7 +136,7 @@ def document_ids(lengths: Array, T: int | None = None) -> Array:
 
 
 def document_mask(ids: Array) -> Array:
-    """Let every token see the tokens of its own document, and padding see nothing.
+    """Let every token see only the tokens of its document, and padding see nothing.
 
     Parameters
     ----------

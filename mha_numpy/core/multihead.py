@@ -1,6 +1,6 @@
 """Multi-head attention: project, split, attend, merge, project; forward, backward, decoding."""
 
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
 from mha_numpy.core.masks import check_offset
 from mha_numpy.core.multihead_params import (
+    FullMultiHeadParams,
     MultiHeadInputs,
     MultiHeadParams,
     check_multi_head_inputs,
@@ -71,7 +72,7 @@ class MultiHeadGrads(NamedTuple):
     d_x_q: Array  # (B, T_q, D), with the shares of x_k and x_v where these defaulted to it
     d_x_k: Array | None
     d_x_v: Array | None
-    d_params: MultiHeadParams
+    d_params: MultiHeadParams | FullMultiHeadParams  # as params
     d_extra_k: Array | None
     d_extra_v: Array | None
     d_bias: Array | None  # this and the following: of options, as in AttentionGrads
@@ -86,6 +87,8 @@ def multi_head_steps(
     # 0. an input that was not given is the one before it
     x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, *_ = inputs
     place, eps = inputs.qk_norm or (None, 0.0)
+    if place == "rotated" and rope is None:
+        place = "heads"  # the same, and before a KV cache that keeps unrotated keys
     gains, norms = (params.gain_q, params.gain_k), None
     past = 0 if kv_cache is None else kv_cache.place(x_k.shape[1])
     names = projections(inputs, is_new=kv_cache is not None) if is_watched() else None
@@ -249,9 +252,11 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
     d_x_q, d_w_q, d_b_q = of_q = linear_backward(d_q_projected, cache.project_q)
     d_x_k, d_w_k, d_b_k = of_k = linear_backward(d_k_projected, cache.project_k)
     d_x_v, d_w_v, d_b_v = of_v = linear_backward(d_v_projected, cache.project_v)
-    d_params = MultiHeadParams(
+    d_params: Any = FullMultiHeadParams(
         d_w_q, d_b_q, d_w_k, d_b_k, d_w_v, d_b_v, d_w_o, d_b_o, *d_gains, d_w_gate, d_b_gate
     )
+    if cache.inputs.params_kind is MultiHeadParams:
+        d_params = MultiHeadParams(*d_params[:8])
     if names:
         record_projections_backward(
             names,
@@ -287,7 +292,7 @@ def multi_head_attention_forward(
     x_k: Array | None = None,
     x_v: Array | None = None,
     *,
-    params: MultiHeadParams,
+    params: MultiHeadParams | FullMultiHeadParams,
     num_heads: int,
     num_kv_heads: int | None = None,
     rope: RopeOptions | None = None,
@@ -311,7 +316,7 @@ def multi_head_attention_forward(
         The input of the keys; defaults to `x_q` (self-attention).
     x_v : (B, T_k, vdim) float array, optional
         The input of the values; defaults to `x_k`.
-    params : MultiHeadParams
+    params : MultiHeadParams or FullMultiHeadParams
     num_heads : int
         H, query heads.
     num_kv_heads : int, optional
@@ -408,7 +413,7 @@ def multi_head_attention_decode(
     x_v: Array | None = None,
     *,
     kv_cache: KVCache,
-    params: MultiHeadParams,
+    params: MultiHeadParams | FullMultiHeadParams,
     num_heads: int,
     num_kv_heads: int | None = None,
     rope: RopeOptions | None = None,
@@ -474,6 +479,11 @@ def multi_head_attention_decode(
         x, x_k, x_v, params, num_heads, num_kv_heads, rope, extra_k, extra_v, qk_norm,
         positions, key_positions,
     )  # fmt: skip
+    if kv_cache.keeps_unrotated and (positions is not None or key_positions is not None):
+        raise ConfigError(
+            "positions: expected none with a KV cache that keeps unrotated keys, whose places in "
+            "the cache are their positions"
+        )
     T, T_new = inputs.x_q.shape[1], inputs.x_k.shape[1]
     if T_new != T and (rope or options.get("is_causal") or options.get("window")):
         raise ShapeError(

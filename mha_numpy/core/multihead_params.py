@@ -13,8 +13,7 @@ class MultiHeadParams(NamedTuple):
     """Matrices (inputs, outputs) and biases of the four projections; also their gradients.
 
     Block h of the columns of w_q, w_k and w_v, and block h of the rows of w_o, belong to head h.
-    Any bias may be None. What has a default is for an option: the gains for `qk_norm`, w_gate and
-    b_gate for an output gate.
+    Any bias may be None. `FullMultiHeadParams` has the params of options, too.
     """
 
     w_q: Array  # (D, H*d_k)
@@ -25,6 +24,28 @@ class MultiHeadParams(NamedTuple):
     b_v: Array | None  # (H_kv*d_v,)
     w_o: Array  # (H*d_v, D_out)
     b_o: Array | None  # (D_out,)
+
+
+class FullMultiHeadParams(NamedTuple):
+    """`MultiHeadParams`, the gains for `qk_norm`, and an output gate; also their gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> w = np.ones((8, 8))
+    >>> params = MultiHeadParams(w, None, w, None, w, None, w, None)
+    >>> FullMultiHeadParams(*params, w_gate=np.ones((8, 4))).w_gate.shape
+    (8, 4)
+    """
+
+    w_q: Array
+    b_q: Array | None
+    w_k: Array
+    b_k: Array | None
+    w_v: Array
+    b_v: Array | None
+    w_o: Array
+    b_o: Array | None
     gain_q: Array | None = None  # (d_k,), or (H*d_k,) for a norm of the whole projection
     gain_k: Array | None = None  # (d_k,), or (H_kv*d_k,)
     w_gate: Array | None = None  # (D, H*d_v): a gate for each number; (D, H): for each head
@@ -35,7 +56,7 @@ AXES = {  # in the order in which they are checked
     "w_q": "D H*d_k", "b_q": "H*d_k", "w_k": "kdim H_kv*d_k", "b_k": "H_kv*d_k",
     "w_v": "vdim H_kv*d_v", "b_v": "H_kv*d_v", "w_o": "H*d_v D_out", "b_o": "D_out",
 }  # fmt: skip
-OPTIONAL = [name for name in MultiHeadParams._fields if name not in ("w_q", "w_k", "w_v", "w_o")]
+OPTIONAL = set(FullMultiHeadParams._fields) - {"w_q", "w_k", "w_v", "w_o"}
 
 
 class MultiHeadInputs(NamedTuple):
@@ -44,13 +65,14 @@ class MultiHeadInputs(NamedTuple):
     x_q: Array
     x_k: Array
     x_v: Array
-    params: MultiHeadParams
+    params: FullMultiHeadParams
     num_heads: int
     num_kv_heads: int
     rope: RopeOptions | None
     extra_k: Array | None
     extra_v: Array | None
     is_given: tuple[bool, bool]  # x_k, x_v
+    params_kind: type[MultiHeadParams] | type[FullMultiHeadParams]  # as they were given
     qk_norm: QKNormOptions | None
     positions: Array | None  # of x_q, (T_q,) or (B, T_q); None counts on from q_offset
     key_positions: Array | None  # of x_k
@@ -75,7 +97,7 @@ def check_multi_head_inputs(
     H_kv = H if num_kv_heads is None else check_count("num_kv_heads", num_kv_heads)
     if H % H_kv:
         raise ConfigError(f"num_kv_heads: expected a divisor of num_heads={H}; got {H_kv}")
-    if not isinstance(params, MultiHeadParams):
+    if not isinstance(params, (MultiHeadParams, FullMultiHeadParams)):
         raise ConfigError(f"params: expected MultiHeadParams; got {type(params).__name__}")
 
     is_given = (x_k is not None, x_v is not None)
@@ -88,7 +110,7 @@ def check_multi_head_inputs(
     check_shape("x_v", x_v, "B T_k vdim", sizes, to_match=f"x_k {x_k.shape}")
     if qk_norm is not None:
         check_qk_norm(qk_norm)
-    params = _check_params(params, qk_norm, sizes)
+    kind, params = type(params), _check_params(FullMultiHeadParams(*params), qk_norm, sizes)
     if extra_k is not None or extra_v is not None:
         extra_k, extra_v = _check_extra(extra_k, extra_v, sizes)
     if rope is not None:
@@ -98,8 +120,8 @@ def check_multi_head_inputs(
     if key_positions is None and x_k is x_q:
         key_positions = positions
     return MultiHeadInputs(
-        x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, is_given, qk_norm, positions,
-        key_positions,
+        x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, is_given, kind, qk_norm,
+        positions, key_positions,
     )  # fmt: skip
 
 
@@ -113,8 +135,8 @@ def _check_places(name: str, positions: Any, x: Array, rope: RopeOptions | None)
 
 
 def _check_params(
-    params: MultiHeadParams, qk_norm: QKNormOptions | None, sizes: dict[str, int]
-) -> MultiHeadParams:
+    params: FullMultiHeadParams, qk_norm: QKNormOptions | None, sizes: dict[str, int]
+) -> FullMultiHeadParams:
     """Check each array's shape; the widths of a head follow from w_q and w_v."""
     arrays: dict[str, Any] = {
         name: array if array is None and name in OPTIONAL else as_float_array(name, array)
@@ -138,7 +160,7 @@ def _check_params(
             kind, _, of = name.partition("_")
             to_match = "the inputs and heads" if kind == "w" else f"w_{of}"
             check_shape(name, arrays[name], axes, sizes, to_match=to_match)
-    return MultiHeadParams(**arrays)
+    return FullMultiHeadParams(**arrays)
 
 
 def _check_extra(extra_k: Any, extra_v: Any, sizes: dict[str, int]) -> tuple[Array, Array]:

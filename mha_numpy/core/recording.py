@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.core.linear import LinearGrads
-from mha_numpy.core.multihead_params import MultiHeadInputs, MultiHeadParams
+from mha_numpy.core.multihead_params import FullMultiHeadParams, MultiHeadInputs
 from mha_numpy.core.options import AttentionInputs
 from mha_numpy.core.output_gate import OutputGateCache
 from mha_numpy.core.pair import Records, Values, plus, record
@@ -327,7 +327,7 @@ def record_inputs(names: Projections, inputs: MultiHeadInputs, *, is_new: bool) 
         step("x_v", x_v, "B T_new vdim")
 
 
-def _record_params(letter: str, params: MultiHeadParams, axes: str) -> str:
+def _record_params(letter: str, params: FullMultiHeadParams, axes: str) -> str:
     """Record the params of a projection, and return the equation of its bias."""
     w, b = f"w_{letter}", f"b_{letter}"
     record(params._asdict(), [(w, axes), (b, axes.split()[1])])
@@ -336,7 +336,7 @@ def _record_params(letter: str, params: MultiHeadParams, axes: str) -> str:
 
 def record_projections(
     names: Projections,
-    params: MultiHeadParams,
+    params: FullMultiHeadParams,
     *arrays: tuple[Array, Array, Array],
     norms: QKNormCache | None,
     eps: float,
@@ -403,7 +403,7 @@ def record_merge_backward(inputs: AttentionInputs, d_heads: Array) -> None:
 
 
 def record_gate(
-    params: MultiHeadParams, gate_logits: Array, cache: OutputGateCache, out: Array
+    params: FullMultiHeadParams, gate_logits: Array, cache: OutputGateCache, out: Array
 ) -> None:
     """Record the output gate."""
     gates, spread = _gates(gate_logits, out)
@@ -435,7 +435,7 @@ def _gates(gate_logits: Array, merged: Array) -> tuple[str, str]:
     return "H", ".repeat(d_v, axis=-1)"
 
 
-def record_out(params: MultiHeadParams, out: Array) -> None:
+def record_out(params: FullMultiHeadParams, out: Array) -> None:
     """Record the output projection."""
     plus_b = _record_params("o", params, "H*d_v D_out")
     step("out", out, "B T_q D_out", f"{_name_of_merged(params.w_gate is not None)} @ w_o{plus_b}")

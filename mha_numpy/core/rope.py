@@ -53,9 +53,10 @@ class RopeOptions(NamedTuple):
     length: float | None = None
 
     def __repr__(self) -> str:
-        given = zip(self._fields, self, self._field_defaults.values(), strict=True)
-        shown = [f"{name}={value!r}" for name, value, default in given if value != default]
-        return f"RopeOptions({', '.join(shown)})"
+        """Name what differs from the default."""
+        options, defaults = self._asdict(), self._field_defaults
+        given = [f"{name}={options[name]!r}" for name in options if options[name] != defaults[name]]
+        return f"RopeOptions({', '.join(given)})"
 
 
 class RopeCache(NamedTuple):
@@ -191,7 +192,7 @@ def _check(values: Values) -> None:
     values["rotary_dim"] = _check_rotary_dim(values["rotary_dim"], shape[-1])
     positions = values["positions"] = check_positions(values["positions"], shape)
     length = values["length"]
-    if length is None:  # NaN is no position
+    if length is None and values["scaling"] is not None:  # NaN is no position
         length = np.fmax.reduce(positions, axis=None, initial=-1) + 1
     values["frequencies"], values["attention_factor"] = rope_frequencies(
         values["rotary_dim"], base=values["base"], scaling=values["scaling"], length=length

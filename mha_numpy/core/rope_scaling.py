@@ -20,7 +20,7 @@ class LinearScaling(NamedTuple):
     factor: float
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
-        """Return the frequencies and the attention factor for a text of this length."""
+        """Return the frequencies divided by the factor, and an attention factor of 1."""
         return frequencies / self.factor, 1.0
 
 
@@ -38,7 +38,7 @@ class DynamicScaling(NamedTuple):
     original_length: float
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
-        """Return the frequencies and the attention factor for a text of this length."""
+        """Slow down each pair as another base would, in a text of this length."""
         ratio = max(length, self.original_length) / self.original_length
         slower = 1 + self.factor * (ratio - 1)
         pair, last = np.arange(frequencies.size), max(frequencies.size - 1, 1)
@@ -69,7 +69,7 @@ class YarnScaling(NamedTuple):
     truncate: bool = True
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
-        """Return the frequencies and the attention factor for a text of this length."""
+        """Keep the pairs before the ramp, and divide those after it."""
         pairs = frequencies.size
 
         def pair_that_turns(times: float) -> float:
@@ -87,9 +87,8 @@ class YarnScaling(NamedTuple):
         if self.attention_factor is not None:
             return float(self.attention_factor)
         if self.mscale and self.mscale_all_dim:
-            return yarn_mscale(self.factor, self.mscale) / yarn_mscale(
-                self.factor, self.mscale_all_dim
-            )
+            above, below = (yarn_mscale(self.factor, t) for t in (self.mscale, self.mscale_all_dim))
+            return above / below
         return yarn_mscale(self.factor)
 
 
@@ -97,12 +96,17 @@ def yarn_mscale(factor: float, mscale: float = 1.0) -> float:
     """Return ``0.1 mscale log(factor) + 1``, or 1 if nothing is made longer.
 
     DeepSeek also multiplies the scale of the scores by its square, for ``mscale_all_dim``.
+
+    Examples
+    --------
+    >>> round(yarn_mscale(40.0), 4)
+    1.3689
     """
     return 0.1 * mscale * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 class LongRopeScaling(NamedTuple):
-    """Each pair has a searched factor of its own, one for short texts and one for long.
+    """Each pair has its own searched factor, one for short texts and one for long.
 
     Beyond `original_length` the factors are `long_factor`. Cosines and sines are multiplied by
     `attention_factor`; if it is None, by ``sqrt(1 + log(factor) / log(original_length))``.
@@ -117,7 +121,7 @@ class LongRopeScaling(NamedTuple):
     attention_factor: float | None = None
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
-        """Return the frequencies and the attention factor for a text of this length."""
+        """Divide each frequency by its own factor, in a text of this length."""
         longer = self.long_factor if length > self.original_length else self.short_factor
         attention_factor = self.attention_factor
         if attention_factor is None:
@@ -142,7 +146,7 @@ class Llama3Scaling(NamedTuple):
     high_freq_factor: float = 4.0
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
-        """Return the frequencies and the attention factor for a text of this length."""
+        """Keep a share of each frequency, by the turns within the original length."""
         low, high = self.low_freq_factor, self.high_freq_factor
         turns = self.original_length * frequencies / (2 * np.pi)
         return _keep(np.clip((turns - low) / (high - low), 0, 1), frequencies, self.factor), 1.0
@@ -161,7 +165,7 @@ class ProportionalScaling(NamedTuple):
     factor: float = 1.0
 
     def scale(self, frequencies: Array, base: float, length: float) -> tuple[Array, float]:
-        """Return the frequencies and the attention factor for a text of this length."""
+        """Let the first pairs turn, and stop the others."""
         turns = np.arange(frequencies.size) < int(self.share * frequencies.size)
         return np.where(turns, frequencies / self.factor, 0), 1.0
 
@@ -262,7 +266,5 @@ def rope_frequencies(
     check_scaling(scaling, rotary_dim, base)
     pair = np.arange(rotary_dim // 2)
     frequencies = base ** (-2 * pair / max(rotary_dim, 1))  # (rotary_dim / 2,)
-    if scaling is None:
-        return frequencies, 1.0
     length = 0.0 if length is None else check_number("length", length, least=0)
-    return scaling.scale(frequencies, base, length)
+    return (frequencies, 1.0) if scaling is None else scaling.scale(frequencies, base, length)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mha_numpy.kernels import loops, matmul, one_pass, tiled
+from mha_numpy.kernels import linear_chunks, loops, matmul, one_pass, tiled
 from mha_numpy.kernels.compile import NOTICE
 
 
@@ -20,6 +20,9 @@ def compile_all() -> Iterator[str]:
         for kernel in one_pass.KERNELS:
             one_pass.compiled(kernel, dtype)
         yield f"numba, {dtype}: norms, activations, loss, Adam"
+        for kernel in linear_chunks.KERNELS:
+            linear_chunks.compiled(kernel, dtype)
+            yield f"numba, {dtype}: {kernel.__name__}"
         for function in (loops.forward, loops.backward):
             loops.compiled(function, dtype)
         yield f"loops, {dtype}"

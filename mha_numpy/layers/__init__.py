@@ -6,23 +6,32 @@ from mha_numpy.core.rms_norm import (
     rms_norm_backward,
     rms_norm_forward,
 )
-from mha_numpy.foreign import explain_missing
+from mha_numpy.foreign import (
+    explain_missing,
+)
 from mha_numpy.layers.activations import (
     Activation,
     GeluCache,
     GeluGrads,
     ReluCache,
     ReluGrads,
+    Softcap,
+    SoftcapCache,
+    SoftcapGrads,
     SwigluCache,
     SwigluGrads,
     gelu_backward,
     gelu_forward,
     relu_backward,
     relu_forward,
+    softcap_backward,
+    softcap_forward,
     swiglu_backward,
     swiglu_forward,
 )
-from mha_numpy.layers.attention import MultiHeadAttention
+from mha_numpy.layers.attention import (
+    MultiHeadAttention,
+)
 from mha_numpy.layers.cross_entropy import (
     CrossEntropyCache,
     CrossEntropyGrads,
@@ -57,8 +66,19 @@ from mha_numpy.layers.feed_forward import (
     feed_forward_backward,
     feed_forward_forward,
 )
-from mha_numpy.layers.layer import Layer
-from mha_numpy.layers.linear import Linear
+from mha_numpy.layers.gated_delta import (
+    DeltaState,
+    GatedDeltaNet,
+)
+from mha_numpy.layers.latent_attention import (
+    LatentAttention,
+)
+from mha_numpy.layers.layer import (
+    Layer,
+)
+from mha_numpy.layers.linear import (
+    Linear,
+)
 from mha_numpy.layers.norms import (
     LayerNorm,
     LayerNormCache,
@@ -67,8 +87,12 @@ from mha_numpy.layers.norms import (
     layer_norm_backward,
     layer_norm_forward,
 )
-from mha_numpy.layers.residual import Residual
-from mha_numpy.layers.sequential import Sequential
+from mha_numpy.layers.residual import (
+    Residual,
+)
+from mha_numpy.layers.sequential import (
+    Sequential,
+)
 from mha_numpy.layers.transformer_blocks import (
     DecoderBlock,
     EncoderBlock,
@@ -77,18 +101,20 @@ from mha_numpy.layers.transformer_blocks import (
 )
 
 __all__ = [
-    "Activation", "CrossEntropyCache", "CrossEntropyGrads", "DecoderBlock", "Dropout",
-    "DropoutCache", "DropoutGrads", "Embedding", "EmbeddingCache", "EmbeddingGrads",
-    "EncoderBlock", "EncoderDecoderBlock", "FeedForward", "FeedForwardCache", "FeedForwardGrads",
-    "FeedForwardParams", "GeluCache", "GeluGrads", "Layer", "LayerNorm", "LayerNormCache",
-    "LayerNormGrads", "LearnedPositions", "LearnedPositionsCache", "LearnedPositionsGrads",
-    "Linear", "MultiHeadAttention", "RMSNorm", "RMSNormCache", "RMSNormGrads", "ReluCache",
-    "ReluGrads", "Residual", "Sequential", "SwigluCache", "SwigluGrads", "TransformerBlock",
-    "Unembedding", "cross_entropy_backward", "cross_entropy_forward", "dropout_backward",
-    "dropout_forward", "embedding_backward", "embedding_forward", "feed_forward_backward",
-    "feed_forward_forward", "gelu_backward", "gelu_forward", "layer_norm_backward",
-    "layer_norm_forward", "learned_positions_backward", "learned_positions_forward",
-    "relu_backward", "relu_forward", "rms_norm_backward", "rms_norm_forward", "swiglu_backward",
+    "Activation", "CrossEntropyCache", "CrossEntropyGrads", "DecoderBlock", "DeltaState",
+    "Dropout", "DropoutCache", "DropoutGrads", "Embedding", "EmbeddingCache", "EmbeddingGrads",
+    "EncoderBlock", "EncoderDecoderBlock", "FeedForward", "FeedForwardCache",
+    "FeedForwardGrads", "FeedForwardParams", "GatedDeltaNet", "GeluCache", "GeluGrads",
+    "LatentAttention", "Layer", "LayerNorm", "LayerNormCache", "LayerNormGrads",
+    "LearnedPositions", "LearnedPositionsCache", "LearnedPositionsGrads", "Linear",
+    "MultiHeadAttention", "RMSNorm", "RMSNormCache", "RMSNormGrads", "ReluCache", "ReluGrads",
+    "Residual", "Sequential", "Softcap", "SoftcapCache", "SoftcapGrads", "SwigluCache",
+    "SwigluGrads", "TransformerBlock", "Unembedding", "cross_entropy_backward",
+    "cross_entropy_forward", "dropout_backward", "dropout_forward", "embedding_backward",
+    "embedding_forward", "feed_forward_backward", "feed_forward_forward", "gelu_backward",
+    "gelu_forward", "layer_norm_backward", "layer_norm_forward", "learned_positions_backward",
+    "learned_positions_forward", "relu_backward", "relu_forward", "rms_norm_backward",
+    "rms_norm_forward", "softcap_backward", "softcap_forward", "swiglu_backward",
     "swiglu_forward",
 ]  # fmt: skip
 

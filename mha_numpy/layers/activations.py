@@ -1,4 +1,4 @@
-"""ReLU, GELU and SwiGLU, forward and backward: activations of each number separately."""
+"""ReLU, GELU, SwiGLU and softcap, forward and backward: functions of each number separately."""
 
 import math
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.backends import check_backend
-from mha_numpy.checks import check_choice
+from mha_numpy.checks import check_choice, check_number
 from mha_numpy.core.pair import Pair, Records, Values
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
@@ -347,6 +347,119 @@ SWIGLU = Pair(
     kernel=lambda kernels, *given: kernels.swiglu(*given),
     kernel_backward=lambda kernels, *given: kernels.swiglu_backward(*given),
 )
+
+
+def softcap_steps(x: Array, cap: float) -> tuple[Array, Array]:
+    """Bound each number smoothly."""
+    # 1. squash to -1 ... 1
+    squashed = np.tanh(x / cap)
+    # 2. stretch
+    return squashed, cap * squashed
+
+
+def softcap_steps_backward(d_out: Array, squashed: Array) -> Array:
+    """Pull the gradient back to x: beyond the bound, hardly anything passes."""
+    # 2. and 1. out = cap * tanh(x / cap), whose slope is 1 - tanh^2: cap cancels
+    return d_out * (1 - squashed**2)
+
+
+class SoftcapCache(NamedTuple):
+    """What `softcap_backward` needs."""
+
+    squashed: Array
+    dtype: np.dtype[Any]
+
+
+class SoftcapGrads(NamedTuple):
+    """The gradient of the one input."""
+
+    d_x: Array
+
+
+def softcap_forward(x: Array, *, cap: float) -> tuple[Array, SoftcapCache]:
+    """Bound each number smoothly: ``out = cap * tanh(x / cap)``.
+
+    Parameters
+    ----------
+    x : float array of any shape
+    cap : float
+        > 0; every output is between ``-cap`` and ``cap``.
+
+    Returns
+    -------
+    out : array like `x`
+    cache : SoftcapCache
+
+    Notes
+    -----
+    Numbers much smaller than `cap` stay nearly as they are. Source: Gemma Team 2024, *Gemma 2*,
+    section 2, for the scores of attention (the option `softcap`) and of the next token.
+
+    Examples
+    --------
+    >>> softcap_forward(np.array([0.1, 30.0, 1000.0]), cap=30.0)[0].round(3)
+    array([ 0.1  , 22.848, 30.   ])
+    """
+    return SOFTCAP.forward(x=x, cap=cap)
+
+
+def softcap_backward(d_out: Array, cache: SoftcapCache) -> SoftcapGrads:
+    """Pull a gradient back: ``d_x = d_out * (1 - tanh(x / cap)^2)``.
+
+    Examples
+    --------
+    >>> out, cache = softcap_forward(np.array([0.0, 1000.0]), cap=30.0)
+    >>> softcap_backward(np.ones(2), cache).d_x
+    array([1., 0.])
+    """
+    return SOFTCAP.backward(d_out, cache)
+
+
+SOFTCAP = Pair(
+    softcap_steps,
+    softcap_steps_backward,
+    SoftcapCache,
+    SoftcapGrads,
+    inputs={"x": ""},
+    options={"cap": partial(check_number, positive=True)},
+    computes="squashed out",
+    like="squashed",
+    records=[
+        ("x", "... F", ""),
+        ("cap", ""),
+        ("squashed", "... F", "np.tanh(x / cap)"),
+        ("out", "... F", "cap * squashed"),
+    ],
+    records_backward=[("d_out", "... F", ""), ("d_x", "... F", "d_out * (1 - squashed ** 2)")],
+)
+
+
+class Softcap(Layer):
+    """`softcap_forward` with its bound.
+
+    Parameters
+    ----------
+    cap : float
+
+    Examples
+    --------
+    >>> Softcap(2.0)(np.array([-1000.0, 0.0]))
+    array([-2.,  0.])
+    """
+
+    def __init__(self, cap: float) -> None:
+        super().__init__()
+        self.cap = check_number("cap", cap, positive=True)
+
+    def forward(self, x: Array) -> Array:
+        """Bound each number: (...) -> (...)."""
+        out, self._cache = softcap_forward(x, cap=self.cap)
+        return out
+
+    def backward(self, d_out: Array) -> Array:
+        """Return the gradient of `x`."""
+        return softcap_backward(d_out, self.forward_cache).d_x
+
 
 ACTIVATIONS: dict[str, tuple[Any, Any]] = {
     "relu": (relu_forward, relu_backward),

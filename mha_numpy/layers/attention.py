@@ -8,8 +8,8 @@ from mha_numpy.backends import check_backend
 from mha_numpy.calls import find_misfit
 from mha_numpy.checks import check_choice, check_count, check_flag, check_shape, check_share
 from mha_numpy.core import (
+    FullMultiHeadParams,
     KVCache,
-    MultiHeadParams,
     QKNormOptions,
     RopeOptions,
     multi_head_attention_backward,
@@ -232,7 +232,8 @@ class MultiHeadAttention(Layer):
         self._learns_sink = self.sink and options.get("sink") is None
         if self._learns_sink:
             options["sink"] = self.params["sink"]
-        params = MultiHeadParams._make(self.params.get(name) for name in MultiHeadParams._fields)
+        fields = FullMultiHeadParams._fields
+        params = FullMultiHeadParams._make(self.params.get(name) for name in fields)
         own: dict[str, Any] = {
             "params": params, "num_heads": self.num_heads, "num_kv_heads": self.num_kv_heads,
             "rope": self.rope, "qk_norm": self.qk_norm,

@@ -11,7 +11,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
 from mha_numpy.layers.layer import make_rng
-from mha_numpy.models.inputs import check_kv_caches
+from mha_numpy.models.inputs import check_kv_caches, first_place, unchanged_on_error
 from mha_numpy.steps import record_sum, step
 
 
@@ -76,13 +76,14 @@ class AttentionOnlyLM(Layer):
                 "kv_caches: expected None with is_causal=False, because tokens see later ones"
             )
         caches = check_kv_caches(kv_caches, len(self.attentions))
-        past = caches[0].length if kv_caches else 0
+        past = first_place(caches, ids)
         ids = check_tokens("ids", ids, self.max_tokens, offset=past)
         x = step("x_0", self.embedding(ids), "B T D")
-        for i, attention in enumerate(self.attentions):
-            placed = self.positions(x, offset=past)
-            added = attention(placed, placed, x, is_causal=self.is_causal, kv_cache=caches[i])
-            x = record_sum(f"x_{i + 1}", x + added, "B T D", x, added)
+        with unchanged_on_error(caches):
+            for i, attention in enumerate(self.attentions):
+                placed = self.positions(x, offset=past)
+                added = attention(placed, placed, x, is_causal=self.is_causal, kv_cache=caches[i])
+                x = record_sum(f"x_{i + 1}", x + added, "B T D", x, added)
         return step("logits", self.unembedding(x), "B T V")
 
     def new_kv_caches(self) -> list[KVCache]:

@@ -65,7 +65,9 @@ def check_kv_caches(
     if len({id(part) for block in blocks for part in block}) < n * count:
         raise ConfigError(f"{expected} a separate one for each block; got the same one twice")
     for parts in zip(*blocks, strict=True):  # those that do the same in each block
-        sizes = {tuple(array.shape for array in part.held if array.size): part for part in parts}
+        sizes = {
+            (part.length, *part.sizes().values()) if part.length else (): part for part in parts
+        }
         if len(sizes) > 1:
             raise ConfigError(
                 f"{expected} the same number of tokens, of the same sizes, in each block; "
@@ -74,11 +76,22 @@ def check_kv_caches(
     return list(kv_caches)
 
 
+def first_place(kv_caches: Sequence[Any], ids: Any) -> int:
+    """Return the place of the first of the new tokens `ids` (B, T): 0 without KV caches."""
+    first = next(of_all(kv_caches), None)
+    return 0 if first is None else first.place(np.shape(ids)[1] if np.ndim(ids) == 2 else 0)
+
+
+def of_all(kv_caches: Sequence[Any]) -> Iterator[KVCache]:
+    """Yield the KV caches of all blocks, each of which has one, a pair, or None."""
+    for block in kv_caches:
+        yield from () if block is None else block if isinstance(block, tuple) else (block,)
+
+
 @contextmanager
-def unchanged_on_error(kv_caches: Sequence[KVCache | None]) -> Iterator[None]:
-    """Forget what all the caches of a model appended if one of its blocks raises."""
+def unchanged_on_error(kv_caches: Sequence[Any]) -> Iterator[None]:
+    """Forget what all KV caches of a model appended if one of its blocks raises."""
     with ExitStack() as stack:
-        for kv_cache in kv_caches:
-            if kv_cache is not None:
-                stack.enter_context(kv_cache.unchanged_on_error())
+        for kv_cache in of_all(kv_caches):
+            stack.enter_context(kv_cache.unchanged_on_error())
         yield

@@ -117,7 +117,7 @@ def _scaling(
 
 
 def _head_dim(config: Mapping[str, Any]) -> int:
-    """Return the width of what is rotated in a head."""
+    """Return the width of a head, or of its rotated part if that is separate."""
     for name in ("qk_rope_head_dim", "head_dim"):
         if config.get(name) is not None:
             return check_count(name, config[name])

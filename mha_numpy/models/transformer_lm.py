@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.backends import check_backend
-from mha_numpy.checks import check_count, check_flag, check_tokens
+from mha_numpy.checks import check_count, check_flag, check_number, check_tokens
 from mha_numpy.core import KVCache, RopeOptions
 from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError
 from mha_numpy.layers import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
+from mha_numpy.layers.activations import Softcap
 from mha_numpy.layers.layer import make_rng
 from mha_numpy.layers.transformer_blocks import make_norm
-from mha_numpy.models.inputs import as_cells, check_kv_caches, unchanged_on_error
-from mha_numpy.steps import step
+from mha_numpy.models.inputs import as_cells, check_kv_caches, first_place, unchanged_on_error
+from mha_numpy.steps import constant, step
 
 
 class TransformerLM(Layer):
@@ -29,12 +31,17 @@ class TransformerLM(Layer):
         F; default 4 D.
     tied : bool
         Whether the scores share the embedding's table.
+    embedding_scale : float, optional
+        A factor of the embeddings, such as the root of D in Gemma.
+    logit_softcap : float, optional
+        c > 0 bounds the scores of the next token smoothly, as in Gemma 2: ``c tanh(scores / c)``.
     backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
         More options of DecoderBlock, such as `norm`, `activation`, `dropout_p`, `num_kv_heads`.
-        With `rope` there are no learned positions: queries and keys are rotated instead.
+        With `rope` there are no learned positions: queries and keys are rotated instead. `rope` and
+        `window` may be a list with one for each layer, None where a layer has none.
 
     Notes
     -----
@@ -58,6 +65,8 @@ class TransformerLM(Layer):
         num_layers: int = 2,
         hidden_dim: int | None = None,
         tied: bool = False,
+        embedding_scale: float | None = None,
+        logit_softcap: float | None = None,
         backend: str | None = None,
         rng: int | np.random.Generator | None = None,
         **block_options: Any,
@@ -69,12 +78,16 @@ class TransformerLM(Layer):
         self.num_heads, self.num_layers = num_heads, num_layers
         self.embedding = Embedding(vocab_size, embed_dim, rng=rng)
         self.positions = None
-        if block_options.get("rope") is None:
+        layers = each_layer(check_count("num_layers", num_layers), block_options)
+        if all(options.get("rope") is None for options in layers):
             self.positions = LearnedPositions(max_tokens, embed_dim, rng=rng)
         self.blocks = [
-            DecoderBlock(embed_dim, num_heads, hidden_dim, rng=rng, **block_options)
-            for _ in range(check_count("num_layers", num_layers))
+            DecoderBlock(embed_dim, num_heads, hidden_dim, rng=rng, **options) for options in layers
         ]
+        if embedding_scale is not None:
+            embedding_scale = check_number("embedding_scale", embedding_scale, positive=True)
+        self.embedding_scale = embedding_scale
+        self.logit_softcap = None if logit_softcap is None else Softcap(logit_softcap)
         self.norm = make_norm(embed_dim, **block_options)
         self.unembedding: Layer = (
             Unembedding(self.embedding)
@@ -88,6 +101,7 @@ class TransformerLM(Layer):
         *,
         mask: Array | None = None,
         kv_caches: Sequence[KVCache] | None = None,
+        positions: Array | None = None,
     ) -> Array:
         """Score what comes next after each token: (B, T) -> (B, T, V).
 
@@ -97,27 +111,39 @@ class TransformerLM(Layer):
         mask : (B, T) bool array, optional
             True = a token, False = padding, which no query sees. One that broadcasts to
             (B, H, T, T) says for each query and key whether it may attend, as for several
-            documents in one sequence; learned positions count on from one to the next, while with
-            `rope` each document is scored as if by itself. No token sees later ones, even if the
-            mask allows it.
+            documents in one sequence; learned positions count on from one to the next unless you
+            pass `positions`, while with `rope` each document is scored as if by itself. No token
+            sees later ones, even if the mask allows it.
         kv_caches : list of KVCache, optional
             One for each block, as `new_kv_caches` makes them: `ids` holds only new tokens, and T
             of `mask` counts all tokens so far. Without backward. Other kinds may be used too; one
             that rolls needs `rope`.
+        positions : (T,) or (B, T) int array, optional
+            Of the tokens in `ids`; default their places in the sequence. They pick the learned
+            positions or rotate queries and keys. Whether a token comes later, and how far it is
+            from another in `window`, is still decided by the places in the array.
         """
         caches = check_kv_caches(
             kv_caches, len(self.blocks), are_places_added=self.positions is not None
         )
-        past = caches[0].place(np.shape(ids)[-1] if np.ndim(ids) else 0) if kv_caches else 0
+        past = first_place(caches, ids)
         ids = check_tokens("ids", ids, self.max_tokens, offset=past)
         mask = as_cells(mask, (ids.shape[0], past + ids.shape[1]))
         x = step("embedded", self.embedding(ids), "B T D")
+        if self.embedding_scale is not None:
+            constant("embedding_scale", self.embedding_scale)
+            x = step("scaled", x * self.embedding_scale, "B T D", "embedded * embedding_scale")
         if self.positions is not None:
-            x = self.positions(x, offset=past)
+            place = {"offset": past} if positions is None else {"positions": positions}
+            x = self.positions(x, **place)
         with unchanged_on_error(caches):
             for block, kv_cache in zip(self.blocks, caches, strict=True):
-                x = block(x, mask=mask, kv_cache=kv_cache)
-        return step("logits", self.unembedding(self.norm(x)), "B T V")
+                rotates = block.attention.layer.rope is not None
+                x = block(x, mask=mask, kv_cache=kv_cache, positions=positions if rotates else None)
+        logits = self.unembedding(self.norm(x))
+        if self.logit_softcap is not None:
+            logits = self.logit_softcap(logits)
+        return step("logits", logits, "B T V")
 
     def new_kv_caches(self) -> list[KVCache]:
         """Return an empty KV cache for each block."""
@@ -126,12 +152,34 @@ class TransformerLM(Layer):
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""
         step("d_logits", d_logits, "B T V")
+        if self.logit_softcap is not None:
+            d_logits = self.logit_softcap.backward(d_logits)
         d_x = self.norm.backward(self.unembedding.backward(d_logits))
         for block in reversed(self.blocks):
             d_x = block.backward(d_x)
         if self.positions is not None:
             d_x = self.positions.backward(d_x)
+        if self.embedding_scale is not None:
+            step("d_scaled", d_x, "B T D")
+            d_x = step(
+                "d_embedded", d_x * self.embedding_scale, "B T D", "d_scaled * embedding_scale"
+            )
         self.embedding.backward(d_x)
+
+
+def each_layer(count: int, block_options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the options of each block: a list of windows, or of rotations, has one for each."""
+    patterns: dict[str, list[Any]] = {}
+    for name in ("rope", "window"):
+        value = block_options.get(name)
+        patterns[name] = each = value if isinstance(value, list) else [value] * count
+        if len(each) != count:
+            raise ConfigError(
+                f"{name}: expected one for each of num_layers={count}; got {len(each)}"
+            )
+    return [
+        block_options | {name: each[i] for name, each in patterns.items()} for i in range(count)
+    ]
 
 
 class GPT2(TransformerLM):

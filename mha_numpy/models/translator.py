@@ -20,7 +20,7 @@ from mha_numpy.layers import (
 )
 from mha_numpy.layers.layer import make_rng
 from mha_numpy.layers.transformer_blocks import make_norm
-from mha_numpy.models.inputs import check_kv_caches
+from mha_numpy.models.inputs import check_kv_caches, first_place, unchanged_on_error
 from mha_numpy.steps import record_sum, step
 
 PADDING, START, END = 0, 1, 2  # ids that are no words, the same in source and target
@@ -126,8 +126,11 @@ class Translator(Layer):
         With `kv_caches`, a pair for each block, `target` holds only new tokens, and the memory's
         keys and values are computed once; without backward.
         """
-        caches = check_kv_caches(kv_caches, len(self.decoder), are_pairs=True)
-        past = caches[0][0].length if kv_caches else 0
+        caches = check_kv_caches(
+            kv_caches, len(self.decoder), are_pairs=True,
+            are_places_added=self.target_positions is not None,
+        )  # fmt: skip
+        past = first_place(caches, target)
         target = self._check_target(target, past)
         memory = as_float_array("memory", memory)
         if target.shape[:1] != memory.shape[:1]:
@@ -138,9 +141,12 @@ class Translator(Layer):
         x = step("target_embedded", self.target_embedding(target), "B T_q D")
         if self.target_positions is not None:
             x = self.target_positions(x, offset=past)
-        for block, caches_of_block in zip(self.decoder, caches, strict=True):
-            own, of_memory = caches_of_block or (None, None)
-            x = block(x, memory, memory_mask=memory_mask, kv_cache=own, memory_kv_cache=of_memory)
+        with unchanged_on_error(caches):
+            for block, of_block in zip(self.decoder, caches, strict=True):
+                own, of_memory = of_block or (None, None)
+                x = block(
+                    x, memory, memory_mask=memory_mask, kv_cache=own, memory_kv_cache=of_memory
+                )
         return step("logits", self.unembedding(self.decoder_norm(x)), "B T_q V")
 
     def _check_target(self, target: Any, past: int = 0) -> Array:

@@ -1,6 +1,36 @@
-"""Attention as it is used today, as pairs of functions on arrays: linear attention."""
+"""Attention as it is used today, forward and backward: latent, differential, linear, selected."""
 
-from mha_numpy.foreign import explain_missing
+from mha_numpy.foreign import (
+    explain_missing,
+)
+from mha_numpy.variants.block_selection import (
+    BlockSelectionCache,
+    block_selection_backward,
+    block_selection_forward,
+)
+from mha_numpy.variants.causal_conv import (
+    CausalConvCache,
+    CausalConvGrads,
+    causal_conv_backward,
+    causal_conv_forward,
+)
+from mha_numpy.variants.differential import (
+    DifferentialCache,
+    DifferentialGrads,
+    DifferentialParams,
+    differential_attention_backward,
+    differential_attention_forward,
+)
+from mha_numpy.variants.latent import (
+    LatentAttentionCache,
+    LatentAttentionGrads,
+    latent_attention_backward,
+    latent_attention_decode,
+    latent_attention_forward,
+)
+from mha_numpy.variants.latent_params import (
+    LatentAttentionParams,
+)
 from mha_numpy.variants.linear_attention import (
     LinearAttentionCache,
     LinearAttentionGrads,
@@ -9,8 +39,13 @@ from mha_numpy.variants.linear_attention import (
 )
 
 __all__ = [
-    "LinearAttentionCache", "LinearAttentionGrads", "linear_attention_backward",
-    "linear_attention_forward",
+    "BlockSelectionCache", "CausalConvCache", "CausalConvGrads", "DifferentialCache",
+    "DifferentialGrads", "DifferentialParams", "LatentAttentionCache", "LatentAttentionGrads",
+    "LatentAttentionParams", "LinearAttentionCache", "LinearAttentionGrads",
+    "block_selection_backward", "block_selection_forward", "causal_conv_backward",
+    "causal_conv_forward", "differential_attention_backward", "differential_attention_forward",
+    "latent_attention_backward", "latent_attention_decode", "latent_attention_forward",
+    "linear_attention_backward", "linear_attention_forward",
 ]  # fmt: skip
 
 explain_missing(__name__)

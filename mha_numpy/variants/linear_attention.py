@@ -12,10 +12,11 @@ import numpy as np
 from mha_numpy.backends import LINEAR_ATTENTION_KERNELS
 from mha_numpy.checks import check_choice, check_count, check_number, check_shape, check_type
 from mha_numpy.core.grouped import group_heads
-from mha_numpy.core.pair import Pair, Values, as_gradient
+from mha_numpy.core.pair import Pair, Values
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import is_watched
+from mha_numpy.variants.causal_conv import with_final_gradient
 from mha_numpy.variants.linear_chunks import chunk_steps, chunk_steps_backward
 from mha_numpy.variants.linear_recording import (
     LEADING,
@@ -33,7 +34,11 @@ def recurrence_steps(
     v (..., 1, T, d_v), beta (..., 1, T, 1), decay (..., 1, T, 1 or d_k) and the state
     (..., 1, d_k, d_v).
     """
-    states, u, out = [state], np.empty_like(v), np.empty((*q.shape[:-1], v.shape[-1]), v.dtype)
+    states, u, out = (
+        [state],
+        np.empty(v.shape, v.dtype),
+        np.empty((*q.shape[:-1], v.shape[-1]), v.dtype),
+    )
     for t in range(q.shape[-2]):
         q_t, k_t, v_t = q[..., [t], :], k[..., [t], :], v[..., [t], :]
         # 1. forget
@@ -108,12 +113,12 @@ def linear_attention_steps(
 
 
 def linear_attention_steps_backward(
-    d_out: Array, d_state: Array | None, q: Array, k: Array, v: Array, log_decay: Array | None,
-    beta: Array | None, state: Array | None, states: Array, u: Array, scale: float, form: str,
-    chunk: int,
+    d_out: Array, d_final_state: Array | None, q: Array, k: Array, v: Array,
+    log_decay: Array | None, beta: Array | None, state: Array | None, states: Array, u: Array,
+    scale: float, form: str, chunk: int,
 ) -> tuple[Array, Array, Array, Array | None, Array | None, Array | None]:  # fmt: skip
     """Pull back through the same form, from the gradients of the output and of the last state."""
-    *rows, d_last = _in_rows(q, k, v, log_decay, beta, d_state)
+    *rows, d_last = _in_rows(q, k, v, log_decay, beta, d_final_state)
     d_out_rows = d_out.reshape(*rows[0].shape[:-1], v.shape[-1])
     given: Any = (
         d_out_rows, d_last, *rows, states[..., None, :, :, :], u[..., None, :, :], scale
@@ -136,7 +141,7 @@ def linear_attention_steps_backward(
         None if state is None else d_first[..., 0, :, :],
     )  # fmt: skip
     if is_watched():
-        record_recurrence_backward(q, k, log_decay, beta, d_out, d_state, d_states, grads)
+        record_recurrence_backward(q, k, log_decay, beta, d_out, d_final_state, d_states, grads)
     return grads
 
 
@@ -171,7 +176,7 @@ class LinearAttentionCache(NamedTuple):
     scale: float
     form: str
     chunk: int
-    d_state: Array | None  # backward's second argument
+    d_final_state: Array | None  # backward's last argument
     dtype: np.dtype[Any]
     backend: str
 
@@ -242,18 +247,20 @@ def linear_attention_forward(
     Notes
     -----
     For each head, the recurrence takes 4 T d_k d_v floating-point operations, and its cache has a
-    state for each token. Chunks of C tokens take about 4 T d_k d_v + 2 T C (d_k + d_v), twice that
-    with a delta rule, and keep a state for each chunk. A product takes 2 T^2 (d_k + d_v), and T^2
-    numbers. A decay for each feature costs C d_k more numbers per token. The "numba" backend
-    computes chunks of 64 tokens without such a decay; the equations compute everything else, and
-    the recurrence whatever is recorded.
+    state for each token. Chunks of C tokens take 4 T d_k d_v + 2 T C (d_k + d_v), and keep a state
+    for each chunk. A product takes 2 T^2 (d_k + d_v), and T^2 numbers. A delta rule adds about half
+    as much; a decay of each feature multiplies what is not a product with the state. The "numba"
+    backend computes chunks of 64 tokens without such a decay; the equations compute everything
+    else. A recorder sees the recurrence, in whichever form you ask for.
     The factors of a chunk are products of decays, never quotients, so strong decay cannot
     overflow. In the output, NaN reaches only its own and later tokens; in the gradients of chunks,
     it may reach all tokens of its chunk.
-    Sources: sum: Katharopoulos et al. 2020, eq. 9 to 20; delta rule: Schlag et al. 2021, eq. 24;
-    decay: Sun et al. 2023, *RetNet*, eq. 6, and for each feature Yang et al. 2023, *Gated linear
-    attention*, eq. 3; both together: Yang et al. 2024, *Gated delta networks*, eq. 10; delta rule
-    in chunks: Yang et al. 2024, *Parallelizing linear transformers with the delta rule*.
+    Sources: sum: Katharopoulos et al. 2020, *Transformers are RNNs*, sections 3.2 to 3.4; delta
+    rule: Schlag et al. 2021, *Linear transformers are secretly fast weight programmers*, section 4;
+    decay: Sun et al. 2023, *Retentive network*, section 2.1; of each feature: Yang et al. 2023,
+    *Gated linear attention transformers*, section 4; both: Yang et al. 2024, *Gated delta
+    networks*, section 3; delta rule in chunks: Yang et al. 2024, *Parallelizing linear transformers
+    with the delta rule*, section 3.
     Derivation: ``docs/linear-attention.md``.
 
     Examples
@@ -272,12 +279,12 @@ def linear_attention_forward(
     """
     return LINEAR_ATTENTION.forward(
         q=q, k=k, v=v, log_decay=log_decay, beta=beta, state=state, scale=scale, form=form,
-        chunk=chunk, d_state=None,
+        chunk=chunk, d_final_state=None,
     )  # fmt: skip
 
 
 def linear_attention_backward(
-    d_out: Array, cache: LinearAttentionCache, *, d_state: Array | None = None
+    d_out: Array, cache: LinearAttentionCache, *, d_final_state: Array | None = None
 ) -> LinearAttentionGrads:
     """Pull a gradient back through linear attention, from the last token to the first.
 
@@ -285,13 +292,13 @@ def linear_attention_backward(
     ----------
     d_out : (B, H, T, d_v) float array, or of lower rank like the output
     cache : LinearAttentionCache
-    d_state : (B, H_kv, d_k, d_v) float array, optional
+    d_final_state : (B, H_kv, d_k, d_v) float array, optional
         The gradient of the final state, from what continued from it.
 
     Returns
     -------
     LinearAttentionGrads
-        The last one is that of the state to start from, to be passed on as `d_state`.
+        The last one is that of the state to start from, to be passed on as `d_final_state`.
 
     Examples
     --------
@@ -302,9 +309,7 @@ def linear_attention_backward(
            [1.]])
     """
     check_type("cache", cache, LinearAttentionCache, "linear_attention_forward")
-    if d_state is not None:
-        last = cache.final_state
-        cache = cache._replace(d_state=as_gradient("d_state", d_state, last.shape, last.dtype))
+    cache = with_final_gradient(cache, d_final_state)
     return LINEAR_ATTENTION.backward(d_out, cache)
 
 
@@ -356,12 +361,12 @@ def _kernel(kernels: Any, *given: Any) -> Any:
 
 
 def _kernel_backward(kernels: Any, *given: Any) -> Any:
-    d_out, d_state, q, k, v, log_decay, beta, state, states, u, scale, form, chunk = given
+    d_out, d_final, q, k, v, log_decay, beta, state, states, u, scale, form, chunk = given
     if not _is_covered(k, log_decay, form, chunk):
         return linear_attention_steps_backward(*given)
     *d_qkv, d_log_decay, d_beta, d_first = kernels.linear_attention_backward(
         d_out.astype(q.dtype, copy=False),
-        None if d_state is None else d_state.astype(q.dtype, copy=False),
+        None if d_final is None else d_final.astype(q.dtype, copy=False),
         q, k, v, log_decay, beta, states, u, scale,
     )  # fmt: skip
     return (

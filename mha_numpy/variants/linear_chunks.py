@@ -19,7 +19,11 @@ def chunk_steps(
     chunk: int,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """Return the states before and after each chunk, what each token writes, and the output."""
-    states, u, out = [state], np.empty_like(v), np.empty((*q.shape[:-1], v.shape[-1]), v.dtype)
+    states, u, out = (
+        [state],
+        np.empty(v.shape, v.dtype),
+        np.empty((*q.shape[:-1], v.shape[-1]), v.dtype),
+    )
     for at in _chunks(q, chunk):
         q_c, k_c, v_c, state = q[..., at, :], k[..., at, :], v[..., at, :], states[-1]
         # 1. forget: what is left after fading

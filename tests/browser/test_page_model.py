@@ -370,6 +370,30 @@ class TestSwitches:
     def test_head_by_head(self, layer, switched):
         assert_equal_to(layer.run(), switched("head-by-head"))
 
+    def test_shared_keys_and_values(self, layer, switched):
+        edited = {}
+        for name in ("w_k", "w_v", "b_k", "b_v"):
+            of_heads = layer.inputs[name].reshape(*layer.inputs[name].shape[:-1], 2, -1)
+            mean = of_heads.mean(axis=-2, keepdims=True).repeat(2, axis=-2)
+            edited[name] = mean.reshape(layer.inputs[name].shape)
+        assert_equal_to(layer.run(**edited), switched("multi-query"))
+
+    def test_a_latent(self, layer, switched):
+        both = np.concatenate([layer.inputs["w_k"], layer.inputs["w_v"]], axis=1)
+        down, sizes, up = np.linalg.svd(both, full_matrices=False)
+        rank = min(both.shape[1] // 4, 8)
+        w_k, w_v = np.split((down[:, :rank] * sizes[:rank]) @ up[:rank], 2, axis=1)
+        expected, found = layer.run(w_k=w_k, w_v=w_v), switched("latent")
+        for step, array in zip(items_of(expected)[0], found, strict=True):  # columns in float32
+            assert_close(np.array(array), step.array.ravel().astype(float), "float32")
+
+    def test_a_sink(self, layer, switched):
+        t = layer.run()
+        found = dict(zip([s.name for s in items_of(t)[0]], switched("sink"), strict=True))
+        other = layer._replace(options={**layer.options, "sink": np.zeros(4)}).run()
+        for name in ("weights", "out", "d_scores", "d_w_q", "d_w_v"):
+            assert_close(np.array(found[name]), other[name].ravel(), CLOSE)
+
     def test_without_the_transpose(self, layer, switched):
         t = layer.run()
         arrays = dict(zip([s.name for s in items_of(t)[0]], switched("no-transpose"), strict=True))
@@ -378,6 +402,15 @@ class TestSwitches:
             assert_close(arrays[name], t[f"{letter}_projected"].ravel(), CLOSE)
             other = arrays[f"d_{letter}_by_token"]
             assert_close(arrays[f"d_{name}"], np.array(other), CLOSE)
+
+
+def test_a_window(page):
+    problem = PROBLEMS["causal"]
+    found = page.evaluate(SWITCHED, [describe_trace(problem.run()), "window-2"])["found"]
+    names = [s.name for s in items_of(problem.run())[0]]
+    other = problem._replace(options={**problem.options, "window": (1, None)}).run()
+    for name in ("visible", "weights", "out", "d_w_k"):
+        assert_close(np.array(found[names.index(name)]), other[name].ravel().astype(float), CLOSE)
 
 
 def test_what_a_switch_passes_by_is_not_edited(page):
@@ -397,8 +430,9 @@ def test_where_x_has_no_part_for_each_head_it_cannot_be_cut_first():
     odd, cross = layer(D=9), layer(D=8, T_k=3)
     ids = [[switch["id"] for switch in describe_trace(p.run())["switches"]]
            for p in (odd, cross, PROBLEMS["attention alone 0"])]  # fmt: skip
+    today = ["grouped", "multi-query", "latent", "sink"]  # there is no mask, so no window
     assert ids == [
-        ["no-transpose", "head-by-head", "by-sqrt-D", "no-scale"],
-        ["cut-first", "no-transpose", "head-by-head", "by-sqrt-D", "no-scale"],
+        ["no-transpose", "head-by-head", "by-sqrt-D", "no-scale", *today],
+        ["cut-first", "no-transpose", "head-by-head", "by-sqrt-D", "no-scale", *today],
         [],
     ]

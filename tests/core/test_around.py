@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mha_numpy import (
+    FullMultiHeadParams,
     KVCache,
     MultiHeadParams,
     QKNormOptions,
@@ -14,7 +15,11 @@ from mha_numpy import (
     multi_head_attention_forward,
     rope_forward,
 )
+from mha_numpy.checking.tracing import trace
+from mha_numpy.core.caches import RollingKVCache
 from mha_numpy.core.qk_norm import GAIN_AXES
+from mha_numpy.errors import ConfigError
+from tests.checking.tracing.whole import assert_equations_hold
 from tests.compare import assert_close
 from tests.core.test_multihead import random_params
 
@@ -30,7 +35,8 @@ def x(rng):
 
 @pytest.fixture
 def params(rng):
-    return random_params(rng, (D, H * D_K), (D, H_KV * D_K), (D, H_KV * D_V), (H * D_V, D))
+    shapes = (D, H * D_K), (D, H_KV * D_K), (D, H_KV * D_V), (H * D_V, D)
+    return FullMultiHeadParams(*random_params(rng, *shapes))
 
 
 def forward(x, *others, **options):
@@ -185,11 +191,33 @@ class TestPositions:
             assert_close(out, expected[:, part])
 
 
+@pytest.mark.parametrize("rope", [None, ROPE])
+@pytest.mark.parametrize("place", GAIN_AXES)
+def test_a_cache_that_keeps_unrotated_keys(x, params, rng, place, rope):
+    options = HEADS | {
+        "rope": rope,
+        "qk_norm": QKNormOptions(place),
+        "params": gate_of(params, rng, H),
+    }
+    expected, _ = multi_head_attention_forward(x, is_causal=True, **options)
+    kv_cache = RollingKVCache(window=T)
+    for t in range(T):
+        with trace() as steps:
+            out, _ = multi_head_attention_decode(x[:, t : t + 1], kv_cache=kv_cache, **options)
+        assert_close(out, expected[:, t : t + 1])
+        assert_equations_hold(steps)
+    if rope:
+        with pytest.raises(ConfigError, match="^positions: expected none with a KV cache"):
+            multi_head_attention_decode(
+                x[:, :1], kv_cache=kv_cache, positions=np.array([7]), **options
+            )
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_dtypes(x, params, rng, dtype):
     gains = {"gain_q": rng.normal(size=D_K), "gain_k": rng.normal(size=D_K)}
     wide = gate_of(params, rng, H)._replace(**gains)
-    narrow = MultiHeadParams(*(array.astype(dtype) for array in wide))
+    narrow = FullMultiHeadParams(*(array.astype(dtype) for array in wide))
     options = {"qk_norm": QKNormOptions(), "rope": ROPE, **HEADS}
     out, cache = multi_head_attention_forward(x.astype(dtype), params=narrow, **options)
     grads = multi_head_attention_backward(out, cache)

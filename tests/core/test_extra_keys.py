@@ -146,7 +146,7 @@ def test_by_hand():
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_dtype_is_kept(inputs, dtype):
     narrow = {name: x.astype(dtype) for name, x in inputs.items() if name != "params"}
-    narrow["params"] = MultiHeadParams(*(x.astype(dtype) for x in inputs["params"][:8]))
+    narrow["params"] = MultiHeadParams._make(x.astype(dtype) for x in inputs["params"])
     options = {"bias": BIAS.astype(dtype), "is_causal": True}
     out, cache = multi_head_attention_forward(**narrow, **LAYER, **options)
     grads = multi_head_attention_backward(out, cache)

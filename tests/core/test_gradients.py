@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import (
+    FullMultiHeadParams,
     QKNormOptions,
     RopeOptions,
+    YarnScaling,
     attention_backward,
     attention_forward,
     linear_backward,
@@ -82,11 +84,11 @@ def test_linear(rng, backend, shape, with_bias):
 
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize("rotary_dim", [None, 4, 0])
+@pytest.mark.parametrize("scaling", [None, YarnScaling(4.0, 20)])
 @pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6), (2, 3, 5, 6)])
-def test_rope(rng, interleaved, rotary_dim, shape):
-    forward = partial(
-        rope_forward, positions=np.arange(5) + 3, interleaved=interleaved, rotary_dim=rotary_dim
-    )
+def test_rope(rng, interleaved, rotary_dim, scaling, shape):
+    rope = RopeOptions(rotary_dim=rotary_dim, interleaved=interleaved, scaling=scaling)
+    forward = partial(rope_forward, positions=np.arange(5) + 3, **rope._asdict())
     assert_gradients(forward, rope_backward, {"x": rng.normal(size=shape)})
 
 
@@ -113,7 +115,8 @@ def multi_head_configuration(seed):
         inputs["params"] = inputs["params"]._replace(b_q=None, b_k=None, b_v=None, b_o=None)
     options = {"num_heads": H, "num_kv_heads": H_kv, "is_causal": bool(seed % 2)}
     if seed % 5 == 0:
-        options["rope"] = RopeOptions(interleaved=bool(seed % 2))
+        scaling = YarnScaling(4.0, 20) if seed % 10 else None
+        options["rope"] = RopeOptions(interleaved=bool(seed % 2), scaling=scaling)
         options["q_offset"] = rng.integers(0, 4, size=B)
     if seed % 5 == 1:
         inputs["bias"], inputs["head_gate"] = rng.normal(size=(H, 1, T_k)), rng.normal(size=H)
@@ -131,12 +134,13 @@ def multi_head_configuration(seed):
             gains = {
                 f"gain_{x}": rng.normal(size=n * d_k) for x, n in zip("qk", heads, strict=True)
             }
-            inputs["params"] = inputs["params"]._replace(**gains)
+            inputs["params"] = FullMultiHeadParams(*inputs["params"], **gains)
     if seed % 3 == 2:
         gates = H if seed % 2 else H * d_v
         w_gate, b_gate = rng.normal(size=(D, gates)), rng.normal(size=gates)
         b_gate = None if seed % 4 == 0 else b_gate
-        inputs["params"] = inputs["params"]._replace(w_gate=w_gate, b_gate=b_gate)
+        full = FullMultiHeadParams(*inputs["params"])
+        inputs["params"] = full._replace(w_gate=w_gate, b_gate=b_gate)
     if "rope" in options and seed % 2:
         options["positions"] = 3 * rng.normal(size=(B, T_q))
         options["key_positions"] = 3 * rng.normal(size=T_k)

@@ -104,20 +104,20 @@ def test_a_key_bias_changes_nothing_and_its_gradient_is_0(inputs, params, sizes,
 
 def test_without_biases(inputs, params, sizes, rng):
     bare = MultiHeadParams(params.w_q, None, params.w_k, None, params.w_v, None, params.w_o, None)
-    zero = MultiHeadParams(*(x * (x.ndim > 1) for x in params[:8]))
+    zero = MultiHeadParams(*(x * (x.ndim > 1) for x in params))
     options = {"num_heads": sizes.H, "num_kv_heads": sizes.H_kv}
     out, cache = multi_head_attention_forward(*inputs, params=bare, **options)
     assert_close(out, multi_head_attention_forward(*inputs, params=zero, **options)[0])
     d_params = multi_head_attention_backward(rng.normal(size=out.shape), cache).d_params
     assert {name for name, g in d_params._asdict().items() if g is None} == {
-        "b_q", "b_k", "b_v", "b_o", *MultiHeadParams._field_defaults,
+        "b_q", "b_k", "b_v", "b_o",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dtype_is_kept(inputs, params, sizes, dtype):
-    narrow = MultiHeadParams(*(x.astype(dtype) for x in params[:8]))
+    narrow = MultiHeadParams(*(x.astype(dtype) for x in params))
     options = {"params": narrow, "num_heads": sizes.H, "num_kv_heads": sizes.H_kv}
     out, cache = multi_head_attention_forward(*(x.astype(dtype) for x in inputs), **options)
     grads = multi_head_attention_backward(out, cache)
-    assert {x.dtype for x in (out, *grads[:3], *grads.d_params[:8])} == {np.dtype(dtype)}
+    assert {x.dtype for x in (out, *grads[:3], *grads.d_params)} == {np.dtype(dtype)}

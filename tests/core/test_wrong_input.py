@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mha_numpy as mha
-from mha_numpy.core import MultiHeadParams, QKNormOptions, RopeOptions
+from mha_numpy.core import FullMultiHeadParams, MultiHeadParams, QKNormOptions, RopeOptions
 from mha_numpy.errors import (
     ConfigError,
     DTypeError,
@@ -18,6 +18,7 @@ from mha_numpy.errors import (
 Q, K, V = np.ones((2, 6, 5, 8)), np.ones((2, 3, 7, 8)), np.ones((2, 3, 7, 4))
 X, W = np.ones((2, 5, 12)), np.ones((12, 12))
 PARAMS = MultiHeadParams(W, None, W, None, W, None, W, None)
+FULL = FullMultiHeadParams(*PARAMS)
 OUT, CACHE = mha.attention_forward(Q, K, V)
 RAGGED = [[1.0], [1.0, 2.0]]
 
@@ -204,12 +205,12 @@ CASES = [
     (lambda: multi_head(qk_norm=True), ConfigError, r"qk_norm: expected QKNormOptions\(...\) or None; got True"),
     (lambda: multi_head(qk_norm=QKNormOptions("all")), ConfigError, r"place: expected one of \('heads', 'projection', 'rotated'\); got 'all'"),
     (lambda: multi_head(qk_norm=QKNormOptions(eps=0)), ConfigError, "eps: expected a number > 0; got 0"),
-    (lambda: multi_head(params=PARAMS._replace(gain_q=W[0, :3])), ConfigError, "gain_q: expected qk_norm= with it; got None"),
-    (lambda: multi_head(qk_norm=QKNormOptions(), params=PARAMS._replace(gain_k=W[0])), ShapeError, r"gain_k: expected \(d_k=3,\) to match w_k; got \(12,\)"),
-    (lambda: multi_head(qk_norm=QKNormOptions("projection"), params=PARAMS._replace(gain_q=W[0, :3])), ShapeError, r"gain_q: expected \(H\*d_k=12,\) to match w_q; got \(3,\)"),
-    (lambda: multi_head(params=PARAMS._replace(b_gate=W[0])), ConfigError, "b_gate: expected w_gate= with it; got None"),
-    (lambda: multi_head(params=PARAMS._replace(w_gate=W[:, :3])), ShapeError, r"w_gate: expected \(D=12, H\*d_v=12\) to match the inputs and heads; got \(12, 3\)"),
-    (lambda: multi_head(params=PARAMS._replace(w_gate=W[:, :4], b_gate=W[0])), ShapeError, r"b_gate: expected \(H=4,\) to match w_gate; got \(12,\)"),
+    (lambda: multi_head(params=FULL._replace(gain_q=W[0, :3])), ConfigError, "gain_q: expected qk_norm= with it; got None"),
+    (lambda: multi_head(qk_norm=QKNormOptions(), params=FULL._replace(gain_k=W[0])), ShapeError, r"gain_k: expected \(d_k=3,\) to match w_k; got \(12,\)"),
+    (lambda: multi_head(qk_norm=QKNormOptions("projection"), params=FULL._replace(gain_q=W[0, :3])), ShapeError, r"gain_q: expected \(H\*d_k=12,\) to match w_q; got \(3,\)"),
+    (lambda: multi_head(params=FULL._replace(b_gate=W[0])), ConfigError, "b_gate: expected w_gate= with it; got None"),
+    (lambda: multi_head(params=FULL._replace(w_gate=W[:, :3])), ShapeError, r"w_gate: expected \(D=12, H\*d_v=12\) to match the inputs and heads; got \(12, 3\)"),
+    (lambda: multi_head(params=FULL._replace(w_gate=W[:, :4], b_gate=W[0])), ShapeError, r"b_gate: expected \(H=4,\) to match w_gate; got \(12,\)"),
     (lambda: multi_head(positions=np.arange(5)), ConfigError, "positions: expected rope= with them"),
     (lambda: turned(positions=np.arange(4)), ShapeError, r"positions: expected \(T=5,\) or \(B=2, T=5\) to match x \(2, 5, 12\); got \(4,\)"),
     (lambda: turned(x_k=X, key_positions=np.arange(4)), ShapeError, r"key_positions: expected \(T=5,\) or .*; got \(4,\)"),
@@ -242,6 +243,12 @@ CASES = [
     (lambda: mha.KVCache().append(K, V[:, :2]), ShapeError, r"v: expected \(B=2, H_kv=3, T=7, d_v\)"),
     (lambda: mha.KVCache().append(K.astype(int), V), DTypeError, "k: .*int64"),
     # positions
+    (lambda: mha.document_ids(np.array([2, -1])), ConfigError, r"lengths: expected \(N,\)"),
+    (lambda: mha.document_ids(np.array([2, 3]), T=4), ConfigError, "T: expected .* >= 5; got 4"),
+    (lambda: mha.document_mask(np.ones(3)), ConfigError, r"ids: expected a \(T,\) or \(B, T\)"),
+    (lambda: mha.document_positions(np.ones((1, 2, 3), int)), ConfigError, r"ids: expected \(T,\)"),
+    (lambda: mha.positions_from_mask(np.ones((2, 3), int)), MaskError, "write mask == 1"),
+    (lambda: mha.positions_from_mask(np.ones((1, 2, 3), bool)), MaskError, r"mask: expected \(T,"),
     (lambda: mha.rope_forward(np.ones(8)), ShapeError, r"x: expected \(B, H, T, d\)"),
     (lambda: mha.rope_forward(np.ones((5, 7))), ShapeError, "x: expected an even last axis.*d=7"),
     (lambda: mha.rope_forward(np.ones((5, 8)), rotary_dim=3), ConfigError, "rotary_dim: .*got 3"),
@@ -313,7 +320,8 @@ def test_every_public_function_is_tried():
     tried = inspect.getsource(inspect.getmodule(test_there_are_many))
     functions = [name for name in mha.__all__ if inspect.isfunction(getattr(mha, name))]
     untried = {name for name in functions if f"mha.{name}(" not in tried}
-    assert untried == {"compare", "gradcheck", "trace"}  # have tests of their own
+    own = {"compare", "gradcheck", "trace", "tree_mask", "tree_positions"}
+    assert untried == own  # have tests of their own
 
 
 @pytest.mark.usefixtures("backend")

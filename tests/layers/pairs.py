@@ -116,6 +116,7 @@ PAIRS = {
     "gelu": pair("gelu", draw_features, "x"),
     "gelu by tanh": pair("gelu", draw_features, "x", approximate="tanh"),
     "swiglu": pair("swiglu", draw_features, "gate", "x"),
+    "softcap": pair("softcap", draw_features, "x", cap=1.5),
     "dropout": pair("dropout", draw_dropout, False),
     "dropout of features": pair("dropout", draw_dropout, True),
     "embedding": pair("embedding", draw_embedding, maps_tokens=False),

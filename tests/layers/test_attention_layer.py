@@ -1,8 +1,15 @@
 import numpy as np
 import pytest
 
-from mha_numpy import KVCache, MultiHeadParams, RopeOptions, multi_head_attention_forward
+from mha_numpy import (
+    KVCache,
+    MultiHeadParams,
+    QKNormOptions,
+    RopeOptions,
+    multi_head_attention_forward,
+)
 from mha_numpy.checking import gradcheck
+from mha_numpy.core.qk_norm import GAIN_AXES
 from mha_numpy.errors import MhaError
 from mha_numpy.layers import Layer, MultiHeadAttention
 from tests.compare import assert_close
@@ -88,6 +95,56 @@ class TestMultiHeadAttention:
         assert ("extra_k" in layer.params) == ("add_bias_kv" in extra)
         layer(**inputs)
         assert layer.weights.shape == (2, 4, 5, 5 + len(extra))
+
+    @pytest.mark.parametrize("place", sweep(GAIN_AXES, 1))
+    @pytest.mark.parametrize("gated", [True, "heads"])
+    def test_gradients_of_norms_gates_and_sinks(self, rng, place, gated):
+        options = {"qk_norm": QKNormOptions(place, 0.1), "gated": gated, "sink": True}
+        layer = MultiHeadAttention(5, 4, 2, head_dim=2, value_dim=3, rope=RopeOptions(), **options)
+        assert {name: layer.params[name].shape for name in list(layer.params)[8:]} == {
+            "w_gate": (5, 12 if gated is True else 4), "b_gate": (12 if gated is True else 4,),
+            "gain_q": (8 if place == "projection" else 2,),
+            "gain_k": (4 if place == "projection" else 2,), "sink": (4,),
+        }  # fmt: skip
+        inputs = {name: rng.normal(size=(2, T, 5)) for name, T in (("query", 3), ("key", 4))}
+        more = {"positions": rng.integers(0, 9, 3), "key_positions": rng.integers(0, 9, (2, 4))}
+        assert_layer_gradients(randomize(layer, rng), inputs, **more)
+        assert layer.d_options == {}
+
+    def test_what_is_not_trained_yet(self, rng):
+        """Gains of 1 and a sink of 0; a gate begins around one half."""
+        x = rng.normal(size=(2, 5, 8))
+        plain = MultiHeadAttention(8, 2, rng=0)
+        normed = MultiHeadAttention(8, 2, qk_norm=QKNormOptions(), sink=True, gated=True, rng=0)
+        bare = multi_head_attention_forward(
+            x, num_heads=2, qk_norm=QKNormOptions(), params=MultiHeadParams(**plain.params),
+            sink=np.zeros(2),
+        )[0]  # fmt: skip
+        normed.params["w_gate"][...] = 0
+        assert_close(normed(x), bare / 2)  # b_o is 0
+        assert np.abs(bare - plain(x)).max() > 1e-3
+
+    def test_a_sink_that_is_passed_comes_before_that_of_the_layer(self, rng):
+        layer = randomize(MultiHeadAttention(8, 2, sink=True), rng)
+        x = rng.normal(size=(2, 5, 8))
+        out, sink = layer(x), layer.params["sink"].copy()
+        layer.params["sink"][...] = 9
+        assert_close(layer(x, sink=sink), out, "exact")
+        layer.zero_grads()
+        layer.backward(x)
+        assert layer.d_options["sink"].shape == (2,)
+        assert "sink" not in layer.grads
+
+    @pytest.mark.parametrize("place", GAIN_AXES)
+    def test_decoding_with_norms_gates_sinks_and_positions(self, rng, place):
+        options = {"qk_norm": QKNormOptions(place), "gated": "heads", "sink": True}
+        layer = randomize(MultiHeadAttention(8, 4, 1, rope=RopeOptions(), **options), rng)
+        x, positions, kv_cache = rng.normal(size=(2, 6, 8)), rng.integers(0, 9, (2, 6)), KVCache()
+        expected = layer(x, is_causal=True, positions=positions)
+        for t in range(6):
+            new = slice(t, t + 1)
+            out = layer(x[:, new], kv_cache=kv_cache, positions=positions[:, new])
+            assert_close(out, expected[:, new])
 
     def test_a_key_of_zeros_learns_nothing_and_leaves_the_learned_one_first(self, rng):
         layer = MultiHeadAttention(8, 2, add_bias_kv=True, add_zero_attn=True, rng=0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.core import KVCache, QKNormOptions, RopeOptions
 from mha_numpy.layers import (
     DecoderBlock,
     EncoderBlock,
@@ -26,15 +26,20 @@ OPTIONS = {
     "post-norm, dropout": {"norm_first": False, "dropout_p": 0.3},
     "grouped": {"num_kv_heads": 1, "rope": RopeOptions()},
     "as in Llama": {"norm": "rms", "activation": "swiglu", "bias": False, "rope": RopeOptions()},
+    "as in Gemma": {
+        "norm": "rms", "eps": 0.1, "post_norms": True, "rope": RopeOptions(), "gated": "heads",
+        "qk_norm": QKNormOptions(eps=0.1), "sink": True, "softcap": 1.5, "scale": 0.7,
+    },
+    "as in OLMo 2": {"norm_first": False, "post_norms": True, "gated": True},
     "post-norm by rms": {"norm": "rms", "norm_first": False, "activation": "gelu_tanh"},
-}
+}  # fmt: skip
 
 
 def block_of(kind, rng, **options):
     return randomize(kind(D, 2, 6, rng=0, **options), rng)
 
 
-@pytest.mark.parametrize("name", sweep(reversed(OPTIONS), 4))
+@pytest.mark.parametrize("name", sweep(reversed(OPTIONS), 6))
 @pytest.mark.parametrize("kind", [EncoderBlock, DecoderBlock, EncoderDecoderBlock])
 def test_gradients(kind, name, rng):
     block = block_of(kind, rng, **OPTIONS[name])
@@ -89,6 +94,27 @@ def test_a_residual_adds_to_what_flows_past(norm_first, rng):
     assert_layer_gradients(residual, {"x": x})
     layer.params["w"][...] = layer.params["b"][...] = 0
     assert_close(residual(x), x if norm_first else norm(x), "exact")
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_norm_of_what_is_added(norm_first, rng):
+    layer, norm, post_norm = (
+        randomize(part, rng) for part in (Linear(D, D), LayerNorm(D), LayerNorm(D))
+    )
+    norm = norm if norm_first else None
+    residual = Residual(layer, norm, norm_first=norm_first, post_norm=post_norm)
+    x = rng.normal(size=(B, T, D))
+    assert_close(residual(x), x + post_norm(layer(norm(x) if norm else x)), "exact")
+    assert_layer_gradients(residual, {"x": x})
+
+
+def test_softcap_and_scale_are_those_of_every_forward(rng):
+    block = block_of(EncoderDecoderBlock, rng, softcap=0.8, scale=2.0)
+    inputs = [rng.normal(size=(B, n, D)) for n in (T, T_K)]
+    block(*inputs)
+    for part in (block.attention.layer, block.cross_attention.layer):
+        given = part.forward_cache.attention.inputs
+        assert (given.softcap, given.scale) == (0.8, 2.0)
 
 
 def test_who_sees_whom(rng):

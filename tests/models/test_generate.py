@@ -5,7 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError
+from mha_numpy import BlockPool, Int8KVCache, PagedKVCache, RollingKVCache, RopeOptions
+from mha_numpy.errors import ConfigError, MhaError
 from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator, choose, generate, translate
 from mha_numpy.models.translator import END, START
 from tests.compare import assert_close
@@ -157,6 +158,55 @@ def test_draws_are_fresh_unless_there_is_a_seed():
     model, rng = language_model(), np.random.default_rng(0)
     texts = {generate(model, np.array([[1]]), 5, rng=rng).tobytes() for _ in range(20)}
     assert len(texts) > 10
+
+
+def rotated_model(max_tokens=N, **options):
+    options |= {"num_kv_heads": 2, "rope": RopeOptions(base=8.0)}
+    model = TransformerLM(V, max_tokens, embed_dim=16, num_heads=4, rng=0, **options)
+    return randomize(model, np.random.default_rng(10)).eval()
+
+
+@pytest.mark.parametrize("T", [2, N + 3])
+@pytest.mark.parametrize("kind", ["paged", "int8", "rolling", "rolling for long"])
+def test_other_kinds_of_cache_write_the_same_text(T, kind):
+    pool, texts = (
+        BlockPool(2 * 2 * 4, block_size=2),
+        np.random.default_rng(0).integers(V, size=(2, T)),
+    )
+    expected = generate(rotated_model(), texts, 3 * N, temperature=0)
+    new_kv_cache = {
+        "paged": lambda: PagedKVCache(pool),  # freed when the text continues from its end
+        "int8": Int8KVCache,
+        "rolling": lambda: RollingKVCache(window=N, sinks=1),  # is full after the positions are
+        "rolling for long": lambda: RollingKVCache(window=4, sinks=0),
+    }[kind]
+    model = rotated_model()
+    if kind == "rolling for long":  # a text that is read through a window, without any end
+        expected = generate(
+            rotated_model(T + 3 * N, window=(3, 0)), texts[:, -N:], 3 * N, temperature=0
+        )
+    written = generate(model, texts, 3 * N, temperature=0, new_kv_cache=new_kv_cache)
+    assert len(np.unique(expected[:, T:])) > 1
+    assert np.array_equal(written[:, -3 * N :], expected[:, -3 * N :])
+    assert pool.free_blocks == len(pool.users)
+
+
+def test_a_cache_that_does_not_fit_the_model():
+    ids = np.array([[1, 2, 3]])
+    rolling = [RollingKVCache(window=2, sinks=1) for _ in range(2)]
+    for kind in KINDS:
+        with pytest.raises(
+            ConfigError, match="^kv_caches: expected none that rolls, because learned"
+        ):
+            language_model(kind=kind)(ids, kv_caches=rolling)
+    with pytest.raises(ConfigError, match="^new_kv_cache: expected a function"):
+        generate(language_model(), ids, 2, new_kv_cache=RollingKVCache(3))
+    for kind in KINDS:
+        pool = BlockPool(3, block_size=2)  # layer 0 needs two blocks, layer 1 too
+        kv_caches = [PagedKVCache(pool), PagedKVCache(pool)]
+        with pytest.raises(MhaError, match="^pool: expected 2 free blocks"):
+            language_model(kind=kind)(ids, kv_caches=kv_caches)
+        assert (pool.free_blocks, kv_caches[0].length) == (3, 0)
 
 
 def translator(seed):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.core import KVCache, QKNormOptions, RopeOptions
 from mha_numpy.errors import ConfigError, MaskError, ShapeError
 from mha_numpy.models import (
     GPT2,
@@ -32,6 +32,15 @@ LANGUAGE_MODELS = {
     "GPT-2": (GPT2, {}),
     "Llama": (Llama, {"num_kv_heads": 1, "head_dim": 6, "window": (2, 0), "eps": 0.1}),
 }
+ROPE = RopeOptions(base=50.0)
+LANGUAGE_MODELS |= {
+    "with all that Gemma has": (Llama, {
+        "embedding_scale": 8**0.5, "logit_softcap": 2.0, "post_norms": True, "eps": 0.1,
+        "rope": [RopeOptions(base=9.0), ROPE], "window": [(1, 0), None], "softcap": 1.5,
+        "scale": 0.4, "qk_norm": QKNormOptions(eps=0.1), "sink": True, "gated": "heads",
+    }),
+    "every other layer without positions": (Llama, {"rope": [ROPE, None], "tied": True}),
+}  # fmt: skip
 WITH_MASK = [name for name in LANGUAGE_MODELS if name != "attention alone"]
 
 
@@ -56,6 +65,9 @@ TRANSLATION = {"source": SOURCE, "target": TARGET}
 PASSES = {  # a model, and what it is differentiated for
     **{name: (lambda rng, name=name: language_model(name, rng), {}) for name in LANGUAGE_MODELS},
     "transformer": (lambda rng: language_model("transformer", rng, dropout_p=0.2), {"mask": MASK}),
+    "transformer with positions": (
+        lambda rng: language_model("transformer", rng), {"positions": SEGMENTS},
+    ),
     "Bert": (bert, {"mask": MASK, "segments": SEGMENTS}),
     "Bert with dropout": (
         lambda rng: bert(rng, dropout_p=0.2, activation="gelu_tanh"),
@@ -143,6 +155,38 @@ def test_documents_in_one_sequence_see_only_themselves(rng):
     logits = model(IDS, mask=same)  # positions are relative
     assert_close(logits[:1, 2:], model(IDS[:1, 2:]))
     assert_close(logits[1:, 1:3], model(IDS[1:, 1:3]))
+
+
+@pytest.mark.parametrize("name", WITH_MASK)
+def test_positions_start_anew_after_padding_and_with_each_document(name, rng):
+    """The first sequence has two tokens of padding, then two documents; the second is one."""
+    model, ids = language_model(name, rng), IDS
+    of_document = np.array([[-1, -1, 0, 1, 1], [0, 0, 0, 0, 0]])
+    same = of_document[:, None, :, None] == of_document[:, None, None, :]
+    positions = np.array([[0, 0, 0, 0, 1], [0, 1, 2, 3, 4]])
+    logits = model(ids, mask=same, positions=positions)
+    apart = [model(ids[:1, 2:3]), model(ids[:1, 3:]), model(ids[1:])]
+    for found, expected in zip((logits[:1, 2:3], logits[:1, 3:], logits[1:]), apart, strict=True):
+        assert_close(found, expected)
+    assert_close(model(ids, positions=np.arange(5)), model(ids))
+    kv_caches = model.new_kv_caches()
+    parts = [
+        model(
+            ids[:, a:b], mask=same[:, :, a:b, :b], kv_caches=kv_caches, positions=positions[:, a:b]
+        )
+        for a, b in STRETCHES
+    ]
+    assert_close(np.concatenate(parts, axis=1), logits)
+
+
+def test_a_scale_and_a_cap_are_of_embeddings_and_logits(rng):
+    model = language_model("GPT-2", rng)
+    other = language_model("GPT-2", rng, embedding_scale=3.0, logit_softcap=0.5)
+    for (_, param), (_, theirs) in zip(other.named_params(), model.named_params(), strict=True):
+        param[...] = theirs
+    other.embedding.params["table"] = model.embedding.params["table"] / 3
+    logits = model(IDS)  # whose table scores, too
+    assert_close(other(IDS), 0.5 * np.tanh(logits / 3 / 0.5))
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)

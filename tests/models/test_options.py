@@ -5,7 +5,7 @@ from inspect import signature
 import numpy as np
 import pytest
 
-from mha_numpy.core import RopeOptions
+from mha_numpy.core import QKNormOptions, RopeOptions
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers import LayerNorm, RMSNorm, TransformerBlock
 from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, Llama, TransformerLM, Translator
@@ -20,6 +20,8 @@ OPTIONS = {  # of blocks, with values that are not the default of every model
     "hidden_dim": [5], "num_kv_heads": [1], "head_dim": [6], "activation": ["relu"],
     "norm": ["layer", "rms"], "eps": [0.125], "norm_first": [True, False], "bias": [True, False],
     "rope": [ROPE], "window": [(2, 0)], "dropout_p": [0.25],
+    "qk_norm": [QKNormOptions("rotated", 0.2)], "gated": [True, "heads"], "sink": [True],
+    "softcap": [1.5], "scale": [0.3], "post_norms": [True],
 }  # fmt: skip
 
 
@@ -112,6 +114,20 @@ def test_a_model_says_its_sizes(model):
     V_names = ("source_vocab_size", "target_vocab_size") if model is Translator else ("vocab_size",)
     for name, size in {**sizes, **dict.fromkeys(V_names, V)}.items():
         assert vars(made)[name] == size
+
+
+def test_a_list_has_one_for_each_layer():
+    model = make(TransformerLM, rope=[None, ROPE], window=[(2, 0), None])
+    assert [block.window for block in model.blocks] == [(2, 0), None]
+    assert [block.attention.layer.rope for block in model.blocks] == [None, ROPE]
+    assert model.positions is None
+    assert make(TransformerLM, rope=[None, None]).positions is not None
+    for options in ({"rope": [ROPE]}, {"window": [None] * 3}):
+        (name,) = options
+        with pytest.raises(
+            ConfigError, match=f"^{name}: expected one for each of num_layers=2; got"
+        ):
+            make(TransformerLM, **options)
 
 
 def test_rotated_positions_are_instead_of_learned_ones():

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 NAMES = (
     "softmax", "linear", "shapes", "masks", "attention", "multihead", "positions", "kv_cache",
     "wrong_input", "backends", "gradients", "extra_keys", "options", "around", "merge",
+    "rope_scaling", "relative_bias",
 )  # fmt: skip
 # the tests to try first, where they are not called as the file is
 NEAREST = {
@@ -35,7 +36,11 @@ BANK = ["tests/teach/exercises/test_core_by_the_bank.py"]
 OTHERS = {  # folders with few tests: all of them
     "layers": (
         "values", "cross_entropy", "every_pair", "transformer_blocks", "pair_layers",
-        "attention_layer",
+        "attention_layer", "gated_delta",
+    ),
+    "core/caches": ("every_kind", "rolling", "paged", "int8", "tree"),
+    "variants": (
+        "linear_attention", "causal_conv", "latent", "differential", "block_selection",
     ),
 }  # fmt: skip
 UNCHANGED = Mutation("nothing at all", "softmax.py", {})

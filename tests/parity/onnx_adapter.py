@@ -1,7 +1,7 @@
-"""ONNX operators run on `mha_numpy.layers` and `mha_numpy.core`.
+"""ONNX operators run on `mha_numpy.layers`, `mha_numpy.variants` and `mha_numpy.core`.
 
 Names, layouts and dtypes are mapped, axes moved and merged; all that is computed is computed by
-layers and core, save the weights of classes in the loss, which layers have not.
+layers, variants and core, save the weights of classes in the loss, which layers have not.
 """
 
 import math
@@ -27,6 +27,7 @@ from mha_numpy.layers import (
     layer_norm_forward,
     rms_norm_forward,
 )
+from mha_numpy.variants import causal_conv_forward, linear_attention_forward
 
 STAGES = ("scores", "capped", "masked", "weights")  # by qk_matmul_output_mode
 SOFTMAX_DTYPES = {1: "float32", 10: "float16", 11: "float64", 16: "float32"}  # by TensorProto type
@@ -178,7 +179,39 @@ def rotary_embedding(
     return (turned if x.ndim == 4 else merge_heads(turned),)
 
 
+def linear_attention(
+    q, k, v, past_state=None, decay=None, beta=None, *, q_num_heads, kv_num_heads,
+    update_rule=b"gated_delta", scale=0.0, chunk_size=64,
+):  # fmt: skip
+    assert (decay is not None) == (b"gated" in update_rule)
+    assert (beta is not None) == (b"delta" in update_rule)
+    q = split_heads(q, q_num_heads)
+    k, v = split_heads(k, kv_num_heads), split_heads(v, kv_num_heads)
+    if decay is not None:  # (B, T, H_kv), or (B, T, H_kv * d_k)
+        decay = split_heads(decay, kv_num_heads)
+        decay = decay if decay.shape[-1] == k.shape[-1] else decay[..., 0]
+    if beta is not None:  # (B, T, H_kv), or (B, T, 1) for all heads
+        beta = np.broadcast_to(beta.swapaxes(1, 2), k.shape[:3])
+    out, cache = linear_attention_forward(
+        q, k, v, log_decay=decay, beta=beta, state=past_state, scale=scale or None,
+        chunk=chunk_size,
+    )  # fmt: skip
+    state_dtype = (q if past_state is None else past_state).dtype
+    return merge_heads(out), cache.final_state.astype(state_dtype)
+
+
+def causal_conv_with_state(x, w, bias=None, past_state=None, *, activation=b"none"):
+    state = None if past_state is None else past_state.swapaxes(1, 2)  # (B, D, K - 1) there
+    activation = activation.decode().replace("swish", "silu")  # another name for it
+    out, cache = causal_conv_forward(
+        x.swapaxes(1, 2), w[:, 0].T, bias, state=state, activation=activation
+    )
+    return out.swapaxes(1, 2), cache.final_state.swapaxes(1, 2).astype(x.dtype)
+
+
 OPERATORS = {
+    "LinearAttention": linear_attention,
+    "CausalConvWithState": causal_conv_with_state,
     "Attention": attention,
     "FlexAttention": flex_attention,
     "LayerNormalization": layer_normalization,

@@ -28,6 +28,8 @@ OPERATORS = {  # its module, and how many cases at least: later versions of ONNX
     "Gelu": ("gelu", 4),
     "SoftmaxCrossEntropyLoss": ("softmax_cross_entropy_loss", 34),
     "RotaryEmbedding": ("rotaryembedding", 8),
+    "LinearAttention": ("linear_attention", 14),
+    "CausalConvWithState": ("causal_conv_with_state", 13),
 }
 
 

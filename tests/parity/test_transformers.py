@@ -136,6 +136,9 @@ def difference(ours, folder, rng):
 
 
 ROPE = {"rope_type": "default", "rope_theta": 9.0}
+SCALED = {"factor": 4.0, "original_max_position_embeddings": 6}
+BANDS = {"low_freq_factor": 0.3, "high_freq_factor": 2.0}
+SHORT_AND_LONG = {"short_factor": [1.0, 2.0], "long_factor": [3.0, 5.0]}
 READ = {  # changes of a config.json that both libraries read
     "gelu": ("bert", {"hidden_act": "gelu_pytorch_tanh"}),
     "no eps": ("bert", {"layer_norm_eps": "absent"}),
@@ -144,6 +147,9 @@ READ = {  # changes of a config.json that both libraries read
     "a base": ("llama", {"rope_theta": 9.0}),
     "a base in rope_parameters": ("llama", {"rope_theta": 5.0, "rope_parameters": ROPE}),
     "a base in both": ("llama", {"rope_scaling": {"type": "default"}, "rope_parameters": ROPE}),
+    "Llama 3": ("llama", {"rope_scaling": {"rope_type": "llama3", **SCALED, **BANDS}}),
+    "YaRN": ("mistral", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 9.0, **SCALED}}),
+    "LongRoPE": ("llama", {"rope_scaling": {"type": "longrope", **SCALED, **SHORT_AND_LONG}}),
     "a window that is ignored": ("llama", {"sliding_window": 2}),
     "a window": ("mistral", {"sliding_window": 2}),
     "no window": ("mistral", {"sliding_window": None}),

@@ -71,8 +71,9 @@ class Int8KVCache(KVCache):
     Notes
     -----
     ``|k - k_read| <= scale / 2`` for each number, and `int8_bounds` says what follows for the
-    output. A token with NaN or inf is read as NaN. Scales per token as in Sheng et al. 2023,
-    *FlexGen*, section 5.1, with one group per head. Derivation: ``docs/caches.md``.
+    output. A token with NaN or inf is read as NaN. Sources: Dettmers et al. 2022, *LLM.int8()*,
+    section 2.1 (absmax quantisation); Liu et al. 2024, *KIVI*, section 3 (scales per token and per
+    channel). Derivation: ``docs/caches.md``.
 
     Examples
     --------
@@ -145,11 +146,11 @@ def int8_bounds(cache: AttentionCache) -> Int8Bounds:
     # 1. a score is a sum of products, and each product is off by |q| / 2 steps at most
     scores = abs(scale) * np.abs(q).sum(axis=-1, keepdims=True) * k_step
 
-    # 2. a weight is p e^error / sum of p e^error, smallest and largest
+    # 2. a weight p e^error / sum of p e^error is largest if its own score gains and all others lose
     p = cache.weights
     above, below = p * np.exp(scores), p * np.exp(-scores)
     most, least = (np.maximum(x.sum(axis=-1, keepdims=True), TINY) for x in (above, below))
-    weights = np.maximum(above / least - p, p - below / most)
+    weights = np.maximum(above / (above + least - below) - p, p - below / (below + most - above))
 
     # 3. values are off by half a step, and weights move the mean: sum of p (v - mean) is 0
     apart = np.abs(v.repeat(G, axis=1)[:, :, None] - cache.heads[:, :, :, None])

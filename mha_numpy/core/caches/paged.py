@@ -88,7 +88,7 @@ class PagedKVCache(KVCache):
     -----
     The keys and values that it returns are those of `KVCache`, bit for bit, gathered from the
     blocks. A kernel would read the blocks where they are. Source: Kwon et al. 2023, *Efficient
-    memory management for large language model serving with PagedAttention*, section 4. Derivation:
+    memory management for large language model serving with PagedAttention*, section 4. More:
     ``docs/caches.md``.
 
     Examples
@@ -252,12 +252,14 @@ class PagedKVCache(KVCache):
     @contextmanager
     def unchanged_on_error(self) -> Iterator[None]:
         """Forget what the block appended if it raises."""
-        before = self._table, self._length
+        table, length, room = self._table, self._length, self.pool.room
         try:
             yield
         except BaseException:
-            table, self._length = before
             self._use(table)
+            self._length = length
+            if not self.pool.users.any():  # then nothing has decided any sizes
+                self.pool.room = room
             raise
 
     def __del__(self) -> None:
@@ -277,7 +279,8 @@ class PagedKVCache(KVCache):
     def _blocks_for(self, length: int) -> int:
         return -(-length // self.pool.block_size)
 
-    def _sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
+        """Return B, H_kv, d_k and d_v of what is held or what the pool has room for."""
         sizes: dict[str, int] = {}
         if self.pool.room:
             (_, H_kv, _, d_k), (*_, d_v) = (part.shape for part in self.pool.room)

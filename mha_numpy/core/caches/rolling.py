@@ -24,7 +24,7 @@ class RollingKVCache(KVCache):
     -----
     A softmax has to put its weight somewhere, and trained models put what they do not need on the
     first tokens. Source: Xiao et al. 2023, *Efficient streaming language models with attention
-    sinks*, section 3.2. Derivation: ``docs/caches.md``.
+    sinks*, section 3.2. More: ``docs/caches.md``.
 
     Examples
     --------

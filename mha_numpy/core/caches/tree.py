@@ -25,7 +25,7 @@ def tree_mask(parents: Array, past: int = 0) -> Array:
 
     Notes
     -----
-    Source: Miao et al. 2023, *SpecInfer*, section 4.2. Derivation: ``docs/caches.md``.
+    Source: Miao et al. 2023, *SpecInfer*, section 4. More: ``docs/caches.md``.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def accepted_path(parents: Array, ids: Array, chosen: Array) -> Array:
     Notes
     -----
     If `chosen` is the likeliest token, the text is exactly the one without drafts. Source: Miao et
-    al. 2023, *SpecInfer*, algorithm 2 (VerifyGreedy).
+    al. 2023, *SpecInfer*, section 4 (VerifyGreedy).
 
     Examples
     --------
@@ -112,7 +112,10 @@ def accepted_path(parents: Array, ids: Array, chosen: Array) -> Array:
 
 
 def _as_row(name: str, value: Any) -> Array:
-    row = as_integer_array(name, value, "a (T,) array of integers")
+    is_empty = isinstance(value, (list, tuple)) and not value  # which NumPy takes for floats
+    row = as_integer_array(
+        name, np.zeros(0, int) if is_empty else value, "a (T,) array of integers"
+    )
     if row.ndim != 1:
         raise ShapeError(f"{name}: expected (T,); got {row.shape}")
     return row

@@ -58,6 +58,11 @@ def cut_heads(
     gate = np.ones(H, w_o.dtype) if gate_before is None else gate_before.copy()
     gate[..., cut] = 0
     if means is not None:
+        if layer.gated:
+            raise ConfigError(
+                "means: expected none for a layer with an output gate, which lets each token keep "
+                "a different share of the mean"
+            )
         means = as_float_array("means", means)
         check_shape("means", means, "H d_v", {"H": H, "d_v": layer.value_dim}, to_match="the layer")
         is_cut = np.isin(np.arange(H), cut)[:, None]

@@ -59,22 +59,32 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
             "the same number of each group, or whole groups"
         )
 
+    if layer.qk_norm is not None and layer.qk_norm.place == "projection":
+        raise ConfigError(
+            "layer: expected a norm of each head, or none; a norm of the whole projection changes "
+            "with every head that goes"
+        )
+
     # the columns of w_q, w_k, w_v and the rows of w_o that belong to a head that stays
+    rows = np.repeat(stays, layer.value_dim)
     columns = {
         "q": np.repeat(stays, layer.head_dim),
         "k": np.repeat(group_stays, layer.head_dim),
         "v": np.repeat(group_stays, layer.value_dim),
         "o": np.ones(layer.embed_dim, bool),
+        "gate": stays if layer.gated == "heads" else rows,
+        "sink": stays,
     }
-    rows = np.repeat(stays, layer.value_dim)
 
     pruned = copy.copy(layer)
     pruned._cache, pruned.grads, pruned.uses = None, {}, {}
     pruned.d_options = {}
     pruned.num_heads, pruned.num_kv_heads = int(stays.sum()), int(group_stays.sum())
     pruned.params = {
-        name: np.compress(columns[name[-1]], param, axis=-1) for name, param in layer.params.items()
-    }
+        name: param.copy() if name.startswith("gain_")  # all heads have the same
+        else np.compress(columns[name.rpartition("_")[2]], param, axis=-1)
+        for name, param in layer.params.items()
+    }  # fmt: skip
     pruned.params["w_o"] = np.compress(rows, layer.params["w_o"], axis=0)
     if layer.head_gate is not None:
         pruned.head_gate = np.compress(stays, layer.head_gate, axis=-1)

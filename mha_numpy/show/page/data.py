@@ -1,6 +1,5 @@
 """What the page knows of a trace: every array, and the equations to compute it by."""
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,8 +7,7 @@ import numpy as np
 
 from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.checking.tracing.equations import names_in
-from mha_numpy.dtypes import Array
-from mha_numpy.show.page.equation import equation_tree
+from mha_numpy.show.page.equation import equation_tree, numbers_of
 from mha_numpy.show.page.says import says
 from mha_numpy.show.page.switches import switches_of
 from mha_numpy.show.scenes.story import TOTALS
@@ -91,22 +89,3 @@ def _options(last: Mapping[str, Step]) -> dict[str, Any]:
     names = {"scale": "scale", "heads": "head_gate"}
     found: dict[str, Any] = {"causal": {"mask": masks[0]}} if masks else {}
     return found | {option: name for option, name in names.items() if name in last}
-
-
-def numbers_of(array: Array) -> dict[str, str]:
-    """Return numbers in C order, in base64, in the narrowest type that holds each of them.
-
-    Where none does, a number is the leading six bytes of its float64: eleven digits.
-    """
-    with np.errstate(all="ignore"):
-        wide = np.asarray(array, np.float64).ravel()
-        for kind in ("uint8", "float32"):
-            narrow = wide.astype(kind)
-            if np.array_equal(narrow, wide, equal_nan=True):
-                return {"type": kind, "base64": _base64(narrow)}
-    rounded = wide.astype("<f8").view("<u8") + 0x8000
-    return {"type": "float48", "base64": _base64(rounded.view(np.uint8).reshape(-1, 8)[:, 2:])}
-
-
-def _base64(array: Array) -> str:
-    return base64.b64encode(array.tobytes()).decode()

@@ -1,6 +1,7 @@
 """An equation as a tree in JSON, which the page computes: ``["@", ["array", 3], ["array", 5]]``."""
 
 import ast
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from mha_numpy.checking.tracing.equations import function_of, method_of, receiver_of
 from mha_numpy.checking.tracing.step import Step
+from mha_numpy.dtypes import Array
 
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@",
@@ -109,3 +111,22 @@ def _softmax_of(powers: Any, total: ast.expr) -> ast.expr | None:
     scores: ast.expr = powers.args[0]
     own = f"{ast.unparse(powers)}.sum(axis=-1, keepdims=True)"
     return scores if ast.unparse(total) == own else None
+
+
+def numbers_of(array: Array) -> dict[str, str]:
+    """Return numbers in C order, in base64, in the narrowest type that holds each of them.
+
+    Where none does, a number is the leading six bytes of its float64: eleven digits.
+    """
+    with np.errstate(all="ignore"):
+        wide = np.asarray(array, np.float64).ravel()
+        for kind in ("uint8", "float32"):
+            narrow = wide.astype(kind)
+            if np.array_equal(narrow, wide, equal_nan=True):
+                return {"type": kind, "base64": _base64(narrow)}
+    rounded = wide.astype("<f8").view("<u8") + 0x8000
+    return {"type": "float48", "base64": _base64(rounded.view(np.uint8).reshape(-1, 8)[:, 2:])}
+
+
+def _base64(array: Array) -> str:
+    return base64.b64encode(array.tobytes()).decode()

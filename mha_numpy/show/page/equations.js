@@ -136,6 +136,7 @@ const OPERATIONS = {
     },
     cell: (index, at, part, places) => at(part, index.with(-1, at(places, [index.at(-1)]).value)),
   },
+  given: { run: (tree, shape, packed) => ({ shape, data: numbersOf(packed) }) },
   arange: {
     run: (tree, length) => filled([length], Array(length).keys()),
     cell: (index) => number(index[0]),

@@ -7,11 +7,16 @@ equation, from those on record.
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.checking.tracing.equations import parse, resolved
-from mha_numpy.show.page.equation import equation_tree
+from mha_numpy.dtypes import Array
+from mha_numpy.show.page.equation import equation_tree, numbers_of
 
-Switch: TypeAlias = tuple[str, str, str, str, dict[str, str]]  # see switches_of
+# by name of an array; instead of an equation, columns on which a param is projected
+Equations: TypeAlias = dict[str, str | Array]
+Switch: TypeAlias = tuple[str, str, str, str, Equations]  # see switches_of
 PROJECTIONS = [  # letter, width of x, tokens, heads, width of a head
     ("q", "D", "T_q", "H", "d_k"), ("k", "kdim", "T_k", "H_kv", "d_k"),
     ("v", "vdim", "T_k", "H_kv", "d_v"),
@@ -25,7 +30,11 @@ def switches_of(trace: Trace, last: Mapping[str, Step], ids: Mapping[int, int]) 
         return []  # not one layer
     sizes = trace.sizes_before(trace.steps[-1])
 
-    def change(name: str, equation: str) -> dict[str, Any]:
+    def change(name: str, equation: str | Array) -> dict[str, Any]:
+        if not isinstance(equation, str):
+            columns = ["given", list(equation.shape), numbers_of(equation)]
+            shares = ["@", ["swapaxes", columns, -1, -2], ["array", ids[id(last[name])]]]
+            return {"array": ids[id(last[name])], "equation": "", "tree": ["@", columns, shares]}
         tree = parse(equation)
         tree = None if tree is None else resolved(tree, sizes)
         place = ids[id(last[name])]
@@ -83,14 +92,108 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
             "d_scores: gradients shrink where the weights are close to 0 and 1.",
             {"scale": "1"},
         ),
+        *_of_today(last, sizes),
     ]
 
 
-def _cut_first(sizes: Mapping[str, int]) -> dict[str, str]:
+def _of_today(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Switch]:
+    """Return what newer models do to cache less, shared keys, a latent and a window; and a sink."""
+    H_kv, T_k, per_head = sizes["H_kv"], sizes["T_k"], sizes["d_k"] + sizes["d_v"]
+    rank = min(H_kv * per_head // 4, 8)
+
+    def cached(numbers: int, tokens: int = T_k) -> str:
+        before = 4 * H_kv * per_head * T_k
+        return f"The KV cache, in float32: {4 * numbers * tokens} bytes instead of {before}."
+
+    found: list[Switch] = [
+        (
+            "grouped" if heads > 1 else "multi-query",
+            f"every {H_kv // heads} heads shared a key and a value" if heads > 1
+            else "all heads shared one key and one value",
+            "Why do newer models have fewer keys and values than queries?",
+            "Look at k and v: the heads that share them have the same numbers, but their queries "
+            f"still differ. {cached(heads * per_head)}",
+            _shared(last, sizes, heads),
+        )
+        for heads in sorted({1, H_kv // 2} - {0}, reverse=True)
+        if heads < H_kv and H_kv % heads == 0
+    ]  # fmt: skip
+    found += [
+        (
+            "latent",
+            f"keys and values came from {rank} numbers per token",
+            "Can a token keep one short vector, and all heads make their keys and values from it?",
+            f"Look at w_k and w_v: side by side they now have rank {rank}, the best there is, so "
+            f"{rank} numbers of a token say all that they need. {cached(rank)}",
+            _from_a_latent(last, rank),
+        ),
+        (
+            "window-2",
+            "a query saw only itself and the token before",
+            "What is lost if a model forgets all but the last tokens?",
+            "Look at weights: whatever a row took from further away is gone, and the rest grew. "
+            f"{cached(H_kv * per_head, tokens=min(2, T_k))}",
+            _window(last),
+        ),
+        (
+            "sink",
+            "each row could leave some of its attention unspent",
+            "Must a head spend all of its attention?",
+            "Look at weights: a sink is one more score in each row, 0 here, without a value. Rows "
+            "sum to less than 1, the least where no key fits well. The cache does not change.",
+            _sink(last),
+        ),
+    ]
+    return found
+
+
+def _shared(last: Mapping[str, Step], sizes: Mapping[str, int], heads: int) -> Equations:
+    """Give all heads of a group the mean of their params, which is how models are converted."""
+    equations: Equations = {}
+    for letter, _, _, H, d in PROJECTIONS[1:]:
+        G = sizes[H] // heads
+        for name in (f"w_{letter}", f"b_{letter}"):
+            if name in last:
+                rows = last[name].array.size // (sizes[H] * sizes[d])
+                mean = f"({name}.reshape({rows}, {heads}, {G}, {d}).sum(axis=2) / {G})"
+                shape = f"{rows}, {H} * {d}" if name.startswith("w") else f"{H} * {d}"
+                equations[name] = f"{mean}.repeat({G}, axis=1).reshape({shape})"
+    return equations
+
+
+def _from_a_latent(last: Mapping[str, Step], rank: int) -> Equations:
+    """Return w_k and w_v of a lower rank, nearest to theirs; {} if their inputs differ."""
+    w_k, w_v = last["w_k"].array, last["w_v"].array
+    if last["x_v"].equation != "x_k" or not 0 < rank < min(len(w_k), w_k.shape[1] + w_v.shape[1]):
+        return {}
+    down, *_ = np.linalg.svd(np.concatenate([w_k, w_v], axis=1), full_matrices=False)
+    down = down[:, :rank].astype(np.float32)  # x @ down is the latent
+    return {"w_k": down, "w_v": down}
+
+
+def _window(last: Mapping[str, Step]) -> Equations:
+    """Hide all keys but a query's own and the one before; {} where no mask is on record."""
+    name = next((each for each in ("visible", "mask") if each in last), None)
+    if name is None or last["x_k"].equation != "x_q" or "q_offset" in last:
+        return {}
+    near = "np.arange(T_k) >= np.arange(T_q)[:, None] - 1"
+    return {name: f"({last[name].equation or name}) & ({near})"}
+
+
+def _sink(last: Mapping[str, Step]) -> Equations:
+    """Add e^0 to the sum of each row; {} where softmax is written in another way."""
+    equation = last["weights"].equation
+    powers, _, total = equation.partition(" / ")
+    if total != f"{powers}.sum(axis=-1, keepdims=True)":
+        return {}
+    return {"weights": f"{powers} / (1 + {total})"}
+
+
+def _cut_first(sizes: Mapping[str, int]) -> Equations:
     """Keep the blocks where a head meets its own part of x; {} if x has no parts."""
     if sizes["H"] == 1 or any(sizes[D] % sizes[H] for _, D, _, H, _ in PROJECTIONS):
         return {}
-    equations = {}
+    equations: Equations = {}
     for letter, D, _, H, d in PROJECTIONS:
         blocks = f"w_{letter}.reshape({H}, {D} // {H}, {H}, {d})"
         is_own = f"np.arange({H})[:, None, None, None] == np.arange({H})[:, None]"
@@ -98,9 +201,9 @@ def _cut_first(sizes: Mapping[str, int]) -> dict[str, str]:
     return equations
 
 
-def _without_transpose(last: Mapping[str, Step]) -> dict[str, str]:
+def _without_transpose(last: Mapping[str, Step]) -> Equations:
     """Reshape where the head axis should move, forward and backward."""
-    equations = {}
+    equations: Equations = {}
     for letter, _, T, H, d in PROJECTIONS:
         heads = _heads_name(letter, last)
         equations[heads] = f"{letter}_by_token.reshape(B, {H}, {T}, {d})"
@@ -109,9 +212,9 @@ def _without_transpose(last: Mapping[str, Step]) -> dict[str, str]:
     return equations
 
 
-def _head_by_head(last: Mapping[str, Step]) -> dict[str, str]:
+def _head_by_head(last: Mapping[str, Step]) -> Equations:
     """Multiply by each head's own columns."""
-    equations = {}
+    equations: Equations = {}
     for letter, D, _, H, d in PROJECTIONS:
         columns = f"w_{letter}.reshape({D}, {H}, {d}).transpose(1, 0, 2)"
         product = f"x_{letter}[:, None] @ {columns}"

@@ -12,9 +12,10 @@ from mha_numpy.show.pictures.patches import weights_over_picture
 from mha_numpy.show.pictures.save import Picture, save_figure
 from mha_numpy.show.pictures.sharing import sharing_map
 from mha_numpy.show.pictures.trace_films import backward_film, shape_film
+from mha_numpy.show.pictures.wavelengths import wavelength_chart
 
 __all__ = [
     "Film", "Picture", "arrows", "backward_film", "bar_chart", "experiment_chart", "film",
     "line_chart", "matrices", "origin_film", "save_figure", "shape_film", "sharing_map",
-    "weights_by_head", "weights_over_picture",
+    "wavelength_chart", "weights_by_head", "weights_over_picture",
 ]  # fmt: skip

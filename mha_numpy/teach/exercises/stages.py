@@ -350,7 +350,7 @@ def _differentiates(evidence: Evidence) -> Answer:
 def _like(value: Any, gradients: Iterator[Array]) -> Any:
     """Take the gradients of an input, one for each of its arrays, from those returned."""
     if isinstance(value, tuple) and hasattr(value, "_make"):
-        return value._make(part if part is None else next(gradients) for part in value)
+        return value._make(next(gradients) for _ in value)
     return next(gradients)
 
 

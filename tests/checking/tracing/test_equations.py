@@ -8,7 +8,9 @@ import pytest
 from mha_numpy import KVCache, MultiHeadParams, RopeOptions, attention_backward, attention_forward
 from mha_numpy.checking.tracing import Trace, trace
 from mha_numpy.core import (
+    FullMultiHeadParams,
     QKNormOptions,
+    YarnScaling,
     constant,
     multi_head_attention_decode,
     softmax_backward,
@@ -140,7 +142,8 @@ def test_self_and_cross_with_and_without_biases(rng, given, biases):
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("rotary_dim", [None, 4])
 def test_rope(rng, interleaved, rotary_dim):
-    rope = RopeOptions(interleaved=interleaved, rotary_dim=rotary_dim)
+    scaling = None if rotary_dim is None else YarnScaling(4.0, 20)
+    rope = RopeOptions(interleaved=interleaved, rotary_dim=rotary_dim, scaling=scaling)
     assert_equations_hold(trace_layer(rng, "x", rope=rope, q_offset=np.arange(B)))
     extra = extra_keys(rng)
     assert_equations_hold(trace_layer(rng, "x", rope=rope, q_offset=np.arange(B), **extra))
@@ -163,9 +166,10 @@ def test_norms_and_gates(rng, place, rope, E):
     for per_head, lacks in ((False, []), (True, ["gain_q", "b_gate"])):
         arrays, qk_norm = around(rng, place, per_head)
         arrays |= dict.fromkeys(lacks)
+        full = FullMultiHeadParams(*params, **arrays)
         t = trace_multi_head(
-            rng, rng.normal(size=(B, T_Q, D)), params=params._replace(**arrays), num_heads=H,
-            num_kv_heads=H_KV, rope=rope, qk_norm=qk_norm, **extra,
+            rng, rng.normal(size=(B, T_Q, D)), params=full, num_heads=H, num_kv_heads=H_KV,
+            rope=rope, qk_norm=qk_norm, **extra,
         )  # fmt: skip
         assert_equations_hold(t)
         names = [s.name for s in t]
@@ -188,7 +192,7 @@ def test_decoding(rng, is_normed, biases, rope, E):
     options |= extra_keys(rng, E) if E else {}
     if is_normed:
         arrays, options["qk_norm"] = around(rng, "projection" if rope is None else "rotated")
-        options["params"] = params._replace(**arrays)
+        options["params"] = FullMultiHeadParams(*params, **arrays)
     for T in (3, 1):  # a prompt, then one token
         x = rng.normal(size=(B, T, D))
         with trace() as t:
@@ -230,7 +234,7 @@ def test_a_bias_without_axes(rng):
 def test_dtypes_that_are_promoted(rng, narrow):
     """Attention computes in a wider dtype: its inputs are no new arrays, and keep their origin."""
     params = some_params(rng, "qkvo", kdim=D, vdim=D)
-    params = MultiHeadParams(*(a.astype(narrow) for a in params[:8]))._replace(w_k=params.w_k)
+    params = MultiHeadParams._make(a.astype(narrow) for a in params)._replace(w_k=params.w_k)
     x = rng.normal(size=(B, T_Q, D)).astype(narrow)
     t = trace_multi_head(rng, x, params=params, num_heads=H, num_kv_heads=H_KV)
     names = [s.name for s in t]

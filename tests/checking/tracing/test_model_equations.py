@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy import RopeOptions
+from mha_numpy import QKNormOptions, RopeOptions
 from mha_numpy.checking.tracing import trace
 from mha_numpy.core import KVCache
 from mha_numpy.layers import (
@@ -22,6 +22,7 @@ from mha_numpy.layers import (
     Residual,
     RMSNorm,
     Sequential,
+    Softcap,
     Unembedding,
 )
 from mha_numpy.models import (
@@ -96,6 +97,26 @@ LAYERS = {  # layer, and what its forward takes
     "decoder": lambda: (
         DecoderBlock(D, H, num_kv_heads=1, window=(2, 0), rope=RopeOptions()), (x(),), {},
     ),
+    "norms of queries and keys, and gates": lambda: (
+        MultiHeadAttention(D, H, 1, qk_norm=QKNormOptions("rotated"), rope=RopeOptions(),
+            gated="heads", sink=True, rng=0),
+        (x(),), {"positions": np.array([4, 0, 1, 1, 7]), "is_causal": True},
+    ),
+    "decoder with all that Gemma has": lambda: (
+        DecoderBlock(D, H, norm="rms", post_norms=True, qk_norm=QKNormOptions("projection"),
+            gated=True, softcap=2.0, scale=0.4, rope=RopeOptions()),
+        (x(),), {"positions": np.arange(B)[:, None] + np.arange(T)},
+    ),
+    "decoder as in OLMo 2": lambda: (
+        DecoderBlock(D, H, norm="rms", post_norms=True, norm_first=False), (x(),), {},
+    ),
+    "positions of a sequence": lambda: (
+        LearnedPositions(N, D), (x(),), {"positions": np.array([5, 0, 1, 1, 2])},
+    ),
+    "positions of each token": lambda: (
+        LearnedPositions(N, D), (x(),), {"positions": IDS % 3},
+    ),
+    "softcap": lambda: (Softcap(1.5), (x(),), {}),
     "decoder that reads": lambda: (
         EncoderDecoderBlock(D, H), (x(), x(S)), {"memory_mask": np.arange(S) < 3},
     ),
@@ -104,6 +125,14 @@ LAYERS = {  # layer, and what its forward takes
     ),
     "attention alone": lambda: (AttentionOnlyLM(V, N, **SMALL), (IDS,), {}),
     "transformer": lambda: (TransformerLM(V, N, dropout_p=0.1, **SMALL), (IDS,), {}),
+    "scaled, capped, with one layer of windows and one of rotations": lambda: (
+        TransformerLM(V, N, rope=[None, RopeOptions()], window=[(2, 0), None], embedding_scale=2.5,
+            logit_softcap=1.5, sink=True, **SMALL),
+        (IDS,), {"positions": np.arange(T) + np.arange(B)[:, None]},
+    ),
+    "learned positions of documents": lambda: (
+        TransformerLM(V, N, **SMALL), (IDS,), {"positions": np.array([0, 1, 0, 1, 2])},
+    ),
     "GPT-2": lambda: (GPT2(V, N, **SMALL), (IDS,), {}),
     "Llama": lambda: (Llama(V, N, num_kv_heads=1, **SMALL), (IDS,), {}),
     "BERT": lambda: (Bert(V, N, dropout_p=0.1, **SMALL), (IDS,), {"mask": MASK}),
@@ -140,7 +169,8 @@ def test_every_step_of_both_directions_holds(name, rng):
         out = layer(*inputs, **options)
         d_out = rng.normal(size=out.shape)
         d_inputs = layer.backward(d_out)
-    assert_whole(t, [*inputs, *options.values(), d_out])
+    sinks = [param for name, param in layer.named_params() if name.endswith("sink")]
+    assert_whole(t, [*inputs, *options.values(), d_out, *sinks])
 
     # the result, the gradients of the inputs and those of all params are on record
     assert recorded_for(t, out)

@@ -26,7 +26,7 @@ B, H, H_KV, T_Q, T_K, D, KDIM, VDIM, D_K, D_V, D_OUT = 2, 4, 2, 3, 5, 7, 6, 9, 8
 def some_params(rng, *, kdim=KDIM, vdim=VDIM):
     shapes = [(D, H * D_K), (kdim, H_KV * D_K), (vdim, H_KV * D_V), (H * D_V, D_OUT)]
     arrays = [0.4 * rng.normal(size=s) for inputs, n in shapes for s in ((inputs, n), (n,))]
-    return dict(zip(MultiHeadParams._fields[:8], arrays, strict=True))
+    return dict(zip(MultiHeadParams._fields, arrays, strict=True))
 
 
 def arrays_of_self_attention(rng):
@@ -47,7 +47,7 @@ def arrays_of_cross_attention(rng):
 def run_multi_head(arrays, options):
     """Trace a layer's two passes; `arrays` are inputs, params and d_out by name."""
     inputs = {name: arrays[name] for name in ("x_q", "x_k", "x_v") if name in arrays}
-    params = MultiHeadParams(**{name: arrays.get(name) for name in MultiHeadParams._fields})
+    params = MultiHeadParams(**{name: arrays[name] for name in MultiHeadParams._fields})
     with trace() as t:
         _, cache = multi_head_attention_forward(
             **inputs, params=params, num_heads=H, num_kv_heads=H_KV, **options

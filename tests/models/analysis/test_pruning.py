@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from mha_numpy.core import RopeOptions
+from mha_numpy.core import QKNormOptions, RopeOptions
+from mha_numpy.errors import ConfigError
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.models import Translator
-from mha_numpy.models.analysis import attention_layers, prune_heads, prune_model
+from mha_numpy.models.analysis import attention_layers, cut_heads, prune_heads, prune_model
 from mha_numpy.models.train import AdamW, Batch, loss_and_gradients
 from tests.compare import assert_close
 from tests.gradients import randomize
@@ -36,6 +37,15 @@ def test_by_hand():
     assert (smaller.num_parameters, layer.num_parameters) == (15, 22)
 
 
+def test_what_does_not_fit_a_layer_of_today(rng):
+    layer = make_layer(rng, 4, 2, qk_norm=QKNormOptions("projection"), gated=True)
+    with pytest.raises(ConfigError, match="^layer: expected a norm of each head, or none"):
+        prune_heads(layer, [0, 2])
+    refused = pytest.raises(ConfigError, match="^means: expected none for a layer with an output")
+    with refused, cut_heads(layer, 0, means=np.ones((4, d_v))):
+        pass
+
+
 @pytest.mark.parametrize(
     ("num_heads", "num_kv_heads", "cut"),
     [
@@ -50,8 +60,14 @@ def test_by_hand():
 )
 @pytest.mark.parametrize(
     "options",
-    [{}, {"bias": False, "rope": RopeOptions()}, {"add_bias_kv": True, "add_zero_attn": True}],
-    ids=["", "rope", "extra keys"],
+    [
+        {},
+        {"bias": False, "rope": RopeOptions()},
+        {"add_bias_kv": True, "add_zero_attn": True},
+        {"qk_norm": QKNormOptions(), "gated": True},
+        {"gated": "heads", "sink": True},
+    ],
+    ids=["", "rope", "extra keys", "gates of numbers", "gates of heads"],
 )
 def test_as_with_gates_of_0(rng, num_heads, num_kv_heads, cut, options):
     layer = make_layer(rng, num_heads, num_kv_heads, **options)

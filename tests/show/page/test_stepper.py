@@ -172,7 +172,7 @@ def test_a_page_is_small(rng, dtype):
     drawn = stepper(t)
     page = drawn.to_html()
     data = re.search(r'id="data">(.*?)</script>', page)[1]
-    assert len(data) < (190_000 if dtype == "float64" else 145_000)
+    assert len(data) < (200_000 if dtype == "float64" else 150_000)
     # two views: all arrays, and the story, which fits any window
     assert len(page.encode()) - len(data) < 175_000
     assert len(drawn.fallback.encode()) < 60_000

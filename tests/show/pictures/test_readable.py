@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy.core import RopeOptions, causal_mask
+from mha_numpy.core import ProportionalScaling, RopeOptions, causal_mask
 from mha_numpy.show.pictures import (
     arrows,
     backward_film,
@@ -13,6 +13,7 @@ from mha_numpy.show.pictures import (
     origin_film,
     shape_film,
     sharing_map,
+    wavelength_chart,
     weights_by_head,
     weights_over_picture,
 )
@@ -123,6 +124,9 @@ FAST = {
     ),
     "lines with a legend": lambda: line_chart(POWERS, {LONG: POWERS, "b": POWERS / 2}, **AXES),
     "no values": lambda: line_chart([1, 2], {"none": [NAN, NAN]}, **AXES, log_y=True),
+    "waves": lambda: wavelength_chart(
+        {"all turn": RopeOptions(), "some turn": RopeOptions(scaling=ProportionalScaling(0.5))}, 64
+    ),
     "formulas": lambda: line_chart([1, 2], {"$a$": np.ones(2)}, **FORMULAS),
     "bars": lambda: bar_chart({"a": 19, "b": 25, "c": 2, "d": 1.0}, title="t"),
     "arrows": lambda: arrows(turned(8), title="Turned"),

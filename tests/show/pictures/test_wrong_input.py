@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking.tracing import Trace, trace
-from mha_numpy.core import attention_forward
+from mha_numpy.core import RopeOptions, attention_forward
 from mha_numpy.errors import ConfigError, DTypeError, MaskError, ShapeError
 from mha_numpy.show.page import stepper
 from mha_numpy.show.pictures import (
@@ -21,6 +21,7 @@ from mha_numpy.show.pictures import (
     save_figure,
     shape_film,
     sharing_map,
+    wavelength_chart,
     weights_by_head,
 )
 from mha_numpy.show.scenes import story_of
@@ -106,6 +107,10 @@ CASES = {
         (lambda: ARROWS({}), "panels: expected a Mapping"),
         (lambda: ARROWS({"x": np.array([[NAN, 1]])}), "expected finite numbers"),
         (lambda: ARROWS({"x": np.ones((3, 2))}, labels=["a"]), "labels: expected 3, one for"),
+        (lambda: wavelength_chart({}, 8), "rotations: expected a mapping of name to RopeOptions; "),
+        (lambda: wavelength_chart({"a": 5}, 8), "rope: expected RopeOptions(...) or None; got 5"),
+        (lambda: wavelength_chart({"a": RopeOptions(), "b": RopeOptions(rotary_dim=4)}, 8),
+         "rotations['b']: expected as many pairs as the first has, at least 1; got 2 for 4"),
         (lambda: sharing_map(6, 4), "num_kv_heads: expected a divisor of num_heads=6; got 4"),
         (lambda: sharing_map(0, 1), "num_heads: expected an integer >= 1; got 0"),
         (lambda: sharing_map(4, 2.0), "num_kv_heads: expected an integer; got 2.0"),

@@ -1,6 +1,7 @@
 // The story: a sentence, a scene at a time, forward and back. Where the reader is, and what is asked.
 
-const SWITCHES = { "cut-first": "roles", "no-transpose": "roles", "head-by-head": "roles", "by-sqrt-D": "weights", "no-scale": "weights" };
+const SWITCHES = { "cut-first": "roles", "no-transpose": "roles", "head-by-head": "roles", "by-sqrt-D": "weights", "no-scale": "weights",
+  grouped: "roles", "multi-query": "roles", latent: "roles", "window-2": "weights", sink: "weights" };
 const PLAY = 5000;  // milliseconds of a scene
 
 function startStory(data, page) {

@@ -121,13 +121,10 @@ def refuse(name: str, *_: str) -> NoReturn:
     raise ValueError(f"a NamedTuple {name}")
 
 
-OPTIONAL = {"MultiHeadParams": 4}  # how many of a NamedTuple's last fields have a default, None
-
-
 @cache
 def record(name: str, *fields: str) -> Callable[..., Any]:
     """Return the NamedTuple of a name, the same each time."""
-    return namedtuple(name, fields, defaults=[None] * OPTIONAL.get(name, 0))
+    return namedtuple(name, fields)
 
 
 def unpack(packed: bytes, record: Callable[..., Callable[..., Any]] = refuse) -> Any:

@@ -1,0 +1,137 @@
+"""The layer with the gated delta rule; that it is Qwen3-Next's is tested in tests/parity."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.checking.tracing import trace
+from mha_numpy.errors import ConfigError, MhaError, ShapeError
+from mha_numpy.layers import DeltaState, GatedDeltaNet
+from mha_numpy.layers.gated_delta import BETA, DECAY
+from tests.compare import assert_close
+from tests.gradients import assert_gradients, assert_layer_gradients, randomize
+
+SIZES = {"embed_dim": 9, "num_heads": 4, "num_key_heads": 2, "head_dim": 3, "value_dim": 5}
+
+
+@pytest.fixture
+def layer(rng):
+    return randomize(GatedDeltaNet(**SIZES, kernel_size=3), rng)
+
+
+@pytest.mark.usefixtures("backend")
+def test_gradients(layer, rng):
+    assert_layer_gradients(layer, {"x": rng.normal(size=(2, 7, 9))})
+
+
+def test_a_head_by_hand():
+    """One token: the state is k v^T, and a query as long as its key reads v back, scaled."""
+    layer = GatedDeltaNet(1, 1, head_dim=1, kernel_size=1, rng=0)
+    for name in layer.params:
+        layer.params[name][...] = {"w_beta": 0.0, "w_o": 3.0, "dt_bias": 0.0}.get(name, 1.0)
+    silu = 2 / (1 + np.exp(-2))
+    # v = silu(2), of which beta = 1/2 is written and read; RMS norm leaves the sign
+    assert_close(layer(np.array([[[2.0]]])), [[[3 * silu]]], (1e-5, 0, False))
+
+
+def test_queries_and_keys_have_length_1(layer, rng):
+    layer(rng.normal(size=(2, 5, 9)))
+    rule = layer.forward_cache["rule"]
+    for rows in (rule.q, rule.k):
+        assert_close((rows**2).sum(axis=-1), np.ones((2, 4, 5)), (0, 1e-3, False))
+
+
+def test_gates_by_hand_and_far_out():
+    out, _ = BETA.forward(x=np.array([0.0, np.log(3.0), -1e4, 1e4]))
+    assert_close(out, [0.5, 0.75, 0.0, 1.0])
+    x = np.array([[0.0], [-1e4], [1e4]])
+    inputs = {"a_log": np.log([2.0]), "dt_bias": np.zeros(1)}
+    out, _ = DECAY.forward(x=x, **inputs)
+    assert_close(out, [[-2 * np.log(2)], [0.0], [-2e4]])
+    assert_gradients(DECAY.forward, DECAY.backward, {"x": np.array([[0.3], [-2.0]]), **inputs})
+
+
+@pytest.mark.parametrize("parts", [[4, 5], [1] * 9, [9]])
+def test_decoding_is_the_whole_text(layer, rng, parts):
+    x, state, found = rng.normal(size=(2, 9, 9)), DeltaState(), []
+    for part in np.split(x, np.cumsum(parts)[:-1], axis=1):
+        found.append(layer(part, state=state))
+        assert state.nbytes == 8 * 2 * (2 * (2 * 6 + 20) + 4 * 3 * 5)
+    assert_close(np.concatenate(found, axis=1), layer(x))
+
+
+@pytest.mark.parametrize("decodes", [False, True])
+def test_each_equation_of_a_trace_holds(layer, rng, decodes):
+    x, state = rng.normal(size=(2, 3, 9)), DeltaState() if decodes else None
+    if decodes:
+        layer(x, state=state)
+    with trace() as t:
+        out = layer(x, state=state)
+        if not decodes:
+            layer.backward(rng.normal(size=out.shape))
+    names = [step.name for step in t]
+    assert len(names) == len(set(names))
+    given = {"x", "joined_before", "state"} if decodes else {"x", "d_out"}
+    assert {step.name for step in t if not step.equation} == given
+    for step in t:
+        if step.equation:
+            assert_close(t.evaluate(step), step.array, name=f"{step.name} = {step.equation}")
+    if not decodes:
+        assert {f"d_{name}" for name in layer.params} <= {*names}
+    assert (t.sizes["H"], t.sizes["H_k"], t.sizes["d_v"]) == (4, 2, 5)
+
+
+def test_no_token_sees_a_later_one(layer, rng):
+    x = rng.normal(size=(2, 9, 9))
+    before = layer(x)
+    x[:, 6] += 1
+    after = layer(x)
+    assert_close(after[:, :6], before[:, :6], "exact")
+    assert (after[:, 6:] != before[:, 6:]).all()
+
+
+def test_head_h_reads_key_h_over_the_group(layer, rng):
+    """A layer with as many key heads, each repeated, is the same."""
+    many = GatedDeltaNet(**SIZES | {"num_key_heads": 4}, kernel_size=3)
+
+    def repeated(w, heads):
+        return w.reshape(len(w), heads, -1).repeat(2, axis=1).reshape(len(w), -1)
+
+    many.params = dict(layer.params)
+    for name in ("w_q", "w_k"):
+        many.params[name] = repeated(layer.params[name], 2)
+    q, k, v = np.split(layer.params["w_conv"], [6, 12], axis=1)
+    many.params["w_conv"] = np.concatenate([repeated(q, 2), repeated(k, 2), v], axis=1)
+    x = rng.normal(size=(2, 5, 9))
+    assert_close(many(x), layer(x))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_dtypes(layer, rng, dtype):
+    x = rng.normal(size=(2, 9, 9))
+    exact, _ = layer(x), layer.backward(x)
+    grads = dict(layer.grads)
+    narrow = layer.astype(dtype)
+    narrow.zero_grads()
+    out, d_x = narrow(x.astype(dtype)), narrow.backward(x.astype(dtype))
+    assert {out.dtype, d_x.dtype, *(g.dtype for g in narrow.grads.values())} == {np.dtype(dtype)}
+    rounding = 30 * np.finfo(dtype).eps
+    assert_close(out, exact, (rounding, rounding, False))
+    for name, gradient in narrow.grads.items():
+        assert_close(gradient, grads[name], (rounding, rounding, False), name=name)
+
+
+def test_wrong_calls(layer, rng):
+    with pytest.raises(ShapeError, match=r"^x: expected \(B, T, D=9\) to match the layer"):
+        layer(rng.normal(size=(2, 7, 8)))
+    layer(rng.normal(size=(2, 7, 9)), state=DeltaState())
+    with pytest.raises(MhaError, match="^backward: expected a forward before it"):
+        layer.backward(np.ones((2, 7, 9)))
+    for wrong, message in (
+        ({"num_key_heads": 3}, "^num_key_heads: expected a divisor of num_heads=4; got 3"),
+        ({"head_dim": None}, "^num_heads: expected a divisor of embed_dim=9"),
+        ({"kernel_size": 0}, "^kernel_size: expected an integer >= 1"),
+        ({"num_key_heads": 0}, "^num_key_heads: expected an integer >= 1"),
+        ({"value_dim": 0}, "^value_dim: expected an integer >= 1"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            GatedDeltaNet(**SIZES | wrong)
