@@ -181,10 +181,11 @@ TASK = Task(
         "beta * gap?",
         mistake="d_k: only where it writes",
         fix="d_after = d_after + outer(q, d_out / sqrt(d_k)); d_gap = beta * (k @ d_after); "
-        "d_k = d_after @ (beta * gap) - kept @ d_gap; d_kept = d_after - outer(k, d_gap)\n"
-        "then\n"
-        "d_log_decay = (d_kept * kept).sum(axis=(1, 2)); d_state = np.exp(log_decay) * d_kept, "
-        "both for each head",
+        "d_k = d_after @ (beta * gap) - kept @ d_gap; d_kept = d_after - outer(k, "
+        "d_gap)\n"
+        "the other three, for each head:\n"
+        "d_beta = (k @ d_after * gap).sum(); d_log_decay = (d_kept * kept).sum(); d_state = "
+        "np.exp(log_decay) * d_kept",
     ),
     returns="tuple[Array, Array, Array, Array, Array, Array]",
     draw=_draw_step,
