@@ -39,17 +39,17 @@ bar_chart(bars, title="Where is Anna?", unit="room")
 #
 # ## Without softmax, the order can change
 #
-# Softmax takes the exponential of each score, so every query has to meet every key. Leave it out, and only products
-# remain, which you can compute in another order:
+# Softmax takes the exponential of each score, so every query has to meet every key. Without it only products remain,
+# which you can compute in another order:
 #
 # $$(Q K^\top)\, V = Q\, (K^\top V)$$
 #
-# > **Predict first.** Let Q and K have shape (4, 2) and V shape (4, 3). What is the shape of the inner product on the
-# > left, and on the right? And for 10,000 tokens?
+# > **Predict first.** Let Q and K have shape (3, 2) and V shape (3, 4). What is the shape of the bracket on the left,
+# > and on the right? And for 10,000 tokens?
 #
 # <details><summary>Answer</summary>
 #
-# It's (T, T) on the left: (4, 4), then a hundred million numbers. It's (d_k, d_v) on the right: (2, 3), both times.
+# On the left it's (T, T): (3, 3), then a hundred million numbers. On the right it's (d_k, d_v), (2, 4) both times.
 #
 # </details>
 #
@@ -59,11 +59,11 @@ bar_chart(bars, title="Where is Anna?", unit="room")
 # $$S_t = S_{t-1} + k_t^\top v_t \qquad\qquad \mathrm{out}_t = q_t S_t$$
 
 # %%
-k = np.array([[1.0, 0], [0, 1], [1, 1], [0, 2]])  # (T, d_k)
-v = np.array([[1.0, 2, 3], [4, 0, 0], [0, 5, 0], [0, 0, 1]])
-q = np.array([[1.0, 1], [0, 1], [1, 0], [2, -1]])
-state, states, out = np.zeros((2, 3)), {}, []
-for t in range(4):
+k = np.array([[1.0, 0], [0, 1], [1, 2]])  # (T, d_k)
+v = np.array([[1.0, 2, 3, 0], [4, 0, 0, 1], [0, 5, 1, 0]])
+q = np.array([[1.0, 1], [0, 1], [2, -1]])
+state, states, out = np.zeros((2, 4)), {}, []
+for t in range(3):
     wrote = np.outer(k[t], v[t])  # (d_k, 1) times (1, d_v)
     state = state + wrote
     out.append(q[t] @ state)  # (d_v,)
@@ -76,10 +76,9 @@ print("the same as the masked product:", same)
 # %% [markdown]
 # ## Three forms, one result
 #
-# You've seen two forms. The **recurrence** goes token by token. The **masked product** computes all tokens at once,
-# with T² scores. The third takes **chunks** of, say, 64 tokens: masked products inside a chunk, and a state from one
-# chunk to the next. Models train with chunks and write with the recurrence. The library has all three, for all rules of
-# this notebook:
+# You've seen two forms: the **recurrence**, token by token, and the **masked product**, all at once with T² scores. The
+# third takes **chunks** of, say, 64 tokens: masked products inside a chunk, and a state from one chunk to the next.
+# Models train with chunks and write with the recurrence.
 
 # %%
 rng = np.random.default_rng(0)
@@ -124,17 +123,16 @@ print(f"states: {heads * 128 * 128 * 2 / 2**20:.0f} MiB")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# After 64 tokens, as 64 · 256 = 128 · 128.
+# After 64 tokens, because 64 · 256 = 128 · 128.
 #
 # </details>
 #
-# The printed lines are for Llama 3 70B at 8192 tokens (notebook 17), if states took the place of its cache. A state
-# also costs the same time for each token. So where is the catch?
+# The printed lines are for Llama 3 70B at 8192 tokens (notebook 17), if states took the place of its cache. And every
+# token takes the same time. Where is the catch?
 #
 # ## A sum blurs
 #
-# With two features only two keys can be at right angles. Let Ben's key lean towards Anna's: (0.6, 0.8), still of length
-# 1.
+# With two features only two keys can be at right angles. Let Ben's key lean towards Anna's: (0.6, 0.8), of length 1.
 #
 # > **Predict first.** The state has summed up "Anna is in room 3" and "Ben is in room 5". What does Anna's key read?
 # > <!-- answer: 6 within 0.1 -->
@@ -150,8 +148,8 @@ matrices(columns | {"read from the sum": reads}, **pair)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It reads 3 + 0.6 · 5 = 6. Reading with $k_i$ gives $\sum_j (k_i \cdot k_j)\, v_j$: your own value, plus a share of
-# every other value whose key isn't at right angles to yours.
+# It reads 3 + 0.6 · 5 = 6. Reading with $k_i$ gives $\sum_j (k_i \cdot k_j)\, v_j$: its own value, plus a share of
+# every other value whose key isn't at right angles to it.
 #
 # </details>
 #
@@ -181,23 +179,22 @@ matrices({"read after each sentence": np.array(after)}, **labels)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Always the person it has just heard of. But what is written for Ben moves Anna, too: she's now at 4.92. When she
-# moves, Ben is taken along to 6.848. Overlap still costs something, and the delta rule doesn't undo that in one pass.
+# Only the person it has just heard of. But what is written for Ben moves Anna to 4.92, and when she moves, Ben is taken
+# along to 6.85. Overlaps still cost something.
 #
 # </details>
 #
-# Many models also let the state *fade* by a factor $e^{g_t}$ before each token, so that old sentences make room. The
-# factor comes as its log, `log_decay`, because products of many factors become sums. With both you have the *gated
-# delta rule* (Yang et al. 2024), the one that you'll write:
+# Many models also let the state *fade* by a factor $e^{g_t}$ before each token. It comes as its log, `log_decay`. With
+# both you have the *gated delta rule* (Yang et al. 2024), the one that you'll write:
 #
 # $$S_t = e^{g_t} S_{t-1} + \beta_t\, k_t^\top (v_t - k_t\, e^{g_t} S_{t-1}) \qquad \mathrm{out}_t = q_t S_t / \sqrt{d_k}$$
 #
 # ## How much fits?
 #
-# Nothing is trained yet. We draw random keys of length 1 with d_k = 16, and random values. We tell each pair once, and
-# then ask for all of them. The error is the mean squared distance from the right values, divided by their mean square,
-# so that always answering 0 has error 1. Each chart shows five seeds. All states have 16 · 16 numbers; softmax keeps
-# every pair.
+# Nothing is trained yet. We draw random keys of length 1, with d_k = 16, and random values. We tell each pair once, and
+# then ask for all of them. The error is the squared distance from the right values, divided by their square, so always
+# answering 0 has error 1. We take five seeds. All states have 16 · 16 numbers; softmax, with scale
+# 16, keeps every pair.
 #
 # > **Predict first.** What is the error of the sum with 16 pairs? Two random keys have $(k_i \cdot k_j)^2 = 1/16$ on
 # > average.
@@ -245,6 +242,8 @@ def five_seeds(measure, sizes):
 
 pairs = [1, 2, 4, 8, 12, 16, 20, 24, 28, 32]
 lines = five_seeds(tell_once, pairs)
+for name, runs in lines.items():
+    print(f"{name}: {runs.mean(axis=0)[3]:.2f} with 8 pairs")
 title, axes = "Recall, untrained", {"x_label": "pairs"}
 line_chart(pairs, lines, title=title, y_label="error", **axes)
 
@@ -255,19 +254,18 @@ line_chart(pairs, lines, title=title, y_label="error", **axes)
 #
 # </details>
 #
-# What do these curves show?
-#
-# - The sum grows by 1/d_k per pair. A decay stays lower by giving up old pairs.
-# - Told once, the delta rule's error is well below the sum's, but not zero: 0.28 with 8 pairs. With 16, it is no better
-#   than this decay.
-# - Told four times, it's close to exact for 8 pairs, because each round corrects what the last one left. (Four times
-#   the sum is only four times the same blur.) But beyond 16, d_k, no matrix maps all keys to their values.
-# - Softmax isn't troubled. It keeps everything.
+# - The sum's error grows by 1/d_k per pair. A decay gives up old pairs and stays lower.
+# - Told once, the delta rule is well below the sum, but not exact, and from 16 pairs on no better than this decay.
+# - Told four times, it's close to exact for 8 pairs, because each round corrects what the last one left. (The sum would
+#   grow four times as large, blur included.) Beyond d_k = 16 pairs, no matrix maps all keys to their values.
+# - Softmax is close to exact throughout. It keeps everything.
 #
 # ## Keys that come again
 #
-# Now we use only 8 keys, and every round tells new values for all of them, in random order. Only the latest count. We
-# also give softmax a bias of 1 per token in favour of newer tokens.
+# Now 8 keys get new values in every round, in random order, and only the latest count. We also try softmax with a bias
+# of 1 per token in favour of newer ones.
+#
+# > **Predict first.** Which errors grow from round to round?
 
 # %%
 
@@ -301,22 +299,22 @@ def rewrite(rounds, rng):
     }
 
 
-rounds = [1, 2, 4, 8, 16]
+rounds = [2, 4, 8, 16]
 lines = five_seeds(rewrite, rounds)
 title = "8 keys, told again with new values"
 axes = {"x_label": "rounds", "log_x": True, "log_y": True}
 line_chart(rounds, lines, title=title, y_label="error", **axes)
 
 # %% [markdown]
-# A sum keeps all old values and drowns in them. The delta rule replaces them: its error settles at 0.38, because
-# overlaps remain, and the decay's at 0.52. Softmax alone can't tell old from new, but the bias fixes that.
+# The sum's does, because it drowns in old values, and so does softmax's, because it can't tell old from new by itself.
+# The bias fixes that. The delta rule replaces old values: its error settles below 0.4, as overlaps remain, and the
+# decay's above 0.5.
 #
 # ## Can training choose better keys?
 #
-# Random keys overlap by accident. A model can *learn* keys, so let's train one for each rule, with d_k = d_v = 8 and a
-# state of 64 numbers. Tables of 16 keys and 16 values are its only large params. It reads 1 to 32 pairs, each a random
-# key with a random value, so later pairs overwrite earlier ones. Then it has to name the latest value of every key it
-# has met. Two more numbers are learned: beta and decay, or for softmax its scale and its bias for newer pairs.
+# A model can *learn* its keys. So let's train one for each rule, with d_k = d_v = 8 and a state of 64 numbers. It
+# learns a vector for each of 16 keys and 16 values, and beta and decay (softmax: its scale and bias). It reads 1 to 32
+# pairs of a random key and a random value, and then names the latest value of every key that it has met.
 #
 # > **Predict first.** The sum names 85% of the values right after 8 pairs. Which percentage does the delta rule get?
 # > <!-- answer: 97 within 3 -->
@@ -468,17 +466,16 @@ line_chart(lengths, lines, title=title, y_label="share", **axes)
 #
 # </details>
 #
-# With equal states, the order is the same with each seed: sum, decay, delta rule. The delta rule's lead is largest in
-# the middle. Adding decay to it changes nothing here, because a new value already removes the old one. Softmax names
-# nearly all, but at 32 pairs it keeps 512 numbers, the others 64.
+# With equal states, and from 4 pairs on, the order is the same with each seed: sum, decay, delta rule. Adding decay to
+# the delta rule gains nothing in this task, where a new value already removes the old one. Softmax forgets next to
+# nothing, but for 32 pairs it keeps 512 numbers, the others 64.
 #
-# That's one task, with a key and its value in one token and 300 steps of training. (Try 1,200: decay comes closer.)
-# Real models keep both kinds: in Qwen3-Next, three of four layers have the gated delta rule, and the fourth has softmax.
+# That's one task, whose tokens contain both key and value, and 300 steps. (With 1,200, decay comes closer: 68% against
+# 70% with 32 pairs.) Qwen3-Next uses both: the gated delta rule in three of four layers, and softmax in the fourth.
 #
 # ## Exercise: the gated delta rule
 #
-# Write the loop over the tokens of one head. Fade the state, read what it says for the key, write what it lacks, and let
-# the query read. Keys come as they are.
+# Write the loop over the tokens of one head: fade, read with the key, write what is missing, read with the query.
 #
 # To practise more, try `delta-step-backward` in `mha-numpy exercises`, the way back through one token.
 
@@ -505,17 +502,17 @@ check("delta-rule", my_delta_rule)
 # %% [markdown]
 # ## Summary
 #
-# Now you can explain the three bars from the beginning, and their price: softmax kept all pairs and had no way to tell
-# old from new; the other two kept a state.
+# You can now explain the three bars from the beginning: softmax kept both of Anna's rooms, the sum added them up, and
+# the delta rule removed the first.
 #
 # - Without softmax, attention is a running sum of outer products, of d_k · d_v numbers, however long the text.
 #   Recurrence, chunks and masked product compute the same.
 # - Each key reads a share of every value whose key overlaps with its own. With random keys, the sum's error grows by
 #   1/d_k per pair.
-# - The delta rule removes what the state says for a key before it writes, so it can overwrite, and correct itself when
-#   it hears a pair again. It doesn't make the state larger.
-# - At equal state size it recalled more than sum and decay in our trained models, and less than softmax, which keeps
-#   everything.
+# - The delta rule removes what the state says for a key before it writes. So it can overwrite, and correct itself when
+#   it hears a pair again.
+# - With equal states, our trained models recalled more by the delta rule than by sum or decay. Softmax recalled most, but
+#   it keeps everything.
 #
 # **In the code:** `mha_numpy/variants/linear_attention.py` has the recurrence, `linear_chunks.py` the chunks.
 # Derivation and backward: docs/linear-attention.md.
