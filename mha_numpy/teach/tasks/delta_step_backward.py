@@ -55,32 +55,32 @@ def delta_step_backward(
     """
     decay, b = np.exp(log_decay)[:, None, None], beta[:, None]
     kept = decay * state
-    gap = v - read(k, kept)
-    after = kept + outer(k, b * gap)
+    gap = v - state_read(k, kept)
+    after = kept + outer_of_heads(k, b * gap)
 
     d_scaled = d_out / np.sqrt(q.shape[-1])
-    d_q = read_back(after, d_scaled)
-    d_after = d_after + outer(q, d_scaled)
-    d_written = read(k, d_after)
+    d_q = key_gradient(after, d_scaled)
+    d_after = d_after + outer_of_heads(q, d_scaled)
+    d_written = state_read(k, d_after)
     d_beta = (d_written * gap).sum(axis=-1)
     d_gap = b * d_written
-    d_k = read_back(d_after, b * gap) - read_back(kept, d_gap)
-    d_kept = d_after - outer(k, d_gap)
+    d_k = key_gradient(d_after, b * gap) - key_gradient(kept, d_gap)
+    d_kept = d_after - outer_of_heads(k, d_gap)
     d_log_decay = (d_kept * kept).sum(axis=(1, 2))
     return DeltaGrads(d_q, d_k, d_gap, d_log_decay, d_beta, decay * d_kept)
 
 
-def read(key: Array, state: Array) -> Array:
+def state_read(key: Array, state: Array) -> Array:
     """Return key @ state of each head: (H, d_v)."""
     return (key[:, :, None] * state).sum(axis=1)
 
 
-def read_back(state: Array, d_read: Array) -> Array:
+def key_gradient(state: Array, d_read: Array) -> Array:
     """Return the gradient of the key that has read: (H, d_k)."""
     return (state * d_read[:, None, :]).sum(axis=2)
 
 
-def outer(key: Array, written: Array) -> Array:
+def outer_of_heads(key: Array, written: Array) -> Array:
     """Return the outer product of each head: (H, d_k, d_v)."""
     return key[:, :, None] * written[:, None, :]
 
@@ -102,8 +102,8 @@ def _slope_of_step(inputs: Inputs) -> Slope:
 
     def forward(q: Array, k: Array, v: Array, log_decay: Array, beta: Array, state: Array) -> Array:
         kept = np.exp(log_decay)[:, None, None] * state
-        after = kept + outer(k, beta[:, None] * (v - read(k, kept)))
-        out = read(q, after) / np.sqrt(q.shape[-1])
+        after = kept + outer_of_heads(k, beta[:, None] * (v - state_read(k, kept)))
+        out = state_read(q, after) / np.sqrt(q.shape[-1])
         return np.concatenate([out[:, None], after], axis=1)
 
     names = ("q", "k", "v", "log_decay", "beta", "state")
@@ -113,33 +113,33 @@ def _slope_of_step(inputs: Inputs) -> Slope:
 
 MISTAKES = [
     Mistake("gradient of later tokens left out", "d_after is not used: only this token's output reaches the loss",
-            "d_after + outer(q, d_out / sqrt(d_k))", {"d_after = d_after + outer(q, d_scaled)": "d_after = outer(q, d_scaled)"}),
+            "d_after + np.outer(q, d_out / np.sqrt(d_k))", {"d_after = d_after + outer_of_heads(q, d_scaled)": "d_after = outer_of_heads(q, d_scaled)"}),
     Mistake("gradient of the output left out", "the state gets no gradient from this token's output",
-            "d_after + outer(q, d_out / sqrt(d_k))", {"d_after = d_after + outer(q, d_scaled)": "d_after = d_after + 0.0"}),
-    Mistake("output read back with the key", "the output's gradient reaches the state through the key", "outer(q, d_out / sqrt(d_k))",
-            {"outer(q, d_scaled)": "outer(k, d_scaled)"}),
+            "d_after + np.outer(q, d_out / np.sqrt(d_k))", {"d_after = d_after + outer_of_heads(q, d_scaled)": "d_after = d_after + 0.0"}),
+    Mistake("output read back with the key", "the output's gradient reaches the state through the key", "np.outer(q, d_out / np.sqrt(d_k))",
+            {"outer_of_heads(q, d_scaled)": "outer_of_heads(k, d_scaled)"}),
     Mistake("d_q from the state before writing", "d_q is computed from the state before the token wrote", "d_q from `after`",
-            {"read_back(after, d_scaled)": "read_back(kept, d_scaled)"}),
+            {"key_gradient(after, d_scaled)": "key_gradient(kept, d_scaled)"}),
     Mistake("d_q from the state before the token", "d_q is computed from `state`", "d_q from `after`",
-            {"read_back(after, d_scaled)": "read_back(state, d_scaled)"}),
+            {"key_gradient(after, d_scaled)": "key_gradient(state, d_scaled)"}),
     Mistake("scale left out of the output's gradient", "the output's gradient is not divided by sqrt(d_k)", "d_out / np.sqrt(d_k)",
             {"d_out / np.sqrt(q.shape[-1])": "d_out"}),
     Mistake("scale left out of d_q only", "d_q is too large by sqrt(d_k)", "d_out / np.sqrt(d_k), in both places",
-            {"read_back(after, d_scaled)": "read_back(after, d_out)"}),
+            {"key_gradient(after, d_scaled)": "key_gradient(after, d_out)"}),
     Mistake("scale left out of the state's gradient", "the gradient that the output sends to the state is too large by sqrt(d_k)",
-            "d_out / np.sqrt(d_k), in both places", {"outer(q, d_scaled)": "outer(q, d_out)"}),
+            "d_out / np.sqrt(d_k), in both places", {"outer_of_heads(q, d_scaled)": "outer_of_heads(q, d_out)"}),
     Mistake("d_k: only where it writes", "d_k lacks the key's second use, where it reads the old value",
-            "subtract kept @ d_gap", {" - read_back(kept, d_gap)": ""}),
+            "subtract kept @ d_gap", {" - key_gradient(kept, d_gap)": ""}),
     Mistake("d_k: only where it reads", "d_k lacks the key's first use, where it writes", "add d_after @ (beta * gap)",
-            {"read_back(d_after, b * gap) - read_back(kept, d_gap)": "-read_back(kept, d_gap)"}),
+            {"key_gradient(d_after, b * gap) - key_gradient(kept, d_gap)": "-key_gradient(kept, d_gap)"}),
     Mistake("d_k: what it reads is added", "the part of d_k that comes from reading the old value has the wrong sign",
-            "gap is v minus the old value", {"b * gap) - read_back(kept": "b * gap) + read_back(kept"}),
+            "gap is v minus the old value", {"b * gap) - key_gradient(kept": "b * gap) + key_gradient(kept"}),
     Mistake("d_k: reads the state before it faded", "the part of d_k that comes from reading the old value is computed from `state`",
-            "k reads `kept`", {"read_back(kept, d_gap)": "read_back(state, d_gap)"}),
+            "k reads `kept`", {"key_gradient(kept, d_gap)": "key_gradient(state, d_gap)"}),
     Mistake("d_k: beta left out where it writes", "the part of d_k that comes from writing lacks beta", "d_after @ (beta * gap)",
-            {"read_back(d_after, b * gap)": "read_back(d_after, gap)"}),
+            {"key_gradient(d_after, b * gap)": "key_gradient(d_after, gap)"}),
     Mistake("d_k from v instead of the gap", "the part of d_k that comes from writing is computed from v, as in a plain sum",
-            "d_after @ (beta * gap)", {"read_back(d_after, b * gap)": "read_back(d_after, b * v)"}),
+            "d_after @ (beta * gap)", {"key_gradient(d_after, b * gap)": "key_gradient(d_after, b * v)"}),
     Mistake("d_v without beta", "the gap's gradient lacks beta, so d_v is too large", "beta * (k @ d_after)",
             {"d_gap = b * d_written": "d_gap = d_written"}),
     Mistake("sign of d_v in the delta rule", "d_v has the wrong sign", "gap is v minus the old value, so d_v = d_gap",
@@ -149,9 +149,9 @@ MISTAKES = [
     Mistake("d_beta from what was written", "d_beta is computed from beta * gap", "(d_written * gap).sum(axis=-1)",
             {"(d_written * gap)": "(d_written * b * gap)"}),
     Mistake("old value not taken off backward", "the state's gradient is passed on as if nothing had been taken off",
-            "d_kept = d_after - outer(k, d_gap)", {"d_after - outer(k, d_gap)": "d_after"}),
+            "d_kept = d_after - np.outer(k, d_gap)", {"d_after - outer_of_heads(k, d_gap)": "d_after"}),
     Mistake("old value's gradient added", "the gradient through the old value is added to the state's instead of subtracted",
-            "d_kept = d_after - outer(k, d_gap)", {"d_after - outer(k, d_gap)": "d_after + outer(k, d_gap)"}),
+            "d_kept = d_after - np.outer(k, d_gap)", {"d_after - outer_of_heads(k, d_gap)": "d_after + outer_of_heads(k, d_gap)"}),
     Mistake("d_log_decay: gradient of the decay itself", "d_log_decay is the gradient of e^log_decay: the factor e^log_decay is missing",
             "(d_kept * kept).sum()", {"(d_kept * kept)": "(d_kept * state)"}),
     Mistake("d_log_decay: decay twice", "d_log_decay has the factor e^log_decay twice", "(d_kept * kept).sum()",
@@ -159,7 +159,7 @@ MISTAKES = [
     Mistake("d_log_decay from the state after", "d_log_decay is computed from the state after writing", "(d_kept * kept).sum()",
             {"(d_kept * kept)": "(d_kept * after)"}),
     Mistake("d_log_decay before the old value is taken off", "d_log_decay is computed from d_after: it lacks the path through the old value",
-            "d_kept = d_after - outer(k, d_gap) first", {"(d_kept * kept)": "(d_after * kept)"}),
+            "d_kept = d_after - np.outer(k, d_gap) first", {"(d_kept * kept)": "(d_after * kept)"}),
     Mistake("d_state without decay", "d_state lacks the factor e^log_decay", "np.exp(log_decay) * d_kept",
             {"d_beta, decay * d_kept": "d_beta, d_kept"}),
     Mistake("d_state times the log", "d_state is multiplied by log_decay", "np.exp(log_decay) * d_kept",
@@ -180,9 +180,8 @@ TASK = Task(
         "Their sum goes back through the third line. What does it give to kept, to k, and to "
         "beta * gap?",
         mistake="d_k: only where it writes",
-        fix="d_after = d_after + outer(q, d_out / sqrt(d_k)); d_gap = beta * (k @ d_after); "
-        "d_k = d_after @ (beta * gap) - kept @ d_gap; d_kept = d_after - outer(k, "
-        "d_gap)\n"
+        fix="d_after = d_after + np.outer(q, d_out / np.sqrt(d_k)); d_gap = beta * (k @ d_after); "
+        "d_k = d_after @ (beta * gap) - kept @ d_gap; d_kept = d_after - np.outer(k, d_gap)\n"
         "the other three, for each head:\n"
         "d_beta = (k @ d_after * gap).sum(); d_log_decay = (d_kept * kept).sum(); d_state = "
         "np.exp(log_decay) * d_kept",
