@@ -42,7 +42,13 @@ from mha_numpy.core.recording import (
     record_projections_backward,
     record_rotations,
 )
-from mha_numpy.core.rope import RopeCache, RopeOptions, rope_backward, rope_forward
+from mha_numpy.core.rope import (
+    RopeCache,
+    RopeOptions,
+    rope_backward,
+    rope_forward,
+    text_length,
+)
 from mha_numpy.core.shapes import merge_heads, split_heads
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
@@ -126,6 +132,8 @@ def multi_head_steps(
             q_at = first + np.arange(q.shape[2])  # (T_q,) or (B, T_q)
         if k_at is None:
             k_at = past + np.arange(k.shape[2])
+        if rope.scaling is not None and rope.length is None:  # the same for queries and keys
+            rope = rope._replace(length=text_length(q_at, k_at))
         q, rotate_q = rope_forward(q, positions=q_at, **rope._asdict())
         k, rotate_k = rope_forward(k, positions=k_at, **rope._asdict())
         if names:

@@ -169,6 +169,11 @@ def _check_rotary_dim(rotary_dim: Any, d: int) -> int:
     return rotary_dim
 
 
+def text_length(*positions: Array) -> float:
+    """Return the last position + 1; NaN is no position."""
+    return float(max(np.fmax.reduce(at, axis=None, initial=-1) for at in positions) + 1)
+
+
 def check_positions(positions: Any, shape: tuple[int, ...], name: str = "positions") -> Array:
     """Return positions that broadcast to x without its last axis, in float64."""
     B, T = shape[0], shape[-2]
@@ -192,8 +197,8 @@ def _check(values: Values) -> None:
     values["rotary_dim"] = _check_rotary_dim(values["rotary_dim"], shape[-1])
     positions = values["positions"] = check_positions(values["positions"], shape)
     length = values["length"]
-    if length is None and values["scaling"] is not None:  # NaN is no position
-        length = np.fmax.reduce(positions, axis=None, initial=-1) + 1
+    if length is None and values["scaling"] is not None:
+        length = text_length(positions)
     values["frequencies"], values["attention_factor"] = rope_frequencies(
         values["rotary_dim"], base=values["base"], scaling=values["scaling"], length=length
     )

@@ -33,6 +33,7 @@ from mha_numpy.kernels.transpose import transpose
 Array = npt.NDArray[Any]
 
 STEP = 8  # rows that are solved for together
+MULTIPLE = 16  # of tokens, with zeros at the end: whole steps, and whole Vectors of any processor
 FORWARD = Layout(  # rows and columns: a row a token, but for the state's, which are features of k
     decay="1 block", beta="1 block", from_start="1 block", to_end="1 block",
     between="block block", cells="block block",
@@ -142,7 +143,7 @@ def forward_chunks(thread, threads, arguments):
         load_tile(s.state, states[b, h, 0])
         for first in range(0, T, BLOCK):
             n = min(BLOCK, T - first)
-            at, C = slice(first, first + n), divide_up(n, lanes(s.k)) * lanes(s.k)
+            at, C = slice(first, first + n), divide_up(n, MULTIPLE) * MULTIPLE
             k_c, u_c, cells, k_T = s.k[:C], s.u[:C], s.cells[:C, :C], s.k_T[:, :C]
             load_tile(k_c, k[b, h, at])
             load_tile(u_c, v[b, h, at])
@@ -194,7 +195,7 @@ def backward_chunks(thread, threads, arguments):
         for number in range(divide_up(T, BLOCK) - 1, -1, -1):
             first = number * BLOCK
             n = min(BLOCK, T - first)
-            at, C = slice(first, first + n), divide_up(n, lanes(s.k)) * lanes(s.k)
+            at, C = slice(first, first + n), divide_up(n, MULTIPLE) * MULTIPLE
             k_c, u_c, cells, k_T, u_T = (
                 s.k[:C],
                 s.u[:C],

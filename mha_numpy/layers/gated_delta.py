@@ -9,12 +9,12 @@ from mha_numpy.checks import check_count, check_number, check_shape
 from mha_numpy.core import linear_backward, linear_forward, merge_heads, split_heads
 from mha_numpy.core.grouped import group_heads
 from mha_numpy.core.pair import Pair
+from mha_numpy.core.rms_norm import rms_norm_backward, rms_norm_forward
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers.activations import swiglu_backward, swiglu_forward
 from mha_numpy.layers.attention import _default
 from mha_numpy.layers.layer import Layer, make_rng
-from mha_numpy.layers.norms import rms_norm_backward, rms_norm_forward
 from mha_numpy.steps import constant, renamed, step
 from mha_numpy.variants import (
     causal_conv_backward,
@@ -291,8 +291,9 @@ class GatedDeltaNet(Layer):
         step("out", out, "B T D", "merged @ w_o")
         if state is None:
             self._cache = caches
-        else:
-            state.conv, state.memory = caches["conv"].final_state, caches["rule"].final_state
+        else:  # copies: a view would keep the arrays of all tokens
+            state.conv = caches["conv"].final_state.copy()
+            state.memory = caches["rule"].final_state.copy()
         return out
 
     def backward(self, d_out: Array) -> Array:

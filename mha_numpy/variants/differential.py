@@ -111,6 +111,7 @@ class DifferentialGrads(NamedTuple):
     d_v: Array
     d_params: DifferentialParams
     d_bias: Array | None  # this and the following: of options, as in AttentionGrads
+    d_sink: Array | None
     d_head_gate: Array | None
 
 
@@ -210,8 +211,8 @@ def differential_attention_backward(d_out: Array, cache: DifferentialCache) -> D
     Returns
     -------
     DifferentialGrads
-        ``d_q1, d_k1, d_q2, d_k2, d_v, d_params, d_bias, d_head_gate``; `d_v` and those of options
-        are sums over both attentions.
+        ``d_q1, d_k1, d_q2, d_k2, d_v, d_params, d_bias, d_sink, d_head_gate``; `d_v` and
+        those of options are sums over both attentions.
 
     Examples
     --------

@@ -89,6 +89,7 @@ class LatentAttentionGrads(NamedTuple):
     d_x: Array  # (B, T, D)
     d_params: LatentAttentionParams
     d_bias: Array | None  # this and the following: of options, as in AttentionGrads
+    d_sink: Array | None
     d_head_gate: Array | None
 
 
@@ -353,8 +354,8 @@ def latent_attention_backward(d_out: Array, cache: LatentAttentionCache) -> Late
     Returns
     -------
     LatentAttentionGrads
-        ``d_x, d_params, d_bias, d_head_gate``. The latent gets gradients from the keys and the
-        values of all heads, the rotated key from all heads, and x from queries and keys.
+        ``d_x, d_params, d_bias, d_sink, d_head_gate``. The latent gets gradients from the keys
+        and the values of all heads, the rotated key from all heads, and x from queries and keys.
 
     Examples
     --------

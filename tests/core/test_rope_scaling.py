@@ -12,10 +12,12 @@ from mha_numpy.core import (
     ProportionalScaling,
     RopeOptions,
     YarnScaling,
+    multi_head_attention_forward,
     rope_frequencies,
     yarn_mscale,
 )
 from tests.compare import assert_close
+from tests.core.test_multihead import square_params
 
 L, BASE = 64, 256.0  # length of training; frequencies of 8 features: 1, 1/4, 1/16, 1/64
 PLAIN = np.array([1, 1 / 4, 1 / 16, 1 / 64])
@@ -159,3 +161,14 @@ WRONG = [
 def test_wrong_input(call, message):
     with pytest.raises(ConfigError, match=message):
         call()
+
+
+def test_queries_and_keys_of_different_lengths_have_the_same_frequencies(rng):
+    """In cross-attention, a rotated query meets rotated keys: scores know only the distance."""
+    rope = RopeOptions(scaling=DynamicScaling(2.0, 4))
+    x, memory = rng.normal(size=(1, 3, 8)), rng.normal(size=(1, 9, 8))
+    params = square_params(rng, 8, 8)
+    out, _ = multi_head_attention_forward(x, memory, params=params, num_heads=2, rope=rope)
+    fixed = rope._replace(length=9)
+    expected, _ = multi_head_attention_forward(x, memory, params=params, num_heads=2, rope=fixed)
+    assert_close(out, expected, "exact")

@@ -55,6 +55,7 @@ def test_decoding_is_the_whole_text(layer, rng, parts):
     x, state, found = rng.normal(size=(2, 9, 9)), DeltaState(), []
     for part in np.split(x, np.cumsum(parts)[:-1], axis=1):
         found.append(layer(part, state=state))
+        assert state.conv.base is state.memory.base is None  # they hold no others alive
         assert state.nbytes == 8 * 2 * (2 * (2 * 6 + 20) + 4 * 3 * 5)
     assert_close(np.concatenate(found, axis=1), layer(x))
 

@@ -183,8 +183,8 @@ MUTATIONS = [
              "k_at = np.arange(k.shape[2])"}),
     Mutation("decode forgets the offset", "multihead.py", {'options["q_offset"] = kv_cache.place(T_new)': "pass"}),
     Mutation("rope: attention factor forgotten", "rope.py", {"(attention_factor * f(angles))": "f(angles)"}),
-    Mutation("rope: length of the first sequence", "rope.py", {"np.fmax.reduce(positions, axis=None, initial=-1)":
-             "np.fmax.reduce(np.atleast_2d(positions)[0], axis=None, initial=-1)"}),
+    Mutation("rope: length of the first sequence", "rope.py", {"np.fmax.reduce(at, axis=None, initial=-1)":
+             "np.fmax.reduce(np.atleast_2d(at)[0], axis=None, initial=-1)"}),
     Mutation("dynamic: another power", "rope_scaling.py", {"max(frequencies.size - 1, 1)": "max(frequencies.size, 1)"}),
     Mutation("dynamic: shorter texts too", "rope_scaling.py", {"max(length, self.original_length) / self.original_length":
              "length / self.original_length"}),

@@ -68,7 +68,9 @@ def test_the_published_equations(rng, backend, rank):
 @pytest.mark.parametrize("has_gain", [True, False])
 def test_gradients(rng, backend, has_gain):
     arrays, params = draw(rng, has_gain=has_gain)
-    options = {"bias": rng.normal(size=(H, 1, T_K)), "head_gate": rng.normal(size=H)}
+    arrays = {name: array[:1] for name, array in arrays.items()}
+    options = {"bias": rng.normal(size=(H, 1, T_K)), "sink": rng.normal(size=H),
+               "head_gate": rng.normal(size=H)}  # fmt: skip
 
     def forward(params, **inputs):
         return differential_attention_forward(
@@ -138,7 +140,11 @@ def test_every_equation_of_a_trace_holds(rng):
         arrays, params = draw(rng, rank)
         options = {"bias": rng.normal(size=T_K)}
         if rank == 4:
-            options |= {"head_gate": rng.normal(size=H), "mask": rng.random((T_Q, T_K)) < 0.7}
+            options |= {
+                "sink": rng.normal(size=H),
+                "head_gate": rng.normal(size=H),
+                "mask": rng.random((T_Q, T_K)) < 0.7,
+            }
         t = trace_both(
             differential_attention_forward, differential_attention_backward, *arrays.values(),
             rng=rng, params=params, lambda_init=INIT, **options,

@@ -90,10 +90,12 @@ def test_head_by_head(rng, backend, has_latent, interleaved, scale):
 
 
 @each_query
-def test_gradients(rng, backend, has_latent):
+def test_gradients(rng, has_latent):
+    """By all backends: see the tests of the layer."""
     x, params = draw(rng, has_latent)
+    x = x[:1]
     inputs = {"x": x, "params": params, "bias": rng.normal(size=(H, 1, T)),
-              "head_gate": rng.normal(size=H)}  # fmt: skip
+              "sink": rng.normal(size=H), "head_gate": rng.normal(size=H)}  # fmt: skip
     positions = rng.permutation(T)
 
     def with_options(x, params, **options):
@@ -106,7 +108,8 @@ def test_gradients(rng, backend, has_latent):
 @pytest.mark.parametrize("scale", [None, 0.7])
 def test_absorbed_expanded_and_whole_are_the_same(rng, backend, has_latent, scale):
     x, params = draw(rng, has_latent)
-    options = {"is_causal": True, "scale": scale, "head_gate": rng.normal(size=H)}
+    options = {"is_causal": True, "scale": scale, "sink": rng.normal(size=H),
+               "head_gate": rng.normal(size=H)}  # fmt: skip
     expected, _ = forward(x, params, **options)
     for absorb in (True, False):
         kv_cache = KVCache()
@@ -200,7 +203,8 @@ def test_nan_reaches_only_later_tokens(rng):
 def test_every_equation_of_a_trace_holds(rng, has_latent):
     x, params = draw(rng, has_latent)
     options = {"params": params, "num_heads": H, "is_causal": True}
-    for more in ({}, {"head_gate": rng.normal(size=H), "positions": np.arange(T) * [[2], [3]]},
+    for more in ({}, {"head_gate": rng.normal(size=H), "sink": rng.normal(size=H),
+                      "positions": np.arange(T) * [[2], [3]]},
                  {"rope": RopeOptions(rotary_dim=2)}):  # fmt: skip
         passes = latent_attention_forward, latent_attention_backward
         t = trace_both(*passes, x, rng=rng, **options, **more)
@@ -208,7 +212,7 @@ def test_every_equation_of_a_trace_holds(rng, has_latent):
         names = [s.name for s in t]
         assert len(names) == len(set(names))
         given = [s.name for s in t if not s.equation]
-        assert set(given) <= {"x", "d_out", "head_gate"}
+        assert set(given) <= {"x", "d_out", "sink", "head_gate"}
     assert t.sizes["d_kept"] == D_C + D_ROPE
     for absorb in (True, False):
         kv_cache = KVCache()

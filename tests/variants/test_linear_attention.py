@@ -116,6 +116,29 @@ def test_all_forms_agree_on_random_sizes(seed):
         assert_same(found, expected)
 
 
+def assert_by_kernel(seed, dtype):
+    """Fail unless the kernel computes a random problem as the equations do in float64."""
+    rng = np.random.default_rng(seed)
+    H_kv, G = rng.integers(1, 4, size=2)
+    T, d_k, d_v = rng.integers(1, [150, 40, 40])
+    decay, rule = RULES[:4][seed % 4]
+    sizes = {"leading": (2, int(H_kv * G), int(H_kv)), "T": T, "d_k": d_k, "d_v": d_v}
+    inputs = draw(rng, decay, rule, **sizes, state=seed % 3 > 0)
+    inputs = {name: x.astype(dtype) for name, x in inputs.items()}
+    exact = {name: x.astype(np.float64) for name, x in inputs.items()}
+    with backend("numba"):
+        found = run(inputs, np.random.default_rng(seed))
+    expected = run(exact, np.random.default_rng(seed))
+    assert_same(found, expected, "float64" if dtype == np.float64 else (1e-5, 1e-5, False))
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("seed", sweep(range(60), 8, every=3))
+def test_the_kernel_on_random_sizes(seed, dtype):
+    assert_by_kernel(seed, dtype)
+
+
 @each_rule
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_of_output_and_final_state(rng, decay, rule, form):
@@ -158,6 +181,15 @@ def test_a_text_in_parts_is_the_whole_text(rng, decay, rule, form):
     for name in (f"d_{name}" for name in inputs):
         joined = np.concatenate([getattr(g, name) for g in reversed(grads)], axis=2)
         assert_close(joined, getattr(whole, name), name=name)
+
+
+@each_way
+def test_a_cache_has_a_state_for_each_token_or_chunk(rng, form, by):
+    with backend(by):
+        _, cache = linear_attention_forward(**draw(rng, "decay", "delta", T=130), form=form)
+    N = {"recurrence": 130, "chunks": 3, "product": 1}[form]  # chunks of 64, 64 and 2
+    assert cache.states.shape == (2, 3, N + 1, 4, 5)
+    assert cache.u.shape == cache.v.shape
 
 
 def test_a_sum_is_attention_without_softmax(rng):
