@@ -28,7 +28,7 @@ answers = {
     "delta rule": ask @ delta.final_state,
 }
 bars = {name: answer.item() for name, answer in answers.items()}
-bar_chart(bars, title="Where is Anna?", unit="room")
+bar_chart(bars, title="Where is Anna?", unit="room numbers")
 
 # %% [markdown]
 # Softmax says 5.5, halfway between her two rooms. Both keys match equally well, and nothing here says which is newer.
@@ -288,12 +288,12 @@ def rewrite(rounds, rng):
         "bias": np.arange(float(8 * rounds))[None],
     }
     read = {"softmax": attention_forward(k, told, v, scale=16.0)[0]}
-    read["softmax, newer first"] = attention_forward(
-        k, told, v, **newer
-    )[0]
     read["sum"] = recall(k, told, v)
     read["decay 0.9"] = recall(k, told, v, log_decay=np.log(0.9))
     read["delta rule"] = recall(k, told, v, beta=1.0)
+    read["softmax, newer first"] = attention_forward(
+        k, told, v, **newer
+    )[0]
     return {
         name: error(each, newest) for name, each in read.items()
     }
