@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from mha_numpy import core, layers
+from mha_numpy import core, layers, variants
 from mha_numpy.layers import Dropout, Embedding, Layer, Linear, MultiHeadAttention
 from mha_numpy.models import analysis
 from mha_numpy.models.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
@@ -117,6 +117,23 @@ grouped_backward = attention_backward
 
 def backward_from_lse(d_heads, q, k, v, heads, lse, mask, backend="numpy"):
     return attention_backward(d_heads, q, k, v, mask, backend)
+
+
+def delta_rule(q, k, v, log_decay, beta, state):
+    options = {"log_decay": log_decay, "beta": beta, "state": state}
+    out, cache = variants.linear_attention_forward(q, k, v, **options)
+    return out, cache.final_state
+
+
+def delta_step_backward(d_out, d_after, q, k, v, log_decay, beta, state):
+    d_out, q, k, v, log_decay, beta = (
+        array[None, :, None] for array in (d_out, q, k, v, log_decay, beta)
+    )
+    options = {"log_decay": log_decay, "beta": beta, "state": state[None]}
+    _, cache = variants.linear_attention_forward(q, k, v, **options)
+    grads = variants.linear_attention_backward(d_out, cache, d_final_state=d_after[None])
+    *of_token, d_state = (gradient[0] for gradient in grads)
+    return *(gradient[:, 0] for gradient in of_token), d_state
 
 
 def sum_over_group(d_per_query_head, num_kv_heads):
