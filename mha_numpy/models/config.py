@@ -99,9 +99,14 @@ def rope(name: str, config: Any) -> RopeOptions:
     return rope_from_config(config)
 
 
+MOST_LAYERS = 1000  # in a model whose layers differ: a list has a place for each
+
+
 def types_of_layers(config: Any, is_full: Callable[[int], bool]) -> list[str]:
     """Read whether each layer sees everything or a window; older configs have only a rule."""
     L = check_count("num_hidden_layers", config.get("num_hidden_layers"))
+    if L > MOST_LAYERS:
+        raise ConfigError(f"num_hidden_layers: expected at most {MOST_LAYERS}; got {L}")
     found = config.get("layer_types")
     if found is None:
         return ["full_attention" if is_full(i) else "sliding_attention" for i in range(L)]

@@ -1,6 +1,6 @@
 """Language models, stacks of decoder blocks: GPT-2, Llama and Mistral are options of one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,11 +78,13 @@ class TransformerLM(Layer):
         self.num_heads, self.num_layers = num_heads, num_layers
         self.embedding = Embedding(vocab_size, embed_dim, rng=rng)
         self.positions = None
-        layers = each_layer(check_count("num_layers", num_layers), block_options)
-        if all(options.get("rope") is None for options in layers):
+        check_count("num_layers", num_layers)
+        ropes = as_list(block_options.get("rope"))
+        if all(rope is None for rope in ropes):
             self.positions = LearnedPositions(max_tokens, embed_dim, rng=rng)
         self.blocks = [
-            DecoderBlock(embed_dim, num_heads, hidden_dim, rng=rng, **options) for options in layers
+            DecoderBlock(embed_dim, num_heads, hidden_dim, rng=rng, **options)
+            for options in each_layer(num_layers, block_options)
         ]
         if embedding_scale is not None:
             embedding_scale = check_number("embedding_scale", embedding_scale, positive=True)
@@ -167,19 +169,22 @@ class TransformerLM(Layer):
         self.embedding.backward(d_x)
 
 
-def each_layer(count: int, block_options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the options of each block: a list of windows, or of rotations, has one for each."""
-    patterns: dict[str, list[Any]] = {}
-    for name in ("rope", "window"):
-        value = block_options.get(name)
-        patterns[name] = each = value if isinstance(value, list) else [value] * count
+def as_list(option: Any) -> list[Any]:
+    """Return an option's value for each layer, or one for all."""
+    return option if isinstance(option, list) else [option]
+
+
+def each_layer(count: int, block_options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the options of each block: a list of windows, or of rotations, has one for each."""
+    given = {name: block_options.get(name) for name in ("rope", "window")}
+    lists = {name: each for name, each in given.items() if isinstance(each, list)}
+    for name, each in lists.items():
         if len(each) != count:
             raise ConfigError(
                 f"{name}: expected one for each of num_layers={count}; got {len(each)}"
             )
-    return [
-        block_options | {name: each[i] for name, each in patterns.items()} for i in range(count)
-    ]
+    for i in range(count):
+        yield block_options | {name: each[i] for name, each in lists.items()}
 
 
 class GPT2(TransformerLM):

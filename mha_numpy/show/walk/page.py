@@ -7,7 +7,6 @@ import numpy as np
 
 from mha_numpy.checking.tracing import Trace, trace
 from mha_numpy.core import (
-    MultiHeadParams,
     causal_mask,
     multi_head_attention_backward,
     multi_head_attention_forward,
@@ -49,9 +48,7 @@ def record(seen: Walk) -> Trace:
 
     Numbers are rounded to float32, which halves the page, and computed with in float64.
     """
-    params: Any = MultiHeadParams._make(
-        _rounded(seen.layer.params.get(name)) for name in MultiHeadParams._fields
-    )
+    params = type(seen.params)(*map(_rounded, seen.params))
     shape = (len(seen.tokens), len(seen.source_tokens))
     mask = causal_mask(*shape) if seen.is_causal else np.ones(shape, bool)
     with trace() as recorded:

@@ -9,6 +9,7 @@ import numpy as np
 from mha_numpy.checks import check_integer
 from mha_numpy.core import softmax_forward
 from mha_numpy.errors import ConfigError, describe, did_you_mean
+from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.layers.params_file import PathLike
 from mha_numpy.models import Bert, from_pretrained
 from mha_numpy.models.pretrained import PACKAGES, find_model
@@ -49,7 +50,13 @@ def pretrained_setting(
     ids, tokens = _read(model, folder, text)
     out = model(ids)
     block = model.blocks[number]
-    attention, x = block.attention.layer, block.attention.layer.forward_cache.project_q.x
+    attention = block.attention.layer
+    if not isinstance(attention, MultiHeadAttention):
+        raise ConfigError(
+            f"model: expected multi-head attention in layer {number}, which a walk can show; "
+            f"got {type(attention).__name__}"
+        )
+    x = attention.forward_cache.project_q.x
     whose = "Trained by others" if str(source) in PACKAGES else "Params from a folder"
     whose = f"{whose} ({_title(folder) or source})"
     place = f"blocks.{number}.attention, number {number} of its layers 0 to {L - 1}"
@@ -60,6 +67,8 @@ def pretrained_setting(
         source_tokens=tokens,
         is_causal=block.is_causal,
         window=block.window,
+        softcap=block.softcap,
+        scale=block.scale,
         model=str(source),
         **about(whose, place, seed),
         said=(NOTHING_IS_SAID,) if isinstance(model, Bert) else _next_token(model, out[0, -1]),

@@ -5,6 +5,7 @@ from typing import Any
 
 from mha_numpy.checking import GradcheckReport
 from mha_numpy.checking.tracing import Trace
+from mha_numpy.core import FullMultiHeadParams, MultiHeadParams
 from mha_numpy.core.masks import Window
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import MultiHeadAttention
@@ -38,6 +39,8 @@ class Setting:
     is_cross: bool = False  # whether keys and values come from another sequence
     is_causal: bool = False
     window: Window | None = None  # how far a token sees
+    softcap: float | None = None
+    scale: float | None = None
     seed: int  # of everything that is random
     model: str | None = None  # the trained model that has the layer; None: random params
     about: str  # which params and inputs these are
@@ -59,8 +62,17 @@ class Setting:
         layer = self.layer
         return {
             "num_heads": layer.num_heads, "num_kv_heads": layer.num_kv_heads,
-            "rope": layer.rope, "window": self.window,
+            "rope": layer.rope, "qk_norm": layer.qk_norm, "window": self.window,
+            "softcap": self.softcap, "scale": self.scale, "sink": layer.params.get("sink"),
         }  # fmt: skip
+
+    @property
+    def params(self) -> MultiHeadParams | FullMultiHeadParams:
+        """The layer's params, with gains and a gate only if it has them."""
+        params = self.layer.params
+        full = FullMultiHeadParams._make(params.get(name) for name in FullMultiHeadParams._fields)
+        is_plain = all(param is None for param in full[8:])
+        return MultiHeadParams._make(full[:8]) if is_plain else full
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ from mha_numpy.checking import gradcheck
 from mha_numpy.checking.tracing import trace
 from mha_numpy.checks import check_count
 from mha_numpy.core import (
-    MultiHeadParams,
     multi_head_attention_backward,
     multi_head_attention_forward,
 )
@@ -124,9 +123,9 @@ def _expect_none(why: str, **options: Any) -> None:
 
 def _go(setting: Setting, dtype: str) -> Walk:
     """Check the gradients of a layer, and run it forward and backward under a trace."""
-    layer, seed = setting.layer, setting.seed
+    seed = setting.seed
     forward = partial(multi_head_attention_forward, is_causal=setting.is_causal, **setting.options)
-    params = MultiHeadParams._make(layer.params.get(name) for name in MultiHeadParams._fields)
+    params: Any = setting.params
     x_q = setting.inputs["x_q"]
     is_small = max(x_q.shape[1:]) <= 64  # else each forward takes long: check fewer numbers
     report = gradcheck(
@@ -142,7 +141,7 @@ def _go(setting: Setting, dtype: str) -> Walk:
     if d_out is None:
         d_out = np.random.default_rng(seed).normal(size=x_q.shape)
     with trace() as recorded:
-        _, cache = forward(**inputs, params=MultiHeadParams._make(narrow))
+        _, cache = forward(**inputs, params=type(params)(*narrow))
         multi_head_attention_backward(d_out.astype(dtype), cache)
     attention = cache.attention
     return Walk(

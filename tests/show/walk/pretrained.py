@@ -23,6 +23,11 @@ CONFIGS = {
         "num_hidden_layers": L, "intermediate_size": 16, "max_position_embeddings": LONGEST,
         "hidden_act": "silu", "sliding_window": 3,
     },
+    "gemma3_text": {  # norms of queries and keys, a scale, a softcap, a window in some layers
+        "hidden_size": D, "num_attention_heads": H, "num_key_value_heads": H_KV, "head_dim": 6,
+        "num_hidden_layers": L, "intermediate_size": 16, "max_position_embeddings": LONGEST,
+        "sliding_window": 3, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 1.5,
+    },
 }  # fmt: skip
 
 
@@ -44,7 +49,7 @@ def save_model(folder, kind, **options):
         rules.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
     folder.mkdir()
     rules.save(str(folder / "tokenizer.json"))
-    config = {"model_type": kind, "vocab_size": len(words), **CONFIGS[kind], **options}
+    config = {"model_type": kind, "vocab_size": len(words), **CONFIGS.get(kind, {}), **options}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     build, layout = KINDS[kind]
     options = ModelConfig(folder).read(FIELDS[kind])

@@ -183,3 +183,14 @@ def test_a_real_bert(tmp_path, capsys):
     assert len(rows_of_it) == 3  # twelve heads in three tables
     assert "because 100%" in rows_of_it[0]  # head 2 looks at the token before
     assert page.stat().st_size < 5e6
+
+
+def test_latent_attention_is_refused(tmp_path):
+    sizes = {
+        "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 16,
+        "max_position_embeddings": 9, "first_k_dense_replace": 1, "kv_lora_rank": 3,
+        "q_lora_rank": 3, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 2,
+    }  # fmt: skip
+    folder = save_model(tmp_path / "deepseek", "deepseek_v3", **sizes)
+    with pytest.raises(ConfigError, match=r"^model: expected multi-head .* got LatentAttention$"):
+        walk(SENTENCE, model=folder)
