@@ -153,6 +153,7 @@ TASK = Task(
         "powers = np.exp(scores - largest)\n"
         "weights = powers / (powers.sum(axis=-1, keepdims=True) + np.exp(sink - largest))",
     ),
+    returns="tuple[Array, Array]",
     draw=draw_sinks,
     laws=[Law("no row of weights sums to more than 1", _share_of_the_sink)],
     reactions=[

@@ -138,6 +138,7 @@ TASK = Task(
         "d_scores = weights * (d_weights - row_sum)\n"
         "d_sink = -((1 - weights.sum(axis=-1)) * row_sum[..., 0]).sum(axis=(0, 2))",
     ),
+    returns="tuple[Array, Array]",
     draw=_draw_with_sink,
     laws=[
         Law(
