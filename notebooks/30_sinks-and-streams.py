@@ -236,7 +236,8 @@ matrices(both, column_labels=["|", "a", "b", "c"])
 #
 # </details>
 #
-# So the head that wanted nothing brings a mixture of letters, and the model takes it for something to say. A window as
+# So the head that wanted nothing brings a mixture of letters, and the model takes it for something to say. A star's
+# quarter goes astray in the same way. A window as
 # such is harmless; what breaks the model is that *softmax has to spend everything*.
 #
 # ## Repair 1: keep the first token
@@ -295,7 +296,7 @@ for beta in (-np.inf, 0.0, 2.0, 4.0):
     _, cache = attention_forward(q, k, v, sink=np.array([beta]))
     sums[f"sink {beta:.0f}"] = cache.weights[0].sum(axis=-1)
 rows = [f"query {i}" for i in range(5)]
-sums = {"sum of a row": np.concatenate(list(sums.values())).T}
+sums = {"sum of a row, by sink": np.concatenate(list(sums.values())).T}
 labels = ["-inf", "0", "2", "4"]
 matrices(sums, row_labels=rows, column_labels=labels)
 
