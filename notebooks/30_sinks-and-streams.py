@@ -296,9 +296,10 @@ for beta in (-np.inf, 0.0, 2.0, 4.0):
     _, cache = attention_forward(q, k, v, sink=np.array([beta]))
     sums[f"sink {beta:.0f}"] = cache.weights[0].sum(axis=-1)
 rows = [f"query {i}" for i in range(5)]
-sums = {"sum of a row, by sink": np.concatenate(list(sums.values())).T}
+by_sink = np.concatenate(list(sums.values())).T
 labels = ["-inf", "0", "2", "4"]
-matrices(sums, row_labels=rows, column_labels=labels)
+summed = {"sum of a row, by sink": by_sink}
+matrices(summed, row_labels=rows, column_labels=labels)
 
 # %% [markdown]
 # In which model does it help? We train three more kinds (35 seconds in all): with a learned sink and a window of 16
