@@ -84,6 +84,12 @@ ROW_SUM = "powers.sum(axis=-1, keepdims=True) + np.exp(beta - largest)"
 MISTAKES: list[Mistake | Again] = [
     Mistake("sink left out", LEFT_OUT, "add np.exp(sink - largest), once, to the sum of each row",
             {" + np.exp(beta - largest)": ""}),
+    Mistake("sink left out, rows that see nothing made 0",
+            "the weights of each row that sees something sum to 1: the sink is left out, or it is added to every score, which changes no weight",
+            "add np.exp(sink - largest), once, to the sum of each row",
+            {"total = powers.sum(axis=-1, keepdims=True) + np.exp(beta - largest)": "beta = np.where(np.isinf(scores.max(axis=-1, keepdims=True)), 0.0, -np.inf)\n    powers = np.exp(scores - np.maximum(scores.max(axis=-1, keepdims=True), beta))\n    total = powers.sum(axis=-1, keepdims=True) + np.exp(beta)"}),
+    Mistake("1 added to the shifted sum", "1 is added to the sum of the powers after the maximum was subtracted, as if the sink were always the largest score",
+            "np.exp(sink - largest)", {"np.exp(beta - largest)": "1.0"}),
     Mistake("sink counted once for each key", "the sink is added to the power of every key, so the sum of a row has it T_k times",
             "powers.sum(axis=-1, keepdims=True) + np.exp(sink - largest)",
             {ROW_SUM: "(powers + np.exp(beta - largest)).sum(axis=-1, keepdims=True)"}),
