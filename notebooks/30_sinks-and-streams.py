@@ -67,7 +67,7 @@ print("".join(signs[i] for i in ids[0, :64]))
 #
 # ## The first token leaves
 #
-# The model has one block and one head, with RoPE. We train it three times, from three seeds, which takes about 10
+# The model has one block and one head, with RoPE. We train it three times, from three seeds, which takes about 15
 # seconds in all.
 
 # %%
@@ -149,8 +149,8 @@ line_chart(range(16, 257, 16), read_by, title=title, **axes)
 #
 # </details>
 #
-# (How far it jumps depends on the seed and the setting. In six models that we trained with batches of 16 instead of 32,
-# it rose by between 0.03 and 0.4 nats.)
+# (We chose sizes at which it shows well. Six models that we trained with batches of 16 instead of 32 rose as well, but
+# by between 0.03 and 0.4 nats.)
 #
 # A cache that keeps all is no way out. It grows, and from sign 64 on, RoPE sees distances that it never saw in
 # training; the loss climbs. The third line is the repair: keep the one token that says nothing. It stays where
@@ -186,8 +186,8 @@ for seed, w in enumerate(weights):
 Table("Mean weight", ["seed", "weight of", *places], rows)
 
 # %% [markdown]
-# The three have different habits. With seed 0, letters rest on `|`. With seeds 1 and 2 they rest partly on themselves,
-# but the stars put a quarter of their weight on `|`. What `|` has over all other signs is that it's always there, and
+# The three have different habits. With seed 0, letters rest on `|` as much as on themselves. With seeds 1 and 2 they
+# hardly use it, but the stars put about a quarter of their weight there. What `|` has over all other signs is that it's always there, and
 # always the same. Such a token is called an *attention sink*. In large language models, the first tokens become sinks,
 # no matter which words they are (Xiao et al. 2023).
 #
@@ -237,8 +237,8 @@ matrices(both, column_labels=["|", "a", "b", "c"])
 # </details>
 #
 # So the head that wanted nothing brings a mixture of letters, and the model takes it for something to say. A star's
-# quarter goes astray in the same way. A window as
-# such is harmless; what breaks the model is that *softmax has to spend everything*.
+# quarter goes astray in the same way. A window by itself is harmless, as we'll see; what breaks the model is that
+# *softmax has to spend everything*.
 #
 # ## Repair 1: keep the first token
 #
@@ -274,8 +274,8 @@ title = "Loss on signs 129 to 256, mean of three seeds"
 bar_chart(bars, title=title, unit="nats above the least")
 
 # %% [markdown]
-# True positions lose about a third of what the sink had saved. Four sinks are no better than one *here*, because every text
-# that these models saw began with the same sign. Models trained on texts without such a sign spread the job over their
+# True positions lose about a third of what the sink had saved. Four sinks are no better than one *here*, because every
+# text that these models saw began with the same sign. Models trained on texts without such a sign spread the job over their
 # first few tokens; Xiao et al. kept four.
 #
 # ## Repair 2: a score without a value
@@ -302,9 +302,9 @@ summed = {"sum of a row, by sink": by_sink}
 matrices(summed, row_labels=rows, column_labels=labels)
 
 # %% [markdown]
-# In which model does it help? We train three more kinds (35 seconds in all): with a learned sink and a window of 16
-# from the start; with this window only; and, from seed 1 only, with a learned sink but no window, so that `|` is in
-# sight during training. They read with a window of 16, 16, and 64.
+# In which model does it help? We train three more kinds, about 30 seconds in all. The first has a learned sink and a
+# window of 16 from the start. The second has only this window. The third, trained from seed 1 only, has a learned sink
+# but no window, so that `|` is in sight during training. They read with a window of 16, 16, and 64.
 
 # %%
 sink, near = {"sink": True}, {"window": (15, 0)}
@@ -329,8 +329,8 @@ line_chart(range(16, 257, 16), lines, title=title, **axes)
 
 # %% [markdown]
 # - **Sink and window:** flat, and below the first models, which had all 64 signs.
-# - **Window only:** flat as well. A model that never had `|` to rest on finds another place, such as the sign itself. It
-#   does so at a price: from each of the three seeds, its loss is higher than that of the model with a sink.
+# - **Window only:** flat as well. A model that could rarely rest on `|` finds another place, such as the sign itself. It does so
+#   at a price: from each of the three seeds, its loss is higher than that of the model with a sink.
 # - **Sink, but all in sight:** it jumps. Where `|` is in sight, a model may use it next to its sink.
 #
 # How much do letters leave to the learned sink, if there's a window?

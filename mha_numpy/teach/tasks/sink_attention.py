@@ -104,7 +104,7 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("only the sink subtracted", "the sink is subtracted instead of the row's maximum, so scores far above it overflow",
             "np.maximum(scores.max(axis=-1, keepdims=True), sink[:, None, None])",
             {"np.maximum(scores.max(axis=-1, keepdims=True), beta)": "beta + np.zeros_like(scores[..., :1])"}),
-    Mistake("sink fixed at 0", "every sink counts as 0: the sum of a row gets the power e^0, whatever the sink is",
+    Mistake("sink fixed at 0", "every sink counts as 0: the sum of each row gets the power e^0",
             "np.exp(sink - largest)",
             {"beta = sink[:, None, None]": "beta = 0 * sink[:, None, None]"}),
     Mistake("sign of the sink", "the sink has the wrong sign: a larger sink takes less", "np.exp(sink - largest)",
@@ -164,7 +164,7 @@ TASK = Task(
     laws=[Law("no row of weights sums to more than 1", _share_of_the_sink)],
     reactions=[
         Reaction(
-            "a change of the first head's sink changes no other head",
+            "changing the first head's sink changes no other head",
             _raise_a_sink,
             lambda _, arrays: arrays["weights"][:, 1:],
         )

@@ -83,7 +83,7 @@ def _sums(_: Inputs, arrays: Arrays) -> Array:
 D_SINK = "-(of_sink * row_sum[..., 0]).sum(axis=(0, 2))"
 
 MISTAKES: list[Mistake | Again] = [
-    Mistake("sign of d_sink", "d_sink has the wrong sign", "-(sink's weight * row sum), because the sink has no value of its own",
+    Mistake("sign of d_sink", "d_sink has the wrong sign", "-(sink's weight * row sum), because the sink has no value",
             {D_SINK: "(of_sink * row_sum[..., 0]).sum(axis=(0, 2))"}),
     Mistake("d_sink without the sink's weight", "d_sink sums the row sums: the factor, the weight of the sink, is missing",
             "1 - weights.sum(axis=-1) is the weight of the sink",
@@ -132,7 +132,7 @@ TASK = Task(
     minutes=20,
     needs=("softmax-backward", "sink-attention"),
     hints=Hints(
-        where="The sink is one more cell of each row, whose weight nobody uses: docs/merging.md, "
+        where="The sink is one more cell of each row, and its weight is not used again: docs/merging.md, "
         "A sink is a part without an output; notebook 11 for softmax's backward.",
         question="Append the sink's weight to a row, and to the gradients of the weights the "
         "gradient of a weight that changes nothing. What is this gradient? What does softmax's "
