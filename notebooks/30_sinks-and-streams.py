@@ -171,8 +171,8 @@ weights_by_head(weights[:2, 0, :16, :16], labels, **names)
 
 # %% [markdown]
 # After a star, the head has work to do: it looks one place back. At a letter, it can't use anything that it sees. But
-# the weights of a row sum to 1, so it has to look *somewhere*. This table averages over letters and over stars, from the
-# ninth sign on:
+# the weights of a row sum to 1, so it has to look *somewhere*. This table averages over letters and over stars, from
+# the ninth sign on:
 
 # %%
 is_star, rows = ids[:, 8:64] == 1, []
@@ -187,9 +187,9 @@ Table("Mean weight", ["seed", "weight of", *places], rows)
 
 # %% [markdown]
 # The three have different habits. With seed 0, letters rest on `|` as much as on themselves. With seeds 1 and 2 they
-# hardly use it, but the stars put about a quarter of their weight there. What `|` has over all other signs is that it's always there, and
-# always the same. Such a token is called an *attention sink*. In large language models, the first tokens become sinks,
-# no matter which words they are (Xiao et al. 2023).
+# hardly use it, but the stars put about a quarter of their weight there. What `|` has over all other signs is that it's
+# always there, and always the same. Such a token is called an *attention sink*. In large language models, the first
+# tokens become sinks, no matter which words they are (Xiao et al. 2023).
 #
 # People often add that a sink brings nothing, because its value is close to 0. Let's measure it: how long is what each
 # sign would add to the output, its value times w_o?
@@ -209,8 +209,8 @@ bar_chart(lengths, title="Length of value times w_o")
 # <details><summary>Answer</summary>
 #
 # No. With two seeds it's more than twice as long, and with the third nearly as long. Large models do have small values
-# there (Guo et al. 2024), but a sink doesn't need one. It may bring something, if it's always the same, because the rest
-# of the model can count on it.
+# there (Guo et al. 2024), but a sink doesn't need one. It may bring something, if it's always the same, because the
+# rest of the model can count on it.
 #
 # </details>
 #
@@ -275,8 +275,8 @@ bar_chart(bars, title=title, unit="nats above the least")
 
 # %% [markdown]
 # True positions lose about a third of what the sink had saved. Four sinks are no better than one *here*, because every
-# text that these models saw began with the same sign. Models trained on texts without such a sign spread the job over their
-# first few tokens; Xiao et al. kept four.
+# text that these models saw began with the same sign. Models trained on texts without such a sign spread the job over
+# their first few tokens; Xiao et al. kept four.
 #
 # ## Repair 2: a score without a value
 #
@@ -329,8 +329,8 @@ line_chart(range(16, 257, 16), lines, title=title, **axes)
 
 # %% [markdown]
 # - **Sink and window:** flat, and below the first models, which had all 64 signs.
-# - **Window only:** flat as well. A model that could rarely rest on `|` finds another place, such as the sign itself. It does so
-#   at a price: from each of the three seeds, its loss is higher than that of the model with a sink.
+# - **Window only:** flat as well. A model that could rarely rest on `|` finds another place, such as the sign itself.
+#   It does so at a price: from each of the three seeds, its loss is higher than that of the model with a sink.
 # - **Sink, but all in sight:** it jumps. Where `|` is in sight, a model may use it next to its sink.
 #
 # How much do letters leave to the learned sink, if there's a window?
