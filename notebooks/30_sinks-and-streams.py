@@ -274,7 +274,7 @@ title = "Loss on signs 129 to 256, mean of three seeds"
 bar_chart(bars, title=title, unit="nats above the least")
 
 # %% [markdown]
-# True positions lose about a third of what the sink had saved. Four sinks are no better than one *here*, because every
+# True positions lose about a third of what the sink had saved. Four sinks are no better than one *here*: every single
 # text that these models saw began with the same sign. Models trained on texts without such a sign spread the job over
 # their first few tokens; Xiao et al. kept four.
 #
