@@ -111,7 +111,7 @@ MISTAKES = [
     Mistake("-1 taken for the last draft", "parents[token] is used as an index even if it is -1, which is the last draft",
             "if parent >= 0:", {"if parent >= 0:": "if parent >= -1:"}),
     Mistake("-1 taken for the first draft", "a later draft right after the past is put after draft 0",
-            "-1 is no draft; leave its row alone",
+            "if parent >= 0: -1 is no draft",
             {"if parent >= 0:": "parent = max(parent, 0)\n        if token > 0:"}),
     Mistake("parent 0 taken for none", "draft 0 is not seen as a parent, because the condition leaves out 0",
             "if parent >= 0:", {"if parent >= 0:": "if parent > 0:"}),
