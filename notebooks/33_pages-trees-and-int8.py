@@ -21,8 +21,8 @@ title = f"{lengths.sum()} tokens in room for {12 * 256}"
 matrices({"12 requests": rooms}, title=title, meaning=words)
 
 # %% [markdown]
-# Most of the room is empty, so most of the requests that could fit are turned away. Does attention need its keys in one
-# long row?
+# Two thirds of the room is empty, and yet a thirteenth request has to wait. Does attention need its keys in one long
+# row?
 #
 # It doesn't. **Attention only has to be handed the right keys and values in the right order.** Where they are kept,
 # and how exactly, is up to you. A server uses this freedom three times: it keeps them in pages, in a tree, and in 8
@@ -204,14 +204,20 @@ def draft(text, size, n, width):
 
 
 # %%
+def chosen_after(parents, ids, kv_caches):
+    """Return what the model would write after each draft."""
+    past = kv_caches[0].length
+    grid = {"mask": core.tree_mask(parents, past)[None, None]}
+    grid["positions"] = core.tree_positions(parents, past)
+    logits = model(ids[None], kv_caches=kv_caches, **grid)
+    return logits[0].argmax(axis=-1)
+
+
 def one_step(text, kv_caches, *options):
     """Return the tokens that one forward adds to the text."""
     past = kv_caches[0].length
     parents, ids = draft(text, *options)
-    grid = {"mask": core.tree_mask(parents, past)[None, None]}
-    grid["positions"] = core.tree_positions(parents, past)
-    chosen = model(ids[None], kv_caches=kv_caches, **grid)[0]
-    chosen = chosen.argmax(axis=-1)
+    chosen = chosen_after(parents, ids, kv_caches)
     path = core.accepted_path(parents, ids, chosen)
     for kv_cache in kv_caches:
         kv_cache.keep([*range(past), *(past + path)])
