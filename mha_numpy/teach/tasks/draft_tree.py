@@ -158,8 +158,8 @@ TASK = Task(
     hints=Hints(
         where="Parents come before their children, so one loop over the list is enough: notebook "
         '33, "A tree of guesses".',
-        question="Take parents = [-1, 0, 0, 2] and past = 10. Which drafts does draft 3 see? At "
-        "which position is it, and which other drafts could be there too?",
+        question="Take parents = [-1, 0, 0, 2] and past = 10. Drafts 1 and 2 both follow draft 0: "
+        "what is the position of each? And which drafts does draft 3 see?",
         mistake="siblings see each other",
         fix="seen, depth = np.eye(T, dtype=bool), np.zeros(T, dtype=int)\n"
         "for each token with a parent >= 0, in order:\n"
