@@ -115,8 +115,8 @@ bar_chart(kib, title=title, unit="KiB")
 # ## A tree of guesses
 #
 # Writing a token takes one forward, which reads all params and the whole cache, and then computes hardly anything
-# (notebook 17). Where memory is what it waits for, reading seven tokens takes little longer. So let something cheap guess
-# how the text goes on, and let the model check all guesses at once. This is *speculative decoding* (Leviathan et al.
+# (notebook 17). Where memory is what it waits for, reading seven tokens takes little longer. So let something cheap
+# guess how the text goes on, and let the model check all guesses at once. This is *speculative decoding* (Leviathan et al.
 # 2023). The guesses may branch:
 #
 # ```text
@@ -170,7 +170,8 @@ for name, at in ways.items():
 # ## Accept the longest agreeing path
 #
 # Now we let the model write. The cheap guesser knows only how often each letter of the training text followed the same
-# 2 or 3 letters (a space is one, too). It grows the tree where its guesses are likeliest; with `width=1` the tree is a chain.
+# 2 or 3 letters (a space is one, too). It grows the tree where its guesses are likeliest; with `width=1` the tree is a
+# chain.
 
 # %%
 from collections import Counter, defaultdict
@@ -197,8 +198,8 @@ def draft(text, size, n, width):
 
 # %% [markdown]
 # One step: a forward over the tree says what the model would write after each draft. From the root, we follow the
-# drafts that agree with it. Their keys and values stay, all others go, and the model's last choice comes on top. So even
-# a step without any right guess writes one token.
+# drafts that agree with it. Their keys and values stay, all others go, and the model's last choice comes on top. So
+# even a step without any right guess writes one token.
 
 
 # %%
