@@ -116,8 +116,8 @@ bar_chart(kib, title=title, unit="KiB")
 #
 # Writing a token takes one forward, which reads all params and the whole cache, and then computes hardly anything
 # (notebook 17). Where memory is what it waits for, reading seven tokens takes little longer. So let something cheap
-# guess how the text goes on, and let the model check all guesses at once. This is *speculative decoding* (Leviathan et al.
-# 2023). The guesses may branch:
+# guess how the text goes on, and let the model check all guesses at once. This is *speculative decoding* (Leviathan et
+# al. 2023). The guesses may branch:
 #
 # ```text
 # past        drafts
