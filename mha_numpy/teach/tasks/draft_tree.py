@@ -79,7 +79,7 @@ def _last_after_the_past(inputs: Inputs) -> Inputs:
     return {**inputs, "parents": parents}
 
 
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("siblings see each other", "each draft sees all earlier drafts, those of other branches too",
             "a draft sees its ancestors and itself",
             {"[before, seen]": "[before, np.tri(T, dtype=bool)]"}),
