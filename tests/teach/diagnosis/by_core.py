@@ -52,6 +52,10 @@ def make_mask(lengths, T_q, T_k, q_offset, left):
     return core.combine_masks(causal, near, core.padding_mask(lengths, T_k))
 
 
+def draft_tree(parents, past):
+    return core.tree_mask(parents, past), core.tree_positions(parents, past)
+
+
 def attention(q, k, v, mask=None, softcap=None, backend="numpy"):
     return core.attention_forward(q, k, v, mask=mask, softcap=softcap, backend=backend)[0]
 
