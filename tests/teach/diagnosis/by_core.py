@@ -141,6 +141,16 @@ def backward_from_lse(d_heads, q, k, v, heads, lse, mask, backend="numpy"):
     return attention_backward(d_heads, q, k, v, mask, backend)
 
 
+def absorbed_decode(q_nope, q_rope, kept, w_k_up, w_v_up):
+    latents, k_rope = np.split(kept, [len(w_k_up)], axis=1)
+    of_k, of_v = (np.split(w, len(q_nope), axis=1) for w in (w_k_up, w_v_up))
+    k = np.stack([np.hstack([latents @ w, k_rope]) for w in of_k])
+    v = np.stack([latents @ w for w in of_v])
+    q = np.hstack([q_nope, q_rope])[:, None]
+    heads, _ = core.attention_forward(q[None], k[None], v[None])
+    return np.stack([one @ w.T for one, w in zip(q_nope, of_k, strict=True)]), heads[0, :, 0]
+
+
 def delta_rule(q, k, v, log_decay, beta, state):
     options = {"log_decay": log_decay, "beta": beta, "state": state}
     out, cache = variants.linear_attention_forward(q, k, v, **options)
