@@ -70,9 +70,7 @@ from mha_numpy.layers.gated_delta import (
     DeltaState,
     GatedDeltaNet,
 )
-from mha_numpy.layers.latent_attention import (
-    LatentAttention,
-)
+from mha_numpy.layers.latent_attention import LatentAttention, LatentOptions
 from mha_numpy.layers.layer import (
     Layer,
 )
@@ -105,7 +103,7 @@ __all__ = [
     "Dropout", "DropoutCache", "DropoutGrads", "Embedding", "EmbeddingCache", "EmbeddingGrads",
     "EncoderBlock", "EncoderDecoderBlock", "FeedForward", "FeedForwardCache",
     "FeedForwardGrads", "FeedForwardParams", "GatedDeltaNet", "GeluCache", "GeluGrads",
-    "LatentAttention", "Layer", "LayerNorm", "LayerNormCache", "LayerNormGrads",
+    "LatentAttention", "LatentOptions", "Layer", "LayerNorm", "LayerNormCache", "LayerNormGrads",
     "LearnedPositions", "LearnedPositionsCache", "LearnedPositionsGrads", "Linear",
     "MultiHeadAttention", "RMSNorm", "RMSNormCache", "RMSNormGrads", "ReluCache", "ReluGrads",
     "Residual", "Sequential", "Softcap", "SoftcapCache", "SoftcapGrads", "SwigluCache",
