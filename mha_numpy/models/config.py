@@ -112,9 +112,7 @@ def types_of_layers(config: Any, is_full: Callable[[int], bool]) -> list[str]:
     return [check_choice("layer_types", each, kinds) for each in found]
 
 
-def windows(
-    is_full: Callable[[int], bool], default: int = 4096
-) -> Callable[[str, Any], list[Any]]:
+def windows(is_full: Callable[[int], bool], default: int = 4096) -> Callable[[str, Any], list[Any]]:
     """Read the window of each layer, from the whole config."""
 
     def read(name: str, config: Any) -> list[Any]:
@@ -242,10 +240,9 @@ def experts_of_gpt_oss(name: str, config: Any) -> ExpertOptions:
     E, C = config.get("num_local_experts", 128), config.get("num_experts_per_tok", 4)
     if check_count("num_experts_per_tok", C) > check_count("num_local_experts", E):
         raise ConfigError(f"num_experts_per_tok: expected at most num_local_experts={E}; got {C}")
-    numbers = {"swiglu_limit": 7.0, "swiglu_alpha": 1.702}
-    return ExpertOptions(
-        E, C, *(check_number(each, config.get(each, x), positive=True) for each, x in numbers.items())
-    )
+    limit, alpha = config.get("swiglu_limit", 7.0), config.get("swiglu_alpha", 1.702)
+    check_number("swiglu_limit", limit, positive=True)
+    return ExpertOptions(E, C, limit, check_number("swiglu_alpha", alpha, positive=True))
 
 
 def rope_of_gpt_oss(name: str, config: Any) -> RopeOptions:

@@ -15,9 +15,9 @@ class Row(NamedTuple):
     """One array of theirs, and which params are in it.
 
     ``theirs = stored(concatenate(ours, axis=-1))``, where stored is "same", "transposed",
-    "by head" (each head's columns of all, then transposed), "in turns" (a column of the first, one
-    of the second, one of the first), "less 1" (a gain that is stored as what
-    it has above 1), or the axes that the array is split into, such as "D H d_k" or "1 H*d_k".
+    "by head" (each head's columns of all, then transposed), "in turns" (the first column of each,
+    then the second of each), "less 1" (a gain that is stored as what it has above 1), or the axes
+    that the array is split into, such as "D H d_k" or "1 H*d_k".
     """
 
     theirs: str  # its name; {i} counts layers
