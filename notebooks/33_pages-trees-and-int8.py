@@ -2,7 +2,7 @@
 # # 33 · Pages, trees and int8
 #
 # A server answers twelve requests at once. It can't know how long the answers will be, so it reserves room for 256 keys
-# and values each. Here is what it contains now.
+# and values each. Here is what that room contains now.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -21,8 +21,8 @@ title = f"{lengths.sum()} tokens in room for {12 * 256}"
 matrices({"12 requests": rooms}, title=title, meaning=words)
 
 # %% [markdown]
-# Two thirds are empty, and yet a thirteenth request has to wait. Does attention need its keys in one long row? Let's
-# shuffle them.
+# Two thirds of it is empty, and yet a thirteenth request has to wait. Does attention need its keys in one long row?
+# Let's shuffle them.
 
 # %%
 from mha_numpy import attention_forward
@@ -103,8 +103,8 @@ in_pages = model(pieces, kv_caches=caches)
 print("the same bits:", np.array_equal(in_rows, in_pages))
 
 # %% [markdown]
-# Now the twelve requests. A layer has 4 heads of width 16 and numbers of 4 bytes, so each token takes 2 · 4 · 16 · 4 =
-# 512 bytes.
+# Now the twelve requests. A layer has 4 heads of width 16 and numbers of 4 bytes, so each token takes 2·4·16·4 = 512
+# bytes.
 #
 # > **Predict first.** At most how many slots can a request waste, with blocks of 16? Are smaller blocks always better?
 
@@ -125,8 +125,8 @@ bar_chart(kib, title=title, unit="KiB")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 15, all in its last block. Smaller blocks take less memory, even with 8 bytes per block in a table. But long stretches
-# are faster to read, and blocks of 16 take only 6% more than blocks of 1.
+# 15, all in its last block. Smaller blocks take less memory, even with 8 bytes per block in a table. But a GPU reads
+# tiny blocks less efficiently, so Kwon et al. 2023 chose 16, which takes only 6% more than 1 here.
 #
 # </details>
 #
@@ -145,8 +145,8 @@ bar_chart(kib, title=title, unit="KiB")
 #                   4     5      (2 is l, 3 is the first t)
 # ```
 #
-# Draft 0, the *root*, is no guess but the last token of the text, which no cache has yet. The model gets it and the
-# five guesses in one list.
+# Draft 0, the *root*, is no guess but the last token of the text, which no cache has yet. It goes through the model
+# with the five guesses.
 #
 # > **Predict first.** The past has five tokens, at positions 0 to 4. What is the position of draft 5, and which keys
 # > does it see?
@@ -168,8 +168,8 @@ matrices({"what each draft sees": mask}, **labels)
 #
 # </details>
 #
-# Then each path should give what it gives as a text without branches. We try h, i, t: with positions by depth, then by
-# place in the list.
+# Then each path should give what it gives as a text without branches. We try two paths, with positions by depth, then
+# by place in the list.
 
 # %%
 ids = task.encode("the whaltit")
@@ -186,13 +186,13 @@ for way, numbers in ways.items():
         print(f"{way}, difference after {letters}: {gap.round(6)}")
 
 # %% [markdown]
-# By place, every shape is right, and so is the first path. The others are not.
+# By place, every shape is right, and so is the first path, h, a, l, where place and depth agree. The others are not.
 #
 # ## Accept the longest agreeing path
 #
 # Now the model writes. The cheap guesser only counts how often each letter of the training text followed the same 2 or
-# 3 letters (a space is one, too). It grows the tree where its guesses are likeliest, with at most `width` guesses after
-# each draft. With `width=1` the tree is a chain.
+# 3 letters. It grows the tree where its guesses are likeliest, with at most `width` guesses after each draft. With
+# `width=1` the tree is a chain.
 
 # %%
 from collections import Counter, defaultdict
@@ -338,11 +338,11 @@ for n in (2, 3):
 #
 # ## Eight bits
 #
-# The third freedom costs exactness, but you can say how much. The largest absolute number of a key decides its *scale*,
-# largest / 127. Divide by it, round, and store one byte per number; to read, multiply again.
+# Eight bits cost exactness, but you can say how much. The largest absolute number of a key decides its *scale*, largest
+# / 127. Divide by it, round, and store one byte per number; to read, multiply again.
 #
 # > **Predict first.** By how many steps of the scale can a number be off? How many bytes does a key of 16 numbers take
-# > with its scale, if both were 4-byte floats before?
+# > with its 4-byte scale?
 
 # %%
 from mha_numpy import trace
@@ -375,9 +375,9 @@ for kind in (KVCache, Int8KVCache):
 # </details>
 #
 # How wrong can an output be? Take one query q. Each product $q_c k_{jc}$ is off by half a step times $|q_c|$ at most,
-# so the score of key j is off by at most $b_j = \tfrac12 s_j \sum_c |q_c| / \sqrt{d_k}$, with $s_j$ the scale of key j.
-# Then its power of e changes by a factor between $e^{-b_j}$ and $e^{b_j}$. With the weights p, the exact output o and
-# the steps of the values, that bounds the output, too ([derivation](../docs/caches.md)):
+# so the score of key j is off by at most $b_j=\tfrac12s_j\sum_c|q_c|/\sqrt{d_k}$, with $s_j$ the scale of key j. Then
+# its power of e changes by a factor between $e^{-b_j}$ and $e^{b_j}$. With the weights p, the exact output o and the
+# steps of the values, that bounds the output, too ([derivation](../docs/caches.md)):
 
 # %%
 exact, forward_cache = attention_forward(q, k, v, mask=causal)
@@ -503,15 +503,14 @@ check("draft-tree", my_draft_tree)
 # %% [markdown]
 # ## Summary
 #
-# The twelve requests now fit into 553 KiB per layer instead of 1536, because attention only needs each key with its
-# value, and a mask that knows which is which.
+# Attention only needs each key with its value, and a mask that knows which is which. So the twelve requests fit into
+# 553 KiB per layer instead of 1536.
 #
 # - **Pages** keep the same numbers elsewhere. Forks share blocks, and only a sequence's last block has empty slots. The
 #   output is equal bit for bit.
 # - **A tree** is several texts in one forward. With a mask by ancestors and positions by depth, each path is computed
 #   as if it were the text.
-# - **int8** changes a number by half a step at most, the largest decides the step, and you can bound the error of an
-#   output.
+# - **int8** changes a number by half a step at most, and you can bound the error of an output.
 #
 # **In the code:** `mha_numpy/core/caches`, derived in [docs/caches.md](../docs/caches.md).
 #
