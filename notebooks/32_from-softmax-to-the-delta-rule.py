@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 32 · From softmax to the delta rule
 #
-# "Anna is in room 3. Ben is in room 5. Anna moves to room 8." Each sentence is a token: its key is a person, its value a
-# room. Then a query asks for Anna. Three kinds of attention give three answers. The first keeps all three pairs and
+# "Anna is in room 3. Ben is in room 5. Anna moves to room 8." Each sentence is a token: its key is a person, its value
+# a room. Then a query asks for Anna. Three kinds of attention give three answers. The first keeps all three pairs and
 # returns softmax's weighted mean. The other two keep only two numbers, one per feature of a key, however many sentences
 # come.
 
@@ -125,8 +125,8 @@ print(f"the cache is {cache / states:.0f} times as large")
 #
 # </details>
 #
-# We printed the cache of Llama 3 70B at 8192 tokens (notebook 17), and states in its place. Since a state never
-# grows, the last token takes no more work than the first. Where is the catch?
+# We printed the cache of Llama 3 70B at 8192 tokens (notebook 17), and states in its place. Since a state never grows,
+# the last token takes no more work than the first. Where is the catch?
 #
 # ## A sum blurs
 #
@@ -147,8 +147,8 @@ matrices(columns | {"read from the sum": reads}, **pair)
 # <details><summary>Answer</summary>
 #
 # It reads 3 + 0.6 · 5 = 6. Reading with $k_i$ gives $\sum_j (k_i \cdot k_j)\, v_j$: its own value, plus a share of
-# every other value whose key isn't at right angles to it. The shares, here 1 and 0.6, don't sum to 1, so this is
-# no mean of the values, as softmax's answer is.
+# every other value whose key isn't at right angles to it. The shares, here 1 and 0.6, don't sum to 1, so this is no
+# mean of the values, as softmax's answer is.
 #
 # </details>
 #
@@ -192,8 +192,8 @@ matrices({"read after each sentence": np.array(after)}, **labels)
 #
 # Nothing is trained yet. We draw random keys of length 1, with d_k = 16, and random values, tell each pair once, then
 # ask for all. The error is the squared distance from the right values, divided by their squared length, so always
-# answering 0 has error 1. All states have 16 · 16 numbers, but softmax keeps every pair. Its usual scale is $1/\sqrt{16}$.
-# With 16, the best match gets nearly all the weight.
+# answering 0 has error 1. All states have 16 · 16 numbers, but softmax keeps every pair. Its usual scale is
+# $1/\sqrt{16}$. With 16, the best match gets nearly all the weight.
 #
 # > **Predict first.** What is the error of the sum with 16 pairs? Two random keys have $(k_i \cdot k_j)^2 = 1/16$ on
 # > average.
@@ -518,7 +518,8 @@ line_chart(lengths, lines, title=title, y_label="share", **axes)
 #
 # </details>
 #
-# From 4 pairs on, each seed gives this order. Adding decay to the delta rule gains nothing here. Softmax forgets next to nothing, but for 32 pairs it keeps 512 numbers, the others 64.
+# From 4 pairs on, each seed gives this order. Adding decay to the delta rule gains nothing here. Softmax forgets next
+# to nothing, but for 32 pairs it keeps 512 numbers, the others 64.
 #
 # That's one task, and 300 steps. What if we train longer?
 
