@@ -206,8 +206,8 @@ for n in (2, 3):
 def guesses(text, letters, power=1):
     """Return letters and their chances, the likeliest first."""
     counts = after[tuple(text[-letters:])].most_common()
-    total = sum(count**power for _, count in counts)
-    return [(token, count**power / total) for token, count in counts]
+    total = sum(n**power for _, n in counts)
+    return [(token, n**power / total) for token, n in counts]
 
 
 def draft(text, size, width, **options):
