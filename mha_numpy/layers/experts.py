@@ -185,7 +185,7 @@ def mixture_of_experts_forward(
     Of experts with equal logits the earlier one is chosen; NaN comes last. A token takes 6 C D F
     floating-point operations, however many experts there are, and 2 D E for the router.
     Sources: Shazeer et al. 2017, *Outrageously large neural networks*, eq. 1 and 3 to 5, without
-    the noise; OpenAI 2025, *gpt-oss model card*, section 2.1. Derivation: ``docs/blocks.md``.
+    the noise; OpenAI 2025, *gpt-oss model card*, section 2.2. Derivation: ``docs/blocks.md``.
 
     Examples
     --------

@@ -10,34 +10,33 @@ from tests.layers.pairs import PAIRS, E
 
 
 def test_by_hand():
-    """Two of three experts of one feature; the gate of one is clipped, and what it gates."""
+    """Two of three experts of one feature: of one of them both maps are clipped."""
     logits, w_gate, w_in = [0.0, np.log(3), -1.0], [0.0, 2.0, 9.0], [1.0, 1.5, 9.0]
     params = {
         "w_router": np.array([logits]) / 2, "b_router": np.zeros(3),
-        "w_gate": np.reshape(w_gate, (3, 1, 1)), "b_gate": np.array([[1.0], [0.0], [9.0]]),
+        "w_gate": np.reshape(w_gate, (3, 1, 1)), "b_gate": np.array([[-4.0], [0.0], [9.0]]),
         "w_in": np.reshape(w_in, (3, 1, 1)), "b_in": np.array([[-4.0], [2.0], [9.0]]),
         "w_out": np.array([10.0, 100.0, 1e9]).reshape(3, 1, 1),
         "b_out": np.array([[5.0], [7.0], [1e9]]),
     }  # fmt: skip
-    # at x = 2: gates 1 and 4, hidden -2 and 5, of which 3 is the limit
+    # at x = 2: gates -4 and 4, hidden -2 and 5; the limit 3 is not for gates far below 0
     out, cache = mixture_of_experts_forward(
         np.array([2.0]), **params, num_chosen=2, limit=3.0, alpha=np.log(2)
     )
     assert cache.chosen.tolist() == [1, 0]
     assert_close(cache.shares, [3 / 4, 1 / 4])
-    first, second = 100 * (3 + 1) * 3 * 8 / 9 + 7, 10 * (-2 + 1) * 1 * 2 / 3 + 5
+    first, second = 100 * (3 + 1) * 3 * 8 / 9 + 7, 10 * (-2 + 1) * -4 / 17 + 5
     assert_close(out, [3 / 4 * first + 1 / 4 * second])
     grads = mixture_of_experts_backward(np.array([8.0]), cache)
     d_share = 8 * (first - second) * 3 / 4 / 4
     assert_close(grads.d_b_router, [-d_share, d_share, 0])
     assert_close(grads.d_w_router, [[-2 * d_share, 2 * d_share, 0]])
     assert_close(grads.d_b_out, [[2], [6], [0]])
-    assert_close(grads.d_w_out[:, 0, 0], [2 * -2 / 3, 6 * 32 / 3, 0])
-    slope = 2 / 3 + np.log(2) * 2 / 3 / 3
-    assert_close(grads.d_b_in, [[20 * 2 / 3], [0], [0]])
+    assert_close(grads.d_w_out[:, 0, 0], [2 * 4 / 17, 6 * 32 / 3, 0])
+    assert_close(grads.d_b_in, [[20 * -4 / 17], [0], [0]])
+    slope = 1 / 17 + np.log(2) * -4 * 16 / 17**2
     assert_close(grads.d_b_gate, [[20 * -1 * slope], [0], [0]])
-    d_x = -d_share * 0 + d_share * np.log(3) / 2 + 20 * 2 / 3
-    assert_close(grads.d_x, [d_x])  # w_gate is 0
+    assert_close(grads.d_x, [d_share * np.log(3) / 2 + 20 * -4 / 17])  # 0 by w_gate and by clips
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,14 @@ MUTATIONS = [
     Mutation("cross-entropy: NaN from an ignored token", "cross_entropy.py", {"np.where(counted[..., None], d_logits, 0)": "counted[..., None] * d_logits"}, "layers"),
     Mutation("cross-entropy: a mean whose gradient is a sum's", "cross_entropy.py", {"d_loss * share, counted": "d_loss, counted"}, "layers"),
     Mutation("feed-forward: gradient by the gate alone", "feed_forward.py", {"d_x = d_x + d_x_gate": "d_x = d_x_gate"}, "layers"),
+    Mutation("experts: the later of equal ones", "experts.py", {"np.argsort(-router_logits.real, axis=-1, kind=\"stable\")[..., :num_chosen]":
+             "np.argsort(router_logits.real, axis=-1, kind=\"stable\")[..., ::-1][..., :num_chosen]"}, "layers"),
+    Mutation("experts: shares of all", "experts.py", {"_, _, shares = softmax_steps(chosen_logits, None)":
+             "shares = np.take_along_axis(softmax_steps(router_logits, None)[2], chosen, axis=-1)"}, "layers"),
+    Mutation("experts: the gate clipped below, too", "experts.py", {"gate_clipped = np.where(gate.real > limit, limit, gate)":
+             "gate_clipped = np.where(abs(gate.real) > limit, limit * np.sign(gate.real), gate)"}, "layers"),
+    Mutation("experts: a gradient through the clip", "experts.py", {"d_hidden = np.where(abs(hidden) > limit, 0,": "d_hidden = np.where(abs(hidden) > np.inf, 0,"}, "layers"),
+    Mutation("experts: shares held constant", "experts.py", {"d_x = d_x_router + (d": "d_x = (d"}, "layers"),
     Mutation("gated delta: gate and heads swapped", "gated_delta.py", {"swiglu_forward(gate, normed)": "swiglu_forward(normed, gate)"}, "layers"),
     Mutation("gated delta: keys of a group tiled", "gated_delta.py", {'step("k", k.repeat(group, axis=1),': 'step("k", np.tile(k, (1, group, 1, 1)),'}, "layers"),
     Mutation("gated delta: slope of softplus left out", "gated_delta.py", {"d_x = d_time * beta_steps(shifted)": "d_x = d_time"}, "layers"),

@@ -36,7 +36,7 @@ BANK = ["tests/teach/exercises/test_core_by_the_bank.py"]
 OTHERS = {  # folders with few tests: all of them
     "layers": (
         "values", "cross_entropy", "every_pair", "transformer_blocks", "pair_layers",
-        "attention_layer", "gated_delta",
+        "attention_layer", "gated_delta", "experts",
     ),
     "core/caches": ("every_kind", "rolling", "paged", "int8", "tree"),
     "variants": (

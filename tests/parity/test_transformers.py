@@ -11,7 +11,7 @@ pytest.importorskip("safetensors")
 
 from mha_numpy.core import rope_frequencies  # noqa: E402
 from mha_numpy.models import Bert, from_pretrained, generate  # noqa: E402
-from mha_numpy.models.config import FIELDS, REQUIRED, SPARE  # noqa: E402
+from mha_numpy.models.config import FIELDS, REQUIRED, SPARE, read_fields  # noqa: E402
 from mha_numpy.models.rope_config import rope_from_config  # noqa: E402
 from mha_numpy.models.weights import to_layout  # noqa: E402
 from tests.models.damage import make_case  # noqa: E402
@@ -235,6 +235,18 @@ def test_what_a_config_leaves_out_is_as_there(kind):
         if field.default not in (REQUIRED, SPARE) and field.name != "position_embedding_type":
             found = getattr(theirs, field.name)  # theirs has put numbers in the place of null
             assert field.default in (found, None), field.name
+
+
+def test_windows_rotation_and_experts_of_a_gpt_oss_that_leaves_them_out_are_as_there():
+    theirs = transformers.GptOssConfig().to_dict()
+    required = [f.name for f in FIELDS["gpt_oss"] if f.default is REQUIRED]
+    little = {name: theirs[name] for name in required if name != "rope_parameters"}
+    found, expected = (
+        read_fields(config | {"rope_parameters": config}, FIELDS["gpt_oss"])
+        for config in (little, theirs)
+    )
+    assert found == expected
+    assert found["experts"] == (128, 4, 7.0, 1.702)
 
 
 @pytest.mark.slow
