@@ -271,6 +271,7 @@ MUTATIONS = [
     Mutation("gelu: the density not scaled", "activations.py", {"/ math.sqrt(8)": "/ 2"}, "layers"),
     Mutation("swiglu: slope of sigmoid for that of silu", "activations.py", {"d_gate = d_gate + d_share * share * (1 - share)":
              "d_gate = d_share * share * (1 - share)"}, "layers"),
+    Mutation("geglu: the gate gets its own gradient unmultiplied", "activations.py", {"    d_gelu = d_out * x\n": "    d_gelu = d_out\n"}, "layers"),
     Mutation("dropout: backward drops nothing", "dropout.py", {"return d_out * dropout_mask": "return d_out"}, "layers"),
     Mutation("embedding: one token of each id", "embedding.py", {"d_table[rows] = np.add.reduceat(d_out_rows[order], first, axis=0)": "d_table[ids] = d_out_rows"}, "layers"),
     Mutation("positions: backward without offset", "embedding.py", {"d_table[rows] = d_rows": "d_table[: len(d_rows)] = d_rows"}, "layers"),

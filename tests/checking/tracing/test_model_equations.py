@@ -25,6 +25,7 @@ from mha_numpy.layers import (
     Softcap,
     Unembedding,
 )
+from mha_numpy.layers.activations import ACTIVATIONS
 from mha_numpy.models import (
     GPT2,
     AttentionOnlyLM,
@@ -61,7 +62,7 @@ LAYERS = {  # layer, and what its forward takes
     "positions": lambda: (LearnedPositions(N, D), (x(),), {"offset": 1}),
     **{
         f"feed-forward, {name}": lambda name=name: (FeedForward(D, activation=name), (x(),), {})
-        for name in ("relu", "gelu", "gelu_tanh", "swiglu")
+        for name in ACTIVATIONS
     },
     "layers one after the other": lambda: (
         Sequential(Linear(D, 5), Activation("gelu"), Linear(5, D)), (x(),), {},
