@@ -30,6 +30,11 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
+def count_or(name: str, value: Any, default: int) -> int:
+    """Return `value` as an int of at least 1, or the default where it is None."""
+    return default if value is None else check_count(name, value)
+
+
 def check_number(
     name: str, value: Any, *, positive: bool = False, least: float = -math.inf
 ) -> float:

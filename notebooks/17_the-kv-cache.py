@@ -154,20 +154,23 @@ bar_chart(gib, title=title, unit="GiB")
 #
 # </details>
 #
-# Now let's compare all models whose sizes the library knows, and the largest GPT-2. We leave out BERT, which reads all
-# its tokens at once and never writes, so it has no KV cache.
+# Now let's compare models whose sizes the library knows, and the largest GPT-2. We leave out BERT, which reads all its
+# tokens at once and never writes, so it has no KV cache, and newer models that are grouped like those we show.
 
 # %%
 kib, models = {}, dict(CONFIGURATIONS)
 xl = {"embed_dim": 1600, "num_layers": 48}  # the largest GPT-2
 xl |= {"num_heads": 25, "num_kv_heads": 25, "name": "gpt-2-xl"}
 models["gpt-2-xl"] = replace(models["gpt-2"], **xl)
+others = ("bert", "llama-3.", "qwen", "gemma", "olmo")
 for name, m in models.items():
-    if "bert" not in name:
-        label = f"{m.name}: {m.num_heads}, {m.num_kv_heads}"
-        kib[label] = kv_cache_bytes(m, 1) / 1024
-    if m.num_kv_heads < m.num_heads:
-        unshared = replace(m, num_kv_heads=m.num_heads)
+    if name.startswith(others):
+        continue
+    kept = "latent" if m.latent else m.num_kv_heads
+    label = f"{m.name}: {m.num_heads}, {kept}"
+    kib[label] = kv_cache_bytes(m, 1) / 1024
+    if m.variant != "multi-head":
+        unshared = replace(m, latent=None, num_kv_heads=m.num_heads)
         label = f"{m.name}, if multi-head"
         kib[label] = kv_cache_bytes(unshared, 1) / 1024
 unit = "KiB; next to each name: H, H_kv"
@@ -181,6 +184,8 @@ bar_chart(kib, title=title, unit=unit)
 # - "Falcon is multi-query": the 7B is, but the 40B has 8 key/value heads for 128 query heads.
 # - "Multi-query has the smallest cache": of one model, yes. But PaLM 540B, which is multi-query, keeps 118 KiB per token,
 #   more than the smallest GPT-2 (36) but less than the largest (300). These are multi-head: L, H and d count too.
+# - DeepSeek-V3 keeps 69 KiB with 128 heads: one small *latent* per token and layer, from which all heads make their
+#   keys and values. Multi-head would take 57 times as much.
 # - From the papers, not in the picture: the first Gemma is multi-query at 2B and multi-head at 7B (Gemma Team 2024,
 #   table 1); StarCoder is multi-query (Li et al. 2023).
 #

@@ -95,7 +95,7 @@ models = CONFIGURATIONS
 counts = {n: count_parameters(m) for n, m in models.items()}
 for name, count in counts.items():
     off = count.total / models[name].published - 1
-    print(f"{name:11} {count.total:15,} params, off by {off:+.2%}")
+    print(f"{name:12} {count.total:15,} params, off by {off:+.2%}")
 share = {n: 100 * c.attention / c.total for n, c in counts.items()}
 title = "Attention's share of all params"
 bar_chart(share, title=title, unit="percent")
@@ -225,8 +225,8 @@ line_chart(lengths, lines, title=title, **axes)
 #
 # ### What known models do
 #
-# > **Predict first.** Many texts say that d_k is 64 to 128 "regardless of model size". Which model
-# > is the exception? And is H·d_k = D true for all of them?
+# > **Predict first.** Many texts say that d_k is 64 to 128 "regardless of model size". Which models
+# > are exceptions? And is H·d_k = D true for all of them?
 
 # %%
 widths = {}
@@ -239,12 +239,12 @@ bar_chart(widths, title="Width of a head, d_k")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# PaLM is the exception in both cases.
+# PaLM and Gemma have heads of width 256. In these, and in other new models, H·d_k is not D.
 #
 # </details>
 #
-# In this list D grows 24-fold, but d_k only fourfold. **Apart from PaLM, H is D / 64 or D / 128.** That is a habit,
-# not a law: Gemma 7B has 16 heads of width 256 (Gemma Team 2024, table 1).
+# D grows 24-fold, but d_k only fourfold. **Until 2023, except in PaLM, H is D / 64 or D / 128.** That was a habit, not
+# a law.
 #
 # ### Rules of thumb and the data
 #
@@ -266,7 +266,7 @@ for name, m in models.items():
         print(f"{name}: {m.num_heads} heads")
 
 # %% [markdown]
-# It fits all models except one, but "16 to 96" says little.
+# It fits most of them, but "16 to 96" says little.
 #
 # ### Too many heads are too narrow
 #

@@ -16,11 +16,11 @@ def shared_matmul(a: Array, b: Array, visible: Array | None = None) -> Array:
     where `b` contains NaN or inf.
     """
     if a.shape[:-2] == b.shape[:-2]:
-        return _matmul_visible(a, b, visible)
+        return matmul_visible(a, b, visible)
     num_kv_heads = b.shape[1]
     if visible is not None:
         visible = group_heads(np.broadcast_to(visible, a.shape), num_kv_heads)
-    product = _matmul_visible(group_heads(a, num_kv_heads), b[:, :, None], visible)
+    product = matmul_visible(group_heads(a, num_kv_heads), b[:, :, None], visible)
     return product.reshape(*a.shape[:-1], b.shape[-1])  # (B, H_kv, G, m, p) -> (B, H, m, p)
 
 
@@ -31,7 +31,7 @@ def summed_matmul(
 
     `leading` is the (B, H_kv) of the result; without heads it is () or (B,).
     """
-    product = _matmul_visible(a, b, visible)
+    product = matmul_visible(a, b, visible)
     if product.shape[:-2] == leading:
         return product
     return group_heads(product, leading[1]).sum(axis=2)
@@ -44,7 +44,7 @@ def group_heads(x: Array, num_kv_heads: int) -> Array:
 
 
 @np.errstate(invalid="ignore")  # inf - inf: NaN says it, where somebody sees the cell
-def _matmul_visible(a: Array, b: Array, visible: Array | None) -> Array:
+def matmul_visible(a: Array, b: Array, visible: Array | None) -> Array:
     """Return a @ b, where a hidden cell of `a` adds nothing, though 0 * NaN and 0 * inf are NaN."""
     if visible is None:
         return a @ b

@@ -6,7 +6,14 @@ import numpy as np
 
 from mha_numpy.backends import check_backend
 from mha_numpy.calls import find_misfit
-from mha_numpy.checks import check_choice, check_count, check_flag, check_shape, check_share
+from mha_numpy.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_shape,
+    check_share,
+    count_or,
+)
 from mha_numpy.core import (
     FullMultiHeadParams,
     KVCache,
@@ -113,7 +120,7 @@ class MultiHeadAttention(Layer):
         super().__init__()
         self.embed_dim = check_count("embed_dim", embed_dim)
         self.num_heads = check_count("num_heads", num_heads)
-        self.num_kv_heads = _default("num_kv_heads", num_kv_heads, self.num_heads)
+        self.num_kv_heads = count_or("num_kv_heads", num_kv_heads, self.num_heads)
         if self.num_heads % self.num_kv_heads:
             raise ConfigError(
                 f"num_kv_heads: expected a divisor of num_heads={num_heads}; got {num_kv_heads}"
@@ -123,10 +130,10 @@ class MultiHeadAttention(Layer):
                 f"num_heads: expected a divisor of embed_dim={embed_dim}, or head_dim= given; "
                 f"got {num_heads}"
             )
-        self.head_dim = _default("head_dim", head_dim, self.embed_dim // self.num_heads)
-        self.value_dim = _default("value_dim", value_dim, self.head_dim)
-        self.kdim = _default("kdim", kdim, self.embed_dim)
-        self.vdim = _default("vdim", vdim, self.kdim)
+        self.head_dim = count_or("head_dim", head_dim, self.embed_dim // self.num_heads)
+        self.value_dim = count_or("value_dim", value_dim, self.head_dim)
+        self.kdim = count_or("kdim", kdim, self.embed_dim)
+        self.vdim = count_or("vdim", vdim, self.kdim)
         if rope is not None:
             check_rope(rope, self.head_dim)
         if qk_norm is not None:
@@ -319,7 +326,3 @@ class MultiHeadAttention(Layer):
         E = ("extra_k" in self.params) + self.add_zero_attn
         shape = (B, self.num_heads, T_q, T_k + E)
         return draw_dropout_mask(shape, self.dropout_p, self.rng, np.asarray(query).dtype)
-
-
-def _default(name: str, value: int | None, default: int) -> int:
-    return default if value is None else check_count(name, value)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.backends import check_backend
-from mha_numpy.checks import check_count, check_number, check_shape
+from mha_numpy.checks import check_count, check_number, check_shape, count_or
 from mha_numpy.core import linear_backward, linear_forward, merge_heads, split_heads
 from mha_numpy.core.grouped import group_heads
 from mha_numpy.core.pair import Pair
@@ -13,7 +13,6 @@ from mha_numpy.core.rms_norm import rms_norm_backward, rms_norm_forward
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers.activations import swiglu_backward, swiglu_forward
-from mha_numpy.layers.attention import _default
 from mha_numpy.layers.layer import Layer, make_rng
 from mha_numpy.steps import constant, renamed, step
 from mha_numpy.variants import (
@@ -182,7 +181,7 @@ class GatedDeltaNet(Layer):
         super().__init__()
         self.embed_dim = D = check_count("embed_dim", embed_dim)
         self.num_heads = H = check_count("num_heads", num_heads)
-        self.num_key_heads = _default("num_key_heads", num_key_heads, H)
+        self.num_key_heads = count_or("num_key_heads", num_key_heads, H)
         if H % self.num_key_heads:
             raise ConfigError(
                 f"num_key_heads: expected a divisor of num_heads={H}; got {num_key_heads}"
@@ -191,8 +190,8 @@ class GatedDeltaNet(Layer):
             raise ConfigError(
                 f"num_heads: expected a divisor of embed_dim={D}, or head_dim= given; got {H}"
             )
-        self.head_dim = _default("head_dim", head_dim, D // H)
-        self.value_dim = _default("value_dim", value_dim, self.head_dim)
+        self.head_dim = count_or("head_dim", head_dim, D // H)
+        self.value_dim = count_or("value_dim", value_dim, self.head_dim)
         self.kernel_size = check_count("kernel_size", kernel_size)
         self.eps = check_number("eps", eps, positive=True)
         self.backend = check_backend(backend)

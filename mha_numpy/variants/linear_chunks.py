@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.grouped import _matmul_visible as matmul_visible
+from mha_numpy.core.grouped import matmul_visible
 from mha_numpy.dtypes import Array
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from mha_numpy.checking.tracing import trace
 from mha_numpy.core import (
-    MultiHeadParams,
+    FullMultiHeadParams,
+    QKNormOptions,
     RopeOptions,
     attention_backward,
     attention_forward,
@@ -40,7 +41,7 @@ class Problem(NamedTuple):
         d_out = given.pop("d_out")
         with trace() as t:
             if "w_q" in given:
-                params = MultiHeadParams(*(given.pop(name, None) for name in NAMES))
+                params = FullMultiHeadParams(*(given.pop(name, None) for name in NAMES))
                 _, cache = multi_head_attention_forward(**given, params=params, **self.options)
                 multi_head_attention_backward(d_out, cache)
             else:
@@ -49,7 +50,7 @@ class Problem(NamedTuple):
         return t
 
 
-NAMES = MultiHeadParams._fields
+NAMES = FullMultiHeadParams._fields
 
 
 def layer(D=8, H=4, H_kv=None, d=2, B=1, T_k=None, *, biases=True, more=None, **options):
@@ -107,6 +108,18 @@ PROBLEMS = {
     "batch": layer(B=2, H_kv=2, is_causal=True, q_offset=np.array([0, 1])),
     "large scores": layer(scale=60.0),
     **{f"attention alone {seed}": alone(seed) for seed in SEEDS},  # ranks 4, 3, 2, and options
+    "norms, a gate and a sink": layer(
+        H_kv=2,
+        d=4,
+        rope=ROPE,
+        qk_norm=QKNormOptions(),
+        more={
+            "gain_q": normal(4),
+            "gain_k": normal(4),
+            "w_gate": normal(8, 4),
+            "sink": normal(4),
+        },
+    ),
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mha_numpy.core import QKNormOptions, RopeOptions
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.layers import LayerNorm, RMSNorm, TransformerBlock
+from mha_numpy.layers import LatentAttention, LatentOptions, LayerNorm, RMSNorm, TransformerBlock
 from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, Llama, TransformerLM, Translator
 from tests.backends import EACH_BACKEND
 
@@ -16,12 +16,14 @@ SIZES = {"embed_dim": 8, "num_heads": 2, "num_layers": L, "rng": 0}
 MODELS = (AttentionOnlyLM, Bert, GPT2, Llama, TransformerLM, Translator)
 ROPE = RopeOptions(base=50.0)
 
+LATENT = LatentOptions(latent_dim=5, nope_dim=3, rope_dim=2, value_dim=4, query_latent_dim=7)
+
 OPTIONS = {  # of blocks, with values that are not the default of every model
     "hidden_dim": [5], "num_kv_heads": [1], "head_dim": [6], "activation": ["relu"],
     "norm": ["layer", "rms"], "eps": [0.125], "norm_first": [True, False], "bias": [True, False],
     "rope": [ROPE], "window": [(2, 0)], "dropout_p": [0.25],
     "qk_norm": [QKNormOptions("rotated", 0.2)], "gated": [True, "heads"], "sink": [True],
-    "softcap": [1.5], "scale": [0.3], "post_norms": [True],
+    "softcap": [1.5], "scale": [0.3], "post_norms": [True], "latent": [LATENT],
 }  # fmt: skip
 
 
@@ -42,10 +44,19 @@ def has_bias(part):
     return any(name.startswith("b") for name in part.params) if is_linear else None
 
 
+def latent_of(part):
+    widths = {name: param.shape[-1] for name, param in part.params.items()}
+    d_c, d_cq = widths["kv_gain"], widths["w_q_down"]
+    return LatentOptions(
+        d_c, widths["w_k_up"] // 2, widths["w_kv_down"] - d_c, widths["w_v_up"] // 2, d_cq
+    )
+
+
 READERS = {  # what a part has of an option, None if it has no such thing; others are attributes
     "norm": lambda part: {LayerNorm: "layer", RMSNorm: "rms"}.get(type(part)),
     "hidden_dim": lambda part: part.params["w_in"].shape[1] if "w_in" in part.params else None,
     "bias": has_bias,
+    "latent": lambda part: latent_of(part) if isinstance(part, LatentAttention) else None,
 }
 EXEMPT = {
     "rope": "cross_attention.layer",  # positions of two sequences cannot be compared
@@ -94,6 +105,8 @@ IMPOSSIBLE = [
     ({"max_tokens": 0, "rope": ROPE}, "max_tokens: expected an integer >= 1; got 0"),
     ({"max_tokens": None, "rope": ROPE}, "max_tokens: expected an integer; got None"),
     ({"window": (-1, 0)}, "window: expected an integer >= 0; got -1"),
+    ({"latent": 3}, r"latent: expected LatentOptions\(...\) or None; got 3"),
+    ({"latent": LATENT, "sink": True}, "sink: expected none with latent=; got True"),
     ({"window": 3}, r"window: expected \(left, right\) or None; got 3"),
 ]
 

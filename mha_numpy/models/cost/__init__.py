@@ -1,6 +1,11 @@
 """What attention costs: parameters, floating-point operations, bytes; arithmetic only."""
 
-from mha_numpy.models.cost.configurations import CONFIGURATIONS, ModelConfig, find_configuration
+from mha_numpy.models.cost.configurations import (
+    CONFIGURATIONS,
+    Latent,
+    ModelConfig,
+    find_configuration,
+)
 from mha_numpy.models.cost.counts import (
     Flops,
     Parameters,
@@ -10,6 +15,6 @@ from mha_numpy.models.cost.counts import (
 )
 
 __all__ = [
-    "CONFIGURATIONS", "Flops", "ModelConfig", "Parameters", "count_flops", "count_parameters",
-    "find_configuration", "kv_cache_bytes",
+    "CONFIGURATIONS", "Flops", "Latent", "ModelConfig", "Parameters", "count_flops",
+    "count_parameters", "find_configuration", "kv_cache_bytes",
 ]  # fmt: skip

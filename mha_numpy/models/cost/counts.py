@@ -26,7 +26,8 @@ def count_parameters(config: ModelConfig) -> Parameters:
     """Count a model's params.
 
     A layer's attention has ``D H d_k + 2 D H_kv d_k + H d_k D`` of them: w_q, w_k, w_v, w_o. With
-    H d_k = D and H_kv = H that is 4 D^2 for any number of heads.
+    H d_k = D and H_kv = H that is 4 D^2 for any number of heads. Latent attention has a map down
+    and a map up for queries, and the same for keys and values.
 
     The ``total`` of known models agrees with their authors' numbers. Source: Kaplan et al. 2020,
     *Scaling Laws for Neural Language Models*, table 1.
@@ -39,11 +40,11 @@ def count_parameters(config: ModelConfig) -> Parameters:
     (124439808, 2359296)
     """
     D, L, F = config.embed_dim, config.num_layers, config.feed_forward
-    queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    attention = D * queries + 2 * D * keys + queries * D
+    maps = _attention_maps(config)
+    attention = sum(inputs * outputs for inputs, outputs in maps) + config.attention_others
     feed_forward = config.feed_forward_maps * D * F
     if config.biases:
-        attention += queries + 2 * keys + D
+        attention += sum(outputs for _, outputs in maps)
         feed_forward += (config.feed_forward_maps - 1) * F + D
     rows = config.vocabulary + (config.context if config.learned_positions else 0)
     return Parameters(
@@ -56,10 +57,21 @@ def count_parameters(config: ModelConfig) -> Parameters:
     )
 
 
+def _attention_maps(config: ModelConfig) -> list[tuple[int, int]]:
+    """Return the inputs and outputs of each linear map of a layer's attention."""
+    D, H, d = config.embed_dim, config.num_heads, config.head_dim
+    if config.latent is None:
+        keys = config.num_kv_heads * d
+        return [(D, H * d), (D, keys), (D, keys), (H * d, D)]
+    d_cq, d_c, d_rope = config.latent
+    down, up = [(D, d_cq), (D, d_c + d_rope)], [(d_cq, H * (d + d_rope)), (d_c, H * (d + d))]
+    return [*down, *up, (H * d, D)]
+
+
 class Flops(NamedTuple):
     """Operations of matrix products, two for each multiply-add; of all layers together."""
 
-    projections: int  # x w_q, x w_k, x w_v, merged w_o
+    projections: int  # x w_q, x w_k, x w_v, merged w_o; all maps of latent attention
     scores: int  # q k^T
     mix: int  # weights v
     feed_forward: int
@@ -87,7 +99,8 @@ def count_flops(
     tokens, batch : int
         T new tokens of each of B sequences.
     past : int
-        Tokens before them, whose keys and values a KV cache holds.
+        Tokens before them, whose keys and values a KV cache holds; local layers keep only those
+        that the new tokens see.
     backward : bool
         Count backward instead of forward: two products for each of forward's.
 
@@ -96,8 +109,11 @@ def count_flops(
     Hidden cells count, half of all if attention is causal: the reference computes them, the kernels
     skip them. Softmax is left out: its H T_q T_k exponentials for each layer are few compared with
     the 2 d_k multiply-adds of each cell, but they grow with H and the products do not. Norms,
-    biases and activations are left out too, and so are scores that a kernel's backward recomputes.
-    Source: Kaplan et al. 2020, table 1, which leaves out scores and mix of short sequences.
+    biases and activations are left out too, and so are routers of experts, and scores that a
+    kernel's backward recomputes. Latent attention makes keys and values of all heads from the
+    latents, but with a `past` it attends to the latents themselves: the maps take as many
+    operations either way, the scores and the mix more. Sources: Kaplan et al. 2020, table 1, which
+    leaves out scores and mix of short sequences; DeepSeek-AI 2024, *DeepSeek-V2*, section 2.1.
 
     Examples
     --------
@@ -109,23 +125,36 @@ def count_flops(
     True
     """
     T, B = check_count("tokens", tokens), check_count("batch", batch)
-    keys_seen = T + check_count("past", past, least=0)
-    D, H, H_kv, d = config.embed_dim, config.num_heads, config.num_kv_heads, config.head_dim
-    each = 2 * (2 if check_flag("backward", backward) else 1)
-    layers = each * config.num_layers
+    past = check_count("past", past, least=0)
+    keys_seen = _in_all_layers(config, T + past, T - 1 + config.window)
+    key_width = value_width = config.head_dim
+    if config.latent is not None:
+        if past:
+            key_width = value_width = config.latent.keys
+        key_width += config.latent.rope
+    D, each = config.embed_dim, 2 * B * T * (2 if check_flag("backward", backward) else 1)
+    maps = sum(inputs * outputs for inputs, outputs in _attention_maps(config))
+    feed_forward = D * config.feed_forward * config.feed_forward_maps
     return Flops(
-        projections=layers * B * T * D * d * (H + 2 * H_kv + H),
-        scores=layers * B * H * T * keys_seen * d,
-        mix=layers * B * H * T * keys_seen * d,
-        feed_forward=layers * B * T * D * config.feed_forward * config.feed_forward_maps,
-        output=each * B * T * D * config.vocabulary,
+        projections=each * config.num_layers * maps,
+        scores=each * config.num_heads * keys_seen * key_width,
+        mix=each * config.num_heads * keys_seen * value_width,
+        feed_forward=each * config.num_layers * feed_forward,
+        output=each * D * config.vocabulary,
     )
+
+
+def _in_all_layers(config: ModelConfig, tokens: int, in_local: int) -> int:
+    """Return the sum over layers of the tokens of each, of which local layers have fewer."""
+    local = config.local_layers
+    return (config.num_layers - local) * tokens + local * min(tokens, in_local)
 
 
 def kv_cache_bytes(config: ModelConfig, tokens: int, *, batch: int = 1, itemsize: int = 2) -> int:
     """Count the bytes of the keys and values of all layers: ``2 L B H_kv T d_k`` numbers.
 
-    Grouping divides it by G = H / H_kv.
+    Grouping divides it by G = H / H_kv. Latent attention keeps ``d_c + d_rope`` numbers per token
+    and layer instead of ``2 H_kv d_k``. A local layer keeps its last `window` tokens instead of T.
 
     Parameters
     ----------
@@ -137,7 +166,8 @@ def kv_cache_bytes(config: ModelConfig, tokens: int, *, batch: int = 1, itemsize
 
     Notes
     -----
-    Sources: Shazeer 2019; Ainslie et al. 2023.
+    Sources: Shazeer 2019; Ainslie et al. 2023; DeepSeek-AI 2024, *DeepSeek-V2*, table 1; Gemma Team
+    2025, *Gemma 3*, section 5.2.
 
     Examples
     --------
@@ -148,8 +178,13 @@ def kv_cache_bytes(config: ModelConfig, tokens: int, *, batch: int = 1, itemsize
     2.5
     >>> kv_cache_bytes(replace(llama, num_kv_heads=64), 8192) / 2**30  # were it multi-head
     20.0
+    >>> deepseek = CONFIGURATIONS["deepseek-v3"]
+    >>> kv_cache_bytes(deepseek, 1) / 61  # 2 * (512 + 64) for each layer
+    1152.0
     """
-    numbers = 2 * config.num_layers * config.num_kv_heads * config.head_dim
-    for name, value in (("tokens", tokens), ("batch", batch), ("itemsize", itemsize)):
+    numbers = _in_all_layers(config, check_count("tokens", tokens), config.window)
+    for name, value in (("batch", batch), ("itemsize", itemsize)):
         numbers *= check_count(name, value)
-    return numbers
+    if config.latent is not None:
+        return numbers * (config.latent.keys + config.latent.rope)
+    return numbers * 2 * config.num_kv_heads * config.head_dim

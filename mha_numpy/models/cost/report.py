@@ -19,18 +19,26 @@ def overview() -> Table:
             config.embed_dim, config.num_layers, config.num_heads, config.num_kv_heads,
             config.head_dim, config.feed_forward,
         )  # fmt: skip
-        total, a_token = count_parameters(config).total, kv_cache_bytes(config, 1)
-        rows.append([config.name, *map(str, sizes), f"{total:,}", in_bytes(a_token)])
-    columns = ["model", "D", "L", "H", "H_kv", "d_k", "F", "params", "KV cache per token"]
+        total, context = count_parameters(config).total, config.context
+        caches = (in_bytes(kv_cache_bytes(config, tokens)) for tokens in (1, context))
+        rows.append([config.name, *map(str, sizes), f"{total:,}", *caches, str(context)])
+    columns = [
+        "model", "D", "L", "H", "H_kv", "d_k", "F", "params", "KV cache per token", "of T", "T",
+    ]  # fmt: skip
     return Table("Known models; the KV cache at 2 bytes per number", columns, rows)
 
 
 def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | str]:
     """Yield one model's cost for T = `context` and B = `batch`: params, operations, KV cache."""
+    special = ""
+    if config.latent:
+        special = "".join(f", latent.{of}={width}" for of, width in config.latent._asdict().items())
+    if config.local_layers:
+        special += f", local_layers={config.local_layers}, window={config.window}"
     yield (
         f"{config.name}: {config.variant}, D={config.embed_dim}, L={config.num_layers}, "
         f"H={config.num_heads}, H_kv={config.num_kv_heads}, d_k={config.head_dim}, "
-        f"F={config.feed_forward}, V={config.vocabulary}\nsource: {config.source}"
+        f"F={config.feed_forward}, V={config.vocabulary}{special}\nsource: {config.source}"
     )
     params = count_parameters(config)
     yield Table(
@@ -50,11 +58,15 @@ def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | 
         ]
         + [["all", short(read.total), "", short(step.total), ""]],
     )
-    shared = {"multi-head": config.num_heads, "as it is": config.num_kv_heads, "multi-query": 1}
+    unshared = replace(config, latent=None, num_kv_heads=config.num_heads)
+    one_head = replace(unshared, num_kv_heads=1)
+    shared = {"multi-head": unshared, "as it is": config, "multi-query": one_head}
+    if config.local_layers:
+        shared["without windows"] = replace(config, local_layers=0)
     rows = []
-    for name, heads in shared.items():
-        size = kv_cache_bytes(replace(config, num_kv_heads=heads), context, batch=batch)
-        rows.append([name, str(heads), in_bytes(size)])
+    for name, model in shared.items():
+        size = in_bytes(kv_cache_bytes(model, context, batch=batch))
+        rows.append([name, "latent" if model.latent else str(model.num_kv_heads), size])
     yield Table(
         f"KV cache at 2 bytes per number, B={batch}, T={context}",
         ["if it were", "H_kv", "size"],

@@ -19,7 +19,8 @@ OPERATORS: dict[type[ast.AST], str] = {
 FUNCTIONS = ("exp", "tanh", "sqrt", "log", "where", "isneginf")
 METHODS = {  # names of the arguments, in order
     "reshape": (), "transpose": (), "swapaxes": (), "repeat": ("repeats", "axis"),
-    "sum": ("axis", "dtype", "out", "keepdims"), "max": ("axis", "out", "keepdims"),
+    "sum": ("axis", "dtype", "out", "keepdims"), "mean": ("axis", "dtype", "out", "keepdims"),
+    "max": ("axis", "out", "keepdims"),
 }  # fmt: skip
 
 
@@ -88,7 +89,7 @@ class _Translator:
         receiver, name = self.tree(receiver_of(node)), method_of(node)
         given = dict(zip(METHODS[name], node.args, strict=False))
         given |= {keyword.arg: keyword.value for keyword in node.keywords}
-        if name in ("sum", "max"):
+        if name in ("sum", "mean", "max"):
             axes = np.ravel(self._number(given["axis"])).tolist() if "axis" in given else None
             return [name, receiver, axes, "keepdims" in given]
         if name == "repeat":

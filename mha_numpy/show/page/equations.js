@@ -109,6 +109,16 @@ const OPERATIONS = {
   },
 
   sum: along("sum", 0, (a, b) => a + b),
+  mean: {
+    run: (tree, x, ...options) => {
+      const { shape, data } = OPERATIONS.sum.run(tree, x, ...options);
+      return { shape, data: data.map((sum) => sum * data.length / x.data.length) };
+    },
+    cell: (index, at, ...options) => {
+      const sum = OPERATIONS.sum.cell(index, at, ...options);
+      return story("/", sum.value / sum.args.length, sum, number(sum.args.length));
+    },
+  },
   max: along("max", -Infinity, (a, b) => Math.max(a, b)),
 
   softmax: {
@@ -126,8 +136,8 @@ const OPERATIONS = {
   transpose: moving((given, order) => order.map((axis) => given[axis]), (index, given, order) => inOrder(index, order)),
   swapaxes: moving((given, a, b) => newOrder(given.length, a, b).map((axis) => given[axis]),
     (index, given, a, b) => inOrder(index, newOrder(given.length, a, b))),
-  repeat: moving((given, count, axis) => given.map((n, i) => (i === axis ? n * count : n)),
-    (index, given, count, axis) => index.map((i, k) => (k === axis ? Math.floor(i / count) : i))),
+  repeat: moving((given, count, axis) => given.map((n, i, { length }) => (i === (axis + length) % length ? n * count : n)),
+    (index, given, count, axis) => index.map((i, k, { length }) => (k === (axis + length) % length ? Math.floor(i / count) : i))),
   newaxes: keeping(withNewAxes),
   take: {  // x[..., places]: numbers of the last axis, in another order
     run: (tree, { shape: given, data }, places) => {

@@ -436,7 +436,8 @@ def _texts_of(
     is_each = several and which and not sums and array.dtype.kind == "f"
     texts = set() if is_each else _texts_with(array, ours)
     if several and array.dtype == bool:
-        texts |= _texts_with_rows(several[0].reshape(-1, array.shape[-1] or 1), ours)
+        if array.ndim and several[0].size % (array.shape[-1] or 1) == 0:
+            texts |= _texts_with_rows(several[0].reshape(-1, array.shape[-1] or 1), ours)
     elif several and not texts:
         texts = _texts_around(several[0] if which else array.ravel(), ours)
     return texts

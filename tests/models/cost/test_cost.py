@@ -5,20 +5,31 @@ from dataclasses import replace
 import pytest
 
 from mha_numpy import cli
-from mha_numpy.core import KVCache, attention, linear, multi_head_attention_backward
+from mha_numpy.core import (
+    KVCache,
+    RollingKVCache,
+    attention,
+    linear,
+    multi_head_attention_backward,
+)
 from mha_numpy.core.multihead import multi_head_attention_forward
-from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.errors import ConfigError
+from mha_numpy.layers import LatentAttention, MultiHeadAttention
 from mha_numpy.models.cost import (
     CONFIGURATIONS,
+    Latent,
     ModelConfig,
     count_flops,
     count_parameters,
     find_configuration,
     kv_cache_bytes,
 )
+from mha_numpy.variants import latent
 from tests.core.test_multihead import square_params
 
 SMALL = ModelConfig("small", 12, 1, 6, 3, 2, 20, 30, 7)
+LATENT = replace(SMALL, latent=Latent(queries=9, keys=5, rope=4), attention_others=9 + 5)
+GIB, MIB = 2**30, 2**20
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -39,15 +50,28 @@ def test_attention_s_params_are_those_of_a_layer(bias, kv_heads):
     assert count_parameters(config).attention == 5 * layer.num_parameters
 
 
+def latent_layer():
+    return LatentAttention(
+        12, 6, query_latent_dim=9, latent_dim=5, rope_dim=4, nope_dim=2, value_dim=2, rng=0
+    )
+
+
+def test_latent_attention_s_params_are_those_of_a_layer_and_by_hand():
+    params = count_parameters(replace(LATENT, num_layers=3)).attention
+    assert params == 3 * latent_layer().num_parameters
+    queries, keys = 12 * 9 + 9 + 9 * 6 * (2 + 4), 12 * (5 + 4) + 5 + 5 * 6 * (2 + 2)
+    assert params == 3 * (queries + keys + 6 * 2 * 12)
+
+
 def test_by_hand():
     D, F, V = 12, 20, 30
     config = replace(
         SMALL, num_layers=2, feed_forward_maps=3, biases=True, norm_params=2,
-        learned_positions=True, tied=False, others=11,
+        learned_positions=True, tied=False, others=11, attention_others=13,
     )  # fmt: skip
     params = count_parameters(config)
     assert params.embedding == (V + 7) * D
-    assert params.attention == 2 * (12 * 12 + 2 * 12 * 6 + 12 * 12 + 12 + 6 + 6 + 12)
+    assert params.attention == 2 * (12 * 12 + 2 * 12 * 6 + 12 * 12 + 12 + 6 + 6 + 12 + 13)
     assert params.feed_forward == 2 * (3 * D * F + 2 * F + D)
     assert params.norms == 5 * 2 * D
     assert params.output == V * D
@@ -68,6 +92,7 @@ def counted(monkeypatch):
 
     for name in ("shared_matmul", "summed_matmul"):
         monkeypatch.setattr(attention, name, counting(getattr(attention, name)))
+    monkeypatch.setattr(latent, "_map_heads", counting(latent._map_heads))
     monkeypatch.setattr(linear.LINEAR, "steps", counting(linear.linear_steps))
 
     def two_products(d_out, x, w, has_bias):
@@ -91,6 +116,22 @@ def test_flops_are_those_of_an_instrumented_run(rng, counted, kv_heads):
     counted.clear()
     multi_head_attention_backward(out, cache)
     assert sum(counted) == count_flops(config, T, batch=B, backward=True).attention
+
+
+def test_flops_of_latent_attention_are_those_of_an_instrumented_run(rng, counted):
+    """A text is read with keys and values of all heads, and continued from the latents."""
+    B, T, past, layer, kv_cache = 4, 3, 7, latent_layer(), KVCache()
+    out = layer(rng.normal(size=(B, past, 12)))
+    assert sum(counted) == count_flops(LATENT, past, batch=B).attention > 0
+    counted.clear()
+    layer.backward(out)
+    assert sum(counted) == count_flops(LATENT, past, batch=B, backward=True).attention
+    layer.eval()
+    layer(rng.normal(size=(B, past, 12)), kv_cache=kv_cache)
+    counted.clear()
+    layer(rng.normal(size=(B, T, 12)), kv_cache=kv_cache)
+    assert sum(counted) == count_flops(LATENT, T, past=past, batch=B).attention
+    assert kv_cache_bytes(LATENT, past + T, batch=B, itemsize=8) == kv_cache.nbytes
 
 
 def test_one_token_after_another_is_the_lower_triangle():
@@ -125,6 +166,69 @@ def test_kv_cache_bytes_are_those_of_a_cache_and_fewer_by_grouping(rng):
     assert kv_cache_bytes(replace(eight, num_kv_heads=32), 9) == 8 * kv_cache_bytes(eight, 9)
 
 
+def test_a_window_keeps_what_a_rolling_cache_keeps(rng):
+    local, rolling = replace(SMALL, local_layers=1, window=4), RollingKVCache(window=4, sinks=0)
+    for T in range(1, 7):
+        k, _ = rolling.append(*rng.normal(size=(2, 5, 3, 1, 2)))
+        assert kv_cache_bytes(local, T, batch=5, itemsize=8) == rolling.nbytes
+        scores = count_flops(local, 1, past=T - 1, batch=5).scores
+        assert scores == 2 * 5 * 6 * k.shape[2] * 2
+
+
+def test_windows_by_hand():
+    mixed = replace(SMALL, num_layers=5, local_layers=3, window=4)
+    assert kv_cache_bytes(mixed, 9, itemsize=1) == 2 * 3 * 2 * (2 * 9 + 3 * 4)
+    assert kv_cache_bytes(mixed, 4) == kv_cache_bytes(replace(mixed, local_layers=0), 4)
+    flops = count_flops(mixed, 2, past=7)  # of two tokens, each sees 4 keys: 5 in all
+    assert flops.scores == flops.mix == 2 * 6 * 2 * (2 * 9 + 3 * 5) * 2
+    assert count_flops(mixed, 9) == count_flops(replace(mixed, local_layers=0), 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "size"),
+    [
+        ("gemma-2-9b", 8192, (21 * 8192 + 21 * 4096) * 2 * 8 * 256 * 2),
+        ("gemma-3-1b", 32768, (4 * 32768 + 22 * 512) * 2 * 256 * 2),
+        ("gemma-3-4b", 131072, (5 * 131072 + 29 * 1024) * 2 * 4 * 256 * 2),
+        ("gpt-oss-20b", 131072, 3 * GIB + 3 * MIB),  # 12 layers, 2 KiB for each token and layer
+        ("deepseek-v3", 1, 70_272),  # 70.272 kB per token, as its authors say
+        ("mistral-7b", 32768, 512 * MIB),  # no more than at 4096
+    ],
+)
+def test_caches_of_known_models_by_hand(name, tokens, size):
+    assert kv_cache_bytes(CONFIGURATIONS[name], tokens) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "digits", "used"),  # params that a token passes through, as the sources round them
+    [("gpt-oss-20b", -7, 3.61e9), ("deepseek-v3", -9, 37e9)],
+)
+def test_a_token_passes_through_few_experts(name, digits, used):
+    params = count_parameters(CONFIGURATIONS[name])
+    assert round(params.total - params.others - params.embedding, digits) == used
+
+
+def test_heads_share_keys_in_four_ways():
+    found = {CONFIGURATIONS[name].variant for name in ("deepseek-v3", "olmo-2-7b", "gemma-3-1b")}
+    assert found == {"latent", "multi-head", "multi-query"}
+    assert CONFIGURATIONS["qwen3-8b"].variant == "grouped-query"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"local_layers": 2}, "local_layers: expected at most num_layers=1; got 2"),
+        ({"local_layers": -1}, "local_layers: expected an integer >= 0; got -1"),
+        ({"local_layers": 1}, "window: expected an integer >= 1; got 0"),
+        ({"window": -1}, "window: expected an integer >= 0; got -1"),
+        ({"latent": Latent(9, 0, 4)}, "latent.keys: expected an integer >= 1; got 0"),
+    ],
+)
+def test_wrong_sizes(changed, message):
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        replace(SMALL, **changed)
+
+
 def test_names_are_known_in_any_spelling():
     known = {"gpt2": "gpt-2", "GPT_2": "gpt-2", "Llama3 70B": "llama-3-70b"}
     for spelled, name in {**known, "PaLM 540B": "palm-540b"}.items():
@@ -140,6 +244,30 @@ class TestCommand:
         assert "as it is     8     2.5 GiB" in said
         assert "multi-head   64    20 GiB" in said
 
+    @pytest.mark.parametrize(
+        ("name", "lines"),
+        [
+            (
+                "gemma-3-1b",
+                ["V=262144, local_layers=22, window=512", "without windows  1     832 MiB"],
+            ),
+            (
+                "deepseek-v3",
+                [
+                    "latent, D=7168",
+                    ", latent.keys=512,",
+                    "multi-head   128     488 GiB",
+                    "as it is     latent  8.58 GiB",
+                ],
+            ),
+        ],
+    )
+    def test_what_is_special_of_a_model(self, capsys, name, lines):
+        assert cli.main(["cost", "--model", name]) == 0
+        said = capsys.readouterr().out
+        assert [line for line in lines if line not in said] == []
+        assert ("without windows" in said) == (name == "gemma-3-1b")
+
     def test_all(self, capsys):
         assert cli.main(["cost"]) == 0
         said = capsys.readouterr().out
@@ -148,7 +276,10 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("rest", "message"),
         [
-            (["--model", "gpt4"], "model: expected a name such as gpt-3, gpt-2; got 'gpt4'"),
+            (
+                ["--model", "gpt4"],
+                "model: expected a name such as gpt-3, gpt-2, gpt-oss-20b; got 'g",
+            ),
             (["--model", "gpt-2", "--context", "0"], "context: expected an integer >= 1; got 0"),
             (["--model", "gpt-2", "--batch", "0"], "batch: expected an integer >= 1; got 0"),
         ],

@@ -10,7 +10,6 @@ from mha_numpy.models import analysis
 from mha_numpy.models.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
 from mha_numpy.models.train import optimizers
 from mha_numpy.models.weights import from_layout, to_layout
-from tests.teach.exercises.test_right import SOLUTIONS
 
 BY_KERNELS = (  # take a backend
     "attention", "one_query", "grouped_attention", "masked_attention", "online_attention",
@@ -24,8 +23,8 @@ split_heads, merge_heads = core.split_heads, core.merge_heads
 
 
 def by_core(task):
-    """Return the function below of a task's name, or else its first solution in `foreign`."""
-    return getattr(sys.modules[__name__], task, None) or SOLUTIONS[task]["1 by the core"]
+    """Return the function below of a task's name."""
+    return getattr(sys.modules[__name__], task)
 
 
 def scores(q, k):
@@ -50,6 +49,29 @@ def make_mask(lengths, T_q, T_k, q_offset, left):
     causal = core.causal_mask(T_q, T_k, q_offset=q_offset)
     near = core.window_mask(T_q, T_k, window=(left, None), q_offset=q_offset)
     return core.combine_masks(causal, near, core.padding_mask(lengths, T_k))
+
+
+def sink_attention(scores, v, sink):
+    # all products are 0, and the given scores are their bias
+    q, k = np.zeros((*scores.shape[:3], 1)), np.zeros((*v.shape[:3], 1))
+    heads, cache = core.attention_forward(q, k, v, bias=scores, sink=sink)
+    return cache.weights, heads
+
+
+def sink_backward(d_weights, weights):
+    # with a unit matrix as values, heads are the weights; the sinks may be 0
+    B, H, T_q, T_k = weights.shape
+    mask = weights > 0
+    bias = np.log(np.where(mask, weights, 1) / (1 - weights.sum(axis=-1, keepdims=True)))
+    q, k = np.zeros((B, H, T_q, 1)), np.zeros((B, H, T_k, 1))
+    v = np.zeros((B, H, T_k, T_k)) + np.eye(T_k)
+    _, cache = core.attention_forward(q, k, v, bias=bias, mask=mask, sink=np.zeros(H))
+    grads = core.attention_backward(d_weights, cache)
+    return grads.d_bias, grads.d_sink
+
+
+def draft_tree(parents, past):
+    return core.tree_mask(parents, past), core.tree_positions(parents, past)
 
 
 def attention(q, k, v, mask=None, softcap=None, backend="numpy"):
@@ -117,6 +139,16 @@ grouped_backward = attention_backward
 
 def backward_from_lse(d_heads, q, k, v, heads, lse, mask, backend="numpy"):
     return attention_backward(d_heads, q, k, v, mask, backend)
+
+
+def absorbed_decode(q_nope, q_rope, kept, w_k_up, w_v_up):
+    latents, k_rope = np.split(kept, [len(w_k_up)], axis=1)
+    of_k, of_v = (np.split(w, len(q_nope), axis=1) for w in (w_k_up, w_v_up))
+    k = np.stack([np.hstack([latents @ w, k_rope]) for w in of_k])
+    v = np.stack([latents @ w for w in of_v])
+    q = np.hstack([q_nope, q_rope])[:, None]
+    heads, _ = core.attention_forward(q[None], k[None], v[None])
+    return np.stack([one @ w.T for one, w in zip(q_nope, of_k, strict=True)]), heads[0, :, 0]
 
 
 def delta_rule(q, k, v, log_decay, beta, state):
