@@ -73,6 +73,12 @@ def off(name: str, value: Any) -> None:
         raise ConfigError(f"{name}: expected False; got {value}")
 
 
+def null(name: str, value: Any) -> None:
+    """Read a field that must be null."""
+    if value is not None:
+        raise ConfigError(f"{name}: expected null; got {describe(value)}")
+
+
 def count_or_null(name: str, value: Any) -> int | None:
     """Read a size; null means that it follows from others."""
     return None if value is None else check_count(name, value)
@@ -96,7 +102,18 @@ def window(name: str, value: Any) -> tuple[int, int] | None:
 
 def rope(name: str, config: Any) -> RopeOptions:
     """Read how queries and keys are rotated: what is said of it is in several places."""
-    return rope_from_config(config)
+    return rope_of_whole_heads(config)
+
+
+def rope_of_whole_heads(config: Any, layer_type: str | None = None) -> RopeOptions:
+    """Read a rotation; no kind of model here rotates a part of a head, whatever its config says."""
+    found = rope_from_config(config, layer_type)
+    if found.rotary_dim is not None:
+        raise ConfigError(
+            "rope_parameters: expected a partial_rotary_factor of 1; got one that rotates "
+            f"{found.rotary_dim} features of a head"
+        )
+    return found
 
 
 MOST_LAYERS = 1000  # in a model whose layers differ: a list has a place for each
@@ -137,21 +154,40 @@ def windows_of_qwen3(name: str, config: Any) -> list[Any]:
     return windows(lambda i: not used or i < first)(name, config)
 
 
-def every_sixth(i: int) -> bool:
-    """Return whether a layer of Gemma 3 sees everything."""
-    return (i + 1) % 6 == 0
+def windows_of_mistral(name: str, config: Any) -> Any:
+    """Read the window of all layers, or that of each if the config has types, as in Ministral."""
+    if config.get("layer_types") is not None:
+        return windows(lambda i: False)(name, config)
+    return window("sliding_window", config.get("sliding_window", 4096))
+
+
+def types_of_gemma3(config: Any) -> list[str]:
+    """Read the types of layers: every sixth sees everything, if nothing else is said."""
+    period = check_count("sliding_window_pattern", config.get("sliding_window_pattern", 6))
+    return types_of_layers(config, lambda i: (i + 1) % period == 0)
+
+
+def windows_of_gemma3(name: str, config: Any) -> list[Any]:
+    """Read the window of each layer."""
+    types = types_of_gemma3(config)
+    return windows(lambda i: types[i] == "full_attention")(name, config)
 
 
 def ropes_of_gemma3(name: str, config: Any) -> list[RopeOptions]:
     """Read the rotation of each layer: local layers have their own base."""
-    types = types_of_layers(config, every_sixth)
-    by_type = config.get("rope_parameters")
-    if isinstance(by_type, dict) and "full_attention" in by_type:
-        return [rope_from_config(config, layer_type=each) for each in types]
-    local = {"rope_theta": config.get("rope_local_base_freq", 10000.0)}  # older files
-    whole = {"rope_theta": 1e6, **config}
-    parameters = {"full_attention": whole, "sliding_attention": local}
-    return [rope_from_config(parameters[each]) for each in types]
+    types, given = types_of_gemma3(config), config.get("rope_parameters")
+    bases = {"full_attention": config.get("rope_theta", 1e6),
+             "sliding_attention": config.get("rope_local_base_freq", 1e4)}  # fmt: skip
+    given = dict.fromkeys(bases) if given is None else given
+    if not isinstance(given, dict) or not given.keys() <= bases.keys():
+        raise ConfigError(
+            f"rope_parameters: expected those of {' and of '.join(bases)}; got {describe(given)}"
+        )
+    found = {name: {"rope_theta": base, **(given.get(name) or {})} for name, base in bases.items()}
+    found["full_attention"] |= config.get("rope_scaling") or {}  # in older files
+    config = config | {"rope_parameters": found, "rope_scaling": None}
+    by_type = {each: rope_of_whole_heads(config, each) for each in set(types)}
+    return [by_type[each] for each in types]
 
 
 def sqrt(name: str, value: Any) -> float:
@@ -220,7 +256,7 @@ def without_experts(name: str, config: Any) -> None:
 def rope_of_deepseek(name: str, config: Any) -> RopeOptions:
     """Read the rotation of the part of a head that is rotated."""
     interleaved = check_flag("rope_interleave", config.get("rope_interleave", True))
-    return rope_from_config(config)._replace(interleaved=interleaved)
+    return rope_of_whole_heads(config)._replace(interleaved=interleaved)
 
 
 def scale_of_deepseek(name: str, config: Any) -> float:
@@ -236,7 +272,13 @@ def latent_of_deepseek(name: str, config: Any) -> LatentOptions:
     """Read the widths of latents and heads."""
     names = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
              "v_head_dim": 128, "q_lora_rank": 1536}  # fmt: skip
-    return LatentOptions(*(check_count(each, config.get(each, n)) for each, n in names.items()))
+    found = LatentOptions(*(check_count(each, config.get(each, n)) for each, n in names.items()))
+    if config.get("head_dim") not in (None, found.rope_dim):  # by which they make the frequencies
+        raise ConfigError(
+            f"head_dim: expected {found.rope_dim}, as qk_rope_head_dim has; "
+            f"got {describe(config['head_dim'])}"
+        )
+    return found
 
 
 GEMMAS = (
@@ -286,7 +328,8 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
         *SIZES,
         *SHARED_BY_LLAMAS,
         Field("num_key_value_heads", "num_kv_heads", count_or_null, 8),
-        Field("sliding_window", "window", window, 4096),
+        Field("sliding_window", "", window, 4096),
+        Field(WHOLE, "window", windows_of_mistral),
     ),
     "qwen3": (
         *SIZES,
@@ -310,8 +353,8 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
         *GEMMAS,
         Field(WHOLE, "rope", ropes_of_gemma3),
         Field("final_logit_softcapping", "logit_softcap", number_or_null, None),
-        Field("attn_logit_softcapping", "softcap", number_or_null, None),
-        Field(WHOLE, "window", windows(every_sixth)),
+        Field("attn_logit_softcapping", "", null, None),  # which their model ignores
+        Field(WHOLE, "window", windows_of_gemma3),
         Field("rms_norm_eps", "qk_norm", norm_of_heads, 1e-6),
     ),
     "deepseek_v3": (
@@ -364,5 +407,10 @@ class ModelConfig:
         kind = self.values.get("model_type")
         if isinstance(kind, str) and kind in NOT_COVERED:
             raise FileError(f"{self.path}: model_type: {kind} has {NOT_COVERED[kind]}")
+        if self.values.get("quantization_config") is not None:
+            raise FileError(
+                f"{self.path}: quantization_config: expected none, because quantised params are "
+                "not supported; got one"
+            )
         kinds = {kind: kind for kind in FIELDS}
         return self.read((Field("model_type", "kind", one_of(kinds)),))["kind"]

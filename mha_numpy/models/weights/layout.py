@@ -88,7 +88,7 @@ def to_ours(
         if row.stored in ("transposed", "by head"):
             whole = whole.T
         elif row.stored == "less 1":
-            whole = whole + 1
+            whole = whole + np.ones((), params[row.ours].dtype)  # not in the dtype of a narrow file
         elif row.stored != "same":
             whole = whole.reshape(params[row.ours].shape)
         ends = np.cumsum([params[name].shape[-1] // heads for name in names])
