@@ -31,7 +31,10 @@ ROOM = 500 * 2**20  # bytes of memory beyond those at the start
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 NAMES = [
     *sorted({field.name for fields in FIELDS.values() for field in fields}),
-    "rope_theta", "rope_scaling", "rope_type", "mlp_bias", "torch_dtype", "layer_types", "", "\n",
+    "rope_theta", "rope_scaling", "rope_type", "mlp_bias", "torch_dtype", "layer_types",
+    "partial_rotary_factor", "rope_local_base_freq",
+    "sliding_window_pattern", "max_window_layers", "use_sliding_window", "quantization_config", "",
+    "\n",
     "dtype", "shape", "data_offsets", "x", "two\nlines", "__metadata__", "history", "step",
 ]  # fmt: skip
 VALUES = [
@@ -41,6 +44,8 @@ VALUES = [
     -(2**70), 2**128, 10**100, 10**4000,
     # words of a config, of tensors, of an index, of a checkpoint
     "", "x", "2", "gelu", "gelu_new", "relu", "silu", "swish", "default", "linear", "absolute",
+    ["sliding_attention", "full_attention"], ["full_attention"] * 2,
+    {"rope_type": "linear", "factor": 4.0, "rope_theta": 50.0},
     *CONFIGS, *DTYPES, "BF16", "F8_E4M3", "I64", "C64", "BOOL", "a.safetensors", "c.safetensors",
     "..", ".", "/", "../a.safetensors", "config.json", "/dev/zero", "AdamW", "PCG64",
     "\n", "\0", "\ud800", "two\nlines", "long" * 2000, "x" * 1_000_000,

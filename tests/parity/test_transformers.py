@@ -96,6 +96,20 @@ def rotation_in_float64(module, x, position_ids, layer_type=None):
     return factor * angles.cos(), factor * angles.sin()
 
 
+def in_float64(theirs):
+    """Return a model that computes all of it in float64."""
+    theirs = theirs.to(torch.float64).eval()
+    for module in theirs.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = partial(norm_in_float64, module)
+        if type(module).__name__.endswith("RotaryEmbedding"):
+            module.forward = partial(rotation_in_float64, module)
+        if hasattr(module, "embed_scale"):
+            scale = theirs.config.hidden_size**0.5
+            module.embed_scale = torch.tensor(scale, dtype=torch.float64)
+    return theirs
+
+
 def make(name, folder):
     """Return their model, in float64, and ours, read from what theirs saved."""
     torch.manual_seed(0)
@@ -104,19 +118,12 @@ def make(name, folder):
         theirs = transformers.BertModel(config, add_pooling_layer=False)
     else:
         theirs = transformers.AutoModelForCausalLM.from_config(config)
-    theirs = theirs.to(torch.float64).eval()
+    theirs = in_float64(theirs)
     # "eager" has its softmax in float32, but another has no softcap
     theirs.set_attn_implementation("eager" if name == "gemma2" else "sdpa")
     with torch.no_grad():
         for param in theirs.parameters():  # none of them 0 or 1, as after training
             param += 0.1 * torch.randn_like(param)
-    for module in theirs.modules():
-        if type(module).__name__.endswith("RMSNorm"):
-            module.forward = partial(norm_in_float64, module)
-        if type(module).__name__.endswith("RotaryEmbedding"):
-            module.forward = partial(rotation_in_float64, module)
-        if hasattr(module, "embed_scale"):
-            module.embed_scale = torch.tensor(config.hidden_size**0.5, dtype=torch.float64)
     theirs.save_pretrained(folder)
     return theirs, from_pretrained(folder, dtype=np.float64)
 
@@ -130,17 +137,37 @@ def assert_same_gradients(theirs, ours, layout):
         assert np.abs(gradient).max() > 1e-6 or "k" in name, name  # a key's bias has none
 
 
+def places(mask):
+    """Return the positions of tokens (B, T), where padding is on the left."""
+    return np.maximum(mask.cumsum(axis=1) - 1, 0)
+
+
+def write(ours, ids, mask, steps):
+    """Continue texts that are padded on the left: always the likeliest token."""
+    kv_caches, new = ours.new_kv_caches(), ids
+    for _ in range(steps):
+        positions = places(mask)[:, -new.shape[1] :]
+        logits = ours(new, mask=mask, kv_caches=kv_caches, positions=positions)
+        new = logits[:, -1:].argmax(axis=-1)
+        ids, mask = (np.concatenate(pair, axis=1) for pair in ((ids, new), (mask, new >= 0)))
+    return ids
+
+
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "bert"])
 def test_a_causal_model_its_gradients_and_its_greedy_text_are_theirs(
     name, tmp_path, rng, monkeypatch
 ):
     take_softmax_in_float64(monkeypatch)
     theirs, ours = make(name, tmp_path)
-    ids = rng.integers(V, size=(4, T))
-    d_logits = rng.normal(size=(4, T, V))
-    logits = theirs(torch.tensor(ids)).logits
+    ids, mask = rng.integers(V, size=(4, T)), np.arange(T) >= np.array([[0], [3], [0], [1]])
+    d_logits = rng.normal(size=(4, T, V)) * mask[:, :, None]  # padding is on the left
+    logits = theirs(
+        torch.tensor(ids), attention_mask=torch.tensor(mask).long(),
+        position_ids=torch.tensor(places(mask)),
+    ).logits  # fmt: skip
     logits.backward(torch.tensor(d_logits))
-    np.testing.assert_allclose(ours(ids), logits.detach().numpy(), rtol=0, atol=EXACT)
+    found = ours(ids, mask=mask, positions=places(mask))
+    np.testing.assert_allclose(found[mask], logits.detach().numpy()[mask], rtol=0, atol=EXACT)
     ours.backward(d_logits)
     layouts = {"gpt2": "gpt2", "gemma2": "gemma", "gemma3_text": "gemma", "olmo2": "olmo2",
                "deepseek_v3": "deepseek-v3", "deepseek_v3 by halves": "deepseek-v3"}  # fmt: skip
@@ -148,9 +175,10 @@ def test_a_causal_model_its_gradients_and_its_greedy_text_are_theirs(
     text = theirs.generate(
         torch.tensor(ids[:2, :5]), max_new_tokens=20, min_new_tokens=20, do_sample=False,
         use_cache=name != "llama with a window",  # their model ignores it, their cache does not
-        attention_mask=torch.ones((2, 5), dtype=int), pad_token_id=0,
+        attention_mask=torch.tensor(mask[:2, :5]).long(), pad_token_id=0,
     )  # fmt: skip
-    np.testing.assert_array_equal(generate(ours, ids[:2, :5], 20, temperature=0), text.numpy())
+    np.testing.assert_array_equal(write(ours, ids[:2, :5], mask[:2, :5], 20), text.numpy())
+    np.testing.assert_array_equal(generate(ours, ids[:1, :5], 20, temperature=0), text.numpy()[:1])
 
 
 def test_bert_and_its_gradients_are_theirs_padded_and_with_segments(tmp_path, rng):
@@ -182,6 +210,8 @@ def difference(ours, folder, rng):
 
 
 ROPE = {"rope_type": "default", "rope_theta": 9.0}
+LINEAR = {"rope_type": "linear", "factor": 8.0}
+FULL, SLIDING = "full_attention", "sliding_attention"
 SCALED = {"factor": 4.0, "original_max_position_embeddings": 6}
 BANDS = {"low_freq_factor": 0.3, "high_freq_factor": 2.0}
 SHORT_AND_LONG = {"short_factor": [1.0, 2.0], "long_factor": [3.0, 5.0]}
@@ -200,6 +230,26 @@ READ = {  # changes of a config.json that both libraries read
     "a window": ("mistral", {"sliding_window": 2}),
     "no window": ("mistral", {"sliding_window": None}),
     "biases that are ignored": ("mistral", {"attention_bias": True}),
+    "windows, as in Ministral": ("mistral", {"layer_types": [FULL, SLIDING], "head_dim": 4}),
+    "no windows": ("qwen3", {"sliding_window": 2, "max_window_layers": 1}),
+    "windows of upper layers": (
+        "qwen3",
+        {"sliding_window": 2, "max_window_layers": 1, "use_sliding_window": True},
+    ),
+    "windows in another order": ("gemma2", {"layer_types": [FULL, SLIDING]}),
+    "no softcaps": ("gemma2", {"attn_logit_softcapping": None, "final_logit_softcapping": None}),
+    "a softcap of logits": ("gemma3_text", {"final_logit_softcapping": 0.5}),
+    "an older scaling": (
+        "gemma3_text",
+        {"rope_theta": 90.0, "rope_scaling": LINEAR},
+    ),
+    "a rotation by type": (
+        "gemma3_text",
+        {"rope_local_base_freq": 9.0, "rope_parameters": {FULL: ROPE}},
+    ),
+    "windows in each layer": ("gemma3_text", {"sliding_window_pattern": 5}),
+    "a base and a factor": ("olmo2", {"rope_theta": 9.0, "rope_scaling": LINEAR}),
+    "pairs that are halves": ("deepseek_v3", {"rope_interleave": False, "rope_theta": 9.0}),
 }
 
 
@@ -246,11 +296,13 @@ def test_several_files_with_an_index_are_one_model(tmp_path, rng):
     np.testing.assert_array_equal(again(ids), ours(ids))
 
 
-def test_bfloat16_is_widened(tmp_path, rng):
-    theirs, _ = make("llama", tmp_path / "wide")
-    theirs.to(torch.bfloat16).save_pretrained(tmp_path / "narrow")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["llama", "gemma3_text"])  # whose gains are stored less 1
+def test_narrow_files_are_widened(name, dtype, tmp_path, rng):
+    theirs, _ = make(name, tmp_path / "wide")
+    theirs.to(dtype).save_pretrained(tmp_path / "narrow")
     ours = from_pretrained(tmp_path / "narrow", dtype=np.float64)
-    expected = theirs.to(torch.float64)
+    expected = in_float64(theirs)
     ids = rng.integers(V, size=(2, T))
     logits = expected(torch.tensor(ids)).logits.detach().numpy()
     np.testing.assert_allclose(ours(ids), logits, rtol=0, atol=EXACT)
