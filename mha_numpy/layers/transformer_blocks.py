@@ -11,6 +11,7 @@ from mha_numpy.core.masks import Window, check_window
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.layers.attention import MultiHeadAttention
+from mha_numpy.layers.experts import ExpertOptions, MixtureOfExperts
 from mha_numpy.layers.feed_forward import FeedForward
 from mha_numpy.layers.latent_attention import LatentAttention, LatentOptions
 from mha_numpy.layers.layer import Layer, make_rng
@@ -96,6 +97,9 @@ class TransformerBlock(Layer):
     latent : LatentOptions, optional
         Make self-attention a `LatentAttention` of these widths, which has its own heads and no
         biases.
+    experts : ExpertOptions, optional
+        Make the feed-forward network a `MixtureOfExperts`, each of width F, which has its own
+        activation and always biases.
     softcap, scale : float, optional
         Of each attention layer, as `attention_forward` explains them.
     dropout_p : float
@@ -139,6 +143,7 @@ class TransformerBlock(Layer):
         gated: bool | str = False,
         sink: bool = False,
         latent: LatentOptions | None = None,
+        experts: ExpertOptions | None = None,
         softcap: float | None = None,
         scale: float | None = None,
         dropout_p: float = 0.0,
@@ -175,9 +180,15 @@ class TransformerBlock(Layer):
         self.attention = residual(attention)
         if self.reads_memory:
             self.cross_attention = residual(MultiHeadAttention(embed_dim, num_heads, **heads))
-        self.feed_forward = residual(
-            FeedForward(embed_dim, hidden_dim, activation=activation, **shared)
-        )
+        if experts is None:
+            network: Layer = FeedForward(embed_dim, hidden_dim, activation=activation, **shared)
+        elif isinstance(experts, ExpertOptions):
+            network = MixtureOfExperts(embed_dim, hidden_dim, **experts._asdict(), rng=rng)
+        else:
+            raise ConfigError(
+                f"experts: expected ExpertOptions(...) or None; got {describe(experts)}"
+            )
+        self.feed_forward = residual(network)
 
     def forward(
         self,

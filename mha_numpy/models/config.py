@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from mha_numpy.checks import check_choice, check_count, check_flag, check_integer, check_number
 from mha_numpy.core import QKNormOptions, RopeOptions, YarnScaling, yarn_mscale
 from mha_numpy.errors import ConfigError, FileError, describe
+from mha_numpy.layers.experts import ExpertOptions
 from mha_numpy.layers.latent_attention import LatentOptions
 from mha_numpy.models.rope_config import rope_from_config
 from mha_numpy.models.weights.files import read_json
@@ -133,12 +134,12 @@ def types_of_layers(config: Any, is_full: Callable[[int], bool]) -> list[str]:
     return [check_choice("layer_types", each, kinds) for each in found]
 
 
-def windows(is_full: Callable[[int], bool]) -> Callable[[str, Any], list[Any]]:
+def windows(is_full: Callable[[int], bool], default: int = 4096) -> Callable[[str, Any], list[Any]]:
     """Read the window of each layer, from the whole config."""
 
     def read(name: str, config: Any) -> list[Any]:
         types = types_of_layers(config, is_full)
-        size = config.get("sliding_window", 4096)
+        size = config.get("sliding_window", default)
         own = window("sliding_window", size) if "sliding_attention" in types else None
         return [own if each == "sliding_attention" else None for each in types]
 
@@ -281,6 +282,36 @@ def latent_of_deepseek(name: str, config: Any) -> LatentOptions:
     return found
 
 
+def experts_of_gpt_oss(name: str, config: Any) -> ExpertOptions:
+    """Read how many experts there are and are chosen, and the numbers of their activation."""
+    E, C = config.get("num_local_experts", 128), config.get("num_experts_per_tok", 4)
+    if check_count("num_experts_per_tok", C) > check_count("num_local_experts", E):
+        raise ConfigError(f"num_experts_per_tok: expected at most num_local_experts={E}; got {C}")
+    limit, alpha = config.get("swiglu_limit", 7.0), config.get("swiglu_alpha", 1.702)
+    check_number("swiglu_limit", limit, positive=True)
+    return ExpertOptions(E, C, limit, check_number("swiglu_alpha", alpha, positive=True))
+
+
+def rope_of_gpt_oss(name: str, config: Any) -> RopeOptions:
+    """Read the rotation, which is YaRN's unless the config says something else."""
+    found = dict(config)
+    if found.get("rope_theta") is None:
+        found["rope_theta"] = 150000.0
+    if found.get("rope_scaling") is None and found.get("rope_parameters") is None:
+        found["rope_parameters"] = {"rope_type": "yarn", "factor": 32.0, "truncate": False,
+                                    "original_max_position_embeddings": 4096}  # fmt: skip
+    return rope_from_config(found)
+
+
+def not_quantized(name: str, config: Any) -> None:
+    """Raise a ConfigError if params are stored in fewer bits, as in the files of gpt-oss."""
+    if config.get("quantization_config") is not None:
+        raise ConfigError(
+            "quantization_config: expected none, because packed params are not supported; got "
+            f"{describe(config['quantization_config'])}; use a copy in bfloat16"
+        )
+
+
 GEMMAS = (
     Field("head_dim", "head_dim", check_count, 256),
     Field("num_key_value_heads", "num_kv_heads", check_count, 4),
@@ -367,6 +398,18 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
         Field(WHOLE, "scale", scale_of_deepseek),
         Field(WHOLE, "latent", latent_of_deepseek),
     ),
+    "gpt_oss": (  # its code does not read hidden_act
+        *SIZES,
+        Field("head_dim", "head_dim", check_count, 64),
+        Field("num_key_value_heads", "num_kv_heads", count_or_null, 8),
+        Field("rms_norm_eps", "eps", EPS, 1e-5),
+        Field("tie_word_embeddings", "tied", check_flag, False),
+        Field("attention_bias", "bias", check_flag, True),
+        Field(WHOLE, "", not_quantized),
+        Field(WHOLE, "rope", rope_of_gpt_oss),
+        Field(WHOLE, "window", windows(lambda i: i % 2 == 1, 128)),
+        Field(WHOLE, "experts", experts_of_gpt_oss),
+    ),
     "olmo2": (
         *SIZES,
         *(each._replace(default=1e-5) if each.name == "rms_norm_eps" else each
@@ -378,9 +421,9 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
 }  # fmt: skip
 
 
-EXPERTS = "layers of experts, which are not supported"
+EXPERTS = "layers of experts of a kind that is not supported"
 NOT_COVERED = {  # kinds of models that many ask for, and what they have that is missing here
-    "gpt_oss": EXPERTS, "mixtral": EXPERTS, "qwen3_moe": EXPERTS, "deepseek_v2": EXPERTS,
+    "mixtral": EXPERTS, "qwen3_moe": EXPERTS, "deepseek_v2": EXPERTS,
     "qwen3_next": f"{EXPERTS}; its mixer is mha_numpy.layers.GatedDeltaNet",
     "gemma3": "a part that reads pictures, which is not supported; a gemma3_text has none",
     "t5": "a stack of its own, which is not supported; its bias is relative_bias_forward",

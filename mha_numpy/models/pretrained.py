@@ -35,6 +35,7 @@ KINDS: dict[str, tuple[Any, str]] = {  # the model here, and the layout of its p
     "gemma2": (partial(Llama, post_norms=True), "gemma"),
     "gemma3_text": (partial(Llama, post_norms=True), "gemma"),
     "deepseek_v3": (Llama, "deepseek-v3"),
+    "gpt_oss": (partial(Llama, sink=True), "gpt-oss"),
     "olmo2": (partial(Llama, norm_first=False, post_norms=True), "olmo2"),
 }
 VOCABULARY = 4096  # of words in a random model
@@ -50,8 +51,8 @@ def from_pretrained(
 ) -> Any:
     """Return a model with pretrained params: BERT, GPT-2, Llama and its relatives.
 
-    These are Llama up to 3.2, Mistral, Qwen3, Gemma 2 and 3 (text), OLMo 2, and DeepSeek V3 as far
-    as its layers have no experts.
+    These are Llama up to 3.2, Mistral, Qwen3, Gemma 2 and 3 (text), OLMo 2, gpt-oss with params
+    that are not packed, and DeepSeek V3 as far as its layers have no experts.
 
     Parameters
     ----------

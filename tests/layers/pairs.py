@@ -10,8 +10,9 @@ import numpy as np
 from mha_numpy import core, layers
 from mha_numpy.layers import FeedForwardParams
 from mha_numpy.layers.activations import ACTIVATIONS, GATED
+from mha_numpy.layers.experts import AXES
 
-D, F, V, N = 7, 5, 6, 8
+D, F, V, N, E, C = 7, 5, 6, 8, 9, 3
 IGNORED = -100
 
 
@@ -94,6 +95,22 @@ def draw_feed_forward(rng, tokens, activation, biases):
     return {"x": rng.normal(size=(*tokens, D)), "params": params}, {"activation": activation}
 
 
+def draw_experts(rng, tokens, limit=1.5, **options):
+    """Draw params, and tokens that are far from a different choice and from the clips."""
+    sizes = {"D": D, "E": E, "F": F}
+    params = {
+        name: rng.normal(size=[sizes[a] for a in axes.split()]) for name, axes in AXES.items()
+    }
+    x = rng.normal(size=(50 + 8 * int(np.prod(tokens)), D))
+    logits = np.sort(x @ params["w_router"] + params["b_router"], axis=-1)
+    is_clear = logits[:, -C] - logits[:, -C - 1] > 0.05
+    for name in ("gate", "in"):
+        wide = np.einsum("nd,edf->nef", x, params[f"w_{name}"]) + params[f"b_{name}"]
+        is_clear &= (abs(abs(wide) - limit) > 0.01).all(axis=(1, 2))
+    x = x[is_clear][: int(np.prod(tokens))].reshape(*tokens, D)
+    return {"x": x, **params}, {"num_chosen": C, "limit": limit, **options}
+
+
 def pair(name, draw, *arguments, least_rank=0, maps_tokens=True, **options):
     """Return the pair of a name, drawn with these arguments and options."""
     room = core if name == "linear" else layers
@@ -120,6 +137,7 @@ PAIRS = {
     "geglu": pair("geglu", draw_features, "gate", "x"),
     "geglu by tanh": pair("geglu", draw_features, "gate", "x", approximate="tanh"),
     "softcap": pair("softcap", draw_features, "x", cap=1.5),
+    "mixture of experts": pair("mixture_of_experts", draw_experts, alpha=1.3),
     "dropout": pair("dropout", draw_dropout, False),
     "dropout of features": pair("dropout", draw_dropout, True),
     "embedding": pair("embedding", draw_embedding, maps_tokens=False),

@@ -95,8 +95,10 @@ def test_nan_stays_in_its_token(name, rng):
     (out, cache), (odd_out, odd_cache) = forward(**inputs), forward(**spoilt)
     d_out = rng.normal(size=out.shape)
     grads, odd_grads = (arrays(pair.backward(d_out, c)) for c in (cache, odd_cache))
-    assert_close(odd_out[others], out[others], "exact")
-    assert_close(odd_grads[first][others], grads[first][others], "exact")
+    # a product of another number of tokens may be rounded differently
+    tolerance = "float64" if "experts" in name else "exact"
+    assert_close(odd_out[others], out[others], tolerance)
+    assert_close(odd_grads[first][others], grads[first][others], tolerance)
     is_ignored = "ignore_index" in forward.keywords and forward.keywords["targets"][1, 2] < 0
     assert np.isnan(odd_out[1, 2]).any() != is_ignored
 

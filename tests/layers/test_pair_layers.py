@@ -15,13 +15,14 @@ from mha_numpy.layers import (
     LayerNorm,
     LearnedPositions,
     Linear,
+    MixtureOfExperts,
     MultiHeadAttention,
     Residual,
     RMSNorm,
 )
 from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, TransformerLM, Translator
 from tests.compare import assert_close
-from tests.layers.pairs import PAIRS, D, F, N, V
+from tests.layers.pairs import PAIRS, C, D, E, F, N, V
 
 X = np.random.default_rng(1).normal(size=(2, 5, D))
 LAYERS = {  # by the name of its pair in the table of pairs
@@ -36,6 +37,7 @@ LAYERS = {  # by the name of its pair in the table of pairs
     "gelu by tanh": Activation("gelu_tanh"),
     "embedding": Embedding(V, D),
     "positions": LearnedPositions(N, D),
+    "mixture of experts": MixtureOfExperts(D, F, num_experts=E, num_chosen=C, limit=1.5, alpha=1.3),
     "feed-forward, relu, no biases": FeedForward(D, F, activation="relu", bias=False),
     **{
         f"feed-forward, {name}": FeedForward(D, F, activation=name)
@@ -96,7 +98,8 @@ class TestDropout:
 
 @pytest.mark.parametrize("layer", [
     Linear(7, 7), LayerNorm(7), RMSNorm(7), Embedding(4, 7), LearnedPositions(6, 7),
-    FeedForward(7), Dropout(0.5), Dropout(), DecoderBlock(8, 2),
+    FeedForward(7), MixtureOfExperts(7, num_experts=3, num_chosen=2), Dropout(0.5), Dropout(),
+    DecoderBlock(8, 2),
 ], ids=lambda layer: type(layer).__name__)  # fmt: skip
 def test_backward_before_forward(layer):
     with pytest.raises(MhaError, match="^backward: expected a forward before it"):
@@ -130,7 +133,8 @@ def drawn(layer):
 
 @pytest.mark.parametrize("make", [
     partial(Linear, 3, 3), partial(Embedding, 3, 3), partial(LearnedPositions, 3, 3),
-    partial(FeedForward, 3), partial(Dropout, 0.5), partial(MultiHeadAttention, 4, 2),
+    partial(FeedForward, 3), partial(MixtureOfExperts, 3, num_experts=3, num_chosen=2),
+    partial(Dropout, 0.5), partial(MultiHeadAttention, 4, 2),
     partial(Residual, Linear(3, 3, rng=0), LayerNorm(3)), partial(DecoderBlock, 4, 2),
     partial(AttentionOnlyLM, 5, 3, embed_dim=4), partial(TransformerLM, 5, 3, embed_dim=4),
     partial(Translator, 5, 5, 3, embed_dim=4), partial(GPT2, 5, 3, embed_dim=4),

@@ -8,6 +8,7 @@ from mha_numpy.layers import (
     DecoderBlock,
     EncoderBlock,
     EncoderDecoderBlock,
+    ExpertOptions,
     LayerNorm,
     Linear,
     Residual,
@@ -29,6 +30,10 @@ OPTIONS = {
     "as in Gemma": {
         "norm": "rms", "eps": 0.1, "post_norms": True, "rope": RopeOptions(), "gated": "heads",
         "qk_norm": QKNormOptions(eps=0.1), "sink": True, "softcap": 1.5, "scale": 0.7,
+    },
+    "as in gpt-oss": {
+        "norm": "rms", "rope": RopeOptions(), "sink": True,
+        "experts": ExpertOptions(5, 3, limit=0.9),
     },
     "as in OLMo 2": {"norm_first": False, "post_norms": True, "gated": True},
     "post-norm by rms": {"norm": "rms", "norm_first": False, "activation": "gelu_tanh"},

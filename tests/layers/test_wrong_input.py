@@ -12,12 +12,14 @@ from mha_numpy.layers import (
     Embedding,
     EncoderBlock,
     EncoderDecoderBlock,
+    ExpertOptions,
     FeedForward,
     FeedForwardParams,
     Layer,
     LayerNorm,
     LearnedPositions,
     Linear,
+    MixtureOfExperts,
     MultiHeadAttention,
     Residual,
     RMSNorm,
@@ -31,6 +33,7 @@ from mha_numpy.layers import (
     gelu_forward,
     layer_norm_forward,
     learned_positions_forward,
+    mixture_of_experts_forward,
     rms_norm_forward,
     swiglu_forward,
 )
@@ -47,6 +50,11 @@ def loss(logits=LOGITS, targets=TARGETS, **options):
 
 def feed_forward(x=X, activation="relu", **params):
     return feed_forward_forward(x, PARAMS._replace(**params), activation=activation)
+
+
+def mixture(x=X, num_chosen=2, **params):
+    given = dict(MixtureOfExperts(7, 9, num_experts=4, num_chosen=2, rng=0).params)
+    return mixture_of_experts_forward(x, **given | params, num_chosen=num_chosen)
 
 
 class Returns(Layer):
@@ -115,6 +123,16 @@ CASES = [
     (lambda: feed_forward(x=X[..., :3]), ShapeError, r"x: expected \(..., D=7\) to match w_in \(7, 9\); got \(2, 5, 3\)"),
     (lambda: feed_forward(w_out=np.ones((7, 9))), ShapeError, r"w_out: expected \(F=9, D=7\) to match w_in; got \(7, 9\)"),
     (lambda: feed_forward(b_out=np.ones(9)), ShapeError, r"b_out: expected \(D=7,\) to match w_in; got \(9,\)"),
+    (lambda: mixture(x=X[..., :3]), ShapeError, r"x: expected \(..., D=7\) to match w_router \(7, 4\); got \(2, 5, 3\)"),
+    (lambda: mixture(w_out=np.ones((4, 7, 9))), ShapeError, r"w_out: expected \(E=4, F=9, D=7\) to match w_router \(7, 4\); got \(4, 7, 9\)"),
+    (lambda: mixture(b_in=None), DTypeError, "b_in: expected a float array; got None"),
+    (lambda: mixture(num_chosen=5), ConfigError, "num_chosen: expected at most E=4; got 5"),
+    (lambda: mixture(num_chosen=0), ConfigError, "num_chosen: expected an integer >= 1; got 0"),
+    (lambda: MixtureOfExperts(7, num_experts=2, num_chosen=3), ConfigError, "num_chosen: expected at most E=2; got 3"),
+    (lambda: MixtureOfExperts(7, num_experts=0, num_chosen=1), ConfigError, "num_experts: expected an integer >= 1; got 0"),
+    (lambda: MixtureOfExperts(7, num_experts=2, num_chosen=1, limit=0), ConfigError, "limit: expected a number > 0; got 0"),
+    (lambda: DecoderBlock(8, 2, experts=ExpertOptions(2, 3)), ConfigError, "num_chosen: expected at most E=2; got 3"),
+    (lambda: DecoderBlock(8, 2, experts=4), ConfigError, r"experts: expected ExpertOptions\(...\) or None; got 4"),
     (lambda: Linear(0, 3), ConfigError, "inputs: expected an integer >= 1; got 0"),
     (lambda: Linear(3, 3, bias=1), ConfigError, "bias: expected True or False; got 1"),
     (lambda: LayerNorm(0), ConfigError, "embed_dim: expected an integer >= 1; got 0"),

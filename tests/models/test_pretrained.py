@@ -139,7 +139,7 @@ def test_texts_become_padded_tokens_and_text_again(tmp_path):
 ONE_OF = "expected one of "
 WRONG = [  # what make_folder is called with, and what is said
     ({"model_type": "xlnet"}, rf"json: model_type: {ONE_OF}\('bert', .*, 'olmo2'\); got 'xlnet'$"),
-    ({"model_type": "qwen3_moe"}, "json: model_type: qwen3_moe has layers of experts, which"),
+    ({"model_type": "qwen3_moe"}, "json: model_type: qwen3_moe has layers of experts of a kind that"),
     ({"n_embd": "absent"}, "config.json: n_embd: expected a value; got none$"),
     ({"n_head": 3}, "config.json: num_heads: expected a divisor of embed"),
     ({"n_layer": "two"}, "json: n_layer: expected an integer; got 'two'"),

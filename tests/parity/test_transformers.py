@@ -30,6 +30,8 @@ OF_LLAMA = SHARED | {"num_key_value_heads": 2, "rms_norm_eps": 1e-6, "bos_token_
 OF_DEEPSEEK = {"num_key_value_heads": 6, "first_k_dense_replace": 3, "q_lora_rank": 11,
                "kv_lora_rank": 9, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4,
                "v_head_dim": 7}  # fmt: skip
+OF_GPT_OSS = {"head_dim": 10, "sliding_window": 4, "num_local_experts": 5,
+              "num_experts_per_tok": 2}  # fmt: skip
 CONFIGS = {  # of tiny models
     "bert": transformers.BertConfig(**SHARED, type_vocab_size=3),
     "gpt2": transformers.GPT2Config(
@@ -67,6 +69,15 @@ CONFIGS = {  # of tiny models
             "full_attention": {"rope_type": "linear", "rope_theta": 500.0, "factor": 8.0},
         },
     ),
+    "gpt_oss": transformers.GptOssConfig(
+        **OF_LLAMA | OF_GPT_OSS, swiglu_limit=0.6, swiglu_alpha=1.3,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 90.0, "factor": 4.0,
+                         "truncate": False, "original_max_position_embeddings": 8},
+    ),
+    "gpt_oss without biases": transformers.GptOssConfig(
+        **OF_LLAMA | OF_GPT_OSS, attention_bias=False, tie_word_embeddings=True,
+        layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+    ),
     "olmo2": transformers.Olmo2Config(**OF_LLAMA),
     "deepseek_v3": transformers.DeepseekV3Config(**OF_LLAMA | OF_DEEPSEEK),
     "deepseek_v3 by halves": transformers.DeepseekV3Config(
@@ -92,7 +103,9 @@ def rotation_in_float64(module, x, position_ids, layer_type=None):
     # ours, which other tests compare with theirs
     options = rope_from_config(module.config.to_dict() | {"rope_parameters": rope})
     found, factor = rope_frequencies(width, base=options.base, scaling=options.scaling)
-    angles = (position_ids[..., None] * torch.tensor(found)).repeat(1, 1, 2)
+    angles = position_ids[..., None] * torch.tensor(found)
+    if not type(module).__name__.startswith("GptOss"):
+        angles = angles.repeat(1, 1, 2)
     return factor * angles.cos(), factor * angles.sin()
 
 
@@ -119,8 +132,11 @@ def make(name, folder):
     else:
         theirs = transformers.AutoModelForCausalLM.from_config(config)
     theirs = in_float64(theirs)
-    # "eager" has its softmax in float32, but another has no softcap
-    theirs.set_attn_implementation("eager" if name == "gemma2" else "sdpa")
+    # "eager" has its softmax in float32, but another has no softcap and no sinks
+    is_eager = name == "gemma2" or name.startswith("gpt_oss")
+    theirs.set_attn_implementation("eager" if is_eager else "sdpa")
+    if name.startswith("gpt_oss"):
+        theirs.set_experts_implementation("eager")  # the others know no float64
     with torch.no_grad():
         for param in theirs.parameters():  # none of them 0 or 1, as after training
             param += 0.1 * torch.randn_like(param)
@@ -170,7 +186,8 @@ def test_a_causal_model_its_gradients_and_its_greedy_text_are_theirs(
     np.testing.assert_allclose(found[mask], logits.detach().numpy()[mask], rtol=0, atol=EXACT)
     ours.backward(d_logits)
     layouts = {"gpt2": "gpt2", "gemma2": "gemma", "gemma3_text": "gemma", "olmo2": "olmo2",
-               "deepseek_v3": "deepseek-v3", "deepseek_v3 by halves": "deepseek-v3"}  # fmt: skip
+               "deepseek_v3": "deepseek-v3", "deepseek_v3 by halves": "deepseek-v3",
+               "gpt_oss": "gpt-oss", "gpt_oss without biases": "gpt-oss"}  # fmt: skip
     assert_same_gradients(theirs, ours, layouts.get(name, "llama"))
     text = theirs.generate(
         torch.tensor(ids[:2, :5]), max_new_tokens=20, min_new_tokens=20, do_sample=False,

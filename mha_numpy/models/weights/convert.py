@@ -42,7 +42,8 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
         A name in `LAYOUTS`: "torch" or "torch-separate" for nn.MultiheadAttention, "torch-layer"
         for Linear, LayerNorm, RMSNorm and Embedding, "torch-encoder-layer",
         "torch-decoder-layer", "keras", "flax", "gpt2-attention", "bert", "gpt2", "llama", which is
-        that of Mistral and Qwen3 too, "gemma", "olmo2", "deepseek-v3".
+        that of Mistral and Qwen3 too, "gemma", "olmo2", "deepseek-v3",
+        "gpt-oss".
 
     Returns
     -------
@@ -51,7 +52,8 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
     Notes
     -----
     Another library's arrays are ``stored(concatenate(ours, axis=-1))``, row by row of a table
-    (``weights/layouts.py``): transposed, side by side or split into heads, never anything else.
+    (``weights/layouts.py``): transposed, side by side, in turns or split into heads, never
+    anything else.
 
     PyTorch's encoder and decoder layers are post-norm with ReLU unless you say otherwise, and a
     block here is pre-norm with GELU: write

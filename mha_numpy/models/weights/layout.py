@@ -15,8 +15,9 @@ class Row(NamedTuple):
     """One array of theirs, and which params are in it.
 
     ``theirs = stored(concatenate(ours, axis=-1))``, where stored is "same", "transposed",
-    "by head" (each head's columns of all, then transposed), "less 1" (a gain that is stored as what
-    it has above 1), or the axes that the array is split into, such as "D H d_k" or "1 H*d_k".
+    "by head" (each head's columns of all, then transposed), "in turns" (the first column of each,
+    then the second of each), "less 1" (a gain that is stored as what it has above 1), or the axes
+    that the array is split into, such as "D H d_k" or "1 H*d_k".
     """
 
     theirs: str  # its name; {i} counts layers
@@ -53,6 +54,9 @@ def to_theirs(
 
     def stored(row: Row) -> Array:
         arrays = [params[name] for name in row.ours.split()]
+        if row.stored == "in turns":
+            pairs = join([x[..., None] for x in arrays])
+            return pairs.reshape(*pairs.shape[:-2], -1)
         if row.stored != "by head":
             as_stored = "same" if gradients and row.stored == "less 1" else row.stored
             return _store(join(arrays), as_stored, sizes)
@@ -89,6 +93,9 @@ def to_ours(
             whole = whole.T
         elif row.stored == "less 1":
             whole = whole + np.ones((), params[row.ours].dtype)  # not in the dtype of a narrow file
+        elif row.stored == "in turns":
+            n = len(names)
+            whole = np.concatenate([whole[..., i::n] for i in range(n)], axis=-1)
         elif row.stored != "same":
             whole = whole.reshape(params[row.ours].shape)
         ends = np.cumsum([params[name].shape[-1] // heads for name in names])

@@ -139,6 +139,16 @@ DEEPSEEK_ATTENTION = (
     Row("self_attn.kv_b_proj.weight", "attention.layer.w_k_up attention.layer.w_v_up", "by head"),
     Row("self_attn.o_proj.weight", "attention.layer.w_o", "transposed"),
 )
+GPT_OSS_EXPERTS = (
+    *linear("mlp.router", "feed_forward.layer.", "router"),
+    Row("mlp.experts.gate_up_proj", "feed_forward.layer.w_gate feed_forward.layer.w_in",
+        "in turns"),
+    Row("mlp.experts.gate_up_proj_bias", "feed_forward.layer.b_gate feed_forward.layer.b_in",
+        "in turns"),
+    Row("mlp.experts.down_proj", "feed_forward.layer.w_out"),
+    Row("mlp.experts.down_proj_bias", "feed_forward.layer.b_out"),
+    Row("self_attn.sinks", "attention.layer.sink"),
+)  # fmt: skip
 
 
 def llama(*rows: Row, gain: str = "same") -> Layout:
@@ -194,5 +204,6 @@ LAYOUTS = {
     "llama": llama(*LLAMA_ATTENTION, *LLAMA_FEED_FORWARD, *PRE_NORMS, *QK_NORMS),
     "gemma": llama(*LLAMA_ATTENTION, *LLAMA_FEED_FORWARD, *GEMMA_NORMS, gain="less 1"),
     "olmo2": llama(*LLAMA_ATTENTION, *LLAMA_FEED_FORWARD, *OLMO2_NORMS),
+    "gpt-oss": llama(*LLAMA_ATTENTION, *GPT_OSS_EXPERTS, *PRE_NORMS),
     "deepseek-v3": llama(*DEEPSEEK_ATTENTION, *LLAMA_FEED_FORWARD, *PRE_NORMS),
 }

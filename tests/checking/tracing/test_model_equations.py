@@ -13,11 +13,13 @@ from mha_numpy.layers import (
     Embedding,
     EncoderBlock,
     EncoderDecoderBlock,
+    ExpertOptions,
     FeedForward,
     Layer,
     LayerNorm,
     LearnedPositions,
     Linear,
+    MixtureOfExperts,
     MultiHeadAttention,
     Residual,
     RMSNorm,
@@ -64,6 +66,12 @@ LAYERS = {  # layer, and what its forward takes
         f"feed-forward, {name}": lambda name=name: (FeedForward(D, activation=name), (x(),), {})
         for name in ACTIVATIONS
     },
+    "mixture of experts": lambda: (
+        MixtureOfExperts(D, 5, num_experts=4, num_chosen=2, limit=0.5, rng=0), (x(),), {},
+    ),
+    "block of experts": lambda: (
+        DecoderBlock(D, H, 5, bias=False, experts=ExpertOptions(4, 2), rng=0), (x(),), {},
+    ),
     "layers one after the other": lambda: (
         Sequential(Linear(D, 5), Activation("gelu"), Linear(5, D)), (x(),), {},
     ),
