@@ -43,7 +43,7 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
     "reading-order": (
         "glossary", "conventions", "softmax", "attention", "multi-head", "grouped", "rope",
         "merging", "caches", "latent", "differential", "linear-attention", "block-selection",
-        "blocks", "performance", "correctness", "Contributing <CONTRIBUTING>",
+        "blocks", "pretrained", "performance", "correctness", "Contributing <CONTRIBUTING>",
     ),
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
     "teaching": ("course", "variants", "sandbox", "marks", "own-exercise", "coverage"),

@@ -40,7 +40,7 @@ def _report(
     "Run a sentence through multi-head attention, forward and backward. Show what each word looks "
     "at, check every gradient, and write a page on which you can change any number. With --model, "
     "look into a trained model: one of five small ones, minilm (a real BERT, 90 MB), or a folder "
-    "with a BERT, GPT-2, Llama or Mistral.",
+    "with a BERT, GPT-2, Llama or one of their relatives.",
     "mha-numpy walk --open",
     option("text", "your own sentence, with random vectors (default: an example set by hand)",
         nargs="?"),
@@ -112,7 +112,7 @@ def _tell_of_page(path: Path, *, is_wanted: bool) -> None:
 
 @command(
     "write a page that shows what each head of a pretrained model does",
-    "Write a page about the heads of a BERT, GPT-2, Llama or Mistral: where each head looks in "
+    "Write a page about the heads of a BERT, GPT-2, Llama or a relative: where each head looks in "
     "your texts, what changes without it, and what is left as you cut more and more heads. This "
     "takes up to a minute.",
     f"mha-numpy heads minilm {EXAMPLE} --open",

@@ -161,6 +161,7 @@ def test_output_and_gradients(name):
             assert_close(actual[name], expected[name], "framework", name=name)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_lse_is_flex_attention_s():
     from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 

@@ -50,7 +50,7 @@ def walk(
         A trained model: one of its attention layers is shown, with what flows into it when the
         model reads the text, and what the model says. It goes with `params`, `layer`, `dtype` and
         `seed` alone. "reverse", "induction", "numbers" and "text" are shipped; "minilm", or a
-        folder with a BERT, GPT-2, Llama or Mistral, is read by `mha_numpy.models.from_pretrained`.
+        folder with another pretrained model, is read by `mha_numpy.models.from_pretrained`.
     params : path, optional
         The params of a shipped model, as ``mha-numpy train NAME --save DIR`` has written them to
         ``DIR/params.npz``; default: those that are shipped.

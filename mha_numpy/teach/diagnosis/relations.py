@@ -313,7 +313,8 @@ def _read(wrong: Wrong) -> Iterator[str]:
     (name, _), *_ = wrong.probes[0].items()
     sizes = [dict(one) for one in wrong.sizes]
     for one, probe in zip(sizes, wrong.probes, strict=True):
-        one["d"] = probe[name].shape[-1] / one["H"] if "d" not in one else one["d"]
+        if "d" not in one and "H" in one:
+            one["d"] = probe[name].shape[-1] / one["H"]
     letters = ("B", "H", "T", "d")
     if any(letter not in one for one in sizes for letter in letters):
         return

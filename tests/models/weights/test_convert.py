@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from mha_numpy.core import QKNormOptions
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import (
     Embedding,
     EncoderBlock,
     EncoderDecoderBlock,
+    LatentOptions,
     LayerNorm,
     LearnedPositions,
     Linear,
@@ -37,8 +39,17 @@ def make(layout, rng=0, **options):
         "bert": lambda: Bert(11, 8, **SIZES, **options),
         "gpt2": lambda: GPT2(11, 8, **SIZES, **options),
         "llama": lambda: Llama(11, 8, **SIZES, num_kv_heads=3, **options),
+        "gemma": lambda: Llama(11, 8, **SIZES, post_norms=True, qk_norm=QKNormOptions()),
+        "olmo2": lambda: Llama(
+            11, 8, **SIZES, norm_first=False, post_norms=True, qk_norm=QKNormOptions("projection")
+        ),
+        "deepseek-v3": lambda: Llama(11, 8, **SIZES, latent=LatentOptions(5, 3, 2, 4, 7)),
     }[layout]()
-    return randomize(layer, np.random.default_rng(rng))
+    randomize(layer, np.random.default_rng(rng))
+    if layout == "gemma":  # stores what gains have above 1: numbers for which that is exact
+        for _, param in layer.named_params():
+            param[...] = np.round(64 * param) / 64 + 0.0  # no -0
+    return layer
 
 
 def bytes_of(layer):
@@ -49,9 +60,10 @@ OPTIONS = {  # options of a layer, and why the usual arrays do not fit it
     "bias=False": ({"bias": False}, "got .*extra "),
     "a learned key": ({"add_bias_kv": True}, "missing bias_k, .*with add_bias_kv=False$"),
 }
+WITHOUT_BIASES = ("llama", "gemma", "olmo2", "deepseek-v3", "torch-layer")
 LAYOUTS_AND_OPTIONS = [
     *[(layout, "") for layout in LAYOUTS],
-    *[(layout, "bias=False") for layout in LAYOUTS if layout not in ("llama", "torch-layer")],
+    *[(layout, "bias=False") for layout in LAYOUTS if layout not in WITHOUT_BIASES],
     *[(layout, "a learned key") for layout in ("torch", "torch-separate")],
 ]
 
