@@ -36,6 +36,8 @@ KINDS: dict[str, tuple[Any, str]] = {  # the model here, and the layout of its p
     "gemma3_text": (partial(Llama, post_norms=True), "gemma"),
     "deepseek_v3": (Llama, "deepseek-v3"),
     "gpt_oss": (partial(Llama, sink=True), "gpt-oss"),
+    "qwen3_next": (partial(Llama, gated=True), "qwen3-next"),
+    "qwen3_5_text": (partial(Llama, gated=True), "qwen3.5"),
     "olmo2": (partial(Llama, norm_first=False, post_norms=True), "olmo2"),
 }
 VOCABULARY = 4096  # of words in a random model

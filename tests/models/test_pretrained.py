@@ -10,7 +10,7 @@ import pytest
 from mha_numpy import QKNormOptions, RopeOptions
 from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError, FileError, MhaError
-from mha_numpy.layers import LatentOptions
+from mha_numpy.layers import DeltaOptions, LatentOptions
 from mha_numpy.models import GPT2, Bert, Llama, from_pretrained, pretrained
 from mha_numpy.models.config import FIELDS
 from mha_numpy.models.pretrained import find_model
@@ -27,6 +27,11 @@ OF_HUGGING_FACE = {
 }  # fmt: skip
 OF_TODAY = OF_HUGGING_FACE | {"num_key_value_heads": 1, "head_dim": 6}
 OF_GEMMA = {"sliding_window": 3, "query_pre_attn_scalar": 7}
+OF_DELTA = OF_TODAY | {
+    "head_dim": 8, "full_attention_interval": 2, "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2, "linear_key_head_dim": 5, "linear_value_head_dim": 3,
+    "linear_conv_kernel_dim": 2,
+}  # fmt: skip
 CONFIGS = {
     "bert": OF_HUGGING_FACE | {"model_type": "bert", "hidden_act": "relu", "layer_norm_eps": 0.1},
     "gpt2": {
@@ -46,6 +51,8 @@ CONFIGS = {
         "model_type": "deepseek_v3", "first_k_dense_replace": 2, "q_lora_rank": 7,
         "kv_lora_rank": 5, "qk_nope_head_dim": 3, "qk_rope_head_dim": 4, "v_head_dim": 6,
     },
+    "qwen3_next": OF_DELTA | {"model_type": "qwen3_next", "num_experts": 0},
+    "qwen3_5_text": OF_DELTA | {"model_type": "qwen3_5_text"},
 }  # fmt: skip
 SIZES = {"embed_dim": 8, "num_heads": 2, "num_layers": 2}
 LLAMA = SIZES | {"hidden_dim": 12, "num_kv_heads": 1}
@@ -54,6 +61,10 @@ GEMMA = LLAMA | {
     "embedding_scale": 8**0.5, "scale": 7**-0.5, "window": [(2, 0), None],
 }  # fmt: skip
 NORMS = {"qk_norm": QKNormOptions("heads", 1e-6)}
+MIXED = LLAMA | NORMS | {
+    "head_dim": 8, "gated": True, "rope": RopeOptions(1e4, 2),
+    "delta": [DeltaOptions(4, 2, 5, 3, 2), None],
+}  # fmt: skip
 MODELS = {
     "bert": lambda: Bert(V, 8, **SIZES, hidden_dim=12, activation="relu", eps=0.1),
     "gpt2": lambda: GPT2(V, 8, **SIZES),
@@ -72,6 +83,8 @@ MODELS = {
         V, 8, **SIZES, hidden_dim=12, latent=LatentOptions(5, 3, 4, 6, 7), scale=7**-0.5,
         rope=RopeOptions(interleaved=True),
     ),
+    "qwen3_next": lambda: Llama(V, 8, **MIXED),
+    "qwen3_5_text": lambda: Llama(V, 8, **MIXED),
 }  # fmt: skip
 
 
@@ -139,7 +152,7 @@ def test_texts_become_padded_tokens_and_text_again(tmp_path):
 ONE_OF = "expected one of "
 WRONG = [  # what make_folder is called with, and what is said
     ({"model_type": "xlnet"}, rf"json: model_type: {ONE_OF}\('bert', .*, 'olmo2'\); got 'xlnet'$"),
-    ({"model_type": "qwen3_moe"}, "json: model_type: qwen3_moe has layers of experts of a kind that"),
+    ({"model_type": "qwen3_moe"}, "json: model_type: qwen3_moe has layers of experts of a kind"),
     ({"n_embd": "absent"}, "config.json: n_embd: expected a value; got none$"),
     ({"n_head": 3}, "config.json: num_heads: expected a divisor of embed"),
     ({"n_layer": "two"}, "json: n_layer: expected an integer; got 'two'"),
@@ -163,7 +176,7 @@ WRONG = [  # what make_folder is called with, and what is said
     ({"kind": "deepseek_v3", "first_k_dense_replace": 1},
      "first_k_dense_replace: expected at least num_hidden_layers=2, because layers of experts "),
     ({"quantization_config": {"quant_method": "gptq"}},
-     "json: quantization_config: expected none, because quantised params are not supported"),
+     "json: quantization_config: expected none, because packed params are not supported"),
     ({"kind": "llama", "attention_bias": True, "mlp_bias": False},
      "mlp_bias: expected True, as attention_bias has; got False$"),
     ({"num_attention_heads": 1},

@@ -1,6 +1,7 @@
 """Tiny random models made and saved by transformers, read here: outputs, gradients, greedy text."""
 
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from mha_numpy.models.weights import to_layout  # noqa: E402
 from tests.models.damage import make_case  # noqa: E402
 from tests.models.test_pretrained import make_folder  # noqa: E402
 from tests.parity.test_attention_of_today import take_softmax_in_float64  # noqa: E402
+from tests.parity.test_qwen3_next import Wide  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # transformers has its own
 
@@ -32,6 +34,9 @@ OF_DEEPSEEK = {"num_key_value_heads": 6, "first_k_dense_replace": 3, "q_lora_ran
                "v_head_dim": 7}  # fmt: skip
 OF_GPT_OSS = {"head_dim": 10, "sliding_window": 4, "num_local_experts": 5,
               "num_experts_per_tok": 2}  # fmt: skip
+OF_DELTA = {"num_hidden_layers": 4, "head_dim": 8, "linear_num_value_heads": 4,
+            "linear_num_key_heads": 2, "linear_key_head_dim": 5, "linear_value_head_dim": 3,
+            "linear_conv_kernel_dim": 3}  # fmt: skip
 CONFIGS = {  # of tiny models
     "bert": transformers.BertConfig(**SHARED, type_vocab_size=3),
     "gpt2": transformers.GPT2Config(
@@ -79,6 +84,8 @@ CONFIGS = {  # of tiny models
         layer_types=["full_attention", "sliding_attention", "sliding_attention"],
     ),
     "olmo2": transformers.Olmo2Config(**OF_LLAMA),
+    "qwen3_next": transformers.Qwen3NextConfig(**OF_LLAMA | OF_DELTA, num_experts=0),
+    "qwen3_5_text": transformers.Qwen3_5TextConfig(**OF_LLAMA | OF_DELTA),
     "deepseek_v3": transformers.DeepseekV3Config(**OF_LLAMA | OF_DEEPSEEK),
     "deepseek_v3 by halves": transformers.DeepseekV3Config(
         **OF_LLAMA | OF_DEEPSEEK, rope_interleave=False,
@@ -90,9 +97,9 @@ CONFIGS = {  # of tiny models
 
 def norm_in_float64(module, x):
     """Do what its forward does, which narrows every input to float32."""
-    is_gemma = type(module).__name__.startswith("Gemma")
-    eps = module.eps if is_gemma else module.variance_epsilon
-    return (module.weight + is_gemma) * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+    less_1 = hasattr(module, "eps")  # Gemma and Qwen3-Next
+    eps = module.eps if less_1 else module.variance_epsilon
+    return (module.weight + less_1) * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
 
 
 def rotation_in_float64(module, x, position_ids, layer_type=None):
@@ -103,6 +110,8 @@ def rotation_in_float64(module, x, position_ids, layer_type=None):
     # ours, which other tests compare with theirs
     options = rope_from_config(module.config.to_dict() | {"rope_parameters": rope})
     found, factor = rope_frequencies(width, base=options.base, scaling=options.scaling)
+    if position_ids.ndim == 3:  # of texts and pictures, in Qwen3.5
+        position_ids = position_ids[0]
     angles = position_ids[..., None] * torch.tensor(found)
     if not type(module).__name__.startswith("GptOss"):
         angles = angles.repeat(1, 1, 2)
@@ -174,6 +183,11 @@ def test_a_causal_model_its_gradients_and_its_greedy_text_are_theirs(
     name, tmp_path, rng, monkeypatch
 ):
     take_softmax_in_float64(monkeypatch)
+    if name in ("qwen3_next", "qwen3_5_text"):
+        kind = name.removesuffix("_text")
+        modeling = import_module(f"transformers.models.{kind}.modeling_{kind}")
+        monkeypatch.setattr(modeling, "torch", Wide())
+        monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
     theirs, ours = make(name, tmp_path)
     ids, mask = rng.integers(V, size=(4, T)), np.arange(T) >= np.array([[0], [3], [0], [1]])
     d_logits = rng.normal(size=(4, T, V)) * mask[:, :, None]  # padding is on the left
@@ -187,6 +201,7 @@ def test_a_causal_model_its_gradients_and_its_greedy_text_are_theirs(
     ours.backward(d_logits)
     layouts = {"gpt2": "gpt2", "gemma2": "gemma", "gemma3_text": "gemma", "olmo2": "olmo2",
                "deepseek_v3": "deepseek-v3", "deepseek_v3 by halves": "deepseek-v3",
+               "qwen3_next": "qwen3-next", "qwen3_5_text": "qwen3.5",
                "gpt_oss": "gpt-oss", "gpt_oss without biases": "gpt-oss"}  # fmt: skip
     assert_same_gradients(theirs, ours, layouts.get(name, "llama"))
     text = theirs.generate(
