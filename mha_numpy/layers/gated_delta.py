@@ -284,9 +284,10 @@ class GatedDeltaNet(Layer):
         if mask is None:
             step("x", x, "B T D")
         else:
-            step("padded", x, "B T D")
-            step("is_token", mask, "B T 1")
-            x = step("x", np.where(mask, x, 0), "B T D", "np.where(is_token, padded, 0)")
+            step("all_x", x, "B T D")
+            step("token_mask", mask, "B T")
+            masked = np.where(mask[..., None], x, 0)
+            x = step("x", masked, "B T D", "np.where(token_mask[..., None], all_x, 0)")
         projected = {}
         for name, width in MAPS.items():
             constant(f"w_{name}", params[f"w_{name}"], f"D {width}")
@@ -434,8 +435,8 @@ class GatedDeltaNet(Layer):
         step("d_x", d_x, "B T D", " + ".join(shares))
         if caches["mask"] is None:
             return d_x
-        d_padded = np.where(caches["mask"], d_x, 0)
-        return step("d_padded", d_padded, "B T D", "np.where(is_token, d_x, 0)")
+        d_all_x = np.where(caches["mask"][..., None], d_x, 0)
+        return step("d_all_x", d_all_x, "B T D", "np.where(token_mask[..., None], d_x, 0)")
 
     def _split(self, joined: Array) -> list[Array]:
         """Split (B, T, 2 H_k*d_k + H*d_v) into queries, keys and values."""
@@ -458,13 +459,13 @@ class GatedDeltaNet(Layer):
 
 
 def _check_mask(mask: Any, x: Array) -> Array:
-    """Return a mask of tokens as (B, T, 1), or raise a MaskError."""
+    """Return a mask of tokens, or raise a MaskError."""
     found = np.asarray(mask)
     if found.dtype != bool or found.shape != x.shape[:2]:
         raise MaskError(
             f"mask: expected bool (B, T) = {x.shape[:2]}, True = a token; got {describe(mask)}"
         )
-    return found[..., None]
+    return found
 
 
 MAPS = {  # and how wide they are

@@ -67,7 +67,9 @@ def _of_tokens(mask: Any, x: Array) -> Any:
             "mask: expected (B, 1, 1, T_k), which tokens there are, because a GatedDeltaNet has "
             f"no pairs of query and key; got {np.shape(mask)}"
         )
-    return np.asarray(mask)[:, 0, 0, -x.shape[1] :]
+    T = x.shape[1]
+    step("key_mask", mask, "B 1 1 T_k")
+    return step("token_mask", np.asarray(mask)[:, 0, 0, -T:], "B T", f"key_mask[:, 0, 0][:, {-T}:]")
 
 
 class TransformerBlock(Layer):
