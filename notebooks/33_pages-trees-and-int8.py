@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 33 · Pages, trees and int8
 #
-# A server answers twelve requests at once. It can't know how long an answer will be, so it reserves a row with room for
-# the keys and values of 256 tokens each. Here is what the rows hold at the moment.
+# A server answers twelve requests at once. It can't know how long the answers will be, so it reserves room for 256 keys
+# and values each. Here is what that room contains now.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -21,28 +21,39 @@ title = f"{lengths.sum()} tokens in room for {12 * 256}"
 matrices({"12 requests": rooms}, title=title, meaning=words)
 
 # %% [markdown]
-# Two thirds of the room is empty, and yet a thirteenth request has to wait. Does attention need its keys in one long
-# row?
-#
-# It doesn't. **Attention only has to be handed the right keys and values in the right order.** Where they are kept,
-# and how exactly, is up to you. A server uses this freedom three times: it keeps them in pages, in a tree, and in 8
-# bits.
+# Two thirds of it is empty, and yet a thirteenth request has to wait. Does attention need its keys in one long row?
+# Let's shuffle them.
+
+# %%
+from mha_numpy import attention_forward
+
+q, k, v = rng.normal(size=(3, 1, 4, 64, 16))  # random
+causal, order = np.tri(64, dtype=bool), rng.permutation(64)
+in_order, _ = attention_forward(q, k, v, mask=causal)
+shuffled = k[:, :, order], v[:, :, order]
+out, _ = attention_forward(q, *shuffled, mask=causal[:, order])
+print("largest difference:", np.abs(out - in_order).max())
+
+# %% [markdown]
+# **Attention only needs each key with its value, and a mask that knows which is which.** (Where a token is in the text
+# is already in its key.) So keys may be anywhere in memory (**pages**), and several texts may share one list of keys (a
+# **tree**). Storing them in **8 bits** also saves memory, but not for free.
 #
 # **By the end you can** find a token's key in a pool of pages, write the mask and the positions for a tree of guesses,
 # and compute how wrong 8-bit keys and values can make an output.
 #
 # ## Pages and a table
 #
-# Cut the memory into *blocks* of a few tokens. A sequence owns a *table*, the numbers of its blocks in order. Here a
-# text of six tokens is forked, because two answers continue it; then each answer writes its seventh token. Blocks have
-# four slots, and key number n is n itself (-7 for the second answer's seventh token).
+# Divide the memory into pages, called *blocks*, here with slots for four tokens. A sequence owns a *table*, the numbers
+# of its blocks in order. We fork a text of six tokens, because two answers continue it; then each writes its seventh
+# token. The keys are 1 to 6, then 7 for the first answer and 8 for the second.
 #
 # > **Predict first.** Two sequences of seven tokens need two blocks each. How many blocks are in use?
 
 
 # %%
-def key_and_value(n):
-    return np.full((2, 1, 1, 1, 1), float(n))  # one head, width 1
+def key_and_value(n):  # one sequence, head, token and column
+    return np.full((2, 1, 1, 1, 1), float(n))
 
 
 pool = BlockPool(num_blocks=5, block_size=4)
@@ -51,28 +62,35 @@ for n in range(1, 7):
     answer_a.append(*key_and_value(n))
 answer_b = answer_a.fork()
 answer_a.append(*key_and_value(7))
-answer_b.append(*key_and_value(-7))
-print("tables:", answer_a.table, answer_b.table)
+answer_b.append(*key_and_value(8))
+table_a, table_b = answer_a.table[0], answer_b.table[0]
+print("tables:", table_a, table_b)
 print("users of each block:", pool.users)
-slots = pool.room[0][:, 0, :, 0]  # (blocks, slots)
+keys, values = pool.room  # each (blocks, heads, slots, width)
+slots = keys[:, 0, :, 0]  # of the only head and column
 blocks = [f"block {i}" for i in range(5)]
-drawn = {"keys in the pool": np.where(slots == 0, np.nan, slots)}
-matrices(drawn, row_labels=blocks)
+matrices({"keys (0: empty)": slots}, row_labels=blocks)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Three. Both tables begin with block 0, which is full, so no one writes into it again. The last block was shared
-# too, until the first answer had to write. Then that answer got a copy of two keys, and the other kept the block.
-# (Cross-hatched slots are empty.)
+# Three. Both tables begin with block 0, which is full, so neither answer writes into it again. They shared block 1 too,
+# until the first answer had to write and got a copy of its two keys.
 #
 # </details>
 #
-# Reading is one line of indexing: take the blocks of the table, join them, drop the empty slots. So a model gets the
-# same numbers in the same order. Let's ask a **trained** one (`mha-numpy train text`, on *Moby-Dick*).
+# Where is token n, counted from 0? Earlier tokens fill n // 4 blocks, so it's in block `table[n // 4]`, slot n % 4.
+#
+# > **Predict first.** In which block and slot does each answer keep token 6?
+#
+# To read all keys, join the blocks of the table and drop the empty slots. That gives a model the same numbers in the
+# same order. We ask a **trained** one (`mha-numpy train text`, on *Moby-Dick*).
 
 # %%
-print(slots[answer_b.table[0]].ravel()[: answer_b.length])
+for table in (table_a, table_b):
+    block, slot = table[6 // 4], 6 % 4
+    print(f"block {block}, slot {slot}: key {slots[block, slot]}")
+print("all of the second:", slots[table_b].ravel()[:7])
 
 trained = load_trained("text")
 model, task = trained.model, trained.task
@@ -85,8 +103,8 @@ in_pages = model(pieces, kv_caches=caches)
 print("the same bits:", np.array_equal(in_rows, in_pages))
 
 # %% [markdown]
-# Now the twelve requests. A layer has 4 heads of width 16 and numbers of 4 bytes, so each token takes
-# 2 · 4 · 16 · 4 = 512 bytes.
+# Now the twelve requests. A layer has 4 heads of width 16 and numbers of 4 bytes, so each token takes 2·4·16·4 = 512
+# bytes.
 #
 # > **Predict first.** At most how many slots can a request waste, with blocks of 16? Are smaller blocks always better?
 
@@ -107,15 +125,15 @@ bar_chart(kib, title=title, unit="KiB")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 15, all in its last block. Smaller blocks waste less, but every block has an entry in a table (8 bytes here), and a
-# processor likes to read long stretches. Blocks of 16 are a common choice.
+# 15, all in its last block. Smaller blocks take less memory, even with 8 bytes per block in a table. But a GPU reads
+# tiny blocks less efficiently, so Kwon et al. 2023 chose 16, which takes only 6% more than 1 here.
 #
 # </details>
 #
 # ## A tree of guesses
 #
-# Writing a token takes one forward, which reads all params and the whole cache, and then computes hardly anything
-# (notebook 17). Where memory is what it waits for, reading seven tokens takes little longer. So let something cheap
+# Writing a token takes one forward, which reads all params and the whole cache, but computes hardly anything (notebook
+# 17). If that reading takes most of the time, a forward over eight tokens is hardly slower. So let something cheap
 # guess how the text goes on, and let the model check all guesses at once. This is *speculative decoding* (Leviathan et
 # al. 2023). The guesses may branch:
 #
@@ -127,7 +145,8 @@ bar_chart(kib, title=title, unit="KiB")
 #                   4     5      (2 is l, 3 is the first t)
 # ```
 #
-# Draft 0 is the last token of the text, which no cache has yet. All six go through the model in one list.
+# Draft 0, the *root*, is no guess but the last token of the text, which no cache has yet. It goes through the model
+# with the five guesses.
 #
 # > **Predict first.** The past has five tokens, at positions 0 to 4. What is the position of draft 5, and which keys
 # > does it see?
@@ -136,42 +155,44 @@ bar_chart(kib, title=title, unit="KiB")
 parents, past = [-1, 0, 1, 1, 0, 4], 5
 mask = core.tree_mask(parents, past)
 positions = core.tree_positions(parents, past)
-at = zip("haltit", positions, strict=True)
-names = [f"{c}, at {p}" for c, p in at]
+pairs = zip("haltit", positions, strict=True)
+names = [f"{letter}, at {position}" for letter, position in pairs]
 labels = {"row_labels": names, "column_labels": list("the_whaltit")}
 matrices({"what each draft sees": mask}, **labels)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At position 7, like both drafts after "a": position counts depth, not place in the list. It sees the past, "h", "i"
-# and itself. It doesn't see 1, 2 and 3, because in its text they don't exist.
+# Position 7, like both drafts after "a": the past plus its depth in the tree, not its place in the list. It sees the
+# past, "h", "i" and itself. In its text, drafts 1, 2 and 3 don't exist.
 #
 # </details>
 #
-# Then each path should give what it would give as a text without branches. We try the path h, i, t: first with
-# positions by depth, then with the place in the list instead.
+# Then each path should give what it gives as a text without branches. We try two paths, with positions by depth, then
+# by place in the list.
 
 # %%
 ids = task.encode("the whaltit")
-alone = model(ids[None, [0, 1, 2, 3, 4, 5, 9, 10]])[0, 5:]
+paths = {"h, a, l": np.arange(3), "h, i, t": np.array([0, 4, 5])}
 ways = {"by depth": positions, "by place": past + np.arange(6)}
-for name, at in ways.items():
+for way, numbers in ways.items():
     kv_caches = [KVCache(), KVCache()]
     model(ids[None, :past], kv_caches=kv_caches)
-    grid = {"mask": mask[None, None], "positions": at}
+    grid = {"mask": mask[None, None], "positions": numbers}
     tree = model(ids[None, past:], kv_caches=kv_caches, **grid)[0]
-    gap = np.abs(tree[[0, 4, 5]] - alone).max(axis=-1)
-    print(name, "- difference after h, i, t:", gap.round(6))
+    for letters, path in paths.items():
+        alone = model(ids[None, [*range(past), *(past + path)]])
+        gap = np.abs(tree[path] - alone[0, past:]).max(axis=-1)
+        print(f"{way}, difference after {letters}: {gap.round(6)}")
 
 # %% [markdown]
-# By place, every shape is right, and so is "h". The mistake begins after the first branch.
+# By place, every shape is right, and so is the first path, h, a, l, where place and depth agree. The others are not.
 #
 # ## Accept the longest agreeing path
 #
-# Now we let the model write. The cheap guesser knows only how often each letter of the training text followed the same
-# 2 or 3 letters (a space is one, too). It grows the tree where its guesses are likeliest; with `width=1` the tree is a
-# chain.
+# Now the model writes. The cheap guesser only counts how often each letter of the training text followed the same 2 or
+# 3 letters. It grows the tree where its guesses are likeliest, with at most `width` guesses after each draft. With
+# `width=1` the tree is a chain.
 
 # %%
 from collections import Counter, defaultdict
@@ -183,23 +204,24 @@ for n in (2, 3):
         after[tuple(text[i - n : i])][text[i]] += 1
 
 
-# parents and ids of up to `size` tokens, root first
-def draft(text, size, n, width):
-    waiting, tree = [(-1.0, -1, text)], []
+def draft(text, size, letters, width, power=1):
+    """Return parents and ids of `size` tokens or fewer."""
+    waiting, tree = [(-1.0, -1, text)], []  # -chance, parent, text
     while waiting and len(tree) < size:
-        chance, parent, path = heappop(waiting)  # the likeliest
+        minus, parent, path = heappop(waiting)  # the likeliest
         tree.append((parent, path[-1]))
-        counts = after[tuple(path[-n:])]
-        for token, count in counts.most_common(width):
-            p = chance * count / counts.total()
-            heappush(waiting, (p, len(tree) - 1, [*path, token]))
+        counts = after[tuple(path[-letters:])].most_common()
+        total = sum(count**power for _, count in counts)
+        for token, count in counts[:width]:
+            new = minus * count**power / total, len(tree) - 1
+            heappush(waiting, (*new, [*path, token]))
     return np.transpose(tree)
 
 
 # %% [markdown]
 # One step: a forward over the tree says what the model would write after each draft. From the root, we follow the
-# drafts that agree with it. Their keys and values stay, all others go, and the model's last choice comes on top. So
-# even a step without any right guess writes one token.
+# drafts that agree and keep only their keys and values. Then we add the model's choice after the last of them, so even
+# a step without a right guess writes one token.
 
 
 # %%
@@ -212,139 +234,183 @@ def chosen_after(parents, ids, kv_caches):
     return logits[0].argmax(axis=-1)
 
 
-def one_step(text, kv_caches, *options):
+def accepted(parents, ids, chosen):
+    """Return the places of the root and the drafts that agree."""
+    path = [0]
+    for place in range(1, len(parents)):
+        follows = parents[place] == path[-1]
+        if follows and ids[place] == chosen[path[-1]]:
+            path.append(place)
+    return np.array(path)
+
+
+def one_step(text, kv_caches, **options):
     """Return the tokens that one forward adds to the text."""
     past = kv_caches[0].length
-    parents, ids = draft(text, *options)
+    parents, ids = draft(text, **options)
     chosen = chosen_after(parents, ids, kv_caches)
-    path = core.accepted_path(parents, ids, chosen)
+    path = accepted(parents, ids, chosen)
     for kv_cache in kv_caches:
         kv_cache.keep([*range(past), *(past + path)])
     return chosen[path].tolist()
 
 
-def write(start, *options):
+def write(start, **options):
     """Return a text of 44 tokens or more, and its steps."""
     text, kv_caches = start.tolist(), [KVCache(), KVCache()]
     model(np.array([text[:-1]]), kv_caches=kv_caches)
     steps = []
     while len(text) < 44:
-        steps.append(one_step(text, kv_caches, *options))
+        steps.append(one_step(text, kv_caches, **options))
         text += steps[-1]
     return text, steps
 
 
-plain, _ = write(pieces[0, :16], 1, 3, 1)  # a tree of 1: no drafts
-text, steps = write(pieces[0, :16], 7, 3, 3)
+starts = pieces[:8, :16]
+no_guess = {"size": 1, "letters": 3, "width": 1}  # only the root
+plain = [write(start, **no_guess)[0] for start in starts]
+text, steps = write(starts[0], size=8, letters=3, width=3)
 print("starts:", repr(task.decode(text[:16])))
 print("steps: ", [task.decode(step) for step in steps])
-print("same text as without drafts:", text[:44] == plain)
+print("same text as without guesses:", text[:44] == plain[0])
 
 # %% [markdown]
-# > **Predict first.** With seven tokens per forward, which is better: a chain of six guesses, or a tree that hedges?
+# > **Predict first.** With eight tokens per forward, which is better: a chain of seven guesses, or a tree that hedges?
 
 # %%
-sizes, lines, same = [1, 3, 5, 7, 11, 15], {}, []
-starts = pieces[:8, :16]
-plain = [write(start, 1, 3, 1)[0] for start in starts]
+sizes, lines, same = [1, 2, 4, 8, 16], {}, []
+
+
+def per_step(**options):
+    """Return the tokens written per step: (sizes, texts)."""
+    rows = np.empty((len(sizes), len(starts)))
+    for i, j in np.ndindex(rows.shape):
+        text, steps = write(starts[j], size=sizes[i], **options)
+        rows[i, j] = (len(text) - 16) / len(steps)
+        same.append(text[:44] == plain[j])
+    return rows
+
+
+def compare(tree, chain, title):
+    lines[title] = tree.mean(axis=1)
+    wins, losses = (tree > chain).sum(1), (tree < chain).sum(1)
+    print(f"{title}: wins {wins}, losses {losses} of 8")
+
+
 for n in (2, 3):
-    each = np.empty((2, 8, len(sizes)))  # chain or tree, text, size
-    for at in np.ndindex(each.shape):
-        options = sizes[at[2]], n, (1, 3)[at[0]]
-        text, steps = write(starts[at[1]], *options)
-        each[at] = (len(text) - 16) / len(steps)
-        same.append(text[:44] == plain[at[1]])
-    chain, tree = each
-    names = f"chain, {n} letters", f"tree, {n} letters"
-    lines |= dict(zip(names, each.mean(axis=1), strict=True))
-    wins = (tree > chain).sum(axis=0)
-    print(n, "letters: the tree wins on", wins, "of 8 texts")
-print(f"same text as without drafts: {sum(same)} of {len(same)}")
-axes = {"x_label": "tokens in one forward", "y_label": "written"}
+    chain = per_step(letters=n, width=1)
+    lines[f"chain, {n} letters"] = chain.mean(axis=1)
+    tree = per_step(letters=n, width=3)
+    compare(tree, chain, f"tree, {n} letters")
+squared = per_step(letters=3, width=3, power=2)
+compare(squared, chain, "tree, 3 letters, squared")
+print(f"same text as without guesses: {sum(same)} of {len(same)}")
+axes = {"x_label": "tokens in one forward", "log_x": True}
+axes["y_label"] = "tokens written per step"
 title = "Tokens written per step, mean of eight texts"
 line_chart(sizes, lines, title=title, **axes)
+
+# %%
+for n in (2, 3):
+    shares, agrees = [], []
+    for text in plain:
+        for i in range(16, 44):
+            counts = after[tuple(text[i - n : i])]
+            ((best, count),) = counts.most_common(1)
+            shares.append(count / counts.total())
+            agrees.append(best == text[i])
+    means = f"{np.mean(shares):.2f}, right {np.mean(agrees):.2f}"
+    print(f"{n} letters: first guess has chance {means}")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It depends on the guesser. Three letters are often enough to be sure, and then branches waste their places: with
-# seven tokens or more, the tree wins on 2 of the 8 texts. With two letters the guesser is less sure. At
-# seven tokens the two are close, then the chain hardly gains anything, and at fifteen the tree wins on 6.
+# It depends. With two letters it's a draw at eight tokens, 4 to 4, and at sixteen the tree wins 6 to 1. With three
+# letters the chain wins 6 to 2 at both sizes, though the guesser isn't sure: the counts give its first guess a chance
+# of 0.50 on average. The model, which always takes its likeliest letter, writes that guess 79% of the time. So a tree
+# that trusts the counts hedges too much. With squared counts it wins 6 to 1 at sixteen tokens, but at eight the chain
+# still leads, 5 to 2. (The rest are ties.)
 #
 # </details>
 #
-# **Not one of the texts changed.** Guesses only decide how many steps it takes. (Here a forward over 15 tokens does
-# more arithmetic than one over a single token. It saves time only where reading the params is what takes long.)
+# **Not one of the 200 texts changed.** A guess stays only if it's the model's argmax, so guesses decide only the number
+# of steps. For sampling there is a rule that preserves the probabilities instead (Leviathan et al. 2023).
 #
 # ## Eight bits
 #
-# The third freedom costs exactness, but you can say how much. Take one key of the model. The largest number decides the
-# *scale*, largest / 127. Divide by it, round, and keep one byte per number; reading multiplies again.
+# Eight bits cost exactness, but you can say how much. The largest absolute number of a key decides its *scale*, largest
+# / 127. Divide by it, round, and store one byte per number; to read, multiply again.
 #
 # > **Predict first.** By how many steps of the scale can a number be off? How many bytes does a key of 16 numbers take
-# > with its scale, if both were 4-byte floats before?
+# > with its 4-byte scale?
 
 # %%
-from mha_numpy import attention_forward, trace
+from mha_numpy import trace
 from mha_numpy.tables import Table
 
 with trace() as t:
     model(pieces)
-layer = "blocks.1.attention."
+layer = "blocks.1.attention."  # the second of two
 q, k, v = (t[layer + name] for name in "qkv")  # (32, 4, 64, 16)
 key = k[0, 0, 5]
 whole, scale = core.quantise(key)
 back = core.dequantise(whole, scale)
-steps = [key, whole, back, (back - key) / scale]
-rows = [[f"{n:.4g}" for n in row] for row in np.transpose(steps)]
+columns = [key, whole, back, (back - key) / scale]
+rows = [[f"{n:.4g}" for n in row] for row in np.transpose(columns)]
 head = ["key", "int8", "read back", "off by, in steps"]
-title = f"A quarter of a key; one step is {scale[0]:.5f}"
-display(Table(title, head, rows[:4]))
+title = f"5 of a key's 16 numbers; one step is {scale[0]:.5f}"
+display(Table(title, head, rows[:5]))
+print("largest:", np.abs(key).max().round(3))
 for kind in (KVCache, Int8KVCache):
     kv_cache = kind()
     kv_cache.append(k.astype(np.float32), v.astype(np.float32))
     size = kv_cache.nbytes / (2 * 32 * 4 * 64)
     print(f"{kind.__name__}: {size:.0f} bytes per key or value")
 
-line = np.linspace(-1, 1, 121)  # a key with numbers of every size
-coarse = {"8 bits": 127, "3 bits": 3}
-stairs = {n: np.rint(line * m) / m for n, m in coarse.items()}
-axes = {"x_label": "number / largest", "y_label": "read back"}
-line_chart(line, stairs, title="Rounding", **axes)
-
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# By half a step at most. The key takes 16 + 4 = 20 bytes instead of 64, so less than a third, but more than a quarter.
+# By half a step at most. The key takes 16 + 4 = 20 bytes instead of 64.
 #
 # </details>
 #
-# Half a step per number bounds each score: $|\tilde S_{ij} - S_{ij}| \le \tfrac12\, s_j \sum_c |q_{ic}| / \sqrt{d_k}$,
-# with $s_j$ the scale of key j. From the scores follow bounds for the weights and the output (docs/caches.md), which
-# `int8_bounds` computes.
+# How wrong can an output be? Take one query q. Each product $q_c k_{jc}$ is off by half a step times $|q_c|$ at most,
+# so the score of key j is off by at most $b_j=\tfrac12s_j\sum_c|q_c|/\sqrt{d_k}$, with $s_j$ the scale of key j. Then
+# its power of e changes by a factor between $e^{-b_j}$ and $e^{b_j}$. With the weights p, the exact output o and the
+# steps of the values, that bounds the output, too ([derivation](../docs/caches.md)):
 
 # %%
-mask = np.tri(64, dtype=bool)
-exact, cache = attention_forward(q, k, v, mask=mask)
+exact, forward_cache = attention_forward(q, k, v, mask=causal)
+p, o = forward_cache.weights[0, 0, -1], exact[0, 0, -1]
+scales = [core.quantise(x)[1][0, 0, :, 0] for x in (k, v)]
+half_k, half_v = np.array(scales) / 2
+b = half_k * np.abs(q[0, 0, -1]).sum() / np.sqrt(16)  # (64,) keys
+most, least = p * np.exp(b), p * np.exp(-b)
+far = (most - p) @ np.abs(v[0, 0] - o)  # values far from the mean
+one = (far + most @ half_v) / least.sum()  # of the last query
+
+bound = core.int8_bounds(forward_cache).heads  # all outputs
+print("the same:", np.allclose(one, bound[0, 0, -1]))
 rounded = Int8KVCache().append(k, v)
-near, _ = attention_forward(q, *rounded, mask=mask)
-bound = core.int8_bounds(cache).heads
+near, _ = attention_forward(q, *rounded, mask=causal)
 error = np.abs(near - exact)
 print("always within the bound:", (error <= bound).all())
 bars = {"typical number": np.abs(exact).mean()}
 bars |= {"largest bound": bound.max(), "mean bound": bound.mean()}
 bars |= {"largest error": error.max(), "mean error": error.mean()}
-bar_chart(bars, title="Outputs of layer 1, keys and values in int8")
+bar_chart(bars, title="Outputs of the heads, from int8")
+ratios = bound.max() / error.max(), bound.mean() / error.mean()
+print("bound / error: largest %.1f, mean %.1f" % ratios)
 
 # %% [markdown]
-# The bound assumes that all roundings conspire. They mostly cancel.
+# The bound assumes that all rounding errors push the same way. Here they partly cancel: the largest bound is 5.7 times
+# the largest error.
 #
 # ## What the model notices
 #
-# What counts in the end is the loss. We also try fewer bits, and a scale per *channel* for the keys, one for each of
-# the 16 columns of a head. (Here it may look at the whole text, which a cache can't while the text grows.) And we
-# build a trap: one channel of each head's keys gets 30 times as large, and the same channel of its queries 30 times as
-# small. No score changes.
+# What counts in the end is the loss. We also try fewer bits, and a scale per *channel* for the keys, one for each
+# column of a head. (It sees the whole text here, which a growing cache can't.) And we set a trap: we multiply one
+# channel of each head's keys by 30, and divide the same channel of its queries by 30. No score changes.
 #
 # > **Predict first.** Which of the two scales falls into the trap?
 
@@ -391,7 +457,7 @@ for name, one in (("as trained", model), ("trap", trap)):
     for axis, scale in ((-1, "per token"), (-2, "per channel")):
         more = [losses(one, b, axis) - exact for b in bits]
         lines[f"{name}, {scale}"] = np.mean(more, axis=1)
-        means = lines[f"{name}, {scale}"][[1, -1]].round(4)
+        means = lines[f"{name}, {scale}"][[1, -1]].round(4) + 0
         print(f"  {scale}: 4 and 8 bits add {means},", end=" ")
         print(f"at 8 a text {np.abs(more[-1]).max():.4f} at most")
 axes = {"x_label": "bits per number", "y_label": "nats more"}
@@ -401,18 +467,18 @@ line_chart(bits, lines, title=title, **axes)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The scale per token does, because the large channel decides it and the other 15 lose their digits. At 4 bits that
-# costs 1.4 nats. With a scale per channel, the trap changes nothing at all. As trained, the two scales hardly differ,
-# because this model's keys have no such channels. Those of large models often do (Liu et al. 2024), so look first.
+# The scale per token, because the large channel decides it and the other 15 lose their digits. At 4 bits that costs 1.4
+# nats, but at 8 only 0.006: int8 nearly survives a factor of 30. Per channel, the trap changes nothing. As trained, the
+# scales hardly differ, so three of four lines almost coincide. Keys of large models often have such channels (Liu et
+# al. 2024).
 #
 # </details>
 #
-# At 8 bits, the mean loss as trained changes by 0.0002 at most, and that of a single text by less than 0.005.
+# As trained, 8 bits change the mean loss by 0.0002 at most, and that of a single text by less than 0.005.
 #
 # ## Exercise: who sees whom in a tree
 #
-# Write the mask and the positions for any tree of drafts. The check tries several roots, no past, and branches in every
-# order.
+# Write the mask and the positions for any tree of drafts. The check also tries several roots and no past.
 
 
 # %% tags=["exercise"]
@@ -437,17 +503,16 @@ check("draft-tree", my_draft_tree)
 # %% [markdown]
 # ## Summary
 #
-# You can now serve the twelve requests of the first picture in 553 KiB instead of 1536, because attention asks only for
-# the right keys and values in the right order.
+# Attention only needs each key with its value, and a mask that knows which is which. So the twelve requests fit into
+# 553 KiB per layer instead of 1536.
 #
-# - **Pages** hold the same numbers elsewhere. A table finds them, forks share blocks, and only the last block of a
-#   sequence has empty slots. The output is equal bit for bit.
-# - **A tree** holds several texts at once. With a mask by ancestors and positions by depth, each path is computed
-#   as if it were the text, and the text that comes out is the one without guesses.
-# - **int8** changes the numbers, by half a step at most. The error of the output has a bound that you can compute, and
-#   the largest number decides the step.
+# - **Pages** keep the same numbers elsewhere. Forks share blocks, and only a sequence's last block has empty slots. The
+#   output is equal bit for bit.
+# - **A tree** is several texts in one forward. With a mask by ancestors and positions by depth, each path is computed
+#   as if it were the text.
+# - **int8** changes a number by half a step at most, and you can bound the error of an output.
 #
-# **In the code:** `mha_numpy/core/caches`, derived in docs/caches.md.
+# **In the code:** `mha_numpy/core/caches`, derived in [docs/caches.md](../docs/caches.md).
 #
 # **Reference:** Kwon et al. 2023, *PagedAttention*; Leviathan et al. 2023, *Fast Inference from Transformers via
 # Speculative Decoding*; Miao et al. 2023, *SpecInfer*; Dettmers et al. 2022, *LLM.int8()*; Liu et al. 2024, *KIVI*.

@@ -7,7 +7,15 @@ import pytest
 
 from mha_numpy.core import QKNormOptions, RopeOptions
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.layers import LatentAttention, LatentOptions, LayerNorm, RMSNorm, TransformerBlock
+from mha_numpy.layers import (
+    ExpertOptions,
+    LatentAttention,
+    LatentOptions,
+    LayerNorm,
+    MixtureOfExperts,
+    RMSNorm,
+    TransformerBlock,
+)
 from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, Llama, TransformerLM, Translator
 from tests.backends import EACH_BACKEND
 
@@ -17,6 +25,7 @@ MODELS = (AttentionOnlyLM, Bert, GPT2, Llama, TransformerLM, Translator)
 ROPE = RopeOptions(base=50.0)
 
 LATENT = LatentOptions(latent_dim=5, nope_dim=3, rope_dim=2, value_dim=4, query_latent_dim=7)
+EXPERTS = ExpertOptions(num_experts=3, num_chosen=2, limit=5.0, alpha=1.5)
 
 OPTIONS = {  # of blocks, with values that are not the default of every model
     "hidden_dim": [5], "num_kv_heads": [1], "head_dim": [6], "activation": ["relu"],
@@ -24,6 +33,7 @@ OPTIONS = {  # of blocks, with values that are not the default of every model
     "rope": [ROPE], "window": [(2, 0)], "dropout_p": [0.25],
     "qk_norm": [QKNormOptions("rotated", 0.2)], "gated": [True, "heads"], "sink": [True],
     "softcap": [1.5], "scale": [0.3], "post_norms": [True], "latent": [LATENT],
+    "experts": [EXPERTS],
 }  # fmt: skip
 
 
@@ -56,6 +66,11 @@ READERS = {  # what a part has of an option, None if it has no such thing; other
     "norm": lambda part: {LayerNorm: "layer", RMSNorm: "rms"}.get(type(part)),
     "hidden_dim": lambda part: part.params["w_in"].shape[1] if "w_in" in part.params else None,
     "bias": has_bias,
+    "experts": lambda part: (
+        ExpertOptions(part.params["w_router"].shape[1], **part.options)
+        if isinstance(part, MixtureOfExperts)
+        else None
+    ),
     "latent": lambda part: latent_of(part) if isinstance(part, LatentAttention) else None,
 }
 EXEMPT = {
@@ -105,6 +120,7 @@ IMPOSSIBLE = [
     ({"max_tokens": 0, "rope": ROPE}, "max_tokens: expected an integer >= 1; got 0"),
     ({"max_tokens": None, "rope": ROPE}, "max_tokens: expected an integer; got None"),
     ({"window": (-1, 0)}, "window: expected an integer >= 0; got -1"),
+    ({"experts": 3}, r"experts: expected ExpertOptions\(...\) or None; got 3"),
     ({"latent": 3}, r"latent: expected LatentOptions\(...\) or None; got 3"),
     ({"latent": LATENT, "sink": True}, "sink: expected none with latent=; got True"),
     ({"window": 3}, r"window: expected \(left, right\) or None; got 3"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.probes import normal
-from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Reaction, Task, moved
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Reaction, Task, moved
 
 
 class Remembered(NamedTuple):
@@ -69,7 +69,7 @@ def draw_delta(
     return inputs | {"state": rng.normal(size=(d_k, d_v))}
 
 
-MISTAKES: list[Mistake | Again] = [
+MISTAKES: list[Mistake] = [
     Mistake("old value not removed", "the old value is not taken off, so values at one key add up",
             "gap = v[t] - k[t] @ kept", {"v[t] - k[t] @ kept": "v[t]"}),
     Mistake("old value added", "the old value is added to the new one", "gap = v[t] - k[t] @ kept",
@@ -126,10 +126,10 @@ MISTAKES: list[Mistake | Again] = [
             {"np.outer(k[t]": "np.outer(q[t]"}),
     Mistake("written with the scale", "what is written is divided by sqrt(d_k)", "only the output is scaled",
             {"beta[t] * gap": "beta[t] * gap / np.sqrt(q.shape[-1])"}),
-    Mistake("state not carried", "each token starts from the state of before the first one", "state = kept + ...",
+    Mistake("state not carried", "each token starts from the state that is passed, not from the one that the token before it left", "state = kept + ...",
             {"for t in range(len(q)):": "first = state\n    for t in range(len(q)):",
              "np.exp(log_decay[t]) * state": "np.exp(log_decay[t]) * first"}),
-    Mistake("state starts at 0", "what earlier tokens left is not used", "start from `state`",
+    Mistake("state starts at 0", "the first token starts from zeros, not from the state that is passed", "start from `state`",
             {"for t in range(len(q)):": "state = np.zeros_like(state)\n    for t in range(len(q)):"}),
     Mistake("last token not in the state", "the returned state lacks the last token", "return the state after the loop",
             {"Remembered(out, state)": "Remembered(out, kept)"}),
@@ -141,9 +141,12 @@ MISTAKES: list[Mistake | Again] = [
     Mistake("all gaps from the first state", "all gaps are computed from the first state, and then written one by one",
             "each token's gap from the state just before it writes",
             {"for t in range(len(q)):": "first = state\n    for t in range(len(q)):", "k[t] @ kept": "k[t] @ (np.exp(log_decay[: t + 1].sum()) * first)"}),
-    Again("scale missing", {"q[t] @ state / np.sqrt(q.shape[-1])": "q[t] @ state"}),
-    Again("scale 1/d_k", {"q[t] @ state / np.sqrt(q.shape[-1])": "q[t] @ state / q.shape[-1]"}),
-    Again("scale times sqrt(d_k)", {"q[t] @ state / np": "q[t] @ state * np"}),
+    Mistake("output not scaled", "the output is not divided by sqrt(d_k)", "q[t] @ state / np.sqrt(d_k)",
+            {"q[t] @ state / np.sqrt(q.shape[-1])": "q[t] @ state"}),
+    Mistake("output divided by d_k", "the output is divided by d_k instead of its root", "q[t] @ state / np.sqrt(d_k)",
+            {"q[t] @ state / np.sqrt(q.shape[-1])": "q[t] @ state / q.shape[-1]"}),
+    Mistake("output times sqrt(d_k)", "the output is multiplied by sqrt(d_k)", "q[t] @ state / np.sqrt(d_k)",
+            {"q[t] @ state / np": "q[t] @ state * np"}),
 ]  # fmt: skip
 
 TASK = Task(
@@ -153,8 +156,8 @@ TASK = Task(
     minutes=25,
     needs=("one-query",),
     hints=Hints(
-        where="Each of the four sentences is one line in a loop over the tokens: notebook 32, "
-        '"Remove before you write".',
+        where="What a token removes and writes is in notebook 32, "
+        '"Remove before you write": the loop there, and the equation of the gated delta rule.',
         question="A state of zeros meets the key (1, 0) with the value 3 and beta 1, and then the "
         "same key with the value 5, without decay. What does the second token read with its key "
         "before it writes? So what is left to write?",
@@ -173,7 +176,7 @@ TASK = Task(
     ],
     laws=[
         Law(
-            "the last output is read from the last state",
+            "the last output, times sqrt(d_k), is what the last query reads from the last state",
             lambda inputs, arrays: (
                 arrays["out"][-1] * np.sqrt(inputs["q"].shape[-1])
                 - inputs["q"][-1] @ arrays["last"]

@@ -132,6 +132,12 @@ MISTAKES: list[Mistake | Again] = [
             {"[before, seen]": "[seen]"}),
     Mistake("past after the drafts", "the columns of the past come after those of the drafts",
             "np.concatenate([past, drafts], axis=1)", {"[before, seen]": "[seen, before]"}),
+    Mistake("columns not shifted by the past", "the columns of the drafts begin at 0, where those of the past are",
+            "draft j is column past + j",
+            {"mask = np.concatenate([before, seen], axis=1)": "mask = np.concatenate([before, np.zeros((T, T), dtype=bool)], axis=1)\n    mask[:, :T] |= seen"}),
+    Mistake("position read at -1", "positions[parent] is read even if parent is -1, which is the last draft and still 0, so a draft right after the past is at position 1",
+            "past if parent is -1, else positions[parent] + 1",
+            {"positions = past + depth": "positions = np.zeros(T, dtype=int)\n    for token, parent in enumerate(parents):\n        positions[token] = positions[parent] + 1"}),
     Mistake("position is the place in the list", "positions count on in the order of the list, so siblings are at different positions",
             "past + depth in the tree", {"past + depth": "past + np.arange(T)"}),
     Mistake("position from the parent's place", "the position is one after the parent's place in the list, not one after the parent's position",
@@ -156,14 +162,17 @@ TASK = Task(
     minutes=15,
     needs=("masks",),
     hints=Hints(
-        where="Parents come before their children, so one loop over the list is enough: notebook "
-        '33, "A tree of guesses".',
+        where="Compare each draft's row of the mask with the row of its parent, which comes earlier in "
+        "the list: docs/caches.md, Trees of drafts; the picture in notebook 33, "
+        '"A tree of guesses".',
         question="Take parents = [-1, 0, 0, 2] and past = 10. Drafts 1 and 2 both follow draft 0: "
         "what is the position of each? And which drafts does draft 3 see?",
         mistake="siblings see each other",
-        fix="seen, depth = np.eye(T, dtype=bool), np.zeros(T, dtype=int)\n"
+        fix="begin with:\n"
+        "seen, depth = np.eye(T, dtype=bool), np.zeros(T, dtype=int)\n"
         "for each token with a parent >= 0, in order:\n"
-        "seen[token] |= seen[parent]; depth[token] = depth[parent] + 1",
+        "seen[token] |= seen[parent]; depth[token] = depth[parent] + 1\n"
+        "then put the columns of the past in front, and add past to depth",
     ),
     returns="tuple[Array, Array]",
     draw=_draw_trees,

@@ -9,6 +9,7 @@ from mha_numpy.layers import (
     Embedding,
     EncoderBlock,
     EncoderDecoderBlock,
+    ExpertOptions,
     LatentOptions,
     LayerNorm,
     LearnedPositions,
@@ -40,6 +41,7 @@ def make(layout, rng=0, **options):
         "gpt2": lambda: GPT2(11, 8, **SIZES, **options),
         "llama": lambda: Llama(11, 8, **SIZES, num_kv_heads=3, **options),
         "gemma": lambda: Llama(11, 8, **SIZES, post_norms=True, qk_norm=QKNormOptions()),
+        "gpt-oss": lambda: Llama(11, 8, **SIZES, sink=True, experts=ExpertOptions(3, 2), **options),
         "olmo2": lambda: Llama(
             11, 8, **SIZES, norm_first=False, post_norms=True, qk_norm=QKNormOptions("projection")
         ),
@@ -60,7 +62,7 @@ OPTIONS = {  # options of a layer, and why the usual arrays do not fit it
     "bias=False": ({"bias": False}, "got .*extra "),
     "a learned key": ({"add_bias_kv": True}, "missing bias_k, .*with add_bias_kv=False$"),
 }
-WITHOUT_BIASES = ("llama", "gemma", "olmo2", "deepseek-v3", "torch-layer")
+WITHOUT_BIASES = ("llama", "gemma", "olmo2", "deepseek-v3", "gpt-oss", "torch-layer")
 LAYOUTS_AND_OPTIONS = [
     *[(layout, "") for layout in LAYOUTS],
     *[(layout, "bias=False") for layout in LAYOUTS if layout not in WITHOUT_BIASES],
