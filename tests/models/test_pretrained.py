@@ -9,8 +9,9 @@ import pytest
 
 from mha_numpy import QKNormOptions, RopeOptions
 from mha_numpy.checks import check_count
+from mha_numpy.core import YarnScaling
 from mha_numpy.errors import ConfigError, FileError, MhaError
-from mha_numpy.layers import DeltaOptions, LatentOptions
+from mha_numpy.layers import DeltaOptions, ExpertOptions, LatentOptions
 from mha_numpy.models import GPT2, Bert, Llama, from_pretrained, pretrained
 from mha_numpy.models.config import FIELDS
 from mha_numpy.models.pretrained import find_model
@@ -51,6 +52,10 @@ CONFIGS = {
         "model_type": "deepseek_v3", "first_k_dense_replace": 2, "q_lora_rank": 7,
         "kv_lora_rank": 5, "qk_nope_head_dim": 3, "qk_rope_head_dim": 4, "v_head_dim": 6,
     },
+    "gpt_oss": OF_TODAY | {
+        "model_type": "gpt_oss", "sliding_window": 3, "num_local_experts": 4,
+        "num_experts_per_tok": 2, "swiglu_limit": 1.5,
+    },
     "qwen3_next": OF_DELTA | {"model_type": "qwen3_next", "num_experts": 0},
     "qwen3_5_text": OF_DELTA | {"model_type": "qwen3_5_text"},
 }  # fmt: skip
@@ -82,6 +87,12 @@ MODELS = {
     "deepseek_v3": lambda: Llama(
         V, 8, **SIZES, hidden_dim=12, latent=LatentOptions(5, 3, 4, 6, 7), scale=7**-0.5,
         rope=RopeOptions(interleaved=True),
+    ),
+    "gpt_oss": lambda: Llama(
+        V, 8, **LLAMA, head_dim=6, eps=1e-5, bias=True, sink=True, window=[(2, 0), None],
+        experts=ExpertOptions(4, 2, 1.5), rope=RopeOptions(
+            150000.0, scaling=YarnScaling(32.0, original_length=4096, truncate=False)
+        ),
     ),
     "qwen3_next": lambda: Llama(V, 8, **MIXED),
     "qwen3_5_text": lambda: Llama(V, 8, **MIXED),
@@ -175,6 +186,11 @@ WRONG = [  # what make_folder is called with, and what is said
      "json: head_dim: expected 4, as qk_rope_head_dim has; got 6$"),
     ({"kind": "deepseek_v3", "first_k_dense_replace": 1},
      "first_k_dense_replace: expected at least num_hidden_layers=2, because layers of experts "),
+    ({"kind": "qwen3_next", "num_experts": 4},
+     r"num_experts: expected 0, or all layers in mlp_only_layers, .*; got 4 in 2 of 2 layers$"),
+    ({"kind": "qwen3_next", "num_experts": 4, "mlp_only_layers": [1], "decoder_sparse_step": 2,
+      "layer_types": ["sliding_attention", "full_attention"]},
+     r"layer_types: expected one of \('full_attention', 'linear_attention'\); got 'sliding"),
     ({"quantization_config": {"quant_method": "gptq"}},
      "json: quantization_config: expected none, because packed params are not supported"),
     ({"kind": "llama", "attention_bias": True, "mlp_bias": False},
