@@ -54,7 +54,8 @@ def from_pretrained(
     """Return a model with pretrained params: BERT, GPT-2, Llama and its relatives.
 
     These are Llama up to 3.2, Mistral, Qwen3, Gemma 2 and 3 (text), OLMo 2, gpt-oss with params
-    that are not packed, and DeepSeek V3 as far as its layers have no experts.
+    that are not packed, and DeepSeek V3, Qwen3-Next and Qwen3.5 (text) as far as their layers have
+    no experts. ``docs/pretrained.md`` lists what each of them has, and what is refused.
 
     Parameters
     ----------

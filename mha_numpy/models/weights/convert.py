@@ -42,8 +42,8 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
         A name in `LAYOUTS`: "torch" or "torch-separate" for nn.MultiheadAttention, "torch-layer"
         for Linear, LayerNorm, RMSNorm and Embedding, "torch-encoder-layer",
         "torch-decoder-layer", "keras", "flax", "gpt2-attention", "bert", "gpt2", "llama", which is
-        that of Mistral and Qwen3 too, "gemma", "olmo2", "deepseek-v3",
-        "gpt-oss".
+        that of Mistral and Qwen3 too, "gemma", "olmo2", "deepseek-v3", "gpt-oss", "qwen3-next",
+        "qwen3.5".
 
     Returns
     -------

@@ -100,7 +100,8 @@ def to_ours(
         elif row.stored == "channels":
             whole = whole[:, 0].T
         elif row.stored == "less 1":
-            whole = whole + np.ones((), params[row.ours].dtype)  # not in the dtype of a narrow file
+            dtype = np.promote_types(whole.dtype, params[row.ours].dtype)
+            whole = whole.astype(dtype) + 1  # in the dtype of a narrow file it would be rounded
         elif row.stored == "in turns":
             n = len(names)
             whole = np.concatenate([whole[..., i::n] for i in range(n)], axis=-1)
