@@ -284,6 +284,9 @@ MUTATIONS = [
     Mutation("feed-forward: gradient by the gate alone", "feed_forward.py", {"d_x = d_x + d_x_gate": "d_x = d_x_gate"}, "layers"),
     Mutation("gated delta: gate and heads swapped", "gated_delta.py", {"swiglu_forward(gate, normed)": "swiglu_forward(normed, gate)"}, "layers"),
     Mutation("gated delta: keys of a group tiled", "gated_delta.py", {'step("k", k.repeat(group, axis=1),': 'step("k", np.tile(k, (1, group, 1, 1)),'}, "layers"),
+    Mutation("gated delta: padding is read", "gated_delta.py", {"masked = np.where(mask[..., None], x, 0)": "masked = x"}, "layers"),
+    Mutation("gated delta: padding gets a gradient", "gated_delta.py", {'d_all_x = np.where(caches["mask"][..., None], d_x, 0)': "d_all_x = d_x"}, "layers"),
+    Mutation("a model's state: the length of one call", "gated_delta.py", {"[conv.copy(), memory.copy()], self._length + T": "[conv.copy(), memory.copy()], T"}, "layers"),
     Mutation("gated delta: slope of softplus left out", "gated_delta.py", {"d_x = d_time * beta_steps(shifted)": "d_x = d_time"}, "layers"),
     Mutation("gated delta: a length of root d_k", "gated_delta.py", {"unit, eps = np.full(d_k, d_k**-0.5, x.dtype)": "unit, eps = np.ones(d_k, x.dtype)"}, "layers"),
     # variants
