@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 32 · From softmax to the delta rule
 #
-# "Anna is in room 3. Ben is in room 5. Anna moves to room 8." Each sentence is a token: its key is a person, its value a
-# room. Then a query asks for Anna. Three kinds of attention give three answers. The first keeps all three pairs and
+# "Anna is in room 3. Ben is in room 5. Anna moves to room 8." Each sentence is a token: its key is a person, its value
+# a room. Then a query asks for Anna. Three kinds of attention give three answers. The first keeps all three pairs and
 # returns softmax's weighted mean. The other two keep only two numbers, one per feature of a key, however many sentences
 # come.
 
@@ -125,8 +125,8 @@ print(f"the cache is {cache / states:.0f} times as large")
 #
 # </details>
 #
-# We printed the cache of Llama 3 70B at 8192 tokens (notebook 17), and states in its place. And since a state never
-# grows, the last token takes no more work than the first. Where is the catch?
+# We printed the cache of Llama 3 70B at 8192 tokens (notebook 17), and states in its place. Since a state never grows,
+# the last token takes no more work than the first. Where is the catch?
 #
 # ## A sum blurs
 #
@@ -147,8 +147,8 @@ matrices(columns | {"read from the sum": reads}, **pair)
 # <details><summary>Answer</summary>
 #
 # It reads 3 + 0.6 · 5 = 6. Reading with $k_i$ gives $\sum_j (k_i \cdot k_j)\, v_j$: its own value, plus a share of
-# every other value whose key isn't at right angles to it. The shares, here 1 and 0.6, don't sum to 1, so this is
-# no mean of the values, as softmax's answer is.
+# every other value whose key isn't at right angles to it. The shares, here 1 and 0.6, don't sum to 1, so this is no
+# mean of the values, as softmax's answer is.
 #
 # </details>
 #
@@ -192,8 +192,8 @@ matrices({"read after each sentence": np.array(after)}, **labels)
 #
 # Nothing is trained yet. We draw random keys of length 1, with d_k = 16, and random values, tell each pair once, then
 # ask for all. The error is the squared distance from the right values, divided by their squared length, so always
-# answering 0 has error 1. All states have 16 · 16 numbers. Softmax keeps every pair. Its usual scale is $1/\sqrt{16}$.
-# With 16, the best match gets nearly all the weight.
+# answering 0 has error 1. All states have 16 · 16 numbers, but softmax keeps every pair. Its usual scale is
+# $1/\sqrt{16}$. With 16, the best match gets nearly all the weight.
 #
 # > **Predict first.** What is the error of the sum with 16 pairs? Two random keys have $(k_i \cdot k_j)^2 = 1/16$ on
 # > average.
@@ -223,18 +223,24 @@ def recall(keys, k, v, **numbers):
     return keys @ cache.final_state
 
 
+def by_state(keys, k, v):
+    """Return what each rule's state says for the keys."""
+    return {
+        "sum": recall(keys, k, v),
+        "decay 0.9": recall(keys, k, v, log_decay=np.log(0.9)),
+        "delta rule": recall(keys, k, v, beta=1.0),
+    }
+
+
 def tell_once(n, rng):
-    """Return the error of each way after n pairs."""
+    """Return the error of each rule after n pairs."""
     k = unit(rng.normal(size=(50, n, 16)))
     v = rng.normal(size=(50, n, 16))
     again = np.tile(k, (1, 4, 1)), np.tile(v, (1, 4, 1))
     sharp, _ = attention_forward(k, k, v, scale=16.0)
-    read = {"softmax, scale 1/4": attention_forward(k, k, v)[0]}
-    read["softmax, scale 16"] = sharp
-    read["sum"] = recall(k, k, v)
-    read["decay 0.9"] = recall(k, k, v, log_decay=np.log(0.9))
-    read["delta rule"] = recall(k, k, v, beta=1.0)
+    read = {"softmax, scale 16": sharp} | by_state(k, k, v)
     read["delta rule, told 4 times"] = recall(k, *again, beta=1.0)
+    read["softmax, scale 1/4"], _ = attention_forward(k, k, v)
     return {name: error(x, v) for name, x in read.items()}
 
 
@@ -296,27 +302,25 @@ def tell_again(rounds, rng):
     """Return 8 keys, the told keys and values, and the latest."""
     k = unit(rng.normal(size=(50, 8, 16)))
     turns = np.tile(np.arange(8), (rounds, 50, 1))
-    # each round in a new order: which key comes, (50, 8 rounds)
+    # which key comes, (50, 8 rounds)
     who = np.concatenate(rng.permuted(turns, axis=2), axis=1)
     told = np.take_along_axis(k, who[..., None], axis=1)
     v = rng.normal(size=told.shape)
-    # where in the last round each key came
+    # of each key, in the last round
     place = np.argsort(who[:, -8:], axis=1)[..., None]
     newest = np.take_along_axis(v[:, -8:], place, axis=1)
     return k, told, v, newest
 
 
 def rewrite(rounds, rng):
-    """Return the error of each way after these rounds."""
+    """Return the error of each rule after these rounds."""
     k, told, v, newest = tell_again(rounds, rng)
     sharp = {"scale": 16.0}
     newer = sharp | {"bias": np.arange(8.0 * rounds)[None]}
     plain, _ = attention_forward(k, told, v, **sharp)
     biased, _ = attention_forward(k, told, v, **newer)
-    read = {"softmax, scale 16": plain, "softmax, bias": biased}
-    read["sum"] = recall(k, told, v)
-    read["decay 0.9"] = recall(k, told, v, log_decay=np.log(0.9))
-    read["delta rule"] = recall(k, told, v, beta=1.0)
+    read = {"softmax, scale 16": plain} | by_state(k, told, v)
+    read["softmax, bias"] = biased
     return {name: error(x, newest) for name, x in read.items()}
 
 
@@ -514,7 +518,8 @@ line_chart(lengths, lines, title=title, y_label="share", **axes)
 #
 # </details>
 #
-# From 4 pairs on, each seed gives this order. Adding decay to the delta rule gains nothing here. Softmax forgets next to nothing, but for 32 pairs it keeps 512 numbers, the others 64.
+# From 4 pairs on, each seed gives this order. Adding decay to the delta rule gains nothing here. Softmax forgets next
+# to nothing, but for 32 pairs it keeps 512 numbers, the others 64.
 #
 # That's one task, and 300 steps. What if we train longer?
 

@@ -2,7 +2,7 @@
 # # 33 · Pages, trees and int8
 #
 # A server answers twelve requests at once. It can't know how long the answers will be, so it reserves room for 256 keys
-# and values each. Here is what that room contains now.
+# and values each. Here is that room now.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -37,7 +37,7 @@ print("largest difference:", np.abs(out - in_order).max())
 # %% [markdown]
 # **Attention only needs each key with its value, and a mask that knows which is which.** (Where a token is in the text
 # is already in its key.) So keys may be anywhere in memory (**pages**), and several texts may share one list of keys (a
-# **tree**). Storing them in **8 bits** also saves memory, but not for free.
+# **tree**). **8 bits** save memory, too, but not for free.
 #
 # **By the end you can** find a token's key in a pool of pages, write the mask and the positions for a tree of guesses,
 # and compute how wrong 8-bit keys and values can make an output.
@@ -145,8 +145,7 @@ bar_chart(kib, title=title, unit="KiB")
 #                   4     5      (2 is l, 3 is the first t)
 # ```
 #
-# Draft 0, the *root*, is no guess but the last token of the text, which no cache has yet. It goes through the model
-# with the five guesses.
+# Draft 0, the *root*, is no guess: it's the last token of the text, which no cache has yet.
 #
 # > **Predict first.** The past has five tokens, at positions 0 to 4. What is the position of draft 5, and which keys
 # > does it see?
@@ -204,17 +203,22 @@ for n in (2, 3):
         after[tuple(text[i - n : i])][text[i]] += 1
 
 
-def draft(text, size, letters, width, power=1):
+def guesses(text, letters, power=1):
+    """Return letters and their chances, the likeliest first."""
+    counts = after[tuple(text[-letters:])].most_common()
+    total = sum(n**power for _, n in counts)
+    return [(token, n**power / total) for token, n in counts]
+
+
+def draft(text, size, width, **options):
     """Return parents and ids of `size` tokens or fewer."""
     waiting, tree = [(-1.0, -1, text)], []  # -chance, parent, text
     while waiting and len(tree) < size:
-        minus, parent, path = heappop(waiting)  # the likeliest
+        minus, parent, path = heappop(waiting)  # the smallest
         tree.append((parent, path[-1]))
-        counts = after[tuple(path[-letters:])].most_common()
-        total = sum(count**power for _, count in counts)
-        for token, count in counts[:width]:
-            new = minus * count**power / total, len(tree) - 1
-            heappush(waiting, (*new, [*path, token]))
+        for token, chance in guesses(path, **options)[:width]:
+            new = minus * chance, len(tree) - 1, [*path, token]
+            heappush(waiting, new)
     return np.transpose(tree)
 
 
@@ -312,14 +316,13 @@ line_chart(sizes, lines, title=title, **axes)
 
 # %%
 for n in (2, 3):
-    shares, agrees = [], []
+    chances, agrees = [], []
     for text in plain:
         for i in range(16, 44):
-            counts = after[tuple(text[i - n : i])]
-            ((best, count),) = counts.most_common(1)
-            shares.append(count / counts.total())
+            best, chance = guesses(text[:i], letters=n)[0]
+            chances.append(chance)
             agrees.append(best == text[i])
-    means = f"{np.mean(shares):.2f}, right {np.mean(agrees):.2f}"
+    means = f"{np.mean(chances):.2f}, right {np.mean(agrees):.2f}"
     print(f"{n} letters: first guess has chance {means}")
 
 # %% [markdown]
@@ -400,7 +403,7 @@ bars |= {"largest bound": bound.max(), "mean bound": bound.mean()}
 bars |= {"largest error": error.max(), "mean error": error.mean()}
 bar_chart(bars, title="Outputs of the heads, from int8")
 ratios = bound.max() / error.max(), bound.mean() / error.mean()
-print("bound / error: largest %.1f, mean %.1f" % ratios)
+print("bound / error, largest and mean:", np.round(ratios, 1))
 
 # %% [markdown]
 # The bound assumes that all rounding errors push the same way. Here they partly cancel: the largest bound is 5.7 times
@@ -503,8 +506,7 @@ check("draft-tree", my_draft_tree)
 # %% [markdown]
 # ## Summary
 #
-# Attention only needs each key with its value, and a mask that knows which is which. So the twelve requests fit into
-# 553 KiB per layer instead of 1536.
+# The twelve requests fit into 553 KiB per layer instead of 1536, because keys may be anywhere in memory.
 #
 # - **Pages** keep the same numbers elsewhere. Forks share blocks, and only a sequence's last block has empty slots. The
 #   output is equal bit for bit.

@@ -61,7 +61,8 @@ def test_stated_shapes_are_those_of_the_arrays(case):
             for name, value in (leaves(probe) | results).items()
             if isinstance(value, np.ndarray)
         }
-        sizes = {"H": probe.get("num_heads"), "H_kv": probe.get("num_kv_heads")}
+        sizes = {name: value for name, value in probe.items() if isinstance(value, int)}
+        sizes |= {"H": probe.get("num_heads"), "H_kv": probe.get("num_kv_heads")}
         stated = [(arrays[n], shape) for ns, shape in shapes_in(text) for n in ns if n in arrays]
         for is_sum in (False, True):  # H*d, once H and d are known
             for array, shape in stated:
