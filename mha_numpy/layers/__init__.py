@@ -11,6 +11,8 @@ from mha_numpy.foreign import (
 )
 from mha_numpy.layers.activations import (
     Activation,
+    GegluCache,
+    GegluGrads,
     GeluCache,
     GeluGrads,
     ReluCache,
@@ -20,6 +22,8 @@ from mha_numpy.layers.activations import (
     SoftcapGrads,
     SwigluCache,
     SwigluGrads,
+    geglu_backward,
+    geglu_forward,
     gelu_backward,
     gelu_forward,
     relu_backward,
@@ -75,10 +79,14 @@ from mha_numpy.layers.feed_forward import (
     feed_forward_forward,
 )
 from mha_numpy.layers.gated_delta import (
+    DeltaOptions,
     DeltaState,
     GatedDeltaNet,
 )
-from mha_numpy.layers.latent_attention import LatentAttention, LatentOptions
+from mha_numpy.layers.latent_attention import (
+    LatentAttention,
+    LatentOptions,
+)
 from mha_numpy.layers.layer import (
     Layer,
 )
@@ -107,22 +115,23 @@ from mha_numpy.layers.transformer_blocks import (
 )
 
 __all__ = [
-    "Activation", "CrossEntropyCache", "CrossEntropyGrads", "DecoderBlock", "DeltaState",
-    "Dropout", "DropoutCache", "DropoutGrads", "Embedding", "EmbeddingCache", "EmbeddingGrads",
-    "EncoderBlock", "EncoderDecoderBlock", "ExpertOptions", "FeedForward", "FeedForwardCache",
-    "FeedForwardGrads", "FeedForwardParams", "GatedDeltaNet", "GeluCache", "GeluGrads",
-    "LatentAttention", "LatentOptions", "Layer", "LayerNorm", "LayerNormCache", "LayerNormGrads",
-    "LearnedPositions", "LearnedPositionsCache", "LearnedPositionsGrads", "Linear",
-    "MixtureOfExperts", "MixtureOfExpertsCache", "MixtureOfExpertsGrads", "MultiHeadAttention",
-    "RMSNorm", "RMSNormCache", "RMSNormGrads", "ReluCache", "ReluGrads", "Residual", "Sequential",
+    "Activation", "CrossEntropyCache", "CrossEntropyGrads", "DecoderBlock", "DeltaOptions",
+    "DeltaState", "Dropout", "DropoutCache", "DropoutGrads", "Embedding", "EmbeddingCache",
+    "EmbeddingGrads", "EncoderBlock", "EncoderDecoderBlock", "ExpertOptions", "FeedForward",
+    "FeedForwardCache", "FeedForwardGrads", "FeedForwardParams", "GatedDeltaNet", "GegluCache",
+    "GegluGrads", "GeluCache", "GeluGrads", "LatentAttention", "LatentOptions", "Layer",
+    "LayerNorm", "LayerNormCache", "LayerNormGrads", "LearnedPositions",
+    "LearnedPositionsCache", "LearnedPositionsGrads", "Linear", "MixtureOfExperts",
+    "MixtureOfExpertsCache", "MixtureOfExpertsGrads", "MultiHeadAttention", "RMSNorm",
+    "RMSNormCache", "RMSNormGrads", "ReluCache", "ReluGrads", "Residual", "Sequential",
     "Softcap", "SoftcapCache", "SoftcapGrads", "SwigluCache", "SwigluGrads", "TransformerBlock",
     "Unembedding", "cross_entropy_backward", "cross_entropy_forward", "dropout_backward",
     "dropout_forward", "embedding_backward", "embedding_forward", "feed_forward_backward",
-    "feed_forward_forward", "gelu_backward", "gelu_forward", "layer_norm_backward",
-    "layer_norm_forward", "learned_positions_backward", "learned_positions_forward",
-    "mixture_of_experts_backward", "mixture_of_experts_forward", "relu_backward", "relu_forward",
-    "rms_norm_backward", "rms_norm_forward", "softcap_backward", "softcap_forward",
-    "swiglu_backward", "swiglu_forward",
+    "feed_forward_forward", "geglu_backward", "geglu_forward", "gelu_backward", "gelu_forward",
+    "layer_norm_backward", "layer_norm_forward", "learned_positions_backward",
+    "learned_positions_forward", "mixture_of_experts_backward", "mixture_of_experts_forward",
+    "relu_backward", "relu_forward", "rms_norm_backward", "rms_norm_forward",
+    "softcap_backward", "softcap_forward", "swiglu_backward", "swiglu_forward",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -370,10 +370,8 @@ class MixtureOfExperts(Layer):
         rng, sizes = make_rng(rng), {"D": D, "E": E, "F": F}
         for name, axes in AXES.items():
             shape = tuple(sizes[axis] for axis in axes.split())
-            self.params[name] = np.zeros(shape)
-            if name.startswith("w"):
-                bound = 1 / np.sqrt(shape[-2])
-                self.params[name] = rng.uniform(-bound, bound, shape)
+            bound = 1 / np.sqrt(shape[-2]) if name.startswith("w") else 0
+            self.params[name] = rng.uniform(-bound, bound, shape) if bound else np.zeros(shape)
         _check({**self.params, **self.options})
 
     def forward(self, x: Array) -> Array:

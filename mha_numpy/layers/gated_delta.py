@@ -6,12 +6,12 @@ import numpy as np
 
 from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_number, check_shape, count_or
-from mha_numpy.core import linear_backward, linear_forward, merge_heads, split_heads
+from mha_numpy.core import KVCache, linear_backward, linear_forward, merge_heads, split_heads
 from mha_numpy.core.grouped import group_heads
 from mha_numpy.core.pair import Pair
 from mha_numpy.core.rms_norm import rms_norm_backward, rms_norm_forward
 from mha_numpy.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, MaskError, describe
 from mha_numpy.layers.activations import swiglu_backward, swiglu_forward
 from mha_numpy.layers.layer import Layer, make_rng
 from mha_numpy.steps import constant, renamed, step
@@ -97,11 +97,13 @@ DECAY = Pair(
 )
 
 
-class DeltaState:
+class DeltaState(KVCache):
     """What a `GatedDeltaNet` keeps of the tokens so far: as much after many as after a few.
 
     `conv` are the last K - 1 tokens before the convolution, (B, K - 1, 2 H_k*d_k + H*d_v), and
     `memory` the state of the delta rule, (B, H, d_k, d_v); both are None before the first token.
+    In the KV caches of a model it takes the place of those blocks that have such a layer, but it
+    cannot forget a token.
 
     Examples
     --------
@@ -112,13 +114,59 @@ class DeltaState:
     ((1, 2, 4, 4), 832)
     """
 
-    conv: Array | None = None
-    memory: Array | None = None
+    @property
+    def conv(self) -> Array | None:
+        """The last tokens before the convolution."""
+        return self._room[0] if self._room else None
+
+    @property
+    def memory(self) -> Array | None:
+        """The state of the delta rule."""
+        return self._room[1] if self._room else None
 
     @property
     def nbytes(self) -> int:
         """Bytes of both."""
-        return sum(part.nbytes for part in (self.conv, self.memory) if part is not None)
+        return sum(part.nbytes for part in self._room)
+
+    def advance(self, conv: Array, memory: Array, T: int) -> None:
+        """Take the state after T more tokens."""
+        # copies: a view would keep the arrays of all tokens
+        self._room, self._length = [conv.copy(), memory.copy()], self._length + T
+
+    def sizes(self) -> dict[str, int]:
+        """Return B; nothing before the first token."""
+        return {"B": len(self._room[0])} if self._room else {}
+
+    @property
+    def held(self) -> list[Array]:
+        """Both arrays; none before the first token."""
+        return self._room
+
+    def append(self, k: Array, v: Array) -> tuple[Array, Array]:
+        """Raise a ConfigError: it holds no keys and values."""
+        raise ConfigError("kv_cache: expected one for keys and values; got a DeltaState")
+
+    def truncate(self, length: int) -> None:
+        """Raise a ConfigError: what it read has become part of one state."""
+        raise ConfigError(f"length: expected no truncate of a DeltaState; got {length}")
+
+    def keep(self, tokens: Any) -> None:
+        """Raise a ConfigError: what it read has become part of one state."""
+        raise ConfigError(f"tokens: expected no keep of a DeltaState; got {describe(tokens)}")
+
+    def __repr__(self) -> str:
+        return f"DeltaState({self.length} tokens, {self.nbytes} bytes)"
+
+
+class DeltaOptions(NamedTuple):
+    """The options of `GatedDeltaNet`, for blocks and models that are built of it."""
+
+    num_heads: int
+    num_key_heads: int | None = None
+    head_dim: int | None = None
+    value_dim: int | None = None
+    kernel_size: int = 4
 
 
 class GatedDeltaNet(Layer):
@@ -203,16 +251,20 @@ class GatedDeltaNet(Layer):
         for name, shape in shapes.items():
             bound = 1 / np.sqrt(shape[0])
             self.params[name] = generator.uniform(-bound, bound, shape)
-        self.params["a_log"] = np.log(generator.uniform(0.01, LARGEST_RATE, H))
+        self.params["a_log"] = np.log(np.maximum(generator.uniform(0.01, LARGEST_RATE, (H,)), 0.01))
         self.params["dt_bias"] = np.ones(H)
         self.params["gain"] = np.ones(self.value_dim)
 
-    def forward(self, x: Array, *, state: DeltaState | None = None) -> Array:
+    def forward(
+        self, x: Array, *, mask: Array | None = None, state: DeltaState | None = None
+    ) -> Array:
         """Mix each token with those before it.
 
         Parameters
         ----------
         x : (B, T, D) float array
+        mask : (B, T) bool array, optional
+            True = a token, False = padding on the left, which the layer reads as zeros.
         state : DeltaState, optional
             Continue after the tokens that it has seen, and keep these, too; without backward.
 
@@ -223,10 +275,19 @@ class GatedDeltaNet(Layer):
         self._cache = None
         x = as_float_array("x", x)
         check_shape("x", x, "B T D", {"D": self.embed_dim}, to_match="the layer")
+        if state is not None and not isinstance(state, DeltaState):
+            raise ConfigError(f"state: expected a DeltaState; got {describe(state)}")
         conv_state, memory = (None, None) if state is None else (state.conv, state.memory)
         params, caches = self.params, dict[str, Any]()
+        caches["mask"] = mask = None if mask is None else _check_mask(mask, x)
         # 1. project
-        step("x", x, "B T D")
+        if mask is None:
+            step("x", x, "B T D")
+        else:
+            step("all_x", x, "B T D")
+            step("token_mask", mask, "B T")
+            masked = np.where(mask[..., None], x, 0)
+            x = step("x", masked, "B T D", "np.where(token_mask[..., None], all_x, 0)")
         projected = {}
         for name, width in MAPS.items():
             constant(f"w_{name}", params[f"w_{name}"], f"D {width}")
@@ -290,9 +351,8 @@ class GatedDeltaNet(Layer):
         step("out", out, "B T D", "merged @ w_o")
         if state is None:
             self._cache = caches
-        else:  # copies: a view would keep the arrays of all tokens
-            state.conv = caches["conv"].final_state.copy()
-            state.memory = caches["rule"].final_state.copy()
+        else:
+            state.advance(caches["conv"].final_state, caches["rule"].final_state, x.shape[1])
         return out
 
     def backward(self, d_out: Array) -> Array:
@@ -372,7 +432,11 @@ class GatedDeltaNet(Layer):
             self.accumulate(f"w_{name}", d_w)
         d_x: Any = sum(of_map.d_x for of_map in of_maps.values())
         shares = [f"d_{name}_projected @ w_{name}.T" for name in MAPS]
-        return step("d_x", d_x, "B T D", " + ".join(shares))
+        step("d_x", d_x, "B T D", " + ".join(shares))
+        if caches["mask"] is None:
+            return d_x
+        d_all_x = np.where(caches["mask"][..., None], d_x, 0)
+        return step("d_all_x", d_all_x, "B T D", "np.where(token_mask[..., None], d_x, 0)")
 
     def _split(self, joined: Array) -> list[Array]:
         """Split (B, T, 2 H_k*d_k + H*d_v) into queries, keys and values."""
@@ -392,6 +456,16 @@ class GatedDeltaNet(Layer):
             found.append(step(name, split_heads(part, num_heads), f"B {H} T {d}", moved))
             first = last
         return found
+
+
+def _check_mask(mask: Any, x: Array) -> Array:
+    """Return a mask of tokens, or raise a MaskError."""
+    found = np.asarray(mask)
+    if found.dtype != bool or found.shape != x.shape[:2]:
+        raise MaskError(
+            f"mask: expected bool (B, T) = {x.shape[:2]}, True = a token; got {describe(mask)}"
+        )
+    return found
 
 
 MAPS = {  # and how wide they are

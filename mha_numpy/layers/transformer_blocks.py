@@ -9,10 +9,11 @@ from mha_numpy.checks import check_choice, check_flag, check_number
 from mha_numpy.core import KVCache, QKNormOptions, RopeOptions
 from mha_numpy.core.masks import Window, check_window
 from mha_numpy.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError, describe
+from mha_numpy.errors import ConfigError, MaskError, describe
 from mha_numpy.layers.attention import MultiHeadAttention
 from mha_numpy.layers.experts import ExpertOptions, MixtureOfExperts
 from mha_numpy.layers.feed_forward import FeedForward
+from mha_numpy.layers.gated_delta import DeltaOptions, GatedDeltaNet
 from mha_numpy.layers.latent_attention import LatentAttention, LatentOptions
 from mha_numpy.layers.layer import Layer, make_rng
 from mha_numpy.layers.norms import LayerNorm, RMSNorm
@@ -57,6 +58,20 @@ def _latent_attention(
     )  # fmt: skip
 
 
+def _of_tokens(mask: Any, x: Array) -> Any:
+    """Return a mask of the keys (B, 1, 1, T_k) as one of the tokens in `x`, (B, T)."""
+    if mask is None or np.ndim(mask) != 4:
+        return mask
+    if np.shape(mask)[1:3] != (1, 1):
+        raise MaskError(
+            "mask: expected (B, 1, 1, T_k), which tokens there are, because a GatedDeltaNet has "
+            f"no pairs of query and key; got {np.shape(mask)}"
+        )
+    T = x.shape[1]
+    step("key_mask", mask, "B 1 1 T_k")
+    return step("token_mask", np.asarray(mask)[:, 0, 0, -T:], "B T", f"key_mask[:, 0, 0][:, {-T}:]")
+
+
 class TransformerBlock(Layer):
     """Self-attention, cross-attention where there is a memory, feed-forward: each a residual.
 
@@ -97,6 +112,9 @@ class TransformerBlock(Layer):
     latent : LatentOptions, optional
         Make self-attention a `LatentAttention` of these widths, which has its own heads and no
         biases.
+    delta : DeltaOptions, optional
+        Put a `GatedDeltaNet` in the place of self-attention, in a `DecoderBlock`; the options of
+        attention are not for it.
     experts : ExpertOptions, optional
         Make the feed-forward network a `MixtureOfExperts`, each of width F, which has its own
         activation and always biases.
@@ -143,6 +161,7 @@ class TransformerBlock(Layer):
         gated: bool | str = False,
         sink: bool = False,
         latent: LatentOptions | None = None,
+        delta: DeltaOptions | None = None,
         experts: ExpertOptions | None = None,
         softcap: float | None = None,
         scale: float | None = None,
@@ -173,8 +192,10 @@ class TransformerBlock(Layer):
         self.post_norms = check_flag("post_norms", post_norms)
         self.softcap = None if softcap is None else check_number("softcap", softcap, positive=True)
         self.scale = None if scale is None else check_number("scale", scale)
-        if latent is None:
-            attention: Layer = MultiHeadAttention(embed_dim, num_heads, rope=rope, **heads)
+        if delta is not None:
+            attention: Layer = self._delta(embed_dim, delta, eps, rng)
+        elif latent is None:
+            attention = MultiHeadAttention(embed_dim, num_heads, rope=rope, **heads)
         else:
             attention = _latent_attention(embed_dim, num_heads, latent, rope, heads)
         self.attention = residual(attention)
@@ -189,6 +210,20 @@ class TransformerBlock(Layer):
                 f"experts: expected ExpertOptions(...) or None; got {describe(experts)}"
             )
         self.feed_forward = residual(network)
+
+    def _delta(
+        self, embed_dim: int, delta: Any, eps: float | None, rng: np.random.Generator
+    ) -> GatedDeltaNet:
+        """Return the mixer in the place of attention, or raise a ConfigError."""
+        if not isinstance(delta, DeltaOptions):
+            raise ConfigError(f"delta: expected DeltaOptions(...) or None; got {describe(delta)}")
+        if not self.is_causal or self.reads_memory:
+            raise ConfigError(
+                "delta: expected none, because it reads from left to right, as a DecoderBlock "
+                f"does; got it in a {type(self).__name__}"
+            )
+        options: dict[str, Any] = delta._asdict() | ({} if eps is None else {"eps": eps})
+        return GatedDeltaNet(embed_dim, **options, rng=rng)
 
     def forward(
         self,
@@ -233,10 +268,13 @@ class TransformerBlock(Layer):
             )
         step("x", x, "B T D")
         of_scores = {"softcap": self.softcap, "scale": self.scale}
-        x = self.attention(
-            x, mask=mask, is_causal=self.is_causal, window=self.window, kv_cache=kv_cache,
-            positions=positions, **of_scores,
-        )  # fmt: skip
+        if isinstance(self.attention.layer, GatedDeltaNet):
+            x = self.attention(x, mask=_of_tokens(mask, x), state=kv_cache)
+        else:
+            x = self.attention(
+                x, mask=mask, is_causal=self.is_causal, window=self.window, kv_cache=kv_cache,
+                positions=positions, **of_scores,
+            )  # fmt: skip
         if self.reads_memory:
             memory = step("memory", as_float_array("memory", memory), "B T_k D")
             if memory_kv_cache is not None and memory_kv_cache.length:  # nothing to append

@@ -9,6 +9,7 @@ from mha_numpy.checks import check_choice, check_count, check_flag, check_intege
 from mha_numpy.core import QKNormOptions, RopeOptions, YarnScaling, yarn_mscale
 from mha_numpy.errors import ConfigError, FileError, describe
 from mha_numpy.layers.experts import ExpertOptions
+from mha_numpy.layers.gated_delta import DeltaOptions
 from mha_numpy.layers.latent_attention import LatentOptions
 from mha_numpy.models.rope_config import rope_from_config
 from mha_numpy.models.weights.files import read_json
@@ -74,6 +75,12 @@ def off(name: str, value: Any) -> None:
         raise ConfigError(f"{name}: expected False; got {value}")
 
 
+def null(name: str, value: Any) -> None:
+    """Read a field that must be null."""
+    if value is not None:
+        raise ConfigError(f"{name}: expected null; got {describe(value)}")
+
+
 def count_or_null(name: str, value: Any) -> int | None:
     """Read a size; null means that it follows from others."""
     return None if value is None else check_count(name, value)
@@ -97,23 +104,37 @@ def window(name: str, value: Any) -> tuple[int, int] | None:
 
 def rope(name: str, config: Any) -> RopeOptions:
     """Read how queries and keys are rotated: what is said of it is in several places."""
-    return rope_from_config(config)
+    return rope_of_whole_heads(config)
 
 
+def rope_of_whole_heads(config: Any, layer_type: str | None = None) -> RopeOptions:
+    """Read a rotation; no kind of model here rotates a part of a head, whatever its config says."""
+    found = rope_from_config(config, layer_type)
+    if found.rotary_dim is not None:
+        raise ConfigError(
+            "rope_parameters: expected a partial_rotary_factor of 1; got one that rotates "
+            f"{found.rotary_dim} features of a head"
+        )
+    return found
+
+
+EXPERTS = "layers of experts of a kind that is not supported"
 MOST_LAYERS = 1000  # in a model whose layers differ: a list has a place for each
 
 
-def types_of_layers(config: Any, is_full: Callable[[int], bool]) -> list[str]:
+def types_of_layers(
+    config: Any, is_full: Callable[[int], bool], other: str = "sliding_attention"
+) -> list[str]:
     """Read whether each layer sees everything or a window; older configs have only a rule."""
     L = check_count("num_hidden_layers", config.get("num_hidden_layers"))
     if L > MOST_LAYERS:
         raise ConfigError(f"num_hidden_layers: expected at most {MOST_LAYERS}; got {L}")
     found = config.get("layer_types")
     if found is None:
-        return ["full_attention" if is_full(i) else "sliding_attention" for i in range(L)]
+        return ["full_attention" if is_full(i) else other for i in range(L)]
     if not isinstance(found, list) or len(found) != L:
         raise ConfigError(f"layer_types: expected a list of {L}; got {describe(found)}")
-    kinds = ("full_attention", "sliding_attention")
+    kinds = ("full_attention", other)
     return [check_choice("layer_types", each, kinds) for each in found]
 
 
@@ -138,21 +159,70 @@ def windows_of_qwen3(name: str, config: Any) -> list[Any]:
     return windows(lambda i: not used or i < first)(name, config)
 
 
-def every_sixth(i: int) -> bool:
-    """Return whether a layer of Gemma 3 sees everything."""
-    return (i + 1) % 6 == 0
+def windows_of_mistral(name: str, config: Any) -> Any:
+    """Read the window of all layers, or that of each if the config has types, as in Ministral."""
+    if config.get("layer_types") is not None:
+        return windows(lambda i: False)(name, config)
+    return window("sliding_window", config.get("sliding_window", 4096))
+
+
+def types_of_gemma3(config: Any) -> list[str]:
+    """Read the types of layers: every sixth sees everything, if nothing else is said."""
+    period = check_count("sliding_window_pattern", config.get("sliding_window_pattern", 6))
+    return types_of_layers(config, lambda i: (i + 1) % period == 0)
+
+
+def windows_of_gemma3(name: str, config: Any) -> list[Any]:
+    """Read the window of each layer."""
+    types = types_of_gemma3(config)
+    return windows(lambda i: types[i] == "full_attention")(name, config)
 
 
 def ropes_of_gemma3(name: str, config: Any) -> list[RopeOptions]:
     """Read the rotation of each layer: local layers have their own base."""
-    types = types_of_layers(config, every_sixth)
-    by_type = config.get("rope_parameters")
-    if isinstance(by_type, dict) and "full_attention" in by_type:
-        return [rope_from_config(config, layer_type=each) for each in types]
-    local = {"rope_theta": config.get("rope_local_base_freq", 10000.0)}  # older files
-    whole = {"rope_theta": 1e6, **config}
-    parameters = {"full_attention": whole, "sliding_attention": local}
-    return [rope_from_config(parameters[each]) for each in types]
+    types, given = types_of_gemma3(config), config.get("rope_parameters")
+    bases = {"full_attention": config.get("rope_theta", 1e6),
+             "sliding_attention": config.get("rope_local_base_freq", 1e4)}  # fmt: skip
+    given = dict.fromkeys(bases) if given is None else given
+    if not isinstance(given, dict) or not given.keys() <= bases.keys():
+        raise ConfigError(
+            f"rope_parameters: expected those of {' and of '.join(bases)}; got {describe(given)}"
+        )
+    found = {name: {"rope_theta": base, **(given.get(name) or {})} for name, base in bases.items()}
+    found["full_attention"] |= config.get("rope_scaling") or {}  # in older files
+    config = config | {"rope_parameters": found, "rope_scaling": None}
+    by_type = {each: rope_of_whole_heads(config, each) for each in set(types)}
+    return [by_type[each] for each in types]
+
+
+def partly_rotated(name: str, config: Any) -> RopeOptions:
+    """Read the rotation of Qwen3-Next and 3.5: of a quarter of each head, if nothing is said."""
+    return rope_from_config({"partial_rotary_factor": 0.25, **config})
+
+
+def mixers(name: str, config: Any) -> list[DeltaOptions | None]:
+    """Read which layers of Qwen3-Next and 3.5 have the delta rule in the place of attention."""
+    period = check_count("full_attention_interval", config.get("full_attention_interval", 4))
+    types = types_of_layers(config, lambda i: (i + 1) % period == 0, other="linear_attention")
+    defaults = {"linear_num_value_heads": 32, "linear_num_key_heads": 16,
+                "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+                "linear_conv_kernel_dim": 4}  # fmt: skip
+    delta = DeltaOptions(*(check_count(n, config.get(n, size)) for n, size in defaults.items()))
+    return [delta if each == "linear_attention" else None for each in types]
+
+
+def without_experts_of_qwen(name: str, config: Any) -> None:
+    """Raise a ConfigError if any layer of Qwen3-Next has experts."""
+    E = check_count("num_experts", config.get("num_experts", 512), least=0)
+    every = check_count("decoder_sparse_step", config.get("decoder_sparse_step", 1))
+    L = check_count("num_hidden_layers", config.get("num_hidden_layers"))
+    dense = token_ids("mlp_only_layers", config.get("mlp_only_layers"))
+    sparse = [i for i in range(every - 1, L, every) if i not in dense] if E else []
+    if sparse:
+        raise ConfigError(
+            f"num_experts: expected 0, or all layers in mlp_only_layers, because {EXPERTS}; got "
+            f"{E} in {len(sparse)} of {L} layers"
+        )
 
 
 def sqrt(name: str, value: Any) -> float:
@@ -221,7 +291,7 @@ def without_experts(name: str, config: Any) -> None:
 def rope_of_deepseek(name: str, config: Any) -> RopeOptions:
     """Read the rotation of the part of a head that is rotated."""
     interleaved = check_flag("rope_interleave", config.get("rope_interleave", True))
-    return rope_from_config(config)._replace(interleaved=interleaved)
+    return rope_of_whole_heads(config)._replace(interleaved=interleaved)
 
 
 def scale_of_deepseek(name: str, config: Any) -> float:
@@ -237,7 +307,13 @@ def latent_of_deepseek(name: str, config: Any) -> LatentOptions:
     """Read the widths of latents and heads."""
     names = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
              "v_head_dim": 128, "q_lora_rank": 1536}  # fmt: skip
-    return LatentOptions(*(check_count(each, config.get(each, n)) for each, n in names.items()))
+    found = LatentOptions(*(check_count(each, config.get(each, n)) for each, n in names.items()))
+    if config.get("head_dim") not in (None, found.rope_dim):  # by which they make the frequencies
+        raise ConfigError(
+            f"head_dim: expected {found.rope_dim}, as qk_rope_head_dim has; "
+            f"got {describe(config['head_dim'])}"
+        )
+    return found
 
 
 def experts_of_gpt_oss(name: str, config: Any) -> ExpertOptions:
@@ -258,16 +334,7 @@ def rope_of_gpt_oss(name: str, config: Any) -> RopeOptions:
     if found.get("rope_scaling") is None and found.get("rope_parameters") is None:
         found["rope_parameters"] = {"rope_type": "yarn", "factor": 32.0, "truncate": False,
                                     "original_max_position_embeddings": 4096}  # fmt: skip
-    return rope_from_config(found)
-
-
-def not_quantized(name: str, config: Any) -> None:
-    """Raise a ConfigError if params are stored in fewer bits, as in the files of gpt-oss."""
-    if config.get("quantization_config") is not None:
-        raise ConfigError(
-            "quantization_config: expected none, because packed params are not supported; got "
-            f"{describe(config['quantization_config'])}; use a copy in bfloat16"
-        )
+    return rope_of_whole_heads(found)
 
 
 GEMMAS = (
@@ -282,6 +349,16 @@ GEMMAS = (
     Field("attention_bias", "", only(False), False),
     Field("use_bidirectional_attention", "", off, None),
 )  # fmt: skip
+QWENS = (
+    *SIZES,
+    *SHARED_BY_LLAMAS[1:3],
+    Field("head_dim", "head_dim", check_count, 256),
+    Field("attention_bias", "", only(False), False),
+    Field("tie_word_embeddings", "tied", check_flag, False),
+    Field("rms_norm_eps", "qk_norm", norm_of_heads, 1e-6),
+    Field(WHOLE, "rope", partly_rotated),
+    Field(WHOLE, "delta", mixers),
+)
 FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
     "bert": (
         *SIZES,
@@ -317,7 +394,8 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
         *SIZES,
         *SHARED_BY_LLAMAS,
         Field("num_key_value_heads", "num_kv_heads", count_or_null, 8),
-        Field("sliding_window", "window", window, 4096),
+        Field("sliding_window", "", window, 4096),
+        Field(WHOLE, "window", windows_of_mistral),
     ),
     "qwen3": (
         *SIZES,
@@ -341,8 +419,8 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
         *GEMMAS,
         Field(WHOLE, "rope", ropes_of_gemma3),
         Field("final_logit_softcapping", "logit_softcap", number_or_null, None),
-        Field("attn_logit_softcapping", "softcap", number_or_null, None),
-        Field(WHOLE, "window", windows(every_sixth)),
+        Field("attn_logit_softcapping", "", null, None),  # which their model ignores
+        Field(WHOLE, "window", windows_of_gemma3),
         Field("rms_norm_eps", "qk_norm", norm_of_heads, 1e-6),
     ),
     "deepseek_v3": (
@@ -362,11 +440,16 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
         Field("rms_norm_eps", "eps", EPS, 1e-5),
         Field("tie_word_embeddings", "tied", check_flag, False),
         Field("attention_bias", "bias", check_flag, True),
-        Field(WHOLE, "", not_quantized),
         Field(WHOLE, "rope", rope_of_gpt_oss),
         Field(WHOLE, "window", windows(lambda i: i % 2 == 1, 128)),
         Field(WHOLE, "experts", experts_of_gpt_oss),
     ),
+    "qwen3_next": (
+        *QWENS,
+        Field("num_key_value_heads", "num_kv_heads", check_count, 2),
+        Field(WHOLE, "", without_experts_of_qwen),
+    ),
+    "qwen3_5_text": (*QWENS, Field("num_key_value_heads", "num_kv_heads", check_count, 4)),
     "olmo2": (
         *SIZES,
         *(each._replace(default=1e-5) if each.name == "rms_norm_eps" else each
@@ -378,10 +461,9 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
 }  # fmt: skip
 
 
-EXPERTS = "layers of experts of a kind that is not supported"
 NOT_COVERED = {  # kinds of models that many ask for, and what they have that is missing here
     "mixtral": EXPERTS, "qwen3_moe": EXPERTS, "deepseek_v2": EXPERTS,
-    "qwen3_next": f"{EXPERTS}; its mixer is mha_numpy.layers.GatedDeltaNet",
+    "qwen3_5": "a part that reads pictures, which is not supported; a qwen3_5_text has none",
     "gemma3": "a part that reads pictures, which is not supported; a gemma3_text has none",
     "t5": "a stack of its own, which is not supported; its bias is relative_bias_forward",
 }  # fmt: skip
@@ -407,5 +489,11 @@ class ModelConfig:
         kind = self.values.get("model_type")
         if isinstance(kind, str) and kind in NOT_COVERED:
             raise FileError(f"{self.path}: model_type: {kind} has {NOT_COVERED[kind]}")
+        if self.values.get("quantization_config") is not None:
+            raise FileError(
+                f"{self.path}: quantization_config: expected none, because packed params are not "
+                f"supported; got {describe(self.values['quantization_config'])}; use a copy in "
+                "bfloat16"
+            )
         kinds = {kind: kind for kind in FIELDS}
         return self.read((Field("model_type", "kind", one_of(kinds)),))["kind"]

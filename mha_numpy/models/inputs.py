@@ -65,8 +65,11 @@ def check_kv_caches(
     if len({id(part) for block in blocks for part in block}) < n * count:
         raise ConfigError(f"{expected} a separate one for each block; got the same one twice")
     for parts in zip(*blocks, strict=True):  # those that do the same in each block
+        given = [part.sizes() for part in parts if part.length]
+        shared = [n for n in (given or [{}])[0] if all(n in each for each in given)]  # a state: B
         sizes = {
-            (part.length, *part.sizes().values()) if part.length else (): part for part in parts
+            (part.length, *(part.sizes()[n] for n in shared)) if part.length else (): part
+            for part in parts
         }
         if len(sizes) > 1:
             raise ConfigError(

@@ -36,6 +36,8 @@ KINDS: dict[str, tuple[Any, str]] = {  # the model here, and the layout of its p
     "gemma3_text": (partial(Llama, post_norms=True), "gemma"),
     "deepseek_v3": (Llama, "deepseek-v3"),
     "gpt_oss": (partial(Llama, sink=True), "gpt-oss"),
+    "qwen3_next": (partial(Llama, gated=True), "qwen3-next"),
+    "qwen3_5_text": (partial(Llama, gated=True), "qwen3.5"),
     "olmo2": (partial(Llama, norm_first=False, post_norms=True), "olmo2"),
 }
 VOCABULARY = 4096  # of words in a random model
@@ -52,7 +54,8 @@ def from_pretrained(
     """Return a model with pretrained params: BERT, GPT-2, Llama and its relatives.
 
     These are Llama up to 3.2, Mistral, Qwen3, Gemma 2 and 3 (text), OLMo 2, gpt-oss with params
-    that are not packed, and DeepSeek V3 as far as its layers have no experts.
+    that are not packed, and DeepSeek V3, Qwen3-Next and Qwen3.5 (text) as far as their layers have
+    no experts. ``docs/pretrained.md`` lists what each of them has, and what is refused.
 
     Parameters
     ----------

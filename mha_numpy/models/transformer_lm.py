@@ -10,7 +10,16 @@ from mha_numpy.checks import check_count, check_flag, check_number, check_tokens
 from mha_numpy.core import KVCache, RopeOptions
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
-from mha_numpy.layers import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
+from mha_numpy.layers import (
+    DecoderBlock,
+    DeltaState,
+    Embedding,
+    GatedDeltaNet,
+    Layer,
+    LearnedPositions,
+    Linear,
+    Unembedding,
+)
 from mha_numpy.layers.activations import Softcap
 from mha_numpy.layers.layer import make_rng
 from mha_numpy.layers.transformer_blocks import make_norm
@@ -40,8 +49,8 @@ class TransformerLM(Layer):
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
         More options of DecoderBlock, such as `norm`, `activation`, `dropout_p`, `num_kv_heads`.
-        With `rope` there are no learned positions: queries and keys are rotated instead. `rope` and
-        `window` may be a list with one for each layer, None where a layer has none.
+        With `rope` there are no learned positions: queries and keys are rotated instead. `rope`,
+        `window` and `delta` may be a list with one for each layer, None where a layer has none.
 
     Notes
     -----
@@ -140,7 +149,7 @@ class TransformerLM(Layer):
             x = self.positions(x, **place)
         with unchanged_on_error(caches):
             for block, kv_cache in zip(self.blocks, caches, strict=True):
-                rotates = block.attention.layer.rope is not None
+                rotates = getattr(block.attention.layer, "rope", None) is not None
                 x = block(x, mask=mask, kv_cache=kv_cache, positions=positions if rotates else None)
         logits = self.unembedding(self.norm(x))
         if self.logit_softcap is not None:
@@ -148,8 +157,11 @@ class TransformerLM(Layer):
         return step("logits", logits, "B T V")
 
     def new_kv_caches(self) -> list[KVCache]:
-        """Return an empty KV cache for each block."""
-        return [KVCache() for _ in self.blocks]
+        """Return an empty KV cache for each block, or a DeltaState where it has no attention."""
+        return [
+            DeltaState() if isinstance(block.attention.layer, GatedDeltaNet) else KVCache()
+            for block in self.blocks
+        ]
 
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""
@@ -175,8 +187,8 @@ def as_list(option: Any) -> list[Any]:
 
 
 def each_layer(count: int, block_options: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the options of each block: a list of windows, or of rotations, has one for each."""
-    given = {name: block_options.get(name) for name in ("rope", "window")}
+    """Yield the options of each block: a list of windows, say, has one for each."""
+    given = {name: block_options.get(name) for name in ("rope", "window", "delta")}
     lists = {name: each for name, each in given.items() if isinstance(each, list)}
     for name, each in lists.items():
         if len(each) != count:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mha_numpy import core, layers
 from mha_numpy.layers import FeedForwardParams
+from mha_numpy.layers.activations import ACTIVATIONS, GATED
 from mha_numpy.layers.experts import AXES
 
 D, F, V, N, E, C = 7, 5, 6, 8, 9, 3
@@ -85,7 +86,7 @@ def draw_cross_entropy(rng, tokens, ignores, **options):
 
 def draw_feed_forward(rng, tokens, activation, biases):
     shapes = {"w_in": (D, F), "b_in": (F,), "w_out": (F, D), "b_out": (D,)}
-    if activation == "swiglu":
+    if activation in GATED:
         shapes |= {"w_gate": (D, F), "b_gate": (F,)}
     params = FeedForwardParams(*(
         rng.normal(size=shapes[name]) if name in shapes and (biases or name[0] == "w") else None
@@ -133,6 +134,8 @@ PAIRS = {
     "gelu": pair("gelu", draw_features, "x"),
     "gelu by tanh": pair("gelu", draw_features, "x", approximate="tanh"),
     "swiglu": pair("swiglu", draw_features, "gate", "x"),
+    "geglu": pair("geglu", draw_features, "gate", "x"),
+    "geglu by tanh": pair("geglu", draw_features, "gate", "x", approximate="tanh"),
     "softcap": pair("softcap", draw_features, "x", cap=1.5),
     "mixture of experts": pair("mixture_of_experts", draw_experts, alpha=1.3),
     "dropout": pair("dropout", draw_dropout, False),
@@ -153,6 +156,6 @@ PAIRS = {
         f"feed-forward, {activation}{'' if biases else ', no biases'}": pair(
             "feed_forward", draw_feed_forward, activation, biases
         )
-        for activation, biases in product(("relu", "gelu", "gelu_tanh", "swiglu"), (True, False))
+        for activation, biases in product(ACTIVATIONS, (True, False))
     },
 }  # fmt: skip

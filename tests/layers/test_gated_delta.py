@@ -1,15 +1,20 @@
 """The layer with the gated delta rule; that it is Qwen3-Next's is tested in tests/parity."""
 
+import re
+
 import numpy as np
 import pytest
 
 from mha_numpy.checking.tracing import trace
-from mha_numpy.errors import ConfigError, MhaError, ShapeError
-from mha_numpy.layers import DeltaState, GatedDeltaNet
+from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.errors import ConfigError, MaskError, MhaError, ShapeError
+from mha_numpy.layers import DecoderBlock, DeltaOptions, DeltaState, EncoderBlock, GatedDeltaNet
 from mha_numpy.layers.gated_delta import BETA, DECAY
+from mha_numpy.models import TransformerLM
 from tests.compare import assert_close
 from tests.gradients import assert_gradients, assert_layer_gradients, randomize
 
+X = np.ones((2, 3, 9))
 SIZES = {"embed_dim": 9, "num_heads": 4, "num_key_heads": 2, "head_dim": 3, "value_dim": 5}
 
 
@@ -58,6 +63,65 @@ def test_decoding_is_the_whole_text(layer, rng, parts):
         assert state.conv.base is state.memory.base is None  # they hold no others alive
         assert state.nbytes == 8 * 2 * (2 * (2 * 6 + 20) + 4 * 3 * 5)
     assert_close(np.concatenate(found, axis=1), layer(x))
+
+
+def test_padding_on_the_left_is_not_there(layer, rng):
+    x, mask = rng.normal(size=(2, 6, 9)), np.arange(6) >= np.array([[2], [0]])
+    out = layer(x, mask=mask)
+    d_out = rng.normal(size=out.shape) * mask[..., None]
+    d_x = layer.backward(d_out)
+    grads = {name: gradient.copy() for name, gradient in layer.grads.items()}
+    layer.zero_grads()
+    for row, first in ((0, 2), (1, 0)):
+        alone = (slice(row, row + 1), slice(first, None))
+        assert_close(layer(x[alone]), out[alone])
+        assert_close(layer.backward(d_out[alone]), d_x[alone])
+    assert not d_x[0, :2].any()
+    for name, gradient in grads.items():
+        assert_close(layer.grads[name], gradient, name=name)
+
+
+def test_a_model_keeps_states_where_it_has_no_attention(rng):
+    options = {"delta": [DeltaOptions(2, 1, 3), None], "rope": RopeOptions(), "norm": "rms"}
+    model = TransformerLM(7, 20, embed_dim=8, num_heads=2, **options, rng=0)
+    ids, kv_caches = rng.integers(7, size=(3, 9)), model.new_kv_caches()
+    assert [type(each) for each in kv_caches] == [DeltaState, KVCache]
+    found = [model(part, kv_caches=kv_caches) for part in np.split(ids, [4, 5], axis=1)]
+    assert_close(np.concatenate(found, axis=1), model(ids))
+    assert [each.length for each in kv_caches] == [9, 9]
+    assert repr(kv_caches[0]) == f"DeltaState(9 tokens, {kv_caches[0].nbytes} bytes)"
+    held = [part.copy() for part in kv_caches[0].held]
+    with pytest.raises(MaskError, match="^mask: "):  # the second block's error
+        model(ids[:, :1], kv_caches=kv_caches, mask=np.ones((3, 1, 1, 8), bool))
+    assert_close(kv_caches[0].memory, held[1], "exact")
+    assert kv_caches[0].length == 9
+    for kv_cache in kv_caches:
+        kv_cache.select([2, 0])
+    assert_close(model(ids[[2, 0], :1], kv_caches=kv_caches),
+                 model(np.concatenate([ids, ids[:, :1]], axis=1))[[2, 0], -1:])  # fmt: skip
+
+
+WRONG = [
+    (lambda layer: layer(X, mask=np.ones((2, 3))), MaskError, "mask: expected bool (B, T) = (2"),
+    (lambda layer: layer(X, mask=np.ones(3, bool)), MaskError, "mask: expected bool (B, T) = (2"),
+    (lambda layer: layer(X, state=KVCache()), ConfigError, "state: expected a DeltaState; got KVC"),
+    (lambda layer: DeltaState().append(X, X), ConfigError, "kv_cache: expected one for keys and"),
+    (lambda layer: DeltaState().truncate(0), ConfigError, "length: expected no truncate of a D"),
+    (lambda layer: DeltaState().keep([0]), ConfigError, "tokens: expected no keep of a DeltaS"),
+    (lambda layer: EncoderBlock(8, 2, delta=DeltaOptions(2)), ConfigError,
+     "delta: expected none, because it reads from left to right, as a DecoderBlock does; got it in "
+     "a EncoderBlock"),
+    (lambda layer: DecoderBlock(9, 3, delta=DeltaOptions(3))(X, mask=np.ones((3, 3), bool)),
+     MaskError, "mask: expected bool (B, T) = (2, 3), True = a token"),
+    (lambda layer: DecoderBlock(9, 3, delta=DeltaOptions(3))(X, mask=np.ones((2, 1, 3, 3), bool)),
+     MaskError, "mask: expected (B, 1, 1, T_k), which tokens there are, because a GatedDeltaNet"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "message"), WRONG, ids=[case[2] for case in WRONG])
+def test_what_is_not_possible_is_said(layer, call, error, message):
+    with pytest.raises(error, match=f"^{re.escape(message)}"):
+        call(layer)
 
 
 @pytest.mark.parametrize("decodes", [False, True])

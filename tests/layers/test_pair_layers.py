@@ -41,7 +41,7 @@ LAYERS = {  # by the name of its pair in the table of pairs
     "feed-forward, relu, no biases": FeedForward(D, F, activation="relu", bias=False),
     **{
         f"feed-forward, {name}": FeedForward(D, F, activation=name)
-        for name in ("gelu", "gelu_tanh", "swiglu")
+        for name in ("gelu", "gelu_tanh", "swiglu", "geglu_tanh")
     },
 }
 

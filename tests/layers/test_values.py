@@ -84,6 +84,16 @@ def test_swiglu():
     assert_close(grads.d_gate, [0, 1])
 
 
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_geglu(approximate):
+    gate, x = [0.0, 2.0], [5.0, 4.0]  # of GELU: values 0 and y, slopes 1/2 and s
+    (y,), (s,) = run("gelu", [2.0], approximate=approximate, d_out=[1.0])
+    out, (d_gate, d_x) = run("geglu", gate, x, approximate=approximate, d_out=[2.0, 8.0])
+    assert_close(out, [0, 4 * y])
+    assert_close(d_gate, [2 * 5 / 2, 8 * 4 * s[0]])
+    assert_close(d_x, [0, 8 * y])
+
+
 def test_dropout():
     out, grads = run(
         "dropout", [[1.0, 2.0], [3.0, 4.0]], [0.0, 2.0], d_out=[[5.0, 6.0], [7.0, 8.0]]

@@ -8,7 +8,9 @@ import pytest
 from mha_numpy.core import QKNormOptions, RopeOptions
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers import (
+    DeltaOptions,
     ExpertOptions,
+    GatedDeltaNet,
     LatentAttention,
     LatentOptions,
     LayerNorm,
@@ -24,6 +26,7 @@ SIZES = {"embed_dim": 8, "num_heads": 2, "num_layers": L, "rng": 0}
 MODELS = (AttentionOnlyLM, Bert, GPT2, Llama, TransformerLM, Translator)
 ROPE = RopeOptions(base=50.0)
 
+DELTA = DeltaOptions(num_heads=4, num_key_heads=2, head_dim=3, value_dim=5, kernel_size=6)
 LATENT = LatentOptions(latent_dim=5, nope_dim=3, rope_dim=2, value_dim=4, query_latent_dim=7)
 EXPERTS = ExpertOptions(num_experts=3, num_chosen=2, limit=5.0, alpha=1.5)
 
@@ -33,7 +36,7 @@ OPTIONS = {  # of blocks, with values that are not the default of every model
     "rope": [ROPE], "window": [(2, 0)], "dropout_p": [0.25],
     "qk_norm": [QKNormOptions("rotated", 0.2)], "gated": [True, "heads"], "sink": [True],
     "softcap": [1.5], "scale": [0.3], "post_norms": [True], "latent": [LATENT],
-    "experts": [EXPERTS],
+    "experts": [EXPERTS], "delta": [DELTA],
 }  # fmt: skip
 
 
@@ -46,12 +49,20 @@ def has(model, *options):
     """Return whether a model has these options."""
     if model is AttentionOnlyLM:
         return set(options) <= {"max_tokens"}
+    if "delta" in options:
+        return model not in (Bert, Translator)
     return model is not Bert or "norm_first" not in options
 
 
 def has_bias(part):
     is_linear = {"w", "w_q", "w_in"} & part.params.keys()
     return any(name.startswith("b") for name in part.params) if is_linear else None
+
+
+def delta_of(part):
+    return DeltaOptions(
+        part.num_heads, part.num_key_heads, part.head_dim, part.value_dim, part.kernel_size
+    )
 
 
 def latent_of(part):
@@ -71,6 +82,7 @@ READERS = {  # what a part has of an option, None if it has no such thing; other
         if isinstance(part, MixtureOfExperts)
         else None
     ),
+    "delta": lambda part: delta_of(part) if isinstance(part, GatedDeltaNet) else None,
     "latent": lambda part: latent_of(part) if isinstance(part, LatentAttention) else None,
 }
 EXEMPT = {
@@ -123,6 +135,7 @@ IMPOSSIBLE = [
     ({"experts": 3}, r"experts: expected ExpertOptions\(...\) or None; got 3"),
     ({"latent": 3}, r"latent: expected LatentOptions\(...\) or None; got 3"),
     ({"latent": LATENT, "sink": True}, "sink: expected none with latent=; got True"),
+    ({"delta": 3}, r"delta: expected DeltaOptions\(...\) or None; got 3"),
     ({"window": 3}, r"window: expected \(left, right\) or None; got 3"),
 ]
 

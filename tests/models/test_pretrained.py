@@ -7,8 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from mha_numpy import QKNormOptions, RopeOptions
 from mha_numpy.checks import check_count
+from mha_numpy.core import YarnScaling
 from mha_numpy.errors import ConfigError, FileError, MhaError
+from mha_numpy.layers import DeltaOptions, ExpertOptions, LatentOptions
 from mha_numpy.models import GPT2, Bert, Llama, from_pretrained, pretrained
 from mha_numpy.models.config import FIELDS
 from mha_numpy.models.pretrained import find_model
@@ -23,6 +26,13 @@ OF_HUGGING_FACE = {
     "vocab_size": V, "max_position_embeddings": 8, "hidden_size": 8, "num_attention_heads": 2,
     "num_hidden_layers": 2, "intermediate_size": 12,
 }  # fmt: skip
+OF_TODAY = OF_HUGGING_FACE | {"num_key_value_heads": 1, "head_dim": 6}
+OF_GEMMA = {"sliding_window": 3, "query_pre_attn_scalar": 7}
+OF_DELTA = OF_TODAY | {
+    "head_dim": 8, "full_attention_interval": 2, "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2, "linear_key_head_dim": 5, "linear_value_head_dim": 3,
+    "linear_conv_kernel_dim": 2,
+}  # fmt: skip
 CONFIGS = {
     "bert": OF_HUGGING_FACE | {"model_type": "bert", "hidden_act": "relu", "layer_norm_eps": 0.1},
     "gpt2": {
@@ -32,20 +42,67 @@ CONFIGS = {
     "llama": OF_HUGGING_FACE | {"model_type": "llama", "num_key_value_heads": 1},
     "mistral": OF_HUGGING_FACE
     | {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 3},
+    "qwen3": OF_TODAY | {"model_type": "qwen3"},
+    "gemma2": OF_TODAY | OF_GEMMA
+    | {"model_type": "gemma2", "attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.0},
+    "gemma3_text": OF_TODAY | OF_GEMMA
+    | {"model_type": "gemma3_text", "sliding_window_pattern": 2, "rope_local_base_freq": 50.0},
+    "olmo2": OF_TODAY | {"model_type": "olmo2", "head_dim": 4},
+    "deepseek_v3": OF_HUGGING_FACE | {
+        "model_type": "deepseek_v3", "first_k_dense_replace": 2, "q_lora_rank": 7,
+        "kv_lora_rank": 5, "qk_nope_head_dim": 3, "qk_rope_head_dim": 4, "v_head_dim": 6,
+    },
+    "gpt_oss": OF_TODAY | {
+        "model_type": "gpt_oss", "sliding_window": 3, "num_local_experts": 4,
+        "num_experts_per_tok": 2, "swiglu_limit": 1.5,
+    },
+    "qwen3_next": OF_DELTA | {"model_type": "qwen3_next", "num_experts": 0},
+    "qwen3_5_text": OF_DELTA | {"model_type": "qwen3_5_text"},
 }  # fmt: skip
 SIZES = {"embed_dim": 8, "num_heads": 2, "num_layers": 2}
+LLAMA = SIZES | {"hidden_dim": 12, "num_kv_heads": 1}
+GEMMA = LLAMA | {
+    "head_dim": 6, "activation": "geglu_tanh", "tied": True, "post_norms": True,
+    "embedding_scale": 8**0.5, "scale": 7**-0.5, "window": [(2, 0), None],
+}  # fmt: skip
+NORMS = {"qk_norm": QKNormOptions("heads", 1e-6)}
+MIXED = LLAMA | NORMS | {
+    "head_dim": 8, "gated": True, "rope": RopeOptions(1e4, 2),
+    "delta": [DeltaOptions(4, 2, 5, 3, 2), None],
+}  # fmt: skip
 MODELS = {
     "bert": lambda: Bert(V, 8, **SIZES, hidden_dim=12, activation="relu", eps=0.1),
     "gpt2": lambda: GPT2(V, 8, **SIZES),
-    "llama": lambda: Llama(V, 8, **SIZES, hidden_dim=12, num_kv_heads=1),
+    "llama": lambda: Llama(V, 8, **LLAMA),
     "mistral": lambda: Llama(V, 8, **SIZES, hidden_dim=12, window=(2, 0)),
-}
+    "qwen3": lambda: Llama(V, 8, **LLAMA, head_dim=6, **NORMS),
+    "gemma2": lambda: Llama(V, 8, **GEMMA, softcap=1.5, logit_softcap=2.0),
+    "gemma3_text": lambda: Llama(
+        V, 8, **GEMMA, **NORMS, rope=[RopeOptions(50.0), RopeOptions(1e6)]
+    ),
+    "olmo2": lambda: Llama(
+        V, 8, **LLAMA, norm_first=False, post_norms=True, eps=1e-5,
+        qk_norm=QKNormOptions("projection", 1e-5),
+    ),
+    "deepseek_v3": lambda: Llama(
+        V, 8, **SIZES, hidden_dim=12, latent=LatentOptions(5, 3, 4, 6, 7), scale=7**-0.5,
+        rope=RopeOptions(interleaved=True),
+    ),
+    "gpt_oss": lambda: Llama(
+        V, 8, **LLAMA, head_dim=6, eps=1e-5, bias=True, sink=True, window=[(2, 0), None],
+        experts=ExpertOptions(4, 2, 1.5), rope=RopeOptions(
+            150000.0, scaling=YarnScaling(32.0, original_length=4096, truncate=False)
+        ),
+    ),
+    "qwen3_next": lambda: Llama(V, 8, **MIXED),
+    "qwen3_5_text": lambda: Llama(V, 8, **MIXED),
+}  # fmt: skip
 
 
 def make_folder(folder, kind="gpt2", *, words=None, arrays=None, **changes):
     """Write a tiny model into a folder and return it; None leaves a part out."""
     model = randomize(MODELS[kind](), np.random.default_rng(0))
-    layout = "llama" if kind == "mistral" else kind
+    layout = pretrained.KINDS[kind][1]
     write_safetensors(folder / "model.safetensors", to_layout(model, layout) | (arrays or {}))
     config = {n: v for n, v in (CONFIGS[kind] | changes).items() if v != "absent"}
     (folder / "config.json").write_text(json.dumps(config))
@@ -78,7 +135,7 @@ def test_a_folder_gives_the_model_that_was_written(kind, changes, tmp_path, rng)
     model = make_folder(tmp_path, kind, **changes.get(kind, {}))
     ids = rng.integers(V, size=(2, 6))
     found = from_pretrained(tmp_path, dtype=np.float64)
-    np.testing.assert_array_equal(found(ids), model(ids))
+    np.testing.assert_allclose(found(ids), model(ids), rtol=0, atol=1e-13)
     assert type(found) is type(model)
     assert not found.training
     assert found.tokenizer is None
@@ -106,7 +163,7 @@ def test_texts_become_padded_tokens_and_text_again(tmp_path):
 ONE_OF = "expected one of "
 WRONG = [  # what make_folder is called with, and what is said
     ({"model_type": "xlnet"}, rf"json: model_type: {ONE_OF}\('bert', .*, 'olmo2'\); got 'xlnet'$"),
-    ({"model_type": "qwen3_moe"}, "json: model_type: qwen3_moe has layers of experts, which"),
+    ({"model_type": "qwen3_moe"}, "json: model_type: qwen3_moe has layers of experts of a kind"),
     ({"n_embd": "absent"}, "config.json: n_embd: expected a value; got none$"),
     ({"n_head": 3}, "config.json: num_heads: expected a divisor of embed"),
     ({"n_layer": "two"}, "json: n_layer: expected an integer; got 'two'"),
@@ -121,6 +178,21 @@ WRONG = [  # what make_folder is called with, and what is said
      rf"position_embedding_type: {ONE_OF}\('absolute',\); got 'relative_key'$"),
     ({"kind": "llama", "rope_scaling": {"rope_type": "spiral", "factor": 8.0}},
      rf"rope_type: {ONE_OF}\('default', .*\); got 'spiral'$"),
+    ({"kind": "llama", "partial_rotary_factor": 0.5},
+     "rope_parameters: expected a partial_rotary_factor of 1; got one that rotates 2 features"),
+    ({"kind": "gemma3_text", "rope_parameters": {"rope_type": "default", "rope_theta": 9.0}},
+     "rope_parameters: expected those of full_attention and of sliding_attention; got"),
+    ({"kind": "deepseek_v3", "head_dim": 6},
+     "json: head_dim: expected 4, as qk_rope_head_dim has; got 6$"),
+    ({"kind": "deepseek_v3", "first_k_dense_replace": 1},
+     "first_k_dense_replace: expected at least num_hidden_layers=2, because layers of experts "),
+    ({"kind": "qwen3_next", "num_experts": 4},
+     r"num_experts: expected 0, or all layers in mlp_only_layers, .*; got 4 in 2 of 2 layers$"),
+    ({"kind": "qwen3_next", "num_experts": 4, "mlp_only_layers": [1], "decoder_sparse_step": 2,
+      "layer_types": ["sliding_attention", "full_attention"]},
+     r"layer_types: expected one of \('full_attention', 'linear_attention'\); got 'sliding"),
+    ({"quantization_config": {"quant_method": "gptq"}},
+     "json: quantization_config: expected none, because packed params are not supported"),
     ({"kind": "llama", "attention_bias": True, "mlp_bias": False},
      "mlp_bias: expected True, as attention_bias has; got False$"),
     ({"num_attention_heads": 1},
@@ -158,7 +230,11 @@ def change(folder, **changes):
 
 WRONG_ANYWHERE = ["no such", [], [[1]], {"a": 1}, -1, 1.5, 10**30, 1e999]
 WRONG_IN_ROPE = ["x", [], 1, {"rope_theta": "x"}, {"rope_theta": 0}, {"rope_type": []}]
-NULL_IS_FINE = {"sliding_window", "num_key_value_heads", "head_dim", "n_inner", "rope_parameters"}
+NULL_IS_FINE = {
+    "sliding_window", "num_key_value_heads", "head_dim", "n_inner", "rope_parameters",
+    "use_bidirectional_attention", "attn_logit_softcapping", "final_logit_softcapping",
+}  # fmt: skip
+ANY_NUMBERS = {"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"}
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -166,6 +242,8 @@ def test_every_field_of_a_config_is_checked(kind, tmp_path):
     for name in ["model_type", *(field.name for field in FIELDS[kind])]:
         make_folder(tmp_path, kind)
         wrong = WRONG_IN_ROPE if name == "rope_parameters" else WRONG_ANYWHERE
+        if name in ANY_NUMBERS:
+            wrong = [value for value in wrong if value not in (1.5, 10**30)]
         for value in wrong + [None] * (name not in NULL_IS_FINE):
             change(tmp_path, **{name: value})
             said = "rope_" if name == "rope_parameters" else f"{name}: expected "
@@ -178,7 +256,7 @@ def test_every_field_of_a_config_is_checked(kind, tmp_path):
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_sizes_beyond_the_file_take_no_memory(kind, size, tmp_path):
     for name, option, read, _ in FIELDS[kind]:
-        if read is not check_count or (option == "max_tokens" and kind in ("llama", "mistral")):
+        if read is not check_count or (option == "max_tokens" and kind not in ("bert", "gpt2")):
             continue  # a rotation has no table of positions
         make_folder(tmp_path, kind, **{name: size})
         tracemalloc.start()

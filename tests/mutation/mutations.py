@@ -271,6 +271,7 @@ MUTATIONS = [
     Mutation("gelu: the density not scaled", "activations.py", {"/ math.sqrt(8)": "/ 2"}, "layers"),
     Mutation("swiglu: slope of sigmoid for that of silu", "activations.py", {"d_gate = d_gate + d_share * share * (1 - share)":
              "d_gate = d_share * share * (1 - share)"}, "layers"),
+    Mutation("geglu: the gate gets its own gradient unmultiplied", "activations.py", {"    d_gelu = d_out * x\n": "    d_gelu = d_out\n"}, "layers"),
     Mutation("dropout: backward drops nothing", "dropout.py", {"return d_out * dropout_mask": "return d_out"}, "layers"),
     Mutation("embedding: one token of each id", "embedding.py", {"d_table[rows] = np.add.reduceat(d_out_rows[order], first, axis=0)": "d_table[ids] = d_out_rows"}, "layers"),
     Mutation("positions: backward without offset", "embedding.py", {"d_table[rows] = d_rows": "d_table[: len(d_rows)] = d_rows"}, "layers"),
@@ -291,6 +292,9 @@ MUTATIONS = [
     Mutation("experts: shares held constant", "experts.py", {"d_x = d_x_router + (d": "d_x = (d"}, "layers"),
     Mutation("gated delta: gate and heads swapped", "gated_delta.py", {"swiglu_forward(gate, normed)": "swiglu_forward(normed, gate)"}, "layers"),
     Mutation("gated delta: keys of a group tiled", "gated_delta.py", {'step("k", k.repeat(group, axis=1),': 'step("k", np.tile(k, (1, group, 1, 1)),'}, "layers"),
+    Mutation("gated delta: padding is read", "gated_delta.py", {"masked = np.where(mask[..., None], x, 0)": "masked = x"}, "layers"),
+    Mutation("gated delta: padding gets a gradient", "gated_delta.py", {'d_all_x = np.where(caches["mask"][..., None], d_x, 0)': "d_all_x = d_x"}, "layers"),
+    Mutation("a model's state: the length of one call", "gated_delta.py", {"[conv.copy(), memory.copy()], self._length + T": "[conv.copy(), memory.copy()], T"}, "layers"),
     Mutation("gated delta: slope of softplus left out", "gated_delta.py", {"d_x = d_time * beta_steps(shifted)": "d_x = d_time"}, "layers"),
     Mutation("gated delta: a length of root d_k", "gated_delta.py", {"unit, eps = np.full(d_k, d_k**-0.5, x.dtype)": "unit, eps = np.ones(d_k, x.dtype)"}, "layers"),
     # variants

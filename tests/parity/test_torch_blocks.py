@@ -34,6 +34,8 @@ THEIRS = {  # by the names in the table of pairs; ids, targets and options are t
     "gelu": functional.gelu,
     "gelu by tanh": functional.gelu,
     "swiglu": lambda gate, x: functional.silu(gate) * x,
+    "geglu": lambda gate, x: functional.gelu(gate) * x,
+    "geglu by tanh": lambda gate, x, **approximate: functional.gelu(gate, **approximate) * x,
     "embedding": lambda table, ids: functional.embedding(torch.tensor(ids), table),
     **{name: torch_cross_entropy for name in PAIRS if name.startswith("cross-entropy")},
 }

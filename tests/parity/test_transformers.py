@@ -1,6 +1,7 @@
 """Tiny random models made and saved by transformers, read here: outputs, gradients, greedy text."""
 
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from mha_numpy.models.weights import to_layout  # noqa: E402
 from tests.models.damage import make_case  # noqa: E402
 from tests.models.test_pretrained import make_folder  # noqa: E402
 from tests.parity.test_attention_of_today import take_softmax_in_float64  # noqa: E402
+from tests.parity.test_qwen3_next import Wide  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # transformers has its own
 
@@ -32,6 +34,9 @@ OF_DEEPSEEK = {"num_key_value_heads": 6, "first_k_dense_replace": 3, "q_lora_ran
                "v_head_dim": 7}  # fmt: skip
 OF_GPT_OSS = {"head_dim": 10, "sliding_window": 4, "num_local_experts": 5,
               "num_experts_per_tok": 2}  # fmt: skip
+OF_DELTA = {"num_hidden_layers": 4, "head_dim": 8, "linear_num_value_heads": 4,
+            "linear_num_key_heads": 2, "linear_key_head_dim": 5, "linear_value_head_dim": 3,
+            "linear_conv_kernel_dim": 3}  # fmt: skip
 CONFIGS = {  # of tiny models
     "bert": transformers.BertConfig(**SHARED, type_vocab_size=3),
     "gpt2": transformers.GPT2Config(
@@ -79,6 +84,8 @@ CONFIGS = {  # of tiny models
         layer_types=["full_attention", "sliding_attention", "sliding_attention"],
     ),
     "olmo2": transformers.Olmo2Config(**OF_LLAMA),
+    "qwen3_next": transformers.Qwen3NextConfig(**OF_LLAMA | OF_DELTA, num_experts=0),
+    "qwen3_5_text": transformers.Qwen3_5TextConfig(**OF_LLAMA | OF_DELTA),
     "deepseek_v3": transformers.DeepseekV3Config(**OF_LLAMA | OF_DEEPSEEK),
     "deepseek_v3 by halves": transformers.DeepseekV3Config(
         **OF_LLAMA | OF_DEEPSEEK, rope_interleave=False,
@@ -90,9 +97,9 @@ CONFIGS = {  # of tiny models
 
 def norm_in_float64(module, x):
     """Do what its forward does, which narrows every input to float32."""
-    is_gemma = type(module).__name__.startswith("Gemma")
-    eps = module.eps if is_gemma else module.variance_epsilon
-    return (module.weight + is_gemma) * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+    less_1 = hasattr(module, "eps")  # Gemma and Qwen3-Next
+    eps = module.eps if less_1 else module.variance_epsilon
+    return (module.weight + less_1) * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
 
 
 def rotation_in_float64(module, x, position_ids, layer_type=None):
@@ -103,10 +110,26 @@ def rotation_in_float64(module, x, position_ids, layer_type=None):
     # ours, which other tests compare with theirs
     options = rope_from_config(module.config.to_dict() | {"rope_parameters": rope})
     found, factor = rope_frequencies(width, base=options.base, scaling=options.scaling)
+    if position_ids.ndim == 3:  # of texts and pictures, in Qwen3.5
+        position_ids = position_ids[0]
     angles = position_ids[..., None] * torch.tensor(found)
     if not type(module).__name__.startswith("GptOss"):
         angles = angles.repeat(1, 1, 2)
     return factor * angles.cos(), factor * angles.sin()
+
+
+def in_float64(theirs):
+    """Return a model that computes all of it in float64."""
+    theirs = theirs.to(torch.float64).eval()
+    for module in theirs.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = partial(norm_in_float64, module)
+        if type(module).__name__.endswith("RotaryEmbedding"):
+            module.forward = partial(rotation_in_float64, module)
+        if hasattr(module, "embed_scale"):
+            scale = theirs.config.hidden_size**0.5
+            module.embed_scale = torch.tensor(scale, dtype=torch.float64)
+    return theirs
 
 
 def make(name, folder):
@@ -117,7 +140,7 @@ def make(name, folder):
         theirs = transformers.BertModel(config, add_pooling_layer=False)
     else:
         theirs = transformers.AutoModelForCausalLM.from_config(config)
-    theirs = theirs.to(torch.float64).eval()
+    theirs = in_float64(theirs)
     # "eager" has its softmax in float32, but another has no softcap and no sinks
     is_eager = name == "gemma2" or name.startswith("gpt_oss")
     theirs.set_attn_implementation("eager" if is_eager else "sdpa")
@@ -126,13 +149,6 @@ def make(name, folder):
     with torch.no_grad():
         for param in theirs.parameters():  # none of them 0 or 1, as after training
             param += 0.1 * torch.randn_like(param)
-    for module in theirs.modules():
-        if type(module).__name__.endswith("RMSNorm"):
-            module.forward = partial(norm_in_float64, module)
-        if type(module).__name__.endswith("RotaryEmbedding"):
-            module.forward = partial(rotation_in_float64, module)
-        if hasattr(module, "embed_scale"):
-            module.embed_scale = torch.tensor(config.hidden_size**0.5, dtype=torch.float64)
     theirs.save_pretrained(folder)
     return theirs, from_pretrained(folder, dtype=np.float64)
 
@@ -146,28 +162,55 @@ def assert_same_gradients(theirs, ours, layout):
         assert np.abs(gradient).max() > 1e-6 or "k" in name, name  # a key's bias has none
 
 
+def places(mask):
+    """Return the positions of tokens (B, T), where padding is on the left."""
+    return np.maximum(mask.cumsum(axis=1) - 1, 0)
+
+
+def write(ours, ids, mask, steps):
+    """Continue texts that are padded on the left: always the likeliest token."""
+    kv_caches, new = ours.new_kv_caches(), ids
+    for _ in range(steps):
+        positions = places(mask)[:, -new.shape[1] :]
+        logits = ours(new, mask=mask, kv_caches=kv_caches, positions=positions)
+        new = logits[:, -1:].argmax(axis=-1)
+        ids, mask = (np.concatenate(pair, axis=1) for pair in ((ids, new), (mask, new >= 0)))
+    return ids
+
+
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "bert"])
 def test_a_causal_model_its_gradients_and_its_greedy_text_are_theirs(
     name, tmp_path, rng, monkeypatch
 ):
     take_softmax_in_float64(monkeypatch)
+    if name in ("qwen3_next", "qwen3_5_text"):
+        kind = name.removesuffix("_text")
+        modeling = import_module(f"transformers.models.{kind}.modeling_{kind}")
+        monkeypatch.setattr(modeling, "torch", Wide())
+        monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
     theirs, ours = make(name, tmp_path)
-    ids = rng.integers(V, size=(4, T))
-    d_logits = rng.normal(size=(4, T, V))
-    logits = theirs(torch.tensor(ids)).logits
+    ids, mask = rng.integers(V, size=(4, T)), np.arange(T) >= np.array([[0], [3], [0], [1]])
+    d_logits = rng.normal(size=(4, T, V)) * mask[:, :, None]  # padding is on the left
+    logits = theirs(
+        torch.tensor(ids), attention_mask=torch.tensor(mask).long(),
+        position_ids=torch.tensor(places(mask)),
+    ).logits  # fmt: skip
     logits.backward(torch.tensor(d_logits))
-    np.testing.assert_allclose(ours(ids), logits.detach().numpy(), rtol=0, atol=EXACT)
+    found = ours(ids, mask=mask, positions=places(mask))
+    np.testing.assert_allclose(found[mask], logits.detach().numpy()[mask], rtol=0, atol=EXACT)
     ours.backward(d_logits)
     layouts = {"gpt2": "gpt2", "gemma2": "gemma", "gemma3_text": "gemma", "olmo2": "olmo2",
                "deepseek_v3": "deepseek-v3", "deepseek_v3 by halves": "deepseek-v3",
+               "qwen3_next": "qwen3-next", "qwen3_5_text": "qwen3.5",
                "gpt_oss": "gpt-oss", "gpt_oss without biases": "gpt-oss"}  # fmt: skip
     assert_same_gradients(theirs, ours, layouts.get(name, "llama"))
     text = theirs.generate(
         torch.tensor(ids[:2, :5]), max_new_tokens=20, min_new_tokens=20, do_sample=False,
         use_cache=name != "llama with a window",  # their model ignores it, their cache does not
-        attention_mask=torch.ones((2, 5), dtype=int), pad_token_id=0,
+        attention_mask=torch.tensor(mask[:2, :5]).long(), pad_token_id=0,
     )  # fmt: skip
-    np.testing.assert_array_equal(generate(ours, ids[:2, :5], 20, temperature=0), text.numpy())
+    np.testing.assert_array_equal(write(ours, ids[:2, :5], mask[:2, :5], 20), text.numpy())
+    np.testing.assert_array_equal(generate(ours, ids[:1, :5], 20, temperature=0), text.numpy()[:1])
 
 
 def test_bert_and_its_gradients_are_theirs_padded_and_with_segments(tmp_path, rng):
@@ -199,6 +242,8 @@ def difference(ours, folder, rng):
 
 
 ROPE = {"rope_type": "default", "rope_theta": 9.0}
+LINEAR = {"rope_type": "linear", "factor": 8.0}
+FULL, SLIDING = "full_attention", "sliding_attention"
 SCALED = {"factor": 4.0, "original_max_position_embeddings": 6}
 BANDS = {"low_freq_factor": 0.3, "high_freq_factor": 2.0}
 SHORT_AND_LONG = {"short_factor": [1.0, 2.0], "long_factor": [3.0, 5.0]}
@@ -217,6 +262,26 @@ READ = {  # changes of a config.json that both libraries read
     "a window": ("mistral", {"sliding_window": 2}),
     "no window": ("mistral", {"sliding_window": None}),
     "biases that are ignored": ("mistral", {"attention_bias": True}),
+    "windows, as in Ministral": ("mistral", {"layer_types": [FULL, SLIDING], "head_dim": 4}),
+    "no windows": ("qwen3", {"sliding_window": 2, "max_window_layers": 1}),
+    "windows of upper layers": (
+        "qwen3",
+        {"sliding_window": 2, "max_window_layers": 1, "use_sliding_window": True},
+    ),
+    "windows in another order": ("gemma2", {"layer_types": [FULL, SLIDING]}),
+    "no softcaps": ("gemma2", {"attn_logit_softcapping": None, "final_logit_softcapping": None}),
+    "a softcap of logits": ("gemma3_text", {"final_logit_softcapping": 0.5}),
+    "an older scaling": (
+        "gemma3_text",
+        {"rope_theta": 90.0, "rope_scaling": LINEAR},
+    ),
+    "a rotation by type": (
+        "gemma3_text",
+        {"rope_local_base_freq": 9.0, "rope_parameters": {FULL: ROPE}},
+    ),
+    "windows in each layer": ("gemma3_text", {"sliding_window_pattern": 5}),
+    "a base and a factor": ("olmo2", {"rope_theta": 9.0, "rope_scaling": LINEAR}),
+    "pairs that are halves": ("deepseek_v3", {"rope_interleave": False, "rope_theta": 9.0}),
 }
 
 
@@ -275,11 +340,13 @@ def test_several_files_with_an_index_are_one_model(tmp_path, rng):
     np.testing.assert_array_equal(again(ids), ours(ids))
 
 
-def test_bfloat16_is_widened(tmp_path, rng):
-    theirs, _ = make("llama", tmp_path / "wide")
-    theirs.to(torch.bfloat16).save_pretrained(tmp_path / "narrow")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["llama", "gemma3_text"])  # whose gains are stored less 1
+def test_narrow_files_are_widened(name, dtype, tmp_path, rng):
+    theirs, _ = make(name, tmp_path / "wide")
+    theirs.to(dtype).save_pretrained(tmp_path / "narrow")
     ours = from_pretrained(tmp_path / "narrow", dtype=np.float64)
-    expected = theirs.to(torch.float64)
+    expected = in_float64(theirs)
     ids = rng.integers(V, size=(2, T))
     logits = expected(torch.tensor(ids)).logits.detach().numpy()
     np.testing.assert_allclose(ours(ids), logits, rtol=0, atol=EXACT)

@@ -9,7 +9,7 @@ from mha_numpy.calls import explained
 from mha_numpy.checks import check_choice
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.layers import Layer, MultiHeadAttention
+from mha_numpy.layers import GatedDeltaNet, Layer, MultiHeadAttention
 from mha_numpy.layers.layer import check_layer
 from mha_numpy.layers.params_file import in_dtype, mismatch
 from mha_numpy.models.weights.layout import (
@@ -42,8 +42,8 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
         A name in `LAYOUTS`: "torch" or "torch-separate" for nn.MultiheadAttention, "torch-layer"
         for Linear, LayerNorm, RMSNorm and Embedding, "torch-encoder-layer",
         "torch-decoder-layer", "keras", "flax", "gpt2-attention", "bert", "gpt2", "llama", which is
-        that of Mistral and Qwen3 too, "gemma", "olmo2", "deepseek-v3",
-        "gpt-oss".
+        that of Mistral and Qwen3 too, "gemma", "olmo2", "deepseek-v3", "gpt-oss", "qwen3-next",
+        "qwen3.5".
 
     Returns
     -------
@@ -173,7 +173,9 @@ def _layout_of(layer: Layer, layout: str) -> Layout:
 
 def _sizes(layer: Layer) -> dict[str, int]:
     if not isinstance(layer, MultiHeadAttention):
-        return {"H": getattr(layer, "num_heads", 1)}
+        mixers = [part for part in layer.layers() if isinstance(part, GatedDeltaNet)]
+        H_k = mixers[0].num_key_heads if mixers else 1
+        return {"H": getattr(layer, "num_heads", 1), "H_k": H_k}
     return {
         "D": layer.embed_dim, "kdim": layer.kdim, "vdim": layer.vdim, "H": layer.num_heads,
         "H_kv": layer.num_kv_heads, "d_k": layer.head_dim, "d_v": layer.value_dim, "1": 1,

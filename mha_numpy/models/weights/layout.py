@@ -3,26 +3,29 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatch
-from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
 
+BY_HEAD = {"by head": "H", "by key head": "H_k"}  # and how many heads there are
+
 
 class Row(NamedTuple):
     """One array of theirs, and which params are in it.
 
     ``theirs = stored(concatenate(ours, axis=-1))``, where stored is "same", "transposed",
-    "by head" (each head's columns of all, then transposed), "in turns" (the first column of each,
-    then the second of each), "less 1" (a gain that is stored as what it has above 1), or the axes
-    that the array is split into, such as "D H d_k" or "1 H*d_k".
+    "by head" or "by key head" (each head's columns of all, then transposed), "in turns" (the first
+    column of each, then the second of each), "less 1" (a gain that is stored as what it has above
+    1), "channels" (of a convolution, transposed), or the axes that the array is split into, such as
+    "D H d_k" or "1 H*d_k".
     """
 
     theirs: str  # its name; {i} counts layers
     ours: str  # the name of a param, or of several that lie side by side
     stored: str = "same"
+    beside: str = ""  # a param without which there is no such row, where layers differ in kind
 
 
 class Layout(NamedTuple):
@@ -37,9 +40,12 @@ class Layout(NamedTuple):
 def under(theirs: str, ours: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
     """Return the rows of a part, with the names that it has in the whole."""
     return tuple(
-        Row(theirs + row.theirs, " ".join(ours + name for name in row.ours.split()), row.stored)
+        row._replace(
+            theirs=theirs + row.theirs, ours=" ".join(ours + name for name in row.ours.split()),
+            beside=row.beside and ours + row.beside,
+        )
         for row in rows
-    )
+    )  # fmt: skip
 
 
 def to_theirs(
@@ -57,10 +63,10 @@ def to_theirs(
         if row.stored == "in turns":
             pairs = join([x[..., None] for x in arrays])
             return pairs.reshape(*pairs.shape[:-2], -1)
-        if row.stored != "by head":
+        if row.stored not in BY_HEAD:
             as_stored = "same" if gradients and row.stored == "less 1" else row.stored
             return _store(join(arrays), as_stored, sizes)
-        by_head = join([x.reshape(len(x), sizes["H"], -1) for x in arrays])
+        by_head = join([x.reshape(len(x), sizes[BY_HEAD[row.stored]], -1) for x in arrays])
         return by_head.reshape(len(by_head), -1).T
 
     return {row.theirs: stored(row) for row in _rows_of(params, layout)}
@@ -88,11 +94,14 @@ def to_ours(
     for row in _rows_of(params, layout):
         names = row.ours.split()
         whole = theirs[row.theirs.removeprefix(layout.prefix)]
-        heads = sizes["H"] if row.stored == "by head" else 1
-        if row.stored in ("transposed", "by head"):
+        heads = sizes[BY_HEAD[row.stored]] if row.stored in BY_HEAD else 1
+        if row.stored == "transposed" or row.stored in BY_HEAD:
             whole = whole.T
+        elif row.stored == "channels":
+            whole = whole[:, 0].T
         elif row.stored == "less 1":
-            whole = whole + 1
+            dtype = np.promote_types(whole.dtype, params[row.ours].dtype)
+            whole = whole.astype(dtype) + 1  # in the dtype of a narrow file it would be rounded
         elif row.stored == "in turns":
             n = len(names)
             whole = np.concatenate([whole[..., i::n] for i in range(n)], axis=-1)
@@ -131,16 +140,18 @@ def names_in(params: Mapping[str, Array], layout: Layout) -> set[str]:
 
 def _rows_of(params: Mapping[str, Array], layout: Layout) -> Iterator[Row]:
     """Yield the rows whose params exist, once for each layer."""
+    blocks = {name.split(".")[1] for name in params if name.startswith("blocks.")}
     for row in layout.rows:
-        for i in count() if "{i}" in row.ours else [0]:
-            theirs, ours = (name.replace("{i}", str(i)) for name in (row.theirs, row.ours))
-            if not all(name in params for name in ours.split()):
-                break
-            yield Row(theirs, ours, row.stored)
+        for i in range(len(blocks)) if "{i}" in row.ours else [0]:
+            theirs, ours, stored, beside = (part.replace("{i}", str(i)) for part in row)
+            if all(name in params for name in f"{ours} {beside}".split()):
+                yield Row(theirs, ours, stored)
 
 
 def _store(array: Array, stored: str, sizes: Mapping[str, int]) -> Array:
     """Return an array as it is stored; a view."""
+    if stored == "channels":
+        return array.T[:, None]
     if stored in ("same", "transposed", "less 1"):
         return array.T if stored == "transposed" else array - 1 if stored == "less 1" else array
     axes = [axis.split("*") for axis in stored.split()]

@@ -151,22 +151,63 @@ GPT_OSS_EXPERTS = (
 )  # fmt: skip
 
 
+GATED_ATTENTION = (
+    Row("self_attn.q_proj.weight", "attention.layer.w_q attention.layer.w_gate", "by head"),
+    *linear("self_attn.k_proj", "attention.layer.", "k"),
+    *linear("self_attn.v_proj", "attention.layer.", "v"),
+    *linear("self_attn.o_proj", "attention.layer.", "o"),
+    *QK_NORMS,
+)
+DELTA = (
+    *linear("linear_attn.conv1d", "attention.layer.", "conv", "channels"),
+    Row("linear_attn.A_log", "attention.layer.a_log"),
+    Row("linear_attn.dt_bias", "attention.layer.dt_bias"),
+    Row("linear_attn.norm.weight", "attention.layer.gain"),
+    *linear("linear_attn.out_proj", "attention.layer.", "o"),
+)
+DELTA_MAPS = (
+    *linear("linear_attn.in_proj_qkv", "attention.layer.", "q k v"),
+    *linear("linear_attn.in_proj_z", "attention.layer.", "gate"),
+    *linear("linear_attn.in_proj_b", "attention.layer.", "beta"),
+    *linear("linear_attn.in_proj_a", "attention.layer.", "decay"),
+)
+PACKED_DELTA_MAPS = (
+    *linear("linear_attn.in_proj_qkvz", "attention.layer.", "q k v gate", "by key head"),
+    *linear("linear_attn.in_proj_ba", "attention.layer.", "beta decay", "by key head"),
+)
+
+
+def beside(name: str, *rows: Row) -> tuple[Row, ...]:
+    """Return rows of those layers that have this param, too."""
+    return tuple(row._replace(beside=name) for row in rows)
+
+
+def less_1(*rows: Row) -> tuple[Row, ...]:
+    """Return rows of gains that are stored as what they have above 1."""
+    return tuple(row._replace(stored="less 1") if "gain" in row.ours else row for row in rows)
+
+
 def llama(*rows: Row, gain: str = "same") -> Layout:
     """Return the layout of a model that is stored as Llama is, with these rows in each layer."""
-    stored = tuple(
-        row._replace(stored=gain if "gain" in row.ours else row.stored)
-        for row in under("model.layers.{i}.", "blocks.{i}.", rows)
-    )
     return Layout(
         (
             Row("model.embed_tokens.weight", "embedding.table"),
-            *stored,
+            *under("model.layers.{i}.", "blocks.{i}.", rows),
             Row("model.norm.weight", "norm.gain", gain),
             Row("lm_head.weight", "unembedding.w", "transposed"),
         ),
         prefix="model.",
         ignored=("*.rotary_emb.inv_freq",),
     )
+
+
+def qwen(*delta_maps: Row) -> Layout:
+    """Return the layout of a model with attention in some layers, and a GatedDeltaNet in others."""
+    attention = beside("attention.layer.gain_q", *GATED_ATTENTION)
+    delta = beside("attention.layer.a_log", *DELTA, *delta_maps)
+    return llama(
+        *less_1(*attention, *PRE_NORMS), *delta, *LLAMA_FEED_FORWARD, gain="less 1"
+    )  # fmt: skip
 
 
 LAYOUTS = {
@@ -202,8 +243,10 @@ LAYOUTS = {
         ignored=("*.attn.bias", "*.attn.masked_bias"),
     ),
     "llama": llama(*LLAMA_ATTENTION, *LLAMA_FEED_FORWARD, *PRE_NORMS, *QK_NORMS),
-    "gemma": llama(*LLAMA_ATTENTION, *LLAMA_FEED_FORWARD, *GEMMA_NORMS, gain="less 1"),
+    "gemma": llama(*LLAMA_ATTENTION, *LLAMA_FEED_FORWARD, *less_1(*GEMMA_NORMS), gain="less 1"),
     "olmo2": llama(*LLAMA_ATTENTION, *LLAMA_FEED_FORWARD, *OLMO2_NORMS),
     "gpt-oss": llama(*LLAMA_ATTENTION, *GPT_OSS_EXPERTS, *PRE_NORMS),
+    "qwen3-next": qwen(*PACKED_DELTA_MAPS),
+    "qwen3.5": qwen(*DELTA_MAPS),
     "deepseek-v3": llama(*DEEPSEEK_ATTENTION, *LLAMA_FEED_FORWARD, *PRE_NORMS),
 }

@@ -9,12 +9,14 @@ from mha_numpy.core import KVCache
 from mha_numpy.layers import (
     Activation,
     DecoderBlock,
+    DeltaOptions,
     Dropout,
     Embedding,
     EncoderBlock,
     EncoderDecoderBlock,
     ExpertOptions,
     FeedForward,
+    GatedDeltaNet,
     Layer,
     LayerNorm,
     LearnedPositions,
@@ -27,6 +29,7 @@ from mha_numpy.layers import (
     Softcap,
     Unembedding,
 )
+from mha_numpy.layers.activations import ACTIVATIONS
 from mha_numpy.models import (
     GPT2,
     AttentionOnlyLM,
@@ -45,6 +48,7 @@ B, T, S, D, H, V, N = 3, 5, 4, 8, 2, 7, 6
 IDS = np.array([[1, 4, 4, 0, 6], [2, 0, 1, 5, 1], [3, 3, 0, 2, 0]])
 SOURCE = np.array([[3, 4, 5, 0], [3, 3, 4, 6], [5, 6, 0, 0]])
 MASK = np.arange(T) < np.array([[5], [3], [4]])
+LEFT = np.arange(T) >= np.array([[0], [2], [1]])  # tokens, after padding
 SMALL = {"embed_dim": D, "num_heads": H, "num_layers": 2, "rng": 0}
 
 
@@ -63,7 +67,7 @@ LAYERS = {  # layer, and what its forward takes
     "positions": lambda: (LearnedPositions(N, D), (x(),), {"offset": 1}),
     **{
         f"feed-forward, {name}": lambda name=name: (FeedForward(D, activation=name), (x(),), {})
-        for name in ("relu", "gelu", "gelu_tanh", "swiglu")
+        for name in ACTIVATIONS
     },
     "mixture of experts": lambda: (
         MixtureOfExperts(D, 5, num_experts=4, num_chosen=2, limit=0.5, rng=0), (x(),), {},
@@ -137,6 +141,13 @@ LAYERS = {  # layer, and what its forward takes
         TransformerLM(V, N, rope=[None, RopeOptions()], window=[(2, 0), None], embedding_scale=2.5,
             logit_softcap=1.5, sink=True, **SMALL),
         (IDS,), {"positions": np.arange(T) + np.arange(B)[:, None]},
+    ),
+    "a mixer with padding": lambda: (
+        GatedDeltaNet(D, 4, 2, head_dim=3, kernel_size=2, rng=0), (x(),), {"mask": LEFT},
+    ),
+    "one layer with the delta rule": lambda: (
+        TransformerLM(V, N, delta=[DeltaOptions(4, 2, 3), None], rope=RopeOptions(), **SMALL),
+        (IDS,), {"mask": LEFT, "positions": np.maximum(LEFT.cumsum(axis=1) - 1, 0)},
     ),
     "learned positions of documents": lambda: (
         TransformerLM(V, N, **SMALL), (IDS,), {"positions": np.array([0, 1, 0, 1, 2])},

@@ -37,7 +37,7 @@ def is_same(array, other):
 # of positions, put together of several, chosen by a mask within, rounded, looked up, cut
 NOT_DERIVED = re.compile(
     r"np\.(arange|argsort|concatenate|full|isneginf|pad|take_along_axis|where)|astype"
-    r"|\[[a-z\d]|, 0\]"
+    r"|\[[a-z\d]|, 0\]|\[\.\.\., :?\d"
 )
 
 

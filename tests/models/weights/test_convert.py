@@ -6,6 +6,7 @@ import pytest
 from mha_numpy.core import QKNormOptions
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import (
+    DeltaOptions,
     Embedding,
     EncoderBlock,
     EncoderDecoderBlock,
@@ -22,6 +23,7 @@ from mha_numpy.models.weights import LAYOUTS, from_layout, to_layout
 from tests.gradients import randomize
 
 SIZES = {"embed_dim": 12, "num_heads": 6, "num_layers": 2}
+MIXED = {"delta": [DeltaOptions(4, 2, 3, 5), None], "gated": True, "qk_norm": QKNormOptions()}
 
 
 def make(layout, rng=0, **options):
@@ -46,9 +48,15 @@ def make(layout, rng=0, **options):
             11, 8, **SIZES, norm_first=False, post_norms=True, qk_norm=QKNormOptions("projection")
         ),
         "deepseek-v3": lambda: Llama(11, 8, **SIZES, latent=LatentOptions(5, 3, 2, 4, 7)),
+        "qwen3-next": lambda: Llama(11, 8, **SIZES, **MIXED),
+        "qwen3.5": lambda: Llama(11, 8, **SIZES, **MIXED),
     }[layout]()
     randomize(layer, np.random.default_rng(rng))
-    if layout == "gemma":  # stores what gains have above 1: numbers for which that is exact
+    if layout in (
+        "gemma",
+        "qwen3-next",
+        "qwen3.5",
+    ):  # stores what gains have above 1: numbers for which that is exact
         for _, param in layer.named_params():
             param[...] = np.round(64 * param) / 64 + 0.0  # no -0
     return layer
@@ -62,7 +70,8 @@ OPTIONS = {  # options of a layer, and why the usual arrays do not fit it
     "bias=False": ({"bias": False}, "got .*extra "),
     "a learned key": ({"add_bias_kv": True}, "missing bias_k, .*with add_bias_kv=False$"),
 }
-WITHOUT_BIASES = ("llama", "gemma", "olmo2", "deepseek-v3", "gpt-oss", "torch-layer")
+WITHOUT_BIASES = ("llama", "gemma", "olmo2", "deepseek-v3", "gpt-oss", "torch-layer",
+                  "qwen3-next", "qwen3.5")  # fmt: skip
 LAYOUTS_AND_OPTIONS = [
     *[(layout, "") for layout in LAYOUTS],
     *[(layout, "bias=False") for layout in LAYOUTS if layout not in WITHOUT_BIASES],
