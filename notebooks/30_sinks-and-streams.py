@@ -203,11 +203,11 @@ Table("Mean weight on", ["seed", "from", *places], rows)
 # %% [markdown]
 # Each model has its own habits. With seed 0, *letters* put as much weight on `#` as on themselves. With seeds 1 and 2
 # they hardly use it, but *stars* put about a quarter there. What `#` has over other signs is that it's always there,
-# and always the same. A token that takes much weight without saying anything is called an *attention sink*. In
-# large language models, the first tokens become sinks, no matter which words they are (Xiao et al. 2023).
+# and always the same. A token that takes much weight without saying anything is called an *attention sink*. In large
+# language models, the first tokens become sinks, no matter which words they are (Xiao et al. 2023).
 #
-# What happens in a row whose sink disappears? In a made-up row, `#` has a score of 3, and three other signs score
-# 1, 0 and 0.
+# What happens in a row whose sink disappears? In a made-up row, `#` has a score of 3, and three other signs score 1, 0
+# and 0.
 #
 # > **Predict first.** How much weight do these three have together, before and after?
 
@@ -246,8 +246,8 @@ bar_chart(lengths, title="Length of value times w_o")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With seeds 0 and 1 it's more than twice as long, and with seed 2 a little shorter. It's far from 0 in all three.
-# Large models do have small values there (Guo et al. 2024).
+# With seeds 0 and 1 it's more than twice as long, and with seed 2 a little shorter. It's far from 0 in all three. Large
+# models do have small values there (Guo et al. 2024).
 #
 # </details>
 #
@@ -298,9 +298,9 @@ Table("Loss above the least, signs 129 to 256", columns, rows)
 # ## Repair 1: keep the first token
 #
 # `RollingKVCache(window=63, sinks=1)` keeps it, key and value, and drops the second token instead. One detail matters.
-# By true positions, the distance from `#` to the last sign would grow forever. So the
-# cache keeps its keys *unrotated*, and rotates them by their **place in the cache**: `#` is at place 0, and the new
-# sign at place 63, however long the text is.
+# By true positions, the distance from `#` to the last sign would grow forever. So the cache keeps its keys *unrotated*,
+# and rotates them by their **place in the cache**: `#` is at place 0, and the new sign at place 63, however long the
+# text is.
 #
 # To compare, we read with true positions and a mask that shows the same 64 keys. And does it help to keep more than
 # one?
@@ -339,8 +339,8 @@ bar_chart(bars, title=title, unit="nats above the least")
 #
 # $$w_j = \frac{e^{s_j}}{e^{\beta} + \sum_l e^{s_l}}$$
 #
-# Now the weights of a row may sum to anything between 0 and 1. The rest goes to the *learned sink*, as in gpt-oss.
-# This is the option `sink=` of attention. A larger $\beta$ takes more:
+# Now the weights of a row may sum to anything between 0 and 1. The rest goes to the *learned sink*, as in gpt-oss. This
+# is the option `sink=` of attention. A larger $\beta$ takes more:
 
 # %%
 rng = np.random.default_rng(2)
