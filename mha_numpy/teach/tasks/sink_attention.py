@@ -78,6 +78,16 @@ def _raise_a_sink(inputs: Inputs) -> Inputs:
     return moved("sink", 0)(inputs)
 
 
+def _sink_far_below(inputs: Inputs) -> Inputs:
+    """Lower the first head's sink, so that e^sink is 0 unless the sink itself is subtracted."""
+    return {**inputs, "sink": np.append(-2000.0, inputs["sink"][1:])}
+
+
+def _of_the_empty_row(_: Inputs, arrays: Arrays) -> Array:
+    """Return the weights and the output of the row that sees nothing in the first probe."""
+    return np.concatenate([arrays[name][0, 0, 0] for name in ("weights", "heads")])
+
+
 LEFT_OUT = "the weights of each row sum to 1, so the sink takes nothing: it is left out, or it is added to every score, which changes no weight"
 ROW_SUM = "powers.sum(axis=-1, keepdims=True) + np.exp(beta - largest)"
 
@@ -167,7 +177,12 @@ TASK = Task(
             "changing the first head's sink changes no other head",
             _raise_a_sink,
             lambda _, arrays: arrays["weights"][:, 1:],
-        )
+        ),
+        Reaction(
+            "a row that sees nothing stays 0 when its sink falls to -2000",
+            _sink_far_below,
+            _of_the_empty_row,
+        ),
     ],
     mistakes=MISTAKES,
 )
