@@ -35,7 +35,7 @@ bar_chart(kib, title=title, unit="KiB")
 #
 # Each token's x is multiplied down to a *latent*, of width d_c. From it, every head makes its key and its value, with
 # its own columns of two *up-projections*. Here are three tokens with D = 6 and d_c = 2, and two heads with keys of
-# width 4 and values of width 3. (Until we train, all params are random.)
+# width 4 and values of width 3. (Until we train, all params are random, and queries made up.)
 #
 # > **Predict first.** Multi-head attention would keep 2 · (4 + 3) = 14 numbers per token. How many are enough, if keys
 # > and values can be made again?
@@ -91,7 +91,7 @@ print(both.shape, "of rank", np.linalg.matrix_rank(both))
 # %%
 w_k = w_k_up.reshape(d_c, H, d_nope).transpose(1, 0, 2)  # per head
 w_v = w_v_up.reshape(d_c, H, d_v).transpose(1, 0, 2)
-q = rng.integers(-1, 2, (H, 1, d_nope)) * 1.0  # one new token
+q = np.array([[[0, 0, -1, 1.0]], [[1, 1, 0, 0]]])  # (H, 1, d_nope)
 q_absorbed = q @ w_k.swapaxes(1, 2)  # (H, 1, d_c)
 k, v = latents @ w_k, latents @ w_v  # (H, T, d)
 left, right = q @ k.swapaxes(1, 2), q_absorbed @ latents.T
@@ -396,7 +396,7 @@ line_chart(tens, compare_kinds(8), title=title, **axes)
 #
 # Multi-head *can* do it, but it takes longer, and not every seed gets there. In the second task even the order has
 # changed. So we've measured how easily training finds a solution, at one size and learning rate, and the models don't
-# have equal params. (Try `train("latent, 30 + 2", 8, 0, 2000)`, about half a minute.)
+# have equal params. (Try `train("latent, 30 + 2", 8, 0, 2000)`, about ten seconds.)
 #
 # For large models, DeepSeek-AI report that the latent did better than multi-head attention (appendix D).
 #
