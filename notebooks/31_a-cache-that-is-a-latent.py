@@ -371,30 +371,28 @@ line_chart(tens, compare_kinds(4), title=title, **axes)
 #
 # </details>
 #
-# With all three seeds, the latent gets nearly everything right and the others get stuck between 54 and 78%. (Such
-# numbers are no accident. A model that knows two of the four things and guesses the rest gets (2 + 2/16) / 4 = 53%
-# right; with three it gets 77%.) But is it because features are stored once? Then the lead should vanish in the second
-# task, where keys and values have nothing in common.
+# With all three seeds, the latent gets nearly everything right, and the others between 54% and 78%. (Grouped and
+# multi-query got stuck. A model that knows two of the four things and guesses the rest is right in (2 + 2/16) / 4 = 53%
+# of cases, and one that knows three in 77%.) Is it because features are stored once? Then the lead should vanish in the
+# second task, where keys and values have nothing in common.
 
 # %%
 title = "Looked for and answered with: different features"
 line_chart(tens, compare_kinds(8), title=title, **axes)
 
 # %% [markdown]
-# It does vanish: with all three seeds, the latent is now behind grouped and multi-query. So a latent pays if what heads
-# look for and what they answer with have much in common. In a language model that's plausible, because both come from
-# the same x, but our toy can't prove it.
-#
-# But 32 numbers aren't too few for the others. In 2000 steps, the same seeds gave:
+# It does vanish. With all three seeds, the latent is now behind grouped and multi-query. So what we see fits the
+# explanation. But don't conclude that 32 numbers are too few for the others. In 2000 steps, the same seeds get this
+# percentage right:
 #
 # | kind | same features | different features |
 # |---|---|---|
-# | multi-head | 100, 77, 100% | 77, 100, 76% |
-# | grouped | 78, 77, 100% | 54, 54, 54% |
-# | multi-query | 54, 76, 77% | 53, 54, 54% |
-# | latent | 100, 100, 100% | 76, 77, 77% |
+# | multi-head | 99.7, 76.5, 100 | 76.5, 99.8, 75.7 |
+# | grouped | 77.6, 76.9, 100 | 53.9, 53.7, 53.3 |
+# | multi-query | 53.9, 76.7, 76.7 | 53.3, 53.7, 53.5 |
+# | latent | 100, 100, 100 | 76.3, 76.5, 76.7 |
 #
-# Multi-head *can* do it, but it takes longer, and not every seed gets there. In the second task even the order has
+# Multi-head *can* do both tasks, but it takes longer, and not every seed gets there. In the second task the order has
 # changed. So we've measured how easily training finds a solution, at one size and learning rate, and the models don't
 # have equal params. (Try `train("latent, 30 + 2", 8, 0, 2000)`, about ten seconds.)
 #
@@ -434,13 +432,13 @@ check("absorbed-decode", my_absorbed_decode)
 # You can now explain the third bar from the beginning: the model keeps a latent of 512 numbers and a rotated key of 64,
 # and each head makes of them what it needs.
 #
-# - Keys and values of all heads are products of one latent per token, so they have no more dimensions than it has.
+# - All heads make their keys and values from one latent per token, so these have no more dimensions than it has.
 # - Move the bracket, and no key is ever made. Queries absorb the key's up-projection, and the value's comes after the
 #   mix. This is multi-query attention with wide heads, and the scale of the whole head.
 # - A rotation between the two matrices would depend on the distance. So the position travels beside the latent, in one
 #   rotated key for all heads.
-# - With 32 numbers per token, our latent learned fastest if keys and values shared their features, and not if they
-#   didn't.
+# - With 32 numbers per token, our latent learned fastest when keys and values shared their features, and lost its lead
+#   when they didn't.
 #
 # **In the code:** `mha_numpy/variants/latent.py`, `mha_numpy/layers/latent_attention.py`. Derivation and backward:
 # docs/latent.md.
