@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 31 · A cache that is a latent
 #
-# DeepSeek-V2 has 60 layers of 128 heads, each 128 wide. If all of them kept their own keys and values, one token of text
-# would take 3840 KiB of memory. If groups of 16 heads shared (notebook 16), it would take 240, and if all did, 30. The
-# model itself keeps 67.5 KiB, and yet each head has its own keys.
+# DeepSeek-V2 has 60 layers of 128 heads, each 128 wide. If all of them kept their own keys and values, one token would
+# take 3840 KiB of memory. If groups of 16 heads shared (notebook 16), it would take 240, and if all did, 30. The model
+# itself keeps 67.5 KiB, and yet each head has its own keys.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -149,8 +149,8 @@ matrices(scores, column_labels=rows, **labels)
 #
 # $$q_s R_s\,(c_t W_h R_t)^\top = q_s\,R_s\,R_t^\top\,W_h^\top\,c_t^\top$$
 #
-# Now there's a different matrix between query and latent for each distance s - t. We can absorb $R_t^\top W_h^\top$, but
-# that helps with token t only:
+# Now there's a different matrix between query and latent for each distance s - t. We can absorb $R_t^\top W_h^\top$,
+# but that helps with token t only:
 
 # %%
 R, _ = rope_forward(np.eye(d_nope)[:, None].repeat(3, axis=1))
@@ -164,7 +164,8 @@ for t in range(3):  # R[:, t] turns a row by position t
 # features are made from x itself and rotated. All heads share this one rotated key, but each has its own rotated query.
 # A score is the sum of both products, with the scale of the whole head:
 #
-# $$\frac{q_{\mathrm{absorbed}}\cdot c \;+\; q_{\mathrm{rope}}\cdot k_{\mathrm{rope}}}{\sqrt{d_{\mathrm{nope}} + d_{\mathrm{rope}}}}$$
+# $$\frac{q_{\mathrm{absorbed}}\cdot c \;+\;
+# q_{\mathrm{rope}}\cdot k_{\mathrm{rope}}}{\sqrt{d_{\mathrm{nope}} + d_{\mathrm{rope}}}}$$
 #
 # ## All of its shapes
 #
@@ -228,8 +229,8 @@ print(f"operations per byte: {per_token / (2 * (512 + 64)):.0f}")
 # Shapes can't say what heads lose. So we train small causal models of one layer with 8 heads. Each caches **32 numbers
 # per token**, in one of four ways.
 #
-# They read 8 *records*. A record is one token with four features, such as a colour and a shape, and each has 16 possible
-# values. Then come 4 questions. A question is one token that asks four things at once: the second feature of the record
+# They read 8 *records*. A record is one token with four features, such as a colour and a shape, and each has 16
+# possible values. Then come 4 questions. A question is one token that asks four things at once: the second feature of the record
 # whose *first* is this, the third of the one whose *second* is that, and so on, around. So heads have to look for
 # different things in different records.
 #
@@ -389,8 +390,8 @@ line_chart(tens, compare_kinds(8), title=title, **axes)
 # |---|---|---|
 # | multi-head | 99.7, 76.5, 100 | 76.5, 99.8, 75.7 |
 # | grouped | 77.6, 76.9, 100 | 53.9, 53.7, 53.3 |
-# | multi-query | 53.9, 76.7, 76.7 | 53.3, 53.7, 53.5 |
-# | latent | 100, 100, 100 | 76.3, 76.5, 76.7 |
+# | multi-query | 53.9, 76.7, 76.7 | 53.4, 53.5, 53.4 |
+# | latent | 100, 100, 100 | 76.4, 76.7, 76.8 |
 #
 # Multi-head *can* do both tasks, but it takes longer, and not every seed gets there. In the second task the order has
 # changed. So we've measured how easily training finds a solution, at one size and learning rate, and the models don't
