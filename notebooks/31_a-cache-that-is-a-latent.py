@@ -230,9 +230,9 @@ print(f"operations per byte: {per_token / (2 * (512 + 64)):.0f}")
 # per token**, in one of four ways.
 #
 # They read 8 *records*. A record is one token with four features, such as a colour and a shape, and each has 16
-# possible values. Then come 4 questions. A question is one token that asks four things at once: the second feature of the record
-# whose *first* is this, the third of the one whose *second* is that, and so on, around. So heads have to look for
-# different things in different records.
+# possible values. Then come 4 questions. A question is one token that asks four things at once: the second feature of
+# the record whose *first* is this, the third of the one whose *second* is that, and so on, around. So heads have to
+# look for different things in different records.
 #
 # In a second task, records have eight features, four to look for and four to answer with.
 #
