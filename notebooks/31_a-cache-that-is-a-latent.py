@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 31 · A cache that is a latent
 #
-# DeepSeek-V2 has 60 layers of 128 heads, each 128 wide. If all of them kept their own keys and values, one token of text
-# would take 3840 KiB of memory. If groups of 16 heads shared (notebook 16), it would take 240, and if all did, 30. The
-# model itself keeps 67.5 KiB, and yet each head has its own keys.
+# DeepSeek-V2 has 60 layers of 128 heads, each 128 wide. If all of them kept their own keys and values, one token would
+# take 3840 KiB of memory. If groups of 16 heads shared (notebook 16), it would take 240, and if all did, 30. The model
+# itself keeps 67.5 KiB, and yet each head has its own keys.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -35,7 +35,7 @@ bar_chart(kib, title=title, unit="KiB")
 #
 # Each token's x is multiplied down to a *latent*, of width d_c. From it, every head makes its key and its value, with
 # its own columns of two *up-projections*. Here are three tokens with D = 6 and d_c = 2, and two heads with keys of
-# width 4 and values of width 3. (Until we train, all params are random.)
+# width 4 and values of width 3. (Until we train, all params are random, and queries made up.)
 #
 # > **Predict first.** Multi-head attention would keep 2 · (4 + 3) = 14 numbers per token. How many are enough, if keys
 # > and values can be made again?
@@ -91,7 +91,7 @@ print(both.shape, "of rank", np.linalg.matrix_rank(both))
 # %%
 w_k = w_k_up.reshape(d_c, H, d_nope).transpose(1, 0, 2)  # per head
 w_v = w_v_up.reshape(d_c, H, d_v).transpose(1, 0, 2)
-q = rng.integers(-1, 2, (H, 1, d_nope)) * 1.0  # one new token
+q = np.array([[[0, 0, -1, 1.0]], [[1, 1, 0, 0]]])  # (H, 1, d_nope)
 q_absorbed = q @ w_k.swapaxes(1, 2)  # (H, 1, d_c)
 k, v = latents @ w_k, latents @ w_v  # (H, T, d)
 left, right = q @ k.swapaxes(1, 2), q_absorbed @ latents.T
@@ -149,8 +149,8 @@ matrices(scores, column_labels=rows, **labels)
 #
 # $$q_s R_s\,(c_t W_h R_t)^\top = q_s\,R_s\,R_t^\top\,W_h^\top\,c_t^\top$$
 #
-# Now there's a different matrix between query and latent for each distance s - t. We can absorb $R_t^\top W_h^\top$, but
-# that helps with token t only:
+# Now there's a different matrix between query and latent for each distance s - t. We can absorb $R_t^\top W_h^\top$,
+# but that helps with token t only:
 
 # %%
 R, _ = rope_forward(np.eye(d_nope)[:, None].repeat(3, axis=1))
@@ -164,7 +164,8 @@ for t in range(3):  # R[:, t] turns a row by position t
 # features are made from x itself and rotated. All heads share this one rotated key, but each has its own rotated query.
 # A score is the sum of both products, with the scale of the whole head:
 #
-# $$\frac{q_{\mathrm{absorbed}}\cdot c \;+\; q_{\mathrm{rope}}\cdot k_{\mathrm{rope}}}{\sqrt{d_{\mathrm{nope}} + d_{\mathrm{rope}}}}$$
+# $$\frac{q_{\mathrm{absorbed}}\cdot c \;+\;
+# q_{\mathrm{rope}}\cdot k_{\mathrm{rope}}}{\sqrt{d_{\mathrm{nope}} + d_{\mathrm{rope}}}}$$
 #
 # ## All of its shapes
 #
@@ -228,10 +229,10 @@ print(f"operations per byte: {per_token / (2 * (512 + 64)):.0f}")
 # Shapes can't say what heads lose. So we train small causal models of one layer with 8 heads. Each caches **32 numbers
 # per token**, in one of four ways.
 #
-# They read 8 *records*. A record is one token with four features, such as a colour and a shape, and each has 16 possible
-# values. Then come 4 questions. A question is one token that asks four things at once: the second feature of the record
-# whose *first* is this, the third of the one whose *second* is that, and so on, around. So heads have to look for
-# different things in different records.
+# They read 8 *records*. A record is one token with four features, such as a colour and a shape, and each has 16
+# possible values. Then come 4 questions. A question is one token that asks four things at once: the second feature of
+# the record whose *first* is this, the third of the one whose *second* is that, and so on, around. So heads have to
+# look for different things in different records.
 #
 # In a second task, records have eight features, four to look for and four to answer with.
 #
@@ -371,32 +372,30 @@ line_chart(tens, compare_kinds(4), title=title, **axes)
 #
 # </details>
 #
-# With all three seeds, the latent gets nearly everything right and the others get stuck between 54 and 78%. (Such
-# numbers are no accident. A model that knows two of the four things and guesses the rest gets (2 + 2/16) / 4 = 53%
-# right; with three it gets 77%.) But is it because features are stored once? Then the lead should vanish in the second
-# task, where keys and values have nothing in common.
+# With all three seeds, the latent gets nearly everything right, and the others between 54% and 78%. (Grouped and
+# multi-query got stuck. A model that knows two of the four things and guesses the rest is right in (2 + 2/16) / 4 = 53%
+# of cases, and one that knows three in 77%.) Is it because features are stored once? Then the lead should vanish in the
+# second task, where keys and values have nothing in common.
 
 # %%
 title = "Looked for and answered with: different features"
 line_chart(tens, compare_kinds(8), title=title, **axes)
 
 # %% [markdown]
-# It does vanish: with all three seeds, the latent is now behind grouped and multi-query. So a latent pays if what heads
-# look for and what they answer with have much in common. In a language model that's plausible, because both come from
-# the same x, but our toy can't prove it.
-#
-# But 32 numbers aren't too few for the others. In 2000 steps, the same seeds gave:
+# It does vanish. With all three seeds, the latent is now behind grouped and multi-query. So what we see fits the
+# explanation. But don't conclude that 32 numbers are too few for the others. In 2000 steps, the same seeds get this
+# percentage right:
 #
 # | kind | same features | different features |
 # |---|---|---|
-# | multi-head | 100, 77, 100% | 77, 100, 76% |
-# | grouped | 78, 77, 100% | 54, 54, 54% |
-# | multi-query | 54, 76, 77% | 53, 54, 54% |
-# | latent | 100, 100, 100% | 76, 77, 77% |
+# | multi-head | 99.7, 76.5, 100 | 76.5, 99.8, 75.7 |
+# | grouped | 77.6, 76.9, 100 | 53.9, 53.7, 53.3 |
+# | multi-query | 53.9, 76.7, 76.7 | 53.4, 53.5, 53.4 |
+# | latent | 100, 100, 100 | 76.4, 76.7, 76.8 |
 #
-# Multi-head *can* do it, but it takes longer, and not every seed gets there. In the second task even the order has
+# Multi-head *can* do both tasks, but it takes longer, and not every seed gets there. In the second task the order has
 # changed. So we've measured how easily training finds a solution, at one size and learning rate, and the models don't
-# have equal params. (Try `train("latent, 30 + 2", 8, 0, 2000)`, about half a minute.)
+# have equal params. (Try `train("latent, 30 + 2", 8, 0, 2000)`, about ten seconds.)
 #
 # For large models, DeepSeek-AI report that the latent did better than multi-head attention (appendix D).
 #
@@ -434,13 +433,13 @@ check("absorbed-decode", my_absorbed_decode)
 # You can now explain the third bar from the beginning: the model keeps a latent of 512 numbers and a rotated key of 64,
 # and each head makes of them what it needs.
 #
-# - Keys and values of all heads are products of one latent per token, so they have no more dimensions than it has.
+# - All heads make their keys and values from one latent per token, so these have no more dimensions than it has.
 # - Move the bracket, and no key is ever made. Queries absorb the key's up-projection, and the value's comes after the
 #   mix. This is multi-query attention with wide heads, and the scale of the whole head.
 # - A rotation between the two matrices would depend on the distance. So the position travels beside the latent, in one
 #   rotated key for all heads.
-# - With 32 numbers per token, our latent learned fastest if keys and values shared their features, and not if they
-#   didn't.
+# - With 32 numbers per token, our latent learned fastest when keys and values shared their features, and lost its lead
+#   when they didn't.
 #
 # **In the code:** `mha_numpy/variants/latent.py`, `mha_numpy/layers/latent_attention.py`. Derivation and backward:
 # docs/latent.md.
