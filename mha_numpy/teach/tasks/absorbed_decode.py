@@ -148,7 +148,7 @@ MISTAKES: list[Mistake | Again] = [
             {"np.einsum(\"hn,chn->hc\", q_nope, w_k)": "np.tile(np.einsum(\"hn,chn->c\", q_nope, w_k), (H, 1))"}),
     Mistake("key map not transposed", "the queries are multiplied by w_k_up^h instead of its transpose",
             "each head's w_k_up (d_c, d_nope) transposed: (d_nope, d_c)",
-            {"np.einsum(\"hn,chn->hc\"": "np.einsum(\"hc,chn->hn\""}),
+            {"np.einsum(\"hn,chn->hc\"": "np.einsum(\"hc,chn->hn\""}, is_first=True),
     Mistake("value map transposed", "the mixes are multiplied by the transpose of w_v_up^h",
             "mixed (d_c,) @ each head's w_v_up (d_c, d_v)", {"\"hc,chv->hv\"": "\"hv,chv->hc\""}),
     Mistake("value map twice", "the value map is applied twice, before the mix and after it",
