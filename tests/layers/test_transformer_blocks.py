@@ -101,6 +101,15 @@ def test_a_residual_adds_to_what_flows_past(norm_first, rng):
     assert_close(residual(x), x if norm_first else norm(x), "exact")
 
 
+def test_dropout_spares_what_flows_past(rng):
+    layer, norm = randomize(Linear(D, D), rng), randomize(LayerNorm(D), rng)
+    x = rng.normal(size=(B, T, D))
+    added = Residual(layer, norm, dropout_p=0.5, rng=0)(x) - x
+    dropped = added == 0
+    assert 0.2 < dropped.mean() < 0.8
+    assert_close(added[~dropped], 2 * layer(norm(x))[~dropped])
+
+
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_a_norm_of_what_is_added(norm_first, rng):
     layer, norm, post_norm = (
