@@ -23,10 +23,10 @@ CONFIGS = {
         "num_hidden_layers": L, "intermediate_size": 16, "max_position_embeddings": LONGEST,
         "hidden_act": "silu", "sliding_window": 3,
     },
-    "gemma3_text": {  # norms of queries and keys, a scale, a softcap, a window in some layers
+    "gemma3_text": {  # norms of queries and keys, a scale, a window in some layers
         "hidden_size": D, "num_attention_heads": H, "num_key_value_heads": H_KV, "head_dim": 6,
         "num_hidden_layers": L, "intermediate_size": 16, "max_position_embeddings": LONGEST,
-        "sliding_window": 3, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 1.5,
+        "sliding_window": 3, "query_pre_attn_scalar": 7,
     },
 }  # fmt: skip
 
