@@ -17,16 +17,9 @@ one. `trace` records every step; `gradcheck` and `compare` check gradients and a
 ((2, 6, 5, 8), (2, 6, 5, 8), (2, 3, 7, 8))
 """
 
-from mha_numpy.backends import (
-    backend,
-)
-from mha_numpy.checking import (
-    compare,
-    gradcheck,
-)
-from mha_numpy.checking.tracing import (
-    trace,
-)
+from mha_numpy.backends import backend
+from mha_numpy.checking import compare, gradcheck
+from mha_numpy.checking.tracing import trace
 from mha_numpy.core import (
     BlockPool,
     FullMultiHeadParams,
@@ -78,12 +71,8 @@ from mha_numpy.errors import (
     ShapeError,
     TrainingError,
 )
-from mha_numpy.foreign import (
-    explain_missing,
-)
-from mha_numpy.layers import (
-    MultiHeadAttention,
-)
+from mha_numpy.foreign import explain_missing
+from mha_numpy.layers import MultiHeadAttention
 
 __version__ = "0.1.0"
 

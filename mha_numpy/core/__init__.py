@@ -23,18 +23,9 @@ from mha_numpy.core.caches import (
     tree_mask,
     tree_positions,
 )
-from mha_numpy.core.kv_cache import (
-    KVCache,
-)
-from mha_numpy.core.linear import (
-    LinearCache,
-    LinearGrads,
-    linear_backward,
-    linear_forward,
-)
-from mha_numpy.core.mask_report import (
-    explain_mask,
-)
+from mha_numpy.core.kv_cache import KVCache
+from mha_numpy.core.linear import LinearCache, LinearGrads, linear_backward, linear_forward
+from mha_numpy.core.mask_report import explain_mask
 from mha_numpy.core.masks import (
     causal_mask,
     combine_masks,
@@ -43,12 +34,7 @@ from mha_numpy.core.masks import (
     padding_mask,
     window_mask,
 )
-from mha_numpy.core.merge import (
-    MergeCache,
-    MergeGrads,
-    merge_backward,
-    merge_forward,
-)
+from mha_numpy.core.merge import MergeCache, MergeGrads, merge_backward, merge_forward
 from mha_numpy.core.multihead import (
     MultiHeadCache,
     MultiHeadGrads,
@@ -56,41 +42,23 @@ from mha_numpy.core.multihead import (
     multi_head_attention_decode,
     multi_head_attention_forward,
 )
-from mha_numpy.core.multihead_params import (
-    FullMultiHeadParams,
-    MultiHeadParams,
-)
-from mha_numpy.core.options import (
-    AttentionOptions,
-)
+from mha_numpy.core.multihead_params import FullMultiHeadParams, MultiHeadParams
+from mha_numpy.core.options import AttentionOptions
 from mha_numpy.core.positions import (
     alibi_bias,
     document_positions,
     positions_from_mask,
     sinusoidal_positions,
 )
-from mha_numpy.core.qk_norm import (
-    QKNormOptions,
-)
+from mha_numpy.core.qk_norm import QKNormOptions
 from mha_numpy.core.relative_bias import (
     RelativeBiasCache,
     RelativeBiasGrads,
     relative_bias_backward,
     relative_bias_forward,
 )
-from mha_numpy.core.rms_norm import (
-    RMSNormCache,
-    RMSNormGrads,
-    rms_norm_backward,
-    rms_norm_forward,
-)
-from mha_numpy.core.rope import (
-    RopeCache,
-    RopeGrads,
-    RopeOptions,
-    rope_backward,
-    rope_forward,
-)
+from mha_numpy.core.rms_norm import RMSNormCache, RMSNormGrads, rms_norm_backward, rms_norm_forward
+from mha_numpy.core.rope import RopeCache, RopeGrads, RopeOptions, rope_backward, rope_forward
 from mha_numpy.core.rope_scaling import (
     DynamicScaling,
     LinearScaling,
@@ -101,23 +69,10 @@ from mha_numpy.core.rope_scaling import (
     rope_frequencies,
     yarn_mscale,
 )
-from mha_numpy.core.shapes import (
-    merge_heads,
-    split_heads,
-)
-from mha_numpy.core.softmax import (
-    SoftmaxCache,
-    SoftmaxGrads,
-    softmax_backward,
-    softmax_forward,
-)
-from mha_numpy.foreign import (
-    explain_missing,
-)
-from mha_numpy.steps import (
-    constant,
-    step,
-)
+from mha_numpy.core.shapes import merge_heads, split_heads
+from mha_numpy.core.softmax import SoftmaxCache, SoftmaxGrads, softmax_backward, softmax_forward
+from mha_numpy.foreign import explain_missing
+from mha_numpy.steps import constant, step
 
 __all__ = [
     "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "BlockPool",

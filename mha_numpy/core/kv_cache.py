@@ -155,11 +155,11 @@ class KVCache:
         return views
 
     def _encode(self, k: Array, v: Array) -> list[Array]:
-        """Return what is stored of new tokens: arrays (B, H_kv, T, ...), first of k and of v."""
+        """Return new tokens as they are stored: arrays (B, H_kv, T, ...), first of k and of v."""
         return [k, v]
 
     def _decode(self, parts: list[Array]) -> list[Array]:
-        """Return the keys and values of what is stored."""
+        """Return stored arrays as keys and values."""
         return parts
 
     def sizes(self) -> dict[str, int]:

@@ -340,7 +340,7 @@ def multi_head_attention_forward(
         and ``params.gain_k`` if there are any.
     positions : (T_q,) or (B, T_q) array of numbers, optional
         By which RoPE rotates the queries; default ``q_offset, q_offset + 1, ...``. Only RoPE reads
-        them: `is_causal` and `window` compare places in the arrays, whatever the positions are.
+        them: `is_causal` and `window` compare places in the arrays, and ignore the positions.
     key_positions : (T_k,) or (B, T_k) array of numbers, optional
         By which RoPE rotates the keys; default `positions` if these are given and `x_k` is `x_q`,
         else ``0, 1, ...``.

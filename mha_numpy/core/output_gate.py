@@ -18,7 +18,7 @@ def output_gate_steps(merged: Array, gate_logits: Array) -> tuple[Array, Array]:
 
 
 def output_gate_steps_backward(d_out: Array, merged: Array, gate: Array) -> tuple[Array, Array]:
-    """Pull the gradient back to what was gated, and to the logits."""
+    """Pull the gradient back to the merged heads, and to the logits."""
     # 2. out = merged * gate: a gate collects from all numbers that it multiplied
     spread = merged.shape[-1] // gate.shape[-1]
     d_merged = d_out * gate.repeat(spread, axis=-1)

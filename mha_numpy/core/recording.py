@@ -516,13 +516,22 @@ def record_rotations(
 ) -> None:
     """Record the rotations of queries and keys, or their backward."""
     for of, (heads, cache) in zip(names, turned, strict=False):
-        _record_rotation(of, heads, cache, backward=backward)
+        record_rotation(of.letter, of.around("rotated"), of.axes, heads, cache, backward=backward)
 
 
-def _record_rotation(of: Projection, turned: Array, cache: RopeCache, *, backward: bool) -> None:
+def record_rotation(
+    letter: str,
+    names: tuple[str, str],
+    axes: str,
+    turned: Array,
+    cache: RopeCache,
+    *,
+    backward: bool = False,
+) -> None:
     """Record the rotation of heads by their positions, or its backward.
 
-    Feature i forms a pair with feature ``pairs[i]``; a feature that is not turned has itself.
+    `names` are those of the heads before it and after it. Feature i forms a pair with feature
+    ``pairs[i]``; a feature that is not turned has itself.
     """
     d, half = turned.shape[-1], cache.cos.shape[-1]
     features = np.arange(2 * half)
@@ -535,15 +544,16 @@ def _record_rotation(of: Projection, turned: Array, cache: RopeCache, *, backwar
     pairs = np.arange(d)
     pairs[first], pairs[second] = second, first
 
-    cos_axes = f"{'B 1 ' if cos.ndim == 4 else ''}{of.tokens} d_k"
-    constant("pairs", pairs, "d_k")
-    constant(f"cos_{of.letter}", cos, cos_axes)
-    constant(f"sin_{of.letter}", sin, cos_axes)
-    (before, after), sign = of.around("rotated"), "+"
+    *_, tokens, width = axes.split()
+    cos_axes = f"{'B 1 ' if cos.ndim == 4 else ''}{tokens} {width}"
+    constant("pairs", pairs, width)
+    constant(f"cos_{letter}", cos, cos_axes)
+    constant(f"sin_{letter}", sin, cos_axes)
+    (before, after), sign = names, "+"
     if backward:
         before, after, sign = f"d_{after}", f"d_{before}", "-"
-    equation = f"{before} * cos_{of.letter} {sign} {before}[..., pairs] * sin_{of.letter}"
-    step(after, turned, of.axes, equation)
+    equation = f"{before} * cos_{letter} {sign} {before}[..., pairs] * sin_{letter}"
+    step(after, turned, axes, equation)
 
 
 def record_append(

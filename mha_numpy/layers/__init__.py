@@ -1,14 +1,7 @@
 """Layers that own their params and collect their gradients."""
 
-from mha_numpy.core.rms_norm import (
-    RMSNormCache,
-    RMSNormGrads,
-    rms_norm_backward,
-    rms_norm_forward,
-)
-from mha_numpy.foreign import (
-    explain_missing,
-)
+from mha_numpy.core.rms_norm import RMSNormCache, RMSNormGrads, rms_norm_backward, rms_norm_forward
+from mha_numpy.foreign import explain_missing
 from mha_numpy.layers.activations import (
     Activation,
     GegluCache,
@@ -33,9 +26,7 @@ from mha_numpy.layers.activations import (
     swiglu_backward,
     swiglu_forward,
 )
-from mha_numpy.layers.attention import (
-    MultiHeadAttention,
-)
+from mha_numpy.layers.attention import MultiHeadAttention
 from mha_numpy.layers.cross_entropy import (
     CrossEntropyCache,
     CrossEntropyGrads,
@@ -78,21 +69,10 @@ from mha_numpy.layers.feed_forward import (
     feed_forward_backward,
     feed_forward_forward,
 )
-from mha_numpy.layers.gated_delta import (
-    DeltaOptions,
-    DeltaState,
-    GatedDeltaNet,
-)
-from mha_numpy.layers.latent_attention import (
-    LatentAttention,
-    LatentOptions,
-)
-from mha_numpy.layers.layer import (
-    Layer,
-)
-from mha_numpy.layers.linear import (
-    Linear,
-)
+from mha_numpy.layers.gated_delta import DeltaOptions, DeltaState, GatedDeltaNet
+from mha_numpy.layers.latent_attention import LatentAttention, LatentOptions
+from mha_numpy.layers.layer import Layer
+from mha_numpy.layers.linear import Linear
 from mha_numpy.layers.norms import (
     LayerNorm,
     LayerNormCache,
@@ -101,12 +81,8 @@ from mha_numpy.layers.norms import (
     layer_norm_backward,
     layer_norm_forward,
 )
-from mha_numpy.layers.residual import (
-    Residual,
-)
-from mha_numpy.layers.sequential import (
-    Sequential,
-)
+from mha_numpy.layers.residual import Residual
+from mha_numpy.layers.sequential import Sequential
 from mha_numpy.layers.transformer_blocks import (
     DecoderBlock,
     EncoderBlock,

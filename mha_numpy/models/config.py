@@ -103,12 +103,12 @@ def window(name: str, value: Any) -> tuple[int, int] | None:
 
 
 def rope(name: str, config: Any) -> RopeOptions:
-    """Read how queries and keys are rotated: what is said of it is in several places."""
+    """Read how queries and keys are rotated, from the several fields that describe it."""
     return rope_of_whole_heads(config)
 
 
 def rope_of_whole_heads(config: Any, layer_type: str | None = None) -> RopeOptions:
-    """Read a rotation; no kind of model here rotates a part of a head, whatever its config says."""
+    """Read a rotation; refuse one of a part of a head, which these kinds of models ignore."""
     found = rope_from_config(config, layer_type)
     if found.rotary_dim is not None:
         raise ConfigError(

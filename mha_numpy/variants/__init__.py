@@ -1,8 +1,6 @@
 """Attention as it is used today, forward and backward: latent, differential, linear, selected."""
 
-from mha_numpy.foreign import (
-    explain_missing,
-)
+from mha_numpy.foreign import explain_missing
 from mha_numpy.variants.block_selection import (
     BlockSelectionCache,
     block_selection_backward,
@@ -28,9 +26,7 @@ from mha_numpy.variants.latent import (
     latent_attention_decode,
     latent_attention_forward,
 )
-from mha_numpy.variants.latent_params import (
-    LatentAttentionParams,
-)
+from mha_numpy.variants.latent_params import LatentAttentionParams
 from mha_numpy.variants.linear_attention import (
     LinearAttentionCache,
     LinearAttentionGrads,

@@ -1,11 +1,10 @@
 """What a trace notes of latent attention: name, axes and equation of each step."""
 
-import numpy as np
-
 from mha_numpy.core.pair import record
+from mha_numpy.core.recording import record_rotation
 from mha_numpy.core.rope import RopeCache
 from mha_numpy.dtypes import Array
-from mha_numpy.steps import constant, is_watched, step
+from mha_numpy.steps import is_watched, step
 
 # the names of the RMS norms' steps
 Q_NAMES = {
@@ -127,6 +126,9 @@ RECORDS = {  # by the place in the equations
 }  # fmt: skip
 
 
+OF_ROTATED = {"q": "B H T_q d_rope", "k": "B 1 T_q d_rope"}
+
+
 def note(place: str, **values: Array) -> None:
     """Record the steps of one place in the equations."""
     if is_watched():
@@ -142,28 +144,7 @@ def note_append(held: list[Array], kept: Array) -> None:
 
 
 def note_rotation(letter: str, turned: Array, cache: RopeCache, *, backward: bool = False) -> None:
-    """Record the rotation of queries or keys, or its backward.
-
-    Feature i forms a pair with feature ``pairs[i]``; a feature that is not turned has itself.
-    """
-    if not is_watched():
-        return
-    pairs = np.arange(turned.shape[-1])
-    turned_pairs = pairs[: 2 * cache.cos.shape[-1]]
-    halves = turned_pairs.reshape((-1, 2) if cache.interleaved else (2, -1))
-    first, second = halves.T.copy() if cache.interleaved else halves.copy()
-    cos = np.ones((*cache.cos.shape[:-1], len(pairs)))
-    sin = np.zeros_like(cos)
-    cos[..., first] = cos[..., second] = cache.cos
-    sin[..., first], sin[..., second] = -cache.sin, cache.sin
-    pairs[first], pairs[second] = second, first
-
-    axes = f"{'B 1 ' if cos.ndim == 4 else ''}T_q d_rope"
-    constant("pairs", pairs, "d_rope")
-    constant(f"cos_{letter}", cos, axes)
-    constant(f"sin_{letter}", sin, axes)
-    before, after, sign = f"{letter}_flat", f"{letter}_rope", "+"
-    if backward:
-        before, after, sign = f"d_{after}", f"d_{before}", "-"
-    equation = f"{before} * cos_{letter} {sign} {before}[..., pairs] * sin_{letter}"
-    step(after, turned, f"B {'H' if letter == 'q' else 1} T_q d_rope", equation)
+    """Record the rotation of queries or keys, or its backward."""
+    if is_watched():
+        names, axes = (f"{letter}_flat", f"{letter}_rope"), OF_ROTATED[letter]
+        record_rotation(letter, names, axes, turned, cache, backward=backward)
