@@ -39,6 +39,7 @@ from mha_numpy.kernels.visible import (
     EVERYTHING,
     NONE_SET,
     NOTHING,
+    ONE,
     add_product,
     find_visible,
     hide,
@@ -133,7 +134,7 @@ def begin_with_sink(s, sink, tile):
         if score != -np.inf:
             for i in range(tile.num_queries):
                 s.largest[0, g * tile.num_queries + i] = score
-                s.total[0, g * tile.num_queries + i] = 1.0
+                s.total[0, g * tile.num_queries + i] = np.exp(score - score)  # 1, or NaN
 
 
 @inner(in_place=True)
@@ -174,9 +175,9 @@ def finish(tile, s, sees_any, heads, lse):
     """Divide by the sums, and store heads and lse."""
     for c in range(0, s.total.shape[1], lanes(s.total)):
         total = load(s.total, 0, c)
-        total = select(total == 0.0, np.nan, total)  # only scores of -inf: 0 / 0
-        # who sees nothing has heads 0 / 1, lse -inf + log 1
-        total = select(lanes_from_bits(s.total, sees_any, c), total, 1.0)
+        # only scores of -inf: 0 / 0; who sees nothing has heads 0 / 1, lse -inf + log 1
+        empty = select(lanes_from_bits(s.total, sees_any, c), np.nan, full(s.total, 1.0))
+        total = select(total == 0.0, empty, total)
         store(s.factor, 0, c, 1.0 / total)
         store(s.total, 0, c, load(s.largest, 0, c) + log(total))
     for g in range(tile.num_heads):
@@ -184,4 +185,7 @@ def finish(tile, s, sees_any, heads, lse):
             log_sum = s.total[0, g * tile.num_queries + i]
             lse[tile.b, tile.first_head + g, tile.first_query + i] = log_sum
     scale_each_row(s.heads, s.factor)
+    for row in range(s.heads.shape[0]):
+        if sees_any >> np.uint64(row) & ONE == 0:
+            fill(s.heads[row : row + 1], 0.0)  # even where the sink is NaN
     store_queries(heads, s.heads, tile)

@@ -259,6 +259,17 @@ def test_nan_and_infinity_go_where_they_go_in_the_reference(seed):
             assert_close(array, wanted, tolerance, name=name)
 
 
+@by_dtype
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf in the reference
+def test_a_sink_of_nan_or_infinity_in_rows_without_keys(dtype, odd):
+    inputs = random_inputs(1, 2, 2, 70, 70, 16, 16) | {"sink": np.array([0.5, odd])}
+    options = {"is_causal": True, "q_offset": -15}  # 15 rows see nothing, in a tile that sees keys
+    assert_as_the_reference(inputs, options, [dtype])
+    out = results(as_dtype(inputs, dtype), options, "numba")["out"]
+    assert not out[:, :, :15].any()
+
+
 class TestThreads:
     @pytest.fixture
     def set_threads(self, monkeypatch):
