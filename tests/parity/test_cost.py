@@ -12,16 +12,20 @@ transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 KINDS = {  # what transformers calls them
-    "llama": "Llama", "mistral": "Mistral", "qwen3": "Qwen3", "gemma-2": "Gemma2",
+    "llama": "Llama", "mistral": "Mistral", "qwen3": "Qwen3", "qwen3-next": "Qwen3Next",
+    "gemma-2": "Gemma2",
     "gemma-3": "Gemma3Text", "olmo-2": "Olmo2", "gpt-oss": "GptOss", "deepseek": "DeepseekV3",
 }  # fmt: skip
 THEIRS = {name: KINDS[kind] for name in CONFIGURATIONS for kind in KINDS if name.startswith(kind)}
-GPT_OSS = {"num_local_experts": 32, "intermediate_size": 2880}  # of one expert
+SPECIAL = {  # intermediate_size is of one expert
+    "gpt-oss-20b": {"num_local_experts": 32, "intermediate_size": 2880},
+    "qwen3-next-80b-a3b": {"num_experts": 512, "moe_intermediate_size": 512},
+}
 
 
 def model_of(name):
     """Return an empty model, which takes no memory."""
-    sizes, special = CONFIGURATIONS[name], GPT_OSS if name == "gpt-oss-20b" else {}
+    sizes, special = CONFIGURATIONS[name], SPECIAL.get(name, {})
     config = getattr(transformers, f"{THEIRS[name]}Config")(**{
         "hidden_size": sizes.embed_dim, "num_hidden_layers": sizes.num_layers,
         "num_attention_heads": sizes.num_heads, "num_key_value_heads": sizes.num_kv_heads,
@@ -54,3 +58,4 @@ def test_params_and_windows_are_those_of_transformers(name):
     kinds = getattr(model.config, "layer_types", None) or []
     if name != "mistral-7b":  # all of its layers have a window, and it does not list them
         assert kinds.count("sliding_attention") == sizes.local_layers
+    assert kinds.count("linear_attention") == sizes.delta_layers

@@ -2,6 +2,7 @@
 
 from mha_numpy.models.cost.configurations import (
     CONFIGURATIONS,
+    Delta,
     Latent,
     ModelConfig,
     find_configuration,
@@ -15,6 +16,6 @@ from mha_numpy.models.cost.counts import (
 )
 
 __all__ = [
-    "CONFIGURATIONS", "Flops", "Latent", "ModelConfig", "Parameters", "count_flops",
+    "CONFIGURATIONS", "Delta", "Flops", "Latent", "ModelConfig", "Parameters", "count_flops",
     "count_parameters", "find_configuration", "kv_cache_bytes",
 ]  # fmt: skip

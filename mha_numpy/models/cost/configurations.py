@@ -16,12 +16,23 @@ class Latent(NamedTuple):
     rope: int  # d_rope, which each query and key has besides head_dim; all heads share that key
 
 
+class Delta(NamedTuple):
+    """Layers that have the gated delta rule instead of attention, as in Qwen3-Next."""
+
+    layers: int
+    key_heads: int
+    value_heads: int  # each has a state of head_dim x head_dim
+    head_dim: int
+    kernel: int  # tokens that the convolution before it sees
+
+
 @dataclass(frozen=True)
 class ModelConfig:
-    """A transformer's sizes: a stack of equal layers between two embeddings.
+    """A transformer's sizes: a stack of layers between two embeddings.
 
-    A token passes through only some experts of a mixture. `feed_forward` is their width, so that
-    operations are right; `others` has the params of the idle ones.
+    Layers are equal, but for those of `delta`. A token passes through only some experts of a
+    mixture. `feed_forward` is their width, so that operations are right; `others` has the params
+    of the idle ones.
 
     Examples
     --------
@@ -41,7 +52,9 @@ class ModelConfig:
     feed_forward_maps: int = 2  # or 3 where one map gates another (SwiGLU)
     biases: bool = False  # of linear maps
     attention_others: int = 0  # more params of a layer's attention: norms of q and k, sinks
+    gated: bool = False  # what attention mixed is multiplied by a gate for each feature
     latent: Latent | None = None  # keys and values are made from one small vector per token
+    delta: Delta | None = None  # the other layers have attention
     local_layers: int = 0  # layers whose queries see only the last `window` tokens
     window: int = 0  # in keys, the query's own included
     norms: int = 2  # of a layer
@@ -59,19 +72,30 @@ class ModelConfig:
             "vocabulary", "context",
         ):  # fmt: skip
             check_count(size, getattr(self, size))
-        for size, width in self.latent._asdict().items() if self.latent else ():
-            check_count(f"latent.{size}", width)
-        if check_count("local_layers", self.local_layers, least=0) > self.num_layers:
-            raise ConfigError(
-                f"local_layers: expected at most num_layers={self.num_layers}; "
-                f"got {self.local_layers}"
-            )
+        for name in ("latent", "delta"):
+            special = getattr(self, name)
+            for size, number in special._asdict().items() if special else ():
+                check_count(f"{name}.{size}", number)
+        local, delta = check_count("local_layers", self.local_layers, least=0), self.delta_layers
+        layers = self.num_layers
+        for name, some, most in (
+            ("delta.layers", delta, layers), ("local_layers", local, layers - delta),
+        ):  # fmt: skip
+            if some > most:
+                raise ConfigError(
+                    f"{name}: expected at most {most} of num_layers={layers}; got {some}"
+                )
         check_count("window", self.window, least=1 if self.local_layers else 0)
         if self.num_heads % self.num_kv_heads:
             raise ConfigError(
                 f"num_kv_heads: expected a divisor of num_heads={self.num_heads}; "
                 f"got {self.num_kv_heads}"
             )
+
+    @property
+    def delta_layers(self) -> int:
+        """How many layers have no attention."""
+        return self.delta.layers if self.delta else 0
 
     @property
     def variant(self) -> str:
@@ -97,6 +121,14 @@ LLAMA_3_2: dict[str, Any] = {
 QWEN_3: dict[str, Any] = {  # a norm of queries and one of keys, over d_k features
     "feed_forward_maps": 3, "attention_others": 2 * 128,
     "source": "Yang et al. 2025, Qwen3 Technical Report, table 1; the published checkpoint",
+}  # fmt: skip
+# 36 layers of the delta rule, 12 of attention; 11 of 513 experts of width 512 read a token
+QWEN_3_NEXT: dict[str, Any] = {
+    "feed_forward_maps": 3, "tied": False, "gated": True, "attention_others": 2 * 256,
+    "delta": Delta(36, key_heads=16, value_heads=32, head_dim=128, kernel=4),
+    # idle experts, the router, and a gate for the expert that all tokens share
+    "others": 48 * (502 * 3 * 2048 * 512 + 2048 * 512 + 2048),
+    "source": "Qwen Team 2025, Qwen3-Next-80B-A3B model card; the published checkpoint",
 }  # fmt: skip
 GEMMA_2: dict[str, Any] = {  # norms before and after attention, before and after feed-forward
     "feed_forward_maps": 3, "norms": 4, "window": 4096,
@@ -153,6 +185,9 @@ CONFIGURATIONS = {
                     published=4_022_468_096),
         ModelConfig("qwen3-8b", 4096, 36, 32, 8, 128, 12288, 151936, 32768, **QWEN_3, tied=False,
                     published=8_190_735_360),
+        ModelConfig("qwen3-next-80b-a3b", 2048, 48, 16, 2, 256, 11 * 512, 151936, 262144,
+                    **QWEN_3_NEXT,
+                    published=79_674_391_296),  # without the module that predicts a second token
         ModelConfig("gemma-2-2b", 2304, 26, 8, 4, 256, 9216, 256000, 8192, **GEMMA_2,
                     local_layers=13, published=2_614_341_888),
         ModelConfig("gemma-2-9b", 3584, 42, 16, 8, 256, 14336, 256000, 8192, **GEMMA_2,

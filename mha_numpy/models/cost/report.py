@@ -20,7 +20,8 @@ def overview() -> Table:
             config.head_dim, config.feed_forward,
         )  # fmt: skip
         total, context = count_parameters(config).total, config.context
-        caches = (in_bytes(kv_cache_bytes(config, tokens)) for tokens in (1, context))
+        first, second, all_tokens = (kv_cache_bytes(config, n) for n in (1, 2, context))
+        caches = (in_bytes(second - first), in_bytes(all_tokens))  # a state is there from the first
         rows.append([config.name, *map(str, sizes), f"{total:,}", *caches, str(context)])
     columns = [
         "model", "D", "L", "H", "H_kv", "d_k", "F", "params", "KV cache per token", "of T", "T",
@@ -31,8 +32,9 @@ def overview() -> Table:
 def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | str]:
     """Yield one model's cost for T = `context` and B = `batch`: params, operations, KV cache."""
     special = ""
-    if config.latent:
-        special = "".join(f", latent.{of}={width}" for of, width in config.latent._asdict().items())
+    for name in ("latent", "delta"):
+        if sizes := getattr(config, name):
+            special += "".join(f", {name}.{of}={size}" for of, size in sizes._asdict().items())
     if config.local_layers:
         special += f", local_layers={config.local_layers}, window={config.window}"
     yield (
@@ -55,6 +57,7 @@ def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | 
         [
             [part, short(n), f"{n / read.total:.1%}", short(m), f"{m / step.total:.1%}"]
             for (part, n), m in zip(read._asdict().items(), step, strict=True)
+            if n
         ]
         + [["all", short(read.total), "", short(step.total), ""]],
     )
@@ -63,6 +66,8 @@ def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | 
     shared = {"multi-head": unshared, "as it is": config, "multi-query": one_head}
     if config.local_layers:
         shared["without windows"] = replace(config, local_layers=0)
+    if config.delta:
+        shared["with attention in all layers"] = replace(config, delta=None)
     rows = []
     for name, model in shared.items():
         size = in_bytes(kv_cache_bytes(model, context, batch=batch))

@@ -14,9 +14,10 @@ from mha_numpy.core import (
 )
 from mha_numpy.core.multihead import multi_head_attention_forward
 from mha_numpy.errors import ConfigError
-from mha_numpy.layers import LatentAttention, MultiHeadAttention
+from mha_numpy.layers import DeltaState, GatedDeltaNet, LatentAttention, MultiHeadAttention
 from mha_numpy.models.cost import (
     CONFIGURATIONS,
+    Delta,
     Latent,
     ModelConfig,
     count_flops,
@@ -63,15 +64,34 @@ def test_latent_attention_s_params_are_those_of_a_layer_and_by_hand():
     assert params == 3 * (queries + keys + 6 * 2 * 12)
 
 
+@pytest.mark.parametrize("key_heads", [2, 6])
+def test_params_operations_and_state_of_the_delta_rule_are_those_of_a_layer(
+    rng, counted, key_heads
+):
+    layer = GatedDeltaNet(12, 6, key_heads, head_dim=5, kernel_size=3, rng=0).eval()
+    others = replace(SMALL, num_layers=2)
+    config = replace(others, num_layers=6, delta=Delta(4, key_heads, 6, 5, 3))
+    attention = count_parameters(config).attention - count_parameters(others).attention
+    assert attention == 4 * layer.num_parameters
+    state = DeltaState()
+    layer(rng.normal(size=(3, 7, 12)), state=state)
+    more = count_flops(config, 7, batch=3).attention - count_flops(others, 7, batch=3).attention
+    assert more == 4 * (sum(counted) + 2 * 3 * 7 * 6 * 3 * 5 * 5)  # reads, writes and reads
+    for tokens in (7, 8):
+        cache, held = (kv_cache_bytes(c, tokens, batch=3, itemsize=8) for c in (config, others))
+        assert cache - held == 4 * state.nbytes
+        layer(rng.normal(size=(3, 1, 12)), state=state)
+
+
 def test_by_hand():
     D, F, V = 12, 20, 30
     config = replace(
         SMALL, num_layers=2, feed_forward_maps=3, biases=True, norm_params=2,
-        learned_positions=True, tied=False, others=11, attention_others=13,
+        learned_positions=True, tied=False, others=11, attention_others=13, gated=True,
     )  # fmt: skip
     params = count_parameters(config)
     assert params.embedding == (V + 7) * D
-    assert params.attention == 2 * (12 * 12 + 2 * 12 * 6 + 12 * 12 + 12 + 6 + 6 + 12 + 13)
+    assert params.attention == 2 * (3 * 12 * 12 + 2 * 12 * 6 + 12 + 6 + 6 + 12 + 12 + 13)
     assert params.feed_forward == 2 * (3 * D * F + 2 * F + D)
     assert params.norms == 5 * 2 * D
     assert params.output == V * D
@@ -193,6 +213,8 @@ def test_windows_by_hand():
         ("gpt-oss-20b", 131072, 3 * GIB + 3 * MIB),  # 12 layers, 2 KiB for each token and layer
         ("deepseek-v3", 1, 70_272),  # 70.272 kB per token, as its authors say
         ("mistral-7b", 32768, 512 * MIB),  # no more than at 4096
+        # 36 states of 32 heads with the last 3 tokens before their convolutions, 12 layers of keys
+        ("qwen3-next-80b-a3b", 262144, 36 * (32 * 128 * 128 + 3 * 8192) * 2 + 6 * GIB),
     ],
 )
 def test_caches_of_known_models_by_hand(name, tokens, size):
@@ -217,7 +239,16 @@ def test_heads_share_keys_in_four_ways():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"local_layers": 2}, "local_layers: expected at most num_layers=1; got 2"),
+        ({"local_layers": 2}, "local_layers: expected at most 1 of num_layers=1; got 2"),
+        (
+            {"delta": Delta(2, 1, 1, 4, 4)},
+            "delta.layers: expected at most 1 of num_layers=1; got 2",
+        ),
+        (
+            {"delta": Delta(1, 1, 1, 4, 4), "local_layers": 1, "window": 2},
+            "local_layers: expected at most 0 of num_layers=1; got 1",
+        ),
+        ({"delta": Delta(1, 0, 1, 4, 4)}, "delta.key_heads: expected an integer >= 1; got 0"),
         ({"local_layers": -1}, "local_layers: expected an integer >= 0; got -1"),
         ({"local_layers": 1}, "window: expected an integer >= 1; got 0"),
         ({"window": -1}, "window: expected an integer >= 0; got -1"),
@@ -258,6 +289,15 @@ class TestCommand:
                     ", latent.keys=512,",
                     "multi-head   128     488 GiB",
                     "as it is     latent  8.58 GiB",
+                ],
+            ),
+            (
+                "qwen3-next-80b-a3b",
+                [
+                    "delta.layers=36,",
+                    "state",
+                    "as it is                      2     6.04 GiB",
+                    "with attention in all layers  2     24 GiB",
                 ],
             ),
         ],
