@@ -269,7 +269,8 @@ def _where(actual: Array, expected: Array, differs: Array) -> str:
     worst = np.unravel_index(error.argmax(), error.shape)
     at = f" at {[int(i) for i in worst]}" if worst else ""
     got, wanted = two_numbers(actual[worst], expected[worst])
-    many = f"{differs.sum()} of {differs.size} numbers differ, most{at}: " * (differs.size > 1)
+    what = "values" if expected.dtype.kind == "b" else "numbers"
+    many = f"{differs.sum()} of {differs.size} {what} differ, most{at}: " * (differs.size > 1)
     many += f"{got}, expected {wanted}"
     more = _narrower(actual, expected) or find_pattern(actual, expected)
     return many + (f"; {more}" if more else "")

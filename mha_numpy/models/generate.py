@@ -55,7 +55,7 @@ def generate(
         Draws; the same seed draws the same. Default: fresh randomness.
     new_kv_cache : function, optional
         Returns an empty KV cache for one block, such as ``lambda: RollingKVCache(window=60)``.
-        Default: what ``model.new_kv_caches()`` makes.
+        Default: what ``model.new_kv_caches()`` makes. A block of the delta rule keeps its state.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def generate(
             if not kv_caches or kv_caches[0].place(1) == model.max_tokens:
                 kv_caches = model.new_kv_caches()
                 if new_kv_cache is not None:
-                    kv_caches = [new_kv_cache() for _ in kv_caches]
+                    kv_caches = [new_kv_cache() if type(c) is KVCache else c for c in kv_caches]
                 new = ids[:, -kept:]
                 kept = (model.max_tokens + 1) // 2
             while new.shape[1] > (at_once := kv_caches[0].at_once or new.shape[1]):

@@ -134,6 +134,12 @@ def test_infinities_agree_with_themselves_alone():
     assert "2 of 3 numbers differ, most at [2]" in finding(np.array([-np.inf, 2, 3.0]), expected)
 
 
+def test_truths_are_values_and_no_numbers():
+    assert "1 of 2 values differ, most at [1]: False" in finding(
+        np.array([True, False]), np.ones(2, bool)
+    )
+
+
 def test_tolerance_is_relative_to_the_largest(expected):
     small = np.abs(expected).max() * 1e-3
     assert not compare(expected + small, expected)

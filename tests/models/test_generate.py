@@ -7,6 +7,7 @@ import pytest
 
 from mha_numpy import BlockPool, Int8KVCache, PagedKVCache, RollingKVCache, RopeOptions
 from mha_numpy.errors import ConfigError, MhaError
+from mha_numpy.layers import DeltaOptions
 from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator, choose, generate, translate
 from mha_numpy.models.translator import END, START
 from tests.compare import assert_close
@@ -189,6 +190,12 @@ def test_other_kinds_of_cache_write_the_same_text(T, kind):
     assert len(np.unique(expected[:, T:])) > 1
     assert np.array_equal(written[:, -3 * N :], expected[:, -3 * N :])
     assert pool.free_blocks == len(pool.users)
+
+
+def test_a_block_of_the_delta_rule_keeps_its_state_beside_other_kinds_of_cache():
+    ids, model = np.array([[1, 2, 3]]), rotated_model(delta=[DeltaOptions(4), None])
+    written = generate(model, ids, N, temperature=0, new_kv_cache=Int8KVCache)
+    assert np.array_equal(written, generate(model, ids, N, temperature=0))
 
 
 def test_a_cache_that_does_not_fit_the_model():

@@ -159,7 +159,7 @@ def rows_of_all(cells: Array, inputs: Inputs) -> str:
 
 def _is_large(value: Any) -> bool:
     is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
-    return is_float and bool(np.abs(value).max(initial=0) > LARGE)
+    return is_float and LARGE < np.abs(value).max(initial=0) < np.inf
 
 
 def _hides_a_row(value: Any) -> bool:
