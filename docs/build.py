@@ -46,7 +46,7 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
         "blocks", "pretrained", "performance", "correctness", "Contributing <CONTRIBUTING>",
     ),
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
-    "teaching": ("course", "variants", "sandbox", "marks", "own-exercise", "coverage"),
+    "teaching": ("course", "student-variants", "sandbox", "marks", "own-exercise", "coverage"),
     "performance": ("kernels",),
     "CONTRIBUTING": ("jupyterlite", "release", "CHANGELOG"),
 }  # fmt: skip
