@@ -43,9 +43,10 @@ def walk(dtype):
     """
     cells = types.Array(number(dtype), 4, "A", readonly=True, aligned=False)
     mask = types.Array(types.boolean, 4, "A", readonly=True, aligned=False)
+    sink = types.Array(number(dtype), 2, "A", readonly=True, aligned=False)
     offsets = types.Array(types.int64, 1, "A", readonly=True, aligned=False)
     problem = types.Tuple(
-        (cells, cells, cells, mask, cells, cells, offsets, types.intp, types.intp,
+        (cells, cells, cells, mask, cells, cells, sink, offsets, types.intp, types.intp,
          number(dtype), number(dtype))
     )  # fmt: skip
     shown = types.Array(types.int8, 4, "C")
@@ -105,7 +106,8 @@ def assert_visible(dtype, shape, *, mask=None, bias=None, left=FAR, right=FAR, q
     if bias is not None:
         expected, biases = expected & (bias != -np.inf), np.broadcast_to(bias, expected.shape)
     offsets = np.broadcast_to(np.asarray(q_offset, np.int64), B)
-    arguments = q, k, k, no_mask, biases, nothing, offsets, left, right, 1.0, 0.0
+    no_sink = np.zeros((0, 0), dtype)
+    arguments = q, k, k, no_mask, biases, nothing, no_sink, offsets, left, right, 1.0, 0.0
     seen, rows = (np.full(BLOCK, junk, np.uint64) for junk in (0xA5A5A5A5A5A5A5A5, 0x5A5A5A5A))
     by_key, by_query = (np.full((BLOCK, BLOCK), junk, dtype) for junk in (np.nan, -np.inf))
     shown = np.full(expected.shape, WRONG, np.int8)
