@@ -11,6 +11,13 @@ import numpy as np
 
 from mha_numpy.backends import chosen_backend
 from mha_numpy.checks import check_shape, check_type
+from mha_numpy.core.attention_recording import (
+    AttentionCells,
+    AttentionSteps,
+    AttentionStepsBackward,
+    record_attention,
+    record_attention_backward,
+)
 from mha_numpy.core.grouped import shared_matmul, summed_matmul
 from mha_numpy.core.kernel_calls import find_attention_kernels, kernel_backward, kernel_forward
 from mha_numpy.core.masks import only_visible
@@ -19,13 +26,6 @@ from mha_numpy.core.options import (
     AttentionOptions,
     check_attention_inputs,
     takes_attention_options,
-)
-from mha_numpy.core.recording import (
-    AttentionCells,
-    AttentionSteps,
-    AttentionStepsBackward,
-    record_attention,
-    record_attention_backward,
 )
 from mha_numpy.core.shapes import sum_to_shape
 from mha_numpy.core.softmax import softmax_steps, softmax_steps_backward
@@ -235,11 +235,7 @@ def attention_forward(
 
 
 def attention_backward(
-    d_out: Array,
-    cache: AttentionCache,
-    *,
-    d_lse: Array | None = None,
-    backend: str | None = None,
+    d_out: Array, cache: AttentionCache, *, d_lse: Array | None = None, backend: str | None = None
 ) -> AttentionGrads:
     """Pull gradients back through attention: forward's steps, last to first.
 

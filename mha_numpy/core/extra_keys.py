@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checks import check_broadcast
-from mha_numpy.core.options import AttentionInputs, AttentionOptions, check_attention_inputs
-from mha_numpy.core.recording import (
+from mha_numpy.core.attention_recording import (
     record_cells_of_tokens,
     record_cells_of_tokens_backward,
     record_extra_heads,
     record_extra_heads_backward,
 )
+from mha_numpy.core.options import AttentionInputs, AttentionOptions, check_attention_inputs
 from mha_numpy.core.shapes import merge_heads, split_heads, sum_to_shape
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.steps import is_watched

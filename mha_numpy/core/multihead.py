@@ -17,15 +17,7 @@ from mha_numpy.core.multihead_params import (
     MultiHeadParams,
     check_multi_head_inputs,
 )
-from mha_numpy.core.options import AttentionInputs, AttentionOptions, takes_attention_options
-from mha_numpy.core.output_gate import OUTPUT_GATE, OutputGateCache
-from mha_numpy.core.qk_norm import (
-    QKNormCache,
-    QKNormOptions,
-    qk_norm_backward,
-    qk_norm_forward,
-)
-from mha_numpy.core.recording import (
+from mha_numpy.core.multihead_recording import (
     Projections,
     projections,
     record_append,
@@ -42,13 +34,10 @@ from mha_numpy.core.recording import (
     record_projections_backward,
     record_rotations,
 )
-from mha_numpy.core.rope import (
-    RopeCache,
-    RopeOptions,
-    rope_backward,
-    rope_forward,
-    text_length,
-)
+from mha_numpy.core.options import AttentionInputs, AttentionOptions, takes_attention_options
+from mha_numpy.core.output_gate import OUTPUT_GATE, OutputGateCache
+from mha_numpy.core.qk_norm import QKNormCache, QKNormOptions, qk_norm_backward, qk_norm_forward
+from mha_numpy.core.rope import RopeCache, RopeOptions, rope_backward, rope_forward, text_length
 from mha_numpy.core.shapes import merge_heads, split_heads
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError

@@ -1,7 +1,7 @@
 """What a trace notes of latent attention: name, axes and equation of each step."""
 
+from mha_numpy.core.multihead_recording import record_rotation
 from mha_numpy.core.pair import record
-from mha_numpy.core.recording import record_rotation
 from mha_numpy.core.rope import RopeCache
 from mha_numpy.dtypes import Array
 from mha_numpy.steps import is_watched, step
