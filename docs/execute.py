@@ -1,6 +1,7 @@
 """Run the notebooks and keep their outputs until a notebook, the package or a library changes."""
 
 import hashlib
+import os
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,6 +32,8 @@ def executed(notebooks: list[Path], cache: Path) -> list[Path]:
     if absent:
         print(f"notebooks run without {', '.join(absent)}, and say so where they would use it")
     missing = [pair for pair in wanted.items() if not pair[1].exists()]
+    # as many notebooks run at once as there are cores: with two threads each they wait in turns
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with ProcessPoolExecutor() as pool:
         for _ in progress(pool.map(_execute, missing), len(missing), "notebooks"):
             pass
