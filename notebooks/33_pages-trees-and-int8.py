@@ -380,7 +380,7 @@ for kind in (KVCache, Int8KVCache):
 # How wrong can an output be? Take one query q. Each product $q_c k_{jc}$ is off by half a step times $|q_c|$ at most,
 # so the score of key j is off by at most $b_j=\tfrac12s_j\sum_c|q_c|/\sqrt{d_k}$, with $s_j$ the scale of key j. Then
 # its power of e changes by a factor between $e^{-b_j}$ and $e^{b_j}$. With the weights p, the exact output o and the
-# steps of the values, that bounds the output, too ([derivation](../docs/caches.md)):
+# steps of the values, that bounds the output, too (derivation: docs/caches.md):
 
 # %%
 exact, forward_cache = attention_forward(q, k, v, mask=causal)
@@ -514,7 +514,7 @@ check("draft-tree", my_draft_tree)
 #   as if it were the text.
 # - **int8** changes a number by half a step at most, and you can bound the error of an output.
 #
-# **In the code:** `mha_numpy/core/caches`, derived in [docs/caches.md](../docs/caches.md).
+# **In the code:** `mha_numpy/core/caches`, derived in docs/caches.md.
 #
 # **Reference:** Kwon et al. 2023, *PagedAttention*; Leviathan et al. 2023, *Fast Inference from Transformers via
 # Speculative Decoding*; Miao et al. 2023, *SpecInfer*; Dettmers et al. 2022, *LLM.int8()*; Liu et al. 2024, *KIVI*.

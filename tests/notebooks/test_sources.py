@@ -56,6 +56,13 @@ def test_every_pair_has_a_source():
 
 
 @each_notebook
+def test_links_lead_to_notebooks_beside_it(source):
+    """A reader's folder has the notebooks alone, and the site moves the docs."""
+    links = re.findall(r"\]\((?!https?://|#)([^)\s]+)", source.read_text(encoding="utf-8"))
+    assert [link for link in links if not (sync.HERE / link).exists() or "/" in link] == []
+
+
+@each_notebook
 def test_public_names_alone(source):
     for cell in code_cells(source):
         for node in ast.walk(ast.parse(cell.source)):
