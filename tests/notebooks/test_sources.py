@@ -58,7 +58,7 @@ def test_every_pair_has_a_source():
 @each_notebook
 def test_links_lead_to_notebooks_beside_it(source):
     """A reader's folder has the notebooks alone, and the site moves the docs."""
-    links = re.findall(r"\]\((?!https?://|#)([^)\s]+)", source.read_text(encoding="utf-8"))
+    links = re.findall(r"\]\((?!https?://)([^)\s]+\.\w+)\)", source.read_text(encoding="utf-8"))
     assert [link for link in links if not (sync.HERE / link).exists() or "/" in link] == []
 
 
