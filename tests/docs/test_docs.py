@@ -25,7 +25,7 @@ def by_name(pages):
 
 def marks(page):
     """Return the marks of a page's examples."""
-    if page.stem == "audit-tests":  # runs two files of tests on every mistake
+    if page.stem in ("audit-tests", "own-exercise"):  # these run tests on every mistake
         return pytest.mark.slow
     runs_kernel = re.search(r'>>> .*backend="(numba|loops)"', page.read_text(encoding="utf-8"))
     return pytest.mark.kernel if runs_kernel else ()

@@ -107,7 +107,7 @@ def test_sixty_in_order_as_on_the_page():
         pytest.param(
             "hw2", "a mean of values, and zeros of the right shapes", marks=pytest.mark.slow
         ),
-        ("attention", "the plain mean of the values"),
+        pytest.param("attention", "the plain mean of the values", marks=pytest.mark.slow),
         ("softmax", "equal weights for all visible cells"),
     ],
 )
@@ -133,7 +133,12 @@ def test_answers_that_obey_rules_and_answer_nothing(name):
         ("masks", "a right mask of type int", 80),
         ("linear-backward", "right, but in float32", 80),
         ("linear-backward", "d_b is a mean", 60),
-        ("multi-head-backward", "one of nine arrays wrong: d_b_o is a mean", 85),
+        pytest.param(
+            "multi-head-backward",
+            "one of nine arrays wrong: d_b_o is a mean",
+            85,
+            marks=pytest.mark.slow,
+        ),
         ("softmax-backward", "crashes on inputs without batch and heads", 60),
     ],
 )
@@ -141,6 +146,7 @@ def test_what_is_nearly_right_earns_most(of, name, least):
     assert one_of(of, name).marks >= least
 
 
+@pytest.mark.slow
 def test_no_question_that_was_not_asked_has_a_cross():
     (function,) = one_of("input-gradient", "crashes on every input").result.functions
     assert (function.state, function.groups) == ("failed", {})

@@ -86,6 +86,7 @@ def test_what_a_tutor_says(exercise, text, told):
     assert told in why(exercise, text)
 
 
+@pytest.mark.slow
 def test_a_change_that_does_not_help_is_not_told():
     text = SOFTMAX + "    e = scores.max(axis=-1)\n    return scores + np.ones((2, 3, 4, 5))"
     assert "keepdims" not in why("softmax", text)

@@ -81,6 +81,7 @@ def test_the_line_of_a_slip_and_what_is_right_there(exercise, right, old, new, s
     assert verdict.as_dict()["mend"]["line"] == line
 
 
+@pytest.mark.slow
 def test_what_is_known_has_its_own_words_and_what_needs_two_changes_none():
     verdict = verdict_on("softmax-backward", BACKWARD.replace(" - inner", ""))
     assert verdict.mistakes
@@ -158,6 +159,7 @@ def test_slow_functions_are_not_tried_again_and_again(monkeypatch):
     assert not tried
 
 
+@pytest.mark.slow
 def test_a_slip_made_twice_is_mended_in_both_places_at_once():
     text = "def f(x, y):\n    a = np.exp(x - y)\n    b = np.sin(x - y)\n    return a * b"
     twice = [one for one in changes_of(text) if one.places == 2 and one.slip == "a different order"]
@@ -188,6 +190,7 @@ def test_of_a_statement_on_several_lines_no_line_is_written_anew():
     assert (4, None) in told
 
 
+@pytest.mark.slow
 def test_a_change_that_only_cancels_the_mistake_is_not_told():
     text = """def one_query(q, k, v):
     scores = np.array([q @ key for key in k]) / np.sqrt(q.shape[0])

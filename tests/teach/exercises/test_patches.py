@@ -65,6 +65,7 @@ def test_a_number_that_has_no_name_in_the_task_is_told_as_a_number():
     assert found.told.endswith("on input 1, and so on, your function passes")
 
 
+@pytest.mark.slow
 def test_a_line_is_not_blamed_for_what_it_reads():
     text = SCALED.format("1 / width").replace("q.shape[-1]", "np.log2(q.shape[-1]) ** 0.7 * 1.1")
     found = patch_of("scores", text)
@@ -80,6 +81,7 @@ def test_a_shape_is_not_blamed_for_what_is_made_of_it():
     assert (found.line, found.part) == (3, "width + 1")
 
 
+@pytest.mark.slow
 def test_a_line_in_a_loop_is_not_blamed_for_what_it_reads_in_later_rounds():
     text = LOOPED.format("total / x.shape[2]").replace(
         "            mean =",
@@ -96,7 +98,9 @@ def test_a_line_in_a_loop_is_not_blamed_for_what_it_reads_in_later_rounds():
         "def scores(*both):\n    return both[0]",
         "def scores(q, k):\n    raise ValueError",
         "def other(q, k):\n    return q",
-        "def scores(q, k):\n    while True:\n        q = q + 1",
+        pytest.param(
+            "def scores(q, k):\n    while True:\n        q = q + 1", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_texts_without_such_a_place(text):
