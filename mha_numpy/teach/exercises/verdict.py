@@ -36,15 +36,18 @@ class Difference:
     names: tuple[str, str] = ("expected", "yours")
 
     def table(self) -> Table:
-        """Return both in text: the rows that differ most, and their first columns."""
+        """Return both in text: the rows that differ most, and columns with the first difference."""
         expected, actual = np.atleast_2d(self.expected), np.atleast_2d(self.actual)
-        worst = _distances(actual, expected).max(axis=1)
+        off = _distances(actual, expected)
+        worst = off.max(axis=1)
         order = np.argsort(-worst, kind="stable")[:ROWS]
         largest = float(largest_of(expected.astype(float)))
         shown = sorted(int(i) for i in order if worst[i] > TOLERANCE * largest)
+        wrong = np.flatnonzero((off[shown] > TOLERANCE * largest).any(axis=0))
+        last = max(COLUMNS, int(wrong[0]) + 1 if wrong.size else 0)
         names = [name.ljust(max(map(len, self.names))) for name in self.names]
         rows = [
-            [f"row {i}" if name == names[0] else "", name, _numbers(array[i])]
+            [f"row {i}" if name == names[0] else "", name, _numbers(array[i], last - COLUMNS, last)]
             for i in shown
             for name, array in zip(names, (expected, actual), strict=True)
         ]
@@ -211,9 +214,9 @@ def code_block(text: str) -> str:
     return f'<pre style="{style}"><code>{escape(text)}</code></pre>'
 
 
-def _numbers(row: Array) -> str:
-    texts = [f"{x:7}" if row.dtype == bool else f"{x:7.3g}" for x in row[:COLUMNS].tolist()]
-    return " ".join(texts) + (" ..." if len(row) > COLUMNS else "")
+def _numbers(row: Array, first: int, last: int) -> str:
+    texts = [f"{x:7}" if row.dtype == bool else f"{x:7.3g}" for x in row[first:last].tolist()]
+    return "... " * (first > 0) + " ".join(texts) + " ..." * (len(row) > last)
 
 
 def _distances(actual: Array, expected: Array) -> Array:
