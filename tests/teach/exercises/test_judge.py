@@ -22,6 +22,7 @@ from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.judge import memory_stage, probe_inputs
 from mha_numpy.teach.exercises.sandbox import Run, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, examine
+from mha_numpy.teach.exercises.verdict import Difference
 from mha_numpy.teach.saved import Saved
 from tests.teach.exercises.catch_all import catch_all
 
@@ -414,6 +415,15 @@ def test_a_known_mistake_is_named_with_its_evidence_and_a_picture():
         "expected", "yours", "difference",
     ]  # fmt: skip
     assert "expected" in verdict.difference.table().to_text()
+
+
+@pytest.mark.parametrize(("column", "dots"), [(2, False), (11, True)])
+def test_the_numbers_of_a_difference_contain_it(column, dots):
+    actual = np.zeros((3, 12))
+    actual[1, column] = 7
+    _, (_, _, mine) = Difference("d_k", np.zeros((3, 12)), actual).table().rows
+    assert "7" in mine
+    assert mine.startswith("...") == dots
 
 
 def test_tests_are_scored():
