@@ -68,7 +68,7 @@ print("".join(signs[i] for i in ids[0, :64]))
 # ## The first token leaves
 #
 # The model has one block and one head. RoPE rotates its queries and keys by their positions (notebook 19). We train it
-# three times, from three seeds, which takes about 15 seconds in all on two free cores.
+# from three seeds, in about 15 seconds on two free cores.
 
 # %%
 from mha_numpy.models import TransformerLM
@@ -108,7 +108,7 @@ models = [train(seed) for seed in range(3)]
 # %% [markdown]
 # Each model now reads 32 streams of 256 signs, one sign at a time: once with a KV cache that forgets nothing, and once
 # with one that keeps the last 64. We know the chances by which the signs were drawn, so we can subtract the least
-# possible loss. What is left is the model's own fault, in nats (the unit of natural logarithms).
+# possible loss. What is left is the model's own fault, in nats.
 
 
 # %%
@@ -152,7 +152,7 @@ line_chart(range(16, 257, 16), lines, title=title, **axes)
 
 # %%
 near = slice(56, 72)
-lines = {n: read_by[n][0, :, near].mean(0) for n in [*caches][1:]}
+lines = {n: read_by[n][0, :, near].mean(0) for n in caches}
 title = "Seed 0, sign by sign"
 line_chart(range(57, 73), lines, title=title, **axes)
 
@@ -165,8 +165,8 @@ line_chart(range(57, 73), lines, title=title, **axes)
 # </details>
 #
 # Why not keep everything? Such a cache grows without end, and its loss climbs as well: from sign 65 on, there are more
-# keys than in training, at new distances. (We don't separate the two.) The third line is the repair: keep the one token
-# that says nothing. So what is `#` for?
+# keys than in training, at new distances. The third line is the repair: keep the one token that says nothing. So what
+# is `#` for?
 #
 # ## Who looks at the first token
 #
@@ -202,9 +202,9 @@ Table("Mean weight on", ["seed", "from", *places], rows)
 
 # %% [markdown]
 # Each model has its own habits. With seed 0, *letters* put as much weight on `#` as on themselves. With seeds 1 and 2
-# they hardly use it, but *stars* put about a quarter there. What `#` has over other signs is that it's always there,
+# they hardly use it (with seed 2 they rest on others, such as earlier stars), but *stars* put about a quarter there. What `#` has over other signs is that it's always there,
 # and always the same. A token that takes much weight without saying anything is called an *attention sink*. In large
-# language models, the first tokens become sinks, no matter which words they are (Xiao et al. 2023).
+# language models, the first tokens become sinks, whatever words they are (Xiao et al. 2023).
 #
 # What happens in a row whose sink disappears? In a made-up row, `#` has a score of 3, and three other signs score 1, 0
 # and 0.
@@ -246,8 +246,8 @@ bar_chart(lengths, title="Length of value times w_o")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With seeds 0 and 1 it's more than twice as long, and with seed 2 a little shorter. It's far from 0 in all three. Large
-# models do have small values there (Guo et al. 2024).
+# With seeds 0 and 1 it's more than twice as long, and with seed 2 a little shorter. It's far from 0 in all three. (Large
+# models do have small values there, and so do the small ones of Guo et al. 2024, whose task is much like ours.)
 #
 # </details>
 #
@@ -285,15 +285,14 @@ Table("Loss above the least, signs 129 to 256", columns, rows)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. With seeds 1 and 2, the loss is about as high as without `#`. With seed 0, the place to rest wins back about a
-# quarter of the rise; the rest is due to the value.
+# No. The place to rest wins back about a quarter of the rise with seed 0, nothing with seed 1 and a seventh with seed 2;
+# the rest is due to the value.
 #
 # </details>
 #
 # Each model suffers only where it looked at `#`: with seed 0 at letters, with seeds 1 and 2 at stars. And what it
-# misses is mostly the *value*. These models don't just rest on `#`: they take a fixed vector from it, as from a bias,
-# and the rest of the model was trained to get it. So the usual explanation is true of softmax, but it's not the main
-# reason *here*. In large models, where sinks have small values, it may be.
+# misses is mostly the *value*. These models don't just rest on `#`: they take a fixed vector from it, as from a bias.
+# So the usual explanation is not the main reason *here*. In large models, where sinks have small values, it may be.
 #
 # ## Repair 1: keep the first token
 #
@@ -302,8 +301,7 @@ Table("Loss above the least, signs 129 to 256", columns, rows)
 # and rotates them by their **place in the cache**: `#` is at place 0, and the new sign at place 63, however long the
 # text is.
 #
-# To compare, we read with true positions and a mask that shows the same 64 keys. And does it help to keep more than
-# one?
+# To compare, we read with true positions and a mask that shows the same 64 keys. We also keep four signs.
 
 # %%
 from mha_numpy import window_mask
@@ -324,17 +322,21 @@ some["first 4, last 60"] = four
 true = [by_true_positions(model) for model in models]
 some["first 1, true positions"] = np.array(true)
 some["last 64"] = read_by["last 64"]
-bars = {name: runs[..., 128:].mean() for name, runs in some.items()}
+late = {n: runs[..., 128:].mean((1, 2)) for n, runs in some.items()}
+kept, gone = late["first 1, last 63"], late["last 64"]
+lost = (late["first 1, true positions"] - kept) / (gone - kept)
+print("lost by true positions, seeds 0 to 2:", lost.round(2))
+bars = {name: means.mean() for name, means in late.items()}
 title = "Loss on signs 129 to 256, mean of three seeds"
 bar_chart(bars, title=title, unit="nats above the least")
 
 # %% [markdown]
-# True positions lose about a third of what the sink had saved. Four sinks are no better than one here. That may be
-# because all texts that these models saw began with the same sign; Xiao et al. kept four.
+# True positions lose between a fifth and three quarters of what the sink had saved. Four sinks are no better than one
+# here, perhaps because all texts began with the same sign; Xiao et al. kept four.
 #
-# ## Repair 2: a score without a value
+# ## Repair 2: train with a window, and a score without a value
 #
-# Why should a token play this role at all? Give each head one more number $\beta$, which is learned like any other
+# A model that rarely sees `#` can't come to need it. And why should a token play this role at all? Give each head one more number $\beta$, which is learned like any other
 # param. It joins the softmax of each of its rows but has no value:
 #
 # $$w_j = \frac{e^{s_j}}{e^{\beta} + \sum_l e^{s_l}}$$
@@ -356,15 +358,17 @@ summed = {"sum of a row, by its sink": by_sink}
 matrices(summed, row_labels=rows, column_labels=labels)
 
 # %% [markdown]
-# We train six more models, about 30 seconds in all. Three have a learned sink and a window of 16 from the start, and
-# three have only this window. Then they read with a window of 16, so `#` is soon gone.
+# We train nine more models, about 45 seconds in all. Three have a learned sink and a window of 16 from the start, three
+# have only this window, and three only the sink. Then they read with a window, so `#` is soon gone.
 
 # %%
-sink, window = {"sink": True}, {"window": (15, 0)}
+sink = {"sink": True}
+window = {"window": (15, 0)}  # 15 keys before its own: 16 in all
 made = {
     "sink, window": [train(n, **sink, **window) for n in range(3)]
 }
 made["window only"] = [train(n, **window) for n in range(3)]
+sink_only = [train(n, **sink) for n in range(3)]
 
 
 # %%
@@ -378,6 +382,9 @@ title = "Trained with a window, read without the first token"
 line_chart(range(16, 257, 16), lines, title=title, **axes)
 
 # %%
+read_late["sink only, last 64"] = read_all(
+    sink_only, caches["last 64"]
+)
 read_late["# kept (above)"] = read_by["first 1, last 63"]
 rows = []
 for name, runs in read_late.items():
@@ -387,9 +394,9 @@ columns = ["model", "seed 0", "seed 1", "seed 2"]
 Table("Loss above the least, signs 129 to 256", columns, rows)
 
 # %% [markdown]
-# Both stay flat, although `#` is long gone, so a window by itself is harmless: these models could rarely look at `#`,
-# and do without it. But from each seed, the loss is lower with a learned sink than without, and lower than that of the
-# first models, which saw 64 signs.
+# Both with a window stay flat, although `#` is long gone: in training, only the first 16 of 64 rows saw it. The window
+# is what repairs. With the sink alone, seeds 1 and 2 still need `#`. But with a window, each seed's loss is lower with a
+# learned sink than without, and lower than that of the first models, which saw 64 signs.
 #
 # How much do letters leave to the learned sink?
 
@@ -405,14 +412,15 @@ bar_chart(left, title="Weight left to the learned sink")
 
 # %% [markdown]
 # Letters leave most of their weight to it, at least 66%, and stars less than a quarter. The head can say "nothing for
-# me", and it needs no token to say so. All of this is about one tiny task with three seeds.
+# me" without a token. All of this is about one tiny task with three seeds.
 #
 # ## Exercise: attention with a learned sink
 #
 # You get the scores of all heads, with -inf where a key is hidden. Return the weights of the keys, and the heads. Don't
 # forget the row that sees nothing, and think about which number is the largest of a row.
 #
-# To practise more, try `sink-backward` in `mha-numpy exercises`: the sink learns, so it needs a gradient.
+# To practise more, try `sink-backward` in `mha-numpy exercises`. The sink learns, so it needs a gradient: that of one
+# more cell in each row (notebook 11), whose d_weight is 0.
 
 
 # %% tags=["exercise"]
@@ -437,13 +445,12 @@ check("sink-attention", my_sink_attention)
 # %% [markdown]
 # ## Summary
 #
-# - Softmax has to spend all its weight, and a first token that is always in sight is one place for it. When a window
-#   drops this token, its weight goes elsewhere, and its value is gone.
+# - Softmax has to spend all its weight, and a first token is one place for it. When a window drops this token, its weight
+#   goes elsewhere, and its value is gone.
 # - In our three models the loss rose where they had looked at this token. A place to rest without its value won back a
-#   quarter with one seed and hardly anything with the other two: they had come to need the value.
+#   quarter at most: they had come to need the value.
 # - Keeping the token and rotating by the place in the cache repaired all three, without training.
-# - A learned sink is a score without a value. Models trained with a window needed no first token, and did better with
-#   this sink than without.
+# - Models trained with a window needed no first token. They did better with a learned sink, a score without a value.
 #
 # **In the code:** `core/caches/rolling.py`; in `core/softmax.py`, the lines with `sink`. Derivation: docs/merging.md.
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 31 · A cache that is a latent
 #
-# DeepSeek-V2 has 60 layers of 128 heads, each 128 wide. If all of them kept their own keys and values, one token would
-# take 3840 KiB of memory. If groups of 16 heads shared (notebook 16), it would take 240, and if all did, 30. The model
+# DeepSeek-V2 has 60 layers of 128 heads, each 128 wide (not counting a part for the position). If all of them kept
+# such keys and values, one token would take 3840 KiB of memory. If groups of 16 heads shared (notebook 16), it would take 240, and if all did, 30. The model
 # itself keeps 67.5 KiB, and yet each head has its own keys.
 
 # %% tags=["hide-input"]
@@ -25,8 +25,7 @@ title = "DeepSeek-V2, cache of one token, 2 bytes per number"
 bar_chart(kib, title=title, unit="KiB")
 
 # %% [markdown]
-# How can 576 numbers per layer serve 128 different heads? And doesn't the model have to make all keys again whenever it
-# writes a token?
+# How can 576 numbers per layer serve 128 heads? And doesn't the model have to make all keys again whenever it writes?
 #
 # **By the end you can** cache one short vector per token, decode from it without making a key, and say why rotary
 # positions have to travel beside it.
@@ -35,11 +34,8 @@ bar_chart(kib, title=title, unit="KiB")
 #
 # Each token's x is multiplied down to a *latent*, of width d_c. From it, every head makes its key and its value, with
 # its own columns of two *up-projections*. Here are three tokens with D = 6 and d_c = 2, and two heads with keys of
-# width 4 and values of width 3. (Until we train, all params are random, and queries made up.)
-#
-# > **Predict first.** Multi-head attention would keep 2 · (4 + 3) = 14 numbers per token. How many are enough, if keys
-# > and values can be made again?
-# > <!-- answer: 2 within 0 -->
+# width 4 (d_nope: *no position*, you'll see why) and values of width 3. (Until we train, all params are random, and
+# queries made up.)
 
 # %%
 rng = np.random.default_rng(57)
@@ -58,14 +54,11 @@ heads = [[], [], [0, 1], [0, 1]]
 matrices(arrays, row_labels=rows, heads=heads)
 
 # %% [markdown]
-# <details><summary>Answer</summary>
+# Instead of 14 numbers per token, we keep 2. In multi-query attention, all heads read the *same* key; here each has its
+# own view of the latent.
 #
-# The latent is enough: 2.
-#
-# </details>
-#
-# In multi-query attention, all heads read the *same* key. Here each head has its own view of the latent. But what isn't
-# in the latent, no head can see. Keys and values together are 14 wide, and yet they have only 2 dimensions:
+# > **Predict first.** We put the keys and values of 1000 tokens into 1000 rows of 14 numbers. What is the rank?
+# > <!-- answer: 2 within 0 -->
 
 # %%
 many = rng.normal(size=(1000, 6)) @ w_down
@@ -73,7 +66,13 @@ both = np.hstack([many @ w_k_up, many @ w_v_up])
 print(both.shape, "of rank", np.linalg.matrix_rank(both))
 
 # %% [markdown]
-# (The real models also norm the latent. We add that later.)
+# <details><summary>Answer</summary>
+#
+# 2. What isn't in the latent, no head can see.
+#
+# </details>
+#
+# (Real models norm the latent, too.)
 #
 # ## Move the bracket
 #
@@ -82,8 +81,8 @@ print(both.shape, "of rank", np.linalg.matrix_rank(both))
 #
 # $$q\,(c\,W_h)^\top = q\,W_h^\top c^\top = (q\,W_h^\top)\,c^\top$$
 #
-# On the left, every latent is taken to the keys. On the right, the one query is taken to the latents. The same works
-# for the values: mix the latents first, and take the one result to the values.
+# On the left, every latent is taken to the keys; on the right, one query to the latents. Likewise, mix the latents
+# first, and take the one result to the values.
 #
 # > **Predict first.** Head 0's query is 4 wide. After it has *absorbed* $W_0^\top$, how wide is it?
 # > <!-- answer: 2 within 0 -->
@@ -109,7 +108,7 @@ matrices(scores, column_labels=rows, **labels)
 #
 # The scores agree. And look at what the second way *is*: all query heads read the same keys, the latents, and the same
 # values, the latents again. That's **multi-query attention**, so `attention_forward` can compute it, with H_kv = 1. But
-# we have to pass the scale. The default takes the width of the latent, 2, while the heads' own keys are 4 wide.
+# pass the scale: the default takes the latent's width, 2, while the heads' own keys are 4 wide.
 
 # %%
 c = latents[None, None]  # (B, 1, T, d_c): one key/value head
@@ -122,8 +121,8 @@ compare(tried, dict.fromkeys(tried, expanded))
 # %% [markdown]
 # ## A rotation in between
 #
-# Rotary positions (notebook 19) turn each key by its token's position, t. Let's turn our keys, put the query at
-# position 2, and absorb as before.
+# Rotary positions (notebook 19) turn each key by its token's position, t. Let's turn our keys, turn the query to
+# position 2, and then let it absorb.
 #
 # > **Predict first.** At which of the positions 0, 1 and 2 does the absorbed score still come out right?
 # > <!-- answer: 0 within 0 -->
@@ -132,16 +131,16 @@ compare(tried, dict.fromkeys(tried, expanded))
 k_turned, _ = rope_forward(k)  # by positions 0, 1, 2
 q_turned, _ = rope_forward(q, positions=np.array([2]))
 absorbed = q_turned @ w_k.swapaxes(1, 2)
-scores = {
-    "from rotated keys": (q_turned @ k_turned.swapaxes(1, 2))[:, 0],
-    "absorbed": (absorbed @ latents.T)[:, 0],
-}
-matrices(scores, column_labels=rows, **labels)
+right = (q_turned @ k_turned.swapaxes(1, 2))[:, 0]
+both = np.vstack([right, (absorbed @ latents.T)[:, 0]])
+ways = ("from rotated keys", "absorbed")
+names = [f"head {h}, {way}" for way in ways for h in (0, 1)]
+matrices({"scores": both}, column_labels=rows, row_labels=names)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only at position 0, where nothing is turned.
+# Only at position 0, where the key isn't turned. (Without its turn, the query would be right only at position 2.)
 #
 # </details>
 #
@@ -160,8 +159,8 @@ for t in range(3):  # R[:, t] turns a row by position t
     print(f"absorbed for token {t}:", score.round(2))
 
 # %% [markdown]
-# So DeepSeek's models leave these keys unrotated, and let the position travel **beside** the latent. Another d_rope
-# features are made from x itself and rotated. All heads share this one rotated key, but each has its own rotated query.
+# These are the right columns. But a query per token is too many, so DeepSeek-V2 leaves these keys unrotated and lets the
+# position travel **beside** the latent. One more matrix makes d_rope features of x, and they are rotated. All heads share this one rotated key, but each has its own rotated query.
 # A score is the sum of both products, with the scale of the whole head:
 #
 # $$\frac{q_{\mathrm{absorbed}}\cdot c \;+\;
@@ -195,8 +194,11 @@ tried = {"absorbed": out, "keys made again": again}
 compare(tried, dict.fromkeys(tried, whole))
 
 # %% [markdown]
-# Every head reads `kept`, which is 8 wide, and whose first 6 columns are the values. No head's own key or value is in
-# the table.
+# `kv_down` is the latent before its norm and the key before its rotation; `kept` has both afterwards. Every head reads
+# it, with the first 6 columns as values. No head's own key or value is in the table.
+#
+# Absorbing isn't free. In DeepSeek-V2, one token after 8192 others takes 119 times fewer operations than with all keys
+# made again. But a whole prompt takes 3.3 times more, so there the model does make keys (docs/latent.md).
 #
 # ## What there is to read
 #
@@ -220,24 +222,24 @@ print(f"operations per byte: {per_token / (2 * (512 + 64)):.0f}")
 # <details><summary>Answer</summary>
 #
 # It does 242, because 128 heads read each number, and use most of them twice, for the scores and for the mix. Notebook
-# 17's graphics card could do 153 per byte, so it would no longer wait for its memory.
+# 17's A100 could do 153 per byte, so it would no longer wait for its memory.
 #
 # </details>
 #
 # ## What is it worth?
 #
 # Shapes can't say what heads lose. So we train small causal models of one layer with 8 heads. Each caches **32 numbers
-# per token**, in one of four ways.
+# per token**, in one of four ways. (That takes a minute or two.)
 #
-# They read 8 *records*. A record is one token with four features, such as a colour and a shape, and each has 16
-# possible values. Then come 4 questions. A question is one token that asks four things at once: the second feature of
-# the record whose *first* is this, the third of the one whose *second* is that, and so on, around. So heads have to
-# look for different things in different records.
+# They read 8 *records*. A record is one token with four features, such as a colour and a shape. Each has 16 possible
+# values, and none occurs twice. Then come 4 questions. One token asks four things at once: the second feature of the
+# record whose *first* is this (what shape is the red one?), the third of the one whose *second* is that, and so on,
+# around. So heads have to look for different things in different records.
 #
 # In a second task, records have eight features, four to look for and four to answer with.
 #
-# > **Predict first.** In the first task, the four features that we look for are also the answers. Who has to store each
-# > of them only once?
+# > **Predict first.** In the first task, the four features that we look for are also the answers. Who can store each of
+# > them only once?
 # >
 # > - all four models
 # > - multi-head and grouped
@@ -368,23 +370,22 @@ line_chart(tens, compare_kinds(4), title=title, **axes)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only the latent. The others keep a key *and* a value, and all heads together need every feature in both.
+# Only the latent. The others keep a key *and* a value, and the heads together need every feature in both.
 #
 # </details>
 #
-# With all three seeds, the latent gets nearly everything right, and the others between 54% and 78%. (Grouped and
-# multi-query got stuck. A model that knows two of the four things and guesses the rest is right in (2 + 2/16) / 4 = 53%
-# of cases, and one that knows three in 77%.) Is it because features are stored once? Then the lead should vanish in the
-# second task, where keys and values have nothing in common.
+# With all three seeds, the latent gets nearly everything right, and the others between 54% and 78%. (A model that knows
+# two of the four things and guesses the rest is right in (2 + 2/16) / 4 = 53% of cases, and one that knows three in
+# 77%.) Is it because features are stored once? Then the lead should vanish in the second task, where keys and values
+# have nothing in common.
 
 # %%
 title = "Looked for and answered with: different features"
 line_chart(tens, compare_kinds(8), title=title, **axes)
 
 # %% [markdown]
-# It does vanish. With all three seeds, the latent is now behind grouped and multi-query. So what we see fits the
-# explanation. But don't conclude that 32 numbers are too few for the others. In 2000 steps, the same seeds get this
-# percentage right:
+# The lead over grouped and multi-query is gone: with all three seeds, the latent is behind them. And if we train longer?
+# Other runs, of 2000 steps each, get this percentage right:
 #
 # | kind | same features | different features |
 # |---|---|---|
@@ -393,16 +394,17 @@ line_chart(tens, compare_kinds(8), title=title, **axes)
 # | multi-query | 53.9, 76.7, 76.7 | 53.4, 53.5, 53.4 |
 # | latent | 100, 100, 100 | 76.4, 76.7, 76.8 |
 #
-# Multi-head *can* do both tasks, but it takes longer, and not every seed gets there. In the second task the order has
-# changed. So we've measured how easily training finds a solution, at one size and learning rate, and the models don't
-# have equal params. (Try `train("latent, 30 + 2", 8, 0, 2000)`, about ten seconds.)
+# Where nothing can be shared, the latent no longer gets everything right, which fits the explanation. But it's ahead of
+# grouped and multi-query again, so there is more to it: the models differ in params and in a norm, too. And multi-head
+# *can* do both tasks, though not with every seed. We've measured how easily training finds a solution, at one size and
+# learning rate.
 #
 # For large models, DeepSeek-AI report that the latent did better than multi-head attention (appendix D).
 #
 # ## Exercise: decode from latents
 #
-# Write the step of one new token: absorb, score, mix, and expand the result. The check looks at the absorbed queries
-# too, so you can't make the keys instead.
+# Write the step of one new token: absorb, score, mix, and expand the result. The check looks at the absorbed queries,
+# too.
 
 
 # %% tags=["exercise"]
@@ -411,10 +413,10 @@ def my_absorbed_decode(q_nope, q_rope, kept, w_k_up, w_v_up):
     d_rope), w_k_up (d_c, H*d_nope), w_v_up (d_c, H*d_v) ->
     q_absorbed (H, d_c), not scaled, and heads (H, d_v).
 
-    Head h has block h of the columns of both maps. kept has each
-    token's latent, and then its rotated key, which is for all
-    heads. The new token is one of them. Large scores must not
-    overflow.
+    heads is softmax(q k^T / sqrt(d_nope + d_rope)) v. Head h has
+    block h of the columns of both maps. kept has each token's
+    latent, and then its rotated key, which is for all heads. The
+    new token is one of them. Large scores must not overflow.
     """
     ...  # your code
 
@@ -430,16 +432,15 @@ check("absorbed-decode", my_absorbed_decode)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain the third bar from the beginning: the model keeps a latent of 512 numbers and a rotated key of 64,
-# and each head makes of them what it needs.
+# The third bar from the beginning is a latent of 512 numbers and a rotated key of 64, of which each head makes what it
+# needs.
 #
-# - All heads make their keys and values from one latent per token, so these have no more dimensions than it has.
-# - Move the bracket, and no key is ever made. Queries absorb the key's up-projection, and the value's comes after the
+# - All heads make their keys and values from one latent per token, which is all they can know of it.
+# - Move the bracket, and decoding never makes a key. Queries absorb the key's up-projection, and the value's comes after the
 #   mix. This is multi-query attention with wide heads, and the scale of the whole head.
 # - A rotation between the two matrices would depend on the distance. So the position travels beside the latent, in one
 #   rotated key for all heads.
-# - With 32 numbers per token, our latent learned fastest when keys and values shared their features, and lost its lead
-#   when they didn't.
+# - With 32 numbers per token, our latent got nearly everything right only when keys and values shared features.
 #
 # **In the code:** `mha_numpy/variants/latent.py`, `mha_numpy/layers/latent_attention.py`. Derivation and backward:
 # docs/latent.md.

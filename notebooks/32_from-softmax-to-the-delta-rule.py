@@ -45,7 +45,7 @@ bar_chart(bars, title="Where is Anna?", unit="room numbers")
 # ## Without softmax, the order can change
 #
 # Softmax takes the exponential of each score, so every query has to meet every key. Without it only products remain,
-# which you can compute in another order (Katharopoulos et al. 2020):
+# which you can compute in another order (Katharopoulos et al. 2020, who also make q and k positive and divide by a sum):
 #
 # $$(Q K^\top)\, V = Q\, (K^\top V)$$
 #
@@ -125,7 +125,7 @@ print(f"the cache is {cache / states:.0f} times as large")
 #
 # </details>
 #
-# We printed the cache of Llama 3 70B at 8192 tokens (notebook 17), and states in its place. Since a state never grows,
+# We printed the cache of Llama 3 70B at 8192 tokens (notebook 17), and a state per head in its place. Since a state never grows,
 # the last token takes no more work than the first. Where is the catch?
 #
 # ## A sum blurs
@@ -147,8 +147,7 @@ matrices(columns | {"read from the sum": reads}, **pair)
 # <details><summary>Answer</summary>
 #
 # It reads 3 + 0.6 · 5 = 6. Reading with $k_i$ gives $\sum_j (k_i \cdot k_j)\, v_j$: its own value, plus a share of
-# every other value whose key isn't at right angles to it. The shares, here 1 and 0.6, don't sum to 1, so this is no
-# mean of the values, as softmax's answer is.
+# every other value whose key isn't at right angles to it. The shares don't sum to 1, so this is no mean.
 #
 # </details>
 #
@@ -165,26 +164,31 @@ matrices(columns | {"read from the sum": reads}, **pair)
 # > does the state get right?
 
 # %%
-k, state = np.array([anna, ben, anna]), np.zeros((2, 1))
-after = []
+k, state, total = np.array([anna, ben, anna]), np.zeros((2, 1)), 0
+by_delta, by_sum = [], []
 for t in range(3):
     gap = rooms[t] - k[t] @ state  # (1,): what the state lacks
     state = state + np.outer(k[t], gap)  # beta = 1
-    after.append((k[:2] @ state).ravel())
+    total = total + np.outer(k[t], rooms[t])
+    by_delta.append((k[:2] @ state).ravel())
+    by_sum.append((k[:2] @ total).ravel())
 told = ["Anna 3", "Ben 5", "Anna 8"]
 labels = {"row_labels": told, "column_labels": ["Anna", "Ben"]}
-matrices({"read after each sentence": np.array(after)}, **labels)
+read = {"by the delta rule": by_delta, "by the sum": by_sum}
+read = {name: np.array(rows) for name, rows in read.items()}
+matrices(read, **labels)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
 # Only the person in the latest sentence. The keys overlap, so writing Ben's room changes Anna's to 4.92, and writing
-# Anna's new room changes Ben's to 6.85.
+# Anna's new room changes Ben's to 6.85. But the sum is further off: 14 and 11.6.
 #
 # </details>
 #
-# Many models also let the state *fade* by a factor $e^{g_t}$ before each token (Sun et al. 2023). In code, $g_t$ is
-# `log_decay`. With both you have the *gated delta rule* (Yang et al. 2024), the one that you'll write:
+# Many models also let the state *fade* by a factor $e^{g_t}$ before each token (the same for all tokens in Sun et al.
+# 2023). In code, $g_t$ is `log_decay`. With both you have the *gated delta rule* (Yang et al. 2024), the one that
+# you'll write. It also divides by $\sqrt{d_k}$, as attention does:
 #
 # $$S_t = e^{g_t} S_{t-1} + \beta_t\, k_t^\top (v_t - k_t\, e^{g_t} S_{t-1}) \qquad \mathrm{out}_t = q_t S_t / \sqrt{d_k}$$
 #
@@ -192,8 +196,8 @@ matrices({"read after each sentence": np.array(after)}, **labels)
 #
 # Nothing is trained yet. We draw random keys of length 1, with d_k = 16, and random values, tell each pair once, then
 # ask for all. The error is the squared distance from the right values, divided by their squared length, so always
-# answering 0 has error 1. All states have 16 · 16 numbers, but softmax keeps every pair. Its usual scale is
-# $1/\sqrt{16}$. With 16, the best match gets nearly all the weight.
+# answering 0 has error 1. All states have 16 · 16 numbers, but softmax keeps every pair. (A scale of 16 gives its best
+# match nearly all the weight.)
 #
 # > **Predict first.** What is the error of the sum with 16 pairs? Two random keys have $(k_i \cdot k_j)^2 = 1/16$ on
 # > average.
@@ -240,7 +244,6 @@ def tell_once(n, rng):
     sharp, _ = attention_forward(k, k, v, scale=16.0)
     read = {"softmax, scale 16": sharp} | by_state(k, k, v)
     read["delta rule, told 4 times"] = recall(k, *again, beta=1.0)
-    read["softmax, scale 1/4"], _ = attention_forward(k, k, v)
     return {name: error(x, v) for name, x in read.items()}
 
 
@@ -279,21 +282,39 @@ line_chart(pairs, lines, title=title, y_label="error", **axes)
 #
 # </details>
 #
-# - The sum's error grows by about 1/d_k per pair. From 20 pairs on, answering 0 would be better. A decay gives up old
-#   pairs and stays lower.
-# - Told once, the delta rule is below the sum, but from 20 pairs on above this decay.
-# - Told four times, it's close to exact for 8 pairs, because each round corrects the last. For 16, a matrix
-#   exists that maps all keys to their values, but 0.29 remains. For more there's none. With 32 it's as bad as
-#   answering 0.
-# - Softmax with its usual scale mixes all pairs, and with 8 it's worse than the sum. With scale 16 it's close to exact
-#   throughout.
+# - The sum's error grows by about 1/d_k per pair. From 20 pairs on, answering 0 would be better.
+# - Told four times, the delta rule is close to exact for 8 pairs, because each round corrects the last. For 16, a
+#   matrix exists that maps all keys to their values, but 0.29 remains. For more there's none.
+# - Softmax is close to exact throughout.
+#
+# How much of it is only length, which real layers norm? Let's multiply by the best factor:
+
+
+# %%
+def best_error(read, values):
+    factor = (read * values).sum() / (read**2).sum()
+    return error(factor * read, values)
+
+
+def tell_and_scale(n, rng):
+    k = unit(rng.normal(size=(50, n, 16)))
+    v = rng.normal(size=(50, n, 16))
+    read = by_state(k, k, v)
+    return {name: best_error(x, v) for name, x in read.items()}
+
+
+chosen = [8, 12, 16, 32]
+show_means(five_seeds(tell_and_scale, chosen), chosen, chosen)
+
+# %% [markdown]
+# Most of the sum's: with 16 pairs or more, it's the best of the three now. So why remove anything?
 #
 # ## Keys that come again
 #
 # Now 8 keys get new values in every round, in random order, and only the latest count. The second softmax has a bias: 1
 # more for each token than for the one before.
 #
-# > **Predict first.** Which errors *keep* growing from round to round?
+# > **Predict first.** Which error has no bound?
 
 # %%
 
@@ -334,17 +355,16 @@ line_chart(rounds, lines, title=title, y_label="error", **axes)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The sum's, because it drowns in old values, and softmax's, because it can't tell old from new without the bias. The
-# delta rule replaces old values, but overlaps remain: its error grows by less and less, to 0.39. The decay's stays at
-# 0.52 from 4 rounds on.
+# The sum's: it drowns in old values. Softmax's goes to 1, because it can't tell old from new without the bias. The delta
+# rule replaces old values, but overlaps remain: its error grows by less and less, to 0.39.
 #
 # </details>
 #
 # ## Can training choose better keys?
 #
-# A model can *learn* its keys. So let's train one for each rule, with d_k = d_v = 8 and a state of 64 numbers. It
-# learns a vector for each of 16 keys and 16 values, and beta and decay (softmax: its scale and bias). It reads 1 to 32
-# random pairs, and then names the latest value of every key in them.
+# A model can *learn* its keys. So we train one for each rule, with d_k = d_v = 8 and a state of 64 numbers. It learns a
+# vector for each of 16 keys and 16 values, and beta and decay (softmax: its scale and bias). It reads 1 to 32 random
+# pairs, and then names the latest value of every key in them.
 #
 # > **Predict first.** Which rules name most after 8 pairs? From worst to best:
 # >
@@ -366,9 +386,11 @@ from mha_numpy.models.train import (
 )
 
 
-def draw(rng, B=32, T=None):
+def draw(rng, B=32, T=None, distinct=False):
     T = T or rng.integers(1, 33)
     keys, values = rng.integers(16, size=(2, B, T))
+    if distinct:  # no key comes again
+        keys = rng.permuted(np.tile(np.arange(16), (B, 1)), axis=1)
     latest = np.full((B, 16), IGNORED)
     for t in range(T):
         latest[np.arange(B), keys[:, t]] = values[:, t]
@@ -475,7 +497,10 @@ lengths = [1, 2, 4, 8, 12, 16, 24, 32]
 
 
 def train(rule, seed, steps=300):
-    """Return the share of right answers after each length."""
+    """Return the share of right answers after each length.
+
+    The last is after 16 pairs with 16 different keys.
+    """
     model = Recall(rule, seed)
     fit(
         model,
@@ -488,6 +513,7 @@ def train(rule, seed, steps=300):
     )
     rng = np.random.default_rng(9)
     tests = [draw(rng, 256, T) for T in lengths]
+    tests.append(draw(rng, 256, 16, distinct=True))
     return [share_right(model(*x), y) for x, y in tests]
 
 
@@ -501,43 +527,52 @@ lines = {  # about 15 seconds
     for name, rule in rules.items()
 }
 for name, runs in lines.items():
-    _, _, _, of_8, *_, of_32 = runs.mean(axis=0)
-    print(f"{name}: {of_8:.0%} with 8 pairs, {of_32:.0%} with 32")
+    of_8, of_32, different = runs.mean(axis=0)[[3, 7, 8]]
+    print(f"{name}: {of_8:.0%} with 8 pairs, {of_32:.0%}", end=" ")
+    print(f"with 32, {different:.0%} with 16 different keys")
 ranked = np.array(
     [lines[n] for n in ("sum", "decay", "delta rule")]
 )
-same = (np.diff(ranked[..., 2:], axis=0) > 0).all()
+same = (np.diff(ranked[..., 2:8], axis=0) > 0).all()
 print("sum < decay < delta rule, each seed, from 4 pairs:", same)
+turned = (np.diff(ranked[..., 8], axis=0) < 0).all()
+print("the other way round with 16 different keys:", turned)
 title, axes = "Trained: latest values named", {"x_label": "pairs"}
-line_chart(lengths, lines, title=title, y_label="share", **axes)
+shares = {name: runs[:, :8] for name, runs in lines.items()}
+line_chart(lengths, shares, title=title, y_label="share", **axes)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The sum names 85%, decay 90% and the delta rule 97%. In 8 dimensions 16 keys overlap, learned or not.
+# The sum names 85%, decay 90% and the delta rule 97%.
 #
 # </details>
 #
-# From 4 pairs on, each seed gives this order. Adding decay to the delta rule gains nothing here. Softmax forgets next
-# to nothing, but for 32 pairs it keeps 512 numbers, the others 64.
+# From 4 pairs on, each seed gives this order, and it comes from keys that come again. Told 16 pairs with 16 different
+# keys, the same models give the opposite order, with each seed: there is nothing to overwrite. Softmax forgets next to
+# nothing, but for 32 pairs it keeps 512 numbers, the others 64.
 #
 # That's one task, and 300 steps. What if we train longer?
 
 # %%
 for name in ("decay", "delta rule"):  # about 15 seconds
-    *_, of_32 = train(rules[name], seed=0, steps=1200)
-    before = lines[name][0, -1]
-    print(f"{name}: {of_32:.1%} with 32 pairs, before {before:.1%}")
+    longer = train(rules[name], seed=0, steps=1200)
+    for i, n in ((3, 8), (7, 32)):
+        before = lines[name][0, i]
+        print(
+            f"{name}: {longer[i]:.1%} with {n}, before {before:.1%}"
+        )
 
 # %% [markdown]
-# With this seed, decay comes closer. Qwen3-Next mixes: three of four layers have the gated delta rule, the fourth
-# softmax.
+# With this seed, decay comes close with 32 pairs, but not with 8. Qwen3-Next mixes: three of four layers have the gated
+# delta rule, the fourth softmax.
 #
 # ## Exercise: the gated delta rule
 #
 # Write its equation as a loop over the tokens of one head. Which state does each product read?
 #
-# To practise more: `delta-step-backward` in `mha-numpy exercises` goes back through one token.
+# To practise more: `delta-step-backward` in `mha-numpy exercises` goes back through one token. Each array's gradient is
+# a sum over all its uses.
 
 
 # %% tags=["exercise"]
@@ -559,16 +594,13 @@ check("delta-rule", my_delta_rule)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain the three bars: softmax kept both of Anna's rooms, the sum added them, and the delta rule removed
-# the first.
+# The three bars: softmax kept both of Anna's rooms, the sum added them, and the delta rule removed the first.
 #
 # - Without softmax, attention is a running sum of outer products, of d_k · d_v numbers, however long the text.
-#   Recurrence, chunks and masked product compute the same.
 # - Each key reads a share of every value whose key overlaps with its own. With random keys, the sum's error grows by
 #   about 1/d_k per pair.
-# - The delta rule removes what the state says for a key before it writes. So it can overwrite.
-# - With equal states, our trained models recalled more by the delta rule than by sum or decay. Softmax recalled most, but
-#   keeps everything.
+# - The delta rule removes what the state says for a key before it writes. So it can overwrite: our models recalled more
+#   by it than by sum or decay where keys came again, and less where none did. Softmax keeps everything.
 #
 # **In the code:** `mha_numpy/variants/linear_attention.py` has the recurrence, `linear_chunks.py` the chunks.
 # Derivation and backward: docs/linear-attention.md.
