@@ -35,8 +35,8 @@ bars = {name: answer.item() for name, answer in answers.items()}
 bar_chart(bars, title="Where is Anna?", unit="room numbers")
 
 # %% [markdown]
-# Softmax says 5.5, halfway between Anna's two rooms. Both her keys match equally well, and nothing says which is newer.
-# (A scale as large as 20 leaves Ben no weight.) The sum says 3 + 8 = 11. Only the *delta rule* says 8, because it
+# Softmax says 5.5, halfway between Anna's two rooms: both her keys match equally well, and nothing says which is newer.
+# The sum says 3 + 8 = 11. Only the *delta rule* says 8, because it
 # removed the 3 before it wrote the 8.
 #
 # **By the end you can** say why attention without a softmax needs only a state of fixed size, what that saves and what
@@ -284,7 +284,7 @@ line_chart(pairs, lines, title=title, y_label="error", **axes)
 #
 # - The sum's error grows by about 1/d_k per pair. From 20 pairs on, answering 0 would be better.
 # - Told four times, the delta rule is close to exact for 8 pairs, because each round corrects the last. For 16, a
-#   matrix exists that maps all keys to their values, but 0.29 remains. For more there's none.
+#   matrix that maps all keys to their values exists, but 0.29 remains.
 # - Softmax is close to exact throughout.
 #
 # How much of it is only length, which real layers norm? Let's multiply by the best factor:
@@ -552,7 +552,7 @@ line_chart(lengths, shares, title=title, y_label="share", **axes)
 # keys, the same models give the opposite order, with each seed: there is nothing to overwrite. Softmax forgets next to
 # nothing, but for 32 pairs it keeps 512 numbers, the others 64.
 #
-# That's one task, and 300 steps. What if we train longer?
+# And if we train longer than 300 steps?
 
 # %%
 for name in ("decay", "delta rule"):  # about 15 seconds

@@ -180,9 +180,10 @@ TASK = Task(
         "Their sum goes back through the third line. What does it give to kept, to k, and to "
         "beta * gap?",
         mistake="d_k: only where it writes",
-        fix="d_after = d_after + np.outer(q, d_out / np.sqrt(d_k)); d_gap = beta * (k @ d_after); "
+        fix="in a loop over the heads, for each of them:\n"
+        "d_after = d_after + np.outer(q, d_out / np.sqrt(d_k)); d_gap = beta * (k @ d_after); "
         "d_k = d_after @ (beta * gap) - kept @ d_gap; d_kept = d_after - np.outer(k, d_gap)\n"
-        "the other three, for each head:\n"
+        "and then the other three:\n"
         "d_beta = (k @ d_after * gap).sum(); d_log_decay = (d_kept * kept).sum(); d_state = "
         "np.exp(log_decay) * d_kept",
     ),

@@ -64,6 +64,7 @@ def draw_sinks(rng: np.random.Generator) -> list[Inputs]:
     large = probes[2]  # one row far above its sink, one far below it, and a tie in the thousands
     large["sink"] = np.array([0.5, 2000.0, -2000.0, 1500.0])
     large["scores"][0, 0, 1, 0], large["scores"][1, 1, 2] = 2500.0, -2500.0
+    large["scores"][0, 2, 0] = -np.inf  # only the low sink is left
     large["scores"][1, 2, 0, 0], large["scores"][0, 3, 1, :2] = -2000.0, 1501.0
     scores, v = rng.normal(size=(1, 2, 6, 3)), rng.normal(size=(1, 2, 3, 4))
     return [*probes, {"scores": scores, "v": v, "sink": 2 * rng.normal(size=2)}]
@@ -111,6 +112,10 @@ MISTAKES: list[Mistake | Again] = [
             "the subtracted maximum leaves out the sink, so a row that sees nothing becomes -inf - -inf = NaN",
             "np.maximum(scores.max(axis=-1, keepdims=True), sink[:, None, None])",
             {"np.maximum(scores.max(axis=-1, keepdims=True), beta)": "scores.max(axis=-1, keepdims=True)"}),
+    Mistake("maximum without the sink, 0 where nothing is seen",
+            "the subtracted maximum leaves out the sink, and a row that sees nothing subtracts 0, so the power of a low sink becomes 0, and 0 / 0 is NaN",
+            "np.maximum(scores.max(axis=-1, keepdims=True), sink[:, None, None])",
+            {"np.maximum(scores.max(axis=-1, keepdims=True), beta)": "np.where(np.isinf(scores.max(axis=-1, keepdims=True)), 0.0, scores.max(axis=-1, keepdims=True))"}),
     Mistake("only the sink subtracted", "the sink is subtracted instead of the row's maximum, so scores far above it overflow",
             "np.maximum(scores.max(axis=-1, keepdims=True), sink[:, None, None])",
             {"np.maximum(scores.max(axis=-1, keepdims=True), beta)": "beta + np.zeros_like(scores[..., :1])"}),
