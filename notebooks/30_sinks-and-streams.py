@@ -204,7 +204,7 @@ Table("Mean weight on", ["seed", "from", *places], rows)
 # Each model has its own habits. With seed 0, *letters* put as much weight on `#` as on themselves. With seeds 1 and 2
 # they hardly use it (with seed 2 they rest on others, such as earlier stars), but *stars* put about a quarter there. What `#` has over other signs is that it's always there,
 # and always the same. A token that takes much weight without saying anything is called an *attention sink*. In large
-# language models, the first tokens become sinks, whatever words they are (Xiao et al. 2023).
+# language models, the first tokens become sinks, no matter which words (Xiao et al. 2023).
 #
 # What happens in a row whose sink disappears? In a made-up row, `#` has a score of 3, and three other signs score 1, 0
 # and 0.
@@ -334,7 +334,7 @@ bar_chart(bars, title=title, unit="nats above the least")
 # True positions lose between a fifth and three quarters of what the sink had saved. Four sinks are no better than one
 # here, perhaps because all texts began with the same sign; Xiao et al. kept four.
 #
-# ## Repair 2: train with a window, and a score without a value
+# ## Repair 2: a window, and a score without a value
 #
 # A model that rarely sees `#` can't come to need it. And why should a token play this role at all? Give each head one more number $\beta$, which is learned like any other
 # param. It joins the softmax of each of its rows but has no value:
@@ -395,7 +395,7 @@ Table("Loss above the least, signs 129 to 256", columns, rows)
 
 # %% [markdown]
 # Both with a window stay flat, although `#` is long gone: in training, only the first 16 of 64 rows saw it. The window
-# is what repairs. With the sink alone, seeds 1 and 2 still need `#`. But with a window, each seed's loss is lower with a
+# is what repairs. With only the sink, seeds 1 and 2 still need `#`. But with a window, each seed's loss is lower with a
 # learned sink than without, and lower than that of the first models, which saw 64 signs.
 #
 # How much do letters leave to the learned sink?

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 33 · Pages, trees and int8
 #
-# A server answers twelve requests at once. Nobody knows how long answers will be, so it reserves room for 256 keys
+# A server answers twelve requests at once. It can't know how long answers will be, so it reserves room for 256 keys
 # and values each. Here is that room now.
 
 # %% tags=["hide-input"]
@@ -74,7 +74,7 @@ matrices({"keys (0: empty)": slots}, row_labels=blocks)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Three. Block 0 is full, so nobody writes into it again and both keep it. They shared block 1 too, until the first
+# Three. Block 0 is full, so neither writes into it again and both keep it. They shared block 1 too, until the first
 # answer had to write and got a copy of its two keys.
 #
 # </details>

@@ -163,8 +163,8 @@ TASK = Task(
     needs=("softmax",),
     hints=Hints(
         where="Write the row of scores with the sink as one more cell, and ask where this cell "
-        'appears in the formula: notebook 30, "Repair 2: a score without a value"; docs/merging.md, '
-        "A sink is a part without an output.",
+        'appears in the formula: notebook 30, "Repair 2: a window, and a score without a value"; '
+        "docs/merging.md, A sink is a part without an output.",
         question="A row has the scores (0, 0), and its sink is 0. What are the two weights, and "
         "what do they sum to? What are they if the scores are (-inf, -inf), and what is then the "
         "largest number of the row?",
