@@ -21,7 +21,7 @@ title = f"{lengths.sum()} tokens in room for {12 * 256}"
 matrices({"12 requests": rooms}, title=title, meaning=words)
 
 # %% [markdown]
-# Two thirds of it is empty, but a thirteenth request has to wait. Does attention need its keys in one long row?
+# Two thirds of it is empty, but a thirteenth request has to wait. Does attention need its keys in one row?
 # Let's shuffle them.
 
 # %%
@@ -154,7 +154,7 @@ def milliseconds(T):
 print({T: round(milliseconds(T), 2) for T in (1, 8, 16)})
 
 # %% [markdown]
-# So let something cheap guess how the text goes on, and let the model check all guesses at once. This is *speculative
+# So let something cheap guess how the text goes on, and the model check all guesses at once. This is *speculative
 # decoding* (Leviathan et al. 2023). The guesses may branch (Miao et al. 2023):
 #
 # ```text
