@@ -81,8 +81,8 @@ print(both.shape, "of rank", np.linalg.matrix_rank(both))
 #
 # $$q\,(c\,W_h)^\top = q\,W_h^\top c^\top = (q\,W_h^\top)\,c^\top$$
 #
-# On the left, every latent is taken to the keys; on the right, one query to the latents. Just so, mix the
-# latents first, and take the one result to the values.
+# On the left, every latent is taken to the keys; on the right, one query to the latents. For values, mix the
+# latents first, and take the result to the values.
 #
 # > **Predict first.** Head 0's query is 4 wide. After it has *absorbed* $W_0^\top$, how wide is it?
 # > <!-- answer: 2 within 0 -->
