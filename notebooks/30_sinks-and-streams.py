@@ -395,8 +395,8 @@ Table("Loss above the least, signs 129 to 256", columns, rows)
 
 # %% [markdown]
 # Both with a window stay flat, although `#` is long gone: in training, only the first 16 of 64 rows saw it. The window
-# is what repairs. With only the sink, seeds 1 and 2 still need `#`. But with a window, each seed's loss is lower with a
-# learned sink than without, and lower than that of the first models, which saw 64 signs.
+# is what repairs. With only the sink, seeds 1 and 2 lose three times as much. But with a window, each seed's loss is
+# lower with a learned sink than without, and lower than that of the first models, which saw 64 signs.
 #
 # How much do letters leave to the learned sink?
 
