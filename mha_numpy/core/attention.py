@@ -119,16 +119,21 @@ def attention_steps_backward(
 
 
 def sink_backward(
-    d_heads: Array, d_lse: Array | None, heads: Array, lse: Array, sink: Array | None
-) -> Array | None:
-    """Pull back through step 4 to the sink: a key's gradient, with a value of zeros."""
+    d_heads: Array, d_lse: Array | None, heads: Array, lse: Array, sink: Array | None,
+    row_mean: Array | None = None,
+) -> Array | None:  # fmt: skip
+    """Pull back through step 4 to the sink: a key's gradient, with a value of zeros.
+
+    A kernel has computed the means of d_weights in each row already, less d_lse.
+    """
     if sink is None:
         return None
     # 4. sink_weight = e^(sink - lse), where lse includes the sink
     weight = np.exp(sink[..., None] - np.where(lse == -np.inf, 0, lse))  # (B, H, T_q)
-    row_mean = np.einsum("...d,...d->...", d_heads, heads)  # sum_j weights_j d_weights_j
-    d_weight = 0 if d_lse is None else d_lse
-    return sum_to_shape((weight * (d_weight - row_mean)).sum(axis=-1), sink.shape)
+    if row_mean is None:
+        row_mean = np.einsum("...d,...d->...", d_heads, heads)  # sum_j weights_j d_weights_j
+        row_mean = row_mean if d_lse is None else row_mean - d_lse
+    return sum_to_shape(-np.einsum("...i,...i->...", weight, row_mean), sink.shape)
 
 
 class AttentionCache(NamedTuple):
@@ -286,7 +291,8 @@ def attention_backward(
         if cells is not None:  # the equations' output is its caller's to change: mix once more
             heads = shared_matmul(cells.dropped, inputs.v, cells.visible)
         steps, grads = None, kernel_backward(kernels, d_heads, d_lse, heads, lse, inputs)
-    grads["d_sink"] = sink_backward(d_heads, d_lse, heads, lse, inputs.sink)
+    row_mean = grads.pop("row_mean", None)
+    grads["d_sink"] = sink_backward(d_heads, d_lse, heads, lse, inputs.sink, row_mean)
     grads["d_head_gate"] = d_head_gate
     if steps is not None and is_watched():
         of_rows = {"d_gated": d_gated, "d_heads": d_heads, "d_lse": d_lse}

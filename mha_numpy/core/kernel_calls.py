@@ -57,9 +57,9 @@ def kernel_backward(
     d_inputs = kernels.attention_backward(*of_rows, *_kernel_inputs(inputs))
     if rank < 4:
         d_inputs = [x if x is None else x[DROP_AXES[rank]] for x in d_inputs]
-    d_q, d_k, d_v, d_biased = d_inputs
+    d_q, d_k, d_v, d_biased, row_mean = d_inputs
     d_bias = None if bias is None else sum_to_shape(d_biased, bias.shape)
-    return {"d_q": d_q, "d_k": d_k, "d_v": d_v, "d_bias": d_bias}
+    return {"d_q": d_q, "d_k": d_k, "d_v": d_v, "d_bias": d_bias, "row_mean": row_mean}
 
 
 def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:

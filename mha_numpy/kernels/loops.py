@@ -122,8 +122,8 @@ def attention_forward(*inputs: Any) -> tuple[Any, Any]:
 
 def attention_backward(
     d_heads: Any, d_lse: Any, heads: Any, lse: Any, *inputs: Any
-) -> tuple[Any, Any, Any, Any | None]:
-    """Return d_q, d_k, d_v and d_biased, which is None without a bias."""
+) -> tuple[Any, Any, Any, Any | None, None]:
+    """Return d_q, d_k, d_v and d_biased, which is None without a bias; no means of rows."""
     problem, has_bias = _completed(*inputs), inputs[4] is not None
     q, k, v = problem[:3]
     d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
@@ -131,7 +131,7 @@ def attention_backward(
     given = (np.ascontiguousarray(x) for x in (d_heads, d_lse, heads, lse))
     # the query heads that add to one head's d_k and d_v are one thread's
     _run(backward, problem, d_q, d_k, d_v, d_biased, *given, parts=k.shape[1])
-    return d_q, d_k, d_v, d_biased if has_bias else None
+    return d_q, d_k, d_v, d_biased if has_bias else None, None
 
 
 def _completed(

@@ -49,7 +49,7 @@ def compiled(kernel: Any, dtype: np.dtype[Any]) -> Kernel:
         given(4), given(4), given(4), given(4, types.boolean), given(4), given(4), given(2),
         given(1, types.int64), size, size, number, number,
     )  # fmt: skip
-    grads = (made(4), made(4), made(4), made(4))
+    grads = (made(4), made(4), made(4), made(4), made(3))
     others = {
         forward_tiles: (made(5), made(4), *scratch),
         backward_tiles: (given(4), given(3), given(4), given(3), *grads, size, size, *scratch),
@@ -77,8 +77,11 @@ def attention_forward(q: Array, k: Array, v: Array, *others: Any) -> tuple[Array
 def attention_backward(
     d_heads: Array, d_lse: Array, heads: Array, lse: Array,
     q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None, *others: Any,
-) -> tuple[Array, Array, Array, Array | None]:  # fmt: skip
-    """Return d_q, d_k, d_v and, if there is a bias, d_biased (B, H, T_q, T_k)."""
+) -> tuple[Array, Array, Array, Array | None, Array | None]:  # fmt: skip
+    """Return d_q, d_k and d_v, d_biased (B, H, T_q, T_k) if there is a bias, and a row's means.
+
+    These means of d_weights, less d_lse, are (B, H, T_q), and None without a sink.
+    """
     run = compiled(backward_tiles, q.dtype)
     d_k, (B, H_kv, T_k, d_v) = q.shape[3], v.shape
     d_q, d_k_, d_v_ = laid_out_as(q, d_k), laid_out_as(k, d_k), laid_out_as(v, d_v)
@@ -87,11 +90,13 @@ def attention_backward(
     rounds = chunks = -(-T_k // chunk)
     threads = min(count_threads(heads.size * T_k), B * H_kv * chunks)
     problem = problem_arguments(q, k, v, mask, bias, *others)
-    arrays = (*problem, d_heads, d_lse, heads, lse, d_q, d_k_, d_v_, d_biased)
+    has_sink = problem[6].size > 0
+    row_mean = np.empty(lse.shape if has_sink else (0, 0, 0), q.dtype)
+    arrays = (*problem, d_heads, d_lse, heads, lse, d_q, d_k_, d_v_, d_biased, row_mean)
     scratch = new_scratch(BACKWARD, threads, problem, chunk)
     for round_number in range(rounds):
         run(threads, (*arrays, round_number, chunk, *scratch))
-    return d_q, d_k_, d_v_, None if bias is None else d_biased
+    return d_q, d_k_, d_v_, None if bias is None else d_biased, row_mean if has_sink else None
 
 
 def problem_arguments(

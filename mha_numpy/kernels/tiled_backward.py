@@ -72,8 +72,8 @@ def backward_tiles(thread, threads, arguments):
     as_written()
     problem = problem_of(arguments)
     others = arguments[NUM_INPUTS:]
-    d_heads, d_lse, heads, lse, d_q, d_k, d_v, d_biased = others[:8]
-    round_number, chunk, shapes, pools, words = others[8:]
+    d_heads, d_lse, heads, lse, d_q, d_k, d_v, d_biased, row_mean = others[:9]
+    round_number, chunk, shapes, pools, words = others[9:]
     (B, H_kv, T_k, width_k), width_v = problem.k.shape, problem.v.shape[3]
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     chunks, tiles = divide_up(T_k, chunk), count_tiles(problem)
@@ -106,6 +106,8 @@ def backward_tiles(thread, threads, arguments):
             if first >= last and round_number > 0:
                 continue
             start(problem, tile, s, like_scratch(d_heads), d_lse, like_scratch(heads), lse)
+            if problem.sink.size > 0 and round_number == 0:  # each tile has its turn once
+                store_row_mean(row_mean, s.row_mean, tile)
             for j in range(first, last, BLOCK):
                 n = min(BLOCK, keys.stop - j)
                 if has_bias:
@@ -182,6 +184,15 @@ def start(problem, tile, s, d_heads, d_lse, heads, lse):
             row, query = g * tile.num_queries + i, tile.first_query + i
             s.lse[0, row] = lse[tile.b, tile.first_head + g, query]
             s.row_mean[0, row] -= d_lse[tile.b, tile.first_head + g, query]
+
+
+@inner
+def store_row_mean(row_mean, of_tile, tile):
+    """Copy the means of a tile's rows, less d_lse, to (B, H, T_q)."""
+    for g in range(tile.num_heads):
+        for i in range(tile.num_queries):
+            mean = of_tile[0, g * tile.num_queries + i]
+            row_mean[tile.b, tile.first_head + g, tile.first_query + i] = mean
 
 
 @inner

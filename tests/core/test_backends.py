@@ -220,7 +220,8 @@ class KernelOfOnes(SimpleNamespace):
         self.given = dict(zip(KERNEL_INPUTS, inputs, strict=True))
         self.given |= {"d_heads": d_heads, "d_lse": d_lse, "heads": heads, "lse": lse}
         q, k, v, _, bias, *_ = inputs
-        return [None if x is None else np.ones(x.shape) for x in (q, k, v, bias)]
+        d_inputs = [None if x is None else np.ones(x.shape) for x in (q, k, v, bias)]
+        return [*d_inputs, None]  # no means of rows
 
 
 class TestWhatAKernelIsGiven:
