@@ -123,7 +123,7 @@ def forward_tiles(thread, threads, arguments):
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
             add_product(s.heads[:rows], cells[:, :rows], v_block, seen_by_key, visible, True)
-        finish(tile, s, sees_any, heads[part], lse[part])
+        finish(tile, s, sees_any, problem.sink.size > 0, heads[part], lse[part])
 
 
 @inner(in_place=True)
@@ -171,7 +171,7 @@ def seen_by(seen_by_key, visible, n):
 
 
 @inner(in_place=True)
-def finish(tile, s, sees_any, heads, lse):
+def finish(tile, s, sees_any, has_sink, heads, lse):
     """Divide by the sums, and store heads and lse."""
     for c in range(0, s.total.shape[1], lanes(s.total)):
         total = load(s.total, 0, c)
@@ -185,7 +185,7 @@ def finish(tile, s, sees_any, heads, lse):
             log_sum = s.total[0, g * tile.num_queries + i]
             lse[tile.b, tile.first_head + g, tile.first_query + i] = log_sum
     scale_each_row(s.heads, s.factor)
-    for row in range(s.heads.shape[0]):
+    for row in range(s.heads.shape[0] if has_sink else 0):
         if sees_any >> np.uint64(row) & ONE == 0:
             fill(s.heads[row : row + 1], 0.0)  # even where the sink is NaN
     store_queries(heads, s.heads, tile)

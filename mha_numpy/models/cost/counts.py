@@ -189,7 +189,7 @@ def kv_cache_bytes(config: ModelConfig, tokens: int, *, batch: int = 1, itemsize
     Grouping divides it by G = H / H_kv. Latent attention keeps ``d_c + d_rope`` numbers per token
     and layer instead of ``2 H_kv d_k``. A local layer keeps its last `window` tokens instead of T.
     A layer of the delta rule keeps a ``d x d`` state of each head, and the few tokens that its
-    convolution sees, whatever T is.
+    convolution sees, for any T.
 
     Parameters
     ----------

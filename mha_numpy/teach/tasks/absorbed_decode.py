@@ -166,7 +166,7 @@ MISTAKES: list[Mistake | Again] = [
             {"\"hn,chn->hc\", q_nope, w_k)": "\"hn,chn->hc\", q_nope, w_v)"}),
     Mistake("new token not seen in the latents", "the newest token is not among those that are attended to",
             "attend to all T tokens", {"    weights = softmax(both /": "    both[:, len(kept) - 1 or 1:] = -np.inf\n    weights = softmax(both /"}),
-    Mistake("a softmax for each part", "each part has a softmax of its own, and the weights are averaged",
+    Mistake("a softmax for each part", "each part has its own softmax, and the weights are averaged",
             "one softmax, of the sum of both products",
             {"weights = softmax(both / np.sqrt(d_nope + d_rope), None)": "each = q_absorbed @ latents.T, q_rope @ k_rope.T\n    weights = sum(softmax(one / np.sqrt(d_nope + d_rope), None) for one in each) / 2"}),
     Mistake("weights not divided by their sum", "the powers of e are the weights, without a division by their sum",

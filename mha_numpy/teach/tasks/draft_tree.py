@@ -113,7 +113,7 @@ MISTAKES: list[Mistake | Again] = [
             "a draft sees its own ancestors", {"[before, seen]": "[before, depth <= depth[:, None]]"}),
     Mistake("-1 taken for the last draft", "parents[token] is used as an index even if it is -1, which is the last draft",
             "if parent >= 0:", {"if parent >= 0:": "if parent >= -1:"}),
-    Mistake("-1 taken for the last draft in the mask alone", "-1 is used as an index, which is the last draft, so a draft right after the past sees it",
+    Mistake("-1 taken for the last draft, only in the mask", "-1 is used as an index, which is the last draft, so a draft right after the past sees it",
             "if parent >= 0:", {"if parent >= 0:\n            seen[token] |= seen[parent]": "seen[token] |= seen[parent]\n        if parent >= 0:"}),
     Mistake("-1 taken for a column", "column past + parent is set even if parent is -1: the last of the past, or without a past the last draft",
             "if parent >= 0:", {"mask = np.concatenate([before, seen], axis=1)": "mask = np.concatenate([before, seen], axis=1)\n    mask[:, past - 1] = True"}),
