@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_numpy.checks import check_choice, read_text
-from mha_numpy.conformance.cases import INPUTS, TOLERANCES, cases
+from mha_numpy.conformance.case import INPUTS, TOLERANCES
+from mha_numpy.conformance.cases import cases
 from mha_numpy.conformance.words import USUAL, WORDS
 from mha_numpy.errors import ConfigError, describe, did_you_mean
 
@@ -34,7 +35,12 @@ class Conventions(NamedTuple):
 
     def word(self, name: str) -> str:
         """Return the function's word for a convention."""
-        return self.words.get(name, USUAL[name])
+        return self.dtype if name == "dtype" else self.words.get(name, USUAL[name])
+
+    def declare(self, words: Mapping[str, str]) -> "Conventions":
+        """Return conventions with other words; dtype is one of them."""
+        rest = {name: word for name, word in words.items() if name != "dtype"}
+        return self._replace(words={**self.words, **rest}, dtype=words.get("dtype", self.dtype))
 
 
 def read_conventions(path: str | Path) -> Conventions:
@@ -119,5 +125,7 @@ def parameters_of(function: Callable[..., Any]) -> list[str]:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # written in C
         return []
-    named = [p for p in signature.parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    named = [
+        p for p in signature.parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
     return [p.name for p in named][3:]

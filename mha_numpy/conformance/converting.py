@@ -10,7 +10,9 @@ from mha_numpy.dtypes import Array
 
 HEADS = {  # which axis, from the last, is that of query heads if it is there
     **dict.fromkeys(("q", "out", "weights", "mask", "bias", "dropout_mask"), -3),
-    **{"lse": -2, "sink": -1, "head_gate": -1},
+    "lse": -2,
+    "sink": -1,
+    "head_gate": -1,
 }
 TOKENS = ("q", "k", "v", "out")  # these have the layout of the function
 

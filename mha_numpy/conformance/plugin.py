@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from mha_numpy.conformance.cases import VERSION, Case, cases
-from mha_numpy.conformance.conventions import Conventions, read_conventions
+from mha_numpy.conformance.case import Case
+from mha_numpy.conformance.cases import VERSION, cases
+from mha_numpy.conformance.conventions import Conventions, load, read_conventions
 from mha_numpy.conformance.running import Contender, make_contender, reason_to_skip
-from mha_numpy.conformance.verdict import explain, find_trouble
+from mha_numpy.conformance.verdict import explain, find_hint, find_trouble
 from mha_numpy.errors import ConfigError
 
 CASES = Path(__file__).with_name("cases.py")
@@ -20,9 +21,11 @@ ADVICE = """which function? Write --attention package.module:function
 
 It is called as function(q, k, v, **options): q (B, H, T_q, d_k), k (B, H, T_k, d_k), v (B, H, T_k,
 d_v), and the options of core whose names it has. If its names or conventions differ, describe them
-in a file: --conventions conventions.toml. docs/conformance.md lists the entries. To see a run:
+in a file: --conventions conventions.toml. Its entries are listed on
+https://mha-numpy.github.io/mha-numpy/conformance.html. To see a run, write
 
     pytest --pyargs mha_numpy.conformance --attention mha_numpy:scaled_dot_product_attention"""
+EXPLAINED = pytest.StashKey[dict[str, str]]()  # the first case of each kind of failure
 MOST = 4  # names in a line of the summary
 
 
@@ -39,10 +42,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if not config.option.attention:
         raise pytest.UsageError(ADVICE)
     sys.path.insert(0, str(config.invocation_params.dir))
+    config.stash[EXPLAINED] = {}
     try:
         path = config.option.conventions
         conventions = read_conventions(path) if path else Conventions()
-        config.stash[CONTENDER] = make_contender(config.option.attention, conventions)
+        config.stash[CONTENDER] = make_contender(load(config.option.attention), conventions)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -61,7 +65,7 @@ class Cases(pytest.File):
             yield CaseItem.from_parent(self, name=case.name, case=case)
 
 
-class CaseFailed(Exception):
+class CaseError(Exception):
     """A case does not agree; the message says where."""
 
 
@@ -80,11 +84,20 @@ class CaseItem(pytest.Item):
             pytest.skip(reason)
         trouble = find_trouble(contender, self.case)
         if trouble:
-            raise CaseFailed(explain(contender, self.case, trouble))
+            raise CaseError(self._message(contender, trouble))
+
+    def _message(self, contender: Contender, trouble: str) -> str:
+        """Explain the first failure of a kind, and refer to it afterwards."""
+        hint = find_hint(contender, self.case, trouble)
+        kind = hint or trouble if hint or trouble.startswith("it ") else self.name
+        first = self.config.stash[EXPLAINED].setdefault(kind, self.name)
+        if first != self.name:
+            return f"{trouble.partition(';')[0]}: see {first}"
+        return explain(self.case, trouble, hint)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return only the message: a traceback would be that of the kit."""
-        if isinstance(excinfo.value, CaseFailed):
+        if isinstance(excinfo.value, CaseError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 

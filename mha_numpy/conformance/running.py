@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.conformance.cases import Case, own_offset, solve
+from mha_numpy.conformance.case import Case, own_offset, solve
 from mha_numpy.conformance.conventions import Conventions, load, options, parameters_of
 from mha_numpy.conformance.converting import Converter
 from mha_numpy.dtypes import Array
+from mha_numpy.errors import one_line
 
 
 class UnfitError(Exception):
@@ -37,9 +38,8 @@ class Contender(NamedTuple):
         return [name for name in parameters_of(self.attention) if name not in passed]
 
 
-def make_contender(attention: str, conventions: Conventions) -> Contender:
-    """Import a function, and find out which options it takes."""
-    function = load(attention)
+def make_contender(function: Callable[..., Any], conventions: Conventions) -> Contender:
+    """Find out which options a function takes, and import its backward."""
     backward = load(conventions.backward, "backward") if conventions.backward else None
     own = {name: name for name in parameters_of(function) if name in options()}
     return Contender(function, backward, own | conventions.arguments, conventions)
@@ -51,9 +51,8 @@ def reason_to_skip(contender: Contender, case: Case) -> str:
     given = {name for name in (*case.inputs, *case.options) if name not in ("q", "k", "v")}
     if "rope" in words:
         given.discard("rope_interleaved")
-    if "q_offset" not in contender.names:
-        if np.array_equal(case.options.get("q_offset", 0), contender.own_offset(case)):
-            given.discard("q_offset")
+    if np.array_equal(case.options.get("q_offset", 0), contender.own_offset(case)):
+        given.discard("q_offset")
     for name in sorted(given - contender.names.keys()):
         return f"it has no argument for {name}"
     for group in contender.conventions.exclusive:
@@ -87,7 +86,9 @@ def expected_of(contender: Contender, case: Case) -> dict[str, Array]:
     if word == "zeros" or not is_blind.any() or T_k == 0:
         return expected
     mean = v.mean(axis=2, keepdims=True).repeat(is_blind.shape[1] // v.shape[1], axis=1)
-    rows = {"out": mean, "weights": 1 / T_k} if word == "mean" else dict(out=np.nan, weights=np.nan)
+    rows = {"out": mean, "weights": 1 / T_k}
+    if word == "nan":
+        rows = dict.fromkeys(rows, np.nan)
     return {name: np.where(is_blind, row, expected[name]) for name, row in rows.items()}
 
 
@@ -130,9 +131,10 @@ def _called(function: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
             warnings.simplefilter("ignore")
             return function(*inputs, **named)
     except Exception as error:  # anybody's
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(frame.filename).name}, line {frame.lineno}"
-        raise UnfitError(f"it raised {type(error).__name__}: {error} ({where})") from error
+        _, *frames = traceback.extract_tb(error.__traceback__)  # the first is this one
+        own = [frame for frame in frames if frame.filename == frames[0].filename]
+        where = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+        raise UnfitError(f"it raised {type(error).__name__}: {one_line(error)}{where}") from error
 
 
 def _by_name(returned: Any, names: tuple[str, ...], entry: str) -> dict[str, Any]:

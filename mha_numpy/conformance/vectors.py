@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.conformance.cases import TOLERANCES, VERSION, Case, cases, solve
+from mha_numpy.conformance.case import TOLERANCES, Case, solve
+from mha_numpy.conformance.cases import VERSION, cases
 from mha_numpy.conformance.words import WORDS
-from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, FileError
 
 HERE = Path(__file__).parent
@@ -138,7 +138,7 @@ def _portable(number: Any) -> Any:
     return {np.inf: "Infinity", -np.inf: "-Infinity"}.get(number, number)
 
 
-def _arrays_of(case: Case) -> dict[str, Array]:
+def _arrays_of(case: Case) -> dict[str, Any]:
     """Return the arrays of an npz file."""
     options = dict(case.options)
     if "window" in options:

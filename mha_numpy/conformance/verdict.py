@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from mha_numpy.checking import compare
-from mha_numpy.conformance.cases import TOLERANCES, Case
+from mha_numpy.conformance.case import TOLERANCES, Case
 from mha_numpy.conformance.running import Contender, UnfitError, expected_of, results_of
 from mha_numpy.conformance.words import WORDS
 
@@ -34,30 +35,33 @@ def find_trouble(contender: Contender, case: Case) -> str:
     return next((f"{row.name}: {row.finding}" for row in rows if not row.passed), "")
 
 
-def explain(contender: Contender, case: Case, trouble: str) -> str:
-    """Return a paragraph about a failed case: what it tests, what was mistaken, the numbers."""
-    tested = [name for name in case.conventions if name not in COMMON]
-    words = [f'{name} = "{word}"' for name, word in case.conventions.items() if name in tested]
-    means = [WORDS[name][case.conventions[name]] for name in tested]
-    lines = [trouble, f"    tests: {case.about}"]
-    lines += [f"    needs: {word}: {meaning}" for word, meaning in zip(words, means, strict=True)]
-    lines += [
-        f'    hint: with {name} = "{word}" it agrees; correct the function, or declare that in the '
-        "file of --conventions"
-        for name, word in _other_words(contender, case)
+def explain(case: Case, trouble: str, hint: str) -> str:
+    """Return a paragraph about a failed case: what it tests, what to do, and its numbers."""
+    tested = {name: word for name, word in case.conventions.items() if name not in COMMON}
+    needs = [f'    needs: {name} = "{word}": {WORDS[name][word]}' for name, word in tested.items()]
+    hints = [f"    hint: {hint}"] if hint else []
+    return "\n".join([trouble, f"    tests: {case.about}", *needs, *hints, *_inputs(case, trouble)])
+
+
+def find_hint(contender: Contender, case: Case, trouble: str) -> str:
+    """Return other conventions, one or two, that would make a case agree; "" if there are none."""
+    conventions = contender.conventions
+    if "hidden_numbers" in case.conventions and "nan" in trouble:
+        return 'declare hidden_numbers = "read" if this is how it should be; such cases are skipped'
+    others = [
+        (name, word)
+        for name in MISTAKEN
+        for word in WORDS[name]
+        if name in case.conventions and word != conventions.word(name)
     ]
-    return "\n".join([*lines, *_inputs(case, trouble)])
-
-
-def _other_words(contender: Contender, case: Case) -> Iterator[tuple[str, str]]:
-    """Yield the conventions that would make a case agree."""
-    for name in MISTAKEN:
-        for word in WORDS[name]:
-            words = {**contender.conventions.words, name: word}
-            changed = contender.conventions._replace(words=words)
-            if word != contender.conventions.word(name) and name in case.conventions:
-                if not find_trouble(contender._replace(conventions=changed), case):
-                    yield name, word
+    if conventions.dtype != "float32":
+        others.append(("dtype", "float32"))
+    for words in (*combinations(others, 1), *combinations(others, 2)):
+        changed = contender._replace(conventions=conventions.declare(dict(words)))
+        if not find_trouble(changed, case):
+            found = " and ".join(f'{name} = "{word}"' for name, word in words)
+            return f"with {found} it agrees: correct the function, or declare this"
+    return ""
 
 
 def _inputs(case: Case, trouble: str) -> Iterator[str]:
@@ -69,7 +73,8 @@ def _inputs(case: Case, trouble: str) -> Iterator[str]:
     if name in ("d_k", "d_v"):
         h *= H // H_kv
     yield f"    inputs of sequence {b}, query head {h}, key/value head {h * H_kv // H}:"
-    for name, value in {**case.inputs, **case.options, "d_out": case.d_out}.items():
+    d_out = {"d_out": case.d_out} if name.startswith("d_") else {}
+    for name, value in {**case.inputs, **case.options, **d_out}.items():
         if name in ("k", "v"):
             value = value[b, h * H_kv // H]
         elif name in ("mask", "bias", "dropout_mask"):
