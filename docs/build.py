@@ -41,7 +41,7 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
     "notebooks": ("notebooks/*", "gpt", "gallery", "experiments"),
     "experiments": ("experiments/*",),
     "reading-order": (
-        "glossary", "conventions", "softmax", "attention", "multi-head", "grouped", "rope",
+        "glossary", "conventions", "conformance", "softmax", "attention", "multi-head", "grouped", "rope",
         "merging", "caches", "latent", "differential", "linear-attention", "block-selection",
         "blocks", "pretrained", "performance", "correctness", "Contributing <CONTRIBUTING>",
     ),

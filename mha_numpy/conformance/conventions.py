@@ -73,6 +73,9 @@ def make_conventions(table: Mapping[str, Any]) -> Conventions:
     for name, each in (("returns", RESULTS), ("gradients", GRADIENTS), ("exclusive", ())):
         if name in given:
             given[name] = _check_list(name, given[name], each)
+    for name in ("arguments", "constants"):
+        if not isinstance(given.get(name, {}), dict):
+            raise ConfigError(f"{name}: expected a table, [{name}]; got {describe(given[name])}")
     for name in given.get("arguments", {}):
         check_choice("arguments", name, options())
     return Conventions(words=words, **given)
@@ -101,7 +104,7 @@ def load(path: str, option: str = "attention") -> Callable[..., Any]:
     >>> load("mha_numpy:attention_forward").__name__
     'attention_forward'
     """
-    home, _, name = path.partition(":")
+    home, _, name = path.partition(":") if isinstance(path, str) else ("", "", "")
     if not home or not name:
         raise ConfigError(f"{option}: expected package.module:function; got {path!r}")
     try:

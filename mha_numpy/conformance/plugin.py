@@ -114,7 +114,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     write, stats = terminalreporter.write_line, terminalreporter.stats
     counts = {word: len(stats.get(word, ())) for word in ("passed", "failed", "skipped")}
     terminalreporter.section(f"conformance of {config.option.attention}, version {VERSION}")
-    write("{passed} cases agree, {failed} differ, {skipped} are skipped".format(**counts))
+    write("cases: {passed} agree, {failed} differ, {skipped} skipped".format(**counts))
     reasons = defaultdict(list)
     for report in stats.get("skipped", ()):
         reasons[report.longrepr[2].removeprefix("Skipped: ")].append(report.nodeid.split("::")[-1])
