@@ -1,6 +1,7 @@
 """Functions of other conventions: declared they pass, undeclared they are told which one it is."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -273,3 +274,17 @@ def test_a_file_that_cannot_be_read(tmp_path):
         read_conventions(tmp_path / "bad.toml")
     with pytest.raises(ConfigError, match="conventions: cannot read"):
         read_conventions(tmp_path / "no.toml")
+
+
+def test_the_page_shows_what_a_tiled_function_is_told():
+    def attention(q, k, v, mask=None, is_causal=False):
+        return tiled(q, k, v, mask=mask, is_causal=is_causal)
+
+    page = (Path(__file__).parents[2] / "docs" / "conformance.md").read_text(encoding="utf-8")
+    ran = troubles(attention)
+    wrong = failing(attention)
+    assert wrong == ["grouped"]
+    counts = f"cases: {len(ran) - 1} agree, 1 differ, {len(cases()) - len(ran)} skipped\n"
+    assert counts in page
+    lines = explain(CASES["grouped"], ran["grouped"], hint(attention, "grouped")).splitlines()
+    assert "\n".join(lines[:6]) in page
