@@ -43,7 +43,8 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
     "reading-order": (
         "glossary", "conventions", "conformance", "softmax", "attention", "multi-head", "grouped",
         "rope", "merging", "caches", "latent", "differential", "linear-attention",
-        "block-selection", "blocks", "pretrained", "performance", "correctness", "Contributing <CONTRIBUTING>",
+        "block-selection", "blocks", "pretrained", "performance", "correctness",
+        "Contributing <CONTRIBUTING>",
     ),
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
     "teaching": ("course", "student-variants", "sandbox", "marks", "own-exercise", "coverage"),

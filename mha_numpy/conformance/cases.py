@@ -108,8 +108,8 @@ def _causal() -> Iterator[Case]:
 
 def _heads() -> Iterator[Case]:
     yield make_case("grouped", "four query heads, two key/value heads", H=4, H_kv=2)
-    yield make_case("grouped-mask-bias", "mask and bias belong to query heads", H=4, H_kv=2,
-        mask=(1, 4, 1, 4), bias=(1, 4, 3, 4))  # fmt: skip
+    yield make_case("grouped-mask-bias", "mask and bias belong to query heads", H=6, H_kv=2,
+        mask=(1, 6, 1, 4), bias=(1, 6, 3, 4))  # fmt: skip
     yield make_case("multi-query", "one key/value head for all", H=3, H_kv=1)
     yield make_case("dropout", "weights times 0 or 1 / (1 - p), after softmax",
         dropout_mask=(1, 2, 3, 4))  # fmt: skip

@@ -207,6 +207,14 @@ def test_constants_are_passed_and_other_arguments_are_named():
     assert make_contender(function, make_conventions(table)).unused() == ["p"]
 
 
+def test_a_function_that_takes_only_float32():
+    def function(q, k, v, bias=None):
+        assert {x.dtype.name for x in (q, k, v) if x is not None} == {"float32"}
+        return scaled_dot_product_attention(q, k, v, bias=bias)
+
+    assert failing(function, {"dtype": "float32"}) == []
+
+
 def test_an_error_is_one_line_with_the_line_of_the_function():
     def function(q, k, v, mask=None):
         raise ValueError("no\nway")
@@ -229,9 +237,9 @@ def test_a_failure_shows_the_inputs_of_the_head_with_the_largest_difference():
     )
     at = lines.index("    hint: a hint") + 1
     b, h = int(trouble.split("[")[1][0]), int(trouble.split("[")[1][3])
-    assert lines[at] == f"    inputs of sequence {b}, query head {h}, key/value head {h // 2}:"
+    assert lines[at] == f"    inputs of sequence {b}, query head {h}, key/value head {h // 3}:"
     assert lines[at + 1] == f"      q = {case.inputs['q'][b, h].tolist()}"
-    assert lines[at + 2] == f"      k = {case.inputs['k'][b, h // 2].tolist()}"
+    assert lines[at + 2] == f"      k = {case.inputs['k'][b, h // 3].tolist()}"
     assert len("\n".join(lines)) < 1200
 
 
