@@ -19,10 +19,12 @@ CASES = Path(__file__).with_name("cases.py")
 CONTENDER = pytest.StashKey[Contender]()
 ADVICE = """which function? Write --attention package.module:function
 
-It is called as function(q, k, v, **options): q (B, H, T_q, d_k), k (B, H, T_k, d_k), v (B, H, T_k,
-d_v), and the options of core whose names it has. If its names or conventions differ, describe them
-in a file: --conventions conventions.toml. Its entries are listed on
-https://mha-numpy.github.io/mha-numpy/conformance.html. To see a run, write
+It is called with q (B, H, T_q, d_k), k (B, H_kv, T_k, d_k), v (B, H_kv, T_k, d_v), and those
+options whose names are in its signature: mask, bias, is_causal ... If its names or conventions
+differ, describe them in a file, --conventions conventions.toml. This page lists the entries:
+https://mha-numpy.github.io/mha-numpy/conformance.html
+
+To see a run, write
 
     pytest --pyargs mha_numpy.conformance --attention mha_numpy:scaled_dot_product_attention"""
 EXPLAINED = pytest.StashKey[dict[str, str]]()  # the first case of each kind of failure

@@ -1,4 +1,4 @@
-"""A case run on somebody's function."""
+"""A case run on the function that is tested."""
 
 import traceback
 import warnings

@@ -22,7 +22,7 @@ WORDS: dict[str, dict[str, str]] = {
     "causal_alignment": {
         "top-left": "query i is at key i",
         "bottom-right": "query i is at key i + T_k - T_q",
-        "q_offset": "query i is at key i + q_offset, which each sequence may have its own of",
+        "q_offset": "query i is at key i + q_offset, one number or one for each sequence",
     },
     "window": {
         "left, right": "how many keys to see before and after the query's own, None = all",

@@ -14,5 +14,6 @@ ROOM = "mha_numpy.conformance"
 def pytest_load_initial_conftests(early_config: Any, args: list[str]) -> None:
     """Load the plugin if the command line names the room."""
     plugins = early_config.pluginmanager
-    if ROOM in args and not plugins.has_plugin(f"{ROOM}.plugin"):
+    is_named = any(str(argument).startswith(ROOM) for argument in args)
+    if is_named and not plugins.has_plugin(f"{ROOM}.plugin"):
         plugins.register(import_module(f"{ROOM}.plugin"), f"{ROOM}.plugin")
