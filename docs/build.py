@@ -41,9 +41,10 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
     "notebooks": ("notebooks/*", "gpt", "gallery", "experiments"),
     "experiments": ("experiments/*",),
     "reading-order": (
-        "glossary", "conventions", "softmax", "attention", "multi-head", "grouped", "rope",
-        "merging", "caches", "latent", "differential", "linear-attention", "block-selection",
-        "blocks", "pretrained", "performance", "correctness", "Contributing <CONTRIBUTING>",
+        "glossary", "conventions", "conformance", "softmax", "attention", "multi-head", "grouped",
+        "rope", "merging", "caches", "latent", "differential", "linear-attention",
+        "block-selection", "blocks", "pretrained", "performance", "correctness",
+        "Contributing <CONTRIBUTING>",
     ),
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
     "teaching": ("course", "student-variants", "sandbox", "marks", "own-exercise", "coverage"),

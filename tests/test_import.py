@@ -94,6 +94,7 @@ ROOMS = (
     "models",
     "show",
     "bench",
+    "conformance",
     "teach",
     "cli",
 )

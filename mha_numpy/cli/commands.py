@@ -591,6 +591,22 @@ def _grade(options: Namespace) -> int:
 
 
 @command(
+    "write small cases of attention as files for other languages",
+    "Write about seventy small attention problems with their expected numbers, forward and "
+    "backward, as JSON and npz, with a README that says how to read them in any language.",
+    "mha-numpy vectors --out vectors",
+    path("--out", "DIR", "write to this folder, which is new or empty", dest="folder",
+        required=True),
+)  # fmt: skip
+def _vectors(options: Namespace) -> int:
+    from mha_numpy.conformance import cases, write_vectors
+
+    manifest = write_vectors(**_taken(write_vectors, options))
+    print(f"wrote {len(cases())} cases; {manifest} lists them, and README.md explains them")
+    return 0
+
+
+@command(
     "compile the numba kernels now instead of at their first use",
     "Compile the kernels of the fast backend, numba, for float32 and float64, and keep them on "
     "disk. This takes up to a minute, and saves that minute at the first use.",
