@@ -4,6 +4,7 @@ import inspect
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,6 +91,7 @@ def _check_list(name: str, value: Any, known: tuple[str, ...]) -> tuple[Any, ...
     return tuple(_check_list(name, each, options()) for each in value)
 
 
+@cache
 def options() -> tuple[str, ...]:
     """Return the names of all arguments of cases but q, k and v."""
     found = dict.fromkeys(name for case in cases() for name in (*case.inputs, *case.options))

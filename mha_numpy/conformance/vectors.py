@@ -39,7 +39,7 @@ def write_vectors(folder: str | os.PathLike[str]) -> Path:
     Notes
     -----
     Each run on a machine writes the same bytes. On another processor, the last digit of an
-    expected number may differ. The files take about a megabyte.
+    expected number may differ. The files have about 640 kB.
 
     Examples
     --------

@@ -22,7 +22,7 @@ def find_trouble(contender: Contender, case: Case) -> str:
         found = results_of(contender, case)
     except UnfitError as unfit:
         return str(unfit)
-    dtype = min(case.dtype, contender.conventions.dtype)
+    dtype = min(case.dtype, contender.conventions.dtype)  # the narrower: "float32" < "float64"
     expected = {
         name: array.astype(dtype)
         for name, array in expected_of(contender, case).items()
