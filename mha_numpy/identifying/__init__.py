@@ -1,0 +1,1 @@
+"""Show it any attention: identify says what a function computes, by calling it."""

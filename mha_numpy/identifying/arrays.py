@@ -1,0 +1,153 @@
+"""Arrays of each framework: into a function, and out of what it returns."""
+
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+FRAMEWORKS = ("torch", "jax", "keras", "tensorflow", "mlx", "numpy")
+
+
+def frameworks_of(function: Any) -> list[str]:
+    """Return the frameworks whose arrays a function may take, the likeliest first."""
+    kinds = [base.__module__.split(".")[0] for base in type(function).__mro__]
+    home = getattr(inner_function(function), "__globals__", {})
+    used = {
+        getattr(value, "__name__", "").split(".")[0]
+        if type(value).__name__ == "module"
+        else (getattr(value, "__module__", None) or "").split(".")[0]
+        for value in [*home.values()]
+    }
+    own = str(getattr(inner_function(function), "__module__", "")).split(".")[0]
+    found = [name for name in FRAMEWORKS if name in (*kinds, own)]
+    found += [name for name in FRAMEWORKS if name in used and name not in found]
+    return found or ["numpy"]
+
+
+def inner_function(function: Any) -> Any:
+    """Return the function that does the work: behind decorators, or the method of an object."""
+    for name in ("forward", "call", "__call__"):
+        method = getattr(type(function), name, None)
+        if not hasattr(function, "__code__") and hasattr(method, "__code__"):
+            function = method
+            break
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return getattr(function, "__func__", function)
+
+
+def to_framework(value: Any, framework: str) -> Any:
+    """Return an array, or arrays in a dict or list, as a framework has them."""
+    if isinstance(value, dict):
+        return {name: to_framework(each, framework) for name, each in value.items()}
+    if isinstance(value, list):
+        return [to_framework(each, framework) for each in value]
+    if not isinstance(value, np.ndarray):
+        return value
+    value = value.copy()
+    if framework == "torch":
+        return import_module("torch").from_numpy(value)
+    if framework == "jax":
+        jax = import_module("jax")
+        jax.config.update("jax_enable_x64", True)  # or it would narrow float64
+        return jax.numpy.asarray(value)
+    if framework == "keras":
+        return import_module("keras").ops.convert_to_tensor(value)
+    if framework == "tensorflow":
+        return import_module("tensorflow").convert_to_tensor(value)
+    if framework == "mlx":
+        return import_module("mlx.core").array(value)
+    return value
+
+
+def to_numpy(value: Any) -> Any:
+    """Return a framework's array as NumPy's; what is no array stays as it is."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        return value.numpy() if str(value.dtype) != "torch.bfloat16" else value.float().numpy()
+    if isinstance(value, np.ndarray):
+        return value.astype(float) if value.dtype == object else value
+    return np.asarray(value) if hasattr(value, "__array__") else value
+
+
+def flatten(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the arrays in what a function returned, each with the way to it, as ``[0]``."""
+    if result is None or isinstance(result, (str, bytes)):
+        return
+    if isinstance(result, dict):
+        for name, each in result.items():
+            yield from flatten(each, f"{path}[{name!r}]")
+    elif hasattr(result, "_asdict"):
+        for name, each in result._asdict().items():
+            yield from flatten(each, f"{path}.{name}")
+    elif isinstance(result, (tuple, list)) and not _is_matrix(result):
+        for number, each in enumerate(result):
+            yield from flatten(each, f"{path}[{number}]")
+    elif hasattr(result, "__dict__") and not hasattr(result, "shape"):
+        for name, each in vars(result).items():
+            yield from flatten(each, f"{path}.{name}")
+    else:
+        try:
+            array = np.asarray(to_numpy(result))
+        except (TypeError, ValueError):
+            return
+        if array.dtype.kind in "fiub" and array.size > 1:
+            yield path, array
+        elif array.dtype.kind == "f":
+            yield path, array
+
+
+def _is_matrix(value: Any) -> bool:
+    """Return whether nested lists are one array of numbers."""
+    while isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    return isinstance(value, (int, float))
+
+
+def hidden_arrays(function: Any) -> dict[str, Any]:
+    """Return the params that an object or a closure has, by name, with a function to set each."""
+    if hasattr(function, "named_parameters"):
+        found = {name: to_numpy(p) for name, p in function.named_parameters()}
+    elif hasattr(function, "variables") and hasattr(function, "get_weights"):
+        found = {w.path.split("/", 1)[-1]: np.asarray(w) for w in function.variables}
+    else:
+        found = dict(_attributes(function))
+    return {name: array for name, array in found.items() if array.dtype.kind == "f" and array.size}
+
+
+def _attributes(holder: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield arrays among the attributes of an object and of its parts."""
+    values = dict(getattr(holder, "__dict__", {}) or {}) if not isinstance(holder, dict) else holder
+    code, cells = getattr(holder, "__code__", None), getattr(holder, "__closure__", None)
+    if code is not None and cells:
+        values |= {n: c.cell_contents for n, c in zip(code.co_freevars, cells, strict=True)}
+    for name, value in values.items():
+        if isinstance(value, (list, tuple)) and value and all(hasattr(a, "shape") for a in value):
+            yield f"{path}{name}", np.stack([np.asarray(to_numpy(a)) for a in value])
+        elif hasattr(value, "shape") and hasattr(value, "dtype"):
+            yield f"{path}{name}", np.asarray(to_numpy(value))
+        elif depth < 2 and (isinstance(value, dict) or hasattr(value, "__dict__")) and (
+            not isinstance(value, type(sys)) and not callable(value)
+        ):  # fmt: skip
+            yield from _attributes(value, f"{path}{name}.", depth + 1)
+
+
+def numbers_of(function: Any) -> dict[str, float]:
+    """Return the numbers that an object has as attributes, or a function in its closure."""
+    found = {n: v for n, v in vars(function).items()} if hasattr(function, "__dict__") else {}
+    inner = inner_function(function)
+    code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None)
+    if code is not None and cells:
+        found |= {n: c.cell_contents for n, c in zip(code.co_freevars, cells, strict=True)}
+    for name in getattr(code, "co_names", ()):
+        value = getattr(inner, "__globals__", {}).get(name)
+        if isinstance(value, (int, float)):
+            found[name] = value
+    return {
+        n: v for n, v in found.items() if isinstance(v, (int, float)) and not isinstance(v, bool)
+    }
+
+
+Caller = Callable[..., Any]

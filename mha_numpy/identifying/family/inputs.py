@@ -1,0 +1,130 @@
+"""From what a function is given to q, k and v: projecting, unpacking, splitting into heads."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.family.problem import Problem
+from mha_numpy.identifying.family.stages import stage
+
+ORDERS = ("qkv", "qvk", "kqv", "kvq", "vqk", "vkq")
+
+
+@stage(exchanged=("", "k v", "q k", "q v", "q k v", "k := q", "v := q", "k, v := q", "v := k"))
+def take(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
+    """Take queries, keys and values from the inputs."""
+    if problem.get("packed") is not None:
+        return {"from_q": x.packed, "from_k": x.packed, "from_v": x.packed}
+    whole = problem.get("x")
+    memory = problem.get("memory")
+    q = _first(problem, "query", "x_q", "wide_q", whole)
+    k = _first(problem, "key", "x_k", "wide_k", whole if memory is None else memory)
+    v = _first(problem, "value", "x_v", "wide_v", whole if memory is None else memory)
+    q, k, v = {
+        "": (q, k, v), "k v": (q, v, k), "q k": (k, q, v), "q v": (v, k, q), "q k v": (v, q, k),
+        "k := q": (q, q, v), "v := q": (q, k, q), "k, v := q": (q, q, q), "v := k": (q, k, k),
+    }[s.exchanged]  # fmt: skip
+    return {"from_q": q, "from_k": k, "from_v": v}
+
+
+def _first(problem: Problem, *choices: Any) -> Any:
+    """Return the first that is there: an array, or the array of a role."""
+    for choice in choices:
+        found = problem.get(choice) if isinstance(choice, str) else choice
+        if found is not None:
+            return found
+    raise KeyError(choices)
+
+
+@stage(
+    params=("", "k v", "q k", "q v", "q k v", "k := q", "v := k", "v := q"),
+    left_out=("", "w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "biases"),
+    packing=(*ORDERS, *(f"{order} in each head" for order in ORDERS), "qkv in each feature"),
+)
+def project(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
+    """Multiply by the params, where there are any, and unpack."""
+    if problem.get("packed") is not None:
+        return _unpack(x.packed, s.packing, problem)
+    if problem.get("w_qkv") is not None:
+        packed = _linear(x.from_q, x.w_qkv, problem.get("b_qkv"))
+        return _unpack(packed, s.packing, problem)
+    names = {
+        "": "qkv", "k v": "qvk", "q k": "kqv", "q v": "vkq", "q k v": "vqk",
+        "k := q": "qqv", "v := k": "qkk", "v := q": "qkq",
+    }[s.params]  # fmt: skip
+    made = {}
+    if problem.get("w_kv") is not None:
+        packed = _linear(x.from_k, x.w_kv, problem.get("b_kv"))
+        sizes = problem.sizes
+        cut = sizes.G * (sizes.d if s.packing[:3].index("k") < s.packing[:3].index("v") else sizes.e)
+        first, second = packed[..., :cut], packed[..., cut:]
+        is_usual = s.packing[:3].index("k") < s.packing[:3].index("v")
+        made["k"], made["v"] = (first, second) if is_usual else (second, first)
+    for to, name in zip("qkv", names, strict=True):
+        if to in made:
+            continue
+        w = None if s.left_out == f"w_{to}" else problem.get(f"w_{name}")
+        b = None if s.left_out in (f"b_{to}", "biases") else problem.get(f"b_{name}")
+        made[to] = _linear(getattr(x, f"from_{to}"), w, b)
+    return {f"wide_{to}": array for to, array in made.items()}
+
+
+def _linear(x: Array, w: Array | None, b: Array | None) -> Array:
+    x = x if w is None else x @ w
+    return x if b is None else x + b
+
+
+def _unpack(packed: Array, packing: str, problem: Problem) -> dict[str, Any]:
+    """Take q, k and v out of one array."""
+    order = packing[:3]
+    sizes = problem.sizes
+    widths = {"q": sizes.H * sizes.d, "k": sizes.G * sizes.d, "v": sizes.G * sizes.e}
+    if packing == order:
+        ends = np.cumsum([widths[name] for name in order])
+        parts = np.split(packed, ends[:-1], axis=-1)
+    else:
+        B, T, _ = packed.shape
+        if packing.endswith("head"):
+            pieces = packed.reshape(B, T, sizes.H, 3, sizes.d)
+        else:
+            pieces = packed.reshape(B, T, sizes.H, sizes.d, 3).swapaxes(-1, -2)
+        parts = [pieces[..., i, :].reshape(B, T, -1) for i in range(3)]
+    return {f"wide_{name}": part for name, part in zip(order, parts, strict=True)}
+
+
+SPLITS = (
+    "columns", "reshape without transpose", "features before heads", "tokens mixed with batch",
+)  # fmt: skip
+
+
+@stage(split=SPLITS, qk_norm=("", "l2", "rms", "mean and variance", "l2 of q", "l2 of k"))
+def split(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
+    """Split the width into heads, where no axis of heads is given; normalise."""
+    sizes = problem.sizes
+    counts = {"q": sizes.H, "k": sizes.G, "v": sizes.G}
+    heads = {name: _split(getattr(x, f"wide_{name}"), counts[name], s.split) for name in "qkv"}
+    for name in "qk":
+        if s.qk_norm in ("l2", f"l2 of {name}"):
+            heads[name] = heads[name] / np.linalg.norm(heads[name], axis=-1, keepdims=True)
+        if s.qk_norm == "rms":
+            heads[name] = heads[name] / np.sqrt((heads[name] ** 2).mean(-1, keepdims=True))
+        if s.qk_norm == "mean and variance":
+            centred = heads[name] - heads[name].mean(-1, keepdims=True)
+            heads[name] = centred / np.sqrt((centred**2).mean(-1, keepdims=True))
+    return heads
+
+
+def _split(wide: Array, count: int, how: str) -> Array:
+    if wide.ndim == 4:
+        return wide
+    B, T, width = wide.shape
+    d = width // count
+    if how == "columns":
+        return wide.reshape(B, T, count, d).swapaxes(1, 2)
+    if how == "features before heads":
+        return wide.reshape(B, T, d, count).transpose(0, 3, 1, 2)
+    if how == "tokens mixed with batch":  # (B, T, H d) cut as if it were (T, B, H d)
+        return wide.reshape(T, B, count, d).transpose(1, 2, 0, 3)
+    return wide.reshape(B, count, T, d)

@@ -1,0 +1,84 @@
+"""From weights to the output: dropout, values, merging heads, the last projection."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.family.problem import Problem
+from mha_numpy.identifying.family.stages import stage
+
+
+@stage(
+    dropout_mask=("times", "1 = dropped", "before the softmax", "ignored", "renormalised"),
+    mixed=("weights @ v", "weights.T @ v", "v reshaped"),
+    head_gate=("output", "ignored"),
+    rows=("", "padded queries zero"),
+)
+def mix(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
+    """Mix the values of each query."""
+    weights = x.weights
+    drop = problem.get("dropout_mask")
+    dropped = weights
+    if drop is not None and s.dropout_mask != "ignored":
+        dropped = weights * ((drop == 0) if s.dropout_mask == "1 = dropped" else drop)
+        if s.dropout_mask == "renormalised":
+            dropped = dropped / dropped.sum(-1, keepdims=True)
+    left = dropped.swapaxes(-1, -2) if s.mixed == "weights.T @ v" else dropped
+    values = x.values
+    if s.mixed == "v reshaped":
+        B, H, S, e = values.shape
+        values = values.reshape(B, H, e, S).swapaxes(-1, -2)
+    heads = left @ values
+    gate = problem.get("head_gate")
+    if gate is not None and s.head_gate == "output":
+        heads = heads * gate[..., None, None]
+    if s.rows:
+        rows = x.padding if problem.get("padding") is not None else None
+        heads = heads * rows[:, None, :, None]
+    return {"dropped": dropped, "heads": heads}
+
+
+MERGES = (
+    "columns", "reshape without transpose", "features before heads", "mean of heads", "sum of heads",
+)  # fmt: skip
+
+
+@stage(
+    merge=MERGES,
+    w_o=("applied", "left out"),
+    b_o=("added", "left out"),
+    after=("", "+ x", "+ x, layer norm", "layer norm", "weights", "times scale"),
+)
+def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
+    """Merge the heads and project, where the inputs had no axis of heads."""
+    heads = x.heads
+    out = {"out": heads, "merged": _merge(heads, s.merge)}
+    last = out["merged"]
+    w_o, b_o = problem.get("w_o"), problem.get("b_o")
+    if w_o is not None and s.w_o != "left out":
+        last = last @ w_o
+    if b_o is not None and s.b_o == "added":
+        last = last + b_o
+    if "x" in s.after.split():
+        last = last + x.from_q
+    if "layer norm" in s.after:
+        centred = last - last.mean(-1, keepdims=True)
+        last = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    if s.after and problem.get("query") is not None:
+        if s.after != "+ x":
+            raise ValueError("only where heads are inside")
+        out["out"] = heads + x.from_q
+    return {**out, "projected": last}
+
+
+def _merge(heads: Array, how: str) -> Array:
+    B, H, T, d = heads.shape
+    if how == "columns":
+        return heads.swapaxes(1, 2).reshape(B, T, H * d)
+    if how == "features before heads":
+        return heads.transpose(0, 2, 3, 1).reshape(B, T, H * d)
+    if how == "reshape without transpose":
+        return heads.reshape(B, T, H * d)
+    return heads.mean(1) if how == "mean of heads" else heads.sum(1)

@@ -1,0 +1,92 @@
+"""Rotation of queries and keys, and which key/value head a query head reads."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.family.problem import Problem
+from mha_numpy.identifying.family.stages import stage
+
+
+@stage(
+    rotation=("", "halves", "pairs", "halves of q, pairs of k", "pairs of q, halves of k"),
+    rotated=("q and k", "q", "k", "q, k and v"),
+    direction=("", "backwards", "q backwards", "k backwards"),
+    first_position=(0, 1),
+    q_position=("from the first key", "to the last key"),
+    base=(10000.0,),
+    frequencies=("base^(-2i/d)", "base^(-i/d)", "base^(-4i/d)"),
+    rotation_axis=("tokens", "heads"),
+)
+def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
+    """Rotate pairs of features by an angle that grows with the position."""
+    is_given = problem.get("cos") is not None
+    if not s.rotation:
+        return {"turned_q": x.q, "turned_k": x.k, "turned_v": x.v}
+    T, S = x.q.shape[2], x.k.shape[2]
+    first = s.first_position + (problem.get("offset") or 0)
+    starts = {"q": first + (S - T if s.q_position == "to the last key" else 0)}
+    starts["k"] = starts["v"] = first - (problem.get("offset") or 0)
+    base = problem.get("base") or s.base
+    out = {"turned_v": x.v}
+    for name in "qkv":
+        array = getattr(x, name)
+        if name not in s.rotated.replace("and", ""):  # "q, k and v"
+            out[f"turned_{name}"] = array
+            continue
+        kind = s.rotation
+        if " of " in kind:  # the kind that the text has for this array
+            kind = kind.split(" of ")[0] if f"of {name}" in kind.split(",")[0] else kind.split()[-3]
+        sign = -1 if s.direction in ("backwards", f"{name} backwards") else 1
+        if is_given:
+            cos, sin = (_both(getattr(x, part), array) for part in ("cos", "sin"))
+        else:
+            length = array.shape[1 if s.rotation_axis == "heads" else 2]
+            angles = _angles(starts[name] + np.arange(length), array.shape[-1], base, s.frequencies)
+            cos, sin = np.cos(angles), np.sin(angles)
+        if s.rotation_axis == "heads":
+            cos, sin = cos[:, None], sin[:, None]
+        out[f"turned_{name}"] = _turn(array, cos, sign * sin, kind)
+    return out
+
+
+def _both(given: Array, array: Array) -> Array:
+    """Return the rows of cos or sin for the tokens of an array."""
+    half = array.shape[-1] // 2
+    return given[: array.shape[2], :half]
+
+
+def _angles(positions: Array, width: int, base: float, frequencies: str) -> Array:
+    i = np.arange(width // 2)
+    power = {"base^(-2i/d)": 2, "base^(-i/d)": 1, "base^(-4i/d)": 4}[frequencies]
+    return positions[:, None] * base ** (-power * i / width)
+
+
+def _turn(array: Array, cos: Array, sin: Array, kind: str) -> Array:
+    half = array.shape[-1] // 2
+    if kind == "halves":
+        first, second = slice(0, half), slice(half, None)
+    else:
+        first, second = slice(0, None, 2), slice(1, None, 2)
+    out = array.copy()
+    out[..., first] = array[..., first] * cos - array[..., second] * sin
+    out[..., second] = array[..., second] * cos + array[..., first] * sin
+    return out
+
+
+@stage(grouping=("repeat", "tile", "only the first", "mean"))
+def group(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
+    """Give each query head its key/value head."""
+    H, G = x.turned_q.shape[1], x.turned_k.shape[1]
+    if H == G:
+        if s.grouping != "repeat":
+            raise ValueError("no groups")
+        return {"keys": x.turned_k, "values": x.turned_v}
+    head = {"repeat": np.arange(H) // (H // G), "tile": np.arange(H) % G,
+            "only the first": np.zeros(H, int)}.get(s.grouping)  # fmt: skip
+    if head is None:
+        means = (np.repeat(a.mean(1, keepdims=True), H, 1) for a in (x.turned_k, x.turned_v))
+        return dict(zip(("keys", "values"), means, strict=True))
+    return {"keys": x.turned_k[:, head], "values": x.turned_v[:, head]}

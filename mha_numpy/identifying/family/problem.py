@@ -1,0 +1,79 @@
+"""A problem: arrays by role, each with its usual axes."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+
+AXES = {  # by role; a role has its axes whatever a function's layout is
+    "query": "B H T d", "key": "B G S d", "value": "B G S e",  # heads given
+    "wide_q": "B T M", "wide_k": "B S N", "wide_v": "B S O",  # heads inside, no params
+    "x": "B T D", "x_q": "B T D", "memory": "B S C", "x_k": "B S C", "x_v": "B S E",
+    "packed": "B T P",
+    "w_q": "D M", "w_k": "C N", "w_v": "E O", "w_qkv": "D P", "w_kv": "C R", "w_o": "U W",
+    "b_q": "M", "b_k": "N", "b_v": "O", "b_qkv": "P", "b_kv": "R", "b_o": "W",
+    "mask": "B H T S", "bias": "B H T S", "dropout_mask": "B H T S",
+    "padding": "B S", "lengths": "B",
+    "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
+    "out": "B H T e", "merged": "B T W", "weights": "B H T S", "lse": "B H T",
+}  # fmt: skip
+
+
+class Sizes(NamedTuple):
+    """The lengths of axes: all are different, so that a shape says which axes it has."""
+
+    B: int = 3
+    H: int = 4  # query heads
+    G: int = 4  # key/value heads
+    T: int = 5  # queries
+    S: int = 7  # keys
+    d: int = 6  # width of a query or key
+    e: int = 10  # width of a value
+
+    def of(self, axis: str) -> int:
+        """Return the length of an axis; D, M ... are the widths of all heads together."""
+        if axis in "123":
+            return int(axis)
+        if axis in self._fields:
+            return int(getattr(self, axis))
+        H, G, d, e = self.H, self.G, self.d, self.e
+        wide = H * d
+        return {
+            "D": wide, "C": wide, "E": wide, "M": wide, "N": G * d, "O": G * e, "R": G * (d + e),
+            "P": wide + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
+        }[axis]  # fmt: skip
+
+    def shape(self, axes: str) -> tuple[int, ...]:
+        """Return the shape of an array with these axes."""
+        return tuple(self.of(axis) for axis in axes.split())
+
+
+class Problem:
+    """Arrays by role, and numbers by role; `memo` keeps what stages computed of them."""
+
+    def __init__(self, sizes: Sizes, given: dict[str, Any]) -> None:
+        self.sizes, self.given = sizes, given
+        self.memo: dict[tuple[Any, ...], dict[str, Array] | None] = {}
+
+    def but(self, **given: Any) -> "Problem":
+        """Return a problem with other arrays for some roles; None takes one away."""
+        merged = {**self.given, **given}
+        return Problem(self.sizes, {role: x for role, x in merged.items() if x is not None})
+
+    def get(self, role: str) -> Any:
+        """Return what a role has, None if the problem has no such role."""
+        return self.given.get(role)
+
+
+def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
+    """Draw an array for a role."""
+    axes = AXES[role].split()
+    array: Array = rng.normal(size=sizes.shape(AXES[role]))
+    if role.startswith("w_"):
+        array *= 1.5 / np.sqrt(sizes.of(axes[0]))  # scores of a usual size
+    if role in ("query", "key"):
+        array *= 1.2
+    if role == "head_gate":
+        array = rng.uniform(0.5, 1.5, array.shape)
+    return array

@@ -1,0 +1,84 @@
+"""Scores: how well queries fit keys, with scale, softcap and bias."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.family.problem import Problem
+from mha_numpy.identifying.family.stages import stage
+
+SCALES: dict[str, Callable[[dict[str, int]], float]] = {
+    "1/sqrt(d)": lambda n: n["d"] ** -0.5,
+    "1": lambda n: 1.0,
+    "1/d": lambda n: 1 / n["d"],
+    "sqrt(d)": lambda n: n["d"] ** 0.5,
+    "1/sqrt(D)": lambda n: (n["H"] * n["d"]) ** -0.5,
+    "1/D": lambda n: 1 / (n["H"] * n["d"]),
+    "1/sqrt(T_k)": lambda n: n["S"] ** -0.5,
+    "1/sqrt(T_q)": lambda n: n["T"] ** -0.5,
+    "1/sqrt(H)": lambda n: n["H"] ** -0.5,
+    "1/sqrt(d_v)": lambda n: n["e"] ** -0.5,
+    "1/sqrt(2 d)": lambda n: (2 * n["d"]) ** -0.5,
+    "1/sqrt(H_kv d)": lambda n: (n["G"] * n["d"]) ** -0.5,
+    "d^(-1/4)": lambda n: n["d"] ** -0.25,
+    "1/d^2": lambda n: n["d"] ** -2.0,
+    "d": lambda n: float(n["d"]),
+}
+ALIBI = ("", "slopes from 2^(-8/H)", "slopes from 1", "both sides", "wrong sign")
+
+
+@stage(
+    scale=tuple(SCALES),
+    product=("q k^T", "k reshaped"),
+    scale_given=("times", "divided by", "times, and 1/sqrt(d)", "ignored"),
+    bias=("added after the scale", "added before the scale", "subtracted", "ignored"),
+    softcap=(None,),
+    softcap_at=("before the bias", "after the bias"),
+    alibi=ALIBI,
+    mask_at_product=("", "multiplies the scores"),
+)
+def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
+    """Compute the scores of all cells."""
+    q, k = x.turned_q, x.keys
+    (_, H, T, d), S = q.shape, k.shape[2]
+    kT = k.swapaxes(-1, -2)
+    if s.product == "k reshaped":
+        kT = k.reshape(kT.shape)
+    sizes = {"H": H, "T": T, "S": S, "d": d, "e": x.values.shape[-1], "G": problem.sizes.G}
+    scale = SCALES[s.scale](sizes) if isinstance(s.scale, str) else float(s.scale)
+    if problem.get("scale") is not None and s.scale_given != "ignored":
+        scale = {"times": x.scale * (1 if s.scale == "1/sqrt(d)" else scale),
+                 "divided by": 1 / x.scale,
+                 "times, and 1/sqrt(d)": x.scale * d**-0.5}[s.scale_given]  # fmt: skip
+    scores = q @ kT
+    bias = problem.get("bias")
+    if bias is not None and s.bias == "added before the scale":
+        scores = scores + bias
+    scores = scores * scale
+    cap = problem.get("softcap") or s.softcap
+    if cap and s.softcap_at == "before the bias":
+        scores = cap * np.tanh(scores / cap)
+    if bias is not None and s.bias == "added after the scale":
+        scores = scores + bias
+    if bias is not None and s.bias == "subtracted":
+        scores = scores - bias
+    if s.alibi:
+        scores = scores + _alibi(s.alibi, H, T, S)
+    if cap and s.softcap_at == "after the bias":
+        scores = cap * np.tanh(scores / cap)
+    return {"scores": scores}
+
+
+def _alibi(kind: str, H: int, T: int, S: int) -> Array:
+    """Return a bias that falls with the distance, with a slope for each head."""
+    first = 0 if kind == "slopes from 1" else 1
+    slopes = 2.0 ** (-8 * (np.arange(H) + first) / H)
+    distance = np.arange(S) - np.arange(T)[:, None]  # j - i
+    if kind == "both sides":
+        distance = -abs(distance)
+    if kind == "wrong sign":
+        distance = -distance
+    return slopes[:, None, None] * distance

@@ -1,0 +1,158 @@
+"""Which cells are visible, and what becomes of the scores of hidden ones."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.family.problem import Problem
+from mha_numpy.identifying.family.stages import softmax, stage
+
+CAUSAL = ("", "past and itself", "past", "one ahead", "future and itself", "future")
+
+
+@stage(
+    causal=CAUSAL,
+    alignment=("top left", "bottom right", "none with one query"),
+    window=(None,),  # (keys before, keys after); other values come from numbers in the source
+    window_given=("w-1 before", "w before", "w-1 both", "w both", "w//2 both", "w+1 before",
+                  "w/2-1 both", "w-2 before"),
+    mask=("true = visible", "true = blocked", "ignored"),
+    mask_axis=("keys", "queries", "both"),
+    mask_index=("", "transposed", "of the first sequence", "of the first head"),
+    lengths=("j < n", "j <= n", "j < n - 1", "last n", "j > n", "j >= n"),
+    padding=("true = visible", "true = blocked"),
+    combined=("and", "or", "mask alone", "causal alone"),
+)  # fmt: skip
+def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
+    """Decide for each cell whether the query sees the key."""
+    B, H, T, S = x.scores.shape
+    i, j = np.arange(T)[:, None], np.arange(S)
+    if s.alignment == "bottom right":
+        i = i + S - T
+    i = i + (problem.get("offset") or 0)
+    is_causal = problem.get("is_causal")
+    ruled = []
+    if s.causal and is_causal is not False and not (s.alignment.startswith("none") and T == 1):
+        ruled.append({
+            "past and itself": j <= i, "past": j < i, "one ahead": j <= i + 1,
+            "future and itself": j >= i, "future": j > i,
+        }[s.causal])  # fmt: skip
+    w = problem.get("window")
+    if w is not None or s.window is not None:
+        before, after = s.window if w is None else _window(w, s.window_given)
+        ruled.append((j >= i - before) & (True if after is None else j <= i + after))
+    masked = []
+    mask = problem.get("mask")
+    if mask is not None and s.mask != "ignored":
+        cells = mask if s.mask == "true = visible" else ~mask
+        if s.mask_index == "transposed":
+            cells = cells.swapaxes(-1, -2)
+        if s.mask_index == "of the first sequence":
+            cells = cells[:1]
+        if s.mask_index == "of the first head":
+            cells = cells[:, :1]
+        masked.append(cells)
+    rows = None
+    if problem.get("lengths") is not None:
+        n = x.lengths[:, None]
+        rows = {"j < n": j < n, "j <= n": j <= n, "j < n - 1": j < n - 1, "last n": j >= S - n,
+                "j > n": j > n, "j >= n": j >= n}[s.lengths]  # fmt: skip
+    if problem.get("padding") is not None:
+        rows = x.padding if s.padding == "true = visible" else ~x.padding
+    if rows is not None:
+        of_keys, of_queries = rows[:, None, None, :], rows[:, None, :, None]
+        masked.append({"keys": of_keys, "queries": of_queries}.get(
+            s.mask_axis, of_keys & of_queries if s.mask_axis == "both" else of_keys
+        ))  # fmt: skip
+    if s.combined == "mask alone" and masked:
+        ruled = []
+    if s.combined == "causal alone" and ruled:
+        masked = []
+    visible = np.ones((B, H, T, S), bool)
+    if s.combined == "or" and ruled and masked:
+        visible = visible & (np.logical_and.reduce(ruled) | np.logical_and.reduce(masked))
+    else:
+        for cells in (*ruled, *masked):
+            visible = visible & cells
+    return {"visible": visible, "has_rule": bool(ruled or masked)}
+
+
+def _window(w: int, given: str) -> tuple[int, int | None]:
+    """Return how many keys before and after a query are in a window of w."""
+    return {
+        "w-1 before": (w - 1, None), "w before": (w, None), "w+1 before": (w + 1, None),
+        "w-2 before": (w - 2, None), "w-1 both": (w - 1, w - 1), "w both": (w, w),
+        "w//2 both": (w // 2, w // 2), "w/2-1 both": (max(w // 2 - 1, 0),) * 2,
+    }[given]  # fmt: skip
+
+
+HIDE = (
+    "-inf", "-1e9", "-1e4", "-100", "-10", "-1", "0", "1e-9", "+inf", "factor 0",
+    "after the softmax", "after the softmax, renormalised", "0 - mask", "+ mask",
+)  # fmt: skip
+
+
+@stage(
+    hide=HIDE,
+    softmax_axis=("keys", "queries", "heads", "all", "features of batch"),
+    normaliser=("softmax", "sigmoid", "none", "sum", "relu, sum", "abs, sum", "square, sum",
+                "one more in the sum", "2^x", "log-softmax", "softmax twice", "1/T_k", "sum, relu+eps"),
+    temperature=(1.0,),
+)  # fmt: skip
+def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
+    """Hide cells and turn scores into weights."""
+    scores, visible = x.scores / s.temperature, x.visible
+    is_after = s.hide.startswith("after")
+    if not x.has_rule and s.hide != "-inf":
+        raise ValueError("nothing is hidden")
+    hidden = ~visible
+    if s.hide == "factor 0":
+        scores = np.where(visible, scores, 0.0)
+    elif s.hide == "+ mask":
+        scores = scores + visible
+    elif s.hide == "0 - mask":
+        scores = scores - hidden
+    elif not is_after:
+        fill = {"+inf": 1e9, "-inf": -np.inf}.get(s.hide)
+        fill = float(s.hide) if fill is None else fill
+        scores = np.where(visible, scores, fill)
+    axis = {"keys": -1, "queries": -2, "heads": 1, "all": (-1, -2), "features of batch": 0}
+    weights, lse = _normalise(scores, axis[s.softmax_axis], s, problem, visible)
+    if is_after and x.has_rule:
+        weights = weights * visible
+        if s.hide.endswith("renormalised"):
+            weights = weights / weights.sum(-1, keepdims=True)
+    return {"masked": scores, "weights": weights, "lse": lse}
+
+
+def _normalise(
+    scores: Array, axis: Any, s: SimpleNamespace, problem: Problem, visible: Array
+) -> tuple[Array, Array]:
+    largest = scores.max(-1, keepdims=True, initial=-1e30)
+    lse = (np.log(np.exp(scores - largest).sum(-1, keepdims=True)) + largest)[..., 0]
+    kind = s.normaliser
+    sink = problem.get("sink")
+    if sink is not None and kind == "softmax":
+        lse = np.logaddexp(lse, sink[..., None])
+        return np.exp(scores - lse[..., None]), lse
+    if kind == "softmax":
+        return softmax(scores, axis), lse
+    if kind == "softmax twice":
+        return softmax(softmax(scores, axis), axis), lse
+    if kind == "one more in the sum":
+        return np.exp(scores - np.logaddexp(lse, 0)[..., None]), lse
+    if kind == "2^x":
+        return softmax(scores * np.log(2), axis), lse
+    if kind == "log-softmax":
+        return np.log(softmax(scores, axis)), lse
+    if kind == "sigmoid":
+        return 1 / (1 + np.exp(-scores)), lse
+    scores = np.where(np.isneginf(scores), 0, scores)
+    if kind in ("none", "1/T_k"):
+        return scores if kind == "none" else scores / scores.shape[-1], lse
+    weights = {"sum": scores, "relu, sum": scores.clip(0), "abs, sum": abs(scores),
+               "square, sum": scores**2, "sum, relu+eps": scores.clip(0) + 1e-6}[kind]  # fmt: skip
+    weights = np.where(visible, weights, 0)
+    return weights / weights.sum(axis=axis, keepdims=True), lse

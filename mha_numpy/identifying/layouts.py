@@ -1,0 +1,76 @@
+"""How an array is laid out: its axes in some order, split or joined, one of them left out."""
+
+from functools import cache
+from itertools import permutations
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.family import AXES, Sizes
+
+HEADS_GIVEN = (
+    "B H T d", "B T H d", "B T d", "T d", "H T d", "T H d", "T B H d", "T B d", "B d T", "d T", "B H d T",
+    "H B T d",
+)  # fmt: skip
+ONE_QUERY = ("B H d", "H d", "B d", "d")  # in place of the layouts above, without T
+HEADS_INSIDE = ("B T D", "T D", "T B D", "B D T", "D T")
+JOINED = {  # axes that are several axes in one
+    "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",
+}  # fmt: skip
+CELLS = ("B H T S", "B 1 T S", "B T S", "T S", "B 1 1 S", "B S", "S", "1 H T S", "H T S", "1 1 T S",
+         "1 T S", "B 1 S", "B H 1 S", "H 1 S")  # fmt: skip
+
+
+def arrange(array: Array, axes: str, layout: str, sizes: Sizes) -> Array:
+    """Return an array with these axes in another layout.
+
+    Axes that the layout leaves out are taken at 0, and a 1 is a new axis.
+
+    Examples
+    --------
+    >>> arrange(np.zeros((3, 24)), "B M", "H d B", Sizes()).shape
+    (4, 6, 3)
+    """
+    have, wanted = axes.split(), layout.split()
+    for axis in [*have]:
+        parts = JOINED.get(axis, axis).split()
+        if axis not in wanted and len(parts) > 1 and {*parts} <= {*wanted}:
+            at = have.index(axis)
+            shape = tuple(sizes.of(part) for part in parts)
+            array = array.reshape(*array.shape[:at], *shape, *array.shape[at + 1 :])
+            have[at : at + 1] = parts
+    for axis in [*have]:
+        if axis not in wanted:
+            array = array.take(0, have.index(axis))
+            have.remove(axis)
+    named = [axis for axis in wanted if axis != "1"]
+    array = array.transpose([have.index(axis) for axis in named])
+    new = tuple(at for at, axis in enumerate(wanted) if axis == "1")
+    return np.ascontiguousarray(np.expand_dims(array, new))
+
+
+@cache
+def find_orders(shape: tuple[int, ...], seen: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the orders of an array's axes that give a shape which was seen.
+
+    Axes of length 1 may be missing.
+    """
+    long = tuple(axis for axis, size in enumerate(shape) if size != 1)
+    wanted = tuple(size for size in seen if size != 1)
+    if sorted(wanted) != sorted(shape[axis] for axis in long):
+        return ()
+    return tuple(
+        order for order in permutations(long) if tuple(shape[axis] for axis in order) == wanted
+    )
+
+
+def in_order(array: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """Return an array with its axes in an order of `find_orders`."""
+    ones = [axis for axis in range(array.ndim) if axis not in order]
+    return array.transpose(*ones, *order).reshape(shape)
+
+
+def layout_of(role: str, order: tuple[int, ...], seen: tuple[int, ...]) -> str:
+    """Return the layout of what was seen, by the order of a role's axes."""
+    names = iter([AXES[role].split()[axis] for axis in order])
+    return " ".join("1" if size == 1 else next(names) for size in seen)

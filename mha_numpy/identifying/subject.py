@@ -1,0 +1,195 @@
+"""A function that is looked at: its arguments, its source, and calls of it."""
+
+import ast
+import contextlib
+import inspect
+import io
+import textwrap
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.errors import ConfigError, describe, one_line
+from mha_numpy.identifying.arrays import (
+    flatten,
+    frameworks_of,
+    hidden_arrays,
+    inner_function,
+    numbers_of,
+    to_framework,
+    to_numpy,
+)
+
+REQUIRED = inspect.Parameter.empty
+
+
+class Argument(NamedTuple):
+    """An argument of a function."""
+
+    name: str
+    default: Any = REQUIRED
+    is_positional: bool = False  # may only be passed by position
+    annotation: str = ""
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has to be passed."""
+        return self.default is REQUIRED
+
+
+class Called(NamedTuple):
+    """What a call did."""
+
+    arrays: list[tuple[str, np.ndarray]]  # each with the way to it in the result
+    trouble: str = ""  # the error, in a line
+    kind: str = ""  # of the result: "array", "tuple" ...
+
+
+class Subject:
+    """Anybody's function, or an object that can be called."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function):
+            raise ConfigError(f"function: expected a function or a layer; got {describe(function)}")
+        self.function = function
+        self.inner = inner_function(function)
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self.frameworks = frameworks_of(function)
+        self.framework = self.frameworks[0]
+        self.dtype = "float64"
+        if hasattr(function, "named_parameters"):
+            function.double().eval()
+        self.source, self.tree = _source(self.inner)
+        self.arguments = _arguments(function, self.inner)
+        self.hidden = hidden_arrays(function)
+        self.numbers = numbers_of(function)
+        self.calls = 0
+        self.printed = ""
+
+    def constants(self) -> list[float]:
+        """Return the numbers that may be conventions: of the source, attributes and defaults."""
+        found = [
+            float(node.value)
+            for node in ast.walk(self.tree or ast.Pass())
+            if isinstance(node, ast.Constant) and type(node.value) in (int, float)
+        ]
+        found += [float(n) for n in self.numbers.values()]
+        found += [
+            float(a.default) for a in self.arguments if type(a.default) in (int, float)
+        ]  # fmt: skip
+        return [*dict.fromkeys(abs(n) for n in found if n and abs(n) < 1e8)]
+
+    def keys_of(self, argument: str) -> list[str]:
+        """Return the strings by which the source looks something up in an argument."""
+        found = []
+        for node in ast.walk(self.tree or ast.Pass()):
+            match node:
+                case ast.Subscript(ast.Name(id=name), ast.Constant(value=str(key))):
+                    found.append((name, key))
+                case ast.Call(
+                    ast.Attribute(ast.Name(id=name), "get"), [ast.Constant(value=str(key)), *_]
+                ):
+                    found.append((name, key))
+        return [*dict.fromkeys(key for name, key in found if name == argument)]
+
+    def call(self, given: Mapping[str, Any]) -> Called:
+        """Call the function; return its arrays, or the error."""
+        self.calls += 1
+        positional, named = [], {}
+        for argument in self.arguments:
+            if argument.name in given:
+                value = to_framework(_narrow(given[argument.name], self.dtype), self.framework)
+                if argument.is_positional:
+                    positional.append(value)
+                else:
+                    named[argument.name] = value
+        printed = io.StringIO()
+        try:
+            with (
+                warnings.catch_warnings(), np.errstate(all="ignore"),
+                contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed),
+            ):  # fmt: skip
+                warnings.simplefilter("ignore")
+                result = self.function(*positional, **named)
+            self.printed = self.printed or printed.getvalue()[:200]
+            return Called([*flatten(result)], kind=type(result).__name__)
+        except Exception as error:  # anybody's
+            return Called([], f"{type(error).__name__}: {one_line(error)}")
+
+    def changed(self, given: Mapping[str, Any]) -> list[str]:
+        """Call the function; return the names of the arguments that it changed."""
+        passed = {name: to_framework(value, self.framework) for name, value in given.items()}
+        with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                named = {a.name: passed[a.name] for a in self.arguments if a.name in passed}
+                first = [named.pop(a.name) for a in self.arguments if a.is_positional and a.name in named]
+                self.function(*first, **named)
+        return [
+            name
+            for name, value in given.items()
+            if isinstance(value, np.ndarray)
+            and not np.array_equal(value, np.asarray(to_numpy(passed[name])), equal_nan=value.dtype.kind == "f")
+        ]
+
+
+def _narrow(value: Any, dtype: str) -> Any:
+    """Return an array of floats in another dtype."""
+    if isinstance(value, dict):
+        return {name: _narrow(each, dtype) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_narrow(each, dtype) for each in value]
+    is_wide = isinstance(value, np.ndarray) and value.dtype == np.float64
+    return value.astype(dtype) if is_wide else value
+
+
+def _source(inner: Any) -> tuple[str, ast.AST | None]:
+    try:
+        source = textwrap.dedent(inspect.getsource(inner))
+        return source, ast.parse(source)
+    except (OSError, TypeError, SyntaxError):
+        return "", None
+
+
+def _arguments(function: Any, inner: Any) -> list[Argument]:
+    """Return the arguments that can be named."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        if all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+            own = inspect.signature(inner).parameters.values()
+            parameters = [p for p in own if p.name != "self"]
+    except (TypeError, ValueError):
+        return _documented(function)
+    return [
+        Argument(
+            p.name, p.default, p.kind is p.POSITIONAL_ONLY,
+            "" if p.annotation is REQUIRED else str(p.annotation),
+        )
+        for p in parameters
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]  # fmt: skip
+
+
+def _documented(function: Any) -> list[Argument]:
+    """Return the arguments that the first line of a docstring names: a function written in C."""
+    line = (getattr(function, "__doc__", "") or "").strip().split("->")[0]
+    start, end = line.find("("), line.rfind(")")
+    try:
+        tree: Any = ast.parse(f"def f{line[start : end + 1]}: pass").body[0]
+    except SyntaxError:
+        return []
+    args, found = tree.args, []
+    plain = [*args.posonlyargs, *args.args]
+    defaults = [REQUIRED] * (len(plain) - len(args.defaults)) + [*args.defaults]
+    pairs = [*zip(plain, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+    for arg, default in pairs:
+        value = REQUIRED
+        if default is not REQUIRED:
+            try:
+                value = ast.literal_eval(default)
+            except ValueError:
+                value = None
+        found.append(Argument(arg.arg, value))
+    return found

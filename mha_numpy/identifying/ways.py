@@ -1,0 +1,359 @@
+"""The ways to call a function: which argument has which role, and in which layout."""
+
+from collections.abc import Iterator
+from itertools import islice, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.family import AXES, Problem, Sizes
+from mha_numpy.identifying.family.problem import draw
+from mha_numpy.identifying.layouts import HEADS_GIVEN, HEADS_INSIDE, arrange
+from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.subject import Argument, Subject
+
+MAIN = ("query", "key", "value", "x", "memory", "packed")
+NUMBERS = ("H", "G", "D", "d", "T", "R")  # the lengths that a function may ask for; R = H // G
+PARAMS = tuple(role for role in AXES if role[:2] in ("w_", "b_") and role != "wide_q")
+CHOICES: dict[str, Any] = {  # what to pass for a role at first
+    "rate": 0.0, "training": False, "flag": False, "is_causal": False, "eps": 1e-12, "block": 2,
+    "softcap": None, "window": None, "offset": 0, "other": None, "rng": None,
+}  # fmt: skip
+MOST = 60  # assignments of roles
+WITHOUT_NAME = ("query", "key", "value", "x", "memory", "mask", "w_q", "w_k", "w_v", "w_o", "H")
+
+
+class Slot(NamedTuple):
+    """What an argument is given: the array of a role in a layout, or a value."""
+
+    role: str
+    layout: str = ""
+    value: Any = None
+    parts: tuple[tuple[str, "Slot"], ...] = ()  # of a dict
+
+
+class Way(NamedTuple):
+    """A way to call a function."""
+
+    slots: dict[str, Slot]  # by argument
+    hidden: dict[str, Slot]  # by the name of a param that the function has itself
+    sizes: Sizes
+    is_inside: bool  # the function splits the width into heads
+
+    def roles(self) -> dict[str, str]:
+        """Return the layout by role, of everything that is an array."""
+        slots = [*self.slots.values(), *self.hidden.values()]
+        slots += [part for slot in slots for _, part in slot.parts]
+        return {slot.role: slot.layout for slot in slots if slot.layout}
+
+    def argument(self, role: str) -> str:
+        """Return the argument that has a role, "" if none has."""
+        return next((name for name, slot in self.slots.items() if slot.role == role), "")
+
+    def problem(self, subject: Subject, seed: int = 0) -> Problem:
+        """Draw a problem that the function can be given."""
+        rng = np.random.default_rng(seed)
+        given = {role: draw(role, self.sizes, rng) for role in AXES if role in self.roles()}
+        for name, slot in self.hidden.items():
+            given[slot.role] = _back(subject.hidden[name], slot, self.sizes)
+        given |= {
+            slot.role: slot.value
+            for slot in self.slots.values()
+            if slot.role in ("scale", "softcap", "window", "offset", "base", "is_causal")
+            and slot.value is not None
+        }
+        return Problem(self.sizes, given)
+
+    def given(self, problem: Problem) -> dict[str, Any]:
+        """Return what to pass for each argument."""
+        return {name: _fill(slot, problem) for name, slot in self.slots.items()}
+
+
+def _fill(slot: Slot, problem: Problem) -> Any:
+    if slot.parts:
+        return {name: _fill(part, problem) for name, part in slot.parts}
+    if slot.role in NUMBERS:
+        return number_of(slot.role, problem.sizes)
+    if not slot.layout:
+        return slot.value
+    return arrange(problem.given[slot.role], AXES[slot.role], slot.layout, problem.sizes)
+
+
+def number_of(role: str, sizes: Sizes) -> int:
+    """Return a length; R is the number of query heads in a group."""
+    return sizes.H // sizes.G if role == "R" else sizes.of(role)
+
+
+def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
+    """Return a param of the function with the axes of its role."""
+    have, wanted = slot.layout.split(), AXES[slot.role].split()
+    if len(have) == len(wanted) and array.ndim == len(have):
+        return array.transpose([have.index(axis) for axis in wanted]).astype(float)
+    parts = {"M": "H d", "N": "G d", "O": "G e", "U": "H e"}
+    order = [part for axis in wanted for part in (parts[axis].split() if axis not in have else [axis])]
+    return array.transpose([have.index(a) for a in order]).reshape(sizes.shape(AXES[slot.role])).astype(float)
+
+
+def find_ways(subject: Subject, given: dict[str, str]) -> Iterator[Way]:
+    """Yield ways to call a function, the likeliest first."""
+    needed = [a for a in subject.arguments if a.is_required or a.name in given]
+    needed += [a for a in subject.arguments if a not in needed and _is_needed(a)]
+    choices = [_choices(a, subject, given) for a in needed]
+    hidden = _hidden_roles(subject)
+    found = islice(_assignments(choices), MOST)
+    for roles in sorted(found, key=lambda roles: _cost(roles, choices)):
+        names = dict(zip([a.name for a in needed], roles, strict=True))
+        if _is_complete(names, hidden):
+            yield from _in_layouts(subject, names, hidden)
+
+
+def _is_needed(argument: Argument) -> bool:
+    """Return whether an argument has to be passed although it has a default."""
+    roles = roles_by_name(argument.name)
+    return bool(roles) and (
+        (roles[0] in ("H", "G") and not isinstance(argument.default, bool))
+        or (roles[0] in ("rate",) and type(argument.default) is float)
+    )
+
+
+def _choices(argument: Argument, subject: Subject, given: dict[str, str]) -> list[str]:
+    """Return the roles that an argument may have, the likeliest first."""
+    if argument.name in given:
+        return [given[argument.name]]
+    roles = [*roles_by_name(argument.name)]
+    if subject.keys_of(argument.name):
+        return ["params", *roles]
+    text = argument.annotation.lower()
+    if "int" in text and "array" not in text:
+        return [r for r in roles if r in NUMBERS or r in ("window", "block", "offset")] or ["H"]
+    if "bool" in text and "array" not in text:
+        return [r for r in roles if r in ("is_causal", "training", "flag")] or ["flag"]
+    return roles + [role for role in WITHOUT_NAME if role not in roles and not roles]
+
+
+def _assignments(choices: list[list[str]]) -> Iterator[tuple[str, ...]]:
+    """Yield roles for all arguments; those of two arguments differ, unless they are numbers."""
+    short = [each[:6] for each in choices]
+    if len(choices) > 6:
+        short = [each[:2] if len(each) < len(WITHOUT_NAME) else each[:6] for each in choices]
+    for roles in islice(product(*short), 200_000):
+        arrays = [role for role in roles if role in AXES or role in MAIN]
+        if len(arrays) == len({*arrays}):
+            yield roles
+
+
+def _cost(roles: tuple[str, ...], choices: list[list[str]]) -> tuple[int, int]:
+    ranks = [each.index(role) for role, each in zip(roles, choices, strict=True)]
+    order = [MAIN.index(role) for role in roles if role in MAIN]
+    return sum(ranks), sum(a > b for a, b in zip(order, order[1:], strict=False))
+
+
+def _is_complete(names: dict[str, str], hidden: dict[str, str]) -> bool:
+    """Return whether roles are those of some attention."""
+    main = frozenset(role for role in names.values() if role in MAIN)
+    return main in MAINS
+
+
+MAINS = {
+    frozenset(each.split())
+    for each in ("x", "packed", "query key value", "query memory", "x memory", "query key",
+                 "x key value", "x key", "query value")
+}  # fmt: skip
+
+
+def _hidden_roles(subject: Subject) -> dict[str, str]:
+    """Return the roles of the params that a function has itself, by their names."""
+    found: dict[str, str] = {}
+    for name, array in subject.hidden.items():
+        parts = [part for part in name.replace("/", ".").split(".") if part]
+        is_bias = parts[-1] in ("bias", "b") or array.ndim == 1
+        if parts[-1] in ("weight", "bias", "kernel", "w", "W", "b", "value") and len(parts) > 1:
+            parts.pop()
+        roles = [role for role in roles_by_name(parts[-1]) if role in PARAMS]
+        prefix = "b_" if is_bias else "w_"
+        fit = [f"{prefix}{role[2:]}" for role in roles]
+        if fit and fit[0] not in found.values():
+            found[name] = fit[0]
+    return found
+
+
+PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
+    ("D M", "U W"), ("M D", "W U"), ("D M", "W U"), ("M D", "U W"), ("H D d", "U W"),
+    ("H D d", "H e W"), ("D H d", "H e W"), ("D H d", "U W"), ("H d D", "W U"), ("H d D", "U W"),
+)  # fmt: skip
+AS_K = str.maketrans("DMHT", "CNGS")
+AS_V = str.maketrans("DMHdT", "EOGeS")
+PACKED = ("B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d")
+
+
+def param_layout(role: str, layouts: tuple[str, str]) -> str:
+    """Return the layout of a param, given those of w_q and w_o."""
+    usual, last = layouts
+    if role.startswith("b_"):
+        split = "H" in usual.split() and role[2:] in "qkv"
+        wide = {"b_q": "H d", "b_k": "G d", "b_v": "G e"}.get(role, AXES[role])
+        return wide if split else AXES[role]
+    if role == "w_o":
+        return last
+    if role in ("w_qkv", "w_kv"):
+        axes = AXES[role].split()
+        return " ".join(axes if usual.split()[0] == "D" else axes[::-1])
+    return {"w_q": usual, "w_k": usual.translate(AS_K), "w_v": usual.translate(AS_V)}[role]
+
+
+def _in_layouts(subject: Subject, names: dict[str, str], hidden: dict[str, str]) -> Iterator[Way]:
+    """Yield the ways that give arguments these roles."""
+    keys = {n: subject.keys_of(n) for n, role in names.items() if role == "params"}
+    inner = {key: _param_role(key) for each in keys.values() for key in each}
+    params = {r for r in (*names.values(), *hidden.values(), *inner.values()) if r in PARAMS}
+    has_heads = "H" in names.values()
+    kinds = [True] if params & {"w_q", "w_k", "w_v", "w_qkv"} or has_heads else [False, True]
+    if "x" in names.values() or "packed" in names.values():
+        kinds = [True]
+    for layouts in PARAM_LAYOUTS if params else PARAM_LAYOUTS[:1]:
+        for is_inside in kinds:
+            for sizes in _sizes(subject, names, hidden, is_inside, layouts):
+                for layout in HEADS_INSIDE if is_inside else HEADS_GIVEN:
+                    yield from _way(subject, names, hidden, inner, sizes, layout, layouts, is_inside)
+
+
+def _param_role(key: str) -> str:
+    return next((role for role in roles_by_name(key) if role in PARAMS or role in NUMBERS), "other")
+
+
+def _sizes(
+    subject: Subject, names: dict[str, str], hidden: dict[str, str], is_inside: bool,
+    layouts: tuple[str, str],
+) -> Iterator[Sizes]:  # fmt: skip
+    """Yield sizes that a function may accept."""
+    roles = {*names.values()}
+    is_self = not roles & {"memory", "key", "value"}
+    G = 2 if roles & {"G", "R"} or _asks_for_groups(subject) else 4
+    if not is_inside:
+        yield Sizes(G=G)
+        yield Sizes(G=G, e=6)
+        yield Sizes(G=G, e=6, S=5)
+        return
+    S = 5 if is_self else 7
+    if hidden:
+        yield from _hidden_sizes(subject, hidden, S, layouts)
+        return
+    if roles & {"H"}:
+        heads = [(4, G), (4, 4)] if G == 4 else [(4, 2)]
+    else:
+        own = [int(n) for n in subject.constants() if n in (2, 3, 4, 6, 8, 12, 16)]
+        heads = [(1, 1), (4, G), *((n, n) for n in own)]
+        if "H" in layouts[0].split():
+            heads = [(4, 4)]
+    for H, kv in dict.fromkeys(heads):
+        for S_now in dict.fromkeys((S, 5)):
+            yield Sizes(H=H, G=kv, e=6, S=S_now)
+
+
+def _asks_for_groups(subject: Subject) -> bool:
+    return any({"G", "R"} & {*roles_by_name(name)[:1]} for name in subject.numbers)
+
+
+def _hidden_sizes(
+    subject: Subject, hidden: dict[str, str], S: int, layouts: tuple[str, str]
+) -> Iterator[Sizes]:
+    """Yield sizes that fit the params that a function has itself."""
+    named: dict[str, int] = {}
+    for name, number in subject.numbers.items():
+        for role in roles_by_name(name)[:1]:
+            if role in NUMBERS and number == int(number):
+                named.setdefault(role, int(number))
+    of = {role: subject.hidden[name] for name, role in hidden.items()}
+    heads = [named["H"]] if "H" in named else [1, 2, 4, 3, 6, 8, 12]
+    for H in heads:
+        groups = [named["G"]] if "G" in named else [H, *(g for g in (1, 2, 4) if g < H and H % g == 0)]
+        for G in groups:
+            for role, axis in (("w_q", "M"), ("w_qkv", "D"), ("w_o", "W")):
+                if role in of:
+                    layout = param_layout(role, layouts).split()
+                    shape = of[role].shape
+                    if len(shape) != len(layout):
+                        break
+                    if "d" in layout:
+                        width = shape[layout.index("d")] * shape[layout.index("H")]
+                        H = G = shape[layout.index("H")]
+                    else:
+                        width = shape[layout.index(axis)]
+                    if width % H == 0:
+                        d = width // H
+                        for S_now in dict.fromkeys((S, 5)):
+                            yield Sizes(S=S_now, H=H, G=G, d=d, e=d)
+                    break
+
+
+def _way(
+    subject: Subject, names: dict[str, str], hidden: dict[str, str], inner: dict[str, str],
+    sizes: Sizes, layout: str, layouts: tuple[str, str], is_inside: bool,
+) -> Iterator[Way]:  # fmt: skip
+    axes = layout.split()
+    sizes = sizes._replace(**{axis: 1 for axis in "BHT" if axis not in axes and (axis != "H" or not is_inside)})
+    if "H" not in axes and not is_inside:
+        sizes = sizes._replace(G=1)
+    has_params = any(r.startswith("w_") for r in (*names.values(), *hidden.values(), *inner.values()))
+    try:
+        slots = {
+            name: _slot(role, subject, name, layout, layouts, inner, is_inside, has_params)
+            for name, role in names.items()
+        }
+    except KeyError:
+        return
+    own = {name: Slot(role, param_layout(role, layouts)) for name, role in hidden.items()}
+    for name, slot in own.items():
+        if subject.hidden[name].shape != sizes.shape(slot.layout):
+            return
+    if any(slot.layout.startswith("B T P") for slot in slots.values()) and layout == HEADS_INSIDE[0]:
+        for packed in PACKED:
+            changed = {n: s._replace(layout=packed) if s.role == "packed" else s for n, s in slots.items()}
+            yield Way(changed, own, sizes, is_inside)
+        return
+    yield Way(slots, own, sizes, is_inside)
+
+
+def _slot(
+    role: str, subject: Subject, name: str, layout: str, layouts: tuple[str, str],
+    inner: dict[str, str], is_inside: bool, has_params: bool,
+) -> Slot:  # fmt: skip
+    """Return what an argument is given."""
+    if role in PARAMS:
+        return Slot(role, param_layout(role, layouts))
+    if role == "params":
+        parts = tuple(
+            (key, Slot(inner[key], param_layout(inner[key], layouts) if inner[key] in PARAMS else ""))
+            for key in subject.keys_of(name)
+        )
+        return Slot("params", parts=parts)
+    if role == "packed":
+        return Slot(role, "B T P")
+    if role in MAIN:
+        if not is_inside:
+            letters = {"key": AS_GIVEN_K, "value": AS_GIVEN_V, "memory": AS_GIVEN_K}.get(role, {})
+            return Slot("key" if role == "memory" else role, layout.translate(letters))
+        if role in ("x", "memory"):
+            return Slot(role, layout if role == "x" else layout.translate(AS_K))
+        if has_params:
+            kind, letters = {"query": ("x_q", {}), "key": ("x_k", AS_K), "value": ("x_v", AS_V)}[role]
+            return Slot(kind, layout.translate(letters))
+        kind, letters = {
+            "query": ("wide_q", {ord("D"): "M"}), "key": ("wide_k", {ord("D"): "N", ord("T"): "S"}),
+            "value": ("wide_v", {ord("D"): "O", ord("T"): "S"}),
+        }[role]  # fmt: skip
+        return Slot(kind, layout.translate(letters))
+    if role in NUMBERS:
+        return Slot(role)
+    if role in AXES:
+        return Slot(role, AXES[role])
+    if role == "base":
+        return Slot(role, value=100.0)
+    if role == "scale":
+        return Slot(role, value=0.4)
+    return Slot(role, value=CHOICES.get(role))
+
+
+AS_GIVEN_K = str.maketrans("HT", "GS")
+AS_GIVEN_V = str.maketrans("HTd", "GSe")
