@@ -82,6 +82,8 @@ def flatten(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif hasattr(result, "_asdict"):
         for name, each in result._asdict().items():
             yield from flatten(each, f"{path}.{name}")
+    elif isinstance(result, list) and _is_stack(result):
+        yield path, np.stack([np.asarray(to_numpy(each)) for each in result])
     elif isinstance(result, (tuple, list)) and not _is_matrix(result):
         for number, each in enumerate(result):
             yield from flatten(each, f"{path}[{number}]")
@@ -99,6 +101,12 @@ def flatten(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield path, array
 
 
+def _is_stack(values: list[Any]) -> bool:
+    """Return whether a list has an array for each token."""
+    shapes = {getattr(value, "shape", None) for value in values}
+    return len(values) > 1 and len(shapes) == 1 and None not in shapes
+
+
 def _is_matrix(value: Any) -> bool:
     """Return whether nested lists are one array of numbers."""
     while isinstance(value, (list, tuple)) and value:
@@ -108,6 +116,7 @@ def _is_matrix(value: Any) -> bool:
 
 def hidden_arrays(function: Any) -> dict[str, Any]:
     """Return the params that an object or a closure has, by name, with a function to set each."""
+    function = getattr(function, "__self__", function)
     if hasattr(function, "named_parameters"):
         found = {name: to_numpy(p) for name, p in function.named_parameters()}
     elif hasattr(function, "variables") and hasattr(function, "get_weights"):
@@ -136,7 +145,8 @@ def _attributes(holder: Any, path: str = "", depth: int = 0) -> Iterator[tuple[s
 
 def numbers_of(function: Any) -> dict[str, float]:
     """Return the numbers that an object has as attributes, or a function in its closure."""
-    found = {n: v for n, v in vars(function).items()} if hasattr(function, "__dict__") else {}
+    holder = getattr(function, "__self__", function)
+    found = dict(vars(holder)) if hasattr(holder, "__dict__") else {}
     inner = inner_function(function)
     code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None)
     if code is not None and cells:

@@ -34,10 +34,18 @@ def find_base(subject: Subject, given: Mapping[str, str], seconds: float) -> tup
     trouble = ""
     for framework in subject.frameworks:
         subject.framework = framework
-        for way in find_ways(subject, dict(given)):
-            problem = way.problem(subject)
-            called = subject.call(way.given(problem), way.argument("result"))
+        ways = find_ways(subject, dict(given))
+        while (way := next(ways, None)) is not None:
+            try:
+                problem = way.problem(subject)
+                passed = way.given(problem)
+            except ValueError:  # sizes that do not fit each other
+                continue
+            called = subject.call(passed, way.argument("result"))
             trouble = called.trouble or trouble
+            if subject.learn():
+                ways, seen = find_ways(subject, dict(given)), []
+                continue
             if called.arrays and np.isfinite(called.arrays[0][1]).all():
                 seen.append(Seen(way, problem, called))
                 found = search(seen[-1:], numbers, until=np.inf, costs=(0,), bases=({}, CAUSAL))

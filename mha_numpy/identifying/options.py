@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.identifying.family import Problem, evaluate
 from mha_numpy.identifying.layouts import OF_ROLE
 from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.search import Fit, Found, Seen, distance, fit_all, search
-from mha_numpy.identifying.family import evaluate
+from mha_numpy.identifying.search import OUTPUTS, Found, Seen, fit, search
 from mha_numpy.identifying.subject import Argument, Subject
 from mha_numpy.identifying.ways import CHOICES, NUMBERS, Slot, Way, variants
 
@@ -51,6 +51,8 @@ def look_at_options(subject: Subject, found: Found, given: dict[str, str], until
         share = time.monotonic() + (until - time.monotonic()) / max(len(left) - len(options), 1)
         option = _look_at(subject, found, argument, given, share, left)
         done.add(argument.name)
+        if option.found:  # a pair is passed together
+            done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
         options.append(option)
     return options
 
@@ -61,35 +63,41 @@ def _look_at(
 ) -> Option:  # fmt: skip
     roles = [given[argument.name]] if argument.name in given else _roles(argument)
     is_quiet = False
+    all_seen: dict[str, list[Seen]] = {}
     for role in roles:
         if role in ("flag", "training", "rate", "rng"):
             return Option(argument.name, role, None, None, {})
         partner = TOGETHER.get(role)
         second = next((a.name for a in left if partner and partner in roles_by_name(a.name)), "")
-        seen = []
         for slots in _trials(role, argument, second, partner):
-            for sizes in _sizes(found.seen.way, role, slots):
+            for sizes in _sizes(found.seen.way, role):
                 way = found.seen.way._replace(
                     slots={**found.seen.way.slots, **slots}, sizes=sizes
                 )
-                problem = way.problem(subject, seed=1)
-                called = subject.call(way.given(problem), way.argument("result"))
+                try:
+                    problem = way.problem(subject, seed=1)
+                    called = subject.call(way.given(problem), way.argument("result"))
+                except ValueError:  # sizes that do not fit each other
+                    continue
                 if called.trouble or not called.arrays or not np.isfinite(called.arrays[0][1]).all():
                     continue
-                if _is_same(called.arrays[0][1], subject, found, way):
+                if _is_same(called.arrays[0][1], found, problem):
                     is_quiet = True
                     continue
-                seen.append(Seen(way, problem, called))
-        base = dict(found.settings)
-        if role == "is_causal" and not base.get("causal"):
-            base["causal"] = "past and itself"
-        option = search(seen, (), until=until, costs=range(5), bases=(base,), only=RELATED.get(role, ("",)))
-        if option:
-            new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
-            return Option(argument.name, role, option.seen.way.slots[argument.name], option, new)
-        if is_quiet and role in ("block", "eps", "T"):
-            return Option(argument.name, role, None, None, {}, "changes nothing")
-    return Option(argument.name, "", None, None, {}, "changes nothing" if is_quiet else "not clear")
+                all_seen.setdefault(role, []).append(Seen(way, problem, called))
+    for cost in range(5):
+        for role, seen in all_seen.items():
+            base = dict(found.settings)
+            if role == "is_causal" and not base.get("causal"):
+                base["causal"] = "past and itself"
+            only = RELATED.get(role, ("",))
+            option = search(seen, (), until=until, costs=(cost,), bases=(base,), only=only)
+            if option:
+                new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
+                return Option(argument.name, role, option.seen.way.slots[argument.name], option, new)
+    if is_quiet:
+        return Option(argument.name, roles[0] if roles else "", None, None, {}, "changes nothing")
+    return Option(argument.name, "", None, None, {}, "not clear")
 
 
 def _roles(argument: Argument) -> list[str]:
@@ -127,7 +135,7 @@ def _trials(
             yield {argument.name: Slot(role, value=value)}
 
 
-def _sizes(way: Way, role: str, slots: dict[str, Slot]) -> Iterator[Any]:
+def _sizes(way: Way, role: str) -> Iterator[Any]:
     """Yield the sizes that a call may have; more keys than queries, if it takes them."""
     if role.startswith("cache"):
         yield way.sizes._replace(Z=2)
@@ -139,11 +147,9 @@ def _sizes(way: Way, role: str, slots: dict[str, Slot]) -> Iterator[Any]:
             yield way.sizes._replace(S=way.sizes.T)
 
 
-def _is_same(array: Any, subject: Subject, found: Found, way: Way) -> bool:
+def _is_same(array: Any, found: Found, problem: Problem) -> bool:
     """Return whether an option changes nothing, by the numbers without it."""
-    values = evaluate(way._replace(slots=found.seen.way.slots).problem(subject, seed=1), found.settings)
-    if values is None:
-        return False
-    from mha_numpy.identifying.search import OUTPUTS, fit
-
-    return fit(array, values, OUTPUTS, 1e-9) is not None
+    roles = found.seen.way.roles()
+    plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in roles or r in found.seen.problem.given})
+    values = evaluate(plain, found.settings)
+    return values is not None and fit(array, values, OUTPUTS, 1e-9) is not None

@@ -99,7 +99,7 @@ def deviations(
 
 QUIET = (  # alone they change nothing, but with others they do
     "alignment", "base", "rotated", "direction", "first_position", "q_position", "softcap_at",
-    "hide", "frequencies", "combined", "mask_index",
+    "hide", "frequencies", "combined", "bias", "mask_index", "block", "buckets", "most_distance",
 )  # fmt: skip
 
 
@@ -111,6 +111,7 @@ def _deviations(
         choices["scale"] += [n, 1 / n, n**-0.5, n**0.5]
         choices["softcap"].append(n)
         choices["base"].append(n)
+        choices["most_distance"].append(n)
         if n == int(n) and n < 12:
             w = int(n)
             choices["window"] += [(w, None), (w - 1, None), (w, w), (w - 1, w - 1), (w // 2, w // 2),
