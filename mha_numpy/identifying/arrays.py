@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-FRAMEWORKS = ("torch", "jax", "keras", "tensorflow", "mlx", "numpy")
+FRAMEWORKS = ("keras", "torch", "jax", "tensorflow", "mlx", "numpy")
 
 
 def frameworks_of(function: Any) -> list[str]:
@@ -28,7 +28,8 @@ def frameworks_of(function: Any) -> list[str]:
 
 def inner_function(function: Any) -> Any:
     """Return the function that does the work: behind decorators, or the method of an object."""
-    for name in ("forward", "call", "__call__"):
+    is_keras = hasattr(function, "get_weights")
+    for name in ("call", "forward", "__call__") if is_keras else ("forward", "call", "__call__"):
         method = getattr(type(function), name, None)
         if not hasattr(function, "__code__") and hasattr(method, "__code__"):
             function = method
@@ -117,10 +118,16 @@ def _is_matrix(value: Any) -> bool:
 def hidden_arrays(function: Any) -> dict[str, Any]:
     """Return the params that an object or a closure has, by name, with a function to set each."""
     function = getattr(function, "__self__", function)
-    if hasattr(function, "named_parameters"):
+    if hasattr(function, "get_weights"):
+        named = {
+            id(w): f"{name}.{w.path.rsplit('/', 1)[-1]}"
+            for name, part in vars(function).items()
+            if hasattr(part, "get_weights")
+            for w in part.variables
+        }
+        found = {named.get(id(w), w.path): to_numpy(w.value) for w in function.variables}
+    elif hasattr(function, "named_parameters"):
         found = {name: to_numpy(p) for name, p in function.named_parameters()}
-    elif hasattr(function, "variables") and hasattr(function, "get_weights"):
-        found = {w.path.split("/", 1)[-1]: np.asarray(w) for w in function.variables}
     else:
         found = dict(_attributes(function))
     return {name: array for name, array in found.items() if array.dtype.kind == "f" and array.size}

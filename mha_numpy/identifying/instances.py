@@ -16,7 +16,7 @@ from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.ways import PARAMS, number_of
 
 METHODS = ("__call__", "forward", "call", "attend", "attention", "apply", "compute", "run")
-SIZES = Sizes(H=4, G=4, d=6, e=6, S=5)
+SIZES = Sizes(e=8, S=5)
 VALUES: dict[str, Any] = {"rate": 0.0, "T": 64, "eps": 1e-12, "rng": 0, "window": 3, "block": 2}
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from mha_numpy.identifying.family import Problem, evaluate
 from mha_numpy.identifying.layouts import OF_ROLE
 from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.search import OUTPUTS, Found, Seen, fit, search
+from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.search import OUTPUTS, Found, Group, Seen, fit, search
 from mha_numpy.identifying.subject import Argument, Subject
 from mha_numpy.identifying.ways import CHOICES, NUMBERS, Slot, Way, variants
 
@@ -63,41 +64,57 @@ def _look_at(
 ) -> Option:  # fmt: skip
     roles = [given[argument.name]] if argument.name in given else _roles(argument)
     is_quiet = False
-    all_seen: dict[str, list[Seen]] = {}
+    groups: dict[str, list[Group]] = {}
     for role in roles:
         if role in ("flag", "training", "rate", "rng"):
             return Option(argument.name, role, None, None, {})
         partner = TOGETHER.get(role)
         second = next((a.name for a in left if partner and partner in roles_by_name(a.name)), "")
         for slots in _trials(role, argument, second, partner):
-            for sizes in _sizes(found.seen.way, role):
-                way = found.seen.way._replace(
-                    slots={**found.seen.way.slots, **slots}, sizes=sizes
-                )
-                try:
-                    problem = way.problem(subject, seed=1)
-                    called = subject.call(way.given(problem), way.argument("result"))
-                except ValueError:  # sizes that do not fit each other
-                    continue
-                if called.trouble or not called.arrays or not np.isfinite(called.arrays[0][1]).all():
-                    continue
-                if _is_same(called.arrays[0][1], found, problem):
-                    is_quiet = True
-                    continue
-                all_seen.setdefault(role, []).append(Seen(way, problem, called))
-    for cost in range(5):
-        for role, seen in all_seen.items():
-            base = dict(found.settings)
-            if role == "is_causal" and not base.get("causal"):
-                base["causal"] = "past and itself"
-            only = RELATED.get(role, ("",))
-            option = search(seen, (), until=until, costs=(cost,), bases=(base,), only=only)
+            group, same = _calls(subject, found, role, slots)
+            is_quiet |= same
+            if group:
+                option = _search(found, argument, role, [group], (0, 1), until)
+                if option:
+                    return option
+                groups.setdefault(role, []).append(group)
+    for cost in (2, 3, 4):
+        for role, each in groups.items():
+            option = _search(found, argument, role, each, (cost,), until)
             if option:
-                new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
-                return Option(argument.name, role, option.seen.way.slots[argument.name], option, new)
-    if is_quiet:
-        return Option(argument.name, roles[0] if roles else "", None, None, {}, "changes nothing")
-    return Option(argument.name, "", None, None, {}, "not clear")
+                return option
+    note = "changes nothing" if is_quiet else "not clear"
+    return Option(argument.name, roles[0] if roles and is_quiet else "", None, None, {}, note)
+
+
+def _calls(
+    subject: Subject, found: Found, role: str, slots: dict[str, Slot]
+) -> tuple[list[Seen], bool]:
+    """Pass an option, with several lengths; return what was seen, and whether it did nothing."""
+    group, is_quiet = [], False
+    for sizes in _sizes(found.seen.way, role):
+        way = found.seen.way._replace(slots={**found.seen.way.slots, **slots}, sizes=sizes)
+        seen, _ = call_way(subject, way, seed=1)
+        if seen and _is_same(seen.called.arrays[0][1], found, seen.problem):
+            is_quiet = True
+        elif seen:
+            group.append(seen)
+    return group, is_quiet
+
+
+def _search(
+    found: Found, argument: Argument, role: str, groups: Sequence[Group], costs: Sequence[int],
+    until: float,
+) -> Option | None:  # fmt: skip
+    base = dict(found.settings)
+    if role == "is_causal" and not base.get("causal"):
+        base["causal"] = "past and itself"
+    only = RELATED.get(role, ("",))
+    option = search(groups, (), until=until, costs=costs, bases=(base,), only=only)
+    if option is None:
+        return None
+    new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
+    return Option(argument.name, role, option.seen.way.slots[argument.name], option, new)
 
 
 def _roles(argument: Argument) -> list[str]:

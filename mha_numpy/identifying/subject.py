@@ -88,7 +88,7 @@ class Subject:
         self.frameworks = frameworks_of(function)
         self.framework = self.frameworks[0]
         self.dtype = "float64"
-        if hasattr(function, "named_parameters"):
+        if hasattr(function, "named_parameters") and not hasattr(function, "get_weights"):
             function.double().eval()
         self.source, self.tree = _source(self.inner)
         self.arguments = _arguments(function, self.inner)

@@ -208,6 +208,8 @@ def _hidden_roles(subject: Subject) -> dict[str, str]:
             continue
         prefix = "b_" if is_bias else "w_"
         fit = [f"{prefix}{role[2:]}" for role in roles]
+        if parts[-1] == "bias" and is_bias:
+            fit.append("b_o")
         if fit and fit[0] not in found.values():
             found[name] = fit[0]
     return found
@@ -294,8 +296,8 @@ def _sizes(
     G = 2 if roles & {"G", "R"} or _asks_for_groups(subject) else 4
     if not is_inside:
         yield Sizes(G=G)
-        yield Sizes(G=G, e=6)
-        yield Sizes(G=G, e=6, S=5)
+        yield Sizes(G=G, e=8)
+        yield Sizes(G=G, e=8, S=5)
         return
     S = 5 if is_self else 7
     if hidden:
@@ -310,7 +312,7 @@ def _sizes(
             heads = [(4, 4)]
     for H, kv in dict.fromkeys(heads):
         for S_now in dict.fromkeys((S, 5)):
-            yield Sizes(H=H, G=kv, e=6, S=S_now)
+            yield Sizes(H=H, G=kv, e=8, S=S_now)
 
 
 def _asks_for_groups(subject: Subject) -> bool:
@@ -332,7 +334,7 @@ def _hidden_sizes(
         if len(layout) != len(shape):
             return
         lengths |= dict(zip(layout, shape, strict=True))
-    D = lengths.get("D") or lengths.get("C") or lengths.get("W") or 0
+    D, C, W = lengths.get("D", 0), lengths.get("C", lengths.get("E", 0)), lengths.get("W", 0)
     heads = [lengths["H"]] if "H" in lengths else [named["H"]] if "H" in named else HEADS
     for H in heads:
         groups = [lengths["G"]] if "G" in lengths else [named["G"]] if "G" in named else [H, 1, 2, 4]
@@ -340,10 +342,10 @@ def _hidden_sizes(
             wide = lengths.get("M") or lengths.get("U") or lengths.get("N", 0) * H // G
             if not wide and "P" in lengths:
                 wide = lengths["P"] * H // (H + 2 * G)
-            d = lengths.get("d") or (wide or D) // H
+            d = lengths.get("d") or (wide or D or C) // H
             if G <= H and H % G == 0:
                 for S_now in dict.fromkeys((S, 5)):
-                    yield Sizes(S=S_now, H=H, G=G, d=d, e=d, D=D, K=lengths.get("K", 8))
+                    yield Sizes(S=S_now, H=H, G=G, d=d, e=d, D=D, C=C, W=W, K=lengths.get("K", 12))
 
 
 HEADS = [1, 2, 4, 3, 6, 8, 12]
@@ -355,6 +357,13 @@ def _way(
 ) -> Iterator[Way]:  # fmt: skip
     of_queries, _, of_keys = layout.partition("|")
     axes = of_queries.split()
+    letters = {*of_queries.split(), *of_keys.split(), "S", "1", *("HG" if is_inside else "")}
+    letters |= {"B"} if "B" in axes else set()
+    for slot in options.values():
+        if slot.role in ("mask", "bias", "dropout_mask") and (
+            not {*slot.layout.split()} <= letters or (not is_inside and len(slot.layout.split()) > len(axes))
+        ):  # fmt: skip
+            return
     left_out = {axis: 1 for axis in "BHT" if axis not in axes and (axis != "H" or not is_inside)}
     if not is_inside and "G" not in of_keys and (of_keys or "H" not in axes):
         left_out["G"] = 1

@@ -95,7 +95,7 @@ def _unpack(packed: Array, packing: str, sizes: Sizes) -> dict[str, Array]:
 
 
 SPLITS = (
-    "columns", "reshape without transpose", "features before heads", "tokens mixed with batch",
+    "columns", "reshape without transpose", "reshape without transpose, and back", "features before heads", "tokens mixed with batch",
 )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def split(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
         if s.qk_norm == "mean and variance":
             centred = heads[name] - heads[name].mean(-1, keepdims=True)
             heads[name] = centred / np.sqrt((centred**2).mean(-1, keepdims=True))
-    return heads
+    return {**heads, "goes_back": s.split.endswith("and back")}
 
 
 def _split(wide: Array, count: int, how: str) -> Array:

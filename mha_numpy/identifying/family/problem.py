@@ -28,22 +28,24 @@ class Sizes(NamedTuple):
     G: int = 4  # key/value heads
     T: int = 5  # queries
     S: int = 7  # keys
-    d: int = 6  # width of a query or key
+    d: int = 8  # width of a query or key
     e: int = 10  # width of a value
     D: int = 0  # width of the model, 0 = that of all heads together
-    K: int = 8  # rows of a table of biases
+    C: int = 0  # of the memory, 0 = D
+    W: int = 0  # of the output, 0 = D
+    K: int = 12  # rows of a table of biases
     Z: int = 0  # keys in a cache, which come before those that are passed
 
     def of(self, axis: str) -> int:
         """Return the length of an axis; D, M ... are the widths of all heads together."""
         if axis in "123":
             return int(axis)
-        if axis in self._fields and axis != "D":
+        if axis in self._fields and getattr(self, axis):
             return int(getattr(self, axis))
         H, G, d, e = self.H, self.G, self.d, self.e
         wide = self.D or H * d
         return {
-            "D": wide, "C": wide, "E": wide, "M": H * d, "N": G * d, "O": G * e, "R": G * (d + e),
+            "D": wide, "C": wide, "E": self.C or wide, "Z": 0, "M": H * d, "N": G * d, "O": G * e, "R": G * (d + e),
             "P": H * d + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
         }[axis]  # fmt: skip
 
