@@ -121,7 +121,7 @@ def hidden_arrays(function: Any) -> dict[str, Any]:
     if hasattr(function, "get_weights"):
         named = {
             id(w): f"{name}.{w.path.rsplit('/', 1)[-1]}"
-            for name, part in vars(function).items()
+            for name, part in {**vars(function), **getattr(function, "_modules", {})}.items()
             if hasattr(part, "get_weights")
             for w in part.variables
         }

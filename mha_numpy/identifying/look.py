@@ -10,6 +10,7 @@ import numpy as np
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.options import Option, look_at_options
+from mha_numpy.identifying.probes import Fact, find_facts
 from mha_numpy.identifying.search import Found, Seen, explain, search
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Way, find_ways
@@ -24,6 +25,7 @@ class Looked(NamedTuple):
     subject: Subject
     found: Found | None
     options: list[Option]
+    facts: list[Fact]
     trouble: str  # of the last call that failed
     ways: int = 0
 
@@ -87,7 +89,7 @@ def settle(subject: Subject, found: Found, numbers: Sequence[float], until: floa
     others = [*other_lengths(subject, found.seen.way)]
     if all(explain(one, found.settings) for one in others):
         return found
-    group = sorted([found.seen, *others], key=lambda one: -one.way.sizes.S)
+    group = sorted([found.seen, *others], key=lambda one: bool(explain(one, found.settings)))
     again = search([group], numbers, until=until, costs=range(1, 4), bases=(found.settings,))
     return again or found
 
@@ -99,6 +101,7 @@ def look(
     subject = Subject(callable_of(function))
     found, seen, trouble = find_base(subject, given or {}, seconds / 2)
     if found is None:
-        return Looked(subject, None, [], trouble, len(seen))
+        return Looked(subject, None, [], [], trouble, len(seen))
     options = look_at_options(subject, found, dict(given or {}), time.monotonic() + seconds / 2)
-    return Looked(subject, found, options, trouble, len(seen))
+    facts = find_facts(subject, found, options)
+    return Looked(subject, found, options, facts, trouble, len(seen))

@@ -14,7 +14,7 @@ from mha_numpy.identifying.search import OUTPUTS, Found, Group, Seen, fit, searc
 from mha_numpy.identifying.subject import Argument, Subject
 from mha_numpy.identifying.ways import CHOICES, NUMBERS, Slot, Way, variants
 
-HIDING = ("hide", "combined", "alignment")
+HIDING = ("hide", "combined", "alignment", "blind")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
     "mask": ("mask", "mask_index", "rows", *HIDING), "bias": ("bias", "mask_index"),
     "lengths": ("lengths", "rows_by", "rows", *HIDING), "is_causal": ("causal", *HIDING),

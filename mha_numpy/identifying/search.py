@@ -12,11 +12,11 @@ from mha_numpy.identifying.layouts import find_orders, in_order, layout_of
 from mha_numpy.identifying.subject import Called
 from mha_numpy.identifying.ways import Way
 
-CLOSE = 2e-6  # relative: what computing in float32 leaves
+CLOSE = {"float64": 2e-6, "float32": 5e-5, "float16": 5e-3}  # relative; float32 inside is common
 CONVENTIONS = {  # values that are nobody's mistake: they are tried before the others
     "scale": {"1", "1/d"}, "causal": {"past and itself"}, "alignment": {"bottom right"},
     "rotation": {"halves", "pairs"}, "grouping": {"tile"}, "mask": {"true = blocked"},
-    "alibi": {"slopes from 2^(-8/H)", "both sides"}, "hide": {"-1e9", "-1e4"},
+    "alibi": {"slopes from 2^(-8/H)", "both sides"}, "blind": {"zeros", "mean of all values", "as if nothing were hidden"},
     "padding": {"true = blocked"}, "qk_norm": {"l2", "rms"}, "after": {"+ x", "+ x, layer norm"},
     "scale_given": {"divided by"}, "normaliser": {"sigmoid"},
 }  # fmt: skip
@@ -56,8 +56,11 @@ class Found(NamedTuple):
     fits: tuple[Fit, ...]  # the first is that of the output
 
 
-def fit(array: Array, values: dict[str, Any], names: Sequence[str], close: float) -> Fit | None:
+def fit(
+    array: Array, values: dict[str, Any], names: Sequence[str], close: float = 0.0
+) -> Fit | None:
     """Return which of some values an array is."""
+    close = close or CLOSE.get(array.dtype.name, CLOSE["float64"])
     for what in names:
         own = values.get(what)
         if what == "mean weights":
@@ -118,7 +121,7 @@ def deviations(
 
 QUIET = (  # alone they change nothing, but with others they do
     "alignment", "base", "rotated", "direction", "first_position", "q_position", "softcap_at",
-    "hide", "frequencies", "combined", "bias", "mask_index", "block", "buckets", "most_distance",
+    "hide", "blind", "frequencies", "combined", "bias", "mask_index", "block", "buckets", "most_distance",
 )  # fmt: skip
 
 
@@ -171,7 +174,7 @@ def combinations_of(single: Sequence[tuple[str, Any]], cost: int) -> Iterator[di
 
 def search(
     groups: Sequence[Group], numbers: Sequence[float], *, until: float, costs: Sequence[int],
-    bases: Sequence[Settings] = ({},), only: Sequence[str] = (), close: float = CLOSE,
+    bases: Sequence[Settings] = ({},), only: Sequence[str] = ()
 ) -> Found | None:  # fmt: skip
     """Return the settings with the fewest deviations that explain one of the ways."""
     for cost in costs:
@@ -181,25 +184,25 @@ def search(
                 single = deviations(first.problem, numbers, base, only) if cost else ()
                 for deviant in combinations_of(single, cost):
                     settings = {**base, **deviant}
-                    fits = explain(first, settings, close)
-                    if fits and all(explain(other, settings, close) for other in group[1:]):
+                    fits = explain(first, settings)
+                    if fits and all(explain(other, settings) for other in group[1:]):
                         return Found(first, settings, fits)
                     if time.monotonic() > until:
                         return None
     return None
 
 
-def explain(seen: Seen, settings: Settings, close: float = CLOSE) -> tuple[Fit, ...]:
+def explain(seen: Seen, settings: Settings) -> tuple[Fit, ...]:
     """Return what the arrays of a call are under some settings, () if the output is none."""
     values = evaluate(seen.problem, settings)
-    return fit_all(seen.called, values, close) if values else ()
+    return fit_all(seen.called, values) if values else ()
 
 
-def fit_all(called: Called, values: dict[str, Any], close: float) -> tuple[Fit, ...]:
+def fit_all(called: Called, values: dict[str, Any]) -> tuple[Fit, ...]:
     """Return what each array of a result is, the output first; () if none is an output."""
     found = []
     for path, array in called.arrays:
-        one = fit(array, values, OUTPUTS, close)
+        one = fit(array, values, OUTPUTS)
         if one:
             found.append(one._replace(path=path))
             break
@@ -207,6 +210,6 @@ def fit_all(called: Called, values: dict[str, Any], close: float) -> tuple[Fit, 
         return ()
     for path, array in called.arrays:
         if path != found[0].path:
-            one = fit(array, values, OTHERS + OUTPUTS, close)
+            one = fit(array, values, OTHERS + OUTPUTS)
             found.append(one._replace(path=path) if one else Fit(path, "", "", np.inf))
     return tuple(found)

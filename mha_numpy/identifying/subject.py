@@ -157,7 +157,7 @@ class Subject:
                 result = self.function(*positional, **named)
                 if filled:
                     at = [a.name for a in self.arguments if a.is_positional].index(filled) if filled not in named else -1
-                    result = [named[filled] if at < 0 else positional[at], result]
+                    result = (named[filled] if at < 0 else positional[at], result)
             self.printed = self.printed or printed.getvalue()[:200]
             return Called([*flatten(result)], kind=type(result).__name__)
         except Exception as error:  # anybody's

@@ -145,6 +145,8 @@ def _choices(argument: Argument, subject: Subject, given: dict[str, str]) -> lis
     if argument.name in given:
         return [given[argument.name]]
     roles = [*roles_by_name(argument.name)]
+    if len(argument.name) == 1 and argument.name.isupper():  # B, T, C: lengths, as in C
+        roles.sort(key=lambda role: role not in NUMBERS)
     if subject.keys.get(argument.name):
         return ["params"]
     if subject.unpacks(argument.name):
@@ -176,9 +178,10 @@ def _assignments(choices: list[list[str]]) -> Iterator[tuple[str, ...]]:
 
 
 def _cost(roles: tuple[str, ...], choices: list[list[str]]) -> tuple[int, int]:
+    odd = frozenset(role for role in roles if role in MAIN) not in MAINS[:5]
     ranks = [each.index(role) for role, each in zip(roles, choices, strict=True)]
     order = [MAIN.index(role) for role in roles if role in MAIN]
-    return sum(ranks), sum(a > b for a, b in zip(order, order[1:], strict=False))
+    return 2 * odd + sum(ranks), sum(a > b for a, b in zip(order, order[1:], strict=False))
 
 
 def _is_complete(names: dict[str, str], hidden: dict[str, str]) -> bool:
@@ -187,11 +190,11 @@ def _is_complete(names: dict[str, str], hidden: dict[str, str]) -> bool:
     return main in MAINS
 
 
-MAINS = {
+MAINS = [
     frozenset(each.split())
     for each in ("x", "packed", "query key value", "query memory", "x memory", "query key",
                  "x key value", "x key", "query value")
-}  # fmt: skip
+]  # fmt: skip
 
 
 def _hidden_roles(subject: Subject) -> dict[str, str]:
@@ -200,6 +203,7 @@ def _hidden_roles(subject: Subject) -> dict[str, str]:
     for name, array in subject.hidden.items():
         parts = [part for part in name.replace("/", ".").split(".") if part]
         is_bias = parts[-1] in ("bias", "b") or array.ndim == 1
+        is_only_bias = parts[-1] == "bias"
         if parts[-1] in ("weight", "bias", "kernel", "w", "W", "b", "value") and len(parts) > 1:
             parts.pop()
         roles = [role for role in roles_by_name(parts[-1]) if role in PARAMS]
@@ -208,8 +212,8 @@ def _hidden_roles(subject: Subject) -> dict[str, str]:
             continue
         prefix = "b_" if is_bias else "w_"
         fit = [f"{prefix}{role[2:]}" for role in roles]
-        if parts[-1] == "bias" and is_bias:
-            fit.append("b_o")
+        if is_only_bias and not fit:
+            fit = ["b_o"]
         if fit and fit[0] not in found.values():
             found[name] = fit[0]
     return found

@@ -94,8 +94,6 @@ def group(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
     """Give each query head its key/value head."""
     H, G = x.turned_q.shape[1], x.turned_k.shape[1]
     if G in (1, H):
-        if s.grouping != "repeat":
-            raise ValueError("no groups")
         return {"keys": x.turned_k, "values": x.turned_v}  # one head broadcasts
     head = {"repeat": np.arange(H) // (H // G), "tile": np.arange(H) % G,
             "only the first": np.zeros(H, int)}.get(s.grouping)  # fmt: skip

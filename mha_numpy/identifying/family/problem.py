@@ -40,12 +40,12 @@ class Sizes(NamedTuple):
         """Return the length of an axis; D, M ... are the widths of all heads together."""
         if axis in "123":
             return int(axis)
-        if axis in self._fields and getattr(self, axis):
+        if axis in self._fields and (axis not in "DCW" or getattr(self, axis)):
             return int(getattr(self, axis))
         H, G, d, e = self.H, self.G, self.d, self.e
         wide = self.D or H * d
         return {
-            "D": wide, "C": wide, "E": self.C or wide, "Z": 0, "M": H * d, "N": G * d, "O": G * e, "R": G * (d + e),
+            "D": wide, "C": wide, "E": self.C or wide, "M": H * d, "N": G * d, "O": G * e, "R": G * (d + e),
             "P": H * d + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
         }[axis]  # fmt: skip
 

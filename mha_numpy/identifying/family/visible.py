@@ -83,7 +83,7 @@ def _window(w: int, given: str) -> tuple[int, int | None]:
 
 
 HIDE = (
-    "-inf", "-1e9", "-1e4", "-100", "-10", "-1", "0", "1e-9", "+inf", "factor 0",
+    "-inf", "-100", "-10", "-1", "0", "1e-9", "+inf", "factor 0",
     "after the softmax", "after the softmax, renormalised", "0 - mask", "+ mask",
 )  # fmt: skip
 
@@ -96,6 +96,7 @@ HIDE = (
                 "streamed, output not rescaled", "sum", "relu, sum", "abs, sum", "square, sum",
                 "one more in the sum", "2^x", "log-softmax", "softmax twice", "1/T_k", "sum, relu+eps"),
     block=(2,),
+    blind=("nan", "zeros", "mean of all values", "as if nothing were hidden"),
 )  # fmt: skip
 def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Hide cells and turn scores into weights."""
@@ -124,6 +125,10 @@ def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[
         weights = weights * visible
         if s.hide.endswith("renormalised"):
             weights = weights / weights.sum(-1, keepdims=True)
+    if s.blind != "nan":
+        blind = ~visible.any(-1, keepdims=True)
+        plain = softmax(x.scores, -1) if s.blind.startswith("as if") else 1 / scores.shape[-1]
+        weights = np.where(blind, 0 if s.blind == "zeros" else plain, weights)
     return {"masked": scores, "weights": weights, "lse": lse}
 
 
