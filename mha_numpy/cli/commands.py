@@ -613,20 +613,20 @@ def _vectors(options: Namespace) -> int:
 
 @command(
     "say what an attention function computes, and name its mistakes",
-    "Call a function or layer in a Python file, made with NumPy, PyTorch, JAX or Keras, and report "
-    "what it computes: its arguments, layout, conventions and mistakes, each with its line. Your "
-    "code runs in a separate process, with limits on time and memory. The exit code is 0 if it has "
-    "no mistake, 1 if it has one, and 3 if nobody can tell.",
+    "Call a function or layer in a Python file, and report what it computes: its arguments, layout "
+    "and conventions, and the line of each mistake. It may use NumPy, PyTorch, JAX or Keras. Your "
+    "code runs in a separate process, with limits on time and memory. The exit code is 0 without a "
+    "mistake, 1 with one, and 3 if the report cannot say what your code computes.",
     "mha-numpy identify attention.py:attend --given mask=attn --html attend.html",
     word("function", "FILE.py:NAME",
-        "a function, an object, a class, or an attribute such as Layer.attend"),
+        "a function, an object, a class, or an attribute of these, such as Layer.attend"),
     word("--backward", "NAME", "the function in this file that computes the gradients"),
     word("--given", "ROLE=ARGUMENT",
-        "say what an argument is, such as mask=attn, one or more", nargs="+", action="extend",
-        default=[]),
-    path("--json", "FILE", "write everything to this file, or with - print it, as JSON"),
-    path("--html", "FILE", "write the datasheet to this file as a page"),
-    number("--seconds", "S", "how long it may take (default 60)", default=60.0),
+        "say which argument has a role, such as mask=attn; you can give several",
+        nargs="+", action="extend", default=[]),
+    path("--json", "FILE", "write the report to this file as JSON; - prints only the JSON"),
+    path("--html", "FILE", "write the report to this file as a page"),
+    number("--seconds", "S", "how long all of it may take (default 60)", default=60.0),
     count("--megabytes", "N", "how much memory your code may use (default 4096)", default=4096),
 )  # fmt: skip
 def _identify(options: Namespace) -> int:

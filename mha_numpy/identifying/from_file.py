@@ -110,11 +110,10 @@ def _looked_at(
 ) -> Iterator[Message]:
     """Load a file and identify its function; for a separate process."""
     until = time.monotonic() + seconds
-    if can_fork():
-        os.register_at_fork(after_in_child=partial(sys.setprofile, _end_here))
     module = _load(path)
     yield Loaded()
     if can_fork():
+        os.register_at_fork(after_in_child=partial(sys.setprofile, _end_here))
         signal.signal(signal.SIGPROF, _Patience(seconds * ONE_CALL))
         signal.setitimer(signal.ITIMER_PROF, TICK, TICK)
     try:

@@ -65,7 +65,11 @@ def stub(function, *, backward=None, given=None, seconds=60.0):
     x = np.ones((2, 3))
     calls = [subject.call(dict.fromkeys(names, x)) for _ in range(2)]
     sheet = Sheet(name=subject.name, calls=[call.trouble or call.kind for call in calls])
-    sheet.about |= {"arguments": names, "backward": getattr(backward, "__name__", "")}
+    sheet.about |= {
+        "seconds": seconds,
+        "arguments": names,
+        "backward": getattr(backward, "__name__", ""),
+    }
     sheet.about["mistakes"] = [given["mistake"]] if "mistake" in given else []
     sheet.is_found = not calls[-1].trouble
     return sheet
@@ -96,10 +100,10 @@ def body(*lines):
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("attend", "name: attend; calls: ['ndarray', 'ndarray']; arguments: ['q', 'k', 'v']"),
-        ("parts.layer", "calls: ['dict', 'dict']; arguments: ['x']"),
-        ("parts.layer.attend", "name: attend; calls: ['list', 'list']; arguments: ['q', 'k', 'v']"),
-        ("Layer.attend", "name: attend; calls: ['list', 'list']; arguments: ['q', 'k', 'v']"),
+        ("attend", "name: attend; calls: ['ndarray', 'ndarray']"),
+        ("parts.layer", "calls: ['dict', 'dict']"),
+        ("parts.layer.attend", "name: attend; calls: ['list', 'list']"),
+        ("Layer.attend", "name: attend; calls: ['list', 'list']"),
     ],
 )
 def test_a_name_is_a_function_an_object_or_an_attribute(write, name, found):
@@ -206,6 +210,18 @@ def test_a_function_that_ends_its_process(write, line, why):
     assert time.monotonic() < start + SECONDS + 2
 
 
+def test_a_slow_function_is_not_interrupted(write):
+    """Nor are many short calls, which take long together."""
+    lines = ["end = time.process_time() + 0.25", "while time.process_time() < end: pass"]
+    assert "calls: ['NoneType'" in identify_file(f"{write(body(*lines))}:f", seconds=6).text
+
+
+def test_identify_has_a_part_of_the_time_that_is_left(write):
+    path = write("import time\ntime.sleep(0.3)\ndef f(x): return x")
+    seconds = json.loads(identify_file(f"{path}:f", seconds=SECONDS).json)["seconds"]
+    assert 0 < seconds <= from_file.ENOUGH * (SECONDS - 0.3)
+
+
 def test_a_process_that_the_function_forks_ends_with_its_call(write, tmp_path):
     """Else each would go on to fork others, call by call."""
     note = f"open({str(tmp_path / 'calls')!r}, 'a').write('x')"
@@ -227,9 +243,11 @@ class TestProgram:
         assert page.read_text(encoding="utf-8").startswith("<p>name: attend")
         assert json.loads(file.read_text(encoding="utf-8"))["name"] == "attend"
 
-    def test_json_alone(self, write, program):
+    def test_json_alone(self, write, program, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
         done = program("identify", f"{write(GOOD)}:attend", "--json", "-")
         assert json.loads(done.out)["arguments"] == ["q", "k", "v"]
+        assert not (tmp_path / "-").exists()
 
     @pytest.mark.parametrize(
         ("given", "code"),
