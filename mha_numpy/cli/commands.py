@@ -648,10 +648,8 @@ def _identify(options: Namespace) -> int:
     sheet = identify_file(**_taken(identify_file, options) | known)
     for name, file in wanted.items():
         _write(name, file, getattr(sheet, name))
-    if is_json:
-        print(sheet.json)
-    else:
-        _report([sheet.text], wanted.values())
+    print(sheet.json if is_json else sheet.text)
+    _report([], () if is_json else wanted.values())
     return int(sheet.has_mistake) if sheet.is_found else 3
 
 

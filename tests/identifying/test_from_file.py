@@ -110,6 +110,15 @@ def test_a_name_is_a_function_an_object_or_an_attribute(write, name, found):
     assert found in identify_file(f"{write(GOOD)}:{name}").text
 
 
+def test_identify_itself_runs_there(tmp_path):
+    scores = "q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5"
+    lines = f"w = np.exp({scores})", "return w / w.sum(-1, keepdims=True) @ v"
+    (tmp_path / "mine.py").write_text(body(*lines).replace("f(x)", "f(q, k, v)"))
+    sheet = identify_file(f"{tmp_path}/mine.py:f")
+    assert sheet.is_found
+    assert not sheet.has_mistake
+
+
 def test_a_file_of_a_package_imports_its_neighbours(write):
     write("from .mine import f", "package/__init__.py")
     write("def double(x): return 2 * x", "package/helpers.py")
