@@ -95,7 +95,9 @@ def _blind_rows(subject: Subject, hiding: Sequence[Found], found: Found) -> Iter
 
 
 def _blind_kind(seen: Seen, settings: dict[str, Any]) -> str:
-    return next((kind for kind in BLIND if explain(seen, {**settings, "blind": kind})), "other")
+    kind = next((kind for kind in BLIND if explain(seen, {**settings, "blind": kind})), "other")
+    is_number = not np.isnan(seen.called.arrays[0][1]).any()
+    return "zeros" if kind == "nan" and is_number else kind  # weights of 0 after the softmax
 
 
 def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
@@ -150,6 +152,8 @@ def _rows(array: Array, layout: str, problem: Problem) -> Array:
 
 
 def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
+    if found.settings.get("normaliser", "softmax") != "softmax":
+        return
     role = next((r for r in ("query", "wide_q", "x_q", "w_q", "x", "packed", "w_qkv") if r in found.seen.way.roles()), "")
     if not role or role in {slot.role for slot in found.seen.way.hidden.values()}:
         role = "x" if "x" in found.seen.problem.given else role
@@ -188,10 +192,9 @@ def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
 
 def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
     """Pass float32 and float16, and measure how exact the output is."""
-    error = max(one.error for one in found.fits[:1])
     own = subject.dtype
     if own == "float64":
-        yield Fact("sums", "float64" if error < 1e-11 else "float32" if error < 1e-3 else "float16")
+        yield Fact("sums", _width_inside(subject, found))
     for dtype in ("float32", "float16"):
         subject.dtype = dtype
         seen, trouble = call_way(subject, found.seen.way, seed=5)
@@ -209,6 +212,25 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
         unit = float(np.finfo(dtype).eps)
         exact = "" if not fits else "exact" if fits[0].error < 0.6 * unit else "rounded"
         yield Fact(dtype, returned, note=exact)
+
+
+def _width_inside(subject: Subject, found: Found) -> str:
+    """Return float64 if the output follows a change that float32 cannot hold."""
+
+    def change(problem: Problem) -> Problem:
+        return Problem(problem.sizes, {
+            role: x * (1 + 1e-10) if isinstance(x, np.ndarray) and x.dtype == float else x
+            for role, x in problem.given.items()
+        })  # fmt: skip
+
+    before, _ = call_way(subject, found.seen.way)
+    after, _ = call_way(subject, found.seen.way, change=change)
+    if before is None or after is None:
+        return "float64"
+    first, second = before.called.arrays[0][1], after.called.arrays[0][1]
+    if (first != second).mean() > 0.5:
+        return "float64"
+    return "float32" if found.fits[0].error < 2e-5 else "float16"
 
 
 def _changes(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:

@@ -96,7 +96,7 @@ RARE = {
     "lengths": {"j > n", "j >= n", "j < n - 1"}, "qk_norm": {"l2 of q", "l2 of k"}, "mixed": {"v reshaped"},
     "split": {"tokens mixed with batch"}, "frequencies": {"base^(-4i/d)"}, "rotation_axis": {"heads"},
     "scale": {"1/sqrt(T_q)", "1/sqrt(H)", "1/sqrt(2 d)", "d^(-1/4)", "1/d^2", "d", "1/D"},
-    "after": {"weights", "times scale", "layer norm"}, "alibi": {"slopes from 1", "wrong sign"},
+    "after": {"layer norm"}, "alibi": {"slopes from 1", "wrong sign"},
 }  # fmt: skip
 
 

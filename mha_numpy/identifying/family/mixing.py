@@ -48,7 +48,7 @@ MERGES = (
     merge=MERGES,
     w_o=("applied", "left out"),
     b_o=("added", "left out"),
-    after=("", "+ x", "+ x, layer norm", "layer norm", "weights", "times scale"),
+    after=("", "+ x", "+ x, layer norm", "layer norm"),
 )
 def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Merge the heads and project, where the inputs had no axis of heads."""

@@ -40,7 +40,6 @@ ALIBI = ("", "slopes from 2^(-8/H)", "slopes from 1", "both sides", "wrong sign"
     alibi=ALIBI,
     buckets=("both sides", "past"),
     most_distance=(128,),
-    mask_at_product=("", "multiplies the scores"),
 )
 def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Compute the scores of all cells."""

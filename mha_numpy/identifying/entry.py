@@ -1,0 +1,64 @@
+"""identify: what a function computes, where it differs from the usual, and which line is to blame."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mha_numpy.checks import check_number
+from mha_numpy.errors import ConfigError, describe, did_you_mean
+from mha_numpy.identifying.datasheet import ROLES, Datasheet, make_datasheet
+from mha_numpy.identifying.look import look
+
+NAMES = {  # of roles, as people say them
+    "heads": "H", "num_heads": "H", "num_kv_heads": "G", "kv_heads": "G", "padding": "padding",
+    "query": "query", "dropout": "rate", "dropout_p": "rate",
+}  # fmt: skip
+
+
+def identify(
+    function: Callable[..., Any],
+    *,
+    backward: Callable[..., Any] | None = None,
+    given: Mapping[str, str] | None = None,
+    seconds: float = 60.0,
+) -> Datasheet:
+    """Say what a function that computes attention computes, by calling it.
+
+    Parameters
+    ----------
+    function : callable
+        A function of any signature, a layer, or a class, of NumPy, PyTorch, JAX or Keras.
+    backward : callable, optional
+        The function that pulls gradients back through it.
+    given : dict of str, optional
+        Roles that you know, each with the name of its argument: ``{"mask": "attn"}``.
+    seconds : float
+        The time that it may take, without that of a single call.
+
+    Returns
+    -------
+    Datasheet
+        ``rows``, ``mistakes``, ``arguments``, ``returns``; ``print`` it, or write ``to_html()``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def attend(q, k, v, pad):
+    ...     scores = np.where(pad[:, None], -np.inf, q @ k.swapaxes(1, 2))
+    ...     e = np.exp(scores - scores.max(-1, keepdims=True))
+    ...     return e / e.sum(-1, keepdims=True) @ v
+    >>> sheet = identify(attend)
+    >>> sheet.value("scale"), sheet.value("mask"), sheet.value("blind")
+    ('1', 'true = blocked', 'nan')
+    """
+    check_number("seconds", seconds, positive=True)
+    roles = {}
+    for name, argument in (given or {}).items():
+        role = NAMES.get(name, name)
+        if role not in ROLES and role != "padding":
+            raise ConfigError(
+                f"given: there is no role {name!r}; {did_you_mean(name, (*ROLES, *NAMES)) or 'roles are query, key, value, mask ...'}"
+            )
+        if not isinstance(argument, str):
+            raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
+        roles[argument] = role
+    return make_datasheet(look(function, roles, seconds))
