@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError, MhaError, describe, did_you_mean
 from mha_numpy.identifying.instances import make_instance
-from mha_numpy.identifying.look import identify
+from mha_numpy.identifying.entry import identify
 from mha_numpy.progress import busy
 from mha_numpy.teach.exercises.child import CHILD, INSIDE, INSTALLED
 from mha_numpy.teach.exercises.child.errors import place_of
