@@ -1,0 +1,229 @@
+"""Which line of a function's source is to blame for a deviation: the first whose value shows it."""
+
+import contextlib
+import linecache
+import time
+from collections.abc import Iterator, Mapping
+from itertools import permutations, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.family import Problem, evaluate
+from mha_numpy.identifying.family.stages import ORDER, first_stage
+from mha_numpy.identifying.search import CLOSE, Seen, distance
+from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.values import Value, values_of
+
+SECONDS = 0.7
+MADE = {  # what each stage computes
+    "take": "from_q from_k from_v", "project": "wide_q wide_k wide_v", "split": "q k v",
+    "rotate": "turned_q turned_k turned_v", "group": "keys values", "match": "scores",
+    "see": "visible", "normalise": "masked weights", "mix": "dropped heads",
+    "finish": "merged out projected",
+}  # fmt: skip
+SCALED = ("wide_q", "q", "turned_q", "wide_k", "k", "turned_k", "keys")
+IN_CALLS = ("softmax_axis", "rotation")  # a helper is right in itself, the call of it is wrong
+AT_THE_END = ("w_o", "b_o")  # left out where the function returns
+MISSING = {"w_o": "output projection", "b_o": "output bias", "head_gate": "gate of the heads",
+           "dropout_mask": "dropout mask", "scale_given": "scale"}  # fmt: skip
+
+
+class Blame(NamedTuple):
+    """A line of a function's source, and what of attention it computes."""
+
+    file: str
+    line: int
+    text: str
+    what: str  # the value's name in the family, as "scores"; and what is missing, if anything is
+
+
+def find_blame(
+    subject: Subject, seen: Seen, settings: Mapping[str, Any], setting: str
+) -> Blame | None:
+    """Return the first line whose value shows a deviation from the usual setting.
+
+    The function runs once more, and every array that one of its expressions makes is compared
+    with what attention has under these settings, and under the same with one put back to usual.
+    """
+    until = time.monotonic() + SECONDS
+    try:
+        with np.errstate(all="ignore"):
+            hits = _hits(subject, seen, settings, setting, until)
+            if setting in AT_THE_END:
+                line, what = [*hits][-1]
+            elif setting in IN_CALLS:
+                lines = range(*_lines(subject))
+                line, what = min([*hits], key=lambda hit: hit[0] not in lines)
+            else:
+                line, what = next(hits)
+        missing = _missing(setting, settings[setting])
+        what += f", without the {missing}" if missing else ""
+        file = subject.inner.__code__.co_filename
+        return Blame(file, line, linecache.getline(file, line).strip(), what)
+    except Exception:  # anybody's code and arrays
+        return None
+
+
+def _hits(
+    subject: Subject, seen: Seen, settings: Mapping[str, Any], setting: str, until: float
+) -> Iterator[tuple[int, str]]:
+    """Yield the lines whose value is the deviant one and not the usual one, with its name."""
+    without = {name: value for name, value in settings.items() if name != setting}
+    deviant = _references(seen.problem, settings, setting)
+    usual = _references(seen.problem, without, setting)
+    if not _missing(setting, settings[setting]) and _equal(deviant["masked"], deviant["scores"]):
+        del deviant["masked"]  # not masked yet
+    names = [n for n in deviant if n not in usual or not _equal(deviant[n], usual[n])]
+    is_exchanged = setting == "exchanged"  # then k is the usual v, wherever it shows
+    shows = Bank({n: deviant[n] for n in names})
+    hides = Bank({n: usual[n] for n in (usual if is_exchanged else names) if n in usual})
+    for line, array in values_of(subject, seen, until):
+        what = shows.find(array)
+        if what:
+            usually = hides.find(array)
+            left = [n for n in what if n not in usually and not (usually and is_exchanged)]
+            if left:
+                yield line, left[0]
+        if time.monotonic() > until + SECONDS:
+            return
+
+
+def _lines(subject: Subject) -> tuple[int, int]:
+    first = subject.inner.__code__.co_firstlineno
+    return first, first + len(subject.source.splitlines())
+
+
+def _missing(setting: str, value: Any) -> str:
+    """Return what is missing, "" if the setting is no omission."""
+    if setting == "left_out":
+        return str(value)
+    is_omission = value in ("ignored", "left out") or (setting == "scale" and value in ("1", 1))
+    return MISSING.get(setting, setting) if is_omission else ""
+
+
+def _references(
+    problem: Problem, settings: Mapping[str, Any], setting: str
+) -> dict[str, list[Array]]:
+    """Return, by name, the arrays that a line may make under some settings."""
+    values = evaluate(problem, settings)
+    if values is None:
+        return {}
+    names = " ".join(MADE[stage] for stage in ORDER[ORDER.index(first_stage(setting)) :]).split()
+    found = {n: [values[n]] for n in names if values.get(n) is not None and n != "visible"}
+    plain = evaluate(problem.but(bias=None), {**settings, "alibi": "", "softcap": None}) or values
+    factor = (plain["scores"] / (plain["turned_q"] @ plain["keys"].swapaxes(-1, -2))).flat[0]
+    if setting == "scale" and abs(factor - 1) > CLOSE:
+        found |= {f"scaled {n}": [values[n] * factor] for n in SCALED}
+    if setting == "bias" and settings.get("bias") == "added before the scale":
+        found["scores before the scale"] = [values["scores"] / factor]
+    if setting == "alibi":
+        found["bias"] = [values["scores"] - plain["scores"]]
+    if setting != "hide":
+        found = {name: [_hidden(array) for array in each] for name, each in found.items()}
+    if "visible" in names:
+        only_rules = problem.but(mask=None, padding=None, lengths=None)
+        views = [{}, {"causal": ""}, {"window": None}]
+        made = [
+            evaluate(p, {**settings, "hide": "-inf", **v})
+            for p, v in product((problem, only_rules), views)
+        ]
+        found["visible"] = [each["visible"] for each in made if each is not None]
+    return found
+
+
+def _equal(arrays: list[Array], others: list[Array]) -> bool:
+    pairs = zip(arrays, others, strict=False)
+    return all(a.shape == b.shape and distance(a, b) < 1e-9 for a, b in pairs)
+
+
+def _hidden(array: Array) -> Array:
+    """Return scores with -inf in all hidden cells."""
+    return np.where(array < -5e3, -np.inf, array)
+
+
+class Bank:
+    """Arrays by name, to be recognised: whole or in part, in any layout."""
+
+    def __init__(self, arrays: Mapping[str, list[Array]]) -> None:
+        self.cells = arrays.get("visible", [])
+        self.parts: dict[int, list[tuple[str, Array]]] = {}  # by size
+        for name, (array, *_) in arrays.items():
+            for part in _parts(array) if name != "visible" else ():
+                self.parts.setdefault(part.size, []).append((name, part))
+        self.marks = {
+            size: np.array([_mark(a) for _, a in each]) for size, each in self.parts.items()
+        }
+
+    def find(self, array: Array) -> list[str]:
+        """Return the names of the arrays that this one is, or is a part of."""
+        cells = _as_cells(array)
+        if cells is not None:
+            is_seen = any(_same_cells(c, own) for own in self.cells for c in (cells, ~cells))
+            return ["visible"] if is_seen else []
+        found = []
+        for one in (_squeeze(array), _squeeze(_hidden(array))):
+            if one.size in self.marks:
+                mark = _mark(one)
+                for at in np.flatnonzero(abs(self.marks[one.size] - mark) <= 1e-5 * mark):
+                    name, part = self.parts[one.size][at]
+                    if name not in found and _same(one, part):
+                        found.append(name)
+        return found
+
+
+def _parts(array: Array) -> Iterator[Array]:
+    """Yield an array, and the parts that loops over sequences, heads and queries make."""
+    leading = array.shape[: min(3, array.ndim - 1)]
+    for at in product(*([slice(None), *range(n)] for n in leading)):
+        part = _squeeze(array[at])
+        finite = part[np.isfinite(part)]
+        if finite.size > 1 and np.ptp(finite) > 0:
+            yield part
+
+
+def _squeeze(array: Array) -> Array:
+    """Return an array without axes of length 1; a row without hidden cells."""
+    array = array.squeeze()
+    return array[np.isfinite(array) & (array != 0)] if array.ndim == 1 else array
+
+
+def _mark(array: Array) -> float:
+    """Return a number that the order of axes does not change."""
+    return float((array[np.isfinite(array)] ** 2).sum())
+
+
+def _same(array: Array, own: Array) -> bool:
+    """Return whether an array is another with its axes in some order, split or joined."""
+    ends = {*np.cumprod(array.shape)}
+    for order in permutations(range(own.ndim)):
+        moved = own.transpose(order)
+        own_ends = {*np.cumprod(moved.shape)}
+        if (ends <= own_ends or own_ends <= ends) and (
+            distance(array.reshape(-1), moved.reshape(-1)) <= CLOSE
+        ):
+            return True
+    return False
+
+
+def _as_cells(array: Array) -> Array | None:
+    """Return which cells a mask has, None for an array that is no mask."""
+    if array.dtype == bool:
+        return array
+    if ((array == 0) | (array == 1)).all():
+        return array == 1
+    return array == 0 if ((array == 0) | (array < -1e3)).all() else None
+
+
+def _same_cells(cells: Array, own: Array) -> bool:
+    """Return whether a mask is this one, for all sequences and heads or for one sequence."""
+    if cells.all() or not cells.any():
+        return False
+    if cells.shape == (own.shape[0], own.shape[-1]):
+        cells = cells[:, None, None]
+    for wanted in (own, own[:, 0], *own[:, 0]):
+        with contextlib.suppress(ValueError):
+            if np.array_equal(np.broadcast_to(cells, wanted.shape), wanted):
+                return True
+    return False

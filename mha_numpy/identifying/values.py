@@ -1,0 +1,149 @@
+"""Every array that a function's expressions have while it runs, each with its line."""
+
+import ast
+import contextlib
+import copy
+import gc
+import linecache
+import sys
+import time
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.arrays import flatten
+from mha_numpy.identifying.search import Seen
+from mha_numpy.identifying.subject import Subject
+
+NAME = "__see__"  # what each expression is handed to
+WATCHED = (
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Subscript, ast.Attribute, ast.IfExp,
+)  # fmt: skip
+LARGEST = 100_000
+
+
+class Value(NamedTuple):
+    """An array that an expression had."""
+
+    line: int
+    array: Array
+
+
+class Enough(BaseException):
+    """Time is up; a function that catches Exception does not catch this."""
+
+
+def values_of(subject: Subject, seen: Seen, until: float) -> list[Value]:
+    """Call a function; return the arrays that expressions of its file had, in their order.
+
+    All functions of the file take part, so that the arrays of helpers and of a module's parts
+    are among them.
+    """
+    found: list[Value] = []
+
+    def see(line: int, value: Any) -> Any:
+        if time.monotonic() > until:
+            raise Enough
+        if isinstance(value, (tuple, list)) or hasattr(value, "shape"):
+            with contextlib.suppress(Exception):  # an array without numbers, as in jax.vmap
+                for _, array in flatten(value):
+                    if array.dtype.kind in "fiub" and 1 < array.size < LARGEST:
+                        kind = None if array.dtype == bool else float
+                        found.append(Value(line, np.array(array, kind)))
+        return value
+
+    jax = sys.modules.get("jax")
+    with (
+        contextlib.suppress(Enough), _watched(subject.inner, see),
+        jax.disable_jit() if jax else contextlib.nullcontext(),
+    ):  # fmt: skip
+        subject.call(seen.way.given(seen.problem))
+    return found
+
+
+@contextlib.contextmanager
+def _watched(inner: Any, see: Any) -> Iterator[None]:
+    """Let all functions of a file run code that hands each value to `see`."""
+    file = inner.__code__.co_filename
+    tree = ast.parse("".join(linecache.getlines(file, inner.__globals__)))
+    module = compile(ast.fix_missing_locations(Watch().visit(tree)), file, "exec", dont_inherit=True)
+    codes = dict(_codes(module))
+    before = [
+        (f, f.__code__)
+        for f in gc.get_objects()
+        if type(f) is FunctionType and f.__code__.co_filename == file
+    ]
+    try:
+        for function, old in before:
+            new = codes.get((old.co_name, old.co_firstlineno))
+            if new and new.co_freevars == old.co_freevars:
+                function.__globals__[NAME] = see
+                function.__code__ = new
+        yield
+    finally:
+        for function, old in before:
+            function.__code__ = old
+            function.__globals__.pop(NAME, None)
+
+
+def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield (inner.co_name, inner.co_firstlineno), inner
+            yield from _codes(inner)
+
+
+class Watch(ast.NodeTransformer):
+    """Hand the value of each expression, and each array after a change in place, to `see`."""
+
+    def visit(self, node: ast.AST) -> Any:
+        """Watch an expression."""
+        new = super().visit(node)
+        is_read = isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+        return _see(node, new) if isinstance(node, WATCHED) and is_read else new
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        """Watch what is returned, names as well."""
+        self.generic_visit(node)
+        if node.value:
+            node.value = _see(node, node.value)
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """Watch an array of which a part is assigned."""
+        self.generic_visit(node)
+        parts = [target for target in node.targets if isinstance(target, ast.Subscript)]
+        return [node, *(_after(node, part) for part in parts)]
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        """Watch an array that is changed in place."""
+        self.generic_visit(node)
+        return [node, _after(node, node.target)]
+
+    def visit_match_case(self, node: ast.match_case) -> Any:
+        """Leave patterns as they are."""
+        node.body = [self.visit(statement) for statement in node.body]
+        return node
+
+
+def _see(node: Any, value: Any) -> ast.Call:
+    """Return the call that hands a value to `see`, with the line of its last operator."""
+    at: Any = node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        line = node.func.end_lineno
+    else:
+        line = node.right.lineno if isinstance(node, ast.BinOp) else at.lineno
+    call = ast.Call(ast.Name(NAME, ast.Load()), [ast.Constant(line), value], [])
+    return ast.copy_location(call, node)
+
+
+def _after(node: Any, target: Any) -> ast.Expr:
+    """Return a statement that hands the array of a target to `see`."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    read = copy.deepcopy(target)
+    read.ctx = ast.Load()
+    return ast.copy_location(ast.Expr(_see(node, read)), node)
