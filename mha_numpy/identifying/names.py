@@ -4,6 +4,9 @@ import re
 from functools import cache
 
 WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case without underscores
+    "cache_k": r"(kcache|cachek|cachedk|cachedkeys|cachekeys?|keycache|cachekey|pastk|pastkeys?|kpast|kprev|prevk|prevkeys|oldk|kold|kmem|ck|layerpastk)",
+    "cache_v": r"(vcache|cachev|cachedv|cachedvalues|cachevalues?|valuecache|cachevalue|pastv|pastvalues?|vpast|vprev|prevv|prevvalues|oldv|vold|vmem|cv|layerpastv)",
+    "result": r"(out|o|output|dst|dest|result|res|y|outbuf|buf|outputs|ctx|scratch|preatt|att|scores|tmp)",
     "packed": r"(x|in)?(qkv|packed)(s|packed|states|proj|in)?",
     "query": r"x?(q|qs|que|query|queries|qry|qh|qhead|qheads|qmat|qvec|qt|qi|qx|qin|qstates|querystates|"
     r"querylayer|queryvec|queryvectors|decoderstate|a|needle|wanted|asks?|asking|asker|seeker|seekers|queryinput)",
@@ -17,6 +20,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     r"src|y|other|crossattentionstates|keyvaluestates|kvinput|kvsource|encoded|encstates|encmem|annotations?)",
     "mask": r"(attn|attention|att|src|tgt|causal|key|self|bool|visible|allowed|allow|keep|blocked?|block|hide|hidden|m|is)?"
     r"(mask|msk|masked|masks|mask2d|maskbias)(ed|in|out)?|m|visible|allowed|blocked|allow|forbid|forbidden|keep|may|see|sees|cansee|hidden|hide|banned|valid",
+    "B": r"(b|bs|bsz|batch|batchsize|nbatch|nb)",
     "padding": r"(src|tgt|key|kv|k|mem|memory|enc|encoder|seq|input|inputs)?(pad|padding|keypadding|keypad|padded|pads)(mask|masks|tokens|ding)?|"
     r"(key|kv|k|token|seq|tok|src|valid|real|input|isreal|ispad)(mask|valid|real|pad|ok)?|attentionmask|validmask|keepkeys?",
     "lengths": r"(seq|key|kv|k|src|valid|ctx|mem|x)?(len|lens|lengths?|seqlens?|nvalid|sizes)(s|kv|k)?|(n|num)(valid|keys|real|tokens)|validlens?",

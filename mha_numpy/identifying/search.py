@@ -87,30 +87,45 @@ def cost_of(setting: str, value: Any) -> int:
     return 2
 
 
-def deviations(problem: Problem, numbers: Sequence[float]) -> list[tuple[str, Any]]:
+def deviations(
+    problem: Problem, numbers: Sequence[float], base: Settings, only: Sequence[str] = ()
+) -> list[tuple[str, Any]]:
     """Return the settings that change a problem's output, each with a value."""
-    choices = {name: [*values[1:]] for name, values in SETTINGS.items()}
-    for n in numbers:
-        if n > 0:
-            choices["scale"] += [n, 1 / n, n**-0.5, n**0.5]
-            choices["softcap"].append(n)
-            choices["base"].append(n)
-            if n == int(n) and n < 12:
-                w = int(n)
-                choices["window"] += [(w, None), (w - 1, None), (w, w), (w - 1, w - 1), (w // 2, w // 2),
-                                      (w, 0), (w - 1, 0)]  # fmt: skip
-    usual = evaluate(problem, {})
+    key = ("deviations", *base.items(), *only)
+    if key not in problem.memo:
+        problem.memo[key] = _deviations(problem, numbers, base, only)  # type: ignore[assignment]
+    return problem.memo[key]  # type: ignore[return-value]
+
+
+QUIET = (  # alone they change nothing, but with others they do
+    "alignment", "base", "rotated", "direction", "first_position", "q_position", "softcap_at",
+    "hide", "frequencies", "combined", "mask_index",
+)  # fmt: skip
+
+
+def _deviations(
+    problem: Problem, numbers: Sequence[float], base: Settings, only: Sequence[str]
+) -> list[tuple[str, Any]]:
+    choices = {name: [*values] for name, values in SETTINGS.items() if not only or name in only}
+    for n in numbers if not only else ():
+        choices["scale"] += [n, 1 / n, n**-0.5, n**0.5]
+        choices["softcap"].append(n)
+        choices["base"].append(n)
+        if n == int(n) and n < 12:
+            w = int(n)
+            choices["window"] += [(w, None), (w - 1, None), (w, w), (w - 1, w - 1), (w // 2, w // 2),
+                                  (w, 0), (w - 1, 0)]  # fmt: skip
+            choices["block"].append(w)
+    usual = evaluate(problem, base)
     found = []
     for name, values in choices.items():
         for value in dict.fromkeys(values):
-            if value == USUAL[name]:
+            if value == base.get(name, USUAL[name]):
                 continue
-            own = evaluate(problem, {name: value})
-            if own is not None and (usual is None or not same_output(own, usual)):
+            own = evaluate(problem, {**base, name: value})
+            is_loud = own is not None and (usual is None or not same_output(own, usual))
+            if is_loud or name in QUIET:
                 found.append((name, value))
-            elif name in ("alignment", "base", "rotated", "direction", "first_position", "q_position",
-                          "softcap_at", "hide", "frequencies"):  # fmt: skip
-                found.append((name, value))  # quiet alone, not with others
     return sorted(found, key=lambda each: cost_of(*each))
 
 
@@ -121,41 +136,36 @@ def same_output(a: dict[str, Any], b: dict[str, Any]) -> bool:
     )
 
 
-def combinations_of(
-    problem: Problem, numbers: Sequence[float], cost: int
-) -> Iterator[dict[str, Any]]:
+def combinations_of(single: Sequence[tuple[str, Any]], cost: int) -> Iterator[dict[str, Any]]:
     """Yield settings whose deviations cost exactly this much."""
     if cost == 0:
         yield {}
-        return
-    single = deviations(problem, numbers) if "deviations" not in problem.memo else None
-    if single is not None:
-        problem.memo["deviations"] = single  # type: ignore[index, assignment]
-    single = problem.memo["deviations"]  # type: ignore[index, assignment]
     for start, (name, value) in enumerate(single):
-        if cost_of(name, value) == cost:
+        own = cost_of(name, value)
+        if own == cost:
             yield {name: value}
-        for other, second in single[start + 1 :]:
-            if other != name and cost_of(name, value) + cost_of(other, second) == cost:
+        for other, second in single[start + 1 :] if own < cost else ():
+            if other != name and own + cost_of(other, second) == cost:
                 yield {name: value, other: second}
 
 
 def search(
-    all_seen: Sequence[Seen], numbers: Sequence[float], *, until: float, most: int = 4,
-    close: float = CLOSE, base: Settings | None = None,
+    all_seen: Sequence[Seen], numbers: Sequence[float], *, until: float, costs: Sequence[int],
+    bases: Sequence[Settings] = ({},), only: Sequence[str] = (), close: float = CLOSE,
 ) -> Found | None:  # fmt: skip
     """Return the settings with the fewest deviations that explain one of the ways."""
-    for cost in range(most + 1):
-        for seen in all_seen:
-            for settings in combinations_of(seen.problem, numbers, cost):
-                values = evaluate(seen.problem, {**(base or {}), **settings})
-                if values is None:
-                    continue
-                fits = fit_all(seen.called, values, close)
-                if fits:
-                    return Found(seen, {**(base or {}), **settings}, fits)
-                if time.monotonic() > until:
-                    return None
+    for cost in costs:
+        for base in bases:
+            for seen in all_seen:
+                single = deviations(seen.problem, numbers, base, only) if cost else ()
+                for deviant in combinations_of(single, cost):
+                    settings = {**base, **deviant}
+                    values = evaluate(seen.problem, settings)
+                    fits = fit_all(seen.called, values, close) if values else ()
+                    if fits:
+                        return Found(seen, settings, fits)
+                    if time.monotonic() > until:
+                        return None
     return None
 
 

@@ -94,8 +94,11 @@ class Subject:
                     found.append((name, key))
         return [*dict.fromkeys(key for name, key in found if name == argument)]
 
-    def call(self, given: Mapping[str, Any]) -> Called:
-        """Call the function; return its arrays, or the error."""
+    def call(self, given: Mapping[str, Any], filled: str = "") -> Called:
+        """Call the function; return its arrays, or the error.
+
+        `filled` is the argument that it writes its output into, if there is one.
+        """
         self.calls += 1
         positional, named = [], {}
         for argument in self.arguments:
@@ -113,6 +116,9 @@ class Subject:
             ):  # fmt: skip
                 warnings.simplefilter("ignore")
                 result = self.function(*positional, **named)
+                if filled:
+                    at = [a.name for a in self.arguments if a.is_positional].index(filled) if filled not in named else -1
+                    result = [named[filled] if at < 0 else positional[at], result]
             self.printed = self.printed or printed.getvalue()[:200]
             return Called([*flatten(result)], kind=type(result).__name__)
         except Exception as error:  # anybody's

@@ -9,17 +9,19 @@ import numpy as np
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.family import AXES, Problem, Sizes
 from mha_numpy.identifying.family.problem import draw
-from mha_numpy.identifying.layouts import HEADS_GIVEN, HEADS_INSIDE, arrange
+from mha_numpy.identifying.layouts import HEADS_GIVEN, HEADS_INSIDE, OF_ROLE, ROWS, arrange
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.subject import Argument, Subject
 
 MAIN = ("query", "key", "value", "x", "memory", "packed")
-NUMBERS = ("H", "G", "D", "d", "T", "R")  # the lengths that a function may ask for; R = H // G
+NUMBERS = ("H", "G", "D", "d", "T", "R", "B")  # the lengths that a function may ask for; R = H // G
 PARAMS = tuple(role for role in AXES if role[:2] in ("w_", "b_") and role != "wide_q")
-CHOICES: dict[str, Any] = {  # what to pass for a role at first
-    "rate": 0.0, "training": False, "flag": False, "is_causal": False, "eps": 1e-12, "block": 2,
-    "softcap": None, "window": None, "offset": 0, "other": None, "rng": None,
+CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fits most functions
+    "rate": (0.0,), "training": (False,), "flag": (False,), "is_causal": (False,), "eps": (1e-12,),
+    "block": (2, 3, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0), "other": (None,), "rng": (None, 0),
+    "scale": (0.4,), "base": (100.0,),
 }  # fmt: skip
+KINDS = {"mask": ("bool", "int", "float"), "cos": ("",)}
 MOST = 60  # assignments of roles
 WITHOUT_NAME = ("query", "key", "value", "x", "memory", "mask", "w_q", "w_k", "w_v", "w_o", "H")
 
@@ -30,6 +32,7 @@ class Slot(NamedTuple):
     role: str
     layout: str = ""
     value: Any = None
+    kind: str = ""  # "bool", "int" or "float": the numbers of a mask
     parts: tuple[tuple[str, "Slot"], ...] = ()  # of a dict
 
 
@@ -45,7 +48,9 @@ class Way(NamedTuple):
         """Return the layout by role, of everything that is an array."""
         slots = [*self.slots.values(), *self.hidden.values()]
         slots += [part for slot in slots for _, part in slot.parts]
-        return {slot.role: slot.layout for slot in slots if slot.layout}
+        return {
+            slot.role: slot.layout for slot in slots if slot.layout or slot.role == "lengths"
+        }
 
     def argument(self, role: str) -> str:
         """Return the argument that has a role, "" if none has."""
@@ -54,13 +59,16 @@ class Way(NamedTuple):
     def problem(self, subject: Subject, seed: int = 0) -> Problem:
         """Draw a problem that the function can be given."""
         rng = np.random.default_rng(seed)
-        given = {role: draw(role, self.sizes, rng) for role in AXES if role in self.roles()}
+        layouts = self.roles()
+        given = {
+            role: _cut(role, draw(role, self.sizes, rng), layouts[role]) for role in AXES if role in layouts
+        }
         for name, slot in self.hidden.items():
             given[slot.role] = _back(subject.hidden[name], slot, self.sizes)
         given |= {
             slot.role: slot.value
             for slot in self.slots.values()
-            if slot.role in ("scale", "softcap", "window", "offset", "base", "is_causal")
+            if slot.role in ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
             and slot.value is not None
         }
         return Problem(self.sizes, given)
@@ -70,14 +78,28 @@ class Way(NamedTuple):
         return {name: _fill(slot, problem) for name, slot in self.slots.items()}
 
 
+def _cut(role: str, array: Array, layout: str) -> Array:
+    """Leave one index of the axes that a layout leaves out: all of them share it."""
+    if role in ("mask", "bias", "dropout_mask", "positions"):
+        for at, axis in enumerate(AXES[role].split()):
+            if axis not in layout.split():
+                array = array.take([0], at)
+    return array
+
+
 def _fill(slot: Slot, problem: Problem) -> Any:
+    if slot.role == "result":
+        return np.zeros(problem.sizes.shape(slot.layout))
+    if slot.role == "lengths" and not slot.layout:
+        return int(problem.given["lengths"][0])
     if slot.parts:
         return {name: _fill(part, problem) for name, part in slot.parts}
     if slot.role in NUMBERS:
         return number_of(slot.role, problem.sizes)
     if not slot.layout:
         return slot.value
-    return arrange(problem.given[slot.role], AXES[slot.role], slot.layout, problem.sizes)
+    array = arrange(problem.given[slot.role], AXES[slot.role], slot.layout, problem.sizes)
+    return array.astype({"int": np.int64, "float": float}.get(slot.kind, array.dtype))
 
 
 def number_of(role: str, sizes: Sizes) -> int:
@@ -207,15 +229,32 @@ def _in_layouts(subject: Subject, names: dict[str, str], hidden: dict[str, str])
     keys = {n: subject.keys_of(n) for n, role in names.items() if role == "params"}
     inner = {key: _param_role(key) for each in keys.values() for key in each}
     params = {r for r in (*names.values(), *hidden.values(), *inner.values()) if r in PARAMS}
-    has_heads = "H" in names.values()
-    kinds = [True] if params & {"w_q", "w_k", "w_v", "w_qkv"} or has_heads else [False, True]
+    kinds = [True] if params & {"w_q", "w_k", "w_v", "w_qkv"} or "H" in names.values() else [False, True]
     if "x" in names.values() or "packed" in names.values():
         kinds = [True]
-    for layouts in PARAM_LAYOUTS if params else PARAM_LAYOUTS[:1]:
-        for is_inside in kinds:
-            for sizes in _sizes(subject, names, hidden, is_inside, layouts):
-                for layout in HEADS_INSIDE if is_inside else HEADS_GIVEN:
-                    yield from _way(subject, names, hidden, inner, sizes, layout, layouts, is_inside)
+    optional = [name for name, role in names.items() if role in (*OF_ROLE, *CHOICES, "padding")]
+    for options in islice(product(*(variants(names[name]) for name in optional)), 200):
+        given = dict(zip(optional, options, strict=True))
+        for layouts in PARAM_LAYOUTS if params else PARAM_LAYOUTS[:1]:
+            for is_inside in kinds:
+                for sizes in _sizes(subject, names, hidden, is_inside, layouts):
+                    for layout in HEADS_INSIDE if is_inside else HEADS_GIVEN:
+                        yield from _way(
+                            subject, names, hidden, inner, given, sizes, layout, layouts, is_inside
+                        )
+
+
+def variants(role: str) -> list[Slot]:
+    """Return the ways to give an option."""
+    if role in CHOICES:
+        return [Slot(role, value=value) for value in CHOICES[role]]
+    layouts = ROWS if role == "padding" else OF_ROLE[role]
+    role = "mask" if role == "padding" else role
+    return [
+        Slot(role, layout, kind=kind)
+        for kind in (KINDS["mask"] if role == "mask" else ("",))
+        for layout in layouts
+    ]
 
 
 def _param_role(key: str) -> str:
@@ -289,25 +328,29 @@ def _hidden_sizes(
 
 def _way(
     subject: Subject, names: dict[str, str], hidden: dict[str, str], inner: dict[str, str],
-    sizes: Sizes, layout: str, layouts: tuple[str, str], is_inside: bool,
+    options: dict[str, Slot], sizes: Sizes, layout: str, layouts: tuple[str, str], is_inside: bool,
 ) -> Iterator[Way]:  # fmt: skip
-    axes = layout.split()
-    sizes = sizes._replace(**{axis: 1 for axis in "BHT" if axis not in axes and (axis != "H" or not is_inside)})
-    if "H" not in axes and not is_inside:
-        sizes = sizes._replace(G=1)
+    of_queries, _, of_keys = layout.partition("|")
+    axes = of_queries.split()
+    left_out = {axis: 1 for axis in "BHT" if axis not in axes and (axis != "H" or not is_inside)}
+    if not is_inside and "G" not in of_keys and (of_keys or "H" not in axes):
+        left_out["G"] = 1
+    if {"cache_k", "cache_v"} & {*names.values()}:
+        left_out |= {"Z": 2}
+        if not of_keys or "T" not in axes:
+            left_out |= {"S": sizes.S if not is_inside else left_out.get("T", sizes.T)}
+    sizes = sizes._replace(**left_out)
     has_params = any(r.startswith("w_") for r in (*names.values(), *hidden.values(), *inner.values()))
-    try:
-        slots = {
-            name: _slot(role, subject, name, layout, layouts, inner, is_inside, has_params)
-            for name, role in names.items()
-        }
-    except KeyError:
-        return
+    slots = {
+        name: options.get(name)
+        or _slot(role, subject, name, (of_queries, of_keys), layouts, inner, is_inside, has_params)
+        for name, role in names.items()
+    }
     own = {name: Slot(role, param_layout(role, layouts)) for name, role in hidden.items()}
     for name, slot in own.items():
         if subject.hidden[name].shape != sizes.shape(slot.layout):
             return
-    if any(slot.layout.startswith("B T P") for slot in slots.values()) and layout == HEADS_INSIDE[0]:
+    if any(slot.role == "packed" for slot in slots.values()) and layout == HEADS_INSIDE[0]:
         for packed in PACKED:
             changed = {n: s._replace(layout=packed) if s.role == "packed" else s for n, s in slots.items()}
             yield Way(changed, own, sizes, is_inside)
@@ -316,10 +359,11 @@ def _way(
 
 
 def _slot(
-    role: str, subject: Subject, name: str, layout: str, layouts: tuple[str, str],
+    role: str, subject: Subject, name: str, layout: tuple[str, str], layouts: tuple[str, str],
     inner: dict[str, str], is_inside: bool, has_params: bool,
 ) -> Slot:  # fmt: skip
     """Return what an argument is given."""
+    of_queries, of_keys = layout
     if role in PARAMS:
         return Slot(role, param_layout(role, layouts))
     if role == "params":
@@ -330,30 +374,25 @@ def _slot(
         return Slot("params", parts=parts)
     if role == "packed":
         return Slot(role, "B T P")
+    if role == "result":
+        return Slot(role, of_queries.replace("d", "e").replace("D", "U"))
     if role in MAIN:
         if not is_inside:
-            letters = {"key": AS_GIVEN_K, "value": AS_GIVEN_V, "memory": AS_GIVEN_K}.get(role, {})
-            return Slot("key" if role == "memory" else role, layout.translate(letters))
-        if role in ("x", "memory"):
-            return Slot(role, layout if role == "x" else layout.translate(AS_K))
-        if has_params:
-            kind, letters = {"query": ("x_q", {}), "key": ("x_k", AS_K), "value": ("x_v", AS_V)}[role]
-            return Slot(kind, layout.translate(letters))
-        kind, letters = {
-            "query": ("wide_q", {ord("D"): "M"}), "key": ("wide_k", {ord("D"): "N", ord("T"): "S"}),
-            "value": ("wide_v", {ord("D"): "O", ord("T"): "S"}),
-        }[role]  # fmt: skip
-        return Slot(kind, layout.translate(letters))
-    if role in NUMBERS:
-        return Slot(role)
-    if role in AXES:
-        return Slot(role, AXES[role])
-    if role == "base":
-        return Slot(role, value=100.0)
-    if role == "scale":
-        return Slot(role, value=0.4)
-    return Slot(role, value=CHOICES.get(role))
+            of_keys = of_keys or of_queries.translate(AS_GIVEN_K)
+            kind = {"memory": "key", "x": "query"}.get(role, role)
+            return Slot(kind, {"key": of_keys, "value": of_keys.replace("d", "e")}.get(kind, of_queries))
+        of_keys = of_keys or of_queries.replace("T", "S")
+        if role == "x":
+            return Slot(role, of_queries)
+        if role == "memory":
+            return Slot(role, of_keys.replace("D", "C"))
+        kind = {"query": "q", "key": "k", "value": "v"}[role]
+        width = {"q": "D", "k": "C", "v": "E"} if has_params else {"q": "M", "k": "N", "v": "O"}
+        return Slot(
+            f"{'x' if has_params else 'wide'}_{kind}",
+            (of_queries if kind == "q" else of_keys).replace("D", width[kind]),
+        )
+    return Slot(role)
 
 
 AS_GIVEN_K = str.maketrans("HT", "GS")
-AS_GIVEN_V = str.maketrans("HTd", "GSe")

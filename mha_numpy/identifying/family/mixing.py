@@ -35,8 +35,7 @@ def mix(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     if gate is not None and s.head_gate == "output":
         heads = heads * gate[..., None, None]
     if s.rows:
-        rows = x.padding if problem.get("padding") is not None else None
-        heads = heads * rows[:, None, :, None]
+        heads = heads * x.visible.any(1, keepdims=True).any(2, keepdims=True).swapaxes(-1, -2)
     return {"dropped": dropped, "heads": heads}
 
 

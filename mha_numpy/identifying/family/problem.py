@@ -13,9 +13,9 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "packed": "B T P",
     "w_q": "D M", "w_k": "C N", "w_v": "E O", "w_qkv": "D P", "w_kv": "C R", "w_o": "U W",
     "b_q": "M", "b_k": "N", "b_v": "O", "b_qkv": "P", "b_kv": "R", "b_o": "W",
-    "mask": "B H T S", "bias": "B H T S", "dropout_mask": "B H T S",
-    "padding": "B S", "lengths": "B",
-    "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
+    "mask": "B H T S", "bias": "B H T S", "dropout_mask": "B H T S", "lengths": "B",
+    "positions": "B T", "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
+    "cache_k": "B G Z d", "cache_v": "B G Z e",
     "out": "B H T e", "merged": "B T W", "weights": "B H T S", "lse": "B H T",
 }  # fmt: skip
 
@@ -30,6 +30,7 @@ class Sizes(NamedTuple):
     S: int = 7  # keys
     d: int = 6  # width of a query or key
     e: int = 10  # width of a value
+    Z: int = 0  # keys in a cache, which come before those that are passed
 
     def of(self, axis: str) -> int:
         """Return the length of an axis; D, M ... are the widths of all heads together."""
@@ -69,6 +70,19 @@ class Problem:
 def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
     """Draw an array for a role."""
     axes = AXES[role].split()
+    shape = sizes.shape(AXES[role])
+    if role == "mask":  # each query has visible and hidden keys, whatever True means
+        order = rng.random(shape).argsort(-1)
+        return np.asarray(order % 2 == 0)
+    if role == "dropout_mask":
+        return np.asarray((rng.random(shape).argsort(-1) % 3 > 0) * 1.5)
+    if role == "lengths":
+        return np.asarray(2 + np.arange(sizes.B) * 2 % max(sizes.S - 2, 1))
+    if role == "positions":
+        return np.asarray(np.sort(rng.permutation(4 * sizes.T)[: sizes.T]) + np.zeros(shape, int))
+    if role in ("cos", "sin"):
+        angles = np.random.default_rng(7).uniform(0, 6, shape)
+        return np.asarray(getattr(np, role)(angles))
     array: Array = rng.normal(size=sizes.shape(AXES[role]))
     if role.startswith("w_"):
         array *= 1.5 / np.sqrt(sizes.of(axes[0]))  # scores of a usual size
