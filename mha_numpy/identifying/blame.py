@@ -10,20 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.identifying.family import Problem, evaluate
-from mha_numpy.identifying.family.stages import ORDER, first_stage
+from mha_numpy.identifying.expected import Expected, expected
+from mha_numpy.identifying.family import USUAL
+from mha_numpy.identifying.family.stages import first_stage
 from mha_numpy.identifying.search import CLOSE, Seen, distance
 from mha_numpy.identifying.subject import Subject
-from mha_numpy.identifying.values import Value, values_of
+from mha_numpy.identifying.values import values_of
 
-SECONDS = 0.7
-MADE = {  # what each stage computes
-    "take": "from_q from_k from_v", "project": "wide_q wide_k wide_v", "split": "q k v",
-    "rotate": "turned_q turned_k turned_v", "group": "keys values", "match": "scores",
-    "see": "visible", "normalise": "masked weights", "mix": "dropped heads",
-    "finish": "merged out projected",
-}  # fmt: skip
-SCALED = ("wide_q", "q", "turned_q", "wide_k", "k", "turned_k", "keys")
+SECONDS = 0.7  # to run; to compare, less
 IN_CALLS = ("softmax_axis", "rotation")  # a helper is right in itself, the call of it is wrong
 AT_THE_END = ("w_o", "b_o")  # left out where the function returns
 MISSING = {"w_o": "output projection", "b_o": "output bias", "head_gate": "gate of the heads",
@@ -54,8 +48,9 @@ def find_blame(
             if setting in AT_THE_END:
                 line, what = [*hits][-1]
             elif setting in IN_CALLS:
-                lines = range(*_lines(subject))
-                line, what = min([*hits], key=lambda hit: hit[0] not in lines)
+                first = subject.inner.__code__.co_firstlineno
+                own = range(first, first + subject.source.count("\n"))
+                line, what = min(hits, key=lambda hit: hit[0] not in own)
             else:
                 line, what = next(hits)
         missing = _missing(setting, settings[setting])
@@ -70,29 +65,32 @@ def _hits(
     subject: Subject, seen: Seen, settings: Mapping[str, Any], setting: str, until: float
 ) -> Iterator[tuple[int, str]]:
     """Yield the lines whose value is the deviant one and not the usual one, with its name."""
-    without = {name: value for name, value in settings.items() if name != setting}
-    deviant = _references(seen.problem, settings, setting)
-    usual = _references(seen.problem, without, setting)
-    if not _missing(setting, settings[setting]) and _equal(deviant["masked"], deviant["scores"]):
-        del deviant["masked"]  # not masked yet
-    names = [n for n in deviant if n not in usual or not _equal(deviant[n], usual[n])]
+    without = {**settings, setting: _usual(setting, settings[setting])}
+    deviant = expected(seen.problem, settings, setting)
+    usual = expected(seen.problem, without, setting)
+    names = [n for n in deviant if n not in usual or not _is_equal(deviant[n], usual[n])]
     is_exchanged = setting == "exchanged"  # then k is the usual v, wherever it shows
-    shows = Bank({n: deviant[n] for n in names})
-    hides = Bank({n: usual[n] for n in (usual if is_exchanged else names) if n in usual})
+    hidden = {n: usual[n] for n in (usual if is_exchanged else names) if n in usual}
+    shows = Bank({n: deviant[n] for n in names}, setting)
+    hides = Bank(hidden, setting)
     for line, array in values_of(subject, seen, until):
         what = shows.find(array)
-        if what:
-            usually = hides.find(array)
-            left = [n for n in what if n not in usually and not (usually and is_exchanged)]
-            if left:
-                yield line, left[0]
-        if time.monotonic() > until + SECONDS:
+        usually = hides.find(array) if what else []
+        left = [n for n in what if n not in usually and not (usually and is_exchanged)]
+        if left:
+            is_row = left[0] == "masked" and first_stage(setting) == "match"
+            yield line, "scores" if is_row else left[0]
+        if time.monotonic() > until + 0.3:
             return
 
 
-def _lines(subject: Subject) -> tuple[int, int]:
-    first = subject.inner.__code__.co_firstlineno
-    return first, first + len(subject.source.splitlines())
+def _usual(setting: str, value: Any) -> Any:
+    """Return the usual value of a setting, or that which a mistake comes from."""
+    if setting == "rotation" and " of " in value:
+        return "halves"
+    if setting == "causal" and value in ("past", "one ahead"):
+        return "past and itself"
+    return USUAL[setting]
 
 
 def _missing(setting: str, value: Any) -> str:
@@ -103,54 +101,21 @@ def _missing(setting: str, value: Any) -> str:
     return MISSING.get(setting, setting) if is_omission else ""
 
 
-def _references(
-    problem: Problem, settings: Mapping[str, Any], setting: str
-) -> dict[str, list[Array]]:
-    """Return, by name, the arrays that a line may make under some settings."""
-    values = evaluate(problem, settings)
-    if values is None:
-        return {}
-    names = " ".join(MADE[stage] for stage in ORDER[ORDER.index(first_stage(setting)) :]).split()
-    found = {n: [values[n]] for n in names if values.get(n) is not None and n != "visible"}
-    plain = evaluate(problem.but(bias=None), {**settings, "alibi": "", "softcap": None}) or values
-    factor = (plain["scores"] / (plain["turned_q"] @ plain["keys"].swapaxes(-1, -2))).flat[0]
-    if setting == "scale" and abs(factor - 1) > CLOSE:
-        found |= {f"scaled {n}": [values[n] * factor] for n in SCALED}
-    if setting == "bias" and settings.get("bias") == "added before the scale":
-        found["scores before the scale"] = [values["scores"] / factor]
-    if setting == "alibi":
-        found["bias"] = [values["scores"] - plain["scores"]]
-    if setting != "hide":
-        found = {name: [_hidden(array) for array in each] for name, each in found.items()}
-    if "visible" in names:
-        only_rules = problem.but(mask=None, padding=None, lengths=None)
-        views = [{}, {"causal": ""}, {"window": None}]
-        made = [
-            evaluate(p, {**settings, "hide": "-inf", **v})
-            for p, v in product((problem, only_rules), views)
-        ]
-        found["visible"] = [each["visible"] for each in made if each is not None]
-    return found
-
-
-def _equal(arrays: list[Array], others: list[Array]) -> bool:
-    pairs = zip(arrays, others, strict=False)
-    return all(a.shape == b.shape and distance(a, b) < 1e-9 for a, b in pairs)
-
-
-def _hidden(array: Array) -> Array:
-    """Return scores with -inf in all hidden cells."""
-    return np.where(array < -5e3, -np.inf, array)
+def _is_equal(arrays: list[Array], others: list[Array]) -> bool:
+    return len(arrays) == len(others) and all(
+        a.shape == b.shape and distance(a, b) < 1e-9 for a, b in zip(arrays, others, strict=True)
+    )
 
 
 class Bank:
     """Arrays by name, to be recognised: whole or in part, in any layout."""
 
-    def __init__(self, arrays: Mapping[str, list[Array]]) -> None:
+    def __init__(self, arrays: Expected, setting: str) -> None:
+        self.setting = setting
         self.cells = arrays.get("visible", [])
         self.parts: dict[int, list[tuple[str, Array]]] = {}  # by size
-        for name, (array, *_) in arrays.items():
-            for part in _parts(array) if name != "visible" else ():
+        for name, array in ((n, a) for n, each in arrays.items() if n != "visible" for a in each):
+            for part in _parts(_filled(array, setting)):
                 self.parts.setdefault(part.size, []).append((name, part))
         self.marks = {
             size: np.array([_mark(a) for _, a in each]) for size, each in self.parts.items()
@@ -160,17 +125,20 @@ class Bank:
         """Return the names of the arrays that this one is, or is a part of."""
         cells = _as_cells(array)
         if cells is not None:
-            is_seen = any(_same_cells(c, own) for own in self.cells for c in (cells, ~cells))
+            is_seen = any(_is_mask(c, own) for own in self.cells for c in (cells, ~cells))
             return ["visible"] if is_seen else []
-        found = []
-        for one in (_squeeze(array), _squeeze(_hidden(array))):
-            if one.size in self.marks:
-                mark = _mark(one)
-                for at in np.flatnonzero(abs(self.marks[one.size] - mark) <= 1e-5 * mark):
-                    name, part = self.parts[one.size][at]
-                    if name not in found and _same(one, part):
-                        found.append(name)
-        return found
+        one = _squeeze(_filled(array, self.setting))
+        mark = _mark(one)
+        near = abs(self.marks.get(one.size, np.empty(0)) - mark) <= 1e-5 * mark
+        alike = [self.parts[one.size][at] for at in np.flatnonzero(near)]
+        return [*dict.fromkeys(name for name, part in alike if _is_same(one, part))]
+
+
+def _filled(array: Array, setting: str) -> Array:
+    """Return scores with the same number in hidden cells, whatever large number is there."""
+    if setting == "hide":
+        return np.where((array < -5e3) & np.isfinite(array), -1e4, array)
+    return np.where(array < -5e3, -np.inf, array)
 
 
 def _parts(array: Array) -> Iterator[Array]:
@@ -194,7 +162,7 @@ def _mark(array: Array) -> float:
     return float((array[np.isfinite(array)] ** 2).sum())
 
 
-def _same(array: Array, own: Array) -> bool:
+def _is_same(array: Array, own: Array) -> bool:
     """Return whether an array is another with its axes in some order, split or joined."""
     ends = {*np.cumprod(array.shape)}
     for order in permutations(range(own.ndim)):
@@ -216,7 +184,7 @@ def _as_cells(array: Array) -> Array | None:
     return array == 0 if ((array == 0) | (array < -1e3)).all() else None
 
 
-def _same_cells(cells: Array, own: Array) -> bool:
+def _is_mask(cells: Array, own: Array) -> bool:
     """Return whether a mask is this one, for all sequences and heads or for one sequence."""
     if cells.all() or not cells.any():
         return False

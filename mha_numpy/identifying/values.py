@@ -5,6 +5,7 @@ import contextlib
 import copy
 import gc
 import linecache
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -20,9 +21,11 @@ from mha_numpy.identifying.subject import Subject
 
 NAME = "__see__"  # what each expression is handed to
 WATCHED = (
-    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Subscript, ast.Attribute, ast.IfExp,
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Subscript, ast.Attribute,
+    ast.IfExp,
 )  # fmt: skip
 LARGEST = 100_000
+TRACED = re.compile(r"\b(scan|fori_loop|while_loop|cond|remat)\b")  # by jax, once
 
 
 class Value(NamedTuple):
@@ -55,35 +58,40 @@ def values_of(subject: Subject, seen: Seen, until: float) -> list[Value]:
                         found.append(Value(line, np.array(array, kind)))
         return value
 
-    jax = sys.modules.get("jax")
-    with (
-        contextlib.suppress(Enough), _watched(subject.inner, see),
-        jax.disable_jit() if jax else contextlib.nullcontext(),
-    ):  # fmt: skip
-        subject.call(seen.way.given(seen.problem))
+    with contextlib.suppress(Enough), _watched(subject, see):
+        subject.call(seen.way.given(seen.problem), seen.way.argument("result"))
     return found
 
 
 @contextlib.contextmanager
-def _watched(inner: Any, see: Any) -> Iterator[None]:
+def _watched(subject: Subject, see: Any) -> Iterator[None]:
     """Let all functions of a file run code that hands each value to `see`."""
-    file = inner.__code__.co_filename
-    tree = ast.parse("".join(linecache.getlines(file, inner.__globals__)))
-    module = compile(ast.fix_missing_locations(Watch().visit(tree)), file, "exec", dont_inherit=True)
-    codes = dict(_codes(module))
+    file = subject.inner.__code__.co_filename
+    given: Any = subject.function
+    source = "".join(linecache.getlines(file, subject.inner.__globals__))
+    watched = ast.fix_missing_locations(Watch().visit(ast.parse(source)))
+    codes = dict(_codes(compile(watched, file, "exec", dont_inherit=True)))
     before = [
         (f, f.__code__)
         for f in gc.get_objects()
         if type(f) is FunctionType and f.__code__.co_filename == file
     ]
+    jax: Any = sys.modules.get("jax")
+    is_traced = jax and TRACED.search(source)
     try:
         for function, old in before:
             new = codes.get((old.co_name, old.co_firstlineno))
             if new and new.co_freevars == old.co_freevars:
                 function.__globals__[NAME] = see
                 function.__code__ = new
-        yield
+        plain = given
+        while type(plain).__name__ == "PjitFunction":  # its values are no numbers
+            plain = plain.__wrapped__
+        subject.function = plain
+        with jax.disable_jit() if is_traced else contextlib.nullcontext():
+            yield
     finally:
+        subject.function = given
         for function, old in before:
             function.__code__ = old
             function.__globals__.pop(NAME, None)
