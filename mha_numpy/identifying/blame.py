@@ -18,6 +18,7 @@ from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.values import values_of
 
 SECONDS = 0.7  # to run; to compare, less
+TINY = 1e-11  # relative, for a single number, which may agree by chance
 IN_CALLS = ("softmax_axis", "rotation")  # a helper is right in itself, the call of it is wrong
 AT_THE_END = ("w_o", "b_o")  # left out where the function returns
 MISSING = {"w_o": "output projection", "b_o": "output bias", "head_gate": "gate of the heads",
@@ -50,7 +51,9 @@ def find_blame(
             elif setting in IN_CALLS:
                 first = subject.inner.__code__.co_firstlineno
                 own = range(first, first + subject.source.count("\n"))
-                line, what = min(hits, key=lambda hit: hit[0] not in own)
+                all_hits = [*hits]
+                same = [hit for hit in all_hits if hit[1] == all_hits[0][1]]
+                line, what = min(same, key=lambda hit: hit[0] not in own)
             else:
                 line, what = next(hits)
         missing = _missing(setting, settings[setting])
@@ -113,16 +116,26 @@ class Bank:
     def __init__(self, arrays: Expected, setting: str) -> None:
         self.setting = setting
         self.cells = arrays.get("visible", [])
+        plain = [(name, a) for name, each in arrays.items() for a in each if name != "visible"]
         self.parts: dict[int, list[tuple[str, Array]]] = {}  # by size
-        for name, array in ((n, a) for n, each in arrays.items() if n != "visible" for a in each):
+        for name, array in plain:
             for part in _parts(_filled(array, setting)):
                 self.parts.setdefault(part.size, []).append((name, part))
         self.marks = {
             size: np.array([_mark(a) for _, a in each]) for size, each in self.parts.items()
         }
+        numbers = sorted((x, name) for name, a in plain for x in a.flat)
+        self.numbers = np.array([x for x, _ in numbers])
+        self.owners = [name for _, name in numbers]
 
     def find(self, array: Array) -> list[str]:
         """Return the names of the arrays that this one is, or is a part of."""
+        if array.size == 1:  # of a loop over cells
+            x = array.item()
+            near = sorted((x * (1 - TINY), x * (1 + TINY)))
+            is_telling = np.isfinite(x) and x != round(x)
+            owners = self.owners[slice(*np.searchsorted(self.numbers, near))]
+            return [*dict.fromkeys(owners)] if is_telling else []
         cells = _as_cells(array)
         if cells is not None:
             is_seen = any(_is_mask(c, own) for own in self.cells for c in (cells, ~cells))

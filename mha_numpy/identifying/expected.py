@@ -63,20 +63,25 @@ def _turns(problem: Problem, settings: Mapping[str, Any]) -> Expected:
 def _scores(
     problem: Problem, settings: Mapping[str, Any], values: Mapping[str, Any], setting: str
 ) -> Expected:
-    """Return queries or keys that are scaled already, and what else scores are made of."""
+    """Return queries or keys that are scaled already, and what else scores are made of.
+
+    Code that takes the keys in blocks has only the scores of the first keys at first.
+    """
     plain = {**settings, "alibi": "", "softcap": None}
     bare = evaluate(problem.but(bias=None, softcap=None), plain)
     if bare is None:
         return {}
+    blocks = [values["scores"][..., :n] for n in range(values["scores"].shape[-1], 1, -1)]
     product_of = bare["turned_q"] @ bare["keys"].swapaxes(-1, -2)
     factor = float(np.median(bare["scores"] / product_of))
     if setting == "scale" and abs(factor - 1) > CLOSE:
-        return {f"scaled {name}": [values[name] * factor] for name in SCALED}
+        scaled = {f"scaled {name}": [values[name] * factor] for name in SCALED}
+        return {**scaled, "scores": blocks}
     if setting == "alibi":
         return {"bias": [values["scores"] - bare["scores"]]}
     if settings.get("bias") == "added before the scale":
         return {"scores before the scale": [values["scores"] / factor]}
-    return {}
+    return {"scores": blocks}
 
 
 def _cells(problem: Problem, settings: Mapping[str, Any], values: Mapping[str, Any]) -> Expected:

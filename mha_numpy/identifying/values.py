@@ -50,10 +50,10 @@ def values_of(subject: Subject, seen: Seen, until: float) -> list[Value]:
     def see(line: int, value: Any) -> Any:
         if time.monotonic() > until:
             raise Enough
-        if isinstance(value, (tuple, list)) or hasattr(value, "shape"):
+        if isinstance(value, (tuple, list, float)) or hasattr(value, "shape"):
             with contextlib.suppress(Exception):  # an array without numbers, as in jax.vmap
                 for _, array in flatten(value):
-                    if array.dtype.kind in "fiub" and 1 < array.size < LARGEST:
+                    if array.dtype.kind in "fiub" and 0 < array.size < LARGEST:
                         kind = None if array.dtype == bool else float
                         found.append(Value(line, np.array(array, kind)))
         return value

@@ -1,0 +1,289 @@
+"""The line that is to blame for a deviation, in code of many styles with one mistake edited in."""
+
+import importlib.util
+import itertools
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mha_numpy.identifying.blame import Blame, find_blame
+from mha_numpy.identifying.family import Sizes, evaluate
+from mha_numpy.identifying.search import Seen, fit_all
+from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.ways import Slot, Way
+
+PLAIN = Sizes(G=2, e=6)
+INSIDE = Sizes(G=2, e=6, S=5)
+GIVEN = {"q": "query B H T d", "k": "key B G S d", "v": "value B G S e"}
+PROJECTED = {
+    "x": "x B T D", "w_q": "w_q D M", "w_k": "w_k C N", "w_v": "w_v E O", "w_o": "w_o U W",
+    "b_o": "b_o W",
+}  # fmt: skip
+
+SELF = """
+import numpy as np
+
+def turn(t, base=10000.0):
+    half = t.shape[-1] // 2
+    speed = 1.0 / base ** (np.arange(half) / half)
+    angles = np.outer(np.arange(0, t.shape[-2]), speed)
+    c, s = np.cos(angles), np.sin(angles)
+    a, b = t[..., :half], t[..., half:]
+    return np.concatenate([a * c - b * s, b * c + a * s], -1)
+
+def cut(t, heads):
+    batch, length, width = t.shape
+    return t.reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)
+
+def softmax(t, axis=-1):
+    e = np.exp(t - t.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+def attend(x, w_q, w_k, w_v, w_o, b_o):
+    batch, length, width = x.shape
+    q = cut(x @ w_q, 4)
+    k = cut(x @ w_k, 2)
+    v = cut(x @ w_v, 2)
+    q = turn(q)
+    k = turn(k)
+    k, v = k.repeat(2, axis=1), v.repeat(2, axis=1)
+    scores = q @ k.swapaxes(-1, -2)
+    scores = scores / np.sqrt(q.shape[-1])
+    future = np.triu(np.ones((length, length)), k=1)
+    scores = scores - 1e30 * future
+    weights = softmax(scores)
+    mixed = weights @ v
+    merged = mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1)
+    out = merged @ w_o
+    return out + b_o
+"""
+AS_USUAL = {"rotation": "halves", "causal": "past and itself"}
+LOOPS = """
+import math
+import numpy as np
+
+def attend(q, k, v):
+    out = np.zeros(q.shape[:3] + v.shape[3:])
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            g = h // 2
+            for i in range(q.shape[2]):
+                row = []
+                for j in range(i + 1):
+                    row.append(q[b, h, i] @ k[b, g, j] / math.sqrt(q.shape[-1]))
+                row = np.array(row)
+                e = np.exp(row - row.max())
+                p = e / e.sum()
+                out[b, h, i] = p @ v[b, g, :len(p)]
+    return out
+"""
+HEADS = """
+import numpy as np
+
+class Attention:
+    def __call__(self, q, k, v, mask):
+        return self.join([self.head(q[:, h], k[:, h // 2], v[:, h // 2], mask[:, h]) for h in range(4)])
+
+    def head(self, q, k, v, mask):
+        s = np.einsum("btd,bsd->bts", q, k)
+        s = s * q.shape[-1] ** -0.5
+        s[~mask] = -np.inf
+        w = np.exp(s)
+        w /= w.sum(axis=2, keepdims=True)
+        return np.einsum("bts,bse->bte", w, v)
+
+    def join(self, heads):
+        return np.stack(heads, axis=1)
+
+attend = Attention()
+"""
+LINE = """
+import functools
+import numpy as np
+
+def documented(function):
+    @functools.wraps(function)
+    def inner(*args, **named):
+        return function(*args, **named)
+    return inner
+
+softmax = lambda t: np.exp(t) / np.exp(t).sum(-1, keepdims=True)
+
+@documented
+def attend(q, k, v):
+    k, v = (a.repeat(2, 1) for a in (k, v))
+    return softmax(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5) @ v
+"""
+SCALED_FIRST = """
+import numpy as np
+
+def make(scale):
+    def attend(q, k, v, mask, bias):
+        q = q * scale(q)
+        k, v = np.repeat(k, 2, axis=1), np.repeat(v, 2, axis=1)
+        s = np.einsum("bhtd,bhsd->bhts", q, k)
+        s = s + bias
+        s = np.where(mask, s, -np.inf)
+        s -= s.max(-1, keepdims=True)
+        w = np.exp(s)
+        w = w / w.sum(-1, keepdims=True)
+        return np.einsum("bhts,bhsd->bhtd", w, v)
+    return attend
+
+attend = make(lambda q: q.shape[-1] ** -0.5)
+"""
+PADDED = """
+import numpy as np
+
+def attend(q, k, v, lengths):
+    k, v = np.repeat(k, 2, axis=1), np.repeat(v, 2, axis=1)
+    s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
+    seen = np.arange(k.shape[2])[None] < lengths[:, None]
+    s = np.where(seen[:, None, None], s, -np.inf)
+    w = np.exp(s - s.max(-1, keepdims=True))
+    return w / w.sum(-1, keepdims=True) @ v
+"""
+TORCH = """
+import torch
+from torch import nn
+
+class Scores(nn.Module):
+    def forward(self, q, k):
+        return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scores = Scores()
+
+    def forward(self, q, k, v):
+        k, v = (torch.repeat_interleave(a, 2, dim=1) for a in (k, v))
+        s = self.scores(q, k)
+        hidden = torch.ones(s.shape[-2:], dtype=torch.bool).triu(1)
+        s = s.masked_fill(hidden, float("-inf"))
+        w = torch.softmax(s, dim=-1)
+        return w @ v
+
+attend = Attention()
+"""
+JAX = """
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def attend(q, k, v):
+    k, v = (jnp.repeat(a, 2, axis=1) for a in (k, v))
+    s = jnp.einsum("bhtd,bhsd->bhts", q, k)
+    s = s / jnp.sqrt(q.shape[-1])
+    w = jax.nn.softmax(s, axis=-1)
+    return w @ v
+"""
+FLASH = """
+import numpy as np
+
+def attend(q, k, v):
+    k, v = np.repeat(k, 2, axis=1), np.repeat(v, 2, axis=1)
+    top = np.full(q.shape[:3] + (1,), -np.inf)
+    below = np.zeros_like(top)
+    above = np.zeros(q.shape[:3] + v.shape[3:])
+    for start in range(0, k.shape[2], 2):
+        s = q @ k[:, :, start:start + 2].swapaxes(-1, -2) * q.shape[-1] ** -0.5
+        new = np.maximum(top, s.max(-1, keepdims=True))
+        e, old = np.exp(s - new), np.exp(top - new)
+        below = old * below + e.sum(-1, keepdims=True)
+        above = old * above + e @ v[:, :, start:start + 2]
+        top = new
+    return above / below
+"""
+MASK = {**GIVEN, "mask": "mask B H T S"}
+BIAS = {**MASK, "bias": "bias B H T S"}
+LENGTHS = {**GIVEN, "lengths": "lengths B"}
+numbers = itertools.count()
+
+CASES = [  # source, arguments, edits, settings of the deviations, and for each a part of its line
+    ("SELF", {"np.sqrt(q.shape[-1])": "np.sqrt(width)"}, {"scale": "1/sqrt(D)"}, ["sqrt(width)"]),
+    ("SELF", {"    scores = scores / np.sqrt(q.shape[-1])\n": ""}, {"scale": "1"}, ["q @ k.swap"]),
+    ("SELF", {"k=1": "k=0"}, {"causal": "past", "hide": "-1e9"}, ["k=0", "1e30"]),
+    ("SELF", {"k=1": "k=2"}, {"causal": "one ahead"}, ["k=2"]),
+    ("SELF", {"np.triu(np.ones((length, length)), k=1)": "np.tril(np.ones((length, length)), k=-1)"},
+     {"causal": "future and itself"}, ["np.tril"]),
+    ("SELF", {"softmax(scores)": "softmax(scores, 2)"}, {"softmax_axis": "queries"}, ["softmax(scores, 2)"]),
+    ("SELF", {"cut(x @ w_q, 4)": "(x @ w_q).reshape(batch, 4, length, -1)",
+              "cut(x @ w_k, 2)": "(x @ w_k).reshape(batch, 2, length, -1)",
+              "cut(x @ w_v, 2)": "(x @ w_v).reshape(batch, 2, length, -1)"},
+     {"split": "reshape without transpose"}, ["(x @ w_q).reshape"]),
+    ("SELF", {"    return t.reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)":
+              "    t = t.reshape(batch, length, width // heads, heads)\n    return t.transpose(0, 3, 1, 2)"},
+     {"split": "features before heads"}, ["t = t.reshape"]),
+    ("SELF", {"mixed.transpose(0, 2, 1, 3).reshape": "mixed.reshape"},
+     {"merge": "reshape without transpose"}, ["mixed.reshape"]),
+    ("SELF", {"mixed.transpose(0, 2, 1, 3)": "mixed.transpose(0, 2, 3, 1)"},
+     {"merge": "features before heads"}, ["2, 3, 1"]),
+    ("SELF", {"merged @ w_o": "merged"}, {"w_o": "left out"}, ["return"]),
+    ("SELF", {"out + b_o": "out"}, {"b_o": "left out"}, ["return out"]),
+    ("SELF", {"k.repeat(2, axis=1), v.repeat": "np.tile(k, (1, 2, 1, 1)), v.repeat",
+              "v.repeat(2, axis=1)": "np.tile(v, (1, 2, 1, 1))"}, {"grouping": "tile"}, ["np.tile"]),
+    ("SELF", {"(np.arange(half) / half)": "(np.arange(half) / (2 * half))"},
+     {"frequencies": "base^(-i/d)"}, ["speed = "]),
+    ("SELF", {"base=10000.0": "base=12.0"}, {"base": 12.0}, ["speed = "]),
+    ("SELF", {"np.arange(0, t.shape[-2])": "np.arange(1, t.shape[-2] + 1)", "    k = turn(k)\n": ""},
+     {"rotated": "q", "first_position": 1}, [None, "np.outer"]),
+    ("SELF", {"a * c - b * s, b * c + a * s": "a * c + b * s, b * c - a * s", "    k = turn(k)\n": "",
+              "q = turn(q)": "q = turn(q)"}, {"rotated": "q", "direction": "backwards"}, [None, "a * c + b"]),
+    ("SELF", {"cut(x @ w_k, 2)": "cut(x @ w_v, 2)", "v = cut(x @ w_v": "v = cut(x @ w_k"},
+     {"params": "k v"}, ["k = cut(x @ w_v"]),
+    ("SELF", {"merged = mixed": "out = mixed", "    out = merged @ w_o\n": "", "return out + b_o": "return out"},
+     {"w_o": "left out", "b_o": "left out"}, ["return out", "return out"]),
+    ("SELF", {"return out + b_o": "return out + b_o + x"}, {"after": "+ x"}, ["+ x"]),
+    ("LOOPS", {" / math.sqrt(q.shape[-1])": ""}, {"scale": "1"}, ["row.append"]),
+    ("LOOPS", {"math.sqrt(q.shape[-1])": "q.shape[-1]"}, {"scale": "1/d"}, ["row.append"]),
+    ("LOOPS", {"range(i + 1)": "range(i + 2)"}, {"causal": "one ahead"}, ["row = np.array"]),
+    ("LOOPS", {"g = h // 2": "g = h % 2"}, {"grouping": "tile"}, ["row = np.array"]),
+    ("LOOPS", {"p = e / e.sum()": "p = e / (1 + e.sum())", "row - row.max()": "row"},
+     {"normaliser": "one more in the sum"}, ["p = "]),
+    ("HEADS", {"    s = s * q.shape[-1] ** -0.5\n": "    pass\n"}, {"scale": "1"}, ["einsum"]),
+    ("HEADS", {"-0.5": "-1"}, {"scale": "1/d"}, ["-1"]),
+    ("HEADS", {"~mask": "mask"}, {"mask": "true = blocked"}, ["s[mask]"]),
+    ("HEADS", {"-np.inf": "0"}, {"hide": "0"}, ["s[~mask]"]),
+    ("HEADS", {"-np.inf": "-1e9"}, {"hide": "-1e9"}, [None]),
+    ("HEADS", {"axis=2": "axis=1"}, {"softmax_axis": "queries"}, ["axis=1"]),
+    ("HEADS", {"s[~mask] = -np.inf": "pass", "np.exp(s)": "np.exp(s) * mask"}, {}, []),
+    ("HEADS", {"        s[~mask] = -np.inf\n": "", "        return np.einsum": "        w = w * mask\n        return np.einsum"},
+     {"hide": "after the softmax"}, ["w = w * mask"]),
+    ("HEADS", {"        s[~mask] = -np.inf\n": ""}, {"mask": "ignored"}, ["w /= "]),
+    ("HEADS", {"mask[:, h])": "mask[:, 0])"}, {"mask_index": "of the first head"}, ["s[~mask]"]),
+    ("LINE", {" / q.shape[-1] ** 0.5": ""}, {"scale": "1"}, ["return softmax"]),
+    ("LINE", {"q.shape[-1]": "k.shape[-2]"}, {"scale": "1/sqrt(T_k)"}, ["return softmax"]),
+    ("LINE", {"np.exp(t) /": "t /", "np.exp(t).sum": "t.sum"}, {"normaliser": "sum"}, ["t / t.sum"]),
+    ("LINE", {"sum(-1": "sum(-2"}, {"softmax_axis": "queries"}, ["sum(-2"]),
+    ("LINE", {"@ v": "@ k", "q @ k": "q @ v"}, {"exchanged": "k v"}, ["return softmax"]),
+    ("SCALED_FIRST", {"-0.5)": "-1.0)"}, {"scale": "1/d"}, ["q = q * scale(q)"]),
+    ("SCALED_FIRST", {"-0.5)": "-0.25)"}, {"scale": "d^(-1/4)"}, ["q = q * scale(q)"]),
+    ("SCALED_FIRST", {"s + bias": "s - bias"}, {"bias": "subtracted"}, ["s - bias"]),
+    ("SCALED_FIRST", {"        s = s + bias\n": ""}, {"bias": "ignored"}, ["einsum"]),
+    ("SCALED_FIRST", {"        s = s + bias\n": "", "        w = np.exp(s)\n": "        w = np.exp(s)\n"},
+     {"bias": "ignored", "mask": "true = visible"}, ["einsum", None]),
+    ("SCALED_FIRST", {"q * scale(q)": "q", "s + bias": "(s + bias) * scale(q)"},
+     {"bias": "added before the scale"}, ["(s + bias) *"]),
+    ("SCALED_FIRST", {"mask, s, -np.inf": "~mask, s, -np.inf"}, {"mask": "true = blocked"}, ["np.where"]),
+    ("SCALED_FIRST", {"w / w.sum(-1": "w / w.sum((-1, -2)", "s.max(-1": "s.max((-1, -2)"}, {"softmax_axis": "all"}, ["w = w / "]),
+    ("PADDED", {"<": "<="}, {"lengths": "j <= n"}, ["<="]),
+    ("PADDED", {"<": ">"}, {"lengths": "j > n"}, [">"]),
+    ("PADDED", {"lengths[:, None]\n": "lengths[:, None]\n    seen = seen\n", "s, -np.inf": "s, 0"},
+     {"hide": "0"}, ["np.where"]),
+    ("TORCH", {" ** 0.5": ""}, {"scale": "1/d", "causal": "past and itself"}, ["return q @ k", None]),
+    ("TORCH", {"triu(1)": "triu(2)"}, {"causal": "one ahead"}, ["triu(2)"]),
+    ("TORCH", {"dim=-1)": "dim=-2)"}, {"softmax_axis": "queries", "causal": "past and itself"}, ["dim=-2", None]),
+    ("TORCH", {"torch.repeat_interleave(a, 2, dim=1)": "a.repeat(1, 2, 1, 1)"},
+     {"grouping": "tile", "causal": "past and itself"}, ["a.repeat", "triu"]),
+    ("JAX", {"    s = s / jnp.sqrt(q.shape[-1])\n": ""}, {"scale": "1"}, ["einsum"]),
+    ("JAX", {"axis=-1": "axis=-2"}, {"softmax_axis": "queries"}, ["softmax"]),
+    ("JAX", {"jnp.repeat(a, 2, axis=1)": "jnp.tile(a, (1, 2, 1, 1))"}, {"grouping": "tile"}, ["jnp.tile"]),
+    ("FLASH", {"old * below": "below"}, {"normaliser": "streamed, sum not rescaled"}, ["below = below"]),
+    ("FLASH", {"old * above": "above"}, {"normaliser": "streamed, output not rescaled"}, ["above = above"]),
+    ("FLASH", {" * q.shape[-1] ** -0.5": ""}, {"scale": "1"}, ["s = q @ k"]),
+]  # fmt: skip
+ARGUMENTS = {"SELF": PROJECTED, "HEADS": MASK, "SCALED_FIRST": BIAS, "PADDED": LENGTHS}
