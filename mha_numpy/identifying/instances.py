@@ -16,7 +16,7 @@ from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.ways import PARAMS, number_of
 
 METHODS = ("__call__", "forward", "call", "attend", "attention", "apply", "compute", "run")
-SIZES = Sizes(H=4, G=4, d=6, e=6, S=5)
+SIZES = Sizes(e=8, S=5)
 VALUES: dict[str, Any] = {"rate": 0.0, "T": 64, "eps": 1e-12, "rng": 0, "window": 3, "block": 2}
 
 
@@ -33,6 +33,21 @@ def make_instance(kind: type) -> Any:
         f"function: cannot make an object of the class {kind.__name__} ({trouble}); make one, "
         "such as layer = Attention(24, 4), and show that"
     )
+
+
+class Drawn(dict[str, Any]):
+    """Params that are drawn when they are first asked for."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.sizes = sizes
+
+    def __missing__(self, key: str) -> Any:
+        role = next((role for role in roles_by_name(key) if role in PARAMS), None)
+        if role is None:
+            raise KeyError(key)
+        self[key] = draw(role, self.sizes, np.random.default_rng(len(key)))
+        return self[key]
 
 
 def _arguments(kind: type, sizes: Sizes, is_plain: bool) -> dict[str, Any]:
@@ -61,10 +76,11 @@ def _value(name: str, kind: type, sizes: Sizes, is_plain: bool) -> Any:
             return draw(role, sizes, np.random.default_rng(len(name)))
         if role in ("is_causal", "flag", "training"):
             return role == "is_causal"
+    if "params" in roles:
+        return Drawn(sizes)
     attributes = _looked_up(kind, name)
     if attributes:
-        values = {each: _value(each, kind, sizes, is_plain) for each in attributes}
-        return values if "params" in roles and is_plain else SimpleNamespace(**values)
+        return SimpleNamespace(**{each: _value(each, kind, sizes, is_plain) for each in attributes})
     return None
 
 

@@ -25,7 +25,7 @@ OF_ROLE = {  # layouts of arrays that are options
     "mask": CELLS, "bias": ("B H T S", "H T S", "1 H T S", "T S", "B T S", "B 1 T S", "1 1 T S", "T S H"),
     "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", ""),
     "positions": ("B T", "T"), "cos": ("T F", "T FF", "T ff", "1 1 T F", "1 T 1 F", "1 1 T FF", "B T FF", "1 T 1 FF"),
-    "sink": ("H", "1 H 1 1"), "head_gate": ("H", "1 H 1 1"),
+    "bias_table": ("K H", "H K"), "sink": ("H", "1 H 1 1"), "head_gate": ("H", "1 H 1 1"),
     "cache_k": ("B G Z d", "B Z G d", "Z G d", "G Z d", "Z d", "B Z d"),
 }  # fmt: skip
 OF_ROLE["sin"] = OF_ROLE["cos"]

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.identifying.family import Problem, evaluate
 from mha_numpy.identifying.layouts import OF_ROLE
 from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.search import Fit, Found, Seen, distance, fit_all, search
-from mha_numpy.identifying.family import evaluate
+from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.search import OUTPUTS, Found, Group, Seen, fit, search
 from mha_numpy.identifying.subject import Argument, Subject
 from mha_numpy.identifying.ways import CHOICES, NUMBERS, Slot, Way, variants
 
@@ -51,6 +52,8 @@ def look_at_options(subject: Subject, found: Found, given: dict[str, str], until
         share = time.monotonic() + (until - time.monotonic()) / max(len(left) - len(options), 1)
         option = _look_at(subject, found, argument, given, share, left)
         done.add(argument.name)
+        if option.found:  # a pair is passed together
+            done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
         options.append(option)
     return options
 
@@ -61,35 +64,57 @@ def _look_at(
 ) -> Option:  # fmt: skip
     roles = [given[argument.name]] if argument.name in given else _roles(argument)
     is_quiet = False
+    groups: dict[str, list[Group]] = {}
     for role in roles:
         if role in ("flag", "training", "rate", "rng"):
             return Option(argument.name, role, None, None, {})
         partner = TOGETHER.get(role)
         second = next((a.name for a in left if partner and partner in roles_by_name(a.name)), "")
-        seen = []
         for slots in _trials(role, argument, second, partner):
-            for sizes in _sizes(found.seen.way, role, slots):
-                way = found.seen.way._replace(
-                    slots={**found.seen.way.slots, **slots}, sizes=sizes
-                )
-                problem = way.problem(subject, seed=1)
-                called = subject.call(way.given(problem), way.argument("result"))
-                if called.trouble or not called.arrays or not np.isfinite(called.arrays[0][1]).all():
-                    continue
-                if _is_same(called.arrays[0][1], subject, found, way):
-                    is_quiet = True
-                    continue
-                seen.append(Seen(way, problem, called))
-        base = dict(found.settings)
-        if role == "is_causal" and not base.get("causal"):
-            base["causal"] = "past and itself"
-        option = search(seen, (), until=until, costs=range(5), bases=(base,), only=RELATED.get(role, ("",)))
-        if option:
-            new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
-            return Option(argument.name, role, option.seen.way.slots[argument.name], option, new)
-        if is_quiet and role in ("block", "eps", "T"):
-            return Option(argument.name, role, None, None, {}, "changes nothing")
-    return Option(argument.name, "", None, None, {}, "changes nothing" if is_quiet else "not clear")
+            group, same = _calls(subject, found, role, slots)
+            is_quiet |= same
+            if group:
+                option = _search(found, argument, role, [group], (0, 1), until)
+                if option:
+                    return option
+                groups.setdefault(role, []).append(group)
+    for cost in (2, 3, 4):
+        for role, each in groups.items():
+            option = _search(found, argument, role, each, (cost,), until)
+            if option:
+                return option
+    note = "changes nothing" if is_quiet else "not clear"
+    return Option(argument.name, roles[0] if roles and is_quiet else "", None, None, {}, note)
+
+
+def _calls(
+    subject: Subject, found: Found, role: str, slots: dict[str, Slot]
+) -> tuple[list[Seen], bool]:
+    """Pass an option, with several lengths; return what was seen, and whether it did nothing."""
+    group, is_quiet = [], False
+    for sizes in _sizes(found.seen.way, role):
+        way = found.seen.way._replace(slots={**found.seen.way.slots, **slots}, sizes=sizes)
+        seen, _ = call_way(subject, way, seed=1)
+        if seen and _is_same(seen.called.arrays[0][1], found, seen.problem):
+            is_quiet = True
+        elif seen:
+            group.append(seen)
+    return group, is_quiet
+
+
+def _search(
+    found: Found, argument: Argument, role: str, groups: Sequence[Group], costs: Sequence[int],
+    until: float,
+) -> Option | None:  # fmt: skip
+    base = dict(found.settings)
+    if role == "is_causal" and not base.get("causal"):
+        base["causal"] = "past and itself"
+    only = RELATED.get(role, ("",))
+    option = search(groups, (), until=until, costs=costs, bases=(base,), only=only)
+    if option is None:
+        return None
+    new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
+    return Option(argument.name, role, option.seen.way.slots[argument.name], option, new)
 
 
 def _roles(argument: Argument) -> list[str]:
@@ -127,7 +152,7 @@ def _trials(
             yield {argument.name: Slot(role, value=value)}
 
 
-def _sizes(way: Way, role: str, slots: dict[str, Slot]) -> Iterator[Any]:
+def _sizes(way: Way, role: str) -> Iterator[Any]:
     """Yield the sizes that a call may have; more keys than queries, if it takes them."""
     if role.startswith("cache"):
         yield way.sizes._replace(Z=2)
@@ -139,11 +164,9 @@ def _sizes(way: Way, role: str, slots: dict[str, Slot]) -> Iterator[Any]:
             yield way.sizes._replace(S=way.sizes.T)
 
 
-def _is_same(array: Any, subject: Subject, found: Found, way: Way) -> bool:
+def _is_same(array: Any, found: Found, problem: Problem) -> bool:
     """Return whether an option changes nothing, by the numbers without it."""
-    values = evaluate(way._replace(slots=found.seen.way.slots).problem(subject, seed=1), found.settings)
-    if values is None:
-        return False
-    from mha_numpy.identifying.search import OUTPUTS, fit
-
-    return fit(array, values, OUTPUTS, 1e-9) is not None
+    roles = found.seen.way.roles()
+    plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in roles or r in found.seen.problem.given})
+    values = evaluate(plain, found.settings)
+    return values is not None and fit(array, values, OUTPUTS, 1e-9) is not None

@@ -36,6 +36,9 @@ class Seen(NamedTuple):
     called: Called
 
 
+Group = Sequence[Seen]  # calls in one way, with different lengths: settings have to explain all
+
+
 class Fit(NamedTuple):
     """An array that a function returned, and what it is."""
 
@@ -80,10 +83,26 @@ def distance(array: Array, own: Array) -> float:
     return float(gap / size) if gap and np.isfinite(gap) and size else (0.0 if gap == 0 else np.inf)
 
 
+RARE = {
+    "exchanged": {"q k v", "k := q", "k, v := q", "q v"}, "params": {"q k v", "k := q", "q v", "v := k", "v := q"},
+    "normaliser": {"none", "abs, sum", "square, sum", "log-softmax", "1/T_k", "2^x", "sum, relu+eps",
+                   "exp of q and k", "relu of q and k", "sum", "relu, sum"},
+    "mask_index": {"of the first head", "and transposed", "of the first sequence"},
+    "hide": {"-1", "-10", "+inf", "+ mask", "0 - mask", "-100"}, "grouping": {"mean", "only the first"},
+    "softmax_axis": {"features of batch"}, "merge": {"sum of heads", "mean of heads"},
+    "lengths": {"j > n", "j >= n", "j < n - 1"}, "qk_norm": {"l2 of q", "l2 of k"}, "mixed": {"v reshaped"},
+    "split": {"tokens mixed with batch"}, "frequencies": {"base^(-4i/d)"}, "rotation_axis": {"heads"},
+    "scale": {"1/sqrt(T_q)", "1/sqrt(H)", "1/sqrt(2 d)", "d^(-1/4)", "1/d^2", "d", "1/D"},
+    "after": {"weights", "times scale", "layer norm"}, "alibi": {"slopes from 1", "wrong sign"},
+}  # fmt: skip
+
+
 def cost_of(setting: str, value: Any) -> int:
-    """Return how far a value is from the usual one."""
-    if value in CONVENTIONS.get(setting, ()) or setting in ("softcap",):
+    """Return how far a value is from the usual one: 1 for a convention, 2 or 3 for a mistake."""
+    if value in CONVENTIONS.get(setting, ()) or setting == "softcap":
         return 1
+    if value in RARE.get(setting, ()) or setting in ("most_distance", "block"):
+        return 3
     return 2
 
 
@@ -99,7 +118,7 @@ def deviations(
 
 QUIET = (  # alone they change nothing, but with others they do
     "alignment", "base", "rotated", "direction", "first_position", "q_position", "softcap_at",
-    "hide", "frequencies", "combined", "mask_index",
+    "hide", "frequencies", "combined", "bias", "mask_index", "block", "buckets", "most_distance",
 )  # fmt: skip
 
 
@@ -111,6 +130,7 @@ def _deviations(
         choices["scale"] += [n, 1 / n, n**-0.5, n**0.5]
         choices["softcap"].append(n)
         choices["base"].append(n)
+        choices["most_distance"].append(n)
         if n == int(n) and n < 12:
             w = int(n)
             choices["window"] += [(w, None), (w - 1, None), (w, w), (w - 1, w - 1), (w // 2, w // 2),
@@ -150,23 +170,29 @@ def combinations_of(single: Sequence[tuple[str, Any]], cost: int) -> Iterator[di
 
 
 def search(
-    all_seen: Sequence[Seen], numbers: Sequence[float], *, until: float, costs: Sequence[int],
+    groups: Sequence[Group], numbers: Sequence[float], *, until: float, costs: Sequence[int],
     bases: Sequence[Settings] = ({},), only: Sequence[str] = (), close: float = CLOSE,
 ) -> Found | None:  # fmt: skip
     """Return the settings with the fewest deviations that explain one of the ways."""
     for cost in costs:
         for base in bases:
-            for seen in all_seen:
-                single = deviations(seen.problem, numbers, base, only) if cost else ()
+            for group in groups:
+                first = group[0]
+                single = deviations(first.problem, numbers, base, only) if cost else ()
                 for deviant in combinations_of(single, cost):
                     settings = {**base, **deviant}
-                    values = evaluate(seen.problem, settings)
-                    fits = fit_all(seen.called, values, close) if values else ()
-                    if fits:
-                        return Found(seen, settings, fits)
+                    fits = explain(first, settings, close)
+                    if fits and all(explain(other, settings, close) for other in group[1:]):
+                        return Found(first, settings, fits)
                     if time.monotonic() > until:
                         return None
     return None
+
+
+def explain(seen: Seen, settings: Settings, close: float = CLOSE) -> tuple[Fit, ...]:
+    """Return what the arrays of a call are under some settings, () if the output is none."""
+    values = evaluate(seen.problem, settings)
+    return fit_all(seen.called, values, close) if values else ()
 
 
 def fit_all(called: Called, values: dict[str, Any], close: float) -> tuple[Fit, ...]:

@@ -18,7 +18,7 @@ NUMBERS = ("H", "G", "D", "d", "T", "R", "B")  # the lengths that a function may
 PARAMS = tuple(role for role in AXES if role[:2] in ("w_", "b_") and role != "wide_q")
 CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fits most functions
     "rate": (0.0,), "training": (False,), "flag": (False,), "is_causal": (False,), "eps": (1e-12,),
-    "block": (2, 3, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0), "other": (None,), "rng": (None, 0),
+    "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0), "other": (None,), "rng": (None, 0),
     "scale": (0.4,), "base": (100.0,),
 }  # fmt: skip
 KINDS = {"mask": ("bool", "int", "float"), "cos": ("",)}
@@ -92,7 +92,7 @@ def _fill(slot: Slot, problem: Problem) -> Any:
         return np.zeros(problem.sizes.shape(slot.layout))
     if slot.role == "lengths" and not slot.layout:
         return int(problem.given["lengths"][0])
-    if slot.parts:
+    if slot.role == "params":
         return {name: _fill(part, problem) for name, part in slot.parts}
     if slot.role in NUMBERS:
         return number_of(slot.role, problem.sizes)
@@ -123,11 +123,11 @@ def find_ways(subject: Subject, given: dict[str, str]) -> Iterator[Way]:
     needed += [a for a in subject.arguments if a not in needed and _is_needed(a)]
     choices = [_choices(a, subject, given) for a in needed]
     hidden = _hidden_roles(subject)
-    found = islice(_assignments(choices), MOST)
-    for roles in sorted(found, key=lambda roles: _cost(roles, choices)):
-        names = dict(zip([a.name for a in needed], roles, strict=True))
-        if _is_complete(names, hidden):
-            yield from _in_layouts(subject, names, hidden)
+    names = [dict(zip([a.name for a in needed], each, strict=True)) for each in _assignments(choices)]
+    complete = [each for each in names if _is_complete(each, hidden)]
+    complete.sort(key=lambda each: _cost(tuple(each.values()), choices))
+    for each in complete[:MOST]:
+        yield from _in_layouts(subject, each, hidden)
 
 
 def _is_needed(argument: Argument) -> bool:
@@ -135,7 +135,8 @@ def _is_needed(argument: Argument) -> bool:
     roles = roles_by_name(argument.name)
     return bool(roles) and (
         (roles[0] in ("H", "G") and not isinstance(argument.default, bool))
-        or (roles[0] in ("rate",) and type(argument.default) is float)
+        or (roles[0] == "rate" and type(argument.default) is float)
+        or (roles[0] == "block" and type(argument.default) is int)
     )
 
 
@@ -144,14 +145,23 @@ def _choices(argument: Argument, subject: Subject, given: dict[str, str]) -> lis
     if argument.name in given:
         return [given[argument.name]]
     roles = [*roles_by_name(argument.name)]
-    if subject.keys_of(argument.name):
-        return ["params", *roles]
+    if subject.keys.get(argument.name):
+        return ["params"]
+    if subject.unpacks(argument.name):
+        subject.keys.setdefault(argument.name, ["w", "b"])
+        return ["params"]
+    if "params" in roles:
+        subject.keys.setdefault(argument.name, [])
     text = argument.annotation.lower()
     if "int" in text and "array" not in text:
         return [r for r in roles if r in NUMBERS or r in ("window", "block", "offset")] or ["H"]
     if "bool" in text and "array" not in text:
         return [r for r in roles if r in ("is_causal", "training", "flag")] or ["flag"]
-    return roles + [role for role in WITHOUT_NAME if role not in roles and not roles]
+    if "x" in roles:
+        roles.append("packed")
+    if not roles and argument.name[:1] in "Ww":
+        return ["w_q", "w_k", "w_v", "w_o"]
+    return roles or [*WITHOUT_NAME]
 
 
 def _assignments(choices: list[list[str]]) -> Iterator[tuple[str, ...]]:
@@ -193,8 +203,13 @@ def _hidden_roles(subject: Subject) -> dict[str, str]:
         if parts[-1] in ("weight", "bias", "kernel", "w", "W", "b", "value") and len(parts) > 1:
             parts.pop()
         roles = [role for role in roles_by_name(parts[-1]) if role in PARAMS]
+        if "bias_table" in roles_by_name(parts[-1]) and array.ndim == 2 and "bias_table" not in found.values():
+            found[name] = "bias_table"
+            continue
         prefix = "b_" if is_bias else "w_"
         fit = [f"{prefix}{role[2:]}" for role in roles]
+        if parts[-1] == "bias" and is_bias:
+            fit.append("b_o")
         if fit and fit[0] not in found.values():
             found[name] = fit[0]
     return found
@@ -212,6 +227,8 @@ PACKED = ("B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T
 def param_layout(role: str, layouts: tuple[str, str]) -> str:
     """Return the layout of a param, given those of w_q and w_o."""
     usual, last = layouts
+    if role == "bias_table":
+        return "K H"
     if role.startswith("b_"):
         split = "H" in usual.split() and role[2:] in "qkv"
         wide = {"b_q": "H d", "b_k": "G d", "b_v": "G e"}.get(role, AXES[role])
@@ -226,8 +243,8 @@ def param_layout(role: str, layouts: tuple[str, str]) -> str:
 
 def _in_layouts(subject: Subject, names: dict[str, str], hidden: dict[str, str]) -> Iterator[Way]:
     """Yield the ways that give arguments these roles."""
-    keys = {n: subject.keys_of(n) for n, role in names.items() if role == "params"}
-    inner = {key: _param_role(key) for each in keys.values() for key in each}
+    keys = {n: subject.keys.get(n, []) for n, role in names.items() if role == "params"}
+    inner = {(name, key): _param_role(key, name) for name, each in keys.items() for key in each}
     params = {r for r in (*names.values(), *hidden.values(), *inner.values()) if r in PARAMS}
     kinds = [True] if params & {"w_q", "w_k", "w_v", "w_qkv"} or "H" in names.values() else [False, True]
     if "x" in names.values() or "packed" in names.values():
@@ -257,8 +274,16 @@ def variants(role: str) -> list[Slot]:
     ]
 
 
-def _param_role(key: str) -> str:
+def _param_role(key: str, argument: str) -> str:
+    """Return the role of what a dict of params has under a key."""
+    if key in ("w", "b", "weight", "bias", "kernel"):  # of one map, which the argument names
+        own = next((role[2:] for role in roles_by_name(argument) if role in PARAMS), "")
+        return f"{key[0].replace('k', 'w')}_{own}" if own and key != "bias" else f"b_{own}"
     return next((role for role in roles_by_name(key) if role in PARAMS or role in NUMBERS), "other")
+
+
+def _layout_of_part(role: str, layouts: tuple[str, str]) -> str:
+    return param_layout(role, layouts) if role in PARAMS else ""
 
 
 def _sizes(
@@ -271,8 +296,8 @@ def _sizes(
     G = 2 if roles & {"G", "R"} or _asks_for_groups(subject) else 4
     if not is_inside:
         yield Sizes(G=G)
-        yield Sizes(G=G, e=6)
-        yield Sizes(G=G, e=6, S=5)
+        yield Sizes(G=G, e=8)
+        yield Sizes(G=G, e=8, S=5)
         return
     S = 5 if is_self else 7
     if hidden:
@@ -287,7 +312,7 @@ def _sizes(
             heads = [(4, 4)]
     for H, kv in dict.fromkeys(heads):
         for S_now in dict.fromkeys((S, 5)):
-            yield Sizes(H=H, G=kv, e=6, S=S_now)
+            yield Sizes(H=H, G=kv, e=8, S=S_now)
 
 
 def _asks_for_groups(subject: Subject) -> bool:
@@ -303,35 +328,42 @@ def _hidden_sizes(
         for role in roles_by_name(name)[:1]:
             if role in NUMBERS and number == int(number):
                 named.setdefault(role, int(number))
-    of = {role: subject.hidden[name] for name, role in hidden.items()}
-    heads = [named["H"]] if "H" in named else [1, 2, 4, 3, 6, 8, 12]
+    lengths: dict[str, int] = {}
+    for name, role in hidden.items():
+        layout, shape = param_layout(role, layouts).split(), subject.hidden[name].shape
+        if len(layout) != len(shape):
+            return
+        lengths |= dict(zip(layout, shape, strict=True))
+    D, C, W = lengths.get("D", 0), lengths.get("C", lengths.get("E", 0)), lengths.get("W", 0)
+    heads = [lengths["H"]] if "H" in lengths else [named["H"]] if "H" in named else HEADS
     for H in heads:
-        groups = [named["G"]] if "G" in named else [H, *(g for g in (1, 2, 4) if g < H and H % g == 0)]
+        groups = [lengths["G"]] if "G" in lengths else [named["G"]] if "G" in named else [H, 1, 2, 4]
         for G in groups:
-            for role, axis in (("w_q", "M"), ("w_qkv", "D"), ("w_o", "W")):
-                if role in of:
-                    layout = param_layout(role, layouts).split()
-                    shape = of[role].shape
-                    if len(shape) != len(layout):
-                        break
-                    if "d" in layout:
-                        width = shape[layout.index("d")] * shape[layout.index("H")]
-                        H = G = shape[layout.index("H")]
-                    else:
-                        width = shape[layout.index(axis)]
-                    if width % H == 0:
-                        d = width // H
-                        for S_now in dict.fromkeys((S, 5)):
-                            yield Sizes(S=S_now, H=H, G=G, d=d, e=d)
-                    break
+            wide = lengths.get("M") or lengths.get("U") or lengths.get("N", 0) * H // G
+            if not wide and "P" in lengths:
+                wide = lengths["P"] * H // (H + 2 * G)
+            d = lengths.get("d") or (wide or D or C) // H
+            if G <= H and H % G == 0:
+                for S_now in dict.fromkeys((S, 5)):
+                    yield Sizes(S=S_now, H=H, G=G, d=d, e=d, D=D, C=C, W=W, K=lengths.get("K", 12))
+
+
+HEADS = [1, 2, 4, 3, 6, 8, 12]
 
 
 def _way(
-    subject: Subject, names: dict[str, str], hidden: dict[str, str], inner: dict[str, str],
+    subject: Subject, names: dict[str, str], hidden: dict[str, str], inner: dict[tuple[str, str], str],
     options: dict[str, Slot], sizes: Sizes, layout: str, layouts: tuple[str, str], is_inside: bool,
 ) -> Iterator[Way]:  # fmt: skip
     of_queries, _, of_keys = layout.partition("|")
     axes = of_queries.split()
+    letters = {*of_queries.split(), *of_keys.split(), "S", "1", *("HG" if is_inside else "")}
+    letters |= {"B"} if "B" in axes else set()
+    for slot in options.values():
+        if slot.role in ("mask", "bias", "dropout_mask") and (
+            not {*slot.layout.split()} <= letters or (not is_inside and len(slot.layout.split()) > len(axes))
+        ):  # fmt: skip
+            return
     left_out = {axis: 1 for axis in "BHT" if axis not in axes and (axis != "H" or not is_inside)}
     if not is_inside and "G" not in of_keys and (of_keys or "H" not in axes):
         left_out["G"] = 1
@@ -360,7 +392,7 @@ def _way(
 
 def _slot(
     role: str, subject: Subject, name: str, layout: tuple[str, str], layouts: tuple[str, str],
-    inner: dict[str, str], is_inside: bool, has_params: bool,
+    inner: dict[tuple[str, str], str], is_inside: bool, has_params: bool,
 ) -> Slot:  # fmt: skip
     """Return what an argument is given."""
     of_queries, of_keys = layout
@@ -368,8 +400,8 @@ def _slot(
         return Slot(role, param_layout(role, layouts))
     if role == "params":
         parts = tuple(
-            (key, Slot(inner[key], param_layout(inner[key], layouts) if inner[key] in PARAMS else ""))
-            for key in subject.keys_of(name)
+            (key, Slot(inner[name, key], _layout_of_part(inner[name, key], layouts)))
+            for key in subject.keys[name]
         )
         return Slot("params", parts=parts)
     if role == "packed":

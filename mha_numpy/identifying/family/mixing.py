@@ -53,7 +53,7 @@ MERGES = (
 def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Merge the heads and project, where the inputs had no axis of heads."""
     heads = x.heads
-    out = {"out": heads, "merged": _merge(heads, s.merge)}
+    out = {"out": heads, "merged": _merge(heads, MERGES[1] if x.goes_back else s.merge)}
     last = out["merged"]
     w_o, b_o = problem.get("w_o"), problem.get("b_o")
     if w_o is not None and s.w_o != "left out":

@@ -15,7 +15,7 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "b_q": "M", "b_k": "N", "b_v": "O", "b_qkv": "P", "b_kv": "R", "b_o": "W",
     "mask": "B H T S", "bias": "B H T S", "dropout_mask": "B H T S", "lengths": "B",
     "positions": "B T", "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
-    "cache_k": "B G Z d", "cache_v": "B G Z e",
+    "bias_table": "K H", "cache_k": "B G Z d", "cache_v": "B G Z e",
     "out": "B H T e", "merged": "B T W", "weights": "B H T S", "lse": "B H T",
 }  # fmt: skip
 
@@ -28,21 +28,25 @@ class Sizes(NamedTuple):
     G: int = 4  # key/value heads
     T: int = 5  # queries
     S: int = 7  # keys
-    d: int = 6  # width of a query or key
+    d: int = 8  # width of a query or key
     e: int = 10  # width of a value
+    D: int = 0  # width of the model, 0 = that of all heads together
+    C: int = 0  # of the memory, 0 = D
+    W: int = 0  # of the output, 0 = D
+    K: int = 12  # rows of a table of biases
     Z: int = 0  # keys in a cache, which come before those that are passed
 
     def of(self, axis: str) -> int:
         """Return the length of an axis; D, M ... are the widths of all heads together."""
         if axis in "123":
             return int(axis)
-        if axis in self._fields:
+        if axis in self._fields and getattr(self, axis):
             return int(getattr(self, axis))
         H, G, d, e = self.H, self.G, self.d, self.e
-        wide = H * d
+        wide = self.D or H * d
         return {
-            "D": wide, "C": wide, "E": wide, "M": wide, "N": G * d, "O": G * e, "R": G * (d + e),
-            "P": wide + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
+            "D": wide, "C": wide, "E": self.C or wide, "Z": 0, "M": H * d, "N": G * d, "O": G * e, "R": G * (d + e),
+            "P": H * d + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
         }[axis]  # fmt: skip
 
     def shape(self, axes: str) -> tuple[int, ...]:
