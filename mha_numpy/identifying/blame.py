@@ -124,7 +124,7 @@ class Bank:
         self.marks = {
             size: np.array([_mark(a) for _, a in each]) for size, each in self.parts.items()
         }
-        numbers = sorted((x, name) for name, a in plain for x in a.flat)
+        numbers = sorted((x, name) for name, a in plain for x in a[np.isfinite(a)].tolist())
         self.numbers = np.array([x for x, _ in numbers])
         self.owners = [name for _, name in numbers]
 
