@@ -21,8 +21,11 @@ SECONDS = 0.7  # to run; to compare, less
 TINY = 1e-11  # relative, for a single number, which may agree by chance
 IN_CALLS = ("softmax_axis", "rotation")  # a helper is right in itself, the call of it is wrong
 AT_THE_END = ("w_o", "b_o")  # left out where the function returns
-MISSING = {"w_o": "output projection", "b_o": "output bias", "head_gate": "gate of the heads",
-           "dropout_mask": "dropout mask", "scale_given": "scale"}  # fmt: skip
+OMISSIONS = (("scale", "1"), ("scale", 1), ("rotated", "q"), ("rotated", "k"))
+MISSING = {
+    "w_o": "output projection", "b_o": "output bias", "head_gate": "gate of the heads",
+    "dropout_mask": "dropout mask", "scale_given": "scale", "rotated": "rotation",
+}  # fmt: skip
 
 
 class Blame(NamedTuple):
@@ -100,7 +103,7 @@ def _missing(setting: str, value: Any) -> str:
     """Return what is missing, "" if the setting is no omission."""
     if setting == "left_out":
         return str(value)
-    is_omission = value in ("ignored", "left out") or (setting == "scale" and value in ("1", 1))
+    is_omission = value in ("ignored", "left out") or (setting, value) in OMISSIONS
     return MISSING.get(setting, setting) if is_omission else ""
 
 
@@ -132,10 +135,9 @@ class Bank:
         """Return the names of the arrays that this one is, or is a part of."""
         if array.size == 1:  # of a loop over cells
             x = array.item()
-            near = sorted((x * (1 - TINY), x * (1 + TINY)))
+            ends = np.searchsorted(self.numbers, sorted((x * (1 - TINY), x * (1 + TINY))))
             is_telling = np.isfinite(x) and x != round(x)
-            owners = self.owners[slice(*np.searchsorted(self.numbers, near))]
-            return [*dict.fromkeys(owners)] if is_telling else []
+            return [*dict.fromkeys(self.owners[slice(*ends)])] if is_telling else []
         cells = _as_cells(array)
         if cells is not None:
             is_seen = any(_is_mask(c, own) for own in self.cells for c in (cells, ~cells))

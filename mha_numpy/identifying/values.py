@@ -24,7 +24,8 @@ WATCHED = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Subscript, ast.Attribute,
     ast.IfExp,
 )  # fmt: skip
-LARGEST = 100_000
+LARGEST = 100_000  # numbers in an array
+MOST = 64  # arrays in a list
 TRACED = re.compile(r"\b(scan|fori_loop|while_loop|cond|remat)\b")  # by jax, once
 
 
@@ -50,17 +51,23 @@ def values_of(subject: Subject, seen: Seen, until: float) -> list[Value]:
     def see(line: int, value: Any) -> Any:
         if time.monotonic() > until:
             raise Enough
-        if isinstance(value, (tuple, list, float)) or hasattr(value, "shape"):
-            with contextlib.suppress(Exception):  # an array without numbers, as in jax.vmap
-                for _, array in flatten(value):
-                    if array.dtype.kind in "fiub" and 0 < array.size < LARGEST:
-                        kind = None if array.dtype == bool else float
-                        found.append(Value(line, np.array(array, kind)))
+        for part in value[:MOST] if isinstance(value, (tuple, list)) else [value]:
+            while hasattr(part, "batch_dim"):  # in jax.vmap
+                part = part.val
+            if isinstance(part, (tuple, list, float)) or hasattr(part, "shape"):
+                with contextlib.suppress(Exception):  # an array without numbers, as in jax.jit
+                    found.extend(Value(line, _copy(array)) for _, array in flatten(part))
         return value
 
     with contextlib.suppress(Enough), _watched(subject, see):
         subject.call(seen.way.given(seen.problem), seen.way.argument("result"))
-    return found
+    return [value for value in found if 0 < value.array.size]
+
+
+def _copy(array: Array) -> Array:
+    """Return a copy, of floats or of bool; an empty one if the array is large."""
+    kind = bool if array.dtype == bool else float
+    return np.array(array if array.size < LARGEST else [], kind)
 
 
 @contextlib.contextmanager

@@ -84,7 +84,8 @@ import numpy as np
 
 class Attention:
     def __call__(self, q, k, v, mask):
-        return self.join([self.head(q[:, h], k[:, h // 2], v[:, h // 2], mask[:, h]) for h in range(4)])
+        k, v = k.repeat(2, axis=1), v.repeat(2, axis=1)
+        return self.join([self.head(q[:, h], k[:, h], v[:, h], mask[:, h]) for h in range(4)])
 
     def head(self, q, k, v, mask):
         s = np.einsum("btd,bsd->bts", q, k)
@@ -116,7 +117,7 @@ def attend(q, k, v):
     k, v = (a.repeat(2, 1) for a in (k, v))
     return softmax(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5) @ v
 """
-SCALED_FIRST = """
+SCALED = """
 import numpy as np
 
 def make(scale):
@@ -202,85 +203,66 @@ BIAS = {**MASK, "bias": "bias B H T S"}
 LENGTHS = {**GIVEN, "lengths": "lengths B"}
 numbers = itertools.count()
 
-CASES = [  # source, arguments, edits, settings of the deviations, and for each a part of its line
+CASES = [  # source, edits, settings of the deviations, and for each of these a part of its line
     ("SELF", {"np.sqrt(q.shape[-1])": "np.sqrt(width)"}, {"scale": "1/sqrt(D)"}, ["sqrt(width)"]),
-    ("SELF", {"    scores = scores / np.sqrt(q.shape[-1])\n": ""}, {"scale": "1"}, ["q @ k.swap"]),
+    ("SELF", {"scores / np.sqrt(q.shape[-1])": "scores"}, {"scale": "1"}, ["q @ k.swap"]),
     ("SELF", {"k=1": "k=0"}, {"causal": "past", "hide": "-1e9"}, ["k=0", "1e30"]),
     ("SELF", {"k=1": "k=2"}, {"causal": "one ahead"}, ["k=2"]),
-    ("SELF", {"np.triu(np.ones((length, length)), k=1)": "np.tril(np.ones((length, length)), k=-1)"},
-     {"causal": "future and itself"}, ["np.tril"]),
-    ("SELF", {"softmax(scores)": "softmax(scores, 2)"}, {"softmax_axis": "queries"}, ["softmax(scores, 2)"]),
-    ("SELF", {"cut(x @ w_q, 4)": "(x @ w_q).reshape(batch, 4, length, -1)",
-              "cut(x @ w_k, 2)": "(x @ w_k).reshape(batch, 2, length, -1)",
-              "cut(x @ w_v, 2)": "(x @ w_v).reshape(batch, 2, length, -1)"},
-     {"split": "reshape without transpose"}, ["(x @ w_q).reshape"]),
-    ("SELF", {"    return t.reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)":
-              "    t = t.reshape(batch, length, width // heads, heads)\n    return t.transpose(0, 3, 1, 2)"},
-     {"split": "features before heads"}, ["t = t.reshape"]),
+    ("SELF", {"softmax(scores)": "softmax(scores, 2)"}, {"softmax_axis": "queries"}, ["scores, 2"]),
+    ("SELF", {"t.reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)":
+              "t.reshape(batch, heads, length, width // heads)"},
+     {"split": "reshape without transpose"}, ["return t.reshape"]),
     ("SELF", {"mixed.transpose(0, 2, 1, 3).reshape": "mixed.reshape"},
      {"merge": "reshape without transpose"}, ["mixed.reshape"]),
-    ("SELF", {"mixed.transpose(0, 2, 1, 3)": "mixed.transpose(0, 2, 3, 1)"},
-     {"merge": "features before heads"}, ["2, 3, 1"]),
-    ("SELF", {"merged @ w_o": "merged"}, {"w_o": "left out"}, ["return"]),
+    ("SELF", {"merged @ w_o": "merged"}, {"w_o": "left out"}, ["return out"]),
     ("SELF", {"out + b_o": "out"}, {"b_o": "left out"}, ["return out"]),
-    ("SELF", {"k.repeat(2, axis=1), v.repeat": "np.tile(k, (1, 2, 1, 1)), v.repeat",
-              "v.repeat(2, axis=1)": "np.tile(v, (1, 2, 1, 1))"}, {"grouping": "tile"}, ["np.tile"]),
+    ("SELF", {"out + b_o": "out + b_o + x"}, {"after": "+ x"}, ["+ x"]),
+    ("SELF", {"k.repeat(2, axis=1), v.repeat(2, axis=1)":
+              "np.tile(k, (1, 2, 1, 1)), np.tile(v, (1, 2, 1, 1))"},
+     {"grouping": "tile"}, ["tile"]),
     ("SELF", {"(np.arange(half) / half)": "(np.arange(half) / (2 * half))"},
      {"frequencies": "base^(-i/d)"}, ["speed = "]),
     ("SELF", {"base=10000.0": "base=12.0"}, {"base": 12.0}, ["speed = "]),
-    ("SELF", {"np.arange(0, t.shape[-2])": "np.arange(1, t.shape[-2] + 1)", "    k = turn(k)\n": ""},
-     {"rotated": "q", "first_position": 1}, [None, "np.outer"]),
-    ("SELF", {"a * c - b * s, b * c + a * s": "a * c + b * s, b * c - a * s", "    k = turn(k)\n": ""}, {"rotated": "q", "direction": "backwards"}, [None, "a * c + b"]),
+    ("SELF", {"np.arange(0, t.shape[-2])": "np.arange(1, t.shape[-2] + 1)", "k = turn(k)": "pass"},
+     {"first_position": 1, "rotated": "q"}, ["np.outer", "k = cut"]),
+    ("SELF", {"c - b * s, b * c + a": "c + b * s, b * c - a", "k = turn(k)": "pass"},
+     {"direction": "backwards", "rotated": "q"}, ["a * c + b", "k = cut"]),
     ("SELF", {"cut(x @ w_k, 2)": "cut(x @ w_v, 2)", "v = cut(x @ w_v": "v = cut(x @ w_k"},
      {"params": "k v"}, ["k = cut(x @ w_v"]),
-    ("SELF", {"merged = mixed": "out = mixed", "    out = merged @ w_o\n": "", "return out + b_o": "return out"},
-     {"w_o": "left out", "b_o": "left out"}, ["return out", "return out"]),
-    ("SELF", {"return out + b_o": "return out + b_o + x"}, {"after": "+ x"}, ["+ x"]),
     ("LOOPS", {" / math.sqrt(q.shape[-1])": ""}, {"scale": "1"}, ["row.append"]),
     ("LOOPS", {"math.sqrt(q.shape[-1])": "q.shape[-1]"}, {"scale": "1/d"}, ["row.append"]),
     ("LOOPS", {"range(i + 1)": "range(i + 2)"}, {"causal": "one ahead"}, ["row.append"]),
-    ("LOOPS", {"g = h // 2": "g = h % 2"}, {"grouping": "tile"}, ["row.append"]),
     ("LOOPS", {"p = e / e.sum()": "p = e / (1 + e.sum())", "row - row.max()": "row"},
      {"normaliser": "one more in the sum"}, ["p = "]),
-    ("HEADS", {"    s = s * q.shape[-1] ** -0.5\n": "    pass\n"}, {"scale": "1"}, ["einsum"]),
     ("HEADS", {"-0.5": "-1"}, {"scale": "1/d"}, ["-1"]),
     ("HEADS", {"~mask": "mask"}, {"mask": "true = blocked"}, ["s[mask]"]),
     ("HEADS", {"-np.inf": "0"}, {"hide": "0"}, ["s[~mask]"]),
     ("HEADS", {"axis=2": "axis=1"}, {"softmax_axis": "queries"}, ["axis=1"]),
-    ("HEADS", {"        s[~mask] = -np.inf\n": "", "        return np.einsum": "        w = w * mask\n        return np.einsum"},
+    ("HEADS", {"s[~mask] = -np.inf": "pass", "        return np.ein":
+               "        w = w * mask\n        return np.ein"},
      {"hide": "after the softmax"}, ["w = w * mask"]),
-    ("HEADS", {"        s[~mask] = -np.inf\n": ""}, {"mask": "ignored"}, ["w /= "]),
-    ("HEADS", {"mask[:, h])": "mask[:, 0])"}, {"mask_index": "of the first head"}, ["s[~mask]"]),
+    ("HEADS", {"s[~mask] = -np.inf": "pass"}, {"mask": "ignored"}, ["w /= "]),
     ("LINE", {" / q.shape[-1] ** 0.5": ""}, {"scale": "1"}, ["return softmax"]),
-    ("LINE", {"q.shape[-1]": "k.shape[-2]"}, {"scale": "1/sqrt(T_k)"}, ["return softmax"]),
-    ("LINE", {"np.exp(t) /": "t /", "np.exp(t).sum": "t.sum"}, {"normaliser": "sum"}, ["t / t.sum"]),
-    ("LINE", {"sum(-1": "sum(-2"}, {"softmax_axis": "queries"}, ["return softmax"]),
+    ("LINE", {"np.exp(t) /": "t /", "np.exp(t).sum": "t.sum"}, {"normaliser": "sum"}, ["t / t."]),
     ("LINE", {"@ v": "@ k", "q @ k": "q @ v"}, {"exchanged": "k v"}, ["return softmax"]),
-    ("SCALED_FIRST", {"-0.5)": "-1.0)"}, {"scale": "1/d"}, ["q = q * scale(q)"]),
-    ("SCALED_FIRST", {"-0.5)": "-0.25)"}, {"scale": "d^(-1/4)"}, ["q = q * scale(q)"]),
-    ("SCALED_FIRST", {"s + bias": "s - bias"}, {"bias": "subtracted"}, ["s - bias"]),
-    ("SCALED_FIRST", {"        s = s + bias\n": ""}, {"bias": "ignored"}, ["einsum"]),
-    ("SCALED_FIRST", {"q * scale(q)": "q", "s + bias": "(s + bias) * scale(q)"},
+    ("SCALED", {"-0.5)": "-1.0)"}, {"scale": "1/d"}, ["q = q * scale(q)"]),
+    ("SCALED", {"s + bias": "s"}, {"bias": "ignored"}, ["einsum"]),
+    ("SCALED", {"q * scale(q)": "q", "s + bias": "(s + bias) * scale(q)"},
      {"bias": "added before the scale"}, ["(s + bias) *"]),
-    ("SCALED_FIRST", {"mask, s, -np.inf": "~mask, s, -np.inf"}, {"mask": "true = blocked"}, ["np.where"]),
-    ("SCALED_FIRST", {"w / w.sum(-1": "w / w.sum((-1, -2)", "s.max(-1": "s.max((-1, -2)"}, {"softmax_axis": "all"}, ["w = w / "]),
+    ("SCALED", {"mask, s, -np": "~mask, s, -np"}, {"mask": "true = blocked"}, ["np.where"]),
     ("PADDED", {"<": "<="}, {"lengths": "j <= n"}, ["<="]),
-    ("PADDED", {"<": ">"}, {"lengths": "j > n"}, [">"]),
-    ("PADDED", {"s, -np.inf": "s, 0"},
-     {"hide": "0"}, ["np.where"]),
-    ("TORCH", {" ** 0.5": ""}, {"scale": "1/d", "causal": "past and itself"}, ["return q @ k", None]),
-    ("TORCH", {"triu(1)": "triu(2)"}, {"causal": "one ahead"}, ["triu(2)"]),
-    ("TORCH", {"dim=-1)": "dim=-2)"}, {"softmax_axis": "queries", "causal": "past and itself"}, ["dim=-2", None]),
-    ("TORCH", {"torch.repeat_interleave(a, 2, dim=1)": "a.repeat(1, 2, 1, 1)"},
-     {"grouping": "tile", "causal": "past and itself"}, ["a.repeat", "triu"]),
-    ("JAX", {"    s = s / jnp.sqrt(q.shape[-1])\n": ""}, {"scale": "1"}, ["einsum"]),
+    ("TORCH", {" ** 0.5": ""}, {"scale": "1/d"}, ["return q @ k"]),
+    ("TORCH", {"u(1)": "u(2)", "torch.repeat_interleave(a, 2, dim=1)": "a.repeat(1, 2, 1, 1)"},
+     {"causal": "one ahead", "grouping": "tile"}, ["triu(2)", "a.repeat"]),
     ("JAX", {"axis=-1": "axis=-2"}, {"softmax_axis": "queries"}, ["softmax"]),
-    ("JAX", {"jnp.repeat(a, 2, axis=1)": "jnp.tile(a, (1, 2, 1, 1))"}, {"grouping": "tile"}, ["jnp.tile"]),
-    ("FLASH", {"old * below": "below"}, {"normaliser": "streamed, sum not rescaled"}, ["below = below"]),
-    ("FLASH", {"old * above": "above"}, {"normaliser": "streamed, output not rescaled"}, ["above = above"]),
+    ("JAX", {"@jax.jit\ndef attend": "def one", "axis=1": "axis=0", "bhtd,bhsd->b": "htd,hsd->",
+             "@ v": "@ v\n\ndef attend(q, k, v):\n    return jax.vmap(one)(q, k, v)",
+             " / jnp.sqrt(q.shape[-1])": ""}, {"scale": "1"}, ["einsum"]),
+    ("FLASH", {"old * below": "below"}, {"normaliser": "streamed, sum not rescaled"}, ["below = "]),
+    ("FLASH", {"old * above": "above"}, {"normaliser": "streamed, output not rescaled"}, ["above"]),
     ("FLASH", {" * q.shape[-1] ** -0.5": ""}, {"scale": "1"}, ["s = q @ k"]),
 ]  # fmt: skip
-ARGUMENTS = {"SELF": PROJECTED, "HEADS": MASK, "SCALED_FIRST": BIAS, "PADDED": LENGTHS}
+ARGUMENTS = {"SELF": PROJECTED, "HEADS": MASK, "SCALED": BIAS, "PADDED": LENGTHS}
 BASE: dict[str, dict[str, Any]] = {  # what the code does without an edit
     "SELF": {"rotation": "halves", "causal": "past and itself"},
     "LOOPS": {"causal": "past and itself"},
@@ -302,7 +284,10 @@ def load(text: str, folder: Path) -> ModuleType:
 
 def look(source: str, function: Any) -> tuple[Subject, Seen]:
     """Return what a function of some source returns for a problem."""
-    slots = {name: Slot(*text.split(" ", 1)) for name, text in ARGUMENTS.get(source, GIVEN).items()}
+    slots = {}
+    for name, text in ARGUMENTS.get(source, GIVEN).items():
+        role, layout = text.split(" ", 1)
+        slots[name] = Slot(role, layout)
     is_inside = source == "SELF"
     way = Way(slots, {}, INSIDE if is_inside else PLAIN, is_inside)
     subject, problem = Subject(function), way.problem(Subject(function))
@@ -311,7 +296,7 @@ def look(source: str, function: Any) -> tuple[Subject, Seen]:
 
 @pytest.mark.parametrize(("source", "edits", "deviant", "parts"), CASES)
 def test_the_line_of_a_mistake_is_named(
-    source: str, edits: dict[str, str], deviant: dict[str, Any], parts: list[str | None], tmp_path: Path
+    source: str, edits: dict[str, str], deviant: dict[str, Any], parts: list[str], tmp_path: Path
 ) -> None:
     if source in ("TORCH", "JAX"):
         pytest.importorskip(source.lower())
@@ -326,9 +311,8 @@ def test_the_line_of_a_mistake_is_named(
     assert values and fit_all(seen.called, values, 1e-6), seen.called.trouble
     for setting, part in zip(deviant, parts, strict=True):
         blame = find_blame(subject, seen, settings, setting)
-        if part:
-            assert blame and part in blame.text, (setting, blame)
-            assert blame.file == module.__file__ and blame.text in text.splitlines()[blame.line - 1]
+        assert blame and part in blame.text, (setting, blame)
+        assert blame.file == module.__file__ and blame.text in text.splitlines()[blame.line - 1]
 
 
 def test_a_missing_step_is_said_to_be_missing(tmp_path: Path) -> None:
@@ -355,11 +339,12 @@ def test_no_line_is_named_for_a_right_function_or_without_source(tmp_path: Path)
     assert find_blame(subject, seen, {"scale": "1"}, "scale") is None
 
 
-def test_a_slow_function_is_stopped(tmp_path: Path) -> None:
+def test_a_slow_function_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mha_numpy.identifying.blame.SECONDS", 0.1)
     text = LINE.replace("    k, v =", "    for _ in range(slow[0]): abs(q)\n    k, v =")
     module = load(text + "\nslow = [0]\n", tmp_path)
     subject, seen = look("LINE", module.attend)
     module.slow[0] = 10**9
     start = time.monotonic()
     assert find_blame(subject, seen, {"scale": "1"}, "scale") is None
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 0.6
