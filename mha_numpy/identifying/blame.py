@@ -94,8 +94,6 @@ def _usual(setting: str, value: Any) -> Any:
     """Return the usual value of a setting, or that which a mistake comes from."""
     if setting == "rotation" and " of " in value:
         return "halves"
-    if setting == "causal" and value in ("past", "one ahead"):
-        return "past and itself"
     return USUAL[setting]
 
 

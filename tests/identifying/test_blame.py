@@ -146,6 +146,19 @@ def attend(q, k, v, lengths):
     w = np.exp(s - s.max(-1, keepdims=True))
     return w / w.sum(-1, keepdims=True) @ v
 """
+CUT = """
+import numpy as np
+
+def attend(q, k, v, lengths):
+    out = []
+    for b, n in enumerate(lengths):
+        keys = k[b].repeat(2, axis=0)[:, :n]
+        s = q[b] @ keys.swapaxes(-1, -2) * q.shape[-1] ** -0.5
+        w = np.exp(s)
+        w = w / w.sum(-1, keepdims=True)
+        out.append(w @ v[b].repeat(2, axis=0)[:, :w.shape[-1]])
+    return np.stack(out)
+"""
 TORCH = """
 import torch
 from torch import nn
@@ -261,8 +274,10 @@ CASES = [  # source, edits, settings of the deviations, and for each of these a 
     ("FLASH", {"old * below": "below"}, {"normaliser": "streamed, sum not rescaled"}, ["below = "]),
     ("FLASH", {"old * above": "above"}, {"normaliser": "streamed, output not rescaled"}, ["above"]),
     ("FLASH", {" * q.shape[-1] ** -0.5": ""}, {"scale": "1"}, ["s = q @ k"]),
+    ("FLASH", {"-0.5": "-1"}, {"scale": "1/d"}, ["s = q @ k"]),
+    ("CUT", {"[:, :n]": "[:, :n + 1]"}, {"lengths": "j <= n"}, ["keys = "]),
 ]  # fmt: skip
-ARGUMENTS = {"SELF": PROJECTED, "HEADS": MASK, "SCALED": BIAS, "PADDED": LENGTHS}
+ARGUMENTS = {"SELF": PROJECTED, "HEADS": MASK, "SCALED": BIAS, "PADDED": LENGTHS, "CUT": LENGTHS}
 BASE: dict[str, dict[str, Any]] = {  # what the code does without an edit
     "SELF": {"rotation": "halves", "causal": "past and itself"},
     "LOOPS": {"causal": "past and itself"},
@@ -296,8 +311,10 @@ def look(source: str, function: Any) -> tuple[Subject, Seen]:
 
 @pytest.mark.parametrize(("source", "edits", "deviant", "parts"), CASES)
 def test_the_line_of_a_mistake_is_named(
-    source: str, edits: dict[str, str], deviant: dict[str, Any], parts: list[str], tmp_path: Path
-) -> None:
+    source: str, edits: dict[str, str], deviant: dict[str, Any], parts: list[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("mha_numpy.identifying.blame.SECONDS", 20)  # a busy machine compiles slowly
     if source in ("TORCH", "JAX"):
         pytest.importorskip(source.lower())
     text = globals()[source]
