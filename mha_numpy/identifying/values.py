@@ -61,7 +61,7 @@ def values_of(subject: Subject, seen: Seen, until: float) -> list[Value]:
 
     with contextlib.suppress(Enough), _watched(subject, see):
         subject.call(seen.way.given(seen.problem), seen.way.argument("result"))
-    return [value for value in found if 0 < value.array.size]
+    return [value for value in found if value.array.size > 0]
 
 
 def _copy(array: Array) -> Array:

@@ -242,6 +242,9 @@ CASES = [  # source, edits, settings of the deviations, and for each of these a 
      {"direction": "backwards", "rotated": "q"}, ["a * c + b", "k = cut"]),
     ("SELF", {"cut(x @ w_k, 2)": "cut(x @ w_v, 2)", "v = cut(x @ w_v": "v = cut(x @ w_k"},
      {"params": "k v"}, ["k = cut(x @ w_v"]),
+    ("SELF", {"k = turn(k)":
+              "k = turn(k[..., [0, 2, 4, 1, 3, 5]])[..., [0, 3, 1, 4, 2, 5]]"},
+     {"rotation": "halves of q, pairs of k"}, ["k = turn"]),
     ("LOOPS", {" / math.sqrt(q.shape[-1])": ""}, {"scale": "1"}, ["row.append"]),
     ("LOOPS", {"math.sqrt(q.shape[-1])": "q.shape[-1]"}, {"scale": "1/d"}, ["row.append"]),
     ("LOOPS", {"range(i + 1)": "range(i + 2)"}, {"causal": "one ahead"}, ["row.append"]),
@@ -291,7 +294,8 @@ def load(text: str, folder: Path) -> ModuleType:
     file = folder / f"{name}.py"
     file.write_text(text)
     spec = importlib.util.spec_from_file_location(name, file)
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -329,14 +333,16 @@ def test_the_line_of_a_mistake_is_named(
     for setting, part in zip(deviant, parts, strict=True):
         blame = find_blame(subject, seen, settings, setting)
         assert blame and part in blame.text, (setting, blame)
-        assert blame.file == module.__file__ and blame.text in text.splitlines()[blame.line - 1]
+        assert blame.file == module.__file__
+        assert blame.text in text.splitlines()[blame.line - 1]
 
 
 def test_a_missing_step_is_said_to_be_missing(tmp_path: Path) -> None:
     module = load(LINE.replace(" / q.shape[-1] ** 0.5", ""), tmp_path)
     subject, seen = look("LINE", module.attend)
     blame = find_blame(subject, seen, {"scale": "1"}, "scale")
-    assert blame and blame.what == "scores, without the scale"
+    assert blame
+    assert blame.what == "scores, without the scale"
 
 
 def test_functions_are_as_before_afterwards(tmp_path: Path) -> None:
