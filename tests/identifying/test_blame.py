@@ -329,10 +329,12 @@ def test_the_line_of_a_mistake_is_named(
     subject, seen = look(source, module.attend)
     settings = {**BASE.get(source, {}), **deviant}
     values = evaluate(seen.problem, settings)
-    assert values and fit_all(seen.called, values, 1e-6), seen.called.trouble
+    assert values, settings
+    assert fit_all(seen.called, values, 1e-6), seen.called.trouble
     for setting, part in zip(deviant, parts, strict=True):
         blame = find_blame(subject, seen, settings, setting)
-        assert blame and part in blame.text, (setting, blame)
+        assert blame, setting
+        assert part in blame.text, (setting, blame)
         assert blame.file == module.__file__
         assert blame.text in text.splitlines()[blame.line - 1]
 
