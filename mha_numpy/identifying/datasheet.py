@@ -8,6 +8,7 @@ from mha_numpy.identifying.family import SETTINGS, USUAL
 from mha_numpy.identifying.judging import judge
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
+from mha_numpy.identifying.otherwise import describe_unknown
 from mha_numpy.identifying.rows import Row, make_row
 from mha_numpy.identifying.search import Fit, Found
 from mha_numpy.identifying.ways import Slot
@@ -96,7 +97,7 @@ def make_datasheet(looked: Looked) -> Datasheet:
     """Return what was found out as a datasheet."""
     subject, found = looked.subject, looked.found
     if found is None:
-        return Datasheet(subject.name, subject.framework, False, _saw(looked))
+        return Datasheet(subject.name, subject.framework, False, describe_unknown(subject, looked.seen, looked.trouble))
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
     for option in looked.options:
         rows += _rows_of_option(option)
@@ -209,15 +210,3 @@ def _returned(found: Found) -> Iterator[Named]:
 
 def _what(fit: Fit) -> str:
     return RETURNED.get(fit.what, fit.what) or "unknown"
-
-
-def _saw(looked: Looked) -> str:
-    """Say what was seen of a function that is no attention as the family knows it."""
-    if not looked.ways:
-        names = ", ".join(a.name for a in looked.subject.arguments) or "none that can be named"
-        reason = f"; the last call raised {looked.trouble}" if looked.trouble else ""
-        return f"no call of it worked (its arguments: {names}){reason}"
-    return (
-        f"it can be called in {looked.ways} ways, but no attention that is known, with up to two "
-        "or three deviations, gives its numbers"
-    )

@@ -27,7 +27,7 @@ class Looked(NamedTuple):
     options: list[Option]
     facts: list[Fact]
     trouble: str  # of the last call that failed
-    ways: int = 0
+    seen: Sequence[Seen] = ()  # calls that worked
 
 
 def find_base(
@@ -101,7 +101,7 @@ def look(
     subject = Subject(callable_of(function))
     found, seen, trouble = find_base(subject, given or {}, seconds / 2)
     if found is None:
-        return Looked(subject, None, [], [], trouble, len(seen))
+        return Looked(subject, None, [], [], trouble, seen)
     options = look_at_options(subject, found, dict(given or {}), time.monotonic() + seconds / 2)
     facts = find_facts(subject, found, options)
-    return Looked(subject, found, options, facts, trouble, len(seen))
+    return Looked(subject, found, options, facts, trouble, seen)

@@ -160,7 +160,9 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
     if found.settings.get("normaliser", "softmax") != "softmax":
         return
     own = {slot.role for slot in found.seen.way.hidden.values()}
-    role = next((role for role in SCALED if role in found.seen.problem.given and role not in own), "")
+    role = next(
+        (role for role in SCALED if role in found.seen.problem.given and role not in own), ""
+    )
     if not role:
         return
     for name, change in (("large_scores", _shifted), ("uneven_scores", _enlarged)):
