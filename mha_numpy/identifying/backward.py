@@ -4,6 +4,7 @@ A step is an expression of forward's arrays and of earlier steps. A mistake writ
 for one or more steps, so two mistakes are both edits.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property, partial
 from types import CodeType, SimpleNamespace
@@ -73,7 +74,7 @@ class Backward:
         try:
             with np.errstate(all="ignore"):
                 own = self._run(edits, self.right) if edits else self.right
-        except (ValueError, IndexError, TypeError, KeyError):
+        except (ValueError, IndexError, NameError, AttributeError):
             return None
         return {role: own[f"d_{role}"] for role in self.roles}
 
@@ -261,17 +262,19 @@ def _reshaped(array: Array) -> Array:
     return array.reshape(*array.shape[:-2], array.shape[-1], array.shape[-2])
 
 
-def same(a: Array, b: Array, close: float = 1e-7) -> bool:
+def same(a: Array, b: Array) -> bool:
     """Return whether two gradients agree, relative to the largest number."""
     return a.shape == b.shape and bool(
-        abs(a - b).max(initial=0) <= close * max(abs(b).max(initial=0), 1e-9)
+        abs(a - b).max(initial=0) <= 1e-5 * max(abs(b).max(initial=0), 1e-3)
     )
 
 
 def _mistakes(b: Backward) -> Iterator[Mistake]:
     """Yield the known mistakes, those that people make most often first."""
     steps = b.steps
-    yield from (Mistake(name, says, edits) for name, says, edits in KNOWN)
+    for name, says, edits in KNOWN:
+        if b.values["has_rule"] or not re.search("mask|hidden", name):
+            yield Mistake(name, says, edits)
     yield from _scales()
     yield from _groups()
     yield from _of_maps([n for n in "qkvo" if f"d_w_{n}" in steps], steps)
@@ -491,7 +494,5 @@ def _factors(name: str, step: str, right: str) -> Iterator[Mistake]:
         ("-({})", "sign of {}", "{} has the wrong sign"),
         ("0 * ({})", "{} zero", "{} is 0: no gradient arrives"),
         ("({}) / B", "{} divided by B", "{} is divided by the batch size"),
-        ("2 * ({})", "{} doubled", "{} is twice too large"),
-        ("({}) / 2", "{} halved", "{} is twice too small"),
     ):
         yield Mistake(title.format(name), says.format(name), {step: text.format(right)})

@@ -1,5 +1,6 @@
 """The gradients of a function: are they right, and if not, which mistake gives these numbers."""
 
+import ast
 import copy
 import inspect
 import re
@@ -295,6 +296,7 @@ def _by_call(
     pieces = _pieces(asked, asked.forward())
     ranked = [_candidates(a, pieces, asked) for a in needed]
     optional = {a.name: a.name for a in subject.arguments if not a.is_required and a.name in asked.given()}
+    is_sure = all(r[0] in ("d_out", "cache", a.name, f"cache.{a.name}") for a, r in zip(needed, ranked))
     best: dict[Leaf, Array] = {}
     most = -1
     choices = sorted(islice(product(*(range(len(r)) for r in ranked)), 5000), key=sum)
@@ -309,7 +311,7 @@ def _by_call(
         count = sum(_is_right(array, truth[leaf], truth) for leaf, array in own.items())
         if own and count > most:
             best, most = own, count
-        if own and (count == len(own) or (sum(choice) == 0 and all(r[0] != "?" for r in ranked))):
+        if own and (count == len(own) or is_sure):
             break
     return best
 
@@ -329,6 +331,8 @@ def _pieces(asked: Asked, forward: tuple[Called, Any]) -> dict[str, Any]:
     if rest is not None:
         pieces["cache"] = rest
         items = rest if isinstance(rest, dict) else getattr(rest, "_asdict", dict)()
+        if isinstance(result, tuple):
+            items |= _by_return(asked.subject, result)
         pieces |= {f"cache.{name}": item for name, item in items.items()}
     values = evaluate(asked.problem, asked.found.settings) or {}
     pieces["out"] = arrays.get(fit.path)
@@ -340,6 +344,17 @@ def _pieces(asked: Asked, forward: tuple[Called, Any]) -> dict[str, Any]:
             pieces[what] = arrange(values[what], AXES[what], layout, asked.problem.sizes)
     pieces |= {role: number_of(role, asked.problem.sizes) for role in NUMBERS}
     return {label: piece for label, piece in pieces.items() if piece is not None}
+
+
+def _by_return(subject: Subject, result: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the parts of a result by the names that the return statement has for them."""
+    found = {str(i): each for i, each in enumerate(result)}
+    for node in ast.walk(subject.tree or ast.Pass()):
+        match node:
+            case ast.Return(ast.Tuple(parts)) if len(parts) == len(result):
+                names = [part.id if isinstance(part, ast.Name) else "" for part in parts]
+                found |= {n: each for n, each in zip(names, result, strict=True) if n}
+    return found
 
 
 def _candidates(argument: Argument, pieces: Mapping[str, Any], asked: Asked) -> list[str]:
@@ -361,7 +376,7 @@ def _candidates(argument: Argument, pieces: Mapping[str, Any], asked: Asked) -> 
     likely += [role for role in roles if role in NUMBERS]
     known = [label for label in dict.fromkeys(likely) if label in pieces]
     others = [label for label in pieces if label not in known and label not in NUMBERS]
-    return [*known, *others[:8]]
+    return [*known, *sorted(others, key=lambda label: not label.startswith("cache."))]
 
 
 def _assign(
@@ -371,7 +386,7 @@ def _assign(
     found: dict[Leaf, Array] = {}
     left = dict(called.arrays)
     places = {path: i for i, (path, _) in enumerate(called.arrays)}
-    order = [*truth]
+    order, at = [*truth], {}
 
     def is_named(path: str, leaf: Leaf, array: Array) -> bool:
         last = re.sub(r"\W+$", "", path)
@@ -395,8 +410,24 @@ def _assign(
             for leaf in order:
                 if leaf not in found and fits(path, leaf, array):
                     found[leaf] = left.pop(path)
+                    at[places[path]] = leaf
                     break
+    moved = [i for i, leaf in enumerate(order) if at.get(i) is not leaf]
+    if len(moved) == 2 and moved[1] - moved[0] == 1 and len(at) == len(order) > 2:
+        if called.kind == "tuple" and not _is_documented([at[i] for i in sorted(at)], backward):
+            one, two = (order[i] for i in moved)
+            found[one], found[two] = found[two], found[one]
     return found
+
+
+def _is_documented(returned: Sequence[Leaf], backward: Callable[..., Any]) -> bool:
+    """Return whether the docstring of a backward names the gradients in the returned order."""
+    text = inspect.getdoc(backward) or ""
+    places = [
+        [m.start() for m in re.finditer(rf"(?i)\b(d|grad|g)_?{leaf.label}\b", text)][-1:]
+        for leaf in returned
+    ]
+    return all(places) and places == sorted(places)
 
 
 def _names(name: str, leaf: Leaf) -> bool:
@@ -411,46 +442,49 @@ def _explain(
     asked: Asked, way_back: Backward, wrong: Mapping[Leaf, Array], returned: Sequence[Leaf],
     truth: Mapping[Leaf, Array],
 ) -> dict[Leaf, tuple[Mistake, ...]]:  # fmt: skip
-    """Return the fewest mistakes that give all numbers, else the fewest for each gradient."""
-    if not wrong:
-        return {}
-    right = way_back.run({}) or {}
-
-    def gives(own: Mapping[str, Array], leaf: Leaf, array: Array) -> bool:
-        given = own.get(leaf.role)
-        return given is not None and same(array, as_passed(given, leaf, asked.problem), FEW)
-
-    def changes(own: Mapping[str, Array]) -> set[Leaf]:
-        return {x for x in returned if x.role in own and not same(own[x.role], right[x.role])}
-
-    single = [(m, own, changes(own)) for m, own in way_back.mistakes]
-    single = [each for each in single if each[2]]
+    """Return the fewest mistakes that give each wrong gradient, those of most gradients first."""
     found: dict[Leaf, tuple[Mistake, ...]] = {}
-    single.sort(key=lambda each: -sum(gives(each[1], *item) for item in wrong.items()))
-    inside = [each for each in single if each[2] <= {*wrong}]
-    for mistake, own, changed in inside:
-        if changed == {*wrong} and all(gives(own, *item) for item in wrong.items()):
-            return {leaf: (mistake,) for leaf in wrong}
-    for among in ({*wrong}, *({leaf} for leaf in wrong)):
-        if among <= {*found}:
+    if not wrong:
+        return found
+
+    def gives(own: Mapping[str, Array] | None, leaf: Leaf) -> bool:
+        given = (own or {}).get(leaf.role)
+        return given is not None and same(wrong[leaf], as_passed(given, leaf, asked.problem))
+
+    right = way_back.run({}) or {}
+    single = []
+    for mistake, own in way_back.mistakes:
+        changed = {x for x in returned if x.role in own and not same(own[x.role], right[x.role])}
+        explained = [leaf for leaf in wrong if gives(own, leaf)]
+        single.append((mistake, changed, explained))
+    single.sort(key=lambda each: (not each[1] <= {*wrong}, -len(each[2])))
+    for mistake, _, explained in single:
+        found = dict.fromkeys(explained, (mistake,)) | found
+    told = {mistake.name for each in found.values() for mistake in each}
+    inside = [each for each in single if each[1] and each[1] <= {*wrong}]
+    inside.sort(key=lambda each: each[0].name not in told)
+    for leaf, array in wrong.items():
+        if leaf in found or _factor(array, truth[leaf]) is not None:
             continue
-        for mistake, own, changed in (single if len(among) == 1 else ()):
-            if all(gives(own, leaf, wrong[leaf]) for leaf in among):
-                found.update(dict.fromkeys(among, (mistake,)))
+        best: list[Leaf] = []
+        for one, two in combinations([each[0] for each in inside if leaf in each[1]], 2):
+            if time.monotonic() > asked.until or len(best) == len(wrong):
                 break
-        if among <= {*found}:
-            continue
-        for one, two in combinations(inside, 2):
-            if time.monotonic() > asked.until:
-                return found
-            if {*one[0].edits} & {*two[0].edits} or not among <= one[2] | two[2]:
-                continue
-            own = way_back.run({**one[0].edits, **two[0].edits}) or {}
-            if all(gives(own, leaf, wrong[leaf]) for leaf in among):
-                for leaf in among:
-                    found[leaf] = tuple(m for m, _, changed in (one, two) if leaf in changed)
-                break
+            both = {**two.edits, **one.edits}
+            own = way_back.run(both) if len(both) == len(one.edits) + len(two.edits) else None
+            explained = [each for each in wrong if gives(own, each)]
+            if leaf in explained and len(explained) > len(best):
+                best = explained
+                found |= {each: (one, two) for each in best if len(found.get(each, "12")) > 1}
     return found
+
+
+def _factor(array: Array, right: Array) -> float | None:
+    """Return by which factor a gradient is wrong, if it is only a factor."""
+    if array.shape != right.shape or not right.any():
+        return None
+    factor = float((array * right).sum() / (right * right).sum())
+    return factor if same(array, factor * right) else None
 
 
 def _row(
@@ -468,7 +502,7 @@ def _row(
                            "; ".join(m.name for m in mistakes))  # fmt: skip
     if array.shape != right.shape:
         says = f"{name} has shape {array.shape} where {whole} has {right.shape}"
-        if array.shape == right.T.shape and same(array, right.T, FEW):
+        if array.shape == right.T.shape and same(array, right.T):
             says = f"{name} is transposed"
         return GradientRow(name, whole, False, error, says, says.split(" where")[0])
     if not np.isfinite(array).all():
@@ -476,8 +510,8 @@ def _row(
     if error <= FEW:
         says = f"{name} is not exactly 0 for what no query sees"
         return GradientRow(name, whole, False, error, says, "hidden cells get gradients")
-    factor = (array * right).sum() / (right * right).sum()
-    if same(array, factor * right, FEW):
+    factor = _factor(array, right)
+    if factor is not None:
         says = f"{name} is {factor:.4g} times the right gradient"
         return GradientRow(name, whole, False, error, says, f"{name} has a wrong factor")
     says = f"{name} differs from the numerical derivative by up to {error:.2g} of its largest number"
