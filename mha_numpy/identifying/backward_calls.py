@@ -1,0 +1,225 @@
+"""Gradients from a backward function of any signature, or from a framework's autograd."""
+
+import ast
+import inspect
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.arrays import to_framework, to_numpy
+from mha_numpy.identifying.asked import Asked, Leaf
+from mha_numpy.identifying.family import AXES, evaluate
+from mha_numpy.identifying.layouts import arrange
+from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.subject import Argument, Called, Subject
+from mha_numpy.identifying.ways import NUMBERS, number_of
+
+MOST_CALLS = 200
+OF_BACKWARD = {  # what a backward may be given, and how people call it
+    "d_out": r"(d|g|grad|dl|dloss)(l?d?(o|y|z|out|output|outputs|h|heads|ctx|context|attn|res|result))?|up\w*|delta|grad\w*",
+    "cache": r"\w*(cache|saved|kept|memo|tape|store|residuals?)\w*|ctx|context|state|res|fwd|acts?|activations",
+    "weights": r"(attn|attention|att|soft)?(p|a|s|w|weights?|probs?|probabilities|alphas?|attn|att|attention|max)",
+    "out": r"(o|out|outputs?|y|z|heads|res|result)",
+}  # fmt: skip
+Judge = Callable[[Leaf, Array], bool]
+
+
+class BackwardCall:
+    """How a backward function is called: found by names, else by trying."""
+
+    def __init__(self, asked: Asked, backward: Callable[..., Any], judge: Judge) -> None:
+        self.documentation = inspect.getdoc(backward) or ""
+        self.subject = Subject(_without_star(backward))
+        self.subject.framework = asked.subject.framework
+        self.needed = [a for a in self.subject.arguments if a.is_required]
+        pieces = _pieces(asked)
+        roles = {slot.role: name for name, slot in asked.found.seen.way.slots.items()}
+        self.labels: dict[str, str] = {}
+        for a in self.subject.arguments:  # of those that may be left out, what forward was given
+            own = [a.name, *(roles.get(role, "") for role in roles_by_name(a.name))]
+            label = next((each for each in own if each in asked.given()), "")
+            if label and not a.is_required:
+                self.labels[a.name] = label
+        self._try(asked, judge, [_candidates(a, pieces, roles) for a in self.needed])
+
+    def _try(self, asked: Asked, judge: Judge, ranked: list[list[str]]) -> None:
+        """Keep the call with the most right gradients; the first, if its names leave no doubt."""
+        optional, most = self.labels, -1
+        sure = [("d_out", "cache", a.name, f"cache.{a.name}") for a in self.needed]
+        choices = islice(product(*(range(len(each)) for each in ranked)), 20_000)
+        for choice in sorted(choices, key=sum)[:MOST_CALLS]:
+            labels = [each[i] for each, i in zip(ranked, choice, strict=True)]
+            if len({*labels}) < len(labels):
+                continue
+            before, self.labels = self.labels, optional | {
+                a.name: label for a, label in zip(self.needed, labels, strict=True)
+            }  # fmt: skip
+            found = self.gradients(asked, judge)
+            count = sum(judge(leaf, array) for leaf, array in found.items())
+            if not found or count <= most:
+                self.labels = before
+                continue
+            most = count
+            is_sure = all(label in names for label, names in zip(labels, sure, strict=True))
+            if is_sure or count == len(found) or time.monotonic() > asked.until:
+                break
+
+    def gradients(self, asked: Asked, judge: Judge) -> dict[Leaf, Array]:
+        """Call forward and then backward; return the gradients by array."""
+        pieces = _pieces(asked)
+        if not {*self.labels.values()} <= {*pieces}:
+            return {}
+        called = self.subject.call({name: pieces[label] for name, label in self.labels.items()})
+        return self._assign(called, asked, judge)
+
+    def _assign(self, called: Called, asked: Asked, judge: Judge) -> dict[Leaf, Array]:
+        """Say whose gradient each returned array is: by name, numbers, place, shape."""
+        shapes = {
+            leaf: np.shape(asked.subject.hidden[leaf.label] if leaf.is_hidden else leaf.of(asked.given()))
+            for leaf in asked.leaves
+        }
+        order = [*shapes]
+        found: dict[int, Leaf] = {}  # by place
+        is_complete = len(called.arrays) == len(order)
+        for fits in (
+            lambda i, path, array, leaf: _is_named(path, leaf),
+            lambda i, path, array, leaf: judge(leaf, array),
+            lambda i, path, array, leaf: order.index(leaf) == i and array.shape == shapes[leaf],
+            lambda i, path, array, leaf: array.shape == shapes[leaf],
+            lambda i, path, array, leaf: order.index(leaf) == i and is_complete,
+        ):
+            for i, (path, array) in enumerate(called.arrays):
+                left = [leaf for leaf in order if leaf not in found.values()]
+                own = next((leaf for leaf in left if i not in found and fits(i, path, array, leaf)), None)
+                if own:
+                    found[i] = own
+        moved = [i for i, leaf in enumerate(order) if found.get(i) is not leaf]
+        if called.kind == "tuple" and is_complete and len(order) > 2 and len(moved) == 2:
+            if moved[1] - moved[0] == 1 and not self._is_documented([found[i] for i in sorted(found)]):
+                found.update({i: order[i] for i in moved})  # in place: they are swapped
+        return {leaf: called.arrays[i][1] for i, leaf in sorted(found.items(), key=lambda each: order.index(each[1]))}
+
+    def _is_documented(self, returned: Sequence[Leaf]) -> bool:
+        """Return whether the docstring names the gradients in the order in which they come."""
+        places = [
+            [m.start() for m in re.finditer(rf"(?i)\b(d|grad|g)_?{leaf.label}\b", self.documentation)][-1:]
+            for leaf in returned
+        ]
+        return all(places) and places == sorted(places)
+
+
+def _without_star(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of (d_out, cache) for a backward of (d_out, *cache)."""
+    kinds = [p.kind for p in inspect.signature(backward).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return lambda d_out, cache: backward(d_out, *cache)
+    return backward
+
+
+def _pieces(asked: Asked) -> dict[str, Any]:
+    """Call forward; return everything that a backward may be given, by a label."""
+    way, fit = asked.found.seen.way, asked.found.fits[0]
+    called, result = asked.forward(asked.given())
+    arrays = dict(called.arrays)
+    defaults = {a.name: a.default for a in asked.subject.arguments if not a.is_required}
+    pieces = {**defaults, "d_out": asked.d_passed, **asked.given()}
+    parts: dict[str, Any] = {}
+    if isinstance(result, dict) or hasattr(result, "_asdict"):
+        parts = dict(result if isinstance(result, dict) else result._asdict())
+        pieces["cache"] = result
+    elif isinstance(result, (tuple, list)):
+        rest = {i: each for i, each in enumerate(result) if f"[{i}]" != fit.path}
+        parts = {str(i): each for i, each in rest.items()}
+        parts |= {n: rest[i] for i, n in _returned_names(asked.subject, len(result)) if i in rest}
+        pieces["cache"] = [*rest.values()][0] if len(rest) == 1 else tuple(rest.values())
+    for part in [*parts.values()]:
+        if isinstance(part, dict) or hasattr(part, "_asdict"):
+            parts |= part if isinstance(part, dict) else part._asdict()
+    pieces |= {f"cache.{name}": part for name, part in parts.items()}
+    values = evaluate(asked.problem, asked.found.settings) or {}
+    paths = {f.what: f.path for f in asked.found.fits}
+    axes = fit.layout.split()
+    for what, last in (("weights", "S"), ("lse", "")):
+        if what in paths:
+            pieces[what] = arrays.get(paths[what])
+        elif fit.what == "out" and axes[-1] == "e":
+            layout = " ".join([*axes[:-1], last]).strip()
+            pieces[what] = arrange(values[what], AXES[what], layout, asked.problem.sizes)
+    pieces["out"] = arrays.get(fit.path)
+    pieces |= {role: number_of(role, asked.problem.sizes) for role in NUMBERS}
+    return {label: piece for label, piece in pieces.items() if piece is not None}
+
+
+def _returned_names(subject: Subject, count: int) -> list[tuple[int, str]]:
+    """Return the names that the return statement has for the parts of a tuple."""
+    for node in ast.walk(subject.tree or ast.Pass()):
+        match node:
+            case ast.Return(ast.Tuple(parts)) if len(parts) == count:
+                return [(i, part.id) for i, part in enumerate(parts) if isinstance(part, ast.Name)]
+    return []
+
+
+def _candidates(argument: Argument, pieces: Mapping[str, Any], roles: Mapping[str, str]) -> list[str]:
+    """Return what an argument of a backward may be given, the likeliest first."""
+    plain = re.sub(r"[\W_]", "", argument.name).lower()
+    own = roles_by_name(argument.name)
+    likely = [label for label in (argument.name, f"cache.{argument.name}") if label not in NUMBERS]
+    likely += [what for what, pattern in OF_BACKWARD.items() if re.fullmatch(pattern, plain)]
+    likely += [roles[role] for role in own if role in roles]
+    likely += [role for role in own if role in NUMBERS]
+    others = [label for label in pieces if label not in NUMBERS]
+    others.sort(key=lambda label: not label.startswith("cache."))
+    return [label for label in dict.fromkeys([*likely, *others]) if label in pieces]
+
+
+def _is_named(path: str, leaf: Leaf) -> bool:
+    """Return whether a field or key is named as an array's gradient: ``dq``, ``grad_w`` or ``Wq``."""
+    name = re.findall(r"[A-Za-z]\w*", path)[-1:]
+    bare = re.sub(r"^(grad|d|g)_?(?=\w)", "", name[0]) if name else ""
+    return bool(name) and (
+        leaf.label.lower() in (name[0].lower(), bare.lower()) or leaf.role in roles_by_name(bare)[:1]
+    )
+
+
+def by_autograd(asked: Asked) -> dict[Leaf, Array]:
+    """Return the gradients that a framework computes; 0 where none arrives."""
+    given, path = asked.given(), f"result{asked.found.fits[0].path}"
+    if asked.subject.framework == "torch":
+        torch = import_module("torch")
+        params = dict(getattr(asked.subject.function, "named_parameters", dict)())
+        tensors = []
+        for leaf in asked.leaves:
+            if leaf.is_hidden:
+                tensors.append(params[leaf.argument])
+            else:
+                tensors.append(to_framework(leaf.of(given), "torch").requires_grad_())
+                given = leaf.put(given, tensors[-1])
+        out = eval(path, {}, {"result": asked.forward(given)[1]})
+        grads = [None] * len(tensors)
+        if out.requires_grad:
+            d_out = to_framework(asked.d_passed, "torch").to(out.dtype)
+            grads = torch.autograd.grad(out, tensors, d_out, allow_unused=True)
+        return {
+            leaf: np.zeros(tensor.shape) if grad is None else to_numpy(grad)
+            for leaf, tensor, grad in zip(asked.leaves, tensors, grads, strict=True)
+        }
+    if asked.subject.framework == "jax":
+        shown = [leaf for leaf in asked.leaves if not leaf.is_hidden]
+
+        def run(arrays: list[Any]) -> Any:
+            own = given
+            for leaf, array in zip(shown, arrays, strict=True):
+                own = leaf.put(own, array)
+            return eval(path, {}, {"result": asked.forward(own)[1]})
+
+        inputs = [to_framework(leaf.of(given), "jax") for leaf in shown]
+        out, pull = import_module("jax").vjp(run, inputs)
+        grads = pull(to_framework(asked.d_passed, "jax").astype(out.dtype))[0]
+        return {leaf: to_numpy(grad) for leaf, grad in zip(shown, grads, strict=True)}
+    return {}
