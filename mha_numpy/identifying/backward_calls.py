@@ -20,7 +20,7 @@ from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.subject import Argument, Called, Subject
 from mha_numpy.identifying.ways import NUMBERS, number_of
 
-MOST_CALLS = 200
+SECONDS = 1.0  # at most, to find out how a backward is called
 OF_BACKWARD = {  # what a backward may be given, and how people call it
     "d_out": r"(d|g|grad|dl|dloss)(l?d?(o|y|z|out|output|outputs|h|heads|ctx|context|attn|res|result))?|up\w*|delta|grad\w*",
     "cache": r"\w*(cache|saved|kept|memo|tape|store|residuals?)\w*|ctx|context|state|res|fwd|acts?|activations",
@@ -52,9 +52,12 @@ class BackwardCall:
         """Keep the call with the most right gradients; the first, if its names leave no doubt."""
         optional, most = self.labels, -1
         sure = [("d_out", "cache", a.name, f"cache.{a.name}") for a in self.needed]
-        choices = islice(product(*(range(len(each)) for each in ranked)), 20_000)
-        for choice in sorted(choices, key=sum)[:MOST_CALLS]:
+        choices = islice(product(*(range(len(each)) for each in ranked)), 60_000)
+        until = min(asked.until, time.monotonic() + SECONDS)
+        for choice in sorted(choices, key=sum):
             labels = [each[i] for each, i in zip(ranked, choice, strict=True)]
+            if time.monotonic() > until:
+                break
             if len({*labels}) < len(labels):
                 continue
             before, self.labels = self.labels, optional | {
@@ -67,7 +70,7 @@ class BackwardCall:
                 continue
             most = count
             is_sure = all(label in names for label, names in zip(labels, sure, strict=True))
-            if is_sure or count == len(found) or time.monotonic() > asked.until:
+            if is_sure or count == len(found):
                 break
 
     def gradients(self, asked: Asked, judge: Judge) -> dict[Leaf, Array]:
@@ -175,7 +178,8 @@ def _candidates(argument: Argument, pieces: Mapping[str, Any], roles: Mapping[st
     likely += [role for role in own if role in NUMBERS]
     others = [label for label in pieces if label not in NUMBERS]
     others.sort(key=lambda label: not label.startswith("cache."))
-    return [label for label in dict.fromkeys([*likely, *others]) if label in pieces]
+    known = [label for label in [*likely, *others] if label in pieces]
+    return [*{id(pieces[label]): label for label in reversed(known)}.values()][::-1]
 
 
 def _is_named(path: str, leaf: Leaf) -> bool:

@@ -61,7 +61,7 @@ def look_at_gradients(
         call = BackwardCall(asked, backward, judge)
         returned, blind = call.gradients(asked, judge), lambda a: call.gradients(a, judge)
     returned = {leaf: array for leaf, array in returned.items() if leaf in truth}
-    wrong = {leaf: array for leaf, array in returned.items() if not judge(leaf, array)}
+    wrong = {x: a for x, a in returned.items() if _error(a, truth[x], truth) > FEW}
     mistakes = _explain(asked, way_back, wrong, [*returned], truth) if way_back else {}
     rows = {
         leaf: _row(leaf, array, truth, mistakes.get(leaf, ())) for leaf, array in returned.items()

@@ -141,14 +141,16 @@ def made(source, edits=()):
     return home["forward"], home["backward"]
 
 
-def looked_at(forward, backward, slots, sizes=Sizes(), settings=None, is_inside=False, framework="numpy"):
+def looked_at(forward, backward, slots, sizes=Sizes(), settings=None, is_inside=False, framework="numpy", hidden=None):
     subject = Subject(forward)
     subject.framework = framework
-    way = Way(slots, {}, sizes, is_inside)
+    way = Way(slots, hidden or {}, sizes, is_inside)
     problem = way.problem(subject)
     if "bias" in problem.given:  # all sequences share it
         keep = np.random.default_rng(0).permuted(problem.get("dropout_mask"), axis=3).argsort(3) % 3
         problem = problem.but(bias=problem.given["bias"][:1], dropout_mask=1.5 * (keep > 0))
+    if "mask" in problem.given:
+        problem = problem.but(mask=problem.given["mask"].argsort(3) % 2 == 0)
     called = subject.call(way.given(problem))
     assert not called.trouble
     found = Found(
@@ -176,15 +178,15 @@ def mistakes(rows):
         ("P * (dP - row)", "P * (1 - P) * dP", dict.fromkeys(["d_q", "d_k"], "only the diagonal of the Jacobian")),
         ("P * (dP - row)", "dP - row", dict.fromkeys(["d_q", "d_k"], "factor p left out")),
         ("P * (dP - row)", "dP", dict.fromkeys(["d_q", "d_k"], "softmax skipped in backward")),
-        ("P * (dP - row)", "P * dP - row", dict.fromkeys(["d_q", "d_k"], "row sum without the factor")),
+        ("P * (dP - row)", "P * dP - row", dict.fromkeys(["d_q", "d_k"], "row sum without the factor p")),
         ("n, *dK.shape[2:]).sum(2)", "n, *dK.shape[2:])[:, :, 0]", {"d_k": "only the first of the group in d_k"}),
         ("n, *dV.shape[2:]).sum(2)", "n, *dV.shape[2:]).mean(2)", {"d_v": "mean over the group in d_v"}),
-        ("(B, H // n, n, *dV.shape[2:]).sum(2)", "(B, n, H // n, *dV.shape[2:]).sum(1)", {"d_v": "gradients summed over the wrong heads in d_v"}),
+        ("(B, H // n, n, *dV.shape[2:]).sum(2)", "(B, n, H // n, *dV.shape[2:]).sum(1)", {"d_v": "summed over the wrong heads in d_v"}),
         ("    dK = dK.re", "    return dQ, dK, dV\n    dK = dK.re", dict.fromkeys(["d_k", "d_v"], "group not summed")),
         ("dO @ v.transpose(0, 1, 3, 2)", "dO @ v.reshape(B, H, v.shape[3], v.shape[2])", dict.fromkeys(["d_q", "d_k"], "v reshaped")),
         ("dV = P.transpose(0, 1, 3, 2)", "dV = P.reshape(B, H, -1, T)", {"d_v": "weights reshaped"}),
         ("dV = P", "dV = dS", {"d_v": "d_v made from d_scores"}),
-        ("dK = c * dS", "dK = c * P", {"d_k": "d_k from the weights"}),
+        ("dK = c * dS", "dK = c * P", {"d_k": "d_k made from the weights"}),
         ("return dQ", "return -dQ", {"d_q": "sign of d_q"}),
         ("return dQ, dK, dV", "return dQ, dV, dK", dict.fromkeys(["d_k", "d_v"], "d_k and d_v swapped")),
         ("= cache", "= cache\n    dO = dO / len(dO)", dict.fromkeys(["d_q", "d_k", "d_v"], "everything divided by B")),
@@ -221,14 +223,14 @@ def test_deviations_of_forward_are_no_mistakes_of_backward():
     ("old", "new", "wrong"),
     [
         ("dx + d @ p", "d @ p", {"d_x": "only the branch of v"}),
-        ('@ p["W" + n].T', '@ p["W" + n]', {"d_x": "through each w, not its transpose"}),
-        ('dz = dy @ p["Wo"].T', 'dz = dy @ p["Wo"]', {n: "through w_o, not its transpose" for n in (
+        ('@ p["W" + n].T', '@ p["W" + n]', {"d_x": "back through each w, not its transpose"}),
+        ('dz = dy @ p["Wo"].T', 'dz = dy @ p["Wo"]', {n: "back through w_o, not its transpose" for n in (
             "d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v")}),
         ('"btm,btw->mw", z, dy', '"btm,btw->wm", z, dy', {"d_w_o": "d_w_o transposed"}),
         ('np.einsum("btd,btm->dm", x, d)', 'np.einsum("btd,btm->bdm", x, d)',
          dict.fromkeys(["d_w_q", "d_w_k", "d_w_v"], "each d_w not summed over the batch")),
-        ("dy.sum((0, 1))", "dy.mean((0, 1))", {"d_b_o": "d_b_o a mean"}),
-        ("= d.sum((0, 1))", "= d.mean((0, 1))", dict.fromkeys(["d_b_q", "d_b_v"], "each d_b a mean")),
+        ("dy.sum((0, 1))", "dy.mean((0, 1))", {"d_b_o": "d_b_o: mean"}),
+        ("= d.sum((0, 1))", "= d.mean((0, 1))", dict.fromkeys(["d_b_q", "d_b_v"], "each d_b: mean")),
         ("d = join(d)", "d = d.reshape(x.shape)", {n: "heads merged without transpose" for n in (
             "d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v")}),
         ("do = split(dz, q.shape[1])", "do = dz.reshape(q.shape)", {n: "heads split without transpose" for n in (
@@ -261,3 +263,145 @@ def test_mistake_with_options_is_named(old, new, wrong):
     forward, backward = made(OPTIONS, [(old, new)])
     rows = looked_at(forward, backward, slots, settings={"softcap": 2.0})
     assert mistakes(rows) == wrong
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("turn(ds @ k, -1)", "turn(ds @ k, 1)", {"d_q": "d_q turned forward"}),
+        ("turn(ds.swapaxes(2, 3) @ q, -1)", "ds.swapaxes(2, 3) @ q", {"d_k": "d_k not turned back"}),
+        ("sin = np.cos(angle), sign * np", "sin = np.cos(angle), np", dict.fromkeys(["d_q", "d_k"], "d_q and d_k turned forward")),
+        ("dict(dk=dk, dv=a.swapaxes(2, 3) @ g, dq=dq)", "dict(dv=dk, dk=a.swapaxes(2, 3) @ g, dq=dq)",
+         dict.fromkeys(["d_v", "d_k"], "d_k and d_v swapped")),
+        ("-1)\n    return dict(", "-1)\n    return dict(", {}),
+    ],
+)  # fmt: skip
+def test_mistake_of_rotation_is_named(old, new, wrong):
+    forward, backward = made(ROTATED, [(old, new)])
+    assert mistakes(looked_at(forward, backward, LOWER, settings={"rotation": "halves"})) == wrong
+
+
+def right(returned, cache="return P @ v, (Q, k, v, P, c, n)", head="def backward(dO, cache):", unpack="Q, k, v, P, c, n = cache"):
+    """Edit the right backward into one of another signature."""
+    return [
+        ("return dQ, dK, dV", returned), ("return P @ v, (Q, k, v, P, c, n)", cache),
+        ("def backward(dO, cache):", head), ("Q, k, v, P, c, n = cache", unpack),
+    ]  # fmt: skip
+
+
+AGAIN = "B, H, T, d = Q.shape; n = H // K.shape[1]; c = d ** -0.5; k, v = np.repeat(K, n, 1), np.repeat(V, n, 1)"
+SIGNATURES = {
+    "a packed cache": right("return dQ, dK, dV"),
+    "a dict": right("return dQ, dK, dV", "return dict(y=P @ v, Q=Q, k=k, v=v, P=P, c=c, n=n)",
+                    "def backward(saved, upstream):", "dO, (_, Q, k, v, P, c, n) = upstream, saved.values()"),
+    "many results": right("return {'grad_Q': dQ, 'grad_V': dV, 'grad_K': dK}", "return P @ v, Q, k, v, P, c, n",
+                          "def backward(dy, *tape):", "dO, (Q, k, v, P, c, n) = dy, tape"),
+    "inputs again and the weights": right("return dV, dK, dQ", "return P @ v, P",
+                                          "def backward(V, K, Q, attn, grad_out):", f"dO, P = grad_out, attn; {AGAIN}"),
+    "names that say nothing": right("return [dQ, dK, dV]", "return P, P @ v",
+                                    "def backward(one, two, three, four, five):",
+                                    f"Q, K, V, dO, P = one, two, three, four, five; {AGAIN}"),
+    "weights that forward does not return": right("return dQ, dK, dV", "return P @ v",
+                                                  "def backward(dO, Q, K, V, P):", AGAIN),
+    "one gradient": right("return dV", "return P @ v, P", "def backward(dO, K, V, P):",
+                          "B, H, T, _ = P.shape; n = H // K.shape[1]; Q, c = np.zeros((B, H, T, 6)), 1; "
+                          "k, v = np.repeat(K, n, 1), np.repeat(V, n, 1)"),
+    "a documented order": right("return dQ, dV, dK", head='def backward(dO, cache):\n    """Return dQ, dV and dK."""'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("signature", SIGNATURES)
+def test_right_backward_of_any_signature_passes(signature):
+    forward, backward = made(PLAIN, SIGNATURES[signature])
+    rows = looked_at(forward, backward, HEADS, GROUPED, CAUSAL)
+    assert rows
+    assert mistakes(rows) == {}
+    assert {*rows} == ({"d_v"} if signature == "one gradient" else {"d_q", "d_k", "d_v"})
+
+
+def test_right_backward_of_a_layer_passes():
+    rows = looked_at(*made(LAYER), INSIDE, SELF, is_inside=True)
+    assert mistakes(rows) == {}
+    assert len(rows) == 9
+
+
+def test_arguments_keep_their_names():
+    rows = looked_at(*made(LAYER), INSIDE, SELF, is_inside=True)
+    assert rows["d_w_q"].argument == "p['Wq']"
+    assert rows["d_x"].argument == "x"
+
+
+def test_backward_that_raises_gives_no_rows():
+    forward, backward = made(PLAIN, [("dV = P.transpose", "dV = P.trnspose")])
+    assert looked_at(forward, backward, HEADS, GROUPED, CAUSAL) == {}
+
+
+def test_gradient_of_what_nothing_sees_is_exactly_0():
+    forward, backward = made(PLAIN, [("return dQ, dK, dV", "return dQ, dK + 1e-9, dV")])
+    rows = looked_at(forward, backward, HEADS, GROUPED, CAUSAL)
+    assert mistakes(rows) == {"d_k": "hidden cells get gradients"}
+
+
+MASKED = PLAIN.replace("def forward(Q, K, V):", "def forward(Q, K, V, hide):").replace(
+    "    hide = np.triu(np.ones(S.shape[-2:], bool), 1)\n", ""
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("P = np.exp(S - S.max(-1, keepdims=True))", "P = np.exp(S - S.max(-1, keepdims=True).clip(-99))", {}),
+        ("(Q, k, v, P, c, n)\n\ndef", "(Q, k, v, np.where(hide.all(-1, keepdims=True), np.nan, P), c, n)\n\ndef",
+         dict.fromkeys(["d_q", "d_k", "d_v"], "a query sees nothing")),
+    ],
+)  # fmt: skip
+def test_query_that_sees_nothing(old, new, wrong):
+    sums = ("P /= P.sum(-1, keepdims=True)", "P /= np.maximum(P.sum(-1, keepdims=True), 1e-30)")
+    safe = ("P = np.exp(S - S.max(-1, keepdims=True))", "P = np.exp(S - S.max(-1, keepdims=True).clip(-99))")
+    forward, backward = made(MASKED, [sums, safe] + ([(old, new)] if wrong else []))
+    slots = {**HEADS, "hide": Slot("mask", "B H T S")}
+    rows = looked_at(forward, backward, slots, GROUPED, {"mask": "true = blocked"})
+    assert len(rows) == 3
+    assert mistakes(rows) == wrong
+
+
+def test_torch_is_looked_at_by_its_autograd():
+    torch = pytest.importorskip("torch")
+
+    def attend(q, k, v):
+        weights = torch.softmax(q @ k.transpose(2, 3) / 6**0.5, -1)
+        return weights.detach() @ v
+
+    rows = looked_at(attend, None, LOWER, framework="torch")
+    assert mistakes(rows) == {"d_q": "d_q zero", "d_k": "d_k zero"}
+
+
+def test_params_of_a_torch_module():
+    torch = pytest.importorskip("torch")
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv = torch.nn.Linear(24, 72)
+
+        def forward(self, x):
+            q, k, v = (a.unflatten(2, (4, 6)).transpose(1, 2) for a in self.qkv(x).chunk(3, -1))
+            return (torch.softmax(q @ k.transpose(2, 3) / 6**0.5, -1) @ v).transpose(1, 2).flatten(2)
+
+    hidden = {"qkv.weight": Slot("w_qkv", "P D"), "qkv.bias": Slot("b_qkv", "P")}
+    rows = looked_at(
+        Layer(), None, {"x": Slot("x", "B T D")}, SELF, is_inside=True, framework="torch", hidden=hidden
+    )
+    assert mistakes(rows) == {}
+    assert {*rows} == {"d_x", "d_w_qkv", "d_b_qkv"}
+
+
+def test_jax_is_looked_at_by_its_vjp():
+    jax = pytest.importorskip("jax")
+
+    def attend(q, k, v):
+        weights = jax.nn.softmax(q @ k.swapaxes(2, 3) / 6**0.5)
+        return {"out": weights @ jax.lax.stop_gradient(v), "weights": weights}
+
+    rows = looked_at(attend, None, LOWER, framework="jax")
+    assert mistakes(rows) == {"d_v": "d_v zero"}
