@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ class BackwardCall:
         """Keep the call with the most right gradients; the first, if its names leave no doubt."""
         optional, most = self.labels, -1
         sure = [("d_out", "cache", a.name, f"cache.{a.name}") for a in self.needed]
-        choices = islice(product(*(range(len(each)) for each in ranked)), 60_000)
+        width = int(60_000 ** (1 / max(len(ranked), 1)))
+        choices = product(*(range(min(len(each), width)) for each in ranked))
         until = min(asked.until, time.monotonic() + SECONDS)
         for choice in sorted(choices, key=sum):
             labels = [each[i] for each, i in zip(ranked, choice, strict=True)]
@@ -179,7 +180,10 @@ def _candidates(argument: Argument, pieces: Mapping[str, Any], roles: Mapping[st
     others = [label for label in pieces if label not in NUMBERS]
     others.sort(key=lambda label: not label.startswith("cache."))
     known = [label for label in [*likely, *others] if label in pieces]
-    return [*{id(pieces[label]): label for label in reversed(known)}.values()][::-1]
+    first: dict[int, str] = {}  # the same piece may have several labels
+    for label in known:
+        first.setdefault(id(pieces[label]), label)
+    return [*first.values()]
 
 
 def _is_named(path: str, leaf: Leaf) -> bool:
