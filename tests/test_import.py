@@ -96,6 +96,7 @@ ROOMS = (
     "bench",
     "conformance",
     "teach",
+    "identifying",
     "cli",
 )
 

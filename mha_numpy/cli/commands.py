@@ -182,6 +182,14 @@ def _train(options: Namespace) -> int:
     return 0
 
 
+def _write(option: str, file: Path, text: str) -> None:
+    """Write a text, or raise a ConfigError that names the option that asked for it."""
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{option}: cannot write {file}: {error.strerror}") from error
+
+
 @contextmanager
 def _handling(handler: Any, *names: str) -> Iterator[None]:
     """Give these signals, as far as the system has them, another handler for a while."""
@@ -531,10 +539,7 @@ def _mistakes(options: Namespace) -> int:
     if options.held_out:
         sections += held_out_sections(hold_out(pieces, options.held_out))
     if options.write is not None:
-        try:
-            options.write.write_text(to_markdown(sections), encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"write: cannot write {options.write}: {error.strerror}") from error
+        _write("write", options.write, to_markdown(sections))
     _report(sections)
     return 0
 
@@ -604,6 +609,48 @@ def _vectors(options: Namespace) -> int:
     manifest = write_vectors(**_taken(write_vectors, options))
     print(f"wrote {len(cases())} cases; {manifest} lists them, and README.md explains them")
     return 0
+
+
+@command(
+    "say what an attention function computes, and name its mistakes",
+    "Call a function or layer in a Python file, and report what it computes: its arguments, layout "
+    "and conventions, and the line of each mistake. It may use NumPy, PyTorch, JAX or Keras. Your "
+    "code runs in a separate process, with limits on time and memory. The exit code is 0 without a "
+    "mistake, 1 with one, and 3 if the report cannot say what your code computes.",
+    "mha-numpy identify attention.py:attend --given mask=attn --html attend.html",
+    word("function", "FILE.py:NAME",
+        "a function, an object, a class, or an attribute of these, such as Layer.attend"),
+    word("--backward", "NAME", "the function in this file that computes the gradients"),
+    word("--given", "ROLE=ARGUMENT",
+        "say which argument has a role, such as mask=attn; you can give several",
+        nargs="+", action="extend", default=[]),
+    path("--json", "FILE", "write the report to this file as JSON; - prints only the JSON"),
+    path("--html", "FILE", "write the report to this file as a page"),
+    number("--seconds", "S", "how long all of it may take (default 60)", default=60.0),
+    count("--megabytes", "N", "how much memory your code may use (default 4096)", default=4096),
+)  # fmt: skip
+def _identify(options: Namespace) -> int:
+    from mha_numpy.identifying.from_file import identify_file
+
+    given = dict(text.split("=", 1) for text in options.given if "=" in text.strip("="))
+    if len(given) < len(options.given):
+        raise ConfigError(
+            "given: expected ROLE=ARGUMENT, such as mask=attn, and each role once; "
+            f"got {' '.join(options.given)}"
+        )
+    is_json = options.json == Path("-")
+    wanted = {"json": None if is_json else options.json, "html": options.html}
+    wanted = {name: file for name, file in wanted.items() if file is not None}
+    for name, file in wanted.items():  # before it takes a minute
+        if file.is_dir() or not file.parent.is_dir():
+            raise ConfigError(f"{name}: expected a file in a folder that exists; got {file}")
+    known = {"given": given, "memory": options.megabytes * 2**20}
+    sheet = identify_file(**_taken(identify_file, options) | known)
+    for name, file in wanted.items():
+        _write(name, file, getattr(sheet, name))
+    print(sheet.json if is_json else sheet.text)
+    _report([], () if is_json else wanted.values())
+    return int(sheet.has_mistake) if sheet.is_found else 3
 
 
 @command(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-FRAMEWORKS = ("torch", "jax", "keras", "tensorflow", "mlx", "numpy")
+FRAMEWORKS = ("keras", "torch", "jax", "tensorflow", "mlx", "numpy")
 
 
 def frameworks_of(function: Any) -> list[str]:
@@ -28,7 +28,8 @@ def frameworks_of(function: Any) -> list[str]:
 
 def inner_function(function: Any) -> Any:
     """Return the function that does the work: behind decorators, or the method of an object."""
-    for name in ("forward", "call", "__call__"):
+    is_keras = hasattr(function, "get_weights")
+    for name in ("call", "forward", "__call__") if is_keras else ("forward", "call", "__call__"):
         method = getattr(type(function), name, None)
         if not hasattr(function, "__code__") and hasattr(method, "__code__"):
             function = method
@@ -82,6 +83,8 @@ def flatten(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif hasattr(result, "_asdict"):
         for name, each in result._asdict().items():
             yield from flatten(each, f"{path}.{name}")
+    elif isinstance(result, list) and _is_stack(result):
+        yield path, np.stack([np.asarray(to_numpy(each)) for each in result])
     elif isinstance(result, (tuple, list)) and not _is_matrix(result):
         for number, each in enumerate(result):
             yield from flatten(each, f"{path}[{number}]")
@@ -99,6 +102,12 @@ def flatten(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield path, array
 
 
+def _is_stack(values: list[Any]) -> bool:
+    """Return whether a list has an array for each token."""
+    shapes = {getattr(value, "shape", None) for value in values}
+    return len(values) > 1 and len(shapes) == 1 and None not in shapes
+
+
 def _is_matrix(value: Any) -> bool:
     """Return whether nested lists are one array of numbers."""
     while isinstance(value, (list, tuple)) and value:
@@ -108,10 +117,17 @@ def _is_matrix(value: Any) -> bool:
 
 def hidden_arrays(function: Any) -> dict[str, Any]:
     """Return the params that an object or a closure has, by name, with a function to set each."""
-    if hasattr(function, "named_parameters"):
+    function = getattr(function, "__self__", function)
+    if hasattr(function, "get_weights"):
+        named = {
+            id(w): f"{name}.{w.path.rsplit('/', 1)[-1]}"
+            for name, part in {**vars(function), **getattr(function, "_modules", {})}.items()
+            if hasattr(part, "get_weights")
+            for w in part.variables
+        }
+        found = {named.get(id(w), w.path): to_numpy(w.value) for w in function.variables}
+    elif hasattr(function, "named_parameters"):
         found = {name: to_numpy(p) for name, p in function.named_parameters()}
-    elif hasattr(function, "variables") and hasattr(function, "get_weights"):
-        found = {w.path.split("/", 1)[-1]: np.asarray(w) for w in function.variables}
     else:
         found = dict(_attributes(function))
     return {name: array for name, array in found.items() if array.dtype.kind == "f" and array.size}
@@ -136,7 +152,8 @@ def _attributes(holder: Any, path: str = "", depth: int = 0) -> Iterator[tuple[s
 
 def numbers_of(function: Any) -> dict[str, float]:
     """Return the numbers that an object has as attributes, or a function in its closure."""
-    found = {n: v for n, v in vars(function).items()} if hasattr(function, "__dict__") else {}
+    holder = getattr(function, "__self__", function)
+    found = dict(vars(holder)) if hasattr(holder, "__dict__") else {}
     inner = inner_function(function)
     code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None)
     if code is not None and cells:

@@ -8,17 +8,28 @@ import numpy as np
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.family import AXES, Sizes
 
-HEADS_GIVEN = (
-    "B H T d", "B T H d", "B T d", "T d", "H T d", "T H d", "T B H d", "T B d", "B d T", "d T", "B H d T",
-    "H B T d",
+HEADS_GIVEN = (  # of the queries; then of the keys, where it is not the same with S for T
+    "B H T d", "B T H d", "B T d", "T d", "H T d", "T H d", "T B H d", "T B d", "B d T", "d T", "H B T d",
+    "B H T d|B S d", "B T H d|B S d", "H T d|S d", "T H d|S d", "B H d|B G S d", "B H d|B S G d",
+    "H d|G S d", "H d|S G d", "B d|B S d", "d|S d", "B d|S B d", "B H d T", "B H d|B S d",
+    "B H T d|B G d S",
 )  # fmt: skip
-ONE_QUERY = ("B H d", "H d", "B d", "d")  # in place of the layouts above, without T
-HEADS_INSIDE = ("B T D", "T D", "T B D", "B D T", "D T")
+HEADS_INSIDE = ("B T D", "T D", "T B D", "B D T", "D T", "B D|B S D", "D|S D")
 JOINED = {  # axes that are several axes in one
     "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",
 }  # fmt: skip
-CELLS = ("B H T S", "B 1 T S", "B T S", "T S", "B 1 1 S", "B S", "S", "1 H T S", "H T S", "1 1 T S",
-         "1 T S", "B 1 S", "B H 1 S", "H 1 S")  # fmt: skip
+CELLS = ("B H T S", "T S", "B T S", "B 1 T S", "B 1 1 S", "B S", "H T S", "S", "1 H T S", "1 1 T S",
+         "1 T S", "B 1 S", "H 1 S", "B H 1 S", "1 S", "S B", "B H S")  # fmt: skip
+ROWS = ("B S", "S", "B 1 1 S", "B 1 S", "S B")  # of a padding mask
+OF_ROLE = {  # layouts of arrays that are options
+    "mask": CELLS, "bias": ("B H T S", "H T S", "1 H T S", "T S", "B T S", "B 1 T S", "1 1 T S", "T S H"),
+    "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", ""),
+    "positions": ("B T", "T"), "cos": ("T F", "T FF", "T ff", "1 1 T F", "1 T 1 F", "1 1 T FF", "B T FF", "1 T 1 FF"),
+    "bias_table": ("K H", "H K"), "sink": ("H", "1 H 1 1"), "head_gate": ("H", "1 H 1 1"),
+    "cache_k": ("B G Z d", "B Z G d", "Z G d", "G Z d", "Z d", "B Z d"),
+}  # fmt: skip
+OF_ROLE["sin"] = OF_ROLE["cos"]
+OF_ROLE["cache_v"] = tuple(layout.replace("d", "e") for layout in OF_ROLE["cache_k"])
 
 
 def arrange(array: Array, axes: str, layout: str, sizes: Sizes) -> Array:
@@ -31,6 +42,9 @@ def arrange(array: Array, axes: str, layout: str, sizes: Sizes) -> Array:
     >>> arrange(np.zeros((3, 24)), "B M", "H d B", Sizes()).shape
     (4, 6, 3)
     """
+    if "ff" in layout.lower():  # cos and sin for both features of each pair
+        array = np.concatenate([array, array], -1) if "FF" in layout else array.repeat(2, -1)
+        layout = layout.replace("FF", "F").replace("ff", "F")
     have, wanted = axes.split(), layout.split()
     for axis in [*have]:
         parts = JOINED.get(axis, axis).split()

@@ -4,6 +4,9 @@ import re
 from functools import cache
 
 WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case without underscores
+    "cache_k": r"(kcache|cachek|cachedk|cachedkeys|cachekeys?|keycache|cachekey|pastk|pastkeys?|kpast|kprev|prevk|prevkeys|oldk|kold|kmem|ck|layerpastk)",
+    "cache_v": r"(vcache|cachev|cachedv|cachedvalues|cachevalues?|valuecache|cachevalue|pastv|pastvalues?|vpast|vprev|prevv|prevvalues|oldv|vold|vmem|cv|layerpastv)",
+    "result": r"(out|o|output|dst|dest|result|res|y|outbuf|buf|outputs|ctx|scratch|preatt|att|scores|tmp)",
     "packed": r"(x|in)?(qkv|packed)(s|packed|states|proj|in)?",
     "query": r"x?(q|qs|que|query|queries|qry|qh|qhead|qheads|qmat|qvec|qt|qi|qx|qin|qstates|querystates|"
     r"querylayer|queryvec|queryvectors|decoderstate|a|needle|wanted|asks?|asking|asker|seeker|seekers|queryinput)",
@@ -17,11 +20,13 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     r"src|y|other|crossattentionstates|keyvaluestates|kvinput|kvsource|encoded|encstates|encmem|annotations?)",
     "mask": r"(attn|attention|att|src|tgt|causal|key|self|bool|visible|allowed|allow|keep|blocked?|block|hide|hidden|m|is)?"
     r"(mask|msk|masked|masks|mask2d|maskbias)(ed|in|out)?|m|visible|allowed|blocked|allow|forbid|forbidden|keep|may|see|sees|cansee|hidden|hide|banned|valid",
+    "B": r"(b|bs|bsz|batch|batchsize|nbatch|nb)",
     "padding": r"(src|tgt|key|kv|k|mem|memory|enc|encoder|seq|input|inputs)?(pad|padding|keypadding|keypad|padded|pads)(mask|masks|tokens|ding)?|"
     r"(key|kv|k|token|seq|tok|src|valid|real|input|isreal|ispad)(mask|valid|real|pad|ok)?|attentionmask|validmask|keepkeys?",
     "lengths": r"(seq|key|kv|k|src|valid|ctx|mem|x)?(len|lens|lengths?|seqlens?|nvalid|sizes)(s|kv|k)?|(n|num)(valid|keys|real|tokens)|validlens?",
     "bias": r"(attn|attention|pos|position|rel|relative|score|logit|alibi|additive|relpos|positional|t5)?(bias|biases|posbias|positionbias|"
     r"scorebias|relbias|additive|addmask|addtoscores|pb|alibi|relposbias|offsets)|scoresbias|biasmask",
+    "bias_table": r"(rel|relative|relpos|t5|position|pos|relattn|distance)?(bias|attention)?(bias|table|embedding|biastable|emb|relbias|biases)(weights?|table|values?)?|relativeattentionbias|relbias",
     "is_causal": r"(is|use|apply|with|do)?(causal|causalmask|autoregressive|ar|decoder|masked|unidirectional|lookahead|nopeek|nopeeking|lefttoright|"
     r"maskfuture|hidefuture|nofuture|triangular|tril)(mask)?",
     "window": r"(attn|attention|sliding|local|slide|left|band)?(window|windowsize|win|w|local|band|slidingwindow|windowlength|bandwidth|span|lookback|localsize|radius|reach)(size|len|length)?",
@@ -36,8 +41,8 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "rng": r"(rng|seed|key|generator|gen|randomstate|random|prng|prngkey|rngkey|rs|droprng|dropoutrng|dropoutkey)",
     "training": r"(is|in)?(train|training|trainmode|deterministic|istrain|istraining|inference|eval|mode|trainflag)",
     "flag": r"(return|ret|need|output|with|want|give|average|avg|keep|also|get|debug|verbose|use|save|inc|include|full)\w*",
-    "w_qkv": r"(w|weights?|p|proj|c|in|kernel)?(qkv|cattn|inproj|qkvproj|wqkv|attn|attnw|qkvw|qkvweights?|packed|all)(weights?|w|kernel|proj|projweight|mat|projw)?",
-    "w_kv": r"(w|weights?|proj)?(kv|wkv|kvproj)(weights?|w|kernel|proj)?",
+    "w_qkv": r"(w|weights?|p|proj|c|in|kernel|to)?(qkv|cattn|inproj|qkvproj|wqkv|attn|attnw|qkvw|qkvweights?|packed|all)(weights?|w|kernel|proj|projweight|mat|projw)?",
+    "w_kv": r"(w|weights?|proj|to)?(kv|wkv|kvproj)(weights?|w|kernel|proj)?",
     "b_qkv": r"(b|bias)?(qkv|cattn|inproj|qkvproj|attn)(bias|b|projbias)|b(qkv|attn|inproj)|inprojbias",
     "w_q": r"(w|weights?|proj|lin|linear|m|mat|p|to|theta|u|kernel|u)?(q|query|queries|wq|qproj|qproject\w*|qlin|tq|wquery|qw)(weights?|w|kernel|proj|lin|linear|mat|projw|matrix|map|projection)?s?",
     "w_k": r"(w|weights?|proj|lin|linear|m|mat|p|to|theta|kernel|u)?(k|key|keys|wk|kproj|kproject\w*|klin|tk|wkey|kw)(weights?|w|kernel|proj|lin|linear|mat|projw|matrix|map|projection)?s?",
@@ -74,5 +79,10 @@ def roles_by_name(name: str) -> tuple[str, ...]:
     >>> roles_by_name("num_heads"), roles_by_name("W_Q"), roles_by_name("encoder_outputs")
     (('H',), ('w_q',), ('memory',))
     """
-    plain = re.sub(r"[\W_]", "", name.rsplit("/", 1)[-1] if "/" in name else name).lower()
-    return tuple(role for role, pattern in PATTERNS.items() if pattern.fullmatch(plain))
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rsplit("/", 1)[-1]).lower().split("_")
+    words = [word for word in words if word]
+    for part in ("".join(words), *words[::-1]):
+        roles = tuple(role for role, pattern in PATTERNS.items() if pattern.fullmatch(part))
+        if roles:
+            return roles
+    return ()

@@ -47,6 +47,35 @@ class Called(NamedTuple):
     kind: str = ""  # of the result: "array", "tuple" ...
 
 
+class Asked(dict[str, Any]):
+    """A dict that notes what it is asked for and does not have, also as an attribute."""
+
+    def __init__(self, values: Mapping[str, Any], asked: list[str]) -> None:
+        super().__init__(values)
+        self._asked = asked
+
+    def __missing__(self, key: str) -> Any:
+        self._asked.append(key)
+        raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        if not super().__contains__(key):
+            self._asked.append(str(key))
+        return super().__contains__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, as a dict does."""
+        return self[key] if key in self else default  # noqa: SIM401
+
+    def __getattr__(self, key: str) -> Any:
+        if key.startswith("_"):
+            raise AttributeError(key)
+        try:
+            return self[key]
+        except KeyError:
+            raise AttributeError(key) from None
+
+
 class Subject:
     """Anybody's function, or an object that can be called."""
 
@@ -59,13 +88,14 @@ class Subject:
         self.frameworks = frameworks_of(function)
         self.framework = self.frameworks[0]
         self.dtype = "float64"
-        if hasattr(function, "named_parameters"):
+        if hasattr(function, "named_parameters") and not hasattr(function, "get_weights"):
             function.double().eval()
         self.source, self.tree = _source(self.inner)
         self.arguments = _arguments(function, self.inner)
         self.hidden = hidden_arrays(function)
         self.numbers = numbers_of(function)
-        self.calls = 0
+        self.keys: dict[str, list[str]] = {}  # of arguments that are dicts
+        self.asked: dict[str, list[str]] = {}
         self.printed = ""
 
     def constants(self) -> list[float]:
@@ -81,26 +111,38 @@ class Subject:
         ]  # fmt: skip
         return [*dict.fromkeys(abs(n) for n in found if n and abs(n) < 1e8)]
 
-    def keys_of(self, argument: str) -> list[str]:
-        """Return the strings by which the source looks something up in an argument."""
-        found = []
-        for node in ast.walk(self.tree or ast.Pass()):
-            match node:
-                case ast.Subscript(ast.Name(id=name), ast.Constant(value=str(key))):
-                    found.append((name, key))
-                case ast.Call(
-                    ast.Attribute(ast.Name(id=name), "get"), [ast.Constant(value=str(key)), *_]
-                ):
-                    found.append((name, key))
-        return [*dict.fromkeys(key for name, key in found if name == argument)]
+    def learn(self) -> bool:
+        """Take up the names that a call asked of dicts; return whether there are new ones."""
+        new = False
+        for name, asked in self.asked.items():
+            known = self.keys.setdefault(name, [])
+            more = [key for key in asked if key not in known]
+            known += more
+            new = new or bool(more)
+        hidden = hidden_arrays(self.function)
+        if hidden.keys() != self.hidden.keys():
+            self.hidden, new = hidden, True
+        return new
 
-    def call(self, given: Mapping[str, Any]) -> Called:
-        """Call the function; return its arrays, or the error."""
-        self.calls += 1
+    def unpacks(self, argument: str) -> bool:
+        """Return whether the source passes an argument on as ``**argument``."""
+        return any(
+            isinstance(node, ast.keyword) and node.arg is None
+            and isinstance(node.value, ast.Name) and node.value.id == argument
+            for node in ast.walk(self.tree or ast.Pass())
+        )  # fmt: skip
+
+    def call(self, given: Mapping[str, Any], filled: str = "") -> Called:
+        """Call the function; return its arrays, or the error.
+
+        `filled` is the argument that it writes its output into, if there is one.
+        """
         positional, named = [], {}
         for argument in self.arguments:
             if argument.name in given:
                 value = to_framework(_narrow(given[argument.name], self.dtype), self.framework)
+                if isinstance(value, dict) and argument.name in self.keys:
+                    value = Asked(value, self.asked.setdefault(argument.name, []))
                 if argument.is_positional:
                     positional.append(value)
                 else:
@@ -113,6 +155,9 @@ class Subject:
             ):  # fmt: skip
                 warnings.simplefilter("ignore")
                 result = self.function(*positional, **named)
+                if filled:
+                    at = [a.name for a in self.arguments if a.is_positional].index(filled) if filled not in named else -1
+                    result = (named[filled] if at < 0 else positional[at], result)
             self.printed = self.printed or printed.getvalue()[:200]
             return Called([*flatten(result)], kind=type(result).__name__)
         except Exception as error:  # anybody's

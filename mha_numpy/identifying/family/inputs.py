@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.identifying.family.problem import Problem
+from mha_numpy.identifying.family.problem import Problem, Sizes
 from mha_numpy.identifying.family.stages import stage
 
 ORDERS = ("qkv", "qvk", "kqv", "kvq", "vqk", "vkq")
@@ -45,30 +45,31 @@ def _first(problem: Problem, *choices: Any) -> Any:
 )
 def project(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Multiply by the params, where there are any, and unpack."""
+    sizes = problem.sizes
     if problem.get("packed") is not None:
-        return _unpack(x.packed, s.packing, problem)
-    if problem.get("w_qkv") is not None:
-        packed = _linear(x.from_q, x.w_qkv, problem.get("b_qkv"))
-        return _unpack(packed, s.packing, problem)
+        parts = _unpack(x.packed, s.packing, sizes)
+        return {f"wide_{name}": parts[name] for name in "qkv"}
+    params = {name: problem.get(name) for name in PROJECTIONS}
+    for role, kinds in (("qkv", "qkv"), ("kv", "kv")):
+        for kind in "wb":
+            joined = problem.get(f"{kind}_{role}")
+            if joined is not None:
+                order = s.packing if role == "qkv" else s.packing.replace("q", "", 1)
+                parts = _unpack(joined, order, sizes)
+                params |= {f"{kind}_{name}": parts[name] for name in kinds}
     names = {
         "": "qkv", "k v": "qvk", "q k": "kqv", "q v": "vkq", "q k v": "vqk",
         "k := q": "qqv", "v := k": "qkk", "v := q": "qkq",
     }[s.params]  # fmt: skip
     made = {}
-    if problem.get("w_kv") is not None:
-        packed = _linear(x.from_k, x.w_kv, problem.get("b_kv"))
-        sizes = problem.sizes
-        cut = sizes.G * (sizes.d if s.packing[:3].index("k") < s.packing[:3].index("v") else sizes.e)
-        first, second = packed[..., :cut], packed[..., cut:]
-        is_usual = s.packing[:3].index("k") < s.packing[:3].index("v")
-        made["k"], made["v"] = (first, second) if is_usual else (second, first)
     for to, name in zip("qkv", names, strict=True):
-        if to in made:
-            continue
-        w = None if s.left_out == f"w_{to}" else problem.get(f"w_{name}")
-        b = None if s.left_out in (f"b_{to}", "biases") else problem.get(f"b_{name}")
-        made[to] = _linear(getattr(x, f"from_{to}"), w, b)
-    return {f"wide_{to}": array for to, array in made.items()}
+        w = None if s.left_out == f"w_{to}" else params[f"w_{name}"]
+        b = None if s.left_out in (f"b_{to}", "biases") else params[f"b_{name}"]
+        made[f"wide_{to}"] = _linear(getattr(x, f"from_{to}"), w, b)
+    return made
+
+
+PROJECTIONS = ("w_q", "w_k", "w_v", "b_q", "b_k", "b_v")
 
 
 def _linear(x: Array, w: Array | None, b: Array | None) -> Array:
@@ -76,26 +77,25 @@ def _linear(x: Array, w: Array | None, b: Array | None) -> Array:
     return x if b is None else x + b
 
 
-def _unpack(packed: Array, packing: str, problem: Problem) -> dict[str, Any]:
-    """Take q, k and v out of one array."""
-    order = packing[:3]
-    sizes = problem.sizes
+def _unpack(packed: Array, packing: str, sizes: Sizes) -> dict[str, Array]:
+    """Take the columns of q, k and v out of one array."""
+    order = packing.split()[0]
     widths = {"q": sizes.H * sizes.d, "k": sizes.G * sizes.d, "v": sizes.G * sizes.e}
     if packing == order:
         ends = np.cumsum([widths[name] for name in order])
         parts = np.split(packed, ends[:-1], axis=-1)
     else:
-        B, T, _ = packed.shape
+        leading, count = packed.shape[:-1], len(order)
         if packing.endswith("head"):
-            pieces = packed.reshape(B, T, sizes.H, 3, sizes.d)
+            pieces = packed.reshape(*leading, sizes.G, count, sizes.d)
         else:
-            pieces = packed.reshape(B, T, sizes.H, sizes.d, 3).swapaxes(-1, -2)
-        parts = [pieces[..., i, :].reshape(B, T, -1) for i in range(3)]
-    return {f"wide_{name}": part for name, part in zip(order, parts, strict=True)}
+            pieces = packed.reshape(*leading, sizes.G, sizes.d, count).swapaxes(-1, -2)
+        parts = [pieces[..., i, :].reshape(*leading, -1) for i in range(count)]
+    return dict(zip(order, parts, strict=True))
 
 
 SPLITS = (
-    "columns", "reshape without transpose", "features before heads", "tokens mixed with batch",
+    "columns", "reshape without transpose", "reshape without transpose, and back", "features before heads", "tokens mixed with batch",
 )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def split(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
         if s.qk_norm == "mean and variance":
             centred = heads[name] - heads[name].mean(-1, keepdims=True)
             heads[name] = centred / np.sqrt((centred**2).mean(-1, keepdims=True))
-    return heads
+    return {**heads, "goes_back": s.split.endswith("and back")}
 
 
 def _split(wide: Array, count: int, how: str) -> Array:

@@ -35,8 +35,7 @@ def mix(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     if gate is not None and s.head_gate == "output":
         heads = heads * gate[..., None, None]
     if s.rows:
-        rows = x.padding if problem.get("padding") is not None else None
-        heads = heads * rows[:, None, :, None]
+        heads = heads * x.visible.any(1, keepdims=True).any(2, keepdims=True).swapaxes(-1, -2)
     return {"dropped": dropped, "heads": heads}
 
 
@@ -54,7 +53,7 @@ MERGES = (
 def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Merge the heads and project, where the inputs had no axis of heads."""
     heads = x.heads
-    out = {"out": heads, "merged": _merge(heads, s.merge)}
+    out = {"out": heads, "merged": _merge(heads, MERGES[1] if x.goes_back else s.merge)}
     last = out["merged"]
     w_o, b_o = problem.get("w_o"), problem.get("b_o")
     if w_o is not None and s.w_o != "left out":

@@ -15,7 +15,7 @@ from mha_numpy.identifying.family.stages import stage
     rotated=("q and k", "q", "k", "q, k and v"),
     direction=("", "backwards", "q backwards", "k backwards"),
     first_position=(0, 1),
-    q_position=("from the first key", "to the last key"),
+    q_position=("from the first key", "to the last key", "after the cache"),
     base=(10000.0,),
     frequencies=("base^(-2i/d)", "base^(-i/d)", "base^(-4i/d)"),
     rotation_axis=("tokens", "heads"),
@@ -24,11 +24,13 @@ def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
     """Rotate pairs of features by an angle that grows with the position."""
     is_given = problem.get("cos") is not None
     if not s.rotation:
-        return {"turned_q": x.q, "turned_k": x.k, "turned_v": x.v}
+        return _with_cache({"turned_q": x.q, "turned_k": x.k, "turned_v": x.v}, problem)
     T, S = x.q.shape[2], x.k.shape[2]
     first = s.first_position + (problem.get("offset") or 0)
+    first += problem.sizes.Z * (s.q_position == "after the cache")
     starts = {"q": first + (S - T if s.q_position == "to the last key" else 0)}
-    starts["k"] = starts["v"] = first - (problem.get("offset") or 0)
+    starts["k"] = starts["v"] = first
+    positions = problem.get("positions")
     base = problem.get("base") or s.base
     out = {"turned_v": x.v}
     for name in "qkv":
@@ -44,12 +46,23 @@ def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
             cos, sin = (_both(getattr(x, part), array) for part in ("cos", "sin"))
         else:
             length = array.shape[1 if s.rotation_axis == "heads" else 2]
-            angles = _angles(starts[name] + np.arange(length), array.shape[-1], base, s.frequencies)
+            places = starts[name] + np.arange(length) if positions is None else positions[:, None]
+            angles = _angles(places, array.shape[-1], base, s.frequencies)
             cos, sin = np.cos(angles), np.sin(angles)
         if s.rotation_axis == "heads":
             cos, sin = cos[:, None], sin[:, None]
         out[f"turned_{name}"] = _turn(array, cos, sign * sin, kind)
-    return out
+    return _with_cache(out, problem)
+
+
+def _with_cache(out: dict[str, Any], problem: Problem) -> dict[str, Any]:
+    """Put the keys and values of a cache before the others."""
+    if problem.get("cache_k") is None:
+        return out
+    return {
+        **out, "turned_k": np.concatenate([problem.given["cache_k"], out["turned_k"]], axis=2),
+        "turned_v": np.concatenate([problem.given["cache_v"], out["turned_v"]], axis=2),
+    }  # fmt: skip
 
 
 def _both(given: Array, array: Array) -> Array:
@@ -61,7 +74,7 @@ def _both(given: Array, array: Array) -> Array:
 def _angles(positions: Array, width: int, base: float, frequencies: str) -> Array:
     i = np.arange(width // 2)
     power = {"base^(-2i/d)": 2, "base^(-i/d)": 1, "base^(-4i/d)": 4}[frequencies]
-    return positions[:, None] * base ** (-power * i / width)
+    return positions[..., None] * base ** (-power * i / width)
 
 
 def _turn(array: Array, cos: Array, sin: Array, kind: str) -> Array:
@@ -80,10 +93,8 @@ def _turn(array: Array, cos: Array, sin: Array, kind: str) -> Array:
 def group(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Give each query head its key/value head."""
     H, G = x.turned_q.shape[1], x.turned_k.shape[1]
-    if H == G:
-        if s.grouping != "repeat":
-            raise ValueError("no groups")
-        return {"keys": x.turned_k, "values": x.turned_v}
+    if G in (1, H):
+        return {"keys": x.turned_k, "values": x.turned_v}  # one head broadcasts
     head = {"repeat": np.arange(H) // (H // G), "tile": np.arange(H) % G,
             "only the first": np.zeros(H, int)}.get(s.grouping)  # fmt: skip
     if head is None:

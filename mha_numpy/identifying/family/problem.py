@@ -13,9 +13,9 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "packed": "B T P",
     "w_q": "D M", "w_k": "C N", "w_v": "E O", "w_qkv": "D P", "w_kv": "C R", "w_o": "U W",
     "b_q": "M", "b_k": "N", "b_v": "O", "b_qkv": "P", "b_kv": "R", "b_o": "W",
-    "mask": "B H T S", "bias": "B H T S", "dropout_mask": "B H T S",
-    "padding": "B S", "lengths": "B",
-    "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
+    "mask": "B H T S", "bias": "B H T S", "dropout_mask": "B H T S", "lengths": "B",
+    "positions": "B T", "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
+    "bias_table": "K H", "cache_k": "B G Z d", "cache_v": "B G Z e",
     "out": "B H T e", "merged": "B T W", "weights": "B H T S", "lse": "B H T",
 }  # fmt: skip
 
@@ -28,20 +28,25 @@ class Sizes(NamedTuple):
     G: int = 4  # key/value heads
     T: int = 5  # queries
     S: int = 7  # keys
-    d: int = 6  # width of a query or key
+    d: int = 8  # width of a query or key
     e: int = 10  # width of a value
+    D: int = 0  # width of the model, 0 = that of all heads together
+    C: int = 0  # of the memory, 0 = D
+    W: int = 0  # of the output, 0 = D
+    K: int = 12  # rows of a table of biases
+    Z: int = 0  # keys in a cache, which come before those that are passed
 
     def of(self, axis: str) -> int:
         """Return the length of an axis; D, M ... are the widths of all heads together."""
         if axis in "123":
             return int(axis)
-        if axis in self._fields:
+        if axis in self._fields and (axis not in "DCW" or getattr(self, axis)):
             return int(getattr(self, axis))
         H, G, d, e = self.H, self.G, self.d, self.e
-        wide = H * d
+        wide = self.D or H * d
         return {
-            "D": wide, "C": wide, "E": wide, "M": wide, "N": G * d, "O": G * e, "R": G * (d + e),
-            "P": wide + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
+            "D": wide, "C": wide, "E": self.C or wide, "M": H * d, "N": G * d, "O": G * e, "R": G * (d + e),
+            "P": H * d + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
         }[axis]  # fmt: skip
 
     def shape(self, axes: str) -> tuple[int, ...]:
@@ -69,6 +74,19 @@ class Problem:
 def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
     """Draw an array for a role."""
     axes = AXES[role].split()
+    shape = sizes.shape(AXES[role])
+    if role == "mask":  # each query has visible and hidden keys, whatever True means
+        order = rng.random(shape).argsort(-1)
+        return np.asarray(order % 2 == 0)
+    if role == "dropout_mask":
+        return np.asarray((rng.random(shape).argsort(-1) % 3 > 0) * 1.5)
+    if role == "lengths":
+        return np.asarray(2 + np.arange(sizes.B) * 2 % max(sizes.S - 2, 1))
+    if role == "positions":
+        return np.asarray(np.sort(rng.permutation(4 * sizes.T)[: sizes.T]) + np.zeros(shape, int))
+    if role in ("cos", "sin"):
+        angles = np.random.default_rng(7).uniform(0, 6, shape)
+        return np.asarray(getattr(np, role)(angles))
     array: Array = rng.normal(size=sizes.shape(AXES[role]))
     if role.startswith("w_"):
         array *= 1.5 / np.sqrt(sizes.of(axes[0]))  # scores of a usual size

@@ -33,11 +33,13 @@ ALIBI = ("", "slopes from 2^(-8/H)", "slopes from 1", "both sides", "wrong sign"
 @stage(
     scale=tuple(SCALES),
     product=("q k^T", "k reshaped"),
-    scale_given=("times", "divided by", "times, and 1/sqrt(d)", "ignored"),
+    scale_given=("times", "divided by", "times, and 1/sqrt(d)", "divided by, and 1/sqrt(d)", "ignored"),
     bias=("added after the scale", "added before the scale", "subtracted", "ignored"),
     softcap=(None,),
     softcap_at=("before the bias", "after the bias"),
     alibi=ALIBI,
+    buckets=("both sides", "past"),
+    most_distance=(128,),
     mask_at_product=("", "multiplies the scores"),
 )
 def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
@@ -52,9 +54,14 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
     if problem.get("scale") is not None and s.scale_given != "ignored":
         scale = {"times": x.scale * (1 if s.scale == "1/sqrt(d)" else scale),
                  "divided by": 1 / x.scale,
-                 "times, and 1/sqrt(d)": x.scale * d**-0.5}[s.scale_given]  # fmt: skip
+                 "times, and 1/sqrt(d)": x.scale * d**-0.5,
+                 "divided by, and 1/sqrt(d)": d**-0.5 / x.scale}[s.scale_given]  # fmt: skip
     scores = q @ kT
     bias = problem.get("bias")
+    if problem.get("bias_table") is not None:
+        bias = _bucketed(x.bias_table, s.buckets, s.most_distance, T, S) + (0 if bias is None else bias)
+    if s.alibi:
+        bias = _alibi(s.alibi, H, T, S) + (0 if bias is None else bias)
     if bias is not None and s.bias == "added before the scale":
         scores = scores + bias
     scores = scores * scale
@@ -65,8 +72,6 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
         scores = scores + bias
     if bias is not None and s.bias == "subtracted":
         scores = scores - bias
-    if s.alibi:
-        scores = scores + _alibi(s.alibi, H, T, S)
     if cap and s.softcap_at == "after the bias":
         scores = cap * np.tanh(scores / cap)
     return {"scores": scores}
@@ -82,3 +87,21 @@ def _alibi(kind: str, H: int, T: int, S: int) -> Array:
     if kind == "wrong sign":
         distance = -distance
     return slopes[:, None, None] * distance
+
+
+def _bucketed(table: Array, buckets: str, most: float, T: int, S: int) -> Array:
+    """Return the bias of a table by buckets of distances: T5 (Raffel et al. 2020, section 2.1)."""
+    distance = np.arange(S) - np.arange(T)[:, None]  # j - i
+    count = len(table)
+    first = np.zeros((T, S), int)
+    if buckets == "both sides":
+        count //= 2
+        first = np.where(distance > 0, count, 0)
+        distance = abs(distance)
+    else:
+        distance = -distance.clip(max=0)
+    exact = count // 2
+    ratio = np.log(distance.clip(min=1) / exact) / np.log(most / exact)
+    wide = (exact + (ratio * (count - exact)).astype(int)).clip(max=count - 1)
+    bucket = first + np.where(distance < exact, distance, wide)
+    return table[bucket].transpose(2, 0, 1)

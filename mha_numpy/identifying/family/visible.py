@@ -19,10 +19,9 @@ CAUSAL = ("", "past and itself", "past", "one ahead", "future and itself", "futu
     window_given=("w-1 before", "w before", "w-1 both", "w both", "w//2 both", "w+1 before",
                   "w/2-1 both", "w-2 before"),
     mask=("true = visible", "true = blocked", "ignored"),
-    mask_axis=("keys", "queries", "both"),
-    mask_index=("", "transposed", "of the first sequence", "of the first head"),
+    mask_index=("", "transposed", "and transposed", "of the first sequence", "of the first head"),
     lengths=("j < n", "j <= n", "j < n - 1", "last n", "j > n", "j >= n"),
-    padding=("true = visible", "true = blocked"),
+    rows_by=("keys", "queries", "both"),
     combined=("and", "or", "mask alone", "causal alone"),
 )  # fmt: skip
 def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
@@ -47,25 +46,20 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     mask = problem.get("mask")
     if mask is not None and s.mask != "ignored":
         cells = mask if s.mask == "true = visible" else ~mask
-        if s.mask_index == "transposed":
-            cells = cells.swapaxes(-1, -2)
+        if s.mask_index.endswith("transposed"):
+            turned = cells.swapaxes(-1, -2)
+            cells = turned & cells if s.mask_index.startswith("and") else turned
         if s.mask_index == "of the first sequence":
             cells = cells[:1]
         if s.mask_index == "of the first head":
             cells = cells[:, :1]
         masked.append(cells)
-    rows = None
     if problem.get("lengths") is not None:
         n = x.lengths[:, None]
         rows = {"j < n": j < n, "j <= n": j <= n, "j < n - 1": j < n - 1, "last n": j >= S - n,
                 "j > n": j > n, "j >= n": j >= n}[s.lengths]  # fmt: skip
-    if problem.get("padding") is not None:
-        rows = x.padding if s.padding == "true = visible" else ~x.padding
-    if rows is not None:
         of_keys, of_queries = rows[:, None, None, :], rows[:, None, :, None]
-        masked.append({"keys": of_keys, "queries": of_queries}.get(
-            s.mask_axis, of_keys & of_queries if s.mask_axis == "both" else of_keys
-        ))  # fmt: skip
+        masked.append({"keys": of_keys, "queries": of_queries}.get(s.rows_by, of_keys & of_queries))
     if s.combined == "mask alone" and masked:
         ruled = []
     if s.combined == "causal alone" and ruled:
@@ -89,7 +83,7 @@ def _window(w: int, given: str) -> tuple[int, int | None]:
 
 
 HIDE = (
-    "-inf", "-1e9", "-1e4", "-100", "-10", "-1", "0", "1e-9", "+inf", "factor 0",
+    "-inf", "-100", "-10", "-1", "0", "1e-9", "+inf", "factor 0",
     "after the softmax", "after the softmax, renormalised", "0 - mask", "+ mask",
 )  # fmt: skip
 
@@ -97,13 +91,16 @@ HIDE = (
 @stage(
     hide=HIDE,
     softmax_axis=("keys", "queries", "heads", "all", "features of batch"),
-    normaliser=("softmax", "sigmoid", "none", "sum", "relu, sum", "abs, sum", "square, sum",
+    normaliser=("softmax", "sigmoid", "sigmoid, -log T_k", "none", "elu(x)+1 of q and k",
+                "relu of q and k", "exp of q and k", "streamed, sum not rescaled",
+                "streamed, output not rescaled", "sum", "relu, sum", "abs, sum", "square, sum",
                 "one more in the sum", "2^x", "log-softmax", "softmax twice", "1/T_k", "sum, relu+eps"),
-    temperature=(1.0,),
+    block=(2,),
+    blind=("nan", "zeros", "mean of all values", "as if nothing were hidden"),
 )  # fmt: skip
 def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Hide cells and turn scores into weights."""
-    scores, visible = x.scores / s.temperature, x.visible
+    scores, visible = x.scores, x.visible
     is_after = s.hide.startswith("after")
     if not x.has_rule and s.hide != "-inf":
         raise ValueError("nothing is hidden")
@@ -119,11 +116,19 @@ def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[
         fill = float(s.hide) if fill is None else fill
         scores = np.where(visible, scores, fill)
     axis = {"keys": -1, "queries": -2, "heads": 1, "all": (-1, -2), "features of batch": 0}
+    if s.normaliser.endswith("of q and k"):
+        return {"masked": scores, **_by_features(x, s.normaliser)}
+    if s.normaliser.startswith("streamed"):
+        return {"masked": scores, **_streamed(scores, s.normaliser, problem.get("block") or s.block)}
     weights, lse = _normalise(scores, axis[s.softmax_axis], s, problem, visible)
     if is_after and x.has_rule:
         weights = weights * visible
         if s.hide.endswith("renormalised"):
             weights = weights / weights.sum(-1, keepdims=True)
+    if s.blind != "nan":
+        blind = ~visible.any(-1, keepdims=True)
+        plain = softmax(x.scores, -1) if s.blind.startswith("as if") else 1 / scores.shape[-1]
+        weights = np.where(blind, 0 if s.blind == "zeros" else plain, weights)
     return {"masked": scores, "weights": weights, "lse": lse}
 
 
@@ -147,8 +152,9 @@ def _normalise(
         return softmax(scores * np.log(2), axis), lse
     if kind == "log-softmax":
         return np.log(softmax(scores, axis)), lse
-    if kind == "sigmoid":
-        return 1 / (1 + np.exp(-scores)), lse
+    if kind.startswith("sigmoid"):
+        shift = np.log(scores.shape[-1]) if "log" in kind else 0
+        return 1 / (1 + np.exp(shift - scores)), lse
     scores = np.where(np.isneginf(scores), 0, scores)
     if kind in ("none", "1/T_k"):
         return scores if kind == "none" else scores / scores.shape[-1], lse
@@ -156,3 +162,27 @@ def _normalise(
                "square, sum": scores**2, "sum, relu+eps": scores.clip(0) + 1e-6}[kind]  # fmt: skip
     weights = np.where(visible, weights, 0)
     return weights / weights.sum(axis=axis, keepdims=True), lse
+
+
+def _by_features(x: SimpleNamespace, kind: str) -> dict[str, Array]:
+    """Return the weights of linear attention: products of positive features of q and k."""
+    feature = {
+        "elu(x)+1": lambda a: np.where(a > 0, a + 1, np.exp(np.minimum(a, 0))),
+        "relu": lambda a: a.clip(0),
+        "exp": np.exp,
+    }[kind.split()[0]]
+    products = feature(x.turned_q) @ feature(x.keys).swapaxes(-1, -2) * x.visible
+    return {"weights": products / products.sum(-1, keepdims=True), "lse": np.log(products.sum(-1))}
+
+
+def _streamed(scores: Array, kind: str, block: int) -> dict[str, Array]:
+    """Return weights as computed by blocks of keys, where something keeps an earlier maximum."""
+    starts = range(0, scores.shape[-1], block)
+    largest = [scores[..., : start + block].max(-1, keepdims=True) for start in starts]
+    own = np.concatenate([
+        np.exp(scores[..., start : start + block] - m) for start, m in zip(starts, largest, strict=True)
+    ], -1)  # fmt: skip
+    right = np.exp(scores - largest[-1])
+    above, below = (right, own) if kind.endswith("sum not rescaled") else (own, right)
+    sums = below.sum(-1, keepdims=True)
+    return {"weights": above / sums, "lse": (np.log(sums) + largest[-1])[..., 0]}

@@ -78,11 +78,15 @@ def run_calls(
     any limit.
     """
     heard = Heard(len(inputs), check_limits(limits))
-    calls = make_calls(get_function, inputs)
+    return run_messages(make_calls(get_function, inputs), heard)
+
+
+def run_messages(messages: Iterator[Message], heard: "Heard") -> Run:
+    """Make the messages of a run in a child process, as `run_calls` does, and hear them here."""
     if can_fork():
-        _run_in_a_child(lambda tell: _make_calls_there(calls, tell, limits), heard)
+        _run_in_a_child(lambda tell: _tell_there(messages, tell, heard.limits), heard)
     else:
-        _run_here(calls, heard)
+        _run_here(messages, heard)
     return heard.run
 
 
@@ -329,10 +333,10 @@ def _be_the_child(
         os._exit(0)
 
 
-def _make_calls_there(calls: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
+def _tell_there(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
     def say_where(_: int, frame: FrameType | None) -> None:
         if place := place_of(frame):  # else an answer may be half written
             write_message(tell, Ended(_too_late(limits) + place))
 
     signal.signal(signal.SIGURG, say_where)
-    tell_all(calls, tell, limits)
+    tell_all(messages, tell, limits)

@@ -1,0 +1,30 @@
+"""A call of a function in one way."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mha_numpy.identifying.family import Problem
+from mha_numpy.identifying.search import Seen
+from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.ways import Way
+
+Change = Callable[[Problem], Problem]
+
+
+def call_way(
+    subject: Subject, way: Way, trouble: str = "", seed: int = 0, change: Change | None = None
+) -> tuple[Seen | None, str]:
+    """Call a function in one way; return what was seen, or the trouble.
+
+    `change` changes the problem first; then numbers that are not finite may come back.
+    """
+    try:
+        problem = way.problem(subject, seed)
+        problem = change(problem) if change else problem
+        passed = way.given(problem)
+    except ValueError:  # sizes that do not fit each other
+        return None, trouble
+    called = subject.call(passed, way.argument("result"))
+    is_fine = called.arrays and (change or np.isfinite(called.arrays[0][1]).all())
+    return (Seen(way, problem, called) if is_fine else None), called.trouble or trouble

@@ -1,0 +1,113 @@
+"""An object of a class that was given instead of a function."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.errors import ConfigError, one_line
+from mha_numpy.identifying.family import Sizes
+from mha_numpy.identifying.family.problem import draw
+from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.ways import PARAMS, number_of
+
+METHODS = ("__call__", "forward", "call", "attend", "attention", "apply", "compute", "run")
+SIZES = Sizes(e=8, S=5)
+VALUES: dict[str, Any] = {"rate": 0.0, "T": 64, "eps": 1e-12, "rng": 0, "window": 3, "block": 2}
+
+
+def make_instance(kind: type) -> Any:
+    """Return an object of a class: sizes and params by the names of its arguments."""
+    trouble = ""
+    for sizes in (SIZES, SIZES._replace(G=2)):
+        for default_params in (True, False):
+            try:
+                return kind(**_arguments(kind, sizes, default_params))
+            except Exception as error:  # anybody's
+                trouble = trouble or f"{type(error).__name__}: {one_line(error)}"
+    raise ConfigError(
+        f"function: cannot make an object of the class {kind.__name__} ({trouble}); make one, "
+        "such as layer = Attention(24, 4), and show that"
+    )
+
+
+class Drawn(dict[str, Any]):
+    """Params that are drawn when they are first asked for."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.sizes = sizes
+
+    def __missing__(self, key: str) -> Any:
+        role = next((role for role in roles_by_name(key) if role in PARAMS), None)
+        if role is None:
+            raise KeyError(key)
+        self[key] = draw(role, self.sizes, np.random.default_rng(len(key)))
+        return self[key]
+
+
+def _arguments(kind: type, sizes: Sizes, is_plain: bool) -> dict[str, Any]:
+    found = {}
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        value = _value(parameter.name, kind, sizes, is_plain)
+        roles = roles_by_name(parameter.name)
+        is_size = any(role in ("H", "D", "G") for role in roles[:1])
+        if parameter.default is parameter.empty or is_size or roles[:1] == ("rate",):
+            if parameter.default is None and roles[:1] == ("G",) and is_plain:
+                continue
+            found[parameter.name] = value
+    return found
+
+
+def _value(name: str, kind: type, sizes: Sizes, is_plain: bool) -> Any:
+    roles = roles_by_name(name)
+    for role in roles:
+        if role in VALUES:
+            return VALUES[role]
+        if role in ("H", "G", "D", "d", "R"):
+            return number_of(role, sizes)
+        if role in PARAMS:
+            return draw(role, sizes, np.random.default_rng(len(name)))
+        if role in ("is_causal", "flag", "training"):
+            return role == "is_causal"
+    if "params" in roles:
+        return Drawn(sizes)
+    attributes = _looked_up(kind, name)
+    if attributes:
+        return SimpleNamespace(**{each: _value(each, kind, sizes, is_plain) for each in attributes})
+    return None
+
+
+def _looked_up(kind: type, name: str) -> list[str]:
+    """Return what the source of a class looks up in an argument, as ``config.n_head``."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(ast.Name(id=owner), attr) | ast.Subscript(
+                ast.Name(id=owner), ast.Constant(value=str(attr))
+            ) if owner == name:
+                found.append(attr)
+    return [*dict.fromkeys(found)]
+
+
+def callable_of(thing: Any) -> Callable[..., Any]:
+    """Return what is called: a function, or an object's method that attends."""
+    if inspect.isclass(thing):
+        thing = make_instance(thing)
+    if callable(thing):
+        return thing
+    names = [name for name in METHODS if callable(getattr(thing, name, None))]
+    names += [n for n, m in inspect.getmembers(thing, inspect.ismethod) if not n.startswith("_")]
+    if not names:
+        raise ConfigError(f"function: expected a function or a layer; got {type(thing).__name__}")
+    return getattr(thing, names[0])

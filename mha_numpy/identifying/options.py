@@ -1,0 +1,172 @@
+"""The arguments that may be left out: what each does, found by passing it."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.identifying.family import Problem, evaluate
+from mha_numpy.identifying.layouts import OF_ROLE
+from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.search import OUTPUTS, Found, Group, Seen, fit, search
+from mha_numpy.identifying.subject import Argument, Subject
+from mha_numpy.identifying.ways import CHOICES, NUMBERS, Slot, Way, variants
+
+HIDING = ("hide", "combined", "alignment", "blind")
+RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
+    "mask": ("mask", "mask_index", "rows", *HIDING), "bias": ("bias", "mask_index"),
+    "lengths": ("lengths", "rows_by", "rows", *HIDING), "is_causal": ("causal", *HIDING),
+    "window": ("window_given", "causal", *HIDING), "scale": ("scale_given",),
+    "softcap": ("softcap_at",), "dropout_mask": ("dropout_mask",), "head_gate": ("head_gate",),
+    "sink": ("normaliser",), "base": ("frequencies",),
+    "offset": ("q_position", "alignment", "first_position", "causal"),
+    "positions": ("rotation", "rotated", "direction"), "cos": ("rotation", "rotated", "direction"),
+    "cache_k": ("alignment", "q_position", "causal"), "memory": ("exchanged",),
+    "key": ("exchanged",), "block": (), "eps": (),
+}  # fmt: skip
+TOGETHER = {"cache_k": "cache_v", "cos": "sin", "key": "value"}  # passed as a pair
+ALSO = {"mask": ("bias",), "padding": ("mask", "bias"), "bias": ("mask",), "sink": ()}
+
+
+class Option(NamedTuple):
+    """An argument that may be left out, and what is known of it."""
+
+    argument: str
+    role: str  # "" if nothing is known
+    slot: Slot | None
+    found: Found | None  # with the option passed
+    settings: dict[str, Any]  # those that say how it is meant
+    note: str = ""
+
+
+def look_at_options(subject: Subject, found: Found, given: dict[str, str], until: float) -> list[Option]:
+    """Pass each argument that may be left out, and find out what it does."""
+    options: list[Option] = []
+    left = [a for a in subject.arguments if a.name not in found.seen.way.slots]
+    done: set[str] = set()
+    for argument in left:
+        if argument.name in done:
+            continue
+        share = time.monotonic() + (until - time.monotonic()) / max(len(left) - len(options), 1)
+        option = _look_at(subject, found, argument, given, share, left)
+        done.add(argument.name)
+        if option.found:  # a pair is passed together
+            done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
+        options.append(option)
+    return options
+
+
+def _look_at(
+    subject: Subject, found: Found, argument: Argument, given: dict[str, str], until: float,
+    left: Sequence[Argument],
+) -> Option:  # fmt: skip
+    roles = [given[argument.name]] if argument.name in given else _roles(argument)
+    is_quiet = False
+    groups: dict[str, list[Group]] = {}
+    for role in roles:
+        if role in ("flag", "training", "rate", "rng"):
+            return Option(argument.name, role, None, None, {})
+        partner = TOGETHER.get(role)
+        second = next((a.name for a in left if partner and partner in roles_by_name(a.name)), "")
+        for slots in _trials(role, argument, second, partner):
+            group, same = _calls(subject, found, role, slots)
+            is_quiet |= same
+            if group:
+                option = _search(found, argument, role, [group], (0, 1), until)
+                if option:
+                    return option
+                groups.setdefault(role, []).append(group)
+    for cost in (2, 3, 4):
+        for role, each in groups.items():
+            option = _search(found, argument, role, each, (cost,), until)
+            if option:
+                return option
+    note = "changes nothing" if is_quiet else "not clear"
+    return Option(argument.name, roles[0] if roles and is_quiet else "", None, None, {}, note)
+
+
+def _calls(
+    subject: Subject, found: Found, role: str, slots: dict[str, Slot]
+) -> tuple[list[Seen], bool]:
+    """Pass an option, with several lengths; return what was seen, and whether it did nothing."""
+    group, is_quiet = [], False
+    for sizes in _sizes(found.seen.way, role):
+        way = found.seen.way._replace(slots={**found.seen.way.slots, **slots}, sizes=sizes)
+        seen, _ = call_way(subject, way, seed=1)
+        if seen and _is_same(seen.called.arrays[0][1], found, seen.problem):
+            is_quiet = True
+        elif seen:
+            group.append(seen)
+    return group, is_quiet
+
+
+def _search(
+    found: Found, argument: Argument, role: str, groups: Sequence[Group], costs: Sequence[int],
+    until: float,
+) -> Option | None:  # fmt: skip
+    base = dict(found.settings)
+    if role == "is_causal" and not base.get("causal"):
+        base["causal"] = "past and itself"
+    only = RELATED.get(role, ("",))
+    option = search(groups, (), until=until, costs=costs, bases=(base,), only=only)
+    if option is None:
+        return None
+    new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
+    return Option(argument.name, role, option.seen.way.slots[argument.name], option, new)
+
+
+def _roles(argument: Argument) -> list[str]:
+    """Return the roles that an option may have, the likeliest first."""
+    roles = []
+    for role in roles_by_name(argument.name):
+        roles += [role, *ALSO.get(role, ())]
+    if isinstance(argument.default, bool):
+        flags = [role for role in roles if role in ("is_causal", "training", "flag")]
+        return flags or ["flag"]
+    if isinstance(argument.default, (int, float)):
+        roles = [role for role in roles if role not in OF_ROLE and role not in NUMBERS]
+    if not roles and argument.default is None:
+        roles = ["mask", "bias", "scale", "window"]
+    known = [*RELATED, "flag", "training", "rate", "rng", "padding"]
+    return [role for role in dict.fromkeys(roles) if role in known]
+
+
+def _trials(
+    role: str, argument: Argument, second: str, partner: str | None
+) -> Iterator[dict[str, Slot]]:
+    """Yield what to pass."""
+    if role == "is_causal":
+        yield {argument.name: Slot(role, value=not argument.default)}
+    elif role in ("memory", "key"):
+        yield {argument.name: Slot("memory", "B S C")}
+        if second and partner:
+            yield {argument.name: Slot("x_k", "B S C"), second: Slot("x_v", "B S E")}
+    elif role in OF_ROLE or role == "padding":
+        for slot in variants(role):
+            pair = {second: Slot(str(partner), slot.layout.replace("d", "e") if role == "cache_k" else slot.layout)}
+            yield {argument.name: slot, **(pair if second else {})}
+    elif role in CHOICES:
+        for value in CHOICES[role]:
+            yield {argument.name: Slot(role, value=value)}
+
+
+def _sizes(way: Way, role: str) -> Iterator[Any]:
+    """Yield the sizes that a call may have; more keys than queries, if it takes them."""
+    if role.startswith("cache"):
+        yield way.sizes._replace(Z=2)
+    elif role in ("memory", "key"):
+        yield way.sizes._replace(S=7)
+    else:
+        yield way.sizes
+        if way.sizes.S != way.sizes.T and role in ("is_causal", "mask", "window", "bias"):
+            yield way.sizes._replace(S=way.sizes.T)
+
+
+def _is_same(array: Any, found: Found, problem: Problem) -> bool:
+    """Return whether an option changes nothing, by the numbers without it."""
+    roles = found.seen.way.roles()
+    plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in roles or r in found.seen.problem.given})
+    values = evaluate(plain, found.settings)
+    return values is not None and fit(array, values, OUTPUTS, 1e-9) is not None

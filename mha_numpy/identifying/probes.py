@@ -1,0 +1,232 @@
+"""Special inputs: rows that see nothing, hidden NaN, large scores, no keys, narrow floats."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.family import Problem, evaluate
+from mha_numpy.identifying.options import Option
+from mha_numpy.identifying.search import OUTPUTS, Found, Seen, explain, fit
+from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.ways import Way
+
+HIDING = ("mask", "lengths", "bias")  # roles that can hide all keys of a query
+OF_KEYS = ("value", "wide_v", "x_v", "memory", "x")  # roles whose rows become values
+BLIND = ("nan", "zeros", "mean of all values", "as if nothing were hidden")
+LARGE = 1e3  # times the scores
+
+
+class Fact(NamedTuple):
+    """What a function does with special inputs."""
+
+    name: str
+    value: str
+    argument: str = ""  # that it is about
+    note: str = ""
+
+
+def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> list[Fact]:
+    """Call a function with special inputs."""
+    findings = [found, *(option.found for option in options if option.found)]
+    hiding = [each for each in findings if {*HIDING} & each.seen.way.roles().keys()]
+    facts = [
+        *_blind_rows(subject, hiding, found),
+        *_hidden_nan(subject, [*hiding, *findings]),
+        *_large_scores(subject, found),
+        *_no_keys(subject, found),
+        *_narrow(subject, found),
+        *_changes(subject, findings),
+        *_repeats(subject, found),
+    ]
+    return facts
+
+
+def _argument(way: Way) -> str:
+    """Return the argument that hides keys."""
+    return next((name for role in HIDING if (name := way.argument(role))), "")
+
+
+def _hide(problem: Problem, settings: dict[str, Any], *, last: bool) -> Problem:
+    """Hide the last key from all queries, or all keys from the first query (or sequence)."""
+    given = problem.given
+    if "lengths" in given:
+        lengths = given["lengths"].copy()
+        lengths[:] = np.minimum(lengths, problem.sizes.S - 1) if last else lengths
+        if not last:
+            lengths[0] = 0
+        return problem.but(lengths=lengths)
+    if "mask" in given:
+        is_visible = settings.get("mask", "true = visible") == "true = visible"
+        visible = given["mask"] == is_visible
+        visible[..., -1] = visible[..., -1] & (not last)
+        if last:
+            visible[..., 0] = True
+        else:
+            visible[:, :, 0] = False
+        return problem.but(mask=visible == is_visible)
+    bias = given["bias"].copy()
+    if last:
+        bias[..., -1] = -np.inf
+    else:
+        bias[:, :, 0] = -np.inf
+    return problem.but(bias=bias)
+
+
+def _blind_rows(subject: Subject, hiding: Sequence[Found], found: Found) -> Iterator[Fact]:
+    for each in hiding:
+        change = partial(_hide, settings=each.settings, last=False)
+        seen, trouble = call_way(subject, each.seen.way, seed=2, change=change)
+        if trouble:
+            yield Fact("blind", "error", _argument(each.seen.way), trouble)
+        elif seen:
+            yield Fact("blind", _blind_kind(seen, each.settings), _argument(each.seen.way))
+    if not hiding and found.settings.get("causal"):
+        for S in (3, 7):
+            way = found.seen.way._replace(sizes=found.seen.way.sizes._replace(S=S))
+            seen, _ = call_way(subject, way, change=lambda problem: problem)
+            values = seen and evaluate(seen.problem, found.settings)
+            if seen and values and not values["visible"].any(-1).all():
+                yield Fact("blind", _blind_kind(seen, found.settings))
+                return
+
+
+def _blind_kind(seen: Seen, settings: dict[str, Any]) -> str:
+    return next((kind for kind in BLIND if explain(seen, {**settings, "blind": kind})), "other")
+
+
+def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
+    """Put NaN where no other query sees it."""
+    for each in findings:
+        way, settings = each.seen.way, each.settings
+        is_hiding = bool({*HIDING} & way.roles().keys())
+        if not is_hiding and not settings.get("causal") == "past and itself":
+            continue
+        role = next((role for role in OF_KEYS if role in way.roles()), "")
+        if not role or way.sizes.T < 2:
+            continue
+
+        def change(problem: Problem, role: str = role, found: Found = each) -> Problem:
+            if is_hiding:
+                problem = _hide(problem, found.settings, last=True)
+            array = problem.given[role].copy()
+            axis = -2 if array.ndim > 3 else 1
+            array.swapaxes(axis, 0)[-1] = np.nan
+            return problem.but(**{role: array})
+
+        seen, trouble = call_way(subject, way, seed=3, change=change)
+        if not seen:
+            continue
+        values = evaluate(seen.problem, settings)
+        usual = evaluate(seen.problem.but(**{role: np.nan_to_num(seen.problem.given[role])}), settings)
+        if not values or not usual:
+            continue
+        hidden_rows = ~usual["visible"][..., -1]  # (B, H, T): they do not see the NaN
+        if role == "x":
+            hidden_rows[..., -1] = False
+        if not hidden_rows.any():
+            continue
+        array = seen.called.arrays[0][1]
+        one = fit(np.nan_to_num(array), usual, OUTPUTS, np.inf)
+        if one is None:
+            continue
+        is_finite = np.isfinite(_rows(array, one.layout, seen.problem))[hidden_rows.all(1)].all()
+        yield Fact("hidden_nan", "no effect" if is_finite else "spreads", _argument(way))
+        return
+
+
+def _rows(array: Array, layout: str, problem: Problem) -> Array:
+    """Return an output with axes (B, T), all others joined by the sum."""
+    axes = layout.split()
+    rest = tuple(at for at, axis in enumerate(axes) if axis not in "BT")
+    array = array.sum(axis=rest)
+    kept = [axis for axis in axes if axis in "BT"]
+    if kept == ["T", "B"]:
+        array = array.T
+    return array.reshape(problem.sizes.B, problem.sizes.T)
+
+
+def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
+    role = next((r for r in ("query", "wide_q", "x_q", "w_q", "x", "packed", "w_qkv") if r in found.seen.way.roles()), "")
+    if not role or role in {slot.role for slot in found.seen.way.hidden.values()}:
+        role = "x" if "x" in found.seen.problem.given else role
+    for name, rows in (("large_scores", slice(None)), ("uneven_scores", slice(0, 1))):
+
+        def change(problem: Problem, rows: slice = rows) -> Problem:
+            array = problem.given[role].copy()
+            if role.startswith("w_") or role == "packed":
+                return problem.but(**{role: array * LARGE})
+            array.swapaxes(0, 1 if array.ndim < 4 else 2)[rows] *= LARGE
+            return problem.but(**{role: array})
+
+        seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
+        if seen is None or not role:
+            continue
+        if explain(seen, found.settings):
+            yield Fact(name, "fine")
+        elif not np.isfinite(seen.called.arrays[0][1]).all():
+            yield Fact(name, "not finite")
+        else:
+            yield Fact(name, "other numbers")
+
+
+def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
+    way = found.seen.way
+    if {"x", "packed"} & way.roles().keys() and "memory" not in way.roles():
+        return
+    seen, trouble = call_way(subject, way._replace(sizes=way.sizes._replace(S=0)), change=lambda p: p)
+    if trouble:
+        yield Fact("no_keys", "error", note=trouble)
+    elif seen:
+        array = seen.called.arrays[0][1]
+        value = "zeros" if not array.any() else "nan" if np.isnan(array).all() else "other"
+        yield Fact("no_keys", value)
+
+
+def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
+    """Pass float32 and float16, and measure how exact the output is."""
+    error = max(one.error for one in found.fits[:1])
+    own = subject.dtype
+    if own == "float64":
+        yield Fact("sums", "float64" if error < 1e-11 else "float32" if error < 1e-3 else "float16")
+    for dtype in ("float32", "float16"):
+        subject.dtype = dtype
+        seen, trouble = call_way(subject, found.seen.way, seed=5)
+        subject.dtype = own
+        if seen is None:
+            yield Fact(dtype, "error" if trouble else "not finite", note=trouble)
+            continue
+        fits = explain(seen, found.settings)
+        returned = seen.called.arrays[0][1].dtype.name
+        problem = Problem(seen.problem.sizes, {
+            role: x.astype(dtype).astype(float) if isinstance(x, np.ndarray) and x.dtype == float else x
+            for role, x in seen.problem.given.items()
+        })  # fmt: skip
+        fits = explain(seen._replace(problem=problem), found.settings)
+        unit = float(np.finfo(dtype).eps)
+        exact = "" if not fits else "exact" if fits[0].error < 0.6 * unit else "rounded"
+        yield Fact(dtype, returned, note=exact)
+
+
+def _changes(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
+    filled = findings[0].seen.way.argument("result")
+    names: list[str] = []
+    for found in findings:
+        passed = found.seen.way.given(found.seen.way.problem(subject, seed=6))
+        names += subject.changed(passed)
+    for name in dict.fromkeys(names):
+        if name != filled:
+            yield Fact("inputs", "changed", name)
+    if not {*names} - {filled}:
+        yield Fact("inputs", "unchanged")
+
+
+def _repeats(subject: Subject, found: Found) -> Iterator[Fact]:
+    calls = [call_way(subject, found.seen.way, seed=7)[0] for _ in range(2)]
+    if all(calls):
+        first, second = (one.called.arrays[0][1] for one in calls if one)
+        if not np.array_equal(first, second):
+            yield Fact("repeats", "different numbers in two calls")
