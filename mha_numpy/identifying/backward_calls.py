@@ -13,14 +13,14 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.arrays import to_framework, to_numpy
-from mha_numpy.identifying.asked import Asked, Leaf
+from mha_numpy.identifying.trial import Trial, Leaf
 from mha_numpy.identifying.family import AXES, evaluate
 from mha_numpy.identifying.layouts import arrange
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.subject import Argument, Called, Subject
 from mha_numpy.identifying.ways import NUMBERS, number_of
 
-SECONDS = 1.0  # at most, to find out how a backward is called
+SECONDS = 0.3  # at most, to find out how a backward is called
 OF_BACKWARD = {  # what a backward may be given, and how people call it
     "d_out": r"(d|g|grad|dl|dloss)(l?d?(o|y|z|out|output|outputs|h|heads|ctx|context|attn|res|result))?|up\w*|delta|grad\w*",
     "cache": r"\w*(cache|saved|kept|memo|tape|store|residuals?)\w*|ctx|context|state|res|fwd|acts?|activations",
@@ -33,38 +33,39 @@ Judge = Callable[[Leaf, Array], bool]
 class BackwardCall:
     """How a backward function is called: found by names, else by trying."""
 
-    def __init__(self, asked: Asked, backward: Callable[..., Any], judge: Judge) -> None:
+    def __init__(self, trial: Trial, backward: Callable[..., Any], judge: Judge) -> None:
         self.documentation = inspect.getdoc(backward) or ""
         self.subject = Subject(_without_star(backward))
-        self.subject.framework = asked.subject.framework
+        self.subject.framework = trial.subject.framework
         self.needed = [a for a in self.subject.arguments if a.is_required]
-        pieces = _pieces(asked)
-        roles = {slot.role: name for name, slot in asked.found.seen.way.slots.items()}
+        pieces = _pieces(trial)
+        roles = {slot.role: name for name, slot in trial.found.seen.way.slots.items()}
         self.labels: dict[str, str] = {}
+        self.trouble = ""  # the first error
         for a in self.subject.arguments:  # of those that may be left out, what forward was given
             own = [a.name, *(roles.get(role, "") for role in roles_by_name(a.name))]
-            label = next((each for each in own if each in asked.given()), "")
+            label = next((each for each in own if each in trial.given()), "")
             if label and not a.is_required:
                 self.labels[a.name] = label
-        self._try(asked, judge, [_candidates(a, pieces, roles) for a in self.needed])
+        self._try(trial, judge, [_candidates(a, pieces, roles) for a in self.needed])
 
-    def _try(self, asked: Asked, judge: Judge, ranked: list[list[str]]) -> None:
+    def _try(self, trial: Trial, judge: Judge, ranked: list[list[str]]) -> None:
         """Keep the call with the most right gradients; the first, if its names leave no doubt."""
         optional, most = self.labels, -1
         sure = [("d_out", "cache", a.name, f"cache.{a.name}") for a in self.needed]
         width = int(60_000 ** (1 / max(len(ranked), 1)))
         choices = product(*(range(min(len(each), width)) for each in ranked))
-        until = min(asked.until, time.monotonic() + SECONDS)
+        until = min(trial.until, time.monotonic() + SECONDS)
         for choice in sorted(choices, key=sum):
             labels = [each[i] for each, i in zip(ranked, choice, strict=True)]
-            if time.monotonic() > until:
-                break
             if len({*labels}) < len(labels):
                 continue
+            if self.trouble and time.monotonic() > until:
+                break
             before, self.labels = self.labels, optional | {
                 a.name: label for a, label in zip(self.needed, labels, strict=True)
             }  # fmt: skip
-            found = self.gradients(asked, judge)
+            found = self.gradients(trial, judge)
             count = sum(judge(leaf, array) for leaf, array in found.items())
             if not found or count <= most:
                 self.labels = before
@@ -74,19 +75,20 @@ class BackwardCall:
             if is_sure or count == len(found):
                 break
 
-    def gradients(self, asked: Asked, judge: Judge) -> dict[Leaf, Array]:
+    def gradients(self, trial: Trial, judge: Judge) -> dict[Leaf, Array]:
         """Call forward and then backward; return the gradients by array."""
-        pieces = _pieces(asked)
+        pieces = _pieces(trial)
         if not {*self.labels.values()} <= {*pieces}:
             return {}
         called = self.subject.call({name: pieces[label] for name, label in self.labels.items()})
-        return self._assign(called, asked, judge)
+        self.trouble = self.trouble or called.trouble
+        return self._assign(called, trial, judge)
 
-    def _assign(self, called: Called, asked: Asked, judge: Judge) -> dict[Leaf, Array]:
+    def _assign(self, called: Called, trial: Trial, judge: Judge) -> dict[Leaf, Array]:
         """Say whose gradient each returned array is: by name, numbers, place, shape."""
         shapes = {
-            leaf: np.shape(asked.subject.hidden[leaf.label] if leaf.is_hidden else leaf.of(asked.given()))
-            for leaf in asked.leaves
+            leaf: np.shape(trial.subject.hidden[leaf.label] if leaf.is_hidden else leaf.of(trial.given()))
+            for leaf in trial.leaves
         }
         order = [*shapes]
         found: dict[int, Leaf] = {}  # by place
@@ -126,13 +128,13 @@ def _without_star(backward: Callable[..., Any]) -> Callable[..., Any]:
     return backward
 
 
-def _pieces(asked: Asked) -> dict[str, Any]:
+def _pieces(trial: Trial) -> dict[str, Any]:
     """Call forward; return everything that a backward may be given, by a label."""
-    way, fit = asked.found.seen.way, asked.found.fits[0]
-    called, result = asked.forward(asked.given())
+    way, fit = trial.found.seen.way, trial.found.fits[0]
+    called, result = trial.forward(trial.given())
     arrays = dict(called.arrays)
-    defaults = {a.name: a.default for a in asked.subject.arguments if not a.is_required}
-    pieces = {**defaults, "d_out": asked.d_passed, **asked.given()}
+    defaults = {a.name: a.default for a in trial.subject.arguments if not a.is_required}
+    pieces = {**defaults, "d_out": trial.d_passed, **trial.given()}
     parts: dict[str, Any] = {}
     if isinstance(result, dict) or hasattr(result, "_asdict"):
         parts = dict(result if isinstance(result, dict) else result._asdict())
@@ -140,23 +142,23 @@ def _pieces(asked: Asked) -> dict[str, Any]:
     elif isinstance(result, (tuple, list)):
         rest = {i: each for i, each in enumerate(result) if f"[{i}]" != fit.path}
         parts = {str(i): each for i, each in rest.items()}
-        parts |= {n: rest[i] for i, n in _returned_names(asked.subject, len(result)) if i in rest}
+        parts |= {n: rest[i] for i, n in _returned_names(trial.subject, len(result)) if i in rest}
         pieces["cache"] = [*rest.values()][0] if len(rest) == 1 else tuple(rest.values())
     for part in [*parts.values()]:
         if isinstance(part, dict) or hasattr(part, "_asdict"):
             parts |= part if isinstance(part, dict) else part._asdict()
     pieces |= {f"cache.{name}": part for name, part in parts.items()}
-    values = evaluate(asked.problem, asked.found.settings) or {}
-    paths = {f.what: f.path for f in asked.found.fits}
+    values = evaluate(trial.problem, trial.found.settings) or {}
+    paths = {f.what: f.path for f in trial.found.fits}
     axes = fit.layout.split()
     for what, last in (("weights", "S"), ("lse", "")):
         if what in paths:
             pieces[what] = arrays.get(paths[what])
         elif fit.what == "out" and axes[-1] == "e":
             layout = " ".join([*axes[:-1], last]).strip()
-            pieces[what] = arrange(values[what], AXES[what], layout, asked.problem.sizes)
+            pieces[what] = arrange(values[what], AXES[what], layout, trial.problem.sizes)
     pieces["out"] = arrays.get(fit.path)
-    pieces |= {role: number_of(role, asked.problem.sizes) for role in NUMBERS}
+    pieces |= {role: number_of(role, trial.problem.sizes) for role in NUMBERS}
     return {label: piece for label, piece in pieces.items() if piece is not None}
 
 
@@ -195,39 +197,39 @@ def _is_named(path: str, leaf: Leaf) -> bool:
     )
 
 
-def by_autograd(asked: Asked) -> dict[Leaf, Array]:
+def by_autograd(trial: Trial) -> dict[Leaf, Array]:
     """Return the gradients that a framework computes; 0 where none arrives."""
-    given, path = asked.given(), f"result{asked.found.fits[0].path}"
-    if asked.subject.framework == "torch":
+    given, path = trial.given(), f"result{trial.found.fits[0].path}"
+    if trial.subject.framework == "torch":
         torch = import_module("torch")
-        params = dict(getattr(asked.subject.function, "named_parameters", dict)())
+        params = dict(getattr(trial.subject.function, "named_parameters", dict)())
         tensors = []
-        for leaf in asked.leaves:
+        for leaf in trial.leaves:
             if leaf.is_hidden:
                 tensors.append(params[leaf.argument])
             else:
                 tensors.append(to_framework(leaf.of(given), "torch").requires_grad_())
                 given = leaf.put(given, tensors[-1])
-        out = eval(path, {}, {"result": asked.forward(given)[1]})
-        grads = [None] * len(tensors)
-        if out.requires_grad:
-            d_out = to_framework(asked.d_passed, "torch").to(out.dtype)
-            grads = torch.autograd.grad(out, tensors, d_out, allow_unused=True)
+        out = eval(path, {}, {"result": trial.forward(given)[1]})
+        if not out.requires_grad:  # under no_grad: nobody wants gradients
+            return {}
+        d_out = to_framework(trial.d_passed, "torch").to(out.dtype)
+        grads = torch.autograd.grad(out, tensors, d_out, allow_unused=True)
         return {
             leaf: np.zeros(tensor.shape) if grad is None else to_numpy(grad)
-            for leaf, tensor, grad in zip(asked.leaves, tensors, grads, strict=True)
+            for leaf, tensor, grad in zip(trial.leaves, tensors, grads, strict=True)
         }
-    if asked.subject.framework == "jax":
-        shown = [leaf for leaf in asked.leaves if not leaf.is_hidden]
+    if trial.subject.framework == "jax":
+        shown = [leaf for leaf in trial.leaves if not leaf.is_hidden]
 
         def run(arrays: list[Any]) -> Any:
             own = given
             for leaf, array in zip(shown, arrays, strict=True):
                 own = leaf.put(own, array)
-            return eval(path, {}, {"result": asked.forward(own)[1]})
+            return eval(path, {}, {"result": trial.forward(own)[1]})
 
         inputs = [to_framework(leaf.of(given), "jax") for leaf in shown]
         out, pull = import_module("jax").vjp(run, inputs)
-        grads = pull(to_framework(asked.d_passed, "jax").astype(out.dtype))[0]
+        grads = pull(to_framework(trial.d_passed, "jax").astype(out.dtype))[0]
         return {leaf: to_numpy(grad) for leaf, grad in zip(shown, grads, strict=True)}
     return {}

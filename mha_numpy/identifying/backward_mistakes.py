@@ -110,6 +110,11 @@ ONE_STEP = [
 ]  # fmt: skip
 SEVERAL_STEPS = [
     ("d_q and d_k swapped", "d_q and d_k are swapped", {"d_turned_q": "T(scaled_k) @ turned_q", "d_keys": "scaled_q @ keys"}),
+    ("groups tiled in backward", "query head h reads key/value head h % H_kv in backward",
+     {f"own_{n}": f"np.tile(turned_{n}, (1, share, 1, 1))" for n in "kv"}),
+    ("first key/value head for all", "all query heads read the first key/value head in backward",
+     {f"own_{n}": f"turned_{n}[:, :1]" for n in "kv"}),
+    ("sign of d_scores", "d_scores has the wrong sign", {"d_raw": "-d_scores"}),
     ("dropout ignored in backward", "dropout is skipped in backward", {"d_weights": "d_dropped", "mixed": "p"}),
     ("dropout on d_scores", "dropout is applied to d_scores instead of d_weights", {"d_weights": "d_dropped", "d_raw": "d_scores * drop"}),
     ("w_k and w_v swapped in backward", "d_k goes back through w_v, and d_v through w_k",
@@ -146,6 +151,7 @@ D_B = [
     ("{} over the tokens only", "{} is summed over the tokens only", "{d}.sum(1)"),
     ("{} not summed", "{} is not summed over batch and tokens", "{d}"),
     ("{} from the first sequence only", "{} is computed from the first sequence only", "{d}[0].sum(0)"),
+    ("{} from the last tokens only", "{} is computed from the last tokens only", "{d}[:, -1].sum(0)"),
     ("{} from the last sequence only", "{} is computed from the last sequence only", "{d}[-1].sum(0)"),
 ]  # fmt: skip
 LAST = [  # of each gradient by itself
@@ -174,6 +180,10 @@ def _mistakes(b: Backward) -> Iterator[Mistake]:
         if b.values["has_rule"] or not name.startswith("mask"):
             yield Mistake(name, says, {step: text})
     yield from (Mistake(*each) for each in SEVERAL_STEPS)
+    for n, step in (("q", "d_turned_q"), ("k", "d_keys")):
+        yield Mistake(f"sign of d_{n}", f"d_{n} has the wrong sign", {step: f"-({steps[step]})"})
+    swapped = {"d_turned_k": steps["d_turned_v"], "d_turned_v": steps["d_turned_k"]}
+    yield Mistake("d_k and d_v swapped", "d_k and d_v are swapped", swapped)
     yield from _of_rotation(b)
     yield from _of_maps(b)
     for role in b.roles:

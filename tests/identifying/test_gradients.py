@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from mha_numpy.identifying.family import Sizes, evaluate
+from mha_numpy.identifying.family import Sizes
 from mha_numpy.identifying.gradients import look_at_gradients
-from mha_numpy.identifying.search import Found, Seen, fit_all
+from mha_numpy.identifying.search import Found, Seen, explain
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Slot, Way
 
@@ -40,7 +40,8 @@ def backward(dO, cache):
 """
 HEADS = {"Q": Slot("query", "B H T d"), "K": Slot("key", "B G S d"), "V": Slot("value", "B G S e")}
 CAUSAL = {"causal": "past and itself"}
-GROUPED = Sizes(G=2)
+WIDE = Sizes(d=6)
+GROUPED = Sizes(G=2, d=6)
 
 LAYER = """
 def split(t, h):
@@ -85,7 +86,7 @@ INSIDE = {
     "x": Slot("x", "B T D"), "heads": Slot("H"),
     "p": Slot("params", parts=tuple((n, Slot(*t.split(" ", 1))) for n, t in PARAMS.items())),
 }  # fmt: skip
-SELF = Sizes(S=5, e=6)
+SELF = Sizes(S=5, d=6, e=6, D=24)
 
 OPTIONS = """
 def forward(q, k, v, bias, keep):
@@ -141,7 +142,7 @@ def made(source, edits=()):
     return home["forward"], home["backward"]
 
 
-def looked_at(forward, backward, slots, sizes=Sizes(), settings=None, is_inside=False, framework="numpy", hidden=None):
+def looked_at(forward, backward, slots, sizes=WIDE, settings=None, is_inside=False, framework="numpy", hidden=None):
     subject = Subject(forward)
     subject.framework = framework
     way = Way(slots, hidden or {}, sizes, is_inside)
@@ -154,7 +155,7 @@ def looked_at(forward, backward, slots, sizes=Sizes(), settings=None, is_inside=
     called = subject.call(way.given(problem))
     assert not called.trouble
     found = Found(
-        Seen(way, problem, called), settings or {}, fit_all(called, evaluate(problem, settings or {}), 1e-6)
+        Seen(way, problem, called), settings or {}, explain(Seen(way, problem, called), settings or {})
     )
     rows = look_at_gradients(subject, found, backward, time.monotonic() + 2)
     return {row.name: row for row in rows}
@@ -193,7 +194,7 @@ def mistakes(rows):
         ("= cache", "= cache\n    s = c * Q @ k.transpose(0, 1, 3, 2)\n    P = np.exp(s) / np.exp(s).sum(-1, keepdims=True)",
          dict.fromkeys(["d_q", "d_k", "d_v"], "mask forgotten in backward")),
         ("return dQ, dK, dV", "return dQ, 0 * dK, dV / B", {"d_k": "d_k zero", "d_v": "d_v divided by B"}),
-        ("return dQ, dK", "return 3 * dQ, dK", {"d_q": "d_q has a wrong factor"}),
+        ("return dQ, dK", "return 3 * dQ, dK", {"d_q": "wrong factor of d_q"}),
         ("return dQ, dK, dV", "return dQ + dQ**2, dK, -dV", {"d_q": "", "d_v": "sign of d_v"}),
     ],
 )  # fmt: skip
@@ -231,12 +232,12 @@ def test_deviations_of_forward_are_no_mistakes_of_backward():
          dict.fromkeys(["d_w_q", "d_w_k", "d_w_v"], "each d_w not summed over the batch")),
         ("dy.sum((0, 1))", "dy.mean((0, 1))", {"d_b_o": "d_b_o: mean"}),
         ("= d.sum((0, 1))", "= d.mean((0, 1))", dict.fromkeys(["d_b_q", "d_b_v"], "each d_b: mean")),
-        ("d = join(d)", "d = d.reshape(x.shape)", {n: "heads merged without transpose" for n in (
+        ("d = join(d)", "d = d.reshape(*x.shape[:2], -1)", {n: "heads merged without transpose" for n in (
             "d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v")}),
         ("do = split(dz, q.shape[1])", "do = dz.reshape(q.shape)", {n: "heads split without transpose" for n in (
             "d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v")}),
         ('dx = dx + d @ p["W" + n].T', 'dx = dx + d @ p["Wq"].T', {"d_x": "w_q for all branches"}),
-        ('"x": dx', '"x": 2 * dx', {"d_x": "d_x has a wrong factor"}),
+        ('"x": dx', '"x": 2 * dx', {"d_x": "wrong factor of d_x"}),
     ],
 )  # fmt: skip
 def test_mistake_of_a_layer_is_named(old, new, wrong):
@@ -333,7 +334,8 @@ def test_arguments_keep_their_names():
 
 def test_backward_that_raises_gives_no_rows():
     forward, backward = made(PLAIN, [("dV = P.transpose", "dV = P.trnspose")])
-    assert looked_at(forward, backward, HEADS, GROUPED, CAUSAL) == {}
+    (row,) = looked_at(forward, backward, HEADS, GROUPED, CAUSAL).values()
+    assert "AttributeError" in row.says
 
 
 def test_gradient_of_what_nothing_sees_is_exactly_0():

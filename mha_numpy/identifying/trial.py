@@ -1,4 +1,4 @@
-"""A function that is asked for its gradients: the arrays that it is given, and its output's gradient."""
+"""A function that is asked for its gradients: its inputs, and the gradient of its output."""
 
 import copy
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from mha_numpy.identifying.layouts import JOINED, arrange
 from mha_numpy.identifying.search import ROLE_OF, Found
 from mha_numpy.identifying.subject import Called, Subject
 
-NOT_ASKED = ("dropout_mask", "cos", "sin", "mask", "lengths", "positions")
+GIVEN_ONLY = ("dropout_mask", "cos", "sin", "mask", "lengths", "positions")
 
 
 class Leaf(NamedTuple):
@@ -52,7 +52,7 @@ class Leaf(NamedTuple):
             return d
 
 
-class Asked(NamedTuple):
+class Trial(NamedTuple):
     """A function, called in the way that was found, and the gradient of its output."""
 
     subject: Subject
@@ -62,6 +62,11 @@ class Asked(NamedTuple):
     d_out: Array  # with the axes of the family
     d_passed: Array  # as the function returns its output
     until: float
+
+    @property
+    def few(self) -> float:
+        """Return the largest relative difference of a right gradient."""
+        return 1e-5 if self.found.fits[0].error < 1e-9 else 5e-3  # it computes in float32
 
     def given(self) -> dict[str, Any]:
         """Return the arguments."""
@@ -95,14 +100,14 @@ class Asked(NamedTuple):
 
     def slope(self, leaf: Leaf, direction: Array) -> float:
         """Return the derivative of the loss along a direction of an array."""
-        given, step = self.given(), 1e-4 if self.found.fits[0].error < 1e-9 else 1e-2  # float32
+        given, step = self.given(), 10 * self.few
         up, down = (
             self.loss(leaf.put(given, leaf.of(given) + by * direction)) for by in (step, -step)
         )
         return (up - down) / (2 * step)
 
 
-def ask(subject: Subject, found: Found, until: float) -> Asked:
+def make_trial(subject: Subject, found: Found, until: float) -> Trial:
     """Draw the gradient of the output; it is 0 where the output is not finite."""
     problem, fit, way = found.seen.problem, found.fits[0], found.seen.way
     out = (evaluate(problem, found.settings) or {})[fit.what]
@@ -113,8 +118,8 @@ def ask(subject: Subject, found: Found, until: float) -> Asked:
         parts = slot.parts or ((None, slot),)
         leaves += [Leaf(name, part.role, part.layout, key) for key, part in parts]
     leaves += [Leaf(n, slot.role, slot.layout, is_hidden=True) for n, slot in way.hidden.items()]
-    leaves = [leaf for leaf in leaves if leaf.layout and leaf.role in AXES and leaf.role not in NOT_ASKED]
-    return Asked(subject, found, problem, leaves, d_out, d_passed, until)
+    leaves = [leaf for leaf in leaves if leaf.layout and leaf.role in AXES and leaf.role not in GIVEN_ONLY]
+    return Trial(subject, found, problem, leaves, d_out, d_passed, until)
 
 
 def _sum(out: Array | None, d: Array) -> float:
