@@ -151,7 +151,7 @@ class Backward:
         is_tiled = self.settings["grouping"] == "tile"
         self.names["grouped"] = partial(_grouped, G=G, is_tiled=is_tiled)
         self.names["otherwise"] = partial(_grouped, G=G, is_tiled=not is_tiled)
-        shared = "grouped({}).sum(2)" if G != values["turned_q"].shape[1] else "{}"
+        shared = "grouped({}).sum(2)" if values["turned_q"].shape[1] != G else "{}"
         yield "d_turned_k", shared.format("d_keys")
         yield "d_turned_v", shared.format("d_values")
         for n in "qkv":

@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from itertools import product
 from typing import Any
@@ -13,18 +13,21 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.arrays import to_framework, to_numpy
-from mha_numpy.identifying.trial import Trial, Leaf
 from mha_numpy.identifying.family import AXES, evaluate
 from mha_numpy.identifying.layouts import arrange
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.subject import Argument, Called, Subject
+from mha_numpy.identifying.trial import Leaf, Trial
 from mha_numpy.identifying.ways import NUMBERS, number_of
 
 SECONDS = 0.3  # at most, to find out how a backward is called
 OF_BACKWARD = {  # what a backward may be given, and how people call it
-    "d_out": r"(d|g|grad|dl|dloss)(l?d?(o|y|z|out|output|outputs|h|heads|ctx|context|attn|res|result))?|up\w*|delta|grad\w*",
-    "cache": r"\w*(cache|saved|kept|memo|tape|store|residuals?)\w*|ctx|context|state|res|fwd|acts?|activations",
-    "weights": r"(attn|attention|att|soft)?(p|a|s|w|weights?|probs?|probabilities|alphas?|attn|att|attention|max)",
+    "d_out": r"(d|g|grad|dl|dloss)(l?d?(o|y|z|out|outputs?|h|heads|ctx|context|attn|res|result))?"
+    r"|up\w*|delta|grad\w*",
+    "cache": r"\w*(cache|saved|kept|memo|tape|store|residuals?)\w*|ctx|context|state|res|fwd|acts?"
+    r"|activations",
+    "weights": r"(attn|attention|att|soft)?(p|a|s|w|weights?|probs?|probabilities|alphas?|attn|att"
+    r"|attention|max)",
     "out": r"(o|out|outputs?|y|z|heads|res|result)",
 }  # fmt: skip
 Judge = Callable[[Leaf, Array], bool]
@@ -36,7 +39,7 @@ class BackwardCall:
     def __init__(self, trial: Trial, backward: Callable[..., Any], judge: Judge) -> None:
         self.documentation = inspect.getdoc(backward) or ""
         self.subject = Subject(_without_star(backward))
-        self.subject.framework = trial.subject.framework
+        self.subject.framework, self.subject.dtype = trial.subject.framework, trial.subject.dtype
         self.needed = [a for a in self.subject.arguments if a.is_required]
         pieces = _pieces(trial)
         roles = {slot.role: name for name, slot in trial.found.seen.way.slots.items()}
@@ -86,38 +89,37 @@ class BackwardCall:
 
     def _assign(self, called: Called, trial: Trial, judge: Judge) -> dict[Leaf, Array]:
         """Say whose gradient each returned array is: by name, numbers, place, shape."""
-        shapes = {
-            leaf: np.shape(trial.subject.hidden[leaf.label] if leaf.is_hidden else leaf.of(trial.given()))
-            for leaf in trial.leaves
-        }
-        order = [*shapes]
-        found: dict[int, Leaf] = {}  # by place
+        order, shapes = trial.leaves, trial.shapes()
         is_complete = len(called.arrays) == len(order)
-        for fits in (
+        ways: list[Callable[[int, str, Array, Leaf], bool]] = [
             lambda i, path, array, leaf: _is_named(path, leaf),
             lambda i, path, array, leaf: judge(leaf, array),
             lambda i, path, array, leaf: order.index(leaf) == i and array.shape == shapes[leaf],
             lambda i, path, array, leaf: array.shape == shapes[leaf],
             lambda i, path, array, leaf: order.index(leaf) == i and is_complete,
-        ):
-            for i, (path, array) in enumerate(called.arrays):
-                left = [leaf for leaf in order if leaf not in found.values()]
-                own = next((leaf for leaf in left if i not in found and fits(i, path, array, leaf)), None)
-                if own:
-                    found[i] = own
-        moved = [i for i, leaf in enumerate(order) if found.get(i) is not leaf]
-        if called.kind == "tuple" and is_complete and len(order) > 2 and len(moved) == 2:
-            if moved[1] - moved[0] == 1 and not self._is_documented([found[i] for i in sorted(found)]):
-                found.update({i: order[i] for i in moved})  # in place: they are swapped
-        return {leaf: called.arrays[i][1] for i, leaf in sorted(found.items(), key=lambda each: order.index(each[1]))}
-
-    def _is_documented(self, returned: Sequence[Leaf]) -> bool:
-        """Return whether the docstring names the gradients in the order in which they come."""
-        places = [
-            [m.start() for m in re.finditer(rf"(?i)\b(d|grad|g)_?{leaf.label}\b", self.documentation)][-1:]
-            for leaf in returned
         ]
-        return all(places) and places == sorted(places)
+        found: dict[int, Leaf] = {}  # by place
+        for fits in ways:
+            for i, (path, array) in enumerate(called.arrays):
+                left = [leaf for leaf in order if leaf not in found.values() and i not in found]
+                own = next((leaf for leaf in left if fits(i, path, array, leaf)), None)
+                found |= {i: own} if own else {}
+        moved = [i for i, leaf in enumerate(order) if found.get(i) != leaf]
+        is_swapped = len(moved) == 2 and moved[1] - moved[0] == 1 and is_complete
+        if is_swapped and called.kind == "tuple" and len(order) > 2 and not self._tells(found):
+            found |= {i: order[i] for i in moved}  # by place: they are swapped
+        return dict(sorted(
+            ((leaf, called.arrays[i][1]) for i, leaf in found.items()),
+            key=lambda each: order.index(each[0]),
+        ))  # fmt: skip
+
+    def _tells(self, found: Mapping[int, Leaf]) -> bool:
+        """Return whether the docstring names the gradients in the order in which they come."""
+        places = []
+        for i in sorted(found):
+            named = re.finditer(rf"(?i)\b(d|grad|g)_?{found[i].label}\b", self.documentation)
+            places += [m.start() for m in named][-1:]
+        return len(places) == len(found) and places == sorted(places)
 
 
 def _without_star(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,7 +132,7 @@ def _without_star(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 def _pieces(trial: Trial) -> dict[str, Any]:
     """Call forward; return everything that a backward may be given, by a label."""
-    way, fit = trial.found.seen.way, trial.found.fits[0]
+    fit = trial.found.fits[0]
     called, result = trial.forward(trial.given())
     arrays = dict(called.arrays)
     defaults = {a.name: a.default for a in trial.subject.arguments if not a.is_required}
@@ -143,7 +145,7 @@ def _pieces(trial: Trial) -> dict[str, Any]:
         rest = {i: each for i, each in enumerate(result) if f"[{i}]" != fit.path}
         parts = {str(i): each for i, each in rest.items()}
         parts |= {n: rest[i] for i, n in _returned_names(trial.subject, len(result)) if i in rest}
-        pieces["cache"] = [*rest.values()][0] if len(rest) == 1 else tuple(rest.values())
+        pieces["cache"] = next(iter(rest.values())) if len(rest) == 1 else tuple(rest.values())
     for part in [*parts.values()]:
         if isinstance(part, dict) or hasattr(part, "_asdict"):
             parts |= part if isinstance(part, dict) else part._asdict()
@@ -171,7 +173,9 @@ def _returned_names(subject: Subject, count: int) -> list[tuple[int, str]]:
     return []
 
 
-def _candidates(argument: Argument, pieces: Mapping[str, Any], roles: Mapping[str, str]) -> list[str]:
+def _candidates(
+    argument: Argument, pieces: Mapping[str, Any], roles: Mapping[str, str]
+) -> list[str]:
     """Return what an argument of a backward may be given, the likeliest first."""
     plain = re.sub(r"[\W_]", "", argument.name).lower()
     own = roles_by_name(argument.name)
@@ -189,11 +193,12 @@ def _candidates(argument: Argument, pieces: Mapping[str, Any], roles: Mapping[st
 
 
 def _is_named(path: str, leaf: Leaf) -> bool:
-    """Return whether a field or key is named as an array's gradient: ``dq``, ``grad_w`` or ``Wq``."""
+    """Return whether a field or key is the name of a gradient: ``dq``, ``grad_w`` or ``Wq``."""
     name = re.findall(r"[A-Za-z]\w*", path)[-1:]
     bare = re.sub(r"^(grad|d|g)_?(?=\w)", "", name[0]) if name else ""
     return bool(name) and (
-        leaf.label.lower() in (name[0].lower(), bare.lower()) or leaf.role in roles_by_name(bare)[:1]
+        leaf.label.lower() in (name[0].lower(), bare.lower())
+        or leaf.role in roles_by_name(bare)[:1]
     )
 
 
@@ -208,7 +213,7 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
             if leaf.is_hidden:
                 tensors.append(params[leaf.argument])
             else:
-                tensors.append(to_framework(leaf.of(given), "torch").requires_grad_())
+                tensors.append(_given_as(trial, leaf).requires_grad_())
                 given = leaf.put(given, tensors[-1])
         out = eval(path, {}, {"result": trial.forward(given)[1]})
         if not out.requires_grad:  # under no_grad: nobody wants gradients
@@ -228,8 +233,14 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
                 own = leaf.put(own, array)
             return eval(path, {}, {"result": trial.forward(own)[1]})
 
-        inputs = [to_framework(leaf.of(given), "jax") for leaf in shown]
+        inputs = [_given_as(trial, leaf) for leaf in shown]
         out, pull = import_module("jax").vjp(run, inputs)
         grads = pull(to_framework(trial.d_passed, "jax").astype(out.dtype))[0]
         return {leaf: to_numpy(grad) for leaf, grad in zip(shown, grads, strict=True)}
     return {}
+
+
+def _given_as(trial: Trial, leaf: Leaf) -> Any:
+    """Return an array as the framework has it."""
+    array = leaf.of(trial.given()).astype(trial.subject.dtype)
+    return to_framework(array, trial.subject.framework)

@@ -169,7 +169,9 @@ def _mistakes(b: Backward) -> Iterator[Mistake]:
             yield Mistake(name, says, {"d_scores": text})
     for where, own in (("d_q and d_k", "qk"), ("d_q", "q"), ("d_k", "k")):
         for name, says, text in SCALE:
-            yield Mistake(name.format(where), says.format(where), {f"scaled_{n}": text for n in own})
+            yield Mistake(
+                name.format(where), says.format(where), {f"scaled_{n}": text for n in own}
+            )
     parts = {"d_turned_k": "d_keys", "d_turned_v": "d_values"}
     for step in ("", *parts):
         for name, says, text in GROUP:
@@ -196,7 +198,9 @@ def _mistakes(b: Backward) -> Iterator[Mistake]:
     for role in b.roles:
         d = name_of(role)
         for name, says, text in LAST:
-            yield Mistake(name.format(d), says.format(d), {f"d_{role}": text.format(d=steps[f"d_{role}"])})
+            yield Mistake(
+                name.format(d), says.format(d), {f"d_{role}": text.format(d=steps[f"d_{role}"])}
+            )
 
 
 def _of_rotation(b: Backward) -> Iterator[Mistake]:
@@ -204,9 +208,15 @@ def _of_rotation(b: Backward) -> Iterator[Mistake]:
     turned = {n: b.steps[f"d_{n}"][:-1].split("(") for n in "qk" if "(" in b.steps[f"d_{n}"]}
     for own in dict.fromkeys(("".join(turned), *turned)):
         d = " and ".join(f"d_{n}" for n in own)
-        yield Mistake(f"{d} not turned back", f"rotation is left out of {d}", {f"d_{n}": turned[n][1] for n in own})
+        yield Mistake(
+            f"{d} not turned back",
+            f"rotation is left out of {d}",
+            {f"d_{n}": turned[n][1] for n in own},
+        )
         forward = {f"d_{n}": "{}.forward({})".format(*turned[n]) for n in own}
-        yield Mistake(f"{d} turned forward", f"the rotation in {d} is forward again, not back", forward)
+        yield Mistake(
+            f"{d} turned forward", f"the rotation in {d} is forward again, not back", forward
+        )
 
 
 def _of_maps(b: Backward) -> Iterator[Mistake]:
@@ -228,13 +238,23 @@ def _of_maps(b: Backward) -> Iterator[Mistake]:
     for n in maps:
         x, d = MAPS[n]
         for m in (m for m in maps if m != n):
-            for title, says, edit in (
-                (f"d_w_{n} from d_{m}", f"d_w_{n} is computed from the gradient of {m}", f"rows({x}).T @ rows({MAPS[m][1]})"),
-                (f"d_w_{n} from the input of {m}", f"d_w_{n} is computed from the input of {m}", f"rows({MAPS[m][0]}).T @ rows({d})"),
-            ):  # fmt: skip
-                yield Mistake(title, says, {f"d_w_{n}": edit})
+            wrong, given = MAPS[m][1], MAPS[m][0]
+            edits = {f"d_w_{n}": f"rows({x}).T @ rows({wrong})"}
+            says = f"computed from the gradient of {m} instead of {n}"
+            if f"d_b_{n}" in b.steps:
+                both = edits | {f"d_b_{n}": f"{wrong}.sum((0, 1))"}
+                yield Mistake(f"params of {n} from d_{m}", f"d_w_{n} and d_b_{n} are {says}", both)
+            yield Mistake(f"d_w_{n} from d_{m}", f"d_w_{n} is {says}", edits)
+            yield Mistake(
+                f"d_w_{n} from the input of {m}", f"d_w_{n} is computed from the input of {m}",
+                {f"d_w_{n}": f"rows({given}).T @ rows({d})"},
+            )  # fmt: skip
             if "o" not in (n, m):
-                yield Mistake(f"d_{n} through w_{m}", f"d_{n} goes back through w_{m}", {f"share_{n}": f"{d} @ w_{m}.T"})
+                yield Mistake(
+                    f"d_{n} through w_{m}",
+                    f"d_{n} goes back through w_{m}",
+                    {f"share_{n}": f"{d} @ w_{m}.T"},
+                )
 
 
 def _of_sum(d: str, step: str, parts: list[str]) -> Iterator[Mistake]:
@@ -244,8 +264,14 @@ def _of_sum(d: str, step: str, parts: list[str]) -> Iterator[Mistake]:
     for part in parts:
         via = "the residual" if part == "d_out" else part[-1]
         rest = " + ".join(each for each in parts if each != part)
-        yield Mistake(f"branch of {via} forgotten", f"{d} lacks the share through {via}", {step: rest})
+        yield Mistake(
+            f"branch of {via} forgotten", f"{d} lacks the share through {via}", {step: rest}
+        )
         if len(parts) > 2:
-            yield Mistake(f"only the branch of {via}", f"{d} has only the share through {via}", {step: part})
+            yield Mistake(
+                f"only the branch of {via}", f"{d} has only the share through {via}", {step: part}
+            )
     mean = f"({' + '.join(parts)}) / {len(parts)}"
-    yield Mistake("mean of the branches", f"{d} is the mean of its branches instead of the sum", {step: mean})
+    yield Mistake(
+        "mean of the branches", f"{d} is the mean of its branches instead of the sum", {step: mean}
+    )

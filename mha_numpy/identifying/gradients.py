@@ -86,9 +86,7 @@ def _other_sizes(subject: Subject, found: Found) -> Iterator[Found]:
                 yield Found(seen, found.settings, fits)
 
 
-def _look(
-    trial: Trial, backward: Callable[..., Any] | None
-) -> tuple[list[GradientRow], str]:
+def _look(trial: Trial, backward: Callable[..., Any] | None) -> tuple[list[GradientRow], str]:
     """Return what was found out with these sizes, and the error if backward ends with one."""
     judge = Judge(trial)
     gradients: Callable[[Trial], dict[Leaf, Array]] = by_autograd
@@ -109,7 +107,9 @@ class Judge:
         self.trial, self.few = trial, trial.few
         try:
             what = trial.found.fits[0].what
-            self.way_back: Backward | None = Backward(trial.problem, trial.found.settings, what, trial.d_out)
+            self.way_back: Backward | None = Backward(
+                trial.problem, trial.found.settings, what, trial.d_out
+            )
         except (ValueError, IndexError, KeyError, NameError, AttributeError, TypeError):
             self.way_back = None  # forward is too strange for formulas
         truth = {leaf: self._truth(leaf) for leaf in trial.leaves}
@@ -183,7 +183,7 @@ class Judge:
         return self.error(leaf, np.where(right == 0, array, right)) <= 1e-12
 
     def explain(self, returned: Returned) -> dict[Leaf, tuple[Mistake, ...]]:
-        """Return the fewest mistakes that give each wrong gradient, the same for many if possible."""
+        """Return the fewest mistakes that give each wrong gradient, one for many if possible."""
         way_back, problem = self.way_back, self.trial.problem
         wrong = {x: a for x, a in returned.items() if self.error(x, a) > self.few}
         if way_back is None or not wrong:
@@ -197,7 +197,9 @@ class Judge:
         found: dict[Leaf, tuple[Mistake, ...]] = {}
         single = []
         for mistake, own in mistakes_in(way_back):
-            changed = {x for x in returned if x.role in own and not same(own[x.role], right[x.role])}
+            changed = {
+                x for x in returned if x.role in own and not same(own[x.role], right[x.role])
+            }
             single.append((mistake, changed, explained_by(own)))
         single.sort(key=lambda each: (not each[1] <= {*wrong}, -len(each[2])))
         for mistake, _, explained in single:
@@ -217,7 +219,9 @@ class Judge:
                 explained = explained_by(way_back.run(one.edits | two.edits))
                 if leaf in explained and len(explained) > most:
                     most = len(explained)
-                    found |= {x: (one, two) for x in explained if x not in found or len(found[x]) > 1}
+                    found |= {
+                        x: (one, two) for x in explained if x not in found or len(found[x]) > 1
+                    }
         return found
 
     def _factor(self, leaf: Leaf, array: Array) -> float | None:
@@ -241,15 +245,21 @@ class Judge:
             says = "; ".join(each.says for each in mistakes)
             mistake = "; ".join(each.name for each in mistakes)
         elif array.shape != right.shape:
-            says, mistake = f"{d} has the shape {array.shape}, but {whole} has {right.shape}", "shape"
+            says, mistake = (
+                f"{d} has the shape {array.shape}, but {whole} has {right.shape}",
+                "shape",
+            )
         elif not np.isfinite(array).all():
             says, mistake = f"{d} has NaN or inf", "NaN"
         elif error <= self.few:
-            says, mistake = f"{d} is not exactly 0 where no query sees", "hidden cells get gradients"
+            says, mistake = (
+                f"{d} is not exactly 0 where no query sees",
+                "hidden cells get gradients",
+            )
         elif factor is not None:
             says, mistake = f"{d} is {factor:.4g} times the right gradient", f"wrong factor of {d}"
         else:
-            says = f"{d} differs from the numerical derivative by up to {error:.2g} of its largest number"
+            says = f"{d} differs from the numerical derivative by up to {error:.2g} of the largest number"
             mistake = ""
         return GradientRow(d, whole, False, error, says, mistake)
 
@@ -283,7 +293,9 @@ def _look_at_blind_rows(
         direction = np.random.default_rng(8).normal(size=array.shape)
         is_finite = np.isfinite(array).all()
         if not is_finite or not _is_slope(blind.slope(leaf, direction), array, direction, 1e-2):
-            says = f"{rows[leaf].name} is {'wrong' if is_finite else 'NaN'} where a query sees nothing"
+            says = (
+                f"{rows[leaf].name} is {'wrong' if is_finite else 'NaN'} where a query sees nothing"
+            )
             row = rows[leaf]._replace(is_right=False, error=np.inf, says=says)
             found[leaf] = row._replace(mistake="a query sees nothing")
     return found

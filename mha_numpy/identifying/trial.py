@@ -72,6 +72,12 @@ class Trial(NamedTuple):
         """Return the arguments."""
         return self.found.seen.way.given(self.problem)
 
+    def shapes(self) -> dict[Leaf, tuple[int, ...]]:
+        """Return the shape of each array."""
+        given, hidden = self.given(), self.subject.hidden
+        arrays = {x: hidden[x.argument] if x.is_hidden else x.of(given) for x in self.leaves}
+        return {leaf: np.shape(array) for leaf, array in arrays.items()}
+
     def forward(self, given: Mapping[str, Any]) -> tuple[Called, Any]:
         """Call the function; return its arrays, and what it returned as it is."""
         kept: list[Any] = []
@@ -118,8 +124,8 @@ def make_trial(subject: Subject, found: Found, until: float) -> Trial:
         parts = slot.parts or ((None, slot),)
         leaves += [Leaf(name, part.role, part.layout, key) for key, part in parts]
     leaves += [Leaf(n, slot.role, slot.layout, is_hidden=True) for n, slot in way.hidden.items()]
-    leaves = [leaf for leaf in leaves if leaf.layout and leaf.role in AXES and leaf.role not in GIVEN_ONLY]
-    return Trial(subject, found, problem, leaves, d_out, d_passed, until)
+    asked = [x for x in leaves if x.layout and x.role in AXES and x.role not in GIVEN_ONLY]
+    return Trial(subject, found, problem, asked, d_out, d_passed, until)
 
 
 def _sum(out: Array | None, d: Array) -> float:

@@ -142,12 +142,21 @@ def made(source, edits=()):
     return home["forward"], home["backward"]
 
 
-def looked_at(forward, backward, slots, sizes=WIDE, settings=None, is_inside=False, framework="numpy", hidden=None):
+def looked_at(
+    forward,
+    backward,
+    slots,
+    sizes=WIDE,
+    settings=None,
+    is_inside=False,
+    framework="numpy",
+    hidden=None,
+):
     subject = Subject(forward)
     subject.framework = framework
     way = Way(slots, hidden or {}, sizes, is_inside)
     problem = way.problem(subject)
-    if "bias" in problem.given:  # all sequences share it
+    if "dropout_mask" in problem.given:  # and the bias is one for all sequences
         keep = np.random.default_rng(0).permuted(problem.get("dropout_mask"), axis=3).argsort(3) % 3
         problem = problem.but(bias=problem.given["bias"][:1], dropout_mask=1.5 * (keep > 0))
     if "mask" in problem.given:
@@ -155,7 +164,9 @@ def looked_at(forward, backward, slots, sizes=WIDE, settings=None, is_inside=Fal
     called = subject.call(way.given(problem))
     assert not called.trouble
     found = Found(
-        Seen(way, problem, called), settings or {}, explain(Seen(way, problem, called), settings or {})
+        Seen(way, problem, called),
+        settings or {},
+        explain(Seen(way, problem, called), settings or {}),
     )
     rows = look_at_gradients(subject, found, backward, time.monotonic() + 2)
     return {row.name: row for row in rows}
@@ -201,7 +212,10 @@ def mistakes(rows):
 def test_mistake_of_heads_is_named(old, new, wrong):
     edits = [(old, new)]
     if new.startswith("dV = dS"):  # dS has to be there
-        edits = [("    dV = P.transpose(0, 1, 3, 2) @ dO\n", ""), ("    dK = dK.re", "    dV = dS.transpose(0, 1, 3, 2) @ dO\n    dK = dK.re")]
+        edits = [
+            ("    dV = P.transpose(0, 1, 3, 2) @ dO\n", ""),
+            ("    dK = dK.re", "    dV = dS.transpose(0, 1, 3, 2) @ dO\n    dK = dK.re"),
+        ]
     forward, backward = made(PLAIN, edits)
     assert mistakes(looked_at(forward, backward, HEADS, GROUPED, CAUSAL)) == wrong
 
@@ -225,17 +239,14 @@ def test_deviations_of_forward_are_no_mistakes_of_backward():
     [
         ("dx + d @ p", "d @ p", {"d_x": "only the branch of v"}),
         ('@ p["W" + n].T', '@ p["W" + n]', {"d_x": "back through each w, not its transpose"}),
-        ('dz = dy @ p["Wo"].T', 'dz = dy @ p["Wo"]', {n: "back through w_o, not its transpose" for n in (
-            "d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v")}),
+        ('dz = dy @ p["Wo"].T', 'dz = dy @ p["Wo"]', dict.fromkeys(("d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v"), "back through w_o, not its transpose")),
         ('"btm,btw->mw", z, dy', '"btm,btw->wm", z, dy', {"d_w_o": "d_w_o transposed"}),
         ('np.einsum("btd,btm->dm", x, d)', 'np.einsum("btd,btm->bdm", x, d)',
          dict.fromkeys(["d_w_q", "d_w_k", "d_w_v"], "each d_w not summed over the batch")),
         ("dy.sum((0, 1))", "dy.mean((0, 1))", {"d_b_o": "d_b_o: mean"}),
         ("= d.sum((0, 1))", "= d.mean((0, 1))", dict.fromkeys(["d_b_q", "d_b_v"], "each d_b: mean")),
-        ("d = join(d)", "d = d.reshape(*x.shape[:2], -1)", {n: "heads merged without transpose" for n in (
-            "d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v")}),
-        ("do = split(dz, q.shape[1])", "do = dz.reshape(q.shape)", {n: "heads split without transpose" for n in (
-            "d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v")}),
+        ("d = join(d)", "d = d.reshape(*x.shape[:2], -1)", dict.fromkeys(("d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v"), "heads merged without transpose")),
+        ("do = split(dz, q.shape[1])", "do = dz.reshape(q.shape)", dict.fromkeys(("d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v"), "heads split without transpose")),
         ('dx = dx + d @ p["W" + n].T', 'dx = dx + d @ p["Wq"].T', {"d_x": "w_q for all branches"}),
         ('"x": dx', '"x": 2 * dx', {"d_x": "wrong factor of d_x"}),
     ],
@@ -244,7 +255,7 @@ def test_mistake_of_a_layer_is_named(old, new, wrong):
     forward, backward = made(LAYER, [(old, new)])
     rows = looked_at(forward, backward, INSIDE, SELF, is_inside=True)
     assert {n: m for n, m in mistakes(rows).items() if n in wrong} == wrong
-    assert {n for n in mistakes(rows)} <= {*wrong, "d_b_k", "d_b_q"}
+    assert set(mistakes(rows)) <= {*wrong, "d_b_k", "d_b_q"}
 
 
 @pytest.mark.parametrize(
@@ -282,7 +293,12 @@ def test_mistake_of_rotation_is_named(old, new, wrong):
     assert mistakes(looked_at(forward, backward, LOWER, settings={"rotation": "halves"})) == wrong
 
 
-def right(returned, cache="return P @ v, (Q, k, v, P, c, n)", head="def backward(dO, cache):", unpack="Q, k, v, P, c, n = cache"):
+def right(
+    returned,
+    cache="return P @ v, (Q, k, v, P, c, n)",
+    head="def backward(dO, cache):",
+    unpack="Q, k, v, P, c, n = cache",
+):
     """Edit the right backward into one of another signature."""
     return [
         ("return dQ, dK, dV", returned), ("return P @ v, (Q, k, v, P, c, n)", cache),
@@ -359,7 +375,10 @@ MASKED = PLAIN.replace("def forward(Q, K, V):", "def forward(Q, K, V, hide):").r
 )  # fmt: skip
 def test_query_that_sees_nothing(old, new, wrong):
     sums = ("P /= P.sum(-1, keepdims=True)", "P /= np.maximum(P.sum(-1, keepdims=True), 1e-30)")
-    safe = ("P = np.exp(S - S.max(-1, keepdims=True))", "P = np.exp(S - S.max(-1, keepdims=True).clip(-99))")
+    safe = (
+        "P = np.exp(S - S.max(-1, keepdims=True))",
+        "P = np.exp(S - S.max(-1, keepdims=True).clip(-99))",
+    )
     forward, backward = made(MASKED, [sums, safe] + ([(old, new)] if wrong else []))
     slots = {**HEADS, "hide": Slot("mask", "B H T S")}
     rows = looked_at(forward, backward, slots, GROUPED, {"mask": "true = blocked"})
@@ -388,11 +407,19 @@ def test_params_of_a_torch_module():
 
         def forward(self, x):
             q, k, v = (a.unflatten(2, (4, 6)).transpose(1, 2) for a in self.qkv(x).chunk(3, -1))
-            return (torch.softmax(q @ k.transpose(2, 3) / 6**0.5, -1) @ v).transpose(1, 2).flatten(2)
+            return (
+                (torch.softmax(q @ k.transpose(2, 3) / 6**0.5, -1) @ v).transpose(1, 2).flatten(2)
+            )
 
     hidden = {"qkv.weight": Slot("w_qkv", "P D"), "qkv.bias": Slot("b_qkv", "P")}
     rows = looked_at(
-        Layer(), None, {"x": Slot("x", "B T D")}, SELF, is_inside=True, framework="torch", hidden=hidden
+        Layer(),
+        None,
+        {"x": Slot("x", "B T D")},
+        SELF,
+        is_inside=True,
+        framework="torch",
+        hidden=hidden,
     )
     assert mistakes(rows) == {}
     assert {*rows} == {"d_x", "d_w_qkv", "d_b_qkv"}
@@ -407,3 +434,60 @@ def test_jax_is_looked_at_by_its_vjp():
 
     rows = looked_at(attend, None, LOWER, framework="jax")
     assert mistakes(rows) == {"d_v": "d_v zero"}
+
+
+def test_mistake_that_only_groups_show():
+    edit = ("n, *dK.shape[2:]).sum(2)", "n, *dK.shape[2:])[:, :, 0]")
+    forward, backward = made(PLAIN, [edit])
+    rows = looked_at(forward, backward, HEADS, WIDE, CAUSAL)  # as many key heads as query heads
+    assert mistakes(rows) == {"d_k": "only the first of the group in d_k"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("dV = P.transpose(0, 1, 3, 2) @ dO", "dV = P @ dO", {"d_v": "weights not transposed"}),
+        ("dO @ v.transpose(0, 1, 3, 2)", "dO @ v", dict.fromkeys(["d_q", "d_k"], "v not transposed")),
+        ("@ k\n    dK", "@ Q\n    dK", {"d_q": "d_q made from q"}),
+    ],
+)  # fmt: skip
+def test_mistake_that_runs_with_square_matrices_only(old, new, wrong):
+    forward, backward = made(PLAIN, [(old, new)])
+    assert mistakes(looked_at(forward, backward, HEADS, GROUPED, CAUSAL)) == wrong
+
+
+def test_bias_may_be_meant_for_all_sequences():
+    forward, backward = made(
+        OPTIONS,
+        [
+            ("bias, keep)", "bias)"),
+            ("bias, keep, t", "bias, t"),
+            ("(a * keep) @ v", "a @ v"),
+            ("a * keep", "a"),
+            (" * keep", ""),
+        ],
+    )
+    slots = {**LOWER, "bias": Slot("bias", "B H T S")}  # forward takes it, too
+    rows = looked_at(forward, backward, slots, settings={"softcap": 2.0})
+    assert rows["d_bias"].is_right
+    assert mistakes(rows) == {}
+
+
+def test_float32_has_a_coarser_tolerance():
+    forward, backward = made(
+        PLAIN,
+        [
+            (
+                "d = Q.shape\n    n",
+                "d = Q.shape\n    Q, K, V = (a.astype(np.float32) for a in (Q, K, V))\n    n",
+            )
+        ],
+    )
+    rows = looked_at(forward, backward, HEADS, GROUPED, CAUSAL)
+    assert mistakes(rows) == {}
+    assert len(rows) == 3
+
+
+def test_nothing_to_look_at():
+    forward, _ = made(PLAIN)
+    assert looked_at(forward, None, HEADS, GROUPED, CAUSAL) == {}
