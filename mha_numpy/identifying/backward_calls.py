@@ -203,7 +203,7 @@ def _is_named(path: str, leaf: Leaf) -> bool:
 
 
 def by_autograd(trial: Trial) -> dict[Leaf, Array]:
-    """Return the gradients that a framework computes; 0 where none arrives."""
+    """Return the gradients that a framework computes; 0 where none arrives; an error under no_grad."""
     given, path = trial.given(), f"result{trial.found.fits[0].path}"
     if trial.subject.framework == "torch":
         torch = import_module("torch")
@@ -216,8 +216,6 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
                 tensors.append(_given_as(trial, leaf).requires_grad_())
                 given = leaf.put(given, tensors[-1])
         out = eval(path, {}, {"result": trial.forward(given)[1]})
-        if not out.requires_grad:  # under no_grad: nobody wants gradients
-            return {}
         d_out = to_framework(trial.d_passed, "torch").to(out.dtype)
         grads = torch.autograd.grad(out, tensors, d_out, allow_unused=True)
         return {

@@ -234,34 +234,30 @@ class Judge:
 
     def row(self, leaf: Leaf, array: Array, mistakes: Sequence[Mistake]) -> GradientRow:
         """Say what was found out about a gradient."""
-        d, right, error = name_of(leaf.role), self.truth[leaf], self.error(leaf, array)
+        d, error = name_of(leaf.role), self.error(leaf, array)
         whole = leaf.argument if leaf.key is None else f"{leaf.argument}[{leaf.key!r}]"
         if self.is_right(leaf, array):
             return GradientRow(d, whole, True, error, f"{d} agrees with the numerical derivative")
+        says, mistake = self._verdict(leaf, array, mistakes)
+        return GradientRow(d, whole, False, error, says, mistake)
+
+    def _verdict(self, leaf: Leaf, array: Array, mistakes: Sequence[Mistake]) -> tuple[str, str]:
+        """Return what is wrong with a gradient, and the name of the mistake."""
+        d, shape, error = name_of(leaf.role), self.truth[leaf].shape, self.error(leaf, array)
         factor = self._factor(leaf, array)
         if factor is not None and not array.any():
-            says, mistake = f"{d} is 0: no gradient arrives", f"{d} zero"
-        elif mistakes:
-            says = "; ".join(each.says for each in mistakes)
-            mistake = "; ".join(each.name for each in mistakes)
-        elif array.shape != right.shape:
-            says, mistake = (
-                f"{d} has the shape {array.shape}, but {whole} has {right.shape}",
-                "shape",
-            )
-        elif not np.isfinite(array).all():
-            says, mistake = f"{d} has NaN or inf", "NaN"
-        elif error <= self.few:
-            says, mistake = (
-                f"{d} is not exactly 0 where no query sees",
-                "hidden cells get gradients",
-            )
-        elif factor is not None:
-            says, mistake = f"{d} is {factor:.4g} times the right gradient", f"wrong factor of {d}"
-        else:
-            says = f"{d} differs from the numerical derivative by up to {error:.2g} of the largest number"
-            mistake = ""
-        return GradientRow(d, whole, False, error, says, mistake)
+            return f"{d} is 0: no gradient arrives", f"{d} zero"
+        if mistakes:
+            return "; ".join(m.says for m in mistakes), "; ".join(m.name for m in mistakes)
+        if array.shape != shape:
+            return f"{d} has the shape {array.shape}, but {leaf.label} has {shape}", f"shape of {d}"
+        if not np.isfinite(array).all():
+            return f"{d} has NaN or inf", f"NaN in {d}"
+        if error <= self.few:
+            return f"{d} is not exactly 0 where no query sees", "hidden cells get gradients"
+        if factor is not None:
+            return f"{d} is {factor:.4g} times the right gradient", f"wrong factor of {d}"
+        return f"{d} is off by up to {error:.2g} of the largest right number", ""
 
 
 def _is_slope(slope: float, gradient: Array, direction: Array, close: float) -> bool:

@@ -474,18 +474,17 @@ def test_bias_may_be_meant_for_all_sequences():
 
 
 def test_float32_has_a_coarser_tolerance():
-    forward, backward = made(
-        PLAIN,
-        [
-            (
-                "d = Q.shape\n    n",
-                "d = Q.shape\n    Q, K, V = (a.astype(np.float32) for a in (Q, K, V))\n    n",
-            )
-        ],
-    )
-    rows = looked_at(forward, backward, HEADS, GROUPED, CAUSAL)
+    narrow = "Q, K, V = (a.astype(np.float32) for a in (Q, K, V))"
+    edits = [
+        ("d = Q.shape\n    n", f"d = Q.shape\n    {narrow}\n    n"),
+        ("return dQ", "return 1.0001 * dQ"),
+    ]
+    rows = looked_at(*made(PLAIN, edits), HEADS, GROUPED, CAUSAL)
     assert mistakes(rows) == {}
     assert len(rows) == 3
+    assert mistakes(looked_at(*made(PLAIN, edits[1:]), HEADS, GROUPED, CAUSAL)) == {
+        "d_q": "wrong factor of d_q"
+    }
 
 
 def test_nothing_to_look_at():
