@@ -203,7 +203,7 @@ def _is_named(path: str, leaf: Leaf) -> bool:
 
 
 def by_autograd(trial: Trial) -> dict[Leaf, Array]:
-    """Return the gradients that a framework computes; 0 where none arrives; an error under no_grad."""
+    """Return the gradients that a framework computes; 0 where none arrives."""
     given, path = trial.given(), f"result{trial.found.fits[0].path}"
     if trial.subject.framework == "torch":
         torch = import_module("torch")
