@@ -1,10 +1,11 @@
 """The datasheet: everything that was found out, in rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.gradients import GradientRow
 from mha_numpy.identifying.judging import judge
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
@@ -102,6 +103,7 @@ def make_datasheet(looked: Looked) -> Datasheet:
     for option in looked.options:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
+    rows += _rows_of_gradients(looked.gradients)
     return Datasheet(
         subject.name, subject.framework, True, "",
         (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(judge(looked, _in_order(rows))),
@@ -114,6 +116,16 @@ def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
             continue
         if setting in settings or (not argument and setting in ALWAYS):
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
+
+
+def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
+    right = [each.name for each in gradients if each.is_right]
+    if right:
+        yield Row("gradients", f"{', '.join(right)}: right", "usual", "gradients", right)
+    for each in gradients:
+        if not each.is_right:
+            name = f"gradient {each.name}".rstrip()
+            yield Row(name, each.says, "mistake", each.name, each.mistake, each.argument)
 
 
 TELLING = {  # the setting that says how an argument of this role is meant
@@ -148,9 +160,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
 
 def _in_order(rows: list[Row]) -> Iterator[Row]:
     """Yield each row once, those of one name together."""
-    names = dict.fromkeys(row.name for row in rows)
-    for name in names:
-        yield from dict.fromkeys(row for row in rows if row.name == name)
+    for name in dict.fromkeys(row.name for row in rows):
+        same = [row for row in rows if row.name == name]
+        yield from (row for at, row in enumerate(same) if row not in same[:at])
 
 
 def axes_of(layout: str, *, is_self: bool = False) -> str:
@@ -205,7 +217,8 @@ def _returned(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for fit in found.fits:
-        yield Named(fit.path or "result", _what(fit), axes_of(fit.layout, is_self=is_self))
+        layout = fit.layout if way.is_inside else fit.layout.replace("W", "e")
+        yield Named(fit.path or "result", _what(fit), axes_of(layout, is_self=is_self))
 
 
 def _what(fit: Fit) -> str:
