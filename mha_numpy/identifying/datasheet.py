@@ -122,10 +122,13 @@ def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
     right = [each.name for each in gradients if each.is_right]
     if right:
         yield Row("gradients", f"{', '.join(right)}: right", "usual", "gradients", right)
-    for each in gradients:
-        if not each.is_right:
-            name = f"gradient {each.name}".rstrip()
-            yield Row(name, each.says, "mistake", each.name, each.mistake, each.argument)
+    wrong = [each for each in gradients if not each.is_right]
+    for says in dict.fromkeys(each.says for each in wrong):
+        same = [each for each in wrong if each.says == says]
+        names = ", ".join(each.name for each in same)
+        yield Row(
+            f"gradients {names}".rstrip(), says, "mistake", names, same[0].mistake, same[0].argument
+        )
 
 
 TELLING = {  # the setting that says how an argument of this role is meant
