@@ -35,7 +35,7 @@ FACTS: dict[str, tuple[str, ...]] = {  # what no setting of the family says
     "weights": ("mean weights",),  # those that are returned
 }
 
-# Parts of patterns. <role> stands for the arguments of that role: without one, a rule is left out.
+# Parts of patterns. <role> stands for the arguments of that role: without one, it fits nothing.
 KEYS = r"(?:new |other )?(?:keys?|positions?|tokens?|steps?|rows?)(?: number)?"
 SEES = r"(?:sees?|attends? (?:only )?to|looks? (?:only )?at|reads?|uses?|may look at|may see)"
 ROWS = r"(?:rows?|quer(?:y|ies)|positions?|tokens?)"
@@ -66,18 +66,20 @@ RULES: list[tuple[str, tuple[Any, ...], str]] = [
     ("scale", ("1/sqrt(d)",), rf"(?:1 ?/ ?)?{ROOT} by default"),
     ("scale", ("1/d",), r"(?:with|by) (?:the )?1 ?/ ?d\b"),
     ("scale_given", ("times", "times, and 1/sqrt(d)"), rf"<scale>: (?:a )?factor of the {SCORES}"),
-    ("scale_given", ("times", "times, and 1/sqrt(d)"), rf"{SCORES} (?:times|multiplied by) <scale>"),
+    ("scale_given", ("times", "times, and 1/sqrt(d)"),
+     rf"{SCORES} (?:times|multiplied by) <scale>"),
     ("scale_given", ("divided by", "divided by, and 1/sqrt(d)"),
      rf"<scale>: what the {SCORES} are divided by|{SCORES} (?:are )?divided by <scale>"),
     ("normaliser", ("softmax",), rf"softmax ?\(.*[^/\s] ?/ ?{ROOT}"),
-    ("bias", ("added after the scale",), rf"added (?:to the scaled {SCORES}|after the scal(?:e|ing))"),
+    ("bias", ("added after the scale",),
+     rf"added (?:to the scaled {SCORES}|after the scal(?:e|ing))"),
     ("bias", ("added after the scale",), rf"softmax ?\([^()]*/ ?{ROOT} ?\+ ?\w"),
     ("bias", ("added before the scale",), r"added before the scal(?:e|ing)"),
     ("bias", ("added before the scale",), rf"softmax ?\( ?\([^()]*\+[^()]*\) ?/ ?{ROOT}"),
     ("grouping", ("repeat",), r"heads? (\w+) [\w /,]*?heads? \(?\1 ?// ?\(?\w"),
     ("grouping", ("repeat",),
      r"(?:consecutive|neighbou?ring|adjacent|contiguous) (?:query )?heads share"),
-    ("grouping", ("repeat",), r"heads 0 ?(?:-|–|to|\.\.+) ?[1-9]\d* (?:use|read|share|go with) "),
+    ("grouping", ("repeat",), r"heads 0 ?(?:-|to|\.\.+) ?[1-9]\d* (?:use|read|share|go with) "),
     ("grouping", ("repeat",), r"heads (\w)\*(\w) ?\.\.+ ?\1\*\2 ?\+ ?\2 ?- ?1 (?:use|read|share)"),
     ("grouping", ("tile",), r"heads? (\w+) [\w /,]*?heads? \(?\1 ?(?:%|mod|modulo) ?\w"),
     ("grouping", ("tile",), r"heads (?:\w+ )*(?:dealt out in turn|round[- ]robin)"),
@@ -88,7 +90,7 @@ RULES: list[tuple[str, tuple[Any, ...], str]] = [
     ("causal", ("past and itself",),
      rf"{ROWS} (?:number )?(\w) {SEES} (?:[a-z]+ )*?(?:{KEYS} )?0(?: ?\.\.+|, 1, \.\.\.,) ?\1\b"),
     ("causal", ("past and itself",),
-     rf"{SEES} (?:only )?itself and (?:the past|(?:all |the )?(?:earlier |previous )?{KEYS} before)"),
+     rf"{SEES} (?:only )?itself and (?:the past|(?:all |the )?(?:earlier )?{KEYS} before)"),
     ("causal", ("past and itself",), rf"{SEES} .*\b(?:up to itself|{KEYS} up to its own)"),
     ("causal", ("past and itself",), rf"{SEES} all old {KEYS}, itself,? and the new {KEYS} before"),
     ("causal", ("past and itself",), r"query (\w) [\w ]*?keys 0 ?\.\. ?\w+ ?- ?\w+ ?\+ ?\1\b"),
@@ -107,23 +109,26 @@ RULES: list[tuple[str, tuple[Any, ...], str]] = [
      r"(?:(?!before|earlier|back)[^.;]){0,12}?(?:itself|its own|one of them|included)"),
     ("window_keys", ("w before and itself",),
      r"itself and (?:at most )?(?:the )?<window> (?:keys|tokens|positions) before"),
-    ("window_given", ("w both",), r"at most <window> (?:steps|positions|tokens) away,? on both sides"),
+    ("window_given", ("w both",),
+     r"at most <window> (?:steps|positions|tokens) away,? on both sides"),
     ("large_scores", ("fine",), r"numerically stable|\bstable softmax|scores of any size"),
-    ("large_scores", ("fine",), r"max\w*\b.* for (?:numerical )?stability"),
-    ("half", ("fine",), r"(?:inputs? may be|use it with|safe (?:for|in)|supports|accepts)"
+    ("large_scores", ("fine",), r"\bmax\w*\b.* for (?:numerical )?stability"),
+    ("half", ("fine",),
+     r"(?:inputs? may be|use it with|safe (?:for|in)|(?<!only )(?:supports|accepts))"
      r"[\w ,]{0,30}? (?:float16|half precision|fp16)\b"),
     ("half", ("fine",),
-     r"\b(?:float16|half precision|fp16) (?:inputs? )?(?:is|are) (?:fine|safe|supported|computed in)"),
-    ("inputs", ("unchanged",), rf"\ba pure function\b|{INPUTS} (?:are|stay) (?:unchanged|untouched)"),
+     r"\b(?:float16|half precision|fp16) (?:inputs? )?(?:is|are) (?:fine|safe|computed in)"),
+    ("inputs", ("unchanged",),
+     rf"\ba pure function\b|{INPUTS} (?:are|stay) (?:unchanged|untouched)"),
     ("weights_sum", ("one",), r"(?:weights|probabilities)\b[\w ]{0,40} sums? to (?:one|1)\b"
      r"(?! (?:over|across|along) (?!the keys|keys|all keys))"),
     ("softmax_axis", ("keys",), r"softmax (?:is (?:taken )?)?over (?:the |all )?keys\b"),
     ("dropout", ("in training only",),
-     r"dropout\b[^.;]*?\b(?:only (?:in|during|for|with|while) (?:\w+ )?training|for training only)"),
+     r"dropout\b[^.;]*?\b(?:only (?:in|during|for|with|while) training|for training only)"),
     ("dropout", ("scaled by 1/(1-p)",), r"inverted\)? dropout"),
     ("dropout", ("scaled by 1/(1-p)",), r"dropout\b[^.;]* divides [^.;]*by \(?1 ?- ?\w+"),
-    ("split", ("columns",), r"head (?:number )?(\w) .*\b\1 ?\* ?(\w+) ?\.\.+ ?\(\1 ?\+ ?1\) ?\* ?\2"),
-    ("split", ("columns",), r"columns of head (\w) are \1 ?\* ?(\w+) ?\.\.+ ?\(\1 ?\+ ?1\) ?\* ?\2"),
+    ("split", ("columns",),
+     r"head (?:number )?(\w) .*\b\1 ?\* ?(\w+) ?\.\.+ ?\(\1 ?\+ ?1\) ?\* ?\2"),
     ("w_o", ("applied",), r"(?:heads|concatenated|merged|side by side|joined)\b[\w ]{0,20}? "
      r"(?:@|times|through|multiplied by) (?:w_?o|w_?out|out_proj|<w_o>)\b"),
     ("exchanged", ("", "k v"), r"keys and (?:the )?values come from (?:the )?<memory>\b"),
@@ -136,29 +141,36 @@ RULES: list[tuple[str, tuple[Any, ...], str]] = [
 ]  # fmt: skip
 SAYING_NO: list[tuple[str, tuple[Any, ...], str]] = [  # where a "not" is part of the promise
     ("scale", ("1",), rf"(?:{SCORES} are not scaled|{SCORES} are unscaled)"),
-    ("causal", ("past",), rf"never sees itself.*strictly before|{SEES} only {KEYS} strictly before"),
+    ("causal", ("past",),
+     rf"never sees itself.*strictly before|{SEES} only {KEYS} strictly before"),
     ("blind", ("zeros",), NO_KEY + r"(?:zeros?|0)\b"),
     ("blind", ("nan",), NO_KEY + r"nan\b"),
     ("blind", ("mean",), NO_KEY + r"(?:the )?(?:mean|average) of (?:all|the) values"),
     ("blind", ("mean",), rf"{ROWS} with nothing to see averages everything"),
-    ("inputs", ("unchanged",), rf"no {INPUTS} (?:is|are) {CHANGED}|{INPUTS} are (?:not|never) {CHANGED}|"
-     rf"(?:does not|never) {CHANGE} (?:its|the|any) {INPUTS}|without {CHANGE} (?:its|the|any) {INPUTS}"),
-    ("hidden_nan", ("no effect",), r"(?:padding|padded \w+|hidden \w+)\b[^.;]{0,30} may "
+    ("inputs", ("unchanged",),
+     rf"no {INPUTS} (?:is|are) {CHANGED}|{INPUTS} are (?:not|never) {CHANGED}|"
+     rf"(?:does not|never|without) {CHANGE} (?:its|the|any) {INPUTS}"),
+    ("hidden_nan", ("no effect",), r"(?:padding|padded \w+|hidden \w+)\b(?:[^.,;]|, it){0,30} may "
      r"(?:be|hold|contain) (?:nan|anything)"),
-    ("rows_by", ("keys", "both"), rf"no {ROWS} {SEES} (?:the )?padding|padded (?:tokens|keys) are ignored"),
+    ("rows_by", ("keys", "both"),
+     rf"no {ROWS} {SEES} (?:the )?padding|padded (?:tokens|keys) are ignored"),
 ]  # fmt: skip
-CAUSAL = r"(?:^|[,:] )(?:always )?causal(?:[,]|$| (?:[\w/-]+ ){0,3}?(?:self-)?attention\b)|always causal"
+CAUSAL = (
+    r"(?:^|[,:] )(?:always )?causal(?:[,]|$| (?:[\w/-]+ ){0,3}?(?:self-)?attention\b)|always causal"
+)
+CAUSAL_NAME = {"causal", "self", "attention", "attn", "multi", "head", "multihead", "mha", "sdpa",
+               "grouped", "query", "softmax", "dot", "product", "scaled"}  # fmt: skip
 OF_ROLE = {  # which argument a setting is about
     "causal": "is_causal", "alignment": "is_causal", "window_keys": "window", "bias": "bias",
     "window_given": "window", "lengths": "lengths", "scale": "scale", "scale_given": "scale",
 }  # fmt: skip
-NOT = re.compile(r"\b(?:not|no|non|never|without|nor|neither|cannot|nothing|none|un)\b|n't\b")
+NOT = re.compile(r"\b(?:not|no|non|never|without|cannot|nothing)\b|n't\b")
 DOUBT = re.compile(
     r"\?$|\b(?:unlike|todo|fixme|would|could|should|yourself|caller|depend(?:s|ing)?|unless|whether|"
-    r"do not|don't|old|older|versions?|previously|already|has to|have to|must|needs?|undefined|"
-    r"the other way|instead|like the|similar to|torch|usual|if|or from|overflow\w*|by \w+style)\b"
-    r"(?! tokens)"
-)
+    r"do not|don't|older|versions?|previously|already|has to|have to|must|need(?:s|ed)? to|"
+    r"the other way|instead|like the|similar to|torch|usual|if|either|or from|or else|"
+    r"overflow\w*)\b"
+)  # fmt: skip
 SECTION = re.compile(
     r"^[ \t]*(examples?|raises|references|see also|todo|warn\w*|parameters|arg\w*|returns?|yields|"
     r"notes?|attributes|:returns?|:raises? \w+)\b[ \t]*:?[ \t]*$", re.I | re.M
@@ -185,10 +197,10 @@ def find_promises(
     said = {p.setting for p in found}
     words = _words(name)
     flag = _of_role("is_causal", names)
-    if "causal" not in said and not {"non", "not", "no", "un", "or"} & {*words}:
+    if "causal" not in said:
         if flag:
             found.append(Promise("causal", ("past and itself",), flag[0], flag[0]))
-        elif "causal" in words and not any(map(_is_mask, names)):
+        elif {"causal"} < {*words} <= CAUSAL_NAME and not any(map(_is_mask, names)):
             found.append(Promise("causal", ("past and itself",), name))
     stable = [n for n in (name, *_helpers(source)) if {"stable", "softmax"} <= {*_words(n)}]
     if stable and "large_scores" not in said:
@@ -199,25 +211,29 @@ def find_promises(
 def _in_sentence(sentence: str, names: list[str], text: str) -> Iterator[Promise]:
     """Yield what a sentence promises."""
     low = sentence.lower()
-    default = re.compile(r"(,)? (?:if|when) (?:it is )?(?:not given|left out|omitted|none|absent)\b")
+    default = re.compile(
+        r"(,)? (?:if|when) (?:it is )?(?:not given|left out|omitted|none|absent)\b"
+    )
     is_default, low = bool(default.search(low)), default.sub(" by default", low)
     doubt = DOUBT.search(low)
     rules = [(*rule, False) for rule in RULES] + [(*rule, True) for rule in SAYING_NO]
-    if not any(map(_is_mask, names)):  # it may be the mask that is causal
+    if not any(map(_is_mask, names)) and "conv" not in low:  # it may be the mask that is causal
         rules.append(("causal", ("past and itself",), CAUSAL, False))
     for setting, values, pattern, says_no in rules:
-        filled = _filled(pattern, names)
-        match = re.search(filled, low) if filled else None
+        match = re.search(_filled(pattern, names), low)
         if not match or (doubt and not (setting == "blind" and doubt[0] in ("if", "must"))):
             continue
-        if setting == "weights_sum" and "dropout" in low:
+        if setting == "alignment" and "offset" in low:
             continue
-        if not says_no and NOT.search(low[max(0, match.start() - 25) : match.end()]):
+        if setting == "weights_sum" and re.search(r"dropout|expert|rout|top-k", low):
+            continue
+        before = re.split(r"[,;:]", low[: match.start()])[-1][-25:]
+        if not says_no and NOT.search(before + match[0]):
             continue
         argument = next(iter(_of_role(OF_ROLE.get(setting, ""), names)), "")
         if setting == "scale" and not _is_of_head(match, text, names, bool(argument), is_default):
             continue
-        yield Promise(setting, values, sentence.strip(), argument)
+        yield Promise(setting, values, _quote(sentence, match), argument)
     if not doubt:
         yield from _packing(sentence, names)
 
@@ -228,12 +244,25 @@ def _packing(sentence: str, names: Sequence[str]) -> Iterator[Promise]:
     between = r"(?: rows| columns| vectors)?(,? then the | ?[|] ?|,? and |, ?)"
     for match in re.finditer(one + between + one + between + one, sentence.lower()):
         order = match[1][0] + match[3][0] + match[5][0]
-        is_clear = match[2].strip() == match[4].strip() == "|" or re.search(
-            r"\border\b|\bcolumns\b|\brows\b|side by side|one after the other", sentence
+        before, after = sentence[: match.start()].lower(), sentence[match.end() :].lower()
+        is_clear = (
+            (match[2].strip() == match[4].strip() == "|")
+            or re.search(r"\b(?:order|(?:columns|rows)(?: of [\w.]+)? are(?: the)?)[: ]*$", before)
+            or re.match(r"[\w ]{0,30},? (?:side by side|one after the other)", after)
         )
         is_other = NOT.search(sentence.lower()) or re.search(r"(?:each|per) head|\bto\b", sentence)
         if {*order} == {*"qkv"} and is_clear and not is_other and not _of_role("query", names):
-            yield Promise("packing", (order,), sentence.strip())
+            yield Promise("packing", (order,), _quote(sentence, match))
+
+
+def _quote(sentence: str, match: re.Match[str]) -> str:
+    """Return the part of a sentence, between its commas, that a match is in."""
+    if match.string != sentence.lower():
+        return sentence.strip()
+    start = max(sentence.rfind(mark, 0, match.start() + 1) for mark in ",;:")
+    end = re.search(r"[,;:]|$", sentence[match.end() :])
+    words = sentence[start + 1 : match.end() + (end.start() if end else 0)]
+    return re.sub(r"^[^(\[]*[)\]] ", "", words).strip()
 
 
 def _is_of_head(
@@ -246,45 +275,51 @@ def _is_of_head(
     width = groups.get("d") or groups.get("d2") or "d_k"
     if width not in ("d", "size") or not _of_role("H", names):
         return True
-    return bool(re.search(rf"\b{width} ?= ?\w+ ?//? ?\w|\b{width}\b.{{0,20}}(?:per|each) head", text))
+    return bool(
+        re.search(rf"\b{width} ?= ?\w+ ?//? ?\w|\b{width}\b.{{0,20}}(?:per|each) head", text)
+    )
 
 
 def _filled(pattern: str, names: list[str]) -> str:
-    """Return a pattern with the names of arguments, "" if there are none of its role."""
+    """Return a pattern with the names of arguments; (?!) fits nothing."""
     for role in re.findall(r"(?<!\?P)<(\w+)>", pattern):
-        own = [re.escape(n.lower()) for n in _of_role(role, names)]
-        if not own and role in ("lengths", "w_o") and "|" in pattern:
-            own = ["(?!)"]  # the pattern has other ways to say it
-        if not own:
-            return ""
-        pattern = pattern.replace(f"<{role}>", f"(?:{'|'.join(own)})")
+        own = "|".join(re.escape(n.lower()) for n in _of_role(role, names))
+        pattern = pattern.replace(f"<{role}>", f"(?:{own or '(?!)'})")
     return pattern
 
 
 def _of_role(role: str, names: Sequence[str]) -> list[str]:
-    own = [n for n in names if role in roles_by_name(n)]
-    if role in ("H", "is_causal"):
-        own = [n for n in own if len(n) > 1 and n.lower() != "mask"]
-    return own
+    if role == "is_causal":  # a flag: a "causal_mask" may be an array
+        flags = {"causal", "is", "use", "apply", "mask"}
+        return [
+            n
+            for n in names
+            if {*_words(n)} <= flags and "causal" in n.lower() and n != "causal_mask"
+        ]
+    return [n for n in names if role in roles_by_name(n)]
 
 
 # masks: which value means what
-SEEN = r"(?:visible|seen?|sees|attend(?:ed|s|ing|able)?|(?<!of )attention|look(?:ed|s)?|allow(?:ed|s)?|"\
-       r"keeps?|kept|valid|real|read|participates?|take part|unmasked|holds something)"
-HIDDEN = r"(?:block(?:ed|s)|hid(?:es?|den|ing)|masked|masks? out|ignor(?:ed?|es)|pad(?:ding|ded|s)?|"\
-         r"forbidden|forbids|drop(?:s|ped)|exclud(?:ed?|es)|disallowed|skip(?:ped|s)|invisible|"\
-         r"prevents?|prevented|suppressed|banned|discarded)"
+SEEN = (
+    r"(?:visible|seen?|sees|attend(?:ed|s|ing|able)?|(?<!of )attention|look(?:ed|s)?|"
+    r"allow(?:ed|s)?|keeps?|kept|valid|real|read|participates?|take part|unmasked|holds something)"
+)
+HIDDEN = (
+    r"(?:block(?:ed|s)|hid(?:es?|den|ing)|masked|masks? out|ignor(?:ed?|es)|pad(?:ding|ded|s)?|"
+    r"forbidden|forbids|drop(?:s|ped)|exclud(?:ed?|es)|disallowed|skip(?:ped|s)|invisible|"
+    r"prevents?|prevented|suppressed|banned|discarded)"
+)
 TRUTH = re.compile(
-    r"(?<![\w.(\[+-])(?<!id )(true|false|1(?:\.0)?s?|0(?:\.0)?s?)(?= ?[=:(>]| ->| [a-z]|[,.;]|$)(?!\.\d|\.\.)"
+    r"(?<![\w.(\[+-])(?<!id )(true|false|1(?:\.0)?s?|0(?:\.0)?s?)"
+    r"(?= ?[=:(>]| ->| [a-z]|[,.;]|$)(?!\.\d|\.\.)"
 )  # fmt: skip
 TRUE = ("true", "1", "1.0", "1s", "1.0s")
 NAME_SEEN = {"visible", "allowed", "allow", "keep", "attend", "may", "see", "valid", "real"}
 NAME_HIDDEN = {"blocked", "forbidden", "forbid", "banned", "hide", "ignore", "ignored"}
 NEUTRAL = {
-    "mask", "masks", "key", "keys", "kv", "q", "k", "query", "attn", "attention", "att", "src", "tgt",
-    "is", "memory", "mem", "ctx", "context", "token", "tokens", "cells", "positions", "to", "can",
+    "mask", "masks", "key", "keys", "kv", "q", "k", "query", "attn", "attention", "att", "src",
+    "tgt", "is", "memory", "mem", "ctx", "context", "token", "tokens", "cells", "positions", "can",
 }  # fmt: skip
-USUAL_MASKS = {SEEN: "true = visible", HIDDEN: "true = blocked"}
 
 
 def _is_mask(argument: str) -> bool:
@@ -299,16 +334,15 @@ def _of_mask(argument: str, text: str, names: list[str]) -> Iterator[Promise]:
     words = {*_words(argument)}
     if not _is_mask(argument):
         return
-    said: dict[str, str] = {}
-    for piece in _pieces(argument, text, names):
-        for meaning, quote in _meanings(piece):
-            said[meaning] = quote
+    said = dict(each for piece in _pieces(argument, text, names) for each in _meanings(piece))
     if len(said) == 1:
         yield Promise("mask", tuple(said), next(iter(said.values())), argument)
     elif not said and words <= NAME_SEEN | NEUTRAL and words & NAME_SEEN:
         yield Promise("mask", ("true = visible",), argument, argument)
-    elif not said and words <= NAME_HIDDEN | NEUTRAL | {"pad", "padding", "padded"} and (
-        words & NAME_HIDDEN or ("is" in words and words & {"pad", "padding", "padded"})
+    elif (
+        not said
+        and words <= NAME_HIDDEN | NEUTRAL | {"pad", "padding", "padded"}
+        and (words & NAME_HIDDEN or ("is" in words and words & {"pad", "padding", "padded"}))
     ):  # a mask called "padding" is often 1 for tokens
         yield Promise("mask", ("true = blocked",), argument, argument)
 
@@ -316,8 +350,10 @@ def _of_mask(argument: str, text: str, names: list[str]) -> Iterator[Promise]:
 def _pieces(argument: str, text: str, names: list[str]) -> Iterator[str]:
     """Yield what is said below or after an argument's name, up to the next one's."""
     known = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    head = rf"(?:^[ \t]*(?:[-*] ?|:param (?:\w+ )?)?|[.;,)\]] +|\band |\bwith )({known})\b"\
-           r"(?= ?:| ?[(\[]| is | are |, \w+ [(\[:]|  )"
+    head = (
+        rf"(?:^[ \t]*(?:[-*] ?|:param (?:\w+ )?)?|[.;,)\]] +|\band |\bwith )({known})\b"
+        r"(?= ?:| ?[(\[]| is | are |, \w+ [(\[:]|  )"
+    )
     heads = [*re.finditer(head, text, re.M)]
     for at, match in enumerate(heads):
         if match[1] == argument:
@@ -329,7 +365,9 @@ def _meanings(piece: str) -> Iterator[tuple[str, str]]:
     """Yield what True means, each time that a piece says it of True, False, 1 or 0."""
     is_added = re.search(r"\badd(?:ed|itive|s)\b|\binf\b|1e\d|\bfloats\b", piece)
     for sentence in _sentences(piece):
-        low = re.sub(r"\([^()]*,[^()]*\)|\[[^\[\]]*\]", " ", sentence.lower())  # shapes
+        low = re.sub(
+            r"between 0 and 1|\([^()]*,[^()]*\)|\[[^\[\]]*\]", " ", sentence.lower()
+        )  # shapes
         if re.search(r"\?$|\b(?:unlike|torch|old|versions?|other way|todo|depend\w*)\b", low):
             continue
         truths = [*TRUTH.finditer(low)]
@@ -381,13 +419,15 @@ def _plain(text: str) -> str:
 def _sentences(text: str) -> Iterator[str]:
     """Yield sentences, each in one line."""
     for paragraph in re.split(r"\n\s*\n|\n\s*[-*•] |\n\s*:", text):
-        for line in re.split(r"\n(?=\s*\w+(?:, \w+)* ?[:(\[])", paragraph):
+        for line in re.split(r"\n(?=\s*\w+(?:, \w+)* *[:(\[])", paragraph):
             joined = " ".join(line.split())
-            yield from (s for s in re.split(r"(?<=[\w)\]'\"])[.;!](?=\s|$)|(?<=\?)", joined) if s.strip())
+            yield from (
+                s for s in re.split(r"(?<=[\w)\]'\"])[.;!](?=\s|$)|(?<=\?)", joined) if s.strip()
+            )
 
 
 def _comments(source: str, names: Sequence[str]) -> str:
-    """Return the comments, those that follow each other as one text; one on an argument names it."""
+    """Return the comments: lines in a row as one text, those beside an argument with its name."""
     found, last = "", -2
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -410,7 +450,11 @@ def _helpers(source: str) -> Iterator[str]:
         tree = ast.parse(source)
     except SyntaxError:
         return
-    called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    called = {
+        n.func.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name in called:
             first = (ast.get_docstring(node) or "").split("\n")[0]
