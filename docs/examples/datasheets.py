@@ -49,9 +49,9 @@ def part(file: str) -> str:
     shown = f"```text\n{str(sheet).strip()}\n```\n"
     if file != FIRST:
         code = (FOLDER / f"{file}.py").read_text(encoding="utf-8")
-        verdict = ", ".join(dict.fromkeys(row.name for row in sheet.mistakes))
-        line = f"<summary><b>{SHOWN[file][1]}</b> <span>{verdict}</span></summary>"
-        shown = f'<details class="row">{line}\n\n```python\n{code}```\n\n{shown}\n</details>\n'
+        title = f"<summary><b>{SHOWN[file][1]}</b></summary>"
+        answer = f"<details><summary>The datasheet</summary>\n\n{shown}\n</details>"
+        shown = f'<details class="row">{title}\n\n```python\n{code}```\n\n{answer}\n</details>\n'
     return f"<!-- datasheet: {file} -->\n{shown}<!-- end -->\n"
 
 
