@@ -34,7 +34,7 @@ class Table(NamedTuple):
     """
 
     title: str
-    columns: Sequence[str]
+    columns: Sequence[str]  # if all are empty, the table has no head
     rows: Sequence[Sequence[str]]
     bad_rows: frozenset[int] = frozenset()  # in red, or in bold with a bar before them
     first_head: int | None = None  # the column of head 0: from there on, each head has its colour
@@ -63,7 +63,7 @@ class Table(NamedTuple):
         widths[-1] = room if is_broken else widths[-1]
         groups = _groups(widths, width)
         rule = ["-" * n for n in widths]
-        for cells in (self.columns, rule):
+        for cells in (self.columns, rule) if any(self.columns) else ():
             yield from ((line, "head") for line in _aligned(cells, widths, groups))
         for number, cells in enumerate(self.rows):
             kind = "bad" if number in self.bad_rows else "row"
@@ -110,7 +110,8 @@ class Table(NamedTuple):
     def _html_parts(self) -> Iterator[str]:
         yield '<table class="mha-table" style="border-collapse:collapse;background:transparent">'
         yield f'<caption style="text-align:left;font-weight:bold">{escape(self.title)}</caption>'
-        yield from self._html_row("th", self.columns, RULE)
+        if any(self.columns):
+            yield from self._html_row("th", self.columns, RULE)
         for number, row in enumerate(self.rows):
             bad = f";{BAD}" if number in self.bad_rows else ""
             yield from self._html_row("td", row, f"{RULE}{bad}")

@@ -3,7 +3,6 @@
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +43,10 @@ AXES = {
     "T": "T_q", "S": "T_k", "d": "d_k", "e": "d_v", "G": "H_kv", "M": "H*d_k", "N": "H_kv*d_k",
     "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D", "F": "d_k/2",
     "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
+}  # fmt: skip
+EXPECTED = {  # of facts
+    "large_scores": "fine", "uneven_scores": "fine", "sums": "float64", "float32": "float32",
+    "float16": "float16", "inputs": "unchanged",
 }  # fmt: skip
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
 
@@ -100,7 +103,9 @@ class Datasheet(NamedTuple):
 
     def to_html(self) -> str:
         """Return one page of HTML that needs no other file."""
-        return f"<pre>{escape(str(self))}</pre>"
+        from mha_numpy.identifying.page import to_page
+
+        return to_page(self)
 
     def value(self, setting: str) -> Any:
         """Return the value of a setting or a fact, None if there is no such row."""
@@ -126,7 +131,7 @@ def make_row(setting: str, value: Any, argument: str = "") -> Row:
         text = table.get("any", "{}").format(*_shown(value))
     text = text.replace("{}", argument or "an argument")
     says, _, instead = text.removeprefix("!").partition(" -> ")
-    kind = "mistake" if text.startswith("!") else "usual" if value == USUAL.get(setting) else "convention"
+    kind = "mistake" if text.startswith("!") else "usual" if value == (USUAL | EXPECTED).get(setting) else "convention"
     return Row(table["row"], says, kind, setting, value, argument, instead)
 
 
@@ -201,7 +206,8 @@ def _arguments(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for name, slot in way.slots.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout, is_self=is_self), _kind(slot))
+        role = "x_q" if slot.role == "x" and not is_self else slot.role
+        yield Named(name, ROLES.get(role, role), axes_of(slot.layout, is_self=is_self), _kind(slot))
         for key, part in slot.parts:
             yield Named(f"{name}[{key!r}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
     for name, slot in way.hidden.items():
