@@ -132,10 +132,10 @@ def plain(sections: Sequence[Table | str]) -> str:
     return "\n\n".join(part if isinstance(part, str) else part.to_text() for part in sections)
 
 
-def show(section: Table | str, width: int | None = None) -> None:
+def show(section: Table | str, width: int | None = None, most: int | None = None) -> None:
     """Print a paragraph or a table: in colour and cut to width on a terminal, plain elsewhere.
 
-    `width` is that of a pipe or a file; a terminal has its own.
+    `width` is that of a pipe or a file; a terminal has its own, of which `most` may be used.
     """
     if sys.stdout is None or not sys.stdout.isatty():
         print(section if isinstance(section, str) else section.to_text(width), end="\n\n")
@@ -145,6 +145,7 @@ def show(section: Table | str, width: int | None = None) -> None:
 
     styles = {"title": "bold", "head": "bold", "bad": "bold red"}
     console = Console(highlight=False, markup=False, emoji=False)
+    console.width = min(console.width, most or console.width)
     lines = [(section, "text")] if isinstance(section, str) else section.lines(console.width)
     for line, kind in lines:
         text = Text(line, styles.get(kind, ""))

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mha_numpy.identifying.family import SETTINGS, USUAL
 from mha_numpy.identifying.look import Looked
@@ -12,8 +12,11 @@ from mha_numpy.identifying.options import Option
 from mha_numpy.identifying.search import Fit, Found
 from mha_numpy.identifying.ways import Slot
 
+if TYPE_CHECKING:
+    from mha_numpy.tables import Table
+
 ROLES = {
-    "query": "queries", "key": "keys", "value": "values", "x": "tokens, for queries, keys and values",
+    "query": "queries", "key": "keys", "value": "values", "x": "tokens of queries, keys and values",
     "x_q": "tokens of the queries", "x_k": "tokens of the keys", "x_v": "tokens of the values",
     "wide_q": "queries of all heads", "wide_k": "keys of all heads", "wide_v": "values of all heads",
     "memory": "tokens of keys and values", "packed": "queries, keys and values in one",
@@ -44,9 +47,9 @@ AXES = {
     "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D", "F": "d_k/2",
     "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
-EXPECTED = {  # of facts
+EXPECTED = {  # of facts, what is usual
     "large_scores": "fine", "uneven_scores": "fine", "sums": "float64", "float32": "float32",
-    "float16": "float16", "inputs": "unchanged",
+    "float16": "float16", "inputs": "unchanged", "blind": "",  # each library has its own
 }  # fmt: skip
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
 
@@ -94,6 +97,12 @@ class Datasheet(NamedTuple):
         from mha_numpy.identifying.report import to_text
 
         return to_text(self)
+
+    def sections(self) -> "list[Table]":
+        """Return the parts of the text, as `mha_numpy.tables.show` prints them."""
+        from mha_numpy.identifying.report import sections
+
+        return sections(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dicts, lists, texts and numbers, for JSON."""
@@ -221,7 +230,7 @@ def _arguments(found: Found) -> Iterator[Named]:
         for key, part in slot.parts:
             yield Named(f"{name}[{key!r}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
     for name, slot in way.hidden.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "a param of its own")
+        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "stored, not passed")
 
 
 def _kind(slot: Slot) -> str:

@@ -53,7 +53,7 @@ def _sections(sheet: Datasheet) -> Iterator[str]:
         "Returns": _table("names", map(_named, sheet.returns)),
         "Conventions": _table("findings", _findings(conventions(sheet))),
         "Gradients": _table("findings", map(_gradient, gradients)),
-        "As usual": _list("quiet", (f"<li>{_text(f'{r.name} {r.says}')}</li>" for r in usual(sheet))),
+        "As usual": _list("quiet", (f"<li>{_text(says)}</li>" for says in usual(sheet))),
     }
     for title, body in parts.items():
         if body:

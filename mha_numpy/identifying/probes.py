@@ -173,12 +173,11 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
         seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
         if seen is None or not role:
             continue
-        if explain(seen, found.settings):
-            yield Fact(name, "fine")
-        elif not np.isfinite(seen.called.arrays[0][1]).all():
-            yield Fact(name, "not finite")
-        else:
-            yield Fact(name, "other numbers")
+        is_finite = np.isfinite(seen.called.arrays[0][1]).all()
+        is_fine = bool(explain(seen, found.settings))
+        yield Fact(name, "fine" if is_fine else "other numbers" if is_finite else "not finite")
+        if not is_fine:  # then so are uneven ones
+            return
 
 
 def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from shutil import get_terminal_size
-from textwrap import fill
 from typing import Any
 
-from mha_numpy.identifying.datasheet import ROLES, Datasheet, Named, Row
+from mha_numpy.identifying.datasheet import ROLES, TELLING, Datasheet, Named, Row
 from mha_numpy.tables import Table
 
 WIDTH = 100  # the most characters of a line
@@ -16,36 +15,37 @@ FEATURES = {  # settings that a headline names, if they are not usual
     "rotation": "rotary positions", "alibi": "ALiBi", "buckets": "T5's position bias",
     "window": "a window", "softcap": "a softcap", "qk_norm": "normalised queries and keys",
 }  # fmt: skip
-PROMINENT = ("scale", "causal")  # told among the conventions even where they are usual
+PROMINENT = ("scale", "causal", *TELLING.values())  # told among the conventions even where they are usual
 
 
 def to_text(sheet: Datasheet) -> str:
     """Return a datasheet as text, as wide as the terminal and at most 100 characters."""
     width = min(WIDTH, get_terminal_size((WIDTH, 24)).columns)
-    parts = (p if isinstance(p, Table) else fill(p, width) for p in sections(sheet))
-    return "\n\n".join(p.to_text(width) if isinstance(p, Table) else p for p in parts) + "\n"
+    return "\n\n".join(part.to_text(width) for part in sections(sheet)) + "\n"
 
 
-def sections(sheet: Datasheet) -> list[Table | str]:
+def sections(sheet: Datasheet) -> list[Table]:
     """Return the parts of the text, the most important first."""
-    first = f"{visible(sheet.name)} ({FRAMEWORKS.get(sheet.framework, sheet.framework)})"
+    name = visible(sheet.name)
     if not sheet.is_found:
-        return [f"{visible(sheet.name)}: {visible(sheet.saw)}"]
+        return [Table("", [""], [[f"{name}: {visible(sheet.saw)}"]])]
+    framework = FRAMEWORKS.get(sheet.framework, sheet.framework)
     mistakes = [line for row in sheet.mistakes for line in _mistake(row)]
     parts = {
         "What looks like a mistake": mistakes,
         "Arguments": _listed(sheet.arguments),
         "Returns": _listed(sheet.returns),
-        "Conventions": [list(pair) for pair in _named_once(conventions(sheet))],
+        "Conventions": [*_named_once(conventions(sheet))],
     }
-    tables = []
+    bad = frozenset(i for i, (name, _) in enumerate(mistakes) if name)
+    tables = [Table("", [""], [[f"{name} ({framework}): {headline(sheet)}. {verdict(sheet)}"]])]
     for title, rows in parts.items():
-        bad = [i for i, (name, *_) in enumerate(rows) if rows is mistakes and name]
-        if rows:
-            tables.append(Table(title, [""] * len(rows[0]), rows, frozenset(bad)))
-    quiet = "; ".join(f"{row.name} {row.says}" for row in usual(sheet))
-    last = [f"As usual: {quiet}."] if quiet else []
-    return [f"{first}: {headline(sheet)}. {verdict(sheet)}", *tables, *last]
+        if rows:  # indented by a column without text
+            columns = [""] * (len(rows[0]) + 1)
+            indented = [["", *row] for row in rows]
+            tables.append(Table(title, columns, indented, bad if rows is mistakes else frozenset()))
+    quiet = usual(sheet)
+    return tables + [Table("", [""], [[f"As usual: {'; '.join(quiet)}."]])] * bool(quiet)
 
 
 def headline(sheet: Datasheet) -> str:
@@ -69,9 +69,9 @@ def verdict(sheet: Datasheet) -> str:
     names = list(dict.fromkeys(row.name for row in sheet.mistakes))
     if not names:
         return "Nothing looks like a mistake."
-    if len(sheet.mistakes) == 1:
-        return f"One thing looks like a mistake: {names[0]}."
-    return f"{len(sheet.mistakes)} things look like mistakes: {', '.join(names)}."
+    count = len(sheet.mistakes)
+    looks = "One thing looks like a mistake" if count == 1 else f"{count} things look like mistakes"
+    return f"{looks}: {', '.join(names)}."
 
 
 def conventions(sheet: Datasheet) -> list[Row]:
@@ -79,9 +79,10 @@ def conventions(sheet: Datasheet) -> list[Row]:
     return [row for row in sheet.rows if row.kind != "mistake" and not _is_quiet(row)]
 
 
-def usual(sheet: Datasheet) -> list[Row]:
-    """Return the rows in which almost all functions agree."""
-    return [row for row in sheet.rows if _is_quiet(row)]
+def usual(sheet: Datasheet) -> list[str]:
+    """Return what almost all functions agree in, as short sentences."""
+    quiet = groupby(filter(_is_quiet, sheet.rows), attrgetter("name"))
+    return [f"{name} {' and '.join(row.says for row in rows)}" for name, rows in quiet]
 
 
 def _is_quiet(row: Row) -> bool:
@@ -99,11 +100,11 @@ def name_of(row: Row) -> str:
     return f"{row.name} ({visible(row.argument)})" if is_own else row.name
 
 
-def _named_once(rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
+def _named_once(rows: Iterable[Row]) -> Iterator[list[str]]:
     """Yield names and texts; of rows with one name, only the first says it."""
     for name, group in groupby(rows, name_of):
         for number, says in enumerate(map(attrgetter("says"), group)):
-            yield "" if number else name, visible(says)
+            yield ["" if number else name, visible(says)]
 
 
 def _listed(named: tuple[Named, ...]) -> list[list[str]]:

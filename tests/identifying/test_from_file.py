@@ -11,6 +11,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import from_file
 from mha_numpy.identifying.from_file import identify_file
 from mha_numpy.identifying.subject import Subject
+from mha_numpy.tables import Table
 
 pytest.importorskip("resource", reason="there are no limits here")
 SECONDS = 0.9
@@ -48,6 +49,9 @@ class Sheet:
 
     def __str__(self):
         return "; ".join(f"{name}: {value}" for name, value in self.about.items())
+
+    def sections(self):
+        return [Table("", [""], [[str(self)]])]
 
     def to_dict(self):
         return self.about
