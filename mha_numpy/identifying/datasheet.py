@@ -140,7 +140,8 @@ def make_row(setting: str, value: Any, argument: str = "") -> Row:
         text = table.get("any", "{}").format(*_shown(value))
     text = text.replace("{}", argument or "an argument")
     says, _, instead = text.removeprefix("!").partition(" -> ")
-    kind = "mistake" if text.startswith("!") else "usual" if value == (USUAL | EXPECTED).get(setting) else "convention"
+    kind = "usual" if value == (USUAL | EXPECTED).get(setting) else "convention"
+    kind = "mistake" if text.startswith("!") else kind
     return Row(table["row"], says, kind, setting, value, argument, instead)
 
 
@@ -230,7 +231,8 @@ def _arguments(found: Found) -> Iterator[Named]:
         for key, part in slot.parts:
             yield Named(f"{name}[{key!r}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
     for name, slot in way.hidden.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "stored, not passed")
+        what = ROLES.get(slot.role, slot.role)
+        yield Named(name, what, axes_of(slot.layout), "stored, not passed")
 
 
 def _kind(slot: Slot) -> str:

@@ -104,7 +104,8 @@ def identify_file(
     if run.calls[0].error:
         raise ConfigError(run.calls[0].error)
     parts, *others = run.calls[0].answer
-    return FileSheet(tuple(Table(title, cols, rows, frozenset(bad)) for title, cols, rows, bad in parts), *others)
+    tables = (Table(title, (), rows, frozenset(bad)) for title, rows, bad in parts)
+    return FileSheet(tuple(tables), *others)
 
 
 class _Heard(Heard):
@@ -135,7 +136,7 @@ def _looked_at(
         yield Call(None, str(error), (), 0.0)
         return
     about = sheet.to_dict()
-    parts = [(t.title, t.columns, t.rows, [*t.bad_rows]) for t in sheet.sections()]
+    parts = [(t.title, t.rows, [*t.bad_rows]) for t in sheet.sections()]
     answer = (
         parts, sheet.to_html(), json.dumps(about, indent=1), sheet.is_found,
         bool(about.get("mistakes")),

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from mha_numpy import __version__
 from mha_numpy.identifying.datasheet import Datasheet, Named, Row
@@ -25,14 +26,18 @@ SYMBOLS = {
     "H_kv": "key/value heads", "d_k": "width of a query or key", "d_v": "width of a value",
     "D": "width of the model", "T_past": "earlier tokens", "buckets": "classes of distances",
 }  # fmt: skip
+SCOPE = (
+    "It called this function and compared its numbers with those of every form of attention that "
+    "it knows. This page says nothing about inputs that it did not try."
+)
 HERE = Path(__file__).parent
 
 
 def to_page(sheet: Datasheet) -> str:
     """Return a page that needs no network, no script and no other file."""
     name, framework = visible(sheet.name), FRAMEWORKS.get(sheet.framework, sheet.framework)
-    what = _sentence(headline(sheet)) if sheet.is_found else "No attention that is known"
-    says = verdict(sheet) if sheet.is_found else _sentence(visible(sheet.saw)) + "."
+    what = _sentence(headline(sheet)) if sheet.is_found else "Not identified"
+    says = verdict(sheet) if sheet.is_found else f"{name}: {visible(sheet.saw)}."
     css = (HERE / "page.css").read_text("utf-8")
     return fill(
         (HERE / "page.html").read_text("utf-8"),
@@ -40,7 +45,7 @@ def to_page(sheet: Datasheet) -> str:
             "title": escape(f"{name}: {what}"), "style": css_tokens() + read("page.css") + css,
             "top": read("top.html"), "name": escape(name), "framework": escape(framework),
             "headline": escape(what), "verdict": escape(says), "version": __version__,
-            "sections": "\n".join(_sections(sheet)),
+            "sections": "\n".join(_sections(sheet)), "scope": SCOPE if sheet.is_found else "",
         },
     )  # fmt: skip
 
@@ -65,7 +70,8 @@ def _mistake(row: Row) -> str:
     return (
         f'<li><p class="about">{_text(name_of(row))}</p><h3>{_text(_sentence(row.says))}</h3>'
         + source * bool(row.line)
-        + f'<p class="instead"><strong>Instead:</strong> {_text(row.instead)}</p>' * bool(row.instead)
+        + f'<p class="instead"><strong>Instead:</strong> {_text(row.instead)}</p>'
+        * bool(row.instead)
         + f"{_more(row)}</li>"
     )
 
@@ -73,8 +79,16 @@ def _mistake(row: Row) -> str:
 def _findings(rows: Iterable[Row]) -> Iterator[str]:
     for name, group in groupby(rows, name_of):
         for number, row in enumerate(group):
-            says = f"<strong>{_text(row.says)}</strong>" if row.kind == "convention" else _text(row.says)
-            first = '<tr class="goes-on"><th></th>' if number else f'<tr><th scope="row">{_text(name)}</th>'
+            says = (
+                f"<strong>{_text(row.says)}</strong>"
+                if row.kind == "convention"
+                else _text(row.says)
+            )
+            first = (
+                '<tr class="goes-on"><th></th>'
+                if number
+                else f'<tr><th scope="row">{_text(name)}</th>'
+            )
             yield f"{first}<td>{says}{_more(row)}</td></tr>"
 
 
@@ -100,13 +114,16 @@ def _symbols(sheet: Datasheet) -> str:
     """Say what the symbols in shapes mean."""
     shapes = " ".join(named.axes for named in (*sheet.arguments, *sheet.returns))
     used = {*re.findall(r"\w+", shapes)}
-    parts = ", ".join(f"<code>{name}</code> {what}" for name, what in SYMBOLS.items() if name in used)
+    parts = ", ".join(
+        f"<code>{name}</code> {what}" for name, what in SYMBOLS.items() if name in used
+    )
     return f'\n<p class="symbols">{parts}</p>' if parts else ""
 
 
-def _gradient(row: "GradientRow") -> str:
+def _gradient(row: Any) -> str:
     mark = "right" if row.is_right else "<strong>wrong</strong>"
-    return f'<tr><th scope="row"><code>{_text(row.name)}</code> {mark}</th><td>{_text(row.says)}</td></tr>'
+    name = f'<th scope="row"><code>{_text(row.name)}</code> {mark}</th>'
+    return f"<tr>{name}<td>{_text(row.says)}</td></tr>"
 
 
 def _table(kind: str, rows: Iterable[str]) -> str:

@@ -15,7 +15,11 @@ FEATURES = {  # settings that a headline names, if they are not usual
     "rotation": "rotary positions", "alibi": "ALiBi", "buckets": "T5's position bias",
     "window": "a window", "softcap": "a softcap", "qk_norm": "normalised queries and keys",
 }  # fmt: skip
-PROMINENT = ("scale", "causal", *TELLING.values())  # told among the conventions even where they are usual
+PROMINENT = (
+    "scale",
+    "causal",
+    *TELLING.values(),
+)  # told among the conventions even where they are usual
 
 
 def to_text(sheet: Datasheet) -> str:

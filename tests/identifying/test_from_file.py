@@ -51,7 +51,7 @@ class Sheet:
         return "; ".join(f"{name}: {value}" for name, value in self.about.items())
 
     def sections(self):
-        return [Table("", [""], [[str(self)]])]
+        return [Table("", (), [[str(self)]])]
 
     def to_dict(self):
         return self.about
@@ -116,7 +116,8 @@ def test_a_name_is_a_function_an_object_or_an_attribute(write, name, found):
 
 def test_identify_itself_runs_there(tmp_path):
     scores = "q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5"
-    lines = f"w = np.exp({scores})", "return w / w.sum(-1, keepdims=True) @ v"
+    weights = "np.exp(s - s.max(-1, keepdims=True))"
+    lines = f"s = {scores}", f"w = {weights}", "return w / w.sum(-1, keepdims=True) @ v"
     (tmp_path / "mine.py").write_text(body(*lines).replace("f(x)", "f(q, k, v)"))
     sheet = identify_file(f"{tmp_path}/mine.py:f")
     assert sheet.is_found
