@@ -39,6 +39,7 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
         *_large_scores(subject, found),
         *_no_keys(subject, found),
         *_narrow(subject, found),
+        *_half_masked(subject, hiding[:1]),
         *_changes(subject, findings),
         *_repeats(subject, found),
     ]
@@ -218,6 +219,21 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
         exact = "exact" if fits and fits[0].error < 0.6 * unit else ""
         wider = ", computed in a wider dtype" if exact == "exact" and returned == dtype else ""
         yield Fact(dtype, returned + wider)
+
+
+def _half_masked(subject: Subject, hiding: Sequence[Found]) -> Iterator[Fact]:
+    """Pass float16 and a mask: a hidden score of -1e9 is -inf there, or does not fit."""
+    own = subject.dtype
+    for each in hiding:
+        if each.seen.way.hidden:
+            return
+        subject.dtype = "float16"
+        plain, _ = call_way(subject, each.seen.way, seed=5, change=_unchanged)
+        subject.dtype = own
+        if plain is None:
+            yield Fact("half_masked", "error", _argument(each.seen.way))
+        elif not np.isfinite(plain.called.arrays[0][1]).all():
+            yield Fact("half_masked", "not finite", _argument(each.seen.way))
 
 
 def _width_inside(subject: Subject, found: Found) -> str:
