@@ -4,16 +4,13 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mha_numpy.identifying.family import SETTINGS, USUAL
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
 from mha_numpy.identifying.search import Fit, Found
 from mha_numpy.identifying.ways import Slot
-
-if TYPE_CHECKING:
-    from mha_numpy.tables import Table
 
 ROLES = {
     "query": "queries", "key": "keys", "value": "values", "x": "tokens of queries, keys and values",
@@ -77,8 +74,8 @@ class Named(NamedTuple):
     note: str = ""
 
 
-class Datasheet(NamedTuple):
-    """What a function computes; see `mha_numpy.identifying.identify`."""
+class Findings(NamedTuple):
+    """What a function computes: the data of a `Datasheet`."""
 
     name: str
     framework: str
@@ -92,29 +89,6 @@ class Datasheet(NamedTuple):
     def mistakes(self) -> tuple[Row, ...]:
         """The rows that look like mistakes."""
         return tuple(row for row in self.rows if row.kind == "mistake")
-
-    def __str__(self) -> str:
-        from mha_numpy.identifying.report import to_text
-
-        return to_text(self)
-
-    def sections(self) -> "list[Table]":
-        """Return the parts of the text, as `mha_numpy.tables.show` prints them."""
-        from mha_numpy.identifying.report import sections
-
-        return sections(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, texts and numbers, for JSON."""
-        from mha_numpy.identifying.report import to_dict
-
-        return to_dict(self)
-
-    def to_html(self) -> str:
-        """Return one page of HTML that needs no other file."""
-        from mha_numpy.identifying.page import to_page
-
-        return to_page(self)
 
     def value(self, setting: str) -> Any:
         """Return the value of a setting or a fact, None if there is no such row."""
@@ -150,16 +124,16 @@ def _shown(value: Any) -> tuple[str, ...]:
     return tuple("all" if part is None else f"{part:g}" for part in parts)
 
 
-def make_datasheet(looked: Looked) -> Datasheet:
+def make_datasheet(looked: Looked) -> Findings:
     """Return what was found out as a datasheet."""
     subject, found = looked.subject, looked.found
     if found is None:
-        return Datasheet(subject.name, subject.framework, False, _saw(looked))
+        return Findings(subject.name, subject.framework, False, _saw(looked))
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
     for option in looked.options:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
-    return Datasheet(
+    return Findings(
         subject.name, subject.framework, True, "",
         (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(_in_order(rows)),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mha_numpy import __version__
-from mha_numpy.identifying.datasheet import Datasheet, Named, Row
+from mha_numpy.identifying.datasheet import Findings, Named, Row
 from mha_numpy.identifying.report import (
     FRAMEWORKS,
     conventions,
@@ -33,7 +33,7 @@ SCOPE = (
 HERE = Path(__file__).parent
 
 
-def to_page(sheet: Datasheet) -> str:
+def to_page(sheet: Findings) -> str:
     """Return a page that needs no network, no script and no other file."""
     name, framework = visible(sheet.name), FRAMEWORKS.get(sheet.framework, sheet.framework)
     what = _sentence(headline(sheet)) if sheet.is_found else "Not identified"
@@ -50,7 +50,7 @@ def to_page(sheet: Datasheet) -> str:
     )  # fmt: skip
 
 
-def _sections(sheet: Datasheet) -> Iterator[str]:
+def _sections(sheet: Findings) -> Iterator[str]:
     gradients = getattr(sheet, "gradients", ())
     parts = {
         "Looks like a mistake": _list("mistakes", map(_mistake, sheet.mistakes)),
@@ -110,7 +110,7 @@ def _named(named: Named) -> str:
     return f'<tr>{name}<td class="shape">{shape}</td><td>{_text(named.what)}{note}</td></tr>'
 
 
-def _symbols(sheet: Datasheet) -> str:
+def _symbols(sheet: Findings) -> str:
     """Say what the symbols in shapes mean."""
     shapes = " ".join(named.axes for named in (*sheet.arguments, *sheet.returns))
     used = {*re.findall(r"\w+", shapes)}

@@ -6,7 +6,7 @@ from operator import attrgetter
 from shutil import get_terminal_size
 from typing import Any
 
-from mha_numpy.identifying.datasheet import ROLES, TELLING, Datasheet, Named, Row
+from mha_numpy.identifying.datasheet import ROLES, TELLING, Findings, Named, Row
 from mha_numpy.tables import Table
 
 WIDTH = 100  # the most characters of a line
@@ -22,17 +22,17 @@ PROMINENT = (
 )  # told among the conventions even where they are usual
 
 
-def to_text(sheet: Datasheet) -> str:
+def to_text(sheet: Findings) -> str:
     """Return a datasheet as text, as wide as the terminal and at most 100 characters."""
     width = min(WIDTH, get_terminal_size((WIDTH, 24)).columns)
     return "\n\n".join(part.to_text(width) for part in sections(sheet)) + "\n"
 
 
-def sections(sheet: Datasheet) -> list[Table]:
+def sections(sheet: Findings) -> list[Table]:
     """Return the parts of the text, the most important first."""
     name = visible(sheet.name)
     if not sheet.is_found:
-        return [Table("", [""], [[f"{name}: {visible(sheet.saw)}"]])]
+        return [Table("", (), [[f"{name}: {visible(sheet.saw)}"]])]
     framework = FRAMEWORKS.get(sheet.framework, sheet.framework)
     mistakes = [line for row in sheet.mistakes for line in _mistake(row)]
     parts = {
@@ -42,17 +42,16 @@ def sections(sheet: Datasheet) -> list[Table]:
         "Conventions": [*_named_once(conventions(sheet))],
     }
     bad = frozenset(i for i, (name, _) in enumerate(mistakes) if name)
-    tables = [Table("", [""], [[f"{name} ({framework}): {headline(sheet)}. {verdict(sheet)}"]])]
+    tables = [Table("", (), [[f"{name} ({framework}): {headline(sheet)}. {verdict(sheet)}"]])]
     for title, rows in parts.items():
         if rows:  # indented by a column without text
-            columns = [""] * (len(rows[0]) + 1)
             indented = [["", *row] for row in rows]
-            tables.append(Table(title, columns, indented, bad if rows is mistakes else frozenset()))
+            tables.append(Table(title, (), indented, bad if rows is mistakes else frozenset()))
     quiet = usual(sheet)
-    return tables + [Table("", [""], [[f"As usual: {'; '.join(quiet)}."]])] * bool(quiet)
+    return tables + [Table("", (), [[f"As usual: {'; '.join(quiet)}."]])] * bool(quiet)
 
 
-def headline(sheet: Datasheet) -> str:
+def headline(sheet: Findings) -> str:
     """Return what a function computes in a few words: "causal self-attention with ALiBi"."""
     own = {row.setting: row for row in sheet.rows if not row.argument and row.kind != "usual"}
     what = {named.what for named in sheet.arguments}
@@ -68,7 +67,7 @@ def headline(sheet: Datasheet) -> str:
     return f"{kind} with {' and '.join(features)}" if features else kind
 
 
-def verdict(sheet: Datasheet) -> str:
+def verdict(sheet: Findings) -> str:
     """Return a sentence about the mistakes."""
     names = list(dict.fromkeys(row.name for row in sheet.mistakes))
     if not names:
@@ -78,12 +77,12 @@ def verdict(sheet: Datasheet) -> str:
     return f"{looks}: {', '.join(names)}."
 
 
-def conventions(sheet: Datasheet) -> list[Row]:
+def conventions(sheet: Findings) -> list[Row]:
     """Return the rows that another function may do in another way, mistakes left out."""
     return [row for row in sheet.rows if row.kind != "mistake" and not _is_quiet(row)]
 
 
-def usual(sheet: Datasheet) -> list[str]:
+def usual(sheet: Findings) -> list[str]:
     """Return what almost all functions agree in, as short sentences."""
     quiet = groupby(filter(_is_quiet, sheet.rows), attrgetter("name"))
     return [f"{name} {' and '.join(row.says for row in rows)}" for name, rows in quiet]
@@ -126,7 +125,7 @@ def _mistake(row: Row) -> Iterator[list[str]]:
         yield ["", f"instead: {visible(row.instead)}"]
 
 
-def to_dict(sheet: Datasheet) -> dict[str, Any]:
+def to_dict(sheet: Findings) -> dict[str, Any]:
     """Return a datasheet as what JSON knows."""
     found = sheet._asdict()
     for part in ("arguments", "returns", "rows"):

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from mha_numpy.identifying.datasheet import Datasheet, Named, make_row
+from mha_numpy.identifying.datasheet import Named, make_row
 from mha_numpy.identifying.page import to_page
 from mha_numpy.identifying.report import headline, sections, to_text, usual, verdict
+from mha_numpy.identifying.sheet import Datasheet
 
 VOID = {"meta", "br", "path"}  # "path" closes itself
 HOSTILE = (
