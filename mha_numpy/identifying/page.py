@@ -19,7 +19,7 @@ from mha_numpy.identifying.report import (
     visible,
 )
 from mha_numpy.look import css_tokens
-from mha_numpy.show.page.document import fill, read
+from mha_numpy.show.template import fill, read
 
 SYMBOLS = {
     "B": "sequences", "T": "tokens", "T_q": "queries", "T_k": "keys", "H": "query heads",
@@ -66,40 +66,33 @@ def _sections(sheet: Findings) -> Iterator[str]:
 
 
 def _mistake(row: Row) -> str:
-    source = f'<pre class="source"><span>{row.line}</span><code>{_text(row.code)}</code></pre>'
-    return (
-        f'<li><p class="about">{_text(name_of(row))}</p><h3>{_text(_sentence(row.says))}</h3>'
-        + source * bool(row.line)
-        + f'<p class="instead"><strong>Instead:</strong> {_text(row.instead)}</p>'
-        * bool(row.instead)
-        + f"{_more(row)}</li>"
-    )
+    parts = [f'<p class="about">{_text(name_of(row))}</p><h3>{_text(_sentence(row.says))}</h3>']
+    if row.line:
+        code = f"<code>{_text(row.code)}</code>"
+        parts.append(f'<pre class="source"><span>{row.line}</span>{code}</pre>')
+    if row.instead:
+        parts.append(f'<p class="instead"><strong>Instead:</strong> {_text(row.instead)}</p>')
+    return f"<li>{''.join(parts)}{_more(row)}</li>"
 
 
 def _findings(rows: Iterable[Row]) -> Iterator[str]:
     for name, group in groupby(rows, name_of):
-        for number, row in enumerate(group):
-            says = (
-                f"<strong>{_text(row.says)}</strong>"
-                if row.kind == "convention"
-                else _text(row.says)
-            )
-            first = (
-                '<tr class="goes-on"><th></th>'
-                if number
-                else f'<tr><th scope="row">{_text(name)}</th>'
-            )
-            yield f"{first}<td>{says}{_more(row)}</td></tr>"
+        start = f'<tr><th scope="row">{_text(name)}</th>'
+        for row in group:
+            says = f"<strong>{_text(row.says)}</strong>" if row.kind != "usual" else _text(row.says)
+            yield f"{start}<td>{says}{_more(row)}</td></tr>"
+            start = '<tr class="goes-on"><th></th>'
 
 
 def _more(row: Row) -> str:
     """Return the example of a row, and what libraries do."""
     example = getattr(row, "example", None)
     libraries: Mapping[str, str] = getattr(row, "libraries", None) or {}
-    parts = [f"<pre>{escape(str(example))}</pre>"] if example else []
+    lines = str(example).splitlines() if example else []
+    parts = ["<pre>" + "\n".join(map(_text, lines)) + "</pre>"] if lines else []
     for says in dict.fromkeys(libraries.values()):
         names = ", ".join(name for name in libraries if libraries[name] == says)
-        parts.append(f"<br><small>{_text(f'{names}: {says}')}</small>")
+        parts.append(f'<p class="about">{_text(f"{names}: {says}")}</p>')
     return "".join(parts)
 
 
