@@ -1,38 +1,18 @@
 """The datasheet: everything that was found out, in rows."""
 
-import tomllib
-from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.gradients import GradientRow
+from mha_numpy.identifying.judging import judge
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
+from mha_numpy.identifying.otherwise import describe_unknown
+from mha_numpy.identifying.rows import ROLES, Row, make_row
 from mha_numpy.identifying.search import Fit, Found
 from mha_numpy.identifying.ways import Slot
 
-ROLES = {
-    "query": "queries", "key": "keys", "value": "values", "x": "tokens of queries, keys and values",
-    "x_q": "tokens of the queries", "x_k": "tokens of the keys", "x_v": "tokens of the values",
-    "wide_q": "queries of all heads", "wide_k": "keys of all heads", "wide_v": "values of all heads",
-    "memory": "tokens of keys and values", "packed": "queries, keys and values in one",
-    "mask": "mask", "bias": "bias, added to the scores", "lengths": "lengths: visible keys of each sequence",
-    "is_causal": "switches causality", "window": "window", "scale": "scale", "softcap": "softcap",
-    "H": "number of query heads", "G": "number of key/value heads", "R": "query heads per key/value head",
-    "D": "width of the model", "d": "width of a head", "T": "number of tokens", "B": "number of sequences",
-    "w_q": "params of the queries", "w_k": "params of the keys", "w_v": "params of the values",
-    "w_qkv": "params of queries, keys and values in one", "w_kv": "params of keys and values in one",
-    "w_o": "params of the output", "b_q": "bias of the queries", "b_k": "bias of the keys",
-    "b_v": "bias of the values", "b_qkv": "biases of queries, keys and values in one",
-    "b_kv": "biases of keys and values in one", "b_o": "bias of the output", "params": "params by name",
-    "positions": "positions", "cos": "cosines of the rotation", "sin": "sines of the rotation",
-    "base": "base of the rotation", "offset": "position of the first query", "sink": "sinks, one more score per head",
-    "bias_table": "table of biases by distance", "head_gate": "multiplier of each head",
-    "cache_k": "keys of earlier tokens", "cache_v": "values of earlier tokens", "block": "size of blocks",
-    "eps": "a small number", "rate": "dropout rate", "dropout_mask": "multiplier of each weight",
-    "rng": "source of randomness", "training": "training or not", "flag": "a flag", "result": "filled with the output",
-}  # fmt: skip
 RETURNED = {
     "out": "output", "projected": "output", "merged": "output", "weights": "weights",
     "dropped": "weights after dropout", "mean weights": "weights, averaged over heads", "lse": "log-sum-exp",
@@ -44,25 +24,7 @@ AXES = {
     "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D", "F": "d_k/2",
     "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
-EXPECTED = {  # of facts, what is usual
-    "large_scores": "fine", "uneven_scores": "fine", "sums": "float64", "float32": "float32",
-    "float16": "float16", "inputs": "unchanged", "blind": "",  # each library has its own
-}  # fmt: skip
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
-
-
-class Row(NamedTuple):
-    """One finding."""
-
-    name: str
-    says: str
-    kind: str  # "usual", "convention" or "mistake"
-    setting: str = ""
-    value: Any = None
-    argument: str = ""  # that it is about
-    instead: str = ""  # what to write, for a mistake
-    line: int = 0  # of the source, 0 if unknown
-    code: str = ""
 
 
 class Named(NamedTuple):
@@ -95,47 +57,19 @@ class Findings(NamedTuple):
         return next((row.value for row in self.rows if row.setting == setting), None)
 
 
-@cache
-def _meanings() -> dict[str, dict[str, str]]:
-    return tomllib.loads(Path(__file__).with_name("meanings.toml").read_text("utf-8"))
-
-
-def make_row(setting: str, value: Any, argument: str = "") -> Row:
-    """Return the row of a setting or a fact.
-
-    Examples
-    --------
-    >>> make_row("scale", "1/d")[:3]
-    ('scale', "1 / d, which is 1 / sqrt(d) applied twice, or muP's scale", 'convention')
-    """
-    table = _meanings()[setting]
-    text = table.get(str(value))
-    if text is None:
-        text = table.get("any", "{}").format(*_shown(value))
-    text = text.replace("{}", argument or "an argument")
-    says, _, instead = text.removeprefix("!").partition(" -> ")
-    kind = "usual" if value == (USUAL | EXPECTED).get(setting) else "convention"
-    kind = "mistake" if text.startswith("!") else kind
-    return Row(table["row"], says, kind, setting, value, argument, instead)
-
-
-def _shown(value: Any) -> tuple[str, ...]:
-    parts = value if isinstance(value, tuple) else (value,)
-    return tuple("all" if part is None else f"{part:g}" for part in parts)
-
-
 def make_datasheet(looked: Looked) -> Findings:
     """Return what was found out as a datasheet."""
     subject, found = looked.subject, looked.found
     if found is None:
-        return Findings(subject.name, subject.framework, False, _saw(looked))
+        return Findings(subject.name, subject.framework, False, describe_unknown(subject, looked.seen, looked.trouble))
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
     for option in looked.options:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
+    rows += _rows_of_gradients(looked.gradients)
     return Findings(
         subject.name, subject.framework, True, "",
-        (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(_in_order(rows)),
+        (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(judge(looked, _in_order(rows))),
     )  # fmt: skip
 
 
@@ -145,6 +79,19 @@ def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
             continue
         if setting in settings or (not argument and setting in ALWAYS):
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
+
+
+def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
+    right = [each.name for each in gradients if each.is_right]
+    if right:
+        yield Row("gradients", f"{', '.join(right)}: right", "usual", "gradients", right)
+    wrong = [each for each in gradients if not each.is_right]
+    for says in dict.fromkeys(each.says for each in wrong):
+        same = [each for each in wrong if each.says == says]
+        names = ", ".join(each.name for each in same)
+        yield Row(
+            f"gradients {names}".rstrip(), says, "mistake", names, same[0].mistake, same[0].argument
+        )
 
 
 TELLING = {  # the setting that says how an argument of this role is meant
@@ -167,7 +114,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
     settings = dict(option.settings)
     role = option.slot.role if option.slot else option.role
     if role in TELLING:
-        settings.setdefault(TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]]))
+        settings.setdefault(
+            TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]])
+        )
     if role == "is_causal":
         settings.setdefault("causal", option.found.settings.get("causal"))
     if role in ("is_causal", "window"):
@@ -177,9 +126,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
 
 def _in_order(rows: list[Row]) -> Iterator[Row]:
     """Yield each row once, those of one name together."""
-    names = dict.fromkeys(row.name for row in rows)
-    for name in names:
-        yield from dict.fromkeys(row for row in rows if row.name == name)
+    for name in dict.fromkeys(row.name for row in rows):
+        same = [row for row in rows if row.name == name]
+        yield from (row for at, row in enumerate(same) if row not in same[:at])
 
 
 def axes_of(layout: str, *, is_self: bool = False) -> str:
@@ -229,20 +178,9 @@ def _returned(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for fit in found.fits:
-        yield Named(fit.path or "result", _what(fit), axes_of(fit.layout, is_self=is_self))
+        layout = fit.layout if way.is_inside else fit.layout.replace("W", "e")
+        yield Named(fit.path or "result", _what(fit), axes_of(layout, is_self=is_self))
 
 
 def _what(fit: Fit) -> str:
     return RETURNED.get(fit.what, fit.what) or "unknown"
-
-
-def _saw(looked: Looked) -> str:
-    """Say what was seen of a function that is no attention as the family knows it."""
-    if not looked.ways:
-        names = ", ".join(a.name for a in looked.subject.arguments) or "none that can be named"
-        reason = f"; the last call raised {looked.trouble}" if looked.trouble else ""
-        return f"no call of it worked (its arguments: {names}){reason}"
-    return (
-        f"it can be called in {looked.ways} ways, but no attention that is known, with up to two "
-        "or three deviations, gives its numbers"
-    )

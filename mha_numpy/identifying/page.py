@@ -5,19 +5,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from mha_numpy import __version__
-from mha_numpy.identifying.datasheet import Findings, Named, Row
+from mha_numpy.identifying.datasheet import Findings, Named
 from mha_numpy.identifying.report import (
     FRAMEWORKS,
     conventions,
+    gradients,
     headline,
     name_of,
     usual,
     verdict,
     visible,
 )
+from mha_numpy.identifying.rows import Row
 from mha_numpy.look import css_tokens
 from mha_numpy.show.template import fill, read
 
@@ -51,13 +52,12 @@ def to_page(sheet: Findings) -> str:
 
 
 def _sections(sheet: Findings) -> Iterator[str]:
-    gradients = getattr(sheet, "gradients", ())
     parts = {
         "Looks like a mistake": _list("mistakes", map(_mistake, sheet.mistakes)),
         "Arguments": _table("names", map(_named, sheet.arguments)) + _symbols(sheet),
         "Returns": _table("names", map(_named, sheet.returns)),
         "Conventions": _table("findings", _findings(conventions(sheet))),
-        "Gradients": _table("findings", map(_gradient, gradients)),
+        "Gradients": "\n".join(f"<p>{_text(row.says)}</p>" for row in gradients(sheet)),
         "As usual": _list("quiet", (f"<li>{_text(says)}</li>" for says in usual(sheet))),
     }
     for title, body in parts.items():
@@ -111,12 +111,6 @@ def _symbols(sheet: Findings) -> str:
         f"<code>{name}</code> {what}" for name, what in SYMBOLS.items() if name in used
     )
     return f'\n<p class="symbols">{parts}</p>' if parts else ""
-
-
-def _gradient(row: Any) -> str:
-    mark = "right" if row.is_right else "<strong>wrong</strong>"
-    name = f'<th scope="row"><code>{_text(row.name)}</code> {mark}</th>'
-    return f"<tr>{name}<td>{_text(row.says)}</td></tr>"
 
 
 def _table(kind: str, rows: Iterable[str]) -> str:

@@ -6,7 +6,8 @@ from operator import attrgetter
 from shutil import get_terminal_size
 from typing import Any
 
-from mha_numpy.identifying.datasheet import ROLES, TELLING, Findings, Named, Row
+from mha_numpy.identifying.datasheet import TELLING, Findings, Named
+from mha_numpy.identifying.rows import ROLES, Row
 from mha_numpy.tables import Table
 
 WIDTH = 100  # the most characters of a line
@@ -15,11 +16,7 @@ FEATURES = {  # settings that a headline names, if they are not usual
     "rotation": "rotary positions", "alibi": "ALiBi", "buckets": "T5's position bias",
     "window": "a window", "softcap": "a softcap", "qk_norm": "normalised queries and keys",
 }  # fmt: skip
-PROMINENT = (
-    "scale",
-    "causal",
-    *TELLING.values(),
-)  # told among the conventions even where they are usual
+ALWAYS = ("scale", "causal", *TELLING.values())  # no row of these is quiet
 
 
 def to_text(sheet: Findings) -> str:
@@ -40,6 +37,7 @@ def sections(sheet: Findings) -> list[Table]:
         "Arguments": _listed(sheet.arguments),
         "Returns": _listed(sheet.returns),
         "Conventions": [*_named_once(conventions(sheet))],
+        "Gradients": [[visible(row.says)] for row in gradients(sheet)],
     }
     bad = frozenset(i for i, (name, _) in enumerate(mistakes) if name)
     tables = [Table("", (), [[f"{name} ({framework}): {headline(sheet)}. {verdict(sheet)}"]])]
@@ -82,14 +80,20 @@ def conventions(sheet: Findings) -> list[Row]:
     return [row for row in sheet.rows if row.kind != "mistake" and not _is_quiet(row)]
 
 
+def gradients(sheet: Findings) -> list[Row]:
+    """Return the rows about gradients that are right."""
+    return [row for row in sheet.rows if row.setting == "gradients"]
+
+
 def usual(sheet: Findings) -> list[str]:
     """Return what almost all functions agree in, as short sentences."""
-    quiet = groupby(filter(_is_quiet, sheet.rows), attrgetter("name"))
-    return [f"{name} {' and '.join(row.says for row in rows)}" for name, rows in quiet]
+    quiet = [row for row in sheet.rows if _is_quiet(row) and row.setting != "gradients"]
+    groups = groupby(quiet, attrgetter("name"))
+    return [f"{name} {' and '.join(row.says for row in rows)}" for name, rows in groups]
 
 
 def _is_quiet(row: Row) -> bool:
-    return row.kind == "usual" and not row.argument and row.setting not in PROMINENT
+    return row.kind == "usual" and not row.argument and row.setting not in ALWAYS
 
 
 def visible(text: object) -> str:

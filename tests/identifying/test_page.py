@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from mha_numpy.identifying.datasheet import Named, make_row
+from mha_numpy.identifying.datasheet import Named
 from mha_numpy.identifying.page import to_page
 from mha_numpy.identifying.report import headline, sections, to_text, usual, verdict
+from mha_numpy.identifying.rows import Row, make_row
 from mha_numpy.identifying.sheet import Datasheet
 
 VOID = {"meta", "br", "path"}  # "path" closes itself
@@ -30,6 +31,7 @@ ROWS = (
     make_row("large_scores", "fine"),
     make_row("uneven_scores", "fine"),
     make_row("inputs", "unchanged"),
+    Row("gradients", "d_q, d_k: right", "usual", "gradients", ["d_q", "d_k"]),
 )
 ARGUMENTS = (
     Named("x", "tokens of queries, keys and values", "(B, T, D)"),
@@ -98,21 +100,19 @@ def test_the_order_of_a_page():
         "attend", "PyTorch", "Self-attention with rotary positions",
         "One thing looks like a mistake: scale.", "with the width of all heads together", "14",
         "s = q @ k.T / np.sqrt(D)", "use the width of a single head", "Arguments", "(B, T_k)",
-        "width of the model", "Returns", "Conventions", "mask (pad)", "NaN", "As usual",
+        "width of the model", "Returns", "Conventions", "mask (pad)", "NaN", "Gradients",
+        "d_q, d_k: right", "As usual",
         "large scores cause no overflow and do not",
     ]  # fmt: skip
     places = [text.index(part) for part in order]
     assert places == sorted(places)
-    assert "Gradients" not in text
 
 
-def test_examples_libraries_and_gradients_have_a_place():
-    more = {"example": "q = <1>", "libraries": {"Keras": "zeros", "JAX": "zeros", "ONNX": "NaN"}}
-    gradient = SimpleNamespace(name="d_q", is_right=False, says="d_q is <twice> too large")
+def test_examples_and_libraries_have_a_place():
+    more = {"example": "q = <1>\nreturned: 2", "libraries": {"Keras": "zeros", "JAX": "zeros"}}
     rows = tuple(SimpleNamespace(**row._asdict(), **more) for row in ROWS)
-    parts = {name: getattr(SHEET, name) for name in (*SHEET._fields, "mistakes")} | {"rows": rows}
-    text = Elements(to_page(SimpleNamespace(**parts, gradients=[gradient]))).text
-    assert {"q = <1>", "Keras, JAX: zeros", "ONNX: NaN", "d_q", "wrong", gradient.says} <= {*text}
+    text = Elements(to_page(SHEET._replace(rows=rows))).text
+    assert text.count("q = <1>\nreturned: 2") == text.count("Keras, JAX: zeros") == 6
 
 
 def test_what_is_not_identified():
@@ -170,6 +170,6 @@ def test_headlines():
 def test_usual_rows_are_short_sentences():
     assert usual(SHEET) == [
         "softmax over the keys of each query",
-        "large scores cause no overflow and do not disturb rows with small ones",
+        "large scores cause no overflow and do not disturb queries with small ones",
         "arguments are not changed",
     ]
