@@ -128,4 +128,5 @@ def _text(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """Return a text with a large first letter, unless it begins with a name."""
+    return text[:1].upper() + text[1:] if re.match(r"(a|[a-z]{2,})\b", text) else text

@@ -173,3 +173,10 @@ def test_usual_rows_are_short_sentences():
         "large scores cause no overflow and do not disturb queries with small ones",
         "arguments are not changed",
     ]
+
+
+def test_names_keep_their_letters():
+    rows = (make_row("lengths", "j <= n"), make_row("sums", "float16"), make_row("causal", "past"))
+    text = Elements(to_page(SHEET._replace(rows=rows))).text
+    begin = "n + 1 keys", "Less than float32", "A query does not"
+    assert all(any(part.startswith(start) for part in text) for start in begin)
