@@ -61,8 +61,11 @@ def make_datasheet(looked: Looked) -> Findings:
     """Return what was found out as a datasheet."""
     subject, found = looked.subject, looked.found
     if found is None:
-        return Findings(subject.name, subject.framework, False, describe_unknown(subject, looked.seen, looked.trouble))
+        saw = describe_unknown(subject, looked.seen, looked.trouble)
+        return Findings(subject.name, subject.framework, False, saw)
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
+    if found.fits[0].what == "merged" and found.seen.problem.get("w_o") is not None:
+        rows.append(make_row("w_o", "left out"))
     for option in looked.options:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
