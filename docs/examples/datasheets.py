@@ -61,7 +61,7 @@ def stored(page: str, file: str) -> str:
 
 
 def main(files: list[str]) -> None:
-    """Write the parts of some files anew, or of all."""
+    """Write the parts of some files, or of all."""
     page = PAGE.read_text(encoding="utf-8")
     for file in files or SHOWN:
         page = page.replace(stored(page, file), part(file))
