@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.errors import ConfigError, describe, one_line
+from mha_numpy.identifying.chance import Chance
 from mha_numpy.identifying.arrays import (
     flatten,
     frameworks_of,
@@ -97,6 +98,7 @@ class Subject:
         self.keys: dict[str, list[str]] = {}  # of arguments that are dicts
         self.asked: dict[str, list[str]] = {}
         self.printed = ""
+        self.chance = Chance(function)
 
     def constants(self) -> list[float]:
         """Return the numbers that may be conventions: of the source, attributes and defaults."""
@@ -141,6 +143,8 @@ class Subject:
         for argument in self.arguments:
             if argument.name in given:
                 value = to_framework(_narrow(given[argument.name], self.dtype), self.framework)
+                if isinstance(value, str) and value == "rng":
+                    value = self.chance.source(self.framework)
                 if isinstance(value, dict) and argument.name in self.keys:
                     value = Asked(value, self.asked.setdefault(argument.name, []))
                 if argument.is_positional:
@@ -154,7 +158,8 @@ class Subject:
                 contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed),
             ):  # fmt: skip
                 warnings.simplefilter("ignore")
-                result = self.function(*positional, **named)
+                with self.chance.control():
+                    result = self.function(*positional, **named)
                 if filled:
                     at = [a.name for a in self.arguments if a.is_positional].index(filled) if filled not in named else -1
                     result = (named[filled] if at < 0 else positional[at], result)
@@ -171,7 +176,8 @@ class Subject:
                 warnings.simplefilter("ignore")
                 named = {a.name: passed[a.name] for a in self.arguments if a.name in passed}
                 first = [named.pop(a.name) for a in self.arguments if a.is_positional and a.name in named]
-                self.function(*first, **named)
+                with self.chance.control():
+                    self.function(*first, **named)
         return [
             name
             for name, value in given.items()
