@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.dropout import find_dropout
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.options import Option, look_at_options
 from mha_numpy.identifying.probes import Fact, find_facts
@@ -103,5 +104,5 @@ def look(
     if found is None:
         return Looked(subject, None, [], [], trouble, len(seen))
     options = look_at_options(subject, found, dict(given or {}), time.monotonic() + seconds / 2)
-    facts = find_facts(subject, found, options)
+    facts = [*find_facts(subject, found, options), *find_dropout(subject, found, options)]
     return Looked(subject, found, options, facts, trouble, len(seen))

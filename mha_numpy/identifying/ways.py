@@ -17,8 +17,8 @@ MAIN = ("query", "key", "value", "x", "memory", "packed")
 NUMBERS = ("H", "G", "D", "d", "T", "R", "B")  # the lengths that a function may ask for; R = H // G
 PARAMS = tuple(role for role in AXES if role[:2] in ("w_", "b_") and role != "wide_q")
 CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fits most functions
-    "rate": (0.0,), "training": (False,), "flag": (False,), "is_causal": (False,), "eps": (1e-12,),
-    "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0), "other": (None,), "rng": (None, 0),
+    "rate": (0.0, 1.0), "training": (False,), "flag": (False,), "is_causal": (False,), "eps": (1e-12,),
+    "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0), "other": (None,), "rng": (None, 0, "rng"),
     "scale": (0.4,), "base": (100.0,),
 }  # fmt: skip
 KINDS = {"mask": ("bool", "int", "float"), "cos": ("",)}

@@ -1,0 +1,199 @@
+"""Randomness under control: calls that drop nothing, and calls where one draw is random."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.identifying.arrays import inner_function, to_numpy
+from mha_numpy.identifying.names import roles_by_name
+
+Site = tuple[str, int]  # the file and the line that draws
+CALM = 0.5  # every uniform number: all are kept where u >= rate or u < 1 - rate, for rates below 0.5
+DRAWS = {  # by module: what draws, how, and where the probability is among the arguments
+    "random": {"random": ("uniform", 0), "uniform": ("uniform", 0)},
+    "numpy.random": {
+        "rand": ("uniform", 0), "random": ("uniform", 0), "random_sample": ("uniform", 0),
+        "uniform": ("uniform", 0), "binomial": ("bernoulli", 1),
+    },
+    "torch": {
+        "rand": ("uniform", 0), "rand_like": ("uniform", 0), "bernoulli": ("bernoulli", 1),
+        "dropout": ("dropout", 1), "Tensor.uniform_": ("uniform", 0),
+        "Tensor.bernoulli_": ("bernoulli", 1), "Tensor.bernoulli": ("bernoulli", 1),
+    },
+    "torch.nn.functional": {"dropout": ("dropout", 1), "scaled_dot_product_attention": ("sdpa", 4)},
+    "jax.random": {"uniform": ("uniform", 0), "bernoulli": ("bernoulli", 1)},
+    "keras.src.backend.torch.random": {"dropout": ("dropout", 1)},
+    "keras.src.backend.jax.random": {"dropout": ("dropout", 1)},
+    "keras.src.backend.tensorflow.random": {"dropout": ("dropout", 1)},
+}  # fmt: skip
+
+_default_rng = np.random.default_rng
+
+
+class Draw(NamedTuple):
+    """What random numbers were asked for."""
+
+    kind: str  # "uniform", "bernoulli", "dropout" or "sdpa"
+    p: float | None  # of a 1, or the rate of a dropout
+
+
+class Chance:
+    """The sources of randomness of a function, replaced during each call of it.
+
+    Examples
+    --------
+    >>> chance = Chance(lambda: np.random.default_rng(0).random(3))
+    >>> with chance.control():
+    ...     chance.function()
+    array([0.5, 0.5, 0.5])
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.rate = 0.0  # of what the function has itself
+        self.live: Site | bool = False  # the place that stays random, or all, or none
+        self.draws: dict[Site, Draw] = {}  # of the last call
+        self.rates: list[str] = []  # the names of what is set to `rate`
+        self.kept = 1.0  # what kept weights are multiplied by, if nothing can be dropped at 0
+        self._is_inside = False
+        self._generators = self._controlled(np.random.Generator)
+        self._states = self._controlled(np.random.RandomState)
+        home = getattr(inner_function(function), "__globals__", {})
+        self._holders = [home, *_holders(getattr(function, "__self__", function))]
+        self.rates = [n for holder in self._holders for n, v in holder.items() if _is_rate(n, v)]
+
+    @contextlib.contextmanager
+    def control(self) -> Iterator[None]:
+        """Replace all sources of randomness, and set the rates that a function has itself."""
+        self.draws = {}
+        with contextlib.ExitStack() as stack:
+            replaced = {}
+            for holder, name, kind, at in _targets():
+                original = getattr(holder, name)
+                replaced[id(original)] = self._drawing(original, kind, at)
+                _set(stack, holder, name, replaced[id(original)])
+            for name, new in (("default_rng", self._generator), ("RandomState", self._states)):
+                replaced[id(getattr(np.random, name))] = new
+                _set(stack, np.random, name, new)
+            for holder in self._holders:
+                for name, value in [*holder.items()]:
+                    new = replaced.get(id(value)) or self._own(name, value)
+                    if new is not None:
+                        holder[name] = new
+                        stack.callback(holder.__setitem__, name, value)
+            if "jax" in sys.modules:  # a trace would keep what was replaced
+                stack.enter_context(import_module("jax").disable_jit())
+            yield
+
+    def source(self, framework: str) -> Any:
+        """Return something to draw from, to pass as an argument."""
+        if framework == "torch":
+            return import_module("torch").Generator()
+        if framework == "jax":
+            return import_module("jax").random.PRNGKey(0)
+        return self._generator(0)
+
+    def _own(self, name: str, value: Any) -> Any:
+        """Return what to put in place of something that the function has itself."""
+        if isinstance(value, np.random.Generator):
+            return self._generators(value.bit_generator)
+        if isinstance(value, np.random.RandomState):
+            return self._states(value._bit_generator)
+        if not _is_rate(name, value):
+            return None
+        return 1 - self.rate if "keep" in name.lower() else self.rate
+
+    def _generator(self, seed: Any = None) -> Any:
+        return self._generators(_default_rng(seed).bit_generator)
+
+    def _controlled(self, kind: type) -> type:
+        """Return a class of sources of randomness whose draws are under control."""
+        methods = {
+            name: self._drawing(getattr(kind, name), how, at + 1)
+            for name, (how, at) in DRAWS["numpy.random"].items()
+            if hasattr(kind, name)
+        }
+        return type(kind.__name__, (kind,), methods)
+
+    def _drawing(self, original: Callable[..., Any], kind: str, at: int) -> Callable[..., Any]:
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            if self._is_inside:  # of a function that draws by another
+                return original(*args, **kwargs)
+            p = kwargs.get("dropout_p", kwargs.get("rate", kwargs.get("p", (*args, *[None] * 5)[at])))
+            if kind == "bernoulli" and p is None:  # torch.bernoulli(probabilities)
+                p = args[0]
+            p = None if p is None or kind == "uniform" else float(np.mean(to_numpy(p)))
+            is_on = kind != "sdpa" or bool(p)
+            site = _site()
+            if is_on:
+                self.draws[site] = Draw(kind, p)
+            is_live = self.live is True or self.live == site
+            if kind == "dropout" and not is_live:
+                return args[0] if args else kwargs["input"]
+            if kind == "sdpa" and p and not is_live:
+                args = (*args[:at], 0.0, *args[at + 1 :]) if len(args) > at else args
+                kwargs = {name: 0.0 if name == "dropout_p" else x for name, x in kwargs.items()}
+            self._is_inside = True
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                self._is_inside = False
+            if is_live or kind in ("dropout", "sdpa"):
+                return result
+            return _full(result, CALM if p is None else float(p > CALM))
+
+        return draw
+
+
+def _is_rate(name: str, value: Any) -> bool:
+    return type(value) is float and 0 <= value <= 1 and roles_by_name(name)[:1] == ("rate",)
+
+
+def _targets() -> Iterator[tuple[Any, str, str, int]]:
+    """Yield what draws in the modules that are imported."""
+    for module, names in DRAWS.items():
+        for path, (kind, at) in names.items() if module in sys.modules else ():
+            holder, _, name = path.rpartition(".")
+            home = sys.modules[module]
+            yield getattr(home, holder) if holder else home, name, kind, at
+
+
+def _set(stack: contextlib.ExitStack, holder: Any, name: str, value: Any) -> None:
+    """Set an attribute until the stack ends."""
+    if name in vars(holder):
+        stack.callback(setattr, holder, name, getattr(holder, name))
+    else:  # it is inherited
+        stack.callback(delattr, holder, name)
+    setattr(holder, name, value)
+
+
+def _holders(thing: Any, depth: int = 2) -> Iterator[dict[str, Any]]:
+    """Yield the attributes of an object and of its parts."""
+    own = getattr(thing, "__dict__", None)
+    if isinstance(thing, type) or own is None or isinstance(thing, type(sys)):
+        return
+    yield own
+    for part in [*own.values(), *own.get("_modules", {}).values()] if depth else ():
+        yield from _holders(part, depth - 1)
+
+
+def _full(result: Any, value: float) -> Any:
+    """Return an array like this one, of equal numbers."""
+    if hasattr(result, "fill_"):  # torch, which may have been asked to fill it in place
+        return result.fill_(value)
+    filled = result * 0 + value
+    return filled.astype(result.dtype) if hasattr(result, "astype") else filled
+
+
+def _site() -> Site:
+    """Return the place that draws, outside of the frameworks."""
+    frame = sys._getframe(2)
+    while frame.f_back and (
+        "site-packages" in frame.f_code.co_filename or frame.f_code.co_filename == __file__
+    ):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno

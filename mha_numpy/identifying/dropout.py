@@ -1,0 +1,219 @@
+"""What a function drops: the weights, the scores or the output, and how the rest is scaled."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.chance import Chance, Site
+from mha_numpy.identifying.family import AXES, evaluate
+from mha_numpy.identifying.layouts import arrange
+from mha_numpy.identifying.options import Option
+from mha_numpy.identifying.probes import Fact
+from mha_numpy.identifying.search import OTHERS, ROLE_OF, Found, Seen, explain, fit
+from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.ways import Slot, Way
+
+RATE = 0.25  # far from its complement, so that a rate and a probability to keep differ
+OFF = ("deterministic", "inference", "eval")  # flags that are True without training
+CLOSE = 0.02  # relative
+
+
+class Kind(NamedTuple):
+    """What a call dropped."""
+
+    where: str
+    factor: float = 0.0  # of what is kept, 0 if there is no single one
+    share: float = 0.0  # of what is dropped
+
+
+def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> list[Fact]:
+    """Call a function with its randomness switched on, in training and without."""
+    names = {option.role: option.argument for option in options}
+    names |= {slot.role: name for name, slot in found.seen.way.slots.items()}
+    rate, flag, rng = (names.get(role, "") for role in ("rate", "training", "rng"))
+    is_module = hasattr(subject.function, "train") and hasattr(subject.function, "modules")
+    modes = [False, True] if flag or is_module else [None]
+    live: dict[Any, list[Seen]] = {}
+    way = _smaller(found)
+    if rate:
+        way.slots[rate] = Slot("rate", value=1 - RATE if "keep" in rate.lower() else RATE)
+    for mode, source in product(modes, ("rng", 0, None) if rng else ("",)):
+        way.slots.update({flag: Slot("training", value=mode)} if flag else {})
+        way.slots.update({rng: Slot("rng", value=source)} if rng else {})
+        live[mode] = live.get(mode) or _calls(subject, found, way, mode if is_module and not flag else None)
+    active = [mode for mode in modes if live[mode]]
+    if not active:
+        return [Fact("dropout", "none", rate)] if rate or flag or subject.chance.rates else []
+    way.slots.update({flag: Slot("training", value=active[-1])} if flag else {})
+    return [
+        *_when(flag, active, is_module, bool(rate or subject.chance.rates)),
+        *_where(subject, found, live[active[-1]], way, active[-1] if is_module and not flag else None, rate),
+    ]
+
+
+def _smaller(found: Found) -> Way:
+    """Return a way with fewer keys than values have features, so that outputs tell the weights."""
+    way = found.seen.way
+    sizes = way.sizes
+    fewer = max(min(4, sizes.e - 1, sizes.of("W") // sizes.H - 1), 2)
+    has_cache = "cache_k" in way.roles()
+    return way._replace(slots={**way.slots}, sizes=sizes if has_cache else sizes._replace(T=fewer, S=fewer))
+
+
+@contextmanager
+def _free(subject: Subject, live: Site | bool, mode: bool | None) -> Iterator[None]:
+    """Leave randomness as it is, at one place or everywhere, in or out of training."""
+    chance, kept = subject.chance, subject.chance.kept
+    chance.live, chance.rate, chance.kept = live, RATE, 1.0
+    if mode is not None:
+        subject.function.train(mode)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        chance.live, chance.rate, chance.kept = False, 0.0, kept
+        if mode is not None:
+            subject.function.eval()  # type: ignore[attr-defined]
+
+
+def _calls(
+    subject: Subject, found: Found, way: Way, mode: bool | None, live: Site | bool = True
+) -> list[Seen]:
+    """Return some calls in which something was dropped."""
+    with _free(subject, live, mode):
+        calls = [call_way(subject, way, seed=seed, change=lambda problem: problem)[0] for seed in (1, 2, 3)]
+    return [seen for seen in calls if seen and not explain(seen, found.settings)]
+
+
+def _when(flag: str, active: Sequence[Any], is_module: bool, has_rate: bool) -> Iterator[Fact]:
+    is_off = any(word in flag.lower() for word in OFF)
+    if active == [None]:
+        yield Fact("dropout_when", "with a rate" if has_rate else "always")
+    elif len(active) == 2:
+        yield Fact("dropout_when", "also without training", flag)
+    elif not flag:
+        yield Fact("dropout_when", "in train()" if active[0] else "in eval()")
+    else:
+        wrong = ", against its name" if active[0] == is_off else ""
+        yield Fact("dropout_when", f"if {active[0]}{wrong}", flag)
+
+
+def _where(
+    subject: Subject, found: Found, seen: list[Seen], way: Way, mode: bool | None, rate: str
+) -> Iterator[Fact]:
+    """Say for each place that draws what it drops; one at a time, if there are several."""
+    with _free(subject, True, mode):
+        call_way(subject, way, seed=1, change=lambda problem: problem)
+    draws = dict(subject.chance.draws)
+    sites: list[Site | bool] = [*draws] if len(draws) > 1 else [True]
+    named = rate or next(iter(subject.chance.rates), "")
+    for site in sites:
+        calls = seen if site is True else _calls(subject, found, way, mode, site)
+        kinds = [_kind(each, found, factors=(1.0, 1 / (1 - RATE))) for each in calls]
+        if not kinds:
+            continue
+        kind = max(kinds, key=lambda kind: kind.where != "not found")
+        yield Fact("dropout", kind.where)
+        if not kind.factor:
+            continue
+        share = float(np.mean([each.share for each in kinds if each.where == kind.where]))
+        own = [draw.p for at, draw in draws.items() if site in (True, at) and draw.p]
+        known = [RATE] if named else [p for p in own or subject.constants() if 0 < p < 1]
+        p = min((n for p in known for n in (p, 1 - p)), key=lambda n: abs(n - share), default=share)
+        if named:
+            is_keep = "keep" in named.lower()
+            as_named = p == RATE
+            value = "rate" if as_named != is_keep else "keep"
+            yield Fact("dropout_rate", value + ("" if as_named else ", against its name"), named)
+        else:
+            yield Fact("dropout_rate", f"{p:.3g}")
+        right = abs(kind.factor * (1 - p) - 1) < CLOSE
+        value = "1/(1-p)" if right else "1" if abs(kind.factor - 1) < CLOSE else "other"
+        yield Fact("dropout_scale", value)
+        if kind.where == "weights":
+            yield from _returned(calls[0], found)
+
+
+def _output(seen: Seen, found: Found, mask: Array | None = None) -> Array:
+    """Return the output that the settings give, with weights multiplied by a mask."""
+    problem, what = seen.problem.but(dropout_mask=mask), found.fits[0].what
+    values = evaluate(problem, {**found.settings, "dropout_mask": "times"})
+    if values is None:
+        raise ValueError("the settings do not fit these sizes")
+    return arrange(values[what], AXES[ROLE_OF.get(what, what)], found.fits[0].layout, problem.sizes)
+
+
+def _kind(seen: Seen, found: Found, factors: Sequence[float]) -> Kind:
+    """Compare an output with what it would be if nothing were dropped."""
+    values = evaluate(seen.problem, found.settings)
+    array = seen.called.arrays[0][1].astype(float)
+    if values is None:
+        return Kind("not found")
+    usual = _output(seen, found)
+    if array.shape != usual.shape:
+        return Kind("not found")
+    if kind := _dropped(array, usual, "output"):
+        return kind
+    w_o, b_o = seen.problem.get("w_o"), seen.problem.get("b_o")
+    if w_o is not None and array.shape == values["projected"].shape:
+        merged = (array - (0 if b_o is None else b_o)) @ np.linalg.pinv(w_o)
+        if kind := _dropped(merged, values["merged"], "heads"):
+            return kind
+    mask = _mask(seen, found, array)
+    weights = values["weights"]
+    if mask is None:
+        return Kind("not found")
+    if kind := _dropped(mask * weights, weights, "weights"):
+        return kind
+    if abs((mask * weights).sum(-1) - 1).max() < CLOSE:
+        for factor in factors:
+            if _scores_dropped(mask * weights, values["masked"], factor):
+                return Kind("scores", factor, 0.0)
+        return Kind("renormalised")
+    return Kind("not found")
+
+
+def _dropped(array: Array, usual: Array, where: str) -> Kind | None:
+    """Return by what kept numbers are multiplied, if all are multiplied by it or by 0."""
+    is_large = abs(usual) > 0.02 * abs(usual).max()
+    ratios = array[is_large] / usual[is_large]
+    kept = ratios[abs(ratios) > CLOSE]
+    if not 0 < len(kept) < len(ratios) or np.ptp(kept) > CLOSE * abs(kept).max():
+        return None
+    return Kind(where, float(np.median(kept)), 1 - len(kept) / len(ratios))
+
+
+def _mask(seen: Seen, found: Found, array: Array) -> Array | None:
+    """Return by what each weight is multiplied: the output is linear in the weights."""
+    sizes = seen.problem.sizes
+    shape = sizes.shape(AXES["weights"])
+    zero = _output(seen, found, np.zeros(shape))
+    units = np.eye(int(np.prod(shape))).reshape(-1, *shape)
+    columns = np.stack([(_output(seen, found, unit) - zero).ravel() for unit in units], -1)
+    mask = np.linalg.lstsq(columns, (array - zero).ravel(), rcond=None)[0]
+    gap = abs(columns @ mask - (array - zero).ravel()).max()
+    return mask.reshape(shape) if gap < 1e-3 * abs(array).max() else None
+
+
+def _scores_dropped(weights: Array, scores: Array, factor: float) -> bool:
+    """Return whether weights are a softmax of scores of which some are 0, the others scaled."""
+    with np.errstate(all="ignore"):
+        logs = np.log(weights)
+        new = logs[..., None, :] - logs[..., :, None]  # scores, if the score of cell j is 0
+    is_close = (abs(new) < CLOSE) | (abs(new - factor * scores[..., None, :]) < CLOSE)
+    is_close |= np.isneginf(scores)[..., None, :]
+    return bool(is_close.all(-1).any(-1).mean() > 0.5)  # rows that kept all have no such j
+
+
+def _returned(seen: Seen, found: Found) -> Iterator[Fact]:
+    """Say whether returned weights are those before or after dropout."""
+    mask = _mask(seen, found, seen.called.arrays[0][1].astype(float))
+    values = evaluate(seen.problem.but(dropout_mask=mask), found.settings)
+    for _, array in seen.called.arrays[1:] if values else ():
+        one = fit(array, values or {}, OTHERS, close=1e-3)
+        if one and one.what in ("weights", "dropped"):
+            yield Fact("dropped_weights", "after" if one.what == "dropped" else "before")
