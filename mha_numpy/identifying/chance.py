@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -34,6 +34,11 @@ DRAWS = {  # by module: what draws, how, and where the probability is among the 
 _default_rng = np.random.default_rng
 
 
+def is_kept(name: str) -> bool:
+    """Return whether a name is that of the share that is kept."""
+    return "keep" in name.lower() or "retain" in name.lower()
+
+
 class Draw(NamedTuple):
     """What random numbers were asked for."""
 
@@ -57,20 +62,24 @@ class Chance:
         self.rate = 0.0  # of what the function has itself
         self.live: Site | bool = False  # the place that stays random, or all, or none
         self.draws: dict[Site, Draw] = {}  # of the last call
-        self.rates: list[str] = []  # the names of what is set to `rate`
         self.kept = 1.0  # what kept weights are multiplied by, if nothing can be dropped at 0
         self._is_inside = False
         self._generators = self._controlled(np.random.Generator)
         self._states = self._controlled(np.random.RandomState)
-        home = getattr(inner_function(function), "__globals__", {})
-        self._holders = [home, *_holders(getattr(function, "__self__", function))]
-        self.rates = [n for holder in self._holders for n, v in holder.items() if _is_rate(n, v)]
+        inner = inner_function(function)
+        self._home = getattr(inner, "__globals__", {})
+        self._used = getattr(getattr(inner, "__code__", None), "co_names", ())
+        self._holders = [self._home, *_holders(getattr(function, "__self__", function))]
+        self.rates = [  # the names of what is set to `rate`
+            n for holder in self._holders for n, v in holder.items() if self._is_rate(holder, n, v)
+        ]
 
     @contextlib.contextmanager
     def control(self) -> Iterator[None]:
         """Replace all sources of randomness, and set the rates that a function has itself."""
         self.draws = {}
         with contextlib.ExitStack() as stack:
+            self._stack = stack
             replaced = {}
             for holder, name, kind, at in _targets():
                 original = getattr(holder, name)
@@ -81,12 +90,10 @@ class Chance:
                 _set(stack, np.random, name, new)
             for holder in self._holders:
                 for name, value in [*holder.items()]:
-                    new = replaced.get(id(value)) or self._own(name, value)
+                    new = replaced.get(id(value)) or self._own(holder, name, value)
                     if new is not None:
                         holder[name] = new
                         stack.callback(holder.__setitem__, name, value)
-            if "jax" in sys.modules:  # a trace would keep what was replaced
-                stack.enter_context(import_module("jax").disable_jit())
             yield
 
     def source(self, framework: str) -> Any:
@@ -97,15 +104,25 @@ class Chance:
             return import_module("jax").random.PRNGKey(0)
         return self._generator(0)
 
-    def _own(self, name: str, value: Any) -> Any:
+    def scaled(self, constants: Sequence[float]) -> list[float]:
+        """Return by what the last call may have multiplied everything, as nothing was dropped."""
+        known = [d.p for d in self.draws.values() if d.p] or constants if self.draws else ()
+        return [*dict.fromkeys(1 / n for p in known if 0 < p < 1 for n in (p, 1 - p))]
+
+    def _is_rate(self, holder: dict[str, Any], name: str, value: Any) -> bool:
+        is_ours = holder is not self._home or name in self._used
+        is_share = type(value) is float and 0 <= value <= 1
+        return is_ours and is_share and roles_by_name(name)[:1] == ("rate",)
+
+    def _own(self, holder: dict[str, Any], name: str, value: Any) -> Any:
         """Return what to put in place of something that the function has itself."""
         if isinstance(value, np.random.Generator):
             return self._generators(value.bit_generator)
         if isinstance(value, np.random.RandomState):
             return self._states(value._bit_generator)
-        if not _is_rate(name, value):
+        if not self._is_rate(holder, name, value):
             return None
-        return 1 - self.rate if "keep" in name.lower() else self.rate
+        return 1 - self.rate if is_kept(name) else self.rate
 
     def _generator(self, seed: Any = None) -> Any:
         return self._generators(_default_rng(seed).bit_generator)
@@ -126,11 +143,9 @@ class Chance:
             p = kwargs.get("dropout_p", kwargs.get("rate", kwargs.get("p", (*args, *[None] * 5)[at])))
             if kind == "bernoulli" and p is None:  # torch.bernoulli(probabilities)
                 p = args[0]
-            p = None if p is None or kind == "uniform" else float(np.mean(to_numpy(p)))
-            is_on = kind != "sdpa" or bool(p)
             site = _site()
-            if is_on:
-                self.draws[site] = Draw(kind, p)
+            if kind != "sdpa" or p:
+                self.draws[site] = Draw(kind, None if kind == "uniform" else _number(p))
             is_live = self.live is True or self.live == site
             if kind == "dropout" and not is_live:
                 return args[0] if args else kwargs["input"]
@@ -142,15 +157,25 @@ class Chance:
                 result = original(*args, **kwargs)
             finally:
                 self._is_inside = False
+            if type(result).__name__.endswith("Tracer"):
+                self._stack.callback(sys.modules["jax"].clear_caches)  # or the trace would be kept
             if is_live or kind in ("dropout", "sdpa"):
                 return result
-            return _full(result, CALM if p is None else float(p > CALM))
+            return _full(result, CALM if kind == "uniform" else _likelier(p))
 
         return draw
 
 
-def _is_rate(name: str, value: Any) -> bool:
-    return type(value) is float and 0 <= value <= 1 and roles_by_name(name)[:1] == ("rate",)
+def _number(p: Any) -> float | None:
+    with contextlib.suppress(Exception):  # it may be traced
+        return float(np.mean(to_numpy(p)))
+    return None
+
+
+def _likelier(p: Any) -> Any:
+    """Return the likelier of 0 and 1."""
+    number = _number(p)
+    return p > CALM if number is None else float(number > CALM)
 
 
 def _targets() -> Iterator[tuple[Any, str, str, int]]:

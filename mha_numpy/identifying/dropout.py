@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.calling import call_way
-from mha_numpy.identifying.chance import Chance, Site
+from mha_numpy.identifying.chance import Site, is_kept
 from mha_numpy.identifying.family import AXES, evaluate
 from mha_numpy.identifying.layouts import arrange
 from mha_numpy.identifying.options import Option
@@ -41,14 +41,15 @@ def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> l
     live: dict[Any, list[Seen]] = {}
     way = _smaller(found)
     if rate:
-        way.slots[rate] = Slot("rate", value=1 - RATE if "keep" in rate.lower() else RATE)
+        way.slots[rate] = Slot("rate", value=1 - RATE if is_kept(rate) else RATE)
     for mode, source in product(modes, ("rng", 0, None) if rng else ("",)):
         way.slots.update({flag: Slot("training", value=mode)} if flag else {})
         way.slots.update({rng: Slot("rng", value=source)} if rng else {})
-        live[mode] = live.get(mode) or _calls(subject, found, way, mode if is_module and not flag else None)
+        if mode not in live or not live[mode]:
+            live[mode] = _calls(subject, found, way, mode if is_module and not flag else None)
     active = [mode for mode in modes if live[mode]]
     if not active:
-        return [Fact("dropout", "none", rate)] if rate or flag or subject.chance.rates else []
+        return [Fact("dropout", "none", rate)] if rate or flag else []
     way.slots.update({flag: Slot("training", value=active[-1])} if flag else {})
     return [
         *_when(flag, active, is_module, bool(rate or subject.chance.rates)),
@@ -60,9 +61,10 @@ def _smaller(found: Found) -> Way:
     """Return a way with fewer keys than values have features, so that outputs tell the weights."""
     way = found.seen.way
     sizes = way.sizes
-    fewer = max(min(4, sizes.e - 1, sizes.of("W") // sizes.H - 1), 2)
-    has_cache = "cache_k" in way.roles()
-    return way._replace(slots={**way.slots}, sizes=sizes if has_cache else sizes._replace(T=fewer, S=fewer))
+    most = min(sizes.e, sizes.of("W") // sizes.H) - 1
+    if sizes.S > most and not sizes.Z:
+        sizes = sizes._replace(T=max(most, 2), S=max(most, 2))
+    return way._replace(slots={**way.slots}, sizes=sizes)
 
 
 @contextmanager
@@ -85,7 +87,7 @@ def _calls(
 ) -> list[Seen]:
     """Return some calls in which something was dropped."""
     with _free(subject, live, mode):
-        calls = [call_way(subject, way, seed=seed, change=lambda problem: problem)[0] for seed in (1, 2, 3)]
+        calls = [call_way(subject, way, seed=seed, change=lambda problem: problem)[0] for seed in (1, 2)]
     return [seen for seen in calls if seen and not explain(seen, found.settings)]
 
 
@@ -122,10 +124,10 @@ def _where(
             continue
         share = float(np.mean([each.share for each in kinds if each.where == kind.where]))
         own = [draw.p for at, draw in draws.items() if site in (True, at) and draw.p]
-        known = [RATE] if named else [p for p in own or subject.constants() if 0 < p < 1]
+        known = own or ([RATE] if named else [p for p in subject.constants() if 0 < p < 1])
         p = min((n for p in known for n in (p, 1 - p)), key=lambda n: abs(n - share), default=share)
-        if named:
-            is_keep = "keep" in named.lower()
+        if named and p in (RATE, 1 - RATE):
+            is_keep = is_kept(named)
             as_named = p == RATE
             value = "rate" if as_named != is_keep else "keep"
             yield Fact("dropout_rate", value + ("" if as_named else ", against its name"), named)

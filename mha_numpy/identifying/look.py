@@ -48,8 +48,9 @@ def find_base(
                 ways, seen = find_ways(subject, dict(given)), []
                 continue
             if one:
-                seen.append(one)
-                found = search([[one]], numbers, until=np.inf, costs=(0,), bases=({}, CAUSAL))
+                tries = [one, *_scaled(subject, one)]
+                seen += tries
+                found = search([[each] for each in tries], numbers, until=np.inf, costs=(0,), bases=({}, CAUSAL))
                 if found:
                     return settle(subject, found, numbers, start + seconds), seen, trouble
             if len(seen) >= MOST_SEEN or time.monotonic() > start + seconds / 3:
@@ -63,6 +64,12 @@ def find_base(
     found = found or search(groups[:8], numbers, until=until, costs=(3, 4), bases=({}, CAUSAL))
     found = found or search(groups[:4], numbers, until=until, costs=(5,), bases=({}, CAUSAL))
     return found and settle(subject, found, numbers, until + 2), seen, trouble
+
+
+def _scaled(subject: Subject, one: Seen) -> Iterator[Seen]:
+    """Yield what was seen, as if weights were multiplied: what dropout keeps, at a fixed rate."""
+    for kept in subject.chance.scaled(subject.constants()):
+        yield one._replace(problem=one.problem.but(dropout_mask=np.full((1, 1, 1, 1), kept)))
 
 
 def _rank(way: Way) -> int:
@@ -87,6 +94,9 @@ def other_lengths(subject: Subject, way: Way) -> Iterator[Seen]:
 
 def settle(subject: Subject, found: Found, numbers: Sequence[float], until: float) -> Found:
     """Return settings that explain other lengths, too; the same if there are none."""
+    kept = found.seen.problem.get("dropout_mask")
+    if kept is not None and not found.seen.way.argument("dropout_mask"):
+        subject.chance.kept = float(kept.flat[0])
     others = [*other_lengths(subject, found.seen.way)]
     if all(explain(one, found.settings) for one in others):
         return found
