@@ -11,7 +11,7 @@ import numpy as np
 from mha_numpy.identifying.arrays import inner_function, to_numpy
 from mha_numpy.identifying.names import roles_by_name
 
-Site = tuple[str, int]  # the file and the line that draws
+Site = tuple[tuple[str, int], ...]  # the files and lines that lead to a draw, the last first
 CALM = 0.5  # every uniform number: all are kept where u >= rate or u < 1 - rate, for rates below 0.5
 DRAWS = {  # by module: what draws, how, and where the probability is among the arguments
     "random": {"random": ("uniform", 0), "uniform": ("uniform", 0)},
@@ -215,10 +215,11 @@ def _full(result: Any, value: float) -> Any:
 
 
 def _site() -> Site:
-    """Return the place that draws, outside of the frameworks."""
-    frame = sys._getframe(2)
-    while frame.f_back and (
-        "site-packages" in frame.f_code.co_filename or frame.f_code.co_filename == __file__
-    ):
+    """Return the lines that lead to a draw, outside of the frameworks."""
+    lines, frame = [], sys._getframe(2)
+    while frame and frame.f_code.co_name != "call_way":
+        name = frame.f_code.co_filename
+        if "site-packages" not in name and name != __file__:
+            lines.append((name, frame.f_lineno))
         frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
+    return tuple(lines)

@@ -42,9 +42,10 @@ def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> l
     way = _smaller(found)
     if rate:
         way.slots[rate] = Slot("rate", value=1 - RATE if is_kept(rate) else RATE)
-    for mode, source in product(modes, ("rng", 0, None) if rng else ("",)):
+    for mode, source in product(modes, ("rng", 0, None, "") if rng else ("",)):
         way.slots.update({flag: Slot("training", value=mode)} if flag else {})
-        way.slots.update({rng: Slot("rng", value=source)} if rng else {})
+        way.slots.pop(rng, None)
+        way.slots.update({rng: Slot("rng", value=source)} if source != "" else {})
         if mode not in live or not live[mode]:
             live[mode] = _calls(subject, found, way, mode if is_module and not flag else None)
     active = [mode for mode in modes if live[mode]]
@@ -133,7 +134,7 @@ def _where(
             yield Fact("dropout_rate", value + ("" if as_named else ", against its name"), named)
         else:
             yield Fact("dropout_rate", f"{p:.3g}")
-        right = abs(kind.factor * (1 - p) - 1) < CLOSE
+        right = any(abs(kind.factor * (1 - p) ** n - 1) < CLOSE for n in range(1, len(sites) + 1))
         value = "1/(1-p)" if right else "1" if abs(kind.factor - 1) < CLOSE else "other"
         yield Fact("dropout_scale", value)
         if kind.where == "weights":
