@@ -1,15 +1,16 @@
 """The datasheet: everything that was found out, in rows."""
 
-import tomllib
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.gradients import GradientRow
+from mha_numpy.identifying.judging import judge
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
+from mha_numpy.identifying.otherwise import describe_unknown
+from mha_numpy.identifying.rows import Row, make_row
 from mha_numpy.identifying.search import Fit, Found
 from mha_numpy.identifying.ways import Slot
 
@@ -32,7 +33,7 @@ ROLES = {
     "bias_table": "table of biases by distance", "head_gate": "multiplier of each head",
     "cache_k": "keys of earlier tokens", "cache_v": "values of earlier tokens", "block": "size of blocks",
     "eps": "a small number", "rate": "dropout rate", "dropout_mask": "multiplier of each weight",
-    "rng": "source of randomness", "training": "training or not", "flag": "a flag", "result": "filled with the output",
+    "rng": "source of randomness", "training": "training or not", "flag": "flag", "result": "filled with the output",
 }  # fmt: skip
 RETURNED = {
     "out": "output", "projected": "output", "merged": "output", "weights": "weights",
@@ -46,20 +47,6 @@ AXES = {
     "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
-
-
-class Row(NamedTuple):
-    """One finding."""
-
-    name: str
-    says: str
-    kind: str  # "usual", "convention" or "mistake"
-    setting: str = ""
-    value: Any = None
-    argument: str = ""  # that it is about
-    instead: str = ""  # what to write, for a mistake
-    line: int = 0  # of the source, 0 if unknown
-    code: str = ""
 
 
 class Named(NamedTuple):
@@ -107,53 +94,41 @@ class Datasheet(NamedTuple):
         return next((row.value for row in self.rows if row.setting == setting), None)
 
 
-@cache
-def _meanings() -> dict[str, dict[str, str]]:
-    return tomllib.loads(Path(__file__).with_name("meanings.toml").read_text("utf-8"))
-
-
-def make_row(setting: str, value: Any, argument: str = "") -> Row:
-    """Return the row of a setting or a fact.
-
-    Examples
-    --------
-    >>> make_row("scale", "1/d")[:3]
-    ('scale', "1 / d, which is 1 / sqrt(d) applied twice, or muP's scale", 'convention')
-    """
-    table = _meanings()[setting]
-    text = table.get(str(value))
-    if text is None:
-        text = table.get("any", "{}").format(*_shown(value))
-    text = text.replace("{}", argument or "an argument")
-    says, _, instead = text.removeprefix("!").partition(" -> ")
-    kind = "mistake" if text.startswith("!") else "usual" if value == USUAL.get(setting) else "convention"
-    return Row(table["row"], says, kind, setting, value, argument, instead)
-
-
-def _shown(value: Any) -> tuple[str, ...]:
-    parts = value if isinstance(value, tuple) else (value,)
-    return tuple("all" if part is None else f"{part:g}" if part != str(part) else part for part in parts)
-
-
 def make_datasheet(looked: Looked) -> Datasheet:
     """Return what was found out as a datasheet."""
     subject, found = looked.subject, looked.found
     if found is None:
-        return Datasheet(subject.name, subject.framework, False, _saw(looked))
-    rows = [*_rows(found.settings, "")]
+        return Datasheet(subject.name, subject.framework, False, describe_unknown(subject, looked.seen, looked.trouble))
+    rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
     for option in looked.options:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
+    rows += _rows_of_gradients(looked.gradients)
     return Datasheet(
         subject.name, subject.framework, True, "",
-        (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(_in_order(rows)),
+        (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(judge(looked, _in_order(rows))),
     )  # fmt: skip
 
 
 def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
     for setting in SETTINGS:
+        if setting == "scale" and "of q and k" in str(settings.get("normaliser", "")):
+            continue
         if setting in settings or (not argument and setting in ALWAYS):
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
+
+
+def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
+    right = [each.name for each in gradients if each.is_right]
+    if right:
+        yield Row("gradients", f"{', '.join(right)}: right", "usual", "gradients", right)
+    wrong = [each for each in gradients if not each.is_right]
+    for says in dict.fromkeys(each.says for each in wrong):
+        same = [each for each in wrong if each.says == says]
+        names = ", ".join(each.name for each in same)
+        yield Row(
+            f"gradients {names}".rstrip(), says, "mistake", names, same[0].mistake, same[0].argument
+        )
 
 
 TELLING = {  # the setting that says how an argument of this role is meant
@@ -162,13 +137,23 @@ TELLING = {  # the setting that says how an argument of this role is meant
 }  # fmt: skip
 
 
+def _rows_of_roles(found: Found) -> Iterator[Row]:
+    """Yield how the arguments that have to be passed are meant."""
+    for name, slot in found.seen.way.slots.items():
+        setting = TELLING.get(slot.role, "")
+        if setting and setting not in found.settings:
+            yield make_row(setting, USUAL[setting], name)
+
+
 def _rows_of_option(option: Option) -> Iterator[Row]:
     if option.found is None:
         return
     settings = dict(option.settings)
     role = option.slot.role if option.slot else option.role
     if role in TELLING:
-        settings.setdefault(TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]]))
+        settings.setdefault(
+            TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]])
+        )
     if role == "is_causal":
         settings.setdefault("causal", option.found.settings.get("causal"))
     if role in ("is_causal", "window"):
@@ -178,9 +163,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
 
 def _in_order(rows: list[Row]) -> Iterator[Row]:
     """Yield each row once, those of one name together."""
-    names = dict.fromkeys(row.name for row in rows)
-    for name in names:
-        yield from dict.fromkeys(row for row in rows if row.name == name)
+    for name in dict.fromkeys(row.name for row in rows):
+        same = [row for row in rows if row.name == name]
+        yield from (row for at, row in enumerate(same) if row not in same[:at])
 
 
 def axes_of(layout: str, *, is_self: bool = False) -> str:
@@ -201,11 +186,18 @@ def _arguments(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for name, slot in way.slots.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout, is_self=is_self), _kind(slot))
+        yield Named(
+            name,
+            ROLES.get(slot.role, slot.role),
+            axes_of(slot.layout, is_self=is_self),
+            _kind(slot),
+        )
         for key, part in slot.parts:
             yield Named(f"{name}[{key!r}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
     for name, slot in way.hidden.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "a param of its own")
+        yield Named(
+            name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "a param of its own"
+        )
 
 
 def _kind(slot: Slot) -> str:
@@ -214,29 +206,29 @@ def _kind(slot: Slot) -> str:
 
 def _options(looked: Looked) -> Iterator[Named]:
     for option in looked.options:
-        slot = option.slot
-        what = ROLES.get(slot.role if slot else option.role, "unknown")
-        yield Named(option.argument, what, axes_of(slot.layout) if slot else "", _kind(slot) if slot else option.note)
+        slots = {option.argument: option.slot}
+        if option.found and looked.found:  # two may have been passed together
+            own = looked.found.seen.way.slots
+            slots = {n: slot for n, slot in option.found.seen.way.slots.items() if n not in own}
+        for name, slot in slots.items():
+            what = ROLES.get(slot.role if slot else option.role, "unknown")
+            note = _kind(slot) if slot else option.note or _of_flag(option)
+            yield Named(name, what, axes_of(slot.layout) if slot else "", note)
+
+
+def _of_flag(option: Option) -> str:
+    """Say what comes back if a flag is switched."""
+    back = (f"{_what(fit)}, {fit.path} {axes_of(fit.layout)}".rstrip() for fit in option.fits)
+    return f"{option.value} returns {' and '.join(back)}" if option.fits else ""
 
 
 def _returned(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for fit in found.fits:
-        yield Named(fit.path or "result", _what(fit), axes_of(fit.layout, is_self=is_self))
+        layout = fit.layout if way.is_inside else fit.layout.replace("W", "e")
+        yield Named(fit.path or "result", _what(fit), axes_of(layout, is_self=is_self))
 
 
 def _what(fit: Fit) -> str:
     return RETURNED.get(fit.what, fit.what) or "unknown"
-
-
-def _saw(looked: Looked) -> str:
-    """Say what was seen of a function that is no attention as the family knows it."""
-    if not looked.ways:
-        names = ", ".join(a.name for a in looked.subject.arguments) or "none that can be named"
-        reason = f"; the last call raised {looked.trouble}" if looked.trouble else ""
-        return f"no call of it worked (its arguments: {names}){reason}"
-    return (
-        f"it can be called in {looked.ways} ways, but no attention that is known, with up to two "
-        "or three deviations, gives its numbers"
-    )

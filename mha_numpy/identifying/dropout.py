@@ -174,8 +174,8 @@ def _kind(seen: Seen, found: Found, factors: Sequence[float]) -> Kind:
         return kind
     if abs((mask * weights).sum(-1) - 1).max() < CLOSE:
         for factor in factors:
-            if _scores_dropped(mask * weights, values["masked"], factor):
-                return Kind("scores", factor, 0.0)
+            if share := _dropped_scores(mask * weights, values["masked"], factor):
+                return Kind("scores", factor, share)
         return Kind("renormalised")
     return Kind("not found")
 
@@ -202,14 +202,16 @@ def _mask(seen: Seen, found: Found, array: Array) -> Array | None:
     return mask.reshape(shape) if gap < 1e-3 * abs(array).max() else None
 
 
-def _scores_dropped(weights: Array, scores: Array, factor: float) -> bool:
-    """Return whether weights are a softmax of scores of which some are 0, the others scaled."""
+def _dropped_scores(weights: Array, scores: Array, factor: float) -> float:
+    """Return the share of 0 among scores whose softmax the weights are, the others scaled."""
     with np.errstate(all="ignore"):
         logs = np.log(weights)
         new = logs[..., None, :] - logs[..., :, None]  # scores, if the score of cell j is 0
-    is_close = (abs(new) < CLOSE) | (abs(new - factor * scores[..., None, :]) < CLOSE)
-    is_close |= np.isneginf(scores)[..., None, :]
-    return bool(is_close.all(-1).any(-1).mean() > 0.5)  # rows that kept all have no such j
+    is_zero = abs(new) < CLOSE
+    is_close = is_zero | (abs(new - factor * scores[..., None, :]) < CLOSE)
+    fits = (is_close | np.isneginf(scores)[..., None, :]).all(-1)
+    has_zero = fits.any(-1)  # rows that kept all have no such j
+    return float(is_zero[fits].mean()) if has_zero.mean() > 0.5 else 0.0
 
 
 def _returned(seen: Seen, found: Found) -> Iterator[Fact]:

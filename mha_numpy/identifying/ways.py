@@ -18,7 +18,7 @@ MAIN = ("query", "key", "value", "x", "memory", "packed")
 NUMBERS = ("H", "G", "D", "d", "T", "R", "B")  # the lengths that a function may ask for; R = H // G
 PARAMS = tuple(role for role in AXES if role[:2] in ("w_", "b_") and role != "wide_q")
 CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fits most functions
-    "rate": (0.0, 0.25), "training": (False,), "flag": (False,), "is_causal": (False,), "eps": (1e-12,),
+    "rate": (0.0, 1.0, 0.25), "training": (False,), "flag": (False,), "is_causal": (False,), "eps": (1e-12,),
     "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0), "other": (None,), "rng": ("rng", 0, None),
     "scale": (0.4,), "base": (100.0,),
 }  # fmt: skip
