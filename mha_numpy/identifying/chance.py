@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -81,9 +82,9 @@ class Chance:
         with contextlib.ExitStack() as stack:
             self._stack = stack
             replaced = {}
-            for holder, name, kind, at in _targets():
+            for home, holder, name, kind, at in _targets():
                 original = getattr(holder, name)
-                replaced[id(original)] = self._drawing(original, kind, at)
+                replaced[id(original)] = self._drawing(original, kind, at, home)
                 _set(stack, holder, name, replaced[id(original)])
             for name, new in (("default_rng", self._generator), ("RandomState", self._states)):
                 replaced[id(getattr(np.random, name))] = new
@@ -95,6 +96,10 @@ class Chance:
                         holder[name] = new
                         stack.callback(holder.__setitem__, name, value)
             yield
+
+    def forget(self) -> None:
+        """Take away what a function compiled with draws that are not its own."""
+        getattr(self.function, "clear_cache", sys.modules["jax"].clear_caches)()
 
     def source(self, framework: str) -> Any:
         """Return something to draw from, to pass as an argument."""
@@ -136,7 +141,11 @@ class Chance:
         }
         return type(kind.__name__, (kind,), methods)
 
-    def _drawing(self, original: Callable[..., Any], kind: str, at: int) -> Callable[..., Any]:
+    def _drawing(
+        self, original: Callable[..., Any], kind: str, at: int, home: str = ""
+    ) -> Callable[..., Any]:
+        """Return what to put in place of a function that draws."""
+
         def draw(*args: Any, **kwargs: Any) -> Any:
             if self._is_inside:  # of a function that draws by another
                 return original(*args, **kwargs)
@@ -152,16 +161,18 @@ class Chance:
             if kind == "sdpa" and p and not is_live:
                 args = (*args[:at], 0.0, *args[at + 1 :]) if len(args) > at else args
                 kwargs = {name: 0.0 if name == "dropout_p" else x for name, x in kwargs.items()}
+            if any(type(arg).__name__.endswith("Tracer") for arg in args):
+                self._stack.callback(self.forget)
             self._is_inside = True
             try:
-                result = original(*args, **kwargs)
+                if is_live or kind in ("dropout", "sdpa"):
+                    return original(*args, **kwargs)
+                value = CALM if kind == "uniform" else _likelier(p)
+                if home == "jax.random":  # it would compile for seconds
+                    return _full_in_jax(partial(original, *args, **kwargs), value)
+                return _full(original(*args, **kwargs), value)
             finally:
                 self._is_inside = False
-            if type(result).__name__.endswith("Tracer"):
-                self._stack.callback(sys.modules["jax"].clear_caches)  # or the trace would be kept
-            if is_live or kind in ("dropout", "sdpa"):
-                return result
-            return _full(result, CALM if kind == "uniform" else _likelier(p))
 
         return draw
 
@@ -178,13 +189,13 @@ def _likelier(p: Any) -> Any:
     return p > CALM if number is None else float(number > CALM)
 
 
-def _targets() -> Iterator[tuple[Any, str, str, int]]:
+def _targets() -> Iterator[tuple[str, Any, str, str, int]]:
     """Yield what draws in the modules that are imported."""
     for module, names in DRAWS.items():
         for path, (kind, at) in names.items() if module in sys.modules else ():
             holder, _, name = path.rpartition(".")
             home = sys.modules[module]
-            yield getattr(home, holder) if holder else home, name, kind, at
+            yield module, getattr(home, holder) if holder else home, name, kind, at
 
 
 def _set(stack: contextlib.ExitStack, holder: Any, name: str, value: Any) -> None:
@@ -212,6 +223,12 @@ def _full(result: Any, value: float) -> Any:
         return result.fill_(value)
     filled = result * 0 + value
     return filled.astype(result.dtype) if hasattr(result, "astype") else filled
+
+
+def _full_in_jax(draw: Callable[[], Any], value: Any) -> Any:
+    jax = sys.modules["jax"]
+    like = jax.eval_shape(draw)
+    return jax.numpy.full(like.shape, value, like.dtype)
 
 
 def _site() -> Site:
