@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from mha_numpy.identifying.arrays import inner_function, to_numpy
 from mha_numpy.identifying.names import roles_by_name
 
 Site = tuple[tuple[str, int], ...]  # the files and lines that lead to a draw, the last first
-CALM = 0.5  # every uniform number: all are kept where u >= rate or u < 1 - rate, for rates below 0.5
+CALM = 0.5  # every uniform number: what u >= p or u < 1 - p keeps is kept, for rates p below 0.5
 DRAWS = {  # by module: what draws, how, and where the probability is among the arguments
     "random": {"random": ("uniform", 0), "uniform": ("uniform", 0)},
     "numpy.random": {
@@ -111,7 +112,8 @@ class Chance:
 
     def scaled(self, constants: Sequence[float]) -> list[float]:
         """Return by what the last call may have multiplied everything, as nothing was dropped."""
-        known = [d.p for d in self.draws.values() if d.p] or constants if self.draws else ()
+        drawn = [draw for draw in self.draws.values() if draw.kind in ("uniform", "bernoulli")]
+        known = [draw.p for draw in drawn if draw.p] or constants if drawn else ()
         return [*dict.fromkeys(1 / n for p in known if 0 < p < 1 for n in (p, 1 - p))]
 
     def _is_rate(self, holder: dict[str, Any], name: str, value: Any) -> bool:
@@ -149,9 +151,8 @@ class Chance:
         def draw(*args: Any, **kwargs: Any) -> Any:
             if self._is_inside:  # of a function that draws by another
                 return original(*args, **kwargs)
-            p = kwargs.get("dropout_p", kwargs.get("rate", kwargs.get("p", (*args, *[None] * 5)[at])))
-            if kind == "bernoulli" and p is None:  # torch.bernoulli(probabilities)
-                p = args[0]
+            named = [kwargs[name] for name in ("p", "rate", "dropout_p") if name in kwargs]
+            p = next(iter([*named, *args[at:]]), args[0] if kind == "bernoulli" else None)
             site = _site()
             if kind != "sdpa" or p:
                 self.draws[site] = Draw(kind, None if kind == "uniform" else _number(p))
@@ -233,7 +234,8 @@ def _full_in_jax(draw: Callable[[], Any], value: Any) -> Any:
 
 def _site() -> Site:
     """Return the lines that lead to a draw, outside of the frameworks."""
-    lines, frame = [], sys._getframe(2)
+    lines: list[tuple[str, int]] = []
+    frame: FrameType | None = sys._getframe(2)
     while frame and frame.f_code.co_name != "call_way":
         name = frame.f_code.co_filename
         if "site-packages" not in name and name != __file__:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,26 +35,35 @@ def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> l
     names = {option.role: option.argument for option in options}
     names |= {slot.role: name for name, slot in found.seen.way.slots.items()}
     rate, flag, rng = (names.get(role, "") for role in ("rate", "training", "rng"))
-    is_module = hasattr(subject.function, "train") and hasattr(subject.function, "modules")
+    is_module = not flag and hasattr(subject.function, "train")
     modes = [False, True] if flag or is_module else [None]
-    live: dict[Any, list[Seen]] = {}
-    way = _smaller(found)
-    if rate:
-        way.slots[rate] = Slot("rate", value=1 - RATE if is_kept(rate) else RATE)
-    for mode, source in product(modes, ("rng", 0, None, "") if rng else ("",)):
-        way.slots.update({flag: Slot("training", value=mode)} if flag else {})
-        way.slots.pop(rng, None)
-        way.slots.update({rng: Slot("rng", value=source)} if source != "" else {})
-        if mode not in live or not live[mode]:
-            live[mode] = _calls(subject, found, way, mode if is_module and not flag else None)
-    active = [mode for mode in modes if live[mode]]
-    if not active:
+    live: dict[bool | None, tuple[Way, list[Seen]]] = {}
+    for mode in modes:
+        for way in _ways(found, rate, flag, rng, mode):
+            seen = _calls(subject, found, way, mode if is_module else None)
+            if seen:
+                live[mode] = way, seen
+                break
+    if not live:
         return [Fact("dropout", "none", rate)] if rate or flag else []
-    way.slots.update({flag: Slot("training", value=active[-1])} if flag else {})
+    mode = [*live][-1]
     return [
-        *_when(flag, active, is_module, bool(rate or subject.chance.rates)),
-        *_where(subject, found, live[active[-1]], way, active[-1] if is_module and not flag else None, rate),
+        *_when(flag, [*live], bool(rate or subject.chance.rates)),
+        *_where(subject, found, *live[mode], mode if is_module else None, rate),
     ]
+
+
+def _ways(found: Found, rate: str, flag: str, rng: str, mode: bool | None) -> Iterator[Way]:
+    """Yield ways to call a function with its randomness on, one for each source of it."""
+    way = _smaller(found)
+    slots = {**way.slots}
+    if rate:
+        slots[rate] = Slot("rate", value=1 - RATE if is_kept(rate) else RATE)
+    if flag:
+        slots[flag] = Slot("training", value=mode)
+    for source in ("rng", 0, None) if rng else ():
+        yield way._replace(slots={**slots, rng: Slot("rng", value=source)})
+    yield way._replace(slots={name: slot for name, slot in slots.items() if name != rng})
 
 
 def _smaller(found: Found) -> Way:
@@ -63,9 +71,9 @@ def _smaller(found: Found) -> Way:
     way = found.seen.way
     sizes = way.sizes
     most = min(sizes.e, sizes.of("W") // sizes.H) - 1
-    if sizes.S > most and not sizes.Z:
+    if most < sizes.S and not sizes.Z:
         sizes = sizes._replace(T=max(most, 2), S=max(most, 2))
-    return way._replace(slots={**way.slots}, sizes=sizes)
+    return way._replace(sizes=sizes)
 
 
 @contextmanager
@@ -88,11 +96,13 @@ def _calls(
 ) -> list[Seen]:
     """Return some calls in which something was dropped."""
     with _free(subject, live, mode):
-        calls = [call_way(subject, way, seed=seed, change=lambda problem: problem)[0] for seed in (1, 2)]
+        calls = [
+            call_way(subject, way, seed=seed, change=lambda problem: problem)[0] for seed in (1, 2)
+        ]
     return [seen for seen in calls if seen and not explain(seen, found.settings)]
 
 
-def _when(flag: str, active: Sequence[Any], is_module: bool, has_rate: bool) -> Iterator[Fact]:
+def _when(flag: str, active: Sequence[bool | None], has_rate: bool) -> Iterator[Fact]:
     is_off = any(word in flag.lower() for word in OFF)
     if active == [None]:
         yield Fact("dropout_when", "with a rate" if has_rate else "always")
@@ -106,7 +116,7 @@ def _when(flag: str, active: Sequence[Any], is_module: bool, has_rate: bool) -> 
 
 
 def _where(
-    subject: Subject, found: Found, seen: list[Seen], way: Way, mode: bool | None, rate: str
+    subject: Subject, found: Found, way: Way, seen: list[Seen], mode: bool | None, rate: str
 ) -> Iterator[Fact]:
     """Say for each place that draws what it drops; one at a time, if there are several."""
     with _free(subject, True, mode):
@@ -116,7 +126,7 @@ def _where(
     named = rate or next(iter(subject.chance.rates), "")
     for site in sites:
         calls = seen if site is True else _calls(subject, found, way, mode, site)
-        kinds = [_kind(each, found, factors=(1.0, 1 / (1 - RATE))) for each in calls]
+        kinds = [_kind(each, found) for each in calls]
         if not kinds:
             continue
         kind = max(kinds, key=lambda kind: kind.where != "not found")
@@ -150,7 +160,7 @@ def _output(seen: Seen, found: Found, mask: Array | None = None) -> Array:
     return arrange(values[what], AXES[ROLE_OF.get(what, what)], found.fits[0].layout, problem.sizes)
 
 
-def _kind(seen: Seen, found: Found, factors: Sequence[float]) -> Kind:
+def _kind(seen: Seen, found: Found) -> Kind:
     """Compare an output with what it would be if nothing were dropped."""
     values = evaluate(seen.problem, found.settings)
     array = seen.called.arrays[0][1].astype(float)
@@ -173,7 +183,7 @@ def _kind(seen: Seen, found: Found, factors: Sequence[float]) -> Kind:
     if kind := _dropped(mask * weights, weights, "weights"):
         return kind
     if abs((mask * weights).sum(-1) - 1).max() < CLOSE:
-        for factor in factors:
+        for factor in (1.0, 1 / (1 - RATE)):
             if share := _dropped_scores(mask * weights, values["masked"], factor):
                 return Kind("scores", factor, share)
         return Kind("renormalised")

@@ -52,7 +52,8 @@ def find_base(
             if one:
                 tries = [one, *_scaled(subject, one)]
                 seen += tries
-                found = search([[each] for each in tries], numbers, until=np.inf, costs=(0,), bases=({}, CAUSAL))
+                groups = [[each] for each in tries]
+                found = search(groups, numbers, until=np.inf, costs=(0,), bases=({}, CAUSAL))
                 if found:
                     return settle(subject, found, numbers, start + seconds), seen, trouble
             if len(seen) >= MOST_SEEN or time.monotonic() > start + seconds / 3:
