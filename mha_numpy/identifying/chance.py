@@ -48,6 +48,16 @@ class Draw(NamedTuple):
     p: float | None  # of a 1, or the rate of a dropout
 
 
+class Replacement(NamedTuple):
+    """An attribute that is replaced during a call."""
+
+    holder: Any
+    name: str
+    original: Any
+    new: Any
+    is_inherited: bool = False
+
+
 class Chance:
     """The sources of randomness of a function, replaced during each call of it.
 
@@ -65,7 +75,8 @@ class Chance:
         self.live: Site | bool = False  # the place that stays random, or all, or none
         self.draws: dict[Site, Draw] = {}  # of the last call
         self.kept = 1.0  # what kept weights are multiplied by, if nothing can be dropped at 0
-        self._is_inside = False
+        self._is_inside = self._is_traced = False
+        self._loaded: list[str] = []
         self._generators = self._controlled(np.random.Generator)
         self._states = self._controlled(np.random.RandomState)
         inner = inner_function(function)
@@ -79,24 +90,34 @@ class Chance:
     @contextlib.contextmanager
     def control(self) -> Iterator[None]:
         """Replace all sources of randomness, and set the rates that a function has itself."""
-        self.draws = {}
-        with contextlib.ExitStack() as stack:
-            self._stack = stack
-            replaced = {}
-            for home, holder, name, kind, at in _targets():
-                original = getattr(holder, name)
-                replaced[id(original)] = self._drawing(original, kind, at, home)
-                _set(stack, holder, name, replaced[id(original)])
-            for name, new in (("default_rng", self._generator), ("RandomState", self._states)):
-                replaced[id(getattr(np.random, name))] = new
-                _set(stack, np.random, name, new)
-            for holder in self._holders:
-                for name, value in [*holder.items()]:
-                    new = replaced.get(id(value)) or self._own(holder, name, value)
-                    if new is not None:
-                        holder[name] = new
-                        stack.callback(holder.__setitem__, name, value)
+        self.draws, self._is_traced = {}, False
+        loaded = [module for module in DRAWS if module in sys.modules]
+        if loaded != self._loaded:
+            self._loaded, self._replaced = loaded, [*self._replacements(loaded)]
+            new = {id(each.original): each.new for each in self._replaced}
+            self._own = [
+                (holder, name, new.get(id(value)))
+                for holder in self._holders
+                for name, value in holder.items()
+                if id(value) in new or self._put(holder, name, value) is not None
+            ]
+        own = [(h, name, h[name], by) for h, name, by in self._own if name in h]
+        try:
+            for each in self._replaced:
+                setattr(each.holder, each.name, each.new)
+            for holder, name, value, by in own:
+                holder[name] = by or self._put(holder, name, value)
             yield
+        finally:
+            for holder, name, value, _ in own:
+                holder[name] = value
+            for each in self._replaced:
+                if each.is_inherited:
+                    delattr(each.holder, each.name)
+                else:
+                    setattr(each.holder, each.name, each.original)
+            if self._is_traced:
+                self.forget()
 
     def forget(self) -> None:
         """Take away what a function compiled with draws that are not its own."""
@@ -121,7 +142,7 @@ class Chance:
         is_share = type(value) is float and 0 <= value <= 1
         return is_ours and is_share and roles_by_name(name)[:1] == ("rate",)
 
-    def _own(self, holder: dict[str, Any], name: str, value: Any) -> Any:
+    def _put(self, holder: dict[str, Any], name: str, value: Any) -> Any:
         """Return what to put in place of something that the function has itself."""
         if isinstance(value, np.random.Generator):
             return self._generators(value.bit_generator)
@@ -130,6 +151,18 @@ class Chance:
         if not self._is_rate(holder, name, value):
             return None
         return 1 - self.rate if is_kept(name) else self.rate
+
+    def _replacements(self, modules: Sequence[str]) -> Iterator[Replacement]:
+        """Yield what to put in place of all that draws in some modules."""
+        for module in modules:
+            for path, (kind, at) in DRAWS[module].items():
+                inside, _, name = path.rpartition(".")
+                holder = getattr(sys.modules[module], inside) if inside else sys.modules[module]
+                original = getattr(holder, name)
+                new = self._drawing(original, kind, at, module)
+                yield Replacement(holder, name, original, new, name not in vars(holder))
+        for name, made in (("default_rng", self._generator), ("RandomState", self._states)):
+            yield Replacement(np.random, name, getattr(np.random, name), made)
 
     def _generator(self, seed: Any = None) -> Any:
         return self._generators(_default_rng(seed).bit_generator)
@@ -163,7 +196,7 @@ class Chance:
                 args = (*args[:at], 0.0, *args[at + 1 :]) if len(args) > at else args
                 kwargs = {name: 0.0 if name == "dropout_p" else x for name, x in kwargs.items()}
             if any(type(arg).__name__.endswith("Tracer") for arg in args):
-                self._stack.callback(self.forget)
+                self._is_traced = True
             self._is_inside = True
             try:
                 if is_live or kind in ("dropout", "sdpa"):
@@ -188,24 +221,6 @@ def _likelier(p: Any) -> Any:
     """Return the likelier of 0 and 1."""
     number = _number(p)
     return p > CALM if number is None else float(number > CALM)
-
-
-def _targets() -> Iterator[tuple[str, Any, str, str, int]]:
-    """Yield what draws in the modules that are imported."""
-    for module, names in DRAWS.items():
-        for path, (kind, at) in names.items() if module in sys.modules else ():
-            holder, _, name = path.rpartition(".")
-            home = sys.modules[module]
-            yield module, getattr(home, holder) if holder else home, name, kind, at
-
-
-def _set(stack: contextlib.ExitStack, holder: Any, name: str, value: Any) -> None:
-    """Set an attribute until the stack ends."""
-    if name in vars(holder):
-        stack.callback(setattr, holder, name, getattr(holder, name))
-    else:  # it is inherited
-        stack.callback(delattr, holder, name)
-    setattr(holder, name, value)
 
 
 def _holders(thing: Any, depth: int = 2) -> Iterator[dict[str, Any]]:
