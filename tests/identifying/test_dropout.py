@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from mha_numpy.identifying import identify
 from mha_numpy.identifying.chance import Chance
 from mha_numpy.identifying.dropout import find_dropout
 from mha_numpy.identifying.instances import callable_of
@@ -178,6 +179,16 @@ def test_everything_is_put_back():
     assert (block.attn_pdrop, block.rng) == (0.3, own)
     assert dict(vars(np.random)) == before
     assert len(chance.draws) == 5  # rand, random, binomial and the two of the block
+
+
+def promised(q, k, v, p=0.1, training=False):
+    """Attention with inverted dropout, only in training."""
+    w = softmax(q, k)
+    return w * (np.random.random(w.shape) >= p) / (1 - p) @ v if training else w @ v
+
+
+def test_promises_that_are_kept_are_no_mistakes():
+    assert [row.says for row in identify(promised).mistakes] == []
 
 
 def flags(q, k, v, return_weights=True, average=False, need_lse=False, verbose=False):

@@ -42,7 +42,7 @@ class Layer(nn.Module):
     def forward(self, x):
         q, k, v = self.qkv(x).unflatten(-1, (3, 4, 6)).permute(2, 0, 3, 1, 4)
         w = softmax(q, k)
-        w = self.drop(w) if self.is_right else dropout(w, self.drop.p)
+        w = self.drop(w) if self.is_right else dropout(w, 0.3)
         return self.proj((w @ v).transpose(1, 2).flatten(2))
 
 
@@ -60,7 +60,7 @@ WEIGHTS = ("dropout", "weights")
         (by_hand, [("dropout_when", "always"), WEIGHTS, ("dropout_rate", "0.3"), SCALED]),
         (Layer(), [("dropout_when", "in train()"), WEIGHTS, ("dropout_rate", "rate", "p"), SCALED]),
         (Layer(is_right=False), [("dropout_when", "also without training"), WEIGHTS,
-                                 ("dropout_rate", "rate", "p"), SCALED]),
+                                 ("dropout_rate", "0.3"), SCALED]),
     ],
 )  # fmt: skip
 def test_what_is_dropped(function, expected):
