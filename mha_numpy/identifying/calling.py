@@ -22,6 +22,8 @@ def call_way(
     try:
         problem = way.problem(subject, seed)
         problem = change(problem) if change else problem
+        kept = subject.chance.kept
+        problem = problem.but(dropout_mask=np.full((1, 1, 1, 1), kept)) if kept != 1 else problem
         passed = way.given(problem)
     except ValueError:  # sizes that do not fit each other
         return None, trouble

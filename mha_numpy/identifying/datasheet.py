@@ -173,8 +173,14 @@ def _options(looked: Looked) -> Iterator[Named]:
             slots = {n: slot for n, slot in option.found.seen.way.slots.items() if n not in own}
         for name, slot in slots.items():
             what = ROLES.get(slot.role if slot else option.role, "unknown")
-            note = _kind(slot) if slot else option.note
+            note = _kind(slot) if slot else option.note or _of_flag(option)
             yield Named(name, what, axes_of(slot.layout) if slot else "", note)
+
+
+def _of_flag(option: Option) -> str:
+    """Say what comes back if a flag is switched."""
+    back = (f"{_what(fit)}, {fit.path} {axes_of(fit.layout)}".rstrip() for fit in option.fits)
+    return f"{option.value} returns {' and '.join(back)}" if option.fits else ""
 
 
 def _returned(found: Found) -> Iterator[Named]:

@@ -20,10 +20,10 @@ KEPT_BY: dict[tuple[str, Any], tuple[str, tuple[Any, ...]]] = {  # promises in t
     ("half", "fine"): ("half_masked", ()),
     ("weights_sum", "one"): ("hide", ("-inf", "after the softmax, renormalised")),
     ("dropout", "in training only"): (
-        "dropout",
-        ("weights, scaled", "weights, not scaled", "none"),
+        "dropout_when",
+        ("in train()", "if True", "if False", "with a rate"),
     ),
-    ("dropout", "scaled by 1/(1-p)"): ("dropout", ("weights, scaled", "output, scaled", "none")),
+    ("dropout", "scaled by 1/(1-p)"): ("dropout_scale", ("1/(1-p)",)),
 }
 NEEDS = {"alignment": "S", "grouping": "G"}  # a promise means nothing without such an axis
 

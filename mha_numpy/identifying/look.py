@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.dropout import find_dropout
 from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.options import Option, look_at_options
@@ -49,8 +50,10 @@ def find_base(
                 ways, seen = find_ways(subject, dict(given)), []
                 continue
             if one:
-                seen.append(one)
-                found = search([[one]], numbers, until=np.inf, costs=(0,), bases=({}, CAUSAL))
+                tries = [one, *_scaled(subject, one)]
+                seen += tries
+                groups = [[each] for each in tries]
+                found = search(groups, numbers, until=np.inf, costs=(0,), bases=({}, CAUSAL))
                 if found:
                     return settle(subject, found, numbers, start + seconds), seen, trouble
             if len(seen) >= MOST_SEEN or time.monotonic() > start + seconds / 3:
@@ -64,6 +67,12 @@ def find_base(
     found = found or search(groups[:8], numbers, until=until, costs=(3, 4), bases=({}, CAUSAL))
     found = found or search(groups[:4], numbers, until=until, costs=(5,), bases=({}, CAUSAL))
     return found and settle(subject, found, numbers, until + 2), seen, trouble
+
+
+def _scaled(subject: Subject, one: Seen) -> Iterator[Seen]:
+    """Yield what was seen, as if weights were multiplied: what dropout keeps, at a fixed rate."""
+    for kept in subject.chance.scaled(subject.constants()):
+        yield one._replace(problem=one.problem.but(dropout_mask=np.full((1, 1, 1, 1), kept)))
 
 
 def _rank(way: Way) -> int:
@@ -88,6 +97,9 @@ def other_lengths(subject: Subject, way: Way) -> Iterator[Seen]:
 
 def settle(subject: Subject, found: Found, numbers: Sequence[float], until: float) -> Found:
     """Return settings that explain other lengths, too; the same if there are none."""
+    kept = found.seen.problem.get("dropout_mask")
+    if kept is not None and not found.seen.way.argument("dropout_mask"):
+        subject.chance.kept = float(kept.flat[0])
     others = [*other_lengths(subject, found.seen.way)]
     if all(explain(one, found.settings) for one in others):
         return found
@@ -108,7 +120,7 @@ def look(
     if found is None:
         return Looked(subject, None, [], [], [], trouble, seen)
     options = look_at_options(subject, found, dict(given or {}), time.monotonic() + seconds / 2)
-    facts = find_facts(subject, found, options)
+    facts = [*find_facts(subject, found, options), *find_dropout(subject, found, options)]
     if backward is None:
         holder = getattr(subject.function, "__self__", subject.function)
         backward = getattr(holder, "backward", None)

@@ -1,7 +1,7 @@
 """The arguments that may be left out: what each does, found by passing it."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from mha_numpy.identifying.family import Problem, evaluate
 from mha_numpy.identifying.layouts import OF_ROLE
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.calling import call_way
-from mha_numpy.identifying.search import OUTPUTS, Found, Group, Seen, fit, search
+from mha_numpy.identifying.search import OUTPUTS, Fit, Found, Group, Seen, explain, fit, search
 from mha_numpy.identifying.subject import Argument, Subject
 from mha_numpy.identifying.ways import CHOICES, NUMBERS, Slot, Way, variants
 
@@ -39,6 +39,8 @@ class Option(NamedTuple):
     found: Found | None  # with the option passed
     settings: dict[str, Any]  # those that say how it is meant
     note: str = ""
+    fits: tuple[Fit, ...] = ()  # what a flag returns in addition
+    value: Any = None  # of the flag, then
 
 
 def look_at_options(subject: Subject, found: Found, given: dict[str, str], until: float) -> list[Option]:
@@ -50,7 +52,8 @@ def look_at_options(subject: Subject, found: Found, given: dict[str, str], until
         if argument.name in done:
             continue
         share = time.monotonic() + (until - time.monotonic()) / max(len(left) - len(options), 1)
-        option = _look_at(subject, found, argument, given, share, left)
+        flags = {o.argument: o.value for o in options if o.fits}
+        option = _look_at(subject, found, argument, given, share, left, flags)
         done.add(argument.name)
         if option.found:  # a pair is passed together
             done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
@@ -60,13 +63,15 @@ def look_at_options(subject: Subject, found: Found, given: dict[str, str], until
 
 def _look_at(
     subject: Subject, found: Found, argument: Argument, given: dict[str, str], until: float,
-    left: Sequence[Argument],
+    left: Sequence[Argument], flags: Mapping[str, Any],
 ) -> Option:  # fmt: skip
     roles = [given[argument.name]] if argument.name in given else _roles(argument)
     is_quiet = False
     groups: dict[str, list[Group]] = {}
     for role in roles:
-        if role in ("flag", "training", "rate", "rng"):
+        if role == "flag":
+            return look_at_flag(subject, found, argument, flags)
+        if role in ("training", "rate", "rng"):
             return Option(argument.name, role, None, None, {})
         partner = TOGETHER.get(role)
         second = next((a.name for a in left if partner and partner in roles_by_name(a.name)), "")
@@ -85,6 +90,32 @@ def _look_at(
                 return option
     note = "changes nothing" if is_quiet else "not clear"
     return Option(argument.name, roles[0] if roles and is_quiet else "", None, None, {}, note)
+
+
+def look_at_flag(
+    subject: Subject, found: Found, argument: Argument, flags: Mapping[str, Any]
+) -> Option:
+    """Switch a flag, alone and with other flags that return more; see what comes back."""
+    default = argument.default if isinstance(argument.default, bool) else False
+    note = ""
+    for others in ({}, flags) if flags else ({},):
+        back = [_returned(subject, found, {**others, argument.name: value}) for value in (default, not default)]
+        if back[1] is None:
+            note = note or "not clear"
+            continue
+        for value, here, there in ((not default, back[1], back[0]), (default, back[0], back[1])):
+            known = {(one.what, one.layout) for one in there or ()}
+            new = tuple(one for one in here or () if (one.what, one.layout) not in known)
+            if new and here and there:
+                return Option(argument.name, "flag", None, None, {}, "", new, value)
+    return Option(argument.name, "flag", None, None, {}, note or "changes nothing")
+
+
+def _returned(subject: Subject, found: Found, flags: Mapping[str, Any]) -> tuple[Fit, ...] | None:
+    """Return what comes back with some flags, None if the output does not."""
+    slots = {name: Slot("flag", value=value) for name, value in flags.items()}
+    seen, _ = call_way(subject, found.seen.way._replace(slots={**found.seen.way.slots, **slots}), seed=1)
+    return (seen and explain(seen, found.settings)) or None
 
 
 def _calls(

@@ -74,4 +74,6 @@ def make_row(setting: str, value: Any, argument: str = "") -> Row:
 
 def _shown(value: Any) -> tuple[str, ...]:
     parts = value if isinstance(value, tuple) else (value,)
-    return tuple("all" if part is None else f"{part:g}" for part in parts)
+    return tuple(
+        "all" if part is None else part if isinstance(part, str) else f"{part:g}" for part in parts
+    )

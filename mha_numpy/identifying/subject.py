@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.errors import ConfigError, describe, one_line
+from mha_numpy.identifying.chance import Chance
 from mha_numpy.identifying.arrays import (
     flatten,
     frameworks_of,
@@ -108,6 +109,7 @@ class Subject:
         self.numbers = numbers_of(function)
         self.keys: dict[str, list[str]] = {}  # of arguments that are dicts
         self.asked: dict[str, list[str]] = {}
+        self.chance = Chance(function)
 
     def constants(self) -> list[float]:
         """Return the numbers that may be conventions: of the source, attributes and defaults."""
@@ -149,6 +151,11 @@ class Subject:
             for node in ast.walk(self.tree or ast.Pass())
         )  # fmt: skip
 
+    def _passed(self, value: Any) -> Any:
+        if isinstance(value, str) and value == "rng":
+            return self.chance.source(self.framework)
+        return to_framework(value, self.framework)
+
     def call(self, given: Mapping[str, Any], filled: str = "") -> Called:
         """Call the function; return its arrays, or the error.
 
@@ -157,7 +164,7 @@ class Subject:
         positional, named = [], {}
         for argument in self.arguments:
             if argument.name in given:
-                value = to_framework(_narrow(given[argument.name], self.dtype), self.framework)
+                value = self._passed(_narrow(given[argument.name], self.dtype))
                 if isinstance(value, dict) and argument.name in self.keys:
                     value = Asked(value, self.asked.setdefault(argument.name, []))
                 if argument.is_positional:
@@ -165,7 +172,7 @@ class Subject:
                 else:
                     named[argument.name] = value
         try:
-            with undisturbed():
+            with undisturbed(), self.chance.control():
                 result = self.function(*positional, **named)
             if filled:
                 at = [a.name for a in self.arguments].index(filled)
@@ -176,9 +183,9 @@ class Subject:
 
     def changed(self, given: Mapping[str, Any]) -> list[str]:
         """Call the function; return the names of the arguments that it changed."""
-        passed = {name: to_framework(value, self.framework) for name, value in given.items()}
+        passed = {name: self._passed(value) for name, value in given.items()}
         order = [a for a in self.arguments if a.name in passed]
-        with contextlib.suppress(Exception), undisturbed():
+        with contextlib.suppress(Exception), undisturbed(), self.chance.control():
             self.function(
                 *(passed[a.name] for a in order if a.is_positional),
                 **{a.name: passed[a.name] for a in order if not a.is_positional},

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.identifying.chance import is_kept
 from mha_numpy.identifying.family import AXES, Problem, Sizes
 from mha_numpy.identifying.family.problem import draw
 from mha_numpy.identifying.layouts import HEADS_GIVEN, HEADS_INSIDE, OF_ROLE, ROWS, arrange
@@ -17,8 +18,8 @@ MAIN = ("query", "key", "value", "x", "memory", "packed")
 NUMBERS = ("H", "G", "D", "d", "T", "R", "B")  # the lengths that a function may ask for; R = H // G
 PARAMS = tuple(role for role in AXES if role[:2] in ("w_", "b_") and role != "wide_q")
 CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fits most functions
-    "rate": (0.0,), "training": (False,), "flag": (False,), "is_causal": (False,), "eps": (1e-12,),
-    "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0), "other": (None,), "rng": (None, 0),
+    "rate": (0.0, 1.0, 0.25), "training": (False,), "flag": (False,), "is_causal": (False,), "eps": (1e-12,),
+    "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0), "other": (None,), "rng": ("rng", 0, None),
     "scale": (0.4,), "base": (100.0,),
 }  # fmt: skip
 KINDS = {"mask": ("bool", "int", "float"), "cos": ("",)}
@@ -145,6 +146,8 @@ def _choices(argument: Argument, subject: Subject, given: dict[str, str]) -> lis
     if argument.name in given:
         return [given[argument.name]]
     roles = [*roles_by_name(argument.name)]
+    if argument.name == "key" and any(other.name == "k" for other in subject.arguments):
+        return ["rng"]  # as JAX calls it
     if len(argument.name) == 1 and argument.name.isupper():  # B, T, C: lengths, as in C
         roles.sort(key=lambda role: role not in NUMBERS)
     if subject.keys.get(argument.name):
@@ -254,7 +257,7 @@ def _in_layouts(subject: Subject, names: dict[str, str], hidden: dict[str, str])
     if "x" in names.values() or "packed" in names.values():
         kinds = [True]
     optional = [name for name, role in names.items() if role in (*OF_ROLE, *CHOICES, "padding")]
-    for options in islice(product(*(variants(names[name]) for name in optional)), 200):
+    for options in islice(product(*(variants(names[name], name) for name in optional)), 200):
         given = dict(zip(optional, options, strict=True))
         for layouts in PARAM_LAYOUTS if params else PARAM_LAYOUTS[:1]:
             for is_inside in kinds:
@@ -265,8 +268,10 @@ def _in_layouts(subject: Subject, names: dict[str, str], hidden: dict[str, str])
                         )
 
 
-def variants(role: str) -> list[Slot]:
+def variants(role: str, name: str = "") -> list[Slot]:
     """Return the ways to give an option."""
+    if role == "rate" and is_kept(name):
+        return [Slot(role, value=value) for value in (1.0, 0.25)]
     if role in CHOICES:
         return [Slot(role, value=value) for value in CHOICES[role]]
     layouts = ROWS if role == "padding" else OF_ROLE[role]

@@ -1,0 +1,87 @@
+"""Dropout in PyTorch: functional, modules, fused attention, and numbers drawn by hand."""
+
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+from torch.nn.functional import dropout, scaled_dot_product_attention  # noqa: E402
+
+from tests.identifying.test_dropout import SCALED, facts  # noqa: E402
+
+
+def softmax(q, k):
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+
+
+def always(q, k, v, p=0.1):
+    return dropout(softmax(q, k), p) @ v
+
+
+def fused(q, k, v, training=True):
+    return scaled_dot_product_attention(q, k, v, dropout_p=0.1 if training else 0.0)
+
+
+def in_place(q, k, v, p_drop=0.2, is_training=False):
+    w = softmax(q, k)
+    return w * torch.empty_like(w).bernoulli_(1 - p_drop) @ v if is_training else w @ v
+
+
+def by_hand(q, k, v):
+    w = softmax(q, k)
+    return w.masked_fill(torch.rand_like(w) < 0.3, 0) / 0.7 @ v
+
+
+class Layer(nn.Module):
+    def __init__(self, is_right=True):
+        super().__init__()
+        self.qkv, self.proj, self.is_right = nn.Linear(24, 72), nn.Linear(24, 24), is_right
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, 4, 6)).permute(2, 0, 3, 1, 4)
+        w = softmax(q, k)
+        w = self.drop(w) if self.is_right else dropout(w, 0.3)
+        return self.proj((w @ v).transpose(1, 2).flatten(2))
+
+
+WEIGHTS = ("dropout", "weights")
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (always, [("dropout_when", "with a rate"), WEIGHTS, ("dropout_rate", "rate", "p"), SCALED]),
+        (fused, [("dropout_when", "if True", "training"), WEIGHTS, ("dropout_rate", "0.1"),
+                 SCALED]),
+        (in_place, [("dropout_when", "if True", "is_training"), WEIGHTS,
+                    ("dropout_rate", "rate", "p_drop"), ("dropout_scale", "1")]),
+        (by_hand, [("dropout_when", "always"), WEIGHTS, ("dropout_rate", "0.3"), SCALED]),
+        (Layer(), [("dropout_when", "in train()"), WEIGHTS, ("dropout_rate", "rate", "p"), SCALED]),
+        (Layer(is_right=False), [("dropout_when", "also without training"), WEIGHTS,
+                                 ("dropout_rate", "0.3"), SCALED]),
+    ],
+)  # fmt: skip
+def test_what_is_dropped(function, expected):
+    assert facts(function) == expected
+    assert torch.nn.functional.dropout is dropout
+    assert "bernoulli_" not in vars(torch.Tensor)
+
+
+def test_a_layer_of_keras():
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    keras = pytest.importorskip("keras")
+
+    class Attend(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.drop = keras.layers.Dropout(0.4)
+
+        def call(self, q, k, v, training=False):
+            scores = keras.ops.einsum("btd,bsd->bts", q, k) / q.shape[-1] ** 0.5
+            weights = keras.ops.softmax(scores)
+            return self.drop(weights, training=training) @ v
+
+    when = ("dropout_when", "if True", "training")
+    assert facts(Attend()) == [when, WEIGHTS, ("dropout_rate", "rate", "rate"), SCALED]
