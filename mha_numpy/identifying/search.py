@@ -77,12 +77,15 @@ def fit(
 
 def distance(array: Array, own: Array) -> float:
     """Return the largest difference, relative to the largest number; inf where NaN differs."""
+    if array.dtype == bool or own.dtype == bool:
+        return 0.0 if np.array_equal(array, own) else np.inf
     with np.errstate(all="ignore"):
-        if array.dtype == bool or own.dtype == bool:
-            return 0.0 if np.array_equal(array, own) else np.inf
-        same = (array == own) | (np.isnan(array) & np.isnan(own))
-        gap = np.where(same, 0.0, abs(array - own)).max(initial=0.0)
-        size = abs(own[np.isfinite(own)]).max(initial=0.0)
+        gap = abs(array - own).max(initial=0.0)
+        size = abs(own).max(initial=0.0)
+        if not np.isfinite(gap + size):  # the slow way: NaN and inf have to be at the same places
+            same = (array == own) | (np.isnan(array) & np.isnan(own))
+            gap = np.where(same, 0.0, abs(array - own)).max(initial=0.0)
+            size = abs(own[np.isfinite(own)]).max(initial=0.0)
     return float(gap / size) if gap and np.isfinite(gap) and size else (0.0 if gap == 0 else np.inf)
 
 
@@ -160,16 +163,20 @@ def same_output(a: dict[str, Any], b: dict[str, Any]) -> bool:
 
 
 def combinations_of(single: Sequence[tuple[str, Any]], cost: int) -> Iterator[dict[str, Any]]:
-    """Yield settings whose deviations cost exactly this much."""
+    """Yield settings whose deviations, at most two, cost exactly this much."""
     if cost == 0:
         yield {}
-    for start, (name, value) in enumerate(single):
-        own = cost_of(name, value)
-        if own == cost:
-            yield {name: value}
-        for other, second in single[start + 1 :] if own < cost else ():
-            if other != name and own + cost_of(other, second) == cost:
-                yield {name: value, other: second}
+    by_cost: dict[int, list[tuple[str, Any]]] = {}
+    for each in single:
+        by_cost.setdefault(cost_of(*each), []).append(each)
+    for name, value in by_cost.get(cost, ()):
+        yield {name: value}
+    for own in range(1, cost // 2 + 1):
+        first, others = by_cost.get(own, []), by_cost.get(cost - own, [])
+        for at, (name, value) in enumerate(first):
+            for other, second in others[at + 1 :] if first is others else others:
+                if other != name:
+                    yield {name: value, other: second}
 
 
 def search(
