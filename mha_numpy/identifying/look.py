@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.family import Settings
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.options import Option, look_at_options
 from mha_numpy.identifying.probes import Fact, find_facts
@@ -15,8 +16,9 @@ from mha_numpy.identifying.search import Found, Seen, explain, search
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Way, find_ways
 
-CAUSAL = {"causal": "past and itself"}
+BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
 MOST_SEEN = 24
+MOST_WAYS = {1: 24, 2: 24, 3: 8, 4: 8, 5: 4}  # by cost: there are more settings than time
 
 
 class Looked(NamedTuple):
@@ -48,7 +50,7 @@ def find_base(
                 continue
             if one:
                 seen.append(one)
-                found = search([[one]], numbers, until=np.inf, costs=(0,), bases=({}, CAUSAL))
+                found = search([[one]], numbers, until=np.inf, most={0: 1}, bases=BASES)
                 if found:
                     return settle(subject, found, numbers, start + seconds), seen, trouble
             if len(seen) >= MOST_SEEN or time.monotonic() > start + seconds / 3:
@@ -58,9 +60,7 @@ def find_base(
     until = start + seconds
     seen.sort(key=lambda one: one.called.arrays[0][1].ndim != _rank(one.way))
     groups = [[one] for one in seen]
-    found = search(groups, numbers, until=until, costs=(1, 2), bases=({}, CAUSAL))
-    found = found or search(groups[:8], numbers, until=until, costs=(3, 4), bases=({}, CAUSAL))
-    found = found or search(groups[:4], numbers, until=until, costs=(5,), bases=({}, CAUSAL))
+    found = search(groups, numbers, until=until, most=MOST_WAYS, bases=BASES)
     return found and settle(subject, found, numbers, until + 2), seen, trouble
 
 
@@ -70,27 +70,32 @@ def _rank(way: Way) -> int:
     return next((len(roles[r].split()) for r in ("query", "x", "x_q", "wide_q") if r in roles), 0)
 
 
-def other_lengths(subject: Subject, way: Way) -> Iterator[Seen]:
-    """Yield calls with more keys than queries, as many, and fewer; and with grouped heads."""
-    if not way.is_inside and way.sizes.G == way.sizes.H > 1:
-        one, _ = call_way(subject, way._replace(sizes=way.sizes._replace(G=2)))
+def other_lengths(subject: Subject, found: Found) -> Iterator[Seen]:
+    """Yield calls with other lengths: of tokens, of keys, of values, and of groups of heads."""
+    way = found.seen.way
+    roles, sizes = way.roles(), way.sizes
+    others = []
+    if not way.is_inside:
+        others += [{"G": 2}] if sizes.G == sizes.H > 1 else []
+        others += [{"e": 10}] if sizes.e == sizes.d else []
+    if {"x", "packed"} & roles.keys() and "memory" not in roles:
+        others += [{"T": 6, "S": 6}] if sizes.T > 1 else []
+    else:
+        others += [{"S": S} for S in (7, sizes.T, 3) if S != sizes.S]
+        others += [{"T": 1}] if found.settings.get("causal") and sizes.T > 1 else []
+    for changed in others:
+        one, _ = call_way(subject, way._replace(sizes=sizes._replace(**changed)))
         if one:
             yield one
-    if not {"x", "packed"} & way.roles().keys() or "memory" in way.roles():
-        for S in (7, way.sizes.T, 3):
-            if S != way.sizes.S:
-                one, _ = call_way(subject, way._replace(sizes=way.sizes._replace(S=S)))
-                if one:
-                    yield one
 
 
 def settle(subject: Subject, found: Found, numbers: Sequence[float], until: float) -> Found:
     """Return settings that explain other lengths, too; the same if there are none."""
-    others = [*other_lengths(subject, found.seen.way)]
+    others = [*other_lengths(subject, found)]
     if all(explain(one, found.settings) for one in others):
         return found
     group = sorted([found.seen, *others], key=lambda one: bool(explain(one, found.settings)))
-    again = search([group], numbers, until=until, costs=range(1, 4), bases=(found.settings,))
+    again = search([group], numbers, until=until, most={1: 1, 2: 1, 3: 1}, bases=(found.settings,))
     return again or found
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.identifying.family import Problem, evaluate
+from mha_numpy.identifying.family import Problem, Sizes, evaluate
 from mha_numpy.identifying.layouts import OF_ROLE
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.calling import call_way
@@ -16,7 +16,7 @@ from mha_numpy.identifying.ways import CHOICES, NUMBERS, Slot, Way, variants
 
 HIDING = ("hide", "combined", "alignment", "blind")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
-    "mask": ("mask", "mask_index", "rows", *HIDING), "bias": ("bias", "mask_index"),
+    "mask": ("mask", "mask_index", "rows", *HIDING), "bias": ("bias", "softcap_at", "mask_index"),
     "lengths": ("lengths", "rows_by", "rows", *HIDING), "is_causal": ("causal", *HIDING),
     "window": ("window_given", "causal", *HIDING), "scale": ("scale_given",),
     "softcap": ("softcap_at",), "dropout_mask": ("dropout_mask",), "head_gate": ("head_gate",),
@@ -55,7 +55,25 @@ def look_at_options(subject: Subject, found: Found, given: dict[str, str], until
         if option.found:  # a pair is passed together
             done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
         options.append(option)
-    return options
+    return [_with_masks(subject, option, options, until) for option in options]
+
+
+def _with_masks(subject: Subject, rule: Option, options: Sequence[Option], until: float) -> Option:
+    """Pass a rule together with each mask: one may silence the other."""
+    if rule.found is None or rule.role not in ("is_causal", "window"):
+        return rule
+    for mask in options:
+        if mask.found and mask.slot and mask.slot.role in ("mask", "lengths"):
+            base = {**mask.found.settings, **rule.found.settings}
+            way = rule.found.seen.way
+            way = way._replace(slots={**way.slots, mask.argument: mask.slot})
+            seen, _ = call_way(subject, way, seed=1)
+            if seen:
+                both = search([[seen]], (), until=until, most={0: 1, 2: 1}, bases=(base,), only=("combined",))
+                if both and "combined" in both.settings:
+                    settings = {**rule.settings, "combined": both.settings["combined"]}
+                    return rule._replace(found=both, settings=settings)
+    return rule
 
 
 def _look_at(
@@ -87,19 +105,16 @@ def _look_at(
     return Option(argument.name, roles[0] if roles and is_quiet else "", None, None, {}, note)
 
 
-def _calls(
-    subject: Subject, found: Found, role: str, slots: dict[str, Slot]
-) -> tuple[list[Seen], bool]:
+def _calls(subject: Subject, found: Found, role: str, slots: dict[str, Slot]) -> tuple[Group, bool]:
     """Pass an option, with several lengths; return what was seen, and whether it did nothing."""
-    group, is_quiet = [], False
+    loud, quiet = [], []
     for sizes in _sizes(found.seen.way, role):
         way = found.seen.way._replace(slots={**found.seen.way.slots, **slots}, sizes=sizes)
         seen, _ = call_way(subject, way, seed=1)
-        if seen and _is_same(seen.called.arrays[0][1], found, seen.problem):
-            is_quiet = True
-        elif seen:
-            group.append(seen)
-    return group, is_quiet
+        if seen:
+            is_same = _is_same(seen.called.arrays[0][1], found, seen.problem)
+            (quiet if is_same else loud).append(seen)
+    return [*loud, *quiet] if loud else [], bool(quiet)
 
 
 def _search(
@@ -110,7 +125,7 @@ def _search(
     if role == "is_causal" and not base.get("causal"):
         base["causal"] = "past and itself"
     only = RELATED.get(role, ("",))
-    option = search(groups, (), until=until, costs=costs, bases=(base,), only=only)
+    option = search(groups, (), until=until, most=dict.fromkeys(costs, len(groups)), bases=(base,), only=only)
     if option is None:
         return None
     new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
@@ -152,16 +167,19 @@ def _trials(
             yield {argument.name: Slot(role, value=value)}
 
 
-def _sizes(way: Way, role: str) -> Iterator[Any]:
+def _sizes(way: Way, role: str) -> Iterator[Sizes]:
     """Yield the sizes that a call may have; more keys than queries, if it takes them."""
+    sizes = way.sizes
     if role.startswith("cache"):
-        yield way.sizes._replace(Z=2)
+        yield sizes._replace(Z=2)
     elif role in ("memory", "key"):
-        yield way.sizes._replace(S=7)
+        yield sizes._replace(S=7)
     else:
-        yield way.sizes
-        if way.sizes.S != way.sizes.T and role in ("is_causal", "mask", "window", "bias"):
-            yield way.sizes._replace(S=way.sizes.T)
+        yield sizes
+        if role == "window":  # longer than what it leaves visible
+            yield sizes._replace(T=9, S=9)
+        elif sizes.S != sizes.T and role in ("is_causal", "mask", "lengths", "bias"):
+            yield sizes._replace(S=sizes.T)
 
 
 def _is_same(array: Any, found: Found, problem: Problem) -> bool:

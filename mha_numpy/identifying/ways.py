@@ -253,13 +253,14 @@ def _in_layouts(subject: Subject, names: dict[str, str], hidden: dict[str, str])
     kinds = [True] if params & {"w_q", "w_k", "w_v", "w_qkv"} or "H" in names.values() else [False, True]
     if "x" in names.values() or "packed" in names.values():
         kinds = [True]
+    inside = HEADS_INSIDE[:1] if "packed" in names.values() else HEADS_INSIDE
     optional = [name for name, role in names.items() if role in (*OF_ROLE, *CHOICES, "padding")]
     for options in islice(product(*(variants(names[name]) for name in optional)), 200):
         given = dict(zip(optional, options, strict=True))
         for layouts in PARAM_LAYOUTS if params else PARAM_LAYOUTS[:1]:
             for is_inside in kinds:
                 for sizes in _sizes(subject, names, hidden, is_inside, layouts):
-                    for layout in HEADS_INSIDE if is_inside else HEADS_GIVEN:
+                    for layout in inside if is_inside else HEADS_GIVEN:
                         yield from _way(
                             subject, names, hidden, inner, given, sizes, layout, layouts, is_inside
                         )
@@ -386,10 +387,11 @@ def _way(
     for name, slot in own.items():
         if subject.hidden[name].shape != sizes.shape(slot.layout):
             return
-    if any(slot.role == "packed" for slot in slots.values()) and layout == HEADS_INSIDE[0]:
+    if "packed" in names.values():
         for packed in PACKED:
             changed = {n: s._replace(layout=packed) if s.role == "packed" else s for n, s in slots.items()}
-            yield Way(changed, own, sizes, is_inside)
+            B = sizes.B if "B" in packed.split() else 1
+            yield Way(changed, own, sizes._replace(B=B), is_inside)
         return
     yield Way(slots, own, sizes, is_inside)
 

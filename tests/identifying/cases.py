@@ -15,7 +15,7 @@ SIGNATURES = {  # of the settings that need other arguments than q, k and v
     "blind": "masked",
 }  # fmt: skip
 WITH = {  # what has to be there before a setting changes anything
-    "direction": ROTATED, "rotated": ROTATED, "first_position": ROTATED | {"rotated": "q"},
+    "direction": ROTATED, "rotated": ROTATED, "first_position": ROTATED,
     "q_position": ROTATED, "base": ROTATED, "frequencies": ROTATED, "rotation_axis": ROTATED,
     "alignment": CAUSAL, "block": {"normaliser": "streamed, sum not rescaled"},
     "softcap_at": {"softcap": 1.5}, "combined": CAUSAL,
@@ -24,7 +24,7 @@ ALSO = {"base": (500.0,), "softcap": (2.5,), "window": ((2, None), (1, 1), (3, 0
         "most_distance": (9,), "block": (3,), "scale": (0.3,)}  # fmt: skip
 SPECIAL = {  # values with other arguments than those of their setting
     ("q_position", "after the cache"): "cache", ("params", "v := k"): "three inputs",
-    ("left_out", "w_q"): "self", ("left_out", "w_k"): "self", ("left_out", "w_v"): "self",
+    ("softmax_axis", "features of batch"): "wide", ("left_out", "w_q"): "self", ("left_out", "w_k"): "self", ("left_out", "w_v"): "self",
     ("merge", "mean of heads"): "wide", ("merge", "sum of heads"): "wide",
 }  # fmt: skip
 

@@ -34,11 +34,10 @@ GIVEN = {
 def make_foreign(given, settings, **numbers):
     """Return a function of these arguments that computes with these settings.
 
-    `numbers` are in its closure, where identify finds numbers that may be conventions.
+    `numbers` are its globals, where identify finds numbers that may be conventions.
     """
-    numbers = tuple(numbers.values())
 
-    def compute(arguments):
+    def compute(arguments, *numbers):
         problem = problem_of(arguments)
         values = evaluate(problem, settings)
         if values is None:
@@ -46,9 +45,9 @@ def make_foreign(given, settings, **numbers):
         return values["out" if "query" in problem.given else "projected"]
 
     names = [part.split("=")[0] for part in given.split(", ")]
-    scope = {"compute": compute, "numbers": numbers}
-    code = f"def foreign({given}): return compute({{{', '.join(f'{n!r}: {n}' for n in names)}}})"
-    exec(code, scope)
+    passed = f"{{{', '.join(f'{name!r}: {name}' for name in names)}}}"
+    scope = {"compute": compute, **numbers}
+    exec(f"def foreign({given}): return compute({', '.join([passed, *numbers])})", scope)
     return scope["foreign"]
 
 
