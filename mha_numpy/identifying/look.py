@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.identifying.arrays import quick
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.family import Settings
 from mha_numpy.identifying.instances import callable_of
@@ -104,9 +105,10 @@ def look(
 ) -> Looked:
     """Find out what a function computes."""
     subject = Subject(callable_of(function))
-    found, seen, trouble = find_base(subject, given or {}, seconds / 2)
-    if found is None:
-        return Looked(subject, None, [], [], trouble, len(seen))
-    options = look_at_options(subject, found, dict(given or {}), time.monotonic() + seconds / 2)
-    facts = find_facts(subject, found, options)
+    with quick(subject.frameworks):
+        found, seen, trouble = find_base(subject, given or {}, seconds / 2)
+        if found is None:
+            return Looked(subject, None, [], [], trouble, len(seen))
+        options = look_at_options(subject, found, dict(given or {}), time.monotonic() + seconds / 2)
+        facts = find_facts(subject, found, options)
     return Looked(subject, found, options, facts, trouble, len(seen))

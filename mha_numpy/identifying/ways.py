@@ -1,6 +1,6 @@
 """The ways to call a function: which argument has which role, and in which layout."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from typing import Any, NamedTuple
 
@@ -257,6 +257,8 @@ def _in_layouts(subject: Subject, names: dict[str, str], hidden: dict[str, str])
     optional = [name for name, role in names.items() if role in (*OF_ROLE, *CHOICES, "padding")]
     for options in islice(product(*(variants(names[name]) for name in optional)), 200):
         given = dict(zip(optional, options, strict=True))
+        if not _are_alike(given.values()):
+            continue
         for layouts in PARAM_LAYOUTS if params else PARAM_LAYOUTS[:1]:
             for is_inside in kinds:
                 for sizes in _sizes(subject, names, hidden, is_inside, layouts):
@@ -264,6 +266,15 @@ def _in_layouts(subject: Subject, names: dict[str, str], hidden: dict[str, str])
                         yield from _way(
                             subject, names, hidden, inner, given, sizes, layout, layouts, is_inside
                         )
+
+
+PAIRED = (("cache_k", "cache_v"), ("cos", "sin"))
+
+
+def _are_alike(options: Iterable[Slot]) -> bool:
+    """Return whether arrays that come in pairs have the same layout."""
+    layouts = {slot.role: slot.layout.replace("e", "d") for slot in options}
+    return all(layouts.get(a, "") == layouts.get(b, "") for a, b in PAIRED if {a, b} <= layouts.keys())
 
 
 def variants(role: str) -> list[Slot]:

@@ -8,7 +8,7 @@ ROLES = {  # of arguments whose name is not that of their role
     "q": "query", "k": "key", "v": "value", "qkv": "packed", "num_heads": "H", "num_kv_heads": "G",
     "valid_lens": "lengths", "past_k": "cache_k", "past_v": "cache_v", "rel_bias": "bias_table",
 }  # fmt: skip
-GIVEN = {
+SIGNATURES = {
     "heads": "q, k, v",
     "masked": "q, k, v, mask",
     "optional mask": "q, k, v, mask=None, is_causal=False",
@@ -31,7 +31,7 @@ GIVEN = {
 }
 
 
-def make_foreign(given, settings, **numbers):
+def make_foreign(signature, settings, **numbers):
     """Return a function of these arguments that computes with these settings.
 
     `numbers` are its globals, where identify finds numbers that may be conventions.
@@ -44,10 +44,10 @@ def make_foreign(given, settings, **numbers):
             raise ValueError("not with these arrays")
         return values["out" if "query" in problem.given else "projected"]
 
-    names = [part.split("=")[0] for part in given.split(", ")]
+    names = [part.split("=")[0] for part in signature.split(", ")]
     passed = f"{{{', '.join(f'{name!r}: {name}' for name in names)}}}"
     scope = {"compute": compute, **numbers}
-    exec(f"def foreign({given}): return compute({', '.join([passed, *numbers])})", scope)
+    exec(f"def foreign({signature}): return compute({', '.join([passed, *numbers])})", scope)
     return scope["foreign"]
 
 
