@@ -75,19 +75,25 @@ def other_lengths(subject: Subject, found: Found) -> Iterator[Seen]:
     """Yield calls with other lengths: of tokens, of keys, of values, and of groups of heads."""
     way = found.seen.way
     roles, sizes = way.roles(), way.sizes
-    others = []
-    if not way.is_inside:
-        others += [{"G": 2}] if sizes.G == sizes.H > 1 else []
-        others += [{"e": 10}] if sizes.e == sizes.d else []
-    if {"x", "packed"} & roles.keys() and "memory" not in roles:
-        others += [{"T": 6, "S": 6}] if sizes.T > 1 else []
-    else:
-        others += [{"S": S} for S in (7, sizes.T, 3) if S != sizes.S]
+    others: list[dict[str, int]] = []
+    if not {"x", "packed"} & roles.keys() or "memory" in roles:
+        others = [{"S": S} for S in (7, sizes.T, 3) if S != sizes.S]
         others += [{"T": 1}] if found.settings.get("causal") and sizes.T > 1 else []
-    for changed in others:
-        one, _ = call_way(subject, way._replace(sizes=sizes._replace(**changed)))
-        if one:
-            yield one
+    elif sizes.T > 1:
+        others = [{"T": 6, "S": 6}]
+    odd: list[dict[str, int]] = []
+    if not way.is_inside:
+        odd += [{"G": 2}] if sizes.G == sizes.H > 1 else []
+        odd += [{"e": 10}] if sizes.e == sizes.d else []
+    whole = {axis: n for changed in (*others[-1:], *odd) for axis, n in changed.items()}
+    seen = [_with_sizes(subject, way, changed) for changed in (*others[:-1], whole)]
+    if seen[-1] is None and odd:  # some functions refuse one of them
+        seen += [_with_sizes(subject, way, changed) for changed in (*others[-1:], *odd)]
+    yield from filter(None, seen)
+
+
+def _with_sizes(subject: Subject, way: Way, changed: dict[str, int]) -> Seen | None:
+    return call_way(subject, way._replace(sizes=way.sizes._replace(**changed)))[0]
 
 
 def settle(subject: Subject, found: Found, numbers: Sequence[float], until: float) -> Found:
