@@ -1,5 +1,6 @@
 """Which line of a function's source is to blame for a deviation: the first whose value shows it."""
 
+import ast
 import contextlib
 import linecache
 import time
@@ -61,10 +62,39 @@ def find_blame(
                 line, what = next(hits)
         missing = _missing(setting, settings[setting])
         what += f", without the {missing}" if missing else ""
-        file = subject.inner.__code__.co_filename
-        return Blame(file, line, linecache.getline(file, line).strip(), what)
+        return _blame_of(subject, line, what)
     except Exception:  # anybody's code and arrays
         return None
+
+
+def find_first_nan(subject: Subject, seen: Seen) -> Blame | None:
+    """Return the first line that makes NaN or infinity of finite numbers; -inf may hide a cell."""
+    with contextlib.suppress(Exception), np.errstate(all="ignore"):  # anybody's code and arrays
+        for line, array in values_of(subject, seen, time.monotonic() + SECONDS):
+            if (np.isnan(array) | np.isposinf(array)).any():
+                return _blame_of(subject, line, "NaN or infinity")
+    return None
+
+
+def find_change(subject: Subject, argument: str) -> Blame | None:
+    """Return the first line that writes into an argument under its name."""
+    for node in ast.walk(subject.tree or ast.Pass()):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AugAssign) else targets
+        targets = [*targets, *(k.value for k in getattr(node, "keywords", ()) if k.arg == "out")]
+        for target in targets:
+            is_part = isinstance(node, ast.AugAssign | ast.Call)
+            while isinstance(target, ast.Subscript):
+                target, is_part = target.value, True
+            if is_part and isinstance(target, ast.Name) and target.id == argument:
+                line = subject.inner.__code__.co_firstlineno + target.lineno - 1
+                return _blame_of(subject, line, argument)
+    return None
+
+
+def _blame_of(subject: Subject, line: int, what: str) -> Blame:
+    file = subject.inner.__code__.co_filename
+    return Blame(file, line, linecache.getline(file, line).strip(), what)
 
 
 def _hits(
@@ -182,7 +212,7 @@ def _is_same(array: Array, own: Array) -> bool:
         moved = own.transpose(order)
         own_ends = {*np.cumprod(moved.shape)}
         if (ends <= own_ends or own_ends <= ends) and (
-            distance(array.reshape(-1), moved.reshape(-1)) <= CLOSE
+            distance(array.reshape(-1), moved.reshape(-1)) <= CLOSE["float64"]
         ):
             return True
     return False

@@ -1,39 +1,18 @@
 """The datasheet: everything that was found out, in rows."""
 
-import tomllib
-from collections.abc import Iterator, Mapping
-from functools import cache
-from html import escape
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.gradients import GradientRow
+from mha_numpy.identifying.judging import judge
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
+from mha_numpy.identifying.otherwise import describe_unknown
+from mha_numpy.identifying.rows import ROLES, Row, make_row
 from mha_numpy.identifying.search import Fit, Found
 from mha_numpy.identifying.ways import Slot
 
-ROLES = {
-    "query": "queries", "key": "keys", "value": "values", "x": "tokens, for queries, keys and values",
-    "x_q": "tokens of the queries", "x_k": "tokens of the keys", "x_v": "tokens of the values",
-    "wide_q": "queries of all heads", "wide_k": "keys of all heads", "wide_v": "values of all heads",
-    "memory": "tokens of keys and values", "packed": "queries, keys and values in one",
-    "mask": "mask", "bias": "bias, added to the scores", "lengths": "lengths: visible keys of each sequence",
-    "is_causal": "switches causality", "window": "window", "scale": "scale", "softcap": "softcap",
-    "H": "number of query heads", "G": "number of key/value heads", "R": "query heads per key/value head",
-    "D": "width of the model", "d": "width of a head", "T": "number of tokens", "B": "number of sequences",
-    "w_q": "params of the queries", "w_k": "params of the keys", "w_v": "params of the values",
-    "w_qkv": "params of queries, keys and values in one", "w_kv": "params of keys and values in one",
-    "w_o": "params of the output", "b_q": "bias of the queries", "b_k": "bias of the keys",
-    "b_v": "bias of the values", "b_qkv": "biases of queries, keys and values in one",
-    "b_kv": "biases of keys and values in one", "b_o": "bias of the output", "params": "params by name",
-    "positions": "positions", "cos": "cosines of the rotation", "sin": "sines of the rotation",
-    "base": "base of the rotation", "offset": "position of the first query", "sink": "sinks, one more score per head",
-    "bias_table": "table of biases by distance", "head_gate": "multiplier of each head",
-    "cache_k": "keys of earlier tokens", "cache_v": "values of earlier tokens", "block": "size of blocks",
-    "eps": "a small number", "rate": "dropout rate", "dropout_mask": "multiplier of each weight",
-    "rng": "source of randomness", "training": "training or not", "flag": "a flag", "result": "filled with the output",
-}  # fmt: skip
 RETURNED = {
     "out": "output", "projected": "output", "merged": "output", "weights": "weights",
     "dropped": "weights after dropout", "mean weights": "weights, averaged over heads", "lse": "log-sum-exp",
@@ -48,20 +27,6 @@ AXES = {
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
 
 
-class Row(NamedTuple):
-    """One finding."""
-
-    name: str
-    says: str
-    kind: str  # "usual", "convention" or "mistake"
-    setting: str = ""
-    value: Any = None
-    argument: str = ""  # that it is about
-    instead: str = ""  # what to write, for a mistake
-    line: int = 0  # of the source, 0 if unknown
-    code: str = ""
-
-
 class Named(NamedTuple):
     """An argument or a result: its name, what it is, its axes and what is to be said of it."""
 
@@ -71,8 +36,8 @@ class Named(NamedTuple):
     note: str = ""
 
 
-class Datasheet(NamedTuple):
-    """What a function computes; see `mha_numpy.identifying.identify`."""
+class Findings(NamedTuple):
+    """What a function computes: the data of a `Datasheet`."""
 
     name: str
     framework: str
@@ -87,66 +52,27 @@ class Datasheet(NamedTuple):
         """The rows that look like mistakes."""
         return tuple(row for row in self.rows if row.kind == "mistake")
 
-    def __str__(self) -> str:
-        from mha_numpy.identifying.report import to_text
-
-        return to_text(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, texts and numbers, for JSON."""
-        from mha_numpy.identifying.report import to_dict
-
-        return to_dict(self)
-
-    def to_html(self) -> str:
-        """Return one page of HTML that needs no other file."""
-        return f"<pre>{escape(str(self))}</pre>"
-
     def value(self, setting: str) -> Any:
         """Return the value of a setting or a fact, None if there is no such row."""
         return next((row.value for row in self.rows if row.setting == setting), None)
 
 
-@cache
-def _meanings() -> dict[str, dict[str, str]]:
-    return tomllib.loads(Path(__file__).with_name("meanings.toml").read_text("utf-8"))
-
-
-def make_row(setting: str, value: Any, argument: str = "") -> Row:
-    """Return the row of a setting or a fact.
-
-    Examples
-    --------
-    >>> make_row("scale", "1/d")[:3]
-    ('scale', "1 / d, which is 1 / sqrt(d) applied twice, or muP's scale", 'convention')
-    """
-    table = _meanings()[setting]
-    text = table.get(str(value))
-    if text is None:
-        text = table.get("any", "{}").format(*_shown(value))
-    text = text.replace("{}", argument or "an argument")
-    says, _, instead = text.removeprefix("!").partition(" -> ")
-    kind = "mistake" if text.startswith("!") else "usual" if value == USUAL.get(setting) else "convention"
-    return Row(table["row"], says, kind, setting, value, argument, instead)
-
-
-def _shown(value: Any) -> tuple[str, ...]:
-    parts = value if isinstance(value, tuple) else (value,)
-    return tuple("all" if part is None else f"{part:g}" for part in parts)
-
-
-def make_datasheet(looked: Looked) -> Datasheet:
+def make_datasheet(looked: Looked) -> Findings:
     """Return what was found out as a datasheet."""
     subject, found = looked.subject, looked.found
     if found is None:
-        return Datasheet(subject.name, subject.framework, False, _saw(looked))
+        saw = describe_unknown(subject, looked.seen, looked.trouble)
+        return Findings(subject.name, subject.framework, False, saw)
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
+    if found.fits[0].what == "merged" and found.seen.problem.get("w_o") is not None:
+        rows.append(make_row("w_o", "left out"))
     for option in looked.options:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
-    return Datasheet(
+    rows += _rows_of_gradients(looked.gradients)
+    return Findings(
         subject.name, subject.framework, True, "",
-        (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(_in_order(rows)),
+        (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(judge(looked, _in_order(rows))),
     )  # fmt: skip
 
 
@@ -156,6 +82,19 @@ def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
             continue
         if setting in settings or (not argument and setting in ALWAYS):
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
+
+
+def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
+    right = [each.name for each in gradients if each.is_right]
+    if right:
+        yield Row("gradients", f"{', '.join(right)}: right", "usual", "gradients", right)
+    wrong = [each for each in gradients if not each.is_right]
+    for says in dict.fromkeys(each.says for each in wrong):
+        same = [each for each in wrong if each.says == says]
+        names = ", ".join(each.name for each in same)
+        yield Row(
+            f"gradients {names}".rstrip(), says, "mistake", names, same[0].mistake, same[0].argument
+        )
 
 
 TELLING = {  # the setting that says how an argument of this role is meant
@@ -178,7 +117,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
     settings = dict(option.settings)
     role = option.slot.role if option.slot else option.role
     if role in TELLING:
-        settings.setdefault(TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]]))
+        settings.setdefault(
+            TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]])
+        )
     if role == "is_causal":
         settings.setdefault("causal", option.found.settings.get("causal"))
     if role in ("is_causal", "window"):
@@ -188,9 +129,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
 
 def _in_order(rows: list[Row]) -> Iterator[Row]:
     """Yield each row once, those of one name together."""
-    names = dict.fromkeys(row.name for row in rows)
-    for name in names:
-        yield from dict.fromkeys(row for row in rows if row.name == name)
+    for name in dict.fromkeys(row.name for row in rows):
+        same = [row for row in rows if row.name == name]
+        yield from (row for at, row in enumerate(same) if row not in same[:at])
 
 
 def axes_of(layout: str, *, is_self: bool = False) -> str:
@@ -211,11 +152,13 @@ def _arguments(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for name, slot in way.slots.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout, is_self=is_self), _kind(slot))
+        role = "x_q" if slot.role == "x" and not is_self else slot.role
+        yield Named(name, ROLES.get(role, role), axes_of(slot.layout, is_self=is_self), _kind(slot))
         for key, part in slot.parts:
             yield Named(f"{name}[{key!r}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
     for name, slot in way.hidden.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "a param of its own")
+        what = ROLES.get(slot.role, slot.role)
+        yield Named(name, what, axes_of(slot.layout), "stored, not passed")
 
 
 def _kind(slot: Slot) -> str:
@@ -238,20 +181,9 @@ def _returned(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for fit in found.fits:
-        yield Named(fit.path or "result", _what(fit), axes_of(fit.layout, is_self=is_self))
+        layout = fit.layout if way.is_inside else fit.layout.replace("W", "e")
+        yield Named(fit.path or "result", _what(fit), axes_of(layout, is_self=is_self))
 
 
 def _what(fit: Fit) -> str:
     return RETURNED.get(fit.what, fit.what) or "unknown"
-
-
-def _saw(looked: Looked) -> str:
-    """Say what was seen of a function that is no attention as the family knows it."""
-    if not looked.ways:
-        names = ", ".join(a.name for a in looked.subject.arguments) or "none that can be named"
-        reason = f"; the last call raised {looked.trouble}" if looked.trouble else ""
-        return f"no call of it worked (its arguments: {names}){reason}"
-    return (
-        f"it can be called in {looked.ways} ways, but no attention that is known, with up to two "
-        "or three deviations, gives its numbers"
-    )

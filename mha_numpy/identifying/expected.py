@@ -74,7 +74,7 @@ def _scores(
     blocks = [values["scores"][..., :n] for n in range(values["scores"].shape[-1], 1, -1)]
     product_of = bare["turned_q"] @ bare["keys"].swapaxes(-1, -2)
     factor = float(np.median(bare["scores"] / product_of))
-    if setting == "scale" and abs(factor - 1) > CLOSE:
+    if setting == "scale" and abs(factor - 1) > CLOSE["float64"]:
         scaled = {f"scaled {name}": [values[name] * factor] for name in SCALED}
         return {**scaled, "scores": blocks}
     if setting == "alibi":
