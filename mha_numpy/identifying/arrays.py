@@ -113,9 +113,7 @@ def flatten(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             array = np.asarray(to_numpy(result))
         except (TypeError, ValueError):
             return
-        if array.dtype.kind in "fiub" and array.size > 1:
-            yield path, array
-        elif array.dtype.kind == "f":
+        if (array.dtype.kind in "fiub" and array.size > 1) or array.dtype.kind == "f":
             yield path, array
 
 

@@ -4,15 +4,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.family import Problem, Sizes, evaluate
 from mha_numpy.identifying.layouts import OF_ROLE
 from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.roles import NUMBERS
 from mha_numpy.identifying.search import OUTPUTS, Found, Group, Seen, fit, search
 from mha_numpy.identifying.subject import Argument, Subject
-from mha_numpy.identifying.ways import CHOICES, NUMBERS, Slot, Way, variants
+from mha_numpy.identifying.ways import CHOICES, Slot, Way, variants
 
 HIDING = ("hide", "combined", "alignment", "blind")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
@@ -41,7 +40,9 @@ class Option(NamedTuple):
     note: str = ""
 
 
-def look_at_options(subject: Subject, found: Found, given: dict[str, str], until: float) -> list[Option]:
+def look_at_options(
+    subject: Subject, found: Found, given: dict[str, str], until: float
+) -> list[Option]:
     """Pass each argument that may be left out, and find out what it does."""
     options: list[Option] = []
     left = [a for a in subject.arguments if a.name not in found.seen.way.slots]
@@ -69,7 +70,9 @@ def _with_masks(subject: Subject, rule: Option, options: Sequence[Option], until
             way = way._replace(slots={**way.slots, mask.argument: mask.slot})
             seen, _ = call_way(subject, way, seed=1)
             if seen:
-                both = search([[seen]], (), until=until, most={0: 1, 2: 1}, bases=(base,), only=("combined",))
+                both = search(
+                    [[seen]], (), until=until, most={0: 1, 2: 1}, bases=(base,), only=("combined",)
+                )
                 if both and "combined" in both.settings:
                     settings = {**rule.settings, "combined": both.settings["combined"]}
                     return rule._replace(found=both, settings=settings)
@@ -107,7 +110,8 @@ def _look_at(
 
 def _calls(subject: Subject, found: Found, role: str, slots: dict[str, Slot]) -> tuple[Group, bool]:
     """Pass an option, with several lengths; return what was seen, and whether it did nothing."""
-    loud, quiet = [], []
+    loud: list[Seen] = []
+    quiet: list[Seen] = []
     for sizes in _sizes(found.seen.way, role):
         way = found.seen.way._replace(slots={**found.seen.way.slots, **slots}, sizes=sizes)
         seen, _ = call_way(subject, way, seed=1)
@@ -125,7 +129,9 @@ def _search(
     if role == "is_causal" and not base.get("causal"):
         base["causal"] = "past and itself"
     only = RELATED.get(role, ("",))
-    option = search(groups, (), until=until, most=dict.fromkeys(costs, len(groups)), bases=(base,), only=only)
+    option = search(
+        groups, (), until=until, most=dict.fromkeys(costs, len(groups)), bases=(base,), only=only
+    )
     if option is None:
         return None
     new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
@@ -160,8 +166,9 @@ def _trials(
             yield {argument.name: Slot("x_k", "B S C"), second: Slot("x_v", "B S E")}
     elif role in OF_ROLE or role == "padding":
         for slot in variants(role):
-            pair = {second: Slot(str(partner), slot.layout.replace("d", "e") if role == "cache_k" else slot.layout)}
-            yield {argument.name: slot, **(pair if second else {})}
+            layout = slot.layout.replace("d", "e") if role == "cache_k" else slot.layout
+            pair = {second: Slot(str(partner), layout)} if second else {}
+            yield {argument.name: slot, **pair}
     elif role in CHOICES:
         for value in CHOICES[role]:
             yield {argument.name: Slot(role, value=value)}
@@ -185,6 +192,7 @@ def _sizes(way: Way, role: str) -> Iterator[Sizes]:
 def _is_same(array: Any, found: Found, problem: Problem) -> bool:
     """Return whether an option changes nothing, by the numbers without it."""
     roles = found.seen.way.roles()
-    plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in roles or r in found.seen.problem.given})
+    known = {*roles, *found.seen.problem.given}
+    plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in known})
     values = evaluate(plain, found.settings)
     return values is not None and fit(array, values, OUTPUTS, 1e-9) is not None

@@ -14,18 +14,36 @@ from mha_numpy.identifying.subject import Called
 from mha_numpy.identifying.ways import Way
 
 CLOSE = {"float64": 2e-6, "float32": 5e-5, "float16": 5e-3}  # relative; float32 inside is common
-CONVENTIONS = {  # values that are nobody's mistake: they are tried before the others
+CONVENTIONS = {  # values that are nobody's mistake: they cost 1
     "scale": {"1", "1/d"}, "causal": {"past and itself"}, "alignment": {"bottom right"},
     "rotation": {"halves", "pairs"}, "grouping": {"tile"}, "mask": {"true = blocked"},
-    "alibi": {"slopes from 2^(-8/H)", "both sides"}, "blind": {"zeros", "mean of all values", "as if nothing were hidden"},
-    "padding": {"true = blocked"}, "qk_norm": {"l2", "rms"}, "after": {"+ x", "+ x, layer norm"},
-    "scale_given": {"divided by"}, "normaliser": {"sigmoid"},
+    "alibi": {"slopes from 2^(-8/H)", "both sides"}, "qk_norm": {"l2", "rms"},
+    "blind": {"zeros", "mean of all values", "as if nothing were hidden"},
+    "after": {"+ x", "+ x, layer norm"}, "scale_given": {"divided by"}, "normaliser": {"sigmoid"},
 }  # fmt: skip
+RARE = {  # values that hardly anybody writes: they cost 3, all others 2
+    "exchanged": {"q k v", "k := q", "k, v := q", "q v"},
+    "params": {"q k v", "k := q", "q v", "v := k", "v := q"},
+    "normaliser": {"none", "abs, sum", "square, sum", "log-softmax", "1/T_k", "2^x", "sum",
+                   "relu, sum", "sum, relu+eps", "exp of q and k", "relu of q and k"},
+    "mask_index": {"of the first head", "and transposed", "of the first sequence"},
+    "hide": {"-1", "-10", "+inf", "+ mask"}, "grouping": {"mean", "only the first"},
+    "softmax_axis": {"features of batch"}, "merge": {"sum of heads", "mean of heads"},
+    "lengths": {"j > n", "j >= n", "j < n - 1"}, "qk_norm": {"l2 of q", "l2 of k"},
+    "mixed": {"v reshaped"}, "split": {"tokens mixed with batch"},
+    "frequencies": {"base^(-4i/d)"}, "rotation_axis": {"heads"},
+    "scale": {"1/sqrt(T_q)", "1/sqrt(H)", "1/sqrt(2 d)", "d^(-1/4)", "1/d^2", "d", "1/D"},
+    "after": {"layer norm"}, "alibi": {"slopes from 1", "wrong sign"},
+}  # fmt: skip
+ANY_COST = {"softcap": 1, "most_distance": 3, "block": 3}  # whatever the value
 OUTPUTS = ("projected", "out", "merged")
-OTHERS = ("weights", "dropped", "mean weights", "lse", "scores", "masked", "turned_k", "turned_v", "turned_q", "visible")
-ROLE_OF = {
-    "projected": "merged", "dropped": "weights", "scores": "weights", "masked": "weights", "visible": "weights",
-    "turned_k": "key", "turned_v": "value", "turned_q": "query",
+OTHERS = (
+    "weights", "dropped", "mean weights", "lse", "scores", "masked", "turned_k", "turned_v",
+    "turned_q", "visible",
+)  # fmt: skip
+ROLE_OF = {  # the role that has the same axes
+    "projected": "merged", "turned_k": "key", "turned_v": "value", "turned_q": "query",
+    **dict.fromkeys(("dropped", "mean weights", "scores", "masked", "visible"), "weights"),
 }  # fmt: skip
 
 
@@ -71,8 +89,8 @@ def fit(
         for order in find_orders(own.shape, array.shape):
             error = distance(array, in_order(own, order, array.shape))
             if error <= close:
-                role = ROLE_OF.get(what, "weights" if what == "mean weights" else what)
-                return Fit("", what, layout_of(role, order, array.shape), error)
+                layout = layout_of(ROLE_OF.get(what, what), order, array.shape)
+                return Fit("", what, layout, error)
     return None
 
 
@@ -90,27 +108,13 @@ def distance(array: Array, own: Array) -> float:
     return float(gap / size) if gap and np.isfinite(gap) and size else (0.0 if gap == 0 else np.inf)
 
 
-RARE = {
-    "exchanged": {"q k v", "k := q", "k, v := q", "q v"}, "params": {"q k v", "k := q", "q v", "v := k", "v := q"},
-    "normaliser": {"none", "abs, sum", "square, sum", "log-softmax", "1/T_k", "2^x", "sum, relu+eps",
-                   "exp of q and k", "relu of q and k", "sum", "relu, sum"},
-    "mask_index": {"of the first head", "and transposed", "of the first sequence"},
-    "hide": {"-1", "-10", "+inf", "+ mask"}, "grouping": {"mean", "only the first"},
-    "softmax_axis": {"features of batch"}, "merge": {"sum of heads", "mean of heads"},
-    "lengths": {"j > n", "j >= n", "j < n - 1"}, "qk_norm": {"l2 of q", "l2 of k"}, "mixed": {"v reshaped"},
-    "split": {"tokens mixed with batch"}, "frequencies": {"base^(-4i/d)"}, "rotation_axis": {"heads"},
-    "scale": {"1/sqrt(T_q)", "1/sqrt(H)", "1/sqrt(2 d)", "d^(-1/4)", "1/d^2", "d", "1/D"},
-    "after": {"layer norm"}, "alibi": {"slopes from 1", "wrong sign"},
-}  # fmt: skip
-
-
 def cost_of(setting: str, value: Any) -> int:
     """Return how far a value is from the usual one: 1 for a convention, 2 or 3 for a mistake."""
-    if value in CONVENTIONS.get(setting, ()) or setting == "softcap":
+    if setting in ANY_COST:
+        return ANY_COST[setting]
+    if value in CONVENTIONS.get(setting, ()):
         return 1
-    if value in RARE.get(setting, ()) or setting in ("most_distance", "block"):
-        return 3
-    return 2
+    return 3 if value in RARE.get(setting, ()) else 2
 
 
 NEEDS: dict[str, tuple[str, ...]] = {  # alone they change nothing; with one of these they may
@@ -156,8 +160,8 @@ def _choices(numbers: Sequence[float], only: Sequence[str]) -> dict[int, list[De
         choices["most_distance"].append(n)
         if n == int(n) and n < 12:
             w = int(n)
-            choices["window"] += [(w, None), (w - 1, None), (w, w), (w - 1, w - 1), (w // 2, w // 2),
-                                  (w, 0), (w - 1, 0)]  # fmt: skip
+            choices["window"] += [(b, a) for b in (w, w - 1) for a in (None, b, 0)]
+            choices["window"].append((w // 2, w // 2))
             choices["block"].append(w)
     by_cost: dict[int, list[Deviation]] = {}
     for name, values in choices.items():
@@ -226,12 +230,13 @@ def explain(seen: Seen, settings: Settings) -> tuple[Fit, ...]:
     for path, array in seen.called.arrays:
         output = fit(array, values, outputs)
         if output:
-            break
-    else:
-        return ()
-    found = [output._replace(path=path)]
-    for other, array in seen.called.arrays:
-        if other != path:
-            one = fit(array, values, OTHERS + OUTPUTS)
-            found.append(one._replace(path=other) if one else Fit(other, "", "", np.inf))
-    return tuple(found)
+            return (
+                output._replace(path=path),
+                *(_fit_other(*other, values) for other in seen.called.arrays if other[0] != path),
+            )
+    return ()
+
+
+def _fit_other(path: str, array: Array, values: dict[str, Any]) -> Fit:
+    """Return what an array is that is not the output."""
+    return (fit(array, values, OTHERS + OUTPUTS) or Fit("", "", "", np.inf))._replace(path=path)

@@ -32,7 +32,8 @@ def mix(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
 
 
 MERGES = (
-    "columns", "reshape without transpose", "features before heads", "mean of heads", "sum of heads",
+    "columns", "reshape without transpose", "features before heads", "mean of heads",
+    "sum of heads",
 )  # fmt: skip
 
 

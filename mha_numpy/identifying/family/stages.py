@@ -53,7 +53,7 @@ def evaluate(problem: Problem, settings: Settings) -> dict[str, Any] | None:
     for setting in sorted(settings):
         if settings[setting] != USUAL[setting]:
             unusual.setdefault(first_stage(setting), []).append((setting, settings[setting]))
-    values: dict[str, Any] | None = problem.given
+    values = problem.given
     key: tuple[Any, ...] = ()  # a stage depends on its settings and on those of earlier stages
     with np.errstate(all="ignore"):
         for name in ORDER:
@@ -61,9 +61,10 @@ def evaluate(problem: Problem, settings: Settings) -> dict[str, Any] | None:
             key = (*key, *own)
             if (name, key) not in problem.memo:
                 problem.memo[name, key] = _compute(STAGES[name], values, dict(own), problem)
-            values = problem.memo[name, key]
-            if values is None:
+            known = problem.memo[name, key]
+            if known is None:
                 return None
+            values = known
     return values
 
 

@@ -1,5 +1,6 @@
 """Which cells are visible, and what becomes of the scores of hidden ones."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,7 +92,8 @@ HIDE = ("-inf", "-10", "-1", "0", "+inf", "after the softmax", "+ mask")
     normaliser=("softmax", "sigmoid", "sigmoid, -log T_k", "none", "elu(x)+1 of q and k",
                 "relu of q and k", "exp of q and k", "streamed, sum not rescaled",
                 "streamed, output not rescaled", "sum", "relu, sum", "abs, sum", "square, sum",
-                "one more in the sum", "2^x", "log-softmax", "softmax twice", "1/T_k", "sum, relu+eps"),
+                "one more in the sum", "2^x", "log-softmax", "softmax twice", "1/T_k",
+                "sum, relu+eps"),
     block=(2,),
     blind=("nan", "zeros", "mean of all values", "as if nothing were hidden"),
     dropout_mask=("times", "1 = dropped", "before the softmax", "ignored", "renormalised"),
@@ -170,10 +172,10 @@ def _normalise(
 
 def _by_features(x: SimpleNamespace, kind: str) -> tuple[Array, Array]:
     """Return the weights of linear attention: products of positive features of q and k."""
-    feature = {
+    feature: Callable[[Array], Array] = {
         "elu(x)+1": lambda a: np.where(a > 0, a + 1, np.exp(np.minimum(a, 0))),
         "relu": lambda a: a.clip(0),
-        "exp": np.exp,
+        "exp": lambda a: np.exp(a),
     }[kind.split()[0]]
     products = feature(x.turned_q) @ feature(x.keys).swapaxes(-1, -2) * x.visible
     return products / products.sum(-1, keepdims=True), np.log(products.sum(-1))
@@ -181,12 +183,9 @@ def _by_features(x: SimpleNamespace, kind: str) -> tuple[Array, Array]:
 
 def _streamed(scores: Array, kind: str, block: int) -> tuple[Array, Array]:
     """Return weights as computed by blocks of keys, where something keeps an earlier maximum."""
-    starts = range(0, scores.shape[-1], block)
-    largest = [scores[..., : start + block].max(-1, keepdims=True) for start in starts]
-    own = np.concatenate([
-        np.exp(scores[..., start : start + block] - m) for start, m in zip(starts, largest, strict=True)
-    ], -1)  # fmt: skip
-    right = np.exp(scores - largest[-1])
+    ends = np.minimum(np.arange(scores.shape[-1]) // block * block + block, scores.shape[-1])
+    largest = np.maximum.accumulate(scores, -1)[..., ends - 1]  # so far, for each key
+    own, right = np.exp(scores - largest), np.exp(scores - largest[..., -1:])
     above, below = (right, own) if kind.endswith("sum not rescaled") else (own, right)
     sums = below.sum(-1, keepdims=True)
-    return above / sums, (np.log(sums) + largest[-1])[..., 0]
+    return above / sums, (np.log(sums) + largest[..., -1:])[..., 0]
