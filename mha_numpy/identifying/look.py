@@ -20,6 +20,7 @@ from mha_numpy.identifying.ways import Way, find_ways
 
 BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
 MOST_SEEN = 24
+MOST_CALLS = {False: 5000, True: 1000}  # by whether one worked
 MOST_WAYS = {1: 24, 2: 24, 3: 8, 4: 8, 5: 4}  # by cost: there are more settings than time
 
 
@@ -45,7 +46,7 @@ def find_base(
     trouble = ""
     for framework, dtype in product(subject.frameworks, ("float64", "float32")):
         subject.framework, subject.dtype = framework, dtype
-        ways = find_ways(subject, dict(given))
+        ways, calls = find_ways(subject, dict(given)), 0
         while (way := next(ways, None)) is not None:
             one, trouble = call_way(subject, way, trouble)
             if subject.learn():
@@ -56,7 +57,8 @@ def find_base(
                 found = search([[one]], numbers, until=np.inf, most={0: 1}, bases=BASES)
                 if found:
                     return settle(subject, found, numbers, start + seconds), seen, trouble
-            if len(seen) >= MOST_SEEN or time.monotonic() > start + seconds / 3:
+            calls += 1
+            if len(seen) >= MOST_SEEN or calls > MOST_CALLS[bool(seen)] or time.monotonic() > start + seconds / 3:
                 break
         if seen:
             break

@@ -224,6 +224,8 @@ def _hidden_sizes(
             if not wide and "P" in lengths:
                 wide = lengths["P"] * H // (H + 2 * G)
             d = lengths.get("d") or (wide or D or C) // H
+            if d == 0:
+                continue
             for keys in dict.fromkeys((S, 5)):
                 yield Sizes(S=keys, H=H, G=G, d=d, e=d, D=D, C=C, W=W, K=lengths.get("K", 12))
 

@@ -26,7 +26,8 @@ def found(settings, numbers=(), **options):
 @pytest.mark.parametrize(
     "settings",
     [
-        {}, {"scale": "1/d"}, {"softmax_axis": "queries"}, {"scale": "1", "mask": "true = blocked"},
+        {}, {"scale": "1/d"}, {"softmax_axis": "queries"}, 
+        {"scale": "1", "mask": "true = blocked"},
         {"hide": "after the softmax", "softmax_axis": "queries"}, {"rotation": "halves", "rotated": "q"},
     ],
 )  # fmt: skip
