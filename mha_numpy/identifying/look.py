@@ -58,7 +58,11 @@ def find_base(
                 if found:
                     return settle(subject, found, numbers, start + seconds), seen, trouble
             calls += 1
-            if len(seen) >= MOST_SEEN or calls > MOST_CALLS[bool(seen)] or time.monotonic() > start + seconds / 3:
+            if (
+                len(seen) >= MOST_SEEN
+                or calls > MOST_CALLS[bool(seen)]
+                or time.monotonic() > start + seconds / 3
+            ):
                 break
         if seen:
             break

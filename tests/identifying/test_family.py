@@ -38,7 +38,7 @@ NUMBERS = {  # values of the settings that take any number
     "most_distance": (9,), "block": (3,),
 }  # fmt: skip
 SAME = {  # what nothing can tell from something else, and why
-    ("left_out", "b_k"): ({}, "it adds the same to all scores of a query"),
+    ("left_out", "b_k"): ({}, "it adds the same to all scores of a query")
 }
 SILENT = {("scale_given", "ignored"), ("bias", "ignored"), ("mask", "ignored"),
           ("head_gate", "ignored"), ("dropout_mask", "ignored")}  # fmt: skip

@@ -26,9 +26,9 @@ def found(settings, numbers=(), **options):
 @pytest.mark.parametrize(
     "settings",
     [
-        {}, {"scale": "1/d"}, {"softmax_axis": "queries"}, 
-        {"scale": "1", "mask": "true = blocked"},
-        {"hide": "after the softmax", "softmax_axis": "queries"}, {"rotation": "halves", "rotated": "q"},
+        {}, {"scale": "1/d"}, {"softmax_axis": "queries"},
+        {"scale": "1", "mask": "true = blocked"}, {"rotation": "halves", "rotated": "q"},
+        {"hide": "after the softmax", "softmax_axis": "queries"},
     ],
 )  # fmt: skip
 def test_up_to_two_deviations_are_found(settings):
