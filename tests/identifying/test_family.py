@@ -72,6 +72,10 @@ def numbers_in(settings):
                 yield number
 
 
+def test_inputs_added_to_heads_are_found():
+    assert identified("heads", {"after": "+ x"})[0] == {"after": "+ x"}
+
+
 def thirds(problems):
     """Return every third problem always, the others with `.ci/run`."""
     problems = [*problems]

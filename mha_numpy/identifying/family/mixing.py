@@ -45,7 +45,11 @@ MERGES = (
 )
 def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Merge the heads and project, where the inputs had no axis of heads."""
-    heads = x.heads
+    heads, has_heads = x.heads, problem.get("query") is not None
+    if s.after and has_heads:
+        if s.after != "+ x":
+            raise ValueError("only where heads are inside")
+        heads = heads + x.from_q
     out = {"out": heads, "merged": _merge(heads, MERGES[1] if x.goes_back else s.merge)}
     last = out["merged"]
     w_o, b_o = problem.get("w_o"), problem.get("b_o")
@@ -53,15 +57,11 @@ def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
         last = last @ w_o
     if b_o is not None and s.b_o == "added":
         last = last + b_o
-    if s.after.startswith("+ x"):
+    if s.after.startswith("+ x") and not has_heads:
         last = last + x.from_q
     if "layer norm" in s.after:
         centred = last - last.mean(-1, keepdims=True)
         last = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
-    if s.after and problem.get("query") is not None:
-        if s.after != "+ x":
-            raise ValueError("only where heads are inside")
-        out["out"] = heads + x.from_q
     return {**out, "projected": last}
 
 
