@@ -18,7 +18,7 @@ from mha_numpy.identifying.ways import find_ways
         ("num_heads", "H"), ("numKVHeads", "G"), ("W_Q", "w_q"), ("q_proj", "w_q"), ("Wo", "w_o"),
         ("encoder_outputs", "memory"), ("is_causal", "is_causal"), ("past_k", "cache_k"),
         ("softmax_scale", "scale"), ("valid_lens", "lengths"), ("attn_bias", "bias"),
-        ("hidden_states", "x"), ("dropout_p", "rate"), ("sliding_window", "window"),
+        ("cos", "cos"), ("hidden_states", "x"), ("dropout_p", "rate"), ("sliding_window", "window"),
     ],
 )  # fmt: skip
 def test_first_role_by_name(name, role):
