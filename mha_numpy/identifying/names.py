@@ -67,7 +67,6 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "d_out": r"(d|g|grad|dl|up|upstream|dloss)(y|o|out|output|outputs|z|h|context|ctx|heads|attn|res|result)?|gradout(put)?|upstream(grad)?|cotangent|ybar|delta",
 }  # fmt: skip
 PATTERNS = {role: re.compile(pattern) for role, pattern in WORDS.items()}
-GRADIENT = re.compile(r"(grad_?|d_?|g_?)([a-z]\w*)")
 
 
 @cache
