@@ -1,7 +1,8 @@
 """Arrays of each framework: into a function, and out of what it returns."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -39,6 +40,22 @@ def inner_function(function: Any) -> Any:
     return getattr(function, "__func__", function)
 
 
+@contextmanager
+def quick(frameworks: Sequence[str]) -> Iterator[None]:
+    """Let frameworks compile and start threads as little as they can: arrays are small."""
+    with ExitStack() as stack:
+        if "torch" in frameworks:
+            torch = import_module("torch")
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
+        if "jax" in frameworks:
+            config = import_module("jax").config
+            name = "jax_disable_most_optimizations"
+            stack.callback(config.update, name, config.values[name])
+            config.update(name, True)
+        yield
+
+
 def to_framework(value: Any, framework: str) -> Any:
     """Return an array, or arrays in a dict or list, as a framework has them."""
     if isinstance(value, dict):
@@ -53,7 +70,7 @@ def to_framework(value: Any, framework: str) -> Any:
     if framework == "jax":
         jax = import_module("jax")
         jax.config.update("jax_enable_x64", True)  # or it would narrow float64
-        return jax.numpy.asarray(value)
+        return jax.device_put(value)  # asarray would compile something for each shape
     if framework == "keras":
         return import_module("keras").ops.convert_to_tensor(value)
     if framework == "tensorflow":
@@ -96,9 +113,7 @@ def flatten(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             array = np.asarray(to_numpy(result))
         except (TypeError, ValueError):
             return
-        if array.dtype.kind in "fiub" and array.size > 1:
-            yield path, array
-        elif array.dtype.kind == "f":
+        if (array.dtype.kind in "fiub" and array.size > 1) or array.dtype.kind == "f":
             yield path, array
 
 

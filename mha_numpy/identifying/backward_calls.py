@@ -16,9 +16,10 @@ from mha_numpy.identifying.arrays import to_framework, to_numpy
 from mha_numpy.identifying.family import AXES, evaluate
 from mha_numpy.identifying.layouts import arrange
 from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.roles import NUMBERS
 from mha_numpy.identifying.subject import Argument, Called, Subject
 from mha_numpy.identifying.trial import Leaf, Trial
-from mha_numpy.identifying.ways import NUMBERS, number_of
+from mha_numpy.identifying.ways import number_of
 
 SECONDS = 0.3  # at most, to find out how a backward is called
 OF_BACKWARD = {  # what a backward may be given, and how people call it

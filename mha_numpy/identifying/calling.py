@@ -28,5 +28,5 @@ def call_way(
     except ValueError:  # sizes that do not fit each other
         return None, trouble
     called = subject.call(passed, way.argument("result"))
-    is_fine = called.arrays and (change or np.isfinite(called.arrays[0][1]).all())
+    is_fine = called.arrays and (change or np.isfinite(called.arrays[0][1]).mean() > 0.4)
     return (Seen(way, problem, called) if is_fine else None), called.trouble or trouble

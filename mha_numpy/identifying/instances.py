@@ -14,8 +14,9 @@ from mha_numpy.errors import ConfigError, one_line
 from mha_numpy.identifying.family import Sizes
 from mha_numpy.identifying.family.problem import draw
 from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.roles import PARAMS
 from mha_numpy.identifying.subject import Drawn
-from mha_numpy.identifying.ways import PARAMS, number_of
+from mha_numpy.identifying.ways import number_of
 
 METHODS = ("__call__", "forward", "call", "attend", "attention", "apply", "compute", "run")
 SIZES = Sizes(e=8, S=5)

@@ -18,7 +18,7 @@ KEPT_BY: dict[tuple[str, Any], tuple[str, tuple[Any, ...]]] = {  # promises in t
     ("window_keys", "w before and itself"): ("window_given", ("w before",)),
     ("blind", "mean"): ("blind", ("mean of all values",)),
     ("half", "fine"): ("half_masked", ()),
-    ("weights_sum", "one"): ("hide", ("-inf", "after the softmax, renormalised")),
+    ("weights_sum", "one"): ("hide", ("-inf",)),
     ("dropout", "in training only"): (
         "dropout_when",
         ("in train()", "if True", "if False", "with a rate"),

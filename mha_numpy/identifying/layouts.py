@@ -9,7 +9,8 @@ from mha_numpy.dtypes import Array
 from mha_numpy.identifying.family import AXES, Sizes
 
 HEADS_GIVEN = (  # of the queries; then of the keys, where it is not the same with S for T
-    "B H T d", "B T H d", "B T d", "T d", "H T d", "T H d", "T B H d", "T B d", "B d T", "d T", "H B T d",
+    "B H T d", "B T H d", "B T d", "T d", "H T d", "T H d", "T B H d", "T B d", "B d T", "d T",
+    "H B T d",
     "B H T d|B S d", "B T H d|B S d", "H T d|S d", "T H d|S d", "B H d|B G S d", "B H d|B S G d",
     "H d|G S d", "H d|S G d", "B d|B S d", "d|S d", "B d|S B d", "B H d T", "B H d|B S d",
     "B H T d|B G d S",
@@ -22,12 +23,19 @@ CELLS = ("B H T S", "T S", "B T S", "B 1 T S", "B 1 1 S", "B S", "H T S", "S", "
          "1 T S", "B 1 S", "H 1 S", "B H 1 S", "1 S", "S B", "B H S")  # fmt: skip
 ROWS = ("B S", "S", "B 1 1 S", "B 1 S", "S B")  # of a padding mask
 OF_ROLE = {  # layouts of arrays that are options
-    "mask": CELLS, "bias": ("B H T S", "H T S", "1 H T S", "T S", "B T S", "B 1 T S", "1 1 T S", "T S H"),
+    "mask": CELLS,
+    "bias": ("B H T S", "H T S", "1 H T S", "T S", "B T S", "B 1 T S", "1 1 T S", "T S H"),
     "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", ""),
-    "positions": ("B T", "T"), "cos": ("T F", "T FF", "T ff", "1 1 T F", "1 T 1 F", "1 1 T FF", "B T FF", "1 T 1 FF"),
+    "positions": ("B T", "T"),
+    "cos": ("T F", "T FF", "T ff", "1 1 T F", "1 T 1 F", "1 1 T FF", "B T FF", "1 T 1 FF"),
     "bias_table": ("K H", "H K"), "sink": ("H", "1 H 1 1"), "head_gate": ("H", "1 H 1 1"),
     "cache_k": ("B G Z d", "B Z G d", "Z G d", "G Z d", "Z d", "B Z d"),
 }  # fmt: skip
+PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
+    ("D M", "U W"), ("M D", "W U"), ("D M", "W U"), ("M D", "U W"), ("H D d", "U W"),
+    ("H D d", "H e W"), ("D H d", "H e W"), ("D H d", "U W"), ("H d D", "W U"), ("H d D", "U W"),
+)  # fmt: skip
+PACKED = ("B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d")
 OF_ROLE["sin"] = OF_ROLE["cos"]
 OF_ROLE["cache_v"] = tuple(layout.replace("d", "e") for layout in OF_ROLE["cache_k"])
 
@@ -39,8 +47,8 @@ def arrange(array: Array, axes: str, layout: str, sizes: Sizes) -> Array:
 
     Examples
     --------
-    >>> arrange(np.zeros((3, 24)), "B M", "H d B", Sizes()).shape
-    (4, 6, 3)
+    >>> arrange(np.zeros((3, 32)), "B M", "H d B", Sizes()).shape
+    (4, 8, 3)
     """
     if "ff" in layout.lower():  # cos and sin for both features of each pair
         array = np.concatenate([array, array], -1) if "FF" in layout else array.repeat(2, -1)
@@ -61,6 +69,30 @@ def arrange(array: Array, axes: str, layout: str, sizes: Sizes) -> Array:
     array = array.transpose([have.index(axis) for axis in named])
     new = tuple(at for at, axis in enumerate(wanted) if axis == "1")
     return np.ascontiguousarray(np.expand_dims(array, new))
+
+
+def param_layout(role: str, of_params: tuple[str, str]) -> str:
+    """Return the layout of a param, given those of w_q and w_o.
+
+    Examples
+    --------
+    >>> param_layout("w_v", ("M D", "W U")), param_layout("b_k", ("H D d", "U W"))
+    ('O E', 'G d')
+    """
+    of_q, of_o = of_params
+    if role == "bias_table":
+        return "K H"
+    if role == "w_o":
+        return of_o
+    if role in ("w_q", "w_k", "w_v"):
+        others = {"k": "CNGSd", "v": "EOGSe"}
+        return of_q.translate(str.maketrans("DMHTd", others.get(role[2], "DMHTd")))
+    axes = AXES[role].split()
+    if role in ("w_qkv", "w_kv") and of_q.split()[0] != "D":
+        axes = axes[::-1]
+    if role in ("b_q", "b_k", "b_v") and "H" in of_q.split():
+        axes = JOINED[axes[0]].split()
+    return " ".join(axes)
 
 
 @cache

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.identifying.arrays import quick
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.dropout import find_dropout
+from mha_numpy.identifying.family import Settings
 from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.options import Option, look_at_options
@@ -17,8 +19,10 @@ from mha_numpy.identifying.search import Found, Seen, explain, search
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Way, find_ways
 
-CAUSAL = {"causal": "past and itself"}
+BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
 MOST_SEEN = 24
+MOST_CALLS = {False: 5000, True: 1000}  # by whether one worked
+MOST_WAYS = {1: 24, 2: 24, 3: 8, 4: 8, 5: 4}  # by cost: there are more settings than time
 
 
 class Looked(NamedTuple):
@@ -43,7 +47,7 @@ def find_base(
     trouble = ""
     for framework, dtype in product(subject.frameworks, ("float64", "float32")):
         subject.framework, subject.dtype = framework, dtype
-        ways = find_ways(subject, dict(given))
+        ways, calls = find_ways(subject, dict(given)), 0
         while (way := next(ways, None)) is not None:
             one, trouble = call_way(subject, way, trouble)
             if subject.learn():
@@ -53,19 +57,22 @@ def find_base(
                 tries = [one, *_scaled(subject, one)]
                 seen += tries
                 groups = [[each] for each in tries]
-                found = search(groups, numbers, until=np.inf, costs=(0,), bases=({}, CAUSAL))
+                found = search(groups, numbers, until=np.inf, most={0: len(tries)}, bases=BASES)
                 if found:
                     return settle(subject, found, numbers, start + seconds), seen, trouble
-            if len(seen) >= MOST_SEEN or time.monotonic() > start + seconds / 3:
+            calls += 1
+            if (
+                len(seen) >= MOST_SEEN
+                or calls > MOST_CALLS[bool(seen)]
+                or time.monotonic() > start + seconds / 3
+            ):
                 break
         if seen:
             break
     until = start + seconds
     seen.sort(key=lambda one: one.called.arrays[0][1].ndim != _rank(one.way))
     groups = [[one] for one in seen]
-    found = search(groups, numbers, until=until, costs=(1, 2), bases=({}, CAUSAL))
-    found = found or search(groups[:8], numbers, until=until, costs=(3, 4), bases=({}, CAUSAL))
-    found = found or search(groups[:4], numbers, until=until, costs=(5,), bases=({}, CAUSAL))
+    found = search(groups, numbers, until=until, most=MOST_WAYS, bases=BASES)
     return found and settle(subject, found, numbers, until + 2), seen, trouble
 
 
@@ -81,18 +88,29 @@ def _rank(way: Way) -> int:
     return next((len(roles[r].split()) for r in ("query", "x", "x_q", "wide_q") if r in roles), 0)
 
 
-def other_lengths(subject: Subject, way: Way) -> Iterator[Seen]:
-    """Yield calls with more keys than queries, as many, and fewer; and with grouped heads."""
-    if not way.is_inside and way.sizes.G == way.sizes.H > 1:
-        one, _ = call_way(subject, way._replace(sizes=way.sizes._replace(G=2)))
-        if one:
-            yield one
-    if not {"x", "packed"} & way.roles().keys() or "memory" in way.roles():
-        for S in (7, way.sizes.T, 3):
-            if S != way.sizes.S:
-                one, _ = call_way(subject, way._replace(sizes=way.sizes._replace(S=S)))
-                if one:
-                    yield one
+def other_lengths(subject: Subject, found: Found) -> Iterator[Seen]:
+    """Yield calls with other lengths: of tokens, of keys, of values, and of groups of heads."""
+    way = found.seen.way
+    roles, sizes = way.roles(), way.sizes
+    others: list[dict[str, int]] = []
+    if not {"x", "packed"} & roles.keys() or "memory" in roles:
+        others = [{"S": S} for S in (7, sizes.T, 3) if S != sizes.S]
+        others += [{"T": 1}] if found.settings.get("causal") and sizes.T > 1 else []
+    elif sizes.T > 1:
+        others = [{"T": 6, "S": 6}]
+    odd: list[dict[str, int]] = []
+    if not way.is_inside:
+        odd += [{"G": 2}] if sizes.G == sizes.H > 1 else []
+        odd += [{"e": 10}] if sizes.e == sizes.d else []
+    whole = {axis: n for changed in (*others[-1:], *odd) for axis, n in changed.items()}
+    seen = [_with_sizes(subject, way, changed) for changed in (*others[:-1], whole)]
+    if seen[-1] is None and odd:  # some functions refuse one of them
+        seen += [_with_sizes(subject, way, changed) for changed in (*others[-1:], *odd)]
+    yield from filter(None, seen)
+
+
+def _with_sizes(subject: Subject, way: Way, changed: dict[str, int]) -> Seen | None:
+    return call_way(subject, way._replace(sizes=way.sizes._replace(**changed)))[0]
 
 
 def settle(subject: Subject, found: Found, numbers: Sequence[float], until: float) -> Found:
@@ -100,11 +118,11 @@ def settle(subject: Subject, found: Found, numbers: Sequence[float], until: floa
     kept = found.seen.problem.get("dropout_mask")
     if kept is not None and not found.seen.way.argument("dropout_mask"):
         subject.chance.kept = float(kept.flat[0])
-    others = [*other_lengths(subject, found.seen.way)]
+    others = [*other_lengths(subject, found)]
     if all(explain(one, found.settings) for one in others):
         return found
     group = sorted([found.seen, *others], key=lambda one: bool(explain(one, found.settings)))
-    again = search([group], numbers, until=until, costs=range(1, 4), bases=(found.settings,))
+    again = search([group], numbers, until=until, most={1: 1, 2: 1, 3: 1}, bases=(found.settings,))
     return again or found
 
 
@@ -116,13 +134,14 @@ def look(
 ) -> Looked:
     """Find out what a function computes."""
     subject = Subject(callable_of(function))
-    found, seen, trouble = find_base(subject, given or {}, seconds / 2)
-    if found is None:
-        return Looked(subject, None, [], [], [], trouble, seen)
-    options = look_at_options(subject, found, dict(given or {}), time.monotonic() + seconds / 2)
-    facts = [*find_facts(subject, found, options), *find_dropout(subject, found, options)]
-    if backward is None:
-        holder = getattr(subject.function, "__self__", subject.function)
-        backward = getattr(holder, "backward", None)
-    gradients = look_at_gradients(subject, found, backward, time.monotonic() + seconds / 4)
+    with quick(subject.frameworks):
+        found, seen, trouble = find_base(subject, given or {}, seconds / 2)
+        if found is None:
+            return Looked(subject, None, [], [], [], trouble, seen)
+        options = look_at_options(subject, found, dict(given or {}), time.monotonic() + seconds / 2)
+        facts = [*find_facts(subject, found, options), *find_dropout(subject, found, options)]
+        if backward is None:
+            holder = getattr(subject.function, "__self__", subject.function)
+            backward = getattr(holder, "backward", None)
+        gradients = look_at_gradients(subject, found, backward, time.monotonic() + seconds / 4)
     return Looked(subject, found, options, facts, gradients, trouble, seen)

@@ -41,6 +41,8 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "rng": r"(rng|seed|key|generator|gen|randomstate|random|prng|prngkey|rngkey|rs|droprng|dropoutrng|dropoutkey)",
     "training": r"(is|in)?(train|training|trainmode|deterministic|istrain|istraining|inference|eval|mode|trainflag)",
     "flag": r"(return|ret|need|output|with|want|give|average|avg|keep|also|get|debug|verbose|use|save|inc|include|full)\w*",
+    "cos": r"(cos|cosine|ropecos|freqscos|costable|cosines|c)",
+    "sin": r"(sin|sine|ropesin|freqssin|sintable|sines|s)",
     "w_qkv": r"(w|weights?|p|proj|c|in|kernel|to)?(qkv|cattn|inproj|qkvproj|wqkv|attn|attnw|qkvw|qkvweights?|packed|all)(weights?|w|kernel|proj|projweight|mat|projw)?",
     "w_kv": r"(w|weights?|proj|to)?(kv|wkv|kvproj)(weights?|w|kernel|proj)?",
     "b_qkv": r"(b|bias)?(qkv|cattn|inproj|qkvproj|attn)(bias|b|projbias)|b(qkv|attn|inproj)|inprojbias",
@@ -55,8 +57,6 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "b_kv": r"(b|bias)kv|kv(bias|b)",
     "params": r"(params?|weights?|w|ws|p|theta|wts|parameters|state|statedict|layer|vars|variables|pd|dict|prm)",
     "positions": r"(pos|position|positions|positionids|posids|tpos|inputpos|idx|indices|qpos|kpos)s?",
-    "cos": r"(cos|cosine|ropecos|freqscos|costable|cosines|c)",
-    "sin": r"(sin|sine|ropesin|freqssin|sintable|sines|s)",
     "base": r"(rope)?(base|theta|ropetheta|ropebase|freqbase|b)",
     "offset": r"(q|query|start|pos|past|cache|causal|position|key)?(offset|startpos|shift|pastlen(gth)?|nprev|npast|cachelen|qoffset|start|qstart|posoffset|t0|curpos|step|index|cachepos|poffset|pos|begin|past|prior|from)",
     "sink": r"(attn|attention|head|logit)?(sink|sinks|sinklogits?|sinkscores?|extralogits?|offby1|aux)(s)?",
@@ -67,7 +67,6 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "d_out": r"(d|g|grad|dl|up|upstream|dloss)(y|o|out|output|outputs|z|h|context|ctx|heads|attn|res|result)?|gradout(put)?|upstream(grad)?|cotangent|ybar|delta",
 }  # fmt: skip
 PATTERNS = {role: re.compile(pattern) for role, pattern in WORDS.items()}
-GRADIENT = re.compile(r"(grad_?|d_?|g_?)([a-z]\w*)")
 
 
 @cache

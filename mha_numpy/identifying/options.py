@@ -4,19 +4,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from mha_numpy.identifying.family import Problem, evaluate
+from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.family import Problem, Sizes, evaluate
 from mha_numpy.identifying.layouts import OF_ROLE
 from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.roles import NUMBERS
 from mha_numpy.identifying.search import OUTPUTS, Fit, Found, Group, Seen, explain, fit, search
 from mha_numpy.identifying.subject import Argument, Subject
-from mha_numpy.identifying.ways import CHOICES, NUMBERS, Slot, Way, variants
+from mha_numpy.identifying.ways import CHOICES, Slot, Way, variants
 
 HIDING = ("hide", "combined", "alignment", "blind")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
-    "mask": ("mask", "mask_index", "rows", *HIDING), "bias": ("bias", "mask_index"),
+    "mask": ("mask", "mask_index", "rows", *HIDING), "bias": ("bias", "softcap_at", "mask_index"),
     "lengths": ("lengths", "rows_by", "rows", *HIDING), "is_causal": ("causal", *HIDING),
     "window": ("window_given", "causal", *HIDING), "scale": ("scale_given",),
     "softcap": ("softcap_at",), "dropout_mask": ("dropout_mask",), "head_gate": ("head_gate",),
@@ -43,7 +42,9 @@ class Option(NamedTuple):
     value: Any = None  # of the flag, then
 
 
-def look_at_options(subject: Subject, found: Found, given: dict[str, str], until: float) -> list[Option]:
+def look_at_options(
+    subject: Subject, found: Found, given: dict[str, str], until: float
+) -> list[Option]:
     """Pass each argument that may be left out, and find out what it does."""
     options: list[Option] = []
     left = [a for a in subject.arguments if a.name not in found.seen.way.slots]
@@ -58,13 +59,34 @@ def look_at_options(subject: Subject, found: Found, given: dict[str, str], until
         if option.found:  # a pair is passed together
             done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
         options.append(option)
-    return options
+    return [_with_masks(subject, option, options, until) for option in options]
+
+
+def _with_masks(subject: Subject, rule: Option, options: Sequence[Option], until: float) -> Option:
+    """Pass a rule together with each mask: one may silence the other."""
+    if rule.found is None or rule.role not in ("is_causal", "window"):
+        return rule
+    for mask in options:
+        if mask.found and mask.slot and mask.slot.role in ("mask", "lengths"):
+            base = {**mask.found.settings, **rule.found.settings}
+            way = rule.found.seen.way
+            way = way._replace(slots={**way.slots, mask.argument: mask.slot})
+            seen, _ = call_way(subject, way, seed=1)
+            if seen:
+                both = search(
+                    [[seen]], (), until=until, most={0: 1, 2: 1}, bases=(base,), only=("combined",)
+                )
+                if both and "combined" in both.settings:
+                    settings = {**rule.settings, "combined": both.settings["combined"]}
+                    return rule._replace(found=both, settings=settings)
+    return rule
 
 
 def _look_at(
     subject: Subject, found: Found, argument: Argument, given: dict[str, str], until: float,
     left: Sequence[Argument], flags: Mapping[str, Any],
 ) -> Option:  # fmt: skip
+    """Find the role of an argument, and what it means."""
     roles = [given[argument.name]] if argument.name in given else _roles(argument)
     is_quiet = False
     groups: dict[str, list[Group]] = {}
@@ -99,11 +121,14 @@ def look_at_flag(
     default = argument.default if isinstance(argument.default, bool) else False
     note = ""
     for others in ({}, flags) if flags else ({},):
-        back = [_returned(subject, found, {**others, argument.name: value}) for value in (default, not default)]
-        if back[1] is None:
+        off, on = (
+            _returned(subject, found, {**others, argument.name: value})
+            for value in (default, not default)
+        )
+        if on is None:
             note = note or "not clear"
             continue
-        for value, here, there in ((not default, back[1], back[0]), (default, back[0], back[1])):
+        for value, here, there in ((not default, on, off), (default, off, on)):
             known = {(one.what, one.layout) for one in there or ()}
             new = tuple(one for one in here or () if (one.what, one.layout) not in known)
             if new and here and there:
@@ -114,23 +139,22 @@ def look_at_flag(
 def _returned(subject: Subject, found: Found, flags: Mapping[str, Any]) -> tuple[Fit, ...] | None:
     """Return what comes back with some flags, None if the output does not."""
     slots = {name: Slot("flag", value=value) for name, value in flags.items()}
-    seen, _ = call_way(subject, found.seen.way._replace(slots={**found.seen.way.slots, **slots}), seed=1)
+    way = found.seen.way._replace(slots={**found.seen.way.slots, **slots})
+    seen, _ = call_way(subject, way, seed=1)
     return (seen and explain(seen, found.settings)) or None
 
 
-def _calls(
-    subject: Subject, found: Found, role: str, slots: dict[str, Slot]
-) -> tuple[list[Seen], bool]:
+def _calls(subject: Subject, found: Found, role: str, slots: dict[str, Slot]) -> tuple[Group, bool]:
     """Pass an option, with several lengths; return what was seen, and whether it did nothing."""
-    group, is_quiet = [], False
+    loud: list[Seen] = []
+    quiet: list[Seen] = []
     for sizes in _sizes(found.seen.way, role):
         way = found.seen.way._replace(slots={**found.seen.way.slots, **slots}, sizes=sizes)
         seen, _ = call_way(subject, way, seed=1)
-        if seen and _is_same(seen.called.arrays[0][1], found, seen.problem):
-            is_quiet = True
-        elif seen:
-            group.append(seen)
-    return group, is_quiet
+        if seen:
+            is_same = _is_same(seen.called.arrays[0][1], found, seen.problem)
+            (quiet if is_same else loud).append(seen)
+    return [*loud, *quiet] if loud else [], bool(quiet)
 
 
 def _search(
@@ -141,7 +165,9 @@ def _search(
     if role == "is_causal" and not base.get("causal"):
         base["causal"] = "past and itself"
     only = RELATED.get(role, ("",))
-    option = search(groups, (), until=until, costs=costs, bases=(base,), only=only)
+    option = search(
+        groups, (), until=until, most=dict.fromkeys(costs, len(groups)), bases=(base,), only=only
+    )
     if option is None:
         return None
     new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
@@ -176,28 +202,33 @@ def _trials(
             yield {argument.name: Slot("x_k", "B S C"), second: Slot("x_v", "B S E")}
     elif role in OF_ROLE or role == "padding":
         for slot in variants(role):
-            pair = {second: Slot(str(partner), slot.layout.replace("d", "e") if role == "cache_k" else slot.layout)}
-            yield {argument.name: slot, **(pair if second else {})}
+            layout = slot.layout.replace("d", "e") if role == "cache_k" else slot.layout
+            pair = {second: Slot(str(partner), layout)} if second else {}
+            yield {argument.name: slot, **pair}
     elif role in CHOICES:
         for value in CHOICES[role]:
             yield {argument.name: Slot(role, value=value)}
 
 
-def _sizes(way: Way, role: str) -> Iterator[Any]:
+def _sizes(way: Way, role: str) -> Iterator[Sizes]:
     """Yield the sizes that a call may have; more keys than queries, if it takes them."""
+    sizes = way.sizes
     if role.startswith("cache"):
-        yield way.sizes._replace(Z=2)
+        yield sizes._replace(Z=2)
     elif role in ("memory", "key"):
-        yield way.sizes._replace(S=7)
+        yield sizes._replace(S=7)
     else:
-        yield way.sizes
-        if way.sizes.S != way.sizes.T and role in ("is_causal", "mask", "window", "bias"):
-            yield way.sizes._replace(S=way.sizes.T)
+        yield sizes
+        if role == "window":  # longer than what it leaves visible
+            yield sizes._replace(T=9, S=9)
+        elif sizes.S != sizes.T and role in ("is_causal", "mask", "lengths", "bias"):
+            yield sizes._replace(S=sizes.T)
 
 
 def _is_same(array: Any, found: Found, problem: Problem) -> bool:
     """Return whether an option changes nothing, by the numbers without it."""
     roles = found.seen.way.roles()
-    plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in roles or r in found.seen.problem.given})
+    known = {*roles, *found.seen.problem.given}
+    plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in known})
     values = evaluate(plain, found.settings)
     return values is not None and fit(array, values, OUTPUTS, 1e-9) is not None

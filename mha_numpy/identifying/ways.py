@@ -1,6 +1,6 @@
 """The ways to call a function: which argument has which role, and in which layout."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
 from typing import Any, NamedTuple
 
@@ -10,21 +10,32 @@ from mha_numpy.dtypes import Array
 from mha_numpy.identifying.chance import is_kept
 from mha_numpy.identifying.family import AXES, Problem, Sizes
 from mha_numpy.identifying.family.problem import draw
-from mha_numpy.identifying.layouts import HEADS_GIVEN, HEADS_INSIDE, OF_ROLE, ROWS, arrange
+from mha_numpy.identifying.layouts import (
+    HEADS_GIVEN,
+    HEADS_INSIDE,
+    JOINED,
+    OF_ROLE,
+    PACKED,
+    PARAM_LAYOUTS,
+    ROWS,
+    arrange,
+    param_layout,
+)
 from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.subject import Argument, Subject
+from mha_numpy.identifying.roles import MAIN, NUMBERS, PARAMS, Roles, find_roles
+from mha_numpy.identifying.subject import Subject
 
-MAIN = ("query", "key", "value", "x", "memory", "packed")
-NUMBERS = ("H", "G", "D", "d", "T", "R", "B")  # the lengths that a function may ask for; R = H // G
-PARAMS = tuple(role for role in AXES if role[:2] in ("w_", "b_") and role != "wide_q")
 CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fits most functions
     "rate": (0.0, 1.0, 0.25), "training": (False,), "flag": (False,), "is_causal": (False,), "eps": (1e-12,),
-    "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0), "other": (None,), "rng": ("rng", 0, None),
-    "scale": (0.4,), "base": (100.0,),
+    "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0),
+    "other": (None,), "rng": ("rng", 0, None), "scale": (0.4,), "base": (100.0,),
 }  # fmt: skip
-KINDS = {"mask": ("bool", "int", "float"), "cos": ("",)}
-MOST = 60  # assignments of roles
-WITHOUT_NAME = ("query", "key", "value", "x", "memory", "mask", "w_q", "w_k", "w_v", "w_o", "H")
+SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
+OF_CELLS = ("mask", "bias", "dropout_mask")
+KINDS = {"mask": ("bool", "int", "float")}  # of the numbers in an array
+PAIRED = (("cache_k", "cache_v"), ("cos", "sin"))  # arrays that have one layout
+MOST_OPTIONS = 200  # ways to give everything that is neither tokens nor params
+HEADS = (1, 2, 4, 3, 6, 8, 12, 16)  # numbers of heads that are tried where nothing says one
 
 
 class Slot(NamedTuple):
@@ -49,9 +60,7 @@ class Way(NamedTuple):
         """Return the layout by role, of everything that is an array."""
         slots = [*self.slots.values(), *self.hidden.values()]
         slots += [part for slot in slots for _, part in slot.parts]
-        return {
-            slot.role: slot.layout for slot in slots if slot.layout or slot.role == "lengths"
-        }
+        return {slot.role: slot.layout for slot in slots if slot.layout or slot.role == "lengths"}
 
     def argument(self, role: str) -> str:
         """Return the argument that has a role, "" if none has."""
@@ -61,16 +70,17 @@ class Way(NamedTuple):
         """Draw a problem that the function can be given."""
         rng = np.random.default_rng(seed)
         layouts = self.roles()
-        given = {
-            role: _cut(role, draw(role, self.sizes, rng), layouts[role]) for role in AXES if role in layouts
+        given: dict[str, Any] = {
+            role: _cut(role, draw(role, self.sizes, rng), layouts[role])
+            for role in AXES
+            if role in layouts
         }
         for name, slot in self.hidden.items():
             given[slot.role] = _back(subject.hidden[name], slot, self.sizes)
         given |= {
             slot.role: slot.value
             for slot in self.slots.values()
-            if slot.role in ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
-            and slot.value is not None
+            if slot.role in SETTING_ROLES and slot.value is not None
         }
         return Problem(self.sizes, given)
 
@@ -80,8 +90,8 @@ class Way(NamedTuple):
 
 
 def _cut(role: str, array: Array, layout: str) -> Array:
-    """Leave one index of the axes that a layout leaves out: all of them share it."""
-    if role in ("mask", "bias", "dropout_mask", "positions"):
+    """Keep one index of the axes that a layout leaves out: all of them share it."""
+    if role in (*OF_CELLS, "positions"):
         for at, axis in enumerate(AXES[role].split()):
             if axis not in layout.split():
                 array = array.take([0], at)
@@ -89,6 +99,7 @@ def _cut(role: str, array: Array, layout: str) -> Array:
 
 
 def _fill(slot: Slot, problem: Problem) -> Any:
+    """Return what to pass for a slot."""
     if slot.role == "result":
         return np.zeros(problem.sizes.shape(slot.layout))
     if slot.role == "lengths" and not slot.layout:
@@ -113,159 +124,42 @@ def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
     have, wanted = slot.layout.split(), AXES[slot.role].split()
     if len(have) == len(wanted) and array.ndim == len(have):
         return array.transpose([have.index(axis) for axis in wanted]).astype(float)
-    parts = {"M": "H d", "N": "G d", "O": "G e", "U": "H e"}
-    order = [part for axis in wanted for part in (parts[axis].split() if axis not in have else [axis])]
-    return array.transpose([have.index(a) for a in order]).reshape(sizes.shape(AXES[slot.role])).astype(float)
+    split = [[axis] if axis in have else JOINED[axis].split() for axis in wanted]
+    order = [have.index(part) for parts in split for part in parts]
+    return array.transpose(order).reshape(sizes.shape(AXES[slot.role])).astype(float)
 
 
-def find_ways(subject: Subject, given: dict[str, str]) -> Iterator[Way]:
+def find_ways(subject: Subject, given: Mapping[str, str]) -> Iterator[Way]:
     """Yield ways to call a function, the likeliest first."""
-    needed = [a for a in subject.arguments if a.is_required or a.name in given]
-    needed += [a for a in subject.arguments if a not in needed and _is_needed(a)]
-    choices = [_choices(a, subject, given) for a in needed]
-    hidden = _hidden_roles(subject)
-    names = [dict(zip([a.name for a in needed], each, strict=True)) for each in _assignments(choices)]
-    complete = [each for each in names if _is_complete(each, hidden)]
-    complete.sort(key=lambda each: _cost(tuple(each.values()), choices))
-    for each in complete[:MOST]:
-        yield from _in_layouts(subject, each, hidden)
+    for roles in find_roles(subject, given):
+        yield from _ways_of(subject, roles)
 
 
-def _is_needed(argument: Argument) -> bool:
-    """Return whether an argument has to be passed although it has a default."""
-    roles = roles_by_name(argument.name)
-    return bool(roles) and (
-        (roles[0] in ("H", "G") and not isinstance(argument.default, bool))
-        or (roles[0] == "rate" and type(argument.default) is float)
-        or (roles[0] == "block" and type(argument.default) is int)
-    )
-
-
-def _choices(argument: Argument, subject: Subject, given: dict[str, str]) -> list[str]:
-    """Return the roles that an argument may have, the likeliest first."""
-    if argument.name in given:
-        return [given[argument.name]]
-    roles = [*roles_by_name(argument.name)]
-    if argument.name == "key" and any(other.name == "k" for other in subject.arguments):
-        return ["rng"]  # as JAX calls it
-    if len(argument.name) == 1 and argument.name.isupper():  # B, T, C: lengths, as in C
-        roles.sort(key=lambda role: role not in NUMBERS)
-    if subject.keys.get(argument.name):
-        return ["params"]
-    if subject.unpacks(argument.name):
-        subject.keys.setdefault(argument.name, ["w", "b"])
-        return ["params"]
-    if "params" in roles:
-        subject.keys.setdefault(argument.name, [])
-    text = argument.annotation.lower()
-    if "int" in text and "array" not in text:
-        return [r for r in roles if r in NUMBERS or r in ("window", "block", "offset")] or ["H"]
-    if "bool" in text and "array" not in text:
-        return [r for r in roles if r in ("is_causal", "training", "flag")] or ["flag"]
-    if "x" in roles:
-        roles.append("packed")
-    if not roles and argument.name[:1] in "Ww":
-        return ["w_q", "w_k", "w_v", "w_o"]
-    return roles or [*WITHOUT_NAME]
-
-
-def _assignments(choices: list[list[str]]) -> Iterator[tuple[str, ...]]:
-    """Yield roles for all arguments; those of two arguments differ, unless they are numbers."""
-    short = [each[:6] for each in choices]
-    if len(choices) > 6:
-        short = [each[:2] if len(each) < len(WITHOUT_NAME) else each[:6] for each in choices]
-    for roles in islice(product(*short), 200_000):
-        arrays = [role for role in roles if role in AXES or role in MAIN]
-        if len(arrays) == len({*arrays}):
-            yield roles
-
-
-def _cost(roles: tuple[str, ...], choices: list[list[str]]) -> tuple[int, int]:
-    odd = frozenset(role for role in roles if role in MAIN) not in MAINS[:5]
-    ranks = [each.index(role) for role, each in zip(roles, choices, strict=True)]
-    order = [MAIN.index(role) for role in roles if role in MAIN]
-    return 2 * odd + sum(ranks), sum(a > b for a, b in zip(order, order[1:], strict=False))
-
-
-def _is_complete(names: dict[str, str], hidden: dict[str, str]) -> bool:
-    """Return whether roles are those of some attention."""
-    main = frozenset(role for role in names.values() if role in MAIN)
-    return main in MAINS
-
-
-MAINS = [
-    frozenset(each.split())
-    for each in ("x", "packed", "query key value", "query memory", "x memory", "query key",
-                 "x key value", "x key", "query value")
-]  # fmt: skip
-
-
-def _hidden_roles(subject: Subject) -> dict[str, str]:
-    """Return the roles of the params that a function has itself, by their names."""
-    found: dict[str, str] = {}
-    for name, array in subject.hidden.items():
-        parts = [part for part in name.replace("/", ".").split(".") if part]
-        is_bias = parts[-1] in ("bias", "b") or array.ndim == 1
-        is_only_bias = parts[-1] == "bias"
-        if parts[-1] in ("weight", "bias", "kernel", "w", "W", "b", "value") and len(parts) > 1:
-            parts.pop()
-        roles = [role for role in roles_by_name(parts[-1]) if role in PARAMS]
-        if "bias_table" in roles_by_name(parts[-1]) and array.ndim == 2 and "bias_table" not in found.values():
-            found[name] = "bias_table"
-            continue
-        prefix = "b_" if is_bias else "w_"
-        fit = [f"{prefix}{role[2:]}" for role in roles]
-        if is_only_bias and not fit:
-            fit = ["b_o"]
-        if fit and fit[0] not in found.values():
-            found[name] = fit[0]
-    return found
-
-
-PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
-    ("D M", "U W"), ("M D", "W U"), ("D M", "W U"), ("M D", "U W"), ("H D d", "U W"),
-    ("H D d", "H e W"), ("D H d", "H e W"), ("D H d", "U W"), ("H d D", "W U"), ("H d D", "U W"),
-)  # fmt: skip
-AS_K = str.maketrans("DMHT", "CNGS")
-AS_V = str.maketrans("DMHdT", "EOGeS")
-PACKED = ("B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d")
-
-
-def param_layout(role: str, layouts: tuple[str, str]) -> str:
-    """Return the layout of a param, given those of w_q and w_o."""
-    usual, last = layouts
-    if role == "bias_table":
-        return "K H"
-    if role.startswith("b_"):
-        split = "H" in usual.split() and role[2:] in "qkv"
-        wide = {"b_q": "H d", "b_k": "G d", "b_v": "G e"}.get(role, AXES[role])
-        return wide if split else AXES[role]
-    if role == "w_o":
-        return last
-    if role in ("w_qkv", "w_kv"):
-        axes = AXES[role].split()
-        return " ".join(axes if usual.split()[0] == "D" else axes[::-1])
-    return {"w_q": usual, "w_k": usual.translate(AS_K), "w_v": usual.translate(AS_V)}[role]
-
-
-def _in_layouts(subject: Subject, names: dict[str, str], hidden: dict[str, str]) -> Iterator[Way]:
+def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
     """Yield the ways that give arguments these roles."""
-    keys = {n: subject.keys.get(n, []) for n, role in names.items() if role == "params"}
-    inner = {(name, key): _param_role(key, name) for name, each in keys.items() for key in each}
-    params = {r for r in (*names.values(), *hidden.values(), *inner.values()) if r in PARAMS}
-    kinds = [True] if params & {"w_q", "w_k", "w_v", "w_qkv"} or "H" in names.values() else [False, True]
-    if "x" in names.values() or "packed" in names.values():
-        kinds = [True]
-    optional = [name for name, role in names.items() if role in (*OF_ROLE, *CHOICES, "padding")]
-    for options in islice(product(*(variants(names[name], name) for name in optional)), 200):
-        given = dict(zip(optional, options, strict=True))
-        for layouts in PARAM_LAYOUTS if params else PARAM_LAYOUTS[:1]:
-            for is_inside in kinds:
-                for sizes in _sizes(subject, names, hidden, is_inside, layouts):
-                    for layout in HEADS_INSIDE if is_inside else HEADS_GIVEN:
-                        yield from _way(
-                            subject, names, hidden, inner, given, sizes, layout, layouts, is_inside
-                        )
+    every, given = roles.all(), {*roles.arguments.values()}
+    is_inside = bool(given & {"x", "packed", "H"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
+    tokens = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
+    params = PARAM_LAYOUTS if every & {*PARAMS} else PARAM_LAYOUTS[:1]
+    for options in _options(roles):
+        for of_params, inside in product(params, (True,) if is_inside else (False, True)):
+            for sizes in _sizes(subject, roles, inside, of_params):
+                for layout in tokens if inside else HEADS_GIVEN:
+                    yield from _way(subject, roles, options, sizes, layout, of_params, inside)
+
+
+def _options(roles: Roles) -> Iterator[dict[str, Slot]]:
+    """Yield ways to give the arguments that are neither tokens nor params nor lengths."""
+    names = [n for n, role in roles.arguments.items() if role in (*OF_ROLE, *CHOICES, "padding")]
+    all_slots = product(*(variants(roles.arguments[name], name) for name in names))
+    for slots in islice(filter(_are_alike, all_slots), MOST_OPTIONS):
+        yield dict(zip(names, slots, strict=True))
+
+
+def _are_alike(options: Iterable[Slot]) -> bool:
+    """Return whether arrays that come in pairs have the same layout."""
+    layouts = {slot.role: slot.layout.replace("e", "d") for slot in options}
+    return all(layouts[a] == layouts[b] for a, b in PAIRED if {a, b} <= layouts.keys())
 
 
 def variants(role: str, name: str = "") -> list[Slot]:
@@ -276,60 +170,41 @@ def variants(role: str, name: str = "") -> list[Slot]:
         return [Slot(role, value=value) for value in CHOICES[role]]
     layouts = ROWS if role == "padding" else OF_ROLE[role]
     role = "mask" if role == "padding" else role
-    return [
-        Slot(role, layout, kind=kind)
-        for kind in (KINDS["mask"] if role == "mask" else ("",))
-        for layout in layouts
-    ]
-
-
-def _param_role(key: str, argument: str) -> str:
-    """Return the role of what a dict of params has under a key."""
-    if key in ("w", "b", "weight", "bias", "kernel"):  # of one map, which the argument names
-        own = next((role[2:] for role in roles_by_name(argument) if role in PARAMS), "")
-        return f"{key[0].replace('k', 'w')}_{own}" if own and key != "bias" else f"b_{own}"
-    return next((role for role in roles_by_name(key) if role in PARAMS or role in NUMBERS), "other")
-
-
-def _layout_of_part(role: str, layouts: tuple[str, str]) -> str:
-    return param_layout(role, layouts) if role in PARAMS else ""
+    return [Slot(role, layout, kind=kind) for kind in KINDS.get(role, ("",)) for layout in layouts]
 
 
 def _sizes(
-    subject: Subject, names: dict[str, str], hidden: dict[str, str], is_inside: bool,
-    layouts: tuple[str, str],
-) -> Iterator[Sizes]:  # fmt: skip
+    subject: Subject, roles: Roles, is_inside: bool, of_params: tuple[str, str]
+) -> Iterator[Sizes]:
     """Yield sizes that a function may accept."""
-    roles = {*names.values()}
-    is_self = not roles & {"memory", "key", "value"}
-    G = 2 if roles & {"G", "R"} or _asks_for_groups(subject) else 4
+    given = {*roles.arguments.values()}
+    asks_for_groups = any({"G", "R"} & {*roles_by_name(n)[:1]} for n in subject.numbers)
+    G = 2 if given & {"G", "R"} or asks_for_groups else 4
+    S = 7 if given & {"memory", "key", "value"} else 5  # T = 5 where queries are keys, too
     if not is_inside:
-        yield Sizes(G=G)
-        yield Sizes(G=G, e=8)
-        yield Sizes(G=G, e=8, S=5)
-        return
-    S = 5 if is_self else 7
-    if hidden:
-        yield from _hidden_sizes(subject, hidden, S, layouts)
-        return
-    if roles & {"H"}:
-        heads = [(4, G), (4, 4)] if G == 4 else [(4, 2)]
+        yield from (Sizes(G=G), Sizes(G=G, e=8), Sizes(G=G, e=8, S=5))
+    elif roles.hidden:
+        yield from _hidden_sizes(subject, roles.hidden, S, of_params)
     else:
-        own = [int(n) for n in subject.constants() if n in (2, 3, 4, 6, 8, 12, 16)]
-        heads = [(1, 1), (4, G), *((n, n) for n in own)]
-        if "H" in layouts[0].split():
-            heads = [(4, 4)]
-    for H, kv in dict.fromkeys(heads):
-        for S_now in dict.fromkeys((S, 5)):
-            yield Sizes(H=H, G=kv, e=8, S=S_now)
+        for H, kv in _heads(subject, "H" in given, G, of_params):
+            for keys in dict.fromkeys((S, 5)):
+                yield Sizes(H=H, G=kv, e=8, S=keys)
 
 
-def _asks_for_groups(subject: Subject) -> bool:
-    return any({"G", "R"} & {*roles_by_name(name)[:1]} for name in subject.numbers)
+def _heads(
+    subject: Subject, is_given: bool, G: int, of_params: tuple[str, str]
+) -> list[tuple[int, int]]:
+    """Return numbers of query heads and of key/value heads."""
+    if is_given:
+        return [(4, G)]
+    if "H" in of_params[0].split():
+        return [(4, 4)]
+    own = [int(n) for n in subject.constants() if n in HEADS and n > 1]
+    return [*dict.fromkeys([(1, 1), (4, G), *((n, n) for n in own)])]
 
 
 def _hidden_sizes(
-    subject: Subject, hidden: dict[str, str], S: int, layouts: tuple[str, str]
+    subject: Subject, hidden: Mapping[str, str], S: int, of_params: tuple[str, str]
 ) -> Iterator[Sizes]:
     """Yield sizes that fit the params that a function has itself."""
     named: dict[str, int] = {}
@@ -339,101 +214,111 @@ def _hidden_sizes(
                 named.setdefault(role, int(number))
     lengths: dict[str, int] = {}
     for name, role in hidden.items():
-        layout, shape = param_layout(role, layouts).split(), subject.hidden[name].shape
-        if len(layout) != len(shape):
+        axes, shape = param_layout(role, of_params).split(), subject.hidden[name].shape
+        if len(axes) != len(shape):
             return
-        lengths |= dict(zip(layout, shape, strict=True))
+        lengths |= dict(zip(axes, shape, strict=True))
     D, C, W = lengths.get("D", 0), lengths.get("C", lengths.get("E", 0)), lengths.get("W", 0)
-    heads = [lengths["H"]] if "H" in lengths else [named["H"]] if "H" in named else HEADS
-    for H in heads:
-        groups = [lengths["G"]] if "G" in lengths else [named["G"]] if "G" in named else [H, 1, 2, 4]
-        for G in groups:
+    for H in _one_or(HEADS, "H", lengths, named):
+        for G in _one_or((H, 1, 2, 4), "G", lengths, named):
+            if G > H or H % G:
+                continue
             wide = lengths.get("M") or lengths.get("U") or lengths.get("N", 0) * H // G
             if not wide and "P" in lengths:
                 wide = lengths["P"] * H // (H + 2 * G)
             d = lengths.get("d") or (wide or D or C) // H
-            if G <= H and H % G == 0:
-                for S_now in dict.fromkeys((S, 5)):
-                    yield Sizes(S=S_now, H=H, G=G, d=d, e=d, D=D, C=C, W=W, K=lengths.get("K", 12))
+            if d == 0:
+                continue
+            for keys in dict.fromkeys((S, 5)):
+                yield Sizes(S=keys, H=H, G=G, d=d, e=d, D=D, C=C, W=W, K=lengths.get("K", 12))
 
 
-HEADS = [1, 2, 4, 3, 6, 8, 12]
+def _one_or(choices: tuple[int, ...], axis: str, *known: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the length of an axis that something says, or all choices."""
+    return next(((each[axis],) for each in known if axis in each), choices)
 
 
 def _way(
-    subject: Subject, names: dict[str, str], hidden: dict[str, str], inner: dict[tuple[str, str], str],
-    options: dict[str, Slot], sizes: Sizes, layout: str, layouts: tuple[str, str], is_inside: bool,
+    subject: Subject, roles: Roles, options: Mapping[str, Slot], sizes: Sizes, layout: str,
+    of_params: tuple[str, str], is_inside: bool,
 ) -> Iterator[Way]:  # fmt: skip
+    """Yield the way of a layout of the tokens; several where q, k and v are one array."""
     of_queries, _, of_keys = layout.partition("|")
-    axes = of_queries.split()
-    letters = {*of_queries.split(), *of_keys.split(), "S", "1", *("HG" if is_inside else "")}
-    letters |= {"B"} if "B" in axes else set()
-    for slot in options.values():
-        if slot.role in ("mask", "bias", "dropout_mask") and (
-            not {*slot.layout.split()} <= letters or (not is_inside and len(slot.layout.split()) > len(axes))
-        ):  # fmt: skip
-            return
-    left_out = {axis: 1 for axis in "BHT" if axis not in axes and (axis != "H" or not is_inside)}
-    if not is_inside and "G" not in of_keys and (of_keys or "H" not in axes):
-        left_out["G"] = 1
-    if {"cache_k", "cache_v"} & {*names.values()}:
-        left_out |= {"Z": 2}
-        if not of_keys or "T" not in axes:
-            left_out |= {"S": sizes.S if not is_inside else left_out.get("T", sizes.T)}
-    sizes = sizes._replace(**left_out)
-    has_params = any(r.startswith("w_") for r in (*names.values(), *hidden.values(), *inner.values()))
-    slots = {
-        name: options.get(name)
-        or _slot(role, subject, name, (of_queries, of_keys), layouts, inner, is_inside, has_params)
-        for name, role in names.items()
-    }
-    own = {name: Slot(role, param_layout(role, layouts)) for name, role in hidden.items()}
-    for name, slot in own.items():
-        if subject.hidden[name].shape != sizes.shape(slot.layout):
-            return
-    if any(slot.role == "packed" for slot in slots.values()) and layout == HEADS_INSIDE[0]:
-        for packed in PACKED:
-            changed = {n: s._replace(layout=packed) if s.role == "packed" else s for n, s in slots.items()}
-            yield Way(changed, own, sizes, is_inside)
+    if not all(_fits(slot, of_queries, of_keys, is_inside) for slot in options.values()):
         return
-    yield Way(slots, own, sizes, is_inside)
+    given = {*roles.arguments.values()}
+    sizes = sizes._replace(**_left_out(sizes, of_queries, of_keys, is_inside, given))
+    own = {name: Slot(role, param_layout(role, of_params)) for name, role in roles.hidden.items()}
+    if any(subject.hidden[name].shape != sizes.shape(slot.layout) for name, slot in own.items()):
+        return
+    tokens = _inside if is_inside else _given
+    has_params = any(role.startswith("w_") for role in roles.all())
+    slots = {}
+    for name, role in roles.arguments.items():
+        if name in options:
+            slots[name] = options[name]
+        elif role in MAIN and role != "packed":
+            slots[name] = tokens(role, of_queries, of_keys, has_params)
+        elif role == "params":
+            keys = {key: part for (argument, key), part in roles.parts.items() if argument == name}
+            parts = tuple((key, _param(part, of_params)) for key, part in keys.items())
+            slots[name] = Slot(role, parts=parts)
+        elif role == "result":
+            slots[name] = Slot(role, of_queries.replace("d", "e").replace("D", "U"))
+        else:
+            slots[name] = _param(role, of_params)
+    if "packed" not in given:
+        yield Way(slots, own, sizes, is_inside)
+        return
+    name = next(name for name, role in roles.arguments.items() if role == "packed")
+    for packed in PACKED:
+        B = sizes.B if "B" in packed.split() else 1
+        yield Way({**slots, name: Slot("packed", packed)}, own, sizes._replace(B=B), is_inside)
 
 
-def _slot(
-    role: str, subject: Subject, name: str, layout: tuple[str, str], layouts: tuple[str, str],
-    inner: dict[tuple[str, str], str], is_inside: bool, has_params: bool,
-) -> Slot:  # fmt: skip
-    """Return what an argument is given."""
-    of_queries, of_keys = layout
-    if role in PARAMS:
-        return Slot(role, param_layout(role, layouts))
-    if role == "params":
-        parts = tuple(
-            (key, Slot(inner[name, key], _layout_of_part(inner[name, key], layouts)))
-            for key in subject.keys[name]
-        )
-        return Slot("params", parts=parts)
-    if role == "packed":
-        return Slot(role, "B T P")
-    if role == "result":
-        return Slot(role, of_queries.replace("d", "e").replace("D", "U"))
-    if role in MAIN:
-        if not is_inside:
-            of_keys = of_keys or of_queries.translate(AS_GIVEN_K)
-            kind = {"memory": "key", "x": "query"}.get(role, role)
-            return Slot(kind, {"key": of_keys, "value": of_keys.replace("d", "e")}.get(kind, of_queries))
-        of_keys = of_keys or of_queries.replace("T", "S")
-        if role == "x":
-            return Slot(role, of_queries)
-        if role == "memory":
-            return Slot(role, of_keys.replace("D", "C"))
-        kind = {"query": "q", "key": "k", "value": "v"}[role]
-        width = {"q": "D", "k": "C", "v": "E"} if has_params else {"q": "M", "k": "N", "v": "O"}
-        return Slot(
-            f"{'x' if has_params else 'wide'}_{kind}",
-            (of_queries if kind == "q" else of_keys).replace("D", width[kind]),
-        )
-    return Slot(role)
+def _fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:
+    """Return whether an array of cells has only axes that the tokens have."""
+    axes, own = of_queries.split(), slot.layout.split()
+    if slot.role not in OF_CELLS:
+        return True
+    known = {*axes, *of_keys.split(), "S", "1", *("HG" if is_inside else "")}
+    return {*own} <= known and (is_inside or len(own) <= len(axes))
 
 
-AS_GIVEN_K = str.maketrans("HT", "GS")
+def _left_out(
+    sizes: Sizes, of_queries: str, of_keys: str, is_inside: bool, given: set[str]
+) -> dict[str, int]:
+    """Return the lengths that a layout of the tokens leaves no choice for."""
+    axes = of_queries.split()
+    lengths = {axis: 1 for axis in "BHT" if axis not in axes and (axis != "H" or not is_inside)}
+    if not is_inside and "G" not in of_keys and (of_keys or "H" not in axes):
+        lengths["G"] = 1
+    if given & {"cache_k", "cache_v"}:
+        lengths["Z"] = 2
+        if not of_keys or "T" not in axes:  # as many new keys as queries
+            lengths["S"] = lengths.get("T", sizes.T) if is_inside else sizes.S
+    return lengths
+
+
+def _param(role: str, of_params: tuple[str, str]) -> Slot:
+    return Slot(role, param_layout(role, of_params) if role in PARAMS else "")
+
+
+def _given(role: str, of_queries: str, of_keys: str, has_params: bool) -> Slot:
+    """Return the slot of tokens that have an axis of heads, or one head."""
+    role = {"memory": "key", "x": "query"}.get(role, role)
+    of_keys = of_keys or of_queries.translate(str.maketrans("HT", "GS"))
+    layouts = {"key": of_keys, "value": of_keys.replace("d", "e")}
+    return Slot(role, layouts.get(role, of_queries))
+
+
+def _inside(role: str, of_queries: str, of_keys: str, has_params: bool) -> Slot:
+    """Return the slot of tokens whose width a function splits into heads."""
+    of_keys = of_keys or of_queries.replace("T", "S")
+    if role == "x":
+        return Slot(role, of_queries)
+    if role == "memory":
+        return Slot(role, of_keys.replace("D", "C"))
+    role = f"{'x' if has_params else 'wide'}_{role[0]}"
+    layout = of_queries if role.endswith("q") else of_keys
+    return Slot(role, layout.replace("D", AXES[role].split()[-1]))

@@ -11,7 +11,7 @@ import pytest
 
 from mha_numpy.identifying.blame import find_blame
 from mha_numpy.identifying.family import Sizes, evaluate
-from mha_numpy.identifying.search import Seen, fit_all
+from mha_numpy.identifying.search import Seen, explain
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Slot, Way
 
@@ -330,7 +330,7 @@ def test_the_line_of_a_mistake_is_named(
     settings = {**BASE.get(source, {}), **deviant}
     values = evaluate(seen.problem, settings)
     assert values, settings
-    assert fit_all(seen.called, values, 1e-6), seen.called.trouble
+    assert explain(seen, settings), seen.called.trouble
     for setting, part in zip(deviant, parts, strict=True):
         blame = find_blame(subject, seen, settings, setting)
         assert blame, setting

@@ -95,7 +95,8 @@ def _unpack(packed: Array, packing: str, sizes: Sizes) -> dict[str, Array]:
 
 
 SPLITS = (
-    "columns", "reshape without transpose", "reshape without transpose, and back", "features before heads", "tokens mixed with batch",
+    "columns", "reshape without transpose", "reshape without transpose, and back",
+    "features before heads", "tokens mixed with batch",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""From weights to the output: dropout, values, merging heads, the last projection."""
+"""From weights to the output: values, merging heads, the last projection."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,21 +11,13 @@ from mha_numpy.identifying.family.stages import stage
 
 
 @stage(
-    dropout_mask=("times", "1 = dropped", "before the softmax", "ignored", "renormalised"),
     mixed=("weights @ v", "weights.T @ v", "v reshaped"),
     head_gate=("output", "ignored"),
     rows=("", "padded queries zero"),
 )
 def mix(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Mix the values of each query."""
-    weights = x.weights
-    drop = problem.get("dropout_mask")
-    dropped = weights
-    if drop is not None and s.dropout_mask != "ignored":
-        dropped = weights * ((drop == 0) if s.dropout_mask == "1 = dropped" else drop)
-        if s.dropout_mask == "renormalised":
-            dropped = dropped / dropped.sum(-1, keepdims=True)
-    left = dropped.swapaxes(-1, -2) if s.mixed == "weights.T @ v" else dropped
+    left = x.dropped.swapaxes(-1, -2) if s.mixed == "weights.T @ v" else x.dropped
     values = x.values
     if s.mixed == "v reshaped":
         B, H, S, e = values.shape
@@ -36,11 +28,12 @@ def mix(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
         heads = heads * gate[..., None, None]
     if s.rows:
         heads = heads * x.visible.any(1, keepdims=True).any(2, keepdims=True).swapaxes(-1, -2)
-    return {"dropped": dropped, "heads": heads}
+    return {"heads": heads}
 
 
 MERGES = (
-    "columns", "reshape without transpose", "features before heads", "mean of heads", "sum of heads",
+    "columns", "reshape without transpose", "features before heads", "mean of heads",
+    "sum of heads",
 )  # fmt: skip
 
 
@@ -52,7 +45,11 @@ MERGES = (
 )
 def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Merge the heads and project, where the inputs had no axis of heads."""
-    heads = x.heads
+    heads, has_heads = x.heads, problem.get("query") is not None
+    if s.after and has_heads:
+        if s.after != "+ x":
+            raise ValueError("only where heads are inside")
+        heads = heads + x.from_q
     out = {"out": heads, "merged": _merge(heads, MERGES[1] if x.goes_back else s.merge)}
     last = out["merged"]
     w_o, b_o = problem.get("w_o"), problem.get("b_o")
@@ -60,15 +57,11 @@ def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
         last = last @ w_o
     if b_o is not None and s.b_o == "added":
         last = last + b_o
-    if "x" in s.after.split():
+    if s.after.startswith("+ x") and not has_heads:
         last = last + x.from_q
     if "layer norm" in s.after:
         centred = last - last.mean(-1, keepdims=True)
         last = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
-    if s.after and problem.get("query") is not None:
-        if s.after != "+ x":
-            raise ValueError("only where heads are inside")
-        out["out"] = heads + x.from_q
     return {**out, "projected": last}
 
 

@@ -45,8 +45,8 @@ class Sizes(NamedTuple):
         H, G, d, e = self.H, self.G, self.d, self.e
         wide = self.D or H * d
         return {
-            "D": wide, "C": wide, "E": self.C or wide, "M": H * d, "N": G * d, "O": G * e, "R": G * (d + e),
-            "P": H * d + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
+            "D": wide, "C": wide, "E": self.C or wide, "M": H * d, "N": G * d, "O": G * e,
+            "R": G * (d + e), "P": H * d + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
         }[axis]  # fmt: skip
 
     def shape(self, axes: str) -> tuple[int, ...]:

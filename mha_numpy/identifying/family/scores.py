@@ -33,14 +33,16 @@ ALIBI = ("", "slopes from 2^(-8/H)", "slopes from 1", "both sides", "wrong sign"
 @stage(
     scale=tuple(SCALES),
     product=("q k^T", "k reshaped"),
-    scale_given=("times", "divided by", "times, and 1/sqrt(d)", "divided by, and 1/sqrt(d)", "ignored"),
+    scale_given=(
+        "times", "divided by", "times, and 1/sqrt(d)", "divided by, and 1/sqrt(d)", "ignored",
+    ),
     bias=("added after the scale", "added before the scale", "subtracted", "ignored"),
     softcap=(None,),
     softcap_at=("before the bias", "after the bias"),
     alibi=ALIBI,
     buckets=("both sides", "past"),
     most_distance=(128,),
-)
+)  # fmt: skip
 def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Compute the scores of all cells."""
     q, k = x.turned_q, x.keys
@@ -58,10 +60,11 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
                  "divided by, and 1/sqrt(d)": d**-0.5 / x.scale}[s.scale_given]  # fmt: skip
     scores = q @ kT
     bias = problem.get("bias")
+    own = 0 if bias is None else bias
     if problem.get("bias_table") is not None:
-        bias = _bucketed(x.bias_table, s.buckets, s.most_distance, T, S) + (0 if bias is None else bias)
+        bias = own = own + _bucketed(x.bias_table, s.buckets, s.most_distance, T, S)
     if s.alibi:
-        bias = _alibi(s.alibi, H, T, S) + (0 if bias is None else bias)
+        bias = own + _alibi(s.alibi, H, T, S)
     if bias is not None and s.bias == "added before the scale":
         scores = scores + bias
     scores = scores * scale

@@ -1,6 +1,7 @@
 """The stages of attention, and the settings that each of them reads."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ class Stage(NamedTuple):
 
     name: str
     compute: Compute
-    settings: tuple[str, ...]
+    usual: Settings
 
 
 ORDER = (
@@ -33,9 +34,10 @@ def stage(**settings: tuple[Any, ...]) -> Callable[[Compute], Compute]:
     """Add a function to the stages, with the settings that it reads and their values."""
 
     def add(compute: Compute) -> Compute:
+        name, usual = compute.__name__, {name: values[0] for name, values in settings.items()}
         SETTINGS.update(settings)
-        USUAL.update({name: values[0] for name, values in settings.items()})
-        STAGES[compute.__name__] = Stage(compute.__name__, compute, tuple(settings))
+        USUAL.update(usual)
+        STAGES[name] = Stage(name, compute, usual)
         return compute
 
     return add
@@ -47,27 +49,41 @@ def evaluate(problem: Problem, settings: Settings) -> dict[str, Any] | None:
     None if it cannot be computed, as where a sum has arrays of different shapes. Stages that were
     computed before with the same settings are not computed again.
     """
-    key: tuple[Any, ...] = ()
-    values: dict[str, Any] | None = problem.given
-    for name, compute, names in (STAGES[name] for name in ORDER):
-        key = (*key, name, *(settings.get(setting, USUAL[setting]) for setting in names))
-        if key not in problem.memo:
-            chosen = SimpleNamespace(**{n: settings.get(n, USUAL[n]) for n in names})
-            try:
-                with np.errstate(all="ignore"):
-                    new = compute(SimpleNamespace(**values), chosen, problem)
-                problem.memo[key] = {**values, **new}
-            except (ValueError, IndexError, AttributeError, KeyError, TypeError):
-                problem.memo[key] = None
-        values = problem.memo[key]
-        if values is None:
-            return None
+    unusual: dict[str, list[tuple[str, Any]]] = {}  # by stage
+    for setting in sorted(settings):
+        if settings[setting] != USUAL[setting]:
+            unusual.setdefault(first_stage(setting), []).append((setting, settings[setting]))
+    values = problem.given
+    key: tuple[Any, ...] = ()  # a stage depends on its settings and on those of earlier stages
+    with np.errstate(all="ignore"):
+        for name in ORDER:
+            own = unusual.get(name, ())
+            key = (*key, *own)
+            if (name, key) not in problem.memo:
+                problem.memo[name, key] = _compute(STAGES[name], values, dict(own), problem)
+            known = problem.memo[name, key]
+            if known is None:
+                return None
+            values = known
     return values
 
 
+def _compute(
+    stage: Stage, values: dict[str, Any], own: Settings, problem: Problem
+) -> dict[str, Any] | None:
+    """Return the values with those of a stage, None if it cannot be computed."""
+    try:
+        chosen = SimpleNamespace(**{**stage.usual, **own})
+        new = stage.compute(SimpleNamespace(**values), chosen, problem)
+    except (ValueError, IndexError, AttributeError, KeyError, TypeError):
+        return None
+    return {**values, **new}
+
+
+@cache
 def first_stage(setting: str) -> str:
     """Return the name of the stage that reads a setting."""
-    return next(stage.name for stage in STAGES.values() if setting in stage.settings)
+    return next(stage.name for stage in STAGES.values() if setting in stage.usual)
 
 
 def softmax(scores: Array, axis: Any) -> Array:

@@ -1,5 +1,6 @@
 """Which cells are visible, and what becomes of the scores of hidden ones."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,10 +83,7 @@ def _window(w: int, given: str) -> tuple[int, int | None]:
     }[given]  # fmt: skip
 
 
-HIDE = (
-    "-inf", "-100", "-10", "-1", "0", "1e-9", "+inf", "factor 0",
-    "after the softmax", "after the softmax, renormalised", "0 - mask", "+ mask",
-)  # fmt: skip
+HIDE = ("-inf", "-10", "-1", "0", "+inf", "after the softmax", "+ mask")
 
 
 @stage(
@@ -94,43 +92,50 @@ HIDE = (
     normaliser=("softmax", "sigmoid", "sigmoid, -log T_k", "none", "elu(x)+1 of q and k",
                 "relu of q and k", "exp of q and k", "streamed, sum not rescaled",
                 "streamed, output not rescaled", "sum", "relu, sum", "abs, sum", "square, sum",
-                "one more in the sum", "2^x", "log-softmax", "softmax twice", "1/T_k", "sum, relu+eps"),
+                "one more in the sum", "2^x", "log-softmax", "softmax twice", "1/T_k",
+                "sum, relu+eps"),
     block=(2,),
     blind=("nan", "zeros", "mean of all values", "as if nothing were hidden"),
+    dropout_mask=("times", "1 = dropped", "before the softmax", "ignored", "renormalised"),
 )  # fmt: skip
 def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
-    """Hide cells and turn scores into weights."""
-    scores, visible = x.scores, x.visible
-    is_after = s.hide.startswith("after")
-    if not x.has_rule and s.hide != "-inf":
-        raise ValueError("nothing is hidden")
-    hidden = ~visible
-    if s.hide == "factor 0":
-        scores = np.where(visible, scores, 0.0)
-    elif s.hide == "+ mask":
-        scores = scores + visible
-    elif s.hide == "0 - mask":
-        scores = scores - hidden
-    elif not is_after:
-        fill = {"+inf": 1e9, "-inf": -np.inf}.get(s.hide)
-        fill = float(s.hide) if fill is None else fill
-        scores = np.where(visible, scores, fill)
-    axis = {"keys": -1, "queries": -2, "heads": 1, "all": (-1, -2), "features of batch": 0}
+    """Hide cells, turn scores into weights, and drop some of these."""
+    drop = problem.get("dropout_mask")
+    scores = _hide(x.scores, x.visible, s.hide)
+    if drop is not None and s.dropout_mask == "before the softmax":
+        scores = scores * drop
     if s.normaliser.endswith("of q and k"):
         weights, lse = _by_features(x, s.normaliser)
     elif s.normaliser.startswith("streamed"):
         weights, lse = _streamed(scores, s.normaliser, problem.get("block") or s.block)
     else:
-        weights, lse = _normalise(scores, axis[s.softmax_axis], s, problem, visible)
-    if is_after and x.has_rule:
-        weights = weights * visible
-        if s.hide.endswith("renormalised"):
-            weights = weights / weights.sum(-1, keepdims=True)
+        axis = {"keys": -1, "queries": -2, "heads": 1, "all": (-1, -2), "features of batch": 0}
+        weights, lse = _normalise(scores, axis[s.softmax_axis], s, problem, x.visible)
+    if s.hide == "after the softmax":
+        weights = weights * x.visible
     if s.blind != "nan":
-        blind = ~visible.any(-1, keepdims=True)
+        blind = ~x.visible.any(-1, keepdims=True)
         plain = softmax(x.scores, -1) if s.blind.startswith("as if") else 1 / scores.shape[-1]
         weights = np.where(blind, 0 if s.blind == "zeros" else plain, weights)
-    return {"masked": scores, "weights": weights, "lse": lse}
+    dropped = weights if drop is None else _drop(weights, drop, s.dropout_mask)
+    return {"masked": scores, "weights": weights, "lse": lse, "dropped": dropped}
+
+
+def _hide(scores: Array, visible: Array, how: str) -> Array:
+    """Return the scores with those of hidden cells changed."""
+    if how == "after the softmax":
+        return scores
+    if how == "+ mask":
+        return scores + visible
+    return np.where(visible, scores, {"+inf": 1e9, "-inf": -np.inf}.get(how) or float(how))
+
+
+def _drop(weights: Array, drop: Array, how: str) -> Array:
+    """Return weights times a dropout mask."""
+    if how in ("ignored", "before the softmax"):
+        return weights
+    dropped = weights * ((drop == 0) if how == "1 = dropped" else drop)
+    return dropped / dropped.sum(-1, keepdims=True) if how == "renormalised" else dropped
 
 
 def _normalise(
@@ -167,10 +172,10 @@ def _normalise(
 
 def _by_features(x: SimpleNamespace, kind: str) -> tuple[Array, Array]:
     """Return the weights of linear attention: products of positive features of q and k."""
-    feature = {
+    feature: Callable[[Array], Array] = {
         "elu(x)+1": lambda a: np.where(a > 0, a + 1, np.exp(np.minimum(a, 0))),
         "relu": lambda a: a.clip(0),
-        "exp": np.exp,
+        "exp": lambda a: np.exp(a),
     }[kind.split()[0]]
     products = feature(x.turned_q) @ feature(x.keys).swapaxes(-1, -2) * x.visible
     return products / products.sum(-1, keepdims=True), np.log(products.sum(-1))
@@ -178,12 +183,9 @@ def _by_features(x: SimpleNamespace, kind: str) -> tuple[Array, Array]:
 
 def _streamed(scores: Array, kind: str, block: int) -> tuple[Array, Array]:
     """Return weights as computed by blocks of keys, where something keeps an earlier maximum."""
-    starts = range(0, scores.shape[-1], block)
-    largest = [scores[..., : start + block].max(-1, keepdims=True) for start in starts]
-    own = np.concatenate([
-        np.exp(scores[..., start : start + block] - m) for start, m in zip(starts, largest, strict=True)
-    ], -1)  # fmt: skip
-    right = np.exp(scores - largest[-1])
+    ends = np.minimum(np.arange(scores.shape[-1]) // block * block + block, scores.shape[-1])
+    largest = np.maximum.accumulate(scores, -1)[..., ends - 1]  # so far, for each key
+    own, right = np.exp(scores - largest), np.exp(scores - largest[..., -1:])
     above, below = (right, own) if kind.endswith("sum not rescaled") else (own, right)
     sums = below.sum(-1, keepdims=True)
-    return above / sums, (np.log(sums) + largest[-1])[..., 0]
+    return above / sums, (np.log(sums) + largest[..., -1:])[..., 0]

@@ -1,0 +1,149 @@
+"""Which role each argument may have, and each param that an object has itself."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice, pairwise, product
+from typing import NamedTuple
+
+from mha_numpy.identifying.family import AXES
+from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.subject import Argument, Subject
+
+MAIN = ("query", "key", "value", "x", "memory", "packed")  # in their usual order
+MAINS = [  # those that occur together; after the first five, something is missing
+    frozenset(each.split())
+    for each in ("x", "packed", "query key value", "query memory", "x memory", "query key",
+                 "x key value", "x key", "query value")
+]  # fmt: skip
+NUMBERS = ("H", "G", "D", "d", "T", "R", "B")  # the lengths that a function may ask for; R = H // G
+PARAMS = tuple(role for role in AXES if role.startswith(("w_", "b_")))
+SWITCHES = ("is_causal", "training", "flag")
+UNNAMED = (  # what an argument may be whose name says nothing
+    "query", "key", "value", "x", "memory", "mask", "w_q", "w_k", "w_v", "w_o", "H",
+)  # fmt: skip
+MOST_ROLES = 60  # assignments that are tried
+MOST_TRIED = 200_000  # that are looked at, so that a function of many arguments takes no minute
+
+
+class Roles(NamedTuple):
+    """A role for each argument, and for the params inside."""
+
+    arguments: dict[str, str]
+    hidden: dict[str, str]  # of params that the function has itself
+    parts: dict[tuple[str, str], str]  # of what dicts of params have, by argument and key
+
+    def all(self) -> set[str]:
+        """Return every role that something has."""
+        return {*self.arguments.values(), *self.hidden.values(), *self.parts.values()}
+
+
+def find_roles(subject: Subject, given: Mapping[str, str]) -> Iterator[Roles]:
+    """Yield roles of the arguments that have to be passed, the likeliest first."""
+    passed = [a for a in subject.arguments if a.is_required or a.name in given]
+    passed += [a for a in subject.arguments if a not in passed and _is_needed(a)]
+    choices = [_roles_of(argument, subject, given) for argument in passed]
+    hidden = hidden_roles(subject)
+    complete = [each for each in _assignments(choices) if _main(each) in MAINS]
+    for each in sorted(complete, key=partial(_oddness, choices=choices))[:MOST_ROLES]:
+        arguments = dict(zip([a.name for a in passed], each, strict=True))
+        parts = {
+            (name, key): role_of_part(key, name)
+            for name, role in arguments.items()
+            if role == "params"
+            for key in subject.keys.get(name, ())
+        }
+        yield Roles(arguments, hidden, parts)
+
+
+def _is_needed(argument: Argument) -> bool:
+    """Return whether an argument has to be passed although it has a default."""
+    role = next(iter(roles_by_name(argument.name)), "")
+    kind = type(argument.default)
+    return (
+        (role in ("H", "G") and kind is not bool)
+        or (role == "rate" and kind is float)
+        or (role == "block" and kind is int)
+    )
+
+
+def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) -> list[str]:
+    """Return the roles that an argument may have, the likeliest first."""
+    name, annotation = argument.name, argument.annotation.lower()
+    if name in given:
+        return [given[name]]
+    if subject.unpacks(name):
+        subject.keys.setdefault(name, ["w", "b"])
+    if subject.keys.get(name):
+        return ["params"]
+    if name == "key" and any(other.name == "k" for other in subject.arguments):
+        return ["rng"]  # as JAX calls it
+    roles = [*roles_by_name(name)]
+    if len(name) == 1 and name.isupper():  # B, T, C: lengths, as in C
+        roles.sort(key=lambda role: role not in NUMBERS)
+    if "params" in roles:
+        subject.keys.setdefault(name, [])  # a call says which
+    if "int" in annotation and "array" not in annotation:
+        return [r for r in roles if r in (*NUMBERS, "window", "block", "offset")] or ["H"]
+    if "bool" in annotation and "array" not in annotation:
+        return [r for r in roles if r in SWITCHES] or ["flag"]
+    if "x" in roles:
+        roles.append("packed")
+    if not roles and name[:1] in "Ww":
+        return ["w_q", "w_k", "w_v", "w_o"]
+    return roles or [*UNNAMED]
+
+
+def _assignments(choices: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """Yield a role for each argument; two arrays never have the same."""
+    is_long = len(choices) > 6
+    short = [each[: 2 if is_long and len(each) < len(UNNAMED) else 6] for each in choices]
+    for roles in islice(product(*short), MOST_TRIED):
+        arrays = [role for role in roles if role in AXES or role in MAIN]
+        if len(arrays) == len({*arrays}):
+            yield roles
+
+
+def _main(roles: Sequence[str]) -> frozenset[str]:
+    return frozenset(role for role in roles if role in MAIN)
+
+
+def _oddness(roles: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Return how unlikely roles are: by the names first, then by the order of arguments."""
+    ranks = [each.index(role) for role, each in zip(roles, choices, strict=True)]
+    order = [MAIN.index(role) for role in roles if role in MAIN]
+    falls = sum(a > b for a, b in pairwise(order))
+    return 2 * (_main(roles) not in MAINS[:5]) + sum(ranks), falls
+
+
+def hidden_roles(subject: Subject) -> dict[str, str]:
+    """Return the roles of the params that a function has itself, by their names."""
+    found: dict[str, str] = {}
+    for name, array in subject.hidden.items():
+        *path, last = [part for part in name.replace("/", ".").split(".") if part]
+        is_kind = last in ("weight", "bias", "kernel", "w", "W", "b", "value")
+        roles = roles_by_name(path[-1] if is_kind and path else last)
+        if "bias_table" in roles and array.ndim == 2 and "bias_table" not in found.values():
+            found[name] = "bias_table"
+            continue
+        prefix = "b_" if last in ("bias", "b") or array.ndim == 1 else "w_"
+        fit = [prefix + role[2:] for role in roles if role in PARAMS]
+        if last == "bias" and not fit:
+            fit = ["b_o"]
+        if fit and fit[0] not in found.values():
+            found[name] = fit[0]
+    return found
+
+
+def role_of_part(key: str, argument: str) -> str:
+    """Return the role of what a dict of params has under a key.
+
+    Examples
+    --------
+    >>> role_of_part("w_q", "params"), role_of_part("w", "c_attn"), role_of_part("gamma", "params")
+    ('w_q', 'w_qkv', 'other')
+    """
+    if key in ("w", "b", "weight", "bias", "kernel"):  # of one map, which the argument names
+        own = next((role[2:] for role in roles_by_name(argument) if role in PARAMS), "")
+        return f"{'b' if key[0] == 'b' else 'w'}_{own}"
+    known = (*PARAMS, *NUMBERS)
+    return next((role for role in roles_by_name(key) if role in known), "other")

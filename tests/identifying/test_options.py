@@ -1,0 +1,52 @@
+"""Options: what arguments do that may be left out."""
+
+import time
+
+import numpy as np
+import pytest
+
+from mha_numpy.identifying.look import find_base
+from mha_numpy.identifying.options import look_at_options
+from mha_numpy.identifying.subject import Subject
+from tests.identifying.foreign import make_foreign
+
+
+def options_of(function):
+    subject = Subject(function)
+    found, _, _ = find_base(subject, {}, 5)
+    options = look_at_options(subject, found, {}, time.monotonic() + 5)
+    return {option.argument: option for option in options}
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "told"),
+    [
+        ("mask=None", {}, {"mask": ("mask", {})}),
+        ("mask=None", {"mask": "true = blocked"}, {"mask": ("mask", {"mask": "true = blocked"})}),
+        ("valid_lens=None", {"lengths": "j <= n"},
+         {"valid_lens": ("lengths", {"lengths": "j <= n"})}),
+        ("window=None", {"window_given": "w+1 before"},
+         {"window": ("window", {"window_given": "w+1 before"})}),
+        ("mask=None, is_causal=False", {"causal": "past and itself", "combined": "or"},
+         {"mask": ("mask", {}),
+          "is_causal": ("is_causal", {"causal": "past and itself", "combined": "or"})}),
+    ],
+)  # fmt: skip
+def test_option_is_understood(options, settings, told):
+    found = options_of(make_foreign(f"q, k, v, {options}", settings))
+    assert {name: (option.role, option.settings) for name, option in found.items()} == told
+
+
+def test_a_scale_that_nobody_reads_changes_nothing():
+    option = options_of(make_foreign("q, k, v, scale=None", {"scale_given": "ignored"}))["scale"]
+    assert (option.found, option.note) == (None, "changes nothing")
+
+
+def test_an_option_that_is_no_attention_is_not_clear():
+    def attend(q, k, v, mask=None):
+        s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        e = np.exp(s)
+        return e / e.sum(-1, keepdims=True) @ v + (0 if mask is None else 7)
+
+    option = options_of(attend)["mask"]
+    assert (option.found, option.note) == (None, "not clear")

@@ -1,0 +1,86 @@
+"""The search: the fewest deviations, conventions before mistakes, and what arrays are."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.identifying.family import evaluate
+from mha_numpy.identifying.search import Near, Seen, _choices, distance, explain, fit, search
+from mha_numpy.identifying.subject import Called, Subject
+from mha_numpy.identifying.ways import find_ways
+
+MOST = dict.fromkeys(range(6), 1)
+
+
+def called(settings, *names):
+    """Return what a function with these settings returns."""
+    way = next(find_ways(Subject(lambda q, k, v, mask: None), {}))
+    problem = way.problem(Subject(lambda q, k, v, mask: None))
+    values = evaluate(problem, settings)
+    return Seen(way, problem, Called([(f"[{i}]", values[n]) for i, n in enumerate(names)]))
+
+
+def found(settings, numbers=(), **options):
+    return search([[called(settings, "out")]], numbers, until=np.inf, most=MOST, **options)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {}, {"scale": "1/d"}, {"softmax_axis": "queries"},
+        {"scale": "1", "mask": "true = blocked"}, {"rotation": "halves", "rotated": "q"},
+        {"hide": "after the softmax", "softmax_axis": "queries"},
+    ],
+)  # fmt: skip
+def test_up_to_two_deviations_are_found(settings):
+    assert found(settings).settings == settings
+
+
+def test_numbers_of_the_source_are_tried():
+    assert found({"scale": 0.3}, (0.3,)).settings == {"scale": 0.3}
+    assert found({"scale": 0.3}) is None
+
+
+def test_three_deviations_are_not_found_but_from_a_base():
+    three = {"scale": "1/d", "mask": "true = blocked", "softmax_axis": "queries"}
+    assert found(three) is None
+    assert found(three, bases=({}, {"scale": "1/d"})).settings == three
+
+
+def test_only_some_settings_may_deviate():
+    assert found({"scale": "1/d"}, only=("mask",)) is None
+
+
+def test_settings_have_to_explain_all_calls_of_a_group():
+    usual, other = called({}, "out"), called({"scale": "1"}, "out")
+    assert search([[usual, other]], (), until=np.inf, most=MOST) is None
+
+
+def test_cheap_settings_come_first_and_none_comes_twice():
+    near = Near([called({}, "out")], {}, _choices((), ()))
+    assert [*near.at(0)] == [{}]
+    assert {"scale": "1"} in near.at(1)
+    twos = [frozenset(each.items()) for each in near.at(2)]
+    assert len(twos) == len({*twos})
+    assert frozenset({"softmax_axis": "queries"}.items()) in twos
+
+
+def test_output_comes_first_and_the_others_are_named():
+    fits = explain(called({}, "weights", "out", "lse"), {})
+    assert [(each.path, each.what) for each in fits] == [
+        ("[1]", "out"), ("[0]", "weights"), ("[2]", "lse"),
+    ]  # fmt: skip
+    assert explain(called({}, "weights"), {}) == ()
+
+
+def test_fit_names_the_layout():
+    one = called({}, "out")
+    values = evaluate(one.problem, {})
+    assert fit(values["out"].swapaxes(1, 2), values, ("out",)).layout == "B T H e"
+
+
+def test_distance_is_relative_and_nan_has_to_match():
+    nan, inf = np.nan, np.inf
+    assert distance(np.array([1.0, 4.0]), np.array([2.0, 4.0])) == 0.25
+    assert distance(np.array([1.0, nan, inf]), np.array([1.0, nan, inf])) == 0
+    assert distance(np.array([1.0, 2.0]), np.array([1.0, nan])) == inf
+    assert distance(np.array([True]), np.array([False])) == inf
