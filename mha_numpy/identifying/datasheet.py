@@ -1,5 +1,6 @@
 """The datasheet: everything that was found out, in rows."""
 
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -7,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mha_numpy.identifying.examples import Example, make_example
 from mha_numpy.identifying.family import SETTINGS, USUAL
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
@@ -45,6 +47,7 @@ AXES = {
     "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D", "F": "d_k/2",
     "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
+SECONDS = 2.0  # for all examples
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
 
 
@@ -60,6 +63,7 @@ class Row(NamedTuple):
     instead: str = ""  # what to write, for a mistake
     line: int = 0  # of the source, 0 if unknown
     code: str = ""
+    example: Example | None = None
 
 
 class Named(NamedTuple):
@@ -135,8 +139,8 @@ def _shown(value: Any) -> tuple[str, ...]:
     return tuple("all" if part is None else f"{part:g}" for part in parts)
 
 
-def make_datasheet(looked: Looked) -> Datasheet:
-    """Return what was found out as a datasheet."""
+def make_datasheet(looked: Looked, *, examples: bool = False) -> Datasheet:
+    """Return what was found out as a datasheet, on request with an example of each finding."""
     subject, found = looked.subject, looked.found
     if found is None:
         return Datasheet(subject.name, subject.framework, False, _saw(looked))
@@ -144,10 +148,27 @@ def make_datasheet(looked: Looked) -> Datasheet:
     for option in looked.options:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
+    rows = [*_in_order(rows)]
     return Datasheet(
         subject.name, subject.framework, True, "",
-        (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(_in_order(rows)),
+        (*_arguments(found), *_options(looked)), tuple(_returned(found)),
+        tuple(_with_examples(looked, rows) if examples else rows),
     )  # fmt: skip
+
+
+def _with_examples(looked: Looked, rows: list[Row]) -> Iterator[Row]:
+    """Yield rows with their examples, mistakes first in time."""
+    until = time.process_time() + SECONDS
+    all_found = [looked.found, *(option.found for option in looked.options)]
+    made: dict[int, Example | None] = {}
+    for at in sorted(range(len(rows)), key=lambda at: rows[at].kind != "mistake"):
+        row = rows[at]
+        for found in all_found if row.kind != "usual" else ():
+            is_about = found and (not row.argument or row.argument in found.seen.way.slots)
+            if found and is_about and not made.get(at) and time.process_time() < until:
+                made[at] = make_example(looked.subject, found, row.setting, row.value)
+    for at, row in enumerate(rows):
+        yield row._replace(example=made.get(at))
 
 
 def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:

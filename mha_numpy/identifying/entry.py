@@ -20,6 +20,7 @@ def identify(
     backward: Callable[..., Any] | None = None,
     given: Mapping[str, str] | None = None,
     seconds: float = 60.0,
+    examples: bool = False,
 ) -> Datasheet:
     """Say what a function that computes attention computes, by calling it.
 
@@ -33,6 +34,8 @@ def identify(
         Roles that you know, each with the name of its argument: ``{"mask": "attn"}``.
     seconds : float
         The time that it may take, without that of a single call.
+    examples : bool
+        Add to each row that is not usual the smallest inputs that show it.
 
     Returns
     -------
@@ -61,4 +64,4 @@ def identify(
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
         roles[argument] = role
-    return make_datasheet(look(function, roles, seconds))
+    return make_datasheet(look(function, roles, seconds), examples=examples)

@@ -51,7 +51,7 @@ def _argument(way: Way) -> str:
     return next((name for role in HIDING if (name := way.argument(role))), "")
 
 
-def _hide(problem: Problem, settings: dict[str, Any], *, last: bool) -> Problem:
+def hide(problem: Problem, settings: dict[str, Any], *, last: bool) -> Problem:
     """Hide the last key from all queries, or all keys from the first query (or sequence)."""
     given = problem.given
     if "lengths" in given:
@@ -81,7 +81,7 @@ def _blind_rows(
     subject: Subject, hiding: Sequence[Found], findings: Sequence[Found]
 ) -> Iterator[Fact]:
     for each in hiding:
-        change = partial(_hide, settings=each.settings, last=False)
+        change = partial(hide, settings=each.settings, last=False)
         seen, trouble = call_way(subject, each.seen.way, seed=2, change=change)
         if trouble:
             yield Fact("blind", "error", _argument(each.seen.way), trouble)
@@ -118,7 +118,7 @@ def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
 
         def change(problem: Problem, role: str = role, found: Found = each) -> Problem:
             if is_hiding:
-                problem = _hide(problem, found.settings, last=True)
+                problem = hide(problem, found.settings, last=True)
             array = problem.given[role].copy()
             axis = -2 if array.ndim > 3 else 1
             array.swapaxes(axis, 0)[-1] = np.nan

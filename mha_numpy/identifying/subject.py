@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe, one_line
 from mha_numpy.identifying.arrays import (
     flatten,
@@ -158,7 +159,7 @@ class Subject:
         positional, named = [], {}
         for argument in self.arguments:
             if argument.name in given:
-                value = to_framework(_narrow(given[argument.name], self.dtype), self.framework)
+                value = to_framework(narrow(given[argument.name], self.dtype), self.framework)
                 if isinstance(value, dict) and argument.name in self.keys:
                     value = Asked(value, self.asked.setdefault(argument.name, []))
                 if argument.is_positional:
@@ -181,8 +182,8 @@ class Subject:
         except Exception as error:  # anybody's
             return Called([], f"{type(error).__name__}: {one_line(error)}")
 
-    def changed(self, given: Mapping[str, Any]) -> list[str]:
-        """Call the function; return the names of the arguments that it changed."""
+    def changed(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        """Call the function; return the arguments that it changed, as they are afterwards."""
         passed = {name: to_framework(value, self.framework) for name, value in given.items()}
         with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -190,20 +191,19 @@ class Subject:
                 named = {a.name: passed[a.name] for a in self.arguments if a.name in passed}
                 first = [named.pop(a.name) for a in self.arguments if a.is_positional and a.name in named]
                 self.function(*first, **named)
-        return [
-            name
-            for name, value in given.items()
-            if isinstance(value, np.ndarray)
-            and not np.array_equal(value, np.asarray(to_numpy(passed[name])), equal_nan=value.dtype.kind == "f")
-        ]
+        after = {n: np.asarray(to_numpy(passed[n])) for n, x in given.items() if isinstance(x, np.ndarray)}
+        return {
+            name: array for name, array in after.items()
+            if not np.array_equal(given[name], array, equal_nan=array.dtype.kind == "f")
+        }  # fmt: skip
 
 
-def _narrow(value: Any, dtype: str) -> Any:
+def narrow(value: Any, dtype: str) -> Any:
     """Return an array of floats in another dtype."""
     if isinstance(value, dict):
-        return {name: _narrow(each, dtype) for name, each in value.items()}
+        return {name: narrow(each, dtype) for name, each in value.items()}
     if isinstance(value, list):
-        return [_narrow(each, dtype) for each in value]
+        return [narrow(each, dtype) for each in value]
     is_wide = isinstance(value, np.ndarray) and value.dtype == np.float64
     return value.astype(dtype) if is_wide else value
 
