@@ -28,6 +28,7 @@ WITHOUT_FAULT = {  # how the values of facts begin that need no example
     "hidden_nan": "no effect", "large_scores": "fine", "uneven_scores": "fine", "no_keys": "zeros",
     "sums": "float64", "float32": "float32", "float16": "float16", "inputs": "unchanged",
 }  # fmt: skip
+TOLD_APART = ("scale", "rotation", "qk_norm", "blind")  # an example shows which convention it is
 NARROW = {"float32": "float32", "float16": "float16", "half_masked": "float16"}
 SMALL = {"window": (1, 2), "scale": (2.0, 0.5), "offset": (1, 2), "softcap": (1.0, 2.0), "block": (1, 2)}
 TOKENS = ("query", "wide_q", "x_q", "x", "packed")  # the scores grow with them
@@ -133,7 +134,8 @@ def _of_setting(trial: Trial, setting: str, value: Any) -> Example | None:
     is_finite = setting == "blind" or bool(np.isfinite(own).all() and np.isfinite(usual).all())
     if not own.size or not is_finite or not got_visibly(own, usual):
         return None
-    for other in CONVENTIONS.get(setting, {*()}) - {value}:  # it shows which convention it is
+    rivals = CONVENTIONS[setting] - {value} if setting in TOLD_APART else ()
+    for other in rivals:
         if not got_visibly(own, trial.array(problem, {**settings, setting: other}), is_new=True):
             return None
     got = trial.call(problem)

@@ -22,6 +22,7 @@ def to_text(sheet: Datasheet) -> str:
         if row.kind != "mistake":
             about = f" [{row.argument}]" if row.argument else ""
             parts.append(f"  {row.name.ljust(width)}  {row.says}{about}")
+            parts += _example(row)
     return "\n".join(parts) + "\n"
 
 
@@ -46,13 +47,24 @@ def _mistake(row: Row) -> list[str]:
     lines = [f"  {row.name}: {row.says}{where}"]
     if row.instead:
         lines.append(f"    instead: {row.instead}")
-    return lines
+    return [*lines, *_example(row)]
+
+
+def _example(row: Row) -> list[str]:
+    return [f"      {line}" for line in str(row.example or "").splitlines()]
 
 
 def to_dict(sheet: Datasheet) -> dict[str, Any]:
     """Return a datasheet as what JSON knows."""
     found = sheet._asdict()
     for part in ("arguments", "returns", "rows"):
-        found[part] = [each._asdict() for each in found[part]]
-    found["mistakes"] = [row._asdict() for row in sheet.mistakes]
+        found[part] = [_as_dict(each) for each in found[part]]
+    found["mistakes"] = [_as_dict(row) for row in sheet.mistakes]
     return found
+
+
+def _as_dict(each: Row | Named) -> dict[str, Any]:
+    """Return the fields; that of an example only where there is one."""
+    found = each._asdict()
+    example = found.pop("example", None)
+    return {**found, "example": example.to_dict()} if example else found
