@@ -1,17 +1,16 @@
 """The datasheet: everything that was found out, in rows."""
 
-import time
-import tomllib
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from mha_numpy.identifying.examples import Example, make_example
 from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.gradients import GradientRow
+from mha_numpy.identifying.judging import add_examples, judge
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
+from mha_numpy.identifying.otherwise import describe_unknown
+from mha_numpy.identifying.rows import Row, make_row
 from mha_numpy.identifying.search import Fit, Found
 from mha_numpy.identifying.ways import Slot
 
@@ -47,23 +46,7 @@ AXES = {
     "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D", "F": "d_k/2",
     "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
-SECONDS = 2.0  # for all examples
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
-
-
-class Row(NamedTuple):
-    """One finding."""
-
-    name: str
-    says: str
-    kind: str  # "usual", "convention" or "mistake"
-    setting: str = ""
-    value: Any = None
-    argument: str = ""  # that it is about
-    instead: str = ""  # what to write, for a mistake
-    line: int = 0  # of the source, 0 if unknown
-    code: str = ""
-    example: Example | None = None
 
 
 class Named(NamedTuple):
@@ -111,64 +94,22 @@ class Datasheet(NamedTuple):
         return next((row.value for row in self.rows if row.setting == setting), None)
 
 
-@cache
-def _meanings() -> dict[str, dict[str, str]]:
-    return tomllib.loads(Path(__file__).with_name("meanings.toml").read_text("utf-8"))
-
-
-def make_row(setting: str, value: Any, argument: str = "") -> Row:
-    """Return the row of a setting or a fact.
-
-    Examples
-    --------
-    >>> make_row("scale", "1/d")[:3]
-    ('scale', "1 / d, which is 1 / sqrt(d) applied twice, or muP's scale", 'convention')
-    """
-    table = _meanings()[setting]
-    text = table.get(str(value))
-    if text is None:
-        text = table.get("any", "{}").format(*_shown(value))
-    text = text.replace("{}", argument or "an argument")
-    says, _, instead = text.removeprefix("!").partition(" -> ")
-    kind = "mistake" if text.startswith("!") else "usual" if value == USUAL.get(setting) else "convention"
-    return Row(table["row"], says, kind, setting, value, argument, instead)
-
-
-def _shown(value: Any) -> tuple[str, ...]:
-    parts = value if isinstance(value, tuple) else (value,)
-    return tuple("all" if part is None else f"{part:g}" for part in parts)
-
-
 def make_datasheet(looked: Looked, *, examples: bool = False) -> Datasheet:
     """Return what was found out as a datasheet, on request with an example of each finding."""
     subject, found = looked.subject, looked.found
     if found is None:
-        return Datasheet(subject.name, subject.framework, False, _saw(looked))
+        return Datasheet(subject.name, subject.framework, False, describe_unknown(subject, looked.seen, looked.trouble))
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
     for option in looked.options:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
-    rows = [*_in_order(rows)]
+    rows += _rows_of_gradients(looked.gradients)
+    rows = [*judge(looked, _in_order(rows))]
     return Datasheet(
         subject.name, subject.framework, True, "",
-        (*_arguments(found), *_options(looked)), tuple(_returned(found)),
-        tuple(_with_examples(looked, rows) if examples else rows),
+        (*_arguments(found), *_options(looked)), tuple(_returned(found)), 
+        tuple(add_examples(looked, rows) if examples else rows),
     )  # fmt: skip
-
-
-def _with_examples(looked: Looked, rows: list[Row]) -> Iterator[Row]:
-    """Yield rows with their examples, mistakes first in time."""
-    until = time.process_time() + SECONDS
-    all_found = [looked.found, *(option.found for option in looked.options)]
-    made: dict[int, Example | None] = {}
-    for at in sorted(range(len(rows)), key=lambda at: rows[at].kind != "mistake"):
-        row = rows[at]
-        for found in all_found if row.kind != "usual" else ():
-            is_about = found and (not row.argument or row.argument in found.seen.way.slots)
-            if found and is_about and not made.get(at) and time.process_time() < until:
-                made[at] = make_example(looked.subject, found, row.setting, row.value)
-    for at, row in enumerate(rows):
-        yield row._replace(example=made.get(at))
 
 
 def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
@@ -177,6 +118,19 @@ def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
             continue
         if setting in settings or (not argument and setting in ALWAYS):
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
+
+
+def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
+    right = [each.name for each in gradients if each.is_right]
+    if right:
+        yield Row("gradients", f"{', '.join(right)}: right", "usual", "gradients", right)
+    wrong = [each for each in gradients if not each.is_right]
+    for says in dict.fromkeys(each.says for each in wrong):
+        same = [each for each in wrong if each.says == says]
+        names = ", ".join(each.name for each in same)
+        yield Row(
+            f"gradients {names}".rstrip(), says, "mistake", names, same[0].mistake, same[0].argument
+        )
 
 
 TELLING = {  # the setting that says how an argument of this role is meant
@@ -199,7 +153,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
     settings = dict(option.settings)
     role = option.slot.role if option.slot else option.role
     if role in TELLING:
-        settings.setdefault(TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]]))
+        settings.setdefault(
+            TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]])
+        )
     if role == "is_causal":
         settings.setdefault("causal", option.found.settings.get("causal"))
     if role in ("is_causal", "window"):
@@ -209,9 +165,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
 
 def _in_order(rows: list[Row]) -> Iterator[Row]:
     """Yield each row once, those of one name together."""
-    names = dict.fromkeys(row.name for row in rows)
-    for name in names:
-        yield from dict.fromkeys(row for row in rows if row.name == name)
+    for name in dict.fromkeys(row.name for row in rows):
+        same = [row for row in rows if row.name == name]
+        yield from (row for at, row in enumerate(same) if row not in same[:at])
 
 
 def axes_of(layout: str, *, is_self: bool = False) -> str:
@@ -232,11 +188,18 @@ def _arguments(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for name, slot in way.slots.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout, is_self=is_self), _kind(slot))
+        yield Named(
+            name,
+            ROLES.get(slot.role, slot.role),
+            axes_of(slot.layout, is_self=is_self),
+            _kind(slot),
+        )
         for key, part in slot.parts:
             yield Named(f"{name}[{key!r}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
     for name, slot in way.hidden.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "a param of its own")
+        yield Named(
+            name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "a param of its own"
+        )
 
 
 def _kind(slot: Slot) -> str:
@@ -259,20 +222,9 @@ def _returned(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for fit in found.fits:
-        yield Named(fit.path or "result", _what(fit), axes_of(fit.layout, is_self=is_self))
+        layout = fit.layout if way.is_inside else fit.layout.replace("W", "e")
+        yield Named(fit.path or "result", _what(fit), axes_of(layout, is_self=is_self))
 
 
 def _what(fit: Fit) -> str:
     return RETURNED.get(fit.what, fit.what) or "unknown"
-
-
-def _saw(looked: Looked) -> str:
-    """Say what was seen of a function that is no attention as the family knows it."""
-    if not looked.ways:
-        names = ", ".join(a.name for a in looked.subject.arguments) or "none that can be named"
-        reason = f"; the last call raised {looked.trouble}" if looked.trouble else ""
-        return f"no call of it worked (its arguments: {names}){reason}"
-    return (
-        f"it can be called in {looked.ways} ways, but no attention that is known, with up to two "
-        "or three deviations, gives its numbers"
-    )

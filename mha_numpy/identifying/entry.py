@@ -64,4 +64,4 @@ def identify(
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
         roles[argument] = role
-    return make_datasheet(look(function, roles, seconds), examples=examples)
+    return make_datasheet(look(function, roles, seconds, backward), examples=examples)

@@ -6,7 +6,7 @@ import inspect
 import io
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,6 @@ class Called(NamedTuple):
 
     arrays: list[tuple[str, np.ndarray]]  # each with the way to it in the result
     trouble: str = ""  # the error, in a line
-    kind: str = ""  # of the result: "array", "tuple" ...
 
 
 class Asked(dict[str, Any]):
@@ -97,31 +96,31 @@ class Subject:
             raise ConfigError(f"function: expected a function or a layer; got {describe(function)}")
         self.function = function
         self.inner = inner_function(function)
-        self.name = getattr(function, "__name__", type(function).__name__)
+        name = getattr(function, "__qualname__", type(function).__name__)
+        self.name = name.rpartition("<locals>.")[2]
         self.frameworks = frameworks_of(function)
         self.framework = self.frameworks[0]
         self.dtype = "float64"
         if hasattr(function, "named_parameters") and not hasattr(function, "get_weights"):
-            function.double().eval()
+            function.double().eval()  # type: ignore[attr-defined]
         self.source, self.tree = _source(self.inner)
         self.arguments = _arguments(function, self.inner)
         self.hidden = hidden_arrays(function)
         self.numbers = numbers_of(function)
         self.keys: dict[str, list[str]] = {}  # of arguments that are dicts
         self.asked: dict[str, list[str]] = {}
-        self.printed = ""
 
     def constants(self) -> list[float]:
         """Return the numbers that may be conventions: of the source, attributes and defaults."""
-        found = [
-            float(node.value)
+        values = [
+            node.value
             for node in ast.walk(self.tree or ast.Pass())
-            if isinstance(node, ast.Constant) and type(node.value) in (int, float)
+            if isinstance(node, ast.Constant)
         ]
-        found += [float(n) for n in self.numbers.values()]
-        found += [
-            float(a.default) for a in self.arguments if type(a.default) in (int, float)
-        ]  # fmt: skip
+        values += [*self.numbers.values(), *(argument.default for argument in self.arguments)]
+        found = [
+            float(n) for n in values if isinstance(n, (int, float)) and not isinstance(n, bool)
+        ]
         return [*dict.fromkeys(abs(n) for n in found if n and abs(n) < 1e8)]
 
     def learn(self) -> bool:
@@ -166,36 +165,40 @@ class Subject:
                     positional.append(value)
                 else:
                     named[argument.name] = value
-        printed = io.StringIO()
         try:
-            with (
-                warnings.catch_warnings(), np.errstate(all="ignore"),
-                contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed),
-            ):  # fmt: skip
-                warnings.simplefilter("ignore")
+            with undisturbed():
                 result = self.function(*positional, **named)
-                if filled:
-                    at = [a.name for a in self.arguments if a.is_positional].index(filled) if filled not in named else -1
-                    result = (named[filled] if at < 0 else positional[at], result)
-            self.printed = self.printed or printed.getvalue()[:200]
-            return Called([*flatten(result)], kind=type(result).__name__)
+            if filled:
+                at = [a.name for a in self.arguments].index(filled)
+                result = (named[filled] if filled in named else positional[at], result)
+            return Called([*flatten(result)])
         except Exception as error:  # anybody's
             return Called([], f"{type(error).__name__}: {one_line(error)}")
 
     def changed(self, given: Mapping[str, Any]) -> dict[str, Array]:
         """Call the function; return the arguments that it changed, as they are afterwards."""
         passed = {name: to_framework(value, self.framework) for name, value in given.items()}
-        with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
-                named = {a.name: passed[a.name] for a in self.arguments if a.name in passed}
-                first = [named.pop(a.name) for a in self.arguments if a.is_positional and a.name in named]
-                self.function(*first, **named)
-        after = {n: np.asarray(to_numpy(passed[n])) for n, x in given.items() if isinstance(x, np.ndarray)}
-        return {
-            name: array for name, array in after.items()
-            if not np.array_equal(given[name], array, equal_nan=array.dtype.kind == "f")
-        }  # fmt: skip
+        order = [a for a in self.arguments if a.name in passed]
+        with contextlib.suppress(Exception), undisturbed():
+            self.function(
+                *(passed[a.name] for a in order if a.is_positional),
+                **{a.name: passed[a.name] for a in order if not a.is_positional},
+            )
+        arrays = {name: x for name, x in given.items() if isinstance(x, np.ndarray)}
+        after = {name: np.asarray(to_numpy(passed[name])) for name in arrays}
+        return {n: x for n, x in after.items() if not np.array_equal(x, arrays[n])}
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[io.StringIO]:
+    """Let a function print and warn where nobody sees it; yield what it prints."""
+    printed = io.StringIO()
+    with (
+        warnings.catch_warnings(), np.errstate(all="ignore"),
+        contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed),
+    ):  # fmt: skip
+        warnings.simplefilter("ignore")
+        yield printed
 
 
 def narrow(value: Any, dtype: str) -> Any:
@@ -219,7 +222,7 @@ def _source(inner: Any) -> tuple[str, ast.AST | None]:
 def _arguments(function: Any, inner: Any) -> list[Argument]:
     """Return the arguments that can be named."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = [*inspect.signature(function).parameters.values()]
         if all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
             own = inspect.signature(inner).parameters.values()
             parameters = [p for p in own if p.name != "self"]
@@ -246,9 +249,9 @@ def _documented(function: Any) -> list[Argument]:
     args, found = tree.args, []
     plain = [*args.posonlyargs, *args.args]
     defaults = [REQUIRED] * (len(plain) - len(args.defaults)) + [*args.defaults]
-    pairs = [*zip(plain, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+    pairs = zip([*plain, *args.kwonlyargs], [*defaults, *args.kw_defaults], strict=True)
     for arg, default in pairs:
-        value = REQUIRED
+        value: Any = REQUIRED
         if default is not REQUIRED:
             try:
                 value = ast.literal_eval(default)
