@@ -17,7 +17,7 @@ from mha_numpy.identifying.subject import Subject, narrow
 from mha_numpy.identifying.ways import Way
 
 SECONDS = 0.2  # of the processor, for one example
-VISIBLE = 0.1  # of the largest number: a difference that a few digits show
+VISIBLE = 0.05  # of the largest number: a difference that a few digits show
 MEANT = {  # what a mistake was meant to be, where that is not the usual value
     "causal": dict.fromkeys(("past", "one ahead", "future and itself", "future"), "past and itself"),
     "rotation": {"halves of q, pairs of k": "halves", "pairs of q, halves of k": "pairs"},
@@ -201,7 +201,7 @@ def _small_problems(subject: Subject, found: Found) -> Iterator[tuple[Way, Probl
         slots = dict(way.slots)
         for name, slot in slots.items():
             if slot.role in SMALL and type(slot.value) in (int, float):
-                slots[name] = slot._replace(value=SMALL[slot.role][i % 2])
+                slots[name] = slot._replace(value=(*SMALL[slot.role], slot.value)[i % 3])
             if slot.role == "is_causal" and found.settings.get("causal"):
                 slots[name] = slot._replace(value=True)
         small, rng = way._replace(slots=slots, sizes=sizes), np.random.default_rng(i)
