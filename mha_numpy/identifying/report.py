@@ -132,8 +132,8 @@ def _mistake(row: Row) -> Iterator[list[str]]:
 
 
 def _example(row: Row) -> list[str]:
-    lines = str(row.example or "").splitlines()
-    return [f"{'' if number else 'for example, '}{visible(line)}" for number, line in enumerate(lines)]
+    text = f"for example, {row.example}" if row.example else ""
+    return [visible(line) for line in text.splitlines()]
 
 
 def to_dict(sheet: Findings) -> dict[str, Any]:
