@@ -25,9 +25,11 @@ MEANT = {  # what a mistake was meant to be, where that is not the usual value
     "rotation": {"halves of q, pairs of k": "halves", "pairs of q, halves of k": "pairs"},
     "alibi": dict.fromkeys(("slopes from 1", "wrong sign"), "slopes from 2^(-8/H)"),
     "qk_norm": {"l2 of q": "l2", "l2 of k": "l2"},
+    "alignment": {"top left": "bottom right"},  # by a promise
 }  # fmt: skip
 WITHOUT_FAULT = {  # how the values of facts begin that need no example
     "hidden_nan": "no effect", "no_keys": "zeros", "float32": "float32", "float16": "float16",
+    "blind": "nan",
 }  # fmt: skip
 TOLD_APART = ("scale", "rotation", "qk_norm", "blind")  # an example shows which convention it is
 NARROW = {"float32": "float32", "float16": "float16", "half_masked": "float16"}
@@ -109,9 +111,7 @@ def make_example(subject: Subject, found: Found, setting: str, value: Any) -> Ex
     `found` explains calls with the argument that the finding is about.
     """
     until = time.process_time() + SECONDS
-    if str(value).startswith(WITHOUT_FAULT.get(setting, "always")) or value == USUAL.get(
-        setting, ""
-    ):
+    if str(value).startswith(WITHOUT_FAULT.get(setting, "always")):
         return None
     for way, problem in _small_problems(subject, found):
         trial = Trial(subject, found, way, problem)
