@@ -102,7 +102,8 @@ class Trial(NamedTuple):
     def example(self, got: Any, usual: Array, problem: Problem, dtype: str = "") -> Example:
         """Return an example of a call."""
         passed = narrow(self.way.given(problem), dtype or self.subject.dtype)
-        return Example(passed, got, usual, _compared(got, usual))
+        start = f"from {dtype}, " if dtype else ""
+        return Example(passed, got, usual, start + _compared(got, usual))
 
 
 def make_example(subject: Subject, found: Found, setting: str, value: Any) -> Example | None:
@@ -297,7 +298,7 @@ def _compared(got: Any, usual: Array) -> str:
         return f"the output has the shape {got.shape}, not {usual.shape}"
     gaps = _gaps(got, usual)
     if not gaps.any():
-        return f"from {usual.dtype}, the output is {got.dtype}"
+        return f"the output is {got.dtype}, not {usual.dtype}"
     at = np.unravel_index(gaps.argmax(), gaps.shape)
     where = f" at {[int(i) for i in at]}" if got.size > 1 else ""
     return f"the output{where} is {_number(got[at])}, not {_number(usual[at])}"
