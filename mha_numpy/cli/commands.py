@@ -624,6 +624,7 @@ def _vectors(options: Namespace) -> int:
     word("--given", "ROLE=ARGUMENT",
         "say which argument has a role, such as mask=attn; you can give several",
         nargs="+", action="extend", default=[]),
+    switch("--examples", "add to each finding the smallest inputs that show it"),
     path("--json", "FILE", "write the report to this file as JSON; - prints only the JSON"),
     path("--html", "FILE", "write the report to this file as a page"),
     number("--seconds", "S", "how long all of it may take (default 60)", default=60.0),

@@ -1,19 +1,23 @@
 """identify: what a function computes, where it differs from the usual, and which line is to blame."""
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mha_numpy.checks import check_number
 from mha_numpy.errors import ConfigError, describe, did_you_mean
 from mha_numpy.identifying.datasheet import make_datasheet
-from mha_numpy.identifying.look import look
-from mha_numpy.identifying.rows import ROLES
+from mha_numpy.identifying.examples import Example, make_example
+from mha_numpy.identifying.look import Looked, look
+from mha_numpy.identifying.rows import ROLES, Row
 from mha_numpy.identifying.sheet import Datasheet
 
 NAMES = {  # of roles, as people say them
     "heads": "H", "num_heads": "H", "num_kv_heads": "G", "kv_heads": "G", "padding": "padding",
     "query": "query", "dropout": "rate", "dropout_p": "rate",
 }  # fmt: skip
+
+EXAMPLES = 2.0  # seconds of the processor, for all examples
 
 
 def identify(
@@ -22,6 +26,7 @@ def identify(
     backward: Callable[..., Any] | None = None,
     given: Mapping[str, str] | None = None,
     seconds: float = 60.0,
+    examples: bool = False,
 ) -> Datasheet:
     """Say what a function that computes attention computes, by calling it.
 
@@ -35,6 +40,8 @@ def identify(
         Roles that you know, each with the name of its argument: ``{"mask": "attn"}``.
     seconds : float
         The time that it may take, without that of a single call.
+    examples : bool
+        Add to each row that is not usual the smallest inputs that show it.
 
     Returns
     -------
@@ -63,4 +70,21 @@ def identify(
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
         roles[argument] = role
-    return Datasheet(*make_datasheet(look(function, roles, seconds, backward)))
+    looked = look(function, roles, seconds, backward)
+    sheet = Datasheet(*make_datasheet(looked))
+    return sheet._replace(rows=(*_with_examples(looked, sheet.rows),)) if examples else sheet
+
+
+def _with_examples(looked: Looked, rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield rows with an example of each that is not usual; those of mistakes are made first."""
+    until = time.process_time() + EXAMPLES
+    findings = [looked.found, *(option.found for option in looked.options)]
+    made: dict[int, Example | None] = {}
+    for at in sorted(range(len(rows)), key=lambda at: rows[at].kind != "mistake"):
+        row = rows[at]
+        for found in findings if row.kind != "usual" else ():
+            is_about = found and (not row.argument or row.argument in found.seen.way.slots)
+            if found and is_about and not made.get(at) and time.process_time() < until:
+                made[at] = make_example(looked.subject, found, row.setting, row.value)
+    for at, row in enumerate(rows):
+        yield row._replace(example=made.get(at))

@@ -52,7 +52,7 @@ class FileSheet(NamedTuple):
 
 def identify_file(
     function: str, *, backward: str | None = None, given: Mapping[str, str] | None = None,
-    seconds: float = 60.0, memory: int = MEMORY,
+    seconds: float = 60.0, memory: int = MEMORY, examples: bool = False,
 ) -> FileSheet:  # fmt: skip
     """Say what a function in a file computes, whatever the file does.
 
@@ -69,6 +69,8 @@ def identify_file(
         The most time for loading the file and for identifying the function.
     memory : int
         The most bytes that the process may use.
+    examples : bool
+        Add to each row that is not usual the smallest inputs that show it.
 
     Returns
     -------
@@ -93,7 +95,7 @@ def identify_file(
         raise ConfigError(f"function: there is no file {file}")
     heard = _Heard(1, check_limits(Limits(seconds=seconds, memory=memory)))
     with busy(f"identifying {name}"):
-        run = run_messages(_looked_at(path, name, backward, given or {}, seconds), heard)
+        run = run_messages(_looked_at(path, name, backward, given or {}, seconds, examples), heard)
     if not heard.is_loaded:
         raise ConfigError(f"function: cannot load {path.name}: {run.ended}")
     if not run.calls:
@@ -115,7 +117,8 @@ class _Heard(Heard):
 
 
 def _looked_at(
-    path: Path, name: str, backward: str | None, given: Mapping[str, str], seconds: float
+    path: Path, name: str, backward: str | None, given: Mapping[str, str], seconds: float,
+    examples: bool,
 ) -> Iterator[Message]:
     """Load a file and identify its function; for a separate process."""
     until = time.monotonic() + seconds
@@ -131,6 +134,7 @@ def _looked_at(
             backward=_find(module, "backward", backward) if backward else None,
             given=dict(given),
             seconds=ENOUGH * max(until - time.monotonic(), TICK),
+            examples=examples,
         )
     except MhaError as error:
         yield Call(None, str(error), (), 0.0)

@@ -53,7 +53,7 @@ def _argument(way: Way) -> str:
     return next((name for role in HIDING if (name := way.argument(role))), "")
 
 
-def _hide(problem: Problem, settings: dict[str, Any], *, last: bool) -> Problem:
+def hide(problem: Problem, settings: dict[str, Any], *, last: bool) -> Problem:
     """Hide the last key from all queries, or all keys from the first query (or sequence)."""
     given = problem.given
     if "lengths" in given:
@@ -83,7 +83,7 @@ def _blind_rows(
     subject: Subject, hiding: Sequence[Found], findings: Sequence[Found]
 ) -> Iterator[Fact]:
     for each in hiding:
-        change = partial(_hide, settings=each.settings, last=False)
+        change = partial(hide, settings=each.settings, last=False)
         seen, trouble = call_way(subject, each.seen.way, seed=2, change=change)
         if trouble:
             yield Fact("blind", "error", _argument(each.seen.way), trouble)
@@ -136,7 +136,7 @@ def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
 
 def _with_nan(problem: Problem, role: str, settings: dict[str, Any]) -> Problem:
     if {*HIDING} & problem.given.keys():
-        problem = _hide(problem, settings, last=True)
+        problem = hide(problem, settings, last=True)
     array = problem.given[role].copy()
     array[(..., -1, slice(None))] = np.nan
     return problem.but(**{role: array})

@@ -110,8 +110,9 @@ def name_of(row: Row) -> str:
 def _named_once(rows: Iterable[Row]) -> Iterator[list[str]]:
     """Yield names and texts; of rows with one name, only the first says it."""
     for name, group in groupby(rows, name_of):
-        for number, says in enumerate(map(attrgetter("says"), group)):
-            yield ["" if number else name, visible(says)]
+        for number, row in enumerate(group):
+            yield ["" if number else name, visible(row.says)]
+            yield from (["", line] for line in _example(row))
 
 
 def _listed(named: tuple[Named, ...]) -> list[list[str]]:
@@ -127,12 +128,25 @@ def _mistake(row: Row) -> Iterator[list[str]]:
         yield ["", f"line {row.line}: {visible(row.code)}"]
     if row.instead:
         yield ["", f"instead: {visible(row.instead)}"]
+    yield from (["", line] for line in _example(row))
+
+
+def _example(row: Row) -> list[str]:
+    text = f"for example, {row.example}" if row.example else ""
+    return [visible(line) for line in text.splitlines()]
 
 
 def to_dict(sheet: Findings) -> dict[str, Any]:
     """Return a datasheet as what JSON knows."""
     found = sheet._asdict()
     for part in ("arguments", "returns", "rows"):
-        found[part] = [each._asdict() for each in found[part]]
-    found["mistakes"] = [row._asdict() for row in sheet.mistakes]
+        found[part] = [_as_dict(each) for each in found[part]]
+    found["mistakes"] = [_as_dict(row) for row in sheet.mistakes]
     return found
+
+
+def _as_dict(each: Row | Named) -> dict[str, Any]:
+    """Return the fields; that of an example only where there is one."""
+    found = each._asdict()
+    example = found.pop("example", None)
+    return {**found, "example": example.to_dict()} if example else found

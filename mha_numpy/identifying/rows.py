@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mha_numpy.identifying.examples import Example
 from mha_numpy.identifying.family import USUAL
 
 ROLES = {
@@ -46,6 +47,7 @@ class Row(NamedTuple):
     instead: str = ""  # what to write, for a mistake
     line: int = 0  # of the source, 0 if unknown
     code: str = ""
+    example: Example | None = None
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe, one_line
 from mha_numpy.identifying.chance import Chance
 from mha_numpy.identifying.arrays import (
@@ -164,7 +165,7 @@ class Subject:
         positional, named = [], {}
         for argument in self.arguments:
             if argument.name in given:
-                value = self._passed(_narrow(given[argument.name], self.dtype))
+                value = self._passed(narrow(given[argument.name], self.dtype))
                 if isinstance(value, dict) and argument.name in self.keys:
                     value = Asked(value, self.asked.setdefault(argument.name, []))
                 if argument.is_positional:
@@ -181,8 +182,8 @@ class Subject:
         except Exception as error:  # anybody's
             return Called([], f"{type(error).__name__}: {one_line(error)}")
 
-    def changed(self, given: Mapping[str, Any]) -> list[str]:
-        """Call the function; return the names of the arguments that it changed."""
+    def changed(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        """Call the function; return the arguments that it changed, as they are afterwards."""
         passed = {name: self._passed(value) for name, value in given.items()}
         order = [a for a in self.arguments if a.name in passed]
         with contextlib.suppress(Exception), undisturbed(), self.chance.control():
@@ -190,12 +191,9 @@ class Subject:
                 *(passed[a.name] for a in order if a.is_positional),
                 **{a.name: passed[a.name] for a in order if not a.is_positional},
             )
-        return [
-            name
-            for name, value in given.items()
-            if isinstance(value, np.ndarray)
-            and not np.array_equal(value, np.asarray(to_numpy(passed[name])))
-        ]
+        arrays = {name: x for name, x in given.items() if isinstance(x, np.ndarray)}
+        after = {name: np.asarray(to_numpy(passed[name])) for name in arrays}
+        return {n: x for n, x in after.items() if not np.array_equal(x, arrays[n])}
 
 
 @contextlib.contextmanager
@@ -210,12 +208,12 @@ def undisturbed() -> Iterator[io.StringIO]:
         yield printed
 
 
-def _narrow(value: Any, dtype: str) -> Any:
+def narrow(value: Any, dtype: str) -> Any:
     """Return an array of floats in another dtype."""
     if isinstance(value, dict):
-        return {name: _narrow(each, dtype) for name, each in value.items()}
+        return {name: narrow(each, dtype) for name, each in value.items()}
     if isinstance(value, list):
-        return [_narrow(each, dtype) for each in value]
+        return [narrow(each, dtype) for each in value]
     is_wide = isinstance(value, np.ndarray) and value.dtype == np.float64
     return value.astype(dtype) if is_wide else value
 

@@ -66,7 +66,7 @@ def kind_of(arrays):
     return "NoneType" if path is None else "dict" if "'" in path else "list" if path else "ndarray"
 
 
-def stub(function, *, backward=None, given=None, seconds=60.0):
+def stub(function, *, backward=None, given=None, seconds=60.0, examples=False):
     """Call the function twice."""
     subject = Subject(function)
     if "nothing" in given:

@@ -110,7 +110,7 @@ def test_the_order_of_a_page():
 
 def test_examples_and_libraries_have_a_place():
     more = {"example": "q = <1>\nreturned: 2", "libraries": {"Keras": "zeros", "JAX": "zeros"}}
-    rows = tuple(SimpleNamespace(**row._asdict(), **more) for row in ROWS)
+    rows = tuple(SimpleNamespace(**(row._asdict() | more)) for row in ROWS)
     text = Elements(to_page(SHEET._replace(rows=rows))).text
     assert text.count("q = <1>\nreturned: 2") == text.count("Keras, JAX: zeros") == 6
 
