@@ -140,9 +140,9 @@ def _trials(
     if role == "is_causal":
         yield {argument.name: Slot(role, value=not argument.default)}
     elif role in ("memory", "key"):
-        yield {argument.name: Slot("memory", "B S C")}
         if second and partner:
             yield {argument.name: Slot("x_k", "B S C"), second: Slot("x_v", "B S E")}
+        yield {argument.name: Slot("memory", "B S C")}
     elif role in OF_ROLE or role == "padding":
         for slot in variants(role):
             pair = {second: Slot(str(partner), slot.layout.replace("d", "e") if role == "cache_k" else slot.layout)}

@@ -38,7 +38,7 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
         *_hidden_nan(subject, [*hiding, *findings]),
         *_large_scores(subject, found),
         *_no_keys(subject, found),
-        *_narrow(subject, found),
+        *(_narrow(subject, found) if subject.is_module or not subject.hidden else ()),
         *_changes(subject, findings),
         *_repeats(subject, found),
     ]
@@ -186,7 +186,7 @@ def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
         yield Fact("no_keys", "error", note=trouble)
     elif seen:
         array = seen.called.arrays[0][1]
-        value = "zeros" if not array.any() else "nan" if np.isnan(array).all() else "other"
+        value = "zeros" if explain(seen, found.settings) else "nan" if np.isnan(array).all() else "other"
         yield Fact("no_keys", value)
 
 
@@ -196,9 +196,9 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
     if own == "float64":
         yield Fact("sums", _width_inside(subject, found))
     for dtype in ("float32", "float16"):
-        subject.dtype = dtype
+        subject.narrow(dtype)
         seen, trouble = call_way(subject, found.seen.way, seed=5)
-        subject.dtype = own
+        subject.narrow(own)
         if seen is None:
             yield Fact(dtype, "error" if trouble else "not finite", note=trouble)
             continue

@@ -4,15 +4,18 @@ import ast
 import contextlib
 import inspect
 import io
+import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.errors import ConfigError, describe, one_line
 from mha_numpy.identifying.arrays import (
+    call_in,
     flatten,
     frameworks_of,
     hidden_arrays,
@@ -87,9 +90,14 @@ class Subject:
         self.name = getattr(function, "__name__", type(function).__name__)
         self.frameworks = frameworks_of(function)
         self.framework = self.frameworks[0]
-        self.dtype = "float64"
-        if hasattr(function, "named_parameters") and not hasattr(function, "get_weights"):
-            function.double().eval()
+        self.is_module = hasattr(function, "named_parameters") and not hasattr(function, "get_weights")
+        if self.is_module:
+            self.function = function = deepcopy(function).eval()
+            rng = np.random.default_rng(0)
+            for param in function.parameters():
+                if not param.any():  # biases, as they begin
+                    param.data += to_framework(rng.normal(size=param.shape), "torch")
+        self.narrow("float64")
         self.source, self.tree = _source(self.inner)
         self.arguments = _arguments(function, self.inner)
         self.hidden = hidden_arrays(function)
@@ -110,6 +118,12 @@ class Subject:
             float(a.default) for a in self.arguments if type(a.default) in (int, float)
         ]  # fmt: skip
         return [*dict.fromkeys(abs(n) for n in found if n and abs(n) < 1e8)]
+
+    def narrow(self, dtype: str) -> None:
+        """Let calls have arrays of another dtype, and a module of PyTorch its params."""
+        self.dtype = dtype
+        if self.is_module:
+            self.function.to(getattr(sys.modules["torch"], dtype))
 
     def learn(self) -> bool:
         """Take up the names that a call asked of dicts; return whether there are new ones."""
@@ -154,7 +168,7 @@ class Subject:
                 contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed),
             ):  # fmt: skip
                 warnings.simplefilter("ignore")
-                result = self.function(*positional, **named)
+                result = call_in(self.framework, self.function, positional, named)
                 if filled:
                     at = [a.name for a in self.arguments if a.is_positional].index(filled) if filled not in named else -1
                     result = (named[filled] if at < 0 else positional[at], result)

@@ -122,6 +122,9 @@ def find_ways(subject: Subject, given: dict[str, str]) -> Iterator[Way]:
     needed = [a for a in subject.arguments if a.is_required or a.name in given]
     needed += [a for a in subject.arguments if a not in needed and _is_needed(a)]
     choices = [_choices(a, subject, given) for a in needed]
+    main = [each for each in choices if {*each} & {*MAIN}]
+    if len(main) == 1 and "query" in main[0]:  # keys and values default to it
+        main[0].insert(0, "x")
     hidden = _hidden_roles(subject)
     names = [dict(zip([a.name for a in needed], each, strict=True)) for each in _assignments(choices)]
     complete = [each for each in names if _is_complete(each, hidden)]

@@ -17,7 +17,7 @@ CAUSAL = ("", "past and itself", "past", "one ahead", "future and itself", "futu
     alignment=("top left", "bottom right", "none with one query"),
     window=(None,),  # (keys before, keys after); other values come from numbers in the source
     window_given=("w-1 before", "w before", "w-1 both", "w both", "w//2 both", "w+1 before",
-                  "w/2-1 both", "w-2 before"),
+                  "w/2-1 both", "w-2 before", "w after", "left, right"),
     mask=("true = visible", "true = blocked", "ignored"),
     mask_index=("", "transposed", "and transposed", "of the first sequence", "of the first head"),
     lengths=("j < n", "j <= n", "j < n - 1", "last n", "j > n", "j >= n"),
@@ -73,12 +73,14 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     return {"visible": visible, "has_rule": bool(ruled or masked)}
 
 
-def _window(w: int, given: str) -> tuple[int, int | None]:
+def _window(w: Any, given: str) -> tuple[float, int | None]:
     """Return how many keys before and after a query are in a window of w."""
+    if isinstance(w, tuple):
+        return {"left, right": w}[given]
     return {
         "w-1 before": (w - 1, None), "w before": (w, None), "w+1 before": (w + 1, None),
         "w-2 before": (w - 2, None), "w-1 both": (w - 1, w - 1), "w both": (w, w),
-        "w//2 both": (w // 2, w // 2), "w/2-1 both": (max(w // 2 - 1, 0),) * 2,
+        "w//2 both": (w // 2, w // 2), "w/2-1 both": (max(w // 2 - 1, 0),) * 2, "w after": (np.inf, w),
     }[given]  # fmt: skip
 
 
@@ -126,7 +128,7 @@ def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[
         if s.hide.endswith("renormalised"):
             weights = weights / weights.sum(-1, keepdims=True)
     if s.blind != "nan":
-        blind = ~visible.any(-1, keepdims=True)
+        blind = ~(visible & ~np.isneginf(x.scores)).any(-1, keepdims=True)
         plain = softmax(x.scores, -1) if s.blind.startswith("as if") else 1 / scores.shape[-1]
         weights = np.where(blind, 0 if s.blind == "zeros" else plain, weights)
     return {"masked": scores, "weights": weights, "lse": lse}
