@@ -140,7 +140,7 @@ def make_datasheet(looked: Looked) -> Datasheet:
     subject, found = looked.subject, looked.found
     if found is None:
         return Datasheet(subject.name, subject.framework, False, _saw(looked))
-    rows = [*_rows(found.settings, "")]
+    rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
     for option in looked.options:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
@@ -152,6 +152,8 @@ def make_datasheet(looked: Looked) -> Datasheet:
 
 def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
     for setting in SETTINGS:
+        if setting == "scale" and "of q and k" in str(settings.get("normaliser", "")):
+            continue
         if setting in settings or (not argument and setting in ALWAYS):
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
 
@@ -160,6 +162,14 @@ TELLING = {  # the setting that says how an argument of this role is meant
     "mask": "mask", "lengths": "lengths", "bias": "bias", "window": "window_given", "scale": "scale_given",
     "softcap": "softcap_at", "dropout_mask": "dropout_mask", "head_gate": "head_gate", "offset": "q_position",
 }  # fmt: skip
+
+
+def _rows_of_roles(found: Found) -> Iterator[Row]:
+    """Yield how the arguments that have to be passed are meant."""
+    for name, slot in found.seen.way.slots.items():
+        setting = TELLING.get(slot.role, "")
+        if setting and setting not in found.settings:
+            yield make_row(setting, USUAL[setting], name)
 
 
 def _rows_of_option(option: Option) -> Iterator[Row]:
@@ -214,9 +224,14 @@ def _kind(slot: Slot) -> str:
 
 def _options(looked: Looked) -> Iterator[Named]:
     for option in looked.options:
-        slot = option.slot
-        what = ROLES.get(slot.role if slot else option.role, "unknown")
-        yield Named(option.argument, what, axes_of(slot.layout) if slot else "", _kind(slot) if slot else option.note)
+        slots = {option.argument: option.slot}
+        if option.found and looked.found:  # two may have been passed together
+            own = looked.found.seen.way.slots
+            slots = {n: slot for n, slot in option.found.seen.way.slots.items() if n not in own}
+        for name, slot in slots.items():
+            what = ROLES.get(slot.role if slot else option.role, "unknown")
+            note = _kind(slot) if slot else option.note
+            yield Named(name, what, axes_of(slot.layout) if slot else "", note)
 
 
 def _returned(found: Found) -> Iterator[Named]:

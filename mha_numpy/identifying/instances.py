@@ -4,6 +4,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from mha_numpy.errors import ConfigError, one_line
 from mha_numpy.identifying.family import Sizes
 from mha_numpy.identifying.family.problem import draw
 from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.subject import Drawn
 from mha_numpy.identifying.ways import PARAMS, number_of
 
 METHODS = ("__call__", "forward", "call", "attend", "attention", "apply", "compute", "run")
@@ -35,19 +37,12 @@ def make_instance(kind: type) -> Any:
     )
 
 
-class Drawn(dict[str, Any]):
-    """Params that are drawn when they are first asked for."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        super().__init__()
-        self.sizes = sizes
-
-    def __missing__(self, key: str) -> Any:
-        role = next((role for role in roles_by_name(key) if role in PARAMS), None)
-        if role is None:
-            raise KeyError(key)
-        self[key] = draw(role, self.sizes, np.random.default_rng(len(key)))
-        return self[key]
+def _param(sizes: Sizes, key: str) -> Any:
+    """Draw the param that a name stands for."""
+    role = next((role for role in roles_by_name(key) if role in PARAMS), None)
+    if role is None:
+        raise KeyError(key)
+    return draw(role, sizes, np.random.default_rng(len(key)))
 
 
 def _arguments(kind: type, sizes: Sizes, is_plain: bool) -> dict[str, Any]:
@@ -77,7 +72,7 @@ def _value(name: str, kind: type, sizes: Sizes, is_plain: bool) -> Any:
         if role in ("is_causal", "flag", "training"):
             return role == "is_causal"
     if "params" in roles:
-        return Drawn(sizes)
+        return Drawn(partial(_param, sizes))
     attributes = _looked_up(kind, name)
     if attributes:
         return SimpleNamespace(**{each: _value(each, kind, sizes, is_plain) for each in attributes})

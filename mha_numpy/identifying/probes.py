@@ -15,7 +15,7 @@ from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Way
 
 HIDING = ("mask", "lengths", "bias")  # roles that can hide all keys of a query
-OF_KEYS = ("value", "wide_v", "x_v", "memory", "x")  # roles whose rows become values
+OF_KEYS = ("value", "wide_v", "x_v", "memory", "x", "packed")  # roles whose rows become values
 BLIND = ("nan", "zeros", "mean of all values", "as if nothing were hidden")
 LARGE = 1e3  # times the scores
 
@@ -34,11 +34,12 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
     findings = [found, *(option.found for option in options if option.found)]
     hiding = [each for each in findings if {*HIDING} & each.seen.way.roles().keys()]
     facts = [
-        *_blind_rows(subject, hiding, found),
+        *_blind_rows(subject, hiding, findings),
         *_hidden_nan(subject, [*hiding, *findings]),
         *_large_scores(subject, found),
         *_no_keys(subject, found),
-        *(_narrow(subject, found) if subject.is_module or not subject.hidden else ()),
+        *_narrow(subject, found),
+        *_half_masked(subject, hiding[:1]),
         *_changes(subject, findings),
         *_repeats(subject, found),
     ]
@@ -76,7 +77,9 @@ def _hide(problem: Problem, settings: dict[str, Any], *, last: bool) -> Problem:
     return problem.but(bias=bias)
 
 
-def _blind_rows(subject: Subject, hiding: Sequence[Found], found: Found) -> Iterator[Fact]:
+def _blind_rows(
+    subject: Subject, hiding: Sequence[Found], findings: Sequence[Found]
+) -> Iterator[Fact]:
     for each in hiding:
         change = partial(_hide, settings=each.settings, last=False)
         seen, trouble = call_way(subject, each.seen.way, seed=2, change=change)
@@ -84,14 +87,18 @@ def _blind_rows(subject: Subject, hiding: Sequence[Found], found: Found) -> Iter
             yield Fact("blind", "error", _argument(each.seen.way), trouble)
         elif seen:
             yield Fact("blind", _blind_kind(seen, each.settings), _argument(each.seen.way))
-    if not hiding and found.settings.get("causal"):
-        for S in (3, 7):
-            way = found.seen.way._replace(sizes=found.seen.way.sizes._replace(S=S))
-            seen, _ = call_way(subject, way, change=lambda problem: problem)
-            values = seen and evaluate(seen.problem, found.settings)
+    for each in () if hiding else findings:
+        for S in (3, 2, 1):  # more queries than keys: some may see nothing
+            way = each.seen.way._replace(sizes=each.seen.way.sizes._replace(S=S))
+            seen, _ = call_way(subject, way, change=_unchanged)
+            values = seen and evaluate(seen.problem, each.settings)
             if seen and values and not values["visible"].any(-1).all():
-                yield Fact("blind", _blind_kind(seen, found.settings))
+                yield Fact("blind", _blind_kind(seen, each.settings))
                 return
+
+
+def _unchanged(problem: Problem) -> Problem:
+    return problem
 
 
 def _blind_kind(seen: Seen, settings: dict[str, Any]) -> str:
@@ -105,8 +112,6 @@ def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
     for each in findings:
         way, settings = each.seen.way, each.settings
         is_hiding = bool({*HIDING} & way.roles().keys())
-        if not is_hiding and not settings.get("causal") == "past and itself":
-            continue
         role = next((role for role in OF_KEYS if role in way.roles()), "")
         if not role or way.sizes.T < 2:
             continue
@@ -126,8 +131,8 @@ def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
         usual = evaluate(seen.problem.but(**{role: np.nan_to_num(seen.problem.given[role])}), settings)
         if not values or not usual:
             continue
-        hidden_rows = ~usual["visible"][..., -1]  # (B, H, T): they do not see the NaN
-        if role == "x":
+        hidden_rows = usual["weights"][..., -1] == 0  # (B, H, T): they do not see the NaN
+        if role in ("x", "packed"):
             hidden_rows[..., -1] = False
         if not hidden_rows.any():
             continue
@@ -181,7 +186,7 @@ def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
     way = found.seen.way
     if {"x", "packed"} & way.roles().keys() and "memory" not in way.roles():
         return
-    seen, trouble = call_way(subject, way._replace(sizes=way.sizes._replace(S=0)), change=lambda p: p)
+    seen, trouble = call_way(subject, way._replace(sizes=way.sizes._replace(S=0)), change=_unchanged)
     if trouble:
         yield Fact("no_keys", "error", note=trouble)
     elif seen:
@@ -193,8 +198,11 @@ def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
 def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
     """Pass float32 and float16, and measure how exact the output is."""
     own = subject.dtype
-    if own == "float64":
+    has_params = bool(found.seen.way.hidden)
+    if own == "float64" and not (has_params and found.fits[0].error > 1e-11):
         yield Fact("sums", _width_inside(subject, found))
+    if has_params and not subject.is_module:  # they have a dtype of their own
+        return
     for dtype in ("float32", "float16"):
         subject.narrow(dtype)
         seen, trouble = call_way(subject, found.seen.way, seed=5)
@@ -202,7 +210,6 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
         if seen is None:
             yield Fact(dtype, "error" if trouble else "not finite", note=trouble)
             continue
-        fits = explain(seen, found.settings)
         returned = seen.called.arrays[0][1].dtype.name
         problem = Problem(seen.problem.sizes, {
             role: x.astype(dtype).astype(float) if isinstance(x, np.ndarray) and x.dtype == float else x
@@ -210,8 +217,24 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
         })  # fmt: skip
         fits = explain(seen._replace(problem=problem), found.settings)
         unit = float(np.finfo(dtype).eps)
-        exact = "" if not fits else "exact" if fits[0].error < 0.6 * unit else "rounded"
-        yield Fact(dtype, returned, note=exact)
+        exact = "exact" if fits and fits[0].error < 0.6 * unit else ""
+        wider = ", computed in a wider dtype" if exact == "exact" and returned == dtype else ""
+        yield Fact(dtype, returned + wider)
+
+
+def _half_masked(subject: Subject, hiding: Sequence[Found]) -> Iterator[Fact]:
+    """Pass float16 and a mask: a hidden score of -1e9 is -inf there, or does not fit."""
+    own = subject.dtype
+    for each in hiding:
+        if each.seen.way.hidden:
+            return
+        subject.dtype = "float16"
+        plain, _ = call_way(subject, each.seen.way, seed=5, change=_unchanged)
+        subject.dtype = own
+        if plain is None:
+            yield Fact("half_masked", "error", _argument(each.seen.way))
+        elif not np.isfinite(plain.called.arrays[0][1]).all():
+            yield Fact("half_masked", "not finite", _argument(each.seen.way))
 
 
 def _width_inside(subject: Subject, found: Found) -> str:

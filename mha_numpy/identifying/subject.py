@@ -79,6 +79,18 @@ class Asked(dict[str, Any]):
             raise AttributeError(key) from None
 
 
+class Drawn(dict[str, Any]):
+    """Params of an object that are drawn when they are first asked for."""
+
+    def __init__(self, draw: Callable[[str], Any]) -> None:
+        super().__init__()
+        self.draw = draw
+
+    def __missing__(self, key: str) -> Any:
+        self[key] = self.draw(key)
+        return self[key]
+
+
 class Subject:
     """Anybody's function, or an object that can be called."""
 
@@ -133,9 +145,15 @@ class Subject:
             more = [key for key in asked if key not in known]
             known += more
             new = new or bool(more)
-        hidden = hidden_arrays(self.function)
-        if hidden.keys() != self.hidden.keys():
-            self.hidden, new = hidden, True
+        holder = getattr(self.function, "__self__", self.function)
+        drawn = {
+            f"{name}.{key}": array
+            for name, value in getattr(holder, "__dict__", {}).items()
+            if isinstance(value, Drawn)
+            for key, array in value.items()
+        }
+        if drawn.keys() - self.hidden.keys():
+            self.hidden, new = {**self.hidden, **drawn}, True
         return new
 
     def unpacks(self, argument: str) -> bool:

@@ -119,10 +119,11 @@ def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[
         scores = np.where(visible, scores, fill)
     axis = {"keys": -1, "queries": -2, "heads": 1, "all": (-1, -2), "features of batch": 0}
     if s.normaliser.endswith("of q and k"):
-        return {"masked": scores, **_by_features(x, s.normaliser)}
-    if s.normaliser.startswith("streamed"):
-        return {"masked": scores, **_streamed(scores, s.normaliser, problem.get("block") or s.block)}
-    weights, lse = _normalise(scores, axis[s.softmax_axis], s, problem, visible)
+        weights, lse = _by_features(x, s.normaliser)
+    elif s.normaliser.startswith("streamed"):
+        weights, lse = _streamed(scores, s.normaliser, problem.get("block") or s.block)
+    else:
+        weights, lse = _normalise(scores, axis[s.softmax_axis], s, problem, visible)
     if is_after and x.has_rule:
         weights = weights * visible
         if s.hide.endswith("renormalised"):
@@ -166,7 +167,7 @@ def _normalise(
     return weights / weights.sum(axis=axis, keepdims=True), lse
 
 
-def _by_features(x: SimpleNamespace, kind: str) -> dict[str, Array]:
+def _by_features(x: SimpleNamespace, kind: str) -> tuple[Array, Array]:
     """Return the weights of linear attention: products of positive features of q and k."""
     feature = {
         "elu(x)+1": lambda a: np.where(a > 0, a + 1, np.exp(np.minimum(a, 0))),
@@ -174,10 +175,10 @@ def _by_features(x: SimpleNamespace, kind: str) -> dict[str, Array]:
         "exp": np.exp,
     }[kind.split()[0]]
     products = feature(x.turned_q) @ feature(x.keys).swapaxes(-1, -2) * x.visible
-    return {"weights": products / products.sum(-1, keepdims=True), "lse": np.log(products.sum(-1))}
+    return products / products.sum(-1, keepdims=True), np.log(products.sum(-1))
 
 
-def _streamed(scores: Array, kind: str, block: int) -> dict[str, Array]:
+def _streamed(scores: Array, kind: str, block: int) -> tuple[Array, Array]:
     """Return weights as computed by blocks of keys, where something keeps an earlier maximum."""
     starts = range(0, scores.shape[-1], block)
     largest = [scores[..., : start + block].max(-1, keepdims=True) for start in starts]
@@ -187,4 +188,4 @@ def _streamed(scores: Array, kind: str, block: int) -> dict[str, Array]:
     right = np.exp(scores - largest[-1])
     above, below = (right, own) if kind.endswith("sum not rescaled") else (own, right)
     sums = below.sum(-1, keepdims=True)
-    return {"weights": above / sums, "lse": (np.log(sums) + largest[-1])[..., 0]}
+    return above / sums, (np.log(sums) + largest[-1])[..., 0]
