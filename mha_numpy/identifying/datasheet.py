@@ -28,7 +28,7 @@ ROLES = {
     "b_v": "bias of the values", "b_qkv": "biases of queries, keys and values in one",
     "b_kv": "biases of keys and values in one", "b_o": "bias of the output", "params": "params by name",
     "positions": "positions", "cos": "cosines of the rotation", "sin": "sines of the rotation",
-    "base": "base of the rotation", "offset": "position of the first query", "sink": "sinks, one more score per head",
+    "cos_sin": "cosines and sines of the rotation", "base": "base of the rotation", "offset": "position of the first query", "sink": "sinks, one more score per head",
     "bias_table": "table of biases by distance", "head_gate": "multiplier of each head",
     "cache_k": "keys of earlier tokens", "cache_v": "values of earlier tokens", "block": "size of blocks",
     "eps": "a small number", "rate": "dropout rate", "dropout_mask": "multiplier of each weight",
@@ -213,7 +213,7 @@ def _arguments(found: Found) -> Iterator[Named]:
     for name, slot in way.slots.items():
         yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout, is_self=is_self), _kind(slot))
         for key, part in slot.parts:
-            yield Named(f"{name}[{key!r}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
+            yield Named(f"{name}[{key if key.isdigit() else repr(key)}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
     for name, slot in way.hidden.items():
         yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "a param of its own")
 

@@ -24,11 +24,11 @@ ROWS = ("B S", "S", "B 1 1 S", "B 1 S", "S B")  # of a padding mask
 OF_ROLE = {  # layouts of arrays that are options
     "mask": CELLS, "bias": ("B H T S", "H T S", "1 H T S", "T S", "B T S", "B 1 T S", "1 1 T S", "T S H"),
     "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", ""),
-    "positions": ("B T", "T"), "cos": ("T F", "T FF", "T ff", "1 1 T F", "1 T 1 F", "1 1 T FF", "B T FF", "1 T 1 FF"),
+    "positions": ("B T", "T"), "cos": ("T F", "T FF", "T ff", "1 1 T F", "1 T 1 F", "1 1 T FF", "1 T FF", "1 T 1 FF"),
     "bias_table": ("K H", "H K"), "sink": ("H", "1 H 1 1"), "head_gate": ("H", "1 H 1 1"),
     "cache_k": ("B G Z d", "B Z G d", "Z G d", "G Z d", "Z d", "B Z d"),
 }  # fmt: skip
-OF_ROLE["sin"] = OF_ROLE["cos"]
+OF_ROLE["cos_sin"] = OF_ROLE["sin"] = OF_ROLE["cos"]
 OF_ROLE["cache_v"] = tuple(layout.replace("d", "e") for layout in OF_ROLE["cache_k"])
 
 

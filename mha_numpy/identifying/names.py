@@ -57,6 +57,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "positions": r"(pos|position|positions|positionids|posids|tpos|inputpos|idx|indices|qpos|kpos)s?",
     "cos": r"(cos|cosine|ropecos|freqscos|costable|cosines|c)",
     "sin": r"(sin|sine|ropesin|freqssin|sintable|sines|s)",
+    "cos_sin": r"(pos|position|rotary|rope)(al)?(emb|embs|embeddings?)|(rope|rotary|freqs)?(cossin|cis)|rotary|rope",
     "base": r"(rope)?(base|theta|ropetheta|ropebase|freqbase|b)",
     "offset": r"(q|query|start|pos|past|cache|causal|position|key)?(offset|startpos|shift|pastlen(gth)?|nprev|npast|cachelen|qoffset|start|qstart|posoffset|t0|curpos|step|index|cachepos|poffset|pos|begin|past|prior|from)",
     "sink": r"(attn|attention|head|logit)?(sink|sinks|sinklogits?|sinkscores?|extralogits?|offby1|aux)(s)?",

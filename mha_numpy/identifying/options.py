@@ -169,4 +169,5 @@ def _is_same(array: Any, found: Found, problem: Problem) -> bool:
     roles = found.seen.way.roles()
     plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in roles or r in found.seen.problem.given})
     values = evaluate(plain, found.settings)
-    return values is not None and fit(array, values, OUTPUTS, 1e-9) is not None
+    close = max(1e-9, 10 * found.fits[0].error)
+    return values is not None and fit(array, values, OUTPUTS, close) is not None

@@ -92,6 +92,8 @@ def _fill(slot: Slot, problem: Problem) -> Any:
         return np.zeros(problem.sizes.shape(slot.layout))
     if slot.role == "lengths" and not slot.layout:
         return int(problem.given["lengths"][0])
+    if slot.role == "cos_sin":
+        return [_fill(part, problem) for _, part in slot.parts]
     if slot.role == "params":
         return {name: _fill(part, problem) for name, part in slot.parts}
     if slot.role in NUMBERS:
@@ -140,6 +142,7 @@ def _is_needed(argument: Argument) -> bool:
         (roles[0] in ("H", "G") and not isinstance(argument.default, bool))
         or (roles[0] == "rate" and type(argument.default) is float)
         or (roles[0] == "block" and type(argument.default) is int)
+        or roles[0] == "cos_sin"
     )
 
 
@@ -273,6 +276,9 @@ def variants(role: str) -> list[Slot]:
     if role in CHOICES:
         return [Slot(role, value=value) for value in CHOICES[role]]
     layouts = ROWS if role == "padding" else OF_ROLE[role]
+    if role == "cos_sin":
+        pairs = [(("0", Slot("cos", layout)), ("1", Slot("sin", layout))) for layout in layouts]
+        return [Slot(role, parts=parts) for parts in pairs]
     role = "mask" if role == "padding" else role
     return [
         Slot(role, layout, kind=kind)
@@ -342,8 +348,13 @@ def _hidden_sizes(
             return
         lengths |= dict(zip(layout, shape, strict=True))
     D, C, W = lengths.get("D", 0), lengths.get("C", lengths.get("E", 0)), lengths.get("W", 0)
+    wide = lengths.get("M") or lengths.get("U", 0)
+    if "d" in named and wide:
+        named["H"] = wide // named["d"]
     heads = [lengths["H"]] if "H" in lengths else [named["H"]] if "H" in named else HEADS
     for H in heads:
+        if wide and "N" in lengths:
+            named["G"] = max(lengths["N"] * H // wide, 1)
         groups = [lengths["G"]] if "G" in lengths else [named["G"]] if "G" in named else [H, 1, 2, 4]
         for G in groups:
             wide = lengths.get("M") or lengths.get("U") or lengths.get("N", 0) * H // G
