@@ -53,7 +53,8 @@ def to_framework(value: Any, framework: str) -> Any:
     if framework == "jax":
         jax = import_module("jax")
         jax.config.update("jax_enable_x64", True)  # or it would narrow float64
-        return jax.device_put(value)
+        is_long = value.dtype == np.int64  # its own integers are short
+        return jax.device_put(value.astype(np.int32) if is_long else value)
     if framework == "keras":
         return import_module("keras").ops.convert_to_tensor(value, dtype=value.dtype.name)
     if framework == "tensorflow":

@@ -18,7 +18,7 @@ ROLES = {
     "x_q": "tokens of the queries", "x_k": "tokens of the keys", "x_v": "tokens of the values",
     "wide_q": "queries of all heads", "wide_k": "keys of all heads", "wide_v": "values of all heads",
     "memory": "tokens of keys and values", "packed": "queries, keys and values in one",
-    "mask": "mask", "bias": "bias, added to the scores", "lengths": "lengths: visible keys of each sequence",
+    "mask": "mask", "bias": "bias, added to the scores", "lengths": "lengths of the sequences",
     "is_causal": "switches causality", "window": "window", "scale": "scale", "softcap": "softcap",
     "H": "number of query heads", "G": "number of key/value heads", "R": "query heads per key/value head",
     "D": "width of the model", "d": "width of a head", "T": "number of tokens", "B": "number of sequences",
@@ -183,6 +183,8 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
         settings.setdefault("causal", option.found.settings.get("causal"))
     if role in ("is_causal", "window"):
         settings.setdefault("alignment", option.found.settings.get("alignment", USUAL["alignment"]))
+    if settings.get("rows_by") == "queries" and option.argument.startswith("q"):
+        settings["rows_by"] = "queries, as it says"
     yield from _rows(settings, option.argument)
 
 

@@ -14,6 +14,7 @@ from mha_numpy.identifying.search import OUTPUTS, Found, Group, Seen, fit, searc
 from mha_numpy.identifying.subject import Argument, Subject
 from mha_numpy.identifying.ways import CHOICES, NUMBERS, Slot, Way, variants
 
+UNCLEAR = "not clear"
 HIDING = ("hide", "combined", "alignment", "blind")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
     "mask": ("mask", "mask_index", "rows", *HIDING), "bias": ("bias", "mask_index"),
@@ -45,6 +46,7 @@ def look_at_options(subject: Subject, found: Found, given: dict[str, str], until
     """Pass each argument that may be left out, and find out what it does."""
     options: list[Option] = []
     left = [a for a in subject.arguments if a.name not in found.seen.way.slots]
+    by_name = {a.name: a for a in left}
     done: set[str] = set()
     for argument in left:
         if argument.name in done:
@@ -55,6 +57,13 @@ def look_at_options(subject: Subject, found: Found, given: dict[str, str], until
         if option.found:  # a pair is passed together
             done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
         options.append(option)
+    for at, option in enumerate(options):
+        if option.note == UNCLEAR and "is_causal" in _roles(by_name[option.argument]):
+            for masked in options:  # it may need a mask
+                if masked.found and masked.slot and masked.slot.role == "mask":
+                    again = _look_at(subject, masked.found, by_name[option.argument], given, until, left)
+                    if again.note != UNCLEAR:
+                        options[at] = again._replace(note=f"{again.note} where {masked.argument} is passed")
     return options
 
 
@@ -83,7 +92,7 @@ def _look_at(
             option = _search(found, argument, role, each, (cost,), until)
             if option:
                 return option
-    note = "changes nothing" if is_quiet else "not clear"
+    note = "changes nothing" if is_quiet else UNCLEAR
     return Option(argument.name, roles[0] if roles and is_quiet else "", None, None, {}, note)
 
 

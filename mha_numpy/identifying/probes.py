@@ -12,7 +12,7 @@ from mha_numpy.identifying.family import Problem, evaluate
 from mha_numpy.identifying.options import Option
 from mha_numpy.identifying.search import OUTPUTS, Found, Seen, explain, fit
 from mha_numpy.identifying.subject import Subject
-from mha_numpy.identifying.ways import Way
+from mha_numpy.identifying.ways import Slot, Way
 
 HIDING = ("mask", "lengths", "bias")  # roles that can hide all keys of a query
 OF_KEYS = ("value", "wide_v", "x_v", "memory", "x", "packed")  # roles whose rows become values
@@ -36,6 +36,8 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
     facts = [
         *_blind_rows(subject, hiding, findings),
         *_hidden_nan(subject, [*hiding, *findings]),
+        *_float_masks(subject, options),
+        *_groups(subject, found, options),
         *_large_scores(subject, found),
         *_no_keys(subject, found),
         *_narrow(subject, found),
@@ -156,6 +158,44 @@ def _rows(array: Array, layout: str, problem: Problem) -> Array:
     return array.reshape(problem.sizes.B, problem.sizes.T)
 
 
+def _float_masks(subject: Subject, options: Sequence[Option]) -> Iterator[Fact]:
+    """Pass floats where a bool mask is taken."""
+
+    def change(problem: Problem) -> Problem:
+        bias = problem.given["bias"]
+        return problem.but(bias=np.where(bias.argsort(-1) % 2, bias, 0))
+
+    for option in options:
+        if option.found is None or option.slot is None or option.slot.kind != "bool":
+            continue
+        way, slot = option.found.seen.way, option.slot._replace(role="bias", kind="")
+        way = way._replace(slots={**way.slots, option.argument: slot})
+        seen, trouble = call_way(subject, way, seed=8, change=change)
+        if seen is None:
+            yield Fact("float_mask", "error", option.argument, trouble)
+            continue
+        bias = seen.problem.given["bias"]
+        as_bool = seen._replace(problem=seen.problem.but(bias=None, mask=bias != 0))
+        for value, each in (("added", seen), ("not 0 is True", as_bool)):
+            if explain(each, option.found.settings):
+                yield Fact("float_mask", value, option.argument)
+
+
+def _groups(subject: Subject, found: Found, options: Sequence[Option]) -> Iterator[Fact]:
+    """Pass fewer key/value heads than query heads, alone and with each flag."""
+    way = found.seen.way
+    if way.is_inside or "G" not in way.roles().get("key", ""):
+        return
+    flags = [option.argument for option in options if option.role == "flag"]
+    for flag in ("", *flags):
+        slots = way.slots | ({flag: Slot("flag", value=True)} if flag else {})
+        seen, _ = call_way(subject, way._replace(slots=slots, sizes=way.sizes._replace(G=2)))
+        if seen and explain(seen, found.settings):
+            yield Fact("groups", "taken", flag)
+            return
+    yield Fact("groups", "error")
+
+
 def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
     if found.settings.get("normaliser", "softmax") != "softmax":
         return
@@ -174,9 +214,11 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
         seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
         if seen is None or not role:
             continue
-        if explain(seen, found.settings):
+        array, values = seen.called.arrays[0][1], evaluate(seen.problem, found.settings)
+        close = 10 * LARGE * found.fits[0].error  # errors grow with the scores
+        if explain(seen, found.settings) or (values and fit(array, values, OUTPUTS, close)):
             yield Fact(name, "fine")
-        elif not np.isfinite(seen.called.arrays[0][1]).all():
+        elif not np.isfinite(array).all():
             yield Fact(name, "not finite")
         else:
             yield Fact(name, "other numbers")

@@ -197,6 +197,8 @@ class Subject:
 
     def changed(self, given: Mapping[str, Any]) -> list[str]:
         """Call the function; return the names of the arguments that it changed."""
+        if self.framework == "jax":  # its arrays never change
+            return []
         passed = {name: to_framework(value, self.framework) for name, value in given.items()}
         with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
             with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -349,7 +349,7 @@ def _hidden_sizes(
         lengths |= dict(zip(layout, shape, strict=True))
     D, C, W = lengths.get("D", 0), lengths.get("C", lengths.get("E", 0)), lengths.get("W", 0)
     wide = lengths.get("M") or lengths.get("U", 0)
-    if "d" in named and wide:
+    if "H" not in named and "d" in named and wide:
         named["H"] = wide // named["d"]
     heads = [lengths["H"]] if "H" in lengths else [named["H"]] if "H" in named else HEADS
     for H in heads:

@@ -55,10 +55,8 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
             cells = cells[:, :1]
         masked.append(cells)
     if problem.get("lengths") is not None:
-        n = x.lengths[:, None]
-        rows = {"j < n": j < n, "j <= n": j <= n, "j < n - 1": j < n - 1, "last n": j >= S - n,
-                "j > n": j > n, "j >= n": j >= n}[s.lengths]  # fmt: skip
-        of_keys, of_queries = rows[:, None, None, :], rows[:, None, :, None]
+        of_keys = _rows(x.lengths[:, None], S, s.lengths)[:, None, None, :]
+        of_queries = _rows(x.lengths[:, None], T, s.lengths)[:, None, :, None]
         masked.append({"keys": of_keys, "queries": of_queries}.get(s.rows_by, of_keys & of_queries))
     if s.combined == "mask alone" and masked:
         ruled = []
@@ -71,6 +69,12 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
         for cells in (*ruled, *masked):
             visible = visible & cells
     return {"visible": visible, "has_rule": bool(ruled or masked)}
+
+
+def _rows(n: Array, count: int, lengths: str) -> Any:
+    j = np.arange(count)
+    return {"j < n": j < n, "j <= n": j <= n, "j < n - 1": j < n - 1, "last n": j >= count - n,
+            "j > n": j > n, "j >= n": j >= n}[lengths]  # fmt: skip
 
 
 def _window(w: Any, given: str) -> tuple[float, int | None]:
