@@ -1,15 +1,14 @@
 """The datasheet: everything that was found out, in rows."""
 
-import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache
 from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.judging import judge
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
+from mha_numpy.identifying.rows import Row, make_row
 from mha_numpy.identifying.search import Fit, Found
 from mha_numpy.identifying.ways import Slot
 
@@ -46,20 +45,6 @@ AXES = {
     "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
-
-
-class Row(NamedTuple):
-    """One finding."""
-
-    name: str
-    says: str
-    kind: str  # "usual", "convention" or "mistake"
-    setting: str = ""
-    value: Any = None
-    argument: str = ""  # that it is about
-    instead: str = ""  # what to write, for a mistake
-    line: int = 0  # of the source, 0 if unknown
-    code: str = ""
 
 
 class Named(NamedTuple):
@@ -107,34 +92,6 @@ class Datasheet(NamedTuple):
         return next((row.value for row in self.rows if row.setting == setting), None)
 
 
-@cache
-def _meanings() -> dict[str, dict[str, str]]:
-    return tomllib.loads(Path(__file__).with_name("meanings.toml").read_text("utf-8"))
-
-
-def make_row(setting: str, value: Any, argument: str = "") -> Row:
-    """Return the row of a setting or a fact.
-
-    Examples
-    --------
-    >>> make_row("scale", "1/d")[:3]
-    ('scale', "1 / d, which is 1 / sqrt(d) applied twice, or muP's scale", 'convention')
-    """
-    table = _meanings()[setting]
-    text = table.get(str(value))
-    if text is None:
-        text = table.get("any", "{}").format(*_shown(value))
-    text = text.replace("{}", argument or "an argument")
-    says, _, instead = text.removeprefix("!").partition(" -> ")
-    kind = "mistake" if text.startswith("!") else "usual" if value == USUAL.get(setting) else "convention"
-    return Row(table["row"], says, kind, setting, value, argument, instead)
-
-
-def _shown(value: Any) -> tuple[str, ...]:
-    parts = value if isinstance(value, tuple) else (value,)
-    return tuple("all" if part is None else f"{part:g}" for part in parts)
-
-
 def make_datasheet(looked: Looked) -> Datasheet:
     """Return what was found out as a datasheet."""
     subject, found = looked.subject, looked.found
@@ -146,7 +103,7 @@ def make_datasheet(looked: Looked) -> Datasheet:
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
     return Datasheet(
         subject.name, subject.framework, True, "",
-        (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(_in_order(rows)),
+        (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(judge(looked, _in_order(rows))),
     )  # fmt: skip
 
 
@@ -178,7 +135,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
     settings = dict(option.settings)
     role = option.slot.role if option.slot else option.role
     if role in TELLING:
-        settings.setdefault(TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]]))
+        settings.setdefault(
+            TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]])
+        )
     if role == "is_causal":
         settings.setdefault("causal", option.found.settings.get("causal"))
     if role in ("is_causal", "window"):
@@ -213,11 +172,18 @@ def _arguments(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for name, slot in way.slots.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout, is_self=is_self), _kind(slot))
+        yield Named(
+            name,
+            ROLES.get(slot.role, slot.role),
+            axes_of(slot.layout, is_self=is_self),
+            _kind(slot),
+        )
         for key, part in slot.parts:
             yield Named(f"{name}[{key if key.isdigit() else repr(key)}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
     for name, slot in way.hidden.items():
-        yield Named(name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "a param of its own")
+        yield Named(
+            name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "a param of its own"
+        )
 
 
 def _kind(slot: Slot) -> str:

@@ -27,6 +27,7 @@ class Fact(NamedTuple):
     value: str
     argument: str = ""  # that it is about
     note: str = ""
+    seen: Seen | None = None  # the call that shows it
 
 
 def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> list[Fact]:
@@ -88,14 +89,15 @@ def _blind_rows(
         if trouble:
             yield Fact("blind", "error", _argument(each.seen.way), trouble)
         elif seen:
-            yield Fact("blind", _blind_kind(seen, each.settings), _argument(each.seen.way))
+            kind = _blind_kind(seen, each.settings)
+            yield Fact("blind", kind, _argument(each.seen.way), seen=seen)
     for each in () if hiding else findings:
         for S in (3, 2, 1):  # more queries than keys: some may see nothing
             way = each.seen.way._replace(sizes=each.seen.way.sizes._replace(S=S))
             seen, _ = call_way(subject, way, change=_unchanged)
             values = seen and evaluate(seen.problem, each.settings)
             if seen and values and not values["visible"].any(-1).all():
-                yield Fact("blind", _blind_kind(seen, each.settings))
+                yield Fact("blind", _blind_kind(seen, each.settings), seen=seen)
                 return
 
 
@@ -110,41 +112,35 @@ def _blind_kind(seen: Seen, settings: dict[str, Any]) -> str:
 
 
 def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
-    """Put NaN where no other query sees it."""
-    for each in findings:
-        way, settings = each.seen.way, each.settings
-        is_hiding = bool({*HIDING} & way.roles().keys())
+    """Put NaN into the last row of the values; look at queries that do not see it."""
+    for found in findings:
+        way = found.seen.way
         role = next((role for role in OF_KEYS if role in way.roles()), "")
         if not role or way.sizes.T < 2:
             continue
-
-        def change(problem: Problem, role: str = role, found: Found = each) -> Problem:
-            if is_hiding:
-                problem = _hide(problem, found.settings, last=True)
-            array = problem.given[role].copy()
-            axis = -2 if array.ndim > 3 else 1
-            array.swapaxes(axis, 0)[-1] = np.nan
-            return problem.but(**{role: array})
-
-        seen, trouble = call_way(subject, way, seed=3, change=change)
-        if not seen:
+        change = partial(_with_nan, role=role, settings=found.settings)
+        seen, _ = call_way(subject, way, seed=3, change=change)
+        finite = seen and seen.problem.but(**{role: np.nan_to_num(seen.problem.given[role])})
+        usual = finite and evaluate(finite, found.settings)
+        if not seen or not usual:
             continue
-        values = evaluate(seen.problem, settings)
-        usual = evaluate(seen.problem.but(**{role: np.nan_to_num(seen.problem.given[role])}), settings)
-        if not values or not usual:
-            continue
-        hidden_rows = usual["weights"][..., -1] == 0  # (B, H, T): they do not see the NaN
+        is_apart = (usual["weights"][..., -1] == 0).all(1)  # (B, T): no weight on the NaN
         if role in ("x", "packed"):
-            hidden_rows[..., -1] = False
-        if not hidden_rows.any():
-            continue
+            is_apart[..., -1] = False  # this query is NaN itself
         array = seen.called.arrays[0][1]
-        one = fit(np.nan_to_num(array), usual, OUTPUTS, np.inf)
-        if one is None:
-            continue
-        is_finite = np.isfinite(_rows(array, one.layout, seen.problem))[hidden_rows.all(1)].all()
-        yield Fact("hidden_nan", "no effect" if is_finite else "spreads", _argument(way))
-        return
+        output = fit(np.nan_to_num(array), usual, OUTPUTS, np.inf)
+        if output and is_apart.any():
+            is_finite = np.isfinite(_rows(array, output.layout, seen.problem)[is_apart]).all()
+            yield Fact("hidden_nan", "no effect" if is_finite else "spreads", _argument(way))
+            return
+
+
+def _with_nan(problem: Problem, role: str, settings: dict[str, Any]) -> Problem:
+    if {*HIDING} & problem.given.keys():
+        problem = _hide(problem, settings, last=True)
+    array = problem.given[role].copy()
+    array[(..., -1, slice(None))] = np.nan
+    return problem.but(**{role: array})
 
 
 def _rows(array: Array, layout: str, problem: Problem) -> Array:
@@ -196,39 +192,60 @@ def _groups(subject: Subject, found: Found, options: Sequence[Option]) -> Iterat
     yield Fact("groups", "error")
 
 
+SCALED = ("query", "wide_q", "x_q", "w_q", "x", "packed", "w_qkv")  # the scores grow with them
+
+
 def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
+    """Add the same to all scores, then make those of one query large, or else all of them."""
     if found.settings.get("normaliser", "softmax") != "softmax":
         return
-    role = next((r for r in ("query", "wide_q", "x_q", "w_q", "x", "packed", "w_qkv") if r in found.seen.way.roles()), "")
-    if not role or role in {slot.role for slot in found.seen.way.hidden.values()}:
-        role = "x" if "x" in found.seen.problem.given else role
-    for name, rows in (("large_scores", slice(None)), ("uneven_scores", slice(0, 1))):
-
-        def change(problem: Problem, rows: slice = rows) -> Problem:
-            array = problem.given[role].copy()
-            if role.startswith("w_") or role == "packed":
-                return problem.but(**{role: array * LARGE})
-            array.swapaxes(0, 1 if array.ndim < 4 else 2)[rows] *= LARGE
-            return problem.but(**{role: array})
-
-        seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
-        if seen is None or not role:
+    own = {slot.role for slot in found.seen.way.hidden.values()}
+    role = next((role for role in SCALED if role in found.seen.problem.given and role not in own), "")
+    if not role:
+        return
+    for name, change in (("large_scores", _shifted), ("uneven_scores", _enlarged)):
+        seen, _ = call_way(subject, found.seen.way, seed=4, change=partial(change, role=role))
+        if seen is None:
             continue
-        array, values = seen.called.arrays[0][1], evaluate(seen.problem, found.settings)
+        values = evaluate(seen.problem, found.settings)
         close = 10 * LARGE * found.fits[0].error  # errors grow with the scores
-        if explain(seen, found.settings) or (values and fit(array, values, OUTPUTS, close)):
-            yield Fact(name, "fine")
-        elif not np.isfinite(array).all():
-            yield Fact(name, "not finite")
-        else:
-            yield Fact(name, "other numbers")
+        is_fine = bool(
+            explain(seen, found.settings)
+            or (values and fit(seen.called.arrays[0][1], values, OUTPUTS, close))
+        )
+        kind = "other numbers" if np.isfinite(seen.called.arrays[0][1]).all() else "not finite"
+        yield Fact(name, "fine" if is_fine else kind, seen=seen)
+        if not is_fine:
+            return
+
+
+def _shifted(problem: Problem, role: str) -> Problem:
+    """Add the same large number to all scores, if queries and keys are at hand."""
+    if "query" not in problem.given or "key" not in problem.given:
+        return problem
+    arrays = {name: problem.given[name].copy() for name in ("query", "key")}
+    for array in arrays.values():
+        array[..., 0] = LARGE**0.6
+    return problem.but(**arrays)
+
+
+def _enlarged(problem: Problem, role: str) -> Problem:
+    """Make the scores of the first query large, or all of them."""
+    array = problem.given[role].copy()
+    if role.startswith("w_") or role == "packed":
+        array *= LARGE
+    else:
+        array[..., 0, :] *= LARGE
+    return problem.but(**{role: array})
 
 
 def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
     way = found.seen.way
     if {"x", "packed"} & way.roles().keys() and "memory" not in way.roles():
         return
-    seen, trouble = call_way(subject, way._replace(sizes=way.sizes._replace(S=0)), change=_unchanged)
+    seen, trouble = call_way(
+        subject, way._replace(sizes=way.sizes._replace(S=0)), change=_unchanged
+    )
     if trouble:
         yield Fact("no_keys", "error", note=trouble)
     elif seen:
@@ -276,7 +293,7 @@ def _half_masked(subject: Subject, hiding: Sequence[Found]) -> Iterator[Fact]:
         if plain is None:
             yield Fact("half_masked", "error", _argument(each.seen.way))
         elif not np.isfinite(plain.called.arrays[0][1]).all():
-            yield Fact("half_masked", "not finite", _argument(each.seen.way))
+            yield Fact("half_masked", "not finite", _argument(each.seen.way), seen=plain)
 
 
 def _width_inside(subject: Subject, found: Found) -> str:

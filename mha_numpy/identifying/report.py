@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from mha_numpy.identifying.datasheet import Datasheet, Named, Row
+from mha_numpy.identifying.datasheet import Datasheet, Named
+from mha_numpy.identifying.rows import Row
 
 
 def to_text(sheet: Datasheet) -> str:

@@ -7,7 +7,7 @@ import io
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -47,7 +47,6 @@ class Called(NamedTuple):
 
     arrays: list[tuple[str, np.ndarray]]  # each with the way to it in the result
     trouble: str = ""  # the error, in a line
-    kind: str = ""  # of the result: "array", "tuple" ...
 
 
 class Asked(dict[str, Any]):
@@ -104,11 +103,13 @@ class Subject:
         self.framework = self.frameworks[0]
         self.is_module = hasattr(function, "named_parameters") and not hasattr(function, "get_weights")
         if self.is_module:
-            self.function = function = deepcopy(function).eval()
+            module: Any = deepcopy(function)
+            module.eval()
             rng = np.random.default_rng(0)
-            for param in function.parameters():
+            for param in module.parameters():
                 if not param.any():  # biases, as they begin
                     param.data += to_framework(rng.normal(size=param.shape), "torch")
+            self.function = function = module
         self.narrow("float64")
         self.source, self.tree = _source(self.inner)
         self.arguments = _arguments(function, self.inner)
@@ -116,19 +117,18 @@ class Subject:
         self.numbers = numbers_of(function)
         self.keys: dict[str, list[str]] = {}  # of arguments that are dicts
         self.asked: dict[str, list[str]] = {}
-        self.printed = ""
 
     def constants(self) -> list[float]:
         """Return the numbers that may be conventions: of the source, attributes and defaults."""
-        found = [
-            float(node.value)
+        values = [
+            node.value
             for node in ast.walk(self.tree or ast.Pass())
-            if isinstance(node, ast.Constant) and type(node.value) in (int, float)
+            if isinstance(node, ast.Constant)
         ]
-        found += [float(n) for n in self.numbers.values()]
-        found += [
-            float(a.default) for a in self.arguments if type(a.default) in (int, float)
-        ]  # fmt: skip
+        values += [*self.numbers.values(), *(argument.default for argument in self.arguments)]
+        found = [
+            float(n) for n in values if isinstance(n, (int, float)) and not isinstance(n, bool)
+        ]
         return [*dict.fromkeys(abs(n) for n in found if n and abs(n) < 1e8)]
 
     def narrow(self, dtype: str) -> None:
@@ -179,19 +179,13 @@ class Subject:
                     positional.append(value)
                 else:
                     named[argument.name] = value
-        printed = io.StringIO()
         try:
-            with (
-                warnings.catch_warnings(), np.errstate(all="ignore"),
-                contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed),
-            ):  # fmt: skip
-                warnings.simplefilter("ignore")
+            with undisturbed():
                 result = call_in(self.framework, self.function, positional, named)
-                if filled:
-                    at = [a.name for a in self.arguments if a.is_positional].index(filled) if filled not in named else -1
-                    result = (named[filled] if at < 0 else positional[at], result)
-            self.printed = self.printed or printed.getvalue()[:200]
-            return Called([*flatten(result)], kind=type(result).__name__)
+            if filled:
+                at = [a.name for a in self.arguments].index(filled)
+                result = (named[filled] if filled in named else positional[at], result)
+            return Called([*flatten(result)])
         except Exception as error:  # anybody's
             return Called([], f"{type(error).__name__}: {one_line(error)}")
 
@@ -200,18 +194,30 @@ class Subject:
         if self.framework == "jax":  # its arrays never change
             return []
         passed = {name: to_framework(value, self.framework) for name, value in given.items()}
-        with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
-                named = {a.name: passed[a.name] for a in self.arguments if a.name in passed}
-                first = [named.pop(a.name) for a in self.arguments if a.is_positional and a.name in named]
-                self.function(*first, **named)
+        order = [a for a in self.arguments if a.name in passed]
+        with contextlib.suppress(Exception), undisturbed():
+            self.function(
+                *(passed[a.name] for a in order if a.is_positional),
+                **{a.name: passed[a.name] for a in order if not a.is_positional},
+            )
         return [
             name
             for name, value in given.items()
             if isinstance(value, np.ndarray)
-            and not np.array_equal(value, np.asarray(to_numpy(passed[name])), equal_nan=value.dtype.kind == "f")
+            and not np.array_equal(value, np.asarray(to_numpy(passed[name])))
         ]
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[io.StringIO]:
+    """Let a function print and warn where nobody sees it; yield what it prints."""
+    printed = io.StringIO()
+    with (
+        warnings.catch_warnings(), np.errstate(all="ignore"),
+        contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed),
+    ):  # fmt: skip
+        warnings.simplefilter("ignore")
+        yield printed
 
 
 def _narrow(value: Any, dtype: str) -> Any:
@@ -235,7 +241,7 @@ def _source(inner: Any) -> tuple[str, ast.AST | None]:
 def _arguments(function: Any, inner: Any) -> list[Argument]:
     """Return the arguments that can be named."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = [*inspect.signature(function).parameters.values()]
         if all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
             own = inspect.signature(inner).parameters.values()
             parameters = [p for p in own if p.name != "self"]
@@ -262,9 +268,9 @@ def _documented(function: Any) -> list[Argument]:
     args, found = tree.args, []
     plain = [*args.posonlyargs, *args.args]
     defaults = [REQUIRED] * (len(plain) - len(args.defaults)) + [*args.defaults]
-    pairs = [*zip(plain, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+    pairs = zip([*plain, *args.kwonlyargs], [*defaults, *args.kw_defaults], strict=True)
     for arg, default in pairs:
-        value = REQUIRED
+        value: Any = REQUIRED
         if default is not REQUIRED:
             try:
                 value = ast.literal_eval(default)

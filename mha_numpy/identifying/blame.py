@@ -1,0 +1,240 @@
+"""Which line of a function's source is to blame for a deviation: the first whose value shows it."""
+
+import ast
+import contextlib
+import linecache
+import time
+from collections.abc import Iterator, Mapping
+from itertools import permutations, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.expected import Expected, expected
+from mha_numpy.identifying.family import USUAL
+from mha_numpy.identifying.family.stages import first_stage
+from mha_numpy.identifying.search import CLOSE, Seen, distance
+from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.values import values_of
+
+SECONDS = 0.7  # to run; to compare, less
+TINY = 1e-11  # relative, for a single number, which may agree by chance
+IN_CALLS = ("softmax_axis", "rotation")  # a helper is right in itself, the call of it is wrong
+AT_THE_END = ("w_o", "b_o")  # left out where the function returns
+OMISSIONS = (("scale", "1"), ("scale", 1), ("rotated", "q"), ("rotated", "k"))
+MISSING = {
+    "w_o": "output projection", "b_o": "output bias", "head_gate": "gate of the heads",
+    "dropout_mask": "dropout mask", "scale_given": "scale", "rotated": "rotation",
+}  # fmt: skip
+
+
+class Blame(NamedTuple):
+    """A line of a function's source, and what of attention it computes."""
+
+    file: str
+    line: int
+    text: str
+    what: str  # the value's name in the family, as "scores"; and what is missing, if anything is
+
+
+def find_blame(
+    subject: Subject, seen: Seen, settings: Mapping[str, Any], setting: str
+) -> Blame | None:
+    """Return the first line whose value shows a deviation from the usual setting.
+
+    The function runs once more, and every array that one of its expressions makes is compared
+    with what attention has under these settings, and under the same with one put back to usual.
+    """
+    until = time.monotonic() + SECONDS
+    try:
+        with np.errstate(all="ignore"):
+            hits = _hits(subject, seen, settings, setting, until)
+            if setting in AT_THE_END:
+                line, what = [*hits][-1]
+            elif setting in IN_CALLS:
+                first = subject.inner.__code__.co_firstlineno
+                own = range(first, first + subject.source.count("\n"))
+                all_hits = [*hits]
+                same = [hit for hit in all_hits if hit[1] == all_hits[0][1]]
+                line, what = min(same, key=lambda hit: hit[0] not in own)
+            else:
+                line, what = next(hits)
+        missing = _missing(setting, settings[setting])
+        what += f", without the {missing}" if missing else ""
+        return _blame_of(subject, line, what)
+    except Exception:  # anybody's code and arrays
+        return None
+
+
+def find_first_nan(subject: Subject, seen: Seen) -> Blame | None:
+    """Return the first line that makes NaN or infinity of finite numbers; -inf may hide a cell."""
+    with contextlib.suppress(Exception), np.errstate(all="ignore"):  # anybody's code and arrays
+        for line, array in values_of(subject, seen, time.monotonic() + SECONDS):
+            if (np.isnan(array) | np.isposinf(array)).any():
+                return _blame_of(subject, line, "NaN or infinity")
+    return None
+
+
+def find_change(subject: Subject, argument: str) -> Blame | None:
+    """Return the first line that writes into an argument under its name."""
+    for node in ast.walk(subject.tree or ast.Pass()):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AugAssign) else targets
+        targets = [*targets, *(k.value for k in getattr(node, "keywords", ()) if k.arg == "out")]
+        for target in targets:
+            is_part = isinstance(node, ast.AugAssign | ast.Call)
+            while isinstance(target, ast.Subscript):
+                target, is_part = target.value, True
+            if is_part and isinstance(target, ast.Name) and target.id == argument:
+                line = subject.inner.__code__.co_firstlineno + target.lineno - 1
+                return _blame_of(subject, line, argument)
+    return None
+
+
+def _blame_of(subject: Subject, line: int, what: str) -> Blame:
+    file = subject.inner.__code__.co_filename
+    return Blame(file, line, linecache.getline(file, line).strip(), what)
+
+
+def _hits(
+    subject: Subject, seen: Seen, settings: Mapping[str, Any], setting: str, until: float
+) -> Iterator[tuple[int, str]]:
+    """Yield the lines whose value is the deviant one and not the usual one, with its name."""
+    without = {**settings, setting: _usual(setting, settings[setting])}
+    deviant = expected(seen.problem, settings, setting)
+    usual = expected(seen.problem, without, setting)
+    names = [n for n in deviant if n not in usual or not _is_equal(deviant[n], usual[n])]
+    is_exchanged = setting == "exchanged"  # then k is the usual v, wherever it shows
+    hidden = {n: usual[n] for n in (usual if is_exchanged else names) if n in usual}
+    shows = Bank({n: deviant[n] for n in names}, setting)
+    hides = Bank(hidden, setting)
+    for line, array in values_of(subject, seen, until):
+        what = shows.find(array)
+        usually = hides.find(array) if what else []
+        left = [n for n in what if n not in usually and not (usually and is_exchanged)]
+        if left:
+            is_row = left[0] == "masked" and first_stage(setting) == "match"
+            yield line, "scores" if is_row else left[0]
+        if time.monotonic() > until + 0.3:
+            return
+
+
+def _usual(setting: str, value: Any) -> Any:
+    """Return the usual value of a setting, or that which a mistake comes from."""
+    if setting == "rotation" and " of " in value:
+        return "halves"
+    return USUAL[setting]
+
+
+def _missing(setting: str, value: Any) -> str:
+    """Return what is missing, "" if the setting is no omission."""
+    if setting == "left_out":
+        return str(value)
+    is_omission = value in ("ignored", "left out") or (setting, value) in OMISSIONS
+    return MISSING.get(setting, setting) if is_omission else ""
+
+
+def _is_equal(arrays: list[Array], others: list[Array]) -> bool:
+    return len(arrays) == len(others) and all(
+        a.shape == b.shape and distance(a, b) < 1e-9 for a, b in zip(arrays, others, strict=True)
+    )
+
+
+class Bank:
+    """Arrays by name, to be recognised: whole or in part, in any layout."""
+
+    def __init__(self, arrays: Expected, setting: str) -> None:
+        self.setting = setting
+        self.cells = arrays.get("visible", [])
+        plain = [(name, a) for name, each in arrays.items() for a in each if name != "visible"]
+        self.parts: dict[int, list[tuple[str, Array]]] = {}  # by size
+        for name, array in plain:
+            for part in _parts(_filled(array, setting)):
+                self.parts.setdefault(part.size, []).append((name, part))
+        self.marks = {
+            size: np.array([_mark(a) for _, a in each]) for size, each in self.parts.items()
+        }
+        numbers = sorted((x, name) for name, a in plain for x in a[np.isfinite(a)].tolist())
+        self.numbers = np.array([x for x, _ in numbers])
+        self.owners = [name for _, name in numbers]
+
+    def find(self, array: Array) -> list[str]:
+        """Return the names of the arrays that this one is, or is a part of."""
+        if array.size == 1:  # of a loop over cells
+            x = array.item()
+            ends = np.searchsorted(self.numbers, sorted((x * (1 - TINY), x * (1 + TINY))))
+            is_telling = np.isfinite(x) and x != round(x)
+            return [*dict.fromkeys(self.owners[slice(*ends)])] if is_telling else []
+        cells = _as_cells(array)
+        if cells is not None:
+            is_seen = any(_is_mask(c, own) for own in self.cells for c in (cells, ~cells))
+            return ["visible"] if is_seen else []
+        one = _squeeze(_filled(array, self.setting))
+        mark = _mark(one)
+        near = abs(self.marks.get(one.size, np.empty(0)) - mark) <= 1e-5 * mark
+        alike = [self.parts[one.size][at] for at in np.flatnonzero(near)]
+        return [*dict.fromkeys(name for name, part in alike if _is_same(one, part))]
+
+
+def _filled(array: Array, setting: str) -> Array:
+    """Return scores with the same number in hidden cells, whatever large number is there."""
+    if setting == "hide":
+        return np.where((array < -5e3) & np.isfinite(array), -1e4, array)
+    return np.where(array < -5e3, -np.inf, array)
+
+
+def _parts(array: Array) -> Iterator[Array]:
+    """Yield an array, and the parts that loops over sequences, heads and queries make."""
+    leading = array.shape[: min(3, array.ndim - 1)]
+    for at in product(*([slice(None), *range(n)] for n in leading)):
+        part = _squeeze(array[at])
+        finite = part[np.isfinite(part)]
+        if finite.size > 1 and np.ptp(finite) > 0:
+            yield part
+
+
+def _squeeze(array: Array) -> Array:
+    """Return an array without axes of length 1; a row without hidden cells."""
+    array = array.squeeze()
+    return array[np.isfinite(array) & (array != 0)] if array.ndim == 1 else array
+
+
+def _mark(array: Array) -> float:
+    """Return a number that the order of axes does not change."""
+    return float((array[np.isfinite(array)] ** 2).sum())
+
+
+def _is_same(array: Array, own: Array) -> bool:
+    """Return whether an array is another with its axes in some order, split or joined."""
+    ends = {*np.cumprod(array.shape)}
+    for order in permutations(range(own.ndim)):
+        moved = own.transpose(order)
+        own_ends = {*np.cumprod(moved.shape)}
+        if (ends <= own_ends or own_ends <= ends) and (
+            distance(array.reshape(-1), moved.reshape(-1)) <= CLOSE["float64"]
+        ):
+            return True
+    return False
+
+
+def _as_cells(array: Array) -> Array | None:
+    """Return which cells a mask has, None for an array that is no mask."""
+    if array.dtype == bool:
+        return array
+    if ((array == 0) | (array == 1)).all():
+        return array == 1
+    return array == 0 if ((array == 0) | (array < -1e3)).all() else None
+
+
+def _is_mask(cells: Array, own: Array) -> bool:
+    """Return whether a mask is this one, for all sequences and heads or for one sequence."""
+    if cells.all() or not cells.any():
+        return False
+    if cells.shape == (own.shape[0], own.shape[-1]):
+        cells = cells[:, None, None]
+    for wanted in (own, own[:, 0], *own[:, 0]):
+        with contextlib.suppress(ValueError):
+            if np.array_equal(np.broadcast_to(cells, wanted.shape), wanted):
+                return True
+    return False
