@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, NamedTuple
 
-from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.family import SETTINGS, USUAL, Sizes
 from mha_numpy.identifying.judging import judge
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
@@ -134,7 +134,7 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
         return
     settings = dict(option.settings)
     role = option.slot.role if option.slot else option.role
-    if role in TELLING:
+    if role in TELLING and (role != "offset" or option.found.settings.get("rotation")):
         settings.setdefault(
             TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]])
         )
@@ -142,8 +142,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
         settings.setdefault("causal", option.found.settings.get("causal"))
     if role in ("is_causal", "window"):
         settings.setdefault("alignment", option.found.settings.get("alignment", USUAL["alignment"]))
-    if settings.get("rows_by") == "queries" and option.argument.startswith("q"):
-        settings["rows_by"] = "queries, as it says"
+    for setting, value in (("rows_by", "queries"), ("mask_index", "transposed")):
+        if settings.get(setting) == value and option.argument.startswith("q"):
+            settings[setting] = f"{value}, as it says"
     yield from _rows(settings, option.argument)
 
 
@@ -154,14 +155,16 @@ def _in_order(rows: list[Row]) -> Iterator[Row]:
         yield from dict.fromkeys(row for row in rows if row.name == name)
 
 
-def axes_of(layout: str, *, is_self: bool = False) -> str:
-    """Return a layout as a shape in the usual symbols.
+def axes_of(layout: str, *, is_self: bool = False, sizes: Sizes = Sizes()) -> str:
+    """Return a layout as a shape in the usual symbols; `sizes` say whether d_v may differ.
 
     Examples
     --------
     >>> axes_of("B H T d"), axes_of("B 1 1 S")
     ('(B, H, T_q, d_k)', '(B, 1, 1, T_k)')
     """
+    if sizes.e == sizes.d:
+        layout = layout.replace("e", "d")
     names = [AXES.get(axis, axis) for axis in layout.split()]
     if is_self:
         names = ["T" if name in ("T_q", "T_k") else name for name in names]
@@ -175,7 +178,7 @@ def _arguments(found: Found) -> Iterator[Named]:
         yield Named(
             name,
             ROLES.get(slot.role, slot.role),
-            axes_of(slot.layout, is_self=is_self),
+            axes_of(slot.layout, is_self=is_self, sizes=way.sizes),
             _kind(slot),
         )
         for key, part in slot.parts:
@@ -191,11 +194,13 @@ def _kind(slot: Slot) -> str:
 
 
 def _options(looked: Looked) -> Iterator[Named]:
+    names = [option.argument for option in looked.options]
     for option in looked.options:
         slots = {option.argument: option.slot}
         if option.found and looked.found:  # two may have been passed together
             own = looked.found.seen.way.slots
             slots = {n: slot for n, slot in option.found.seen.way.slots.items() if n not in own}
+            slots = {n: slot for n, slot in slots.items() if n == option.argument or n not in names}
         for name, slot in slots.items():
             what = ROLES.get(slot.role if slot else option.role, "unknown")
             note = _kind(slot) if slot else option.note
@@ -206,7 +211,7 @@ def _returned(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for fit in found.fits:
-        yield Named(fit.path or "result", _what(fit), axes_of(fit.layout, is_self=is_self))
+        yield Named(fit.path or "result", _what(fit), axes_of(fit.layout, is_self=is_self, sizes=way.sizes))
 
 
 def _what(fit: Fit) -> str:

@@ -28,6 +28,7 @@ RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option i
     "key": ("exchanged",), "block": (), "eps": (),
 }  # fmt: skip
 TOGETHER = {"cache_k": "cache_v", "cos": "sin", "key": "value"}  # passed as a pair
+NEEDS = {"is_causal": "mask", "offset": "is_causal"}  # may change something only together
 ALSO = {"mask": ("bias",), "padding": ("mask", "bias"), "bias": ("mask",), "sink": ()}
 
 
@@ -58,12 +59,12 @@ def look_at_options(subject: Subject, found: Found, given: dict[str, str], until
             done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
         options.append(option)
     for at, option in enumerate(options):
-        if option.note == UNCLEAR and "is_causal" in _roles(by_name[option.argument]):
-            for masked in options:  # it may need a mask
-                if masked.found and masked.slot and masked.slot.role == "mask":
-                    again = _look_at(subject, masked.found, by_name[option.argument], given, until, left)
-                    if again.note != UNCLEAR:
-                        options[at] = again._replace(note=f"{again.note} where {masked.argument} is passed")
+        needed = {NEEDS.get(role) for role in _roles(by_name[option.argument])}
+        for other in options if not option.found else ():
+            if other.found and other.slot and other.slot.role in needed:
+                again = _look_at(subject, other.found, by_name[option.argument], given, until, left)
+                if again.note != UNCLEAR:
+                    options[at] = again._replace(note=f"{again.note} where {other.argument} is passed")
     return options
 
 

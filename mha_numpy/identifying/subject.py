@@ -135,7 +135,8 @@ class Subject:
         """Let calls have arrays of another dtype, and a module of PyTorch its params."""
         self.dtype = dtype
         if self.is_module:
-            self.function.to(getattr(sys.modules["torch"], dtype))
+            module: Any = self.function
+            module.to(getattr(sys.modules["torch"], dtype))
 
     def learn(self) -> bool:
         """Take up the names that a call asked of dicts; return whether there are new ones."""
