@@ -7,6 +7,7 @@ from typing import Any
 
 from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.identifying.datasheet import Datasheet, Named
+from mha_numpy.identifying.family import USUAL
 from mha_numpy.identifying.rows import Row, make_row
 
 FILE = Path(__file__).with_name("libraries.json")  # docs/examples/libraries.py writes it
@@ -22,6 +23,10 @@ SHOWN = {  # in every datasheet: functions, and what takes their place for layer
     "ONNX": ("ONNX's Attention", "ONNX's Attention"),
     "mha_numpy": ("mha_numpy's scaled_dot_product_attention", "mha_numpy's MultiHeadAttention"),
 }
+DTYPES = ("float32", "float16", "sums")  # they depend on the machine
+OWN = "a param of its own"
+MINOR = ("unknown", "a flag", "dropout rate", "training or not", "source of randomness")
+MOST, EXCEPT = 5, ", except: "  # rows in which a drop-in may differ
 Key = tuple[str, str]  # a setting, and what the argument is that it is about
 
 
@@ -31,7 +36,7 @@ def pack(sheet: Datasheet) -> dict[str, Any]:
         "name": sheet.name, "framework": sheet.framework,
         "arguments": [[*each] for each in sheet.arguments],
         "returns": [[*each] for each in sheet.returns],
-        "rows": [[row.setting, row.value, row.argument] for row in sheet.rows],
+        "rows": [[r.setting, r.value, r.argument] for r in sheet.rows if r.setting not in DTYPES],
     }  # fmt: skip
 
 
@@ -50,15 +55,26 @@ def libraries() -> dict[str, Datasheet]:
     }  # fmt: skip
 
 
+def keys_of(sheet: Datasheet) -> list[Key]:
+    """Return what each row is about, in words that all datasheets share."""
+    what = {each.name: each.what for each in sheet.arguments if each.what not in MINOR}
+    return [(row.setting, what.get(row.argument, "")) for row in sheet.rows]
+
+
 def _by_key(sheet: Datasheet) -> dict[Key, Row]:
-    what = {each.name: each.what for each in sheet.arguments}
     found: dict[Key, Row] = {}
-    for row in sheet.rows:
-        found.setdefault((row.setting, what.get(row.argument, "")), row)
+    for key, row in zip(keys_of(sheet), sheet.rows, strict=True):
+        found.setdefault(key, row)
     for each in sheet.arguments:
         if each.what in INPUTS:
             found["axes", each.what] = Row(each.what, each.axes, "usual", "axes", each.axes)
-    return found
+    returned = ", ".join(each.what for each in sheet.returns)
+    found["returns", ""] = Row("it returns", returned, "usual", "returns", returned)
+    own = [each.what for each in sheet.arguments if each.note == OWN]
+    last = "applied" if "params of the output" in own else "none"
+    return found | (
+        {("last", ""): Row("output projection", last, "usual", "last", last)} if own else {}
+    )
 
 
 def compare_with(sheet: Datasheet, library: str) -> list[tuple[Row, Row]]:
@@ -74,16 +90,20 @@ def compare_with(sheet: Datasheet, library: str) -> list[tuple[Row, Row]]:
     Examples
     --------
     >>> numpys = libraries()["mha_numpy's scaled_dot_product_attention"]
-    >>> for own, there in compare_with(numpys, "PyTorch's scaled_dot_product_attention"):
-    ...     print(f"{own.name}: {own.says} | {there.says}")
+    >>> [own.name for own, _ in compare_with(numpys, "PyTorch's scaled_dot_product_attention")]
+    ['NaN in a hidden key or value', 'float mask']
     """
     if library not in libraries():
         advice = did_you_mean(library, [*libraries()]) or ", ".join(libraries())
         raise ConfigError(f"library: there is none with the name {library!r}; {advice}")
-    there = _by_key(libraries()[library])
+    here, there = _by_key(sheet), _by_key(libraries()[library])
+    for one, other in ((here, there), (there, here)):  # what is not said is usual
+        for setting, about in one:
+            if not about and setting in USUAL and (setting, about) not in other:
+                other[setting, about] = make_row(setting, USUAL[setting])
     return [
         (row, there[key])
-        for key, row in _by_key(sheet).items()
+        for key, row in here.items()
         if key in there and row.value != there[key].value
     ]
 
@@ -94,6 +114,7 @@ def drop_in(sheet: Datasheet) -> str:
     Examples
     --------
     >>> drop_in(libraries()["Keras's GroupQueryAttention"])
+    "drop-in for Keras's MultiHeadAttention"
     """
     own = {each.what for each in sheet.arguments}
     found: list[tuple[int, str]] = []
@@ -102,13 +123,13 @@ def drop_in(sheet: Datasheet) -> str:
         if not sheet.is_found or not {*INPUTS} & theirs.keys() <= own or there == sheet:
             continue
         said = [_said(*rows) for rows in compare_with(sheet, library)]
-        lacks = [name for what, name in theirs.items() if what not in own and what != "unknown"]
+        lacks = [name for what, name in theirs.items() if what not in (*own, *MINOR)]
         said += [f"it has no {', '.join(lacks)}"] if lacks else []
-        found.append((len(said) + len(lacks), f"{library}{', except: ' * bool(said)}{'; '.join(said)}"))
-    return f"drop-in for {min(found)[1]}" if found else "drop-in for no library that is known here"
-
-
-OWN = "a param of its own"
+        found.append((len(said) + len(lacks), f"{library}{EXCEPT * bool(said)}{'; '.join(said)}"))
+    if not found:
+        return "drop-in for no library that is known here"
+    count, text = min(found)
+    return f"{'drop-in for' if count <= MOST else 'no drop-in; closest to'} {text}"
 
 
 def _said(row: Row, there: Row) -> str:
@@ -117,13 +138,27 @@ def _said(row: Row, there: Row) -> str:
     return f"{row.name}: {row.says} (there: {there.says})"
 
 
-def in_libraries(sheet: Datasheet) -> dict[Row, dict[str, Any]]:
-    """Return the values that libraries have in the place of each row's."""
+def in_libraries(sheet: Datasheet) -> dict[Row, dict[str, Row]]:
+    """Return the rows of five libraries that are about the same as each row."""
     is_layer = any(each.note == OWN for each in sheet.arguments)
     there = {short: _by_key(libraries()[names[is_layer]]) for short, names in SHOWN.items()}
-    what = {each.name: each.what for each in sheet.arguments}
     return {
-        row: {short: found[key].value for short, found in there.items() if key in found}
-        for row in sheet.rows
-        for key in [(row.setting, what.get(row.argument, ""))]
+        row: {short: found[key] for short, found in there.items() if key in found}
+        for key, row in zip(keys_of(sheet), sheet.rows, strict=True)
     }
+
+
+def beside(row: Row, there: dict[str, Row]) -> str:
+    """Say what libraries do where a row's function differs from any of them.
+
+    Examples
+    --------
+    >>> rows = {"PyTorch": make_row("blind", "zeros"), "JAX": make_row("blind", "nan")}
+    >>> beside(make_row("blind", "nan"), rows)
+    'PyTorch: zeros; JAX: the same'
+    """
+    groups: dict[str, list[str]] = {}
+    for library, each in there.items():
+        short = str(each.value or each.says.partition(":")[0])
+        groups.setdefault("the same" if each.value == row.value else short, []).append(library)
+    return "; ".join(f"{', '.join(names)}: {value}" for value, names in groups.items())

@@ -152,6 +152,8 @@ def _trials(
     elif role in ("memory", "key"):
         if second and partner:
             yield {argument.name: Slot("x_k", "B S C"), second: Slot("x_v", "B S E")}
+        else:
+            yield {argument.name: Slot("x_k", "B S C")}
         yield {argument.name: Slot("memory", "B S C")}
     elif role in OF_ROLE or role == "padding":
         for slot in variants(role):

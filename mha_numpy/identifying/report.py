@@ -1,8 +1,10 @@
 """A datasheet as text for the terminal, and as a dict for JSON."""
 
+from textwrap import fill, wrap
 from typing import Any
 
 from mha_numpy.identifying.datasheet import Datasheet, Named
+from mha_numpy.identifying.libraries import SHOWN, beside, drop_in, in_libraries
 from mha_numpy.identifying.rows import Row
 
 
@@ -18,12 +20,21 @@ def to_text(sheet: Datasheet) -> str:
             parts += [*_mistake(row)]
         parts.append("")
     width = max(len(row.name) for row in sheet.rows)
-    parts.append("conventions")
+    parts.append(f"conventions (= where {', '.join(SHOWN)} do the same, as far as they have it)")
+    there = in_libraries(sheet)
     for row in sheet.rows:
         if row.kind != "mistake":
+            is_same = {each.value for each in there[row].values()} == {row.value}
             about = f" [{row.argument}]" if row.argument else ""
-            parts.append(f"  {row.name.ljust(width)}  {row.says}{about}")
+            parts.append(_wrapped(f"{' ='[is_same]} {row.name.ljust(width)}  {row.says}{about}", width))
+            if there[row] and not is_same:
+                parts.append(_wrapped(" " * (width + 4) + beside(row, there[row]), width))
+    parts += ["", *wrap(drop_in(sheet), 100)]
     return "\n".join(parts) + "\n"
+
+
+def _wrapped(line: str, width: int) -> str:
+    return fill(line, 100, subsequent_indent=" " * (width + 4), drop_whitespace=True)
 
 
 def _headline(sheet: Datasheet) -> str:
@@ -55,5 +66,9 @@ def to_dict(sheet: Datasheet) -> dict[str, Any]:
     found = sheet._asdict()
     for part in ("arguments", "returns", "rows"):
         found[part] = [each._asdict() for each in found[part]]
+    there = in_libraries(sheet)
+    for row, own in zip(sheet.rows, found["rows"], strict=True):
+        own["libraries"] = {library: each.value for library, each in there[row].items()}
+    found["drop_in"] = drop_in(sheet)
     found["mistakes"] = [row._asdict() for row in sheet.mistakes]
     return found
