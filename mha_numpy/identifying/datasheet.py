@@ -1,13 +1,15 @@
 """The datasheet: everything that was found out, in rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.family import SETTINGS, USUAL, Sizes
+from mha_numpy.identifying.gradients import GradientRow
 from mha_numpy.identifying.judging import judge
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
+from mha_numpy.identifying.otherwise import describe_unknown
 from mha_numpy.identifying.rows import Row, make_row
 from mha_numpy.identifying.search import Fit, Found
 from mha_numpy.identifying.ways import Slot
@@ -96,11 +98,19 @@ def make_datasheet(looked: Looked) -> Datasheet:
     """Return what was found out as a datasheet."""
     subject, found = looked.subject, looked.found
     if found is None:
-        return Datasheet(subject.name, subject.framework, False, _saw(looked))
+        return Datasheet(
+            subject.name,
+            subject.framework,
+            False,
+            describe_unknown(subject, looked.seen, looked.trouble),
+        )
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
+    if found.fits[0].what == "merged" and found.seen.problem.get("w_o") is not None:
+        rows.append(make_row("w_o", "left out"))
     for option in looked.options:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
+    rows += _rows_of_gradients(looked.gradients)
     return Datasheet(
         subject.name, subject.framework, True, "",
         (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(judge(looked, _in_order(rows))),
@@ -113,6 +123,19 @@ def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
             continue
         if setting in settings or (not argument and setting in ALWAYS):
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
+
+
+def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
+    right = [each.name for each in gradients if each.is_right]
+    if right:
+        yield Row("gradients", f"{', '.join(right)}: right", "usual", "gradients", right)
+    wrong = [each for each in gradients if not each.is_right]
+    for says in dict.fromkeys(each.says for each in wrong):
+        same = [each for each in wrong if each.says == says]
+        names = ", ".join(each.name for each in same)
+        yield Row(
+            f"gradients {names}".rstrip(), says, "mistake", names, same[0].mistake, same[0].argument
+        )
 
 
 TELLING = {  # the setting that says how an argument of this role is meant
@@ -150,9 +173,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
 
 def _in_order(rows: list[Row]) -> Iterator[Row]:
     """Yield each row once, those of one name together."""
-    names = dict.fromkeys(row.name for row in rows)
-    for name in names:
-        yield from dict.fromkeys(row for row in rows if row.name == name)
+    for name in dict.fromkeys(row.name for row in rows):
+        same = [row for row in rows if row.name == name]
+        yield from (row for at, row in enumerate(same) if row not in same[:at])
 
 
 def axes_of(layout: str, *, is_self: bool = False, sizes: Sizes = Sizes()) -> str:
@@ -211,20 +234,10 @@ def _returned(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for fit in found.fits:
-        yield Named(fit.path or "result", _what(fit), axes_of(fit.layout, is_self=is_self, sizes=way.sizes))
+        layout = fit.layout if way.is_inside else fit.layout.replace("W", "e")
+        axes = axes_of(layout, is_self=is_self, sizes=way.sizes)
+        yield Named(fit.path or "result", _what(fit), axes)
 
 
 def _what(fit: Fit) -> str:
     return RETURNED.get(fit.what, fit.what) or "unknown"
-
-
-def _saw(looked: Looked) -> str:
-    """Say what was seen of a function that is no attention as the family knows it."""
-    if not looked.ways:
-        names = ", ".join(a.name for a in looked.subject.arguments) or "none that can be named"
-        reason = f"; the last call raised {looked.trouble}" if looked.trouble else ""
-        return f"no call of it worked (its arguments: {names}){reason}"
-    return (
-        f"it can be called in {looked.ways} ways, but no attention that is known, with up to two "
-        "or three deviations, gives its numbers"
-    )

@@ -61,4 +61,4 @@ def identify(
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
         roles[argument] = role
-    return make_datasheet(look(function, roles, seconds))
+    return make_datasheet(look(function, roles, seconds, backward))

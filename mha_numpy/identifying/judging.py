@@ -1,42 +1,114 @@
 """Which rows are mistakes, and which line of the source is to blame."""
 
+import inspect
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from mha_numpy.identifying.blame import Blame, find_blame, find_change, find_first_nan
 from mha_numpy.identifying.family import SETTINGS, USUAL
 from mha_numpy.identifying.look import Looked
-from mha_numpy.identifying.rows import Row
+from mha_numpy.identifying.promises import Promise, find_promises
+from mha_numpy.identifying.rows import Row, make_row
 from mha_numpy.identifying.search import Found
+from mha_numpy.identifying.subject import Subject
+
+NOT_FINITE = ("not finite", "nan", "other numbers")
+KEPT_BY: dict[tuple[str, Any], tuple[str, tuple[Any, ...]]] = {  # promises in the words of rows
+    ("window_keys", "w keys, itself included"): ("window_given", ("w-1 before",)),
+    ("window_keys", "w before and itself"): ("window_given", ("w before",)),
+    ("blind", "mean"): ("blind", ("mean of all values",)),
+    ("half", "fine"): ("half_masked", ()),
+    ("weights_sum", "one"): ("hide", ("-inf", "after the softmax, renormalised")),
+    ("dropout", "in training only"): (
+        "dropout",
+        ("weights, scaled", "weights, not scaled", "none"),
+    ),
+    ("dropout", "scaled by 1/(1-p)"): ("dropout", ("weights, scaled", "output, scaled", "none")),
+}
+NEEDS = {"alignment": "S", "grouping": "G"}  # a promise means nothing without such an axis
 
 
 def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield rows, mistakes with the line that is to blame."""
+    """Yield rows; those that break a promise as mistakes, and mistakes with their line."""
+    rows = [*rows]
+    for promise in promises_of(looked.subject):
+        setting, values = KEPT_BY.get(
+            (promise.setting, promise.values[0]), (promise.setting, promise.values)
+        )
+        rows = [*_held_to(rows, looked, promise, setting, values)]
     for row in rows:
-        if row.kind == "mistake":
-            blame = _blame(looked, row)
-            if blame:
-                row = row._replace(line=blame.line, code=blame.text)
+        blame = _blame(looked, row) if row.kind == "mistake" else None
+        yield row._replace(line=blame.line, code=blame.text) if blame else row
+
+
+def promises_of(subject: Subject) -> list[Promise]:
+    """Return what a function says of itself, in its own text and in those around it."""
+    holder = getattr(subject.function, "__self__", subject.function)
+    around = [subject.inner, type(holder) if not inspect.isroutine(holder) else None]
+    around.append(inspect.getmodule(subject.inner))
+    texts = [inspect.getdoc(each) or "" for each in around if each is not None]
+    names = [argument.name for argument in subject.arguments]
+    return find_promises(subject.name, "\n\n".join(texts), names, subject.source)
+
+
+def _held_to(
+    rows: list[Row], looked: Looked, promise: Promise, setting: str, values: tuple[Any, ...]
+) -> Iterator[Row]:
+    """Yield rows; those that a promise is about, and that break it, as mistakes."""
+    says = f"but it says: {promise.quote.strip()!r}"
+    same = [row for row in rows if row.setting == setting]
+    about = [row for row in same if row.argument == promise.argument]
+    if not about and not (setting == "causal" and promise.argument):  # a flag that is off
+        about = [row for row in same if not row.argument or not promise.argument]
+    for row in rows:
+        if row in about and row.value not in values and row.kind != "mistake":
+            instead = make_row(setting, values[0]).says if values else ""
+            row = row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
         yield row
+    if not about and setting in SETTINGS and USUAL[setting] not in values:
+        if _is_told(looked, setting, promise):
+            row = make_row(setting, USUAL[setting])
+            instead = make_row(setting, values[0]).says
+            yield row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
+
+
+def _is_told(looked: Looked, setting: str, promise: Promise) -> bool:
+    """Return whether the usual value, of which no row tells, was seen to be in force."""
+    if looked.found is None or setting not in ("alignment", "grouping", "rotation", "softcap_at"):
+        return False
+    way = looked.found.seen.way
+    axes = {axis for layout in way.roles().values() for axis in layout.split()}
+    has_causal = any(
+        (found.settings.get("causal") or found.settings.get("window_given"))
+        for found in (looked.found, *(each.found for each in looked.options if each.found))
+    )
+    return NEEDS.get(setting, "") in (*axes, "") and (setting != "alignment" or has_causal)
 
 
 def _blame(looked: Looked, row: Row) -> Blame | None:
     """Find the line in which a row shows."""
     if row.setting == "inputs":
         return find_change(looked.subject, row.argument)
-    found = _finding(looked, row)
-    if found and found.settings.get(row.setting) == row.value:
-        return find_blame(looked.subject, found.seen, found.settings, row.setting)
+    setting = row.setting
+    if setting == "alignment" and row.value == USUAL[setting]:
+        setting = "causal"  # the line that lets a query see no key after its own
+    found = _finding(looked, row, setting)
+    if found and setting in found.settings:
+        return find_blame(looked.subject, found.seen, found.settings, setting)
     facts = (f for f in looked.facts if (f.name, f.argument) == (row.setting, row.argument))
     seen = next((fact.seen for fact in facts), None)
-    return find_first_nan(looked.subject, seen) if seen and row.value in NOT_FINITE else None
-
-
-NOT_FINITE = ("not finite", "nan", "other numbers")
-
-
-def _finding(looked: Looked, row: Row) -> Found | None:
-    """Return the call that showed a setting that is not usual."""
-    if row.setting not in SETTINGS or row.value == USUAL[row.setting]:
+    if seen is None or row.value not in NOT_FINITE:
         return None
-    options = [each.found for each in looked.options if each.argument == row.argument]
-    return next((found for found in options if found), looked.found)
+    own = looked.subject.dtype
+    looked.subject.dtype = "float16" if setting == "half_masked" else own
+    try:
+        return find_first_nan(looked.subject, seen)
+    finally:
+        looked.subject.dtype = own
+
+
+def _finding(looked: Looked, row: Row, setting: str) -> Found | None:
+    """Return the call that showed a setting that is not usual."""
+    calls = [each.found for each in looked.options if each.argument == row.argument]
+    calls += [looked.found, *(each.found for each in looked.options)]
+    return next((found for found in calls if found and found.settings.get(setting)), None)

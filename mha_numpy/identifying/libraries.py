@@ -138,14 +138,14 @@ def _said(row: Row, there: Row) -> str:
     return f"{row.name}: {row.says} (there: {there.says})"
 
 
-def in_libraries(sheet: Datasheet) -> dict[Row, dict[str, Row]]:
-    """Return the rows of five libraries that are about the same as each row."""
+def in_libraries(sheet: Datasheet) -> list[dict[str, Row]]:
+    """Return for each row those of five libraries that are about the same."""
     is_layer = any(each.note == OWN for each in sheet.arguments)
     there = {short: _by_key(libraries()[names[is_layer]]) for short, names in SHOWN.items()}
-    return {
-        row: {short: found[key] for short, found in there.items() if key in found}
-        for key, row in zip(keys_of(sheet), sheet.rows, strict=True)
-    }
+    return [
+        {short: found[key] for short, found in there.items() if key in found}
+        for key in keys_of(sheet)
+    ]
 
 
 def beside(row: Row, there: dict[str, Row]) -> str:

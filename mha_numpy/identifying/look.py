@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.options import Option, look_at_options
 from mha_numpy.identifying.probes import Fact, find_facts
@@ -26,8 +27,9 @@ class Looked(NamedTuple):
     found: Found | None
     options: list[Option]
     facts: list[Fact]
+    gradients: list[GradientRow]
     trouble: str  # of the last call that failed
-    ways: int = 0
+    seen: Sequence[Seen] = ()  # calls that worked
 
 
 def find_base(
@@ -96,13 +98,20 @@ def settle(subject: Subject, found: Found, numbers: Sequence[float], until: floa
 
 
 def look(
-    function: Callable[..., Any], given: Mapping[str, str] | None = None, seconds: float = 20.0
+    function: Callable[..., Any],
+    given: Mapping[str, str] | None = None,
+    seconds: float = 20.0,
+    backward: Callable[..., Any] | None = None,
 ) -> Looked:
     """Find out what a function computes."""
     subject = Subject(callable_of(function))
     found, seen, trouble = find_base(subject, given or {}, seconds / 2)
     if found is None:
-        return Looked(subject, None, [], [], trouble, len(seen))
+        return Looked(subject, None, [], [], [], trouble, seen)
     options = look_at_options(subject, found, dict(given or {}), time.monotonic() + seconds / 2)
     facts = find_facts(subject, found, options)
-    return Looked(subject, found, options, facts, trouble, len(seen))
+    if backward is None:
+        holder = getattr(subject.function, "__self__", subject.function)
+        backward = getattr(holder, "backward", None)
+    gradients = look_at_gradients(subject, found, backward, time.monotonic() + seconds / 4)
+    return Looked(subject, found, options, facts, gradients, trouble, seen)

@@ -33,7 +33,8 @@ class Fact(NamedTuple):
 def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> list[Fact]:
     """Call a function with special inputs."""
     findings = [found, *(option.found for option in options if option.found)]
-    hiding = [each for each in findings if {*HIDING} & each.seen.way.roles().keys()]
+    hiding = [each for each in findings if {"mask", "lengths"} & each.seen.way.roles().keys()]
+    hiding = hiding or [each for each in findings if "bias" in each.seen.way.roles()]
     facts = [
         *_blind_rows(subject, hiding, findings),
         *_hidden_nan(subject, [*hiding, *findings]),
@@ -200,7 +201,9 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
     if found.settings.get("normaliser", "softmax") != "softmax":
         return
     own = {slot.role for slot in found.seen.way.hidden.values()}
-    role = next((role for role in SCALED if role in found.seen.problem.given and role not in own), "")
+    role = next(
+        (role for role in SCALED if role in found.seen.problem.given and role not in own), ""
+    )
     if not role:
         return
     for name, change in (("large_scores", _shifted), ("uneven_scores", _enlarged)):

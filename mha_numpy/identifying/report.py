@@ -21,20 +21,20 @@ def to_text(sheet: Datasheet) -> str:
         parts.append("")
     width = max(len(row.name) for row in sheet.rows)
     parts.append(f"conventions (= where {', '.join(SHOWN)} do the same, as far as they have it)")
-    there = in_libraries(sheet)
-    for row in sheet.rows:
+    for row, there in zip(sheet.rows, in_libraries(sheet), strict=True):
         if row.kind != "mistake":
-            is_same = {each.value for each in there[row].values()} == {row.value}
+            is_same = {each.value for each in there.values()} == {row.value}
             about = f" [{row.argument}]" if row.argument else ""
-            parts.append(_wrapped(f"{' ='[is_same]} {row.name.ljust(width)}  {row.says}{about}", width))
-            if there[row] and not is_same:
-                parts.append(_wrapped(" " * (width + 4) + beside(row, there[row]), width))
+            name = f"{' ='[is_same]} {row.name.ljust(width)}"
+            parts.append(_wrapped(f"{name}  {row.says}{about}", width))
+            if there and not is_same:
+                parts.append(_wrapped(" " * (width + 4) + beside(row, there), width))
     parts += ["", *wrap(drop_in(sheet), 100)]
     return "\n".join(parts) + "\n"
 
 
 def _wrapped(line: str, width: int) -> str:
-    return fill(line, 100, subsequent_indent=" " * (width + 4), drop_whitespace=True)
+    return fill(line, 100, subsequent_indent=" " * (width + 4))
 
 
 def _headline(sheet: Datasheet) -> str:
@@ -66,9 +66,8 @@ def to_dict(sheet: Datasheet) -> dict[str, Any]:
     found = sheet._asdict()
     for part in ("arguments", "returns", "rows"):
         found[part] = [each._asdict() for each in found[part]]
-    there = in_libraries(sheet)
-    for row, own in zip(sheet.rows, found["rows"], strict=True):
-        own["libraries"] = {library: each.value for library, each in there[row].items()}
+    for row, there in zip(found["rows"], in_libraries(sheet), strict=True):
+        row["libraries"] = {library: each.value for library, each in there.items()}
     found["drop_in"] = drop_in(sheet)
     found["mistakes"] = [row._asdict() for row in sheet.mistakes]
     return found

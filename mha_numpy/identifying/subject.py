@@ -98,7 +98,8 @@ class Subject:
             raise ConfigError(f"function: expected a function or a layer; got {describe(function)}")
         self.function = function
         self.inner = inner_function(function)
-        self.name = getattr(function, "__name__", type(function).__name__)
+        name = getattr(function, "__qualname__", type(function).__name__)
+        self.name = name.rpartition("<locals>.")[2]
         self.frameworks = frameworks_of(function)
         self.framework = self.frameworks[0]
         self.is_module = hasattr(function, "named_parameters") and not hasattr(function, "get_weights")

@@ -1,0 +1,244 @@
+"""Gradients from a backward function of any signature, or from a framework's autograd."""
+
+import ast
+import inspect
+import re
+import time
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.arrays import to_framework, to_numpy
+from mha_numpy.identifying.family import AXES, evaluate
+from mha_numpy.identifying.layouts import arrange
+from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.subject import Argument, Called, Subject
+from mha_numpy.identifying.trial import Leaf, Trial
+from mha_numpy.identifying.ways import NUMBERS, number_of
+
+SECONDS = 0.3  # at most, to find out how a backward is called
+OF_BACKWARD = {  # what a backward may be given, and how people call it
+    "d_out": r"(d|g|grad|dl|dloss)(l?d?(o|y|z|out|outputs?|h|heads|ctx|context|attn|res|result))?"
+    r"|up\w*|delta|grad\w*",
+    "cache": r"\w*(cache|saved|kept|memo|tape|store|residuals?)\w*|ctx|context|state|res|fwd|acts?"
+    r"|activations",
+    "weights": r"(attn|attention|att|soft)?(p|a|s|w|weights?|probs?|probabilities|alphas?|attn|att"
+    r"|attention|max)",
+    "out": r"(o|out|outputs?|y|z|heads|res|result)",
+}  # fmt: skip
+Judge = Callable[[Leaf, Array], bool]
+
+
+class BackwardCall:
+    """How a backward function is called: found by names, else by trying."""
+
+    def __init__(self, trial: Trial, backward: Callable[..., Any], judge: Judge) -> None:
+        self.documentation = inspect.getdoc(backward) or ""
+        self.subject = Subject(_without_star(backward))
+        self.subject.framework, self.subject.dtype = trial.subject.framework, trial.subject.dtype
+        self.needed = [a for a in self.subject.arguments if a.is_required]
+        pieces = _pieces(trial)
+        roles = {slot.role: name for name, slot in trial.found.seen.way.slots.items()}
+        self.labels: dict[str, str] = {}
+        self.trouble = ""  # the first error
+        for a in self.subject.arguments:  # of those that may be left out, what forward was given
+            own = [a.name, *(roles.get(role, "") for role in roles_by_name(a.name))]
+            label = next((each for each in own if each in trial.given()), "")
+            if label and not a.is_required:
+                self.labels[a.name] = label
+        self._try(trial, judge, [_candidates(a, pieces, roles) for a in self.needed])
+
+    def _try(self, trial: Trial, judge: Judge, ranked: list[list[str]]) -> None:
+        """Keep the call with the most right gradients; the first, if its names leave no doubt."""
+        optional, most = self.labels, -1
+        sure = [("d_out", "cache", a.name, f"cache.{a.name}") for a in self.needed]
+        width = int(60_000 ** (1 / max(len(ranked), 1)))
+        choices = product(*(range(min(len(each), width)) for each in ranked))
+        until = min(trial.until, time.monotonic() + SECONDS)
+        for choice in sorted(choices, key=sum):
+            labels = [each[i] for each, i in zip(ranked, choice, strict=True)]
+            if len({*labels}) < len(labels):
+                continue
+            if self.trouble and time.monotonic() > until:
+                break
+            before, self.labels = self.labels, optional | {
+                a.name: label for a, label in zip(self.needed, labels, strict=True)
+            }  # fmt: skip
+            found = self.gradients(trial, judge)
+            count = sum(judge(leaf, array) for leaf, array in found.items())
+            if not found or count <= most:
+                self.labels = before
+                continue
+            most = count
+            is_sure = all(label in names for label, names in zip(labels, sure, strict=True))
+            if is_sure or count == len(found):
+                break
+
+    def gradients(self, trial: Trial, judge: Judge) -> dict[Leaf, Array]:
+        """Call forward and then backward; return the gradients by array."""
+        pieces = _pieces(trial)
+        if not {*self.labels.values()} <= {*pieces}:
+            return {}
+        called = self.subject.call({name: pieces[label] for name, label in self.labels.items()})
+        self.trouble = self.trouble or called.trouble
+        return self._assign(called, trial, judge)
+
+    def _assign(self, called: Called, trial: Trial, judge: Judge) -> dict[Leaf, Array]:
+        """Say whose gradient each returned array is: by name, numbers, place, shape."""
+        order, shapes = trial.leaves, trial.shapes()
+        is_complete = len(called.arrays) == len(order)
+        ways: list[Callable[[int, str, Array, Leaf], bool]] = [
+            lambda i, path, array, leaf: _is_named(path, leaf),
+            lambda i, path, array, leaf: judge(leaf, array),
+            lambda i, path, array, leaf: order.index(leaf) == i and array.shape == shapes[leaf],
+            lambda i, path, array, leaf: array.shape == shapes[leaf],
+            lambda i, path, array, leaf: order.index(leaf) == i and is_complete,
+        ]
+        found: dict[int, Leaf] = {}  # by place
+        for fits in ways:
+            for i, (path, array) in enumerate(called.arrays):
+                left = [leaf for leaf in order if leaf not in found.values() and i not in found]
+                own = next((leaf for leaf in left if fits(i, path, array, leaf)), None)
+                found |= {i: own} if own else {}
+        moved = [i for i, leaf in enumerate(order) if found.get(i) != leaf]
+        is_swapped = len(moved) == 2 and moved[1] - moved[0] == 1 and is_complete
+        if is_swapped and called.kind == "tuple" and len(order) > 2 and not self._tells(found):
+            found |= {i: order[i] for i in moved}  # by place: they are swapped
+        return dict(sorted(
+            ((leaf, called.arrays[i][1]) for i, leaf in found.items()),
+            key=lambda each: order.index(each[0]),
+        ))  # fmt: skip
+
+    def _tells(self, found: Mapping[int, Leaf]) -> bool:
+        """Return whether the docstring names the gradients in the order in which they come."""
+        places = []
+        for i in sorted(found):
+            named = re.finditer(rf"(?i)\b(d|grad|g)_?{found[i].label}\b", self.documentation)
+            places += [m.start() for m in named][-1:]
+        return len(places) == len(found) and places == sorted(places)
+
+
+def _without_star(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of (d_out, cache) for a backward of (d_out, *cache)."""
+    kinds = [p.kind for p in inspect.signature(backward).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return lambda d_out, cache: backward(d_out, *cache)
+    return backward
+
+
+def _pieces(trial: Trial) -> dict[str, Any]:
+    """Call forward; return everything that a backward may be given, by a label."""
+    fit = trial.found.fits[0]
+    called, result = trial.forward(trial.given())
+    arrays = dict(called.arrays)
+    defaults = {a.name: a.default for a in trial.subject.arguments if not a.is_required}
+    pieces = {**defaults, "d_out": trial.d_passed, **trial.given()}
+    parts: dict[str, Any] = {}
+    if isinstance(result, dict) or hasattr(result, "_asdict"):
+        parts = dict(result if isinstance(result, dict) else result._asdict())
+        pieces["cache"] = result
+    elif isinstance(result, (tuple, list)):
+        rest = {i: each for i, each in enumerate(result) if f"[{i}]" != fit.path}
+        parts = {str(i): each for i, each in rest.items()}
+        parts |= {n: rest[i] for i, n in _returned_names(trial.subject, len(result)) if i in rest}
+        pieces["cache"] = next(iter(rest.values())) if len(rest) == 1 else tuple(rest.values())
+    for part in [*parts.values()]:
+        if isinstance(part, dict) or hasattr(part, "_asdict"):
+            parts |= part if isinstance(part, dict) else part._asdict()
+    pieces |= {f"cache.{name}": part for name, part in parts.items()}
+    values = evaluate(trial.problem, trial.found.settings) or {}
+    paths = {f.what: f.path for f in trial.found.fits}
+    axes = fit.layout.split()
+    for what, last in (("weights", "S"), ("lse", "")):
+        if what in paths:
+            pieces[what] = arrays.get(paths[what])
+        elif fit.what == "out" and axes[-1] == "e":
+            layout = " ".join([*axes[:-1], last]).strip()
+            pieces[what] = arrange(values[what], AXES[what], layout, trial.problem.sizes)
+    pieces["out"] = arrays.get(fit.path)
+    pieces |= {role: number_of(role, trial.problem.sizes) for role in NUMBERS}
+    return {label: piece for label, piece in pieces.items() if piece is not None}
+
+
+def _returned_names(subject: Subject, count: int) -> list[tuple[int, str]]:
+    """Return the names that the return statement has for the parts of a tuple."""
+    for node in ast.walk(subject.tree or ast.Pass()):
+        match node:
+            case ast.Return(ast.Tuple(parts)) if len(parts) == count:
+                return [(i, part.id) for i, part in enumerate(parts) if isinstance(part, ast.Name)]
+    return []
+
+
+def _candidates(
+    argument: Argument, pieces: Mapping[str, Any], roles: Mapping[str, str]
+) -> list[str]:
+    """Return what an argument of a backward may be given, the likeliest first."""
+    plain = re.sub(r"[\W_]", "", argument.name).lower()
+    own = roles_by_name(argument.name)
+    likely = [label for label in (argument.name, f"cache.{argument.name}") if label not in NUMBERS]
+    likely += [what for what, pattern in OF_BACKWARD.items() if re.fullmatch(pattern, plain)]
+    likely += [roles[role] for role in own if role in roles]
+    likely += [role for role in own if role in NUMBERS]
+    others = [label for label in pieces if label not in NUMBERS]
+    others.sort(key=lambda label: not label.startswith("cache."))
+    known = [label for label in [*likely, *others] if label in pieces]
+    first: dict[int, str] = {}  # the same piece may have several labels
+    for label in known:
+        first.setdefault(id(pieces[label]), label)
+    return [*first.values()]
+
+
+def _is_named(path: str, leaf: Leaf) -> bool:
+    """Return whether a field or key is the name of a gradient: ``dq``, ``grad_w`` or ``Wq``."""
+    name = re.findall(r"[A-Za-z]\w*", path)[-1:]
+    bare = re.sub(r"^(grad|d|g)_?(?=\w)", "", name[0]) if name else ""
+    return bool(name) and (
+        leaf.label.lower() in (name[0].lower(), bare.lower())
+        or leaf.role in roles_by_name(bare)[:1]
+    )
+
+
+def by_autograd(trial: Trial) -> dict[Leaf, Array]:
+    """Return the gradients that a framework computes; 0 where none arrives."""
+    given, path = trial.given(), f"result{trial.found.fits[0].path}"
+    if trial.subject.framework == "torch":
+        torch = import_module("torch")
+        params = dict(getattr(trial.subject.function, "named_parameters", dict)())
+        tensors = []
+        for leaf in trial.leaves:
+            if leaf.is_hidden:
+                tensors.append(params[leaf.argument])
+            else:
+                tensors.append(_given_as(trial, leaf).requires_grad_())
+                given = leaf.put(given, tensors[-1])
+        out = eval(path, {}, {"result": trial.forward(given)[1]})
+        d_out = to_framework(trial.d_passed, "torch").to(out.dtype)
+        grads = torch.autograd.grad(out, tensors, d_out, allow_unused=True)
+        return {
+            leaf: np.zeros(tensor.shape) if grad is None else to_numpy(grad)
+            for leaf, tensor, grad in zip(trial.leaves, tensors, grads, strict=True)
+        }
+    if trial.subject.framework == "jax":
+        shown = [leaf for leaf in trial.leaves if not leaf.is_hidden]
+
+        def run(arrays: list[Any]) -> Any:
+            own = given
+            for leaf, array in zip(shown, arrays, strict=True):
+                own = leaf.put(own, array)
+            return eval(path, {}, {"result": trial.forward(own)[1]})
+
+        inputs = [_given_as(trial, leaf) for leaf in shown]
+        out, pull = import_module("jax").vjp(run, inputs)
+        grads = pull(to_framework(trial.d_passed, "jax").astype(out.dtype))[0]
+        return {leaf: to_numpy(grad) for leaf, grad in zip(shown, grads, strict=True)}
+    return {}
+
+
+def _given_as(trial: Trial, leaf: Leaf) -> Any:
+    """Return an array as the framework has it."""
+    array = leaf.of(trial.given()).astype(trial.subject.dtype)
+    return to_framework(array, trial.subject.framework)

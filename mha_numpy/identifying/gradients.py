@@ -1,0 +1,297 @@
+"""The gradients of a function: are they right, and if not, which mistake gives these numbers."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import one_line
+from mha_numpy.identifying.backward import Backward, same
+from mha_numpy.identifying.backward_calls import BackwardCall, by_autograd
+from mha_numpy.identifying.backward_mistakes import Mistake, mistakes_in, name_of
+from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.search import Found, explain
+from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.trial import Leaf, Trial, make_trial
+
+Returned = Mapping[Leaf, Array]
+STEP = 1e-4  # of central differences
+
+
+class GradientRow(NamedTuple):
+    """What was found out about one gradient."""
+
+    name: str  # "d_q", "d_w_o" ...
+    argument: str  # whose gradient it is
+    is_right: bool
+    error: float  # the largest difference, relative to the largest right number
+    says: str
+    mistake: str = ""
+
+
+def look_at_gradients(
+    subject: Subject, found: Found, backward: Callable[..., Any] | None, until: float
+) -> list[GradientRow]:
+    """Compare the gradients of a function with numerical derivatives; name the mistakes.
+
+    Parameters
+    ----------
+    subject, found
+        The function, and what it was found to compute.
+    backward
+        Its backward function, of any signature; None for the framework's autograd.
+    until : float
+        When to stop, as `time.monotonic` counts.
+
+    Returns
+    -------
+    list of GradientRow
+        One for each gradient that was returned and could be judged; a single one without a name
+        if backward could not be called.
+    """
+    trouble = ""
+    if backward is None and subject.framework not in ("torch", "jax"):
+        return []
+    for each in _other_sizes(subject, found):
+        try:
+            rows, own = _look(make_trial(subject, each, until), backward)
+        except Exception as error:  # anybody's, in autograd
+            rows, own = [], f"{type(error).__name__}: {one_line(error)}"
+        if rows:
+            return rows
+        trouble = trouble or own
+    says = f"no way to call backward was found; the likeliest ends with {trouble}"
+    return [GradientRow("", "", False, np.inf, says)] if trouble and backward else []
+
+
+def _other_sizes(subject: Subject, found: Found) -> Iterator[Found]:
+    """Yield what was found, with grouped heads first; then with square matrices.
+
+    Only groups show whether their gradients are summed. Some mistakes run with square params only.
+    """
+    way = found.seen.way
+    sizes = way.sizes
+    square = sizes._replace(T=6, S=6, d=6, e=6, D=0, C=0, W=0)
+    for own in (sizes._replace(G=2), sizes, square):
+        if own == sizes:
+            yield found
+        elif own is square or (not way.is_inside and sizes.G == sizes.H == 4):
+            seen, _ = call_way(subject, way._replace(sizes=own))
+            fits = explain(seen, found.settings) if seen else ()
+            if seen and fits:
+                yield Found(seen, found.settings, fits)
+
+
+def _look(trial: Trial, backward: Callable[..., Any] | None) -> tuple[list[GradientRow], str]:
+    """Return what was found out with these sizes, and the error if backward ends with one."""
+    judge = Judge(trial)
+    gradients: Callable[[Trial], dict[Leaf, Array]] = by_autograd
+    trouble = ""
+    if backward is not None:
+        call = BackwardCall(trial, backward, judge.is_right)
+        gradients, trouble = partial(call.gradients, judge=judge.is_right), call.trouble
+    returned = judge.shared(gradients(trial))
+    mistakes = judge.explain(returned)
+    rows = {leaf: judge.row(leaf, a, mistakes.get(leaf, ())) for leaf, a in returned.items()}
+    return [*(rows | _look_at_blind_rows(trial, gradients, rows)).values()], trouble
+
+
+class Judge:
+    """The right gradients, and every known mistake."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial, self.few = trial, trial.few
+        try:
+            what = trial.found.fits[0].what
+            self.way_back: Backward | None = Backward(
+                trial.problem, trial.found.settings, what, trial.d_out
+            )
+        except (ValueError, IndexError, KeyError, NameError, AttributeError, TypeError):
+            self.way_back = None  # forward is too strange for formulas
+        truth = {leaf: self._truth(leaf) for leaf in trial.leaves}
+        self.truth = {leaf: right for leaf, right in truth.items() if right is not None}
+
+    def _truth(self, leaf: Leaf) -> Array | None:
+        """Return the right gradient of an array; None if two ways to differentiate disagree.
+
+        The formulas of backward are compared with differences of the family along a random
+        direction, and so is the function itself. Where the formulas do not hold, because forward
+        is strange, each number is differentiated.
+        """
+        trial, rng = self.trial, np.random.default_rng(6)
+        if leaf.role not in trial.problem.given:
+            return None
+        array = trial.problem.given[leaf.role]
+
+        def slope(direction: Array) -> float:
+            moved = (array + by * direction for by in (STEP, -STEP))
+            up, down = (trial.family_loss(trial.problem.but(**{leaf.role: a})) for a in moved)
+            return (up - down) / (2 * STEP)
+
+        direction = rng.normal(size=array.shape)
+        right = self.way_back.right.get(f"d_{leaf.role}") if self.way_back else None
+        if right is None or not _is_slope(slope(direction), right, direction, 1e-5):
+            right = np.zeros(array.shape)
+            for index in np.ndindex(array.shape):
+                unit = np.zeros(array.shape)
+                unit[index] = 1
+                right[index] = slope(unit)
+                if time.monotonic() > trial.until:
+                    return None
+        passed = leaf.as_passed(right, trial.problem)
+        direction = rng.normal(size=passed.shape)
+        if leaf.is_hidden or _is_slope(trial.slope(leaf, direction), passed, direction, 1e-2):
+            return passed
+        return None
+
+    def shared(self, returned: Returned) -> dict[Leaf, Array]:
+        """Return the gradients that can be judged.
+
+        That of a bias may have fewer axes than what was passed: the function is meant for a bias
+        that all sequences, or all heads, share.
+        """
+        found = {}
+        for leaf, array in returned.items():
+            right = self.truth.get(leaf)
+            if right is None:
+                continue
+            more = right.ndim - array.ndim
+            if leaf.role == "bias" and more > 0 and array.shape == right.shape[more:]:
+                leaf = leaf._replace(layout=" ".join(leaf.layout.split()[more:]))
+                self.truth[leaf] = right.sum(tuple(range(more)))
+            found[leaf] = array
+        return found
+
+    def error(self, leaf: Leaf, array: Array) -> float:
+        """Return the largest difference; a gradient that is 0 is measured by the others."""
+        right = self.truth[leaf]
+        if array.shape != right.shape or not np.isfinite(array).all():
+            return np.inf
+        largest = max(abs(a).max(initial=0) for a in self.truth.values())
+        size = max(abs(right).max(initial=0), 1e-2 * largest)
+        return float(abs(array - right).max(initial=0) / size)
+
+    def is_right(self, leaf: Leaf, array: Array) -> bool:
+        """Return whether a gradient is right: exactly 0, too, where nothing sees."""
+        right = self.truth.get(leaf)
+        if right is None or self.error(leaf, array) > self.few:
+            return False
+        return self.error(leaf, np.where(right == 0, array, right)) <= 1e-12
+
+    def explain(self, returned: Returned) -> dict[Leaf, tuple[Mistake, ...]]:
+        """Return the fewest mistakes that give each wrong gradient, one for many if possible."""
+        way_back, problem = self.way_back, self.trial.problem
+        wrong = {x: a for x, a in returned.items() if self.error(x, a) > self.few}
+        if way_back is None or not wrong:
+            return {}
+        right = way_back.run({}) or {}
+
+        def explained_by(own: Mapping[str, Array] | None) -> list[Leaf]:
+            given = {x: x.as_passed(own[x.role], problem) for x in wrong if own and x.role in own}
+            return [leaf for leaf, d in given.items() if same(wrong[leaf], d, self.few)]
+
+        found: dict[Leaf, tuple[Mistake, ...]] = {}
+        single = []
+        for mistake, own in mistakes_in(way_back):
+            changed = {
+                x for x in returned if x.role in own and not same(own[x.role], right[x.role])
+            }
+            single.append((mistake, changed, explained_by(own)))
+        single.sort(key=lambda each: (not each[1] <= {*wrong}, -len(each[2])))
+        for mistake, _, explained in single:
+            found = dict.fromkeys(explained, (mistake,)) | found
+        told = {mistake.name for each in found.values() for mistake in each}
+        single.sort(key=lambda each: each[0].name not in told)
+        for leaf, array in wrong.items():
+            if leaf in found or self._factor(leaf, array) is not None:
+                continue
+            most = 0
+            inside = [mistake for mistake, changed, _ in single if leaf in changed <= {*wrong}]
+            for one, two in combinations(inside, 2):
+                if time.monotonic() > self.trial.until or most == len(wrong):
+                    break
+                if one.edits.keys() & two.edits.keys():
+                    continue
+                explained = explained_by(way_back.run(one.edits | two.edits))
+                if leaf in explained and len(explained) > most:
+                    most = len(explained)
+                    found |= {
+                        x: (one, two) for x in explained if x not in found or len(found[x]) > 1
+                    }
+        return found
+
+    def _factor(self, leaf: Leaf, array: Array) -> float | None:
+        """Return by which factor a gradient is wrong, if it is only a factor."""
+        right = self.truth[leaf]
+        if array.shape != right.shape or not right.any():
+            return None
+        factor = float((array * right).sum() / (right * right).sum())
+        return factor if same(array, factor * right, self.few) else None
+
+    def row(self, leaf: Leaf, array: Array, mistakes: Sequence[Mistake]) -> GradientRow:
+        """Say what was found out about a gradient."""
+        d, error = name_of(leaf.role), self.error(leaf, array)
+        whole = leaf.argument if leaf.key is None else f"{leaf.argument}[{leaf.key!r}]"
+        if self.is_right(leaf, array):
+            return GradientRow(d, whole, True, error, f"{d} agrees with the numerical derivative")
+        says, mistake = self._verdict(leaf, array, mistakes)
+        return GradientRow(d, whole, False, error, says, mistake)
+
+    def _verdict(self, leaf: Leaf, array: Array, mistakes: Sequence[Mistake]) -> tuple[str, str]:
+        """Return what is wrong with a gradient, and the name of the mistake."""
+        d, shape, error = name_of(leaf.role), self.truth[leaf].shape, self.error(leaf, array)
+        factor = self._factor(leaf, array)
+        if factor is not None and not array.any():
+            return f"{d} is 0: no gradient arrives", f"{d} zero"
+        if mistakes:
+            return "; ".join(m.says for m in mistakes), "; ".join(m.name for m in mistakes)
+        if array.shape != shape:
+            return f"{d} has the shape {array.shape}, but {leaf.label} has {shape}", f"shape of {d}"
+        if not np.isfinite(array).all():
+            return f"{d} has NaN or inf", f"NaN in {d}"
+        if error <= self.few:
+            return f"{d} is not exactly 0 where no query sees", "hidden cells get gradients"
+        if factor is not None:
+            return f"{d} is {factor:.4g} times the right gradient", f"wrong factor of {d}"
+        return f"{d} is off by up to {error:.2g} of the largest right number", ""
+
+
+def _is_slope(slope: float, gradient: Array, direction: Array, close: float) -> bool:
+    """Return whether a gradient gives the slope along a direction."""
+    gap = abs((gradient * direction).sum() - slope)
+    return bool(gap <= close * (1 + np.linalg.norm(gradient)))
+
+
+def _look_at_blind_rows(
+    trial: Trial, gradients: Callable[[Trial], Returned], rows: Mapping[Leaf, GradientRow]
+) -> dict[Leaf, GradientRow]:
+    """Return rows for gradients that go wrong only where a query sees nothing.
+
+    Where forward returns NaN for such a query, nothing is expected of backward.
+    """
+    mask = trial.problem.get("mask")
+    if mask is None or mask.dtype != bool or mask.shape[2] == 1:
+        return {}
+    mask = mask.copy()
+    mask[:, :, 0] = trial.found.settings.get("mask") == "true = blocked"
+    blind = trial._replace(problem=trial.problem.but(mask=mask))
+    out = blind.output(blind.given())
+    if out is None or not np.isfinite(out).all():
+        return {}
+    found = {}
+    for leaf, array in gradients(blind).items():
+        if leaf not in rows or not rows[leaf].is_right or leaf.is_hidden:
+            continue
+        direction = np.random.default_rng(8).normal(size=array.shape)
+        is_finite = np.isfinite(array).all()
+        if not is_finite or not _is_slope(blind.slope(leaf, direction), array, direction, 1e-2):
+            says = (
+                f"{rows[leaf].name} is {'wrong' if is_finite else 'NaN'} where a query sees nothing"
+            )
+            row = rows[leaf]._replace(is_right=False, error=np.inf, says=says)
+            found[leaf] = row._replace(mistake="a query sees nothing")
+    return found

@@ -1,0 +1,68 @@
+"""What a function does that is no attention as the family knows it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.search import Seen
+from mha_numpy.identifying.subject import Subject
+
+TOKENS = ("x", "query", "x_q", "wide_q", "packed")  # roles with an axis of tokens
+
+
+def describe_unknown(subject: Subject, seen: Sequence[Seen], trouble: str) -> str:
+    """Say in two sentences what was seen, and what to tell `identify`."""
+    if not seen:
+        names = [_guess(argument.name) for argument in subject.arguments]
+        because = f"; the last one raised {trouble}" if trouble else ""
+        return (
+            f"no call worked{because}. The arguments were taken for: {', '.join(names) or 'none'}. "
+            'If one of them is something else, say so, for example given={"mask": "attn"}'
+        )
+    return (
+        "no known attention, with up to three deviations, gives its numbers: "
+        f"{_reach(subject, seen[0])}"
+    )
+
+
+def _guess(name: str) -> str:
+    from mha_numpy.identifying.datasheet import ROLES
+
+    roles = [role for role in roles_by_name(name) if role in ROLES]
+    return f"{name} = {ROLES[roles[0]].split(',')[0]}" if roles else f"{name} = ?"
+
+
+def _reach(subject: Subject, seen: Seen) -> str:
+    """Say which tokens an output depends on."""
+    role = next((role for role in TOKENS if role in seen.problem.given), "")
+    T = seen.problem.sizes.T
+    array = seen.called.arrays[0][1]
+    if not role or T < 2:
+        return f"its output has the shape {array.shape}"
+    if T not in array.shape:
+        return f"its output, of shape {array.shape}, has no axis of tokens"
+    axis = array.shape.index(T)
+    reach = np.zeros((T, T), bool)
+    for token in range(T):
+        given = {**seen.problem.given, role: seen.problem.given[role].copy()}
+        given[role][..., token, :] += 1.0
+        called = subject.call(
+            seen.way.given(seen.problem.but(**given)), seen.way.argument("result")
+        )
+        if not called.arrays or called.arrays[0][1].shape != array.shape:
+            return f"its output has the shape {array.shape}"
+        reach[:, token] = _changed(called.arrays[0][1], array, axis)
+    if (reach == np.eye(T, dtype=bool)).all():
+        return "each token's output depends on that token alone, so nothing attends"
+    distance = np.subtract.outer(np.arange(T), np.arange(T))[reach]
+    if not reach.all() and abs(distance).max(initial=0) < T - 1:
+        before, after = distance.max(initial=0), -distance.min(initial=0)
+        return f"each token's output depends on {before} tokens before it and {after} after it"
+    return "each token's output depends on the others, but not through softmax(q k^T)"
+
+
+def _changed(new: Array, old: Array, axis: int) -> Array:
+    rest = tuple(other for other in range(old.ndim) if other != axis)
+    return np.asarray((new != old).any(axis=rest))

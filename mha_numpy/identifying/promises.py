@@ -1,0 +1,476 @@
+"""What a function promises: in its docstring, its comments and the names of its arguments.
+
+Only what is said clearly counts. A promise that is not kept becomes a finding, so that a promise
+too many accuses somebody who is right, and one too few merely loses a finding.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from mha_numpy.identifying.names import roles_by_name
+
+
+class Promise(NamedTuple):
+    """Something that a function says of itself."""
+
+    setting: str  # of the family, or one of FACTS
+    values: tuple[Any, ...]  # all that keep it
+    quote: str  # the words, or the argument's name
+    argument: str = ""  # that it is about, "" if it is general
+
+
+FACTS: dict[str, tuple[str, ...]] = {  # what no setting of the family says
+    "blind": ("zeros", "nan", "mean", "error"),  # the output of a query that sees no key
+    "window_keys": ("w keys, itself included", "w before and itself"),
+    "inputs": ("unchanged",),
+    "large_scores": ("fine",),
+    "half": ("fine",),
+    "hidden_nan": ("no effect",),  # a NaN in a value that nobody sees
+    "weights_sum": ("one",),  # over the keys, for each query
+    "dropout": ("in training only", "scaled by 1/(1-p)"),
+    "weights": ("mean weights",),  # those that are returned
+}
+
+# Parts of patterns. <role> stands for the arguments of that role: without one, it fits nothing.
+KEYS = r"(?:new |other )?(?:keys?|positions?|tokens?|steps?|rows?)(?: number)?"
+SEES = r"(?:sees?|attends? (?:only )?to|looks? (?:only )?at|reads?|uses?|may look at|may see)"
+ROWS = r"(?:rows?|quer(?:y|ies)|positions?|tokens?)"
+GIVES = (r"\b(?:gives?|gets?|are|is|returns?|yields?|comes? out as|leaves?|produces?|becomes?)\b"
+         r"(?:(?! not\b| never\b)[^.;,]){0,25}?\b")  # fmt: skip
+NO_KEY = (
+    rf"(?:{ROWS}[^.;,]{{0,20}}? (?:(?:sees?|reads?|attends? to|has|have|with) "
+    r"(?:nothing|no (?:visible |valid )?keys?)|without (?:any )?(?:visible |valid )?keys?|"
+    r"not (?:look at|see|attend to|read) any(?:thing| keys?))|with no keys? at all|"
+    rf"(?:fully|completely|entirely) (?:masked|hidden|blocked) {ROWS}|empty memory|"
+    rf"{ROWS} (?:whose keys are all|that are (?:fully|completely)) (?:masked|hidden|blocked)|"
+    r"(?:if|when|where) (?:all|every) (?:the )?keys? (?:is|are) (?:masked|hidden|blocked)|"
+    r"may be 0: such rows|<lengths> ?= ?0\b)(?:[^.;,]|, ){0,25}?" + GIVES
+)
+HEAD = (r"(?:d_?k|d_?h|d_?head|hd|d|size|depth|(?:the )?(?:head|key)[_ ](?:dim\w*|size|width)|"
+        r"(?:the )?(?:width|size|dimension) of (?:a|the|each|one) (?:head|key))")  # fmt: skip
+ROOT = rf"(?:sqrt\(? ?(?P<d>{HEAD})\b\)?|the square root of (?:the )?(?P<d2>{HEAD})\b)"
+SCORES = r"(?:scores?|products?|logits|similarit(?:y|ies))"
+CHANGED = r"(?:changed|modified|altered|mutated|overwritten)"
+CHANGE = r"(?:chang|modify|modif|alter|mutat|overwrit)(?:e|ing)?"
+INPUTS = r"(?:argument|input|array|input array)s?"
+
+RULES: list[tuple[str, tuple[Any, ...], str]] = [
+    ("scale", ("1/sqrt(d)",), rf"{SCORES} (?:are |is )?(?:divided by|scaled by 1 ?/) ?{ROOT}"),
+    ("scale", ("1/sqrt(d)",), rf"{SCORES} ?/ ?{ROOT}"),
+    ("scale", ("1/sqrt(d)",), rf"q ?\.? ?k\S* ?/ ?{ROOT}"),
+    ("scale", ("1/sqrt(d)",), rf"softmax ?\(.*[^/\s] ?/ ?{ROOT}"),
+    ("scale", ("1/sqrt(d)",), rf"(?:1 ?/ ?)?{ROOT} by default"),
+    ("scale", ("1/d",), r"(?:with|by) (?:the )?1 ?/ ?d\b"),
+    ("scale_given", ("times", "times, and 1/sqrt(d)"), rf"<scale>: (?:a )?factor of the {SCORES}"),
+    ("scale_given", ("times", "times, and 1/sqrt(d)"),
+     rf"{SCORES} (?:times|multiplied by) <scale>"),
+    ("scale_given", ("divided by", "divided by, and 1/sqrt(d)"),
+     rf"<scale>: what the {SCORES} are divided by|{SCORES} (?:are )?divided by <scale>"),
+    ("normaliser", ("softmax",), rf"softmax ?\(.*[^/\s] ?/ ?{ROOT}"),
+    ("bias", ("added after the scale",),
+     rf"added (?:to the scaled {SCORES}|after the scal(?:e|ing))"),
+    ("bias", ("added after the scale",), rf"softmax ?\([^()]*/ ?{ROOT} ?\+ ?\w"),
+    ("bias", ("added before the scale",), r"added before the scal(?:e|ing)"),
+    ("bias", ("added before the scale",), rf"softmax ?\( ?\([^()]*\+[^()]*\) ?/ ?{ROOT}"),
+    ("grouping", ("repeat",), r"heads? (\w+) [\w /,]*?heads? \(?\1 ?// ?\(?\w"),
+    ("grouping", ("repeat",),
+     r"(?:consecutive|neighbou?ring|adjacent|contiguous) (?:query )?heads share"),
+    ("grouping", ("repeat",), r"heads 0 ?(?:-|to|\.\.+) ?[1-9]\d* (?:use|read|share|go with) "),
+    ("grouping", ("repeat",), r"heads (\w)\*(\w) ?\.\.+ ?\1\*\2 ?\+ ?\2 ?- ?1 (?:use|read|share)"),
+    ("grouping", ("tile",), r"heads? (\w+) [\w /,]*?heads? \(?\1 ?(?:%|mod|modulo) ?\w"),
+    ("grouping", ("tile",), r"heads (?:\w+ )*(?:dealt out in turn|round[- ]robin)"),
+    ("rotation", ("halves",), r"(?:rotat|rotary|rope).*(?:in halves|half split|neox)"),
+    ("rotation", ("halves",), r"\bi (?:\w+ ){0,3}turn(?:s|ed)? (?:\w+ ){1,3}i ?\+ ?\w+ ?/ ?2"),
+    ("rotation", ("pairs",), r"(?:rotat|rotary|rope).*(?:in (?:interleaved )?pairs|gpt-?j\b)"),
+    ("rotation", ("pairs",), r"turn(?:s|ed)? (?:\w+ ){0,2}2 ?i and 2 ?i ?\+ ?1"),
+    ("causal", ("past and itself",),
+     rf"{ROWS} (?:number )?(\w) {SEES} (?:[a-z]+ )*?(?:{KEYS} )?0(?: ?\.\.+|, 1, \.\.\.,) ?\1\b"),
+    ("causal", ("past and itself",),
+     rf"{SEES} (?:only )?itself and (?:the past|(?:all |the )?(?:earlier )?{KEYS} before)"),
+    ("causal", ("past and itself",), rf"{SEES} .*\b(?:up to itself|{KEYS} up to its own)"),
+    ("causal", ("past and itself",), rf"{SEES} all old {KEYS}, itself,? and the new {KEYS} before"),
+    ("causal", ("past and itself",), r"query (\w) [\w ]*?keys 0 ?\.\. ?\w+ ?- ?\w+ ?\+ ?\1\b"),
+    ("alignment", ("top left",), rf"query (?:number )?(\w) {SEES} keys (?:number )?0 ?\.\.+ ?\1\b"),
+    ("alignment", ("top left",), r"align\w* [\w ]*top left"),
+    ("alignment", ("bottom right",), r"(?:align|diagonal)\w* [\w ]*bottom right"),
+    ("alignment", ("bottom right",),
+     r"last query (?:is|sits|lies|stands|belongs) (?:on|at|to|with) the last key"),
+    ("alignment", ("bottom right",), r"last query and the last key stand at the same place"),
+    ("alignment", ("bottom right",), r"the last query sees every key"),
+    ("alignment", ("bottom right",), rf"(?:query|row) (\w) {SEES} [\w .]*?\w+ ?- ?\w+ ?\+ ?\1\b"),
+    ("alignment", ("bottom right",),
+     rf"{SEES} (?:the whole past|all old {KEYS}|everything in the cache)"),
+    ("window_keys", ("w keys, itself included",),
+     r"<window> (?:newest |last )?(?:keys|tokens|positions)"
+     r"(?:(?!before|earlier|back)[^.;]){0,12}?(?:itself|its own|one of them|included)"),
+    ("window_keys", ("w before and itself",),
+     r"itself and (?:at most )?(?:the )?<window> (?:keys|tokens|positions) before"),
+    ("window_given", ("w both",),
+     r"at most <window> (?:steps|positions|tokens) away,? on both sides"),
+    ("large_scores", ("fine",), r"numerically stable|\bstable softmax|scores of any size"),
+    ("large_scores", ("fine",), r"\bmax\w*\b.* for (?:numerical )?stability"),
+    ("half", ("fine",),
+     r"(?:inputs? may be|use it with|safe (?:for|in)|(?<!only )(?:supports|accepts))"
+     r"[\w ,]{0,30}? (?:float16|half precision|fp16)\b"),
+    ("half", ("fine",),
+     r"\b(?:float16|half precision|fp16) (?:inputs? )?(?:is|are) (?:fine|safe|computed in)"),
+    ("inputs", ("unchanged",),
+     rf"\ba pure function\b|{INPUTS} (?:are|stay) (?:unchanged|untouched)"),
+    ("weights_sum", ("one",), r"(?:weights|probabilities)\b[\w ]{0,40} sums? to (?:one|1)\b"
+     r"(?! (?:over|across|along) (?!the keys|keys|all keys))"),
+    ("softmax_axis", ("keys",), r"softmax (?:is (?:taken )?)?over (?:the |all )?keys\b"),
+    ("dropout", ("in training only",),
+     r"dropout\b[^.;]*?\b(?:only (?:in|during|for|with|while) training|for training only)"),
+    ("dropout", ("scaled by 1/(1-p)",), r"inverted\)? dropout"),
+    ("dropout", ("scaled by 1/(1-p)",), r"dropout\b[^.;]* divides [^.;]*by \(?1 ?- ?\w+"),
+    ("split", ("columns",),
+     r"head (?:number )?(\w) .*\b\1 ?\* ?(\w+) ?\.\.+ ?\(\1 ?\+ ?1\) ?\* ?\2"),
+    ("w_o", ("applied",), r"(?:heads|concatenated|merged|side by side|joined)\b[\w ]{0,20}? "
+     r"(?:@|times|through|multiplied by) (?:w_?o|w_?out|out_proj|<w_o>)\b"),
+    ("exchanged", ("", "k v"), r"keys and (?:the )?values come from (?:the )?<memory>\b"),
+    ("weights", ("mean weights",), r"weights,? averaged over (?:the |all )?heads"),
+    ("lengths", ("j < n",), r"<lengths>\b.*(?:number of|how many) (?:valid|real) \w+"),
+    ("lengths", ("j < n",), r"<lengths>\b.* how many [\w ]+ are (?:valid|real)"),
+    ("lengths", ("j < n",), rf"<lengths>(?: [(\[]\w*,?[)\]])?:? valid {KEYS}\b"),
+    ("lengths", ("j < n",), rf"first <lengths> {KEYS} are (?:used|valid|visible)"),
+    ("lengths", ("j < n",), rf"{KEYS} 0 ?\.\. ?<lengths>(?:\[\w\])? ?- ?1\b"),
+]  # fmt: skip
+SAYING_NO: list[tuple[str, tuple[Any, ...], str]] = [  # where a "not" is part of the promise
+    ("scale", ("1",), rf"(?:{SCORES} are not scaled|{SCORES} are unscaled)"),
+    ("causal", ("past",),
+     rf"never sees itself.*strictly before|{SEES} only {KEYS} strictly before"),
+    ("blind", ("zeros",), NO_KEY + r"(?:zeros?|0)\b"),
+    ("blind", ("nan",), NO_KEY + r"nan\b"),
+    ("blind", ("mean",), NO_KEY + r"(?:the )?(?:mean|average) of (?:all|the) values"),
+    ("blind", ("mean",), rf"{ROWS} with nothing to see averages everything"),
+    ("inputs", ("unchanged",),
+     rf"no {INPUTS} (?:is|are) {CHANGED}|{INPUTS} are (?:not|never) {CHANGED}|"
+     rf"(?:does not|never|without) {CHANGE} (?:its|the|any) {INPUTS}"),
+    ("hidden_nan", ("no effect",), r"(?:padding|padded \w+|hidden \w+)\b(?:[^.,;]|, it){0,30} may "
+     r"(?:be|hold|contain) (?:nan|anything)"),
+    ("rows_by", ("keys", "both"),
+     rf"no {ROWS} {SEES} (?:the )?padding|padded (?:tokens|keys) are ignored"),
+]  # fmt: skip
+CAUSAL = (
+    r"(?:^|[,:] )(?:always )?causal(?:[,]|$| (?:[\w/-]+ ){0,3}?(?:self-)?attention\b)|always causal"
+)
+CAUSAL_NAME = {"causal", "self", "attention", "attn", "multi", "head", "multihead", "mha", "sdpa",
+               "grouped", "query", "softmax", "dot", "product", "scaled"}  # fmt: skip
+OF_ROLE = {  # which argument a setting is about
+    "causal": "is_causal", "alignment": "is_causal", "window_keys": "window", "bias": "bias",
+    "window_given": "window", "lengths": "lengths", "scale": "scale", "scale_given": "scale",
+}  # fmt: skip
+NOT = re.compile(r"\b(?:not|no|non|never|without|cannot|nothing)\b|n't\b")
+DOUBT = re.compile(
+    r"\?$|\b(?:unlike|todo|fixme|would|could|should|yourself|caller|depend(?:s|ing)?|unless|whether|"
+    r"do not|don't|older|versions?|previously|already|has to|have to|must|need(?:s|ed)? to|"
+    r"the other way|instead|like the|similar to|torch|usual|if|either|or from|or else|"
+    r"overflow\w*)\b"
+)  # fmt: skip
+SECTION = re.compile(
+    r"^[ \t]*(examples?|raises|references|see also|todo|warn\w*|parameters|arg\w*|returns?|yields|"
+    r"notes?|attributes|:returns?|:raises? \w+)\b[ \t]*:?[ \t]*$", re.I | re.M
+)  # fmt: skip
+
+
+def find_promises(
+    name: str, docstring: str, argument_names: Sequence[str], source: str
+) -> list[Promise]:
+    """Return what a function promises.
+
+    `source` is that of the function; a softmax in it that is called "stable" counts as well.
+
+    Examples
+    --------
+    >>> find_promises("f", "Rows that see nothing give zeros.", ["q", "visible"], "")[0][:2]
+    ('blind', ('zeros',))
+    """
+    names = [n for n in argument_names if n != "self"]
+    text = _plain(docstring) + "\n\n" + _plain(_comments(source, names))
+    sentences = [*_sentences(text)]
+    found = [p for sentence in sentences for p in _in_sentence(sentence, names, text)]
+    found += [p for n in names for p in _of_mask(n, text, names)]
+    said = {p.setting for p in found}
+    words = _words(name)
+    flag = _of_role("is_causal", names)
+    if "causal" not in said:
+        if flag:
+            found.append(Promise("causal", ("past and itself",), flag[0], flag[0]))
+        elif {"causal"} < {*words} <= CAUSAL_NAME and not any(map(_is_mask, names)):
+            found.append(Promise("causal", ("past and itself",), name))
+    stable = [n for n in (name, *_helpers(source)) if {"stable", "softmax"} <= {*_words(n)}]
+    if stable and "large_scores" not in said:
+        found.append(Promise("large_scores", ("fine",), stable[0]))
+    return _without_conflicts(found)
+
+
+def _in_sentence(sentence: str, names: list[str], text: str) -> Iterator[Promise]:
+    """Yield what a sentence promises."""
+    low = sentence.lower()
+    default = re.compile(
+        r"(,)? (?:if|when) (?:it is )?(?:not given|left out|omitted|none|absent)\b"
+    )
+    is_default, low = bool(default.search(low)), default.sub(" by default", low)
+    doubt = DOUBT.search(low)
+    rules = [(*rule, False) for rule in RULES] + [(*rule, True) for rule in SAYING_NO]
+    if not any(map(_is_mask, names)) and "conv" not in low:  # it may be the mask that is causal
+        rules.append(("causal", ("past and itself",), CAUSAL, False))
+    for setting, values, pattern, says_no in rules:
+        match = re.search(_filled(pattern, names), low)
+        if not match or (doubt and not (setting == "blind" and doubt[0] in ("if", "must"))):
+            continue
+        if setting == "alignment" and "offset" in low:
+            continue
+        if setting == "weights_sum" and re.search(r"dropout|expert|rout|top-k", low):
+            continue
+        before = re.split(r"[,;:]", low[: match.start()])[-1][-25:]
+        if not says_no and NOT.search(before + match[0]):
+            continue
+        argument = next(iter(_of_role(OF_ROLE.get(setting, ""), names)), "")
+        if setting == "scale" and not _is_of_head(match, text, names, bool(argument), is_default):
+            continue
+        yield Promise(setting, values, _quote(sentence, match), argument)
+    if not doubt:
+        yield from _packing(sentence, names)
+
+
+def _packing(sentence: str, names: Sequence[str]) -> Iterator[Promise]:
+    """Yield the order in which a sentence says that queries, keys and values are packed."""
+    one = r"\b(q|k|v|query|key|value|queries|keys|values)\b"
+    between = r"(?: rows| columns| vectors)?(,? then the | ?[|] ?|,? and |, ?)"
+    for match in re.finditer(one + between + one + between + one, sentence.lower()):
+        order = match[1][0] + match[3][0] + match[5][0]
+        before, after = sentence[: match.start()].lower(), sentence[match.end() :].lower()
+        is_clear = (
+            (match[2].strip() == match[4].strip() == "|")
+            or re.search(r"\b(?:order|(?:columns|rows)(?: of [\w.]+)? are(?: the)?)[: ]*$", before)
+            or re.match(r"[\w ]{0,30},? (?:side by side|one after the other)", after)
+        )
+        is_other = NOT.search(sentence.lower()) or re.search(r"(?:each|per) head|\bto\b", sentence)
+        if {*order} == {*"qkv"} and is_clear and not is_other and not _of_role("query", names):
+            yield Promise("packing", (order,), _quote(sentence, match))
+
+
+def _quote(sentence: str, match: re.Match[str]) -> str:
+    """Return the part of a sentence, between its commas, that a match is in."""
+    if match.string != sentence.lower():
+        return sentence.strip()
+    start = max(sentence.rfind(mark, 0, match.start() + 1) for mark in ",;:")
+    end = re.search(r"[,;:]|$", sentence[match.end() :])
+    words = sentence[start + 1 : match.end() + (end.start() if end else 0)]
+    return re.sub(r"^[^(\[]*[)\]] ", "", words).strip()
+
+
+def _is_of_head(
+    match: re.Match[str], text: str, names: list[str], is_given: bool, is_default: bool
+) -> bool:
+    """Return whether a scale is meant that the function applies, by the width of a head."""
+    if is_given != (is_default or "default" in match[0]):
+        return False
+    groups = match.groupdict()
+    width = groups.get("d") or groups.get("d2") or "d_k"
+    if width not in ("d", "size") or not _of_role("H", names):
+        return True
+    return bool(
+        re.search(rf"\b{width} ?= ?\w+ ?//? ?\w|\b{width}\b.{{0,20}}(?:per|each) head", text)
+    )
+
+
+def _filled(pattern: str, names: list[str]) -> str:
+    """Return a pattern with the names of arguments; (?!) fits nothing."""
+    for role in re.findall(r"(?<!\?P)<(\w+)>", pattern):
+        own = "|".join(re.escape(n.lower()) for n in _of_role(role, names))
+        pattern = pattern.replace(f"<{role}>", f"(?:{own or '(?!)'})")
+    return pattern
+
+
+def _of_role(role: str, names: Sequence[str]) -> list[str]:
+    if role == "is_causal":  # a flag: a "causal_mask" may be an array
+        flags = {"causal", "is", "use", "apply", "mask"}
+        return [
+            n
+            for n in names
+            if {*_words(n)} <= flags and "causal" in n.lower() and n != "causal_mask"
+        ]
+    return [n for n in names if role in roles_by_name(n)]
+
+
+# masks: which value means what
+SEEN = (
+    r"(?:visible|seen?|sees|attend(?:ed|s|ing|able)?|(?<!of )attention|look(?:ed|s)?|"
+    r"allow(?:ed|s)?|keeps?|kept|valid|real|read|participates?|take part|unmasked|holds something)"
+)
+HIDDEN = (
+    r"(?:block(?:ed|s)|hid(?:es?|den|ing)|masked|masks? out|ignor(?:ed?|es)|pad(?:ding|ded|s)?|"
+    r"forbidden|forbids|drop(?:s|ped)|exclud(?:ed?|es)|disallowed|skip(?:ped|s)|invisible|"
+    r"prevents?|prevented|suppressed|banned|discarded)"
+)
+TRUTH = re.compile(
+    r"(?<![\w.(\[+-])(?<!id )(true|false|1(?:\.0)?s?|0(?:\.0)?s?)"
+    r"(?= ?[=:(>]| ->| [a-z]|[,.;]|$)(?!\.\d|\.\.)"
+)  # fmt: skip
+TRUE = ("true", "1", "1.0", "1s", "1.0s")
+NAME_SEEN = {"visible", "allowed", "allow", "keep", "attend", "may", "see", "valid", "real"}
+NAME_HIDDEN = {"blocked", "forbidden", "forbid", "banned", "hide", "ignore", "ignored"}
+NEUTRAL = {
+    "mask", "masks", "key", "keys", "kv", "q", "k", "query", "attn", "attention", "att", "src",
+    "tgt", "is", "memory", "mem", "ctx", "context", "token", "tokens", "cells", "positions", "can",
+}  # fmt: skip
+
+
+def _is_mask(argument: str) -> bool:
+    words = {*_words(argument)}
+    if words & (NAME_SEEN | NAME_HIDDEN) and words <= NAME_SEEN | NAME_HIDDEN | NEUTRAL:
+        return True
+    return roles_by_name(argument)[:1] in (("mask",), ("padding",))
+
+
+def _of_mask(argument: str, text: str, names: list[str]) -> Iterator[Promise]:
+    """Yield what the text, or else the name, says of the values of a mask."""
+    words = {*_words(argument)}
+    if not _is_mask(argument):
+        return
+    said = dict(each for piece in _pieces(argument, text, names) for each in _meanings(piece))
+    if len(said) == 1:
+        yield Promise("mask", tuple(said), next(iter(said.values())), argument)
+    elif not said and words <= NAME_SEEN | NEUTRAL and words & NAME_SEEN:
+        yield Promise("mask", ("true = visible",), argument, argument)
+    elif (
+        not said
+        and words <= NAME_HIDDEN | NEUTRAL | {"pad", "padding", "padded"}
+        and (words & NAME_HIDDEN or ("is" in words and words & {"pad", "padding", "padded"}))
+    ):  # a mask called "padding" is often 1 for tokens
+        yield Promise("mask", ("true = blocked",), argument, argument)
+
+
+def _pieces(argument: str, text: str, names: list[str]) -> Iterator[str]:
+    """Yield what is said below or after an argument's name, up to the next one's."""
+    known = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    head = (
+        rf"(?:^[ \t]*(?:[-*] ?|:param (?:\w+ )?)?|[.;,)\]] +|\band |\bwith )({known})\b"
+        r"(?= ?:| ?[(\[]| is | are |, \w+ [(\[:]|  )"
+    )
+    heads = [*re.finditer(head, text, re.M)]
+    for at, match in enumerate(heads):
+        if match[1] == argument:
+            end = heads[at + 1].start() if at + 1 < len(heads) else len(text)
+            yield re.split(r"\n\s*\n|\n\s*:|\n\s*(?:Returns|Raises)\b", text[match.end() : end])[0]
+
+
+def _meanings(piece: str) -> Iterator[tuple[str, str]]:
+    """Yield what True means, each time that a piece says it of True, False, 1 or 0."""
+    is_added = re.search(r"\badd(?:ed|itive|s)\b|\binf\b|1e\d|\bfloats\b", piece)
+    for sentence in _sentences(piece):
+        low = re.sub(
+            r"between 0 and 1|\([^()]*,[^()]*\)|\[[^\[\]]*\]", " ", sentence.lower()
+        )  # shapes
+        if re.search(r"\?$|\b(?:unlike|torch|old|versions?|other way|todo|depend\w*)\b", low):
+            continue
+        truths = [*TRUTH.finditer(low)]
+        for at, truth in enumerate(truths):
+            if is_added and truth[1] not in ("true", "false"):
+                continue
+            if re.search(r"\b(?:if|default|defaults to) (?:it is )?$", low[: truth.start()]):
+                continue
+            end = truths[at + 1].start() if at + 1 < len(truths) else len(low)
+            after = re.split(r"[,;]|\bunless\b", low[truth.end() : end])[0]
+            polarity = _polarity(after)
+            before = re.split(r"[,;:]", low[: truth.start()])[-1]
+            if polarity is None and re.search(r"\b(?:where|when|marked)\b[^,]{0,20}$", before):
+                polarity = _polarity(re.split(r"\b(?:where|when|marked)\b", before)[0])
+            if polarity is not None:
+                is_seen = polarity == (truth[1] in TRUE)
+                yield f"true = {'visible' if is_seen else 'blocked'}", sentence.strip()
+
+
+def _polarity(phrase: str) -> bool | None:
+    """Return whether words say that a key is seen, None where that is not clear."""
+    found: set[bool] = set()
+    for match in re.finditer(rf"\b(?:({SEEN})|({HIDDEN}))\b", phrase):
+        before = phrase[: match.start()].split()[-3:]
+        found.add(bool(match[1]) != bool(NOT.search(" ".join(before))))
+    if not found and re.search(r"\btokens?\b", phrase) and not NOT.search(phrase):
+        return True
+    return found.pop() if len(found) == 1 else None
+
+
+# text
+def _plain(text: str) -> str:
+    """Return a text without markup, examples, and sections on something else."""
+    text = re.sub(r"^[ \t]*(?:>>>|\.\.\. ).*$", "", text or "", flags=re.M)
+    parts = SECTION.split("\n" + text)
+    text = parts[0] + "".join(
+        f"\n\n{title}\n{part}"
+        for title, part in zip(parts[1::2], parts[2::2], strict=True)
+        if not re.match(r"example|:?raises|references|see also|todo|warn", title, re.I)
+    )
+    text = re.sub(r"\^\{\\?(?:T|top)\}|\^\\?(?:T|top)\b|ᵀ", "^T", text).replace("ₖ", "_k")
+    text = re.sub(r"√\(?(\w+)\)?|\\sqrt\{(\w+)\}", lambda m: f"sqrt({m[1] or m[2]})", text)
+    text = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"\1 / \2", text)
+    text = re.sub(r"\\(?:left|right|,)|\\mathrm\{(\w+)\}", r"\1", text).replace("\\", "")
+    text = re.sub(r"(?<!\w)\*\*?(\w[^*\n]*\w|\w)\*\*?(?!\w)", r"\1", text.replace("`", ""))
+    return re.sub(r"^([ \t]*\w[\w, ]* : .*)$", r"\1;", text, flags=re.M)  # numpydoc
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Yield sentences, each in one line."""
+    for paragraph in re.split(r"\n\s*\n|\n\s*[-*•] |\n\s*:", text):
+        for line in re.split(r"\n(?=\s*\w+(?:, \w+)* *[:(\[])", paragraph):
+            joined = " ".join(line.split())
+            yield from (
+                s for s in re.split(r"(?<=[\w)\]'\"])[.;!](?=\s|$)|(?<=\?)", joined) if s.strip()
+            )
+
+
+def _comments(source: str, names: Sequence[str]) -> str:
+    """Return the comments: lines in a row as one text, those beside an argument with its name."""
+    found, last = "", -2
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                row, words = token.start[0], token.string.lstrip("# ")
+                code = re.match(r"\s*(\w+)\s*(?::[^=#]+)?(?:=[^#,]*)?,?\s*#", token.line)
+                if code and code[1] in names:
+                    words = f"{code[1]}: {words}"
+                is_next = row == last + 1 and token.line.lstrip().startswith("#")
+                found += ("\n" if is_next else "\n\n") + words
+                last = row
+    except (tokenize.TokenError, IndentationError):
+        pass
+    return found
+
+
+def _helpers(source: str) -> Iterator[str]:
+    """Yield the names of other functions in a source that it calls, with what they say first."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return
+    called = {
+        n.func.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name in called:
+            first = (ast.get_docstring(node) or "").split("\n")[0]
+            yield f"{node.name} {first}" if NOT.search(first.lower()) is None else ""
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a name."""
+    return re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()) or [""]
+
+
+def _without_conflicts(found: list[Promise]) -> list[Promise]:
+    """Leave out what contradicts itself, and what is said twice."""
+    kept: dict[tuple[str, str, tuple[Any, ...]], Promise] = {}
+    for p in found:
+        others = [o for o in found if (o.setting, o.argument) == (p.setting, p.argument)]
+        if p.setting == "dropout" or all({*o.values} & {*p.values} for o in others):
+            kept.setdefault((p.setting, p.argument, p.values), p)
+    return [*kept.values()]
