@@ -23,7 +23,7 @@ SHOWN = {  # in every datasheet: functions, and what takes their place for layer
     "ONNX": ("ONNX's Attention", "ONNX's Attention"),
     "mha_numpy": ("mha_numpy's scaled_dot_product_attention", "mha_numpy's MultiHeadAttention"),
 }
-DTYPES = ("float32", "float16", "sums")  # they depend on the machine
+NOT_KEPT = ("float32", "float16", "sums", "gradients")  # they depend on the machine
 OWN = "a param of its own"
 MINOR = ("unknown", "a flag", "dropout rate", "training or not", "source of randomness")
 MOST, EXCEPT = 5, ", except: "  # rows in which a drop-in may differ
@@ -36,7 +36,7 @@ def pack(sheet: Datasheet) -> dict[str, Any]:
         "name": sheet.name, "framework": sheet.framework,
         "arguments": [[*each] for each in sheet.arguments],
         "returns": [[*each] for each in sheet.returns],
-        "rows": [[r.setting, r.value, r.argument] for r in sheet.rows if r.setting not in DTYPES],
+        "rows": [[r.setting, r.value, r.argument] for r in sheet.rows if r.setting not in NOT_KEPT],
     }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ def to_text(sheet: Datasheet) -> str:
     parts.append(f"conventions (= where {', '.join(SHOWN)} do the same, as far as they have it)")
     for row, there in zip(sheet.rows, in_libraries(sheet), strict=True):
         if row.kind != "mistake":
-            is_same = {each.value for each in there.values()} == {row.value}
+            is_same = bool(there) and all(each.value == row.value for each in there.values())
             about = f" [{row.argument}]" if row.argument else ""
             name = f"{' ='[is_same]} {row.name.ljust(width)}"
             parts.append(_wrapped(f"{name}  {row.says}{about}", width))

@@ -110,7 +110,7 @@ class Subject:
             for param in module.parameters():
                 if not param.any():  # biases, as they begin
                     param.data += to_framework(rng.normal(size=param.shape), "torch")
-            self.function = function = module
+            self.exact = function = module
         self.narrow("float64")
         self.source, self.tree = _source(self.inner)
         self.arguments = _arguments(function, self.inner)
@@ -136,8 +136,8 @@ class Subject:
         """Let calls have arrays of another dtype, and a module of PyTorch its params."""
         self.dtype = dtype
         if self.is_module:
-            module: Any = self.function
-            module.to(getattr(sys.modules["torch"], dtype))
+            module: Any = self.exact if dtype == "float64" else deepcopy(self.exact)
+            self.function = module.to(getattr(sys.modules["torch"], dtype))
 
     def learn(self) -> bool:
         """Take up the names that a call asked of dicts; return whether there are new ones."""
