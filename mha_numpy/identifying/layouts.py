@@ -39,8 +39,8 @@ def arrange(array: Array, axes: str, layout: str, sizes: Sizes) -> Array:
 
     Examples
     --------
-    >>> arrange(np.zeros((3, 24)), "B M", "H d B", Sizes()).shape
-    (4, 6, 3)
+    >>> arrange(np.zeros((3, 32)), "B M", "H d B", Sizes()).shape
+    (4, 8, 3)
     """
     if "ff" in layout.lower():  # cos and sin for both features of each pair
         array = np.concatenate([array, array], -1) if "FF" in layout else array.repeat(2, -1)
