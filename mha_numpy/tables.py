@@ -34,7 +34,7 @@ class Table(NamedTuple):
     """
 
     title: str
-    columns: Sequence[str]
+    columns: Sequence[str]  # () leaves out the head
     rows: Sequence[Sequence[str]]
     bad_rows: frozenset[int] = frozenset()  # in red, or in bold with a bar before them
     first_head: int | None = None  # the column of head 0: from there on, each head has its colour
@@ -42,9 +42,9 @@ class Table(NamedTuple):
     def to_text(self, width: int | None = None) -> str:
         """Return aligned columns in plain text, without colour or box drawing.
 
-        If the columns together are wider than `width`, the last one is broken into lines if a
-        sentence of it still fits; columns of heads go into several tables, one below the other;
-        else a row goes over several lines, cut between columns.
+        If the columns together are wider than `width`, the last one is broken into lines, beside
+        the others if a sentence of it still fits there; columns of heads go into several tables,
+        one below the other; else a row goes over several lines, cut between columns.
         """
         return "\n".join(line for line, _ in self.lines(width))
 
@@ -59,11 +59,13 @@ class Table(NamedTuple):
                 yield from table.lines(width)
             return
         room = (width or 0) - sum(n + len(GAP) for n in widths[:-1])
+        if room < LEAST:  # the last column has a line for itself
+            room = (width or 0) - len(INDENT)
         is_broken = LEAST <= room < widths[-1]
         widths[-1] = room if is_broken else widths[-1]
         groups = _groups(widths, width)
         rule = ["-" * n for n in widths]
-        for cells in (self.columns, rule):
+        for cells in (self.columns, rule) if self.columns else ():
             yield from ((line, "head") for line in _aligned(cells, widths, groups))
         for number, cells in enumerate(self.rows):
             kind = "bad" if number in self.bad_rows else "row"
@@ -92,7 +94,8 @@ class Table(NamedTuple):
             yield Table("", [self.columns[i] for i in kept], rows, self.bad_rows)
 
     def _widths(self) -> list[int]:
-        return [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
+        rows = [*[self.columns] * bool(self.columns), *self.rows]
+        return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
     def to_markdown(self) -> str:
         """Return a Markdown table under its title in bold."""
@@ -110,7 +113,8 @@ class Table(NamedTuple):
     def _html_parts(self) -> Iterator[str]:
         yield '<table class="mha-table" style="border-collapse:collapse;background:transparent">'
         yield f'<caption style="text-align:left;font-weight:bold">{escape(self.title)}</caption>'
-        yield from self._html_row("th", self.columns, RULE)
+        if self.columns:
+            yield from self._html_row("th", self.columns, RULE)
         for number, row in enumerate(self.rows):
             bad = f";{BAD}" if number in self.bad_rows else ""
             yield from self._html_row("td", row, f"{RULE}{bad}")
@@ -131,10 +135,10 @@ def plain(sections: Sequence[Table | str]) -> str:
     return "\n\n".join(part if isinstance(part, str) else part.to_text() for part in sections)
 
 
-def show(section: Table | str, width: int | None = None) -> None:
+def show(section: Table | str, width: int | None = None, most: int | None = None) -> None:
     """Print a paragraph or a table: in colour and cut to width on a terminal, plain elsewhere.
 
-    `width` is that of a pipe or a file; a terminal has its own.
+    `width` is that of a pipe or a file; a terminal has its own, of which `most` may be used.
     """
     if sys.stdout is None or not sys.stdout.isatty():
         print(section if isinstance(section, str) else section.to_text(width), end="\n\n")
@@ -144,6 +148,7 @@ def show(section: Table | str, width: int | None = None) -> None:
 
     styles = {"title": "bold", "head": "bold", "bad": "bold red"}
     console = Console(highlight=False, markup=False, emoji=False)
+    console.width = min(console.width, most or console.width)
     lines = [(section, "text")] if isinstance(section, str) else section.lines(console.width)
     for line, kind in lines:
         text = Text(line, styles.get(kind, ""))
@@ -177,4 +182,6 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], groups: list[range]) -
     """Yield the lines of one row, its cells padded to the widths of their columns."""
     for number, group in enumerate(groups):
         indent = INDENT if number else ""
-        yield (indent + GAP.join(cells[i].ljust(widths[i]) for i in group)).rstrip()
+        line = (indent + GAP.join(cells[i].ljust(widths[i]) for i in group)).rstrip()
+        if line or len(groups) == 1:
+            yield line

@@ -80,3 +80,25 @@ def test_html_has_no_colours_of_its_own_but_those_of_heads():
     assert "color:var(--head-0-ink,inherit)" in html
     assert "#" not in html
     assert not any(color in html for color in PALETTE)
+
+
+def test_a_table_without_names_of_columns_has_no_head():
+    table = Table("two", (), [["a", "b"]])
+    assert table.to_text() == "two\na  b"
+    assert table.to_html().count("<tr") == 1
+
+
+def test_a_last_column_without_room_goes_below():
+    table = Table("", (), [["a name of 22 characters", "word " * 9], ["", "more"]])
+    lines = table.to_text(width=30).splitlines()
+    assert lines == [
+        "a name of 22 characters", "    word word word word word", "    word word word word",
+        "    more",
+    ]  # fmt: skip
+
+
+def test_show_uses_no_more_of_a_terminal_than_it_may(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    show(Table("", (), [["word " * 60]]), most=50)
+    assert 40 < max(map(len, capsys.readouterr().out.splitlines())) <= 50

@@ -215,7 +215,7 @@ def tables() -> dict[str, str]:
     top_left = [
         name.split("'s ")[0]
         for name, sheet in libraries().items()
-        for key, row in zip(keys_of(sheet), sheet.rows, strict=True)
+        for key, row in zip(keys_of(sheet, sheet.rows), sheet.rows, strict=True)
         if key == ("alignment", "switches causality") and row.value == "top left"
     ]
     also = {who(name): text for name, text in BLIND.items()}

@@ -631,6 +631,7 @@ def _vectors(options: Namespace) -> int:
 )  # fmt: skip
 def _identify(options: Namespace) -> int:
     from mha_numpy.identifying.from_file import identify_file
+    from mha_numpy.identifying.report import WIDTH
 
     given = dict(text.split("=", 1) for text in options.given if "=" in text.strip("="))
     if len(given) < len(options.given):
@@ -648,7 +649,10 @@ def _identify(options: Namespace) -> int:
     sheet = identify_file(**_taken(identify_file, options) | known)
     for name, file in wanted.items():
         _write(name, file, getattr(sheet, name))
-    print(sheet.json if is_json else sheet.text)
+    if is_json:
+        print(sheet.json)
+    for section in () if is_json else sheet.sections:
+        show(section, WIDTH, WIDTH)
     _report([], () if is_json else wanted.values())
     return int(sheet.has_mistake) if sheet.is_found else 3
 

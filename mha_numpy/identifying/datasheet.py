@@ -1,7 +1,6 @@
 """The datasheet: everything that was found out, in rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.family import SETTINGS, USUAL, Sizes
@@ -10,31 +9,10 @@ from mha_numpy.identifying.judging import judge
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.options import Option
 from mha_numpy.identifying.otherwise import describe_unknown
-from mha_numpy.identifying.rows import Row, make_row
+from mha_numpy.identifying.rows import ROLES, Row, make_row
 from mha_numpy.identifying.search import Fit, Found
 from mha_numpy.identifying.ways import Slot
 
-ROLES = {
-    "query": "queries", "key": "keys", "value": "values", "x": "tokens, for queries, keys and values",
-    "x_q": "tokens of the queries", "x_k": "tokens of the keys", "x_v": "tokens of the values",
-    "wide_q": "queries of all heads", "wide_k": "keys of all heads", "wide_v": "values of all heads",
-    "memory": "tokens of keys and values", "packed": "queries, keys and values in one",
-    "mask": "mask", "bias": "bias, added to the scores", "lengths": "lengths of the sequences",
-    "is_causal": "switches causality", "window": "window", "scale": "scale", "softcap": "softcap",
-    "H": "number of query heads", "G": "number of key/value heads", "R": "query heads per key/value head",
-    "D": "width of the model", "d": "width of a head", "T": "number of tokens", "B": "number of sequences",
-    "w_q": "params of the queries", "w_k": "params of the keys", "w_v": "params of the values",
-    "w_qkv": "params of queries, keys and values in one", "w_kv": "params of keys and values in one",
-    "w_o": "params of the output", "b_q": "bias of the queries", "b_k": "bias of the keys",
-    "b_v": "bias of the values", "b_qkv": "biases of queries, keys and values in one",
-    "b_kv": "biases of keys and values in one", "b_o": "bias of the output", "params": "params by name",
-    "positions": "positions", "cos": "cosines of the rotation", "sin": "sines of the rotation",
-    "cos_sin": "cosines and sines of the rotation", "base": "base of the rotation", "offset": "position of the first query", "sink": "sinks, one more score per head",
-    "bias_table": "table of biases by distance", "head_gate": "multiplier of each head",
-    "cache_k": "keys of earlier tokens", "cache_v": "values of earlier tokens", "block": "size of blocks",
-    "eps": "a small number", "rate": "dropout rate", "dropout_mask": "multiplier of each weight",
-    "rng": "source of randomness", "training": "training or not", "flag": "a flag", "result": "filled with the output",
-}  # fmt: skip
 RETURNED = {
     "out": "output", "projected": "output", "merged": "output", "weights": "weights",
     "dropped": "weights after dropout", "mean weights": "weights, averaged over heads", "lse": "log-sum-exp",
@@ -58,8 +36,8 @@ class Named(NamedTuple):
     note: str = ""
 
 
-class Datasheet(NamedTuple):
-    """What a function computes; see `mha_numpy.identifying.identify`."""
+class Findings(NamedTuple):
+    """What a function computes: the data of a `Datasheet`."""
 
     name: str
     framework: str
@@ -74,36 +52,17 @@ class Datasheet(NamedTuple):
         """The rows that look like mistakes."""
         return tuple(row for row in self.rows if row.kind == "mistake")
 
-    def __str__(self) -> str:
-        from mha_numpy.identifying.report import to_text
-
-        return to_text(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, texts and numbers, for JSON."""
-        from mha_numpy.identifying.report import to_dict
-
-        return to_dict(self)
-
-    def to_html(self) -> str:
-        """Return one page of HTML that needs no other file."""
-        return f"<pre>{escape(str(self))}</pre>"
-
     def value(self, setting: str) -> Any:
         """Return the value of a setting or a fact, None if there is no such row."""
         return next((row.value for row in self.rows if row.setting == setting), None)
 
 
-def make_datasheet(looked: Looked) -> Datasheet:
+def make_datasheet(looked: Looked) -> Findings:
     """Return what was found out as a datasheet."""
     subject, found = looked.subject, looked.found
     if found is None:
-        return Datasheet(
-            subject.name,
-            subject.framework,
-            False,
-            describe_unknown(subject, looked.seen, looked.trouble),
-        )
+        saw = describe_unknown(subject, looked.seen, looked.trouble)
+        return Findings(subject.name, subject.framework, False, saw)
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
     if found.fits[0].what == "merged" and found.seen.problem.get("w_o") is not None:
         rows.append(make_row("w_o", "left out"))
@@ -111,7 +70,7 @@ def make_datasheet(looked: Looked) -> Datasheet:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
     rows += _rows_of_gradients(looked.gradients)
-    return Datasheet(
+    return Findings(
         subject.name, subject.framework, True, "",
         (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(judge(looked, _in_order(rows))),
     )  # fmt: skip
@@ -198,18 +157,14 @@ def _arguments(found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for name, slot in way.slots.items():
-        yield Named(
-            name,
-            ROLES.get(slot.role, slot.role),
-            axes_of(slot.layout, is_self=is_self, sizes=way.sizes),
-            _kind(slot),
-        )
+        role = "x_q" if slot.role == "x" and not is_self else slot.role
+        axes = axes_of(slot.layout, is_self=is_self, sizes=way.sizes)
+        yield Named(name, ROLES.get(role, role), axes, _kind(slot))
         for key, part in slot.parts:
             yield Named(f"{name}[{key if key.isdigit() else repr(key)}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
     for name, slot in way.hidden.items():
-        yield Named(
-            name, ROLES.get(slot.role, slot.role), axes_of(slot.layout), "a param of its own"
-        )
+        what = ROLES.get(slot.role, slot.role)
+        yield Named(name, what, axes_of(slot.layout), "stored, not passed")
 
 
 def _kind(slot: Slot) -> str:

@@ -5,8 +5,10 @@ from typing import Any
 
 from mha_numpy.checks import check_number
 from mha_numpy.errors import ConfigError, describe, did_you_mean
-from mha_numpy.identifying.datasheet import ROLES, Datasheet, make_datasheet
+from mha_numpy.identifying.datasheet import make_datasheet
 from mha_numpy.identifying.look import look
+from mha_numpy.identifying.rows import ROLES
+from mha_numpy.identifying.sheet import Datasheet
 
 NAMES = {  # of roles, as people say them
     "heads": "H", "num_heads": "H", "num_kv_heads": "G", "kv_heads": "G", "padding": "padding",
@@ -61,4 +63,4 @@ def identify(
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
         roles[argument] = role
-    return make_datasheet(look(function, roles, seconds, backward))
+    return Datasheet(*make_datasheet(look(function, roles, seconds, backward)))

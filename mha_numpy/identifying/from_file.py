@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from html import escape
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import getattr_static, isfunction
@@ -18,9 +17,11 @@ from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError, MhaError, describe, did_you_mean
-from mha_numpy.identifying.instances import make_instance
 from mha_numpy.identifying.entry import identify
+from mha_numpy.identifying.instances import make_instance
+from mha_numpy.identifying.sheet import Datasheet
 from mha_numpy.progress import busy
+from mha_numpy.tables import Table, plain
 from mha_numpy.teach.exercises.child import CHILD, INSIDE, INSTALLED
 from mha_numpy.teach.exercises.child.errors import place_of
 from mha_numpy.teach.exercises.child.limits import Limits
@@ -37,11 +38,16 @@ MISSING = object()
 class FileSheet(NamedTuple):
     """The datasheet of a function in a file."""
 
-    text: str  # for a terminal
+    sections: tuple[Table | str, ...]  # for a terminal
     html: str
     json: str
     is_found: bool  # whether it is known what the function computes
     has_mistake: bool
+
+    @property
+    def text(self) -> str:
+        """The sections, one after another."""
+        return plain(self.sections)
 
 
 def identify_file(
@@ -93,10 +99,13 @@ def identify_file(
     if not run.calls:
         text = f"{path.name}:{name} {run.ended}\nSo identify cannot say what it computes."
         about = json.dumps({"is_found": False, "trouble": run.ended}, indent=1)
-        return FileSheet(text, f"<!doctype html>\n<pre>{escape(text)}</pre>\n", about, False, False)
+        page = Datasheet(f"{path.name}:{name}", "", False, run.ended).to_html()
+        return FileSheet((text,), page, about, False, False)
     if run.calls[0].error:
         raise ConfigError(run.calls[0].error)
-    return FileSheet(*run.calls[0].answer)
+    parts, *others = run.calls[0].answer
+    tables = (Table(title, (), rows, frozenset(bad)) for title, rows, bad in parts)
+    return FileSheet(tuple(tables), *others)
 
 
 class _Heard(Heard):
@@ -127,11 +136,12 @@ def _looked_at(
         yield Call(None, str(error), (), 0.0)
         return
     about = sheet.to_dict()
-    answer = FileSheet(
-        str(sheet), sheet.to_html(), json.dumps(about, indent=1), sheet.is_found,
+    parts = [(t.title, t.rows, [*t.bad_rows]) for t in sheet.sections()]
+    answer = (
+        parts, sheet.to_html(), json.dumps(about, indent=1), sheet.is_found,
         bool(about.get("mistakes")),
     )  # fmt: skip
-    yield Call(tuple(answer), "", (), 0.0)
+    yield Call(answer, "", (), 0.0)
 
 
 def _load(path: Path) -> ModuleType:

@@ -1,21 +1,20 @@
 """What libraries compute: their datasheets, and where another one differs from them."""
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from mha_numpy.errors import ConfigError, did_you_mean
-from mha_numpy.identifying.datasheet import Datasheet, Named
+from mha_numpy.identifying.datasheet import Findings, Named
 from mha_numpy.identifying.family import USUAL
-from mha_numpy.identifying.rows import Row, make_row
+from mha_numpy.identifying.rows import ROLES, Row, make_row
 
 FILE = Path(__file__).with_name("libraries.json")  # docs/examples/libraries.py writes it
-INPUTS = (
-    "queries", "keys", "values", "queries of all heads", "keys of all heads", "values of all heads",
-    "tokens, for queries, keys and values", "tokens of the queries", "tokens of the keys",
-    "tokens of the values",
-)  # fmt: skip
+INPUTS = tuple(
+    ROLES[r] for r in "query key value wide_q wide_k wide_v x x_q x_k x_v memory".split()
+)
 SHOWN = {  # in every datasheet: functions, and what takes their place for layers
     "PyTorch": ("PyTorch's scaled_dot_product_attention", "PyTorch's MultiheadAttention"),
     "Keras": ("Keras's MultiHeadAttention", "Keras's MultiHeadAttention"),
@@ -24,13 +23,13 @@ SHOWN = {  # in every datasheet: functions, and what takes their place for layer
     "mha_numpy": ("mha_numpy's scaled_dot_product_attention", "mha_numpy's MultiHeadAttention"),
 }
 NOT_KEPT = ("float32", "float16", "sums", "gradients")  # they depend on the machine
-OWN = "a param of its own"
+OWN = "stored, not passed"
 MINOR = ("unknown", "a flag", "dropout rate", "training or not", "source of randomness")
 MOST, EXCEPT = 5, ", except: "  # rows in which a drop-in may differ
 Key = tuple[str, str]  # a setting, and what the argument is that it is about
 
 
-def pack(sheet: Datasheet) -> dict[str, Any]:
+def pack(sheet: Findings) -> dict[str, Any]:
     """Return what a file keeps of a datasheet; the words of its rows are made again."""
     return {
         "name": sheet.name, "framework": sheet.framework,
@@ -41,11 +40,11 @@ def pack(sheet: Datasheet) -> dict[str, Any]:
 
 
 @cache
-def libraries() -> dict[str, Datasheet]:
+def libraries() -> dict[str, Findings]:
     """Return the datasheets of libraries, by name."""
     sheets = json.loads(FILE.read_text("utf-8"))["sheets"]
     return {
-        name: Datasheet(
+        name: Findings(
             sheet["name"], sheet["framework"], True, "",
             tuple(Named(*each) for each in sheet["arguments"]),
             tuple(Named(*each) for each in sheet["returns"]),
@@ -55,15 +54,15 @@ def libraries() -> dict[str, Datasheet]:
     }  # fmt: skip
 
 
-def keys_of(sheet: Datasheet) -> list[Key]:
+def keys_of(sheet: Findings, rows: Sequence[Row]) -> list[Key]:
     """Return what each row is about, in words that all datasheets share."""
     what = {each.name: each.what for each in sheet.arguments if each.what not in MINOR}
-    return [(row.setting, what.get(row.argument, "")) for row in sheet.rows]
+    return [(row.setting, what.get(row.argument, "")) for row in rows]
 
 
-def _by_key(sheet: Datasheet) -> dict[Key, Row]:
+def _by_key(sheet: Findings) -> dict[Key, Row]:
     found: dict[Key, Row] = {}
-    for key, row in zip(keys_of(sheet), sheet.rows, strict=True):
+    for key, row in zip(keys_of(sheet, sheet.rows), sheet.rows, strict=True):
         found.setdefault(key, row)
     for each in sheet.arguments:
         if each.what in INPUTS:
@@ -71,18 +70,18 @@ def _by_key(sheet: Datasheet) -> dict[Key, Row]:
     returned = ", ".join(each.what for each in sheet.returns)
     found["returns", ""] = Row("it returns", returned, "usual", "returns", returned)
     own = [each.what for each in sheet.arguments if each.note == OWN]
-    last = "applied" if "params of the output" in own else "none"
+    last = "applied" if ROLES["w_o"] in own else "none"
     return found | (
         {("last", ""): Row("output projection", last, "usual", "last", last)} if own else {}
     )
 
 
-def compare_with(sheet: Datasheet, library: str) -> list[tuple[Row, Row]]:
+def compare_with(sheet: Findings, library: str) -> list[tuple[Row, Row]]:
     """Return the rows of a datasheet that a library has differently, each with the library's.
 
     Parameters
     ----------
-    sheet : Datasheet
+    sheet : Findings
         From `identify`.
     library : str
         One of `libraries()`.
@@ -108,7 +107,7 @@ def compare_with(sheet: Datasheet, library: str) -> list[tuple[Row, Row]]:
     ]
 
 
-def drop_in(sheet: Datasheet) -> str:
+def drop_in(sheet: Findings) -> str:
     """Say which library's attention a function can replace, and what is different then.
 
     Examples
@@ -138,23 +137,23 @@ def _said(row: Row, there: Row) -> str:
     return f"{row.name}: {row.says} (there: {there.says})"
 
 
-def in_libraries(sheet: Datasheet) -> list[dict[str, Row]]:
+def in_libraries(sheet: Findings, rows: Sequence[Row]) -> list[dict[str, Row]]:
     """Return for each row those of five libraries that are about the same."""
     is_layer = any(each.note == OWN for each in sheet.arguments)
     there = {short: _by_key(libraries()[names[is_layer]]) for short, names in SHOWN.items()}
     return [
         {short: found[key] for short, found in there.items() if key in found}
-        for key in keys_of(sheet)
+        for key in keys_of(sheet, rows)
     ]
 
 
-def beside(row: Row, there: dict[str, Row]) -> str:
+def in_words(row: Row, there: dict[str, Row]) -> str:
     """Say what libraries do where a row's function differs from any of them.
 
     Examples
     --------
     >>> rows = {"PyTorch": make_row("blind", "zeros"), "JAX": make_row("blind", "nan")}
-    >>> beside(make_row("blind", "nan"), rows)
+    >>> in_words(make_row("blind", "nan"), rows)
     'PyTorch: zeros; JAX: the same'
     """
     groups: dict[str, list[str]] = {}

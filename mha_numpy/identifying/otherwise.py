@@ -6,6 +6,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.rows import ROLES
 from mha_numpy.identifying.search import Seen
 from mha_numpy.identifying.subject import Subject
 
@@ -28,8 +29,6 @@ def describe_unknown(subject: Subject, seen: Sequence[Seen], trouble: str) -> st
 
 
 def _guess(name: str) -> str:
-    from mha_numpy.identifying.datasheet import ROLES
-
     roles = [role for role in roles_by_name(name) if role in ROLES]
     return f"{name} = {ROLES[roles[0]].split(',')[0]}" if roles else f"{name} = ?"
 

@@ -1,72 +1,150 @@
 """A datasheet as text for the terminal, and as a dict for JSON."""
 
-from textwrap import fill, wrap
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from shutil import get_terminal_size
 from typing import Any
 
-from mha_numpy.identifying.datasheet import Datasheet, Named
-from mha_numpy.identifying.libraries import SHOWN, beside, drop_in, in_libraries
-from mha_numpy.identifying.rows import Row
+from mha_numpy.identifying.datasheet import TELLING, Findings, Named
+from mha_numpy.identifying.libraries import drop_in, in_libraries, in_words
+from mha_numpy.identifying.rows import ROLES, Row
+from mha_numpy.tables import Table
+
+WIDTH = 100  # the most characters of a line
+FRAMEWORKS = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
+FEATURES = {  # settings that a headline names, if they are not usual
+    "rotation": "rotary positions", "alibi": "ALiBi", "buckets": "T5's position bias",
+    "window": "a window", "softcap": "a softcap", "qk_norm": "normalised queries and keys",
+}  # fmt: skip
+ALWAYS = ("scale", "causal", *TELLING.values())  # no row of these is quiet
 
 
-def to_text(sheet: Datasheet) -> str:
-    """Return a datasheet as text."""
+def to_text(sheet: Findings) -> str:
+    """Return a datasheet as text, as wide as the terminal and at most 100 characters."""
+    width = min(WIDTH, get_terminal_size((WIDTH, 24)).columns)
+    return "\n\n".join(part.to_text(width) for part in sections(sheet)) + "\n"
+
+
+def sections(sheet: Findings) -> list[Table]:
+    """Return the parts of the text, the most important first."""
+    name = visible(sheet.name)
     if not sheet.is_found:
-        return f"{sheet.name}: {sheet.saw}\n"
-    parts = [f"{sheet.name} ({sheet.framework}): {_headline(sheet)}", ""]
-    parts += ["arguments", *_lines(sheet.arguments), "", "returns", *_lines(sheet.returns), ""]
-    if sheet.mistakes:
-        parts += ["what looks like a mistake"]
-        for row in sheet.mistakes:
-            parts += [*_mistake(row)]
-        parts.append("")
-    width = max(len(row.name) for row in sheet.rows)
-    parts.append(f"conventions (= where {', '.join(SHOWN)} do the same, as far as they have it)")
-    for row, there in zip(sheet.rows, in_libraries(sheet), strict=True):
-        if row.kind != "mistake":
-            is_same = bool(there) and all(each.value == row.value for each in there.values())
-            about = f" [{row.argument}]" if row.argument else ""
-            name = f"{' ='[is_same]} {row.name.ljust(width)}"
-            parts.append(_wrapped(f"{name}  {row.says}{about}", width))
-            if there and not is_same:
-                parts.append(_wrapped(" " * (width + 4) + beside(row, there), width))
-    parts += ["", *wrap(drop_in(sheet), 100)]
-    return "\n".join(parts) + "\n"
+        return [Table("", (), [[f"{name}: {visible(sheet.saw)}"]])]
+    framework = FRAMEWORKS.get(sheet.framework, sheet.framework)
+    mistakes = [line for row in sheet.mistakes for line in _mistake(row)]
+    parts = {
+        "What looks like a mistake": mistakes,
+        "Arguments": _listed(sheet.arguments),
+        "Returns": _listed(sheet.returns),
+        "Conventions": [*_named_once(sheet)],
+        "Gradients": [[visible(row.says)] for row in gradients(sheet)],
+    }
+    bad = frozenset(i for i, (name, _) in enumerate(mistakes) if name)
+    tables = [Table("", (), [[f"{name} ({framework}): {headline(sheet)}. {verdict(sheet)}"]])]
+    for title, rows in parts.items():
+        if rows:  # indented by a column without text
+            indented = [["", *row] for row in rows]
+            tables.append(Table(title, (), indented, bad if rows is mistakes else frozenset()))
+    quiet = usual(sheet)
+    last = [f"As usual: {'; '.join(quiet)}."] * bool(quiet) + [f"{drop_in(sheet)}."]
+    return [*tables, *(Table("", (), [[line]]) for line in last)]
 
 
-def _wrapped(line: str, width: int) -> str:
-    return fill(line, 100, subsequent_indent=" " * (width + 4))
+def headline(sheet: Findings) -> str:
+    """Return what a function computes in a few words: "causal self-attention with ALiBi"."""
+    own = {row.setting: row for row in sheet.rows if not row.argument and row.kind != "usual"}
+    what = {named.what for named in sheet.arguments}
+    kind = "attention"
+    if ROLES["memory"] in what:
+        kind = "cross-attention"
+    elif ROLES["x"] in what:
+        kind = "self-attention"
+    if "normaliser" in own and own["normaliser"].says.startswith("no softmax: linear"):
+        kind = f"linear {kind}"
+    kind = f"causal {kind}" if "causal" in own else kind
+    features = [words for setting, words in FEATURES.items() if setting in own]
+    return f"{kind} with {' and '.join(features)}" if features else kind
 
 
-def _headline(sheet: Datasheet) -> str:
+def verdict(sheet: Findings) -> str:
+    """Return a sentence about the mistakes."""
+    names = list(dict.fromkeys(row.name for row in sheet.mistakes))
+    if not names:
+        return "Nothing looks like a mistake."
     count = len(sheet.mistakes)
-    mistakes = {0: "nothing looks like a mistake", 1: "one mistake"}.get(count, f"{count} mistakes")
-    return f"attention; {mistakes}"
+    looks = "One thing looks like a mistake" if count == 1 else f"{count} things look like mistakes"
+    return f"{looks}: {', '.join(names)}."
 
 
-def _lines(named: tuple[Named, ...]) -> list[str]:
-    names = max((len(each.name) for each in named), default=0)
-    axes = max((len(each.axes) for each in named), default=0)
+def conventions(sheet: Findings) -> list[Row]:
+    """Return the rows that another function may do in another way, mistakes left out."""
+    return [row for row in sheet.rows if row.kind != "mistake" and not _is_quiet(row)]
+
+
+def gradients(sheet: Findings) -> list[Row]:
+    """Return the rows about gradients that are right."""
+    return [row for row in sheet.rows if row.setting == "gradients"]
+
+
+def usual(sheet: Findings) -> list[str]:
+    """Return what almost all functions agree in, as short sentences."""
+    quiet = [row for row in sheet.rows if _is_quiet(row) and row.setting != "gradients"]
+    groups = groupby(quiet, attrgetter("name"))
+    return [f"{name} {' and '.join(row.says for row in rows)}" for name, rows in groups]
+
+
+def _is_quiet(row: Row) -> bool:
+    return row.kind == "usual" and not row.argument and row.setting not in ALWAYS
+
+
+def visible(text: object) -> str:
+    """Return a stranger's text without characters that a terminal or a page would obey."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+
+
+def name_of(row: Row) -> str:
+    """Return the name of a row, with the argument that it is about."""
+    is_own = row.argument and row.argument != row.name
+    return f"{row.name} ({visible(row.argument)})" if is_own else row.name
+
+
+def _named_once(sheet: Findings) -> Iterator[list[str]]:
+    """Yield names and texts; of rows with one name, only the first says it.
+
+    A line below says what libraries do, where one of them differs.
+    """
+    rows = conventions(sheet)
+    beside = iter(in_libraries(sheet, rows))
+    for name, group in groupby(rows, name_of):
+        for number, row in enumerate(group):
+            yield ["" if number else name, visible(row.says)]
+            there = next(beside)
+            if any(each.value != row.value for each in there.values()):
+                yield ["", f"({in_words(row, there)})"]
+
+
+def _listed(named: tuple[Named, ...]) -> list[list[str]]:
     return [
-        f"  {each.name.ljust(names)}  {each.axes.ljust(axes)}  {each.what}"
-        f"{f' ({each.note})' if each.note else ''}".rstrip()
+        [visible(each.name), each.axes, each.what + f" ({visible(each.note)})" * bool(each.note)]
         for each in named
     ]
 
 
-def _mistake(row: Row) -> list[str]:
-    where = f" (line {row.line}: {row.code})" if row.line else ""
-    lines = [f"  {row.name}: {row.says}{where}"]
+def _mistake(row: Row) -> Iterator[list[str]]:
+    yield [name_of(row), visible(row.says)]
+    if row.line:
+        yield ["", f"line {row.line}: {visible(row.code)}"]
     if row.instead:
-        lines.append(f"    instead: {row.instead}")
-    return lines
+        yield ["", f"instead: {visible(row.instead)}"]
 
 
-def to_dict(sheet: Datasheet) -> dict[str, Any]:
+def to_dict(sheet: Findings) -> dict[str, Any]:
     """Return a datasheet as what JSON knows."""
     found = sheet._asdict()
     for part in ("arguments", "returns", "rows"):
         found[part] = [each._asdict() for each in found[part]]
-    for row, there in zip(found["rows"], in_libraries(sheet), strict=True):
+    for row, there in zip(found["rows"], in_libraries(sheet, sheet.rows), strict=True):
         row["libraries"] = {library: each.value for library, each in there.items()}
     found["drop_in"] = drop_in(sheet)
     found["mistakes"] = [row._asdict() for row in sheet.mistakes]

@@ -7,6 +7,33 @@ from typing import Any, NamedTuple
 
 from mha_numpy.identifying.family import USUAL
 
+ROLES = {
+    "query": "queries", "key": "keys", "value": "values", "x": "tokens of queries, keys and values",
+    "x_q": "tokens of the queries", "x_k": "tokens of the keys", "x_v": "tokens of the values",
+    "wide_q": "queries of all heads", "wide_k": "keys of all heads", "wide_v": "values of all heads",
+    "memory": "tokens of keys and values", "packed": "queries, keys and values in one",
+    "mask": "mask", "bias": "bias, added to the scores", "lengths": "lengths of the sequences",
+    "is_causal": "switches causality", "window": "window", "scale": "scale", "softcap": "softcap",
+    "H": "number of query heads", "G": "number of key/value heads", "R": "query heads per key/value head",
+    "D": "width of the model", "d": "width of a head", "T": "number of tokens", "B": "number of sequences",
+    "w_q": "params of the queries", "w_k": "params of the keys", "w_v": "params of the values",
+    "w_qkv": "params of queries, keys and values in one", "w_kv": "params of keys and values in one",
+    "w_o": "params of the output", "b_q": "bias of the queries", "b_k": "bias of the keys",
+    "b_v": "bias of the values", "b_qkv": "biases of queries, keys and values in one",
+    "b_kv": "biases of keys and values in one", "b_o": "bias of the output", "params": "params by name",
+    "positions": "positions", "cos": "cosines of the rotation", "sin": "sines of the rotation",
+    "cos_sin": "cosines and sines of the rotation", "base": "base of the rotation",
+    "offset": "position of the first query", "sink": "sinks, one more score per head",
+    "bias_table": "table of biases by distance", "head_gate": "multiplier of each head",
+    "cache_k": "keys of earlier tokens", "cache_v": "values of earlier tokens", "block": "size of blocks",
+    "eps": "a small number", "rate": "dropout rate", "dropout_mask": "multiplier of each weight",
+    "rng": "source of randomness", "training": "training or not", "flag": "a flag", "result": "filled with the output",
+}  # fmt: skip
+EXPECTED = {  # of facts, what is usual
+    "large_scores": "fine", "uneven_scores": "fine", "sums": "float64", "float32": "float32",
+    "float16": "float16", "inputs": "unchanged", "blind": "",  # each library has its own
+}  # fmt: skip
+
 
 class Row(NamedTuple):
     """One finding."""
@@ -41,13 +68,8 @@ def make_row(setting: str, value: Any, argument: str = "") -> Row:
         text = table.get("any", "{}").format(*_shown(value))
     text = text.replace("{}", argument or "an argument")
     says, _, instead = text.removeprefix("!").partition(" -> ")
-    kind = (
-        "mistake"
-        if text.startswith("!")
-        else "usual"
-        if value == USUAL.get(setting)
-        else "convention"
-    )
+    kind = "usual" if value == (USUAL | EXPECTED).get(setting) else "convention"
+    kind = "mistake" if text.startswith("!") else kind
     return Row(table["row"], says, kind, setting, value, argument, instead)
 
 

@@ -18,7 +18,7 @@ from mha_numpy.core import (
     multi_head_attention_forward,
 )
 from mha_numpy.show.page.data import describe_trace, items_of
-from mha_numpy.show.page.document import read
+from mha_numpy.show.template import read
 from tests.compare import Tolerance, assert_close
 from tests.core.configurations import attention_configuration
 
@@ -113,12 +113,7 @@ PROBLEMS = {
         d=4,
         rope=ROPE,
         qk_norm=QKNormOptions(),
-        more={
-            "gain_q": normal(4),
-            "gain_k": normal(4),
-            "w_gate": normal(8, 4),
-            "sink": normal(4),
-        },
+        more={"gain_q": normal(4), "gain_k": normal(4), "w_gate": normal(8, 4), "sink": normal(4)},
     ),
 }
 

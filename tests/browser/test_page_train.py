@@ -10,9 +10,9 @@ from mha_numpy.layers import LearnedPositions, cross_entropy_backward, cross_ent
 from mha_numpy.look import HEADS, TOKENS
 from mha_numpy.models.train.optimizers import adam_step
 from mha_numpy.show.page import training_page
-from mha_numpy.show.page.document import read
 from mha_numpy.show.page.training import describe_training, training_step
 from mha_numpy.show.page.widget import LEARNING_SCRIPTS as SCRIPTS
+from mha_numpy.show.template import read
 from tests.compare import assert_close
 
 pytestmark = pytest.mark.slow

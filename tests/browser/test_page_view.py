@@ -11,8 +11,9 @@ from mha_numpy.core import causal_mask, step
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.show.page import stepper
 from mha_numpy.show.page.data import describe_trace
-from mha_numpy.show.page.document import Page, document, read
+from mha_numpy.show.page.document import Page, document
 from mha_numpy.show.page.widget import SCRIPTS, STYLES
+from mha_numpy.show.template import read
 from tests.compare import Tolerance, assert_close
 
 pytestmark = pytest.mark.slow

@@ -5,11 +5,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
 
 from mha_numpy.look import css_tokens
+from mha_numpy.show.template import fill, read
 
 
 @dataclass(frozen=True)
@@ -62,19 +62,6 @@ def document(
             "script": "\n".join(_without_comments(read(name)) for name in scripts),
             "start": start,
         },
-    )
-
-
-def read(name: str) -> str:
-    """Return the text of a file that lies beside this one."""
-    return files("mha_numpy.show.page").joinpath(name).read_text(encoding="utf-8")
-
-
-def fill(template: str, parts: dict[str, str]) -> str:
-    """Put each part in the place of its {{name}}; what a part holds is not looked at again."""
-    pieces = template.split("{{")
-    return pieces[0] + "".join(
-        parts[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces[1:])
     )
 
 

@@ -8,11 +8,12 @@ from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.checks import check_flag
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.page.data import describe_trace
-from mha_numpy.show.page.document import Page, document, read
+from mha_numpy.show.page.document import Page, document
 from mha_numpy.show.page.training import describe_training
 from mha_numpy.show.pictures.panels import named_sizes
 from mha_numpy.show.pictures.recorded import axis_labels, check_numbers, check_sequence, check_steps
 from mha_numpy.show.scenes import story_of
+from mha_numpy.show.template import read
 from mha_numpy.tables import Table
 
 if TYPE_CHECKING:

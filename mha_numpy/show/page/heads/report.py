@@ -11,11 +11,12 @@ from mha_numpy.layers.layer import in_eval_mode
 from mha_numpy.models import Bert
 from mha_numpy.models.analysis import attention_layers
 from mha_numpy.models.text import BLANKS, Tokens
-from mha_numpy.show.page.document import Page, document, fill, read
+from mha_numpy.show.page.document import Page, document
 from mha_numpy.show.page.heads.describe import describe_texts, describe_worth
 from mha_numpy.show.page.heads.measures import measure_for
 from mha_numpy.show.page.heads.words import FAMILIES
 from mha_numpy.show.pictures.labels import check_text, printable
+from mha_numpy.show.template import fill, read
 from mha_numpy.tables import CELL
 
 SCRIPTS = (
