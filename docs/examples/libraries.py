@@ -107,7 +107,7 @@ SUBJECTS: dict[str, tuple[str, Callable[[], Any]]] = {  # each with the package 
 
 
 # what the tables of the page say, but no call shows
-BY_HAND = {
+BY_HAND: dict[str, list[tuple[str, ...]]] = {
     "masks": [
         ("PyTorch `nn.Transformer*`", "`*_mask`, `*_key_padding_mask`", "**blocked**"),
         (
@@ -132,8 +132,8 @@ BY_HAND = {
 }
 BLIND = {  # of a row without keys: what else is known
     "mha_numpy's scaled_dot_product_attention": "weights and gradients are 0, lse is -inf",
-    "PyTorch's MultiheadAttention": "weights are NaN; the output is 0 only with `need_weights=False` "
-    "outside the fast inference path",
+    "PyTorch's MultiheadAttention": "weights are NaN; the output is 0 only with "
+    "`need_weights=False` outside the fast inference path",
     "Keras's MultiHeadAttention": "on the PyTorch and JAX backends; 0 with "
     "`return_attention_scores=True`; weights are 0",
     "ONNX's Attention": "weights are 0",
@@ -181,7 +181,7 @@ def who(name: str) -> str:
 
 def by_argument(*settings: str) -> list[tuple[str, ...]]:
     """Return rows of a table: a library, its arguments, and what rows of a setting say of them."""
-    table = []
+    table: list[tuple[str, ...]] = []
     for name, sheet in libraries().items():
         groups: dict[str, list[str]] = {}
         for row in sheet.rows:
@@ -192,7 +192,7 @@ def by_argument(*settings: str) -> list[tuple[str, ...]]:
 
 
 def layouts() -> list[tuple[str, ...]]:
-    table = []
+    table: list[tuple[str, ...]] = []
     for name, hand in LAYOUTS.items():
         inputs = [each for each in libraries()[name].arguments if each.what in INPUTS]
         groups = [row for row in libraries()[name].rows if row.setting == "groups"]
@@ -219,7 +219,7 @@ def tables() -> dict[str, str]:
         if key == ("alignment", "switches causality") and row.value == "top left"
     ]
     also = {who(name): text for name, text in BLIND.items()}
-    rows = {
+    rows: dict[str, list[tuple[str, ...]]] = {
         "masks": [("who", "argument", "True means"), *by_argument("mask"), *BY_HAND["masks"]],
         "floats": [("who", "argument", "a float mask is"), *by_argument("float_mask", "bias")],
         "causality": [

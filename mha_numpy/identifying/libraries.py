@@ -12,9 +12,10 @@ from mha_numpy.identifying.family import USUAL
 from mha_numpy.identifying.rows import ROLES, Row, make_row
 
 FILE = Path(__file__).with_name("libraries.json")  # docs/examples/libraries.py writes it
-INPUTS = tuple(
-    ROLES[r] for r in "query key value wide_q wide_k wide_v x x_q x_k x_v memory".split()
-)
+ROLES_OF_INPUTS = (
+    "query", "key", "value", "wide_q", "wide_k", "wide_v", "x", "x_q", "x_k", "x_v", "memory",
+)  # fmt: skip
+INPUTS = tuple(ROLES[role] for role in ROLES_OF_INPUTS)
 SHOWN = {  # in every datasheet: functions, and what takes their place for layers
     "PyTorch": ("PyTorch's scaled_dot_product_attention", "PyTorch's MultiheadAttention"),
     "Keras": ("Keras's MultiHeadAttention", "Keras's MultiHeadAttention"),
@@ -70,10 +71,10 @@ def _by_key(sheet: Findings) -> dict[Key, Row]:
     returned = ", ".join(each.what for each in sheet.returns)
     found["returns", ""] = Row("it returns", returned, "usual", "returns", returned)
     own = [each.what for each in sheet.arguments if each.note == OWN]
-    last = "applied" if ROLES["w_o"] in own else "none"
-    return found | (
-        {("last", ""): Row("output projection", last, "usual", "last", last)} if own else {}
-    )
+    if own:
+        last = "applied" if ROLES["w_o"] in own else "none"
+        found["last", ""] = Row("output projection", last, "usual", "last", last)
+    return found
 
 
 def compare_with(sheet: Findings, library: str) -> list[tuple[Row, Row]]:
@@ -90,7 +91,7 @@ def compare_with(sheet: Findings, library: str) -> list[tuple[Row, Row]]:
     --------
     >>> numpys = libraries()["mha_numpy's scaled_dot_product_attention"]
     >>> [own.name for own, _ in compare_with(numpys, "PyTorch's scaled_dot_product_attention")]
-    ['NaN in a hidden key or value', 'float mask']
+    ['hidden NaN', 'float mask']
     """
     if library not in libraries():
         advice = did_you_mean(library, [*libraries()]) or ", ".join(libraries())
@@ -128,7 +129,7 @@ def drop_in(sheet: Findings) -> str:
     if not found:
         return "drop-in for no library that is known here"
     count, text = min(found)
-    return f"{'drop-in for' if count <= MOST else 'no drop-in; closest to'} {text}"
+    return f"{'drop-in for' if count <= MOST else 'no drop-in; the closest is'} {text}"
 
 
 def _said(row: Row, there: Row) -> str:

@@ -1,6 +1,6 @@
 """A datasheet as text for the terminal, and as a dict for JSON."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from operator import attrgetter
 from shutil import get_terminal_size
@@ -47,7 +47,8 @@ def sections(sheet: Findings) -> list[Table]:
             indented = [["", *row] for row in rows]
             tables.append(Table(title, (), indented, bad if rows is mistakes else frozenset()))
     quiet = usual(sheet)
-    last = [f"As usual: {'; '.join(quiet)}."] * bool(quiet) + [f"{drop_in(sheet)}."]
+    said = drop_in(sheet)
+    last = [f"{said[0].upper()}{said[1:]}."] + [f"As usual: {'; '.join(quiet)}."] * bool(quiet)
     return [*tables, *(Table("", (), [[line]]) for line in last)]
 
 
