@@ -31,7 +31,7 @@ def of_torch(layer: bool = False) -> Any:
 
 def of_keras(name: str, *heads: int) -> Any:
     os.environ.setdefault("KERAS_BACKEND", "torch")
-    import keras
+    import keras  # type: ignore[import-untyped]
 
     layer = getattr(keras.layers, name)(*heads, dtype="float64")
     x = np.ones((2, 5, D))
@@ -51,7 +51,7 @@ def of_onnx() -> Any:
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
-    def attention(
+    def attention(  # type: ignore[no-untyped-def]
         Q, K, V, attn_mask=None, is_causal=False, scale=None, softcap=0.0, left_window_size=-1,
         right_window_size=-1,
     ):  # fmt: skip

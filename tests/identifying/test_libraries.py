@@ -6,7 +6,7 @@ import pytest
 from mha_numpy import scaled_dot_product_attention
 from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import identify
-from mha_numpy.identifying.datasheet import Datasheet
+from mha_numpy.identifying.datasheet import Findings
 from mha_numpy.identifying.libraries import FILE, compare_with, drop_in, libraries
 
 TORCHS = "PyTorch's scaled_dot_product_attention"
@@ -55,7 +55,7 @@ def test_what_is_not_said_is_usual():
 
 def test_what_is_not_found_is_no_drop_in():
     assert (
-        drop_in(Datasheet("attend", "numpy", False, ""))
+        drop_in(Findings("attend", "numpy", False, ""))
         == "drop-in for no library that is known here"
     )
 
@@ -67,8 +67,9 @@ def test_a_library_that_is_not_known(sheet):
 
 def test_the_text_says_what_libraries_do(sheet):
     text = str(sheet)
-    assert "PyTorch, ONNX, mha_numpy: zeros; Keras, JAX: mean of all values" in text
-    assert "= mask " in text
+    words = " ".join(text.split())
+    assert "NaN (PyTorch, ONNX, mha_numpy: zeros; Keras, JAX: mean of all values)" in words
+    assert f"Drop-in for {TORCHS}, except: " in words
     assert max(map(len, text.splitlines())) <= 100
     rows = {row["setting"]: row["libraries"] for row in sheet.to_dict()["rows"]}
     assert rows["blind"]["JAX"] == "mean of all values"
