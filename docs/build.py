@@ -41,8 +41,8 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
     "notebooks": ("notebooks/*", "gpt", "gallery", "experiments"),
     "experiments": ("experiments/*",),
     "reading-order": (
-        "glossary", "conventions", "conformance", "softmax", "attention", "multi-head", "grouped",
-        "rope", "merging", "caches", "latent", "differential", "linear-attention",
+        "glossary", "conventions", "conformance", "identify", "softmax", "attention", "multi-head",
+        "grouped", "rope", "merging", "caches", "latent", "differential", "linear-attention",
         "block-selection", "blocks", "pretrained", "performance", "correctness",
         "Contributing <CONTRIBUTING>",
     ),

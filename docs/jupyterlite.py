@@ -7,17 +7,21 @@ that a notebook runs as it is. See ``docs/jupyterlite.md``.
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import nbformat
+
 ROOT = Path(__file__).resolve().parents[1]
 EPOCH = "1767225600"  # 2026, the date of all files: the same sources make the same ones
 EXTENSION = "@jupyterlite/pyodide-kernel-extension"
 COMM = "comm==0.2.3"  # the kernel needs it, and Pyodide's CDN does not have it
 FROM_WORKER = "../../../../pypi"  # the wheels, from the file that runs in the kernel's worker
+MORE = ("show_it_your_attention",)  # notebooks of docs/examples, which only a browser has
 BUILD = {
     "apps": ["notebooks", "tree", "edit", "consoles", "lab"],
     "contents": ["notebooks"],
@@ -44,6 +48,10 @@ def build_jupyterlite(out: Path) -> None:
         (lite / "notebooks").mkdir()
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
             shutil.copy(notebook, lite / "notebooks")
+        notebook_of = runpy.run_path(str(ROOT / "notebooks" / "sync.py"))["notebook_of"]
+        for name in MORE:
+            path = lite / "notebooks" / f"{name.replace('_', '-')}.ipynb"
+            nbformat.write(notebook_of(ROOT / "docs" / "examples" / f"{name}.py"), path)
         packages = ["numpy", "matplotlib", "rich", f"{FROM_WORKER}/{wheel.name}"]
         kernel = {"disablePyPIFallback": True, "loadPyodideOptions": {"packages": packages}}
         data = {"appName": "mha_numpy", "litePluginSettings": {f"{EXTENSION}:kernel": kernel}}

@@ -17,7 +17,7 @@ FIRST = {  # packages in the order in which they are best read, with modules tha
     "models.experiments": (), "checking": (), "checking.tracing": (), "show.pictures": (),
     "show.page": (), "show.walk": (), "show.lab": (),
     "teach.exercises": (), "teach.diagnosis": (), "teach.classroom": (), "bench": (),
-    "conformance": (),
+    "conformance": (), "identifying": (),
 }  # fmt: skip
 MOST = 10  # names of a package whose modules share its page
 NAME = re.compile(r"(?<!`)`([^`]+)`(?!`)")  # as docstrings write the name of an argument

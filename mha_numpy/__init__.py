@@ -6,6 +6,7 @@ with params; the functions below it are `multi_head_attention_forward`, `..._bac
 token after another, `..._decode`. Their parts (softmax, linear maps, RoPE, heads split and merged)
 are here too. `causal_mask`, `padding_mask` and `window_mask` make masks, and `explain_mask` prints
 one. `trace` records every step; `gradcheck` and `compare` check gradients and arrays of any code.
+`identify` says what anybody's attention computes.
 
 >>> import numpy as np
 >>> from mha_numpy import attention_backward, attention_forward
@@ -16,6 +17,8 @@ one. `trace` records every step; `gradcheck` and `compare` check gradients and a
 >>> out.shape, grads.d_q.shape, grads.d_k.shape
 ((2, 6, 5, 8), (2, 6, 5, 8), (2, 3, 7, 8))
 """
+
+from typing import TYPE_CHECKING
 
 from mha_numpy.backends import backend
 from mha_numpy.checking import compare, gradcheck
@@ -74,6 +77,9 @@ from mha_numpy.errors import (
 from mha_numpy.foreign import explain_missing
 from mha_numpy.layers import MultiHeadAttention
 
+if TYPE_CHECKING:  # else imported once it is asked for: few who compute attention need it
+    from mha_numpy.identifying import identify
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -83,11 +89,11 @@ __all__ = [
     "RopeOptions", "ShapeError", "TrainingError", "alibi_bias", "attention_backward",
     "attention_forward", "attention_stages", "backend", "causal_mask", "combine_masks",
     "compare", "document_ids", "document_mask", "document_positions", "explain_mask",
-    "gradcheck", "linear_backward", "linear_forward", "merge_backward", "merge_forward",
+    "gradcheck", "identify", "linear_backward", "linear_forward", "merge_backward", "merge_forward",
     "merge_heads", "multi_head_attention_backward", "multi_head_attention_decode",
     "multi_head_attention_forward", "padding_mask", "positions_from_mask", "rope_backward",
     "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
     "softmax_forward", "split_heads", "trace", "tree_mask", "tree_positions", "window_mask",
 ]  # fmt: skip
 
-explain_missing(__name__)
+explain_missing(__name__, later={"identify": "mha_numpy.identifying"})

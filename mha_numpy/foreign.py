@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Never
+from types import MappingProxyType
+from typing import Any
 
 from mha_numpy.errors import ConfigError, MissingAttributeError, what_to_write
 
@@ -255,10 +256,15 @@ class MissingNameError(MissingAttributeError):
         return f"{name}: {package} has no such name{said}"
 
 
-def explain_missing(package: str) -> None:
-    """Let a package raise our error for a missing name; type checkers do not see it."""
+def explain_missing(package: str, later: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Let a package raise our error for a missing name; type checkers do not see it.
 
-    def find(name: str) -> Never:
+    `later` has public names that are imported once they are asked for, each with its package.
+    """
+
+    def find(name: str) -> Any:
+        if name in later:
+            return getattr(import_module(later[name]), name)
         raise MissingNameError(package, name)
 
     vars(sys.modules[package])["__getattr__"] = find

@@ -16,6 +16,7 @@ from mha_numpy import (
     attention_forward,
     causal_mask,
     compare,
+    identify,
     padding_mask,
     scaled_dot_product_attention,
     softmax_forward,
@@ -51,8 +52,7 @@ else:
 # In this layer True means *blocked*. So in the first sequence, which has no padding, every key is blocked, and its
 # output is NaN. The others look healthy but are wrong, because they read nothing but padding.
 #
-# Attention is the same everywhere; its conventions are not. Once you translate the arguments, PyTorch, Keras and this
-# library compute the same numbers, except in rows that see nothing.
+# Attention is the same everywhere; its conventions are not.
 #
 # **By the end you can** bring your own layer from PyTorch or Keras, compute its output and its
 # gradients here, and show that they are the same.
@@ -111,8 +111,8 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# In your own models, call this function, because it picks a fast kernel. It returns no weights: a fast kernel never
-# has them all at once (notebook 26).
+# In your own models, call this function, because it picks a fast kernel. It returns no weights, as
+# notebook 26 explains.
 #
 # ## The formula, written out in PyTorch
 #
@@ -184,9 +184,9 @@ matrices({"(B, T)": as_it_is[1, 0], "(B, 1, 1, T)": right[1, 0]})
 # Its shape is (2304, 768), and the keys of head 0 are rows 768 to 831.
 # </details>
 #
-# `mha_numpy.models.weights` has a table for each library. Each row says what that library calls an array, which of
-# our params are in it, and how they are stored. `from_layout` reads the table in one direction, `to_layout` in the
-# other. In the picture, q is 1, k is 2 and v is 3: rows in PyTorch, columns in GPT-2.
+# `LAYOUTS` has a table for each library: what it calls an array, which of our params are in it, and how they are
+# stored. `from_layout` reads the table in one direction, `to_layout` in the other. In the picture, q is 1, k is 2 and v
+# is 3: rows in PyTorch, columns in GPT-2.
 
 # %%
 from mha_numpy.models.weights import LAYOUTS, from_layout, to_layout
@@ -305,9 +305,9 @@ else:
 # %% [markdown]
 # ## Keras
 #
-# `keras.layers.MultiHeadAttention(num_heads, key_dim)` is called with **query, value, key**: value comes before key.
-# Its params keep the head axis, (D, H, d_k) for the projections and (H, d_v, D) for the output. `LAYOUTS["keras"]`
-# lists them axis by axis, and a reshape turns them into ours.
+# `keras.layers.MultiHeadAttention(num_heads, key_dim)` is called with **query, value, key**.
+# Its params keep the head axis, (D, H, d_k) for the projections and (H, d_v, D) for the output. A reshape turns
+# them into ours.
 #
 # | here | Keras |
 # |---|---|
@@ -379,8 +379,7 @@ else:
 #
 # The row mixes exactly what it should not see. In float64 it goes by the scores, in float32 it is even. In float16,
 # -1e9 becomes -inf, so a *visible* cell gets 0 · (-inf), which is NaN, and so does its whole row. In this library a
-# row that sees nothing is 0, as in PyTorch's operator and ONNX. PyTorch's layer returned NaN above. For
-# Keras, see docs/conventions.md.
+# row that sees nothing is 0, as in PyTorch's operator and ONNX.
 # </details>
 
 # %%
@@ -400,14 +399,39 @@ print(scaled_dot_product_attention(*qkv, mask=nothing))
 matrices(shown)
 
 # %% [markdown]
+# ## Ask the function
+#
+# What does True mean in code without a manual? `identify` calls a function and reports its conventions. Here is the
+# mistake from the beginning, in NumPy. The docstring promises one meaning of True, and the code computes the other:
+
+
+# %%
+def attend(q, k, v, real):
+    """(B, H, T, d); real is (B, T_k), True for real tokens."""
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    hidden = real[:, None, None]
+    scores = np.where(hidden, -np.inf, scores)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+
+sheet = identify(attend)
+same = identify(lambda q, k, v, m: attend(q, k, v, m))
+print("mistakes:", len(sheet.mistakes), "and", len(same.mistakes))
+print("the second mask:", same.value("mask"))
+sheet
+
+# %% [markdown]
+# The second function computes the same numbers but promises nothing, so its mask is only a convention.
+#
 # ## Exercise: the params of GPT-2
 #
 # Hugging Face's GPT-2 stores its projections in yet another way: `c_attn` of shape (D, 3D) is used as `x @ w + b`,
 # **not** transposed, with queries, keys and values side by side in its columns; `c_proj` is (D, D). Write the map to
 # our params and its inverse, which also works for gradients, because entries only move.
 #
-# To practise more, try `museum-float-mask` in `mha-numpy exercises`, a bug that shipped where one convention for
-# masks met another.
+# To practise more, try `museum-float-mask` in `mha-numpy exercises`, a bug that shipped where two conventions for
+# masks met.
 
 
 # %% tags=["exercise"]
@@ -454,8 +478,7 @@ check("to-gpt2", my_to_gpt2)
 #   square array that you forgot to transpose has the right shape and the wrong content.
 # - Test a bridge with different sizes, random biases, one row of padding, and the gradients.
 #
-# **In the code:** docs/conventions.md has all tables. `tests/parity` compares with PyTorch and ONNX, forward and, for
-# PyTorch, backward.
+# **In the code:** docs/conventions.md has all tables, docs/identify.md more datasheets.
 #
 # **Reference:** the documentation of `torch.nn.functional.scaled_dot_product_attention`,
 # `torch.nn.MultiheadAttention`, `keras.layers.MultiHeadAttention`, and the ONNX operator

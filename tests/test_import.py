@@ -27,6 +27,12 @@ def test_import_loads_nothing_heavy():
     assert result.stdout.strip() == "[]", result.stderr
 
 
+def test_identify_is_imported_once_it_is_asked_for():
+    loaded = "print('mha_numpy.identifying' in sys.modules, end=' ')\n"
+    result = run(f"import sys, mha_numpy\n{loaded}mha_numpy.identify\n{loaded}")
+    assert result.stdout.split() == ["False", "True"], result.stderr
+
+
 def test_everything_works_where_numba_is_not_installed():
     result = run(
         "import sys\n"

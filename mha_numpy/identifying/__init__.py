@@ -1,3 +1,8 @@
 """Show it any attention: `identify` says what a function computes, by calling it."""
 
-from mha_numpy.identifying.entry import identify as identify
+from mha_numpy.identifying.datasheet import Named
+from mha_numpy.identifying.entry import identify
+from mha_numpy.identifying.rows import Row
+from mha_numpy.identifying.sheet import Datasheet
+
+__all__ = ["Datasheet", "Named", "Row", "identify"]

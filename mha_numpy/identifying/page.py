@@ -1,12 +1,12 @@
 """A datasheet as one page of HTML: to read, to print, to send to a colleague."""
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from mha_numpy import __version__
 from mha_numpy.identifying.datasheet import Findings, Named
 from mha_numpy.identifying.report import (
     FRAMEWORKS,
@@ -32,6 +32,7 @@ SCOPE = (
     "it knows. This page says nothing about inputs that it did not try."
 )
 HERE = Path(__file__).parent
+PACKAGE = sys.modules["mha_numpy"]  # not imported: its types name identify
 
 
 def to_page(sheet: Findings) -> str:
@@ -45,7 +46,7 @@ def to_page(sheet: Findings) -> str:
         {
             "title": escape(f"{name}: {what}"), "style": css_tokens() + read("page.css") + css,
             "top": read("top.html"), "name": escape(name), "framework": escape(framework),
-            "headline": escape(what), "verdict": escape(says), "version": __version__,
+            "headline": escape(what), "verdict": escape(says), "version": PACKAGE.__version__,
             "sections": "\n".join(_sections(sheet)), "scope": SCOPE if sheet.is_found else "",
         },
     )  # fmt: skip

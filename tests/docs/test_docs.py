@@ -124,6 +124,30 @@ def test_the_gallery_is_what_a_check_says_today():
     assert verdicts.page() == verdicts.PAGE.read_text(encoding="utf-8")
 
 
+datasheets = script("datasheets")
+NEEDS = {"annotated_transformer": "torch", "torch_head": "torch", "jax_function": "jax"}
+QUICK = (datasheets.FIRST, "gpt2_style", "einsum_class", "flash_loop")  # in less than a second
+
+
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(file, marks=() if file in QUICK else pytest.mark.slow)
+     for file in datasheets.SHOWN],
+)  # fmt: skip
+def test_a_datasheet_is_what_identify_says_today(file, monkeypatch):
+    pytest.importorskip(NEEDS.get(file, "numpy"))
+    monkeypatch.setenv("COLUMNS", "")  # which the script sets
+    page = datasheets.PAGE.read_text(encoding="utf-8")
+    assert datasheets.part(file) == datasheets.stored(page, file)
+
+
+def test_half_of_the_datasheets_name_a_mistake():
+    page = datasheets.PAGE.read_text(encoding="utf-8")
+    parts = [datasheets.stored(page, file) for file in datasheets.SHOWN]
+    assert len(parts) == 11
+    assert sum("\nWhat looks like a mistake\n" in part for part in parts[1:]) == 5
+
+
 @pytest.mark.slow
 def test_the_worked_exercise_is_what_the_commands_say_today():
     if shutil.which("bwrap") is None:

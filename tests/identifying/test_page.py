@@ -98,7 +98,7 @@ def test_the_order_of_a_page():
     text = "\n".join(Elements(to_page(SHEET)).text)
     order = [
         "attend", "PyTorch", "Self-attention with rotary positions",
-        "One thing looks like a mistake: scale.", "with the width of all heads together", "14",
+        "One thing looks like a mistake: scale.", "with the width of the whole model", "14",
         "s = q @ k.T / np.sqrt(D)", "use the width of a single head", "Arguments", "(B, T_k)",
         "width of the model", "Returns", "Conventions", "mask (pad)", "NaN", "Gradients",
         "d_q, d_k: right", "As usual",
@@ -139,7 +139,7 @@ def test_text_begins_with_what_matters():
     )
     assert mistakes.to_text().splitlines() == [
         "What looks like a mistake",
-        "  scale  1 / sqrt(D), with the width of all heads together",
+        "  scale  1 / sqrt(D), with the width of the whole model",
         "         line 14: s = q @ k.T / np.sqrt(D)",
         "         instead: use the width of a single head",
     ]

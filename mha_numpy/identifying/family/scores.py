@@ -15,8 +15,8 @@ SCALES: dict[str, Callable[[dict[str, int]], float]] = {
     "1": lambda n: 1.0,
     "1/d": lambda n: 1 / n["d"],
     "sqrt(d)": lambda n: n["d"] ** 0.5,
-    "1/sqrt(D)": lambda n: (n["H"] * n["d"]) ** -0.5,
-    "1/D": lambda n: 1 / (n["H"] * n["d"]),
+    "1/sqrt(D)": lambda n: n["D"] ** -0.5,
+    "1/D": lambda n: 1 / n["D"],
     "1/sqrt(T_k)": lambda n: n["S"] ** -0.5,
     "1/sqrt(T_q)": lambda n: n["T"] ** -0.5,
     "1/sqrt(H)": lambda n: n["H"] ** -0.5,
@@ -48,7 +48,8 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
     kT = k.swapaxes(-1, -2)
     if s.product == "k reshaped":
         kT = k.reshape(kT.shape)
-    sizes = {"H": H, "T": T, "S": S, "d": d, "e": x.values.shape[-1], "G": problem.sizes.G}
+    sizes = {"H": H, "T": T, "S": S, "d": d, "e": x.values.shape[-1], "G": problem.sizes.G,
+             "D": problem.sizes.of("D")}  # fmt: skip
     scale = SCALES[s.scale](sizes) if isinstance(s.scale, str) else float(s.scale)
     if problem.get("scale") is not None and s.scale_given != "ignored":
         scale = {"times": x.scale * (1 if s.scale == "1/sqrt(d)" else scale),
