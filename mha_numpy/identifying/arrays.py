@@ -70,14 +70,38 @@ def to_framework(value: Any, framework: str) -> Any:
     if framework == "jax":
         jax = import_module("jax")
         jax.config.update("jax_enable_x64", True)  # or it would narrow float64
-        return jax.device_put(value)  # asarray would compile something for each shape
+        is_long = value.dtype == np.int64  # its own integers are short
+        return jax.device_put(value.astype(np.int32) if is_long else value)
     if framework == "keras":
-        return import_module("keras").ops.convert_to_tensor(value)
+        return import_module("keras").ops.convert_to_tensor(value, dtype=value.dtype.name)
     if framework == "tensorflow":
         return import_module("tensorflow").convert_to_tensor(value)
     if framework == "mlx":
         return import_module("mlx.core").array(value)
     return value
+
+
+def call_in(framework: str, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
+    """Call a function; JAX compiles it as a whole if it can, which is much faster."""
+    if framework != "jax":
+        return function(*positional, **named)
+    jax = import_module("jax")
+    leaves, tree = jax.tree.flatten((positional, named))
+    arrays = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}
+
+    def call(arrays: dict[int, Any]) -> Any:
+        passed = [arrays.get(i, leaf) for i, leaf in enumerate(leaves)]
+        first, rest = jax.tree.unflatten(tree, passed)
+        return function(*first, **rest)
+
+    try:
+        traced = jax.jit(call).trace(arrays)
+    except TypeError:  # it asks for numbers, or returns other things than arrays
+        return function(*positional, **named)
+    try:
+        return traced.lower().compile({"xla_backend_optimization_level": 0})(arrays)
+    except Exception:  # float16 without the operations of JAX alone
+        return function(*positional, **named)
 
 
 def to_numpy(value: Any) -> Any:

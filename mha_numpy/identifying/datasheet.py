@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.family import SETTINGS, USUAL, Sizes
 from mha_numpy.identifying.gradients import GradientRow
 from mha_numpy.identifying.judging import judge
 from mha_numpy.identifying.look import Looked
@@ -116,7 +116,7 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
         return
     settings = dict(option.settings)
     role = option.slot.role if option.slot else option.role
-    if role in TELLING:
+    if role in TELLING and (role != "offset" or option.found.settings.get("rotation")):
         settings.setdefault(
             TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]])
         )
@@ -124,6 +124,9 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
         settings.setdefault("causal", option.found.settings.get("causal"))
     if role in ("is_causal", "window"):
         settings.setdefault("alignment", option.found.settings.get("alignment", USUAL["alignment"]))
+    for setting, value in (("rows_by", "queries"), ("mask_index", "transposed")):
+        if settings.get(setting) == value and option.argument.startswith("q"):
+            settings[setting] = f"{value}, as it says"
     yield from _rows(settings, option.argument)
 
 
@@ -134,14 +137,16 @@ def _in_order(rows: list[Row]) -> Iterator[Row]:
         yield from (row for at, row in enumerate(same) if row not in same[:at])
 
 
-def axes_of(layout: str, *, is_self: bool = False) -> str:
-    """Return a layout as a shape in the usual symbols.
+def axes_of(layout: str, *, is_self: bool = False, sizes: Sizes = Sizes()) -> str:
+    """Return a layout as a shape in the usual symbols; `sizes` say whether d_v may differ.
 
     Examples
     --------
     >>> axes_of("B H T d"), axes_of("B 1 1 S")
     ('(B, H, T_q, d_k)', '(B, 1, 1, T_k)')
     """
+    if sizes.e == sizes.d:
+        layout = layout.replace("e", "d")
     names = [AXES.get(axis, axis) for axis in layout.split()]
     if is_self:
         names = ["T" if name in ("T_q", "T_k") else name for name in names]
@@ -153,9 +158,10 @@ def _arguments(found: Found) -> Iterator[Named]:
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for name, slot in way.slots.items():
         role = "x_q" if slot.role == "x" and not is_self else slot.role
-        yield Named(name, ROLES.get(role, role), axes_of(slot.layout, is_self=is_self), _kind(slot))
+        axes = axes_of(slot.layout, is_self=is_self, sizes=way.sizes)
+        yield Named(name, ROLES.get(role, role), axes, _kind(slot))
         for key, part in slot.parts:
-            yield Named(f"{name}[{key!r}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
+            yield Named(f"{name}[{key if key.isdigit() else repr(key)}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
     for name, slot in way.hidden.items():
         what = ROLES.get(slot.role, slot.role)
         yield Named(name, what, axes_of(slot.layout), "stored, not passed")
@@ -166,11 +172,13 @@ def _kind(slot: Slot) -> str:
 
 
 def _options(looked: Looked) -> Iterator[Named]:
+    names = [option.argument for option in looked.options]
     for option in looked.options:
         slots = {option.argument: option.slot}
         if option.found and looked.found:  # two may have been passed together
             own = looked.found.seen.way.slots
             slots = {n: slot for n, slot in option.found.seen.way.slots.items() if n not in own}
+            slots = {n: slot for n, slot in slots.items() if n == option.argument or n not in names}
         for name, slot in slots.items():
             what = ROLES.get(slot.role if slot else option.role, "unknown")
             note = _kind(slot) if slot else option.note or _of_flag(option)
@@ -188,7 +196,8 @@ def _returned(found: Found) -> Iterator[Named]:
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for fit in found.fits:
         layout = fit.layout if way.is_inside else fit.layout.replace("W", "e")
-        yield Named(fit.path or "result", _what(fit), axes_of(layout, is_self=is_self))
+        axes = axes_of(layout, is_self=is_self, sizes=way.sizes)
+        yield Named(fit.path or "result", _what(fit), axes)
 
 
 def _what(fit: Fit) -> str:

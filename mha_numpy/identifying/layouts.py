@@ -27,7 +27,7 @@ OF_ROLE = {  # layouts of arrays that are options
     "bias": ("B H T S", "H T S", "1 H T S", "T S", "B T S", "B 1 T S", "1 1 T S", "T S H"),
     "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", ""),
     "positions": ("B T", "T"),
-    "cos": ("T F", "T FF", "T ff", "1 1 T F", "1 T 1 F", "1 1 T FF", "B T FF", "1 T 1 FF"),
+    "cos": ("T F", "T FF", "T ff", "1 1 T F", "1 T 1 F", "1 1 T FF", "1 T FF", "1 T 1 FF"),
     "bias_table": ("K H", "H K"), "sink": ("H", "1 H 1 1"), "head_gate": ("H", "1 H 1 1"),
     "cache_k": ("B G Z d", "B Z G d", "Z G d", "G Z d", "Z d", "B Z d"),
 }  # fmt: skip
@@ -36,7 +36,7 @@ PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
     ("H D d", "H e W"), ("D H d", "H e W"), ("D H d", "U W"), ("H d D", "W U"), ("H d D", "U W"),
 )  # fmt: skip
 PACKED = ("B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d")
-OF_ROLE["sin"] = OF_ROLE["cos"]
+OF_ROLE["cos_sin"] = OF_ROLE["sin"] = OF_ROLE["cos"]
 OF_ROLE["cache_v"] = tuple(layout.replace("d", "e") for layout in OF_ROLE["cache_k"])
 
 

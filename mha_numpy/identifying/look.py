@@ -46,7 +46,8 @@ def find_base(
     seen: list[Seen] = []
     trouble = ""
     for framework, dtype in product(subject.frameworks, ("float64", "float32")):
-        subject.framework, subject.dtype = framework, dtype
+        subject.framework = framework
+        subject.narrow(dtype)
         ways, calls = find_ways(subject, dict(given)), 0
         while (way := next(ways, None)) is not None:
             one, trouble = call_way(subject, way, trouble)

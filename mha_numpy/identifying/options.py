@@ -13,6 +13,7 @@ from mha_numpy.identifying.search import OUTPUTS, Fit, Found, Group, Seen, expla
 from mha_numpy.identifying.subject import Argument, Subject
 from mha_numpy.identifying.ways import CHOICES, Slot, Way, variants
 
+UNCLEAR = "not clear"
 HIDING = ("hide", "combined", "alignment", "blind")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
     "mask": ("mask", "mask_index", "rows", *HIDING), "bias": ("bias", "softcap_at", "mask_index"),
@@ -26,6 +27,7 @@ RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option i
     "key": ("exchanged",), "block": (), "eps": (),
 }  # fmt: skip
 TOGETHER = {"cache_k": "cache_v", "cos": "sin", "key": "value"}  # passed as a pair
+NEEDS = {"is_causal": "mask", "offset": "is_causal"}  # may change something only together
 ALSO = {"mask": ("bias",), "padding": ("mask", "bias"), "bias": ("mask",), "sink": ()}
 
 
@@ -48,6 +50,7 @@ def look_at_options(
     """Pass each argument that may be left out, and find out what it does."""
     options: list[Option] = []
     left = [a for a in subject.arguments if a.name not in found.seen.way.slots]
+    by_name = {a.name: a for a in left}
     done: set[str] = set()
     for argument in left:
         if argument.name in done:
@@ -59,7 +62,25 @@ def look_at_options(
         if option.found:  # a pair is passed together
             done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
         options.append(option)
+    for at, option in enumerate(options):
+        options[at] = _with_other(subject, option, options, by_name, given, until, left)
     return [_with_masks(subject, option, options, until) for option in options]
+
+
+def _with_other(
+    subject: Subject, option: Option, options: Sequence[Option], by_name: Mapping[str, Argument],
+    given: dict[str, str], until: float, left: Sequence[Argument],
+) -> Option:  # fmt: skip
+    """Pass an argument that did nothing together with the one that it needs."""
+    argument = by_name[option.argument]
+    needed = {NEEDS.get(role) for role in _roles(argument)}
+    for other in options if not option.found else ():
+        if other.found and other.slot and other.slot.role in needed:
+            again = _look_at(subject, other.found, argument, given, until, left, {})
+            if again.note != UNCLEAR:
+                note = f"{again.note} where {other.argument} is passed"
+                return again._replace(note=note.lstrip())
+    return option
 
 
 def _with_masks(subject: Subject, rule: Option, options: Sequence[Option], until: float) -> Option:
@@ -110,7 +131,7 @@ def _look_at(
             option = _search(found, argument, role, each, (cost,), until)
             if option:
                 return option
-    note = "changes nothing" if is_quiet else "not clear"
+    note = "changes nothing" if is_quiet else UNCLEAR
     return Option(argument.name, roles[0] if roles and is_quiet else "", None, None, {}, note)
 
 
@@ -197,9 +218,11 @@ def _trials(
     if role == "is_causal":
         yield {argument.name: Slot(role, value=not argument.default)}
     elif role in ("memory", "key"):
-        yield {argument.name: Slot("memory", "B S C")}
         if second and partner:
             yield {argument.name: Slot("x_k", "B S C"), second: Slot("x_v", "B S E")}
+        else:
+            yield {argument.name: Slot("x_k", "B S C")}
+        yield {argument.name: Slot("memory", "B S C")}
     elif role in OF_ROLE or role == "padding":
         for slot in variants(role):
             layout = slot.layout.replace("d", "e") if role == "cache_k" else slot.layout
@@ -231,4 +254,5 @@ def _is_same(array: Any, found: Found, problem: Problem) -> bool:
     known = {*roles, *found.seen.problem.given}
     plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in known})
     values = evaluate(plain, found.settings)
-    return values is not None and fit(array, values, OUTPUTS, 1e-9) is not None
+    close = max(1e-9, 10 * found.fits[0].error)
+    return values is not None and fit(array, values, OUTPUTS, close) is not None

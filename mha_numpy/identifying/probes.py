@@ -12,7 +12,7 @@ from mha_numpy.identifying.family import Problem, evaluate
 from mha_numpy.identifying.options import Option
 from mha_numpy.identifying.search import OUTPUTS, Found, Seen, explain, fit
 from mha_numpy.identifying.subject import Subject
-from mha_numpy.identifying.ways import Way
+from mha_numpy.identifying.ways import Slot, Way
 
 HIDING = ("mask", "lengths", "bias")  # roles that can hide all keys of a query
 OF_KEYS = ("value", "wide_v", "x_v", "memory", "x", "packed")  # roles whose rows become values
@@ -38,6 +38,8 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
     facts = [
         *_blind_rows(subject, hiding, findings),
         *_hidden_nan(subject, [*hiding, *findings]),
+        *_float_masks(subject, options),
+        *_groups(subject, found, options),
         *_large_scores(subject, found),
         *_no_keys(subject, found),
         *_narrow(subject, found),
@@ -153,6 +155,44 @@ def _rows(array: Array, layout: str, problem: Problem) -> Array:
     return array.reshape(problem.sizes.B, problem.sizes.T)
 
 
+def _float_masks(subject: Subject, options: Sequence[Option]) -> Iterator[Fact]:
+    """Pass floats where a bool mask is taken."""
+
+    def change(problem: Problem) -> Problem:
+        bias = problem.given["bias"]
+        return problem.but(bias=np.where(bias.argsort(-1) % 2, bias, 0))
+
+    for option in options:
+        if option.found is None or option.slot is None or option.slot.kind != "bool":
+            continue
+        way, slot = option.found.seen.way, option.slot._replace(role="bias", kind="")
+        way = way._replace(slots={**way.slots, option.argument: slot})
+        seen, trouble = call_way(subject, way, seed=8, change=change)
+        if seen is None:
+            yield Fact("float_mask", "error", option.argument, trouble)
+            continue
+        bias = seen.problem.given["bias"]
+        as_bool = seen._replace(problem=seen.problem.but(bias=None, mask=bias != 0))
+        for value, each in (("added", seen), ("not 0 is True", as_bool)):
+            if explain(each, option.found.settings):
+                yield Fact("float_mask", value, option.argument)
+
+
+def _groups(subject: Subject, found: Found, options: Sequence[Option]) -> Iterator[Fact]:
+    """Pass fewer key/value heads than query heads, alone and with each flag."""
+    way = found.seen.way
+    if way.is_inside or "G" not in way.roles().get("key", ""):
+        return
+    flags = [option.argument for option in options if option.role == "flag"]
+    for flag in ("", *flags):
+        slots = way.slots | ({flag: Slot("flag", value=True)} if flag else {})
+        seen, _ = call_way(subject, way._replace(slots=slots, sizes=way.sizes._replace(G=2)))
+        if seen and explain(seen, found.settings):
+            yield Fact("groups", "taken", flag)
+            return
+    yield Fact("groups", "error")
+
+
 SCALED = ("query", "wide_q", "x_q", "w_q", "x", "packed", "w_qkv")  # the scores grow with them
 
 
@@ -170,7 +210,12 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
         seen, _ = call_way(subject, found.seen.way, seed=4, change=partial(change, role=role))
         if seen is None:
             continue
-        is_fine = bool(explain(seen, found.settings))
+        values = evaluate(seen.problem, found.settings)
+        close = 10 * LARGE * found.fits[0].error  # errors grow with the scores
+        is_fine = bool(
+            explain(seen, found.settings)
+            or (values and fit(seen.called.arrays[0][1], values, OUTPUTS, close))
+        )
         kind = "other numbers" if np.isfinite(seen.called.arrays[0][1]).all() else "not finite"
         yield Fact(name, "fine" if is_fine else kind, seen=seen)
         if not is_fine:
@@ -208,7 +253,7 @@ def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
         yield Fact("no_keys", "error", note=trouble)
     elif seen:
         array = seen.called.arrays[0][1]
-        value = "zeros" if not array.any() else "nan" if np.isnan(array).all() else "other"
+        value = "zeros" if explain(seen, found.settings) else "nan" if np.isnan(array).all() else "other"
         yield Fact("no_keys", value)
 
 
@@ -218,12 +263,12 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
     has_params = bool(found.seen.way.hidden)
     if own == "float64" and not (has_params and found.fits[0].error > 1e-11):
         yield Fact("sums", _width_inside(subject, found))
-    if has_params:  # they have a dtype of their own
+    if has_params and not subject.is_module:  # they have a dtype of their own
         return
     for dtype in ("float32", "float16"):
-        subject.dtype = dtype
+        subject.narrow(dtype)
         seen, trouble = call_way(subject, found.seen.way, seed=5)
-        subject.dtype = own
+        subject.narrow(own)
         if seen is None:
             yield Fact(dtype, "error" if trouble else "not finite", note=trouble)
             continue

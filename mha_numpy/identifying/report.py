@@ -1,12 +1,13 @@
 """A datasheet as text for the terminal, and as a dict for JSON."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from operator import attrgetter
 from shutil import get_terminal_size
 from typing import Any
 
 from mha_numpy.identifying.datasheet import TELLING, Findings, Named
+from mha_numpy.identifying.libraries import drop_in, in_libraries, in_words
 from mha_numpy.identifying.rows import ROLES, Row
 from mha_numpy.tables import Table
 
@@ -36,7 +37,7 @@ def sections(sheet: Findings) -> list[Table]:
         "What looks like a mistake": mistakes,
         "Arguments": _listed(sheet.arguments),
         "Returns": _listed(sheet.returns),
-        "Conventions": [*_named_once(conventions(sheet))],
+        "Conventions": [*_named_once(sheet)],
         "Gradients": [[visible(row.says)] for row in gradients(sheet)],
     }
     bad = frozenset(i for i, (name, _) in enumerate(mistakes) if name)
@@ -46,7 +47,9 @@ def sections(sheet: Findings) -> list[Table]:
             indented = [["", *row] for row in rows]
             tables.append(Table(title, (), indented, bad if rows is mistakes else frozenset()))
     quiet = usual(sheet)
-    return tables + [Table("", (), [[f"As usual: {'; '.join(quiet)}."]])] * bool(quiet)
+    said = drop_in(sheet)
+    last = [f"{said[0].upper()}{said[1:]}."] + [f"As usual: {'; '.join(quiet)}."] * bool(quiet)
+    return [*tables, *(Table("", (), [[line]]) for line in last)]
 
 
 def headline(sheet: Findings) -> str:
@@ -107,12 +110,20 @@ def name_of(row: Row) -> str:
     return f"{row.name} ({visible(row.argument)})" if is_own else row.name
 
 
-def _named_once(rows: Iterable[Row]) -> Iterator[list[str]]:
-    """Yield names and texts; of rows with one name, only the first says it."""
+def _named_once(sheet: Findings) -> Iterator[list[str]]:
+    """Yield names and texts; of rows with one name, only the first says it.
+
+    A line below says what libraries do, where one of them differs.
+    """
+    rows = conventions(sheet)
+    beside = iter(in_libraries(sheet, rows))
     for name, group in groupby(rows, name_of):
         for number, row in enumerate(group):
             yield ["" if number else name, visible(row.says)]
             yield from (["", line] for line in _example(row))
+            there = next(beside)
+            if any(each.value != row.value for each in there.values()):
+                yield ["", f"({in_words(row, there)})"]
 
 
 def _listed(named: tuple[Named, ...]) -> list[list[str]]:
@@ -141,6 +152,9 @@ def to_dict(sheet: Findings) -> dict[str, Any]:
     found = sheet._asdict()
     for part in ("arguments", "returns", "rows"):
         found[part] = [_as_dict(each) for each in found[part]]
+    for row, there in zip(found["rows"], in_libraries(sheet, sheet.rows), strict=True):
+        row["libraries"] = {library: each.value for library, each in there.items()}
+    found["drop_in"] = drop_in(sheet)
     found["mistakes"] = [_as_dict(row) for row in sheet.mistakes]
     return found
 

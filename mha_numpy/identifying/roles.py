@@ -42,6 +42,9 @@ def find_roles(subject: Subject, given: Mapping[str, str]) -> Iterator[Roles]:
     passed = [a for a in subject.arguments if a.is_required or a.name in given]
     passed += [a for a in subject.arguments if a not in passed and _is_needed(a)]
     choices = [_roles_of(argument, subject, given) for argument in passed]
+    main = [each for each in choices if {*each} & {*MAIN}]
+    if len(main) == 1 and "query" in main[0]:  # keys and values default to it
+        main[0].insert(0, "x")
     hidden = hidden_roles(subject)
     complete = [each for each in _assignments(choices) if _main(each) in MAINS]
     for each in sorted(complete, key=partial(_oddness, choices=choices))[:MOST_ROLES]:
@@ -63,6 +66,7 @@ def _is_needed(argument: Argument) -> bool:
         (role in ("H", "G") and kind is not bool)
         or (role == "rate" and kind is float)
         or (role == "block" and kind is int)
+        or role == "cos_sin"
     )
 
 

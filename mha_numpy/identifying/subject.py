@@ -4,9 +4,11 @@ import ast
 import contextlib
 import inspect
 import io
+import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe, one_line
 from mha_numpy.identifying.chance import Chance
 from mha_numpy.identifying.arrays import (
+    call_in,
     flatten,
     frameworks_of,
     hidden_arrays,
@@ -101,9 +104,16 @@ class Subject:
         self.name = name.rpartition("<locals>.")[2]
         self.frameworks = frameworks_of(function)
         self.framework = self.frameworks[0]
-        self.dtype = "float64"
-        if hasattr(function, "named_parameters") and not hasattr(function, "get_weights"):
-            function.double().eval()  # type: ignore[attr-defined]
+        self.is_module = hasattr(function, "named_parameters") and not hasattr(function, "get_weights")
+        if self.is_module:
+            module: Any = deepcopy(function)
+            module.eval()
+            rng = np.random.default_rng(0)
+            for param in module.parameters():
+                if not param.any():  # biases, as they begin
+                    param.data += to_framework(rng.normal(size=param.shape), "torch")
+            self.exact = function = module
+        self.narrow("float64")
         self.source, self.tree = _source(self.inner)
         self.arguments = _arguments(function, self.inner)
         self.hidden = hidden_arrays(function)
@@ -124,6 +134,13 @@ class Subject:
             float(n) for n in values if isinstance(n, (int, float)) and not isinstance(n, bool)
         ]
         return [*dict.fromkeys(abs(n) for n in found if n and abs(n) < 1e8)]
+
+    def narrow(self, dtype: str) -> None:
+        """Let calls have arrays of another dtype, and a module of PyTorch its params."""
+        self.dtype = dtype
+        if self.is_module:
+            module: Any = self.exact if dtype == "float64" else deepcopy(self.exact)
+            self.function = module.to(getattr(sys.modules["torch"], dtype))
 
     def learn(self) -> bool:
         """Take up the names that a call asked of dicts; return whether there are new ones."""
@@ -174,7 +191,7 @@ class Subject:
                     named[argument.name] = value
         try:
             with undisturbed(), self.chance.control():
-                result = self.function(*positional, **named)
+                result = call_in(self.framework, self.function, positional, named)
             if filled:
                 at = [a.name for a in self.arguments].index(filled)
                 result = (named[filled] if filled in named else positional[at], result)
@@ -184,6 +201,8 @@ class Subject:
 
     def changed(self, given: Mapping[str, Any]) -> dict[str, Array]:
         """Call the function; return the arguments that it changed, as they are afterwards."""
+        if self.framework == "jax":  # its arrays never change
+            return {}
         passed = {name: self._passed(value) for name, value in given.items()}
         order = [a for a in self.arguments if a.name in passed]
         with contextlib.suppress(Exception), undisturbed(), self.chance.control():

@@ -104,6 +104,8 @@ def _fill(slot: Slot, problem: Problem) -> Any:
         return np.zeros(problem.sizes.shape(slot.layout))
     if slot.role == "lengths" and not slot.layout:
         return int(problem.given["lengths"][0])
+    if slot.role == "cos_sin":
+        return [_fill(part, problem) for _, part in slot.parts]
     if slot.role == "params":
         return {name: _fill(part, problem) for name, part in slot.parts}
     if slot.role in NUMBERS:
@@ -169,6 +171,9 @@ def variants(role: str, name: str = "") -> list[Slot]:
     if role in CHOICES:
         return [Slot(role, value=value) for value in CHOICES[role]]
     layouts = ROWS if role == "padding" else OF_ROLE[role]
+    if role == "cos_sin":
+        pairs = [(("0", Slot("cos", layout)), ("1", Slot("sin", layout))) for layout in layouts]
+        return [Slot(role, parts=parts) for parts in pairs]
     role = "mask" if role == "padding" else role
     return [Slot(role, layout, kind=kind) for kind in KINDS.get(role, ("",)) for layout in layouts]
 
@@ -219,7 +224,12 @@ def _hidden_sizes(
             return
         lengths |= dict(zip(axes, shape, strict=True))
     D, C, W = lengths.get("D", 0), lengths.get("C", lengths.get("E", 0)), lengths.get("W", 0)
+    wide = lengths.get("M") or lengths.get("U", 0)
+    if "H" not in named and "d" in named and wide:
+        named["H"] = wide // named["d"]
     for H in _one_or(HEADS, "H", lengths, named):
+        if wide and "N" in lengths:
+            named["G"] = max(lengths["N"] * H // wide, 1)
         for G in _one_or((H, 1, 2, 4), "G", lengths, named):
             if G > H or H % G:
                 continue

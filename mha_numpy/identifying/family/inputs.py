@@ -20,8 +20,9 @@ def take(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, 
     whole = problem.get("x")
     memory = problem.get("memory")
     q = _first(problem, "query", "x_q", "wide_q", whole)
-    k = _first(problem, "key", "x_k", "wide_k", whole if memory is None else memory)
-    v = _first(problem, "value", "x_v", "wide_v", whole if memory is None else memory)
+    own = whole if memory is None else memory
+    k = _first(problem, "key", "x_k", "wide_k", own, "value", "x_v", "wide_v")
+    v = _first(problem, "value", "x_v", "wide_v", own)
     q, k, v = {
         "": (q, k, v), "k v": (q, v, k), "q k": (k, q, v), "q v": (v, k, q), "q k v": (v, q, k),
         "k := q": (q, q, v), "v := q": (q, k, q), "k, v := q": (q, q, q), "v := k": (q, k, k),

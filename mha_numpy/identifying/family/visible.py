@@ -18,7 +18,7 @@ CAUSAL = ("", "past and itself", "past", "one ahead", "future and itself", "futu
     alignment=("top left", "bottom right", "none with one query"),
     window=(None,),  # (keys before, keys after); other values come from numbers in the source
     window_given=("w-1 before", "w before", "w-1 both", "w both", "w//2 both", "w+1 before",
-                  "w/2-1 both", "w-2 before"),
+                  "w/2-1 both", "w-2 before", "w after", "left, right"),
     mask=("true = visible", "true = blocked", "ignored"),
     mask_index=("", "transposed", "and transposed", "of the first sequence", "of the first head"),
     lengths=("j < n", "j <= n", "j < n - 1", "last n", "j > n", "j >= n"),
@@ -56,10 +56,8 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
             cells = cells[:, :1]
         masked.append(cells)
     if problem.get("lengths") is not None:
-        n = x.lengths[:, None]
-        rows = {"j < n": j < n, "j <= n": j <= n, "j < n - 1": j < n - 1, "last n": j >= S - n,
-                "j > n": j > n, "j >= n": j >= n}[s.lengths]  # fmt: skip
-        of_keys, of_queries = rows[:, None, None, :], rows[:, None, :, None]
+        of_keys = _rows(x.lengths[:, None], S, s.lengths)[:, None, None, :]
+        of_queries = _rows(x.lengths[:, None], T, s.lengths)[:, None, :, None]
         masked.append({"keys": of_keys, "queries": of_queries}.get(s.rows_by, of_keys & of_queries))
     if s.combined == "mask alone" and masked:
         ruled = []
@@ -74,12 +72,20 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     return {"visible": visible, "has_rule": bool(ruled or masked)}
 
 
-def _window(w: int, given: str) -> tuple[int, int | None]:
+def _rows(n: Array, count: int, lengths: str) -> Any:
+    j = np.arange(count)
+    return {"j < n": j < n, "j <= n": j <= n, "j < n - 1": j < n - 1, "last n": j >= count - n,
+            "j > n": j > n, "j >= n": j >= n}[lengths]  # fmt: skip
+
+
+def _window(w: Any, given: str) -> tuple[float, int | None]:
     """Return how many keys before and after a query are in a window of w."""
+    if isinstance(w, tuple):
+        return {"left, right": w}[given]
     return {
         "w-1 before": (w - 1, None), "w before": (w, None), "w+1 before": (w + 1, None),
         "w-2 before": (w - 2, None), "w-1 both": (w - 1, w - 1), "w both": (w, w),
-        "w//2 both": (w // 2, w // 2), "w/2-1 both": (max(w // 2 - 1, 0),) * 2,
+        "w//2 both": (w // 2, w // 2), "w/2-1 both": (max(w // 2 - 1, 0),) * 2, "w after": (np.inf, w),
     }[given]  # fmt: skip
 
 
@@ -114,7 +120,7 @@ def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[
     if s.hide == "after the softmax":
         weights = weights * x.visible
     if s.blind != "nan":
-        blind = ~x.visible.any(-1, keepdims=True)
+        blind = ~(x.visible & ~np.isneginf(x.scores)).any(-1, keepdims=True)
         plain = softmax(x.scores, -1) if s.blind.startswith("as if") else 1 / scores.shape[-1]
         weights = np.where(blind, 0 if s.blind == "zeros" else plain, weights)
     dropped = weights if drop is None else _drop(weights, drop, s.dropout_mask)

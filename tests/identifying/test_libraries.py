@@ -1,0 +1,79 @@
+"""Datasheets of libraries, and how others differ from them."""
+
+import numpy as np
+import pytest
+
+from mha_numpy import scaled_dot_product_attention
+from mha_numpy.errors import ConfigError
+from mha_numpy.identifying import identify
+from mha_numpy.identifying.datasheet import Findings
+from mha_numpy.identifying.libraries import FILE, compare_with, drop_in, libraries
+
+TORCHS = "PyTorch's scaled_dot_product_attention"
+
+
+def attend(query, key, value, attn_mask=None, is_causal=False, scale=None):
+    if query.shape[1] % key.shape[1] or not key.size:
+        return scaled_dot_product_attention(query, key, value)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    groups = query.shape[1] // key.shape[1]
+    key, value = key.repeat(groups, 1), value.repeat(groups, 1)
+    scores = query @ key.swapaxes(-1, -2) * scale
+    if is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:]), scores, -np.inf)
+    if attn_mask is not None and attn_mask.dtype == bool:
+        scores = np.where(attn_mask, scores, -np.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ value
+
+
+@pytest.fixture(scope="module")
+def sheet():
+    return identify(attend)
+
+
+def test_a_function_that_differs_in_one_row_is_a_drop_in_but_for_it(sheet):
+    assert drop_in(sheet) == (
+        f"drop-in for {TORCHS}, except: a query that sees nothing gives NaN, not zeros"
+    )
+
+
+def test_the_rows_that_differ(sheet):
+    [(own, there)] = compare_with(sheet, TORCHS)
+    assert (own.value, there.value, own.argument) == ("nan", "zeros", "attn_mask")
+    of_jax = compare_with(sheet, "JAX's dot_product_attention")
+    assert {"queries", "float mask"} <= {own.name for own, _ in of_jax}
+
+
+def test_what_is_not_said_is_usual():
+    sheets = libraries()
+    differing = compare_with(sheets["BERT's attention"], "Llama's attention")
+    assert ("", "halves") in [(own.value, there.value) for own, there in differing]
+
+
+def test_what_is_not_found_is_no_drop_in():
+    assert (
+        drop_in(Findings("attend", "numpy", False, ""))
+        == "drop-in for no library that is known here"
+    )
+
+
+def test_a_library_that_is_not_known(sheet):
+    with pytest.raises(ConfigError, match="there is none with the name 'torch'"):
+        compare_with(sheet, "torch")
+
+
+def test_the_text_says_what_libraries_do(sheet):
+    text = str(sheet)
+    words = " ".join(text.split())
+    assert "NaN (PyTorch, ONNX, mha_numpy: zeros; Keras, JAX: mean of all values)" in words
+    assert f"Drop-in for {TORCHS}, except: " in words
+    assert max(map(len, text.splitlines())) <= 100
+    rows = {row["setting"]: row["libraries"] for row in sheet.to_dict()["rows"]}
+    assert rows["blind"]["JAX"] == "mean of all values"
+
+
+def test_the_file_is_small():
+    assert FILE.stat().st_size < 40_000
