@@ -15,14 +15,15 @@ from mha_numpy.identifying.ways import Slot
 
 RETURNED = {
     "out": "output", "projected": "output", "merged": "output", "weights": "weights",
-    "dropped": "weights after dropout", "mean weights": "weights, averaged over heads", "lse": "log-sum-exp",
+    "dropped": "weights after dropout", "mean weights": "weights, averaged over heads",
+    "lse": "log-sum-exp",
     "scores": "scores", "masked": "masked scores", "turned_q": "queries", "turned_k": "keys",
     "turned_v": "values", "visible": "the mask of all rules",
 }  # fmt: skip
 AXES = {
     "T": "T_q", "S": "T_k", "d": "d_k", "e": "d_v", "G": "H_kv", "M": "H*d_k", "N": "H_kv*d_k",
-    "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D", "F": "d_k/2",
-    "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
+    "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D",
+    "F": "d_k/2", "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
 
@@ -72,7 +73,8 @@ def make_datasheet(looked: Looked) -> Findings:
     rows += _rows_of_gradients(looked.gradients)
     return Findings(
         subject.name, subject.framework, True, "",
-        (*_arguments(found), *_options(looked)), tuple(_returned(found)), tuple(judge(looked, _in_order(rows))),
+        (*_arguments(found), *_options(looked)), tuple(_returned(found)),
+        tuple(judge(looked, _in_order(rows))),
     )  # fmt: skip
 
 
@@ -98,8 +100,10 @@ def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
 
 
 TELLING = {  # the setting that says how an argument of this role is meant
-    "mask": "mask", "lengths": "lengths", "bias": "bias", "window": "window_given", "scale": "scale_given",
-    "softcap": "softcap_at", "dropout_mask": "dropout_mask", "head_gate": "head_gate", "offset": "q_position",
+    "mask": "mask", "lengths": "lengths", "bias": "bias", "window": "window_given",
+    "scale": "scale_given",
+    "softcap": "softcap_at", "dropout_mask": "dropout_mask", "head_gate": "head_gate",
+    "offset": "q_position",
 }  # fmt: skip
 
 
@@ -137,7 +141,10 @@ def _in_order(rows: list[Row]) -> Iterator[Row]:
         yield from (row for at, row in enumerate(same) if row not in same[:at])
 
 
-def axes_of(layout: str, *, is_self: bool = False, sizes: Sizes = Sizes()) -> str:
+USUAL_SIZES = Sizes()
+
+
+def axes_of(layout: str, *, is_self: bool = False, sizes: Sizes = USUAL_SIZES) -> str:
     """Return a layout as a shape in the usual symbols; `sizes` say whether d_v may differ.
 
     Examples
@@ -161,7 +168,11 @@ def _arguments(found: Found) -> Iterator[Named]:
         axes = axes_of(slot.layout, is_self=is_self, sizes=way.sizes)
         yield Named(name, ROLES.get(role, role), axes, _kind(slot))
         for key, part in slot.parts:
-            yield Named(f"{name}[{key if key.isdigit() else repr(key)}]", ROLES.get(part.role, "unknown"), axes_of(part.layout))
+            yield Named(
+                f"{name}[{key if key.isdigit() else repr(key)}]",
+                ROLES.get(part.role, "unknown"),
+                axes_of(part.layout),
+            )
     for name, slot in way.hidden.items():
         what = ROLES.get(slot.role, slot.role)
         yield Named(name, what, axes_of(slot.layout), "stored, not passed")

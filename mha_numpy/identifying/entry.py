@@ -1,4 +1,4 @@
-"""identify: what a function computes, where it differs from the usual, and which line is to blame."""
+"""identify: what a function computes, where it differs from the usual, and in which line."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,9 +64,8 @@ def identify(
     for name, argument in (given or {}).items():
         role = NAMES.get(name, name)
         if role not in ROLES and role != "padding":
-            raise ConfigError(
-                f"given: there is no role {name!r}; {did_you_mean(name, (*ROLES, *NAMES)) or 'roles are query, key, value, mask ...'}"
-            )
+            meant = did_you_mean(name, (*ROLES, *NAMES)) or "roles are query, key, value, mask ..."
+            raise ConfigError(f"given: there is no role {name!r}; {meant}")
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
         roles[argument] = role

@@ -117,7 +117,11 @@ class _Heard(Heard):
 
 
 def _looked_at(
-    path: Path, name: str, backward: str | None, given: Mapping[str, str], seconds: float,
+    path: Path,
+    name: str,
+    backward: str | None,
+    given: Mapping[str, str],
+    seconds: float,
     examples: bool,
 ) -> Iterator[Message]:
     """Load a file and identify its function; for a separate process."""

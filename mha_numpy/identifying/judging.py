@@ -65,14 +65,13 @@ def _held_to(
             instead = make_row(setting, values[0]).says if values else ""
             row = row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
         yield row
-    if not about and setting in SETTINGS and USUAL[setting] not in values:
-        if _is_told(looked, setting, promise):
-            row = make_row(setting, USUAL[setting])
-            instead = make_row(setting, values[0]).says
-            yield row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
+    is_kept = about or setting not in SETTINGS or USUAL[setting] in values
+    if not is_kept and _is_told(looked, setting):
+        row, instead = make_row(setting, USUAL[setting]), make_row(setting, values[0]).says
+        yield row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
 
 
-def _is_told(looked: Looked, setting: str, promise: Promise) -> bool:
+def _is_told(looked: Looked, setting: str) -> bool:
     """Return whether the usual value, of which no row tells, was seen to be in force."""
     if looked.found is None or setting not in ("alignment", "grouping", "rotation", "softcap_at"):
         return False

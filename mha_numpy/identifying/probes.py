@@ -35,7 +35,7 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
     findings = [found, *(option.found for option in options if option.found)]
     hiding = [each for each in findings if {"mask", "lengths"} & each.seen.way.roles().keys()]
     hiding = hiding or [each for each in findings if "bias" in each.seen.way.roles()]
-    facts = [
+    return [
         *_blind_rows(subject, hiding, findings),
         *_hidden_nan(subject, [*hiding, *findings]),
         *_float_masks(subject, options),
@@ -47,7 +47,6 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
         *_changes(subject, findings),
         *_repeats(subject, found),
     ]
-    return facts
 
 
 def _argument(way: Way) -> str:
@@ -253,7 +252,13 @@ def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
         yield Fact("no_keys", "error", note=trouble)
     elif seen:
         array = seen.called.arrays[0][1]
-        value = "zeros" if explain(seen, found.settings) else "nan" if np.isnan(array).all() else "other"
+        value = (
+            "zeros"
+            if explain(seen, found.settings)
+            else "nan"
+            if np.isnan(array).all()
+            else "other"
+        )
         yield Fact("no_keys", value)
 
 
@@ -273,10 +278,12 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
             yield Fact(dtype, "error" if trouble else "not finite", note=trouble)
             continue
         returned = seen.called.arrays[0][1].dtype.name
-        problem = Problem(seen.problem.sizes, {
-            role: x.astype(dtype).astype(float) if isinstance(x, np.ndarray) and x.dtype == float else x
+        rounded = {
+            role: x.astype(dtype).astype(float)
             for role, x in seen.problem.given.items()
-        })  # fmt: skip
+            if isinstance(x, np.ndarray) and x.dtype == float
+        }
+        problem = seen.problem.but(**rounded)
         fits = explain(seen._replace(problem=problem), found.settings)
         unit = float(np.finfo(dtype).eps)
         exact = "exact" if fits and fits[0].error < 0.6 * unit else ""

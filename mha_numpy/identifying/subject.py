@@ -15,7 +15,6 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe, one_line
-from mha_numpy.identifying.chance import Chance
 from mha_numpy.identifying.arrays import (
     call_in,
     flatten,
@@ -26,6 +25,7 @@ from mha_numpy.identifying.arrays import (
     to_framework,
     to_numpy,
 )
+from mha_numpy.identifying.chance import Chance
 
 REQUIRED = inspect.Parameter.empty
 
@@ -49,6 +49,7 @@ class Called(NamedTuple):
 
     arrays: list[tuple[str, np.ndarray]]  # each with the way to it in the result
     trouble: str = ""  # the error, in a line
+    kind: str = ""  # of the result: "tuple", "dict" ...
 
 
 class Asked(dict[str, Any]):
@@ -104,7 +105,9 @@ class Subject:
         self.name = name.rpartition("<locals>.")[2]
         self.frameworks = frameworks_of(function)
         self.framework = self.frameworks[0]
-        self.is_module = hasattr(function, "named_parameters") and not hasattr(function, "get_weights")
+        self.is_module = hasattr(function, "named_parameters") and not hasattr(
+            function, "get_weights"
+        )
         if self.is_module:
             module: Any = deepcopy(function)
             module.eval()
@@ -119,6 +122,7 @@ class Subject:
         self.hidden = hidden_arrays(function)
         self.numbers = numbers_of(function)
         self.keys: dict[str, list[str]] = {}  # of arguments that are dicts
+        self.is_watched = False  # line by line, so that nothing may be compiled
         self.asked: dict[str, list[str]] = {}
         self.chance = Chance(function)
 
@@ -191,11 +195,12 @@ class Subject:
                     named[argument.name] = value
         try:
             with undisturbed(), self.chance.control():
-                result = call_in(self.framework, self.function, positional, named)
+                compiler = "" if self.is_watched else self.framework
+                result = call_in(compiler, self.function, positional, named)
             if filled:
                 at = [a.name for a in self.arguments].index(filled)
                 result = (named[filled] if filled in named else positional[at], result)
-            return Called([*flatten(result)])
+            return Called([*flatten(result)], kind=type(result).__name__)
         except Exception as error:  # anybody's
             return Called([], f"{type(error).__name__}: {one_line(error)}")
 

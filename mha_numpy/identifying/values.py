@@ -94,11 +94,11 @@ def _watched(subject: Subject, see: Any) -> Iterator[None]:
         plain = given
         while type(plain).__name__ == "PjitFunction":  # its values are no numbers
             plain = plain.__wrapped__
-        subject.function = plain
+        subject.function, subject.is_watched = plain, True
         with jax.disable_jit() if is_traced else contextlib.nullcontext():
             yield
     finally:
-        subject.function = given
+        subject.function, subject.is_watched = given, False
         for function, old in before:
             function.__code__ = old
             function.__globals__.pop(NAME, None)

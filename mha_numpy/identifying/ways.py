@@ -26,9 +26,9 @@ from mha_numpy.identifying.roles import MAIN, NUMBERS, PARAMS, Roles, find_roles
 from mha_numpy.identifying.subject import Subject
 
 CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fits most functions
-    "rate": (0.0, 1.0, 0.25), "training": (False,), "flag": (False,), "is_causal": (False,), "eps": (1e-12,),
-    "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)), "offset": (2, 0),
-    "other": (None,), "rng": ("rng", 0, None), "scale": (0.4,), "base": (100.0,),
+    "rate": (0.0, 1.0, 0.25), "training": (False,), "flag": (False,), "is_causal": (False,),
+    "eps": (1e-12,), "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)),
+    "offset": (2, 0), "other": (None,), "rng": ("rng", 0, None), "scale": (0.4,), "base": (100.0,),
 }  # fmt: skip
 SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
 OF_CELLS = ("mask", "bias", "dropout_mask")

@@ -85,7 +85,8 @@ def _window(w: Any, given: str) -> tuple[float, int | None]:
     return {
         "w-1 before": (w - 1, None), "w before": (w, None), "w+1 before": (w + 1, None),
         "w-2 before": (w - 2, None), "w-1 both": (w - 1, w - 1), "w both": (w, w),
-        "w//2 both": (w // 2, w // 2), "w/2-1 both": (max(w // 2 - 1, 0),) * 2, "w after": (np.inf, w),
+        "w//2 both": (w // 2, w // 2), "w/2-1 both": (max(w // 2 - 1, 0),) * 2,
+        "w after": (np.inf, w),
     }[given]  # fmt: skip
 
 
