@@ -13,18 +13,34 @@ FRAMEWORKS = ("keras", "torch", "jax", "tensorflow", "mlx", "numpy")
 
 def frameworks_of(function: Any) -> list[str]:
     """Return the frameworks whose arrays a function may take, the likeliest first."""
-    kinds = [base.__module__.split(".")[0] for base in type(function).__mro__]
-    home = getattr(inner_function(function), "__globals__", {})
-    used = {
-        getattr(value, "__name__", "").split(".")[0]
-        if type(value).__name__ == "module"
-        else (getattr(value, "__module__", None) or "").split(".")[0]
-        for value in [*home.values()]
-    }
-    own = str(getattr(inner_function(function), "__module__", "")).split(".")[0]
-    found = [name for name in FRAMEWORKS if name in (*kinds, own)]
-    found += [name for name in FRAMEWORKS if name in used and name not in found]
-    return found or ["numpy"]
+    inner = inner_function(function)
+    kinds = [base.__module__ for base in type(function).__mro__] + [str(inner.__module__)]
+    read = [_home(value) for value in _globals_of(inner).values()]
+    around = [_home(value) for value in getattr(inner, "__globals__", {}).values()]
+    known = [
+        n for homes in (kinds, read) for n in FRAMEWORKS if n in {h.split(".")[0] for h in homes}
+    ]
+    rest = [name for name in FRAMEWORKS if name in {home.split(".")[0] for home in around}]
+    return [*dict.fromkeys([*(known or ["numpy"]), *rest])]
+
+
+def _home(value: Any) -> str:
+    """Return the name of a module, or of the module of something else."""
+    is_module = type(value).__name__ == "module"
+    return str(getattr(value, "__name__" if is_module else "__module__", None) or "")
+
+
+def _globals_of(function: Any) -> dict[str, Any]:
+    """Return the globals that a function and the helpers in its module read."""
+    home: dict[str, Any] = getattr(function, "__globals__", {})
+    found: dict[str, Any] = {}
+    left = [function]
+    while left:
+        names = getattr(getattr(left.pop(), "__code__", None), "co_names", ())
+        new = {name: home[name] for name in names if name in home and name not in found}
+        found |= new
+        left += [inner_function(value) for value in new.values() if callable(value)]
+    return found
 
 
 def inner_function(function: Any) -> Any:

@@ -15,12 +15,14 @@ from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.options import Option, look_at_options
 from mha_numpy.identifying.probes import Fact, find_facts
+from mha_numpy.identifying.roles import is_telling
 from mha_numpy.identifying.search import Found, Seen, explain, search
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Way, find_ways
 
 BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
 MOST_SEEN = 24
+MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
 MOST_CALLS = {False: 5000, True: 1000}  # by whether one worked
 MOST_WAYS = {1: 24, 2: 24, 3: 8, 4: 8, 5: 4}  # by cost: there are more settings than time
 
@@ -45,16 +47,18 @@ def find_base(
     numbers = subject.constants()
     seen: list[Seen] = []
     trouble = ""
+    is_named = all(is_telling(a.name) for a in subject.arguments if a.is_required)
+    most = MOST_SEEN if is_named else MOST_UNNAMED
     for framework, dtype in product(subject.frameworks, ("float64", "float32")):
         subject.framework = framework
         subject.narrow(dtype)
         ways, calls = find_ways(subject, dict(given)), 0
         while (way := next(ways, None)) is not None:
             one, trouble = call_way(subject, way, trouble)
-            if subject.learn():
+            if subject.learn(trouble):
                 ways, seen = find_ways(subject, dict(given)), []
                 continue
-            if one:
+            if one and not _is_trivial(way):
                 tries = [one, *_scaled(subject, one)]
                 seen += tries
                 groups = [[each] for each in tries]
@@ -63,7 +67,7 @@ def find_base(
                     return settle(subject, found, numbers, start + seconds), seen, trouble
             calls += 1
             if (
-                len(seen) >= MOST_SEEN
+                len(seen) >= most
                 or calls > MOST_CALLS[bool(seen)]
                 or time.monotonic() > start + seconds / 3
             ):
@@ -75,6 +79,12 @@ def find_base(
     groups = [[one] for one in seen]
     found = search(groups, numbers, until=until, most=MOST_WAYS, bases=BASES)
     return found and settle(subject, found, numbers, until + 2), seen, trouble
+
+
+def _is_trivial(way: Way) -> bool:
+    """Return whether a single query sees a single key, so that any function attends."""
+    is_self = bool({"x", "packed"} & way.roles().keys()) and "memory" not in way.roles()
+    return is_self and way.sizes.T == 1 and way.sizes.Z == 0
 
 
 def _scaled(subject: Subject, one: Seen) -> Iterator[Seen]:

@@ -9,11 +9,11 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "result": r"(out|o|output|dst|dest|result|res|y|outbuf|buf|outputs|ctx|scratch|preatt|att|scores|tmp)",
     "packed": r"(x|in)?(qkv|packed)(s|packed|states|proj|in)?",
     "query": r"x?(q|qs|que|query|queries|qry|qh|qhead|qheads|qmat|qvec|qt|qi|qx|qin|qstates|querystates|"
-    r"querylayer|queryvec|queryvectors|decoderstate|a|needle|wanted|asks?|asking|asker|seeker|seekers|queryinput)",
+    r"querylayer|queryvec|queryvectors|decoderstate|needle|wanted|asks?|asking|asker|seeker|seekers|queryinput)",
     "key": r"x?(k|ks|key|keys|kh|khead|kheads|kmat|kvec|kt|kj|kx|kin|kstates|keystates|keylayer|keyvec|"
-    r"keyvectors|b|kcache|cachek|cachedk|cachedkeys|keycache|pastk|pastkey|pastkeys|kpast|kall|allk)",
+    r"keyvectors|kcache|cachek|cachedk|cachedkeys|keycache|pastk|pastkey|pastkeys|kpast|kall|allk)",
     "value": r"x?(v|vs|val|vals|value|values|vh|vhead|vheads|vmat|vvec|vj|vx|vin|vstates|valuestates|"
-    r"valuelayer|valuevectors|c|vcache|cachev|cachedv|cachedvalues|valuecache|pastv|pastvalue|pastvalues|vpast|vall|allv)",
+    r"valuelayer|valuevectors|vcache|cachev|cachedv|cachedvalues|valuecache|pastv|pastvalue|pastvalues|vpast|vall|allv)",
     "x": r"(x|xs|xx|inp|inps|inputs?|hidden|hiddenstates?|h|hs|emb|embs|embed|embedded|embeddings?|tokens?|"
     r"tok|seq|sequence|src|feats?|features|states|data|inputtensor|inputembeddings|text|xin|xq|tgt|target|z|stream|words)",
     "memory": r"(mem|memory|ctx|context|enc|encout|encoderout(put)?s?|encoderhiddenstates|encodings?|kv|xkv|kvx|kvin|source|"

@@ -21,6 +21,7 @@ SWITCHES = ("is_causal", "training", "flag")
 UNNAMED = (  # what an argument may be whose name says nothing
     "query", "key", "value", "x", "memory", "mask", "w_q", "w_k", "w_v", "w_o", "H",
 )  # fmt: skip
+PARTS = ("w", "b", "weight", "bias", "kernel")  # of one map
 MOST_ROLES = 60  # assignments that are tried
 MOST_TRIED = 200_000  # that are looked at, so that a function of many arguments takes no minute
 
@@ -55,7 +56,20 @@ def find_roles(subject: Subject, given: Mapping[str, str]) -> Iterator[Roles]:
             if role == "params"
             for key in subject.keys.get(name, ())
         }
+        parts |= {
+            (f"{name}/{key}", part): role_of_part(part, key)
+            for name, key in parts
+            if subject.unpacks(name, key)
+            for part in ("w", "b")
+        }
+        nested = [name.partition("/") for name, _ in parts if "/" in name]
+        parts |= {(name, key): "params" for name, _, key in nested}
         yield Roles(arguments, hidden, parts)
+
+
+def is_telling(name: str) -> bool:
+    """Return whether a name says which role an argument has."""
+    return bool(roles_by_name(name)) and name not in ("a", "b", "c")
 
 
 def _is_needed(argument: Argument) -> bool:
@@ -81,7 +95,7 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
         return ["params"]
     if name == "key" and any(other.name == "k" for other in subject.arguments):
         return ["rng"]  # as JAX calls it
-    roles = [*roles_by_name(name)]
+    roles = [*roles_by_name(name)] if is_telling(name) else []
     if len(name) == 1 and name.isupper():  # B, T, C: lengths, as in C
         roles.sort(key=lambda role: role not in NUMBERS)
     if "params" in roles:
@@ -90,8 +104,13 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
         return [r for r in roles if r in (*NUMBERS, "window", "block", "offset")] or ["H"]
     if "bool" in annotation and "array" not in annotation:
         return [r for r in roles if r in SWITCHES] or ["flag"]
+    if subject.looks_up(name):
+        subject.keys.setdefault(name, [])
+        roles.insert(0, "params")
     if "x" in roles:
         roles.append("packed")
+    if given and {*roles} & {*AXES, *MAIN}:  # what is given may leave it another role
+        roles += [role for role in MAIN[:3] if role not in (*roles, *given.values())]
     if not roles and name[:1] in "Ww":
         return ["w_q", "w_k", "w_v", "w_o"]
     return roles or [*UNNAMED]
@@ -135,6 +154,20 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
             fit = ["b_o"]
         if fit and fit[0] not in found.values():
             found[name] = fit[0]
+    return found if {"w_q", "w_k", "w_qkv"} & {*found.values()} else _in_order(subject)
+
+
+def _in_order(subject: Subject) -> dict[str, str]:
+    """Return the roles of params whose names say nothing, as in a list of maps."""
+    maps = [name for name, array in subject.hidden.items() if array.ndim == 2]
+    if len(maps) not in (3, 4):
+        return {}
+    found = {}
+    for name, letter in zip(maps, "qkvo", strict=False):
+        found[name] = f"w_{letter}"
+        bias = name.removesuffix("weight").removesuffix("kernel") + "bias"
+        if bias in subject.hidden:
+            found[bias] = f"b_{letter}"
     return found
 
 
@@ -146,7 +179,7 @@ def role_of_part(key: str, argument: str) -> str:
     >>> role_of_part("w_q", "params"), role_of_part("w", "c_attn"), role_of_part("gamma", "params")
     ('w_q', 'w_qkv', 'other')
     """
-    if key in ("w", "b", "weight", "bias", "kernel"):  # of one map, which the argument names
+    if key in PARTS:  # of one map, which the argument names
         own = next((role[2:] for role in roles_by_name(argument) if role in PARAMS), "")
         return f"{'b' if key[0] == 'b' else 'w'}_{own}"
     known = (*PARAMS, *NUMBERS)

@@ -109,7 +109,7 @@ class Subject:
             function, "get_weights"
         )
         if self.is_module:
-            module: Any = deepcopy(function)
+            module = _copy_module(function)
             module.eval()
             rng = np.random.default_rng(0)
             for param in module.parameters():
@@ -123,6 +123,7 @@ class Subject:
         self.numbers = numbers_of(function)
         self.keys: dict[str, list[str]] = {}  # of arguments that are dicts
         self.is_watched = False  # line by line, so that nothing may be compiled
+        self.has_nested = False  # dicts of params have dicts inside, of a matrix and a bias
         self.asked: dict[str, list[str]] = {}
         self.chance = Chance(function)
 
@@ -143,12 +144,13 @@ class Subject:
         """Let calls have arrays of another dtype, and a module of PyTorch its params."""
         self.dtype = dtype
         if self.is_module:
-            module: Any = self.exact if dtype == "float64" else deepcopy(self.exact)
+            module = self.exact if dtype == "float64" else _copy_module(self.exact)
             self.function = module.to(getattr(sys.modules["torch"], dtype))
 
-    def learn(self) -> bool:
+    def learn(self, trouble: str = "") -> bool:
         """Take up the names that a call asked of dicts; return whether there are new ones."""
-        new = False
+        new = "must be a mapping" in trouble and not self.has_nested
+        self.has_nested = self.has_nested or new
         for name, asked in self.asked.items():
             known = self.keys.setdefault(name, [])
             more = [key for key in asked if key not in known]
@@ -165,13 +167,26 @@ class Subject:
             self.hidden, new = {**self.hidden, **drawn}, True
         return new
 
-    def unpacks(self, argument: str) -> bool:
-        """Return whether the source passes an argument on as ``**argument``."""
+    def looks_up(self, argument: str) -> bool:
+        """Return whether the source looks something up in an argument by a name."""
         return any(
-            isinstance(node, ast.keyword) and node.arg is None
-            and isinstance(node.value, ast.Name) and node.value.id == argument
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == argument
+            and isinstance(node.slice, ast.Constant)
+            and isinstance(node.slice.value, str)
             for node in ast.walk(self.tree or ast.Pass())
-        )  # fmt: skip
+        )
+
+    def unpacks(self, argument: str, key: str = "") -> bool:
+        """Return whether the source passes ``**argument`` on, or ``**argument[key]``."""
+        if key and self.has_nested:
+            return True
+        text = f"{argument}[{key!r}]" if key else argument
+        return any(
+            isinstance(node, ast.keyword) and node.arg is None and ast.unparse(node.value) == text
+            for node in ast.walk(self.tree or ast.Pass())
+        )
 
     def _passed(self, value: Any) -> Any:
         if isinstance(value, str) and value == "rng":
@@ -230,6 +245,12 @@ def undisturbed() -> Iterator[io.StringIO]:
     ):  # fmt: skip
         warnings.simplefilter("ignore")
         yield printed
+
+
+def _copy_module(module: Any) -> Any:
+    """Return a copy of a PyTorch module, also if it keeps results of a call, which have no copy."""
+    kept = [value for part in module.modules() for value in vars(part).values()]
+    return deepcopy(module, {id(t): t.detach() for t in kept if getattr(t, "grad_fn", None)})
 
 
 def narrow(value: Any, dtype: str) -> Any:

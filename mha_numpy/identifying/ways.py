@@ -59,7 +59,8 @@ class Way(NamedTuple):
     def roles(self) -> dict[str, str]:
         """Return the layout by role, of everything that is an array."""
         slots = [*self.slots.values(), *self.hidden.values()]
-        slots += [part for slot in slots for _, part in slot.parts]
+        for slot in slots:  # those that it grows by, too
+            slots += [part for _, part in slot.parts]
         return {slot.role: slot.layout for slot in slots if slot.layout or slot.role == "lengths"}
 
     def argument(self, role: str) -> str:
@@ -143,11 +144,12 @@ def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
     is_inside = bool(given & {"x", "packed", "H"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
     tokens = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
     params = PARAM_LAYOUTS if every & {*PARAMS} else PARAM_LAYOUTS[:1]
-    for options in _options(roles):
+    for is_odd, options in product((False, True), [*_options(roles)]):
         for of_params, inside in product(params, (True,) if is_inside else (False, True)):
             for sizes in _sizes(subject, roles, inside, of_params):
                 for layout in tokens if inside else HEADS_GIVEN:
-                    yield from _way(subject, roles, options, sizes, layout, of_params, inside)
+                    if is_odd == ("|" in layout):  # keys that are not laid out as queries
+                        yield from _way(subject, roles, options, sizes, layout, of_params, inside)
 
 
 def _options(roles: Roles) -> Iterator[dict[str, Slot]]:
@@ -270,9 +272,7 @@ def _way(
         elif role in MAIN and role != "packed":
             slots[name] = tokens(role, of_queries, of_keys, has_params)
         elif role == "params":
-            keys = {key: part for (argument, key), part in roles.parts.items() if argument == name}
-            parts = tuple((key, _param(part, of_params)) for key, part in keys.items())
-            slots[name] = Slot(role, parts=parts)
+            slots[name] = _params(roles, name, of_params)
         elif role == "result":
             slots[name] = Slot(role, of_queries.replace("d", "e").replace("D", "U"))
         else:
@@ -308,6 +308,21 @@ def _left_out(
         if not of_keys or "T" not in axes:  # as many new keys as queries
             lengths["S"] = lengths.get("T", sizes.T) if is_inside else sizes.S
     return lengths
+
+
+def _params(roles: Roles, name: str, of_params: tuple[str, str]) -> Slot:
+    """Return the slot of a dict of params, which may have dicts inside."""
+    keys = {key: role for (argument, key), role in roles.parts.items() if argument == name}
+    parts = tuple(
+        (
+            key,
+            _params(roles, f"{name}/{key}", of_params)
+            if role == "params"
+            else _param(role, of_params),
+        )
+        for key, role in keys.items()
+    )
+    return Slot("params", parts=parts)
 
 
 def _param(role: str, of_params: tuple[str, str]) -> Slot:
