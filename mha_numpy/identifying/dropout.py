@@ -45,7 +45,9 @@ def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> l
                 live[mode] = way, seen
                 break
     if not live:
-        return [Fact("dropout", "none", rate)] if rate or flag else []
+        ways = _ways(found, rate, flag, rng, modes[-1])
+        runs = any(call_way(subject, way, change=lambda problem: problem)[0] for way in ways)
+        return [Fact("dropout", "none", rate)] if (rate or flag) and runs else []
     mode = [*live][-1]
     return [
         *_when(flag, [*live], bool(rate or subject.chance.rates)),

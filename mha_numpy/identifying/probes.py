@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.calling import call_way
-from mha_numpy.identifying.family import Problem, evaluate
+from mha_numpy.identifying.family import Problem, Settings, evaluate
 from mha_numpy.identifying.options import Option
 from mha_numpy.identifying.search import OUTPUTS, Found, Seen, explain, fit
 from mha_numpy.identifying.subject import Subject
@@ -272,23 +272,28 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
         return
     for dtype in ("float32", "float16"):
         subject.narrow(dtype)
-        seen, trouble = call_way(subject, found.seen.way, seed=5)
+        calls = [call_way(subject, found.seen.way, seed=seed) for seed in (5, 6, 7)]
         subject.narrow(own)
-        if seen is None:
+        seen = [one for one, _ in calls if one]
+        if len(seen) < len(calls):
+            trouble = calls[0][1]
             yield Fact(dtype, "error" if trouble else "not finite", note=trouble)
             continue
-        returned = seen.called.arrays[0][1].dtype.name
-        rounded = {
-            role: x.astype(dtype).astype(float)
-            for role, x in seen.problem.given.items()
-            if isinstance(x, np.ndarray) and x.dtype == float
-        }
-        problem = seen.problem.but(**rounded)
-        fits = explain(seen._replace(problem=problem), found.settings)
-        unit = float(np.finfo(dtype).eps)
-        exact = "exact" if fits and fits[0].error < 0.6 * unit else ""
-        wider = ", computed in a wider dtype" if exact == "exact" and returned == dtype else ""
+        returned = seen[0].called.arrays[0][1].dtype.name
+        is_exact = all(_is_rounded_once(one, found.settings, dtype) for one in seen)
+        wider = ", computed in a wider dtype" if is_exact and returned == dtype else ""
         yield Fact(dtype, returned + wider)
+
+
+def _is_rounded_once(seen: Seen, settings: Settings, dtype: str) -> bool:
+    """Return whether an output is within half a unit in the last place."""
+    rounded = {
+        role: x.astype(dtype).astype(float)
+        for role, x in seen.problem.given.items()
+        if isinstance(x, np.ndarray) and x.dtype == float
+    }
+    fits = explain(seen._replace(problem=seen.problem.but(**rounded)), settings)
+    return bool(fits) and fits[0].error <= 0.501 * float(np.finfo(dtype).eps)
 
 
 def _half_masked(subject: Subject, hiding: Sequence[Found]) -> Iterator[Fact]:
