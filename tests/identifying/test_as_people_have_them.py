@@ -1,0 +1,75 @@
+"""Functions as people have them: letters for names, dicts of dicts, lists of maps."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.identifying import identify
+
+
+def softmax(scores):
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def twice(x):
+    return 2 * x
+
+
+def letters(a, b, c):
+    return softmax(a @ c.swapaxes(-1, -2) / np.sqrt(a.shape[-1])) @ b
+
+
+def linear(x, w, b):
+    return x @ w + b
+
+
+def heads_in_a_loop(x, p, n_head):
+    q, k, v = np.split(linear(x, **p["c_attn"]), 3, axis=-1)
+    hidden = (1 - np.tri(len(x))) * -1e10
+    each = zip(*(np.split(part, n_head, axis=-1) for part in (q, k, v)), strict=True)
+    heads = [softmax(a @ b.T / np.sqrt(a.shape[-1]) + hidden) @ c for a, b, c in each]
+    return linear(np.hstack(heads), **p["c_proj"])
+
+
+def test_a_function_of_single_tokens_is_no_attention():
+    sheet = identify(twice, seconds=2)
+    assert not sheet.is_found
+    assert "each token's output depends on that token alone" in sheet.saw
+
+
+def test_letters_may_have_any_order():
+    sheet = identify(letters)
+    assert [each.what for each in sheet.arguments] == ["queries", "values", "keys"]
+    assert not sheet.mistakes
+
+
+def test_what_is_given_leaves_the_rest_to_be_found():
+    sheet = identify(letters, given={"value": "b"})
+    assert [each.what for each in sheet.arguments] == ["queries", "values", "keys"]
+
+
+def test_params_in_dicts_of_dicts():
+    sheet = identify(heads_in_a_loop)
+    assert sheet.is_found
+    assert sheet.value("causal") == "past and itself"
+
+
+def test_a_list_of_maps_and_a_result_that_is_kept():
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    class Attention(nn.Module):
+        def __init__(self, h, d_model):
+            super().__init__()
+            self.h, self.kept = h, None
+            self.linears = nn.ModuleList([nn.Linear(d_model, d_model) for _ in range(4)])
+
+        def forward(self, query, key, value):
+            pairs = zip(self.linears, (query, key, value), strict=False)
+            q, k, v = (f(x).unflatten(-1, (self.h, -1)).transpose(1, 2) for f, x in pairs)
+            self.kept = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+            return self.linears[-1]((self.kept @ v).transpose(1, 2).flatten(2))
+
+    sheet = identify(Attention)
+    assert sheet.is_found
+    assert not sheet.mistakes
