@@ -3,7 +3,6 @@
 import ast
 import inspect
 import re
-import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from itertools import product
@@ -13,6 +12,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.arrays import to_framework, to_numpy
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import AXES, evaluate
 from mha_numpy.identifying.layouts import arrange
 from mha_numpy.identifying.names import roles_by_name
@@ -59,12 +59,12 @@ class BackwardCall:
         sure = [("d_out", "cache", a.name, f"cache.{a.name}") for a in self.needed]
         width = int(60_000 ** (1 / max(len(ranked), 1)))
         choices = product(*(range(min(len(each), width)) for each in ranked))
-        until = min(trial.until, time.monotonic() + SECONDS)
+        until = min(trial.until, clock() + SECONDS)
         for choice in sorted(choices, key=sum):
             labels = [each[i] for each, i in zip(ranked, choice, strict=True)]
             if len({*labels}) < len(labels):
                 continue
-            if self.trouble and time.monotonic() > until:
+            if self.trouble and clock() > until:
                 break
             before, self.labels = self.labels, optional | {
                 a.name: label for a, label in zip(self.needed, labels, strict=True)

@@ -3,7 +3,6 @@
 import ast
 import contextlib
 import linecache
-import time
 from collections.abc import Iterator, Mapping
 from itertools import permutations, product
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.expected import Expected, expected
 from mha_numpy.identifying.family import USUAL
 from mha_numpy.identifying.family.stages import first_stage
@@ -46,7 +46,7 @@ def find_blame(
     The function runs once more, and every array that one of its expressions makes is compared
     with what attention has under these settings, and under the same with one put back to usual.
     """
-    until = time.monotonic() + SECONDS
+    until = clock() + SECONDS
     try:
         with np.errstate(all="ignore"):
             hits = _hits(subject, seen, settings, setting, until)
@@ -70,7 +70,7 @@ def find_blame(
 def find_first_nan(subject: Subject, seen: Seen) -> Blame | None:
     """Return the first line that makes NaN or infinity of finite numbers; -inf may hide a cell."""
     with contextlib.suppress(Exception), np.errstate(all="ignore"):  # anybody's code and arrays
-        for line, array in values_of(subject, seen, time.monotonic() + SECONDS):
+        for line, array in values_of(subject, seen, clock() + SECONDS):
             if (np.isnan(array) | np.isposinf(array)).any():
                 return _blame_of(subject, line, "NaN or infinity")
     return None
@@ -116,7 +116,7 @@ def _hits(
         if left:
             is_row = left[0] == "masked" and first_stage(setting) == "match"
             yield line, "scores" if is_row else left[0]
-        if time.monotonic() > until + 0.3:
+        if clock() > until + 0.3:
             return
 
 

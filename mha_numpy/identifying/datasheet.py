@@ -90,7 +90,9 @@ def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
     right = [each.name for each in gradients if each.is_right]
     if right:
         yield Row("gradients", f"{', '.join(right)}: right", "usual", "gradients", right)
-    wrong = [each for each in gradients if not each.is_right]
+    unseen = [each.says for each in gradients if not each.name]
+    yield from (Row("gradients", says, "convention", "gradients", "") for says in unseen)
+    wrong = [each for each in gradients if each.name and not each.is_right]
     for says in dict.fromkeys(each.says for each in wrong):
         same = [each for each in wrong if each.says == says]
         names = ", ".join(each.name for each in same)

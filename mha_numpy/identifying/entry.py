@@ -60,6 +60,8 @@ def identify(
     ('1', 'true = blocked', 'nan')
     """
     check_number("seconds", seconds, positive=True)
+    if backward is not None and not callable(backward):
+        raise ConfigError(f"backward: expected a function; got {describe(backward)}")
     roles = {}
     for name, argument in (given or {}).items():
         role = NAMES.get(name, name)

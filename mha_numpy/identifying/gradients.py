@@ -1,6 +1,5 @@
 """The gradients of a function: are they right, and if not, which mistake gives these numbers."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
@@ -14,6 +13,7 @@ from mha_numpy.identifying.backward import Backward, same
 from mha_numpy.identifying.backward_calls import BackwardCall, by_autograd
 from mha_numpy.identifying.backward_mistakes import Mistake, mistakes_in, name_of
 from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.search import Found, explain
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.trial import Leaf, Trial, make_trial
@@ -45,7 +45,7 @@ def look_at_gradients(
     backward
         Its backward function, of any signature; None for the framework's autograd.
     until : float
-        When to stop, as `time.monotonic` counts.
+        When to stop, as `clock` counts.
 
     Returns
     -------
@@ -140,7 +140,7 @@ class Judge:
                 unit = np.zeros(array.shape)
                 unit[index] = 1
                 right[index] = slope(unit)
-                if time.monotonic() > trial.until:
+                if clock() > trial.until:
                     return None
         passed = leaf.as_passed(right, trial.problem)
         direction = rng.normal(size=passed.shape)
@@ -212,7 +212,7 @@ class Judge:
             most = 0
             inside = [mistake for mistake, changed, _ in single if leaf in changed <= {*wrong}]
             for one, two in combinations(inside, 2):
-                if time.monotonic() > self.trial.until or most == len(wrong):
+                if clock() > self.trial.until or most == len(wrong):
                     break
                 if one.edits.keys() & two.edits.keys():
                     continue

@@ -1,14 +1,15 @@
 """identify: look at a function that computes attention, from outside."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.identifying.arrays import quick
 from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.dropout import find_dropout
 from mha_numpy.identifying.family import Settings
 from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
@@ -43,7 +44,7 @@ def find_base(
     subject: Subject, given: Mapping[str, str], seconds: float
 ) -> tuple[Found | None, list[Seen], str]:
     """Find a way to call a function, and the settings that give its numbers."""
-    start = time.monotonic()
+    start = clock()
     numbers = subject.constants()
     seen: list[Seen] = []
     trouble = ""
@@ -66,11 +67,7 @@ def find_base(
                 if found:
                     return settle(subject, found, numbers, start + seconds), seen, trouble
             calls += 1
-            if (
-                len(seen) >= most
-                or calls > MOST_CALLS[bool(seen)]
-                or time.monotonic() > start + seconds / 3
-            ):
+            if len(seen) >= most or calls > MOST_CALLS[bool(seen)] or clock() > start + seconds / 3:
                 break
         if seen:
             break
@@ -145,14 +142,19 @@ def look(
 ) -> Looked:
     """Find out what a function computes."""
     subject = Subject(callable_of(function))
+    names = [argument.name for argument in subject.arguments]
+    for name in given or {}:
+        if name not in names:
+            meant = did_you_mean(name, names) or f"its arguments are {', '.join(names)}"
+            raise ConfigError(f"given: {subject.name} has no argument {name!r}; {meant}")
     with quick(subject.frameworks):
         found, seen, trouble = find_base(subject, given or {}, seconds / 2)
         if found is None:
             return Looked(subject, None, [], [], [], trouble, seen)
-        options = look_at_options(subject, found, dict(given or {}), time.monotonic() + seconds / 2)
+        options = look_at_options(subject, found, dict(given or {}), clock() + seconds / 2)
         facts = [*find_facts(subject, found, options), *find_dropout(subject, found, options)]
         if backward is None:
             holder = getattr(subject.function, "__self__", subject.function)
             backward = getattr(holder, "backward", None)
-        gradients = look_at_gradients(subject, found, backward, time.monotonic() + seconds / 4)
+        gradients = look_at_gradients(subject, found, backward, clock() + seconds / 4)
     return Looked(subject, found, options, facts, gradients, trouble, seen)

@@ -1,10 +1,10 @@
 """The arguments that may be left out: what each does, found by passing it."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import Problem, Sizes, evaluate
 from mha_numpy.identifying.layouts import OF_ROLE
 from mha_numpy.identifying.names import roles_by_name
@@ -55,7 +55,7 @@ def look_at_options(
     for argument in left:
         if argument.name in done:
             continue
-        share = time.monotonic() + (until - time.monotonic()) / max(len(left) - len(options), 1)
+        share = clock() + (until - clock()) / max(len(left) - len(options), 1)
         flags = {o.argument: o.value for o in options if o.fits}
         option = _look_at(subject, found, argument, given, share, left, flags)
         done.add(argument.name)

@@ -267,7 +267,9 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
     own = subject.dtype
     has_params = bool(found.seen.way.hidden)
     if own == "float64" and not (has_params and found.fits[0].error > 1e-11):
-        yield Fact("sums", _width_inside(subject, found))
+        width = _width_inside(subject, found)
+        is_meant = width in subject.source or subject.framework == "keras"
+        yield Fact("sums", f"{width}, as it says" if width != "float64" and is_meant else width)
     if has_params and not subject.is_module:  # they have a dtype of their own
         return
     for dtype in ("float32", "float16"):

@@ -74,7 +74,7 @@ def make_row(setting: str, value: Any, argument: str = "") -> Row:
     table = _meanings()[setting]
     text = table.get(str(value))
     if text is None:
-        text = table.get("any", "{}").format(*_shown(value))
+        text = "none" if value is None else table.get("any", "{}").format(*_shown(value))
     text = text.replace("{}", argument or "an argument")
     says, _, instead = text.removeprefix("!").partition(" -> ")
     kind = "usual" if value == (USUAL | EXPECTED).get(setting) else "convention"

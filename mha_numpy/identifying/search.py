@@ -1,6 +1,5 @@
 """Which settings give a function's numbers: the fewest deviations from the usual ones."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import SETTINGS, USUAL, Problem, Settings, evaluate
 from mha_numpy.identifying.layouts import find_orders, in_order, layout_of
 from mha_numpy.identifying.subject import Called
@@ -146,7 +146,7 @@ def search(
                 fits = explain(one.group[0], settings)
                 if fits and all(explain(other, settings) for other in one.group[1:]):
                     return Found(one.group[0], settings, fits)
-                if time.monotonic() > until:
+                if clock() > until:
                     return None
     return None
 

@@ -7,7 +7,6 @@ import gc
 import linecache
 import re
 import sys
-import time
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.arrays import flatten
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.search import Seen
 from mha_numpy.identifying.subject import Subject
 
@@ -49,7 +49,7 @@ def values_of(subject: Subject, seen: Seen, until: float) -> list[Value]:
     found: list[Value] = []
 
     def see(line: int, value: Any) -> Any:
-        if time.monotonic() > until:
+        if clock() > until:
             raise Enough
         for part in value[:MOST] if isinstance(value, (tuple, list)) else [value]:
             while hasattr(part, "batch_dim"):  # in jax.vmap

@@ -320,7 +320,7 @@ def test_every_public_function_is_tried():
     tried = inspect.getsource(inspect.getmodule(test_there_are_many))
     functions = [name for name in mha.__all__ if inspect.isfunction(getattr(mha, name))]
     untried = {name for name in functions if f"mha.{name}(" not in tried}
-    own = {"compare", "gradcheck", "trace", "tree_mask", "tree_positions"}
+    own = {"compare", "gradcheck", "identify", "trace", "tree_mask", "tree_positions"}
     assert untried == own  # have tests of their own
 
 

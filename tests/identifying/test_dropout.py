@@ -2,13 +2,12 @@
 
 # ruff: noqa: NPY002  # as people write
 
-import time
-
 import numpy as np
 import pytest
 
 from mha_numpy.identifying import identify
 from mha_numpy.identifying.chance import Chance
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.dropout import find_dropout
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.look import find_base
@@ -23,7 +22,7 @@ def find(function):
     subject = Subject(callable_of(function))
     found, _, trouble = find_base(subject, {}, 5)
     assert found, trouble
-    options = look_at_options(subject, found, {}, time.monotonic() + 5)
+    options = look_at_options(subject, found, {}, clock() + 5)
     return subject, found, options
 
 

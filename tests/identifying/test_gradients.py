@@ -1,11 +1,11 @@
 """Gradients of anybody's function: right ones pass, and each mistake is named."""
 
 import linecache
-import time
 
 import numpy as np
 import pytest
 
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import Sizes
 from mha_numpy.identifying.gradients import look_at_gradients
 from mha_numpy.identifying.search import Found, Seen, explain
@@ -168,7 +168,7 @@ def looked_at(
         settings or {},
         explain(Seen(way, problem, called), settings or {}),
     )
-    rows = look_at_gradients(subject, found, backward, time.monotonic() + 2)
+    rows = look_at_gradients(subject, found, backward, clock() + 2)
     return {row.name: row for row in rows}
 
 

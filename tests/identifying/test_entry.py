@@ -1,0 +1,47 @@
+"""Wrong arguments of identify, and datasheets that once could not be shown."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.identifying import identify
+
+
+def attend(q, k, v, window=None):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    i, j = np.arange(scores.shape[-2])[:, None], np.arange(scores.shape[-1])
+    if window is not None:
+        scores = np.where(abs(i - j) <= window, scores, -np.inf)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "says"),
+    [
+        (3, {}, "function: expected a function or a layer; got int"),
+        (attend, {"given": {"maks": "window"}}, "given: there is no role 'maks'; did you mean"),
+        (attend, {"given": {"mask": 3}}, "given: expected the name of an argument; got 3"),
+        (attend, {"given": {"mask": "attn"}}, "given: attend has no argument 'attn'"),
+        (attend, {"seconds": 0}, "seconds: expected"),
+        (attend, {"backward": 3}, "backward: expected a function; got 3"),
+    ],
+)
+def test_wrong_arguments(function, given, says):
+    with pytest.raises(ConfigError, match=says.replace("(", r"\(")):
+        identify(function, **given)
+
+
+def test_a_window_is_compared_with_libraries():
+    sheet = identify(attend)
+    assert sheet.value("window_given") == "w both"
+    assert "2 w + 1 keys" in str(sheet)
+
+
+def test_a_backward_that_cannot_be_called_is_no_mistake():
+    def backward(one, two, three, four, five, six):
+        raise ValueError(one)
+
+    sheet = identify(attend, backward=backward)
+    assert not sheet.mistakes
+    assert "no way to call backward was found" in str(sheet)
