@@ -195,9 +195,9 @@ def _attributes(holder: Any, path: str = "", depth: int = 0) -> Iterator[tuple[s
     if code is not None and cells:
         values |= {n: c.cell_contents for n, c in zip(code.co_freevars, cells, strict=True)}
     for name, value in values.items():
-        if isinstance(value, (list, tuple)) and value and all(hasattr(a, "shape") for a in value):
+        if isinstance(value, (list, tuple)) and _is_stack([*value]):
             yield f"{path}{name}", np.stack([np.asarray(to_numpy(a)) for a in value])
-        elif hasattr(value, "shape") and hasattr(value, "dtype"):
+        elif hasattr(value, "shape") and str(getattr(value, "dtype", "object")) != "object":
             yield f"{path}{name}", np.asarray(to_numpy(value))
         elif depth < 2 and (isinstance(value, dict) or hasattr(value, "__dict__")) and (
             not isinstance(value, type(sys)) and not callable(value)

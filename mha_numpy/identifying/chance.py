@@ -91,7 +91,7 @@ class Chance:
     def control(self) -> Iterator[None]:
         """Replace all sources of randomness, and set the rates that a function has itself."""
         self.draws, self._is_traced = {}, False
-        loaded = [module for module in DRAWS if module in sys.modules]
+        loaded = [module for module in DRAWS if sys.modules.get(module)]
         if loaded != self._loaded:
             self._loaded, self._replaced = loaded, [*self._replacements(loaded)]
             new = {id(each.original): each.new for each in self._replaced}

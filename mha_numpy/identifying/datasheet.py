@@ -96,9 +96,7 @@ def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
     for says in dict.fromkeys(each.says for each in wrong):
         same = [each for each in wrong if each.says == says]
         names = ", ".join(each.name for each in same)
-        yield Row(
-            f"gradients {names}".rstrip(), says, "mistake", names, same[0].mistake, same[0].argument
-        )
+        yield Row(f"gradients {names}", says, "mistake", names, same[0].mistake)
 
 
 TELLING = {  # the setting that says how an argument of this role is meant

@@ -83,6 +83,7 @@ def _free(subject: Subject, live: Site | bool, mode: bool | None) -> Iterator[No
     """Leave randomness as it is, at one place or everywhere, in or out of training."""
     chance, kept = subject.chance, subject.chance.kept
     chance.live, chance.rate, chance.kept = live, RATE, 1.0
+    before = bool(getattr(subject.function, "training", False))
     if mode is not None:
         subject.function.train(mode)  # type: ignore[attr-defined]
     try:
@@ -90,7 +91,7 @@ def _free(subject: Subject, live: Site | bool, mode: bool | None) -> Iterator[No
     finally:
         chance.live, chance.rate, chance.kept = False, 0.0, kept
         if mode is not None:
-            subject.function.eval()  # type: ignore[attr-defined]
+            subject.function.train(before)  # type: ignore[attr-defined]
 
 
 def _calls(
@@ -165,7 +166,7 @@ def _output(seen: Seen, found: Found, mask: Array | None = None) -> Array:
 def _kind(seen: Seen, found: Found) -> Kind:
     """Compare an output with what it would be if nothing were dropped."""
     values = evaluate(seen.problem, found.settings)
-    array = seen.called.arrays[0][1].astype(float)
+    array = found.output(seen).astype(float)
     if values is None:
         return Kind("not found")
     usual = _output(seen, found)
@@ -228,9 +229,10 @@ def _dropped_scores(weights: Array, scores: Array, factor: float) -> float:
 
 def _returned(seen: Seen, found: Found) -> Iterator[Fact]:
     """Say whether returned weights are those before or after dropout."""
-    mask = _mask(seen, found, seen.called.arrays[0][1].astype(float))
+    mask = _mask(seen, found, found.output(seen).astype(float))
     values = evaluate(seen.problem.but(dropout_mask=mask), found.settings)
-    for _, array in seen.called.arrays[1:] if values else ():
+    others = [each for path, each in seen.called.arrays if path != found.fits[0].path]
+    for array in others if values else ():
         one = fit(array, values or {}, OTHERS, close=1e-3)
         if one and one.what in ("weights", "dropped"):
             yield Fact("dropped_weights", "after" if one.what == "dropped" else "before")

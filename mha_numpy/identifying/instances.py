@@ -30,7 +30,7 @@ def make_instance(kind: type) -> Any:
         for default_params in (True, False):
             try:
                 return kind(**_arguments(kind, sizes, default_params))
-            except Exception as error:  # anybody's
+            except (Exception, SystemExit) as error:  # anybody's
                 trouble = trouble or f"{type(error).__name__}: {one_line(error)}"
     raise ConfigError(
         f"function: cannot make an object of the class {kind.__name__} ({trouble}); make one, "

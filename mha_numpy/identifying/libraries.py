@@ -113,22 +113,31 @@ def drop_in(sheet: Findings) -> str:
 
     Examples
     --------
-    >>> drop_in(libraries()["Keras's GroupQueryAttention"])
-    "drop-in for Keras's MultiHeadAttention"
+    >>> drop_in(libraries()["Keras's GroupQueryAttention"]).partition(", except: ")[0]
+    "drop-in for PyTorch's MultiheadAttention"
     """
     own = {each.what for each in sheet.arguments}
-    found: list[tuple[int, str]] = []
-    for library, there in libraries().items():
+    found: list[tuple[bool, int, str]] = []  # those of PyTorch, which most people mean, first
+    for library, there in libraries().items() if sheet.is_found else ():
         theirs = {each.what: each.name for each in there.arguments if each.note != OWN}
-        if not sheet.is_found or not {*INPUTS} & theirs.keys() <= own or there == sheet:
+        is_pytorch = library.startswith("PyTorch")
+        is_layer = any(each.note == OWN for each in there.arguments)
+        is_self = is_pytorch and is_layer and ROLES["x"] in own
+        if there == sheet or not (is_self or {*INPUTS} & theirs.keys() <= own):
             continue
         said = [_said(*rows) for rows in compare_with(sheet, library)]
-        lacks = [name for what, name in theirs.items() if what not in (*own, *MINOR)]
+        lacks = [name for what, name in theirs.items() if what not in (*own, *MINOR, *INPUTS)]
         said += [f"it has no {', '.join(lacks)}"] if lacks else []
-        found.append((len(said) + len(lacks), f"{library}{EXCEPT * bool(said)}{'; '.join(said)}"))
+        found.append(
+            (
+                not is_pytorch,
+                len(said) + len(lacks),
+                f"{library}{EXCEPT * bool(said)}{'; '.join(said)}",
+            )
+        )
     if not found:
         return "drop-in for no library that is known here"
-    count, text = min(found)
+    _, count, text = min(found)
     return f"{'drop-in for' if count <= MOST else 'no drop-in; the closest is'} {text}"
 
 

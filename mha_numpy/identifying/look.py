@@ -15,13 +15,14 @@ from mha_numpy.identifying.family import Settings
 from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.options import Option, look_at_options
-from mha_numpy.identifying.probes import Fact, find_facts
+from mha_numpy.identifying.probes import Fact, find_facts, mixes
 from mha_numpy.identifying.roles import is_telling
 from mha_numpy.identifying.search import Found, Seen, explain, search
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Way, find_ways
 
 BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
+WITH_GRADIENTS = ("mask", "padding", "bias", "is_causal", "lengths")  # a backward may forget them
 MOST_SEEN = 24
 MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
 MOST_CALLS = {False: 5000, True: 1000}  # by whether one worked
@@ -64,7 +65,7 @@ def find_base(
                 seen += tries
                 groups = [[each] for each in tries]
                 found = search(groups, numbers, until=np.inf, most={0: len(tries)}, bases=BASES)
-                if found:
+                if found and mixes(subject, found):
                     return settle(subject, found, numbers, start + seconds), seen, trouble
             calls += 1
             if len(seen) >= most or calls > MOST_CALLS[bool(seen)] or clock() > start + seconds / 3:
@@ -75,7 +76,9 @@ def find_base(
     seen.sort(key=lambda one: one.called.arrays[0][1].ndim != _rank(one.way))
     groups = [[one] for one in seen]
     found = search(groups, numbers, until=until, most=MOST_WAYS, bases=BASES)
-    return found and settle(subject, found, numbers, until + 2), seen, trouble
+    if found is None or not mixes(subject, found):
+        return None, seen, trouble
+    return settle(subject, found, numbers, until + 2), seen, trouble
 
 
 def _is_trivial(way: Way) -> bool:
@@ -134,6 +137,22 @@ def settle(subject: Subject, found: Found, numbers: Sequence[float], until: floa
     return again or found
 
 
+def _all_gradients(
+    subject: Subject, found: Found, options: Sequence[Option], backward: Callable[..., Any] | None,
+    until: float,
+) -> list[GradientRow]:  # fmt: skip
+    """Return what is known of each gradient; with a backward of its own, also under masks."""
+    findings = [found]
+    if backward is not None:
+        findings += [each.found for each in options if each.found and each.role in WITH_GRADIENTS]
+    rows: dict[str, GradientRow] = {}
+    for each in findings:
+        for row in look_at_gradients(subject, each, backward, until):
+            if row.name not in rows or (rows[row.name].is_right and not row.is_right):
+                rows[row.name] = row
+    return [row for row in rows.values() if row.name or len(rows) == 1]
+
+
 def look(
     function: Callable[..., Any],
     given: Mapping[str, str] | None = None,
@@ -147,7 +166,7 @@ def look(
         if name not in names:
             meant = did_you_mean(name, names) or f"its arguments are {', '.join(names)}"
             raise ConfigError(f"given: {subject.name} has no argument {name!r}; {meant}")
-    with quick(subject.frameworks):
+    with quick(subject.frameworks), np.errstate(all="ignore"):
         found, seen, trouble = find_base(subject, given or {}, seconds / 2)
         if found is None:
             return Looked(subject, None, [], [], [], trouble, seen)
@@ -156,5 +175,5 @@ def look(
         if backward is None:
             holder = getattr(subject.function, "__self__", subject.function)
             backward = getattr(holder, "backward", None)
-        gradients = look_at_gradients(subject, found, backward, clock() + seconds / 4)
+        gradients = _all_gradients(subject, found, options, backward, clock() + seconds / 4)
     return Looked(subject, found, options, facts, gradients, trouble, seen)

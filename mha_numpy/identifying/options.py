@@ -173,7 +173,7 @@ def _calls(subject: Subject, found: Found, role: str, slots: dict[str, Slot]) ->
         way = found.seen.way._replace(slots={**found.seen.way.slots, **slots}, sizes=sizes)
         seen, _ = call_way(subject, way, seed=1)
         if seen:
-            is_same = _is_same(seen.called.arrays[0][1], found, seen.problem)
+            is_same = _is_same(found.output(seen), found, seen.problem)
             (quiet if is_same else loud).append(seen)
     return [*loud, *quiet] if loud else [], bool(quiet)
 

@@ -53,13 +53,15 @@ def _reach(subject: Subject, seen: Seen) -> str:
         if not called.arrays or called.arrays[0][1].shape != array.shape:
             return f"its output has the shape {array.shape}"
         reach[:, token] = _changed(called.arrays[0][1], array, axis)
-    if (reach == np.eye(T, dtype=bool)).all():
+    if (reach == np.eye(T, dtype=bool)).all() and role in ("x", "packed"):
         return "each token's output depends on that token alone, so nothing attends"
     distance = np.subtract.outer(np.arange(T), np.arange(T))[reach]
-    if not reach.all() and abs(distance).max(initial=0) < T - 1:
+    if role in ("x", "packed") and not reach.all() and abs(distance).max(initial=0) < T - 1:
         before, after = distance.max(initial=0), -distance.min(initial=0)
         return f"each token's output depends on {before} tokens before it and {after} after it"
-    return "each token's output depends on the others, but not through softmax(q k^T)"
+    if role in ("x", "packed"):
+        return "each token's output depends on other tokens, in some other way"
+    return f"calls work, and its output has the shape {array.shape}"
 
 
 def _changed(new: Array, old: Array, axis: int) -> Array:

@@ -8,7 +8,8 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.calling import call_way
-from mha_numpy.identifying.family import Problem, Settings, evaluate
+from mha_numpy.identifying.family import Problem, evaluate
+from mha_numpy.identifying.layouts import find_orders, in_order
 from mha_numpy.identifying.options import Option
 from mha_numpy.identifying.search import OUTPUTS, Found, Seen, explain, fit
 from mha_numpy.identifying.subject import Subject
@@ -47,6 +48,36 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
         *_changes(subject, findings),
         *_repeats(subject, found),
     ]
+
+
+OF_QUERIES = ("query", "x_q", "wide_q", "x", "packed")  # whose rows have outputs
+
+
+def mixes(subject: Subject, found: Found) -> bool:
+    """Return whether changing a token changes more than its own output: else nothing attends."""
+    way = found.seen.way
+    if way.sizes.T < 2:
+        return True
+    plain, _ = call_way(subject, way)
+    for role in (*OF_QUERIES, "key", "wide_k", "x_k", *OF_KEYS):
+        for token in (0, -1) if plain and role in way.roles() else ():
+            moved, _ = call_way(subject, way, change=partial(_moved, role=role, token=token))
+            if moved is None or plain is None:
+                continue
+            layout = found.fits[0].layout
+            rows = [_rows(found.output(one), layout, one.problem) for one in (plain, moved)]
+            changed = rows[0] != rows[1]
+            if role in OF_QUERIES:
+                changed[:, token] = False
+            if changed.any():
+                return True
+    return False
+
+
+def _moved(problem: Problem, role: str, token: int) -> Problem:
+    array = problem.given[role].copy()
+    array[..., token, :] += 1.0
+    return problem.but(**{role: array})
 
 
 def _argument(way: Way) -> str:
@@ -89,7 +120,7 @@ def _blind_rows(
         if trouble:
             yield Fact("blind", "error", _argument(each.seen.way), trouble)
         elif seen:
-            kind = _blind_kind(seen, each.settings)
+            kind = _blind_kind(seen, each)
             yield Fact("blind", kind, _argument(each.seen.way), seen=seen)
     for each in () if hiding else findings:
         for S in (3, 2, 1):  # more queries than keys: some may see nothing
@@ -97,7 +128,7 @@ def _blind_rows(
             seen, _ = call_way(subject, way, change=_unchanged)
             values = seen and evaluate(seen.problem, each.settings)
             if seen and values and not values["visible"].any(-1).all():
-                yield Fact("blind", _blind_kind(seen, each.settings), seen=seen)
+                yield Fact("blind", _blind_kind(seen, each), seen=seen)
                 return
 
 
@@ -105,9 +136,11 @@ def _unchanged(problem: Problem) -> Problem:
     return problem
 
 
-def _blind_kind(seen: Seen, settings: dict[str, Any]) -> str:
-    kind = next((kind for kind in BLIND if explain(seen, {**settings, "blind": kind})), "other")
-    is_number = not np.isnan(seen.called.arrays[0][1]).any()
+def _blind_kind(seen: Seen, found: Found) -> str:
+    kind = next(
+        (kind for kind in BLIND if explain(seen, {**found.settings, "blind": kind})), "other"
+    )
+    is_number = not np.isnan(found.output(seen)).any()
     return "zeros" if kind == "nan" and is_number else kind  # weights of 0 after the softmax
 
 
@@ -127,7 +160,7 @@ def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
         is_apart = (usual["weights"][..., -1] == 0).all(1)  # (B, T): no weight on the NaN
         if role in ("x", "packed"):
             is_apart[..., -1] = False  # this query is NaN itself
-        array = seen.called.arrays[0][1]
+        array = found.output(seen)
         output = fit(np.nan_to_num(array), usual, OUTPUTS, np.inf)
         if output and is_apart.any():
             is_finite = np.isfinite(_rows(array, output.layout, seen.problem)[is_apart]).all()
@@ -213,9 +246,9 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
         close = 10 * LARGE * found.fits[0].error  # errors grow with the scores
         is_fine = bool(
             explain(seen, found.settings)
-            or (values and fit(seen.called.arrays[0][1], values, OUTPUTS, close))
+            or (values and fit(found.output(seen), values, OUTPUTS, close))
         )
-        kind = "other numbers" if np.isfinite(seen.called.arrays[0][1]).all() else "not finite"
+        kind = "other numbers" if np.isfinite(found.output(seen)).all() else "not finite"
         yield Fact(name, "fine" if is_fine else kind, seen=seen)
         if not is_fine:
             return
@@ -251,7 +284,7 @@ def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
     if trouble:
         yield Fact("no_keys", "error", note=trouble)
     elif seen:
-        array = seen.called.arrays[0][1]
+        array = found.output(seen)
         value = (
             "zeros"
             if explain(seen, found.settings)
@@ -281,21 +314,28 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
             trouble = calls[0][1]
             yield Fact(dtype, "error" if trouble else "not finite", note=trouble)
             continue
-        returned = seen[0].called.arrays[0][1].dtype.name
-        is_exact = all(_is_rounded_once(one, found.settings, dtype) for one in seen)
+        returned = found.output(seen[0]).dtype.name
+        is_exact = all(_is_rounded_once(one, found, dtype) for one in seen)
         wider = ", computed in a wider dtype" if is_exact and returned == dtype else ""
         yield Fact(dtype, returned + wider)
 
 
-def _is_rounded_once(seen: Seen, settings: Settings, dtype: str) -> bool:
-    """Return whether an output is within half a unit in the last place."""
+def _is_rounded_once(seen: Seen, found: Found, dtype: str) -> bool:
+    """Return whether the numbers of an output are the exact ones, rounded."""
     rounded = {
         role: x.astype(dtype).astype(float)
         for role, x in seen.problem.given.items()
         if isinstance(x, np.ndarray) and x.dtype == float
     }
-    fits = explain(seen._replace(problem=seen.problem.but(**rounded)), settings)
-    return bool(fits) and fits[0].error <= 0.501 * float(np.finfo(dtype).eps)
+    values = evaluate(seen.problem.but(**rounded), found.settings)
+    if values is None:
+        return False
+    exact, array = values[found.fits[0].what], found.output(seen)
+    orders = find_orders(exact.shape, array.shape)
+    shares = [
+        (in_order(exact, order, array.shape).astype(dtype) == array).mean() for order in orders
+    ]
+    return max(shares, default=0.0) > 0.95
 
 
 def _half_masked(subject: Subject, hiding: Sequence[Found]) -> Iterator[Fact]:
@@ -309,7 +349,7 @@ def _half_masked(subject: Subject, hiding: Sequence[Found]) -> Iterator[Fact]:
         subject.dtype = own
         if plain is None:
             yield Fact("half_masked", "error", _argument(each.seen.way))
-        elif not np.isfinite(plain.called.arrays[0][1]).all():
+        elif not np.isfinite(each.output(plain)).all():
             yield Fact("half_masked", "not finite", _argument(each.seen.way), seen=plain)
 
 
@@ -326,7 +366,7 @@ def _width_inside(subject: Subject, found: Found) -> str:
     after, _ = call_way(subject, found.seen.way, change=change)
     if before is None or after is None:
         return "float64"
-    first, second = before.called.arrays[0][1], after.called.arrays[0][1]
+    first, second = found.output(before), found.output(after)
     if (first != second).mean() > 0.5:
         return "float64"
     return "float32" if found.fits[0].error < 2e-5 else "float16"
@@ -348,6 +388,6 @@ def _changes(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
 def _repeats(subject: Subject, found: Found) -> Iterator[Fact]:
     calls = [call_way(subject, found.seen.way, seed=7)[0] for _ in range(2)]
     if all(calls):
-        first, second = (one.called.arrays[0][1] for one in calls if one)
+        first, second = (found.output(one) for one in calls if one)
         if not np.array_equal(first, second):
             yield Fact("repeats", "different numbers in two calls")

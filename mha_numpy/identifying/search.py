@@ -75,6 +75,11 @@ class Found(NamedTuple):
     settings: dict[str, Any]
     fits: tuple[Fit, ...]  # the first is that of the output
 
+    def output(self, seen: Seen) -> Array:
+        """Return the output among what a call returned."""
+        arrays = dict(seen.called.arrays)
+        return arrays.get(self.fits[0].path, seen.called.arrays[0][1])
+
 
 def fit(
     array: Array, values: dict[str, Any], names: Sequence[str], close: float = 0.0

@@ -216,7 +216,7 @@ class Subject:
                 at = [a.name for a in self.arguments].index(filled)
                 result = (named[filled] if filled in named else positional[at], result)
             return Called([*flatten(result)], kind=type(result).__name__)
-        except Exception as error:  # anybody's
+        except (Exception, SystemExit, GeneratorExit) as error:  # anybody's
             return Called([], f"{type(error).__name__}: {one_line(error)}")
 
     def changed(self, given: Mapping[str, Any]) -> dict[str, Array]:

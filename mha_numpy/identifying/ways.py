@@ -214,11 +214,11 @@ def _hidden_sizes(
     subject: Subject, hidden: Mapping[str, str], S: int, of_params: tuple[str, str]
 ) -> Iterator[Sizes]:
     """Yield sizes that fit the params that a function has itself."""
+    whole = {n: int(v) for n, v in subject.numbers.items() if v == int(v)}
     named: dict[str, int] = {}
-    for name, number in subject.numbers.items():
-        for role in roles_by_name(name)[:1]:
-            if role in NUMBERS and number == int(number):
-                named.setdefault(role, int(number))
+    for name, number in whole.items():
+        role = next((role for role in roles_by_name(name) if role in NUMBERS), "")
+        named.setdefault(role, number)
     lengths: dict[str, int] = {}
     for name, role in hidden.items():
         axes, shape = param_layout(role, of_params).split(), subject.hidden[name].shape
@@ -229,7 +229,9 @@ def _hidden_sizes(
     wide = lengths.get("M") or lengths.get("U", 0)
     if "H" not in named and "d" in named and wide:
         named["H"] = wide // named["d"]
-    for H in _one_or(HEADS, "H", lengths, named):
+    own = [n for n in whole.values() if n > 0 and n not in named.values()]
+    counts = [lengths["H"]] if "H" in lengths else [named.get("H", 0), *own, *HEADS]
+    for H in dict.fromkeys(n for n in counts if n and (wide or D or C) % n == 0):
         if wide and "N" in lengths:
             named["G"] = max(lengths["N"] * H // wide, 1)
         for G in _one_or((H, 1, 2, 4), "G", lengths, named):

@@ -73,3 +73,40 @@ def test_a_list_of_maps_and_a_result_that_is_kept():
     sheet = identify(Attention)
     assert sheet.is_found
     assert not sheet.mistakes
+
+
+def weights_first(q, k, v, unused=None):
+    weights = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return weights.astype(np.float32), weights @ v
+
+
+def test_the_output_may_be_the_second_of_two():
+    sheet = identify(weights_first)
+    assert not sheet.mistakes
+    assert sheet.value("sums") == "float64"
+
+
+def test_the_queries_alone_are_no_attention():
+    assert not identify(lambda q, k, v: q, seconds=2).is_found
+
+
+def exits(q, k, v):
+    raise SystemExit(q.shape)
+
+
+def test_an_exit_is_an_error_of_the_function():
+    assert "SystemExit" in identify(exits, seconds=2).saw
+
+
+class Keeps:
+    def __init__(self):
+        self.kept = [np.zeros(2), np.zeros((3, 4))]
+        self.names = np.array(["q", "k"], object)
+
+    def __call__(self, q, k, v):
+        return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+
+
+def test_an_object_may_keep_anything():
+    with np.errstate(all="raise"):
+        assert identify(Keeps()).is_found

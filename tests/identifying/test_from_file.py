@@ -213,7 +213,6 @@ def test_identify_goes_on_after(write, lines, answer):
         ("time.sleep(60)",
          f"took longer than {SECONDS} s and was stopped (line 4 of mine.py: `time.sleep(60)`) "
          "(while identify called it)"),
-        ("sys.exit('done')", "ended the process: sys.exit('done') (line 4 of mine.py"),
         ("os._exit(0)", "ended the process: os._exit(0) (while identify called it)"),
         ("os.abort()", "crashed: aborted (while identify called it)"),
         ("os.kill(0, signal.SIGKILL)", "was killed (SIGKILL) (while identify called it)"),
