@@ -216,9 +216,11 @@ def _hidden_sizes(
     """Yield sizes that fit the params that a function has itself."""
     whole = {n: int(v) for n, v in subject.numbers.items() if v == int(v)}
     named: dict[str, int] = {}
+    heads: list[int] = []
     for name, number in whole.items():
         role = next((role for role in roles_by_name(name) if role in NUMBERS), "")
         named.setdefault(role, number)
+        heads += [number] if role == "H" and name != "hd" else []  # that may be a width, too
     lengths: dict[str, int] = {}
     for name, role in hidden.items():
         axes, shape = param_layout(role, of_params).split(), subject.hidden[name].shape
@@ -229,9 +231,9 @@ def _hidden_sizes(
     wide = lengths.get("M") or lengths.get("U", 0)
     if "H" not in named and "d" in named and wide:
         named["H"] = wide // named["d"]
-    own = [n for n in whole.values() if n > 0 and n not in named.values()]
-    counts = [lengths["H"]] if "H" in lengths else [named.get("H", 0), *own, *HEADS]
-    for H in dict.fromkeys(n for n in counts if n and (wide or D or C) % n == 0):
+    heads = [lengths["H"]] if "H" in lengths else heads or [named.get("H", 0), *whole.values()]
+    fitting = [n for n in heads if n > 0 and (wide or D or C) % n == 0] or HEADS
+    for H in dict.fromkeys(n for n in fitting if (wide or D or C) % n == 0):
         if wide and "N" in lengths:
             named["G"] = max(lengths["N"] * H // wide, 1)
         for G in _one_or((H, 1, 2, 4), "G", lengths, named):
