@@ -1,7 +1,7 @@
 """Arrays of each framework: into a function, and out of what it returns."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
@@ -171,7 +171,7 @@ def _is_matrix(value: Any) -> bool:
 
 
 def hidden_arrays(function: Any) -> dict[str, Any]:
-    """Return the params that an object or a closure has, by name, with a function to set each."""
+    """Return the params that an object or a closure has, by name."""
     function = getattr(function, "__self__", function)
     if hasattr(function, "get_weights"):
         named = {
@@ -220,6 +220,3 @@ def numbers_of(function: Any) -> dict[str, float]:
     return {
         n: v for n, v in found.items() if isinstance(v, (int, float)) and not isinstance(v, bool)
     }
-
-
-Caller = Callable[..., Any]

@@ -83,8 +83,7 @@ def find_base(
 
 def _is_trivial(way: Way) -> bool:
     """Return whether a single query sees a single key, so that any function attends."""
-    is_self = bool({"x", "packed"} & way.roles().keys()) and "memory" not in way.roles()
-    return is_self and way.sizes.T == 1 and way.sizes.Z == 0
+    return way.is_self and way.sizes.T == 1 and way.sizes.Z == 0
 
 
 def _scaled(subject: Subject, one: Seen) -> Iterator[Seen]:
@@ -102,9 +101,9 @@ def _rank(way: Way) -> int:
 def other_lengths(subject: Subject, found: Found) -> Iterator[Seen]:
     """Yield calls with other lengths: of tokens, of keys, of values, and of groups of heads."""
     way = found.seen.way
-    roles, sizes = way.roles(), way.sizes
+    sizes = way.sizes
     others: list[dict[str, int]] = []
-    if not {"x", "packed"} & roles.keys() or "memory" in roles:
+    if not way.is_self:
         others = [{"S": S} for S in (7, sizes.T, 3) if S != sizes.S]
         others += [{"T": 1}] if found.settings.get("causal") and sizes.T > 1 else []
     elif sizes.T > 1:

@@ -147,7 +147,7 @@ def look_at_flag(
             for value in (default, not default)
         )
         if on is None:
-            note = note or "not clear"
+            note = note or UNCLEAR
             continue
         for value, here, there in ((not default, on, off), (default, off, on)):
             known = {(one.what, one.layout) for one in there or ()}

@@ -276,7 +276,7 @@ def _enlarged(problem: Problem, role: str) -> Problem:
 
 def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
     way = found.seen.way
-    if {"x", "packed"} & way.roles().keys() and "memory" not in way.roles():
+    if way.is_self:
         return
     seen, trouble = call_way(
         subject, way._replace(sizes=way.sizes._replace(S=0)), change=_unchanged

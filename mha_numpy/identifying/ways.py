@@ -67,6 +67,11 @@ class Way(NamedTuple):
         """Return the argument that has a role, "" if none has."""
         return next((name for name, slot in self.slots.items() if slot.role == role), "")
 
+    @property
+    def is_self(self) -> bool:
+        """Whether queries, keys and values come from the same tokens."""
+        return bool({"x", "packed"} & self.roles().keys()) and "memory" not in self.roles()
+
     def problem(self, subject: Subject, seed: int = 0) -> Problem:
         """Draw a problem that the function can be given."""
         rng = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
 """Attention in every form that people write: each convention and each mistake is a setting.
 
-Nine stages compute it, from the inputs to the output. A setting has its usual value first.
+Ten stages compute it, from the inputs to the output. A setting has its usual value first.
 """
 
 from mha_numpy.identifying.family import inputs, mixing, positions, scores, visible  # noqa: F401
