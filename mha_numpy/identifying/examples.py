@@ -245,8 +245,8 @@ def _whole(
 
 def _small_sizes(way: Way, widths: tuple[int, ...]) -> Iterator[Sizes]:
     """Yield sizes that a function may accept: axes that it does not have stay at 1."""
-    own, roles = way.sizes, way.roles()
-    is_self = bool({"x", "packed"} & roles.keys()) and "memory" not in roles
+    own = way.sizes
+    is_self = way.is_self
     lengths = [(n, n) for n in (1, 2, 3, 4, 5, 6, 8)]
     lengths += [] if is_self else [(T, S) for T, S in product(range(1, 5), range(1, 7)) if T != S]
     heads = [(1, 1), (2, 1), (2, 2), (4, 2)]
