@@ -1,12 +1,12 @@
 """Arrays on their way into a function with other conventions, and out of it."""
 
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.conformance.conventions import Conventions
 from mha_numpy.dtypes import Array
+from mha_numpy.frameworks import to_framework, to_numpy
 
 HEADS = {  # which axis, from the last, is that of query heads if it is there
     **dict.fromkeys(("q", "out", "weights", "mask", "bias", "dropout_mask"), -3),
@@ -31,7 +31,7 @@ class Converter(NamedTuple):
         array = self._swap(name, self._order_heads(name, value, self._tiled()))
         if array.dtype.kind == "f" and self.conventions.dtype == "float32":
             array = array.astype(np.float32)
-        return to_framework(array.copy(), self.conventions.framework)
+        return to_framework(array, self.conventions.framework)
 
     def ours(self, name: str, value: Any) -> Any:
         """Return a result as core computes it."""
@@ -54,21 +54,3 @@ class Converter(NamedTuple):
         if not is_tiled or axis < 0 or array.shape[axis] != self.H:
             return array
         return array.take(order, axis)
-
-
-def to_framework(array: Array, framework: str) -> Any:
-    """Return an array of a framework."""
-    if framework == "torch":
-        return import_module("torch").from_numpy(array)
-    if framework == "jax":
-        jax = import_module("jax")
-        jax.config.update("jax_enable_x64", True)  # or it would narrow float64
-        return jax.numpy.asarray(array)
-    return array
-
-
-def to_numpy(value: Any) -> Any:
-    """Return a framework's array as NumPy's; what is no array stays as it is."""
-    if hasattr(value, "detach"):
-        return value.detach().cpu().numpy()
-    return np.asarray(value) if hasattr(value, "__array__") else value

@@ -1,20 +1,25 @@
-"""Arrays of each framework: into a function, and out of what it returns."""
+"""Arrays in what a function has and returns, and calls in each framework."""
 
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from importlib import import_module
-from typing import Any
+from inspect import getattr_static, isclass, isfunction, ismethod, ismodule, isroutine
+from typing import Any, TypeGuard
 
 import numpy as np
 
+from mha_numpy.frameworks import to_numpy
+
 FRAMEWORKS = ("keras", "torch", "jax", "tensorflow", "mlx", "numpy")
+MOST_WRAPPERS = 20
 
 
 def frameworks_of(function: Any) -> list[str]:
     """Return the frameworks whose arrays a function may take, the likeliest first."""
     inner = inner_function(function)
-    kinds = [base.__module__ for base in type(function).__mro__] + [str(inner.__module__)]
+    kinds = [base.__module__ for base in type(function).__mro__]
+    kinds.append(str(getattr(inner, "__module__", "")))
     read = [_home(value) for value in _globals_of(inner).values()]
     around = [_home(value) for value in getattr(inner, "__globals__", {}).values()]
     known = [
@@ -26,8 +31,9 @@ def frameworks_of(function: Any) -> list[str]:
 
 def _home(value: Any) -> str:
     """Return the name of a module, or of the module of something else."""
-    is_module = type(value).__name__ == "module"
-    return str(getattr(value, "__name__" if is_module else "__module__", None) or "")
+    with suppress(Exception):  # anybody's property
+        return str(getattr(value, "__name__" if ismodule(value) else "__module__", None) or "")
+    return ""
 
 
 def _globals_of(function: Any) -> dict[str, Any]:
@@ -45,15 +51,32 @@ def _globals_of(function: Any) -> dict[str, Any]:
 
 def inner_function(function: Any) -> Any:
     """Return the function that does the work: behind decorators, or the method of an object."""
-    is_keras = hasattr(function, "get_weights")
-    for name in ("call", "forward", "__call__") if is_keras else ("forward", "call", "__call__"):
-        method = getattr(type(function), name, None)
-        if not hasattr(function, "__code__") and hasattr(method, "__code__"):
-            function = method
+    for _ in range(MOST_WRAPPERS):
+        if isinstance(function, partial):
+            function = function.func
+        elif ismethod(function):
+            function = function.__func__
+        elif has(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif isroutine(function):
             break
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return getattr(function, "__func__", function)
+        else:
+            first = ("call",) if has(function, "get_weights") else ()
+            names = (*first, "forward", "call", "__call__")
+            methods = [getattr(type(function), name, None) for name in names]
+            function = next((m for m in methods if hasattr(m, "__code__")), function)
+    return function
+
+
+def has(thing: Any, name: str) -> bool:
+    """Return whether something has an attribute, without the answers of a ``__getattr__``."""
+    return getattr_static(thing, name, None) is not None
+
+
+def is_torch(function: Any) -> bool:
+    """Return whether a function is a module of PyTorch, and not a layer of Keras built of these."""
+    kinds = [kind.__module__ for kind in type(function).__mro__]
+    return "torch.nn.modules.module" in kinds and not has(function, "get_weights")
 
 
 @contextmanager
@@ -70,31 +93,6 @@ def quick(frameworks: Sequence[str]) -> Iterator[None]:
             stack.callback(config.update, name, config.values[name])
             config.update(name, True)
         yield
-
-
-def to_framework(value: Any, framework: str) -> Any:
-    """Return an array, or arrays in a dict or list, as a framework has them."""
-    if isinstance(value, dict):
-        return {name: to_framework(each, framework) for name, each in value.items()}
-    if isinstance(value, list):
-        return [to_framework(each, framework) for each in value]
-    if not isinstance(value, np.ndarray):
-        return value
-    value = value.copy()
-    if framework == "torch":
-        return import_module("torch").from_numpy(value)
-    if framework == "jax":
-        jax = import_module("jax")
-        jax.config.update("jax_enable_x64", True)  # or it would narrow float64
-        is_long = value.dtype == np.int64  # its own integers are short
-        return jax.device_put(value.astype(np.int32) if is_long else value)
-    if framework == "keras":
-        return import_module("keras").ops.convert_to_tensor(value, dtype=value.dtype.name)
-    if framework == "tensorflow":
-        return import_module("tensorflow").convert_to_tensor(value)
-    if framework == "mlx":
-        return import_module("mlx.core").array(value)
-    return value
 
 
 def call_in(framework: str, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
@@ -118,16 +116,6 @@ def call_in(framework: str, function: Any, positional: list[Any], named: dict[st
         return traced.lower().compile({"xla_backend_optimization_level": 0})(arrays)
     except Exception:  # float16 without the operations of JAX alone
         return function(*positional, **named)
-
-
-def to_numpy(value: Any) -> Any:
-    """Return a framework's array as NumPy's; what is no array stays as it is."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        return value.numpy() if str(value.dtype) != "torch.bfloat16" else value.float().numpy()
-    if isinstance(value, np.ndarray):
-        return value.astype(float) if value.dtype == object else value
-    return np.asarray(value) if hasattr(value, "__array__") else value
 
 
 def flatten(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -170,53 +158,73 @@ def _is_matrix(value: Any) -> bool:
     return isinstance(value, (int, float))
 
 
+def holders(thing: Any, depth: int = 2, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the attributes of an object, of its parts, and of theirs, each with the way to them.
+
+    Of a function, it is what its closure has.
+    """
+    own = _own(thing)
+    if own is None or (path and isroutine(thing)):
+        return
+    yield path, own
+    for name, part in [*own.items(), *own.get("_modules", {}).items()] if depth else ():
+        yield from holders(part, depth - 1, f"{path}{name}.")
+
+
+def _own(thing: Any) -> dict[str, Any] | None:
+    if isinstance(thing, dict) or isclass(thing) or ismodule(thing):
+        return thing if isinstance(thing, dict) else None
+    if isfunction(thing):
+        own = {}
+        for name, cell in zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True):
+            with suppress(ValueError):  # an empty cell
+                own[name] = cell.cell_contents
+        return own
+    try:
+        own = object.__getattribute__(thing, "__dict__")
+    except Exception:  # it has none, or a property of this name
+        return None
+    return own if isinstance(own, dict) else None
+
+
 def hidden_arrays(function: Any) -> dict[str, Any]:
     """Return the params that an object or a closure has, by name."""
     function = getattr(function, "__self__", function)
-    if hasattr(function, "get_weights"):
+    if has(function, "get_weights"):
         named = {
             id(w): f"{name}.{w.path.rsplit('/', 1)[-1]}"
             for name, part in {**vars(function), **getattr(function, "_modules", {})}.items()
-            if hasattr(part, "get_weights")
+            if has(part, "get_weights")
             for w in part.variables
         }
         found = {named.get(id(w), w.path): to_numpy(w.value) for w in function.variables}
-    elif hasattr(function, "named_parameters"):
+    elif is_torch(function):
         found = {name: to_numpy(p) for name, p in function.named_parameters()}
     else:
-        found = dict(_attributes(function))
+        found = dict(_arrays_of(function))
     return {name: array for name, array in found.items() if array.dtype.kind == "f" and array.size}
 
 
-def _attributes(holder: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def _arrays_of(function: Any) -> Iterator[tuple[str, Any]]:
     """Yield arrays among the attributes of an object and of its parts."""
-    values = dict(getattr(holder, "__dict__", {}) or {}) if not isinstance(holder, dict) else holder
-    code, cells = getattr(holder, "__code__", None), getattr(holder, "__closure__", None)
-    if code is not None and cells:
-        values |= {n: c.cell_contents for n, c in zip(code.co_freevars, cells, strict=True)}
-    for name, value in values.items():
-        if isinstance(value, (list, tuple)) and _is_stack([*value]):
-            yield f"{path}{name}", np.stack([np.asarray(to_numpy(a)) for a in value])
-        elif hasattr(value, "shape") and str(getattr(value, "dtype", "object")) != "object":
-            yield f"{path}{name}", np.asarray(to_numpy(value))
-        elif depth < 2 and (isinstance(value, dict) or hasattr(value, "__dict__")) and (
-            not isinstance(value, type(sys)) and not callable(value)
-        ):  # fmt: skip
-            yield from _attributes(value, f"{path}{name}.", depth + 1)
+    for path, own in holders(function):
+        for name, value in own.items():
+            if isinstance(value, (list, tuple)) and _is_stack([*value]):
+                yield f"{path}{name}", np.stack([np.asarray(to_numpy(a)) for a in value])
+            elif hasattr(value, "shape") and str(getattr(value, "dtype", "object")) != "object":
+                yield f"{path}{name}", np.asarray(to_numpy(value))
 
 
 def numbers_of(function: Any) -> dict[str, float]:
     """Return the numbers that an object has as attributes, or a function in its closure."""
-    holder = getattr(function, "__self__", function)
-    found = dict(vars(holder)) if hasattr(holder, "__dict__") else {}
     inner = inner_function(function)
-    code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None)
-    if code is not None and cells:
-        found |= {n: c.cell_contents for n, c in zip(code.co_freevars, cells, strict=True)}
-    for name in getattr(code, "co_names", ()):
-        value = getattr(inner, "__globals__", {}).get(name)
-        if isinstance(value, (int, float)):
-            found[name] = value
-    return {
-        n: v for n, v in found.items() if isinstance(v, (int, float)) and not isinstance(v, bool)
-    }
+    found = {**(_own(getattr(function, "__self__", function)) or {}), **(_own(inner) or {})}
+    around = getattr(inner, "__globals__", {})
+    names = getattr(getattr(inner, "__code__", None), "co_names", ())
+    found |= {name: around[name] for name in names if name in around}
+    return {name: value for name, value in found.items() if is_number(value)}
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Return whether something is a number that may mean something."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e8

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.identifying.arrays import to_framework, to_numpy
+from mha_numpy.frameworks import to_framework, to_numpy
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import AXES, evaluate
 from mha_numpy.identifying.layouts import arrange
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.roles import NUMBERS
-from mha_numpy.identifying.subject import Argument, Called, Subject
+from mha_numpy.identifying.signatures import Argument
+from mha_numpy.identifying.subject import Called, Subject
 from mha_numpy.identifying.trial import Leaf, Trial
 from mha_numpy.identifying.ways import number_of
 
@@ -167,7 +168,7 @@ def _pieces(trial: Trial) -> dict[str, Any]:
 
 def _returned_names(subject: Subject, count: int) -> list[tuple[int, str]]:
     """Return the names that the return statement has for the parts of a tuple."""
-    for node in ast.walk(subject.tree or ast.Pass()):
+    for node in ast.walk(subject.tree):
         match node:
             case ast.Return(ast.Tuple(parts)) if len(parts) == count:
                 return [(i, part.id) for i, part in enumerate(parts) if isinstance(part, ast.Name)]

@@ -78,7 +78,7 @@ def find_first_nan(subject: Subject, seen: Seen) -> Blame | None:
 
 def find_change(subject: Subject, argument: str) -> Blame | None:
     """Return the first line that writes into an argument under its name."""
-    for node in ast.walk(subject.tree or ast.Pass()):
+    for node in ast.walk(subject.tree):
         targets = node.targets if isinstance(node, ast.Assign) else []
         targets = [node.target] if isinstance(node, ast.AugAssign) else targets
         targets = [*targets, *(k.value for k in getattr(node, "keywords", ()) if k.arg == "out")]

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.identifying.arrays import inner_function, to_numpy
+from mha_numpy.frameworks import to_numpy
+from mha_numpy.identifying.arrays import holders, inner_function
 from mha_numpy.identifying.names import roles_by_name
 
 Site = tuple[tuple[str, int], ...]  # the files and lines that lead to a draw, the last first
@@ -82,7 +83,8 @@ class Chance:
         inner = inner_function(function)
         self._home = getattr(inner, "__globals__", {})
         self._used = getattr(getattr(inner, "__code__", None), "co_names", ())
-        self._holders = [self._home, *_holders(getattr(function, "__self__", function))]
+        own = holders(getattr(function, "__self__", function))
+        self._holders = [self._home, *(each for _, each in own)]
         self.rates = [  # the names of what is set to `rate`
             n for holder in self._holders for n, v in holder.items() if self._is_rate(holder, n, v)
         ]
@@ -221,16 +223,6 @@ def _likelier(p: Any) -> Any:
     """Return the likelier of 0 and 1."""
     number = _number(p)
     return p > CALM if number is None else float(number > CALM)
-
-
-def _holders(thing: Any, depth: int = 2) -> Iterator[dict[str, Any]]:
-    """Yield the attributes of an object and of its parts."""
-    own = getattr(thing, "__dict__", None)
-    if isinstance(thing, type) or own is None or isinstance(thing, type(sys)):
-        return
-    yield own
-    for part in [*own.values(), *own.get("_modules", {}).values()] if depth else ():
-        yield from _holders(part, depth - 1)
 
 
 def _full(result: Any, value: float) -> Any:

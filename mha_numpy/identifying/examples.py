@@ -65,7 +65,7 @@ class Example(NamedTuple):
         return {name: _plain(value) for name, value in self._asdict().items()}
 
 
-class Trial(NamedTuple):
+class Small(NamedTuple):
     """A small problem for a function whose settings are known."""
 
     subject: Subject
@@ -115,9 +115,9 @@ def make_example(subject: Subject, found: Found, setting: str, value: Any) -> Ex
     if str(value).startswith(WITHOUT_FAULT.get(setting, "always")):
         return None
     for way, problem in _small_problems(subject, found):
-        trial = Trial(subject, found, way, problem)
+        small = Small(subject, found, way, problem)
         make = _of_setting if setting in SETTINGS else _of_fact
-        example = make(trial, setting, value)
+        example = make(small, setting, value)
         if example or time.process_time() > until:
             return example
     return None
@@ -128,35 +128,35 @@ def _hidden(problem: Problem, settings: dict[str, Any], *, last: bool) -> Proble
     return hide(problem, settings, last=last) if {*HIDING} & problem.given.keys() else problem
 
 
-def _of_setting(trial: Trial, setting: str, value: Any) -> Example | None:
-    problem, settings = trial.problem, {**trial.found.settings, setting: value}
+def _of_setting(small: Small, setting: str, value: Any) -> Example | None:
+    problem, settings = small.problem, {**small.found.settings, setting: value}
     usually = {**settings, setting: MEANT.get(setting, {}).get(value, USUAL[setting])}
     if setting == "blind":
         usually.pop("hide", None)
         problem = _hidden(problem, settings, last=False)
-    usual, own = trial.array(problem, usually), trial.array(problem, settings)
+    usual, own = small.array(problem, usually), small.array(problem, settings)
     if setting == "blind" and value not in SETTINGS[setting]:  # "error" or "other"
-        got = trial.call(problem)
+        got = small.call(problem)
         is_so = isinstance(got, str) == (value == "error") and got_visibly(got, usual)
-        return trial.example(got, usual, problem) if is_so and trial.is_known() else None
+        return small.example(got, usual, problem) if is_so and small.is_known() else None
     is_finite = setting == "blind" or bool(np.isfinite(own).all() and np.isfinite(usual).all())
     if not own.size or not is_finite or not got_visibly(own, usual):
         return None
     rivals = CONVENTIONS[setting] - {value} if setting in TOLD_APART else ()
     for other in rivals:
-        if not got_visibly(own, trial.array(problem, {**settings, setting: other}), is_new=True):
+        if not got_visibly(own, small.array(problem, {**settings, setting: other}), is_new=True):
             return None
-    got = trial.call(problem)
-    return trial.example(got, usual, problem) if is_close(got, own) else None
+    got = small.call(problem)
+    return small.example(got, usual, problem) if is_close(got, own) else None
 
 
-def _of_fact(trial: Trial, name: str, value: Any) -> Example | None:
-    problem, settings, way = trial.problem, trial.found.settings, trial.way
+def _of_fact(small: Small, name: str, value: Any) -> Example | None:
+    problem, settings, way = small.problem, small.found.settings, small.way
     keys = next((role for role in OF_KEYS if role in problem.given), "")
     tokens = next((role for role in TOKENS if role in problem.given), "")
-    dtype, blank, inner = NARROW.get(name, ""), None, trial
+    dtype, blank, inner = NARROW.get(name, ""), None, small
     if name == "inputs":
-        return _of_inputs(trial)
+        return _of_inputs(small)
     if name == "hidden_nan" and keys:
         problem = _hidden(problem, settings, last=True)
         values = evaluate(problem, settings) or {"weights": np.ones((1, 1, 1, 1))}
@@ -169,15 +169,15 @@ def _of_fact(trial: Trial, name: str, value: Any) -> Example | None:
         array.swapaxes(0, -2)[slice(None) if name == "large_scores" else 0] *= LARGE
         problem = problem.but(**{tokens: array})
     elif name == "no_keys":
-        inner = trial._replace(way=way._replace(sizes=way.sizes._replace(S=0)))
+        inner = small._replace(way=way._replace(sizes=way.sizes._replace(S=0)))
         rest = {role: x for role, x in problem.given.items() if "S" not in AXES.get(role, "S")}
-        problem, settings = inner.way.problem(trial.subject).but(**rest), {}
+        problem, settings = inner.way.problem(small.subject).but(**rest), {}
     elif name == "sums" and keys:
         problem = problem.but(**{keys: np.full_like(problem.given[keys], 2**24 + 1)})
     elif not dtype or (value == "error" and way.hidden):
         return None  # params of its own do not become narrow
     usual = inner.array(problem, settings, blank)
-    usual = usual.astype(dtype or trial.subject.dtype)
+    usual = usual.astype(dtype or small.subject.dtype)
     if blank is not None:
         array = problem.given[keys].copy()
         array[..., -1, :] = np.nan
@@ -185,13 +185,13 @@ def _of_fact(trial: Trial, name: str, value: Any) -> Example | None:
     got = inner.call(problem, dtype)
     is_wide = getattr(got, "dtype", usual.dtype) != usual.dtype and str(value).startswith("float")
     is_so = isinstance(got, str) == (value == "error") and (is_wide or got_visibly(got, usual))
-    return inner.example(got, usual, problem, dtype) if is_so and trial.is_known() else None
+    return inner.example(got, usual, problem, dtype) if is_so and small.is_known() else None
 
 
-def _of_inputs(trial: Trial) -> Example | None:
+def _of_inputs(small: Small) -> Example | None:
     """Show an argument after the call in place of an output."""
-    passed = trial.way.given(trial.problem)
-    for argument, after in trial.subject.changed(passed).items():
+    passed = small.way.given(small.problem)
+    for argument, after in small.subject.changed(passed).items():
         return Example(passed, after, passed[argument], f"the call changes {argument}")
     return None
 
@@ -212,9 +212,9 @@ def _small_problems(subject: Subject, found: Found) -> Iterator[tuple[Way, Probl
                 slots[name] = slot._replace(value=(*SMALL[slot.role], slot.value)[i % 3])
             if slot.role == "is_causal" and found.settings.get("causal"):
                 slots[name] = slot._replace(value=True)
-        small, rng = way._replace(slots=slots, sizes=sizes), np.random.default_rng(i)
+        own_way, rng = way._replace(slots=slots, sizes=sizes), np.random.default_rng(i)
         try:
-            problem = small.problem(subject)
+            problem = own_way.problem(subject)
             whole = {
                 role: _whole(role, array, sizes.S, rng, *TRIES[i][:2])
                 for role, array in problem.given.items()
@@ -222,7 +222,7 @@ def _small_problems(subject: Subject, found: Found) -> Iterator[tuple[Way, Probl
             }
         except ValueError:  # sizes that do not fit each other
             continue
-        yield small, problem.but(**whole)
+        yield own_way, problem.but(**whole)
 
 
 def _whole(

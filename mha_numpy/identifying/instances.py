@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import textwrap
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -11,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.errors import ConfigError, one_line
+from mha_numpy.identifying.asked import Drawn
 from mha_numpy.identifying.family import Sizes
 from mha_numpy.identifying.family.problem import draw
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.roles import PARAMS
-from mha_numpy.identifying.subject import Drawn
+from mha_numpy.identifying.signatures import source_of
 from mha_numpy.identifying.ways import number_of
 
 METHODS = ("__call__", "forward", "call", "attend", "attention", "apply", "compute", "run")
@@ -82,12 +82,8 @@ def _value(name: str, kind: type, sizes: Sizes, is_plain: bool) -> Any:
 
 def _looked_up(kind: type, name: str) -> list[str]:
     """Return what the source of a class looks up in an argument, as ``config.n_head``."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError, SyntaxError):
-        return []
     found = []
-    for node in ast.walk(tree):
+    for node in ast.walk(source_of(kind)[1]):
         match node:
             case ast.Attribute(ast.Name(id=owner), attr) | ast.Subscript(
                 ast.Name(id=owner), ast.Constant(value=str(attr))

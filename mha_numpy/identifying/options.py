@@ -10,7 +10,8 @@ from mha_numpy.identifying.layouts import OF_ROLE
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.roles import NUMBERS
 from mha_numpy.identifying.search import OUTPUTS, Fit, Found, Group, Seen, explain, fit, search
-from mha_numpy.identifying.subject import Argument, Subject
+from mha_numpy.identifying.signatures import Argument
+from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import CHOICES, Slot, Way, variants
 
 UNCLEAR = "not clear"

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from mha_numpy.identifying.family import AXES
 from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.subject import Argument, Subject
+from mha_numpy.identifying.signatures import Argument
+from mha_numpy.identifying.subject import Subject
 
 MAIN = ("query", "key", "value", "x", "memory", "packed")  # in their usual order
 MAINS = [  # those that occur together; after the first five, something is missing

@@ -2,46 +2,32 @@
 
 import ast
 import contextlib
-import inspect
 import io
 import sys
-import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe, one_line
+from mha_numpy.frameworks import to_framework, to_numpy
 from mha_numpy.identifying.arrays import (
     call_in,
     flatten,
     frameworks_of,
     hidden_arrays,
     inner_function,
+    is_number,
+    is_torch,
     numbers_of,
-    to_framework,
-    to_numpy,
 )
+from mha_numpy.identifying.asked import Asked, Drawn
 from mha_numpy.identifying.chance import Chance
-
-REQUIRED = inspect.Parameter.empty
-
-
-class Argument(NamedTuple):
-    """An argument of a function."""
-
-    name: str
-    default: Any = REQUIRED
-    is_positional: bool = False  # may only be passed by position
-    annotation: str = ""
-
-    @property
-    def is_required(self) -> bool:
-        """Whether it has to be passed."""
-        return self.default is REQUIRED
+from mha_numpy.identifying.signatures import arguments_of, source_of
 
 
 class Called(NamedTuple):
@@ -50,47 +36,6 @@ class Called(NamedTuple):
     arrays: list[tuple[str, np.ndarray]]  # each with the way to it in the result
     trouble: str = ""  # the error, in a line
     kind: str = ""  # of the result: "tuple", "dict" ...
-
-
-class Asked(dict[str, Any]):
-    """A dict that notes what it is asked for and does not have, also as an attribute."""
-
-    def __init__(self, values: Mapping[str, Any], asked: list[str]) -> None:
-        super().__init__(values)
-        self._asked = asked
-
-    def __missing__(self, key: str) -> Any:
-        self._asked.append(key)
-        raise KeyError(key)
-
-    def __contains__(self, key: object) -> bool:
-        if not super().__contains__(key):
-            self._asked.append(str(key))
-        return super().__contains__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return a value, as a dict does."""
-        return self[key] if key in self else default  # noqa: SIM401
-
-    def __getattr__(self, key: str) -> Any:
-        if key.startswith("_"):
-            raise AttributeError(key)
-        try:
-            return self[key]
-        except KeyError:
-            raise AttributeError(key) from None
-
-
-class Drawn(dict[str, Any]):
-    """Params of an object that are drawn when they are first asked for."""
-
-    def __init__(self, draw: Callable[[str], Any]) -> None:
-        super().__init__()
-        self.draw = draw
-
-    def __missing__(self, key: str) -> Any:
-        self[key] = self.draw(key)
-        return self[key]
 
 
 class Subject:
@@ -105,9 +50,7 @@ class Subject:
         self.name = name.rpartition("<locals>.")[2]
         self.frameworks = frameworks_of(function)
         self.framework = self.frameworks[0]
-        self.is_module = hasattr(function, "named_parameters") and not hasattr(
-            function, "get_weights"
-        )
+        self.is_module = is_torch(function)
         if self.is_module:
             module = _copy_module(function)
             module.eval()
@@ -117,8 +60,8 @@ class Subject:
                     param.data += to_framework(rng.normal(size=param.shape), "torch")
             self.exact = function = module
         self.narrow("float64")
-        self.source, self.tree = _source(self.inner)
-        self.arguments = _arguments(function, self.inner)
+        self.source, self.tree = source_of(self.inner)
+        self.arguments = arguments_of(function, self.inner)
         self.hidden = hidden_arrays(function)
         self.numbers = numbers_of(function)
         self.keys: dict[str, list[str]] = {}  # of arguments that are dicts
@@ -129,16 +72,9 @@ class Subject:
 
     def constants(self) -> list[float]:
         """Return the numbers that may be conventions: of the source, attributes and defaults."""
-        values = [
-            node.value
-            for node in ast.walk(self.tree or ast.Pass())
-            if isinstance(node, ast.Constant)
-        ]
+        values = [node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant)]
         values += [*self.numbers.values(), *(argument.default for argument in self.arguments)]
-        found = [
-            float(n) for n in values if isinstance(n, (int, float)) and not isinstance(n, bool)
-        ]
-        return [*dict.fromkeys(abs(n) for n in found if n and abs(n) < 1e8)]
+        return [*dict.fromkeys(float(abs(n)) for n in values if is_number(n) and n)]
 
     def narrow(self, dtype: str) -> None:
         """Let calls have arrays of another dtype, and a module of PyTorch its params."""
@@ -175,7 +111,7 @@ class Subject:
             and node.value.id == argument
             and isinstance(node.slice, ast.Constant)
             and isinstance(node.slice.value, str)
-            for node in ast.walk(self.tree or ast.Pass())
+            for node in ast.walk(self.tree)
         )
 
     def unpacks(self, argument: str, key: str = "") -> bool:
@@ -185,13 +121,13 @@ class Subject:
         text = f"{argument}[{key!r}]" if key else argument
         return any(
             isinstance(node, ast.keyword) and node.arg is None and ast.unparse(node.value) == text
-            for node in ast.walk(self.tree or ast.Pass())
+            for node in ast.walk(self.tree)
         )
 
     def _passed(self, value: Any) -> Any:
         if isinstance(value, str) and value == "rng":
             return self.chance.source(self.framework)
-        return to_framework(value, self.framework)
+        return in_arrays(value, partial(to_framework, framework=self.framework))
 
     def call(self, given: Mapping[str, Any], filled: str = "") -> Called:
         """Call the function; return its arrays, or the error.
@@ -253,61 +189,15 @@ def _copy_module(module: Any) -> Any:
     return deepcopy(module, {id(t): t.detach() for t in kept if getattr(t, "grad_fn", None)})
 
 
-def narrow(value: Any, dtype: str) -> Any:
-    """Return an array of floats in another dtype."""
+def in_arrays(value: Any, change: Callable[[Array], Any]) -> Any:
+    """Return an array, or a dict or list of arrays, with each of them changed."""
     if isinstance(value, dict):
-        return {name: narrow(each, dtype) for name, each in value.items()}
+        return {name: in_arrays(each, change) for name, each in value.items()}
     if isinstance(value, list):
-        return [narrow(each, dtype) for each in value]
-    is_wide = isinstance(value, np.ndarray) and value.dtype == np.float64
-    return value.astype(dtype) if is_wide else value
+        return [in_arrays(each, change) for each in value]
+    return change(value) if isinstance(value, np.ndarray) else value
 
 
-def _source(inner: Any) -> tuple[str, ast.AST | None]:
-    try:
-        source = textwrap.dedent(inspect.getsource(inner))
-        return source, ast.parse(source)
-    except (OSError, TypeError, SyntaxError):
-        return "", None
-
-
-def _arguments(function: Any, inner: Any) -> list[Argument]:
-    """Return the arguments that can be named."""
-    try:
-        parameters = [*inspect.signature(function).parameters.values()]
-        if all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
-            own = inspect.signature(inner).parameters.values()
-            parameters = [p for p in own if p.name != "self"]
-    except (TypeError, ValueError):
-        return _documented(function)
-    return [
-        Argument(
-            p.name, p.default, p.kind is p.POSITIONAL_ONLY,
-            "" if p.annotation is REQUIRED else str(p.annotation),
-        )
-        for p in parameters
-        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]  # fmt: skip
-
-
-def _documented(function: Any) -> list[Argument]:
-    """Return the arguments that the first line of a docstring names: a function written in C."""
-    line = (getattr(function, "__doc__", "") or "").strip().split("->")[0]
-    start, end = line.find("("), line.rfind(")")
-    try:
-        tree: Any = ast.parse(f"def f{line[start : end + 1]}: pass").body[0]
-    except SyntaxError:
-        return []
-    args, found = tree.args, []
-    plain = [*args.posonlyargs, *args.args]
-    defaults = [REQUIRED] * (len(plain) - len(args.defaults)) + [*args.defaults]
-    pairs = zip([*plain, *args.kwonlyargs], [*defaults, *args.kw_defaults], strict=True)
-    for arg, default in pairs:
-        value: Any = REQUIRED
-        if default is not REQUIRED:
-            try:
-                value = ast.literal_eval(default)
-            except ValueError:
-                value = None
-        found.append(Argument(arg.arg, value))
-    return found
+def narrow(value: Any, dtype: str) -> Any:
+    """Return arrays of floats in another dtype."""
+    return in_arrays(value, lambda a: a.astype(dtype) if a.dtype == np.float64 else a)
