@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.checking.derivatives import central_difference
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.family import STAGES, USUAL, Problem, Settings, evaluate
 from mha_numpy.identifying.family.stages import softmax
 
-STEP = 1e-5  # of central differences
-BLIND = ("weights", "dropped", "heads", "merged")  # NaN in rows that see nothing
+NAN_IF_BLIND = ("weights", "dropped", "heads", "merged")  # NaN in rows that see nothing
 
 
 class Backward:
@@ -35,7 +35,7 @@ class Backward:
     def __init__(self, problem: Problem, settings: Settings, what: str, d_out: Array) -> None:
         self.problem, self.settings, self.what = problem, {**USUAL, **settings}, what
         self.values = dict(evaluate(problem, settings) or {})
-        for name in BLIND:
+        for name in NAN_IF_BLIND:
             self.values[name] = np.nan_to_num(self.values[name], nan=0.0)
         self.names: dict[str, Any] = {
             **problem.given, **self.values, "np": np, "T": lambda a: a.swapaxes(-1, -2),
@@ -194,13 +194,13 @@ class Pull:
     @cached_property
     def jacobian(self) -> Array:
         """The derivative of each output (rows) by each input (columns)."""
-        columns = []
-        for index in np.ndindex(self.at.shape):
-            step = np.zeros(self.at.shape)
-            step[index] = STEP
-            gap = self.function(self.at + step) - self.function(self.at - step)
-            columns.append(np.nan_to_num(gap).ravel() / (2 * STEP))
-        return np.array(columns).T
+        units = np.eye(self.at.size).reshape(-1, *self.at.shape)
+
+        def moved(unit: Array, by: float) -> Array:
+            return self.function(self.at + by * unit)
+
+        columns = [central_difference(partial(moved, unit), 1e-5).ravel() for unit in units]
+        return np.nan_to_num(columns).T
 
     def __call__(self, d: Array) -> Array:
         """Return the gradient of the input."""

@@ -32,13 +32,13 @@ OF_BACKWARD = {  # what a backward may be given, and how people call it
     r"|attention|max)",
     "out": r"(o|out|outputs?|y|z|heads|res|result)",
 }  # fmt: skip
-Judge = Callable[[Leaf, Array], bool]
+IsRight = Callable[[Leaf, Array], bool]
 
 
 class BackwardCall:
     """How a backward function is called: found by names, else by trying."""
 
-    def __init__(self, trial: Trial, backward: Callable[..., Any], judge: Judge) -> None:
+    def __init__(self, trial: Trial, backward: Callable[..., Any], judge: IsRight) -> None:
         self.documentation = inspect.getdoc(backward) or ""
         self.subject = Subject(_without_star(backward))
         self.subject.framework, self.subject.dtype = trial.subject.framework, trial.subject.dtype
@@ -54,7 +54,7 @@ class BackwardCall:
                 self.labels[a.name] = label
         self._try(trial, judge, [_candidates(a, pieces, roles) for a in self.needed])
 
-    def _try(self, trial: Trial, judge: Judge, ranked: list[list[str]]) -> None:
+    def _try(self, trial: Trial, judge: IsRight, ranked: list[list[str]]) -> None:
         """Keep the call with the most right gradients; the first, if its names leave no doubt."""
         optional, most = self.labels, -1
         sure = [("d_out", "cache", a.name, f"cache.{a.name}") for a in self.needed]
@@ -80,7 +80,7 @@ class BackwardCall:
             if is_sure or count == len(found):
                 break
 
-    def gradients(self, trial: Trial, judge: Judge) -> dict[Leaf, Array]:
+    def gradients(self, trial: Trial, judge: IsRight) -> dict[Leaf, Array]:
         """Call forward and then backward; return the gradients by array."""
         pieces = _pieces(trial)
         if not {*self.labels.values()} <= {*pieces}:
@@ -89,7 +89,7 @@ class BackwardCall:
         self.trouble = self.trouble or called.trouble
         return self._assign(called, trial, judge)
 
-    def _assign(self, called: Called, trial: Trial, judge: Judge) -> dict[Leaf, Array]:
+    def _assign(self, called: Called, trial: Trial, judge: IsRight) -> dict[Leaf, Array]:
         """Say whose gradient each returned array is: by name, numbers, place, shape."""
         order, shapes = trial.leaves, trial.shapes()
         is_complete = len(called.arrays) == len(order)

@@ -22,20 +22,13 @@ SECONDS = 0.7  # to run; to compare, less
 TINY = 1e-11  # relative, for a single number, which may agree by chance
 IN_CALLS = ("softmax_axis", "rotation")  # a helper is right in itself, the call of it is wrong
 AT_THE_END = ("w_o", "b_o")  # left out where the function returns
-OMISSIONS = (("scale", "1"), ("scale", 1), ("rotated", "q"), ("rotated", "k"))
-MISSING = {
-    "w_o": "output projection", "b_o": "output bias", "head_gate": "gate of the heads",
-    "dropout_mask": "dropout mask", "scale_given": "scale", "rotated": "rotation",
-}  # fmt: skip
 
 
 class Blame(NamedTuple):
-    """A line of a function's source, and what of attention it computes."""
+    """A line of a function's source."""
 
-    file: str
     line: int
     text: str
-    what: str  # the value's name in the family, as "scores"; and what is missing, if anything is
 
 
 def find_blame(
@@ -51,18 +44,16 @@ def find_blame(
         with np.errstate(all="ignore"):
             hits = _hits(subject, seen, settings, setting, until)
             if setting in AT_THE_END:
-                line, what = [*hits][-1]
+                line, _ = [*hits][-1]
             elif setting in IN_CALLS:
                 first = subject.inner.__code__.co_firstlineno
                 own = range(first, first + subject.source.count("\n"))
                 all_hits = [*hits]
                 same = [hit for hit in all_hits if hit[1] == all_hits[0][1]]
-                line, what = min(same, key=lambda hit: hit[0] not in own)
+                line, _ = min(same, key=lambda hit: hit[0] not in own)
             else:
-                line, what = next(hits)
-        missing = _missing(setting, settings[setting])
-        what += f", without the {missing}" if missing else ""
-        return _blame_of(subject, line, what)
+                line, _ = next(hits)
+        return _blame_of(subject, line)
     except Exception:  # anybody's code and arrays
         return None
 
@@ -72,7 +63,7 @@ def find_first_nan(subject: Subject, seen: Seen) -> Blame | None:
     with contextlib.suppress(Exception), np.errstate(all="ignore"):  # anybody's code and arrays
         for line, array in values_of(subject, seen, clock() + SECONDS):
             if (np.isnan(array) | np.isposinf(array)).any():
-                return _blame_of(subject, line, "NaN or infinity")
+                return _blame_of(subject, line)
     return None
 
 
@@ -88,13 +79,12 @@ def find_change(subject: Subject, argument: str) -> Blame | None:
                 target, is_part = target.value, True
             if is_part and isinstance(target, ast.Name) and target.id == argument:
                 line = subject.inner.__code__.co_firstlineno + target.lineno - 1
-                return _blame_of(subject, line, argument)
+                return _blame_of(subject, line)
     return None
 
 
-def _blame_of(subject: Subject, line: int, what: str) -> Blame:
-    file = subject.inner.__code__.co_filename
-    return Blame(file, line, linecache.getline(file, line).strip(), what)
+def _blame_of(subject: Subject, line: int) -> Blame:
+    return Blame(line, linecache.getline(subject.inner.__code__.co_filename, line).strip())
 
 
 def _hits(
@@ -125,14 +115,6 @@ def _usual(setting: str, value: Any) -> Any:
     if setting == "rotation" and " of " in value:
         return "halves"
     return USUAL[setting]
-
-
-def _missing(setting: str, value: Any) -> str:
-    """Return what is missing, "" if the setting is no omission."""
-    if setting == "left_out":
-        return str(value)
-    is_omission = value in ("ignored", "left out") or (setting, value) in OMISSIONS
-    return MISSING.get(setting, setting) if is_omission else ""
 
 
 def _is_equal(arrays: list[Array], others: list[Array]) -> bool:

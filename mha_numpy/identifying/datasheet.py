@@ -20,7 +20,7 @@ RETURNED = {
     "scores": "scores", "masked": "masked scores", "turned_q": "queries", "turned_k": "keys",
     "turned_v": "values", "visible": "the mask of all rules",
 }  # fmt: skip
-AXES = {
+SYMBOLS = {
     "T": "T_q", "S": "T_k", "d": "d_k", "e": "d_v", "G": "H_kv", "M": "H*d_k", "N": "H_kv*d_k",
     "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D",
     "F": "d_k/2", "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
@@ -154,7 +154,7 @@ def axes_of(layout: str, *, is_self: bool = False, sizes: Sizes = USUAL_SIZES) -
     """
     if sizes.e == sizes.d:
         layout = layout.replace("e", "d")
-    names = [AXES.get(axis, axis) for axis in layout.split()]
+    names = [SYMBOLS.get(axis, axis) for axis in layout.split()]
     if is_self:
         names = ["T" if name in ("T_q", "T_k") else name for name in names]
     return f"({', '.join(names)}{',' * (len(names) == 1)})" if names else ""

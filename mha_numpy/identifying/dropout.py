@@ -19,7 +19,7 @@ from mha_numpy.identifying.ways import Slot, Way
 
 RATE = 0.25  # far from its complement, so that a rate and a probability to keep differ
 OFF = ("deterministic", "inference", "eval")  # flags that are True without training
-CLOSE = 0.02  # relative
+NEAR = 0.02  # relative
 
 
 class Kind(NamedTuple):
@@ -147,8 +147,8 @@ def _where(
             yield Fact("dropout_rate", value + ("" if as_named else ", against its name"), named)
         else:
             yield Fact("dropout_rate", f"{p:.3g}")
-        right = any(abs(kind.factor * (1 - p) ** n - 1) < CLOSE for n in range(1, len(sites) + 1))
-        value = "1/(1-p)" if right else "1" if abs(kind.factor - 1) < CLOSE else "other"
+        right = any(abs(kind.factor * (1 - p) ** n - 1) < NEAR for n in range(1, len(sites) + 1))
+        value = "1/(1-p)" if right else "1" if abs(kind.factor - 1) < NEAR else "other"
         yield Fact("dropout_scale", value)
         if kind.where == "weights":
             yield from _returned(calls[0], found)
@@ -185,7 +185,7 @@ def _kind(seen: Seen, found: Found) -> Kind:
         return Kind("not found")
     if kind := _dropped(mask * weights, weights, "weights"):
         return kind
-    if abs((mask * weights).sum(-1) - 1).max() < CLOSE:
+    if abs((mask * weights).sum(-1) - 1).max() < NEAR:
         for factor in (1.0, 1 / (1 - RATE)):
             if share := _dropped_scores(mask * weights, values["masked"], factor):
                 return Kind("scores", factor, share)
@@ -197,8 +197,8 @@ def _dropped(array: Array, usual: Array, where: str) -> Kind | None:
     """Return by what kept numbers are multiplied, if all are multiplied by it or by 0."""
     is_large = abs(usual) > 0.02 * abs(usual).max()
     ratios = array[is_large] / usual[is_large]
-    kept = ratios[abs(ratios) > CLOSE]
-    if not 0 < len(kept) < len(ratios) or np.ptp(kept) > CLOSE * abs(kept).max():
+    kept = ratios[abs(ratios) > NEAR]
+    if not 0 < len(kept) < len(ratios) or np.ptp(kept) > NEAR * abs(kept).max():
         return None
     return Kind(where, float(np.median(kept)), 1 - len(kept) / len(ratios))
 
@@ -220,8 +220,8 @@ def _dropped_scores(weights: Array, scores: Array, factor: float) -> float:
     with np.errstate(all="ignore"):
         logs = np.log(weights)
         new = logs[..., None, :] - logs[..., :, None]  # scores, if the score of cell j is 0
-    is_zero = abs(new) < CLOSE
-    is_close = is_zero | (abs(new - factor * scores[..., None, :]) < CLOSE)
+    is_zero = abs(new) < NEAR
+    is_close = is_zero | (abs(new - factor * scores[..., None, :]) < NEAR)
     fits = (is_close | np.isneginf(scores)[..., None, :]).all(-1)
     has_zero = fits.any(-1)  # rows that kept all have no such j
     return float(is_zero[fits].mean()) if has_zero.mean() > 0.5 else 0.0

@@ -12,6 +12,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.identifying.family import AXES, SETTINGS, USUAL, Problem, Sizes, evaluate
 from mha_numpy.identifying.layouts import arrange
 from mha_numpy.identifying.probes import HIDING, LARGE, OF_KEYS, hide
+from mha_numpy.identifying.roles import TOKENS
 from mha_numpy.identifying.search import CLOSE, CONVENTIONS, ROLE_OF, Found, distance
 from mha_numpy.identifying.subject import Subject, narrow
 from mha_numpy.identifying.ways import Way
@@ -36,7 +37,6 @@ NARROW = {"float32": "float32", "float16": "float16", "half_masked": "float16"}
 SMALL = {  # numbers to pass for a role
     "window": (1, 2), "scale": (2.0, 0.5), "offset": (1, 2), "softcap": (1.0, 2.0), "block": (1, 2),
 }  # fmt: skip
-TOKENS = ("query", "wide_q", "x_q", "x", "packed")  # the scores grow with them
 TRIES = (  # whether params change nothing, a factor of the tokens, and how far behind it comes
     (True, 1.0, 1.0), (False, 1.0, 1.1), (False, 1.0, 1.2), (False, 10.0, 4.0), (False, 100.0, 6.0),
 )  # fmt: skip

@@ -18,7 +18,7 @@ MADE = {  # what each stage computes
     "see": "visible", "normalise": "masked weights", "mix": "dropped heads",
     "finish": "merged out projected",
 }  # fmt: skip
-SCALED = ("wide_q", "q", "turned_q", "wide_k", "k", "turned_k", "keys")
+SCALABLE = ("wide_q", "q", "turned_q", "wide_k", "k", "turned_k", "keys")
 Expected = dict[str, list[Array]]
 
 
@@ -75,7 +75,7 @@ def _scores(
     product_of = bare["turned_q"] @ bare["keys"].swapaxes(-1, -2)
     factor = float(np.median(bare["scores"] / product_of))
     if setting == "scale" and abs(factor - 1) > CLOSE["float64"]:
-        scaled = {f"scaled {name}": [values[name] * factor] for name in SCALED}
+        scaled = {f"scaled {name}": [values[name] * factor] for name in SCALABLE}
         return {**scaled, "scores": blocks}
     if setting == "alibi":
         return {"bias": [values["scores"] - bare["scores"]]}

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.checking.derivatives import central_difference
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import one_line
 from mha_numpy.identifying.backward import Backward, same
@@ -128,18 +129,18 @@ class Judge:
         array = trial.problem.given[leaf.role]
 
         def slope(direction: Array) -> float:
-            moved = (array + by * direction for by in (STEP, -STEP))
-            up, down = (trial.family_loss(trial.problem.but(**{leaf.role: a})) for a in moved)
-            return (up - down) / (2 * STEP)
+            def moved(by: float) -> float:
+                problem = trial.problem.but(**{leaf.role: array + by * direction})
+                return trial.family_loss(problem)
+
+            return float(central_difference(moved, STEP))
 
         direction = rng.normal(size=array.shape)
         right = self.way_back.right.get(f"d_{leaf.role}") if self.way_back else None
         if right is None or not _is_slope(slope(direction), right, direction, 1e-5):
             right = np.zeros(array.shape)
-            for index in np.ndindex(array.shape):
-                unit = np.zeros(array.shape)
-                unit[index] = 1
-                right[index] = slope(unit)
+            for unit in np.eye(array.size).reshape(-1, *array.shape):
+                right[unit == 1] = slope(unit)
                 if clock() > trial.until:
                     return None
         passed = leaf.as_passed(right, trial.problem)

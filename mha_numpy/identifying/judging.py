@@ -25,7 +25,7 @@ KEPT_BY: dict[tuple[str, Any], tuple[str, tuple[Any, ...]]] = {  # promises in t
     ),
     ("dropout", "scaled by 1/(1-p)"): ("dropout_scale", ("1/(1-p)",)),
 }
-NEEDS = {"alignment": "S", "grouping": "G"}  # a promise means nothing without such an axis
+AXIS_OF = {"alignment": "S", "grouping": "G"}  # a promise means nothing without such an axis
 
 
 def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
@@ -81,7 +81,7 @@ def _is_told(looked: Looked, setting: str) -> bool:
         (found.settings.get("causal") or found.settings.get("window_given"))
         for found in (looked.found, *(each.found for each in looked.options if each.found))
     )
-    return NEEDS.get(setting, "") in (*axes, "") and (setting != "alignment" or has_causal)
+    return AXIS_OF.get(setting, "") in (*axes, "") and (setting != "alignment" or has_causal)
 
 
 def _blame(looked: Looked, row: Row) -> Blame | None:

@@ -22,7 +22,7 @@ JOINED = {  # axes that are several axes in one
 CELLS = ("B H T S", "T S", "B T S", "B 1 T S", "B 1 1 S", "B S", "H T S", "S", "1 H T S", "1 1 T S",
          "1 T S", "B 1 S", "H 1 S", "B H 1 S", "1 S", "S B", "B H S")  # fmt: skip
 ROWS = ("B S", "S", "B 1 1 S", "B 1 S", "S B")  # of a padding mask
-OF_ROLE = {  # layouts of arrays that are options
+LAYOUTS = {  # layouts of arrays that are options
     "mask": CELLS,
     "bias": ("B H T S", "H T S", "1 H T S", "T S", "B T S", "B 1 T S", "1 1 T S", "T S H"),
     "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", ""),
@@ -36,8 +36,8 @@ PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
     ("H D d", "H e W"), ("D H d", "H e W"), ("D H d", "U W"), ("H d D", "W U"), ("H d D", "U W"),
 )  # fmt: skip
 PACKED = ("B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d")
-OF_ROLE["cos_sin"] = OF_ROLE["sin"] = OF_ROLE["cos"]
-OF_ROLE["cache_v"] = tuple(layout.replace("d", "e") for layout in OF_ROLE["cache_k"])
+LAYOUTS["cos_sin"] = LAYOUTS["sin"] = LAYOUTS["cos"]
+LAYOUTS["cache_v"] = tuple(layout.replace("d", "e") for layout in LAYOUTS["cache_k"])
 
 
 def arrange(array: Array, axes: str, layout: str, sizes: Sizes) -> Array:

@@ -16,7 +16,7 @@ from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.options import Option, look_at_options
 from mha_numpy.identifying.probes import Fact, find_facts, mixes
-from mha_numpy.identifying.roles import is_telling
+from mha_numpy.identifying.roles import TOKENS, is_telling
 from mha_numpy.identifying.search import Found, Seen, explain, search
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Way, find_ways
@@ -95,7 +95,7 @@ def _scaled(subject: Subject, one: Seen) -> Iterator[Seen]:
 def _rank(way: Way) -> int:
     """Return the rank of the first input that has tokens."""
     roles = way.roles()
-    return next((len(roles[r].split()) for r in ("query", "x", "x_q", "wide_q") if r in roles), 0)
+    return next((len(roles[r].split()) for r in TOKENS if r in roles), 0)
 
 
 def other_lengths(subject: Subject, found: Found) -> Iterator[Seen]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import Problem, Sizes, evaluate
-from mha_numpy.identifying.layouts import OF_ROLE
+from mha_numpy.identifying.layouts import LAYOUTS
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.roles import NUMBERS
 from mha_numpy.identifying.search import OUTPUTS, Fit, Found, Group, Seen, explain, fit, search
@@ -15,11 +15,12 @@ from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import CHOICES, Slot, Way, variants
 
 UNCLEAR = "not clear"
-HIDING = ("hide", "combined", "alignment", "blind")
+HOW_HIDDEN = ("hide", "combined", "alignment", "blind")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
-    "mask": ("mask", "mask_index", "rows", *HIDING), "bias": ("bias", "softcap_at", "mask_index"),
-    "lengths": ("lengths", "rows_by", "rows", *HIDING), "is_causal": ("causal", *HIDING),
-    "window": ("window_given", "causal", *HIDING), "scale": ("scale_given",),
+    "mask": ("mask", "mask_index", "rows", *HOW_HIDDEN),
+    "bias": ("bias", "softcap_at", "mask_index"),
+    "lengths": ("lengths", "rows_by", "rows", *HOW_HIDDEN), "is_causal": ("causal", *HOW_HIDDEN),
+    "window": ("window_given", "causal", *HOW_HIDDEN), "scale": ("scale_given",),
     "softcap": ("softcap_at",), "dropout_mask": ("dropout_mask",), "head_gate": ("head_gate",),
     "sink": ("normaliser",), "base": ("frequencies",),
     "offset": ("q_position", "alignment", "first_position", "causal"),
@@ -28,7 +29,7 @@ RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option i
     "key": ("exchanged",), "block": (), "eps": (),
 }  # fmt: skip
 TOGETHER = {"cache_k": "cache_v", "cos": "sin", "key": "value"}  # passed as a pair
-NEEDS = {"is_causal": "mask", "offset": "is_causal"}  # may change something only together
+PARTNER = {"is_causal": "mask", "offset": "is_causal"}  # may change something only together
 ALSO = {"mask": ("bias",), "padding": ("mask", "bias"), "bias": ("mask",), "sink": ()}
 
 
@@ -74,7 +75,7 @@ def _with_other(
 ) -> Option:  # fmt: skip
     """Pass an argument that did nothing together with the one that it needs."""
     argument = by_name[option.argument]
-    needed = {NEEDS.get(role) for role in _roles(argument)}
+    needed = {PARTNER.get(role) for role in _roles(argument)}
     for other in options if not option.found else ():
         if other.found and other.slot and other.slot.role in needed:
             again = _look_at(subject, other.found, argument, given, until, left, {})
@@ -205,7 +206,7 @@ def _roles(argument: Argument) -> list[str]:
         flags = [role for role in roles if role in ("is_causal", "training", "flag")]
         return flags or ["flag"]
     if isinstance(argument.default, (int, float)):
-        roles = [role for role in roles if role not in OF_ROLE and role not in NUMBERS]
+        roles = [role for role in roles if role not in LAYOUTS and role not in NUMBERS]
     if not roles and argument.default is None:
         roles = ["mask", "bias", "scale", "window"]
     known = [*RELATED, "flag", "training", "rate", "rng", "padding"]
@@ -224,7 +225,7 @@ def _trials(
         else:
             yield {argument.name: Slot("x_k", "B S C")}
         yield {argument.name: Slot("memory", "B S C")}
-    elif role in OF_ROLE or role == "padding":
+    elif role in LAYOUTS or role == "padding":
         for slot in variants(role):
             layout = slot.layout.replace("d", "e") if role == "cache_k" else slot.layout
             pair = {second: Slot(str(partner), layout)} if second else {}

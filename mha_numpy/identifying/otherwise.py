@@ -6,11 +6,10 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.roles import TOKENS
 from mha_numpy.identifying.rows import ROLES
 from mha_numpy.identifying.search import Seen
 from mha_numpy.identifying.subject import Subject
-
-TOKENS = ("x", "query", "x_q", "wide_q", "packed")  # roles with an axis of tokens
 
 
 def describe_unknown(subject: Subject, seen: Sequence[Seen], trouble: str) -> str:

@@ -2,18 +2,18 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
 from pathlib import Path
 
 from mha_numpy.identifying.datasheet import Findings, Named
 from mha_numpy.identifying.report import (
-    FRAMEWORKS,
+    FRAMEWORK_NAMES,
     conventions,
     gradients,
     headline,
-    name_of,
+    label_of,
     usual,
     verdict,
     visible,
@@ -37,7 +37,7 @@ PACKAGE = sys.modules["mha_numpy"]  # not imported: its types name identify
 
 def to_page(sheet: Findings) -> str:
     """Return a page that needs no network, no script and no other file."""
-    name, framework = visible(sheet.name), FRAMEWORKS.get(sheet.framework, sheet.framework)
+    name, framework = visible(sheet.name), FRAMEWORK_NAMES.get(sheet.framework, sheet.framework)
     what = _sentence(headline(sheet)) if sheet.is_found else "Not identified"
     says = verdict(sheet) if sheet.is_found else f"{name}: {visible(sheet.saw)}."
     css = (HERE / "page.css").read_text("utf-8")
@@ -67,7 +67,7 @@ def _sections(sheet: Findings) -> Iterator[str]:
 
 
 def _mistake(row: Row) -> str:
-    parts = [f'<p class="about">{_text(name_of(row))}</p><h3>{_text(_sentence(row.says))}</h3>']
+    parts = [f'<p class="about">{_text(label_of(row))}</p><h3>{_text(_sentence(row.says))}</h3>']
     if row.line:
         code = f"<code>{_text(row.code)}</code>"
         parts.append(f'<pre class="source"><span>{row.line}</span>{code}</pre>')
@@ -77,7 +77,7 @@ def _mistake(row: Row) -> str:
 
 
 def _findings(rows: Iterable[Row]) -> Iterator[str]:
-    for name, group in groupby(rows, name_of):
+    for name, group in groupby(rows, label_of):
         start = f'<tr><th scope="row">{_text(name)}</th>'
         for row in group:
             says = f"<strong>{_text(row.says)}</strong>" if row.kind != "usual" else _text(row.says)
@@ -86,15 +86,9 @@ def _findings(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _more(row: Row) -> str:
-    """Return the example of a row, and what libraries do."""
-    example = getattr(row, "example", None)
-    libraries: Mapping[str, str] = getattr(row, "libraries", None) or {}
-    lines = str(example).splitlines() if example else []
-    parts = ["<pre>" + "\n".join(map(_text, lines)) + "</pre>"] if lines else []
-    for says in dict.fromkeys(libraries.values()):
-        names = ", ".join(name for name in libraries if libraries[name] == says)
-        parts.append(f'<p class="about">{_text(f"{names}: {says}")}</p>')
-    return "".join(parts)
+    """Return the example of a row."""
+    lines = str(row.example).splitlines() if row.example else []
+    return "<pre>" + "\n".join(map(_text, lines)) + "</pre>" if lines else ""
 
 
 def _named(named: Named) -> str:

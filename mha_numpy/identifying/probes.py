@@ -11,13 +11,14 @@ from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.family import Problem, evaluate
 from mha_numpy.identifying.layouts import find_orders, in_order
 from mha_numpy.identifying.options import Option
+from mha_numpy.identifying.roles import TOKENS
 from mha_numpy.identifying.search import OUTPUTS, Found, Seen, explain, fit
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Slot, Way
 
 HIDING = ("mask", "lengths", "bias")  # roles that can hide all keys of a query
 OF_KEYS = ("value", "wide_v", "x_v", "memory", "x", "packed")  # roles whose rows become values
-BLIND = ("nan", "zeros", "mean of all values", "as if nothing were hidden")
+BLIND_KINDS = ("nan", "zeros", "mean of all values", "as if nothing were hidden")
 LARGE = 1e3  # times the scores
 
 
@@ -27,7 +28,6 @@ class Fact(NamedTuple):
     name: str
     value: str
     argument: str = ""  # that it is about
-    note: str = ""
     seen: Seen | None = None  # the call that shows it
 
 
@@ -50,16 +50,13 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
     ]
 
 
-OF_QUERIES = ("query", "x_q", "wide_q", "x", "packed")  # whose rows have outputs
-
-
 def mixes(subject: Subject, found: Found) -> bool:
     """Return whether changing a token changes more than its own output: else nothing attends."""
     way = found.seen.way
     if way.sizes.T < 2:
         return True
     plain, _ = call_way(subject, way)
-    for role in (*OF_QUERIES, "key", "wide_k", "x_k", *OF_KEYS):
+    for role in (*TOKENS, "key", "wide_k", "x_k", *OF_KEYS):
         for token in (0, -1) if plain and role in way.roles() else ():
             moved, _ = call_way(subject, way, change=partial(_moved, role=role, token=token))
             if moved is None or plain is None:
@@ -67,7 +64,7 @@ def mixes(subject: Subject, found: Found) -> bool:
             layout = found.fits[0].layout
             rows = [_rows(found.output(one), layout, one.problem) for one in (plain, moved)]
             changed = rows[0] != rows[1]
-            if role in OF_QUERIES:
+            if role in TOKENS:
                 changed[:, token] = False
             if changed.any():
                 return True
@@ -118,7 +115,7 @@ def _blind_rows(
         change = partial(hide, settings=each.settings, last=False)
         seen, trouble = call_way(subject, each.seen.way, seed=2, change=change)
         if trouble:
-            yield Fact("blind", "error", _argument(each.seen.way), trouble)
+            yield Fact("blind", "error", _argument(each.seen.way))
         elif seen:
             kind = _blind_kind(seen, each)
             yield Fact("blind", kind, _argument(each.seen.way), seen=seen)
@@ -138,7 +135,7 @@ def _unchanged(problem: Problem) -> Problem:
 
 def _blind_kind(seen: Seen, found: Found) -> str:
     kind = next(
-        (kind for kind in BLIND if explain(seen, {**found.settings, "blind": kind})), "other"
+        (kind for kind in BLIND_KINDS if explain(seen, {**found.settings, "blind": kind})), "other"
     )
     is_number = not np.isnan(found.output(seen)).any()
     return "zeros" if kind == "nan" and is_number else kind  # weights of 0 after the softmax
@@ -199,9 +196,9 @@ def _float_masks(subject: Subject, options: Sequence[Option]) -> Iterator[Fact]:
             continue
         way, slot = option.found.seen.way, option.slot._replace(role="bias", kind="")
         way = way._replace(slots={**way.slots, option.argument: slot})
-        seen, trouble = call_way(subject, way, seed=8, change=change)
+        seen, _ = call_way(subject, way, seed=8, change=change)
         if seen is None:
-            yield Fact("float_mask", "error", option.argument, trouble)
+            yield Fact("float_mask", "error", option.argument)
             continue
         bias = seen.problem.given["bias"]
         as_bool = seen._replace(problem=seen.problem.but(bias=None, mask=bias != 0))
@@ -282,7 +279,7 @@ def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
         subject, way._replace(sizes=way.sizes._replace(S=0)), change=_unchanged
     )
     if trouble:
-        yield Fact("no_keys", "error", note=trouble)
+        yield Fact("no_keys", "error")
     elif seen:
         array = found.output(seen)
         value = (
@@ -311,8 +308,7 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
         subject.narrow(own)
         seen = [one for one, _ in calls if one]
         if len(seen) < len(calls):
-            trouble = calls[0][1]
-            yield Fact(dtype, "error" if trouble else "not finite", note=trouble)
+            yield Fact(dtype, "error" if calls[0][1] else "not finite")
             continue
         returned = found.output(seen[0]).dtype.name
         is_exact = all(_is_rounded_once(one, found, dtype) for one in seen)

@@ -12,12 +12,12 @@ from mha_numpy.identifying.rows import ROLES, Row
 from mha_numpy.tables import Table
 
 WIDTH = 100  # the most characters of a line
-FRAMEWORKS = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
+FRAMEWORK_NAMES = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
 FEATURES = {  # settings that a headline names, if they are not usual
     "rotation": "rotary positions", "alibi": "ALiBi", "buckets": "T5's position bias",
     "window": "a window", "softcap": "a softcap", "qk_norm": "normalised queries and keys",
 }  # fmt: skip
-ALWAYS = ("scale", "causal", *TELLING.values())  # no row of these is quiet
+LOUD = ("scale", "causal", *TELLING.values())  # no row of these is quiet
 
 
 def to_text(sheet: Findings) -> str:
@@ -31,7 +31,7 @@ def sections(sheet: Findings) -> list[Table]:
     name = visible(sheet.name)
     if not sheet.is_found:
         return [Table("", (), [[f"{name}: {visible(sheet.saw)}"]])]
-    framework = FRAMEWORKS.get(sheet.framework, sheet.framework)
+    framework = FRAMEWORK_NAMES.get(sheet.framework, sheet.framework)
     mistakes = [line for row in sheet.mistakes for line in _mistake(row)]
     parts = {
         "What looks like a mistake": mistakes,
@@ -96,7 +96,7 @@ def usual(sheet: Findings) -> list[str]:
 
 
 def _is_quiet(row: Row) -> bool:
-    return row.kind == "usual" and not row.argument and row.setting not in ALWAYS
+    return row.kind == "usual" and not row.argument and row.setting not in LOUD
 
 
 def visible(text: object) -> str:
@@ -104,7 +104,7 @@ def visible(text: object) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
 
 
-def name_of(row: Row) -> str:
+def label_of(row: Row) -> str:
     """Return the name of a row, with the argument that it is about."""
     is_own = row.argument and row.argument != row.name
     return f"{row.name} ({visible(row.argument)})" if is_own else row.name
@@ -117,7 +117,7 @@ def _named_once(sheet: Findings) -> Iterator[list[str]]:
     """
     rows = conventions(sheet)
     beside = iter(in_libraries(sheet, rows))
-    for name, group in groupby(rows, name_of):
+    for name, group in groupby(rows, label_of):
         for number, row in enumerate(group):
             yield ["" if number else name, visible(row.says)]
             yield from (["", line] for line in _example(row))
@@ -134,7 +134,7 @@ def _listed(named: tuple[Named, ...]) -> list[list[str]]:
 
 
 def _mistake(row: Row) -> Iterator[list[str]]:
-    yield [name_of(row), visible(row.says)]
+    yield [label_of(row), visible(row.says)]
     if row.line:
         yield ["", f"line {row.line}: {visible(row.code)}"]
     if row.instead:

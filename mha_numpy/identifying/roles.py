@@ -11,6 +11,7 @@ from mha_numpy.identifying.signatures import Argument
 from mha_numpy.identifying.subject import Subject
 
 MAIN = ("query", "key", "value", "x", "memory", "packed")  # in their usual order
+TOKENS = ("query", "wide_q", "x_q", "x", "packed")  # whose rows have outputs
 MAINS = [  # those that occur together; after the first five, something is missing
     frozenset(each.split())
     for each in ("x", "packed", "query key value", "query memory", "x memory", "query key",

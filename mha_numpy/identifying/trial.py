@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.checking.derivatives import central_difference
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.family import AXES, Problem, evaluate
 from mha_numpy.identifying.layouts import JOINED, arrange
@@ -106,11 +107,12 @@ class Trial(NamedTuple):
 
     def slope(self, leaf: Leaf, direction: Array) -> float:
         """Return the derivative of the loss along a direction of an array."""
-        given, step = self.given(), 10 * self.few
-        up, down = (
-            self.loss(leaf.put(given, leaf.of(given) + by * direction)) for by in (step, -step)
-        )
-        return (up - down) / (2 * step)
+        given = self.given()
+
+        def moved(by: float) -> float:
+            return self.loss(leaf.put(given, leaf.of(given) + by * direction))
+
+        return float(central_difference(moved, 10 * self.few))
 
 
 def make_trial(subject: Subject, found: Found, until: float) -> Trial:

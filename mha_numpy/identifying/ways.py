@@ -14,7 +14,7 @@ from mha_numpy.identifying.layouts import (
     HEADS_GIVEN,
     HEADS_INSIDE,
     JOINED,
-    OF_ROLE,
+    LAYOUTS,
     PACKED,
     PARAM_LAYOUTS,
     ROWS,
@@ -159,7 +159,7 @@ def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
 
 def _options(roles: Roles) -> Iterator[dict[str, Slot]]:
     """Yield ways to give the arguments that are neither tokens nor params nor lengths."""
-    names = [n for n, role in roles.arguments.items() if role in (*OF_ROLE, *CHOICES, "padding")]
+    names = [n for n, role in roles.arguments.items() if role in (*LAYOUTS, *CHOICES, "padding")]
     all_slots = product(*(variants(roles.arguments[name], name) for name in names))
     for slots in islice(filter(_are_alike, all_slots), MOST_OPTIONS):
         yield dict(zip(names, slots, strict=True))
@@ -177,7 +177,7 @@ def variants(role: str, name: str = "") -> list[Slot]:
         return [Slot(role, value=value) for value in (1.0, 0.25)]
     if role in CHOICES:
         return [Slot(role, value=value) for value in CHOICES[role]]
-    layouts = ROWS if role == "padding" else OF_ROLE[role]
+    layouts = ROWS if role == "padding" else LAYOUTS[role]
     if role == "cos_sin":
         pairs = [(("0", Slot("cos", layout)), ("1", Slot("sin", layout))) for layout in layouts]
         return [Slot(role, parts=parts) for parts in pairs]
