@@ -622,7 +622,9 @@ def _vectors(options: Namespace) -> int:
         "a function, an object, a class, or an attribute of these, such as Layer.attend"),
     word("--backward", "NAME", "the function in this file that computes the gradients"),
     word("--given", "ROLE=ARGUMENT",
-        "say which argument has a role, such as mask=attn; you can give several",
+        "say which argument has a role, such as mask=attn; you can give several. Roles are query, "
+        "key, value, x, memory, mask, padding, lengths, bias, heads, is_causal, window, w_q and "
+        "others; a wrong one lists them all",
         nargs="+", action="extend", default=[]),
     switch("--examples", "add to each finding the smallest inputs that show it"),
     path("--json", "FILE", "write the report to this file as JSON; - prints only the JSON"),

@@ -79,8 +79,11 @@ def make_datasheet(looked: Looked) -> Findings:
 
 
 def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
+    normaliser = make_row("normaliser", settings.get("normaliser", "softmax"))
+    if str(normaliser.value).endswith("of q and k"):
+        settings = {**settings, "scale": "none"}
     for setting in SETTINGS:
-        if setting == "scale" and "of q and k" in str(settings.get("normaliser", "")):
+        if setting == "softmax_axis" and normaliser.says.startswith(("no softmax", "scores")):
             continue
         if setting in settings or (not argument and setting in ALWAYS):
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
@@ -126,8 +129,6 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
         )
     if role == "is_causal":
         settings.setdefault("causal", option.found.settings.get("causal"))
-    if role in ("is_causal", "window"):
-        settings.setdefault("alignment", option.found.settings.get("alignment", USUAL["alignment"]))
     for setting, value in (("rows_by", "queries"), ("mask_index", "transposed")):
         if settings.get(setting) == value and option.argument.startswith("q"):
             settings[setting] = f"{value}, as it says"

@@ -13,8 +13,9 @@ from mha_numpy.identifying.rows import ROLES, Row
 from mha_numpy.identifying.sheet import Datasheet
 
 NAMES = {  # of roles, as people say them
-    "heads": "H", "num_heads": "H", "num_kv_heads": "G", "kv_heads": "G", "padding": "padding",
-    "query": "query", "dropout": "rate", "dropout_p": "rate",
+    **{role: role for role in (*ROLES, "padding")},
+    "heads": "H", "num_heads": "H", "num_kv_heads": "G", "kv_heads": "G", "dropout": "rate",
+    "dropout_p": "rate",
 }  # fmt: skip
 
 EXAMPLES = 2.0  # seconds of the processor, for all examples
@@ -37,7 +38,8 @@ def identify(
     backward : callable, optional
         The function that pulls gradients back through it.
     given : dict of str, optional
-        Roles that you know, each with the name of its argument: ``{"mask": "attn"}``.
+        Roles that you know, each with the name of its argument: ``{"mask": "attn"}``. The error
+        for a wrong role lists all roles.
     seconds : float
         The time that it may take, without that of a single call.
     examples : bool
@@ -62,15 +64,16 @@ def identify(
     check_number("seconds", seconds, positive=True)
     if backward is not None and not callable(backward):
         raise ConfigError(f"backward: expected a function; got {describe(backward)}")
+    if not isinstance(given or {}, Mapping):
+        raise ConfigError(f"given: expected a dict of roles; got {describe(given)}")
     roles = {}
     for name, argument in (given or {}).items():
-        role = NAMES.get(name, name)
-        if role not in ROLES and role != "padding":
-            meant = did_you_mean(name, (*ROLES, *NAMES)) or "roles are query, key, value, mask ..."
+        if name not in NAMES:
+            meant = f"{did_you_mean(str(name), NAMES)} Roles are {', '.join(NAMES)}".strip()
             raise ConfigError(f"given: there is no role {name!r}; {meant}")
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
-        roles[argument] = role
+        roles[argument] = NAMES[name]
     looked = look(function, roles, seconds, backward)
     sheet = Datasheet(*make_datasheet(looked))
     return sheet._replace(rows=(*_with_examples(looked, sheet.rows),)) if examples else sheet

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mha_numpy.identifying.blame import Blame, find_blame, find_change, find_first_nan
-from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.family import USUAL
 from mha_numpy.identifying.look import Looked
 from mha_numpy.identifying.promises import Promise, find_promises
 from mha_numpy.identifying.rows import Row, make_row
@@ -25,7 +25,7 @@ KEPT_BY: dict[tuple[str, Any], tuple[str, tuple[Any, ...]]] = {  # promises in t
     ),
     ("dropout", "scaled by 1/(1-p)"): ("dropout_scale", ("1/(1-p)",)),
 }
-AXIS_OF = {"alignment": "S", "grouping": "G"}  # a promise means nothing without such an axis
+QUIET = ("rotation", "softcap_at")  # no row says that they are usual
 
 
 def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
@@ -61,27 +61,14 @@ def _held_to(
     if not about and not (setting == "causal" and promise.argument):  # a flag that is off
         about = [row for row in same if not row.argument or not promise.argument]
     for row in rows:
-        if row in about and row.value not in values and row.kind != "mistake":
+        is_moot = (setting, row.value) == ("alignment", "error")
+        if row in about and row.value not in values and row.kind != "mistake" and not is_moot:
             instead = make_row(setting, values[0]).says if values else ""
             row = row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
         yield row
-    is_kept = about or setting not in SETTINGS or USUAL[setting] in values
-    if not is_kept and _is_told(looked, setting):
+    if setting in QUIET and not about and USUAL[setting] not in values:
         row, instead = make_row(setting, USUAL[setting]), make_row(setting, values[0]).says
         yield row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
-
-
-def _is_told(looked: Looked, setting: str) -> bool:
-    """Return whether the usual value, of which no row tells, was seen to be in force."""
-    if looked.found is None or setting not in ("alignment", "grouping", "rotation", "softcap_at"):
-        return False
-    way = looked.found.seen.way
-    axes = {axis for layout in way.roles().values() for axis in layout.split()}
-    has_causal = any(
-        (found.settings.get("causal") or found.settings.get("window_given"))
-        for found in (looked.found, *(each.found for each in looked.options if each.found))
-    )
-    return AXIS_OF.get(setting, "") in (*axes, "") and (setting != "alignment" or has_causal)
 
 
 def _blame(looked: Looked, row: Row) -> Blame | None:

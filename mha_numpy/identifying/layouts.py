@@ -19,7 +19,7 @@ HEADS_INSIDE = ("B T D", "T D", "T B D", "B D T", "D T", "B D|B S D", "D|S D")
 JOINED = {  # axes that are several axes in one
     "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",
 }  # fmt: skip
-CELLS = ("B H T S", "T S", "B T S", "B 1 T S", "B 1 1 S", "B S", "H T S", "S", "1 H T S", "1 1 T S",
+CELLS = ("B H T S", "B T S", "T S", "B 1 T S", "B 1 1 S", "B S", "H T S", "S", "1 H T S", "1 1 T S",
          "1 T S", "B 1 S", "H 1 S", "B H 1 S", "1 S", "S B", "B H S")  # fmt: skip
 ROWS = ("B S", "S", "B 1 1 S", "B 1 S", "S B")  # of a padding mask
 LAYOUTS = {  # layouts of arrays that are options

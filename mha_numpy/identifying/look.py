@@ -105,7 +105,7 @@ def other_lengths(subject: Subject, found: Found) -> Iterator[Seen]:
     others: list[dict[str, int]] = []
     if not way.is_self:
         others = [{"S": S} for S in (7, sizes.T, 3) if S != sizes.S]
-        others += [{"T": 1}] if found.settings.get("causal") and sizes.T > 1 else []
+        others += [{"T": 1}] if found.settings.get("causal") and 1 < sizes.T != sizes.S else []
     elif sizes.T > 1:
         others = [{"T": 6, "S": 6}]
     odd: list[dict[str, int]] = []
@@ -133,7 +133,8 @@ def settle(subject: Subject, found: Found, numbers: Sequence[float], until: floa
         return found
     group = sorted([found.seen, *others], key=lambda one: bool(explain(one, found.settings)))
     again = search([group], numbers, until=until, most={1: 1, 2: 1, 3: 1}, bases=(found.settings,))
-    return again or found
+    fits = explain(found.seen, again.settings) if again else ()
+    return Found(found.seen, again.settings, fits) if again and fits else found
 
 
 def _all_gradients(
@@ -170,7 +171,8 @@ def look(
         if found is None:
             return Looked(subject, None, [], [], [], trouble, seen)
         options = look_at_options(subject, found, dict(given or {}), clock() + seconds / 2)
-        facts = [*find_facts(subject, found, options), *find_dropout(subject, found, options)]
+        facts = find_facts(subject, found, options, clock() + seconds / 2)
+        facts += [*find_dropout(subject, found, options)]
         if backward is None:
             holder = getattr(subject.function, "__self__", subject.function)
             backward = getattr(holder, "backward", None)

@@ -12,7 +12,7 @@ from mha_numpy.identifying.roles import NUMBERS
 from mha_numpy.identifying.search import OUTPUTS, Fit, Found, Group, Seen, explain, fit, search
 from mha_numpy.identifying.signatures import Argument
 from mha_numpy.identifying.subject import Subject
-from mha_numpy.identifying.ways import CHOICES, Slot, Way, variants
+from mha_numpy.identifying.ways import CHOICES, Slot, Way, fits, variants
 
 UNCLEAR = "not clear"
 HOW_HIDDEN = ("hide", "combined", "alignment", "blind")
@@ -120,7 +120,7 @@ def _look_at(
             return Option(argument.name, role, None, None, {})
         partner = TOGETHER.get(role)
         second = next((a.name for a in left if partner and partner in roles_by_name(a.name)), "")
-        for slots in _trials(role, argument, second, partner):
+        for slots in _trials(found.seen.way, role, argument, second, partner):
             group, same = _calls(subject, found, role, slots)
             is_quiet |= same
             if group:
@@ -133,7 +133,7 @@ def _look_at(
             option = _search(found, argument, role, each, (cost,), until)
             if option:
                 return option
-    note = "changes nothing" if is_quiet else UNCLEAR
+    note = "changes nothing" if is_quiet and roles[:1] != ["eps"] else UNCLEAR * (not is_quiet)
     return Option(argument.name, roles[0] if roles and is_quiet else "", None, None, {}, note)
 
 
@@ -214,7 +214,7 @@ def _roles(argument: Argument) -> list[str]:
 
 
 def _trials(
-    role: str, argument: Argument, second: str, partner: str | None
+    way: Way, role: str, argument: Argument, second: str, partner: str | None
 ) -> Iterator[dict[str, Slot]]:
     """Yield what to pass."""
     if role == "is_causal":
@@ -226,7 +226,11 @@ def _trials(
             yield {argument.name: Slot("x_k", "B S C")}
         yield {argument.name: Slot("memory", "B S C")}
     elif role in LAYOUTS or role == "padding":
+        layouts = way.roles()
+        of_queries = next((layouts[r] for r in ("query", "x", "x_q", "wide_q") if r in layouts), "")
         for slot in variants(role):
+            if not fits(slot, of_queries, layouts.get("key", ""), way.is_inside):
+                continue
             layout = slot.layout.replace("d", "e") if role == "cache_k" else slot.layout
             pair = {second: Slot(str(partner), layout)} if second else {}
             yield {argument.name: slot, **pair}

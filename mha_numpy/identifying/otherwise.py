@@ -15,11 +15,12 @@ from mha_numpy.identifying.subject import Subject
 def describe_unknown(subject: Subject, seen: Sequence[Seen], trouble: str) -> str:
     """Say in two sentences what was seen, and what to tell `identify`."""
     if not seen:
-        names = [_guess(argument.name) for argument in subject.arguments]
+        names = [argument.name for argument in subject.arguments]
+        guesses = ", ".join(map(_guess, names)) or "none"
         because = f"; the last one raised {trouble}" if trouble else ""
         return (
-            f"no call worked{because}. The arguments were taken for: {', '.join(names) or 'none'}. "
-            'If one of them is something else, say so, for example given={"mask": "attn"}'
+            f"no call worked{because}. The arguments were taken for: {guesses}. "
+            f"If one of them is something else, say so, for example given={{{_other(names)}}}"
         )
     return (
         "no known attention, with up to three deviations, gives its numbers: "
@@ -30,6 +31,14 @@ def describe_unknown(subject: Subject, seen: Sequence[Seen], trouble: str) -> st
 def _guess(name: str) -> str:
     roles = [role for role in roles_by_name(name) if role in ROLES]
     return f"{name} = {ROLES[roles[0]].split(',')[0]}" if roles else f"{name} = ?"
+
+
+def _other(names: Sequence[str]) -> str:
+    """Return an argument with what else it may be, one without a role if there is one."""
+    known = {name: [r for r in roles_by_name(name) if r[1:2] != "_"] for name in names}
+    roles = {name: known[name] or ["", "mask"] for name in names}
+    likely = sorted(names, key=lambda name: (roles[name][0] != "", len(roles[name]) < 2))
+    return f'"{[*roles[likely[0]], "memory"][1]}": "{likely[0]}"' if names else '"query": "x"'
 
 
 def _reach(subject: Subject, seen: Seen) -> str:

@@ -2,19 +2,19 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from mha_numpy.identifying.datasheet import Findings, Named
 from mha_numpy.identifying.report import (
     FRAMEWORK_NAMES,
-    conventions,
-    gradients,
+    MISTAKES,
     headline,
     label_of,
-    usual,
+    parts,
     verdict,
     visible,
 )
@@ -41,28 +41,35 @@ def to_page(sheet: Findings) -> str:
     what = _sentence(headline(sheet)) if sheet.is_found else "Not identified"
     says = verdict(sheet) if sheet.is_found else f"{name}: {visible(sheet.saw)}."
     css = (HERE / "page.css").read_text("utf-8")
-    return fill(
+    body = fill(
         (HERE / "page.html").read_text("utf-8"),
         {
-            "title": escape(f"{name}: {what}"), "style": css_tokens() + read("page.css") + css,
             "top": read("top.html"), "name": escape(name), "framework": escape(framework),
             "headline": escape(what), "verdict": escape(says), "version": PACKAGE.__version__,
             "sections": "\n".join(_sections(sheet)), "scope": SCOPE if sheet.is_found else "",
         },
     )  # fmt: skip
+    return fill(
+        read("document.html"),
+        {
+            "title": escape(f"{name}: {what}"), "style": css_tokens() + read("page.css") + css,
+            "scripts": "", "body": body,
+        },
+    )  # fmt: skip
 
 
 def _sections(sheet: Findings) -> Iterator[str]:
-    parts = {
-        "Looks like a mistake": _list("mistakes", map(_mistake, sheet.mistakes)),
-        "Arguments": _table("names", map(_named, sheet.arguments)) + _symbols(sheet),
-        "Returns": _table("names", map(_named, sheet.returns)),
-        "Conventions": _table("findings", _findings(conventions(sheet))),
-        "Gradients": "\n".join(f"<p>{_text(row.says)}</p>" for row in gradients(sheet)),
-        "As usual": _list("quiet", (f"<li>{_text(says)}</li>" for says in usual(sheet))),
+    shown: dict[str, Callable[[Any], str]] = {
+        MISTAKES: lambda part: _list("mistakes", map(_mistake, part)),
+        "Arguments": lambda part: _table("names", map(_named, part)) + _symbols(sheet),
+        "Returns": lambda part: _table("names", map(_named, part)),
+        "Conventions": lambda part: _table("findings", _findings(part)),
+        "As usual": lambda part: _list("quiet", (f"<li>{_text(says)}</li>" for says in part)),
     }
-    for title, body in parts.items():
-        if body:
+    for title, part in parts(sheet).items():
+        if part:
+            plain = "\n".join(f"<p>{_text(says)}</p>" for says in part if title not in shown)
+            body = plain or shown[title](part)
             yield f"<section>\n<h2>{title}</h2>\n{body}\n</section>"
 
 
@@ -73,20 +80,20 @@ def _mistake(row: Row) -> str:
         parts.append(f'<pre class="source"><span>{row.line}</span>{code}</pre>')
     if row.instead:
         parts.append(f'<p class="instead"><strong>Instead:</strong> {_text(row.instead)}</p>')
-    return f"<li>{''.join(parts)}{_more(row)}</li>"
+    return f"<li>{''.join(parts)}{_example(row)}</li>"
 
 
-def _findings(rows: Iterable[Row]) -> Iterator[str]:
-    for name, group in groupby(rows, label_of):
+def _findings(part: Iterable[tuple[Row, str]]) -> Iterator[str]:
+    for name, group in groupby(part, lambda each: label_of(each[0])):
         start = f'<tr><th scope="row">{_text(name)}</th>'
-        for row in group:
+        for row, there in group:
             says = f"<strong>{_text(row.says)}</strong>" if row.kind != "usual" else _text(row.says)
-            yield f"{start}<td>{says}{_more(row)}</td></tr>"
+            about = f'<p class="about">{_text(there)}</p>' if there else ""
+            yield f"{start}<td>{says}{_example(row)}{about}</td></tr>"
             start = '<tr class="goes-on"><th></th>'
 
 
-def _more(row: Row) -> str:
-    """Return the example of a row."""
+def _example(row: Row) -> str:
     lines = str(row.example).splitlines() if row.example else []
     return "<pre>" + "\n".join(map(_text, lines)) + "</pre>" if lines else ""
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import Problem, evaluate
 from mha_numpy.identifying.layouts import find_orders, in_order
 from mha_numpy.identifying.options import Option
@@ -31,23 +32,28 @@ class Fact(NamedTuple):
     seen: Seen | None = None  # the call that shows it
 
 
-def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> list[Fact]:
+def find_facts(
+    subject: Subject, found: Found, options: Sequence[Option], until: float
+) -> list[Fact]:
     """Call a function with special inputs."""
-    findings = [found, *(option.found for option in options if option.found)]
+    named = [("", found), *((option.argument, option.found) for option in options if option.found)]
+    findings = [each for _, each in named]
     hiding = [each for each in findings if {"mask", "lengths"} & each.seen.way.roles().keys()]
     hiding = hiding or [each for each in findings if "bias" in each.seen.way.roles()]
-    return [
-        *_blind_rows(subject, hiding, findings),
-        *_hidden_nan(subject, [*hiding, *findings]),
-        *_float_masks(subject, options),
-        *_groups(subject, found, options),
-        *_large_scores(subject, found),
-        *_no_keys(subject, found),
-        *_narrow(subject, found),
-        *_half_masked(subject, hiding[:1]),
-        *_changes(subject, findings),
-        *_repeats(subject, found),
+    facts = [
+        _alignment(subject, named),
+        _blind_rows(subject, hiding, findings),
+        _hidden_nan(subject, [*hiding, *findings]),
+        _float_masks(subject, hiding),
+        _groups(subject, found, options),
+        _large_scores(subject, found),
+        _no_keys(subject, findings),
+        _narrow(subject, found),
+        _half_masked(subject, hiding[:1]),
+        _changes(subject, findings),
+        _repeats(subject, found),
     ]
+    return [fact for each in facts if clock() < until for fact in each]
 
 
 def mixes(subject: Subject, found: Found) -> bool:
@@ -98,14 +104,40 @@ def hide(problem: Problem, settings: dict[str, Any], *, last: bool) -> Problem:
         if last:
             visible[..., 0] = True
         else:
-            visible[:, :, 0] = False
+            visible[:1, :, 0] = False
         return problem.but(mask=visible == is_visible)
     bias = given["bias"].copy()
     if last:
         bias[..., -1] = -np.inf
     else:
-        bias[:, :, 0] = -np.inf
+        bias[:1, :, 0] = -np.inf
     return problem.but(bias=bias)
+
+
+def _alignment(subject: Subject, named: Sequence[tuple[str, Found]]) -> Iterator[Fact]:
+    """Say where rows of a rule begin if T_q and T_k differ, wherever no setting says it."""
+    for argument, found in named:
+        way, plain = found.seen.way, found.seen.problem.but(mask=None, lengths=None)
+        values = evaluate(plain, found.settings)
+        if not values or not values["has_rule"] or (way.is_self and not way.sizes.Z):
+            continue
+        T = way.sizes.T
+        calls = [_with_sizes(subject, way, T=n, S=S) for n, S in ((T, T + 2), (T, T - 2), (1, T))]
+        if "alignment" in found.settings:
+            pass
+        elif any(seen and explain(seen, found.settings) for seen in calls[:2]):
+            yield Fact("alignment", "top left", argument)
+        elif not any(calls[:2]):
+            single = {**found.settings, "alignment": "none with one query"}
+            is_fine = calls[2] and explain(calls[2], single)
+            yield Fact("alignment", "one query" if is_fine else "error", argument)
+        if not argument:
+            return
+
+
+def _with_sizes(subject: Subject, way: Way, **sizes: int) -> Seen | None:
+    way = way._replace(sizes=way.sizes._replace(**sizes))
+    return call_way(subject, way, change=_unchanged)[0]
 
 
 def _blind_rows(
@@ -116,17 +148,30 @@ def _blind_rows(
         seen, trouble = call_way(subject, each.seen.way, seed=2, change=change)
         if trouble:
             yield Fact("blind", "error", _argument(each.seen.way))
-        elif seen:
-            kind = _blind_kind(seen, each)
-            yield Fact("blind", kind, _argument(each.seen.way), seen=seen)
+        elif seen and _has_blind(seen, each):
+            yield Fact("blind", _blind_kind(seen, each), _argument(each.seen.way), seen=seen)
     for each in () if hiding else findings:
-        for S in (3, 2, 1):  # more queries than keys: some may see nothing
-            way = each.seen.way._replace(sizes=each.seen.way.sizes._replace(S=S))
+        for way in _blinding(each.seen.way):
             seen, _ = call_way(subject, way, change=_unchanged)
-            values = seen and evaluate(seen.problem, each.settings)
-            if seen and values and not values["visible"].any(-1).all():
+            if seen and _has_blind(seen, each):
                 yield Fact("blind", _blind_kind(seen, each), seen=seen)
                 return
+
+
+def _blinding(way: Way) -> Iterator[Way]:
+    """Yield ways in which rules alone may hide all keys: few keys, or a window of none."""
+    for S in (3, 2):
+        yield way._replace(sizes=way.sizes._replace(S=S))
+    name = way.argument("window")
+    if isinstance(way.slots.get(name, Slot("")).value, int):
+        yield way._replace(slots={**way.slots, name: Slot("window", value=0)})
+
+
+def _has_blind(seen: Seen, found: Found) -> bool:
+    values = evaluate(seen.problem, found.settings)
+    if values is None:
+        return False
+    return not (values["visible"] & ~np.isneginf(values["scores"])).any(-1).all()
 
 
 def _unchanged(problem: Problem) -> Problem:
@@ -184,27 +229,28 @@ def _rows(array: Array, layout: str, problem: Problem) -> Array:
     return array.reshape(problem.sizes.B, problem.sizes.T)
 
 
-def _float_masks(subject: Subject, options: Sequence[Option]) -> Iterator[Fact]:
+def _float_masks(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
     """Pass floats where a bool mask is taken."""
 
     def change(problem: Problem) -> Problem:
         bias = problem.given["bias"]
         return problem.but(bias=np.where(bias.argsort(-1) % 2, bias, 0))
 
-    for option in options:
-        if option.found is None or option.slot is None or option.slot.kind != "bool":
+    for found in findings:
+        way, name = found.seen.way, found.seen.way.argument("mask")
+        if not name or way.slots[name].kind != "bool":
             continue
-        way, slot = option.found.seen.way, option.slot._replace(role="bias", kind="")
-        way = way._replace(slots={**way.slots, option.argument: slot})
+        slot = way.slots[name]._replace(role="bias", kind="")
+        way = way._replace(slots={**way.slots, name: slot})
         seen, _ = call_way(subject, way, seed=8, change=change)
         if seen is None:
-            yield Fact("float_mask", "error", option.argument)
+            yield Fact("float_mask", "error", name)
             continue
         bias = seen.problem.given["bias"]
         as_bool = seen._replace(problem=seen.problem.but(bias=None, mask=bias != 0))
         for value, each in (("added", seen), ("not 0 is True", as_bool)):
-            if explain(each, option.found.settings):
-                yield Fact("float_mask", value, option.argument)
+            if explain(each, found.settings):
+                yield Fact("float_mask", value, name)
 
 
 def _groups(subject: Subject, found: Found, options: Sequence[Option]) -> Iterator[Fact]:
@@ -218,25 +264,21 @@ def _groups(subject: Subject, found: Found, options: Sequence[Option]) -> Iterat
         seen, _ = call_way(subject, way._replace(slots=slots, sizes=way.sizes._replace(G=2)))
         if seen and explain(seen, found.settings):
             yield Fact("groups", "taken", flag)
+            if "grouping" not in found.settings:
+                yield Fact("grouping", "repeat", flag)
             return
     yield Fact("groups", "error")
 
 
-SCALED = ("query", "wide_q", "x_q", "w_q", "x", "packed", "w_qkv")  # the scores grow with them
+SCALED = ("wide_q", "x_q", "x", "packed")  # their tokens have queries
 
 
 def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
-    """Add the same to all scores, then make those of one query large, or else all of them."""
+    """Make all scores large, then those of one query."""
     if found.settings.get("normaliser", "softmax") != "softmax":
         return
-    own = {slot.role for slot in found.seen.way.hidden.values()}
-    role = next(
-        (role for role in SCALED if role in found.seen.problem.given and role not in own), ""
-    )
-    if not role:
-        return
-    for name, change in (("large_scores", _shifted), ("uneven_scores", _enlarged)):
-        seen, _ = call_way(subject, found.seen.way, seed=4, change=partial(change, role=role))
+    for name, change in (("large_scores", _enlarged), ("uneven_scores", _uneven)):
+        seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
         if seen is None:
             continue
         values = evaluate(seen.problem, found.settings)
@@ -251,45 +293,47 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
             return
 
 
-def _shifted(problem: Problem, role: str) -> Problem:
-    """Add the same large number to all scores, if queries and keys are at hand."""
-    if "query" not in problem.given or "key" not in problem.given:
-        return problem
-    arrays = {name: problem.given[name].copy() for name in ("query", "key")}
-    for array in arrays.values():
-        array[..., 0] = LARGE**0.6
-    return problem.but(**arrays)
+def _enlarged(problem: Problem) -> Problem:
+    """Add the same large number to all scores, or multiply the tokens that they come from."""
+    if {"query", "key"} <= problem.given.keys():
+        arrays = {name: problem.given[name].copy() for name in ("query", "key")}
+        for array in arrays.values():
+            array[..., 0] = LARGE**0.6
+        return problem.but(**arrays)
+    return problem.but(**{
+        role: problem.given[role] * LARGE ** (0.5 if role in ("x", "packed") else 1)
+        for role in SCALED
+        if role in problem.given
+    })  # fmt: skip
 
 
-def _enlarged(problem: Problem, role: str) -> Problem:
-    """Make the scores of the first query large, or all of them."""
+def _uneven(problem: Problem) -> Problem:
+    """Make the scores of the first query large."""
+    role = next(role for role in ("query", *SCALED) if role in problem.given)
     array = problem.given[role].copy()
-    if role.startswith("w_") or role == "packed":
-        array *= LARGE
-    else:
-        array[..., 0, :] *= LARGE
+    array[..., 0, :] *= LARGE
     return problem.but(**{role: array})
 
 
-def _no_keys(subject: Subject, found: Found) -> Iterator[Fact]:
-    way = found.seen.way
-    if way.is_self:
+def _no_keys(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
+    for found in findings:
+        way = found.seen.way
+        if way.is_self:
+            continue
+        way = way._replace(sizes=way.sizes._replace(S=0))
+        seen, trouble = call_way(subject, way, change=_no_lengths)
+        if trouble:
+            yield Fact("no_keys", "error")
+        elif seen and explain(seen, found.settings):
+            yield Fact("no_keys", "zeros")
+        elif seen:
+            yield Fact("no_keys", "nan" if np.isnan(found.output(seen)).all() else "other")
         return
-    seen, trouble = call_way(
-        subject, way._replace(sizes=way.sizes._replace(S=0)), change=_unchanged
-    )
-    if trouble:
-        yield Fact("no_keys", "error")
-    elif seen:
-        array = found.output(seen)
-        value = (
-            "zeros"
-            if explain(seen, found.settings)
-            else "nan"
-            if np.isnan(array).all()
-            else "other"
-        )
-        yield Fact("no_keys", value)
+
+
+def _no_lengths(problem: Problem) -> Problem:
+    lengths = problem.get("lengths")
+    return problem if lengths is None else problem.but(lengths=lengths * 0)
 
 
 def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
@@ -300,8 +344,8 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
         width = _width_inside(subject, found)
         is_meant = width in subject.source or subject.framework == "keras"
         yield Fact("sums", f"{width}, as it says" if width != "float64" and is_meant else width)
-    if has_params and not subject.is_module:  # they have a dtype of their own
-        return
+    if has_params and not subject.is_module and subject.framework != "numpy":
+        return  # params have a dtype that inputs must have, too
     for dtype in ("float32", "float16"):
         subject.narrow(dtype)
         calls = [call_way(subject, found.seen.way, seed=seed) for seed in (5, 6, 7)]

@@ -1,6 +1,6 @@
 """A datasheet as text for the terminal, and as a dict for JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from shutil import get_terminal_size
@@ -11,13 +11,15 @@ from mha_numpy.identifying.libraries import drop_in, in_libraries, in_words
 from mha_numpy.identifying.rows import ROLES, Row
 from mha_numpy.tables import Table
 
+MISTAKES = "What looks like a mistake"  # the title of this part
 WIDTH = 100  # the most characters of a line
 FRAMEWORK_NAMES = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
 FEATURES = {  # settings that a headline names, if they are not usual
     "rotation": "rotary positions", "alibi": "ALiBi", "buckets": "T5's position bias",
     "window": "a window", "softcap": "a softcap", "qk_norm": "normalised queries and keys",
 }  # fmt: skip
-LOUD = ("scale", "causal", *TELLING.values())  # no row of these is quiet
+UNUSUAL = ("additive", "linear", "sigmoid")  # kinds of attention
+LOUD = ("scale", "causal", "alignment", "grouping", *TELLING.values())  # no row of these is quiet
 
 
 def to_text(sheet: Findings) -> str:
@@ -32,24 +34,31 @@ def sections(sheet: Findings) -> list[Table]:
     if not sheet.is_found:
         return [Table("", (), [[f"{name}: {visible(sheet.saw)}"]])]
     framework = FRAMEWORK_NAMES.get(sheet.framework, sheet.framework)
-    mistakes = [line for row in sheet.mistakes for line in _mistake(row)]
-    parts = {
-        "What looks like a mistake": mistakes,
-        "Arguments": _listed(sheet.arguments),
-        "Returns": _listed(sheet.returns),
-        "Conventions": [*_named_once(sheet)],
-        "Gradients": [[visible(row.says)] for row in gradients(sheet)],
-    }
-    bad = frozenset(i for i, (name, _) in enumerate(mistakes) if name)
     tables = [Table("", (), [[f"{name} ({framework}): {headline(sheet)}. {verdict(sheet)}"]])]
-    for title, rows in parts.items():
-        if rows:  # indented by a column without text
-            indented = [["", *row] for row in rows]
-            tables.append(Table(title, (), indented, bad if rows is mistakes else frozenset()))
-    quiet = usual(sheet)
+    for title, part in parts(sheet).items():
+        if part and title in LINES:  # indented by a column without text
+            rows = [["", *row] for row in LINES[title](part)]
+            bad = (i for i, row in enumerate(rows) if row[1] and title == MISTAKES)
+            tables.append(Table(title, (), rows, frozenset(bad)))
+        elif part:
+            said = f"As usual: {'; '.join(part)}." if title == "As usual" else part[0]
+            tables.append(Table("", (), [[said]]))
+    return tables
+
+
+def parts(sheet: Findings) -> dict[str, Sequence[Any]]:
+    """Return the parts of a report by their titles: rows, what has a name, or sentences."""
     said = drop_in(sheet)
-    last = [f"{said[0].upper()}{said[1:]}."] + [f"As usual: {'; '.join(quiet)}."] * bool(quiet)
-    return [*tables, *(Table("", (), [[line]]) for line in last)]
+    found = {
+        MISTAKES: sheet.mistakes,
+        "Arguments": sheet.arguments,
+        "Returns": sheet.returns,
+        "Conventions": [*_beside(sheet)],
+        "Gradients": [row.says for row in sheet.rows if row.setting == "gradients"],
+        "Drop-in": [f"{said[0].upper()}{said[1:]}."],
+        "As usual": usual(sheet),
+    }
+    return found if sheet.is_found else {}
 
 
 def headline(sheet: Findings) -> str:
@@ -61,8 +70,8 @@ def headline(sheet: Findings) -> str:
         kind = "cross-attention"
     elif ROLES["x"] in what:
         kind = "self-attention"
-    if "normaliser" in own and own["normaliser"].says.startswith("no softmax: linear"):
-        kind = f"linear {kind}"
+    says = " ".join(own[name].says for name in ("product", "normaliser") if name in own)
+    kind = " ".join([*(word for word in UNUSUAL if word in says), kind])
     kind = f"causal {kind}" if "causal" in own else kind
     features = [words for setting, words in FEATURES.items() if setting in own]
     return f"{kind} with {' and '.join(features)}" if features else kind
@@ -80,12 +89,8 @@ def verdict(sheet: Findings) -> str:
 
 def conventions(sheet: Findings) -> list[Row]:
     """Return the rows that another function may do in another way, mistakes left out."""
-    return [row for row in sheet.rows if row.kind != "mistake" and not _is_quiet(row)]
-
-
-def gradients(sheet: Findings) -> list[Row]:
-    """Return the rows about gradients that are right."""
-    return [row for row in sheet.rows if row.setting == "gradients"]
+    rows = [row for row in sheet.rows if row.setting != "gradients"]
+    return [row for row in rows if row.kind != "mistake" and not _is_quiet(row)]
 
 
 def usual(sheet: Findings) -> list[str]:
@@ -110,36 +115,42 @@ def label_of(row: Row) -> str:
     return f"{row.name} ({visible(row.argument)})" if is_own else row.name
 
 
-def _named_once(sheet: Findings) -> Iterator[list[str]]:
-    """Yield names and texts; of rows with one name, only the first says it.
-
-    A line below says what libraries do, where one of them differs.
-    """
+def _beside(sheet: Findings) -> Iterator[tuple[Row, str]]:
+    """Yield the conventions, each with what libraries do, where one of them differs."""
     rows = conventions(sheet)
-    beside = iter(in_libraries(sheet, rows))
-    for name, group in groupby(rows, label_of):
-        for number, row in enumerate(group):
+    for row, there in zip(rows, in_libraries(sheet, rows), strict=True):
+        differs = any(each.value != row.value for each in there.values())
+        yield row, in_words(row, there) if differs else ""
+
+
+def _named_once(part: Iterable[tuple[Row, str]]) -> Iterator[list[str]]:
+    """Yield names and texts; of rows with one name, only the first says it."""
+    for name, group in groupby(part, lambda each: label_of(each[0])):
+        for number, (row, there) in enumerate(group):
             yield ["" if number else name, visible(row.says)]
-            yield from (["", line] for line in _example(row))
-            there = next(beside)
-            if any(each.value != row.value for each in there.values()):
-                yield ["", f"({in_words(row, there)})"]
+            yield from (["", line] for line in [*_example(row), *[f"({there})"] * bool(there)])
 
 
-def _listed(named: tuple[Named, ...]) -> list[list[str]]:
-    return [
-        [visible(each.name), each.axes, each.what + f" ({visible(each.note)})" * bool(each.note)]
-        for each in named
-    ]
+def _listed(part: Iterable[Named]) -> Iterator[list[str]]:
+    for each in part:
+        note = f" ({visible(each.note)})" * bool(each.note)
+        yield [visible(each.name), each.axes, each.what + note]
 
 
-def _mistake(row: Row) -> Iterator[list[str]]:
-    yield [label_of(row), visible(row.says)]
-    if row.line:
-        yield ["", f"line {row.line}: {visible(row.code)}"]
-    if row.instead:
-        yield ["", f"instead: {visible(row.instead)}"]
-    yield from (["", line] for line in _example(row))
+def _mistakes(part: Iterable[Row]) -> Iterator[list[str]]:
+    for row in part:
+        yield [label_of(row), visible(row.says)]
+        if row.line:
+            yield ["", f"line {row.line}: {visible(row.code)}"]
+        if row.instead:
+            yield ["", f"instead: {visible(row.instead)}"]
+        yield from (["", line] for line in _example(row))
+
+
+LINES: dict[str, Callable[[Any], Iterable[list[str]]]] = {  # of each part that has a title
+    MISTAKES: _mistakes, "Arguments": _listed, "Returns": _listed, "Conventions": _named_once,
+    "Gradients": lambda part: [[visible(says)] for says in part],
+}  # fmt: skip
 
 
 def _example(row: Row) -> list[str]:

@@ -28,7 +28,8 @@ from mha_numpy.identifying.subject import Subject
 CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fits most functions
     "rate": (0.0, 1.0, 0.25), "training": (False,), "flag": (False,), "is_causal": (False,),
     "eps": (1e-12,), "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)),
-    "offset": (2, 0), "other": (None,), "rng": ("rng", 0, None), "scale": (0.4,), "base": (100.0,),
+    "offset": (3, 2, 0), "other": (None,), "rng": ("rng", 0, None), "scale": (0.4,),
+    "base": (100.0,),
 }  # fmt: skip
 SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
 OF_CELLS = ("mask", "bias", "dropout_mask")
@@ -265,7 +266,7 @@ def _way(
 ) -> Iterator[Way]:  # fmt: skip
     """Yield the way of a layout of the tokens; several where q, k and v are one array."""
     of_queries, _, of_keys = layout.partition("|")
-    if not all(_fits(slot, of_queries, of_keys, is_inside) for slot in options.values()):
+    if not all(fits(slot, of_queries, of_keys, is_inside) for slot in options.values()):
         return
     given = {*roles.arguments.values()}
     sizes = sizes._replace(**_left_out(sizes, of_queries, of_keys, is_inside, given))
@@ -291,11 +292,13 @@ def _way(
         return
     name = next(name for name, role in roles.arguments.items() if role == "packed")
     for packed in PACKED:
+        if "H" in packed.split() and sizes.H == 1:  # heads that are given are several
+            continue
         B = sizes.B if "B" in packed.split() else 1
         yield Way({**slots, name: Slot("packed", packed)}, own, sizes._replace(B=B), is_inside)
 
 
-def _fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:
+def fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:
     """Return whether an array of cells has only axes that the tokens have."""
     axes, own = of_queries.split(), slot.layout.split()
     if slot.role not in OF_CELLS:

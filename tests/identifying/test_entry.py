@@ -5,6 +5,7 @@ import pytest
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import identify
+from mha_numpy.identifying.otherwise import _other
 
 
 def attend(q, k, v, window=None):
@@ -21,6 +22,9 @@ def attend(q, k, v, window=None):
     [
         (3, {}, "function: expected a function or a layer; got int"),
         (attend, {"given": {"maks": "window"}}, "given: there is no role 'maks'; did you mean"),
+        (attend, {"given": {"no": "q"}}, "Roles are query, key, value, x, .* is_causal, .*heads"),
+        (attend, {"given": {3: "q"}}, "given: there is no role 3; Roles are"),
+        (attend, {"given": ["mask"]}, "given: expected a dict of roles; got .'mask'"),
         (attend, {"given": {"mask": 3}}, "given: expected the name of an argument; got 3"),
         (attend, {"given": {"mask": "attn"}}, "given: attend has no argument 'attn'"),
         (attend, {"seconds": 0}, "seconds: expected"),
@@ -45,3 +49,12 @@ def test_a_backward_that_cannot_be_called_is_no_mistake():
     sheet = identify(attend, backward=backward)
     assert not sheet.mistakes
     assert "no way to call backward was found" in str(sheet)
+
+
+def test_the_hint_names_an_argument_at_hand():
+    def broken(q, k, what):
+        raise ValueError(q)
+
+    assert 'for example given={"mask": "what"}' in " ".join(str(identify(broken)).split())
+    assert _other([]) == '"query": "x"'
+    assert _other(["query", "src"]) == '"memory": "src"'

@@ -107,9 +107,17 @@ def test_the_order_of_a_page():
     assert places == sorted(places)
 
 
-def test_examples_have_a_place():
+def test_a_page_says_what_the_text_says():
     rows = tuple(row._replace(example="q = <1>\nreturned: 2") for row in ROWS)
-    assert Elements(to_page(SHEET._replace(rows=rows))).text.count("q = <1>\nreturned: 2") == 6
+    shown = Elements(to_page(SHEET._replace(rows=rows))).text
+    assert shown.count("q = <1>\nreturned: 2") == 6
+    text = " ".join(to_text(SHEET).split())
+    for part in (
+        "PyTorch, ONNX, mha_numpy: zeros; Keras",
+        "No drop-in; the closest is PyTorch's MultiheadAttention",
+    ):
+        assert part in text
+        assert any(part in each for each in shown)
 
 
 def test_what_is_not_identified():
@@ -160,6 +168,7 @@ def test_headlines():
     assert of(causal._replace(argument="is_causal")) == f"attention. {fine}"
     linear = make_row("normaliser", "relu of q and k")
     assert of(linear, what="tokens of keys and values") == f"linear cross-attention. {fine}"
+    assert of(make_row("normaliser", "sigmoid")) == f"sigmoid attention. {fine}"
     assert of(scale, make_row("hide", "0")).endswith(
         "2 things look like mistakes: scale, hidden cells."
     )

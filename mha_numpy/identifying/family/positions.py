@@ -15,7 +15,7 @@ from mha_numpy.identifying.family.stages import stage
     rotated=("q and k", "q", "k", "q, k and v"),
     direction=("", "backwards", "q backwards", "k backwards"),
     first_position=(0, 1),
-    q_position=("from the first key", "to the last key", "after the cache"),
+    q_position=("from the first key", "to the last key", "after the cache", "from the offset"),
     base=(10000.0,),
     frequencies=("base^(-2i/d)", "base^(-i/d)", "base^(-4i/d)"),
     rotation_axis=("tokens", "heads"),
@@ -29,7 +29,7 @@ def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
     first = s.first_position + (problem.get("offset") or 0)
     first += problem.sizes.Z * (s.q_position == "after the cache")
     starts = {"q": first + (S - T if s.q_position == "to the last key" else 0)}
-    starts["k"] = starts["v"] = first
+    starts["k"] = starts["v"] = s.first_position if s.q_position == "from the offset" else first
     positions = problem.get("positions")
     base = problem.get("base") or s.base
     out = {"turned_v": x.v}

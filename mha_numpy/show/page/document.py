@@ -51,16 +51,22 @@ def document(
 
     `start` is the script that runs last; it finds the data under the name `data`.
     """
+    script = fill(
+        read("script.html"),
+        {
+            # inside of a script element only "<" could end it
+            "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+            "script": "\n".join(_without_comments(read(name)) for name in scripts),
+            "start": start,
+        },
+    )
     return fill(
         read("document.html"),
         {
             "title": escape(title),
             "style": css_tokens() + "\n".join(_closed(read(name)) for name in styles),
-            "body": body,
-            # inside of a script element only "<" could end it
-            "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-            "script": "\n".join(_without_comments(read(name)) for name in scripts),
-            "start": start,
+            "scripts": "script-src 'unsafe-inline'; ",
+            "body": body + script,
         },
     )
 
