@@ -18,6 +18,7 @@ SIGNATURES = {
     "gated": "q, k, v, head_gate=None",
     "scaled": "q, k, v, scale=None",
     "window": "q, k, v, window=None",
+    "placed": "q, k, v, offset=0",
     "tables": "q, k, v, cos, sin",
     "table": "q, k, v, rel_bias",
     "cache": "q, k, v, past_k, past_v",

@@ -23,7 +23,8 @@ SIGNATURE = {  # of the settings that need other arguments than q, k and v
     "combined": "optional mask", "hide": "optional mask", "rows": "lengths", "lengths": "lengths",
     "rows_by": "lengths", "dropout_mask": "dropped", "head_gate": "gated", "blind": "masked",
     "first_position": "cache",
-    ("q_position", "after the cache"): "cache", ("softmax_axis", "features of batch"): "wide",
+    ("q_position", "after the cache"): "cache", ("q_position", "from the offset"): "placed",
+    ("softmax_axis", "features of batch"): "wide",
     ("left_out", "w_q"): "self", ("left_out", "w_k"): "self", ("left_out", "w_v"): "self",
     ("merge", "mean of heads"): "wide", ("merge", "sum of heads"): "wide",
 }  # fmt: skip
