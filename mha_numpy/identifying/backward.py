@@ -4,7 +4,7 @@ A step is an expression of forward's arrays and of earlier steps. A mistake writ
 for one or more steps, so two mistakes are both edits.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property, partial
 from types import CodeType, SimpleNamespace
 from typing import Any
@@ -52,12 +52,24 @@ class Backward:
 
     def run(self, edits: Mapping[str, str]) -> dict[str, Array] | None:
         """Return the gradients by role, with some steps edited; None if they cannot be computed."""
+        own = self.arrays(edits)
+        return {role: own[f"d_{role}"] for role in self.roles} if own else None
+
+    def arrays(self, edits: Mapping[str, str]) -> dict[str, Array]:
+        """Return what each step has, with some steps edited; nothing if it cannot be computed."""
         try:
             with np.errstate(all="ignore"):
                 own = self._run(edits, self.right)
         except (ValueError, IndexError, NameError, AttributeError):
-            return None
-        return {role: own[f"d_{role}"] for role in self.roles}
+            return {}
+        return {step: own[step] for step in self.steps}
+
+    def leading_to(self, steps: Iterable[str]) -> set[str]:
+        """Return the steps that some steps need."""
+        found = {*steps}
+        for step in reversed(self.steps):
+            found |= {*_compiled(self.steps[step]).co_names} if step in found else set()
+        return found & self.steps.keys() - {*steps}
 
     def _run(self, edits: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the steps that are edited, or not known yet, and those that use them."""

@@ -3,7 +3,9 @@
 import ast
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from copy import deepcopy
 from importlib import import_module
 from itertools import product
 from typing import Any
@@ -12,16 +14,18 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.frameworks import to_framework, to_numpy
+from mha_numpy.identifying.arrays import hidden_arrays, inner_function
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import AXES, evaluate
 from mha_numpy.identifying.layouts import arrange
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.roles import NUMBERS
 from mha_numpy.identifying.signatures import Argument
-from mha_numpy.identifying.subject import Called, Subject
+from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.trial import Leaf, Trial
 from mha_numpy.identifying.ways import number_of
 
+OF_NAMES = ("grad", "grads", "gradients", "d", "data", "value", "params")  # of all params
 SECONDS = 0.3  # at most, to find out how a backward is called
 OF_BACKWARD = {  # what a backward may be given, and how people call it
     "d_out": r"(d|g|grad|dl|dloss)(l?d?(o|y|z|out|outputs?|h|heads|ctx|context|attn|res|result))?"
@@ -41,6 +45,9 @@ class BackwardCall:
     def __init__(self, trial: Trial, backward: Callable[..., Any], judge: IsRight) -> None:
         self.documentation = inspect.getdoc(backward) or ""
         self.subject = Subject(_without_star(backward))
+        self.subject.inner = inner_function(backward)
+        self.holder = getattr(backward, "__self__", None)
+        self.is_both = backward is trial.subject.function  # forward, too
         self.subject.framework, self.subject.dtype = trial.subject.framework, trial.subject.dtype
         self.needed = [a for a in self.subject.arguments if a.is_required]
         pieces = _pieces(trial)
@@ -82,17 +89,31 @@ class BackwardCall:
 
     def gradients(self, trial: Trial, judge: IsRight) -> dict[Leaf, Array]:
         """Call forward and then backward; return the gradients by array."""
-        pieces = _pieces(trial)
-        if not {*self.labels.values()} <= {*pieces}:
-            return {}
-        called = self.subject.call({name: pieces[label] for name, label in self.labels.items()})
+        with _kept(self.holder):
+            given = self.given(trial)
+            if len(given) < len(self.labels):
+                return {}
+            before = deepcopy(hidden_arrays(self.holder))
+            called = self.subject.call(given)
+            after = hidden_arrays(self.holder)
         self.trouble = self.trouble or called.trouble
-        return self._assign(called, trial, judge)
+        outputs = [fit.path for fit in trial.found.fits if fit.what and self.is_both]
+        arrays = [(path, array) for path, array in called.arrays if path not in outputs]
+        stored = [(n, a) for n, a in after.items() if not np.array_equal(a, before.get(n, ()))]
+        return self._assign(called.kind, arrays, stored, trial, judge)
 
-    def _assign(self, called: Called, trial: Trial, judge: IsRight) -> dict[Leaf, Array]:
-        """Say whose gradient each returned array is: by name, numbers, place, shape."""
-        order, shapes = trial.leaves, trial.shapes()
-        is_complete = len(called.arrays) == len(order)
+    def given(self, trial: Trial) -> dict[str, Any]:
+        """Call forward; return what to pass to backward."""
+        pieces = _pieces(trial)
+        return {name: pieces[label] for name, label in self.labels.items() if label in pieces}
+
+    def _assign(
+        self, kind: str, returned: list[tuple[str, Array]], stored: list[tuple[str, Array]],
+        trial: Trial, judge: IsRight,
+    ) -> dict[Leaf, Array]:  # fmt: skip
+        """Say whose gradient each array is: by name, numbers; what is returned by place, shape."""
+        order, shapes, arrays = trial.leaves, trial.shapes(), [*returned, *stored]
+        is_complete = len(returned) == len(order)
         ways: list[Callable[[int, str, Array, Leaf], bool]] = [
             lambda i, path, array, leaf: _is_named(path, leaf),
             lambda i, path, array, leaf: judge(leaf, array),
@@ -101,17 +122,17 @@ class BackwardCall:
             lambda i, path, array, leaf: order.index(leaf) == i and is_complete,
         ]
         found: dict[int, Leaf] = {}  # by place
-        for fits in ways:
-            for i, (path, array) in enumerate(called.arrays):
+        for number, fits in enumerate(ways):
+            for i, (path, array) in enumerate(arrays if number < 2 else returned):
                 left = [leaf for leaf in order if leaf not in found.values() and i not in found]
                 own = next((leaf for leaf in left if fits(i, path, array, leaf)), None)
                 found |= {i: own} if own else {}
         moved = [i for i, leaf in enumerate(order) if found.get(i) != leaf]
         is_swapped = len(moved) == 2 and moved[1] - moved[0] == 1 and is_complete
-        if is_swapped and called.kind == "tuple" and len(order) > 2 and not self._tells(found):
+        if is_swapped and kind == "tuple" and len(order) > 2 and not self._tells(found):
             found |= {i: order[i] for i in moved}  # by place: they are swapped
         return dict(sorted(
-            ((leaf, called.arrays[i][1]) for i, leaf in found.items()),
+            ((leaf, arrays[i][1]) for i, leaf in found.items()),
             key=lambda each: order.index(each[0]),
         ))  # fmt: skip
 
@@ -138,7 +159,8 @@ def _pieces(trial: Trial) -> dict[str, Any]:
     called, result = trial.forward(trial.given())
     arrays = dict(called.arrays)
     defaults = {a.name: a.default for a in trial.subject.arguments if not a.is_required}
-    pieces = {**defaults, "d_out": trial.d_passed, **trial.given()}
+    pieces = {**defaults, **trial.given(), "d_out": trial.d_passed}
+    pieces |= dict.fromkeys(filter(None, [trial.found.seen.way.argument("d_out")]), trial.d_passed)
     parts: dict[str, Any] = {}
     if isinstance(result, dict) or hasattr(result, "_asdict"):
         parts = dict(result if isinstance(result, dict) else result._asdict())
@@ -194,14 +216,29 @@ def _candidates(
     return [*first.values()]
 
 
+@contextmanager
+def _kept(holder: Any) -> Iterator[None]:
+    """Put the attributes of an object back: gradients may be added to those of another call."""
+    before = None
+    with suppress(Exception):  # anybody's
+        before = deepcopy(vars(holder))
+    try:
+        yield
+    finally:
+        if before is not None:
+            vars(holder).clear()
+            vars(holder).update(before)
+
+
 def _is_named(path: str, leaf: Leaf) -> bool:
-    """Return whether a field or key is the name of a gradient: ``dq``, ``grad_w`` or ``Wq``."""
-    name = re.findall(r"[A-Za-z]\w*", path)[-1:]
-    bare = re.sub(r"^(grad|d|g)_?(?=\w)", "", name[0]) if name else ""
-    return bool(name) and (
-        leaf.label.lower() in (name[0].lower(), bare.lower())
-        or leaf.role in roles_by_name(bare)[:1]
-    )
+    """Return whether a name is that of a gradient: ``dq``, ``grads['Wq']``, ``q_proj.W.grad``."""
+    words = [word for word in re.findall(r"[A-Za-z]\w*", path) if word not in OF_NAMES]
+    whole = [word for word in re.findall(r"[A-Za-z]\w*", leaf.label) if word not in OF_NAMES]
+    if not words:
+        return False
+    bare = re.sub(r"^(grad|d|g)_?(?=\w)|_?grad$", "", words[-1])
+    names = [".".join([*words[:-1], last]).lower() for last in (words[-1], bare)]
+    return ".".join(whole).lower() in names or leaf.role in roles_by_name(bare)[:1]
 
 
 def by_autograd(trial: Trial) -> dict[Leaf, Array]:

@@ -11,6 +11,21 @@ from mha_numpy.identifying.backward import Backward, same
 SHORT = {"query": "q", "key": "k", "value": "v", "packed": "qkv"}
 MAPS = {n: (f"from_{n}", f"d_wide_{n}") for n in "qkv"} | {"o": ("merged", "d_out")}
 UNMASKED = "softmax(scores)"
+D_Q, D_K = "d_q = scale * d_scores @ k", "d_k = scale * d_scores.swapaxes(-1, -2) @ q"
+D_V, D_P = "d_v = weights.swapaxes(-1, -2) @ d_out", "d_weights = d_out @ v.swapaxes(-1, -2)"
+OF_GROUP = "sum {} over the query heads that share it"
+RIGHT = {  # what to write for a step, where one line says it
+    "d_scores": "d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True))",
+    "p": "use the weights of forward", "d_turned_q": D_Q, "scaled_q": D_Q, "d_keys": D_K,
+    "scaled_k": D_K, "d_values": D_V, "mixed": D_V, "d_dropped": D_P,
+    "d_weights": f"{D_P} * dropout_mask", "d_raw": "d_scores * (1 - np.tanh(scores / softcap)**2)",
+    "d_turned_k": OF_GROUP.format("d_k"), "d_turned_v": OF_GROUP.format("d_v"),
+    "d_bias": "sum d_scores over the axes that all cells of a bias share", "d_out": "use d_out as it is",
+    "d_w_o": "d_w_o = merged.T @ d_out, with rows of all sequences", "d_merged": "d_out @ w_o.T",
+    **{f"d_w_{n}": f"d_w_{n} = x.T @ d_{n}, with rows of all sequences" for n in "qkv"},
+    **{f"d_b_{n}": f"sum d_{n} over batch and tokens" for n in "qkv"},
+    "d_b_o": "sum d_out over batch and tokens", **{f"share_{n}": f"d_{n} @ w_{n}.T" for n in "qkv"},
+}  # fmt: skip
 
 
 class Mistake(NamedTuple):
@@ -19,6 +34,12 @@ class Mistake(NamedTuple):
     name: str
     says: str
     edits: dict[str, str]
+
+    @property
+    def instead(self) -> str:
+        """Return what to write."""
+        known = [RIGHT[step] for step in self.edits if step in RIGHT]
+        return "; ".join(dict.fromkeys(known))
 
 
 def name_of(role: str) -> str:
@@ -40,6 +61,7 @@ def mistakes_in(backward: Backward) -> Iterator[tuple[Mistake, dict[str, Array]]
 SOFTMAX = [
     ("row sum left out", "the row sum of softmax is left out, so rows of d_scores do not sum to 0", "p * d_weights"),
     ("row sum over queries", "the row sum of softmax is taken over the queries", "p * (d_weights - (p * d_weights).sum(-2, keepdims=True))"),
+    ("only the diagonal of the Jacobian", "only the diagonal p (1 - p) of softmax's Jacobian is used", "p * (1 - p) * d_weights"),
     ("row sum over heads", "the row sum of softmax is taken over the heads", "p * (d_weights - (p * d_weights).sum(1, keepdims=True))"),
     ("row sum over all cells", "the row sum of softmax is taken over queries and keys", "p * (d_weights - (p * d_weights).sum((-1, -2), keepdims=True))"),
     ("row sum unweighted", "the row sum of softmax sums only d_weights, without the weights", "p * (d_weights - d_weights.sum(-1, keepdims=True))"),
@@ -47,7 +69,6 @@ SOFTMAX = [
     ("row sum divided by T_k", "a mean replaces the row sum of softmax, so it is T_k times too small", "p * (d_weights - (p * d_weights).mean(-1, keepdims=True))"),
     ("row sum added", "the row sum of softmax is added to d_weights, not subtracted", "p * (d_weights + row_sum)"),
     ("row sum without the factor p", "the row sum of softmax is subtracted without the factor weights", "p * d_weights - row_sum"),
-    ("only the diagonal of the Jacobian", "only the diagonal p (1 - p) of softmax's Jacobian is used", "p * (1 - p) * d_weights"),
     ("factor p left out", "d_scores lacks the factor weights, so hidden cells get gradients", "d_weights - row_sum"),
     ("softmax skipped in backward", "d_weights is used as d_scores: softmax is skipped", "d_weights"),
     ("log-softmax's Jacobian", "the backward of log-softmax is used instead of softmax's", "d_weights - p * d_weights.sum(-1, keepdims=True)"),
@@ -184,7 +205,7 @@ def _mistakes(b: Backward) -> Iterator[Mistake]:
     yield from (Mistake(*each) for each in SEVERAL_STEPS)
     for n, step in (("q", "d_turned_q"), ("k", "d_keys")):
         yield Mistake(f"sign of d_{n}", f"d_{n} has the wrong sign", {step: f"-({steps[step]})"})
-    swapped = {"d_turned_k": steps["d_turned_v"], "d_turned_v": steps["d_turned_k"]}
+    swapped = {"d_k": steps["d_v"], "d_v": steps["d_k"]}
     yield Mistake("d_k and d_v swapped", "d_k and d_v are swapped", swapped)
     yield from _of_rotation(b)
     yield from _of_maps(b)

@@ -5,6 +5,7 @@ import contextlib
 import linecache
 from collections.abc import Iterator, Mapping
 from itertools import permutations, product
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ def find_blame(
 def find_first_nan(subject: Subject, seen: Seen) -> Blame | None:
     """Return the first line that makes NaN or infinity of finite numbers; -inf may hide a cell."""
     with contextlib.suppress(Exception), np.errstate(all="ignore"):  # anybody's code and arrays
-        for line, array in values_of(subject, seen, clock() + SECONDS):
+        for line, array in values_of(subject, _given(seen), clock() + SECONDS):
             if (np.isnan(array) | np.isposinf(array)).any():
                 return _blame_of(subject, line)
     return None
@@ -83,6 +84,34 @@ def find_change(subject: Subject, argument: str) -> Blame | None:
     return None
 
 
+def find_wrong(
+    subject: Subject, given: Mapping[str, Any], right: Expected, wrong: Expected, before: set[str]
+) -> Blame | None:
+    """Return the first line of a backward pass that goes wrong.
+
+    It comes after the last right value of the steps that lead to the gradient. Its own value is
+    one of a known mistake; else it comes next.
+    """
+    with contextlib.suppress(Exception), np.errstate(all="ignore"):  # anybody's code and arrays
+        hides, shows = Bank(right, ""), Bank(wrong, "")
+        after: list[tuple[int, int]] = []
+        for line, array in values_of(subject, given, clock() + SECONDS):
+            known, shown = {*hides.find(array)}, {*shows.find(array)}
+            if before & known:
+                before, after = before - known, []
+            elif known & shown:  # transposed
+                after.append((1, line))
+            elif not known and array.size > 1:
+                after.append((0 if shown else 2, line))
+        # where it returns, if all values are right
+        return _blame_of(subject, min(after, key=itemgetter(0), default=(3, line))[1])
+    return None
+
+
+def _given(seen: Seen) -> dict[str, Any]:
+    return seen.way.given(seen.problem)
+
+
 def _blame_of(subject: Subject, line: int) -> Blame:
     return Blame(line, linecache.getline(subject.inner.__code__.co_filename, line).strip())
 
@@ -99,7 +128,7 @@ def _hits(
     hidden = {n: usual[n] for n in (usual if is_exchanged else names) if n in usual}
     shows = Bank({n: deviant[n] for n in names}, setting)
     hides = Bank(hidden, setting)
-    for line, array in values_of(subject, seen, until):
+    for line, array in values_of(subject, _given(seen), until):
         what = shows.find(array)
         usually = hides.find(array) if what else []
         left = [n for n in what if n not in usually and not (usually and is_exchanged)]

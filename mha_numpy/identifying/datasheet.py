@@ -99,7 +99,8 @@ def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
     for says in dict.fromkeys(each.says for each in wrong):
         same = [each for each in wrong if each.says == says]
         names = ", ".join(each.name for each in same)
-        yield Row(f"gradients {names}", says, "mistake", names, same[0].mistake)
+        row = Row(f"gradients {names}", says, "mistake", names, same[0].mistake)
+        yield row._replace(instead=same[0].instead, line=same[0].line, code=same[0].code)
 
 
 TELLING = {  # the setting that says how an argument of this role is meant

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import getattr_static, isfunction
@@ -33,6 +33,7 @@ ONE_CALL = 1 / 6  # of the time, after which a call is interrupted
 ENOUGH = 0.8  # of the time that is left after loading, in which identify ends by itself
 TICK = 0.1  # seconds of processor time
 MISSING = object()
+_instance = cache(make_instance)  # forward and backward are of one object
 
 
 class FileSheet(NamedTuple):
@@ -180,7 +181,7 @@ def _find(module: ModuleType, argument: str, name: str) -> Any:
             advice = did_you_mean(part, known) or f"it has {', '.join(known[:8]) or 'none'}"
             raise ConfigError(f"{argument}: there is no function {name}; {advice}")
     if isinstance(owner, type) and isfunction(getattr_static(owner, part)):
-        found = getattr(make_instance(owner), part)
+        found = getattr(_instance(owner), part)
     if not callable(found) and not hasattr(found, "__dict__"):  # an object may have a method
         raise ConfigError(
             f"{argument}: expected a function or a layer; {name} is {describe(found)}"

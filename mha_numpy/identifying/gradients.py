@@ -13,6 +13,7 @@ from mha_numpy.errors import one_line
 from mha_numpy.identifying.backward import Backward, same
 from mha_numpy.identifying.backward_calls import BackwardCall, by_autograd
 from mha_numpy.identifying.backward_mistakes import Mistake, mistakes_in, name_of
+from mha_numpy.identifying.blame import Blame, find_wrong
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.search import Found, explain
@@ -21,6 +22,7 @@ from mha_numpy.identifying.trial import Leaf, Trial, make_trial
 
 Returned = Mapping[Leaf, Array]
 STEP = 1e-4  # of central differences
+READ = {"p", "mixed", "own_k", "own_v", "d_out", "d_heads"}  # for several gradients
 
 
 class GradientRow(NamedTuple):
@@ -32,6 +34,9 @@ class GradientRow(NamedTuple):
     error: float  # the largest difference, relative to the largest right number
     says: str
     mistake: str = ""
+    instead: str = ""
+    line: int = 0
+    code: str = ""
 
 
 def look_at_gradients(
@@ -51,8 +56,8 @@ def look_at_gradients(
     Returns
     -------
     list of GradientRow
-        One for each gradient that was returned and could be judged; a single one without a name
-        if backward could not be called.
+        One for each gradient that was returned and could be judged, more if several mistakes are
+        in it; a single one without a name if backward could not be called.
     """
     trouble = ""
     if backward is None and subject.framework not in ("torch", "jax"):
@@ -91,14 +96,17 @@ def _look(trial: Trial, backward: Callable[..., Any] | None) -> tuple[list[Gradi
     """Return what was found out with these sizes, and the error if backward ends with one."""
     judge = Judge(trial)
     gradients: Callable[[Trial], dict[Leaf, Array]] = by_autograd
-    trouble = ""
-    if backward is not None:
-        call = BackwardCall(trial, backward, judge.is_right)
-        gradients, trouble = partial(call.gradients, judge=judge.is_right), call.trouble
+    call = BackwardCall(trial, backward, judge.is_right) if backward else None
+    if call is not None:
+        gradients = partial(call.gradients, judge=judge.is_right)
     returned = judge.shared(gradients(trial))
     mistakes = judge.explain(returned)
-    rows = {leaf: judge.row(leaf, a, mistakes.get(leaf, ())) for leaf, a in returned.items()}
-    return [*(rows | _look_at_blind_rows(trial, gradients, rows)).values()], trouble
+    rows = {
+        leaf: [*judge.rows(leaf, array, mistakes.get(leaf, ()), call)]
+        for leaf, array in returned.items()
+    }
+    rows |= _look_at_blind_rows(trial, gradients, rows)
+    return [row for each in rows.values() for row in each], call.trouble if call else ""
 
 
 class Judge:
@@ -202,7 +210,7 @@ class Judge:
                 x for x in returned if x.role in own and not same(own[x.role], right[x.role])
             }
             single.append((mistake, changed, explained_by(own)))
-        single.sort(key=lambda each: (not each[1] <= {*wrong}, -len(each[2])))
+        single.sort(key=lambda each: (not each[1] <= {*wrong}, -len(each[2]), len(each[1])))
         for mistake, _, explained in single:
             found = dict.fromkeys(explained, (mistake,)) | found
         told = {mistake.name for each in found.values() for mistake in each}
@@ -233,23 +241,47 @@ class Judge:
         factor = float((array * right).sum() / (right * right).sum())
         return factor if same(array, factor * right, self.few) else None
 
-    def row(self, leaf: Leaf, array: Array, mistakes: Sequence[Mistake]) -> GradientRow:
-        """Say what was found out about a gradient."""
+    def rows(
+        self, leaf: Leaf, array: Array, mistakes: Sequence[Mistake], call: BackwardCall | None
+    ) -> Iterator[GradientRow]:
+        """Say what was found out about a gradient, and which line each mistake is in."""
         d, error = name_of(leaf.role), self.error(leaf, array)
         whole = leaf.argument if leaf.key is None else f"{leaf.argument}[{leaf.key!r}]"
         if self.is_right(leaf, array):
-            return GradientRow(d, whole, True, error, f"{d} agrees with the numerical derivative")
-        says, mistake = self._verdict(leaf, array, mistakes)
-        return GradientRow(d, whole, False, error, says, mistake)
+            yield GradientRow(d, whole, True, error, f"{d} agrees with the numerical derivative")
+            return
+        if not mistakes or not array.any():
+            says, name = self._verdict(leaf, array)
+            mistakes = [Mistake(name, says, {})]
+        for mistake in mistakes:
+            others = [each for each in mistakes if each is not mistake]
+            blame = self._blame(leaf.role, mistake, others, call) if call else None
+            line, code = (blame.line, blame.text) if blame else (0, "")
+            says, name, instead = mistake.says, mistake.name, mistake.instead
+            yield GradientRow(d, whole, False, error, says, name, instead, line, code)
 
-    def _verdict(self, leaf: Leaf, array: Array, mistakes: Sequence[Mistake]) -> tuple[str, str]:
-        """Return what is wrong with a gradient, and the name of the mistake."""
+    def _blame(
+        self, role: str, mistake: Mistake, others: Sequence[Mistake], call: BackwardCall
+    ) -> Blame | None:
+        """Find the line that goes wrong, where other mistakes are as they are."""
+        if self.way_back is None:
+            return None
+        edits = {step: text for each in others for step, text in each.edits.items()}
+        right = self.way_back.arrays({})
+        usual = self.way_back.arrays(edits) or right
+        known = {n: [a] if usual[n] is a else [a, usual[n]] for n, a in right.items()}
+        known |= {n: [a] for n, a in self.way_back.values.items() if isinstance(a, np.ndarray)}
+        own = self.way_back.arrays(edits | mistake.edits)
+        wrong = {n: [a] for n, a in own.items() if not same(a, right[n])}
+        before = self.way_back.leading_to(mistake.edits or [f"d_{role}"]) - READ
+        return find_wrong(call.subject, call.given(self.trial), known, wrong, before)
+
+    def _verdict(self, leaf: Leaf, array: Array) -> tuple[str, str]:
+        """Return what is wrong with a gradient that no known mistake gives, and its name."""
         d, shape, error = name_of(leaf.role), self.truth[leaf].shape, self.error(leaf, array)
         factor = self._factor(leaf, array)
         if factor is not None and not array.any():
             return f"{d} is 0: no gradient arrives", f"{d} zero"
-        if mistakes:
-            return "; ".join(m.says for m in mistakes), "; ".join(m.name for m in mistakes)
         if array.shape != shape:
             return f"{d} has the shape {array.shape}, but {leaf.label} has {shape}", f"shape of {d}"
         if not np.isfinite(array).all():
@@ -268,8 +300,8 @@ def _is_slope(slope: float, gradient: Array, direction: Array, close: float) -> 
 
 
 def _look_at_blind_rows(
-    trial: Trial, gradients: Callable[[Trial], Returned], rows: Mapping[Leaf, GradientRow]
-) -> dict[Leaf, GradientRow]:
+    trial: Trial, gradients: Callable[[Trial], Returned], rows: Mapping[Leaf, list[GradientRow]]
+) -> dict[Leaf, list[GradientRow]]:
     """Return rows for gradients that go wrong only where a query sees nothing.
 
     Where forward returns NaN for such a query, nothing is expected of backward.
@@ -285,14 +317,13 @@ def _look_at_blind_rows(
         return {}
     found = {}
     for leaf, array in gradients(blind).items():
-        if leaf not in rows or not rows[leaf].is_right or leaf.is_hidden:
+        if leaf not in rows or not rows[leaf][0].is_right or leaf.is_hidden:
             continue
+        row = rows[leaf][0]
         direction = np.random.default_rng(8).normal(size=array.shape)
         is_finite = np.isfinite(array).all()
         if not is_finite or not _is_slope(blind.slope(leaf, direction), array, direction, 1e-2):
-            says = (
-                f"{rows[leaf].name} is {'wrong' if is_finite else 'NaN'} where a query sees nothing"
-            )
-            row = rows[leaf]._replace(is_right=False, error=np.inf, says=says)
-            found[leaf] = row._replace(mistake="a query sees nothing")
+            says = f"{row.name} is {'wrong' if is_finite else 'NaN'} where a query sees nothing"
+            row = row._replace(is_right=False, error=np.inf, says=says)
+            found[leaf] = [row._replace(mistake="a query sees nothing")]
     return found

@@ -145,12 +145,14 @@ def _all_gradients(
     findings = [found]
     if backward is not None:
         findings += [each.found for each in options if each.found and each.role in WITH_GRADIENTS]
-    rows: dict[str, GradientRow] = {}
+    rows: dict[str, list[GradientRow]] = {}
     for each in findings:
-        for row in look_at_gradients(subject, each, backward, until):
-            if row.name not in rows or (rows[row.name].is_right and not row.is_right):
-                rows[row.name] = row
-    return [row for row in rows.values() if row.name or len(rows) == 1]
+        new = look_at_gradients(subject, each, backward, until)
+        for name in dict.fromkeys(row.name for row in new):
+            own = [row for row in new if row.name == name]
+            if name not in rows or (rows[name][0].is_right and not own[0].is_right):
+                rows[name] = own
+    return [row for name, own in rows.items() if name or len(rows) == 1 for row in own]
 
 
 def look(
@@ -176,5 +178,6 @@ def look(
         if backward is None:
             holder = getattr(subject.function, "__self__", subject.function)
             backward = getattr(holder, "backward", None)
+            backward = subject.function if found.seen.way.argument("d_out") else backward
         gradients = _all_gradients(subject, found, options, backward, clock() + seconds / 4)
     return Looked(subject, found, options, facts, gradients, trouble, seen)

@@ -1,5 +1,6 @@
 """Which role each argument may have, and each param that an object has itself."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, pairwise, product
@@ -24,6 +25,7 @@ UNNAMED = (  # what an argument may be whose name says nothing
     "query", "key", "value", "x", "memory", "mask", "w_q", "w_k", "w_v", "w_o", "H",
 )  # fmt: skip
 PARTS = ("w", "b", "weight", "bias", "kernel")  # of one map
+OF_PARAMS = ("params", "data", "param")  # what holds them, or one of them
 MOST_ROLES = 60  # assignments that are tried
 MOST_TRIED = 200_000  # that are looked at, so that a function of many arguments takes no minute
 
@@ -144,7 +146,9 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
     """Return the roles of the params that a function has itself, by their names."""
     found: dict[str, str] = {}
     for name, array in subject.hidden.items():
-        *path, last = [part for part in name.replace("/", ".").split(".") if part]
+        if "grad" in name:
+            continue
+        *path, last = [part for part in re.split("[/.]", name) if part and part not in OF_PARAMS]
         is_kind = last in ("weight", "bias", "kernel", "w", "W", "b", "value")
         roles = roles_by_name(path[-1] if is_kind and path else last)
         if "bias_table" in roles and array.ndim == 2 and "bias_table" not in found.values():

@@ -35,7 +35,7 @@ ROLES = {
     "block": "size of blocks",
     "eps": "a small number", "rate": "dropout rate", "dropout_mask": "multiplier of each weight",
     "rng": "source of randomness", "training": "training or not", "flag": "a flag",
-    "result": "filled with the output",
+    "result": "filled with the output", "d_out": "gradient of the output",
 }  # fmt: skip
 EXPECTED = {  # of facts, what is usual
     "large_scores": "fine", "uneven_scores": "fine", "sums": "float64", "float32": "float32",

@@ -7,7 +7,7 @@ import gc
 import linecache
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ import numpy as np
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.arrays import flatten
 from mha_numpy.identifying.clock import clock
-from mha_numpy.identifying.search import Seen
 from mha_numpy.identifying.subject import Subject
 
 NAME = "__see__"  # what each expression is handed to
@@ -40,7 +39,7 @@ class Enough(BaseException):
     """Time is up; a function that catches Exception does not catch this."""
 
 
-def values_of(subject: Subject, seen: Seen, until: float) -> list[Value]:
+def values_of(subject: Subject, given: Mapping[str, Any], until: float) -> list[Value]:
     """Call a function; return the arrays that expressions of its file had, in their order.
 
     All functions of the file take part, so that the arrays of helpers and of a module's parts
@@ -60,7 +59,7 @@ def values_of(subject: Subject, seen: Seen, until: float) -> list[Value]:
         return value
 
     with contextlib.suppress(Enough), _watched(subject, see):
-        subject.call(seen.way.given(seen.problem), seen.way.argument("result"))
+        subject.call(given)
     return [value for value in found if value.array.size > 0]
 
 

@@ -107,8 +107,9 @@ def _cut(role: str, array: Array, layout: str) -> Array:
 
 def _fill(slot: Slot, problem: Problem) -> Any:
     """Return what to pass for a slot."""
-    if slot.role == "result":
-        return np.zeros(problem.sizes.shape(slot.layout))
+    if slot.role in ("result", "d_out"):
+        drawn = np.random.default_rng(5).normal(size=problem.sizes.shape(slot.layout))
+        return drawn * (slot.role == "d_out")
     if slot.role == "lengths" and not slot.layout:
         return int(problem.given["lengths"][0])
     if slot.role == "cos_sin":
@@ -283,7 +284,7 @@ def _way(
             slots[name] = tokens(role, of_queries, of_keys, has_params)
         elif role == "params":
             slots[name] = _params(roles, name, of_params)
-        elif role == "result":
+        elif role in ("result", "d_out"):
             slots[name] = Slot(role, of_queries.replace("d", "e").replace("D", "U"))
         else:
             slots[name] = _param(role, of_params)

@@ -5,6 +5,7 @@ import linecache
 import numpy as np
 import pytest
 
+from mha_numpy.identifying import identify
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import Sizes
 from mha_numpy.identifying.gradients import look_at_gradients
@@ -168,12 +169,20 @@ def looked_at(
         settings or {},
         explain(Seen(way, problem, called), settings or {}),
     )
-    rows = look_at_gradients(subject, found, backward, clock() + 2)
-    return {row.name: row for row in rows}
+    rows = {}
+    for row in look_at_gradients(subject, found, backward, clock() + 2):
+        rows.setdefault(row.name, []).append(row)
+    return rows
 
 
 def mistakes(rows):
-    return {name: row.mistake for name, row in rows.items() if not row.is_right}
+    wrong = {name: own for name, own in rows.items() if not own[0].is_right}
+    return {name: "; ".join(row.mistake for row in own) for name, own in wrong.items()}
+
+
+def lines(rows):
+    """Return the code of the line that is to blame, by gradient."""
+    return {name: [row.code for row in own] for name, own in rows.items() if own[0].line}
 
 
 @pytest.mark.parametrize(
@@ -226,12 +235,30 @@ def test_two_mistakes_are_both_named():
     assert mistakes(rows) == {
         "d_q": "row sum left out", "d_k": "row sum left out; scale left out of d_k",
     }  # fmt: skip
+    dS = "dS = P * (dP)"
+    assert lines(rows) == {"d_q": [dS], "d_k": [dS, "dK = dS.transpose(0, 1, 3, 2) @ Q"]}
+    assert rows["d_k"][1].instead == "d_k = scale * d_scores.swapaxes(-1, -2) @ q"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("dP - row", "dP - 1.5 * row", {"d_q": ["dS = P * (dP - 1.5 * row)"]}),
+        ("dQ = c * dS @ k", "dQ = c * dS @ k + 0.1", {"d_q": ["dQ = c * dS @ k + 0.1"]}),
+        ("return dQ, dK, dV", "return dQ, dV, dK", {"d_k": ["return dQ, dV, dK"]}),
+        ("P.transpose(0, 1, 3, 2) @ dO", "2 * P.transpose(0, 1, 3, 2) @ dO",
+         {"d_v": ["dV = 2 * P.transpose(0, 1, 3, 2) @ dO"]}),
+    ],
+)  # fmt: skip
+def test_line_of_a_gradient_that_no_known_mistake_explains(old, new, wrong):
+    rows = looked_at(*made(PLAIN, [(old, new)]), HEADS, GROUPED, CAUSAL)
+    assert lines(rows) | wrong == lines(rows)
 
 
 def test_deviations_of_forward_are_no_mistakes_of_backward():
     forward, backward = made(PLAIN, [("1 / np.sqrt(d)", "1 / d")])
     rows = looked_at(forward, backward, HEADS, GROUPED, {**CAUSAL, "scale": "1/d"})
-    assert [row.is_right for row in rows.values()] == [True] * 3
+    assert [row.is_right for (row,) in rows.values()] == [True] * 3
 
 
 @pytest.mark.parametrize(
@@ -344,13 +371,13 @@ def test_right_backward_of_a_layer_passes():
 
 def test_arguments_keep_their_names():
     rows = looked_at(*made(LAYER), INSIDE, SELF, is_inside=True)
-    assert rows["d_w_q"].argument == "p['Wq']"
-    assert rows["d_x"].argument == "x"
+    assert rows["d_w_q"][0].argument == "p['Wq']"
+    assert rows["d_x"][0].argument == "x"
 
 
 def test_backward_that_raises_gives_no_rows():
     forward, backward = made(PLAIN, [("dV = P.transpose", "dV = P.trnspose")])
-    (row,) = looked_at(forward, backward, HEADS, GROUPED, CAUSAL).values()
+    ((row,),) = looked_at(forward, backward, HEADS, GROUPED, CAUSAL).values()
     assert "AttributeError" in row.says
 
 
@@ -469,7 +496,7 @@ def test_bias_may_be_meant_for_all_sequences():
     )
     slots = {**LOWER, "bias": Slot("bias", "B H T S")}  # forward takes it, too
     rows = looked_at(forward, backward, slots, settings={"softcap": 2.0})
-    assert rows["d_bias"].is_right
+    assert rows["d_bias"][0].is_right
     assert mistakes(rows) == {}
 
 
@@ -490,3 +517,83 @@ def test_float32_has_a_coarser_tolerance():
 def test_nothing_to_look_at():
     forward, _ = made(PLAIN)
     assert looked_at(forward, None, HEADS, GROUPED, CAUSAL) == {}
+
+
+STORES = """
+class Linear:
+    def __init__(self, seed):
+        self.params = {"W": np.random.default_rng(seed).normal(size=(24, 24)) / 5}
+        self.grads = {"W": np.zeros((24, 24))}
+
+    def forward(self, x):
+        self.x = x
+        return x @ self.params["W"]
+
+    def backward(self, d):
+        self.grads["W"] += np.einsum("bti,btj->ij", self.x, d)
+        return d @ self.params["W"].T
+
+class Attention:
+    def __init__(self, n_heads=4):
+        self.n_heads = n_heads
+        self.q_proj, self.k_proj, self.v_proj = map(Linear, range(3))
+        self.w_o = np.random.default_rng(3).normal(size=(24, 24)) / 5
+
+    def forward(self, x):
+        q, k, v = (np.stack(np.split(part.forward(x), self.n_heads, -1), 1)
+                   for part in (self.q_proj, self.k_proj, self.v_proj))
+        s = q @ k.swapaxes(2, 3) / q.shape[3] ** 0.5
+        a = np.exp(s - s.max(-1, keepdims=True))
+        a /= a.sum(-1, keepdims=True)
+        self.saved = q, k, v, a, self.join(a @ v)
+        return self.saved[-1] @ self.w_o
+
+    def join(self, t):
+        return np.concatenate([*np.moveaxis(t, 1, 0)], -1)
+
+    def backward(self, d):
+        q, k, v, a, z = self.saved
+        self.w_o_grad = np.einsum("bti,btj->ij", z, d)
+        d = np.stack(np.split(d @ self.w_o.T, self.n_heads, -1), 1)
+        da = d @ v.swapaxes(2, 3)
+        ds = a * (da - (a * da).sum(-1, keepdims=True)) / q.shape[3] ** 0.5
+        dq, dk, dv = ds @ k, ds.swapaxes(2, 3) @ q, a.swapaxes(2, 3) @ d
+        return (self.q_proj.backward(self.join(dq)) + self.k_proj.backward(self.join(dk))
+                + self.v_proj.backward(self.join(dv)))
+
+layer = Attention()
+forward, backward = layer.forward, layer.backward
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("return d @", "return d @", {}),
+        ('"bti,btj->ij", z, d', '"bti,btj->ji", z, d', {"d_w_o": "d_w_o transposed"}),
+        ("- (a * da).sum(-1, keepdims=True)", "", dict.fromkeys(["d_x", "d_w_q", "d_w_k"], "row sum left out")),
+    ],
+)  # fmt: skip
+def test_gradients_that_an_object_stores(old, new, wrong):
+    forward, _ = made(STORES, [(old, new)])
+    sheet = identify(forward)
+    (right,) = (row.value for row in sheet.rows if row.setting == "gradients")
+    assert {*right} == {"d_x", "d_w_q", "d_w_k", "d_w_v", "d_w_o"} - {*wrong}
+    assert {(row.setting, row.value) for row in sheet.mistakes} == (
+        {(", ".join(wrong), next(iter(wrong.values())))} if wrong else set()
+    )
+    assert all(new in row.code for row in sheet.mistakes)
+
+
+def test_output_and_gradients_of_one_function():
+    def both(q, k, v, d_out):
+        s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+        a = np.exp(s - s.max(-1, keepdims=True))
+        a /= a.sum(-1, keepdims=True)
+        da = d_out @ v.swapaxes(-1, -2)
+        ds = a * (da - (a * da).sum(-1, keepdims=True)) / q.shape[-1] ** 0.5
+        return a @ v, ds @ k, ds.swapaxes(-1, -2) @ q, a @ d_out
+
+    sheet = identify(both)
+    assert [row.says for row in sheet.mistakes] == ["the weights are not transposed in d_v"]
+    assert sheet.value("gradients") == ["d_q", "d_k"]
