@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import linecache
+import re
 from collections.abc import Iterator, Mapping
 from itertools import permutations, product
 from operator import itemgetter
@@ -19,9 +20,9 @@ from mha_numpy.identifying.search import CLOSE, Seen, distance
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.values import values_of
 
-SECONDS = 0.7  # to run; to compare, less
+SECONDS = 1.5  # to run; to compare, less
 TINY = 1e-11  # relative, for a single number, which may agree by chance
-IN_CALLS = ("softmax_axis", "rotation")  # a helper is right in itself, the call of it is wrong
+IN_CALLS = ("softmax_axis", "rotation")  # a helper may be right, and the call of it wrong
 AT_THE_END = ("w_o", "b_o")  # left out where the function returns
 
 
@@ -33,39 +34,85 @@ class Blame(NamedTuple):
 
 
 def find_blame(
-    subject: Subject, seen: Seen, settings: Mapping[str, Any], setting: str
+    subject: Subject, seen: Seen, settings: Mapping[str, Any], setting: str, right: Any = None
 ) -> Blame | None:
-    """Return the first line whose value shows a deviation from the usual setting.
+    """Return the first line whose value shows a deviation from the right setting, or the usual one.
 
     The function runs once more, and every array that one of its expressions makes is compared
-    with what attention has under these settings, and under the same with one put back to usual.
+    with what attention has under these settings, and under the same with one put right.
     """
-    until = clock() + SECONDS
+    until, value = clock() + SECONDS, settings.get(setting, USUAL[setting])
+    without = {**settings, setting: USUAL[setting] if right in (None, value) else right}
+    settings = {**settings, setting: value}
+    if setting == "rotation" and " of " in value:  # what a mistake comes from
+        without[setting] = right or "halves"
     try:
         with np.errstate(all="ignore"):
-            hits = _hits(subject, seen, settings, setting, until)
+            hits = _hits(subject, seen, settings, without, setting, until)
             if setting in AT_THE_END:
-                line, _ = [*hits][-1]
-            elif setting in IN_CALLS:
-                first = subject.inner.__code__.co_firstlineno
-                own = range(first, first + subject.source.count("\n"))
-                all_hits = [*hits]
-                same = [hit for hit in all_hits if hit[1] == all_hits[0][1]]
-                line, _ = min(same, key=lambda hit: hit[0] not in own)
-            else:
-                line, _ = next(hits)
+                return _blame_of(subject, values_of(subject, _given(seen), until)[-1].line)
+            line, what = next(hits)
+            if setting in IN_CALLS:
+                same = (n for n, name in hits if name == what)
+                line = next((n for n in same if _is_at_call(subject, n, line)), line)
         return _blame_of(subject, line)
     except Exception:  # anybody's code and arrays
         return None
 
 
-def find_first_nan(subject: Subject, seen: Seen) -> Blame | None:
-    """Return the first line that makes NaN or infinity of finite numbers; -inf may hide a cell."""
+def _is_at_call(subject: Subject, line: int, inner: int) -> bool:
+    """Return whether a line is to blame for what a helper computes in its line `inner`.
+
+    Not if the helper is for queries or keys alone, or takes no axis and is called once.
+    """
+    lines = linecache.getlines(subject.inner.__code__.co_filename)
+    nodes = ast.walk(ast.parse("".join(lines)))
+    around = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.lineno <= inner]
+    helper = max(around, key=lambda node: node.lineno)
+    if helper.lineno <= line <= (helper.end_lineno or 0):
+        return False
+    calls = [text for text in lines if re.search(rf"(?<!def )\b{helper.name}\(", text)]
+    is_general = len(calls) > 1 or re.search(r"rot|rope|\b(axis|dim)\b|, ?-?\d", lines[line - 1])
+    return bool(is_general) and not re.search(r"(^|_)(q|k|query|key)s?(_|$)", helper.name)
+
+
+def find_first_nan(subject: Subject, seen: Seen, after: str = "") -> Blame | None:
+    """Return the first line that makes NaN or infinity of finite numbers; -inf may hide a cell.
+
+    If no line does, return that which fails. `after`: the last line before with this word.
+    """
     with contextlib.suppress(Exception), np.errstate(all="ignore"):  # anybody's code and arrays
-        for line, array in values_of(subject, _given(seen), clock() + SECONDS):
-            if (np.isnan(array) | np.isposinf(array)).any():
-                return _blame_of(subject, line)
+        values = values_of(subject, _given(seen), clock() + SECONDS)
+        is_bad = [
+            bool((np.isnan(x) | (np.isposinf(x) & (x.size > 1))).any()) for _, x in values
+        ]  # np.inf is a number that code may name
+        end = is_bad.index(True) + 1 if True in is_bad else len(values)
+        file = subject.inner.__code__.co_filename
+        lines = [value.line for value in values[:end]]
+        named = [line for line in lines if after in linecache.getline(file, line)]
+        return _blame_of(subject, (named or lines)[-1])
     return None
+
+
+def find_draw(subject: Subject, *, is_scale: bool) -> Blame | None:
+    """Return the line that draws what to drop, or that which uses it, where a scale is missing."""
+    file, line = subject.chance.place
+    if file != subject.inner.__code__.co_filename:
+        return None
+    nodes = [*ast.walk(ast.parse("".join(linecache.getlines(file))))]
+    drawn = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    uses = [
+        node.lineno
+        for node in nodes
+        if isinstance(node, ast.Name) and node.id in drawn and node.lineno > line
+    ]
+    return _blame_of(subject, min(uses, default=line) if is_scale else line)
 
 
 def find_change(subject: Subject, argument: str) -> Blame | None:
@@ -117,10 +164,10 @@ def _blame_of(subject: Subject, line: int) -> Blame:
 
 
 def _hits(
-    subject: Subject, seen: Seen, settings: Mapping[str, Any], setting: str, until: float
-) -> Iterator[tuple[int, str]]:
+    subject: Subject, seen: Seen, settings: Mapping[str, Any], without: Mapping[str, Any],
+    setting: str, until: float,
+) -> Iterator[tuple[int, str]]:  # fmt: skip
     """Yield the lines whose value is the deviant one and not the usual one, with its name."""
-    without = {**settings, setting: _usual(setting, settings[setting])}
     deviant = expected(seen.problem, settings, setting)
     usual = expected(seen.problem, without, setting)
     names = [n for n in deviant if n not in usual or not _is_equal(deviant[n], usual[n])]
@@ -137,13 +184,6 @@ def _hits(
             yield line, "scores" if is_row else left[0]
         if clock() > until + 0.3:
             return
-
-
-def _usual(setting: str, value: Any) -> Any:
-    """Return the usual value of a setting, or that which a mistake comes from."""
-    if setting == "rotation" and " of " in value:
-        return "halves"
-    return USUAL[setting]
 
 
 def _is_equal(arrays: list[Array], others: list[Array]) -> bool:

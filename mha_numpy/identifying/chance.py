@@ -75,6 +75,7 @@ class Chance:
         self.rate = 0.0  # of what the function has itself
         self.live: Site | bool = False  # the place that stays random, or all, or none
         self.draws: dict[Site, Draw] = {}  # of the last call
+        self.place: tuple[str, int] = ("", 0)  # the file and line of the last draw
         self.kept = 1.0  # what kept weights are multiplied by, if nothing can be dropped at 0
         self._is_inside = self._is_traced = False
         self._loaded: list[str] = []
@@ -190,6 +191,7 @@ class Chance:
             p = next(iter([*named, *args[at:]]), args[0] if kind == "bernoulli" else None)
             site = _site()
             if kind != "sdpa" or p:
+                self.place = next(iter(site), self.place)
                 self.draws[site] = Draw(kind, None if kind == "uniform" else _number(p))
             is_live = self.live is True or self.live == site
             if kind == "dropout" and not is_live:

@@ -77,6 +77,9 @@ def _scores(
     if setting == "scale" and abs(factor - 1) > CLOSE["float64"]:
         scaled = {f"scaled {name}": [values[name] * factor] for name in SCALABLE}
         return {**scaled, "scores": blocks}
+    if settings.get("product") == "k reshaped":
+        keys = values["keys"]
+        return {"keys": [keys.reshape(keys.swapaxes(-1, -2).shape)], "scores": blocks}
     if setting == "alibi":
         return {"bias": [values["scores"] - bare["scores"]]}
     if settings.get("bias") == "added before the scale":

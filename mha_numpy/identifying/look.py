@@ -123,12 +123,18 @@ def _with_sizes(subject: Subject, way: Way, changed: dict[str, int]) -> Seen | N
     return call_way(subject, way._replace(sizes=way.sizes._replace(**changed)))[0]
 
 
+def _has_all_queries(seen: Seen, found: Found) -> bool:
+    """Return whether an output has a row for each query, and no others by broadcasting."""
+    axes, shape = found.fits[0].layout.split(), found.output(seen).shape
+    return "T" not in axes or len(shape) < len(axes) or shape[axes.index("T")] == seen.way.sizes.T
+
+
 def settle(subject: Subject, found: Found, numbers: Sequence[float], until: float) -> Found:
     """Return settings that explain other lengths, too; the same if there are none."""
     kept = found.seen.problem.get("dropout_mask")
     if kept is not None and not found.seen.way.argument("dropout_mask"):
         subject.chance.kept = float(kept.flat[0])
-    others = [*other_lengths(subject, found)]
+    others = [one for one in other_lengths(subject, found) if _has_all_queries(one, found)]
     if all(explain(one, found.settings) for one in others):
         return found
     group = sorted([found.seen, *others], key=lambda one: bool(explain(one, found.settings)))

@@ -352,7 +352,9 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
         subject.narrow(own)
         seen = [one for one, _ in calls if one]
         if len(seen) < len(calls):
-            yield Fact(dtype, "error" if calls[0][1] else "not finite")
+            trouble = calls[0][1]
+            value = "error" if trouble else "not finite"
+            yield Fact(dtype, value, seen=found.seen)
             continue
         returned = found.output(seen[0]).dtype.name
         is_exact = all(_is_rounded_once(one, found, dtype) for one in seen)
@@ -388,7 +390,7 @@ def _half_masked(subject: Subject, hiding: Sequence[Found]) -> Iterator[Fact]:
         plain, _ = call_way(subject, each.seen.way, seed=5, change=_unchanged)
         subject.dtype = own
         if plain is None:
-            yield Fact("half_masked", "error", _argument(each.seen.way))
+            yield Fact("half_masked", "error", _argument(each.seen.way), seen=each.seen)
         elif not np.isfinite(each.output(plain)).all():
             yield Fact("half_masked", "not finite", _argument(each.seen.way), seen=plain)
 

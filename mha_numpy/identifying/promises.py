@@ -8,7 +8,11 @@ import ast
 import io
 import re
 import tokenize
+import tomllib
 from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.names import roles_by_name
@@ -17,158 +21,24 @@ from mha_numpy.identifying.names import roles_by_name
 class Promise(NamedTuple):
     """Something that a function says of itself."""
 
-    setting: str  # of the family, or one of FACTS
+    setting: str  # of the family, or a fact
     values: tuple[Any, ...]  # all that keep it
     quote: str  # the words, or the argument's name
     argument: str = ""  # that it is about, "" if it is general
 
 
-FACTS: dict[str, tuple[str, ...]] = {  # what no setting of the family says
-    "blind": ("zeros", "nan", "mean", "error"),  # the output of a query that sees no key
-    "window_keys": ("w keys, itself included", "w before and itself"),
-    "inputs": ("unchanged",),
-    "large_scores": ("fine",),
-    "half": ("fine",),
-    "hidden_nan": ("no effect",),  # a NaN in a value that nobody sees
-    "weights_sum": ("one",),  # over the keys, for each query
-    "dropout": ("in training only", "scaled by 1/(1-p)"),
-    "weights": ("mean weights",),  # those that are returned
-}
-
-# Parts of patterns. <role> stands for the arguments of that role: without one, it fits nothing.
-KEYS = r"(?:new |other )?(?:keys?|positions?|tokens?|steps?|rows?)(?: number)?"
-SEES = r"(?:sees?|attends? (?:only )?to|looks? (?:only )?at|reads?|uses?|may look at|may see)"
-ROWS = r"(?:rows?|quer(?:y|ies)|positions?|tokens?)"
-GIVES = (r"\b(?:gives?|gets?|are|is|returns?|yields?|comes? out as|leaves?|produces?|becomes?)\b"
-         r"(?:(?! not\b| never\b)[^.;,]){0,25}?\b")  # fmt: skip
-NO_KEY = (
-    rf"(?:{ROWS}[^.;,]{{0,20}}? (?:(?:sees?|reads?|attends? to|has|have|with) "
-    r"(?:nothing|no (?:visible |valid )?keys?)|without (?:any )?(?:visible |valid )?keys?|"
-    r"not (?:look at|see|attend to|read) any(?:thing| keys?))|with no keys? at all|"
-    rf"(?:fully|completely|entirely) (?:masked|hidden|blocked) {ROWS}|empty memory|"
-    rf"{ROWS} (?:whose keys are all|that are (?:fully|completely)) (?:masked|hidden|blocked)|"
-    r"(?:if|when|where) (?:all|every) (?:the )?keys? (?:is|are) (?:masked|hidden|blocked)|"
-    r"may be 0: such rows|<lengths> ?= ?0\b)(?:[^.;,]|, ){0,25}?" + GIVES
-)
-HEAD = (r"(?:d_?k|d_?h|d_?head|hd|d|size|depth|(?:the )?(?:head|key)[_ ](?:dim\w*|size|width)|"
-        r"(?:the )?(?:width|size|dimension) of (?:a|the|each|one) (?:head|key))")  # fmt: skip
-ROOT = rf"(?:sqrt\(? ?(?P<d>{HEAD})\b\)?|the square root of (?:the )?(?P<d2>{HEAD})\b)"
-SCORES = r"(?:scores?|products?|logits|similarit(?:y|ies))"
-CHANGED = r"(?:changed|modified|altered|mutated|overwritten)"
-CHANGE = r"(?:chang|modify|modif|alter|mutat|overwrit)(?:e|ing)?"
-INPUTS = r"(?:argument|input|array|input array)s?"
-
-RULES: list[tuple[str, tuple[Any, ...], str]] = [
-    ("scale", ("1/sqrt(d)",), rf"{SCORES} (?:are |is )?(?:divided by|scaled by 1 ?/) ?{ROOT}"),
-    ("scale", ("1/sqrt(d)",), rf"{SCORES} ?/ ?{ROOT}"),
-    ("scale", ("1/sqrt(d)",), rf"q ?\.? ?k\S* ?/ ?{ROOT}"),
-    ("scale", ("1/sqrt(d)",), rf"softmax ?\(.*[^/\s] ?/ ?{ROOT}"),
-    ("scale", ("1/sqrt(d)",), rf"(?:1 ?/ ?)?{ROOT} by default"),
-    ("scale", ("1/d",), r"(?:with|by) (?:the )?1 ?/ ?d\b"),
-    ("scale_given", ("times", "times, and 1/sqrt(d)"), rf"<scale>: (?:a )?factor of the {SCORES}"),
-    ("scale_given", ("times", "times, and 1/sqrt(d)"),
-     rf"{SCORES} (?:times|multiplied by) <scale>"),
-    ("scale_given", ("divided by", "divided by, and 1/sqrt(d)"),
-     rf"<scale>: what the {SCORES} are divided by|{SCORES} (?:are )?divided by <scale>"),
-    ("normaliser", ("softmax",), rf"softmax ?\(.*[^/\s] ?/ ?{ROOT}"),
-    ("bias", ("added after the scale",),
-     rf"added (?:to the scaled {SCORES}|after the scal(?:e|ing))"),
-    ("bias", ("added after the scale",), rf"softmax ?\([^()]*/ ?{ROOT} ?\+ ?\w"),
-    ("bias", ("added before the scale",), r"added before the scal(?:e|ing)"),
-    ("bias", ("added before the scale",), rf"softmax ?\( ?\([^()]*\+[^()]*\) ?/ ?{ROOT}"),
-    ("grouping", ("repeat",), r"heads? (\w+) [\w /,]*?heads? \(?\1 ?// ?\(?\w"),
-    ("grouping", ("repeat",),
-     r"(?:consecutive|neighbou?ring|adjacent|contiguous) (?:query )?heads share"),
-    ("grouping", ("repeat",), r"heads 0 ?(?:-|to|\.\.+) ?[1-9]\d* (?:use|read|share|go with) "),
-    ("grouping", ("repeat",), r"heads (\w)\*(\w) ?\.\.+ ?\1\*\2 ?\+ ?\2 ?- ?1 (?:use|read|share)"),
-    ("grouping", ("tile",), r"heads? (\w+) [\w /,]*?heads? \(?\1 ?(?:%|mod|modulo) ?\w"),
-    ("grouping", ("tile",), r"heads (?:\w+ )*(?:dealt out in turn|round[- ]robin)"),
-    ("rotation", ("halves",), r"(?:rotat|rotary|rope).*(?:in halves|half split|neox)"),
-    ("rotation", ("halves",), r"\bi (?:\w+ ){0,3}turn(?:s|ed)? (?:\w+ ){1,3}i ?\+ ?\w+ ?/ ?2"),
-    ("rotation", ("pairs",), r"(?:rotat|rotary|rope).*(?:in (?:interleaved )?pairs|gpt-?j\b)"),
-    ("rotation", ("pairs",), r"turn(?:s|ed)? (?:\w+ ){0,2}2 ?i and 2 ?i ?\+ ?1"),
-    ("causal", ("past and itself",),
-     rf"{ROWS} (?:number )?(\w) {SEES} (?:[a-z]+ )*?(?:{KEYS} )?0(?: ?\.\.+|, 1, \.\.\.,) ?\1\b"),
-    ("causal", ("past and itself",),
-     rf"{SEES} (?:only )?itself and (?:the past|(?:all |the )?(?:earlier )?{KEYS} before)"),
-    ("causal", ("past and itself",), rf"{SEES} .*\b(?:up to itself|{KEYS} up to its own)"),
-    ("causal", ("past and itself",), rf"{SEES} all old {KEYS}, itself,? and the new {KEYS} before"),
-    ("causal", ("past and itself",), r"query (\w) [\w ]*?keys 0 ?\.\. ?\w+ ?- ?\w+ ?\+ ?\1\b"),
-    ("alignment", ("top left",), rf"query (?:number )?(\w) {SEES} keys (?:number )?0 ?\.\.+ ?\1\b"),
-    ("alignment", ("top left",), r"align\w* [\w ]*top left"),
-    ("alignment", ("bottom right",), r"(?:align|diagonal)\w* [\w ]*bottom right"),
-    ("alignment", ("bottom right",),
-     r"last query (?:is|sits|lies|stands|belongs) (?:on|at|to|with) the last key"),
-    ("alignment", ("bottom right",), r"last query and the last key stand at the same place"),
-    ("alignment", ("bottom right",), r"the last query sees every key"),
-    ("alignment", ("bottom right",), rf"(?:query|row) (\w) {SEES} [\w .]*?\w+ ?- ?\w+ ?\+ ?\1\b"),
-    ("alignment", ("bottom right",),
-     rf"{SEES} (?:the whole past|all old {KEYS}|everything in the cache)"),
-    ("window_keys", ("w keys, itself included",),
-     r"<window> (?:newest |last )?(?:keys|tokens|positions)"
-     r"(?:(?!before|earlier|back)[^.;]){0,12}?(?:itself|its own|one of them|included)"),
-    ("window_keys", ("w before and itself",),
-     r"itself and (?:at most )?(?:the )?<window> (?:keys|tokens|positions) before"),
-    ("window_given", ("w both",),
-     r"at most <window> (?:steps|positions|tokens) away,? on both sides"),
-    ("large_scores", ("fine",), r"numerically stable|\bstable softmax|scores of any size"),
-    ("large_scores", ("fine",), r"\bmax\w*\b.* for (?:numerical )?stability"),
-    ("half", ("fine",),
-     r"(?:inputs? may be|use it with|safe (?:for|in)|(?<!only )(?:supports|accepts))"
-     r"[\w ,]{0,30}? (?:float16|half precision|fp16)\b"),
-    ("half", ("fine",),
-     r"\b(?:float16|half precision|fp16) (?:inputs? )?(?:is|are) (?:fine|safe|computed in)"),
-    ("inputs", ("unchanged",),
-     rf"\ba pure function\b|{INPUTS} (?:are|stay) (?:unchanged|untouched)"),
-    ("weights_sum", ("one",), r"(?:weights|probabilities)\b[\w ]{0,40} sums? to (?:one|1)\b"
-     r"(?! (?:over|across|along) (?!the keys|keys|all keys))"),
-    ("softmax_axis", ("keys",), r"softmax (?:is (?:taken )?)?over (?:the |all )?keys\b"),
-    ("dropout", ("in training only",),
-     r"dropout\b[^.;]*?\b(?:only (?:in|during|for|with|while) training|for training only)"),
-    ("dropout", ("scaled by 1/(1-p)",), r"inverted\)? dropout"),
-    ("dropout", ("scaled by 1/(1-p)",), r"dropout\b[^.;]* divides [^.;]*by \(?1 ?- ?\w+"),
-    ("split", ("columns",),
-     r"head (?:number )?(\w) .*\b\1 ?\* ?(\w+) ?\.\.+ ?\(\1 ?\+ ?1\) ?\* ?\2"),
-    ("w_o", ("applied",), r"(?:heads|concatenated|merged|side by side|joined)\b[\w ]{0,20}? "
-     r"(?:@|times|through|multiplied by) (?:w_?o|w_?out|out_proj|<w_o>)\b"),
-    ("exchanged", ("", "k v"), r"keys and (?:the )?values come from (?:the )?<memory>\b"),
-    ("weights", ("mean weights",), r"weights,? averaged over (?:the |all )?heads"),
-    ("lengths", ("j < n",), r"<lengths>\b.*(?:number of|how many) (?:valid|real) \w+"),
-    ("lengths", ("j < n",), r"<lengths>\b.* how many [\w ]+ are (?:valid|real)"),
-    ("lengths", ("j < n",), rf"<lengths>(?: [(\[]\w*,?[)\]])?:? valid {KEYS}\b"),
-    ("lengths", ("j < n",), rf"first <lengths> {KEYS} are (?:used|valid|visible)"),
-    ("lengths", ("j < n",), rf"{KEYS} 0 ?\.\. ?<lengths>(?:\[\w\])? ?- ?1\b"),
-]  # fmt: skip
-SAYING_NO: list[tuple[str, tuple[Any, ...], str]] = [  # where a "not" is part of the promise
-    ("scale", ("1",), rf"(?:{SCORES} are not scaled|{SCORES} are unscaled)"),
-    ("causal", ("past",),
-     rf"never sees itself.*strictly before|{SEES} only {KEYS} strictly before"),
-    ("blind", ("zeros",), NO_KEY + r"(?:zeros?|0)\b"),
-    ("blind", ("nan",), NO_KEY + r"nan\b"),
-    ("blind", ("mean",), NO_KEY + r"(?:the )?(?:mean|average) of (?:all|the) values"),
-    ("blind", ("mean",), rf"{ROWS} with nothing to see averages everything"),
-    ("inputs", ("unchanged",),
-     rf"no {INPUTS} (?:is|are) {CHANGED}|{INPUTS} are (?:not|never) {CHANGED}|"
-     rf"(?:does not|never|without) {CHANGE} (?:its|the|any) {INPUTS}"),
-    ("hidden_nan", ("no effect",), r"(?:padding|padded \w+|hidden \w+)\b(?:[^.,;]|, it){0,30} may "
-     r"(?:be|hold|contain) (?:nan|anything)"),
-    ("rows_by", ("keys", "both"),
-     rf"no {ROWS} {SEES} (?:the )?padding|padded (?:tokens|keys) are ignored"),
-]  # fmt: skip
-CAUSAL = (
-    r"(?:^|[,:] )(?:always )?causal(?:[,]|$| (?:[\w/-]+ ){0,3}?(?:self-)?attention\b)|always causal"
-)
 CAUSAL_NAME = {"causal", "self", "attention", "attn", "multi", "head", "multihead", "mha", "sdpa",
                "grouped", "query", "softmax", "dot", "product", "scaled"}  # fmt: skip
 OF_ROLE = {  # which argument a setting is about
-    "causal": "is_causal", "alignment": "is_causal", "window_keys": "window", "bias": "bias",
-    "window_given": "window", "lengths": "lengths", "scale": "scale", "scale_given": "scale",
+    "causal": "is_causal", "alignment": "is_causal", "window_given": "window", "bias": "bias",
+    "lengths": "lengths", "scale": "scale", "scale_given": "scale",
 }  # fmt: skip
 NOT = re.compile(r"\b(?:not|no|non|never|without|cannot|nothing)\b|n't\b")
 DOUBT = re.compile(
     r"\?$|\b(?:unlike|todo|fixme|would|could|should|yourself|caller|depend(?:s|ing)?|unless|whether|"
     r"do not|don't|older|versions?|previously|already|has to|have to|must|need(?:s|ed)? to|"
-    r"the other way|instead|like the|similar to|torch|usual|if|either|or from|or else|"
+    r"the other way|instead|like the|similar to|torch|usual|if|either|or from|or else|rather than|"
+    r"elsewhere|variants?|same as|except|but with|in the (?:decoder|encoder)|other implementations|"
     r"overflow\w*)\b"
 )  # fmt: skip
 SECTION = re.compile(
@@ -208,27 +78,42 @@ def find_promises(
     return _without_conflicts(found)
 
 
+@cache
+def _rules() -> list[tuple[str, tuple[str, ...], str]]:
+    """Return the settings, the values that are promised, and a pattern for each."""
+    table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    words = table.pop("words")
+    rules = []
+    for settings, by_value in table.items():
+        for setting, (values, patterns) in product(settings.split(", "), by_value.items()):
+            for pattern in patterns:
+                while named := re.search("[A-Z]{3,}", pattern):
+                    pattern = pattern.replace(named[0], words[named[0]])
+                rules.append((setting, tuple(v.strip() for v in values.split("|")), pattern))
+    return rules
+
+
 def _in_sentence(sentence: str, names: list[str], text: str) -> Iterator[Promise]:
     """Yield what a sentence promises."""
     low = sentence.lower()
     default = re.compile(
-        r"(,)? (?:if|when) (?:it is )?(?:not given|left out|omitted|none|absent)\b"
+        r"(,)? (?:if|when|unless) (?:it is )?(?:not given|left out|omitted|none|absent|given)\b"
     )
     is_default, low = bool(default.search(low)), default.sub(" by default", low)
     doubt = DOUBT.search(low)
-    rules = [(*rule, False) for rule in RULES] + [(*rule, True) for rule in SAYING_NO]
-    if not any(map(_is_mask, names)) and "conv" not in low:  # it may be the mask that is causal
-        rules.append(("causal", ("past and itself",), CAUSAL, False))
-    for setting, values, pattern, says_no in rules:
+    has_mask = any(map(_is_mask, names))  # which may be causal itself
+    for setting, values, pattern in _rules():
         match = re.search(_filled(pattern, names), low)
         if not match or (doubt and not (setting == "blind" and doubt[0] in ("if", "must"))):
             continue
+        if setting == "causal" and "causal" in match[0] and (has_mask or "conv" in low):
+            continue
         if setting == "alignment" and "offset" in low:
             continue
-        if setting == "weights_sum" and re.search(r"dropout|expert|rout|top-k", low):
+        if setting == "hide" and re.search(r"dropout|expert|rout|top-k", low):
             continue
         before = re.split(r"[,;:]", low[: match.start()])[-1][-25:]
-        if not says_no and NOT.search(before + match[0]):
+        if not NOT.search(pattern) and NOT.search(before + match[0]):
             continue
         argument = next(iter(_of_role(OF_ROLE.get(setting, ""), names)), "")
         if setting == "scale" and not _is_of_head(match, text, names, bool(argument), is_default):
@@ -471,6 +356,6 @@ def _without_conflicts(found: list[Promise]) -> list[Promise]:
     kept: dict[tuple[str, str, tuple[Any, ...]], Promise] = {}
     for p in found:
         others = [o for o in found if (o.setting, o.argument) == (p.setting, p.argument)]
-        if p.setting == "dropout" or all({*o.values} & {*p.values} for o in others):
+        if p.setting.startswith("dropout") or all({*o.values} & {*p.values} for o in others):
             kept.setdefault((p.setting, p.argument, p.values), p)
     return [*kept.values()]

@@ -5,8 +5,13 @@ import re
 import pytest
 
 from mha_numpy.identifying.family import SETTINGS
-from mha_numpy.identifying.promises import FACTS, RULES, SAYING_NO, find_promises
+from mha_numpy.identifying.promises import _rules, find_promises
+from mha_numpy.identifying.rows import _meanings
 
+HALF = [
+    f"{row}: fine | float16 | float16, computed in a wider dtype | float32 | float64"
+    for row in ("half_masked", "float16")
+]
 SEES, HIDES = "true = visible", "true = blocked"
 
 # (signature, docstring, what is promised: "setting argument: a value | another")
@@ -98,11 +103,11 @@ PROMISING = [
     ("f(q, k, v)", "Query i sees keys 0 .. S - T + i.",
      ["alignment: bottom right", "causal: past and itself"]),
     ("f(q, k, v, w)", "Each query sees at most w keys, its own included.",
-     ["window_keys w: w keys, itself included"]),
+     ["window_given w: w-1 before"]),
     ("f(q, k, v, window)", "attends to `window` keys: itself and the window - 1 before it",
-     ["window_keys window: w keys, itself included"]),
+     ["window_given window: w-1 before"]),
     ("f(x, window)", "Token t sees itself and the `window` tokens before it.",
-     ["window_keys window: w before and itself"]),
+     ["window_given window: w before"]),
     ("f(x, radius)", "Sees keys at most radius steps away, on both sides.",
      ["window_given radius: w both"]),
     # rows that see nothing
@@ -111,21 +116,34 @@ PROMISING = [
     ("f(q, k, v, mask)", "A query without any visible key comes out as NaN.", ["blind: nan"]),
     ("f(q, k, v, lens)", "lens: number of valid keys, may be 0: such rows give zeros",
      ["blind: zeros", "lengths lens: j < n"]),
-    ("f(q, k, v, mask)", "A query with nothing to see averages everything.", ["blind: mean"]),
+    ("f(q, k, v, mask)", "A query with nothing to see averages everything.",
+     ["blind: mean of all values"]),
     # numbers
     ("f(q, k, v)", "Numerically stable.", ["large_scores: fine"]),
     ("stable_softmax(x)", "", ["large_scores: fine"]),
-    ("f(q, k, v)", "Inputs may be float16.", ["half: fine"]),
-    ("f(q, k, v)", "Use it with float32, bfloat16 or float16.", ["half: fine"]),
+    ("f(q, k, v)", "Inputs may be float16.", HALF),
+    ("f(q, k, v)", "Use it with float32, bfloat16 or float16.", HALF),
     ("f(q, k, v)", "A pure function: no argument is changed.", ["inputs: unchanged"]),
     ("f(q, k, v)", "Does not modify its inputs.", ["inputs: unchanged"]),
     ("f(q, k, v, n)", "n (B,): keys per row. What stands in the padding may be NaN.",
      ["hidden_nan: no effect"]),
-    ("f(q, k, v, mask)", "The weights of each query sum to one.", ["weights_sum: one"]),
+    ("f(q, k, v, mask)", "The weights of each query sum to one.", ["hide: -inf"]),
     ("f(q, k, v)", "Softmax over the keys.", ["softmax_axis: keys"]),
     ("f(x, p, rng)", "Inverted dropout on the weights, only during training.",
-     ["dropout: in training only", "dropout: scaled by 1/(1-p)"]),
-    ("f(x, p, rng)", "Dropout is for training only.", ["dropout: in training only"]),
+     ["dropout_when: in train() | if True | if False | with a rate", "dropout_scale: 1/(1-p)"]),
+    ("f(x, p, rng)", "Dropout is for training only.",
+     ["dropout_when: in train() | if True | if False | with a rate"]),
+    ("f(q, k, v)", "Works in the dtype of q, half precision included.", HALF),
+    ("f(q, k, v)", "Any floating dtype, float16 as well.", HALF),
+    ("f(q, k, v, pad)", "Queries that are left without a key return zeros.", ["blind: zeros"]),
+    ("f(q, k, v, bias)", "bias is added to the scaled dot products as it is.",
+     ["bias bias: added after the scale"]),
+    ("f(x, w)", "Token i attends to the w tokens before it and to itself.",
+     ["window_given w: w before"]),
+    ("f(x, w)", "A query sees the last w keys, its own among them.",
+     ["window_given w: w-1 before"]),
+    ("f(q, k)", "Consecutive query heads form a group.", ["grouping: repeat"]),
+    ("f(x, sees_all)", "A step never looks at later steps.", ["causal: past and itself"]),
     # projections
     ("f(x, w_qkv)", "The columns of w_qkv are query | key | value.", ["packing: qkv"]),
     ("f(x, W)", "W packs the keys first, in the order k, q, v.", ["packing: kqv"]),
@@ -134,8 +152,6 @@ PROMISING = [
     ("f(x, w, Wo)", "Heads are concatenated and go through Wo.", ["w_o: applied"]),
     ("f(tgt, src)", "The keys and the values come from src.", ["exchanged:  | k v"]),
     ("f(q, kv, pad)", "No token attends to padding.", ["rows_by: keys | both"]),
-    ("f(q, k, v)", "Returns the output and the weights averaged over heads.",
-     ["weights: mean weights"]),
     # other words for the same
     ("f(q, k, v)", "scores / sqrt(d), then the cap", ["scale: 1/sqrt(d)"]),
     ("f(q, k, v)", "Here s is q.k / sqrt(d_head) - slope * distance.", ["scale: 1/sqrt(d)"]),
@@ -157,16 +173,16 @@ PROMISING = [
     ("f(q, k, v)", "The last query sees every key, the one before all but the last.",
      ["alignment: bottom right"]),
     ("f(q, k, v)", "The maximum is subtracted for numerical stability.", ["large_scores: fine"]),
-    ("f(q, k, v)", "Half precision is computed in float32.", ["half: fine"]),
+    ("f(q, k, v)", "Half precision is computed in float32.", HALF),
     ("f(q, k, v)", "The inputs are untouched.", ["inputs: unchanged"]),
     ("f(x, p)", "Dropout zeroes weights and divides the others by (1 - p).",
-     ["dropout: scaled by 1/(1-p)"]),
+     ["dropout_scale: 1/(1-p)"]),
     ("f(x, w, h)", "Columns of head i are i*d .. (i+1)*d.", ["split: columns"]),
     ("f(x, lens)", "lens: (B,) how many rows of the memory are real", ["lengths lens: j < n"]),
     ("f(x, lens)", "lens [B] valid keys", ["lengths lens: j < n"]),
     ("f(x, n_valid)", "The first n_valid keys are used.", ["lengths n_valid: j < n"]),
     ("f(x, lens)", "The cache holds tokens 0 .. lens[b] - 1.", ["lengths lens: j < n"]),
-    ("f(q, k, v)", "Fully masked rows are the mean of all values.", ["blind: mean"]),
+    ("f(q, k, v)", "Fully masked rows are the mean of all values.", ["blind: mean of all values"]),
 ]  # fmt: skip
 
 NOTHING = [
@@ -199,6 +215,9 @@ NOTHING = [
     ("f(q, k, v, bias)", "bias: added to the scores"),
     ("f(q, k, v)", "Scaled dot-product attention."),
     ("f(q, k, v, sqrt_d)", "The scores are not scaled if sqrt_d is None."),
+    ("f(q, k, v)", "Same as sdpa, but with scores divided by sqrt(d) when it is asked."),
+    ("f(q, k, v)", "Variants with scores / sqrt(d) exist elsewhere."),
+    ("f(x)", "In the decoder a token sees itself and the tokens before it."),
     # groups, rotation
     ("f(q, k, v)", "Grouped: k and v are repeated to the number of query heads."),
     ("f(q, k, v)", "T // (H // G) rows of one head, h % 2 == 0 only."),
@@ -328,6 +347,6 @@ def test_quotes_the_words():
     ]
 
 
-def test_promises_only_settings_and_facts_that_there_are():
-    for setting, values, _ in (*RULES, *SAYING_NO):
-        assert {*values} <= {*SETTINGS.get(setting, ()), *FACTS.get(setting, ())}
+def test_promises_only_values_of_rows():
+    for setting, values, _ in _rules():
+        assert {*values} & {*map(str, SETTINGS.get(setting, _meanings()[setting]))}

@@ -1,0 +1,103 @@
+"""Promises that are not kept, and mistakes, each with the line that is to blame."""
+
+import textwrap
+
+import pytest
+
+from mha_numpy.identifying import identify
+
+SOFTMAX = """
+    s = np.exp(s - s.max(-1, keepdims=True))
+    return s / s.sum(-1, keepdims=True) @ v
+"""
+ROTATE = """
+def rotate(x):
+    T, d = x.shape[-2:]
+    a = np.arange(T)[:, None] / 1e4 ** (np.arange(0, d, 2) / d)
+    x1, x2 = np.split(x, 2, axis=-1)
+    return np.concatenate((x1 * np.cos(a) - x2 * np.sin(a), x1 * np.sin(a) + x2 * np.cos(a)), -1)
+
+def rotate_{}(x):
+    T, d = x.shape[-2:]
+    a = np.arange(T)[:, None] / 1e4 ** (np.arange(0, d, 2) / d)
+    x1, x2 = x[..., ::2], x[..., 1::2]
+    return np.stack((x1 * np.cos(a) - x2 * np.sin(a), x1 * np.sin(a) + x2 * np.cos(a)),
+                    -1).reshape(x.shape)
+"""
+MISTAKES = [  # code, the row's setting, and the line that is to blame
+    ("""
+def f(q, k, v, visible):
+    "Queries that are left without a key return zeros."
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    s = np.where(visible, s, -np.inf)""", "blind", "s = np.exp("),
+    ("""
+def f(q, k, v, visible):
+    "Any floating dtype, half precision included."
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    s = s + np.where(visible, 0, 1).astype(s.dtype) * -1e9""", "half_masked", "s = s + np"),
+    ("""
+def f(q, k, v, w):
+    "All (T, d). Token i attends to the w tokens before it and to itself."
+    i = np.arange(len(q))
+    near = i[:, None] - i[None, :]
+    s = q @ k.T / q.shape[-1] ** 0.5
+    s = np.where((near >= 0) & (near < w), s, -np.inf)""", "window_given", "s = np.where("),
+    ("""
+def f(q, k, v, bias):
+    "The bias is added to the scaled dot products as it is."
+    s = q @ k.swapaxes(-1, -2)
+    s = (s + bias) / q.shape[-1] ** 0.5""", "bias", "s = (s + bias)"),
+    ("""
+def f(q, k, v):
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    e = np.exp(s - s.max())
+    return e / e.sum(-1, keepdims=True) @ v
+""", "uneven_scores", "e = np.exp("),
+    ("""
+def f(q, k, v):
+    kt = k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
+    s = q @ kt / q.shape[-1] ** 0.5""", "product", "kt = k.reshape"),
+    (ROTATE.format("k") + """
+def f(q, k, v):
+    "Rotary positions (half-split). All (B, H, T, d)."
+    q, k = rotate(q), rotate_k(k)
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5""", "rotation", "return np.stack("),
+    (ROTATE.format("pairs") + """
+def f(q, k, v):
+    q, k = rotate(q), rotate_pairs(k)
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5""", "rotation", "q, k = rotate(q)"),
+    ("""
+def f(q, k, v, p=0.0, training=False):
+    "Inverted dropout."
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    s = np.exp(s - s.max(-1, keepdims=True))
+    s = s / s.sum(-1, keepdims=True)
+    kept = np.random.rand(*s.shape) >= p
+    return s * kept @ v
+""", "dropout_scale", "return s * kept"),
+    ("""
+def f(q, k, v, p=0.0, training=False):
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    s = np.exp(s - s.max(-1, keepdims=True))
+    s = s / s.sum(-1, keepdims=True)
+    kept = np.random.rand(*s.shape) >= p
+    return s * kept / (1 - p) @ v
+""", "dropout_when", "kept ="),
+    ("""
+def f(x, past_k, past_v, wq, wk, wv):
+    '''A new token sees the whole past, itself, and the new tokens before itself.'''
+    q, k, v = x @ wq, np.concatenate([past_k, x @ wk], 1), np.concatenate([past_v, x @ wv], 1)
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    s = np.where(np.tri(*s.shape[-2:]), s, -np.inf)""", "alignment", "s = np.where("),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "setting", "line"), MISTAKES, ids=[m[1] for m in MISTAKES])
+def test_mistakes_have_their_line(code, setting, line, tmp_path):
+    code = code if "@ v" in code else code + SOFTMAX
+    path = tmp_path / "own.py"
+    path.write_text("import numpy as np\n" + textwrap.dedent(code))
+    names: dict = {}
+    exec(compile(path.read_text(), path, "exec"), names)
+    rows = identify(names["f"], seconds=20).mistakes
+    assert [row.code.startswith(line) for row in rows if row.setting == setting] == [True], rows
