@@ -1,5 +1,6 @@
 """Arrays of each framework: from NumPy's, and back."""
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -13,9 +14,10 @@ def to_framework(array: Array, framework: str) -> Any:
     array = array.copy()
     if framework == "torch":
         return import_module("torch").from_numpy(array)
+    if framework == "jax" or (framework == "keras" and "jax" in sys.modules):
+        import_module("jax").config.update("jax_enable_x64", True)  # or it would narrow float64
     if framework == "jax":
         jax = import_module("jax")
-        jax.config.update("jax_enable_x64", True)  # or it would narrow float64
         is_long = array.dtype == np.int64  # its own integers are short
         return jax.device_put(array.astype(np.int32) if is_long else array)
     if framework == "keras":

@@ -153,9 +153,12 @@ def _is_stack(values: list[Any]) -> bool:
 
 def _is_matrix(value: Any) -> bool:
     """Return whether nested lists are one array of numbers."""
-    while isinstance(value, (list, tuple)) and value:
-        value = value[0]
-    return isinstance(value, (int, float))
+    first = value
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    with suppress(ValueError):  # lists of different lengths
+        return isinstance(first, (int, float)) and np.asarray(value).dtype != object
+    return False
 
 
 def holders(thing: Any, depth: int = 2, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -196,7 +199,7 @@ def hidden_arrays(function: Any) -> dict[str, Any]:
             for name, part in {**vars(function), **getattr(function, "_modules", {})}.items()
             if has(part, "get_weights")
             for w in part.variables
-        }
+        } | {id(value): name for name, value in vars(function).items() if hasattr(value, "value")}
         found = {named.get(id(w), w.path): to_numpy(w.value) for w in function.variables}
     elif is_torch(function):
         found = {name: to_numpy(p) for name, p in function.named_parameters()}

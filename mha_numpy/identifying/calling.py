@@ -25,7 +25,7 @@ def call_way(
         kept = subject.chance.kept
         problem = problem.but(dropout_mask=np.full((1, 1, 1, 1), kept)) if kept != 1 else problem
         passed = way.given(problem)
-    except ValueError:  # sizes that do not fit each other
+    except (ValueError, IndexError):  # sizes that do not fit each other
         return None, trouble
     called = subject.call(passed, way.argument("result"))
     is_fine = called.arrays and (change or np.isfinite(called.arrays[0][1]).mean() > 0.4)

@@ -181,7 +181,10 @@ def _arguments(found: Found) -> Iterator[Named]:
 
 
 def _kind(slot: Slot) -> str:
-    return {"bool": "bool", "int": "0 and 1", "float": "0.0 and 1.0"}.get(slot.kind, "")
+    return {
+        "bool": "bool", "int": "0 and 1", "float": "0.0 and 1.0", "room": "with room for more",
+        "reversed": "True = not causal",
+    }.get(slot.kind, "")  # fmt: skip
 
 
 def _options(looked: Looked) -> Iterator[Named]:

@@ -13,9 +13,11 @@ HEADS_GIVEN = (  # of the queries; then of the keys, where it is not the same wi
     "H B T d",
     "B H T d|B S d", "B T H d|B S d", "H T d|S d", "T H d|S d", "B H d|B G S d", "B H d|B S G d",
     "H d|G S d", "H d|S G d", "B d|B S d", "d|S d", "B d|S B d", "B H d T", "B H d|B S d",
-    "B H T d|B G d S",
+    "B H T d|B G d S", "H d|G d", "B H d|B G d", "B d|B d",
 )  # fmt: skip
-HEADS_INSIDE = ("B T D", "T D", "T B D", "B D T", "D T", "B D|B S D", "D|S D")
+HEADS_INSIDE = (
+    "B T D", "T D", "T B D", "B D T", "D T", "B D|B S D", "D|S D", "1 B D|S B D", "B D|S B D",
+)  # fmt: skip
 JOINED = {  # axes that are several axes in one
     "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",
 }  # fmt: skip
@@ -35,7 +37,9 @@ PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
     ("D M", "U W"), ("M D", "W U"), ("D M", "W U"), ("M D", "U W"), ("H D d", "U W"),
     ("H D d", "H e W"), ("D H d", "H e W"), ("D H d", "U W"), ("H d D", "W U"), ("H d D", "U W"),
 )  # fmt: skip
-PACKED = ("B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d")
+PACKED = (
+    "B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d", "B P T",
+)  # fmt: skip
 LAYOUTS["cos_sin"] = LAYOUTS["sin"] = LAYOUTS["cos"]
 LAYOUTS["cache_v"] = tuple(layout.replace("d", "e") for layout in LAYOUTS["cache_k"])
 

@@ -1,5 +1,6 @@
 """identify: look at a function that computes attention, from outside."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -11,13 +12,14 @@ from mha_numpy.identifying.arrays import quick
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.dropout import find_dropout
-from mha_numpy.identifying.family import Settings
+from mha_numpy.identifying.family import Settings, evaluate
 from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
 from mha_numpy.identifying.instances import callable_of
+from mha_numpy.identifying.layouts import find_orders
 from mha_numpy.identifying.options import Option, look_at_options
 from mha_numpy.identifying.probes import Fact, find_facts, mixes
-from mha_numpy.identifying.roles import TOKENS, is_telling
-from mha_numpy.identifying.search import Found, Seen, explain, search
+from mha_numpy.identifying.roles import is_telling
+from mha_numpy.identifying.search import OUTPUTS, Found, Seen, explain, search
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Way, find_ways
 
@@ -25,8 +27,9 @@ BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
 WITH_GRADIENTS = ("mask", "padding", "bias", "is_causal", "lengths")  # a backward may forget them
 MOST_SEEN = 24
 MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
-MOST_CALLS = {False: 5000, True: 1000}  # by whether one worked
+MOST_CALLS = {False: 12_000, True: 1000}  # by whether one worked
 MOST_WAYS = {1: 24, 2: 24, 3: 8, 4: 8, 5: 4}  # by cost: there are more settings than time
+MOST_DOUBTFUL = {1: 60, 2: 24}
 
 
 class Looked(NamedTuple):
@@ -44,38 +47,61 @@ class Looked(NamedTuple):
 def find_base(
     subject: Subject, given: Mapping[str, str], seconds: float
 ) -> tuple[Found | None, list[Seen], str]:
-    """Find a way to call a function, and the settings that give its numbers."""
+    """Find a way to call a function, and the settings that give its numbers.
+
+    Where the names of the arguments lead nowhere, one of them may be wrong.
+    """
     start = clock()
+    first = _find_base(subject, given, start, seconds, is_doubtful=False)
+    if first[0] or clock() > start + seconds:
+        return first
+    second = _find_base(subject, given, clock(), seconds / 2, is_doubtful=True)
+    return second if second[0] else first
+
+
+def _find_base(
+    subject: Subject, given: Mapping[str, str], start: float, seconds: float, is_doubtful: bool
+) -> tuple[Found | None, list[Seen], str]:
+    """Find a base, trusting the names of arguments or doubting one of them."""
     numbers = subject.constants()
     seen: list[Seen] = []
     trouble = ""
     is_named = all(is_telling(a.name) for a in subject.arguments if a.is_required)
     most = MOST_SEEN if is_named else MOST_UNNAMED
+    count: Counter[Any] = Counter()  # of calls that worked
     for framework, dtype in product(subject.frameworks, ("float64", "float32")):
         subject.framework = framework
         subject.narrow(dtype)
-        ways, calls = find_ways(subject, dict(given)), 0
+        ways, calls = find_ways(subject, given, is_doubtful), 0
         while (way := next(ways, None)) is not None:
+            kinds = [slot.role for slot in way.slots.values()] if is_doubtful else []
+            if count[*kinds, False] >= most:  # enough, of these roles
+                if is_doubtful:
+                    continue
+                break
             one, trouble = call_way(subject, way, trouble)
             if subject.learn(trouble):
-                ways, seen = find_ways(subject, dict(given)), []
+                ways, seen = find_ways(subject, given, is_doubtful), []
                 continue
             if one and not _is_trivial(way):
                 tries = [one, *_scaled(subject, one)]
-                seen += tries
+                is_odd = _is_odd(one)
+                count[*kinds, is_odd] += len(tries)
+                seen += tries if count[*kinds, is_odd] <= most else []
                 groups = [[each] for each in tries]
                 found = search(groups, numbers, until=np.inf, most={0: len(tries)}, bases=BASES)
                 if found and mixes(subject, found):
                     return settle(subject, found, numbers, start + seconds), seen, trouble
             calls += 1
-            if len(seen) >= most or calls > MOST_CALLS[bool(seen)] or clock() > start + seconds / 3:
+            if calls > MOST_CALLS[bool(seen)] or clock() > start + seconds / 3:
                 break
         if seen:
             break
     until = start + seconds
-    seen.sort(key=lambda one: one.called.arrays[0][1].ndim != _rank(one.way))
+    seen.sort(key=_is_odd)
     groups = [[one] for one in seen]
-    found = search(groups, numbers, until=until, most=MOST_WAYS, bases=BASES)
+    most_ways = MOST_DOUBTFUL if is_doubtful else MOST_WAYS
+    found = search(groups, numbers, until=until, most=most_ways, bases=BASES)
     if found is None or not mixes(subject, found):
         return None, seen, trouble
     return settle(subject, found, numbers, until + 2), seen, trouble
@@ -92,10 +118,11 @@ def _scaled(subject: Subject, one: Seen) -> Iterator[Seen]:
         yield one._replace(problem=one.problem.but(dropout_mask=np.full((1, 1, 1, 1), kept)))
 
 
-def _rank(way: Way) -> int:
-    """Return the rank of the first input that has tokens."""
-    roles = way.roles()
-    return next((len(roles[r].split()) for r in TOKENS if r in roles), 0)
+def _is_odd(seen: Seen) -> bool:
+    """Return whether nothing that came back has the axes of an output."""
+    values = evaluate(seen.problem, {}) or {}
+    shapes = [values[name].shape for name in OUTPUTS if name in values]
+    return not any(find_orders(own, x.shape) for own in shapes for _, x in seen.called.arrays)
 
 
 def other_lengths(subject: Subject, found: Found) -> Iterator[Seen]:

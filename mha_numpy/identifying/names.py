@@ -22,7 +22,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     r"(mask|msk|masked|masks|mask2d|maskbias)(ed|in|out)?|m|visible|allowed|blocked|allow|forbid|forbidden|keep|may|see|sees|cansee|hidden|hide|banned|valid",
     "B": r"(b|bs|bsz|batch|batchsize|nbatch|nb)",
     "padding": r"(src|tgt|key|kv|k|mem|memory|enc|encoder|seq|input|inputs)?(pad|padding|keypadding|keypad|padded|pads)(mask|masks|tokens|ding)?|"
-    r"(key|kv|k|token|seq|tok|src|valid|real|input|isreal|ispad)(mask|valid|real|pad|ok)?|attentionmask|validmask|keepkeys?",
+    r"(key|kv|k|token|seq|tok|src|valid|real|input)(mask|valid|real|pad|ok)|valid|real|isreal|ispad|attentionmask|validmask|keepkeys?",
     "lengths": r"(seq|key|kv|k|src|valid|ctx|mem|x)?(len|lens|lengths?|seqlens?|nvalid|sizes)(s|kv|k)?|(n|num)(valid|keys|real|tokens)|validlens?",
     "bias": r"(attn|attention|pos|position|rel|relative|score|logit|alibi|additive|relpos|positional|t5)?(bias|biases|posbias|positionbias|"
     r"scorebias|relbias|additive|addmask|addtoscores|pb|alibi|relposbias|offsets)|scoresbias|biasmask",
@@ -49,7 +49,9 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "w_q": r"(w|weights?|proj|lin|linear|m|mat|p|to|theta|u|kernel|u)?(q|query|queries|wq|qproj|qproject\w*|qlin|tq|wquery|qw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
     "w_k": r"(w|weights?|proj|lin|linear|m|mat|p|to|theta|kernel|u)?(k|key|keys|wk|kproj|kproject\w*|klin|tk|wkey|kw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
     "w_v": r"(w|weights?|proj|lin|linear|m|mat|p|to|theta|kernel|u)?(v|value|values|val|wv|vproj|vproject\w*|vlin|tv|wvalue|vw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
-    "w_o": r"(w|weights?|proj|lin|linear|m|mat|p|to|c|theta|kernel|u)?(o|out|output|outs|proj|outproj|oproj|oproject\w*|wo|cproj|dense|lino|to|wout|final|merge|mix|unify|combine|ow)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|0weight|0|projection)?s?",
+    "w_o": r"(?!pos$)(w|weights?|proj|lin|linear|m|mat|p|to|c|theta|kernel|u)?(o|out|output|outs|proj|outproj|oproj|oproject\w*|wo|cproj|dense|lino|to|wout|final|merge|mix|unify|combine|ow)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|0weight|0|projection)?s?",
+    "g_q": r"(q|query)(gain|gamma|norm|ln|layernorm|rmsnorm|g)(weight|w|gain|scale|g)?|(gain|gamma|norm|g)(q|query)",
+    "g_k": r"(k|key)(gain|gamma|norm|ln|layernorm|rmsnorm|g)(weight|w|gain|scale|g)?|(gain|gamma|norm|g)(k|key)",
     "b_q": r"(b|bias)(q|query)|(q|query|wq|qproj|qlin)(bias|b)",
     "b_k": r"(b|bias)(k|key)|(k|key|wk|kproj|klin)(bias|b)",
     "b_v": r"(b|bias)(v|value|val)|(v|value|wv|vproj|vlin)(bias|b)",
@@ -64,7 +66,8 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "head_gate": r"(head)?(gate|gates|headgate|headmask|headweights?|headscale|headimportance|lam|hmask)s?",
     "block": r"(block|blk|chunk|tile|bs|kv|q|b|key)?(size|block|blk|chunk|chunksize|blocksize|tile|tilesize|bk|bq|kvchunk|qchunk|nblocks?|chunks?|blocklen|step|stride)(size|s|q|k|kv)?",
     "eps": r"(eps|epsilon|tiny|small|eps0)",
-    "T": r"(t|tq|seqlen|maxlen|maxseqlen|blocksize|contextlength|ctxlen|ctx|context|n|l|maxlength|maxtokens|nctx|maxposition\w*)",
+    "S": r"s|tk|lk|sk|nk|(n|num)keys|(k|kv|key|src|mem)(len|length)",
+    "T": r"(t|tq|lq|sq|nq|(out|q|query|tgt)(len|length|rows)|(n|num)?(rows|queries|tokens)|seqlen|maxlen|maxseqlen|blocksize|contextlength|ctxlen|ctx|context|n|l|maxlength|maxtokens|nctx|maxposition\w*)",
     "d_out": r"(d|g|grad|dl|up|upstream|dloss)(y|o|out|output|outputs|z|h|context|ctx|heads|attn|res|result)?|gradout(put)?|upstream(grad)?|cotangent|ybar|delta",
 }  # fmt: skip
 PATTERNS = {role: re.compile(pattern) for role, pattern in WORDS.items()}
@@ -81,7 +84,8 @@ def roles_by_name(name: str) -> tuple[str, ...]:
     """
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rsplit("/", 1)[-1]).lower().split("_")
     words = [word for word in words if word]
-    for part in ("".join(words), *words[::-1]):
+    is_step = words[-1:] in (["t"], ["i"], ["n"], ["new"])  # x_t is x, of one step
+    for part in ("".join(words), "".join(words[:-1]) if is_step else "", *words[::-1]):
         roles = tuple(role for role, pattern in PATTERNS.items() if pattern.fullmatch(part))
         if roles:
             return roles

@@ -19,7 +19,8 @@ HOW_HIDDEN = ("hide", "combined", "alignment", "blind")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
     "mask": ("mask", "mask_index", "rows", *HOW_HIDDEN),
     "bias": ("bias", "softcap_at", "mask_index"),
-    "lengths": ("lengths", "rows_by", "rows", *HOW_HIDDEN), "is_causal": ("causal", *HOW_HIDDEN),
+    "lengths": ("lengths", "rows_by", "rows", *HOW_HIDDEN),
+    "is_causal": ("causal", "alibi", *HOW_HIDDEN),
     "window": ("window_given", "causal", *HOW_HIDDEN), "scale": ("scale_given",),
     "softcap": ("softcap_at",), "dropout_mask": ("dropout_mask",), "head_gate": ("head_gate",),
     "sink": ("normaliser",), "base": ("frequencies",),
@@ -31,6 +32,7 @@ RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option i
 TOGETHER = {"cache_k": "cache_v", "cos": "sin", "key": "value"}  # passed as a pair
 PARTNER = {"is_causal": "mask", "offset": "is_causal"}  # may change something only together
 ALSO = {"mask": ("bias",), "padding": ("mask", "bias"), "bias": ("mask",), "sink": ()}
+ARRAYS = {"rate": "dropout_mask"}  # what a name means that has no number as default
 
 
 class Option(NamedTuple):
@@ -201,10 +203,11 @@ def _roles(argument: Argument) -> list[str]:
     """Return the roles that an option may have, the likeliest first."""
     roles = []
     for role in roles_by_name(argument.name):
+        role = ARRAYS.get(role, role) if argument.default is None else role
         roles += [role, *ALSO.get(role, ())]
     if isinstance(argument.default, bool):
         flags = [role for role in roles if role in ("is_causal", "training", "flag")]
-        return flags or ["flag"]
+        return flags or ["is_causal", "flag"]
     if isinstance(argument.default, (int, float)):
         roles = [role for role in roles if role not in LAYOUTS and role not in NUMBERS]
     if not roles and argument.default is None:
@@ -218,7 +221,8 @@ def _trials(
 ) -> Iterator[dict[str, Slot]]:
     """Yield what to pass."""
     if role == "is_causal":
-        yield {argument.name: Slot(role, value=not argument.default)}
+        for kind in ("", "reversed"):
+            yield {argument.name: Slot(role, value=not argument.default, kind=kind)}
     elif role in ("memory", "key"):
         if second and partner:
             yield {argument.name: Slot("x_k", "B S C"), second: Slot("x_v", "B S E")}
@@ -245,7 +249,7 @@ def _sizes(way: Way, role: str) -> Iterator[Sizes]:
     if role.startswith("cache"):
         yield sizes._replace(Z=2)
     elif role in ("memory", "key"):
-        yield sizes._replace(S=7)
+        yield from (sizes._replace(S=7), sizes)
     else:
         yield sizes
         if role == "window":  # longer than what it leaves visible

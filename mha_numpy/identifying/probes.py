@@ -415,15 +415,17 @@ def _width_inside(subject: Subject, found: Found) -> str:
 
 
 def _changes(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
-    filled = findings[0].seen.way.argument("result")
+    slots = findings[0].seen.way.slots
+    result = findings[0].seen.way.argument("result")
     names: list[str] = []
     for found in findings:
         passed = found.seen.way.given(found.seen.way.problem(subject, seed=6))
         names += subject.changed(passed)
     for name in dict.fromkeys(names):
-        if name != filled:
-            yield Fact("inputs", "changed", name)
-    if not {*names} - {filled}:
+        if name != result:
+            is_room = name in slots and slots[name].kind == "room"
+            yield Fact("inputs", "filled" if is_room else "changed", name)
+    if not {*names} - {result}:
         yield Fact("inputs", "unchanged")
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice, pairwise, product
 from typing import NamedTuple
 
@@ -18,12 +17,13 @@ MAINS = [  # those that occur together; after the first five, something is missi
     for each in ("x", "packed", "query key value", "query memory", "x memory", "query key",
                  "x key value", "x key", "query value")
 ]  # fmt: skip
-NUMBERS = ("H", "G", "D", "d", "T", "R", "B")  # the lengths that a function may ask for; R = H // G
-PARAMS = tuple(role for role in AXES if role.startswith(("w_", "b_")))
+NUMBERS = ("H", "G", "D", "d", "T", "S", "R", "B")  # lengths that a function may ask for; R: H//G
+PARAMS = tuple(role for role in AXES if role.startswith(("w_", "b_", "g_")))
 SWITCHES = ("is_causal", "training", "flag")
 UNNAMED = (  # what an argument may be whose name says nothing
     "query", "key", "value", "x", "memory", "mask", "w_q", "w_k", "w_v", "w_o", "H",
 )  # fmt: skip
+ANYTHING = (*UNNAMED, "T", "lengths", "bias", "offset", "other")  # of a name that says it wrongly
 PARTS = ("w", "b", "weight", "bias", "kernel")  # of one map
 OF_PARAMS = ("params", "data", "param")  # what holds them, or one of them
 MOST_ROLES = 60  # assignments that are tried
@@ -42,8 +42,13 @@ class Roles(NamedTuple):
         return {*self.arguments.values(), *self.hidden.values(), *self.parts.values()}
 
 
-def find_roles(subject: Subject, given: Mapping[str, str]) -> Iterator[Roles]:
-    """Yield roles of the arguments that have to be passed, the likeliest first."""
+def find_roles(
+    subject: Subject, given: Mapping[str, str], is_doubtful: bool = False
+) -> Iterator[Roles]:
+    """Yield roles of the arguments that have to be passed, the likeliest first.
+
+    `is_doubtful` forgets what the name of one argument says.
+    """
     passed = [a for a in subject.arguments if a.is_required or a.name in given]
     passed += [a for a in subject.arguments if a not in passed and _is_needed(a)]
     choices = [_roles_of(argument, subject, given) for argument in passed]
@@ -51,9 +56,23 @@ def find_roles(subject: Subject, given: Mapping[str, str]) -> Iterator[Roles]:
     if len(main) == 1 and "query" in main[0]:  # keys and values default to it
         main[0].insert(0, "x")
     hidden = hidden_roles(subject)
-    complete = [each for each in _assignments(choices) if _main(each) in MAINS]
-    for each in sorted(complete, key=partial(_oddness, choices=choices))[:MOST_ROLES]:
+    lists = [choices]
+    if is_doubtful:
+        lists += [
+            [*choices[:at], [role for role in ANYTHING if role not in own], *choices[at + 1 :]]
+            for at, own in enumerate(choices)
+            if passed[at].name not in given
+        ]
+    complete = {
+        each: _oddness(each, own)
+        for own in lists
+        for each in _assignments(own)
+        if _main(each) in MAINS
+    }
+    for each in sorted(complete, key=complete.__getitem__)[:MOST_ROLES]:
         arguments = dict(zip([a.name for a in passed], each, strict=True))
+        if _main(each) == {"query", "value"}:  # Keras says so: keys come from the values, too
+            arguments = {n: "memory" if r == "value" else r for n, r in arguments.items()}
         parts = {
             (name, key): role_of_part(key, name)
             for name, role in arguments.items()
@@ -84,6 +103,7 @@ def _is_needed(argument: Argument) -> bool:
         (role in ("H", "G") and kind is not bool)
         or (role == "rate" and kind is float)
         or (role == "block" and kind is int)
+        or (role == "eps" and kind is float)
         or role == "cos_sin"
     )
 
@@ -100,6 +120,8 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     if name == "key" and any(other.name == "k" for other in subject.arguments):
         return ["rng"]  # as JAX calls it
     roles = [*roles_by_name(name)] if is_telling(name) else []
+    if roles[:1] and roles[0] in MAIN:
+        roles = [role for role in roles if role not in PARAMS]
     if len(name) == 1 and name.isupper():  # B, T, C: lengths, as in C
         roles.sort(key=lambda role: role not in NUMBERS)
     if "params" in roles:
@@ -155,18 +177,24 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
             found[name] = "bias_table"
             continue
         prefix = "b_" if last in ("bias", "b") or array.ndim == 1 else "w_"
-        fit = [prefix + role[2:] for role in roles if role in PARAMS]
+        fit = [prefix + role[2:] for role in roles if role in PARAMS and role[0] != "g"]
+        fit = fit or [role for role in roles if role[:2] == "g_" and last != "bias"]
         if last == "bias" and not fit:
             fit = ["b_o"]
         if fit and fit[0] not in found.values():
             found[name] = fit[0]
+    for before, name in pairwise(subject.hidden):  # a bias comes after its map
+        role, own = found.get(before, ""), subject.hidden[name].shape
+        is_bias = "b" in name.lower() and own in [(n,) for n in subject.hidden[before].shape]
+        if role[:2] == "w_" and is_bias and f"b_{role[2:]}" not in found.values():
+            found.setdefault(name, f"b_{role[2:]}")
     return found if {"w_q", "w_k", "w_qkv"} & {*found.values()} else _in_order(subject)
 
 
 def _in_order(subject: Subject) -> dict[str, str]:
     """Return the roles of params whose names say nothing, as in a list of maps."""
     maps = [name for name, array in subject.hidden.items() if array.ndim == 2]
-    if len(maps) not in (3, 4):
+    if len(maps) not in (1, 3, 4):
         return {}
     found = {}
     for name, letter in zip(maps, "qkvo", strict=False):
@@ -188,5 +216,5 @@ def role_of_part(key: str, argument: str) -> str:
     if key in PARTS:  # of one map, which the argument names
         own = next((role[2:] for role in roles_by_name(argument) if role in PARAMS), "")
         return f"{'b' if key[0] == 'b' else 'w'}_{own}"
-    known = (*PARAMS, *NUMBERS)
+    known = (*PARAMS, "bias_table", *NUMBERS)
     return next((role for role in roles_by_name(key) if role in known), "other")

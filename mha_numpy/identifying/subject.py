@@ -27,6 +27,7 @@ from mha_numpy.identifying.arrays import (
 )
 from mha_numpy.identifying.asked import Asked, Drawn
 from mha_numpy.identifying.chance import Chance
+from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.signatures import arguments_of, source_of
 
 
@@ -104,15 +105,18 @@ class Subject:
         return new
 
     def looks_up(self, argument: str) -> bool:
-        """Return whether the source looks something up in an argument by a name."""
-        return any(
-            isinstance(node, ast.Subscript)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == argument
-            and isinstance(node.slice, ast.Constant)
-            and isinstance(node.slice.value, str)
-            for node in ast.walk(self.tree)
-        )
+        """Return whether the source looks params up in an argument, as ``p["w"]`` or ``p.w``."""
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Subscript(ast.Name(id=name), ast.Constant(value=str())):
+                    is_part = True
+                case ast.Attribute(ast.Name(id=name), attr):
+                    is_part = any(role[:2] in ("w_", "H") for role in roles_by_name(attr))
+                case _:
+                    continue
+            if name == argument and is_part:
+                return True
+        return False
 
     def unpacks(self, argument: str, key: str = "") -> bool:
         """Return whether the source passes ``**argument`` on, or ``**argument[key]``."""

@@ -28,13 +28,16 @@ from mha_numpy.identifying.subject import Subject
 CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fits most functions
     "rate": (0.0, 1.0, 0.25), "training": (False,), "flag": (False,), "is_causal": (False,),
     "eps": (1e-12,), "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)),
-    "offset": (3, 2, 0), "other": (None,), "rng": ("rng", 0, None), "scale": (0.4,),
+    "offset": (3, 2, 0), "other": (None, 1.0), "rng": ("rng", 0, None), "scale": (0.4,),
     "base": (100.0,),
 }  # fmt: skip
 SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
 OF_CELLS = ("mask", "bias", "dropout_mask")
-KINDS = {"mask": ("bool", "int", "float")}  # of the numbers in an array
+KINDS = {  # of the numbers in an array; a cache may have room for more tokens
+    "mask": ("bool", "int", "float"), "cache_k": ("", "room"), "cache_v": ("", "room"),
+}  # fmt: skip
 PAIRED = (("cache_k", "cache_v"), ("cos", "sin"))  # arrays that have one layout
+AT_ONCE = 1200  # ways of the likeliest roles that are tried before others, which have fewer
 MOST_OPTIONS = 200  # ways to give everything that is neither tokens nor params
 HEADS = (1, 2, 4, 3, 6, 8, 12, 16)  # numbers of heads that are tried where nothing says one
 
@@ -45,7 +48,7 @@ class Slot(NamedTuple):
     role: str
     layout: str = ""
     value: Any = None
-    kind: str = ""  # "bool", "int" or "float": the numbers of a mask
+    kind: str = ""  # "bool", "int" or "float": the numbers of a mask; "room", "reversed"
     parts: tuple[tuple[str, "Slot"], ...] = ()  # of a dict
 
 
@@ -85,7 +88,7 @@ class Way(NamedTuple):
         for name, slot in self.hidden.items():
             given[slot.role] = _back(subject.hidden[name], slot, self.sizes)
         given |= {
-            slot.role: slot.value
+            slot.role: not slot.value if slot.kind == "reversed" else slot.value
             for slot in self.slots.values()
             if slot.role in SETTING_ROLES and slot.value is not None
         }
@@ -121,6 +124,9 @@ def _fill(slot: Slot, problem: Problem) -> Any:
     if not slot.layout:
         return slot.value
     array = arrange(problem.given[slot.role], AXES[slot.role], slot.layout, problem.sizes)
+    if slot.kind == "room":
+        room = problem.sizes.S + 1
+        return np.pad(array, [(0, room * (axis == "Z")) for axis in slot.layout.split()])
     return array.astype({"int": np.int64, "float": float}.get(slot.kind, array.dtype))
 
 
@@ -139,10 +145,17 @@ def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
     return array.transpose(order).reshape(sizes.shape(AXES[slot.role])).astype(float)
 
 
-def find_ways(subject: Subject, given: Mapping[str, str]) -> Iterator[Way]:
+def find_ways(
+    subject: Subject, given: Mapping[str, str], is_doubtful: bool = False
+) -> Iterator[Way]:
     """Yield ways to call a function, the likeliest first."""
-    for roles in find_roles(subject, given):
-        yield from _ways_of(subject, roles)
+    left = [_ways_of(subject, roles) for roles in find_roles(subject, given, is_doubtful)]
+    while left:  # some of each, so that wrong roles do not use up the time
+        for at, ways in enumerate([*left], 1):
+            some = [*islice(ways, AT_ONCE // at)]
+            yield from some
+            if len(some) < AT_ONCE // at:
+                left.remove(ways)
 
 
 def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
@@ -150,7 +163,9 @@ def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
     every, given = roles.all(), {*roles.arguments.values()}
     is_inside = bool(given & {"x", "packed", "H"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
     tokens = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
-    params = PARAM_LAYOUTS if every & {*PARAMS} else PARAM_LAYOUTS[:1]
+    own = [role for role in PARAMS if role in every]
+    laid_out = {tuple(param_layout(r, of) for r in own): of for of in PARAM_LAYOUTS[::-1]}
+    params = [*laid_out.values()][::-1]
     for is_odd, options in product((False, True), [*_options(roles)]):
         for of_params, inside in product(params, (True,) if is_inside else (False, True)):
             for sizes in _sizes(subject, roles, inside, of_params):
@@ -169,8 +184,10 @@ def _options(roles: Roles) -> Iterator[dict[str, Slot]]:
 
 def _are_alike(options: Iterable[Slot]) -> bool:
     """Return whether arrays that come in pairs have the same layout."""
-    layouts = {slot.role: slot.layout.replace("e", "d") for slot in options}
-    return all(layouts[a] == layouts[b] for a, b in PAIRED if {a, b} <= layouts.keys())
+    layouts = {slot.role: (slot.layout.replace("e", "d"), slot.kind) for slot in options}
+    is_shifted = "cache_k" in layouts and any(s.role == "offset" and s.value != 2 for s in options)
+    alike = all(layouts[a] == layouts[b] for a, b in PAIRED if {a, b} <= layouts.keys())
+    return alike and not is_shifted  # new tokens come after the cache
 
 
 def variants(role: str, name: str = "") -> list[Slot]:
@@ -270,6 +287,8 @@ def _way(
     if not all(fits(slot, of_queries, of_keys, is_inside) for slot in options.values()):
         return
     given = {*roles.arguments.values()}
+    if of_keys and "S" not in of_keys and "cache_k" not in given:
+        return
     sizes = sizes._replace(**_left_out(sizes, of_queries, of_keys, is_inside, given))
     own = {name: Slot(role, param_layout(role, of_params)) for name, role in roles.hidden.items()}
     if any(subject.hidden[name].shape != sizes.shape(slot.layout) for name, slot in own.items()):
@@ -302,6 +321,13 @@ def _way(
 def fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:
     """Return whether an array of cells has only axes that the tokens have."""
     axes, own = of_queries.split(), slot.layout.split()
+    if slot.role in ("cache_k", "cache_v"):
+        keys = of_keys or of_queries.translate(str.maketrans("HT", "GS"))
+        if is_inside:
+            return ("B" in own) == ("B" in axes)
+        return slot.layout.replace("e", "d") in (keys.replace("S", "Z"), "Z " + keys, "B Z G d")
+    if slot.role in ("sink", "head_gate", "bias_table"):
+        return is_inside or "H" in axes
     if slot.role not in OF_CELLS:
         return True
     known = {*axes, *of_keys.split(), "S", "1", *("HG" if is_inside else "")}
@@ -314,12 +340,14 @@ def _left_out(
     """Return the lengths that a layout of the tokens leaves no choice for."""
     axes = of_queries.split()
     lengths = {axis: 1 for axis in "BHT" if axis not in axes and (axis != "H" or not is_inside)}
+    if of_keys and "S" not in of_keys:  # a new one after those in a cache
+        lengths["S"] = 1
+    elif given & {"cache_k", "cache_v"} and is_inside and (not of_keys or "T" not in axes):
+        lengths["S"] = lengths.get("T", sizes.T)
     if not is_inside and "G" not in of_keys and (of_keys or "H" not in axes):
         lengths["G"] = 1
     if given & {"cache_k", "cache_v"}:
         lengths["Z"] = 2
-        if not of_keys or "T" not in axes:  # as many new keys as queries
-            lengths["S"] = lengths.get("T", sizes.T) if is_inside else sizes.S
     return lengths
 
 
@@ -339,7 +367,7 @@ def _params(roles: Roles, name: str, of_params: tuple[str, str]) -> Slot:
 
 
 def _param(role: str, of_params: tuple[str, str]) -> Slot:
-    return Slot(role, param_layout(role, of_params) if role in PARAMS else "")
+    return Slot(role, param_layout(role, of_params) if role in AXES else "")
 
 
 def _given(role: str, of_queries: str, of_keys: str, has_params: bool) -> Slot:

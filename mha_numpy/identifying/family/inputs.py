@@ -115,6 +115,8 @@ def split(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
         if s.qk_norm == "mean and variance":
             centred = heads[name] - heads[name].mean(-1, keepdims=True)
             heads[name] = centred / np.sqrt((centred**2).mean(-1, keepdims=True))
+        gain = problem.get(f"g_{name}")
+        heads[name] = heads[name] if gain is None else heads[name] * gain
     return {**heads, "goes_back": s.split.endswith("and back")}
 
 

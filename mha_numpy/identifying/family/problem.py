@@ -13,6 +13,7 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "packed": "B T P",
     "w_q": "D M", "w_k": "C N", "w_v": "E O", "w_qkv": "D P", "w_kv": "C R", "w_o": "U W",
     "b_q": "M", "b_k": "N", "b_v": "O", "b_qkv": "P", "b_kv": "R", "b_o": "W",
+    "g_q": "d", "g_k": "d",
     "mask": "B H T S", "bias": "B H T S", "dropout_mask": "B H T S", "lengths": "B",
     "positions": "B T", "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
     "bias_table": "K H", "cache_k": "B G Z d", "cache_v": "B G Z e",

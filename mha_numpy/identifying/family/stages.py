@@ -75,7 +75,7 @@ def _compute(
     try:
         chosen = SimpleNamespace(**{**stage.usual, **own})
         new = stage.compute(SimpleNamespace(**values), chosen, problem)
-    except (ValueError, IndexError, AttributeError, KeyError, TypeError):
+    except (ValueError, IndexError, AttributeError, KeyError, TypeError, ZeroDivisionError):
         return None
     return {**values, **new}
 
