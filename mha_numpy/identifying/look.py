@@ -15,7 +15,7 @@ from mha_numpy.identifying.dropout import find_dropout
 from mha_numpy.identifying.family import Settings, evaluate
 from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
 from mha_numpy.identifying.instances import callable_of
-from mha_numpy.identifying.layouts import find_orders
+from mha_numpy.identifying.layouts import LAYOUTS, find_orders
 from mha_numpy.identifying.options import Option, look_at_options
 from mha_numpy.identifying.probes import Fact, find_facts, mixes
 from mha_numpy.identifying.roles import is_telling
@@ -53,10 +53,38 @@ def find_base(
     """
     start = clock()
     first = _find_base(subject, given, start, seconds, is_doubtful=False)
-    if first[0] or clock() > start + seconds:
+    if first[0] or first[2].startswith("TimeoutError"):  # a call that does not end
         return first
     second = _find_base(subject, given, clock(), seconds / 2, is_doubtful=True)
     return second if second[0] else first
+
+
+class Stuck:
+    """Layouts of tokens and params for which a function fails before it looks at its masks."""
+
+    def __init__(self) -> None:
+        self.tried: dict[Any, set[Any]] = {}
+        self.stuck: set[Any] = set()
+
+    def note(self, way: Way, trouble: str) -> None:
+        """Note that a call failed: the same trouble with any mask is none of the mask."""
+        tokens, options = _parted(way)
+        tried = self.tried.setdefault((tokens, trouble), set())
+        tried.add(options)
+        if options and all(
+            len({*each}) >= min(3, len(LAYOUTS[each[0].role])) for each in zip(*tried, strict=True)
+        ):
+            self.stuck.add(tokens)
+
+    def is_stuck(self, way: Way) -> bool:
+        """Return whether a call would fail as others did."""
+        return _parted(way)[0] in self.stuck
+
+
+def _parted(way: Way) -> tuple[Any, Any]:
+    slots = way.slots.values()
+    tokens = (*(slot for slot in slots if slot.role not in LAYOUTS), way.sizes)
+    return tokens, tuple(slot for slot in slots if slot.role in LAYOUTS)
 
 
 def _find_base(
@@ -69,6 +97,7 @@ def _find_base(
     is_named = all(is_telling(a.name) for a in subject.arguments if a.is_required)
     most = MOST_SEEN if is_named else MOST_UNNAMED
     count: Counter[Any] = Counter()  # of calls that worked
+    stuck = Stuck()
     for framework, dtype in product(subject.frameworks, ("float64", "float32")):
         subject.framework = framework
         subject.narrow(dtype)
@@ -79,7 +108,11 @@ def _find_base(
                 if is_doubtful:
                     continue
                 break
+            if stuck.is_stuck(way):
+                continue
             one, trouble = call_way(subject, way, trouble)
+            if one is None:
+                stuck.note(way, trouble)
             if subject.learn(trouble):
                 ways, seen = find_ways(subject, given, is_doubtful), []
                 continue

@@ -26,7 +26,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "lengths": r"(seq|key|kv|k|src|valid|ctx|mem|x)?(len|lens|lengths?|seqlens?|nvalid|sizes)(s|kv|k)?|(n|num)(valid|keys|real|tokens)|validlens?",
     "bias": r"(attn|attention|pos|position|rel|relative|score|logit|alibi|additive|relpos|positional|t5)?(bias|biases|posbias|positionbias|"
     r"scorebias|relbias|additive|addmask|addtoscores|pb|alibi|relposbias|offsets)|scoresbias|biasmask",
-    "bias_table": r"(rel|relative|relpos|t5|position|pos|relattn|distance)?(bias|attention)?(bias|table|embedding|biastable|emb|relbias|biases)(weights?|table|values?)?|relativeattentionbias|relbias",
+    "bias_table": r"(rel|relative|relpos|t5|position|pos|relattn|distance)?(bias|attention)?(bias|table|embedding|biastable|emb|relbias|biases)(weights?|table)?|(rel)?biasvalues?|relativeattentionbias|relbias",
     "is_causal": r"(is|use|apply|with|do)?(causal|causalmask|autoregressive|ar|decoder|masked|unidirectional|lookahead|nopeek|nopeeking|lefttoright|"
     r"maskfuture|hidefuture|nofuture|triangular|tril)(mask)?",
     "window": r"(attn|attention|sliding|local|slide|left|right|band)?(window|windowsize|win|w|local|band|slidingwindow|windowlength|bandwidth|span|lookback|localsize|radius|reach)(size|len|length)?",

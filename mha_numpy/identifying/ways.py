@@ -37,7 +37,6 @@ KINDS = {  # of the numbers in an array; a cache may have room for more tokens
     "mask": ("bool", "int", "float"), "cache_k": ("", "room"), "cache_v": ("", "room"),
 }  # fmt: skip
 PAIRED = (("cache_k", "cache_v"), ("cos", "sin"))  # arrays that have one layout
-AT_ONCE = 1200  # ways of the likeliest roles that are tried before others, which have fewer
 MOST_OPTIONS = 200  # ways to give everything that is neither tokens nor params
 HEADS = (1, 2, 4, 3, 6, 8, 12, 16)  # numbers of heads that are tried where nothing says one
 
@@ -149,13 +148,8 @@ def find_ways(
     subject: Subject, given: Mapping[str, str], is_doubtful: bool = False
 ) -> Iterator[Way]:
     """Yield ways to call a function, the likeliest first."""
-    left = [_ways_of(subject, roles) for roles in find_roles(subject, given, is_doubtful)]
-    while left:  # some of each, so that wrong roles do not use up the time
-        for at, ways in enumerate([*left], 1):
-            some = [*islice(ways, AT_ONCE // at)]
-            yield from some
-            if len(some) < AT_ONCE // at:
-                left.remove(ways)
+    for roles in find_roles(subject, given, is_doubtful):
+        yield from _ways_of(subject, roles)
 
 
 def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
