@@ -128,7 +128,7 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
         settings.setdefault(
             TELLING[role], option.found.settings.get(TELLING[role], USUAL[TELLING[role]])
         )
-    if role == "is_causal":
+    if role == "is_causal" and option.slot and option.slot.value:
         settings.setdefault("causal", option.found.settings.get("causal"))
     for setting, value in (("rows_by", "queries"), ("mask_index", "transposed")):
         if settings.get(setting) == value and option.argument.startswith("q"):

@@ -195,12 +195,25 @@ def settle(subject: Subject, found: Found, numbers: Sequence[float], until: floa
     if kept is not None and not found.seen.way.argument("dropout_mask"):
         subject.chance.kept = float(kept.flat[0])
     others = [one for one in other_lengths(subject, found) if _has_all_queries(one, found)]
-    if all(explain(one, found.settings) for one in others):
-        return found
-    group = sorted([found.seen, *others], key=lambda one: bool(explain(one, found.settings)))
-    again = search([group], numbers, until=until, most={1: 1, 2: 1, 3: 1}, bases=(found.settings,))
-    fits = explain(found.seen, again.settings) if again else ()
-    return Found(found.seen, again.settings, fits) if again and fits else found
+    if not all(explain(one, found.settings) for one in others):
+        group = sorted([found.seen, *others], key=lambda one: bool(explain(one, found.settings)))
+        most = {1: 1, 2: 1, 3: 1}
+        again = search([group], numbers, until=until, most=most, bases=(found.settings,))
+        found = found._replace(settings=again.settings) if again else found
+    return _with_lengths_apart(subject, found)
+
+
+def _with_lengths_apart(subject: Subject, found: Found) -> Found:
+    """Return a call in which T_q and T_k, and d_k and d_v, differ as far as they may."""
+    sizes = found.seen.way.sizes
+    apart = {"S": 7} if sizes.S == sizes.T and not found.seen.way.is_self else {}
+    apart |= {"e": 10} if sizes.e == sizes.d and not found.seen.way.is_inside else {}
+    for changed in (apart, *({axis: n} for axis, n in apart.items()), {}):
+        seen = _with_sizes(subject, found.seen.way, changed) if changed else found.seen
+        fits = explain(seen, found.settings) if seen else ()
+        if seen and fits:
+            return Found(seen, found.settings, fits)
+    return found
 
 
 def _all_gradients(

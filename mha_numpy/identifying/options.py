@@ -8,7 +8,7 @@ from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import Problem, Sizes, evaluate
 from mha_numpy.identifying.layouts import LAYOUTS
 from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.roles import NUMBERS
+from mha_numpy.identifying.roles import NUMBERS, TOKENS
 from mha_numpy.identifying.search import OUTPUTS, Fit, Found, Group, Seen, explain, fit, search
 from mha_numpy.identifying.signatures import Argument
 from mha_numpy.identifying.subject import Subject
@@ -231,7 +231,7 @@ def _trials(
         yield {argument.name: Slot("memory", "B S C")}
     elif role in LAYOUTS or role == "padding":
         layouts = way.roles()
-        of_queries = next((layouts[r] for r in ("query", "x", "x_q", "wide_q") if r in layouts), "")
+        of_queries = next((layouts[r] for r in TOKENS if r in layouts), "")
         for slot in variants(role):
             if not fits(slot, of_queries, layouts.get("key", ""), way.is_inside):
                 continue

@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.roles import TOKENS
+from mha_numpy.identifying.roles import MAIN, TOKENS
 from mha_numpy.identifying.rows import ROLES
 from mha_numpy.identifying.search import Seen
 from mha_numpy.identifying.subject import Subject
@@ -35,7 +35,7 @@ def _guess(name: str) -> str:
 
 def _other(names: Sequence[str]) -> str:
     """Return an argument with what else it may be, one without a role if there is one."""
-    known = {name: [r for r in roles_by_name(name) if r[1:2] != "_"] for name in names}
+    known = {name: [r for r in roles_by_name(name) if r in (*MAIN, "mask")] for name in names}
     roles = {name: known[name] or ["", "mask"] for name in names}
     likely = sorted(names, key=lambda name: (roles[name][0] != "", len(roles[name]) < 2))
     return f'"{[*roles[likely[0]], "memory"][1]}": "{likely[0]}"' if names else '"query": "x"'
@@ -46,8 +46,8 @@ def _reach(subject: Subject, seen: Seen) -> str:
     role = next((role for role in TOKENS if role in seen.problem.given), "")
     T = seen.problem.sizes.T
     array = seen.called.arrays[0][1]
-    if not role or T < 2:
-        return f"its output has the shape {array.shape}"
+    if not seen.way.is_self or T < 2:
+        return f"calls work, and its output has the shape {array.shape}"
     if T not in array.shape:
         return f"its output, of shape {array.shape}, has no axis of tokens"
     axis = array.shape.index(T)
@@ -61,15 +61,13 @@ def _reach(subject: Subject, seen: Seen) -> str:
         if not called.arrays or called.arrays[0][1].shape != array.shape:
             return f"its output has the shape {array.shape}"
         reach[:, token] = _changed(called.arrays[0][1], array, axis)
-    if (reach == np.eye(T, dtype=bool)).all() and role in ("x", "packed"):
+    if (reach == np.eye(T, dtype=bool)).all():
         return "each token's output depends on that token alone, so nothing attends"
     distance = np.subtract.outer(np.arange(T), np.arange(T))[reach]
-    if role in ("x", "packed") and not reach.all() and abs(distance).max(initial=0) < T - 1:
+    if not reach.all() and abs(distance).max(initial=0) < T - 1:
         before, after = distance.max(initial=0), -distance.min(initial=0)
         return f"each token's output depends on {before} tokens before it and {after} after it"
-    if role in ("x", "packed"):
-        return "each token's output depends on other tokens, in some other way"
-    return f"calls work, and its output has the shape {array.shape}"
+    return "each token's output depends on other tokens, in some other way"
 
 
 def _changed(new: Array, old: Array, axis: int) -> Array:

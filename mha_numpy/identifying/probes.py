@@ -20,6 +20,7 @@ from mha_numpy.identifying.ways import Slot, Way
 HIDING = ("mask", "lengths", "bias")  # roles that can hide all keys of a query
 OF_KEYS = ("value", "wide_v", "x_v", "memory", "x", "packed")  # roles whose rows become values
 BLIND_KINDS = ("nan", "zeros", "mean of all values", "as if nothing were hidden")
+RULES = ("is_causal", "window")  # roles of arguments that hide keys by their positions
 LARGE = 1e3  # times the scores
 
 
@@ -36,12 +37,13 @@ def find_facts(
     subject: Subject, found: Found, options: Sequence[Option], until: float
 ) -> list[Fact]:
     """Call a function with special inputs."""
-    named = [("", found), *((option.argument, option.found) for option in options if option.found)]
-    findings = [each for _, each in named]
+    others = [(option, option.found) for option in options if option.found]
+    findings = [found, *(each for _, each in others)]
+    rules = [("", found), *((o.argument, each) for o, each in others if o.role in RULES)]
     hiding = [each for each in findings if {"mask", "lengths"} & each.seen.way.roles().keys()]
     hiding = hiding or [each for each in findings if "bias" in each.seen.way.roles()]
     facts = [
-        _alignment(subject, named),
+        _alignment(subject, rules),
         _blind_rows(subject, hiding, findings),
         _hidden_nan(subject, [*hiding, *findings]),
         _float_masks(subject, hiding),
@@ -114,9 +116,9 @@ def hide(problem: Problem, settings: dict[str, Any], *, last: bool) -> Problem:
     return problem.but(bias=bias)
 
 
-def _alignment(subject: Subject, named: Sequence[tuple[str, Found]]) -> Iterator[Fact]:
-    """Say where rows of a rule begin if T_q and T_k differ, wherever no setting says it."""
-    for argument, found in named:
+def _alignment(subject: Subject, rules: Sequence[tuple[str, Found]]) -> Iterator[Fact]:
+    """Say where the rows of a rule begin if T_q and T_k differ, where no setting says it."""
+    for argument, found in rules:
         way, plain = found.seen.way, found.seen.problem.but(mask=None, lengths=None)
         values = evaluate(plain, found.settings)
         if not values or not values["has_rule"] or (way.is_self and not way.sizes.Z):
@@ -396,13 +398,11 @@ def _half_masked(subject: Subject, hiding: Sequence[Found]) -> Iterator[Fact]:
 
 
 def _width_inside(subject: Subject, found: Found) -> str:
-    """Return float64 if the output follows a change that float32 cannot hold."""
+    """Return float64 if the output follows a change of the scores that float32 cannot hold."""
 
     def change(problem: Problem) -> Problem:
-        return Problem(problem.sizes, {
-            role: x * (1 + 1e-10) if isinstance(x, np.ndarray) and x.dtype == float else x
-            for role, x in problem.given.items()
-        })  # fmt: skip
+        role = next(role for role in (*TOKENS, "key") if role in problem.given)
+        return problem.but(**{role: problem.given[role] * (1 + 1e-10)})
 
     before, _ = call_way(subject, found.seen.way)
     after, _ = call_way(subject, found.seen.way, change=change)

@@ -1,10 +1,14 @@
 """Wrong arguments of identify, and datasheets that once could not be shown."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import identify
+from mha_numpy.identifying.entry import NAMES
 from mha_numpy.identifying.otherwise import _other
 
 
@@ -55,6 +59,15 @@ def test_the_hint_names_an_argument_at_hand():
     def broken(q, k, what):
         raise ValueError(q)
 
-    assert 'for example given={"mask": "what"}' in " ".join(str(identify(broken)).split())
+    assert 'for example given={"mask": "what"}' in " ".join(
+        str(identify(broken, seconds=0.3)).split()
+    )
     assert _other([]) == '"query": "x"'
     assert _other(["query", "src"]) == '"memory": "src"'
+
+
+def test_the_page_names_roles_that_exist():
+    page = (Path(__file__).parents[2] / "docs/identify.md").read_text("utf-8")
+    named = re.findall("`([a-z_]+)`", page.split("The roles are")[1].split("\n\n")[0])
+    assert len(named) > 20
+    assert {*named} <= {*NAMES}

@@ -1,0 +1,137 @@
+"""What a datasheet says of special inputs is true, and missing from none."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.identifying import identify
+
+
+def softmax(scores):
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def mix(scores, v):
+    return softmax(scores / np.sqrt(8)) @ v
+
+
+def square(q, k, v):
+    """Take as many queries as keys, or one query."""
+    T = q.shape[2]
+    return mix(np.where(np.tri(T, dtype=bool), q @ k.swapaxes(-1, -2), -np.inf), v)
+
+
+def strictly_square(q, k, v):
+    assert q.shape == k.shape
+    return square(q, k, v)
+
+
+def loops(q, k, v):
+    """Sum over keys up to the query's own, as linear attention does."""
+    q, k = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (q, k))
+    out = np.zeros((*q.shape[:-1], v.shape[-1]))
+    for t in range(q.shape[2]):
+        weights = q[:, :, t, None] @ k[:, :, : t + 1].swapaxes(-1, -2)
+        weights = weights / weights.sum(-1, keepdims=True)
+        out[:, :, t] = (weights @ v[:, :, : t + 1])[:, :, 0]
+    return out
+
+
+def decode(q, k, v, window=4):
+    T, S = q.shape[2], k.shape[2]
+    distance = np.arange(T)[:, None] + S - T - np.arange(S)
+    see = (distance >= 0) & (distance < window)
+    return mix(np.where(see, q @ k.swapaxes(-1, -2), -np.inf), v)
+
+
+def banded(q, k, v, w):
+    i = np.arange(q.shape[2])
+    distance = i[:, None] - i
+    see = (distance >= 0) & (distance < w)
+    return mix(np.where(see, q @ k.swapaxes(-1, -2), -np.inf), v)
+
+
+def one_more(q, k, v, lens):
+    see = np.arange(k.shape[2]) <= lens[:, None, None, None]
+    return mix(np.where(see, q @ k.swapaxes(-1, -2), -np.inf), v)
+
+
+def by_lengths(q, k, v, lens):
+    out = np.zeros((*q.shape[:-1], v.shape[-1]))
+    for b, n in enumerate(lens):
+        if n:
+            out[b] = mix(q[b] @ k[b, :, :n].swapaxes(-1, -2), v[b, :, :n])
+    return out
+
+
+def largest_of_all(q, k, v, pad):
+    scores = np.where(pad[:, None, None], -np.inf, q @ k.swapaxes(-1, -2)) / np.sqrt(8)
+    e = np.exp(scores - scores.max())
+    return e / e.sum(-1, keepdims=True) @ v
+
+
+def in_float32(q, k, v):
+    scores = (q @ k.swapaxes(-1, -2) / np.sqrt(8)).astype(np.float32)
+    return softmax(scores).astype(q.dtype) @ v
+
+
+def grouped(q, k, v):
+    k, v = (x.repeat(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    return mix(q @ k.swapaxes(-1, -2), v)
+
+
+def at_offset(q, k, v, start_pos=0):
+    see = np.arange(k.shape[2]) <= start_pos + np.arange(q.shape[2])[:, None]
+    return mix(np.where(see, q @ k.swapaxes(-1, -2), -np.inf), v)
+
+
+def make_unstable():
+    w_q, w_k, w_v = np.random.default_rng(0).normal(size=(3, 8, 8))
+
+    def unstable(x):
+        e = np.exp((x @ w_q) @ (x @ w_k).swapaxes(-1, -2) / np.sqrt(8))
+        return e / e.sum(-1, keepdims=True) @ (x @ w_v)
+
+    return unstable
+
+
+@pytest.mark.parametrize(
+    ("function", "setting", "value"),
+    [
+        (square, "alignment", "one query"), (strictly_square, "alignment", "error"),
+        (loops, "alignment", "top left"), (loops, "scale", "none"), (loops, "softmax_axis", None),
+        (decode, "alignment", "bottom right"), (at_offset, "alignment", "top left"),
+        (square, "hidden_nan", "spreads"), (banded, "blind", "nan"), (decode, "blind", "nan"),
+        (one_more, "blind", None), (by_lengths, "no_keys", "zeros"), (one_more, "no_keys", "error"),
+        (largest_of_all, "blind", "nan"), (in_float32, "sums", "float32, as it says"),
+        (grouped, "grouping", "repeat"), (square, "grouping", None),
+        (make_unstable(), "large_scores", "not finite"),
+    ],
+)  # fmt: skip
+def test_facts(function, setting, value):
+    assert identify(function).value(setting) == value
+
+
+def test_shapes_are_those_of_most_inputs():
+    sheet = identify(decode)
+    assert sheet.returns[0].axes == "(B, H, T_q, d_v)"
+    assert identify(square).returns[0].axes == "(B, H, T_q, d_v)"
+
+
+def test_a_small_number_is_not_said_to_change_nothing():
+    def with_eps(q, k, v, eps=1e-9):
+        e = np.exp(q @ k.swapaxes(-1, -2) / np.sqrt(8))
+        return e / (e.sum(-1, keepdims=True) + eps) @ v
+
+    assert [a.note for a in identify(with_eps).arguments if a.name == "eps"] == [""]
+
+
+def test_the_mask_of_each_sequence_has_an_axis_of_sequences():
+    def attend(q, k, v, mask):
+        return mix(np.where(mask, q @ k.swapaxes(-1, -2), -np.inf), v)
+
+    def single(q, k, v, mask):
+        return mix(np.where(mask, np.einsum("btd,bsd->bts", q, k), -np.inf), v)
+
+    assert identify(single).arguments[3].axes == "(B, T_q, T_k)"
+    assert identify(attend).arguments[3].axes == "(B, H, T_q, T_k)"
