@@ -47,7 +47,7 @@ def _held_to(rows: list[Row], looked: Looked, promise: Promise) -> Iterator[Row]
     if not about and not (setting == "causal" and promise.argument):  # a flag that is off
         about = [row for row in same if not row.argument or not promise.argument]
     for row in rows:
-        is_moot = (setting, row.value) == ("alignment", "error")
+        is_moot = setting == "alignment" and row.value in ("error", "one query")
         if row in about and row.value not in values and row.kind != "mistake" and not is_moot:
             instead = make_row(setting, values[0]).says
             row = row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
