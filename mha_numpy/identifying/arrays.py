@@ -145,6 +145,17 @@ def flatten(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield path, array
 
 
+def parts_of(result: Any, path: str) -> dict[str, Any]:
+    """Return what a dict, a tuple or a list has apart from the output, by name or number."""
+    result = result._asdict() if hasattr(result, "_asdict") else result
+    if isinstance(result, (tuple, list)):
+        result = {str(i): each for i, each in enumerate(result)}
+    if not isinstance(result, dict):
+        return {}
+    rest = {str(n): x for n, x in result.items() if path not in (f"[{n}]", f"[{n!r}]", f".{n}")}
+    return {name: part for name, part in rest.items() if part is not None}
+
+
 def _is_stack(values: list[Any]) -> bool:
     """Return whether a list has an array for each token."""
     shapes = {getattr(value, "shape", None) for value in values}

@@ -14,7 +14,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.frameworks import to_framework, to_numpy
-from mha_numpy.identifying.arrays import hidden_arrays, inner_function
+from mha_numpy.identifying.arrays import hidden_arrays, inner_function, parts_of
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import AXES, evaluate
 from mha_numpy.identifying.layouts import arrange
@@ -100,7 +100,7 @@ class BackwardCall:
         outputs = [fit.path for fit in trial.found.fits if fit.what and self.is_both]
         arrays = [(path, array) for path, array in called.arrays if path not in outputs]
         stored = [(n, a) for n, a in after.items() if not np.array_equal(a, before.get(n, ()))]
-        return self._assign(called.kind, arrays, stored, trial, judge)
+        return self._assign(type(called.result).__name__, arrays, stored, trial, judge)
 
     def given(self, trial: Trial) -> dict[str, Any]:
         """Call forward; return what to pass to backward."""
@@ -156,23 +156,21 @@ def _without_star(backward: Callable[..., Any]) -> Callable[..., Any]:
 def _pieces(trial: Trial) -> dict[str, Any]:
     """Call forward; return everything that a backward may be given, by a label."""
     fit = trial.found.fits[0]
-    called, result = trial.forward(trial.given())
-    arrays = dict(called.arrays)
+    called = trial.subject.call(trial.given())
+    result, arrays = called.result, dict(called.arrays)
     defaults = {a.name: a.default for a in trial.subject.arguments if not a.is_required}
     pieces = {**defaults, **trial.given(), "d_out": trial.d_passed}
     pieces |= dict.fromkeys(filter(None, [trial.found.seen.way.argument("d_out")]), trial.d_passed)
-    parts: dict[str, Any] = {}
+    parts = parts_of(result, fit.path)
     if isinstance(result, dict) or hasattr(result, "_asdict"):
-        parts = dict(result if isinstance(result, dict) else result._asdict())
         pieces["cache"] = result
-    elif isinstance(result, (tuple, list)):
-        rest = {i: each for i, each in enumerate(result) if f"[{i}]" != fit.path}
-        parts = {str(i): each for i, each in rest.items()}
-        parts |= {n: rest[i] for i, n in _returned_names(trial.subject, len(result)) if i in rest}
-        pieces["cache"] = next(iter(rest.values())) if len(rest) == 1 else tuple(rest.values())
+    elif parts:
+        rest = [*parts.values()]
+        named = _returned_names(trial.subject, len(result))
+        parts |= {name: parts[str(i)] for i, name in named if str(i) in parts}
+        pieces["cache"] = rest[0] if len(rest) == 1 else tuple(rest)
     for part in [*parts.values()]:
-        if isinstance(part, dict) or hasattr(part, "_asdict"):
-            parts |= part if isinstance(part, dict) else part._asdict()
+        parts = parts_of(part, "") | parts
     pieces |= {f"cache.{name}": part for name, part in parts.items()}
     values = evaluate(trial.problem, trial.found.settings) or {}
     paths = {f.what: f.path for f in trial.found.fits}
@@ -254,7 +252,7 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
             else:
                 tensors.append(_given_as(trial, leaf).requires_grad_())
                 given = leaf.put(given, tensors[-1])
-        out = eval(path, {}, {"result": trial.forward(given)[1]})
+        out = eval(path, {}, {"result": trial.subject.call(given).result})
         d_out = to_framework(trial.d_passed, "torch").to(out.dtype)
         grads = torch.autograd.grad(out, tensors, d_out, allow_unused=True)
         return {
@@ -268,7 +266,7 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
             own = given
             for leaf, array in zip(shown, arrays, strict=True):
                 own = leaf.put(own, array)
-            return eval(path, {}, {"result": trial.forward(own)[1]})
+            return eval(path, {}, {"result": trial.subject.call(own).result})
 
         inputs = [_given_as(trial, leaf) for leaf in shown]
         out, pull = import_module("jax").vjp(run, inputs)

@@ -13,6 +13,7 @@ from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.dropout import find_dropout
 from mha_numpy.identifying.family import Settings, evaluate
+from mha_numpy.identifying.feeding import feed
 from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.layouts import LAYOUTS, find_orders
@@ -253,7 +254,7 @@ def look(
             return Looked(subject, None, [], [], [], trouble, seen)
         options = look_at_options(subject, found, dict(given or {}), clock() + seconds / 2)
         facts = find_facts(subject, found, options, clock() + seconds / 2)
-        facts += [*find_dropout(subject, found, options)]
+        facts += [*find_dropout(subject, found, options), *feed(subject, found)]
         if backward is None:
             holder = getattr(subject.function, "__self__", subject.function)
             backward = getattr(holder, "backward", None)

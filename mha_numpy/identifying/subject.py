@@ -36,7 +36,7 @@ class Called(NamedTuple):
 
     arrays: list[tuple[str, np.ndarray]]  # each with the way to it in the result
     trouble: str = ""  # the error, in a line
-    kind: str = ""  # of the result: "tuple", "dict" ...
+    result: Any = None  # as it is
 
 
 class Subject:
@@ -155,7 +155,7 @@ class Subject:
             if filled:
                 at = [a.name for a in self.arguments].index(filled)
                 result = (named[filled] if filled in named else positional[at], result)
-            return Called([*flatten(result)], kind=type(result).__name__)
+            return Called([*flatten(result)], result=result)
         except (Exception, SystemExit, GeneratorExit) as error:  # anybody's
             return Called([], f"{type(error).__name__}: {one_line(error)}")
 

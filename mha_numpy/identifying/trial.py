@@ -1,6 +1,5 @@
 """A function that is asked for its gradients: its inputs, and the gradient of its output."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.identifying.family import AXES, Problem, evaluate
 from mha_numpy.identifying.layouts import JOINED, arrange
 from mha_numpy.identifying.search import ROLE_OF, Found
-from mha_numpy.identifying.subject import Called, Subject
+from mha_numpy.identifying.subject import Subject
 
 GIVEN_ONLY = ("dropout_mask", "cos", "sin", "mask", "lengths", "positions")
 
@@ -79,22 +78,9 @@ class Trial(NamedTuple):
         arrays = {x: hidden[x.argument] if x.is_hidden else x.of(given) for x in self.leaves}
         return {leaf: np.shape(array) for leaf, array in arrays.items()}
 
-    def forward(self, given: Mapping[str, Any]) -> tuple[Called, Any]:
-        """Call the function; return its arrays, and what it returned as it is."""
-        kept: list[Any] = []
-
-        def record(*args: Any, **kwargs: Any) -> Any:
-            kept.append(self.subject.function(*args, **kwargs))
-            return kept[-1]
-
-        recording = copy.copy(self.subject)
-        recording.function = record
-        called = recording.call(given)
-        return called, kept[-1] if kept else None
-
     def output(self, given: Mapping[str, Any]) -> Array | None:
         """Return the function's output."""
-        return dict(self.forward(given)[0].arrays).get(self.found.fits[0].path)
+        return dict(self.subject.call(given).arrays).get(self.found.fits[0].path)
 
     def loss(self, given: Mapping[str, Any]) -> float:
         """Return the sum of the output times its gradient, as the function computes it."""
