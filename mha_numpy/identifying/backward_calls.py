@@ -28,8 +28,7 @@ from mha_numpy.identifying.ways import number_of
 OF_NAMES = ("grad", "grads", "gradients", "d", "data", "value", "params")  # of all params
 SECONDS = 0.3  # at most, to find out how a backward is called
 OF_BACKWARD = {  # what a backward may be given, and how people call it
-    "d_out": r"(d|g|grad|dl|dloss)(l?d?(o|y|z|out|outputs?|h|heads|ctx|context|attn|res|result))?"
-    r"|up\w*|delta|grad\w*",
+    "d_out": r"up\w*|grad\w*|dout\w*|dldo",  # and what the role's own pattern says
     "cache": r"\w*(cache|saved|kept|memo|tape|store|residuals?)\w*|ctx|context|state|res|fwd|acts?"
     r"|activations",
     "weights": r"(attn|attention|att|soft)?(p|a|s|w|weights?|probs?|probabilities|alphas?|attn|att"
@@ -202,7 +201,9 @@ def _candidates(
     plain = re.sub(r"[\W_]", "", argument.name).lower()
     own = roles_by_name(argument.name)
     likely = [label for label in (argument.name, f"cache.{argument.name}") if label not in NUMBERS]
-    likely += [what for what, pattern in OF_BACKWARD.items() if re.fullmatch(pattern, plain)]
+    likely += [
+        what for what, pattern in OF_BACKWARD.items() if re.fullmatch(pattern, plain) or what in own
+    ]
     likely += [roles[role] for role in own if role in roles]
     likely += [role for role in own if role in NUMBERS]
     others = [label for label in pieces if label not in NUMBERS]

@@ -1,7 +1,7 @@
 """The mistakes that people make in a backward pass, each an edit of its steps."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import NamedTuple
 
@@ -35,16 +35,15 @@ class Mistake(NamedTuple):
     says: str
     edits: dict[str, str]
 
-    @property
-    def instead(self) -> str:
-        """Return what to write."""
-        known = [RIGHT[step] for step in self.edits if step in RIGHT]
-        return "; ".join(dict.fromkeys(known))
-
 
 def name_of(role: str) -> str:
     """Return the name of the gradient of a role's array."""
     return "d_" + SHORT.get(role, role.removeprefix("wide_"))
+
+
+def instead_of(steps: Iterable[str]) -> str:
+    """Return what to write for steps that are wrong."""
+    return "; ".join(dict.fromkeys(RIGHT[step] for step in steps if step in RIGHT))
 
 
 def mistakes_in(backward: Backward) -> Iterator[tuple[Mistake, dict[str, Array]]]:
@@ -63,27 +62,19 @@ SOFTMAX = [
     ("row sum over queries", "the row sum of softmax is taken over the queries", "p * (d_weights - (p * d_weights).sum(-2, keepdims=True))"),
     ("only the diagonal of the Jacobian", "only the diagonal p (1 - p) of softmax's Jacobian is used", "p * (1 - p) * d_weights"),
     ("row sum over heads", "the row sum of softmax is taken over the heads", "p * (d_weights - (p * d_weights).sum(1, keepdims=True))"),
-    ("row sum over all cells", "the row sum of softmax is taken over queries and keys", "p * (d_weights - (p * d_weights).sum((-1, -2), keepdims=True))"),
     ("row sum unweighted", "the row sum of softmax sums only d_weights, without the weights", "p * (d_weights - d_weights.sum(-1, keepdims=True))"),
     ("row mean instead of the weighted sum", "the plain mean of d_weights is subtracted, not the weighted mean", "p * (d_weights - d_weights.mean(-1, keepdims=True))"),
-    ("row sum divided by T_k", "a mean replaces the row sum of softmax, so it is T_k times too small", "p * (d_weights - (p * d_weights).mean(-1, keepdims=True))"),
-    ("row sum added", "the row sum of softmax is added to d_weights, not subtracted", "p * (d_weights + row_sum)"),
     ("row sum without the factor p", "the row sum of softmax is subtracted without the factor weights", "p * d_weights - row_sum"),
     ("factor p left out", "d_scores lacks the factor weights, so hidden cells get gradients", "d_weights - row_sum"),
     ("softmax skipped in backward", "d_weights is used as d_scores: softmax is skipped", "d_weights"),
     ("log-softmax's Jacobian", "the backward of log-softmax is used instead of softmax's", "d_weights - p * d_weights.sum(-1, keepdims=True)"),
-    ("factor p squared", "the factor weights is applied twice in softmax's backward", "p * p * (d_weights - row_sum)"),
     ("mask forgotten in d_scores", "d_scores is computed from weights without the mask, so hidden cells get gradients",
      f"{UNMASKED} * (d_weights - ({UNMASKED} * d_weights).sum(-1, keepdims=True))"),
     ("hidden cells get gradients", "d_scores is not 0 where the mask hides", "np.where(visible, p * (d_weights - row_sum), d_weights - row_sum)"),
-    ("hidden cells get d_weights", "d_scores is not 0 where the mask hides", "np.where(visible, p * (d_weights - row_sum), d_weights)"),
-    ("mask inverted in backward", "d_scores is 0 where the mask shows, instead of where it hides", "np.where(visible, 0, p * (d_weights - row_sum))"),
-    ("d_scores divided by B", "d_scores is divided by the batch size", "p * (d_weights - row_sum) / B"),
     ("dropped weights in softmax's backward", "softmax's backward uses the weights after dropout",
      "mixed * (d_weights - (mixed * d_weights).sum(-1, keepdims=True))"),
 ]  # fmt: skip
 ONE_STEP = [
-    ("softmax of the weights", "softmax is applied to the weights again, as if they were scores", "p", "softmax(weights)"),
     ("mask forgotten in backward", "the weights are computed again without the mask, so hidden keys get gradients", "p", UNMASKED),
     ("mask forgotten in d_v", "d_v is computed from weights without the mask, so hidden values get gradients", "mixed", UNMASKED),
     ("d_scores not transposed", "d_scores is not transposed in d_k", "d_keys", "scaled_k @ turned_q"),
@@ -91,57 +82,30 @@ ONE_STEP = [
     ("d_scores transposed in d_q", "d_scores is transposed in d_q", "d_turned_q", "T(scaled_q) @ keys"),
     ("d_q made from q", "d_q is computed from q instead of k", "d_turned_q", "scaled_q @ turned_q"),
     ("d_k made from k", "d_k is computed from k instead of q", "d_keys", "T(scaled_k) @ keys"),
-    ("d_q made from the weights", "d_q is computed from the weights instead of d_scores", "scaled_q", "scale * p"),
     ("d_k made from the weights", "d_k is computed from the weights instead of d_scores", "scaled_k", "scale * p"),
-    ("d_q made from d_weights", "d_q is computed from d_weights instead of d_scores", "scaled_q", "scale * d_weights"),
-    ("d_k made from d_weights", "d_k is computed from d_weights instead of d_scores", "scaled_k", "scale * d_weights"),
     ("weights not transposed", "the weights are not transposed in d_v", "d_values", "mixed @ d_heads"),
     ("weights reshaped", "the weights are reshaped in d_v instead of transposed", "d_values", "reshaped(mixed) @ d_heads"),
     ("d_v made from d_scores", "d_v is computed from d_scores instead of weights", "d_values", "T(p * (d_weights - row_sum)) @ d_heads"),
-    ("d_v made from scaled d_scores", "d_v is computed from d_scores instead of weights", "d_values", "T(scale * p * (d_weights - row_sum)) @ d_heads"),
-    ("d_v made from the scores", "d_v is computed from the scores instead of the weights", "d_values", "T(scores) @ d_heads"),
-    ("d_v made from the output", "d_v is computed from the output instead of its gradient", "d_values", "T(mixed) @ heads"),
-    ("d_v with the scale", "d_v has the scale as a factor", "d_values", "scale * T(mixed) @ d_heads"),
     ("v not transposed", "v is not transposed in d_weights", "d_dropped", "d_heads @ values"),
     ("v reshaped", "v is reshaped in d_weights instead of transposed", "d_dropped", "d_heads @ reshaped(values)"),
     ("softcap left out of backward", "the derivative of the softcap is left out", "d_raw", "d_scores"),
     ("softcap: 1 - tanh", "the derivative of the softcap is 1 - tanh instead of 1 - tanh^2", "d_raw", "d_scores * (1 - bounded)"),
-    ("softcap: of capped scores", "the softcap's derivative takes tanh of scores that are already capped", "d_raw", "d_scores * (1 - np.tanh(bounded)**2)"),
-    ("softcap: not divided by the cap", "the softcap's derivative squares the capped scores, not divided by the cap", "d_raw", "d_scores * (1 - (cap * bounded)**2)"),
-    ("softcap: divided by the cap", "the softcap's derivative is divided by the cap", "d_raw", "d_scores * (1 - bounded**2) / cap"),
-    ("softcap: times the cap", "the softcap's derivative has the cap as a factor", "d_raw", "d_scores * (1 - bounded**2) * cap"),
     ("dropout ignored in d_weights", "d_weights is d_dropped: dropout is skipped", "d_weights", "d_dropped"),
     ("dropout ignored in d_v", "d_v is computed from the weights before dropout", "mixed", "p"),
-    ("dropout not undone by 1/(1-p)", "the factor 1 / (1 - p) of the kept weights is missing", "d_weights", "d_dropped * (drop != 0)"),
-    ("d_v without 1/(1-p)", "the factor 1 / (1 - p) of the kept weights is missing in d_v", "mixed", "p * (drop != 0)"),
-    ("keep inverted", "dropped weights get gradients, and kept ones get none", "d_weights", "d_dropped * (drop == 0)"),
     ("d_bias with the scale", "d_bias has the scale as a factor", "d_bias", "sum_to(scale * d_raw, bias.shape)"),
-    ("d_bias skips softmax", "d_bias is d_weights: softmax is skipped", "d_bias", "sum_to(d_weights, bias.shape)"),
-    ("d_bias not summed", "d_bias has the shape of the scores: the sum over what shares the bias is left out", "d_bias", "d_scores"),
-    ("d_bias of the first sequence", "d_bias is computed from the first sequence only", "d_bias", "sum_to(d_scores[:1], bias.shape)"),
     ("d_bias: mean over the batch", "d_bias is the mean over the batch instead of the sum", "d_bias", "sum_to(d_scores, bias.shape) / B"),
-    ("sign of d_sink", "d_sink has the wrong sign", "d_sink", "((1 - p.sum(-1)) * row_sum[..., 0]).sum((0, 2))"),
     ("everything divided by B", "all gradients are divided by the batch size", "d_out", "upstream / B"),
     ("everything divided by B T_q", "all gradients are divided by the number of tokens", "d_out", "upstream / (B * T_q)"),
-    ("everything a mean", "all gradients are those of the output's mean, not of its sum", "d_out", "upstream / upstream.size"),
     ("output projection skipped in backward", "d_merged is d_out: the output projection is skipped", "d_merged", "d_out"),
     ("heads split without transpose", "d_merged is split into heads by a reshape without the transpose", "d_heads", "d_merged.reshape(heads.shape)"),
-    ("d_w_o from the output", "d_w_o is computed from the layer's output instead of merged", "d_w_o", "rows(projected).T @ rows(d_out)"),
-    ("d_w_o from heads not merged", "d_w_o is computed from heads that are merged without the transpose", "d_w_o", "rows(heads.reshape(merged.shape)).T @ rows(d_out)"),
 ]  # fmt: skip
 SEVERAL_STEPS = [
     ("d_q and d_k swapped", "d_q and d_k are swapped", {"d_turned_q": "T(scaled_k) @ turned_q", "d_keys": "scaled_q @ keys"}),
     ("groups tiled in backward", "query head h reads key/value head h % H_kv in backward",
      {f"own_{n}": f"np.tile(turned_{n}, (1, share, 1, 1))" for n in "kv"}),
-    ("first key/value head for all", "all query heads read the first key/value head in backward",
-     {f"own_{n}": f"turned_{n}[:, :1]" for n in "kv"}),
     ("sign of d_scores", "d_scores has the wrong sign", {"d_raw": "-d_scores"}),
     ("dropout ignored in backward", "dropout is skipped in backward", {"d_weights": "d_dropped", "mixed": "p"}),
-    ("dropout on d_scores", "dropout is applied to d_scores instead of d_weights", {"d_weights": "d_dropped", "d_raw": "d_scores * drop"}),
-    ("w_k and w_v swapped in backward", "d_k goes back through w_v, and d_v through w_k",
-     {"share_k": "d_wide_k @ w_v.T", "share_v": "d_wide_v @ w_k.T"}),
     ("w_q for all branches", "d_q, d_k and d_v all go back through w_q", {f"share_{n}": f"d_wide_{n} @ w_q.T" for n in "kv"}),
-    ("d_q for all branches", "only d_q goes back, through all three matrices", {f"share_{n}": f"d_wide_q @ w_{n}.T" for n in "kv"}),
     ("heads merged without transpose", "gradients of heads are merged by a reshape without the transpose",
      {f"d_wide_{n}": f"d_{n}.reshape(wide_{n}.shape)" for n in "qkv"}),
 ]  # fmt: skip
@@ -160,20 +124,13 @@ GROUP = [
 D_W = [
     ("{} transposed", "{} is transposed", "rows({d}).T @ rows({x})"),
     ("{} from the first sequence only", "{} is computed from the first sequence only", "rows({x}[:1]).T @ rows({d}[:1])"),
-    ("{} from the last sequence only", "{} is computed from the last sequence only", "rows({x}[-1:]).T @ rows({d}[-1:])"),
-    ("{}: mean over the batch", "{} is the mean over the batch instead of the sum", "rows({x}).T @ rows({d}) / B"),
     ("{}: mean over batch and tokens", "{} is a mean over batch and tokens", "rows({x}).T @ rows({d}) / len(rows({x}))"),
     ("{} not summed over the batch", "{} has an axis B: the sum over the batch is left out", "T({x}) @ {d}"),
 ]  # fmt: skip
 D_B = [
     ("{}: mean", "{} is a mean over batch and tokens", "{d}.mean((0, 1))"),
-    ("{}: mean over the batch", "{} is the mean over the batch instead of the sum", "{d}.sum(1).mean(0)"),
-    ("{} over the batch only", "{} is summed over the batch only", "{d}.sum(0)"),
-    ("{} over the tokens only", "{} is summed over the tokens only", "{d}.sum(1)"),
     ("{} not summed", "{} is not summed over batch and tokens", "{d}"),
     ("{} from the first sequence only", "{} is computed from the first sequence only", "{d}[0].sum(0)"),
-    ("{} from the last tokens only", "{} is computed from the last tokens only", "{d}[:, -1].sum(0)"),
-    ("{} from the last sequence only", "{} is computed from the last sequence only", "{d}[-1].sum(0)"),
 ]  # fmt: skip
 LAST = [  # of each gradient by itself
     ("sign of {}", "{} has the wrong sign", "-({d})"),
@@ -256,26 +213,6 @@ def _of_maps(b: Backward) -> Iterator[Mistake]:
         for name, says, text in D_B:
             edits = {f"d_b_{n}": text.format(d=MAPS[n][1]) for n in own if f"d_b_{n}" in b.steps}
             yield Mistake(name.format(d_b), says.format(d_b), edits)
-    for n in maps:
-        x, d = MAPS[n]
-        for m in (m for m in maps if m != n):
-            wrong, given = MAPS[m][1], MAPS[m][0]
-            edits = {f"d_w_{n}": f"rows({x}).T @ rows({wrong})"}
-            says = f"computed from the gradient of {m} instead of {n}"
-            if f"d_b_{n}" in b.steps:
-                both = edits | {f"d_b_{n}": f"{wrong}.sum((0, 1))"}
-                yield Mistake(f"params of {n} from d_{m}", f"d_w_{n} and d_b_{n} are {says}", both)
-            yield Mistake(f"d_w_{n} from d_{m}", f"d_w_{n} is {says}", edits)
-            yield Mistake(
-                f"d_w_{n} from the input of {m}", f"d_w_{n} is computed from the input of {m}",
-                {f"d_w_{n}": f"rows({given}).T @ rows({d})"},
-            )  # fmt: skip
-            if "o" not in (n, m):
-                yield Mistake(
-                    f"d_{n} through w_{m}",
-                    f"d_{n} goes back through w_{m}",
-                    {f"share_{n}": f"{d} @ w_{m}.T"},
-                )
 
 
 def _of_sum(d: str, step: str, parts: list[str]) -> Iterator[Mistake]:

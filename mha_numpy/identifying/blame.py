@@ -133,8 +133,8 @@ def find_change(subject: Subject, argument: str) -> Blame | None:
 
 def find_wrong(
     subject: Subject, given: Mapping[str, Any], right: Expected, wrong: Expected, before: set[str]
-) -> Blame | None:
-    """Return the first line of a backward pass that goes wrong.
+) -> tuple[Blame | None, set[str]]:
+    """Return the first line of a backward pass that goes wrong, and the steps that nothing was.
 
     It comes after the last right value of the steps that lead to the gradient. Its own value is
     one of a known mistake; else it comes next.
@@ -151,8 +151,9 @@ def find_wrong(
             elif not known and array.size > 1:
                 after.append((0 if shown else 2, line))
         # where it returns, if all values are right
-        return _blame_of(subject, min(after, key=itemgetter(0), default=(3, line))[1])
-    return None
+        line = min(after, key=itemgetter(0), default=(3, line))[1]
+        return _blame_of(subject, line), before
+    return None, before
 
 
 def _given(seen: Seen) -> dict[str, Any]:

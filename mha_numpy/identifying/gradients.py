@@ -12,8 +12,8 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import one_line
 from mha_numpy.identifying.backward import Backward, same
 from mha_numpy.identifying.backward_calls import BackwardCall, by_autograd
-from mha_numpy.identifying.backward_mistakes import Mistake, mistakes_in, name_of
-from mha_numpy.identifying.blame import Blame, find_wrong
+from mha_numpy.identifying.backward_mistakes import Mistake, instead_of, mistakes_in, name_of
+from mha_numpy.identifying.blame import find_wrong
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.search import Found, explain
@@ -255,17 +255,16 @@ class Judge:
             mistakes = [Mistake(name, says, {})]
         for mistake in mistakes:
             others = [each for each in mistakes if each is not mistake]
-            blame = self._blame(leaf.role, mistake, others, call) if call else None
-            line, code = (blame.line, blame.text) if blame else (0, "")
-            says, name, instead = mistake.says, mistake.name, mistake.instead
-            yield GradientRow(d, whole, False, error, says, name, instead, line, code)
+            row = GradientRow(d, whole, False, error, mistake.says, mistake.name)
+            yield self._with_line(row, leaf.role, mistake, others, call) if call else row
 
-    def _blame(
-        self, role: str, mistake: Mistake, others: Sequence[Mistake], call: BackwardCall
-    ) -> Blame | None:
+    def _with_line(
+        self, row: GradientRow, role: str, mistake: Mistake, others: Sequence[Mistake],
+        call: BackwardCall,
+    ) -> GradientRow:  # fmt: skip
         """Find the line that goes wrong, where other mistakes are as they are."""
         if self.way_back is None:
-            return None
+            return row
         edits = {step: text for each in others for step, text in each.edits.items()}
         right = self.way_back.arrays({})
         usual = self.way_back.arrays(edits) or right
@@ -274,7 +273,13 @@ class Judge:
         own = self.way_back.arrays(edits | mistake.edits)
         wrong = {n: [a] for n, a in own.items() if not same(a, right[n])}
         before = self.way_back.leading_to(mistake.edits or [f"d_{role}"]) - READ
-        return find_wrong(call.subject, call.given(self.trial), known, wrong, before)
+        blame, unseen = find_wrong(call.subject, call.given(self.trial), known, wrong, before)
+        steps = [*mistake.edits]
+        if not steps:  # the one after the last right one
+            last = max((i for i, step in enumerate(right) if step in before - unseen), default=-1)
+            steps = [step for step in [*right][last + 1 :] if step in {*unseen, f"d_{role}"}][:1]
+        row = row._replace(instead=instead_of(steps))
+        return row._replace(line=blame.line, code=blame.text) if blame else row
 
     def _verdict(self, leaf: Leaf, array: Array) -> tuple[str, str]:
         """Return what is wrong with a gradient that no known mistake gives, and its name."""

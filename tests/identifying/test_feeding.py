@@ -1,0 +1,66 @@
+"""A cache that is passed back: right ones agree with one call, and mistakes are named."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.identifying import identify
+
+SOURCE = """
+def rotate(x, at):
+    half = x.shape[-1] // 2
+    angle = at[:, None] * 10000.0 ** (-np.arange(half) / half)
+    a, b = x[..., :half], x[..., half:]
+    return np.concatenate([a * np.cos(angle) - b * np.sin(angle),
+                           a * np.sin(angle) + b * np.cos(angle)], -1)
+
+def attend(q, k, v, cache=None):
+    old = 0 if cache is None else len(cache[0][0, 0])
+    at = old + np.arange(q.shape[2])
+    q, k = rotate(q, at), rotate(k, at)
+    if cache is not None:
+        k = np.concatenate([cache[0], k], 2)
+        v = np.concatenate([cache[1], v], 2)
+    s = q @ k.swapaxes(2, 3) / q.shape[3] ** 0.5
+    s = np.where(np.arange(k.shape[2]) > old + np.arange(len(at))[:, None], -np.inf, s)
+    a = np.exp(s - s.max(-1, keepdims=True))
+    return a / a.sum(-1, keepdims=True) @ v, (k, v)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value"),
+    [
+        ("", "", "as all at once"),
+        ("(k, v)\n", "np.stack([k, v])\n", "as all at once"),
+        ("at = old + ", "at = ", "differs"),
+        ("[cache[0], k]", "[k, cache[0]]", "differs"),
+        ("> old + ", "> ", "differs"),
+        ("if cache is not None:", "if False:", "not used"),
+        ("(k, v)\n", "len(v)\n", "not tried"),
+    ],
+)
+def test_cache_is_passed_back(old, new, value):
+    home = {"np": np}
+    exec(SOURCE.replace(old, new, 1) if old else SOURCE, home)
+    sheet = identify(home["attend"])
+    assert sheet.value("cache") == value
+    assert [row.setting for row in sheet.mistakes] == ["cache"] * (value in ("differs", "not used"))
+
+
+def test_flag_that_asks_for_the_cache():
+    class Attention:
+        def __init__(self, n_head=4):
+            self.c_attn, self.n_head = np.random.default_rng(0).normal(size=(24, 72)) / 5, n_head
+
+        def __call__(self, x, layer_past=None, use_cache=False):
+            q, k, v = (
+                np.stack(np.split(part, self.n_head, -1), 1)
+                for part in np.split(x @ self.c_attn, 3, -1)
+            )
+            if layer_past:
+                k, v = (np.concatenate(pair, 2) for pair in zip(layer_past, (k, v), strict=True))
+            a = np.exp(q @ k.swapaxes(2, 3) / q.shape[3] ** 0.5)
+            y = np.concatenate([*np.moveaxis(a / a.sum(-1, keepdims=True) @ v, 1, 0)], -1)
+            return (y, (k, v)) if use_cache else y
+
+    assert identify(Attention()).value("cache") == "as all at once"
