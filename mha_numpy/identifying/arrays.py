@@ -1,7 +1,7 @@
 """Arrays in what a function has and returns, and calls in each framework."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from inspect import getattr_static, isclass, isfunction, ismethod, ismodule, isroutine
@@ -13,14 +13,15 @@ from mha_numpy.frameworks import to_numpy
 
 FRAMEWORKS = ("keras", "torch", "jax", "tensorflow", "mlx", "numpy")
 MOST_WRAPPERS = 20
+MOST_AXES = 8
 
 
 def frameworks_of(function: Any) -> list[str]:
     """Return the frameworks whose arrays a function may take, the likeliest first."""
     inner = inner_function(function)
-    kinds = [base.__module__ for base in type(function).__mro__]
+    kinds = [str(base.__module__) for base in type(function).__mro__]
     kinds.append(str(getattr(inner, "__module__", "")))
-    read = [_home(value) for value in _globals_of(inner).values()]
+    read = [_home(value) for value in globals_of(inner).values()]
     around = [_home(value) for value in getattr(inner, "__globals__", {}).values()]
     known = [
         n for homes in (kinds, read) for n in FRAMEWORKS if n in {h.split(".")[0] for h in homes}
@@ -36,7 +37,7 @@ def _home(value: Any) -> str:
     return ""
 
 
-def _globals_of(function: Any) -> dict[str, Any]:
+def globals_of(function: Any) -> dict[str, Any]:
     """Return the globals that a function and the helpers in its module read."""
     home: dict[str, Any] = getattr(function, "__globals__", {})
     found: dict[str, Any] = {}
@@ -56,12 +57,12 @@ def inner_function(function: Any) -> Any:
             function = function.func
         elif ismethod(function):
             function = function.__func__
-        elif has(function, "__wrapped__"):
+        elif has(function, "__wrapped__") and callable(function.__wrapped__):
             function = function.__wrapped__
         elif isroutine(function):
             break
         else:
-            first = ("call",) if has(function, "get_weights") else ()
+            first = ("call",) if is_keras(function) else ()
             names = (*first, "forward", "call", "__call__")
             methods = [getattr(type(function), name, None) for name in names]
             function = next((m for m in methods if hasattr(m, "__code__")), function)
@@ -73,26 +74,21 @@ def has(thing: Any, name: str) -> bool:
     return getattr_static(thing, name, None) is not None
 
 
+def owner_of(function: Any) -> Any:
+    """Return the object of a method, or what is no method."""
+    return getattr(function, "__self__", function) if isroutine(function) else function
+
+
+def is_keras(function: Any) -> bool:
+    """Return whether a function is a layer of Keras."""
+    kinds = [str(kind.__module__) for kind in type(function).__mro__]
+    return has(function, "get_weights") and any(kind.startswith("keras.") for kind in kinds)
+
+
 def is_torch(function: Any) -> bool:
     """Return whether a function is a module of PyTorch, and not a layer of Keras built of these."""
     kinds = [kind.__module__ for kind in type(function).__mro__]
-    return "torch.nn.modules.module" in kinds and not has(function, "get_weights")
-
-
-@contextmanager
-def quick(frameworks: Sequence[str]) -> Iterator[None]:
-    """Let frameworks compile and start threads as little as they can: arrays are small."""
-    with ExitStack() as stack:
-        if "torch" in frameworks:
-            torch = import_module("torch")
-            stack.callback(torch.set_num_threads, torch.get_num_threads())
-            torch.set_num_threads(1)
-        if "jax" in frameworks:
-            config = import_module("jax").config
-            name = "jax_disable_most_optimizations"
-            stack.callback(config.update, name, config.values[name])
-            config.update(name, True)
-        yield
+    return "torch.nn.modules.module" in kinds and not is_keras(function)
 
 
 def call_in(framework: str, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
@@ -118,24 +114,25 @@ def call_in(framework: str, function: Any, positional: list[Any], named: dict[st
         return function(*positional, **named)
 
 
-def flatten(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(result: Any, path: str = "", around: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Yield the arrays in what a function returned, each with the way to it, as ``[0]``."""
-    if result is None or isinstance(result, (str, bytes)):
+    if result is None or isinstance(result, (str, bytes)) or id(result) in around:
         return
+    around = (*around, id(result))
     if isinstance(result, dict):
         for name, each in result.items():
-            yield from flatten(each, f"{path}[{name!r}]")
+            yield from flatten(each, f"{path}[{name!r}]", around)
     elif hasattr(result, "_asdict"):
         for name, each in result._asdict().items():
-            yield from flatten(each, f"{path}.{name}")
+            yield from flatten(each, f"{path}.{name}", around)
     elif isinstance(result, list) and _is_stack(result):
         yield path, np.stack([np.asarray(to_numpy(each)) for each in result])
     elif isinstance(result, (tuple, list)) and not _is_matrix(result):
         for number, each in enumerate(result):
-            yield from flatten(each, f"{path}[{number}]")
+            yield from flatten(each, f"{path}[{number}]", around)
     elif hasattr(result, "__dict__") and not hasattr(result, "shape"):
         for name, each in vars(result).items():
-            yield from flatten(each, f"{path}.{name}")
+            yield from flatten(each, f"{path}.{name}", around)
     else:
         try:
             array = np.asarray(to_numpy(result))
@@ -165,8 +162,8 @@ def _is_stack(values: list[Any]) -> bool:
 def _is_matrix(value: Any) -> bool:
     """Return whether nested lists are one array of numbers."""
     first = value
-    while isinstance(first, (list, tuple)) and first:
-        first = first[0]
+    for _ in range(MOST_AXES):  # a list may be in itself
+        first = first[0] if isinstance(first, (list, tuple)) and first else first
     with suppress(ValueError):  # lists of different lengths
         return isinstance(first, (int, float)) and np.asarray(value).dtype != object
     return False
@@ -203,12 +200,12 @@ def _own(thing: Any) -> dict[str, Any] | None:
 
 def hidden_arrays(function: Any) -> dict[str, Any]:
     """Return the params that an object or a closure has, by name."""
-    function = getattr(function, "__self__", function)
-    if has(function, "get_weights"):
+    function = owner_of(function)
+    if is_keras(function):
         named = {
             id(w): f"{name}.{w.path.rsplit('/', 1)[-1]}"
             for name, part in {**vars(function), **getattr(function, "_modules", {})}.items()
-            if has(part, "get_weights")
+            if is_keras(part)
             for w in part.variables
         } | {id(value): name for name, value in vars(function).items() if hasattr(value, "value")}
         found = {named.get(id(w), w.path): to_numpy(w.value) for w in function.variables}
@@ -223,16 +220,17 @@ def _arrays_of(function: Any) -> Iterator[tuple[str, Any]]:
     """Yield arrays among the attributes of an object and of its parts."""
     for path, own in holders(function):
         for name, value in own.items():
-            if isinstance(value, (list, tuple)) and _is_stack([*value]):
-                yield f"{path}{name}", np.stack([np.asarray(to_numpy(a)) for a in value])
-            elif hasattr(value, "shape") and str(getattr(value, "dtype", "object")) != "object":
-                yield f"{path}{name}", np.asarray(to_numpy(value))
+            with suppress(Exception):  # of anybody's class
+                if isinstance(value, (list, tuple)) and _is_stack([*value]):
+                    yield f"{path}{name}", np.stack([np.asarray(to_numpy(a)) for a in value])
+                elif hasattr(value, "shape") and str(getattr(value, "dtype", "object")) != "object":
+                    yield f"{path}{name}", np.asarray(to_numpy(value))
 
 
 def numbers_of(function: Any) -> dict[str, float]:
     """Return the numbers that an object has as attributes, or a function in its closure."""
     inner = inner_function(function)
-    found = {**(_own(getattr(function, "__self__", function)) or {}), **(_own(inner) or {})}
+    found = {**(_own(owner_of(function)) or {}), **(_own(inner) or {})}
     around = getattr(inner, "__globals__", {})
     names = getattr(getattr(inner, "__code__", None), "co_names", ())
     found |= {name: around[name] for name in names if name in around}
@@ -241,4 +239,4 @@ def numbers_of(function: Any) -> dict[str, float]:
 
 def is_number(value: Any) -> TypeGuard[float]:
     """Return whether something is a number that may mean something."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e8
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e8 < value < 1e8

@@ -48,6 +48,7 @@ class BackwardCall:
         self.holder = getattr(backward, "__self__", None)
         self.is_both = backward is trial.subject.function  # forward, too
         self.subject.framework, self.subject.dtype = trial.subject.framework, trial.subject.dtype
+        self.subject.until = trial.subject.until
         self.needed = [a for a in self.subject.arguments if a.is_required]
         pieces = _pieces(trial)
         roles = {slot.role: name for name, slot in trial.found.seen.way.slots.items()}
@@ -66,12 +67,12 @@ class BackwardCall:
         sure = [("d_out", "cache", a.name, f"cache.{a.name}") for a in self.needed]
         width = int(60_000 ** (1 / max(len(ranked), 1)))
         choices = product(*(range(min(len(each), width)) for each in ranked))
-        until = min(trial.until, clock() + SECONDS)
+        until = clock() + SECONDS
         for choice in sorted(choices, key=sum):
             labels = [each[i] for each, i in zip(ranked, choice, strict=True)]
             if len({*labels}) < len(labels):
                 continue
-            if self.trouble and clock() > until:
+            if trial.subject.left < 0 or (self.trouble and clock() > until):
                 break
             before, self.labels = self.labels, optional | {
                 a.name: label for a, label in zip(self.needed, labels, strict=True)

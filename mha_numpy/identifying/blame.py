@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.expected import Expected, expected
 from mha_numpy.identifying.family import USUAL
 from mha_numpy.identifying.family.stages import first_stage
@@ -20,7 +19,7 @@ from mha_numpy.identifying.search import CLOSE, Seen, distance
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.values import values_of
 
-SECONDS = 1.5  # to run; to compare, less
+SECONDS = 1.8  # to watch the expressions of a call, and to compare
 TINY = 1e-11  # relative, for a single number, which may agree by chance
 IN_CALLS = ("softmax_axis", "rotation")  # a helper may be right, and the call of it wrong
 AT_THE_END = ("w_o", "b_o")  # left out where the function returns
@@ -41,16 +40,16 @@ def find_blame(
     The function runs once more, and every array that one of its expressions makes is compared
     with what attention has under these settings, and under the same with one put right.
     """
-    until, value = clock() + SECONDS, settings.get(setting, USUAL[setting])
+    value = settings.get(setting, USUAL[setting])
     without = {**settings, setting: USUAL[setting] if right in (None, value) else right}
     settings = {**settings, setting: value}
     if setting == "rotation" and " of " in value:  # what a mistake comes from
         without[setting] = right or "halves"
     try:
-        with np.errstate(all="ignore"):
-            hits = _hits(subject, seen, settings, without, setting, until)
+        with np.errstate(all="ignore"), subject.within(SECONDS):
+            hits = _hits(subject, seen, settings, without, setting)
             if setting in AT_THE_END:
-                return _blame_of(subject, values_of(subject, _given(seen), until)[-1].line)
+                return _blame_of(subject, values_of(subject, _given(seen))[-1].line)
             line, what = next(hits)
             if setting in IN_CALLS:
                 same = (n for n, name in hits if name == what)
@@ -81,8 +80,8 @@ def find_first_nan(subject: Subject, seen: Seen, after: str = "") -> Blame | Non
 
     If no line does, return that which fails. `after`: the last line before with this word.
     """
-    with contextlib.suppress(Exception), np.errstate(all="ignore"):  # anybody's code and arrays
-        values = values_of(subject, _given(seen), clock() + SECONDS)
+    with contextlib.suppress(Exception), np.errstate(all="ignore"), subject.within(SECONDS):
+        values = values_of(subject, _given(seen))
         is_bad = [
             bool((np.isnan(x) | (np.isposinf(x) & (x.size > 1))).any()) for _, x in values
         ]  # np.inf is a number that code may name
@@ -139,10 +138,10 @@ def find_wrong(
     It comes after the last right value of the steps that lead to the gradient. Its own value is
     one of a known mistake; else it comes next.
     """
-    with contextlib.suppress(Exception), np.errstate(all="ignore"):  # anybody's code and arrays
+    with contextlib.suppress(Exception), np.errstate(all="ignore"), subject.within(SECONDS):
         hides, shows = Bank(right, ""), Bank(wrong, "")
         after: list[tuple[int, int]] = []
-        for line, array in values_of(subject, given, clock() + SECONDS):
+        for line, array in values_of(subject, given):
             known, shown = {*hides.find(array)}, {*shows.find(array)}
             if before & known:
                 before, after = before - known, []
@@ -166,7 +165,7 @@ def _blame_of(subject: Subject, line: int) -> Blame:
 
 def _hits(
     subject: Subject, seen: Seen, settings: Mapping[str, Any], without: Mapping[str, Any],
-    setting: str, until: float,
+    setting: str,
 ) -> Iterator[tuple[int, str]]:  # fmt: skip
     """Yield the lines whose value is the deviant one and not the usual one, with its name."""
     deviant = expected(seen.problem, settings, setting)
@@ -176,14 +175,14 @@ def _hits(
     hidden = {n: usual[n] for n in (usual if is_exchanged else names) if n in usual}
     shows = Bank({n: deviant[n] for n in names}, setting)
     hides = Bank(hidden, setting)
-    for line, array in values_of(subject, _given(seen), until):
+    for line, array in values_of(subject, _given(seen)):
         what = shows.find(array)
         usually = hides.find(array) if what else []
         left = [n for n in what if n not in usually and not (usually and is_exchanged)]
         if left:
             is_row = left[0] == "masked" and first_stage(setting) == "match"
             yield line, "scores" if is_row else left[0]
-        if clock() > until + 0.3:
+        if subject.left < 0:
             return
 
 

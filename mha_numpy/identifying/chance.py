@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.frameworks import to_numpy
-from mha_numpy.identifying.arrays import holders, inner_function
+from mha_numpy.identifying.arrays import holders, inner_function, owner_of
 from mha_numpy.identifying.names import roles_by_name
 
 Site = tuple[tuple[str, int], ...]  # the files and lines that lead to a draw, the last first
@@ -84,7 +84,7 @@ class Chance:
         inner = inner_function(function)
         self._home = getattr(inner, "__globals__", {})
         self._used = getattr(getattr(inner, "__code__", None), "co_names", ())
-        own = holders(getattr(function, "__self__", function))
+        own = holders(owner_of(function))
         self._holders = [self._home, *(each for _, each in own)]
         self.rates = [  # the names of what is set to `rate`
             n for holder in self._holders for n, v in holder.items() if self._is_rate(holder, n, v)

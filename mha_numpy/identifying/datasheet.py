@@ -25,6 +25,7 @@ SYMBOLS = {
     "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D",
     "F": "d_k/2", "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
+LATE = "the time was over before everything was tried: give it more seconds"
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
 
 
@@ -63,6 +64,7 @@ def make_datasheet(looked: Looked) -> Findings:
     subject, found = looked.subject, looked.found
     if found is None:
         saw = describe_unknown(subject, looked.seen, looked.trouble)
+        saw += f"; {LATE}" if looked.is_late else ""
         return Findings(subject.name, subject.framework, False, saw)
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
     if found.fits[0].what == "merged" and found.seen.problem.get("w_o") is not None:
@@ -71,6 +73,8 @@ def make_datasheet(looked: Looked) -> Findings:
         rows += _rows_of_option(option)
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
     rows += _rows_of_gradients(looked.gradients)
+    if looked.is_late:
+        rows.append(Row("time", LATE, "convention", "time", "over"))
     return Findings(
         subject.name, subject.framework, True, "",
         (*_arguments(found), *_options(looked)), tuple(_returned(found)),

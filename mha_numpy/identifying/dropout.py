@@ -1,7 +1,7 @@
 """What a function drops: the weights, the scores or the output, and how the rest is scaled."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.chance import Site, is_kept
 from mha_numpy.identifying.family import AXES, evaluate
+from mha_numpy.identifying.instances import method_of
 from mha_numpy.identifying.layouts import arrange
 from mha_numpy.identifying.options import Option
 from mha_numpy.identifying.probes import Fact
@@ -30,12 +31,12 @@ class Kind(NamedTuple):
     share: float = 0.0  # of what is dropped
 
 
-def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> list[Fact]:
+def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> Iterator[Fact]:
     """Call a function with its randomness switched on, in training and without."""
     names = {option.role: option.argument for option in options}
     names |= {slot.role: name for name, slot in found.seen.way.slots.items()}
     rate, flag, rng = (names.get(role, "") for role in ("rate", "training", "rng"))
-    is_module = not flag and hasattr(subject.function, "train")
+    is_module = not flag and method_of(subject.function, "train") is not None
     modes = [False, True] if flag or is_module else [None]
     live: dict[bool | None, tuple[Way, list[Seen]]] = {}
     for mode in modes:
@@ -47,12 +48,12 @@ def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> l
     if not live:
         ways = _ways(found, rate, flag, rng, modes[-1])
         runs = any(call_way(subject, way, change=lambda problem: problem)[0] for way in ways)
-        return [Fact("dropout", "none", rate)] if (rate or flag) and runs else []
+        if (rate or flag) and runs:
+            yield Fact("dropout", "none", rate)
+        return
     mode = [*live][-1]
-    return [
-        *_when(flag, [*live], bool(rate or subject.chance.rates)),
-        *_where(subject, found, *live[mode], mode if is_module else None, rate),
-    ]
+    yield from _when(flag, [*live], bool(rate or subject.chance.rates))
+    yield from _where(subject, found, *live[mode], mode if is_module else None, rate)
 
 
 def _ways(found: Found, rate: str, flag: str, rng: str, mode: bool | None) -> Iterator[Way]:
@@ -85,13 +86,15 @@ def _free(subject: Subject, live: Site | bool, mode: bool | None) -> Iterator[No
     chance.live, chance.rate, chance.kept = live, RATE, 1.0
     before = bool(getattr(subject.function, "training", False))
     if mode is not None:
-        subject.function.train(mode)  # type: ignore[attr-defined]
+        with suppress(Exception):  # anybody's
+            subject.function.train(mode)  # type: ignore[attr-defined]
     try:
         yield
     finally:
         chance.live, chance.rate, chance.kept = False, 0.0, kept
         if mode is not None:
-            subject.function.train(before)  # type: ignore[attr-defined]
+            with suppress(Exception):
+                subject.function.train(before)  # type: ignore[attr-defined]
 
 
 def _calls(

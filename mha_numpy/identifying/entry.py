@@ -1,11 +1,11 @@
 """identify: what a function computes, where it differs from the usual, and in which line."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mha_numpy.checks import check_number
 from mha_numpy.errors import ConfigError, describe, did_you_mean
+from mha_numpy.identifying.aftermath import undone
 from mha_numpy.identifying.datasheet import make_datasheet
 from mha_numpy.identifying.examples import Example, make_example
 from mha_numpy.identifying.look import Looked, look
@@ -18,7 +18,7 @@ NAMES = {  # of roles, as people say them
     "dropout_p": "rate",
 }  # fmt: skip
 
-EXAMPLES = 2.0  # seconds of the processor, for all examples
+EXAMPLES = 3.0  # seconds for all examples
 
 
 def identify(
@@ -74,21 +74,22 @@ def identify(
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
         roles[argument] = NAMES[name]
-    looked = look(function, roles, seconds, backward)
-    sheet = Datasheet(*make_datasheet(looked))
-    return sheet._replace(rows=(*_with_examples(looked, sheet.rows),)) if examples else sheet
+    with undone(function, backward):
+        looked = look(function, roles, seconds, backward)
+        sheet = Datasheet(*make_datasheet(looked))
+        return sheet._replace(rows=(*_with_examples(looked, sheet.rows),)) if examples else sheet
 
 
 def _with_examples(looked: Looked, rows: Sequence[Row]) -> Iterator[Row]:
     """Yield rows with an example of each that is not usual; those of mistakes are made first."""
-    until = time.process_time() + EXAMPLES
     findings = [looked.found, *(option.found for option in looked.options)]
     made: dict[int, Example | None] = {}
-    for at in sorted(range(len(rows)), key=lambda at: rows[at].kind != "mistake"):
-        row = rows[at]
-        for found in findings if row.kind != "usual" else ():
-            is_about = found and (not row.argument or row.argument in found.seen.way.slots)
-            if found and is_about and not made.get(at) and time.process_time() < until:
-                made[at] = make_example(looked.subject, found, row.setting, row.value)
+    with looked.subject.within(EXAMPLES):
+        for at in sorted(range(len(rows)), key=lambda at: rows[at].kind != "mistake"):
+            row = rows[at]
+            for found in findings if row.kind != "usual" else ():
+                is_about = found and (not row.argument or row.argument in found.seen.way.slots)
+                if found and is_about and not made.get(at):
+                    made[at] = make_example(looked.subject, found, row.setting, row.value)
     for at, row in enumerate(rows):
         yield row._replace(example=made.get(at))

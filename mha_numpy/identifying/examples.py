@@ -1,6 +1,5 @@
 """The smallest example of a finding: a few numbers that show it, and what comes of them."""
 
-import time
 from collections.abc import Iterator
 from itertools import product
 from textwrap import wrap
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import AXES, SETTINGS, USUAL, Problem, Sizes, evaluate
 from mha_numpy.identifying.layouts import arrange
 from mha_numpy.identifying.probes import HIDING, LARGE, OF_KEYS, hide
@@ -17,7 +17,7 @@ from mha_numpy.identifying.search import CLOSE, CONVENTIONS, ROLE_OF, Found, dis
 from mha_numpy.identifying.subject import Subject, narrow
 from mha_numpy.identifying.ways import Way
 
-SECONDS = 0.2  # of the processor, for one example
+SECONDS = 0.3  # for one example
 VISIBLE = 0.05  # of the largest number: a difference that a few digits show
 MEANT = {  # what a mistake was meant to be, where that is not the usual value
     "causal": dict.fromkeys(
@@ -111,14 +111,16 @@ def make_example(subject: Subject, found: Found, setting: str, value: Any) -> Ex
 
     `found` explains calls with the argument that the finding is about.
     """
-    until = time.process_time() + SECONDS
+    until = clock() + SECONDS
     if str(value).startswith(WITHOUT_FAULT.get(setting, "always")):
         return None
     for way, problem in _small_problems(subject, found):
         small = Small(subject, found, way, problem)
         make = _of_setting if setting in SETTINGS else _of_fact
         example = make(small, setting, value)
-        if example or time.process_time() > until:
+        if subject.left < 0:
+            return None
+        if example or clock() > until:
             return example
     return None
 

@@ -9,15 +9,13 @@ import numpy as np
 
 from mha_numpy.checking.derivatives import central_difference
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import one_line
 from mha_numpy.identifying.backward import Backward, same
 from mha_numpy.identifying.backward_calls import BackwardCall, by_autograd
 from mha_numpy.identifying.backward_mistakes import Mistake, instead_of, mistakes_in, name_of
 from mha_numpy.identifying.blame import find_wrong
 from mha_numpy.identifying.calling import call_way
-from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.search import Found, explain
-from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.subject import Subject, trouble_of
 from mha_numpy.identifying.trial import Leaf, Trial, make_trial
 
 Returned = Mapping[Leaf, Array]
@@ -40,7 +38,7 @@ class GradientRow(NamedTuple):
 
 
 def look_at_gradients(
-    subject: Subject, found: Found, backward: Callable[..., Any] | None, until: float
+    subject: Subject, found: Found, backward: Callable[..., Any] | None
 ) -> list[GradientRow]:
     """Compare the gradients of a function with numerical derivatives; name the mistakes.
 
@@ -50,8 +48,6 @@ def look_at_gradients(
         The function, and what it was found to compute.
     backward
         Its backward function, of any signature; None for the framework's autograd.
-    until : float
-        When to stop, as `clock` counts.
 
     Returns
     -------
@@ -64,11 +60,11 @@ def look_at_gradients(
         return []
     for each in _other_sizes(subject, found):
         try:
-            rows, own = _look(make_trial(subject, each, until), backward)
+            rows, own = _look(make_trial(subject, each), backward)
         except Exception as error:  # anybody's, in autograd
-            rows, own = [], f"{type(error).__name__}: {one_line(error)}"
-        if rows:
-            return rows
+            rows, own = [], trouble_of(error)
+        if rows or subject.left < 0:
+            return rows if subject.left > 0 else []
         trouble = trouble or own
     says = f"no way to call backward was found; the likeliest ends with {trouble}"
     return [GradientRow("", "", False, np.inf, says)] if trouble and backward else []
@@ -100,7 +96,8 @@ def _look(trial: Trial, backward: Callable[..., Any] | None) -> tuple[list[Gradi
     if call is not None:
         gradients = partial(call.gradients, judge=judge.is_right)
     returned = judge.shared(gradients(trial))
-    mistakes = judge.explain(returned)
+    with trial.subject.within(trial.subject.left / 2):
+        mistakes = judge.explain(returned)
     rows = {
         leaf: [*judge.rows(leaf, array, mistakes.get(leaf, ()), call)]
         for leaf, array in returned.items()
@@ -149,7 +146,7 @@ class Judge:
             right = np.zeros(array.shape)
             for unit in np.eye(array.size).reshape(-1, *array.shape):
                 right[unit == 1] = slope(unit)
-                if clock() > trial.until:
+                if trial.subject.left < 0:
                     return None
         passed = leaf.as_passed(right, trial.problem)
         direction = rng.normal(size=passed.shape)
@@ -221,7 +218,7 @@ class Judge:
             most = 0
             inside = [mistake for mistake, changed, _ in single if leaf in changed <= {*wrong}]
             for one, two in combinations(inside, 2):
-                if clock() > self.trial.until or most == len(wrong):
+                if self.trial.subject.left < 0 or most == len(wrong):
                     break
                 if one.edits.keys() & two.edits.keys():
                     continue

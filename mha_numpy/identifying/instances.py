@@ -98,8 +98,15 @@ def callable_of(thing: Any) -> Callable[..., Any]:
         thing = make_instance(thing)
     if callable(thing):
         return thing
-    names = [name for name in METHODS if callable(getattr(thing, name, None))]
-    names += [n for n, m in inspect.getmembers(thing, inspect.ismethod) if not n.startswith("_")]
-    if not names:
+    others = [n for n, own in vars(type(thing)).items() if inspect.isfunction(own) and n[0] != "_"]
+    methods = (method_of(thing, name) for name in (*METHODS, *others))
+    method = next((method for method in methods if method), None)
+    if method is None:
         raise ConfigError(f"function: expected a function or a layer; got {type(thing).__name__}")
-    return getattr(thing, names[0])
+    return method
+
+
+def method_of(thing: Any, name: str) -> Callable[..., Any] | None:
+    """Return a method, without the answers of a property or a ``__getattr__``."""
+    is_one = callable(inspect.getattr_static(thing, name, None))
+    return getattr(thing, name) if is_one else None

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+from mha_numpy.identifying.arrays import owner_of
 from mha_numpy.identifying.blame import Blame, find_blame, find_change, find_draw, find_first_nan
 from mha_numpy.identifying.family import SETTINGS, USUAL
 from mha_numpy.identifying.look import Looked, other_lengths
@@ -30,7 +31,7 @@ def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
 
 def promises_of(subject: Subject) -> list[Promise]:
     """Return what a function says of itself, in its own text and in those around it."""
-    holder = getattr(subject.function, "__self__", subject.function)
+    holder = owner_of(subject.function)
     around = [subject.inner, type(holder) if not inspect.isroutine(holder) else None]
     around.append(inspect.getmodule(subject.inner))
     texts = [inspect.getdoc(each) or "" for each in around if each is not None]

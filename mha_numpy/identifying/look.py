@@ -7,25 +7,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.errors import ConfigError, did_you_mean
-from mha_numpy.identifying.arrays import quick
+from mha_numpy.errors import ConfigError, MhaError, did_you_mean
+from mha_numpy.identifying.arrays import owner_of
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.dropout import find_dropout
 from mha_numpy.identifying.family import Settings, evaluate
 from mha_numpy.identifying.feeding import feed
 from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
-from mha_numpy.identifying.instances import callable_of
+from mha_numpy.identifying.instances import callable_of, method_of
 from mha_numpy.identifying.layouts import LAYOUTS, find_orders
 from mha_numpy.identifying.options import Option, look_at_options
-from mha_numpy.identifying.probes import Fact, find_facts, mixes
+from mha_numpy.identifying.probes import Fact, find_facts, in_time, mixes
 from mha_numpy.identifying.roles import is_telling
 from mha_numpy.identifying.search import OUTPUTS, Found, Seen, explain, search
-from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.subject import Subject, trouble_of
 from mha_numpy.identifying.ways import Way, find_ways
 
 BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
 WITH_GRADIENTS = ("mask", "padding", "bias", "is_causal", "lengths")  # a backward may forget them
+FOR_CALLS = 0.9  # of the time; the rest is for lines of mistakes, and examples
 MOST_SEEN = 24
 MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
 MOST_CALLS = {False: 12_000, True: 1000}  # by whether one worked
@@ -43,20 +44,19 @@ class Looked(NamedTuple):
     gradients: list[GradientRow]
     trouble: str  # of the last call that failed
     seen: Sequence[Seen] = ()  # calls that worked
+    is_late: bool = False  # the time was over before all was tried
 
 
-def find_base(
-    subject: Subject, given: Mapping[str, str], seconds: float
-) -> tuple[Found | None, list[Seen], str]:
+def find_base(subject: Subject, given: Mapping[str, str]) -> tuple[Found | None, list[Seen], str]:
     """Find a way to call a function, and the settings that give its numbers.
 
     Where the names of the arguments lead nowhere, one of them may be wrong.
     """
-    start = clock()
-    first = _find_base(subject, given, start, seconds, is_doubtful=False)
+    with subject.within(subject.left * 2 / 3):
+        first = _find_base(subject, given, is_doubtful=False)
     if first[0] or first[2].startswith("TimeoutError"):  # a call that does not end
         return first
-    second = _find_base(subject, given, clock(), seconds / 2, is_doubtful=True)
+    second = _find_base(subject, given, is_doubtful=True)
     return second if second[0] else first
 
 
@@ -89,9 +89,10 @@ def _parted(way: Way) -> tuple[Any, Any]:
 
 
 def _find_base(
-    subject: Subject, given: Mapping[str, str], start: float, seconds: float, is_doubtful: bool
+    subject: Subject, given: Mapping[str, str], is_doubtful: bool
 ) -> tuple[Found | None, list[Seen], str]:
     """Find a base, trusting the names of arguments or doubting one of them."""
+    until = clock() + subject.left / 3
     numbers = subject.constants()
     seen: list[Seen] = []
     trouble = ""
@@ -125,20 +126,19 @@ def _find_base(
                 groups = [[each] for each in tries]
                 found = search(groups, numbers, until=np.inf, most={0: len(tries)}, bases=BASES)
                 if found and mixes(subject, found):
-                    return settle(subject, found, numbers, start + seconds), seen, trouble
+                    return settle(subject, found, numbers), seen, trouble
             calls += 1
-            if calls > MOST_CALLS[bool(seen)] or clock() > start + seconds / 3:
+            if calls > MOST_CALLS[bool(seen)] or clock() > until:
                 break
         if seen:
             break
-    until = start + seconds
     seen.sort(key=_is_odd)
     groups = [[one] for one in seen]
     most_ways = MOST_DOUBTFUL if is_doubtful else MOST_WAYS
-    found = search(groups, numbers, until=until, most=most_ways, bases=BASES)
+    found = search(groups, numbers, until=subject.until, most=most_ways, bases=BASES)
     if found is None or not mixes(subject, found):
         return None, seen, trouble
-    return settle(subject, found, numbers, until + 2), seen, trouble
+    return settle(subject, found, numbers), seen, trouble
 
 
 def _is_trivial(way: Way) -> bool:
@@ -190,7 +190,7 @@ def _has_all_queries(seen: Seen, found: Found) -> bool:
     return "T" not in axes or len(shape) < len(axes) or shape[axes.index("T")] == seen.way.sizes.T
 
 
-def settle(subject: Subject, found: Found, numbers: Sequence[float], until: float) -> Found:
+def settle(subject: Subject, found: Found, numbers: Sequence[float]) -> Found:
     """Return settings that explain other lengths, too; the same if there are none."""
     kept = found.seen.problem.get("dropout_mask")
     if kept is not None and not found.seen.way.argument("dropout_mask"):
@@ -199,7 +199,7 @@ def settle(subject: Subject, found: Found, numbers: Sequence[float], until: floa
     if not all(explain(one, found.settings) for one in others):
         group = sorted([found.seen, *others], key=lambda one: bool(explain(one, found.settings)))
         most = {1: 1, 2: 1, 3: 1}
-        again = search([group], numbers, until=until, most=most, bases=(found.settings,))
+        again = search([group], numbers, until=subject.until, most=most, bases=(found.settings,))
         found = found._replace(settings=again.settings) if again else found
     return _with_lengths_apart(subject, found)
 
@@ -218,8 +218,7 @@ def _with_lengths_apart(subject: Subject, found: Found) -> Found:
 
 
 def _all_gradients(
-    subject: Subject, found: Found, options: Sequence[Option], backward: Callable[..., Any] | None,
-    until: float,
+    subject: Subject, found: Found, options: Sequence[Option], backward: Callable[..., Any] | None
 ) -> list[GradientRow]:  # fmt: skip
     """Return what is known of each gradient; with a backward of its own, also under masks."""
     findings = [found]
@@ -227,7 +226,7 @@ def _all_gradients(
         findings += [each.found for each in options if each.found and each.role in WITH_GRADIENTS]
     rows: dict[str, list[GradientRow]] = {}
     for each in findings:
-        new = look_at_gradients(subject, each, backward, until)
+        new = look_at_gradients(subject, each, backward)
         for name in dict.fromkeys(row.name for row in new):
             own = [row for row in new if row.name == name]
             if name not in rows or (rows[name][0].is_right and not own[0].is_right):
@@ -242,22 +241,32 @@ def look(
     backward: Callable[..., Any] | None = None,
 ) -> Looked:
     """Find out what a function computes."""
-    subject = Subject(callable_of(function))
+    try:
+        subject = Subject(callable_of(function))
+    except MhaError:
+        raise
+    except Exception as error:  # anybody's attributes
+        raise ConfigError(f"function: cannot look into it ({trouble_of(error)})") from error
     names = [argument.name for argument in subject.arguments]
     for name in given or {}:
         if name not in names:
             meant = did_you_mean(name, names) or f"its arguments are {', '.join(names)}"
             raise ConfigError(f"given: {subject.name} has no argument {name!r}; {meant}")
-    with quick(subject.frameworks), np.errstate(all="ignore"):
-        found, seen, trouble = find_base(subject, given or {}, seconds / 2)
+    subject.until = clock() + seconds
+    with np.errstate(all="ignore"), subject.within(seconds * FOR_CALLS):
+        with subject.within(seconds * 3 / 4):
+            found, seen, trouble = find_base(subject, given or {})
         if found is None:
-            return Looked(subject, None, [], [], [], trouble, seen)
-        options = look_at_options(subject, found, dict(given or {}), clock() + seconds / 2)
-        facts = find_facts(subject, found, options, clock() + seconds / 2)
-        facts += [*find_dropout(subject, found, options), *feed(subject, found)]
+            return Looked(subject, None, [], [], [], trouble, seen, subject.left < seconds / 4)
+        with subject.within(subject.left / 2):
+            options = look_at_options(subject, found, dict(given or {}))
+        with subject.within(subject.left / 2):
+            facts = find_facts(subject, found, options)
+            facts += in_time(subject, find_dropout(subject, found, options))
+            facts += in_time(subject, feed(subject, found))
         if backward is None:
-            holder = getattr(subject.function, "__self__", subject.function)
-            backward = getattr(holder, "backward", None)
+            backward = method_of(owner_of(subject.function), "backward")
             backward = subject.function if found.seen.way.argument("d_out") else backward
-        gradients = _all_gradients(subject, found, options, backward, clock() + seconds / 4)
-    return Looked(subject, found, options, facts, gradients, trouble, seen)
+        gradients = _all_gradients(subject, found, options, backward)
+        is_late = subject.left < 0
+    return Looked(subject, found, options, facts, gradients, trouble, seen, is_late)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.calling import call_way
-from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import Problem, Sizes, evaluate
 from mha_numpy.identifying.layouts import LAYOUTS
 from mha_numpy.identifying.names import roles_by_name
@@ -48,9 +47,7 @@ class Option(NamedTuple):
     value: Any = None  # of the flag, then
 
 
-def look_at_options(
-    subject: Subject, found: Found, given: dict[str, str], until: float
-) -> list[Option]:
+def look_at_options(subject: Subject, found: Found, given: dict[str, str]) -> list[Option]:
     """Pass each argument that may be left out, and find out what it does."""
     options: list[Option] = []
     left = [a for a in subject.arguments if a.name not in found.seen.way.slots]
@@ -59,35 +56,35 @@ def look_at_options(
     for argument in left:
         if argument.name in done:
             continue
-        share = clock() + (until - clock()) / max(len(left) - len(options), 1)
         flags = {o.argument: o.value for o in options if o.fits}
-        option = _look_at(subject, found, argument, given, share, left, flags)
+        with subject.within(subject.left / max(len(left) - len(options), 1)):
+            option = _look_at(subject, found, argument, given, left, flags)
         done.add(argument.name)
         if option.found:  # a pair is passed together
             done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
         options.append(option)
     for at, option in enumerate(options):
-        options[at] = _with_other(subject, option, options, by_name, given, until, left)
-    return [_with_masks(subject, option, options, until) for option in options]
+        options[at] = _with_other(subject, option, options, by_name, given, left)
+    return [_with_masks(subject, option, options) for option in options]
 
 
 def _with_other(
     subject: Subject, option: Option, options: Sequence[Option], by_name: Mapping[str, Argument],
-    given: dict[str, str], until: float, left: Sequence[Argument],
+    given: dict[str, str], left: Sequence[Argument],
 ) -> Option:  # fmt: skip
     """Pass an argument that did nothing together with the one that it needs."""
     argument = by_name[option.argument]
     needed = {PARTNER.get(role) for role in _roles(argument)}
     for other in options if not option.found else ():
         if other.found and other.slot and other.slot.role in needed:
-            again = _look_at(subject, other.found, argument, given, until, left, {})
+            again = _look_at(subject, other.found, argument, given, left, {})
             if again.note != UNCLEAR:
                 note = f"{again.note} where {other.argument} is passed"
                 return again._replace(note=note.lstrip())
     return option
 
 
-def _with_masks(subject: Subject, rule: Option, options: Sequence[Option], until: float) -> Option:
+def _with_masks(subject: Subject, rule: Option, options: Sequence[Option]) -> Option:
     """Pass a rule together with each mask: one may silence the other."""
     if rule.found is None or rule.role not in ("is_causal", "window"):
         return rule
@@ -99,8 +96,9 @@ def _with_masks(subject: Subject, rule: Option, options: Sequence[Option], until
             seen, _ = call_way(subject, way, seed=1)
             if seen:
                 both = search(
-                    [[seen]], (), until=until, most={0: 1, 2: 1}, bases=(base,), only=("combined",)
-                )
+                    [[seen]], (), until=subject.until, most={0: 1, 2: 1}, bases=(base,),
+                    only=("combined",),
+                )  # fmt: skip
                 if both and "combined" in both.settings:
                     settings = {**rule.settings, "combined": both.settings["combined"]}
                     return rule._replace(found=both, settings=settings)
@@ -108,7 +106,7 @@ def _with_masks(subject: Subject, rule: Option, options: Sequence[Option], until
 
 
 def _look_at(
-    subject: Subject, found: Found, argument: Argument, given: dict[str, str], until: float,
+    subject: Subject, found: Found, argument: Argument, given: dict[str, str],
     left: Sequence[Argument], flags: Mapping[str, Any],
 ) -> Option:  # fmt: skip
     """Find the role of an argument, and what it means."""
@@ -126,13 +124,13 @@ def _look_at(
             group, same = _calls(subject, found, role, slots)
             is_quiet |= same
             if group:
-                option = _search(found, argument, role, [group], (0, 1), until)
+                option = _search(found, argument, role, [group], (0, 1), subject.until)
                 if option:
                     return option
                 groups.setdefault(role, []).append(group)
     for cost in (2, 3, 4):
         for role, each in groups.items():
-            option = _search(found, argument, role, each, (cost,), until)
+            option = _search(found, argument, role, each, (cost,), subject.until)
             if option:
                 return option
     note = "changes nothing" if is_quiet and roles[:1] != ["eps"] else UNCLEAR * (not is_quiet)

@@ -8,7 +8,6 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.calling import call_way
-from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import Problem, evaluate
 from mha_numpy.identifying.layouts import find_orders, in_order
 from mha_numpy.identifying.options import Option
@@ -33,16 +32,14 @@ class Fact(NamedTuple):
     seen: Seen | None = None  # the call that shows it
 
 
-def find_facts(
-    subject: Subject, found: Found, options: Sequence[Option], until: float
-) -> list[Fact]:
+def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> list[Fact]:
     """Call a function with special inputs."""
     others = [(option, option.found) for option in options if option.found]
     findings = [found, *(each for _, each in others)]
     rules = [("", found), *((o.argument, each) for o, each in others if o.role in RULES)]
     hiding = [each for each in findings if {"mask", "lengths"} & each.seen.way.roles().keys()]
     hiding = hiding or [each for each in findings if "bias" in each.seen.way.roles()]
-    facts = [
+    probes = [
         _alignment(subject, rules),
         _blind_rows(subject, hiding, findings),
         _hidden_nan(subject, [*hiding, *findings]),
@@ -55,7 +52,13 @@ def find_facts(
         _changes(subject, findings),
         _repeats(subject, found),
     ]
-    return [fact for each in facts if clock() < until for fact in each]
+    return [fact for facts in probes for fact in in_time(subject, facts)]
+
+
+def in_time(subject: Subject, facts: Iterator[Fact]) -> list[Fact]:
+    """Return facts; none if the time was over before all were there, as calls fail then."""
+    found = [*facts] if subject.left > 0 else []
+    return found if subject.left > 0 else []
 
 
 def mixes(subject: Subject, found: Found) -> bool:
@@ -76,7 +79,7 @@ def mixes(subject: Subject, found: Found) -> bool:
                 changed[:, token] = False
             if changed.any():
                 return True
-    return False
+    return subject.left < 0
 
 
 def _moved(problem: Problem, role: str, token: int) -> Problem:

@@ -25,7 +25,7 @@ class Argument(NamedTuple):
 def source_of(thing: Any) -> tuple[str, ast.AST]:
     """Return the source of a function or a class, and its tree; both are empty if it has none."""
     try:
-        source = textwrap.dedent(inspect.getsource(thing))
+        source = textwrap.dedent(inspect.getsource(getattr(thing, "__code__", thing)))
         return source, ast.parse(source)
     except (OSError, TypeError, SyntaxError):
         return "", ast.Pass()
@@ -34,20 +34,23 @@ def source_of(thing: Any) -> tuple[str, ast.AST]:
 def arguments_of(function: Any, inner: Any) -> list[Argument]:
     """Return the arguments that can be named; `inner` is what a decorator hides."""
     try:
-        parameters = [*inspect.signature(function).parameters.values()]
+        try:
+            parameters = [*inspect.signature(function).parameters.values()]
+        except Exception:  # a circle of __wrapped__, or a __signature__ that is none
+            parameters = [*inspect.signature(inner, follow_wrapped=False).parameters.values()]
         if all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
             own = inspect.signature(inner).parameters.values()
             parameters = [p for p in own if p.name != "self"]
-    except Exception:  # written in C, or a __signature__ that is none
+        return [
+            Argument(
+                p.name, p.default, p.kind is p.POSITIONAL_ONLY,
+                "" if p.annotation is REQUIRED else str(p.annotation),
+            )
+            for p in parameters
+            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]  # fmt: skip
+    except Exception:  # written in C
         return _documented(function)
-    return [
-        Argument(
-            p.name, p.default, p.kind is p.POSITIONAL_ONLY,
-            "" if p.annotation is REQUIRED else str(p.annotation),
-        )
-        for p in parameters
-        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]  # fmt: skip
 
 
 def _documented(function: Any) -> list[Argument]:

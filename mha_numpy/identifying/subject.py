@@ -24,11 +24,15 @@ from mha_numpy.identifying.arrays import (
     is_number,
     is_torch,
     numbers_of,
+    owner_of,
 )
 from mha_numpy.identifying.asked import Asked, Drawn
 from mha_numpy.identifying.chance import Chance
+from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.signatures import arguments_of, source_of
+
+MOST_KEYS = 64  # of a dict
 
 
 class Called(NamedTuple):
@@ -45,9 +49,10 @@ class Subject:
     def __init__(self, function: Callable[..., Any]) -> None:
         if not callable(function):
             raise ConfigError(f"function: expected a function or a layer; got {describe(function)}")
+        self.until = np.inf  # when its time is over, as `clock` counts
         self.function = function
         self.inner = inner_function(function)
-        name = getattr(function, "__qualname__", type(function).__name__)
+        name = str(getattr(function, "__qualname__", type(function).__name__))
         self.name = name.rpartition("<locals>.")[2]
         self.frameworks = frameworks_of(function)
         self.framework = self.frameworks[0]
@@ -71,11 +76,26 @@ class Subject:
         self.asked: dict[str, list[str]] = {}
         self.chance = Chance(function)
 
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self.until - clock()
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Let the time be over after some seconds; later no call is made."""
+        before = self.until
+        self.until = min(before, clock() + seconds)
+        try:
+            yield
+        finally:
+            self.until = before
+
     def constants(self) -> list[float]:
         """Return the numbers that may be conventions: of the source, attributes and defaults."""
         values = [node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant)]
         values += [*self.numbers.values(), *(argument.default for argument in self.arguments)]
-        return [*dict.fromkeys(float(abs(n)) for n in values if is_number(n) and n)]
+        return [*dict.fromkeys(abs(float(n)) for n in values if is_number(n) and n)]
 
     def narrow(self, dtype: str) -> None:
         """Let calls have arrays of another dtype, and a module of PyTorch its params."""
@@ -90,10 +110,10 @@ class Subject:
         self.has_nested = self.has_nested or new
         for name, asked in self.asked.items():
             known = self.keys.setdefault(name, [])
-            more = [key for key in asked if key not in known]
+            more = [key for key in asked[:MOST_KEYS] if key not in known][: MOST_KEYS - len(known)]
             known += more
             new = new or bool(more)
-        holder = getattr(self.function, "__self__", self.function)
+        holder = owner_of(self.function)
         drawn = {
             f"{name}.{key}": array
             for name, value in getattr(holder, "__dict__", {}).items()
@@ -138,6 +158,8 @@ class Subject:
 
         `filled` is the argument that it writes its output into, if there is one.
         """
+        if self.left < 0:
+            return Called([], "TimeoutError: the time is over")
         positional, named = [], {}
         for argument in self.arguments:
             if argument.name in given:
@@ -156,8 +178,10 @@ class Subject:
                 at = [a.name for a in self.arguments].index(filled)
                 result = (named[filled] if filled in named else positional[at], result)
             return Called([*flatten(result)], result=result)
-        except (Exception, SystemExit, GeneratorExit) as error:  # anybody's
-            return Called([], f"{type(error).__name__}: {one_line(error)}")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # anybody's
+            return Called([], trouble_of(error))
 
     def changed(self, given: Mapping[str, Any]) -> dict[str, Array]:
         """Call the function; return the arguments that it changed, as they are afterwards."""
@@ -165,7 +189,7 @@ class Subject:
             return {}
         passed = {name: self._passed(value) for name, value in given.items()}
         order = [a for a in self.arguments if a.name in passed]
-        with contextlib.suppress(Exception), undisturbed(), self.chance.control():
+        with contextlib.suppress(Exception, SystemExit), undisturbed(), self.chance.control():
             self.function(
                 *(passed[a.name] for a in order if a.is_positional),
                 **{a.name: passed[a.name] for a in order if not a.is_positional},
@@ -178,13 +202,24 @@ class Subject:
 @contextlib.contextmanager
 def undisturbed() -> Iterator[io.StringIO]:
     """Let a function print and warn where nobody sees it; yield what it prints."""
-    printed = io.StringIO()
+    printed, stdin = io.StringIO(), sys.stdin
     with (
         warnings.catch_warnings(), np.errstate(all="ignore"),
         contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed),
     ):  # fmt: skip
         warnings.simplefilter("ignore")
-        yield printed
+        sys.stdin = io.StringIO()  # nobody answers
+        try:
+            yield printed
+        finally:
+            sys.stdin = stdin
+
+
+def trouble_of(error: BaseException) -> str:
+    """Return an error in a line, also if its text cannot be had."""
+    with contextlib.suppress(Exception):
+        return f"{type(error).__name__}: {one_line(error)}"
+    return type(error).__name__
 
 
 def _copy_module(module: Any) -> Any:

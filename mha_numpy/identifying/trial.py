@@ -61,7 +61,6 @@ class Trial(NamedTuple):
     leaves: list[Leaf]
     d_out: Array  # with the axes of the family
     d_passed: Array  # as the function returns its output
-    until: float
 
     @property
     def few(self) -> float:
@@ -101,7 +100,7 @@ class Trial(NamedTuple):
         return float(central_difference(moved, 10 * self.few))
 
 
-def make_trial(subject: Subject, found: Found, until: float) -> Trial:
+def make_trial(subject: Subject, found: Found) -> Trial:
     """Draw the gradient of the output; it is 0 where the output is not finite."""
     problem, fit, way = found.seen.problem, found.fits[0], found.seen.way
     out = (evaluate(problem, found.settings) or {})[fit.what]
@@ -113,7 +112,7 @@ def make_trial(subject: Subject, found: Found, until: float) -> Trial:
         leaves += [Leaf(name, part.role, part.layout, key) for key, part in parts]
     leaves += [Leaf(n, slot.role, slot.layout, is_hidden=True) for n, slot in way.hidden.items()]
     asked = [x for x in leaves if x.layout and x.role in AXES and x.role not in GIVEN_ONLY]
-    return Trial(subject, found, problem, asked, d_out, d_passed, until)
+    return Trial(subject, found, problem, asked, d_out, d_passed)
 
 
 def _sum(out: Array | None, d: Array) -> float:

@@ -7,7 +7,6 @@ import pytest
 
 from mha_numpy.identifying import identify
 from mha_numpy.identifying.chance import Chance
-from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.dropout import find_dropout
 from mha_numpy.identifying.instances import callable_of
 from mha_numpy.identifying.look import find_base
@@ -20,15 +19,15 @@ SCALED = ("dropout_scale", "1/(1-p)")
 
 def find(function):
     subject = Subject(callable_of(function))
-    found, _, trouble = find_base(subject, {}, 5)
+    found, _, trouble = find_base(subject, {})
     assert found, trouble
-    options = look_at_options(subject, found, {}, clock() + 5)
+    options = look_at_options(subject, found, {})
     return subject, found, options
 
 
 def facts(function):
     subject, found, options = find(function)
-    found_facts = find_dropout(subject, found, options)
+    found_facts = [*find_dropout(subject, found, options)]
     for fact in found_facts:
         make_row(fact.name, fact.value, fact.argument)  # each has its words
     return [(f.name, f.value, f.argument) if f.argument else (f.name, f.value) for f in found_facts]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from mha_numpy.identifying import identify
-from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.family import Sizes
 from mha_numpy.identifying.gradients import look_at_gradients
 from mha_numpy.identifying.search import Found, Seen, explain
@@ -170,7 +169,7 @@ def looked_at(
         explain(Seen(way, problem, called), settings or {}),
     )
     rows = {}
-    for row in look_at_gradients(subject, found, backward, clock() + 2):
+    for row in look_at_gradients(subject, found, backward):
         rows.setdefault(row.name, []).append(row)
     return rows
 

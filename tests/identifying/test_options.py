@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.look import find_base
 from mha_numpy.identifying.options import look_at_options
 from mha_numpy.identifying.subject import Subject
@@ -12,8 +11,8 @@ from tests.identifying.foreign import make_foreign
 
 def options_of(function):
     subject = Subject(function)
-    found, _, _ = find_base(subject, {}, 5)
-    options = look_at_options(subject, found, {}, clock() + 5)
+    found, _, _ = find_base(subject, {})
+    options = look_at_options(subject, found, {})
     return {option.argument: option for option in options}
 
 
