@@ -21,7 +21,8 @@ def frameworks_of(function: Any) -> list[str]:
     inner = inner_function(function)
     kinds = [str(base.__module__) for base in type(function).__mro__]
     kinds.append(str(getattr(inner, "__module__", "")))
-    read = [_home(value) for value in globals_of(inner).values()]
+    read = [_home(value) for value in (globals_of(inner) | (_own(inner) or {})).values()]
+    read += getattr(getattr(inner, "__code__", None), "co_names", ())  # imported inside
     around = [_home(value) for value in getattr(inner, "__globals__", {}).values()]
     known = [
         n for homes in (kinds, read) for n in FRAMEWORKS if n in {h.split(".")[0] for h in homes}

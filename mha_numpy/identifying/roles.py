@@ -66,7 +66,7 @@ def find_roles(
     complete = {
         each: _oddness(each, own)
         for own in lists
-        for each in _assignments(own)
+        for each in _assignments(own, subject)
         if _main(each) in MAINS
     }
     for each in sorted(complete, key=complete.__getitem__)[:MOST_ROLES]:
@@ -142,11 +142,13 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     return roles or [*UNNAMED]
 
 
-def _assignments(choices: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+def _assignments(choices: Sequence[Sequence[str]], subject: Subject) -> Iterator[tuple[str, ...]]:
     """Yield a role for each argument; two arrays never have the same."""
     is_long = len(choices) > 6
     short = [each[: 2 if is_long and len(each) < len(UNNAMED) else 6] for each in choices]
     for roles in islice(product(*short), MOST_TRIED):
+        if subject.left < 0:
+            return
         arrays = [role for role in roles if role in AXES or role in MAIN]
         if len(arrays) == len({*arrays}):
             yield roles

@@ -159,7 +159,7 @@ class Subject:
         `filled` is the argument that it writes its output into, if there is one.
         """
         if self.left < 0:
-            return Called([], "TimeoutError: the time is over")
+            return Called([])
         positional, named = [], {}
         for argument in self.arguments:
             if argument.name in given:
