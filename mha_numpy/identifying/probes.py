@@ -1,6 +1,6 @@
 """Special inputs: rows that see nothing, hidden NaN, large scores, no keys, narrow floats."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -55,7 +55,7 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
     return [fact for facts in probes for fact in in_time(subject, facts)]
 
 
-def in_time(subject: Subject, facts: Iterator[Fact]) -> list[Fact]:
+def in_time(subject: Subject, facts: Iterable[Fact]) -> list[Fact]:
     """Return facts; none if the time was over before all were there, as calls fail then."""
     found = [*facts] if subject.left > 0 else []
     return found if subject.left > 0 else []
