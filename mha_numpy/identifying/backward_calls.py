@@ -44,12 +44,16 @@ class BackwardCall:
     def __init__(self, trial: Trial, backward: Callable[..., Any], judge: IsRight) -> None:
         self.documentation = inspect.getdoc(backward) or ""
         self.subject = Subject(_without_star(backward))
-        self.subject.inner = inner_function(backward)
+        inner = inner_function(backward)
+        self.subject.inner = trial.subject.inner if inner is pull_back else inner
         self.holder = getattr(backward, "__self__", None)
         self.is_both = backward is trial.subject.function  # forward, too
         self.subject.framework, self.subject.dtype = trial.subject.framework, trial.subject.dtype
         self.subject.until = trial.subject.until
-        self.needed = [a for a in self.subject.arguments if a.is_required]
+        self.needed = [
+            a for a in self.subject.arguments
+            if a.is_required or (self.is_both and "d_out" in roles_by_name(a.name))
+        ]  # fmt: skip
         pieces = _pieces(trial)
         roles = {slot.role: name for name, slot in trial.found.seen.way.slots.items()}
         self.labels: dict[str, str] = {}
@@ -97,7 +101,7 @@ class BackwardCall:
             called = self.subject.call(given)
             after = hidden_arrays(self.holder)
         self.trouble = self.trouble or called.trouble
-        outputs = [fit.path for fit in trial.found.fits if fit.what and self.is_both]
+        outputs = [f.path or "[0]" for f in trial.found.fits if f.what and self.is_both]
         arrays = [(path, array) for path, array in called.arrays if path not in outputs]
         stored = [(n, a) for n, a in after.items() if not np.array_equal(a, before.get(n, ()))]
         return self._assign(type(called.result).__name__, arrays, stored, trial, judge)
@@ -143,6 +147,11 @@ class BackwardCall:
             named = re.finditer(rf"(?i)\b(d|grad|g)_?{found[i].label}\b", self.documentation)
             places += [m.start() for m in named][-1:]
         return len(places) == len(found) and places == sorted(places)
+
+
+def pull_back(cache: Callable[[Any], Any], d_out: Any) -> Any:
+    """Call the backward that forward returns."""
+    return cache(d_out)
 
 
 def _without_star(backward: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,5 @@
 """The mistakes that people make in a backward pass, each an edit of its steps."""
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import NamedTuple
@@ -64,6 +63,7 @@ SOFTMAX = [
     ("row sum over heads", "the row sum of softmax is taken over the heads", "p * (d_weights - (p * d_weights).sum(1, keepdims=True))"),
     ("row sum unweighted", "the row sum of softmax sums only d_weights, without the weights", "p * (d_weights - d_weights.sum(-1, keepdims=True))"),
     ("row mean instead of the weighted sum", "the plain mean of d_weights is subtracted, not the weighted mean", "p * (d_weights - d_weights.mean(-1, keepdims=True))"),
+    ("row sum added", "the row sum of softmax is added to d_weights, not subtracted", "p * (d_weights + row_sum)"),
     ("row sum without the factor p", "the row sum of softmax is subtracted without the factor weights", "p * d_weights - row_sum"),
     ("factor p left out", "d_scores lacks the factor weights, so hidden cells get gradients", "d_weights - row_sum"),
     ("softmax skipped in backward", "d_weights is used as d_scores: softmax is skipped", "d_weights"),
@@ -100,6 +100,8 @@ ONE_STEP = [
     ("heads split without transpose", "d_merged is split into heads by a reshape without the transpose", "d_heads", "d_merged.reshape(heads.shape)"),
 ]  # fmt: skip
 SEVERAL_STEPS = [
+    ("mask forgotten in backward", "the weights are computed again without the mask, so hidden keys get gradients",
+     {"p": "np.exp(scores - lse[..., None])", "row_sum": "(weights * d_weights).sum(-1, keepdims=True)"}),
     ("d_q and d_k swapped", "d_q and d_k are swapped", {"d_turned_q": "T(scaled_k) @ turned_q", "d_keys": "scaled_q @ keys"}),
     ("groups tiled in backward", "query head h reads key/value head h % H_kv in backward",
      {f"own_{n}": f"np.tile(turned_{n}, (1, share, 1, 1))" for n in "kv"}),
@@ -143,8 +145,7 @@ def _mistakes(b: Backward) -> Iterator[Mistake]:
     """Yield the known mistakes, the usual ones first."""
     steps = b.steps
     for name, says, text in SOFTMAX:
-        if b.values["has_rule"] or not re.search("mask|hidden", name):
-            yield Mistake(name, says, {"d_scores": text})
+        yield Mistake(name, says, {"d_scores": text})
     for where, own in (("d_q and d_k", "qk"), ("d_q", "q"), ("d_k", "k")):
         for name, says, text in SCALE:
             yield Mistake(

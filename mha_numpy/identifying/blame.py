@@ -147,7 +147,7 @@ def find_wrong(
                 before, after = before - known, []
             elif known & shown:  # transposed
                 after.append((1, line))
-            elif not known and array.size > 1:
+            elif not known and (array != array.flat[0]).any():
                 after.append((0 if shown else 2, line))
         # where it returns, if all values are right
         line = min(after, key=itemgetter(0), default=(3, line))[1]

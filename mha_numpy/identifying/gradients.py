@@ -10,7 +10,7 @@ import numpy as np
 from mha_numpy.checking.derivatives import central_difference
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.backward import Backward, same
-from mha_numpy.identifying.backward_calls import BackwardCall, by_autograd
+from mha_numpy.identifying.backward_calls import BackwardCall, by_autograd, pull_back
 from mha_numpy.identifying.backward_mistakes import Mistake, instead_of, mistakes_in, name_of
 from mha_numpy.identifying.blame import find_wrong
 from mha_numpy.identifying.calling import call_way
@@ -67,7 +67,8 @@ def look_at_gradients(
             return rows if subject.left > 0 else []
         trouble = trouble or own
     says = f"no way to call backward was found; the likeliest ends with {trouble}"
-    return [GradientRow("", "", False, np.inf, says)] if trouble and backward else []
+    is_own = backward not in (None, subject.function, pull_back)
+    return [GradientRow("", "", False, np.inf, says)] if trouble and is_own else []
 
 
 def _other_sizes(subject: Subject, found: Found) -> Iterator[Found]:
@@ -269,7 +270,7 @@ class Judge:
         known |= {n: [a] for n, a in self.way_back.values.items() if isinstance(a, np.ndarray)}
         own = self.way_back.arrays(edits | mistake.edits)
         wrong = {n: [a] for n, a in own.items() if not same(a, right[n])}
-        before = self.way_back.leading_to(mistake.edits or [f"d_{role}"]) - READ
+        before = self.way_back.leading_to([*mistake.edits, f"d_{role}"][:1]) - READ
         blame, unseen = find_wrong(call.subject, call.given(self.trial), known, wrong, before)
         steps = [*mistake.edits]
         if not steps:  # the one after the last right one

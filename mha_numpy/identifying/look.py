@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.errors import ConfigError, MhaError, did_you_mean
-from mha_numpy.identifying.arrays import owner_of
+from mha_numpy.identifying.arrays import owner_of, parts_of
+from mha_numpy.identifying.backward_calls import pull_back
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.dropout import find_dropout
@@ -17,6 +18,7 @@ from mha_numpy.identifying.feeding import feed
 from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
 from mha_numpy.identifying.instances import callable_of, method_of
 from mha_numpy.identifying.layouts import LAYOUTS, find_orders
+from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.options import Option, look_at_options
 from mha_numpy.identifying.probes import Fact, find_facts, in_time, mixes
 from mha_numpy.identifying.roles import is_telling
@@ -26,6 +28,7 @@ from mha_numpy.identifying.ways import Way, find_ways
 
 BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
 WITH_GRADIENTS = ("mask", "padding", "bias", "is_causal", "lengths")  # a backward may forget them
+BACKWARD = ("backward", "backprop", "backward_pass")  # what people call it
 FOR_CALLS = 0.9  # of the time; the rest is for lines of mistakes, and examples
 MOST_SEEN = 24
 MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
@@ -265,8 +268,12 @@ def look(
             facts += in_time(subject, find_dropout(subject, found, options))
             facts += in_time(subject, feed(subject, found))
         if backward is None:
-            backward = method_of(owner_of(subject.function), "backward")
-            backward = subject.function if found.seen.way.argument("d_out") else backward
+            owner = owner_of(subject.function)
+            backward = next(filter(None, (method_of(owner, name) for name in BACKWARD)), None)
+            if any("d_out" in roles_by_name(n) for n in names if len(n) > 1):
+                backward = subject.function
+            elif any(map(callable, parts_of(found.seen.called.result, "").values())):
+                backward = pull_back
         gradients = _all_gradients(subject, found, options, backward)
         is_late = subject.left < 0
     return Looked(subject, found, options, facts, gradients, trouble, seen, is_late)

@@ -596,3 +596,44 @@ def test_output_and_gradients_of_one_function():
     sheet = identify(both)
     assert [row.says for row in sheet.mistakes] == ["the weights are not transposed in d_v"]
     assert sheet.value("gradients") == ["d_q", "d_k"]
+
+
+VJP = """
+def forward(q, k, v, g=None):
+    a = np.exp(q @ k.swapaxes(2, 3) / 8 ** 0.5)
+    a /= a.sum(-1, keepdims=True)
+    def pull(g):
+        da = g @ v.swapaxes(2, 3)
+        ds = a * (da - (a * da).sum(-1, keepdims=True)) / 8 ** 0.5
+        return ds @ k, 3 * ds.swapaxes(2, 3) @ q, a.swapaxes(2, 3) @ g
+    RETURN
+
+backward = None
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "returned"),
+    [
+        ("g=None", "return a @ v, pull"),
+        ("d_out=None", "return a @ v if d_out is None else (a @ v, *pull(d_out))"),
+    ],
+)
+def test_backward_that_forward_returns_or_is(head, returned):
+    forward, _ = made(VJP, [("RETURN", returned), ("g=None", head)])
+    sheet = identify(forward)
+    assert sheet.value("gradients") == ["d_q", "d_v"]
+    (row,) = (row for row in sheet.mistakes if row.setting == "d_k")
+    assert row.code == "return ds @ k, 3 * ds.swapaxes(2, 3) @ q, a.swapaxes(2, 3) @ g"
+
+
+def test_weights_made_again_without_the_mask():
+    again = "P = np.exp(c * Q @ k.transpose(0, 1, 3, 2) - lse)"
+    edits = [
+        ("(Q, k, v, P, c, n)", "(Q, k, v, P @ v, np.log(np.exp(S).sum(-1, keepdims=True)), c, n)"),
+        ("Q, k, v, P, c, n = cache", f"Q, k, v, O, lse, c, n = cache\n    {again}"),
+        ("(P * dP).sum", "(O * dO).sum"),
+    ]
+    rows = looked_at(*made(PLAIN, edits), HEADS, GROUPED, CAUSAL)
+    assert mistakes(rows) == dict.fromkeys(["d_q", "d_k", "d_v"], "mask forgotten in backward")
+    assert lines(rows)["d_q"] == [again]
