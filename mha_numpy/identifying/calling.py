@@ -30,3 +30,8 @@ def call_way(
     called = subject.call(passed, way.argument("result"))
     is_fine = called.arrays and (change or np.isfinite(called.arrays[0][1]).mean() > 0.4)
     return (Seen(way, problem, called) if is_fine else None), called.trouble or trouble
+
+
+def with_sizes(subject: Subject, way: Way, **sizes: int) -> Seen | None:
+    """Call a function in a way with other lengths; return what was seen, if anything was."""
+    return call_way(subject, way._replace(sizes=way.sizes._replace(**sizes)))[0]

@@ -10,7 +10,7 @@ import numpy as np
 from mha_numpy.errors import ConfigError, MhaError, did_you_mean
 from mha_numpy.identifying.arrays import owner_of, parts_of
 from mha_numpy.identifying.backward_calls import pull_back
-from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.calling import call_way, with_sizes
 from mha_numpy.identifying.clock import clock
 from mha_numpy.identifying.dropout import find_dropout
 from mha_numpy.identifying.family import Settings, evaluate
@@ -177,14 +177,10 @@ def other_lengths(subject: Subject, found: Found) -> Iterator[Seen]:
         odd += [{"G": 2}] if sizes.G == sizes.H > 1 else []
         odd += [{"e": 10}] if sizes.e == sizes.d else []
     whole = {axis: n for changed in (*others[-1:], *odd) for axis, n in changed.items()}
-    seen = [_with_sizes(subject, way, changed) for changed in (*others[:-1], whole)]
+    seen = [with_sizes(subject, way, **changed) for changed in (*others[:-1], whole)]
     if seen[-1] is None and odd:  # some functions refuse one of them
-        seen += [_with_sizes(subject, way, changed) for changed in (*others[-1:], *odd)]
+        seen += [with_sizes(subject, way, **changed) for changed in (*others[-1:], *odd)]
     yield from filter(None, seen)
-
-
-def _with_sizes(subject: Subject, way: Way, changed: dict[str, int]) -> Seen | None:
-    return call_way(subject, way._replace(sizes=way.sizes._replace(**changed)))[0]
 
 
 def _has_all_queries(seen: Seen, found: Found) -> bool:
@@ -213,7 +209,7 @@ def _with_lengths_apart(subject: Subject, found: Found) -> Found:
     apart = {"S": 7} if sizes.S == sizes.T and not found.seen.way.is_self else {}
     apart |= {"e": 10} if sizes.e == sizes.d and not found.seen.way.is_inside else {}
     for changed in (apart, *({axis: n} for axis, n in apart.items()), {}):
-        seen = _with_sizes(subject, found.seen.way, changed) if changed else found.seen
+        seen = with_sizes(subject, found.seen.way, **changed) if changed else found.seen
         fits = explain(seen, found.settings) if seen else ()
         if seen and fits:
             return Found(seen, found.settings, fits)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.calling import call_way, with_sizes
 from mha_numpy.identifying.family import Problem, evaluate
 from mha_numpy.identifying.layouts import find_orders, in_order
 from mha_numpy.identifying.options import Option
@@ -126,23 +127,17 @@ def _alignment(subject: Subject, rules: Sequence[tuple[str, Found]]) -> Iterator
         values = evaluate(plain, found.settings)
         if not values or not values["has_rule"] or (way.is_self and not way.sizes.Z):
             continue
-        T = way.sizes.T
-        calls = [_with_sizes(subject, way, T=n, S=S) for n, S in ((T, T + 2), (T, T - 2), (1, T))]
-        if "alignment" in found.settings:
-            pass
-        elif any(seen and explain(seen, found.settings) for seen in calls[:2]):
-            yield Fact("alignment", "top left", argument)
-        elif not any(calls[:2]):
-            single = {**found.settings, "alignment": "none with one query"}
-            is_fine = calls[2] and explain(calls[2], single)
+        T, single = way.sizes.T, {**found.settings, "alignment": "none with one query"}
+        calls = [with_sizes(subject, way, S=S) for S in (T + 2, T - 2)]
+        if "alignment" not in found.settings and not any(calls):
+            one = with_sizes(subject, way, T=1, S=T)
+            is_fine = one is not None and explain(one, single)
             yield Fact("alignment", "one query" if is_fine else "error", argument)
+        elif any(seen and explain(seen, found.settings) for seen in calls):
+            value = found.settings.get("alignment", "top left")
+            yield Fact("alignment", value, argument)
         if not argument:
             return
-
-
-def _with_sizes(subject: Subject, way: Way, **sizes: int) -> Seen | None:
-    way = way._replace(sizes=way.sizes._replace(**sizes))
-    return call_way(subject, way, change=_unchanged)[0]
 
 
 def _blind_rows(
@@ -164,12 +159,12 @@ def _blind_rows(
 
 
 def _blinding(way: Way) -> Iterator[Way]:
-    """Yield ways in which rules alone may hide all keys: few keys, or a window of none."""
-    for S in (3, 2):
-        yield way._replace(sizes=way.sizes._replace(S=S))
+    """Yield ways in which rules alone may hide all keys: few keys, and a window of none."""
     name = way.argument("window")
-    if isinstance(way.slots.get(name, Slot("")).value, int):
-        yield way._replace(slots={**way.slots, name: Slot("window", value=0)})
+    is_number = isinstance(way.slots.get(name, Slot("")).value, int)
+    windows = [{}, {name: Slot("window", value=0)}] if is_number else [{}]
+    for slots, S in product(windows, (way.sizes.S, 3, 2)):
+        yield way._replace(slots={**way.slots, **slots}, sizes=way.sizes._replace(S=S))
 
 
 def _has_blind(seen: Seen, found: Found) -> bool:
@@ -363,8 +358,10 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
             continue
         returned = found.output(seen[0]).dtype.name
         is_exact = all(_is_rounded_once(one, found, dtype) for one in seen)
-        wider = ", computed in a wider dtype" if is_exact and returned == dtype else ""
-        yield Fact(dtype, returned + wider)
+        note = ", computed in a wider dtype" if is_exact and returned == dtype else ""
+        if returned != dtype and returned in (x.dtype.name for x in subject.hidden.values()):
+            note = ", as its params"
+        yield Fact(dtype, returned + note)
 
 
 def _is_rounded_once(seen: Seen, found: Found, dtype: str) -> bool:
