@@ -35,10 +35,10 @@ def _guess(name: str) -> str:
 
 def _other(names: Sequence[str]) -> str:
     """Return an argument with what else it may be, one without a role if there is one."""
-    known = {name: [r for r in roles_by_name(name) if r in (*MAIN, "mask")] for name in names}
-    roles = {name: known[name] or ["", "mask"] for name in names}
-    likely = sorted(names, key=lambda name: (roles[name][0] != "", len(roles[name]) < 2))
-    return f'"{[*roles[likely[0]], "memory"][1]}": "{likely[0]}"' if names else '"query": "x"'
+    roles = [[r for r in roles_by_name(name) if r in (*MAIN, "mask")] for name in names]
+    order = sorted(range(len(names)), key=lambda at: (len(roles[at]) > 0, len(roles[at]) == 1))
+    at = next(iter(order), None)
+    return '"query": "x"' if at is None else f'"{[*roles[at], "mask", "mask"][1]}": "{names[at]}"'
 
 
 def _reach(subject: Subject, seen: Seen) -> str:

@@ -257,6 +257,8 @@ def _groups(subject: Subject, found: Found, options: Sequence[Option]) -> Iterat
     """Pass fewer key/value heads than query heads, alone and with each flag."""
     way = found.seen.way
     if way.is_inside or "G" not in way.roles().get("key", ""):
+        if 1 < way.sizes.G < way.sizes.H and "grouping" not in found.settings:
+            yield Fact("grouping", "repeat")
         return
     flags = [option.argument for option in options if option.role == "flag"]
     for flag in ("", *flags):
@@ -270,70 +272,43 @@ def _groups(subject: Subject, found: Found, options: Sequence[Option]) -> Iterat
     yield Fact("groups", "error")
 
 
-SCALED = ("wide_q", "x_q", "x", "packed")  # their tokens have queries
-
-
 def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
-    """Make all scores large, then those of one query."""
-    if found.settings.get("normaliser", "softmax") != "softmax":
+    """Make all scores so large that exp overflows, or else all rows but those of the largest."""
+
+    def change(problem: Problem) -> Problem:
+        role = next(role for role in TOKENS if role in problem.given)
+        times = LARGE ** (1 if role in ("x", "packed") else 2)
+        return problem.but(**{role: problem.given[role] * times})
+
+    seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
+    if seen is None or found.settings.get("normaliser", "softmax") != "softmax":
         return
-    for name, change in (("large_scores", _enlarged), ("uneven_scores", _uneven)):
-        seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
-        if seen is None:
-            continue
-        values = evaluate(seen.problem, found.settings)
-        close = 10 * LARGE * found.fits[0].error  # errors grow with the scores
-        is_fine = bool(
-            explain(seen, found.settings)
-            or (values and fit(found.output(seen), values, OUTPUTS, close))
-        )
-        kind = "other numbers" if np.isfinite(found.output(seen)).all() else "not finite"
-        yield Fact(name, "fine" if is_fine else kind, seen=seen)
-        if not is_fine:
-            return
-
-
-def _enlarged(problem: Problem) -> Problem:
-    """Add the same large number to all scores, or multiply the tokens that they come from."""
-    if {"query", "key"} <= problem.given.keys():
-        arrays = {name: problem.given[name].copy() for name in ("query", "key")}
-        for array in arrays.values():
-            array[..., 0] = LARGE**0.6
-        return problem.but(**arrays)
-    return problem.but(**{
-        role: problem.given[role] * LARGE ** (0.5 if role in ("x", "packed") else 1)
-        for role in SCALED
-        if role in problem.given
-    })  # fmt: skip
-
-
-def _uneven(problem: Problem) -> Problem:
-    """Make the scores of the first query large."""
-    role = next(role for role in ("query", *SCALED) if role in problem.given)
-    array = problem.given[role].copy()
-    array[..., 0, :] *= LARGE
-    return problem.but(**{role: array})
+    array, close = found.output(seen), 10 * LARGE * found.fits[0].error  # grows with the scores
+    values = evaluate(seen.problem, found.settings) or {}
+    is_fine = explain(seen, found.settings) or fit(array, values, OUTPUTS, close)
+    is_finite = np.isfinite(array)
+    if is_fine or (is_finite.any() and not is_finite.all()):
+        yield Fact("large_scores", "fine", seen=seen)
+        yield Fact("uneven_scores", "fine" if is_fine else "not finite", seen=seen)
+    else:
+        kind = "other numbers" if is_finite.all() else "not finite"
+        yield Fact("large_scores", kind, seen=seen)
 
 
 def _no_keys(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
-    for found in findings:
-        way = found.seen.way
-        if way.is_self:
-            continue
-        way = way._replace(sizes=way.sizes._replace(S=0))
-        seen, trouble = call_way(subject, way, change=_no_lengths)
+    def change(problem: Problem) -> Problem:
+        lengths = problem.get("lengths")
+        return problem if lengths is None else problem.but(lengths=lengths * 0)
+
+    for found in [each for each in findings if not each.seen.way.is_self][:1]:
+        way = found.seen.way._replace(sizes=found.seen.way.sizes._replace(S=0))
+        seen, trouble = call_way(subject, way, change=change)
         if trouble:
             yield Fact("no_keys", "error")
         elif seen and explain(seen, found.settings):
             yield Fact("no_keys", "zeros")
         elif seen:
             yield Fact("no_keys", "nan" if np.isnan(found.output(seen)).all() else "other")
-        return
-
-
-def _no_lengths(problem: Problem) -> Problem:
-    lengths = problem.get("lengths")
-    return problem if lengths is None else problem.but(lengths=lengths * 0)
 
 
 def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
@@ -401,7 +376,7 @@ def _width_inside(subject: Subject, found: Found) -> str:
     """Return float64 if the output follows a change of the scores that float32 cannot hold."""
 
     def change(problem: Problem) -> Problem:
-        role = next(role for role in (*TOKENS, "key") if role in problem.given)
+        role = next(role for role in TOKENS if role in problem.given)
         return problem.but(**{role: problem.given[role] * (1 + 1e-10)})
 
     before, _ = call_way(subject, found.seen.way)

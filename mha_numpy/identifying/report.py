@@ -87,12 +87,6 @@ def verdict(sheet: Findings) -> str:
     return f"{looks}: {', '.join(names)}."
 
 
-def conventions(sheet: Findings) -> list[Row]:
-    """Return the rows that another function may do in another way, mistakes left out."""
-    rows = [row for row in sheet.rows if row.setting != "gradients"]
-    return [row for row in rows if row.kind != "mistake" and not _is_quiet(row)]
-
-
 def usual(sheet: Findings) -> list[str]:
     """Return what almost all functions agree in, as short sentences."""
     quiet = [row for row in sheet.rows if _is_quiet(row) and row.setting != "gradients"]
@@ -117,7 +111,8 @@ def label_of(row: Row) -> str:
 
 def _beside(sheet: Findings) -> Iterator[tuple[Row, str]]:
     """Yield the conventions, each with what libraries do, where one of them differs."""
-    rows = conventions(sheet)
+    rows = [row for row in sheet.rows if row.kind != "mistake" and row.setting != "gradients"]
+    rows = [row for row in rows if not _is_quiet(row)]
     for row, there in zip(rows, in_libraries(sheet, rows), strict=True):
         differs = any(each.value != row.value for each in there.values())
         yield row, in_words(row, there) if differs else ""
