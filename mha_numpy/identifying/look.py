@@ -87,7 +87,8 @@ class Stuck:
 
 def _parted(way: Way) -> tuple[Any, Any]:
     slots = way.slots.values()
-    tokens = (*(slot for slot in slots if slot.role not in LAYOUTS), way.sizes)
+    roles = tuple(slot.role for slot in slots)  # a table is no mask that fails
+    tokens = (*(slot for slot in slots if slot.role not in LAYOUTS), roles, way.sizes)
     return tokens, tuple(slot for slot in slots if slot.role in LAYOUTS)
 
 
