@@ -61,9 +61,11 @@ def _keep_globals(stack: ExitStack) -> None:
         torch.set_num_threads(1)
     if "jax" in sys.modules:
         config = sys.modules["jax"].config
-        for name in ("jax_enable_x64", "jax_disable_most_optimizations"):
+        fast = {"jax_disable_most_optimizations": True, "jax_traceback_filtering": "off"}
+        for name in ("jax_enable_x64", *fast):
             stack.callback(config.update, name, config.values[name])
-        config.update("jax_disable_most_optimizations", True)
+        for name, value in fast.items():
+            config.update(name, value)
     stack.callback(_close_figures, _figures())
     plt: Any = sys.modules.get("matplotlib.pyplot")
     if plt:  # a window would wait for somebody to close it

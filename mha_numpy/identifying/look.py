@@ -21,6 +21,7 @@ from mha_numpy.identifying.layouts import LAYOUTS, find_orders
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.options import Option, look_at_options
 from mha_numpy.identifying.probes import Fact, find_facts, in_time, mixes
+from mha_numpy.identifying.reading import search_by_weights
 from mha_numpy.identifying.roles import is_telling
 from mha_numpy.identifying.search import OUTPUTS, Found, Seen, explain, search
 from mha_numpy.identifying.subject import Subject, trouble_of
@@ -33,7 +34,8 @@ FOR_CALLS = 0.9  # of the time; the rest is for lines of mistakes, and examples
 MOST_SEEN = 24
 MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
 MOST_CALLS = {False: 12_000, True: 1000}  # by whether one worked
-MOST_WAYS = {1: 24, 2: 24, 3: 8, 4: 8, 5: 4}  # by cost: there are more settings than time
+MOST_WAYS = {1: 24, 2: 24, 3: 8}  # by cost: there are more settings than time
+MANY_DEVIATIONS = {4: 8, 5: 4}
 MOST_DOUBTFUL = {1: 60, 2: 24}
 
 
@@ -139,7 +141,12 @@ def _find_base(
     seen.sort(key=_is_odd)
     groups = [[one] for one in seen]
     most_ways = MOST_DOUBTFUL if is_doubtful else MOST_WAYS
-    found = search(groups, numbers, until=subject.until, most=most_ways, bases=BASES)
+    until = subject.until
+    found = search(groups, numbers, until=until, most=most_ways, bases=BASES)
+    if found is None and not is_doubtful:
+        found = search_by_weights(groups, numbers, until=until, bases=BASES) or search(
+            groups, numbers, until=until, most=MANY_DEVIATIONS, bases=BASES
+        )
     if found is None or not mixes(subject, found):
         return None, seen, trouble
     return settle(subject, found, numbers), seen, trouble

@@ -6,6 +6,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.reading import CLOSE, read_weights
 from mha_numpy.identifying.roles import MAIN, TOKENS
 from mha_numpy.identifying.rows import ROLES
 from mha_numpy.identifying.search import Seen
@@ -24,8 +25,25 @@ def describe_unknown(subject: Subject, seen: Sequence[Seen], trouble: str) -> st
         )
     return (
         "no known attention, with up to three deviations, gives its numbers: "
-        f"{_reach(subject, seen[0])}"
+        f"{_mixture(seen) or _reach(subject, seen[0])}"
     )
+
+
+def _mixture(seen: Sequence[Seen]) -> str:
+    """Say of which kind the weights are that an output has, if it is a weighted sum of values."""
+    for one in seen:
+        weights = read_weights(one, {})
+        if weights is None or weights.shape[2] < 2:
+            continue
+        earlier, later = np.tril(weights, -1), np.triu(weights, 1)
+        if abs(earlier + later).max() > CLOSE:
+            sums = "sum to 1" if abs(weights.sum(-1) - 1).max() < CLOSE else "do not sum to 1"
+            causal = " and are 0 for later keys" if abs(later).max() < CLOSE else ""
+            return (
+                f"it mixes the values by weights that {sums}{causal}, "
+                "but these come from no scores and no normaliser that are known here"
+            )
+    return ""
 
 
 def _guess(name: str) -> str:

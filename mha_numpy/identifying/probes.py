@@ -19,6 +19,7 @@ from mha_numpy.identifying.ways import Slot, Way
 
 HIDING = ("mask", "lengths", "bias")  # roles that can hide all keys of a query
 OF_KEYS = ("value", "wide_v", "x_v", "memory", "x", "packed")  # roles whose rows become values
+INPUTS = (*TOKENS, "key", "wide_k", "x_k", *OF_KEYS)
 BLIND_KINDS = ("nan", "zeros", "mean of all values", "as if nothing were hidden")
 RULES = ("is_causal", "window")  # roles of arguments that hide keys by their positions
 LARGE = 1e3  # times the scores
@@ -63,12 +64,20 @@ def in_time(subject: Subject, facts: Iterable[Fact]) -> list[Fact]:
 
 
 def mixes(subject: Subject, found: Found) -> bool:
-    """Return whether changing a token changes more than its own output: else nothing attends."""
-    way = found.seen.way
+    """Return whether changing a token changes more than its own output: else nothing attends.
+
+    Nor does a mean, whose weights are the same for all inputs.
+    """
+    way, problem = found.seen.way, found.seen.problem
+    others = way.problem(subject, seed=1).given
+    other = problem.but(**{role: others[role] for role in INPUTS if role in others})
+    own, new = (evaluate(each, found.settings) for each in (problem, other))
+    if own and new and np.array_equal(own["dropped"], new["dropped"], equal_nan=True):
+        return False
     if way.sizes.T < 2:
         return True
     plain, _ = call_way(subject, way)
-    for role in (*TOKENS, "key", "wide_k", "x_k", *OF_KEYS):
+    for role in INPUTS:
         for token in (0, -1) if plain and role in way.roles() else ():
             moved, _ = call_way(subject, way, change=partial(_moved, role=role, token=token))
             if moved is None or plain is None:

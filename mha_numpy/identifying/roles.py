@@ -55,6 +55,8 @@ def find_roles(
     main = [each for each in choices if {*each} & {*MAIN}]
     if len(main) == 1 and "query" in main[0]:  # keys and values default to it
         main[0].insert(0, "x")
+    if not any("value" in each for each in main):  # the keys are mixed, too
+        choices = [["memory", *each] if "key" in each[:1] else each for each in choices]
     hidden = hidden_roles(subject)
     lists = [choices]
     if is_doubtful:

@@ -26,17 +26,19 @@ RARE = {  # values that hardly anybody writes: they cost 3, all others 2
     "params": {"q k v", "k := q", "q v", "v := k", "v := q"},
     "normaliser": {"none", "abs, sum", "square, sum", "log-softmax", "1/T_k", "2^x", "sum",
                    "relu, sum", "sum, relu+eps", "exp of q and k", "relu of q and k"},
-    "mask_index": {"of the first head", "and transposed", "of the first sequence"},
+    "mask_index": {"of the first head", "and transposed", "of the first sequence",
+                   "repeated for tiled", "tiled for repeated"},
     "hide": {"-1", "-10", "+inf", "+ mask"}, "grouping": {"mean", "only the first"},
     "softmax_axis": {"features of batch"}, "merge": {"sum of heads", "mean of heads"},
     "lengths": {"j > n", "j >= n", "j < n - 1"}, "qk_norm": {"l2 of q", "l2 of k"},
-    "mixed": {"v reshaped"}, "split": {"tokens mixed with batch"},
+    "mixed": {"v reshaped"}, "split": {"tokens mixed with batch", "batch mixed with tokens"},
     "frequencies": {"base^(-4i/d)"}, "rotation_axis": {"heads"},
     "scale": {"1/sqrt(T_q)", "1/sqrt(H)", "1/sqrt(2 d)", "d^(-1/4)", "1/d^2", "d", "1/D"},
     "after": {"layer norm"}, "alibi": {"slopes from 1", "wrong sign"},
 }  # fmt: skip
 ANY_COST = {"softcap": 1, "most_distance": 3, "block": 3}  # whatever the value
 SILENT = 1e-9  # a smaller difference is none
+TINY = 1e-3  # numbers that are smaller, or larger than 1 / TINY, are no scale, softcap or window
 OUTPUTS = ("projected", "out", "merged")
 OTHERS = (
     "weights", "dropped", "mean weights", "lse", "scores", "masked", "turned_k", "turned_v",
@@ -143,7 +145,7 @@ def search(
     `most` says for each cost how many groups are tried. Only the settings `only` may deviate, or
     all if there are none.
     """
-    choices = _choices(numbers, only)
+    choices = choices_of(numbers, only)
     near = [[Near(group, base, choices) for group in groups] for base in bases]
     for cost, count in most.items():
         for one in (one for of_base in near for one in of_base[:count]):
@@ -156,13 +158,15 @@ def search(
     return None
 
 
-def _choices(numbers: Sequence[float], only: Sequence[str]) -> dict[int, list[Deviation]]:
+def choices_of(numbers: Sequence[float], only: Sequence[str]) -> dict[int, list[Deviation]]:
     """Return settings with values by cost, also values that numbers of a source suggest."""
-    choices = {name: [*values] for name, values in SETTINGS.items() if not only or name in only}
-    for n in numbers if not only else ():
+    choices = {name: [*values] for name, values in SETTINGS.items()}
+    choices["base"] += [n for n in numbers if n > 1]
+    for n in numbers:
+        if not TINY < n < 1 / TINY:  # an eps, or a score of hidden cells
+            continue
         choices["scale"] += [n, 1 / n, n**-0.5, n**0.5]
         choices["softcap"].append(n)
-        choices["base"].append(n)
         choices["most_distance"].append(n)
         if n == int(n) and n < 12:
             w = int(n)
@@ -170,8 +174,8 @@ def _choices(numbers: Sequence[float], only: Sequence[str]) -> dict[int, list[De
             choices["window"].append((w // 2, w // 2))
             choices["block"].append(w)
     by_cost: dict[int, list[Deviation]] = {}
-    for name, values in choices.items():
-        for value in dict.fromkeys(values):
+    for name in only or choices:
+        for value in dict.fromkeys(choices.get(name, ())):
             by_cost.setdefault(cost_of(name, value), []).append((name, value))
     return by_cost
 

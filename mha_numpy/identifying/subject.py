@@ -196,7 +196,8 @@ class Subject:
             )
         arrays = {name: x for name, x in given.items() if isinstance(x, np.ndarray)}
         after = {name: np.asarray(to_numpy(passed[name])) for name in arrays}
-        return {n: x for n, x in after.items() if not np.array_equal(x, arrays[n])}
+        same_dtype = {name: array.astype(after[name].dtype) for name, array in arrays.items()}
+        return {n: x for n, x in after.items() if not np.array_equal(x, same_dtype[n])}
 
 
 @contextlib.contextmanager

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mha_numpy.identifying.family import evaluate
-from mha_numpy.identifying.search import Near, Seen, _choices, distance, explain, fit, search
+from mha_numpy.identifying.reading import find_factor, read_weights, search_by_weights
+from mha_numpy.identifying.search import Near, Seen, choices_of, distance, explain, fit, search
 from mha_numpy.identifying.subject import Called, Subject
 from mha_numpy.identifying.ways import find_ways
 
@@ -46,6 +47,21 @@ def test_three_deviations_are_not_found_but_from_a_base():
     assert found(three, bases=({}, {"scale": "1/d"})).settings == three
 
 
+def test_many_deviations_are_found_where_weights_are_read_from_the_output():
+    settings = {"qk_norm": "rms", "rotation": "halves", "scale": "1", "causal": "past",
+                "blind": "zeros", "after": "+ x"}  # fmt: skip
+    group = [called(settings, "out")]
+    assert search_by_weights([group], (), until=np.inf, bases=({},)).settings == settings
+
+
+def test_weights_are_read_from_an_output():
+    seen = called({"scale": "1"}, "out")
+    weights = evaluate(seen.problem, {"scale": "1"})["weights"]
+    assert np.allclose(read_weights(seen, {}), weights)
+    assert read_weights(seen, {"exchanged": "k v"}) is None
+    assert np.isclose(find_factor(evaluate(seen.problem, {})["scores"], weights), 8**0.5)
+
+
 def test_only_some_settings_may_deviate():
     assert found({"scale": "1/d"}, only=("mask",)) is None
 
@@ -56,7 +72,7 @@ def test_settings_have_to_explain_all_calls_of_a_group():
 
 
 def test_cheap_settings_come_first_and_none_comes_twice():
-    near = Near([called({}, "out")], {}, _choices((), ()))
+    near = Near([called({}, "out")], {}, choices_of((), ()))
     assert [*near.at(0)] == [{}]
     assert {"scale": "1"} in near.at(1)
     twos = [frozenset(each.items()) for each in near.at(2)]

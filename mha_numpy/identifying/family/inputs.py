@@ -97,7 +97,7 @@ def _unpack(packed: Array, packing: str, sizes: Sizes) -> dict[str, Array]:
 
 SPLITS = (
     "columns", "reshape without transpose", "reshape without transpose, and back",
-    "features before heads", "tokens mixed with batch",
+    "features before heads", "tokens mixed with batch", "batch mixed with tokens",
 )  # fmt: skip
 
 
@@ -131,4 +131,6 @@ def _split(wide: Array, count: int, how: str) -> Array:
         return wide.reshape(B, T, d, count).transpose(0, 3, 1, 2)
     if how == "tokens mixed with batch":  # (B, T, H d) cut as if it were (T, B, H d)
         return wide.reshape(T, B, count, d).transpose(1, 2, 0, 3)
+    if how == "batch mixed with tokens":  # (T, B, H d) cut as if it were (B, T, H d)
+        return wide.swapaxes(0, 1).reshape(B, T, count, d).swapaxes(1, 2)
     return wide.reshape(B, count, T, d)

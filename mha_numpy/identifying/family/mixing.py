@@ -50,7 +50,7 @@ def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
         if s.after != "+ x":
             raise ValueError("only where heads are inside")
         heads = heads + x.from_q
-    out = {"out": heads, "merged": _merge(heads, MERGES[1] if x.goes_back else s.merge)}
+    out = {"out": heads, "merged": merge_heads(heads, MERGES[1] if x.goes_back else s.merge)}
     last = out["merged"]
     w_o, b_o = problem.get("w_o"), problem.get("b_o")
     if w_o is not None and s.w_o != "left out":
@@ -65,7 +65,8 @@ def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
     return {**out, "projected": last}
 
 
-def _merge(heads: Array, how: str) -> Array:
+def merge_heads(heads: Array, how: str) -> Array:
+    """Return heads (B, H, T, e) as one axis of features."""
     B, H, T, d = heads.shape
     if how == "columns":
         return heads.swapaxes(1, 2).reshape(B, T, H * d)

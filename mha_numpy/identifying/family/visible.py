@@ -20,7 +20,8 @@ CAUSAL = ("", "past and itself", "past", "one ahead", "future and itself", "futu
     window_given=("w-1 before", "w before", "w-1 both", "w both", "w//2 both", "w+1 before",
                   "w/2-1 both", "w-2 before", "w after", "left, right"),
     mask=("true = visible", "true = blocked", "ignored"),
-    mask_index=("", "transposed", "and transposed", "of the first sequence", "of the first head"),
+    mask_index=("", "transposed", "and transposed", "of the first sequence", "of the first head",
+                "repeated for tiled", "tiled for repeated"),
     lengths=("j < n", "j <= n", "j < n - 1", "last n", "j > n", "j >= n"),
     rows_by=("keys", "queries", "both"),
     combined=("and", "or", "mask alone", "causal alone"),
@@ -54,6 +55,11 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
             cells = cells[:1]
         if s.mask_index == "of the first head":
             cells = cells[:, :1]
+        b, h = np.arange(B)[:, None], np.arange(H)  # heads and batch in one axis
+        if s.mask_index == "repeated for tiled":
+            cells = cells[(h * B + b) // H, 0]
+        if s.mask_index == "tiled for repeated":
+            cells = cells[(b * H + h) % B, 0]
         masked.append(cells)
     if problem.get("lengths") is not None:
         of_keys = _rows(x.lengths[:, None], S, s.lengths)[:, None, None, :]
@@ -108,7 +114,7 @@ HIDE = ("-inf", "-10", "-1", "0", "+inf", "after the softmax", "+ mask")
 def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Hide cells, turn scores into weights, and drop some of these."""
     drop = problem.get("dropout_mask")
-    scores = _hide(x.scores, x.visible, s.hide)
+    scores = _hide(x.scores, x.visible, s.hide) if x.has_rule else x.scores
     if drop is not None and s.dropout_mask == "before the softmax":
         scores = scores * drop
     if s.normaliser.endswith("of q and k"):
