@@ -145,6 +145,7 @@ UNREAD = {  # by normaliser: settings that cannot change its numbers, and why
     "elu(x)+1 of q and k": NO_SCORES,
     "exp of q and k": NO_SCORES,
     "relu, sum": (("scale_given", "scale"), "a factor of all scores cancels"),
+    "sum": (("scale_given", "scale"), "a factor of all scores cancels"),
     "log-softmax": (("mask",), "the log of a weight 0 is -inf: no output is finite"),
 }
 

@@ -49,7 +49,7 @@ def test_three_deviations_are_not_found_but_from_a_base():
 
 def test_many_deviations_are_found_where_weights_are_read_from_the_output():
     settings = {"qk_norm": "rms", "rotation": "halves", "scale": "1", "causal": "past",
-                "blind": "zeros", "after": "+ x"}  # fmt: skip
+                "blind": "zeros"}  # fmt: skip
     group = [called(settings, "out")]
     assert search_by_weights([group], (), until=np.inf, bases=({},)).settings == settings
 
