@@ -93,7 +93,7 @@ class BackwardCall:
 
     def gradients(self, trial: Trial, judge: IsRight) -> dict[Leaf, Array]:
         """Call forward and then backward; return the gradients by array."""
-        with _kept(self.holder):
+        with kept(self.holder):
             given = self.given(trial)
             if len(given) < len(self.labels):
                 return {}
@@ -226,7 +226,7 @@ def _candidates(
 
 
 @contextmanager
-def _kept(holder: Any) -> Iterator[None]:
+def kept(holder: Any) -> Iterator[None]:
     """Put the attributes of an object back: gradients may be added to those of another call."""
     before = None
     with suppress(Exception):  # anybody's

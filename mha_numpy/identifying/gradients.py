@@ -10,7 +10,7 @@ import numpy as np
 from mha_numpy.checking.derivatives import central_difference
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.backward import Backward, same
-from mha_numpy.identifying.backward_calls import BackwardCall, by_autograd, pull_back
+from mha_numpy.identifying.backward_calls import BackwardCall, by_autograd, kept, pull_back
 from mha_numpy.identifying.backward_mistakes import Mistake, instead_of, mistakes_in, name_of
 from mha_numpy.identifying.blame import find_wrong
 from mha_numpy.identifying.calling import call_way
@@ -271,7 +271,8 @@ class Judge:
         own = self.way_back.arrays(edits | mistake.edits)
         wrong = {n: [a] for n, a in own.items() if not same(a, right[n])}
         before = self.way_back.leading_to([*mistake.edits, f"d_{role}"][:1]) - READ
-        blame, unseen = find_wrong(call.subject, call.given(self.trial), known, wrong, before)
+        with kept(call.holder):
+            blame, unseen = find_wrong(call.subject, call.given(self.trial), known, wrong, before)
         steps = [*mistake.edits]
         if not steps:  # the one after the last right one
             last = max((i for i, step in enumerate(right) if step in before - unseen), default=-1)

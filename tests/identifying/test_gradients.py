@@ -584,6 +584,16 @@ def test_gradients_that_an_object_stores(old, new, wrong):
     assert all(new in row.code for row in sheet.mistakes)
 
 
+def test_gradients_are_not_added_to_those_of_another_call():
+    edits = [
+        ("def forward(self, x):\n        q", "def forward(self, x, mask=None):\n        q"),
+        ("a = np", "s = s if mask is None else np.where(mask, s, -np.inf)\n        a = np"),
+        ("- (a * da).sum(-1, keepdims=True)", ""),
+    ]
+    sheet = identify(made(STORES, edits)[0])
+    assert [row.setting for row in sheet.mistakes] == ["d_x, d_w_q, d_w_k"]
+
+
 def test_output_and_gradients_of_one_function():
     def both(q, k, v, d_out):
         s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
