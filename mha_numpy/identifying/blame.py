@@ -21,7 +21,7 @@ from mha_numpy.identifying.values import values_of
 
 SECONDS = 1.8  # to watch the expressions of a call, and to compare
 TINY = 1e-11  # relative, for a single number, which may agree by chance
-IN_CALLS = ("softmax_axis", "rotation")  # a helper may be right, and the call of it wrong
+IN_CALLS = ("softmax_axis", "rotation")  # a helper may be right, its call wrong
 AT_THE_END = ("w_o", "b_o")  # left out where the function returns
 
 
@@ -112,6 +112,14 @@ def find_draw(subject: Subject, *, is_scale: bool) -> Blame | None:
         if isinstance(node, ast.Name) and node.id in drawn and node.lineno > line
     ]
     return _blame_of(subject, min(uses, default=line) if is_scale else line)
+
+
+def find_use(subject: Subject, argument: str) -> Blame | None:
+    """Return the last line that reads an argument, in vain."""
+    nodes = (node for node in ast.walk(subject.tree) if isinstance(node, ast.Name))
+    lines = [node.lineno for node in nodes if node.id == argument]
+    first = subject.inner.__code__.co_firstlineno
+    return _blame_of(subject, first + max(lines) - 1) if lines else None
 
 
 def find_change(subject: Subject, argument: str) -> Blame | None:

@@ -6,7 +6,14 @@ from itertools import chain
 from typing import Any
 
 from mha_numpy.identifying.arrays import owner_of
-from mha_numpy.identifying.blame import Blame, find_blame, find_change, find_draw, find_first_nan
+from mha_numpy.identifying.blame import (
+    Blame,
+    find_blame,
+    find_change,
+    find_draw,
+    find_first_nan,
+    find_use,
+)
 from mha_numpy.identifying.family import SETTINGS, USUAL
 from mha_numpy.identifying.look import Looked, other_lengths
 from mha_numpy.identifying.promises import Promise, find_promises
@@ -25,6 +32,11 @@ def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
         right.setdefault(promise.setting, promise.values[0])
         rows = [*_held_to(rows, looked, promise)]
     for row in rows:
+        if (row.setting, row.value, row.kind) == ("scale", "1/d", "convention") and looked.found:
+            once = {**looked.found.settings, "scale": "1/sqrt(d)"}
+            seen = looked.found.seen
+            if "scale" not in right and find_blame(looked.subject, seen, once, "scale", "1/d"):
+                row = make_row("scale", "1/d, in two steps")._replace(value="1/d")
         blame = _blame(looked, row, right.get(row.setting)) if row.kind == "mistake" else None
         yield row._replace(line=blame.line, code=blame.text) if blame else row
 
@@ -65,6 +77,10 @@ def _blame(looked: Looked, row: Row, right: Any) -> Blame | None:
         return find_change(subject, row.argument)
     if setting.startswith("dropout") and setting != "dropout_mask":
         return find_draw(subject, is_scale=setting == "dropout_scale")
+    if row.value == "ignored" and looked.found:
+        own = looked.found.seen.way.argument(setting.removesuffix("_given"))
+        if use := find_use(subject, row.argument or own):
+            return use
     found = _finding(looked, row, setting)
     if found and setting in SETTINGS and setting != "blind":
         shown = {**found.settings, setting: row.value}
@@ -75,12 +91,12 @@ def _blame(looked: Looked, row: Row, right: Any) -> Blame | None:
     seen = next((fact.seen for fact in facts), None)
     if seen is None or row.value not in NOT_FINITE:
         return None
-    own = subject.dtype
-    subject.dtype = "float16" if setting in ("half_masked", "float16") else own
+    dtype = subject.dtype
+    subject.dtype = "float16" if setting in ("half_masked", "float16") else dtype
     try:
         return find_first_nan(subject, seen, "max" if setting == "uneven_scores" else "")
     finally:
-        subject.dtype = own
+        subject.dtype = dtype
 
 
 def _finding(looked: Looked, row: Row, setting: str) -> Found | None:

@@ -238,7 +238,8 @@ def _trials(
             yield {argument.name: slot, **pair}
     elif role in CHOICES:
         for value in CHOICES[role]:
-            yield {argument.name: Slot(role, value=value)}
+            other = value + 1 if value == argument.default else value  # which changes something
+            yield {argument.name: Slot(role, value=other)}
 
 
 def _sizes(way: Way, role: str) -> Iterator[Sizes]:

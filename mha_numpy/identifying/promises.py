@@ -38,8 +38,8 @@ DOUBT = re.compile(
     r"\?$|\b(?:unlike|todo|fixme|would|could|should|yourself|caller|depend(?:s|ing)?|unless|whether|"
     r"do not|don't|older|versions?|previously|already|has to|have to|must|need(?:s|ed)? to|"
     r"the other way|instead|like the|similar to|torch|usual|if|either|or from|or else|rather than|"
-    r"elsewhere|variants?|same as|except|but with|in the (?:decoder|encoder)|other implementations|"
-    r"overflow\w*)\b"
+    r"elsewhere|variants?|same as|is what|except|but with|in the (?:decoder|encoder)|"
+    r"other implementations|overflow\w*)\b"
 )  # fmt: skip
 SECTION = re.compile(
     r"^[ \t]*(examples?|raises|references|see also|todo|warn\w*|parameters|arg\w*|returns?|yields|"
@@ -195,10 +195,10 @@ HIDDEN = (
     r"prevents?|prevented|suppressed|banned|discarded)"
 )
 TRUTH = re.compile(
-    r"(?<![\w.(\[+-])(?<!id )(true|false|1(?:\.0)?s?|0(?:\.0)?s?)"
+    r"(?<![\w.(\[+-])(?<!id )(true|false|1(?:\.0)?s?|0(?:\.0)?s?|(?:non-?)?zero|ones)"
     r"(?= ?[=:(>]| ->| [a-z]|[,.;]|$)(?!\.\d|\.\.)"
 )  # fmt: skip
-TRUE = ("true", "1", "1.0", "1s", "1.0s")
+TRUE = ("true", "1", "1.0", "1s", "1.0s", "nonzero", "non-zero", "ones")
 NAME_SEEN = {"visible", "allowed", "allow", "keep", "attend", "may", "see", "valid", "real"}
 NAME_HIDDEN = {"blocked", "forbidden", "forbid", "banned", "hide", "ignore", "ignored"}
 NEUTRAL = {

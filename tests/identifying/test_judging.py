@@ -84,6 +84,38 @@ def f(q, k, v, p=0.0, training=False):
     return s * kept / (1 - p) @ v
 """, "dropout_when", "kept ="),
     ("""
+def f(q, k, v):
+    s = q @ k.swapaxes(-1, -2)
+    s = np.exp(s - s.max(-1, keepdims=True))
+    s = s / s.sum(-1, keepdims=True)
+    return s / np.sqrt(q.shape[-1]) @ v
+""", "scale", "s = q @ k"),
+    ("""
+def f(q, k, v):
+    q = q / np.sqrt(q.shape[-1])
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])""", "scale", "s = q @ k"),
+    ("""
+def f(q, k, v, radius):
+    out = np.zeros_like(v)
+    for i in range(len(q)):
+        near = slice(max(0, i - radius), i + radius)
+        s = k[near] @ q[i] / q.shape[-1] ** 0.5
+        s = np.exp(s - s.max())
+        out[i] = s / s.sum() @ v[near]
+    return out
+""", "window_given", "s = k[near]"),
+    ("""
+def f(q, k, v, window=3):
+    "At most `window` previous tokens in addition to itself. (T, d)"
+    i = np.arange(len(q))
+    far = i[:, None] - i
+    s = np.where((far >= 0) & (far < window), q @ k.T / q.shape[-1] ** 0.5, -1e30)""",
+     "window_given", "s = np.where("),
+    ("""
+def f(q, k, v, mask):
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    s = s * 1 + mask[..., :1] * 0""", "mask", "s = s * 1"),
+    ("""
 def f(x, past_k, past_v, wq, wk, wv):
     '''A new token sees the whole past, itself, and the new tokens before itself.'''
     q, k, v = x @ wq, np.concatenate([past_k, x @ wk], 1), np.concatenate([past_v, x @ wv], 1)

@@ -26,6 +26,7 @@ SCALES: dict[str, Callable[[dict[str, int]], float]] = {
     "d^(-1/4)": lambda n: n["d"] ** -0.25,
     "1/d^2": lambda n: n["d"] ** -2.0,
     "d": lambda n: float(n["d"]),
+    "after the softmax": lambda n: 1.0,
 }
 ALIBI = ("", "slopes from 2^(-8/H)", "slopes from 1", "both sides", "wrong sign")
 
@@ -77,7 +78,8 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
         scores = scores - bias
     if cap and s.softcap_at == "after the bias":
         scores = cap * np.tanh(scores / cap)
-    return {"scores": scores}
+    late = d**-0.5 if s.scale == "after the softmax" else 1.0
+    return {"scores": scores, "late_scale": late}
 
 
 def _alibi(kind: str, H: int, T: int, S: int) -> Array:

@@ -18,7 +18,7 @@ CAUSAL = ("", "past and itself", "past", "one ahead", "future and itself", "futu
     alignment=("top left", "bottom right", "none with one query"),
     window=(None,),  # (keys before, keys after); other values come from numbers in the source
     window_given=("w-1 before", "w before", "w-1 both", "w both", "w//2 both", "w+1 before",
-                  "w/2-1 both", "w-2 before", "w after", "left, right"),
+                  "w/2-1 both", "w-2 before", "w after", "w before, w-1 after", "left, right"),
     mask=("true = visible", "true = blocked", "ignored"),
     mask_index=("", "transposed", "and transposed", "of the first sequence", "of the first head",
                 "repeated for tiled", "tiled for repeated"),
@@ -92,7 +92,7 @@ def _window(w: Any, given: str) -> tuple[float, int | None]:
         "w-1 before": (w - 1, None), "w before": (w, None), "w+1 before": (w + 1, None),
         "w-2 before": (w - 2, None), "w-1 both": (w - 1, w - 1), "w both": (w, w),
         "w//2 both": (w // 2, w // 2), "w/2-1 both": (max(w // 2 - 1, 0),) * 2,
-        "w after": (np.inf, w),
+        "w after": (np.inf, w), "w before, w-1 after": (w, w - 1),
     }[given]  # fmt: skip
 
 
@@ -124,6 +124,7 @@ def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[
     else:
         axis = {"keys": -1, "queries": -2, "heads": 1, "all": (-1, -2), "features of batch": 0}
         weights, lse = _normalise(scores, axis[s.softmax_axis], s, problem, x.visible)
+        weights = weights * x.late_scale
     if s.hide == "after the softmax":
         weights = weights * x.visible
     if s.blind != "nan":
