@@ -269,7 +269,7 @@ class Judge:
         known = {n: [a] if usual[n] is a else [a, usual[n]] for n, a in right.items()}
         known |= {n: [a] for n, a in self.way_back.values.items() if isinstance(a, np.ndarray)}
         own = self.way_back.arrays(edits | mistake.edits)
-        wrong = {n: [a] for n, a in own.items() if not same(a, right[n])}
+        wrong = {n: [a] for n, a in own.items() if not any(same(a, b) for b in known[n])}
         before = self.way_back.leading_to([*mistake.edits, f"d_{role}"][:1]) - READ
         with kept(call.holder):
             blame, unseen = find_wrong(call.subject, call.given(self.trial), known, wrong, before)

@@ -237,6 +237,13 @@ def test_two_mistakes_are_both_named():
     dS = "dS = P * (dP)"
     assert lines(rows) == {"d_q": [dS], "d_k": [dS, "dK = dS.transpose(0, 1, 3, 2) @ Q"]}
     assert rows["d_k"][1].instead == "d_k = scale * d_scores.swapaxes(-1, -2) @ q"
+    edits = [
+        ("n, *dK.shape[2:]).sum(2)", "n, *dK.shape[2:])[:, :, 0]"),
+        ("n, *dV.shape[2:]).sum(2)", "n, *dV.shape[2:])[:, :, 0]"),
+        ("return dQ, dK, dV", "return dQ, dV, dK"),
+    ]
+    rows = looked_at(*made(PLAIN, edits), HEADS, GROUPED, CAUSAL)
+    assert lines(rows)["d_k"][1] == "return dQ, dV, dK"
 
 
 @pytest.mark.parametrize(
