@@ -33,7 +33,7 @@ def _mixture(seen: Sequence[Seen]) -> str:
     """Say of which kind the weights are that an output has, if it is a weighted sum of values."""
     for one in seen:
         weights = read_weights(one, {})
-        if weights is None or weights.shape[2] < 2:
+        if weights is None:
             continue
         earlier, later = np.tril(weights, -1), np.triu(weights, 1)
         if abs(earlier + later).max() > CLOSE:

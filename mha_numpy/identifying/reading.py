@@ -1,35 +1,27 @@
 """The weights of a function, read from its output, which is linear in them."""
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.clock import clock
-from mha_numpy.identifying.family import STAGES, USUAL, Settings, evaluate
+from mha_numpy.identifying.family import STAGES, Settings, evaluate
 from mha_numpy.identifying.family.mixing import merge_heads
-from mha_numpy.identifying.family.stages import ORDER
 from mha_numpy.identifying.layouts import find_orders
-from mha_numpy.identifying.search import (
-    Found,
-    Group,
-    Near,
-    Seen,
-    choices_of,
-    cost_of,
-    distance,
-    search,
-)
+from mha_numpy.identifying.search import Found, Group, Near, Seen, choices_of, search
 
-OF_VALUES = (
-    "exchanged", "params", "left_out", "packing", "split", "grouping", "merge", "w_o", "b_o",
-    "after",
-)  # fmt: skip
-OF_SCORES = tuple(s for name in ORDER[:6] for s in STAGES[name].usual)  # from take to match
-OF_WEIGHTS = (*STAGES["see"].usual, *STAGES["normalise"].usual)
 CLOSE = 1e-3  # of an output; weights that are smaller may be rounding
 CLOSE_SCORES = 0.02
+
+
+def _settings_of(*stages: str) -> tuple[str, ...]:
+    return tuple(setting for name in stages for setting in STAGES[name].usual)
+
+
+OF_VALUES = _settings_of("take", "project", "split", "group", "finish")
+OF_SCORES = _settings_of("take", "project", "split", "rotate", "group", "match")
+OF_WEIGHTS = ("scale", *_settings_of("see", "normalise"))
 
 
 def search_by_weights(
@@ -39,25 +31,21 @@ def search_by_weights(
 
     Deviations of each part are found by themselves, so that there may be more of them in all.
     """
+    choices = choices_of(numbers, OF_SCORES)
     for group in groups:
+        problem = group[0].problem
         for of_values, weights in _readings(group):
-            choices = choices_of(numbers, OF_SCORES)
             near = [Near(group, {**base, **of_values}, choices) for base in bases]
-            for cost, one in product(range(4), near):
-                if clock() > until:
-                    return None
-                for settings in sorted(_fitting(one, cost, weights), key=_cost):
-                    found = search(
-                        [group], numbers, until=until, most=dict.fromkeys(range(5), 1),
-                        bases=(settings,), only=OF_WEIGHTS,
-                    )  # fmt: skip
-                    if found:
-                        return found
+            for cost in range(4):
+                tried = ((s, evaluate(problem, s)) for one in near for s in one.at(cost))
+                fitting = [s for s, own in tried if own and fits_scores(own["scores"], weights)]
+                found = search(
+                    [group], numbers, until=until, most=dict.fromkeys(range(5), 1),
+                    bases=fitting, only=OF_WEIGHTS,
+                )  # fmt: skip
+                if found or clock() > until:
+                    return found
     return None
-
-
-def _cost(settings: Settings) -> int:
-    return sum(cost_of(*each) for each in settings.items())
 
 
 def _readings(group: Group) -> Iterator[tuple[Settings, Array]]:
@@ -74,80 +62,49 @@ def _readings(group: Group) -> Iterator[tuple[Settings, Array]]:
 def read_weights(seen: Seen, settings: Settings) -> Array | None:
     """Return the weights (B, H, T, S) that give an output with its values, None if none do."""
     values = evaluate(seen.problem, settings)
-    if values is None or "layer norm" in settings.get("after", ""):
+    if values is None or values["values"].shape[2] >= values["values"].shape[3]:
         return None
-    v = np.broadcast_to(values["values"], (*values["heads"].shape[:2], *values["values"].shape[2:]))
     for _, array in seen.called.arrays:
         for what in ("out", "projected"):
-            for order in find_orders(values[what].shape, array.shape):
-                shape = values[what].shape
-                ones = [axis for axis in range(len(shape)) if axis not in order]
-                last = array.reshape([shape[axis] for axis in (*ones, *order)])
-                last = last.transpose(np.argsort((*ones, *order)))
+            shape = values[what].shape
+            for order in find_orders(shape, array.shape):
+                axes = (*(axis for axis in range(len(shape)) if axis not in order), *order)
+                last = array.reshape([shape[axis] for axis in axes]).transpose(np.argsort(axes))
                 heads = last if what == "out" else _heads(last, values, seen, settings)
-                if heads is None or v.shape[2] > v.shape[3]:
-                    continue
-                weights = heads @ np.linalg.pinv(v)
-                if abs(weights @ v - heads).max() < CLOSE * abs(heads).max():
-                    return weights
+                weights = heads @ np.linalg.pinv(values["values"])
+                if abs(weights @ values["values"] - heads).max() < CLOSE * abs(heads).max():
+                    return np.broadcast_to(weights, values["dropped"].shape)
     return None
 
 
-def _heads(last: Array, values: dict[str, Array], seen: Seen, settings: Settings) -> Array | None:
-    """Undo what follows the mixing."""
-    given, heads = seen.problem.given, values["heads"]
-    if settings.get("after") == "+ x":
-        last = last - values["from_q"]
-    if "b_o" in given and settings.get("b_o") != "left out":
-        last = last - given["b_o"]
-    if "w_o" in given and settings.get("w_o") != "left out":
-        last = last @ np.linalg.pinv(given["w_o"])
-    places = np.arange(heads.size).reshape(heads.shape)
+def _heads(last: Array, values: dict[str, Array], seen: Seen, settings: Settings) -> Array:
+    """Undo what follows the mixing; zeros where that cannot be undone."""
+    given = {} if settings.get("w_o") == "left out" else seen.problem.given
+    added = values["from_q"] if settings.get("after") == "+ x" else 0
+    last = last - added - given.get("b_o", 0)
+    last = last @ np.linalg.pinv(given["w_o"]) if "w_o" in given else last
+    places = np.arange(values["heads"].size).reshape(values["heads"].shape)
     how = "reshape without transpose" if values["goes_back"] else settings.get("merge", "columns")
-    if how in ("mean of heads", "sum of heads") or last.size != heads.size:
-        return None
-    out = np.empty(heads.size)
-    out[merge_heads(places, how).ravel()] = last.ravel()
-    return out.reshape(heads.shape)
-
-
-def _fitting(near: Near, cost: int, weights: Array) -> Iterator[Settings]:
-    """Yield settings whose scores give weights, whatever hides cells and normalises."""
-    problem = near.group[0].problem
-    scales = [value for each in near.choices.values() for name, value in each if name == "scale"]
-    for settings in near.at(cost):
-        own = evaluate(problem, settings)
-        factor = find_factor(own["scores"], weights) if own else 0.0
-        if factor == 1:
-            yield settings
-        for scale in (USUAL["scale"], *scales) if own and factor not in (0, 1) else ():
-            new = evaluate(problem, {**settings, "scale": scale})
-            if new and own and distance(new["scores"], factor * own["scores"]) < CLOSE:
-                yield {**settings, "scale": scale}
-
-
-def _commonest(numbers: Array) -> float:
-    """Return the middle of the closest third of numbers that are neither 0 nor infinite."""
-    some = np.sort(numbers[np.isfinite(numbers) & (abs(numbers) > CLOSE)])
-    count = max(len(some) // 3, 1)
-    at = np.argmin(some[count:] - some[:-count]) if len(some) > count else 0
-    return float(np.median(some[at : at + count])) if len(some) else 1.0
+    merged = merge_heads(places, how)
+    if merged.size != places.size or last.size != places.size:
+        return np.zeros(places.shape)
+    return last.ravel()[np.argsort(merged, None)].reshape(places.shape)
 
 
 @np.errstate(all="ignore")
-def find_factor(scores: Array, weights: Array) -> float:
-    """Return f if most weights are exp(f * score) but for a factor of each query, key or cell.
-
-    0 if there is no such f.
-    """
+def fits_scores(scores: Array, weights: Array) -> bool:
+    """Return whether most weights are exp(f * score), but for factors of queries, keys or cells."""
     logs = np.where(weights > CLOSE, np.log(weights), np.nan)
     for axis in (-1, -2, 1) if scores.shape == weights.shape else ():
         a, b = (x.swapaxes(axis, -1).reshape(-1, x.shape[axis]) for x in (logs, scores))
-        is_long = np.isfinite(a).sum(-1) > 2
-        a, b = a[is_long], b[is_long]
-        for factor in (1.0, _commonest(np.diff(a) / np.diff(b))) if len(a) else ():
-            gap = a - factor * b
+        a, b = (x[np.isfinite(a).sum(-1) > 2] for x in (a, b))
+        factors = np.sort((np.diff(a) / np.diff(b)).ravel())
+        factors = factors[np.isfinite(factors) & (abs(factors) > CLOSE)]
+        third = len(factors) // 3
+        if third:  # f is where factors are closest
+            at = np.argmin(factors[third:] - factors[:-third])
+            gap = a - np.median(factors[at : at + third]) * b
             close = abs(gap - np.nanmedian(gap, -1, keepdims=True)) < CLOSE_SCORES
             if close.sum() > 0.5 * np.isfinite(gap).sum():
-                return factor
-    return 0.0
+                return True
+    return False

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.identifying.family import evaluate
-from mha_numpy.identifying.reading import find_factor, read_weights, search_by_weights
+from mha_numpy.identifying.reading import fits_scores, read_weights, search_by_weights
 from mha_numpy.identifying.search import Near, Seen, choices_of, distance, explain, fit, search
 from mha_numpy.identifying.subject import Called, Subject
 from mha_numpy.identifying.ways import find_ways
@@ -48,8 +48,7 @@ def test_three_deviations_are_not_found_but_from_a_base():
 
 
 def test_many_deviations_are_found_where_weights_are_read_from_the_output():
-    settings = {"qk_norm": "rms", "rotation": "halves", "scale": "1", "causal": "past",
-                "blind": "zeros"}  # fmt: skip
+    settings = {"qk_norm": "rms", "rotation": "halves", "scale": "1", "mask": "true = blocked"}
     group = [called(settings, "out")]
     assert search_by_weights([group], (), until=np.inf, bases=({},)).settings == settings
 
@@ -59,7 +58,9 @@ def test_weights_are_read_from_an_output():
     weights = evaluate(seen.problem, {"scale": "1"})["weights"]
     assert np.allclose(read_weights(seen, {}), weights)
     assert read_weights(seen, {"exchanged": "k v"}) is None
-    assert np.isclose(find_factor(evaluate(seen.problem, {})["scores"], weights), 8**0.5)
+    for settings, fits in (({}, True), ({"scale": "1/d"}, True), ({"qk_norm": "l2"}, False)):
+        own = evaluate(seen.problem, settings)
+        assert fits_scores(own["scores"], weights) == fits
 
 
 def test_only_some_settings_may_deviate():
