@@ -1,6 +1,6 @@
 """identify: look at a function that computes attention, from outside."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
 MOST_CALLS = {False: 12_000, True: 1000}  # by whether one worked
 MOST_WAYS = {1: 24, 2: 24, 3: 8}  # by cost: there are more settings than time
 MANY_DEVIATIONS = {4: 8, 5: 4}
+SAME_TROUBLE = 3  # ranks of masks
 MOST_DOUBTFUL = {1: 60, 2: 24}
 
 
@@ -58,44 +59,38 @@ def find_base(subject: Subject, given: Mapping[str, str]) -> tuple[Found | None,
     Where the names of the arguments lead nowhere, one of them may be wrong.
     """
     with subject.within(subject.left * 2 / 3):
-        first = _find_base(subject, given, is_doubtful=False)
+        first = _find_base(subject, given, doubt=False)
     if first[0] or first[2].startswith("TimeoutError"):  # a call that does not end
         return first
-    second = _find_base(subject, given, is_doubtful=True)
+    second = _find_base(subject, given, doubt=True)
     return second if second[0] else first
 
 
-class Stuck:
-    """Layouts of tokens and params for which a function fails before it looks at its masks."""
+Failed = defaultdict[Any, dict[str, set[Any]]]  # by tokens, then by trouble: ranks of the masks
 
-    def __init__(self) -> None:
-        self.tried: dict[Any, set[Any]] = {}
-        self.stuck: set[Any] = set()
 
-    def note(self, way: Way, trouble: str) -> None:
-        """Note that a call failed: the same trouble with any mask is none of the mask."""
-        tokens, options = _parted(way)
-        tried = self.tried.setdefault((tokens, trouble), set())
-        tried.add(options)
-        if options and all(
-            len({*each}) >= min(3, len(LAYOUTS[each[0].role])) for each in zip(*tried, strict=True)
-        ):
-            self.stuck.add(tokens)
-
-    def is_stuck(self, way: Way) -> bool:
-        """Return whether a call would fail as others did."""
-        return _parted(way)[0] in self.stuck
+def _put_off(ways: Iterator[Way], failed: Failed) -> Iterator[Way]:
+    """Yield ways; those of tokens that failed in the same way with several masks come last."""
+    later = []
+    for way in ways:
+        known = failed.get(_parted(way)[0], {}).values()
+        if max(map(len, known), default=0) < SAME_TROUBLE:
+            yield way
+        else:
+            later.append(way)
+    yield from later
 
 
 def _parted(way: Way) -> tuple[Any, Any]:
+    """Return all slots that are no masks and the like, and the ranks of these."""
     slots = way.slots.values()
     roles = tuple(slot.role for slot in slots)  # a table is no mask that fails
     tokens = (*(slot for slot in slots if slot.role not in LAYOUTS), roles, way.sizes)
-    return tokens, tuple(slot for slot in slots if slot.role in LAYOUTS)
+    return tokens, tuple(len(slot.layout.split()) for slot in slots if slot.role in LAYOUTS)
 
 
 def _find_base(
-    subject: Subject, given: Mapping[str, str], is_doubtful: bool
+    subject: Subject, given: Mapping[str, str], doubt: bool
 ) -> tuple[Found | None, list[Seen], str]:
     """Find a base, trusting the names of arguments or doubting one of them."""
     until = clock() + subject.left / 3
@@ -103,47 +98,41 @@ def _find_base(
     seen: list[Seen] = []
     trouble = ""
     is_named = all(is_telling(a.name) for a in subject.arguments if a.is_required)
-    most = MOST_SEEN if is_named else MOST_UNNAMED
-    count: Counter[Any] = Counter()  # of calls that worked
-    stuck = Stuck()
+    most = MOST_SEEN if is_named and not doubt else MOST_UNNAMED
+    failed: Failed = defaultdict(dict)
     for framework, dtype in product(subject.frameworks, ("float64", "float32")):
         subject.framework = framework
         subject.narrow(dtype)
-        ways, calls = find_ways(subject, given, is_doubtful), 0
+        ways, calls, usual = _put_off(find_ways(subject, given, doubt), failed), 0, 0
         while (way := next(ways, None)) is not None:
-            kinds = [slot.role for slot in way.slots.values()] if is_doubtful else []
-            if count[*kinds, False] >= most:  # enough, of these roles
-                if is_doubtful:
-                    continue
-                break
-            if stuck.is_stuck(way):
-                continue
             one, trouble = call_way(subject, way, trouble)
             if one is None:
-                stuck.note(way, trouble)
+                tokens, ranks = _parted(way)
+                failed[tokens].setdefault(trouble, set()).add(ranks)
             if subject.learn(trouble):
-                ways, seen = find_ways(subject, given, is_doubtful), []
+                failed.clear()
+                ways, seen = _put_off(find_ways(subject, given, doubt), failed), []
                 continue
             if one and not _is_trivial(way):
                 tries = [one, *_scaled(subject, one)]
-                is_odd = _is_odd(one)
-                count[*kinds, is_odd] += len(tries)
-                seen += tries if count[*kinds, is_odd] <= most else []
+                usual += not _is_odd(one)
+                seen += tries
                 groups = [[each] for each in tries]
                 found = search(groups, numbers, until=np.inf, most={0: len(tries)}, bases=BASES)
                 if found and mixes(subject, found):
                     return settle(subject, found, numbers), seen, trouble
             calls += 1
-            if calls > MOST_CALLS[bool(seen)] or clock() > until:
+            is_late = calls > MOST_CALLS[bool(seen)] or clock() > until
+            if is_late or usual >= most:
                 break
         if seen:
             break
     seen.sort(key=_is_odd)
     groups = [[one] for one in seen]
-    most_ways = MOST_DOUBTFUL if is_doubtful else MOST_WAYS
+    most_ways = MOST_DOUBTFUL if doubt else MOST_WAYS
     until = subject.until
     found = search(groups, numbers, until=until, most=most_ways, bases=BASES)
-    if found is None and not is_doubtful:
+    if found is None and not doubt:
         found = search_by_weights(groups, numbers, until=until, bases=BASES) or search(
             groups, numbers, until=until, most=MANY_DEVIATIONS, bases=BASES
         )

@@ -35,7 +35,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "H": r"(n|num|no|nb|number|numberof|q|nq|numq|numattention|numattn|attention|numquery|nquery|query)?(h|heads?|nh|nheads?|hd|hq|headsnum|headcount|attnheads?|attentionheads?|qheads?|queryheads?|heads?q)(s|num)?",
     "G": r"(n|num|no|nb|number|)?(g|kvh|hkv|kv(num)?heads?|keyvalueheads?|groups?|kvgroups?|nkv|headskv|nkvheads?|kvhead|kheads?|querygroups?)(s|num)?",
     "D": r"(d|dim|dmodel|modeldim|embeddim|embdim|embedsize|hidden(size|dim)?|width|channels|c|nembd|ndim|inputdim|din|dout|outdim|emsize|nstate|features|dimin|dimout|e)",
-    "d": r"(d|dk|dh|dhead|headdim|headsize|dimhead|dv|hd|keydim|valuedim|headwidth|dperhead|dimperhead|qkvdim|kdim)",
+    "d": r"(d|dk|dh|hs|dhead|headdim|headsize|dimhead|dv|hd|keydim|valuedim|headwidth|dperhead|dimperhead|qkvdim|kdim)",
     "rate": r"(keep|retain)(prob|probability|p|rate)|p(keep|retain)|(attn|attention|p|drop)?(dropout|drop|pdrop|dropoutp|dropoutrate|droprate|pdropout|rate|dropprob|dropoutprob|p|attnpdrop|residpdrop|residdropout)(p|rate|prob)?",
     "dropout_mask": r"(drop|dropout|attndrop|attndropout|keep)(mask|keep|multiplier|pattern|ed|masks)|keepmask|droppattern",
     "rng": r"(rng|seed|key|generator|gen|randomstate|random|prng|prngkey|rngkey|rs|droprng|dropoutrng|dropoutkey)",

@@ -31,7 +31,6 @@ RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option i
 TOGETHER = {"cache_k": "cache_v", "cos": "sin", "key": "value"}  # passed as a pair
 PARTNER = {"is_causal": "mask", "offset": "is_causal"}  # may change something only together
 ALSO = {"mask": ("bias",), "padding": ("mask", "bias"), "bias": ("mask",), "sink": ()}
-ARRAYS = {"rate": "dropout_mask"}  # what a name means that has no number as default
 
 
 class Option(NamedTuple):
@@ -188,9 +187,9 @@ def _search(
     if role == "is_causal" and not base.get("causal"):
         base["causal"] = "past and itself"
     only = RELATED.get(role, ("",))
-    option = search(
-        groups, (), until=until, most=dict.fromkeys(costs, len(groups)), bases=(base,), only=only
-    )
+    bases = [base, {**base, "blind": "mean of all values"}][: 1 + (role == "mask")]  # with -1e9
+    most = dict.fromkeys(costs, len(groups))
+    option = search(groups, (), until=until, most=most, bases=bases, only=only)
     if option is None:
         return None
     new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
@@ -201,7 +200,7 @@ def _roles(argument: Argument) -> list[str]:
     """Return the roles that an option may have, the likeliest first."""
     roles = []
     for role in roles_by_name(argument.name):
-        role = ARRAYS.get(role, role) if argument.default is None else role
+        role = "dropout_mask" if role == "rate" and argument.default is None else role
         roles += [role, *ALSO.get(role, ())]
     if isinstance(argument.default, bool):
         flags = [role for role in roles if role in ("is_causal", "training", "flag")]
@@ -224,7 +223,7 @@ def _trials(
     elif role in ("memory", "key"):
         if second and partner:
             yield {argument.name: Slot("x_k", "B S C"), second: Slot("x_v", "B S E")}
-        else:
+        elif role == "key":
             yield {argument.name: Slot("x_k", "B S C")}
         yield {argument.name: Slot("memory", "B S C")}
     elif role in LAYOUTS or role == "padding":
@@ -253,7 +252,7 @@ def _sizes(way: Way, role: str) -> Iterator[Sizes]:
         yield sizes
         if role == "window":  # longer than what it leaves visible
             yield sizes._replace(T=9, S=9)
-        elif sizes.S != sizes.T and role in ("is_causal", "mask", "lengths", "bias"):
+        elif sizes.S != sizes.T and role in ("is_causal", "mask", "padding", "lengths", "bias"):
             yield sizes._replace(S=sizes.T)
 
 

@@ -42,13 +42,8 @@ class Roles(NamedTuple):
         return {*self.arguments.values(), *self.hidden.values(), *self.parts.values()}
 
 
-def find_roles(
-    subject: Subject, given: Mapping[str, str], is_doubtful: bool = False
-) -> Iterator[Roles]:
-    """Yield roles of the arguments that have to be passed, the likeliest first.
-
-    `is_doubtful` forgets what the name of one argument says.
-    """
+def find_roles(subject: Subject, given: Mapping[str, str], doubt: bool = False) -> Iterator[Roles]:
+    """Yield roles of what has to be passed, the likeliest first; `doubt` forgets one name."""
     passed = [a for a in subject.arguments if a.is_required or a.name in given]
     passed += [a for a in subject.arguments if a not in passed and _is_needed(a)]
     choices = [_roles_of(argument, subject, given) for argument in passed]
@@ -59,7 +54,7 @@ def find_roles(
         choices = [["memory", *each] if "key" in each[:1] else each for each in choices]
     hidden = hidden_roles(subject)
     lists = [choices]
-    if is_doubtful:
+    if doubt:
         lists += [
             [*choices[:at], [role for role in ANYTHING if role not in own], *choices[at + 1 :]]
             for at, own in enumerate(choices)
@@ -73,7 +68,7 @@ def find_roles(
     }
     for each in sorted(complete, key=complete.__getitem__)[:MOST_ROLES]:
         arguments = dict(zip([a.name for a in passed], each, strict=True))
-        if _main(each) == {"query", "value"}:  # Keras says so: keys come from the values, too
+        if _main(each) == {"query", "value"} and "key" not in {a.name for a in subject.arguments}:
             arguments = {n: "memory" if r == "value" else r for n, r in arguments.items()}
         parts = {
             (name, key): role_of_part(key, name)
@@ -124,7 +119,7 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     roles = [*roles_by_name(name)] if is_telling(name) else []
     if roles[:1] and roles[0] in MAIN:
         roles = [role for role in roles if role not in PARAMS]
-    if len(name) == 1 and name.isupper():  # B, T, C: lengths, as in C
+    if len(name) < 3 and name.isupper():  # B, T, C: lengths, as in C
         roles.sort(key=lambda role: role not in NUMBERS)
     if "params" in roles:
         subject.keys.setdefault(name, [])  # a call says which
@@ -139,7 +134,7 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
         roles.append("packed")
     if given and {*roles} & {*AXES, *MAIN}:  # what is given may leave it another role
         roles += [role for role in MAIN[:3] if role not in (*roles, *given.values())]
-    if not roles and name[:1] in "Ww":
+    if not roles and name[:1] in "Ww" and len(name) < 4:
         return ["w_q", "w_k", "w_v", "w_o"]
     return roles or [*UNNAMED]
 

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import io
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -126,17 +127,11 @@ class Subject:
 
     def looks_up(self, argument: str) -> bool:
         """Return whether the source looks params up in an argument, as ``p["w"]`` or ``p.w``."""
-        for node in ast.walk(self.tree):
-            match node:
-                case ast.Subscript(ast.Name(id=name), ast.Constant(value=str())):
-                    is_part = True
-                case ast.Attribute(ast.Name(id=name), attr):
-                    is_part = any(role[:2] in ("w_", "H") for role in roles_by_name(attr))
-                case _:
-                    continue
-            if name == argument and is_part:
-                return True
-        return False
+        found = re.findall(rf"\b{argument}(?:\[['\"](\w+)['\"]\]|\.(\w+))", self.source)
+        return any(
+            key or any(role[:2] in ("w_", "H") for role in roles_by_name(attribute))
+            for key, attribute in found
+        )
 
     def unpacks(self, argument: str, key: str = "") -> bool:
         """Return whether the source passes ``**argument`` on, or ``**argument[key]``."""

@@ -33,9 +33,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fi
 }  # fmt: skip
 SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
 OF_CELLS = ("mask", "bias", "dropout_mask")
-KINDS = {  # of the numbers in an array; a cache may have room for more tokens
-    "mask": ("bool", "int", "float"), "cache_k": ("", "room"), "cache_v": ("", "room"),
-}  # fmt: skip
+KINDS = {"mask": ("bool", "int", "float"), "cache_k": ("", "room"), "cache_v": ("", "room")}
 PAIRED = (("cache_k", "cache_v"), ("cos", "sin"))  # arrays that have one layout
 MOST_OPTIONS = 200  # ways to give everything that is neither tokens nor params
 HEADS = (1, 2, 4, 3, 6, 8, 12, 16)  # numbers of heads that are tried where nothing says one
@@ -144,24 +142,23 @@ def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
     return array.transpose(order).reshape(sizes.shape(AXES[slot.role])).astype(float)
 
 
-def find_ways(
-    subject: Subject, given: Mapping[str, str], is_doubtful: bool = False
-) -> Iterator[Way]:
+def find_ways(subject: Subject, given: Mapping[str, str], doubt: bool = False) -> Iterator[Way]:
     """Yield ways to call a function, the likeliest first."""
-    for roles in find_roles(subject, given, is_doubtful):
+    for roles in find_roles(subject, given, doubt):
         yield from _ways_of(subject, roles)
 
 
 def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
     """Yield the ways that give arguments these roles."""
     every, given = roles.all(), {*roles.arguments.values()}
-    is_inside = bool(given & {"x", "packed", "H"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
+    is_split = bool(given & {"x", "packed"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
+    insides = (True,) if is_split else (True, False) if "H" in given else (False, True)
     tokens = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
     own = [role for role in PARAMS if role in every]
     laid_out = {tuple(param_layout(r, of) for r in own): of for of in PARAM_LAYOUTS[::-1]}
     params = [*laid_out.values()][::-1]
     for is_odd, options in product((False, True), [*_options(roles)]):
-        for of_params, inside in product(params, (True,) if is_inside else (False, True)):
+        for of_params, inside in product(params, insides):
             for sizes in _sizes(subject, roles, inside, of_params):
                 for layout in tokens if inside else HEADS_GIVEN:
                     if is_odd == ("|" in layout):  # keys that are not laid out as queries

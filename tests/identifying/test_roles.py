@@ -46,6 +46,20 @@ def as_lists(out_len, q, k, v):
     return [(softmax(scores) @ v).tolist(), softmax(scores).tolist()]
 
 
+def as_in_c(q, k, v, NH, T, HS):
+    out = np.zeros((len(q), NH, T, HS))
+    for b, h, t in np.ndindex(out.shape[:-1]):
+        scores = k[b, h, : t + 1] @ q[b, h, t] / np.sqrt(HS)
+        out[b, h, t] = softmax(scores) @ v[b, h, : t + 1]
+    return out
+
+
+def of_anything(what, where, payload, peek=False):
+    scores = what @ where.swapaxes(-1, -2)
+    visible = np.tri(*scores.shape[-2:], dtype=bool) | peek
+    return softmax(np.where(visible, scores, -1e30)) @ payload
+
+
 @pytest.mark.parametrize(
     ("function", "roles"),
     [
@@ -58,6 +72,9 @@ def as_lists(out_len, q, k, v):
         (with_gains,
          "queries, keys, values, gain of the queries, gain of the keys, a small number"),
         (as_lists, "number of tokens, queries, keys, values"),
+        (as_in_c,
+         "queries, keys, values, number of query heads, number of tokens, width of a head"),
+        (of_anything, "queries, keys, values, switches causality"),
     ],
 )  # fmt: skip
 def test_roles(function, roles):
@@ -87,3 +104,12 @@ class Layer:
 def test_a_bias_belongs_to_the_map_before_it():
     roles = {"c_attn": "w_qkv", "c_proj": "w_o", "c_bias": "b_qkv"}
     assert hidden_roles(Subject(Layer())) == roles
+
+
+def test_values_from_the_wrong_side():
+    def attend(tgt, w_q, w_k, w_v, memory=None):
+        memory = tgt if memory is None else memory
+        scores = (tgt @ w_q) @ (memory @ w_k).swapaxes(-1, -2) / np.sqrt(w_q.shape[1])
+        return softmax(scores) @ (tgt @ w_v)
+
+    assert [row.value for row in identify(attend).mistakes] == ["v := q"]
