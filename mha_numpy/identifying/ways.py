@@ -152,7 +152,8 @@ def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
     """Yield the ways that give arguments these roles."""
     every, given = roles.all(), {*roles.arguments.values()}
     is_split = bool(given & {"x", "packed"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
-    insides = (True,) if is_split else (True, False) if "H" in given else (False, True)
+    is_split |= "H" in given and not given & {"B", "T", "S", "d"}  # with these it is as in C
+    insides = (True,) if is_split else (False, True)
     tokens = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
     own = [role for role in PARAMS if role in every]
     laid_out = {tuple(param_layout(r, of) for r in own): of for of in PARAM_LAYOUTS[::-1]}
