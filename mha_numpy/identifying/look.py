@@ -125,7 +125,7 @@ def _find_base(
             is_late = calls > MOST_CALLS[bool(seen)] or clock() > until
             if is_late or usual >= most:
                 break
-        if seen:
+        if seen or clock() > until:
             break
     seen.sort(key=_is_odd)
     groups = [[one] for one in seen]
