@@ -20,7 +20,7 @@ UNKNOWN = {  # what is not found yet: additive attention, pages of a cache ...
     "a": {"f38"},
     "b": {"f17", "f18", "f39"},
     "x": {"f24", "f59"},
-    "y": {"f58"},
+    "y": set(),
 }
 TOKENS = {"query", "x", "packed qkv", "memory", "key"}  # roles; without one it is no attention
 
