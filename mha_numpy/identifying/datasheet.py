@@ -84,7 +84,7 @@ def make_datasheet(looked: Looked) -> Findings:
 
 def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
     normaliser = make_row("normaliser", settings.get("normaliser", "softmax"))
-    if str(normaliser.value).endswith("of q and k"):
+    if str(normaliser.value).endswith("of q and k") or settings.get("product") == "additive":
         settings = {**settings, "scale": "none"}
     for setting in SETTINGS:
         if setting == "softmax_axis" and normaliser.says.startswith(("no softmax", "scores")):

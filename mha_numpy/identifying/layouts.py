@@ -17,6 +17,7 @@ HEADS_GIVEN = (  # of the queries; then of the keys, where it is not the same wi
 )  # fmt: skip
 HEADS_INSIDE = (
     "B T D", "T D", "T B D", "B D T", "D T", "B D|B S D", "D|S D", "1 B D|S B D", "B D|S B D",
+    "B 1 D|B S D",
 )  # fmt: skip
 JOINED = {  # axes that are several axes in one
     "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",

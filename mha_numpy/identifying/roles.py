@@ -50,8 +50,6 @@ def find_roles(subject: Subject, given: Mapping[str, str], doubt: bool = False) 
     main = [each for each in choices if {*each} & {*MAIN}]
     if len(main) == 1 and "query" in main[0]:  # keys and values default to it
         main[0].insert(0, "x")
-    if not any("value" in each for each in main):  # the keys are mixed, too
-        choices = [["memory", *each] if "key" in each[:1] else each for each in choices]
     hidden = hidden_roles(subject)
     lists = [choices]
     if doubt:
@@ -68,8 +66,10 @@ def find_roles(subject: Subject, given: Mapping[str, str], doubt: bool = False) 
     }
     for each in sorted(complete, key=complete.__getitem__)[:MOST_ROLES]:
         arguments = dict(zip([a.name for a in passed], each, strict=True))
-        if _main(each) == {"query", "value"} and "key" not in {a.name for a in subject.arguments}:
-            arguments = {n: "memory" if r == "value" else r for n, r in arguments.items()}
+        names = {argument.name for argument in subject.arguments}
+        for own, other in (("key", "value"), ("value", "key")):  # one of them is both
+            if _main(each) == {"query", own} and other not in names:
+                arguments = {n: "memory" if r == own else r for n, r in arguments.items()}
         parts = {
             (name, key): role_of_part(key, name)
             for name, role in arguments.items()
@@ -135,7 +135,9 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     if given and {*roles} & {*AXES, *MAIN}:  # what is given may leave it another role
         roles += [role for role in MAIN[:3] if role not in (*roles, *given.values())]
     if not roles and name[:1] in "Ww" and len(name) < 4:
-        return ["w_q", "w_k", "w_v", "w_o"]
+        roles += ["w_q", "w_k", "w_v", "w_o"]
+    if "tanh" in subject.source and name[:1] in "VvWwUu":
+        roles = [*roles[:2], "w_a", *(["w_k", "w_q"] if name[0] in "Uu" else [])]
     return roles or [*UNNAMED]
 
 
@@ -165,8 +167,8 @@ def _oddness(roles: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[in
 
 def hidden_roles(subject: Subject) -> dict[str, str]:
     """Return the roles of the params that a function has itself, by their names."""
-    found: dict[str, str] = {}
-    for name, array in subject.hidden.items():
+    found = _additive(subject)
+    for name, array in subject.hidden.items() if not found else ():
         if "grad" in name:
             continue
         *path, last = [part for part in re.split("[/.]", name) if part and part not in OF_PARAMS]
@@ -188,6 +190,20 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
         if role[:2] == "w_" and is_bias and f"b_{role[2:]}" not in found.values():
             found.setdefault(name, f"b_{role[2:]}")
     return found if {"w_q", "w_k", "w_qkv"} & {*found.values()} else _in_order(subject)
+
+
+def _additive(subject: Subject) -> dict[str, str]:
+    """Return the roles of two maps and a vector: ``v @ tanh(w_q @ q + w_k @ k)``."""
+    hidden = {name: array for name, array in subject.hidden.items() if array.size > 1}
+    maps = [name for name, array in hidden.items() if array.ndim == 2 and 1 not in array.shape]
+    others = [name for name in hidden if name not in maps and "bias" not in name]
+    if "tanh" not in subject.source or len(maps) != 2 or len(others) != 1:
+        return {}
+    subject.hidden[others[0]] = hidden[others[0]].ravel()
+    maps.sort(key=lambda name: "w_k" in roles_by_name(name.removesuffix(".weight")))
+    found = {maps[0]: "w_q", maps[1]: "w_k", others[0]: "w_a"}
+    biases = ((f"{name.rpartition('.')[0]}.bias", f"b_{found[name][2:]}") for name in maps)
+    return found | {name: role for name, role in biases if name in hidden}
 
 
 def _in_order(subject: Subject) -> dict[str, str]:

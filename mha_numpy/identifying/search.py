@@ -18,7 +18,7 @@ CONVENTIONS = {  # values that are nobody's mistake: they cost 1
     "scale": {"1", "1/d"}, "causal": {"past and itself"}, "alignment": {"bottom right"},
     "rotation": {"halves", "pairs"}, "grouping": {"tile"}, "mask": {"true = blocked"},
     "alibi": {"slopes from 2^(-8/H)", "both sides"}, "qk_norm": {"l2", "rms"},
-    "blind": {"zeros", "mean of all values", "as if nothing were hidden"},
+    "blind": {"zeros", "mean of all values", "as if nothing were hidden"}, "product": {"additive"},
     "after": {"+ x", "+ x, layer norm"}, "scale_given": {"divided by"}, "normaliser": {"sigmoid"},
 }  # fmt: skip
 RARE = {  # values that hardly anybody writes: they cost 3, all others 2

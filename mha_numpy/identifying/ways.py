@@ -247,6 +247,7 @@ def _hidden_sizes(
     wide = lengths.get("M") or lengths.get("U", 0)
     if "H" not in named and "d" in named and wide:
         named["H"] = wide // named["d"]
+    lengths |= {"H": 1} if "w_a" in hidden.values() else {}
     heads = [lengths["H"]] if "H" in lengths else heads or [named.get("H", 0), *whole.values()]
     fitting = [n for n in heads if n > 0 and (wide or D or C) % n == 0] or HEADS
     for H in dict.fromkeys(n for n in fitting if (wide or D or C) % n == 0):

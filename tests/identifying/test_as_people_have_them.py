@@ -107,6 +107,52 @@ class Keeps:
         return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
 
 
+def bahdanau(query, keys, W1, W2, v):
+    weights = softmax(np.tanh((query @ W1)[:, None] + keys @ W2) @ v)
+    return (weights[:, :, None] * keys).sum(1), weights
+
+
+def test_additive_scores():
+    sheet = identify(bahdanau)
+    assert (sheet.value("product"), sheet.value("scale")) == ("additive", "none")
+    assert [each.what for each in sheet.arguments][1:] == [
+        "tokens of keys and values", "params of the queries", "params of the keys",
+        "params of additive scores",
+    ]  # fmt: skip
+
+
+def token_mean(x, pad):
+    kept = ~pad[..., None]
+    return (x * kept).sum(1) / np.maximum(kept.sum(1), 1e-9)
+
+
+def test_a_mean_is_no_attention():
+    assert not identify(token_mean, seconds=1).is_found
+
+
+def talking_heads(q, k, v):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    mixed = scores + 0.5 * np.roll(scores, 1, axis=1)
+    return softmax(mixed) @ v
+
+
+def test_weights_of_no_known_scores_are_told():
+    assert (
+        "it mixes the values by weights that sum to 1, " in identify(talking_heads, seconds=1).saw
+    )
+
+
+def time_first(q, k, v, n_heads):
+    T, B, D = q.shape
+    split = [x.reshape(B, -1, n_heads, D // n_heads).transpose(0, 2, 1, 3) for x in (q, k, v)]
+    scores = split[0] @ split[1].swapaxes(-1, -2) / np.sqrt(D // n_heads)
+    return (softmax(scores) @ split[2]).transpose(2, 0, 1, 3).reshape(T, B, D)
+
+
+def test_a_reshape_that_mixes_sequences():
+    assert [row.value for row in identify(time_first).mistakes] == ["batch mixed with tokens"]
+
+
 def test_an_object_may_keep_anything():
     with np.errstate(all="raise"):
         assert identify(Keeps()).is_found

@@ -12,6 +12,7 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "x": "B T D", "x_q": "B T D", "memory": "B S C", "x_k": "B S C", "x_v": "B S E",
     "packed": "B T P",
     "w_q": "D M", "w_k": "C N", "w_v": "E O", "w_qkv": "D P", "w_kv": "C R", "w_o": "U W",
+    "w_a": "M",
     "b_q": "M", "b_k": "N", "b_v": "O", "b_qkv": "P", "b_kv": "R", "b_o": "W",
     "g_q": "d", "g_k": "d",
     "mask": "B H T S", "bias": "B H T S", "dropout_mask": "B H T S", "lengths": "B",
