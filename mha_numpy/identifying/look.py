@@ -113,7 +113,7 @@ def _find_base(
                 failed.clear()
                 ways, seen = _put_off(find_ways(subject, given, doubt), failed), []
                 continue
-            if one and not _is_trivial(way):
+            if one and not _is_trivial(way, seen):
                 tries = [one, *_scaled(subject, one)]
                 usual += not _is_odd(one)
                 seen += tries
@@ -141,9 +141,13 @@ def _find_base(
     return settle(subject, found, numbers), seen, trouble
 
 
-def _is_trivial(way: Way) -> bool:
-    """Return whether a single query sees a single key, so that any function attends."""
-    return way.is_self and way.sizes.T == 1 and way.sizes.Z == 0
+def _is_trivial(way: Way, seen: Sequence[Seen]) -> bool:
+    """Return whether a single query sees a single key, so that any function attends.
+
+    Nor does one query say anything of positions and rules where calls with more of them work.
+    """
+    has_more = any(each.way.sizes.T > 1 and not _is_odd(each) for each in seen)
+    return way.sizes.T == 1 and (has_more or (way.is_self and way.sizes.Z == 0))
 
 
 def _scaled(subject: Subject, one: Seen) -> Iterator[Seen]:

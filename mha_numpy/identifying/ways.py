@@ -155,6 +155,8 @@ def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
     is_split |= "H" in given and not given & {"B", "T", "S", "d"}  # with these it is as in C
     insides = (True,) if is_split else (False, True)
     tokens = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
+    if not given & {"key", "value", "memory"}:  # a single token would see itself alone
+        tokens = tuple(layout for layout in tokens if "1" not in layout)
     own = [role for role in PARAMS if role in every]
     laid_out = {tuple(param_layout(r, of) for r in own): of for of in PARAM_LAYOUTS[::-1]}
     params = [*laid_out.values()][::-1]

@@ -156,3 +156,31 @@ def test_a_reshape_that_mixes_sequences():
 def test_an_object_may_keep_anything():
     with np.errstate(all="raise"):
         assert identify(Keeps()).is_found
+
+
+def rotated_in_part(q, k, v):
+    angles = np.arange(q.shape[-2])[:, None] * 100.0 ** -np.arange(2)
+
+    def turn(x):
+        a, b, rest = x[..., :2], x[..., 2:4], x[..., 4:]
+        c, s = np.cos(angles), np.sin(angles)
+        return np.concatenate([a * c - b * s, a * s + b * c, rest], -1)
+
+    return softmax(turn(q) @ turn(k).swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+
+
+def test_a_single_query_proves_nothing_where_more_of_them_differ():
+    assert not identify(rotated_in_part, seconds=1).is_found
+
+
+def three_mistakes(query, key, value, n_heads):
+    B, _, D = query.shape
+    q, k, v = (x.reshape(B, -1, n_heads, D // n_heads).swapaxes(1, 2) for x in (query, key, value))
+    weights = softmax((q @ k.swapaxes(-1, -2)).swapaxes(-1, -2)).swapaxes(-1, -2)
+    return (weights @ v).reshape(query.shape)
+
+
+def test_three_deviations_are_found():
+    sheet = identify(three_mistakes)
+    assert [row.value for row in sheet.mistakes] == ["reshape without transpose", "queries"]
+    assert sheet.value("scale") == 1
