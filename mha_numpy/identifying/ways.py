@@ -154,7 +154,7 @@ def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
     is_split = bool(given & {"x", "packed"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
     is_split |= "H" in given and not given & {"B", "T", "S", "d"}  # with these it is as in C
     insides = (True,) if is_split else (False, True)
-    tokens = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
+    tokens: tuple[str, ...] = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
     if not given & {"key", "value", "memory"}:  # a single token would see itself alone
         tokens = tuple(layout for layout in tokens if "1" not in layout)
     own = [role for role in PARAMS if role in every]

@@ -183,4 +183,4 @@ def three_mistakes(query, key, value, n_heads):
 def test_three_deviations_are_found():
     sheet = identify(three_mistakes)
     assert [row.value for row in sheet.mistakes] == ["reshape without transpose", "queries"]
-    assert sheet.value("scale") == 1
+    assert sheet.value("scale") == "1"
