@@ -4,7 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.evidence import FLAT
 from mha_numpy.identifying.family import Problem
+from mha_numpy.identifying.roles import TOKENS
 from mha_numpy.identifying.search import Seen
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Way
@@ -28,8 +31,16 @@ def call_way(
     except (ValueError, IndexError):  # sizes that do not fit each other
         return None, trouble
     called = subject.call(passed, way.argument("result"))
+    called = called._replace(arrays=[(path, _unflat(x, way)) for path, x in called.arrays])
     is_fine = called.arrays and (change or np.isfinite(called.arrays[0][1]).mean() > 0.4)
     return (Seen(way, problem, called) if is_fine else None), called.trouble or trouble
+
+
+def _unflat(array: Array, way: Way) -> Array:
+    """Return an output as C writes it, one axis, with the axes of the queries."""
+    flat = [slot for slot in way.slots.values() if slot.kind == FLAT and slot.role in TOKENS]
+    shape = way.sizes.shape(flat[0].layout.replace("d", "e")) if flat else ()
+    return array.reshape(shape) if flat and array.shape == (np.prod(shape),) else array
 
 
 def with_sizes(subject: Subject, way: Way, **sizes: int) -> Seen | None:

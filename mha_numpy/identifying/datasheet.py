@@ -187,7 +187,7 @@ def _arguments(found: Found) -> Iterator[Named]:
 def _kind(slot: Slot) -> str:
     return {
         "bool": "bool", "int": "0 and 1", "float": "0.0 and 1.0", "room": "with room for more",
-        "reversed": "True = not causal",
+        "reversed": "True = not causal", "flat": "one after the other, as in C",
     }.get(slot.kind, "")  # fmt: skip
 
 

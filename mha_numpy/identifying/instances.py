@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -40,7 +41,7 @@ def make_instance(kind: type) -> Any:
 
 def _param(sizes: Sizes, key: str) -> Any:
     """Draw the param that a name stands for."""
-    role = next((role for role in roles_by_name(key) if role in PARAMS), None)
+    role = next((role for role in roles_by_name(key) if role in (*PARAMS, "bias_table")), None)
     if role is None:
         raise KeyError(key)
     return draw(role, sizes, np.random.default_rng(len(key)))
@@ -63,6 +64,8 @@ def _arguments(kind: type, sizes: Sizes, is_plain: bool) -> dict[str, Any]:
 
 def _value(name: str, kind: type, sizes: Sizes, is_plain: bool) -> Any:
     roles = roles_by_name(name)
+    if re.fullmatch(r"[wW]_?[a-z]", name):  # whatever the letter means
+        return draw("w_q", sizes, np.random.default_rng(ord(name[-1])))
     for role in roles:
         if role in VALUES:
             return VALUES[role]

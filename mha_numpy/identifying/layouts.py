@@ -12,12 +12,13 @@ HEADS_GIVEN = (  # of the queries; then of the keys, where it is not the same wi
     "B H T d", "B T H d", "B T d", "T d", "H T d", "T H d", "T B H d", "T B d", "B d T", "d T",
     "H B T d",
     "B H T d|B S d", "B T H d|B S d", "H T d|S d", "T H d|S d", "B H d|B G S d", "B H d|B S G d",
-    "H d|G S d", "H d|S G d", "B d|B S d", "d|S d", "B d|S B d", "B H d T", "B H d|B S d",
+    "B d T 1", "H d|G S d", "H d|S G d",
+    "B d|B S d", "d|S d", "B d|S B d", "B H d T", "B H d|B S d",
     "B H T d|B G d S", "H d|G d", "B H d|B G d", "B d|B d",
 )  # fmt: skip
 HEADS_INSIDE = (
     "B T D", "T D", "T B D", "B D T", "D T", "B D|B S D", "D|S D", "1 B D|S B D", "B D|S B D",
-    "B 1 D|B S D",
+    "B 1 D|B S D", "B D T 1",  # an image of T rows
 )  # fmt: skip
 JOINED = {  # axes that are several axes in one
     "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",

@@ -26,7 +26,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "lengths": r"(seq|key|kv|k|src|valid|ctx|mem|x)?(len|lens|lengths?|seqlens?|nvalid|sizes)(s|kv|k)?|(n|num)(valid|keys|real|tokens)|validlens?",
     "bias": r"(attn|attention|pos|position|rel|relative|score|logit|alibi|additive|relpos|positional|t5)?(bias|biases|posbias|positionbias|"
     r"scorebias|relbias|additive|addmask|addtoscores|pb|alibi|relposbias|offsets)|scoresbias|biasmask",
-    "bias_table": r"(rel|relative|relpos|t5|position|pos|relattn|distance)?(bias|attention)?(bias|table|embedding|biastable|emb|relbias|biases)(weights?|table)?|(rel)?biasvalues?|relativeattentionbias|relbias",
+    "bias_table": r"rel(pos)?|(rel|relative|relpos|t5|position|pos|relattn|distance)?(bias|attention)?(bias|table|embedding|biastable|emb|relbias|biases)(weights?|table)?|(rel)?biasvalues?|relativeattentionbias|relbias",
     "is_causal": r"(is|use|apply|with|do)?(causal|causalmask|autoregressive|ar|decoder|masked|unidirectional|lookahead|nopeek|nopeeking|lefttoright|"
     r"maskfuture|hidefuture|nofuture|triangular|tril)(mask)?",
     "window": r"(attn|attention|sliding|local|slide|left|right|band)?(window|windowsize|win|w|local|band|slidingwindow|windowlength|bandwidth|span|lookback|localsize|radius|reach)(size|len|length)?",
@@ -46,10 +46,10 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "w_qkv": r"(w|weights?|p|proj|c|in|kernel|to)?(qkv|cattn|inproj|qkvproj|wqkv|attn|attnw|qkvw|qkvweights?|packed|all)(weights?|w|kernel|proj|projweight|mat|projw)?",
     "w_kv": r"(w|weights?|proj|to)?(kv|wkv|kvproj)(weights?|w|kernel|proj)?",
     "b_qkv": r"(b|bias)?(qkv|cattn|inproj|qkvproj|attn)(bias|b|projbias)|b(qkv|attn|inproj)|inprojbias",
-    "w_q": r"(w|weights?|proj|lin|linear|m|mat|p|to|theta|u|kernel|u)?(q|query|queries|wq|qproj|qproject\w*|qlin|tq|wquery|qw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
-    "w_k": r"(w|weights?|proj|lin|linear|m|mat|p|to|theta|kernel|u)?(k|key|keys|wk|kproj|kproject\w*|klin|tk|wkey|kw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
+    "w_q": r"theta|(w|weights?|proj|lin|linear|m|mat|p|to|theta|u|kernel|u)?(q|query|queries|wq|qproj|qproject\w*|qlin|tq|wquery|qw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
+    "w_k": r"phi|(w|weights?|proj|lin|linear|m|mat|p|to|theta|kernel|u)?(k|key|keys|wk|kproj|kproject\w*|klin|tk|wkey|kw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
     "w_v": r"(w|weights?|proj|lin|linear|m|mat|p|to|theta|kernel|u)?(v|value|values|val|wv|vproj|vproject\w*|vlin|tv|wvalue|vw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
-    "w_o": r"(?!pos$)(w|weights?|proj|lin|linear|m|mat|p|to|c|theta|kernel|u)?(o|out|output|outs|proj|outproj|oproj|oproject\w*|wo|cproj|dense|lino|to|wout|final|merge|mix|unify|combine|ow)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|0weight|0|projection)?s?",
+    "w_o": r"wz|(?!pos$)(w|weights?|proj|lin|linear|m|mat|p|to|c|theta|kernel|u)?(o|out|output|outs|proj|outproj|oproj|oproject\w*|wo|cproj|dense|lino|to|wout|final|merge|mix|unify|combine|ow)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|0weight|0|projection)?s?",
     "g_q": r"(q|query)(gain|gamma|norm|ln|layernorm|rmsnorm|g)(weight|w|gain|scale|g)?|(gain|gamma|norm|g)(q|query)",
     "g_k": r"(k|key)(gain|gamma|norm|ln|layernorm|rmsnorm|g)(weight|w|gain|scale|g)?|(gain|gamma|norm|g)(k|key)",
     "b_q": r"(b|bias)(q|query)|(q|query|wq|qproj|qlin)(bias|b)",

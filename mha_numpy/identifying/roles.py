@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise, product
 from typing import NamedTuple
 
+from mha_numpy.identifying.arrays import owner_of
+from mha_numpy.identifying.evidence import ARRAY, FLAT, NUMBER, STORE, of_comments
 from mha_numpy.identifying.family import AXES
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.signatures import Argument
@@ -24,6 +26,8 @@ UNNAMED = (  # what an argument may be whose name says nothing
     "query", "key", "value", "x", "memory", "mask", "w_q", "w_k", "w_v", "w_o", "H",
 )  # fmt: skip
 ANYTHING = (*UNNAMED, "T", "lengths", "bias", "offset", "other")  # of a name that says it wrongly
+NO_ARRAYS = (*NUMBERS, *SWITCHES, "window", "block", "rate", "offset", "eps", "base",
+             "params")  # fmt: skip
 PARTS = ("w", "b", "weight", "bias", "kernel")  # of one map
 OF_PARAMS = ("params", "data", "param")  # what holds them, or one of them
 MOST_ROLES = 60  # assignments that are tried
@@ -31,7 +35,7 @@ MOST_TRIED = 200_000  # that are looked at, so that a function of many arguments
 
 
 class Roles(NamedTuple):
-    """A role for each argument, and for the params inside."""
+    """A role for each argument, or those of a list's parts, and for the params inside."""
 
     arguments: dict[str, str]
     hidden: dict[str, str]  # of params that the function has itself
@@ -39,7 +43,11 @@ class Roles(NamedTuple):
 
     def all(self) -> set[str]:
         """Return every role that something has."""
-        return {*self.arguments.values(), *self.hidden.values(), *self.parts.values()}
+        return {*self.passed(), *self.hidden.values(), *self.parts.values()}
+
+    def passed(self) -> set[str]:
+        """Return every role that an argument has, or a part of one that is a list."""
+        return {role for each in self.arguments.values() for role in each.split()}
 
 
 def find_roles(subject: Subject, given: Mapping[str, str], doubt: bool = False) -> Iterator[Roles]:
@@ -116,7 +124,10 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
         return ["params"]
     if name == "key" and any(other.name == "k" for other in subject.arguments):
         return ["rng"]  # as JAX calls it
+    known = subject.evidence[name]
     roles = [*roles_by_name(name)] if is_telling(name) else []
+    if roles[:1] not in (["query"], ["key"], ["value"]):
+        roles = [*dict.fromkeys([*known.roles, *roles])]
     if roles[:1] and roles[0] in MAIN:
         roles = [role for role in roles if role not in PARAMS]
     if len(name) < 3 and name.isupper():  # B, T, C: lengths, as in C
@@ -130,6 +141,17 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     if subject.looks_up(name):
         subject.keys.setdefault(name, [])
         roles.insert(0, "params")
+    if known.kind == NUMBER:
+        roles = [role for role in roles if role not in AXES and role not in MAIN] or [*NUMBERS]
+    if known.kind in (ARRAY, FLAT):
+        roles = [role for role in roles if role not in NO_ARRAYS]
+    if known.rank == 2 < max(each.rank for each in subject.evidence.values()):  # a map of tokens
+        roles += [role for role in UNNAMED if role[:2] == "w_" and role not in roles]
+    if known.kind == STORE:
+        roles = [STORE]
+    listed = [role for part in known.parts for role in roles_by_name(part)[:1]]
+    if len(listed) == len(known.parts) and frozenset(listed) in MAINS[2:]:
+        roles.insert(0, " ".join(listed))
     if "x" in roles:
         roles.append("packed")
     if given and {*roles} & {*AXES, *MAIN}:  # what is given may leave it another role
@@ -142,19 +164,19 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
 
 
 def _assignments(choices: Sequence[Sequence[str]], subject: Subject) -> Iterator[tuple[str, ...]]:
-    """Yield a role for each argument; two arrays never have the same."""
+    """Yield a role for each argument; two arrays or two lengths never have the same."""
     is_long = len(choices) > 6
     short = [each[: 2 if is_long and len(each) < len(UNNAMED) else 6] for each in choices]
     for roles in islice(product(*short), MOST_TRIED):
         if subject.left < 0:
             return
-        arrays = [role for role in roles if role in AXES or role in MAIN]
-        if len(arrays) == len({*arrays}):
+        single = [role for role in roles if role in AXES or role in (*MAIN, *NUMBERS)]
+        if len(single) == len({*single}):
             yield roles
 
 
 def _main(roles: Sequence[str]) -> frozenset[str]:
-    return frozenset(role for role in roles if role in MAIN)
+    return frozenset(role for each in roles for role in each.split() if role in MAIN)
 
 
 def _oddness(roles: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[int, int]:
@@ -167,9 +189,14 @@ def _oddness(roles: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[in
 
 def hidden_roles(subject: Subject) -> dict[str, str]:
     """Return the roles of the params that a function has itself, by their names."""
-    found = _additive(subject)
-    for name, array in subject.hidden.items() if not found else ():
-        if "grad" in name:
+    said = of_comments(type(owner_of(subject.function)), [*subject.hidden])
+    found = _additive(subject) or {
+        name: f"w_{roles[0][0]}"
+        for name, roles in said.items()
+        if roles[0] in ("query", "key", "value")
+    }
+    for name, array in subject.hidden.items() if "w_a" not in found.values() else ():
+        if "grad" in name or name in found:
             continue
         *path, last = [part for part in re.split("[/.]", name) if part and part not in OF_PARAMS]
         is_kind = last in ("weight", "bias", "kernel", "w", "W", "b", "value")

@@ -30,10 +30,12 @@ from mha_numpy.identifying.arrays import (
 from mha_numpy.identifying.asked import Asked, Drawn
 from mha_numpy.identifying.chance import Chance
 from mha_numpy.identifying.clock import clock
+from mha_numpy.identifying.evidence import evidence
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.signatures import arguments_of, source_of
 
 MOST_KEYS = 64  # of a dict
+NOT_NESTED = ("must be a mapping", "string index", "only integers, slices", "indices must be int")
 
 
 class Called(NamedTuple):
@@ -69,6 +71,7 @@ class Subject:
         self.narrow("float64")
         self.source, self.tree = source_of(self.inner)
         self.arguments = arguments_of(function, self.inner)
+        self.evidence = evidence(self.tree, [a.name for a in self.arguments], self.inner)
         self.hidden = hidden_arrays(function)
         self.numbers = numbers_of(function)
         self.keys: dict[str, list[str]] = {}  # of arguments that are dicts
@@ -107,7 +110,7 @@ class Subject:
 
     def learn(self, trouble: str = "") -> bool:
         """Take up the names that a call asked of dicts; return whether there are new ones."""
-        new = "must be a mapping" in trouble and not self.has_nested
+        new = any(words in trouble for words in NOT_NESTED) and not self.has_nested
         self.has_nested = self.has_nested or new
         for name, asked in self.asked.items():
             known = self.keys.setdefault(name, [])
@@ -123,6 +126,11 @@ class Subject:
         }
         if drawn.keys() - self.hidden.keys():
             self.hidden, new = {**self.hidden, **drawn}, True
+        if not self.hidden and hidden_arrays(self.function):  # made by the first call
+            rng = np.random.default_rng(0)
+            for weight in getattr(self.function, "weights", ()):  # of Keras, without chance zero
+                weight.assign(0.3 * rng.normal(size=weight.shape))
+            self.hidden, new = hidden_arrays(self.function), True
         return new
 
     def looks_up(self, argument: str) -> bool:

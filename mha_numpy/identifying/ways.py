@@ -8,6 +8,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.chance import is_kept
+from mha_numpy.identifying.evidence import FLAT, STORE
 from mha_numpy.identifying.family import AXES, Problem, Sizes
 from mha_numpy.identifying.family.problem import draw
 from mha_numpy.identifying.layouts import (
@@ -36,6 +37,7 @@ OF_CELLS = ("mask", "bias", "dropout_mask")
 KINDS = {"mask": ("bool", "int", "float"), "cache_k": ("", "room"), "cache_v": ("", "room")}
 PAIRED = (("cache_k", "cache_v"), ("cos", "sin"))  # arrays that have one layout
 MOST_OPTIONS = 200  # ways to give everything that is neither tokens nor params
+ROUND = {"T": 16, "S": 16, "d": 32, "e": 32}
 HEADS = (1, 2, 4, 3, 6, 8, 12, 16)  # numbers of heads that are tried where nothing says one
 
 
@@ -109,10 +111,13 @@ def _fill(slot: Slot, problem: Problem) -> Any:
     """Return what to pass for a slot."""
     if slot.role in ("result", "d_out"):
         drawn = np.random.default_rng(5).normal(size=problem.sizes.shape(slot.layout))
-        return drawn * (slot.role == "d_out")
+        drawn = drawn * (slot.role == "d_out")
+        return drawn.ravel() if slot.kind == FLAT else drawn
     if slot.role == "lengths" and not slot.layout:
         return int(problem.given["lengths"][0])
-    if slot.role == "cos_sin":
+    if slot.role == STORE:
+        return {}
+    if slot.role in ("cos_sin", "list"):
         return [_fill(part, problem) for _, part in slot.parts]
     if slot.role == "params":
         return {name: _fill(part, problem) for name, part in slot.parts}
@@ -124,6 +129,8 @@ def _fill(slot: Slot, problem: Problem) -> Any:
     if slot.kind == "room":
         room = problem.sizes.S + 1
         return np.pad(array, [(0, room * (axis == "Z")) for axis in slot.layout.split()])
+    if slot.kind == FLAT:
+        return array.ravel()
     return array.astype({"int": np.int64, "float": float}.get(slot.kind, array.dtype))
 
 
@@ -134,7 +141,10 @@ def number_of(role: str, sizes: Sizes) -> int:
 
 def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
     """Return a param of the function with the axes of its role."""
-    have, wanted = slot.layout.split(), AXES[slot.role].split()
+    have, wanted = slot.layout.replace(" 1", "").split(), AXES[slot.role].split()
+    array = array.reshape(
+        [n for n, axis in zip(array.shape, slot.layout.split(), strict=True) if axis != "1"]
+    )
     if len(have) == len(wanted) and array.ndim == len(have):
         return array.transpose([have.index(axis) for axis in wanted]).astype(float)
     split = [[axis] if axis in have else JOINED[axis].split() for axis in wanted]
@@ -144,19 +154,20 @@ def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
 
 def find_ways(subject: Subject, given: Mapping[str, str], doubt: bool = False) -> Iterator[Way]:
     """Yield ways to call a function, the likeliest first."""
-    for roles in find_roles(subject, given, doubt):
-        yield from _ways_of(subject, roles)
+    for is_round in (True, False) if doubt else (False,):  # some functions want whole tiles
+        for roles in find_roles(subject, given, doubt and not is_round):
+            yield from _ways_of(subject, roles, ROUND if is_round else {})
 
 
-def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
-    """Yield the ways that give arguments these roles."""
-    every, given = roles.all(), {*roles.arguments.values()}
+def _ways_of(subject: Subject, roles: Roles, changed: Mapping[str, int]) -> Iterator[Way]:
+    """Yield the ways that give arguments these roles, with some lengths changed."""
+    every, given = roles.all(), roles.passed()
     is_split = bool(given & {"x", "packed"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
     is_split |= "H" in given and not given & {"B", "T", "S", "d"}  # with these it is as in C
     insides = (True,) if is_split else (False, True)
     tokens: tuple[str, ...] = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
     if not given & {"key", "value", "memory"}:  # a single token would see itself alone
-        tokens = tuple(layout for layout in tokens if "1" not in layout)
+        tokens = tuple(layout for layout in tokens if "1" not in layout or "T" in layout)
     own = [role for role in PARAMS if role in every]
     laid_out = {tuple(param_layout(r, of) for r in own): of for of in PARAM_LAYOUTS[::-1]}
     params = [*laid_out.values()][::-1]
@@ -164,8 +175,11 @@ def _ways_of(subject: Subject, roles: Roles) -> Iterator[Way]:
         for of_params, inside in product(params, insides):
             for sizes in _sizes(subject, roles, inside, of_params):
                 for layout in tokens if inside else HEADS_GIVEN:
+                    if "H" in given and not (inside or "H" in layout):  # one head needs no number
+                        continue
                     if is_odd == ("|" in layout):  # keys that are not laid out as queries
-                        yield from _way(subject, roles, options, sizes, layout, of_params, inside)
+                        of = sizes._replace(**changed)
+                        yield from _way(subject, roles, options, of, layout, of_params, inside)
 
 
 def _options(roles: Roles) -> Iterator[dict[str, Slot]]:
@@ -202,7 +216,7 @@ def _sizes(
     subject: Subject, roles: Roles, is_inside: bool, of_params: tuple[str, str]
 ) -> Iterator[Sizes]:
     """Yield sizes that a function may accept."""
-    given = {*roles.arguments.values()}
+    given = roles.passed()
     asks_for_groups = any({"G", "R"} & {*roles_by_name(n)[:1]} for n in subject.numbers)
     G = 2 if given & {"G", "R"} or asks_for_groups else 4
     S = 7 if given & {"memory", "key", "value"} else 5  # T = 5 where queries are keys, too
@@ -221,7 +235,7 @@ def _heads(
 ) -> list[tuple[int, int]]:
     """Return numbers of query heads and of key/value heads."""
     if is_given:
-        return [(4, G)]
+        return [(4, G)] if G == 2 else [(4, 4), (4, 1)]
     if "H" in of_params[0].split():
         return [(4, 4)]
     own = [int(n) for n in subject.constants() if n in HEADS and n > 1]
@@ -281,7 +295,7 @@ def _way(
     of_queries, _, of_keys = layout.partition("|")
     if not all(fits(slot, of_queries, of_keys, is_inside) for slot in options.values()):
         return
-    given = {*roles.arguments.values()}
+    given = roles.passed()
     if of_keys and "S" not in of_keys and "cache_k" not in given:
         return
     sizes = sizes._replace(**_left_out(sizes, of_queries, of_keys, is_inside, given))
@@ -294,6 +308,9 @@ def _way(
     for name, role in roles.arguments.items():
         if name in options:
             slots[name] = options[name]
+        elif " " in role:
+            parts = [tokens(each, of_queries, of_keys, has_params) for each in role.split()]
+            slots[name] = Slot("list", parts=tuple((str(i), each) for i, each in enumerate(parts)))
         elif role in MAIN and role != "packed":
             slots[name] = tokens(role, of_queries, of_keys, has_params)
         elif role == "params":
@@ -303,7 +320,13 @@ def _way(
         else:
             slots[name] = _param(role, of_params)
     if "packed" not in given:
-        yield Way(slots, own, sizes, is_inside)
+        if all(_has_rank(slot, subject.evidence[name].rank) for name, slot in slots.items()):
+            flat = {
+                n: s._replace(kind=FLAT)
+                for n, s in slots.items()
+                if s.layout and subject.evidence[n].kind == FLAT
+            }
+            yield Way(slots | flat, own, sizes, is_inside)
         return
     name = next(name for name, role in roles.arguments.items() if role == "packed")
     for packed in PACKED:
@@ -311,6 +334,11 @@ def _way(
             continue
         B = sizes.B if "B" in packed.split() else 1
         yield Way({**slots, name: Slot("packed", packed)}, own, sizes._replace(B=B), is_inside)
+
+
+def _has_rank(slot: Slot, rank: int) -> bool:
+    """Return whether an array has the rank that the source asks for; 0 is any."""
+    return not rank or not slot.layout or len(slot.layout.split()) == rank
 
 
 def fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:

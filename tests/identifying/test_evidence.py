@@ -1,0 +1,109 @@
+"""What source and docstring say of arguments, before anything is called."""
+
+import numpy as np
+import pytest
+
+from mha_numpy import identify
+from mha_numpy.identifying.evidence import Evidence
+from mha_numpy.identifying.subject import Subject
+
+
+def softmax(scores):
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def conv(w, image):
+    return np.einsum("oc,bchw->bohw", w, image)
+
+
+def of_images(feat, theta, phi, g, w_z):
+    B, _, H, W = feat.shape
+    q, k, v = (conv(w, feat).reshape(B, -1, H * W) for w in (theta, phi, g))
+    weights = softmax(q.swapaxes(1, 2) @ k)
+    return feat + conv(w_z, (v @ weights.swapaxes(1, 2)).reshape(B, -1, H, W))
+
+
+def as_in_c(out, q, k, v, T, H, hs):
+    for h in range(H):
+        for t in range(T):
+            at = [(s * H + h) * hs for s in range(T)]
+            row = np.array([sum(q[at[t] + i] * k[j + i] for i in range(hs)) for j in at])
+            weights = softmax(row / hs**0.5)
+            for i in range(hs):
+                out[at[t] + i] = sum(w * v[j + i] for w, j in zip(weights, at, strict=True))
+
+
+def of_three(inputs):
+    query, value, key = inputs
+    return softmax(query @ key.swapaxes(1, 2) / np.sqrt(query.shape[-1])) @ value
+
+
+def in_tiles(q, k, v):
+    T, d = q.shape
+    if T % 16 or d not in (32, 64) or k.shape != q.shape or v.shape != q.shape:
+        raise NotImplementedError("whole tiles of 16")
+    return softmax(q @ k.T / np.sqrt(d)) @ v
+
+
+def into_a_store(ctx, q, k, v):
+    ctx["weights"] = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return ctx["weights"] @ v
+
+
+def by_docstring(x, y, z):
+    """Let x queries (B, T, d), y keys (B, T, d) and z values (B, T, e) meet."""
+    return softmax(x @ y.swapaxes(-1, -2) / np.sqrt(x.shape[-1])) @ z
+
+
+def of_one_key_head(x, params, n_head):
+    """x (B, T, D); params: wq (D, n_head*d), wk (D, d), wv (D, d), wo (n_head*d, D)"""
+    B, T, _ = x.shape
+    q = (x @ params["wq"]).reshape(B, T, n_head, -1)
+    k, v = x @ params["wk"], x @ params["wv"]
+    weights = softmax(np.einsum("bqhd,bkd->bhqk", q, k) * k.shape[-1] ** -0.5)
+    return np.einsum("bhqk,bkd->bqhd", weights, v).reshape(B, T, -1) @ params["wo"]
+
+
+class OfImages:
+    def __init__(self, w_f, w_g, w_h):
+        self.w_f = w_f  # keys
+        self.w_g = w_g  # queries
+        self.w_h = w_h  # values
+
+    def __call__(self, x):
+        b, c, h, w = x.shape
+        k, q, v = (each @ x.reshape(b, c, h * w) for each in (self.w_f, self.w_g, self.w_h))
+        return (v @ softmax(q.swapaxes(1, 2) @ k).swapaxes(1, 2)).reshape(b, -1, h, w)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [of_images, as_in_c, of_three, in_tiles, into_a_store, by_docstring, of_one_key_head, OfImages],
+)
+def test_signatures_are_understood_and_nothing_is_called_a_mistake(function):
+    sheet = identify(function)
+    assert sheet.is_found, sheet.saw
+    assert not sheet.mistakes
+
+
+def test_the_source_tells_arrays_from_numbers():
+    known = Subject(as_in_c).evidence
+    assert {name: known[name].kind for name in ("q", "T", "hs")} == {
+        "q": "flat", "T": "number", "hs": "number",
+    }  # fmt: skip
+    assert Subject(into_a_store).evidence["ctx"].kind == "store"
+
+
+def test_a_function_that_is_called_tells_the_rank():
+    known = Subject(of_images).evidence
+    assert [known[name].rank for name in ("feat", "theta", "w_z")] == [4, 2, 2]
+
+
+def test_an_array_that_is_changed_first_has_any_rank():
+    def attend(x):
+        x = x[None]
+        B, T, D = x.shape
+        return x.reshape(B, T, D)
+
+    assert Subject(attend).evidence["x"] == Evidence("array")
