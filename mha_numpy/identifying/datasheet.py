@@ -26,6 +26,7 @@ SYMBOLS = {
     "F": "d_k/2", "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
 LATE = "the time was over before everything was tried: give it more seconds"
+CAPPED = (("softcap_at", "after the bias"), ("bias", "added before the scale"))  # a bias, too
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
 
 
@@ -71,6 +72,8 @@ def make_datasheet(looked: Looked) -> Findings:
         rows.append(make_row("w_o", "left out"))
     for option in looked.options:
         rows += _rows_of_option(option)
+    if any((row.setting, row.value) in CAPPED for row in rows):
+        rows = [row for row in rows if row.setting != "softcap_at" or row.kind != "usual"]
     rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
     rows += _rows_of_gradients(looked.gradients)
     if looked.is_late:
@@ -78,7 +81,7 @@ def make_datasheet(looked: Looked) -> Findings:
     return Findings(
         subject.name, subject.framework, True, "",
         (*_arguments(found), *_options(looked)), tuple(_returned(found)),
-        tuple(judge(looked, _in_order(rows))),
+        tuple(judge(looked, in_order(rows))),
     )  # fmt: skip
 
 
@@ -140,7 +143,7 @@ def _rows_of_option(option: Option) -> Iterator[Row]:
     yield from _rows(settings, option.argument)
 
 
-def _in_order(rows: list[Row]) -> Iterator[Row]:
+def in_order(rows: list[Row]) -> Iterator[Row]:
     """Yield each row once, those of one name together."""
     for name in dict.fromkeys(row.name for row in rows):
         same = [row for row in rows if row.name == name]

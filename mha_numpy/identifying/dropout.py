@@ -45,15 +45,36 @@ def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> I
             if seen:
                 live[mode] = way, seen
                 break
-    if not live:
+    if not live and "dropout_mask" in names:
+        yield from _by_mask(subject, found, options, rate)
+    elif not live:
         ways = _ways(found, rate, flag, rng, modes[-1])
         runs = any(call_way(subject, way, change=lambda problem: problem)[0] for way in ways)
         if (rate or flag) and runs:
             yield Fact("dropout", "none", rate)
+    if not live:
         return
     mode = [*live][-1]
     yield from _when(flag, [*live], bool(rate or subject.chance.rates))
     yield from _where(subject, found, *live[mode], mode if is_module else None, rate)
+
+
+def _by_mask(
+    subject: Subject, found: Found, options: Sequence[Option], rate: str
+) -> Iterator[Fact]:
+    """Say whether a rate scales what a mask that is passed keeps."""
+    for each in (found, *(option.found for option in options if option.found)):
+        way, settings = each.seen.way, {**each.settings, "dropout_mask": "times"}
+        if not rate or not way.argument("dropout_mask"):
+            continue
+        way = way._replace(slots={**way.slots, rate: Slot("rate", value=RATE)})
+        seen, _ = call_way(subject, way)
+        if seen:
+            mask = seen.problem.given["dropout_mask"]
+            mask = mask == 0 if each.settings.get("dropout_mask") == "1 = dropped" else mask
+            scaled = seen.problem.but(dropout_mask=mask / (1 - RATE))
+            if explain(seen._replace(problem=scaled), settings):
+                yield Fact("dropout_scale", "1/(1-p)", rate)
 
 
 def _ways(found: Found, rate: str, flag: str, rng: str, mode: bool | None) -> Iterator[Way]:

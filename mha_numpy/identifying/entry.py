@@ -1,15 +1,20 @@
 """identify: what a function computes, where it differs from the usual, and in which line."""
 
+import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mha_numpy.checks import check_number
 from mha_numpy.errors import ConfigError, describe, did_you_mean
 from mha_numpy.identifying.aftermath import undone
-from mha_numpy.identifying.datasheet import make_datasheet
+from mha_numpy.identifying.clock import clock
+from mha_numpy.identifying.datasheet import Named, in_order, make_datasheet
 from mha_numpy.identifying.examples import Example, make_example
+from mha_numpy.identifying.family import SETTINGS
+from mha_numpy.identifying.instances import choices_of, make_instance
 from mha_numpy.identifying.look import Looked, look
-from mha_numpy.identifying.rows import ROLES, Row
+from mha_numpy.identifying.rows import ROLES, Row, make_row
 from mha_numpy.identifying.sheet import Datasheet
 
 NAMES = {  # of roles, as people say them
@@ -19,6 +24,10 @@ NAMES = {  # of roles, as people say them
 }  # fmt: skip
 
 EXAMPLES = 3.0  # seconds for all examples
+CONSTRUCTOR = "of the constructor"
+MOST_CHOICES = 4  # objects of a class that are made to see what a flag changes
+FLAGGED = {*SETTINGS} - {"window_given"}  # what a text says of them is said of the default
+OWN_ROWS = ("gradients", "time")  # that say how a look went
 
 
 def identify(
@@ -74,10 +83,37 @@ def identify(
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
         roles[argument] = NAMES[name]
+    end = clock() + seconds
     with undone(function, backward):
         looked = look(function, roles, seconds, backward)
         sheet = Datasheet(*make_datasheet(looked))
+        if inspect.isclass(function) and sheet.is_found:
+            sheet = _with_choices(function, sheet, lambda each, left: look(each, roles, left), end)
         return sheet._replace(rows=(*_with_examples(looked, sheet.rows),)) if examples else sheet
+
+
+def _with_choices(
+    kind: type, sheet: Datasheet, look_at: Callable[[Any, float], Looked], end: float
+) -> Datasheet:
+    """Add the arguments of a constructor, and what is different with each of its flags."""
+    rows = [*sheet.rows]
+    passed = [each.name for each in sheet.arguments]
+    choices = [each for each in choices_of(kind) if each[0] not in passed]
+    arguments = [Named(n, ROLES.get(role, "unknown"), "", CONSTRUCTOR) for n, role, _ in choices]
+    pairs = [(name, value) for name, _, values in choices for value in values][:MOST_CHOICES]
+    known = [(row.setting, row.value, row.argument) for row in sheet.rows]
+    for count, (name, value) in enumerate(pairs):
+        with contextlib.suppress(ConfigError):
+            left = (end - clock()) / (len(pairs) - count)
+            other = make_datasheet(look_at(make_instance(kind, **{name: value}), max(left, 1.0)))
+            for row in other.rows:
+                about = ", ".join(filter(None, (row.argument, f"{name}={value!r}")))
+                if (row.setting, row.value, row.argument) in known or row.name in OWN_ROWS:
+                    continue
+                if "but it says" in row.says and row.setting in FLAGGED:
+                    row = make_row(row.setting, row.value)
+                rows.append(row._replace(argument=about))
+    return sheet._replace(arguments=(*sheet.arguments, *arguments), rows=(*in_order(rows),))
 
 
 def _with_examples(looked: Looked, rows: Sequence[Row]) -> Iterator[Row]:

@@ -17,26 +17,42 @@ from mha_numpy.identifying.family.problem import draw
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.roles import PARAMS
 from mha_numpy.identifying.signatures import source_of
-from mha_numpy.identifying.ways import number_of
+from mha_numpy.identifying.ways import CHOICES, number_of
 
 METHODS = ("__call__", "forward", "call", "attend", "attention", "apply", "compute", "run")
 SIZES = Sizes(e=8, S=5)
 VALUES: dict[str, Any] = {"rate": 0.0, "T": 64, "eps": 1e-12, "rng": 0, "window": 3, "block": 2}
 
 
-def make_instance(kind: type) -> Any:
+def make_instance(kind: type, **given: Any) -> Any:
     """Return an object of a class: sizes and params by the names of its arguments."""
     trouble = ""
     for sizes in (SIZES, SIZES._replace(G=2)):
         for default_params in (True, False):
             try:
-                return kind(**_arguments(kind, sizes, default_params))
+                return kind(**{**_arguments(kind, sizes, default_params), **given})
             except (Exception, SystemExit) as error:  # anybody's
                 trouble = trouble or f"{type(error).__name__}: {one_line(error)}"
     raise ConfigError(
         f"function: cannot make an object of the class {kind.__name__} ({trouble}); make one, "
         "such as layer = Attention(24, 4), and show that"
     )
+
+
+def choices_of(kind: type) -> list[tuple[str, str, list[Any]]]:
+    """Return the arguments of a constructor: name, role, and another value of a flag or number."""
+    found = []
+    for name, parameter in inspect.signature(kind).parameters.items():
+        roles, default = roles_by_name(name), parameter.default
+        role = "is_causal" if "is_causal" in roles else next(iter(roles), "")
+        others = [value for value in CHOICES.get(role, ()) if value != default][:1]
+        if isinstance(default, bool) or (role == "is_causal" and default is parameter.empty):
+            others = [default is False]
+        elif role not in ("window", "scale", "softcap"):
+            others = []
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            found.append((name, role, others))
+    return found
 
 
 def _param(sizes: Sizes, key: str) -> Any:

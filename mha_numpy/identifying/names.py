@@ -29,7 +29,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "bias_table": r"rel(pos)?|(rel|relative|relpos|t5|position|pos|relattn|distance)?(bias|attention)?(bias|table|embedding|biastable|emb|relbias|biases)(weights?|table)?|(rel)?biasvalues?|relativeattentionbias|relbias",
     "is_causal": r"(is|use|apply|with|do)?(causal|causalmask|autoregressive|ar|decoder|masked|unidirectional|lookahead|nopeek|nopeeking|lefttoright|"
     r"maskfuture|hidefuture|nofuture|triangular|tril)(mask)?",
-    "window": r"(attn|attention|sliding|local|slide|left|right|band)?(window|windowsize|win|w|local|band|slidingwindow|windowlength|bandwidth|span|lookback|localsize|radius|reach)(size|len|length)?",
+    "window": r"(attn|attention|sliding|local|slide|left|right|band|half|n|num)?(window|halfwidth|bandwidth|neighbou?rs?|windowsize|win|w|local|band|slidingwindow|windowlength|span|lookback|localsize|radius|reach)(size|len|length)?",
     "scale": r"(softmax|attn|attention|sm|qk|score|logit)?(scale|scaling|scalefactor|scalingfactor|temp|temperature|tau|norm|factor|normfactor|invtemp|mult|multiplier|beta|s)(factor)?",
     "softcap": r"(attn|attention|logit|logits|score|scores|soft)?(softcap|cap|softcapping|logitcap|logitsoftcap|logitsoftcapping|tanhcap|clip|softclip)(value)?",
     "H": r"(n|num|no|nb|number|numberof|q|nq|numq|numattention|numattn|attention|numquery|nquery|query)?(h|heads?|nh|nheads?|hd|hq|headsnum|headcount|attnheads?|attentionheads?|qheads?|queryheads?|heads?q)(s|num)?",

@@ -64,11 +64,11 @@ def _reach(subject: Subject, seen: Seen) -> str:
     role = next((role for role in TOKENS if role in seen.problem.given), "")
     T = seen.problem.sizes.T
     array = seen.called.arrays[0][1]
-    if not seen.way.is_self or T < 2:
+    layout = seen.way.roles().get(role, "").split()
+    shape = seen.problem.sizes.shape(" ".join(layout[:-1]))
+    if not seen.way.is_self or T < 2 or array.shape[:-1] != shape or "T" not in layout[:-1]:
         return f"calls work, and its output has the shape {array.shape}"
-    if T not in array.shape:
-        return f"its output, of shape {array.shape}, has no axis of tokens"
-    axis = array.shape.index(T)
+    axis = layout.index("T")
     reach = np.zeros((T, T), bool)
     for token in range(T):
         given = {**seen.problem.given, role: seen.problem.given[role].copy()}
@@ -81,6 +81,8 @@ def _reach(subject: Subject, seen: Seen) -> str:
         reach[:, token] = _changed(called.arrays[0][1], array, axis)
     if (reach == np.eye(T, dtype=bool)).all():
         return "each token's output depends on that token alone, so nothing attends"
+    if not reach.any():
+        return "its output is the same for all inputs"
     distance = np.subtract.outer(np.arange(T), np.arange(T))[reach]
     if not reach.all() and abs(distance).max(initial=0) < T - 1:
         before, after = distance.max(initial=0), -distance.min(initial=0)

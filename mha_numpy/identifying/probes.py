@@ -20,7 +20,7 @@ from mha_numpy.identifying.ways import Slot, Way
 HIDING = ("mask", "lengths", "bias")  # roles that can hide all keys of a query
 OF_KEYS = ("value", "wide_v", "x_v", "memory", "x", "packed")  # roles whose rows become values
 INPUTS = (*TOKENS, "key", "wide_k", "x_k", *OF_KEYS)
-BLIND_KINDS = ("nan", "zeros", "mean of all values", "as if nothing were hidden")
+BLIND_KINDS = ("mean of all values", "zeros", "nan", "as if nothing were hidden")
 RULES = ("is_causal", "window")  # roles of arguments that hide keys by their positions
 LARGE = 1e3  # times the scores
 
@@ -180,7 +180,9 @@ def _has_blind(seen: Seen, found: Found) -> bool:
     values = evaluate(seen.problem, found.settings)
     if values is None:
         return False
-    return not (values["visible"] & ~np.isneginf(values["scores"])).any(-1).all()
+    hidden = np.isneginf(values["scores"]) | ~values["visible"]
+    hidden = hidden | np.isneginf(seen.problem.given.get("bias", 0.0))  # a cap may make it finite
+    return bool(hidden.all(-1).any())
 
 
 def _unchanged(problem: Problem) -> Problem:
@@ -188,17 +190,23 @@ def _unchanged(problem: Problem) -> Problem:
 
 
 def _blind_kind(seen: Seen, found: Found) -> str:
-    kind = next(
-        (kind for kind in BLIND_KINDS if explain(seen, {**found.settings, "blind": kind})), "other"
-    )
-    is_number = not np.isnan(found.output(seen)).any()
-    return "zeros" if kind == "nan" and is_number else kind  # weights of 0 after the softmax
+    kinds = (kind for kind in BLIND_KINDS if explain(seen, {**found.settings, "blind": kind}))
+    kind = next(kinds, "other")
+    return kind if kind != "nan" or np.isnan(found.output(seen)).any() else BLIND_KINDS[-1]
 
 
 def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
-    """Put NaN into the last row of the values; look at queries that do not see it."""
-    for found in findings:
+    """Put NaN into the last row of the values; look at queries that do not see it.
+
+    These are the queries whose weight of it is 0; if there are none, those that should not see it.
+    """
+    optional = [argument.name for argument in subject.arguments if not argument.is_required]
+    for is_meant, found in product((False, True), findings):
         way = found.seen.way
+        own = {n: s for n, s in way.slots.items() if s.role != "block" or n not in optional}
+        way = way._replace(slots=own)  # as small a block as in other calls may be hidden whole
+        if is_meant and _argument(way)[:1] in ("", "q"):  # this one hides queries
+            continue
         role = next((role for role in OF_KEYS if role in way.roles()), "")
         if not role or way.sizes.T < 2:
             continue
@@ -208,7 +216,7 @@ def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
         usual = finite and evaluate(finite, found.settings)
         if not seen or not usual:
             continue
-        is_apart = (usual["weights"][..., -1] == 0).all(1)  # (B, T): no weight on the NaN
+        is_apart = (usual["weights"][..., -1] == 0).all(1) | is_meant  # (B, T): no weight on NaN
         if role in ("x", "packed"):
             is_apart[..., -1] = False  # this query is NaN itself
         array = found.output(seen)
@@ -314,7 +322,7 @@ def _no_keys(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
         seen, trouble = call_way(subject, way, change=change)
         if trouble:
             yield Fact("no_keys", "error")
-        elif seen and explain(seen, found.settings):
+        elif seen and (not found.output(seen).any() or explain(seen, found.settings)):
             yield Fact("no_keys", "zeros")
         elif seen:
             yield Fact("no_keys", "nan" if np.isnan(found.output(seen)).all() else "other")

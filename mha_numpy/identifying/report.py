@@ -1,9 +1,10 @@
 """A datasheet as text for the terminal, and as a dict for JSON."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from operator import attrgetter
 from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any
 
 from mha_numpy.identifying.datasheet import TELLING, Findings, Named
@@ -13,6 +14,7 @@ from mha_numpy.tables import Table
 
 MISTAKES = "What looks like a mistake"  # the title of this part
 WIDTH = 100  # the most characters of a line
+LABEL = 42  # the most characters of a line of a label
 FRAMEWORK_NAMES = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
 FEATURES = {  # settings that a headline names, if they are not usual
     "rotation": "rotary positions", "alibi": "ALiBi", "buckets": "T5's position bias",
@@ -110,20 +112,33 @@ def label_of(row: Row) -> str:
 
 
 def _beside(sheet: Findings) -> Iterator[tuple[Row, str]]:
-    """Yield the conventions, each with what libraries do, where one of them differs."""
+    """Yield the conventions, those of several arguments as one, and where libraries differ."""
     rows = [row for row in sheet.rows if row.kind != "mistake" and row.setting != "gradients"]
     rows = [row for row in rows if not _is_quiet(row)]
+    abouts: dict[tuple[str, str], list[str]] = {}  # the arguments that share a name and a text
+    for row in rows:
+        abouts.setdefault((row.name, row.says), []).append(row.argument)
+    said: list[tuple[str, dict[str, Any]]] = []
     for row, there in zip(rows, in_libraries(sheet, rows), strict=True):
-        differs = any(each.value != row.value for each in there.values())
-        yield row, in_words(row, there) if differs else ""
+        about = abouts.pop((row.name, row.says), None)
+        if about:
+            values = row.name, {library: each.value for library, each in there.items()}
+            differs = values not in said and any(v != row.value for v in values[1].values())
+            said.append(values)
+            merged = row._replace(argument=", ".join(filter(None, dict.fromkeys(about))))
+            yield merged, in_words(row, there) if differs else ""
 
 
 def _named_once(part: Iterable[tuple[Row, str]]) -> Iterator[list[str]]:
     """Yield names and texts; of rows with one name, only the first says it."""
     for name, group in groupby(part, lambda each: label_of(each[0])):
-        for number, (row, there) in enumerate(group):
-            yield ["" if number else name, visible(row.says)]
-            yield from (["", line] for line in [*_example(row), *[f"({there})"] * bool(there)])
+        labels = wrap(name, LABEL)
+        texts = [""] * (len(labels) - 1) + [
+            text
+            for row, there in group
+            for text in (visible(row.says) + f" ({there})" * bool(there), *_example(row))
+        ]
+        yield from map(list, zip_longest(labels, texts, fillvalue=""))
 
 
 def _listed(part: Iterable[Named]) -> Iterator[list[str]]:

@@ -22,6 +22,7 @@ from mha_numpy.identifying.arrays import (
     frameworks_of,
     hidden_arrays,
     inner_function,
+    is_keras,
     is_number,
     is_torch,
     numbers_of,
@@ -124,6 +125,8 @@ class Subject:
             if isinstance(value, Drawn)
             for key, array in value.items()
         }
+        if is_keras(self.function) and not self.hidden:  # it makes its params at the first call
+            drawn = hidden_arrays(self.function)
         if drawn.keys() - self.hidden.keys():
             self.hidden, new = {**self.hidden, **drawn}, True
         if not self.hidden and hidden_arrays(self.function):  # made by the first call

@@ -96,6 +96,11 @@ def never(q, k, v, p=0.1, training=True):
     return softmax(q, k) @ v
 
 
+def by_a_mask(q, k, v, drop_mask=None, p=0.1):
+    w = softmax(q, k)
+    return (w if drop_mask is None else w * drop_mask / (1 - p)) @ v
+
+
 def plain(q, k, v):
     return softmax(q, k) @ v
 
@@ -125,7 +130,7 @@ def plain(q, k, v):
         (of_the_output, [("dropout_when", "with a rate"), ("dropout", "output"),
                          ("dropout_rate", "rate", "p"), SCALED]),
         (never, [("dropout", "none", "p")]),
-        (plain, []),
+        (by_a_mask, [("dropout_scale", "1/(1-p)", "p")]), (plain, []),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )  # fmt: skip

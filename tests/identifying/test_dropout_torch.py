@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn.functional import dropout, scaled_dot_product_attention  # noqa: E402
 
+from mha_numpy.identifying import identify  # noqa: E402
 from tests.identifying.test_dropout import SCALED, facts  # noqa: E402
 
 
@@ -85,3 +86,21 @@ def test_a_layer_of_keras():
 
     when = ("dropout_when", "if True", "training")
     assert facts(Attend()) == [when, WEIGHTS, ("dropout_rate", "rate", "rate"), SCALED]
+
+
+def test_params_that_a_layer_draws_at_its_first_call_are_its_own():
+    keras = pytest.importorskip("keras")
+
+    class Attend(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k, self.v = (keras.layers.Dense(8) for _ in range(3))
+
+        def call(self, x):
+            q, k, v = self.q(x), self.k(x), self.v(x)
+            scores = keras.ops.einsum("btd,bsd->bts", q, k) / 8**0.5
+            return keras.ops.softmax(scores) @ v
+
+    sheet = identify(Attend())
+    assert sheet.value("scale") == "1/sqrt(d)"
+    assert [each.name for each in sheet.arguments][:2] == ["x", "q.kernel"]

@@ -8,8 +8,11 @@ import pytest
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import identify
+from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.entry import NAMES
-from mha_numpy.identifying.otherwise import _other
+from mha_numpy.identifying.otherwise import _other, describe_unknown
+from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.ways import Slot, find_ways
 
 
 def attend(q, k, v, window=None):
@@ -38,6 +41,51 @@ def attend(q, k, v, window=None):
 def test_wrong_arguments(function, given, says):
     with pytest.raises(ConfigError, match=says.replace("(", r"\(")):
         identify(function, **given)
+
+
+class Layer:
+    """Attention without a causal mask, if no flag is set."""
+
+    def __init__(self, causal=False, use_scale=True, seed=0):
+        self.causal, self.use_scale = causal, use_scale
+
+    def __call__(self, q, k, v, key_mask=None, attn_mask=None):
+        s = q @ k.swapaxes(-1, -2) / (np.sqrt(q.shape[-1]) if self.use_scale else 1)
+        s = np.where(np.tri(*s.shape[-2:], k=-1), s, -1e9) if self.causal else s
+        s = s if key_mask is None else np.where(key_mask[:, None, None], s, -1e9)
+        s = s if attn_mask is None else np.where(attn_mask, s, -1e9)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+
+
+def test_flags_of_a_constructor_are_looked_at():
+    sheet = identify(Layer)
+    said = {(row.setting, row.value): row for row in sheet.rows if "=" in row.argument}
+    assert said["scale", "1"].argument == "use_scale=False"
+    wrong = said["causal", "past"]
+    assert (wrong.argument, wrong.kind) == ("causal=True", "mistake")
+    assert "np.tri" in wrong.code
+    own = [each.name for each in sheet.arguments if each.note == "of the constructor"]
+    assert own == ["causal", "use_scale", "seed"]
+
+
+def test_what_several_arguments_share_is_said_once():
+    text = " ".join(str(identify(Layer())).split())
+    assert text.count("True or 1 = the query sees the key") == 1
+    assert "mask (key_mask, attn_mask)" in text
+    assert "a query that sees nothing (key_mask, attn_mask) the mean of all values" in text
+
+
+def test_what_is_no_attention_is_told_by_what_was_seen():
+    subject = Subject(lambda x: x * 2)
+    way = next(find_ways(subject, {}))
+    seen, _ = call_way(subject, way)
+    assert "on that token alone" in describe_unknown(subject, [seen], "")
+    turned = seen._replace(way=way._replace(slots={"x": Slot("x", "B D T")}))
+    assert "and its output has the shape" in describe_unknown(subject, [turned], "")
+    subject.function = lambda x: x * 0
+    seen, _ = call_way(subject, way)
+    assert "the same for all inputs" in describe_unknown(subject, [seen], "")
 
 
 def test_a_window_is_compared_with_libraries():

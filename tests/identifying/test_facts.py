@@ -95,6 +95,36 @@ def make_unstable():
     return unstable
 
 
+def capped_late(q, k, v, attn_bias=None, cap=30.0):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(8)
+    scores = scores if attn_bias is None else scores + attn_bias
+    return softmax(cap * np.tanh(scores / cap)) @ v
+
+
+def of_queries(q, k, v, pad=None):
+    scores = q @ k.swapaxes(-1, -2)
+    return mix(scores if pad is None else np.where(pad[:, None, :, None], -1e9, scores), v)
+
+
+def zeroed(q, k, v, window):
+    i, j = np.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2], np.arange(k.shape[2])
+    see = (j <= i) & (j > i - window)
+    e = np.exp(np.where(see, q @ k.swapaxes(-1, -2), -np.inf)) * see
+    return e / np.maximum(e.sum(-1, keepdims=True), 1e-9) @ v
+
+
+def by_blocks(q, k, v, causal=False, block=32):
+    total, out = 0, 0
+    for j in range(0, len(k), block):
+        if causal and j > len(q) - 1:
+            break
+        s = q @ k[j : j + block].T
+        see = np.arange(len(k))[j : j + block] <= np.arange(len(q))[:, None] if causal else True
+        e = np.exp(np.where(see, s, -np.inf))
+        total, out = total + e.sum(-1, keepdims=True), out + e @ v[j : j + block]
+    return out / total
+
+
 @pytest.mark.parametrize(
     ("function", "setting", "value"),
     [
@@ -105,11 +135,18 @@ def make_unstable():
         (one_more, "blind", None), (by_lengths, "no_keys", "zeros"), (one_more, "no_keys", "error"),
         (largest_of_all, "blind", "nan"), (in_float32, "sums", "float32, as it says"),
         (grouped, "grouping", "repeat"), (square, "grouping", None),
-        (make_unstable(), "large_scores", "not finite"),
+        (capped_late, "blind", "mean of all values"), (capped_late, "hidden_nan", "spreads"),
+        (of_queries, "hidden_nan", "spreads"), (by_blocks, "hidden_nan", "spreads"),
+        (zeroed, "no_keys", "zeros"), (make_unstable(), "large_scores", "not finite"),
     ],
 )  # fmt: skip
 def test_facts(function, setting, value):
     assert identify(function).value(setting) == value
+
+
+def test_a_cap_is_at_one_place():
+    said = [row.value for row in identify(capped_late).rows if row.setting == "softcap_at"]
+    assert said == ["after the bias"]
 
 
 def test_shapes_are_those_of_most_inputs():
