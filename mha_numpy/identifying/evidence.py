@@ -77,11 +77,9 @@ def _of_source(
                 arrays.add(name)
             case ast.Subscript(ast.Name(id=name), ast.Constant(value=str())):
                 stores |= {name} if isinstance(node.ctx, ast.Store) else set()
-            case ast.Subscript(ast.Name(), ast.Constant() | ast.UnaryOp()):  # of a list or a tuple
-                pass
             case ast.Subscript(ast.Name(id=name), ast.BinOp(op=ast.Add())):  # as in C
                 flat.add(name)
-            case ast.Subscript(ast.Name(id=name)):
+            case ast.Subscript(ast.Name(id=name), ast.Tuple() | ast.Slice()):
                 arrays.add(name)
             case ast.BinOp(left, ast.MatMult(), right):
                 arrays |= {each.id for each in (left, right) if isinstance(each, ast.Name)}

@@ -126,7 +126,7 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
         return ["rng"]  # as JAX calls it
     known = subject.evidence[name]
     roles = [*roles_by_name(name)] if is_telling(name) else []
-    if roles[:1] not in (["query"], ["key"], ["value"]):
+    if not roles or len(name) < 3 or roles[0] in ("x", "memory"):  # what any array may be called
         roles = [*dict.fromkeys([*known.roles, *roles])]
     if roles[:1] and roles[0] in MAIN:
         roles = [role for role in roles if role not in PARAMS]
