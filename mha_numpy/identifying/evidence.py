@@ -77,8 +77,8 @@ def _of_source(
                 arrays.add(name)
             case ast.Subscript(ast.Name(id=name), ast.Constant(value=str())):
                 stores |= {name} if isinstance(node.ctx, ast.Store) else set()
-            case ast.Subscript(ast.Name(id=name), ast.BinOp(op=ast.Add())):  # as in C
-                flat.add(name)
+            case ast.Subscript(ast.Name(id=name), ast.BinOp(op=ast.Add()) as at):  # as in C
+                flat |= set() if any(map(_is_text, ast.walk(at))) else {name}
             case ast.Subscript(ast.Name(id=name), ast.Tuple() | ast.Slice()):
                 arrays.add(name)
             case ast.BinOp(left, ast.MatMult(), right):
@@ -136,6 +136,10 @@ def _of_callee(
 
 def _is_stored(node: ast.Name) -> bool:
     return isinstance(node.ctx, ast.Store)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _shape_of(value: ast.expr) -> str:

@@ -13,12 +13,14 @@ HEADS_GIVEN = (  # of the queries; then of the keys, where it is not the same wi
     "H B T d",
     "B H T d|B S d", "B T H d|B S d", "H T d|S d", "T H d|S d", "B H d|B G S d", "B H d|B S G d",
     "B d T 1", "H d|G S d", "H d|S G d",
+    "d T H B", "d T B", "d T H", "d H T B",  # columns first, as in Julia
     "B d|B S d", "d|S d", "B d|S B d", "B H d T", "B H d|B S d",
     "B H T d|B G d S", "H d|G d", "B H d|B G d", "B d|B d",
 )  # fmt: skip
 HEADS_INSIDE = (
     "B T D", "T D", "T B D", "B D T", "D T", "B D|B S D", "D|S D", "1 B D|S B D", "B D|S B D",
     "B 1 D|B S D", "B D T 1",  # an image of T rows
+    "D T B",
 )  # fmt: skip
 JOINED = {  # axes that are several axes in one
     "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",
@@ -35,9 +37,13 @@ LAYOUTS = {  # layouts of arrays that are options
     "bias_table": ("K H", "H K"), "sink": ("H", "1 H 1 1"), "head_gate": ("H", "1 H 1 1"),
     "cache_k": ("B G Z d", "B Z G d", "Z G d", "G Z d", "Z d", "B Z d"),
 }  # fmt: skip
+OF_LAYERS = (  # of PyTorch: one map for all heads; convolutions of single tokens
+    ("d d", "W U"), ("M D 1", "W U 1"), ("M D 1 1", "W U 1 1"),
+)  # fmt: skip
 PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
     ("D M", "U W"), ("M D", "W U"), ("D M", "W U"), ("M D", "U W"), ("H D d", "U W"),
     ("H D d", "H e W"), ("D H d", "H e W"), ("D H d", "U W"), ("H d D", "W U"), ("H d D", "U W"),
+    *OF_LAYERS,
 )  # fmt: skip
 PACKED = (
     "B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d", "B P T",
@@ -96,6 +102,8 @@ def param_layout(role: str, of_params: tuple[str, str]) -> str:
     axes = AXES[role].split()
     if role in ("w_qkv", "w_kv") and of_q.split()[0] != "D":
         axes = axes[::-1]
+    if role in ("b_q", "b_k", "b_v") and of_q == "d d":
+        return "d"
     if role in ("b_q", "b_k", "b_v") and "H" in of_q.split():
         axes = JOINED[axes[0]].split()
     return " ".join(axes)

@@ -17,7 +17,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "x": r"(x|xs|xx|inp|inps|inputs?|hidden|hiddenstates?|h|hs|emb|embs|embed|embedded|embeddings?|tokens?|"
     r"tok|seq|sequence|src|feats?|features|states|data|inputtensor|inputembeddings|text|xin|xq|tgt|target|z|stream|words)",
     "memory": r"(mem|memory|ctx|context|enc|encout|encoderout(put)?s?|encoderhiddenstates|encodings?|kv|xkv|kvx|kvin|source|"
-    r"src|y|other|crossattentionstates|keyvaluestates|kvinput|kvsource|encoded|encstates|encmem|annotations?)",
+    r"src|y|other|crossattentionstates|keyvaluestates|kvinput|kvsource|encoded|encstates|encmem|annotations?|docs?|documents?|passages?|items)",
     "mask": r"(attn|attention|att|src|tgt|causal|key|self|bool|visible|allowed|allow|keep|blocked?|block|hide|hidden|m|is)?"
     r"(mask|msk|masked|masks|mask2d|maskbias)(ed|in|out)?|m|visible|allowed|blocked|allow|forbid|forbidden|keep|may|see|sees|cansee|hidden|hide|banned|valid",
     "B": r"(b|bs|bsz|batch|batchsize|nbatch|nb)",
@@ -70,6 +70,10 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "T": r"(t|tq|lq|sq|nq|(out|q|query|tgt)(len|length|rows)|(n|num)?(rows|queries|tokens)|seqlen|maxlen|maxseqlen|blocksize|contextlength|ctxlen|ctx|context|n|l|maxlength|maxtokens|nctx|maxposition\w*)",
     "d_out": r"(d|g|grad|dl|up|upstream|dloss)(y|o|out|output|outputs|z|h|context|ctx|heads|attn|res|result)?|gradout(put)?|upstream(grad)?|cotangent|ybar|delta",
 }  # fmt: skip
+KINDS = frozenset((  # words that say little after another one
+    "t", "i", "n", "new", "seq", "sequence", "input", "inputs", "tensor", "array", "mat", "vec",
+    "vecs", "vector", "vectors", "tokens", "state", "states", "emb", "embs", "embeddings", "items",
+))  # fmt: skip
 PATTERNS = {role: re.compile(pattern) for role, pattern in WORDS.items()}
 
 
@@ -84,8 +88,8 @@ def roles_by_name(name: str) -> tuple[str, ...]:
     """
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rsplit("/", 1)[-1]).lower().split("_")
     words = [word for word in words if word]
-    is_step = words[-1:] in (["t"], ["i"], ["n"], ["new"])  # x_t is x, of one step
-    for part in ("".join(words), "".join(words[:-1]) if is_step else "", *words[::-1]):
+    is_kind = bool(words) and words[-1] in KINDS  # query_seq and x_t are a query and x
+    for part in ("".join(words), "".join(words[:-1]) if is_kind else "", *words[::-1]):
         roles = tuple(role for role, pattern in PATTERNS.items() if pattern.fullmatch(part))
         if roles:
             return roles

@@ -129,9 +129,10 @@ class Subject:
             drawn = hidden_arrays(self.function)
         if drawn.keys() - self.hidden.keys():
             self.hidden, new = {**self.hidden, **drawn}, True
-        if not self.hidden and is_keras(self.function) and self.function.weights:  # since a call
+        layer: Any = self.function
+        if not self.hidden and is_keras(layer) and layer.weights:  # since a call
             rng = np.random.default_rng(0)
-            for weight in self.function.weights:  # which are 0 where chance is switched off
+            for weight in layer.weights:  # which are 0 where chance is switched off
                 weight.assign(0.3 * rng.normal(size=weight.shape))
             self.hidden, new = hidden_arrays(self.function), True
         return new

@@ -11,6 +11,7 @@ from mha_numpy.identifying.family import AXES, Problem, evaluate
 from mha_numpy.identifying.layouts import JOINED, arrange
 from mha_numpy.identifying.search import ROLE_OF, Found
 from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.ways import SHARED
 
 GIVEN_ONLY = ("dropout_mask", "cos", "sin", "mask", "lengths", "positions")
 
@@ -110,7 +111,11 @@ def make_trial(subject: Subject, found: Found) -> Trial:
     for name, slot in way.slots.items():
         parts = slot.parts or ((None, slot),)
         leaves += [Leaf(name, part.role, part.layout, key) for key, part in parts]
-    leaves += [Leaf(n, slot.role, slot.layout, is_hidden=True) for n, slot in way.hidden.items()]
+    leaves += [
+        Leaf(name, slot.role, slot.layout, is_hidden=True)
+        for name, slot in way.hidden.items()
+        if slot.layout not in SHARED
+    ]
     asked = [x for x in leaves if x.layout and x.role in AXES and x.role not in GIVEN_ONLY]
     return Trial(subject, found, problem, asked, d_out, d_passed)
 

@@ -16,6 +16,7 @@ from mha_numpy.identifying.layouts import (
     HEADS_INSIDE,
     JOINED,
     LAYOUTS,
+    OF_LAYERS,
     PACKED,
     PARAM_LAYOUTS,
     ROWS,
@@ -37,6 +38,7 @@ OF_CELLS = ("mask", "bias", "dropout_mask")
 KINDS = {"mask": ("bool", "int", "float"), "cache_k": ("", "room"), "cache_v": ("", "room")}
 PAIRED = (("cache_k", "cache_v"), ("cos", "sin"))  # arrays that have one layout
 MOST_OPTIONS = 200  # ways to give everything that is neither tokens nor params
+SHARED = ("d", "d d", "e e")  # params that are the same for each head
 ROUND = {"T": 16, "S": 16, "d": 32, "e": 32}
 HEADS = (1, 2, 4, 3, 6, 8, 12, 16)  # numbers of heads that are tried where nothing says one
 
@@ -141,6 +143,9 @@ def number_of(role: str, sizes: Sizes) -> int:
 
 def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
     """Return a param of the function with the axes of its role."""
+    if slot.layout in SHARED:
+        heads = sizes.H if slot.role[2] == "q" else sizes.G
+        return np.kron(np.eye(heads), array.T) if array.ndim == 2 else np.tile(array, heads)
     have, wanted = slot.layout.replace(" 1", "").split(), AXES[slot.role].split()
     array = array.reshape(
         [n for n, axis in zip(array.shape, slot.layout.split(), strict=True) if axis != "1"]
@@ -169,7 +174,8 @@ def _ways_of(subject: Subject, roles: Roles, changed: Mapping[str, int]) -> Iter
     if not given & {"key", "value", "memory"}:  # a single token would see itself alone
         tokens = tuple(layout for layout in tokens if "1" not in layout or "T" in layout)
     own = [role for role in PARAMS if role in every]
-    laid_out = {tuple(param_layout(r, of) for r in own): of for of in PARAM_LAYOUTS[::-1]}
+    known = PARAM_LAYOUTS if roles.hidden else PARAM_LAYOUTS[: -len(OF_LAYERS)]
+    laid_out = {tuple(param_layout(r, of) for r in own): of for of in known[::-1]}
     params = [*laid_out.values()][::-1]
     for is_odd, options in product((False, True), [*_options(roles)]):
         for of_params, inside in product(params, insides):

@@ -107,3 +107,45 @@ def test_an_array_that_is_changed_first_has_any_rank():
         return x.reshape(B, T, D)
 
     assert Subject(attend).evidence["x"] == Evidence("array")
+
+
+def test_one_map_for_all_heads_of_pytorch():
+    torch = pytest.importorskip("torch")
+
+    class Layer(torch.nn.Module):
+        def __init__(self, embed_size=32, heads=4):
+            super().__init__()
+            self.heads, self.width = heads, embed_size // heads
+            maps = (torch.nn.Linear(self.width, self.width, bias=False) for _ in range(3))
+            self.values, self.keys, self.queries = maps
+            self.fc_out = torch.nn.Linear(embed_size, embed_size)
+
+        def forward(self, values, keys, query, mask):
+            split = (x.reshape(*x.shape[:2], self.heads, self.width) for x in (values, keys, query))
+            maps = (self.values, self.keys, self.queries)
+            v, k, q = (own(x) for own, x in zip(maps, split, strict=True))
+            energy = torch.einsum("nqhd,nkhd->nhqk", q, k)
+            energy = energy.masked_fill(mask == 0, float("-1e20"))
+            weights = torch.softmax(energy / self.width**0.5, dim=3)
+            return self.fc_out(torch.einsum("nhql,nlhd->nqhd", weights, v).flatten(2))
+
+    sheet = identify(Layer)
+    assert sheet.is_found, sheet.saw
+    assert not sheet.mistakes
+    assert {each.name: each.axes for each in sheet.arguments}["keys.weight"] == "(d_k, d_k)"
+
+
+def test_a_dict_that_is_asked_by_a_sum_of_texts_is_no_buffer():
+    def attend(x, weights, name):
+        return x @ weights[name + "_q"], x[name + 1]
+
+    known = Subject(attend).evidence
+    assert (known["weights"].kind, known["x"].kind) == ("", "array")
+
+
+def test_words_after_the_name_of_an_array():
+    def attend(query_seq, doc_seq):
+        weights = softmax(query_seq @ doc_seq.swapaxes(-1, -2) / np.sqrt(query_seq.shape[-1]))
+        return weights @ doc_seq
+
+    assert [each.what for each in identify(attend).arguments][1] == "tokens of keys and values"
