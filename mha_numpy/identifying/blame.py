@@ -13,7 +13,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.expected import Expected, expected
-from mha_numpy.identifying.family import USUAL
+from mha_numpy.identifying.family import USUAL, evaluate
 from mha_numpy.identifying.family.stages import first_stage
 from mha_numpy.identifying.search import CLOSE, Seen, distance
 from mha_numpy.identifying.subject import Subject
@@ -21,7 +21,11 @@ from mha_numpy.identifying.values import values_of
 
 SECONDS = 1.8  # to watch the expressions of a call, and to compare
 TINY = 1e-11  # relative, for a single number, which may agree by chance
-IN_CALLS = ("softmax_axis", "rotation")  # a helper may be right, its call wrong
+IN_CALLS = ("softmax_axis", "rotation", "rotated")  # a helper may be right, its call wrong
+MADE_OF = {  # the names of what is made of an argument, and to blame
+    "window_given": r"\w+", "lengths": r"\w+",
+    "mask": r"\w*(?:hid|block|forbid|ban|see|visible|keep|allow)\w*",
+}  # fmt: skip
 AT_THE_END = ("w_o", "b_o")  # left out where the function returns
 
 
@@ -46,17 +50,30 @@ def find_blame(
     if setting == "rotation" and " of " in value:  # what a mistake comes from
         without[setting] = right or "halves"
     try:
+        if setting in AT_THE_END:
+            return find_output(subject, seen, settings, "")
         with np.errstate(all="ignore"), subject.within(SECONDS):
             hits = _hits(subject, seen, settings, without, setting)
-            if setting in AT_THE_END:
-                return _blame_of(subject, values_of(subject, _given(seen))[-1].line)
             line, what = next(hits)
             if setting in IN_CALLS:
                 same = (n for n, name in hits if name == what)
                 line = next((n for n in same if _is_at_call(subject, n, line)), line)
+            if setting in MADE_OF:
+                own = seen.way.argument(setting.removesuffix("_given"))
+                line = _maker(subject, line, own, MADE_OF[setting])
         return _blame_of(subject, line)
     except Exception:  # anybody's code and arrays
         return None
+
+
+def _maker(subject: Subject, line: int, argument: str, name: str) -> int:
+    """Return the line that makes a bound or a mask of an argument, for a line that uses it."""
+    lines = linecache.getlines(subject.inner.__code__.co_filename)
+    names = {*re.findall(r"\w+", lines[line - 1])}
+    makes = re.compile(rf"\s*({name})\b[^=]*=.*\b{argument}\b")
+    earlier = range(subject.inner.__code__.co_firstlineno, line)
+    made = [n for n in earlier if (m := makes.match(lines[n - 1])) and m[1] in names]
+    return line if argument in names else next(iter(made), line)
 
 
 def _is_at_call(subject: Subject, line: int, inner: int) -> bool:
@@ -72,7 +89,7 @@ def _is_at_call(subject: Subject, line: int, inner: int) -> bool:
         return False
     calls = [text for text in lines if re.search(rf"(?<!def )\b{helper.name}\(", text)]
     is_general = len(calls) > 1 or re.search(r"rot|rope|\b(axis|dim)\b|, ?-?\d", lines[line - 1])
-    return bool(is_general) and not re.search(r"(^|_)(q|k|query|key)s?(_|$)", helper.name)
+    return bool(calls and is_general) and not re.search(r"(^|_)(q|k|query|key)s?(_|$)", helper.name)
 
 
 def find_first_nan(subject: Subject, seen: Seen, after: str = "") -> Blame | None:
@@ -114,12 +131,29 @@ def find_draw(subject: Subject, *, is_scale: bool) -> Blame | None:
     return _blame_of(subject, min(uses, default=line) if is_scale else line)
 
 
-def find_use(subject: Subject, argument: str) -> Blame | None:
-    """Return the last line that reads an argument, in vain."""
-    nodes = (node for node in ast.walk(subject.tree) if isinstance(node, ast.Name))
-    lines = [node.lineno for node in nodes if node.id == argument]
+def find_use(subject: Subject, name: str, *, last: bool = True) -> Blame | None:
+    """Return the last line that reads an argument, in vain, or the first that names a dtype."""
+    nodes = [(node, vars(node)) for node in ast.walk(subject.tree)]
+    lines = [
+        node.lineno
+        for node, parts in nodes
+        if isinstance(node, ast.expr) and name in (parts.get("id"), parts.get("attr"))
+    ]
     first = subject.inner.__code__.co_firstlineno
-    return _blame_of(subject, first + max(lines) - 1) if lines else None
+    return _blame_of(subject, first + (max if last else min)(lines) - 1) if lines else None
+
+
+def find_output(
+    subject: Subject, seen: Seen, settings: Mapping[str, Any], what: str
+) -> Blame | None:
+    """Return the first line whose value is this output, or else that which returns."""
+    with contextlib.suppress(Exception), np.errstate(all="ignore"), subject.within(SECONDS):
+        values = values_of(subject, _given(seen))
+        made = evaluate(seen.problem, settings) or {}
+        bank = Bank({name: [made[name]] for name in (what,) if name in made}, "")
+        lines = [value.line for value in values if bank.find(value.array)] if what else []
+        return _blame_of(subject, [*lines, values[-1].line][0])
+    return None
 
 
 def find_change(subject: Subject, argument: str) -> Blame | None:

@@ -27,6 +27,7 @@ SYMBOLS = {
 }  # fmt: skip
 LATE = "the time was over before everything was tried: give it more seconds"
 CAPPED = (("softcap_at", "after the bias"), ("bias", "added before the scale"))  # a bias, too
+MIXED = (("D M", "W U"), ("D P", "W U"), ("M D", "U W"), ("P D", "U W"))  # one is transposed
 ALWAYS = ("scale", "causal", "softmax_axis")  # told also where they are usual
 
 
@@ -70,6 +71,10 @@ def make_datasheet(looked: Looked) -> Findings:
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
     if found.fits[0].what == "merged" and found.seen.problem.get("w_o") is not None:
         rows.append(make_row("w_o", "left out"))
+    layouts = found.seen.way.roles()
+    maps = layouts.get("w_q") or layouts.get("w_qkv"), layouts.get("w_o")
+    if found.fits[0].what == "projected" and maps in MIXED:
+        rows.append(make_row("orientation", "mixed"))
     for option in looked.options:
         rows += _rows_of_option(option)
     if any((row.setting, row.value) in CAPPED for row in rows):

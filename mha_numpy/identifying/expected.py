@@ -34,6 +34,10 @@ def expected(problem: Problem, settings: Mapping[str, Any], setting: str) -> Exp
         found.pop("masked", None)  # nothing is masked yet
     if stage == "rotate":
         found |= _turns(problem, {**USUAL, **settings})
+    if setting == "rotation":
+        for name in "qk":
+            kind = next((k for k in settings[setting].split(", ") if k.endswith(name)), "")
+            found[f"turned_{name}"] += _parts(values[name], kind or settings[setting])
     if stage == "match":
         found |= _scores(problem, settings, values, setting)
     if "visible" in names:
@@ -58,6 +62,14 @@ def _turns(problem: Problem, settings: Mapping[str, Any]) -> Expected:
         "cos": [np.cos(each) for each in both],
         "sin": [np.sin(each) for each in both],
     }
+
+
+def _parts(array: Array, kind: str) -> list[Array]:
+    """Return the two features of each pair, which a rotation takes first."""
+    half = array.shape[-1] // 2
+    if kind.startswith("halves"):
+        return [array[..., :half], array[..., half:]]
+    return [array[..., ::2], array[..., 1::2]]
 
 
 def _scores(

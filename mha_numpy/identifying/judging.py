@@ -12,6 +12,7 @@ from mha_numpy.identifying.blame import (
     find_change,
     find_draw,
     find_first_nan,
+    find_output,
     find_use,
 )
 from mha_numpy.identifying.family import SETTINGS, USUAL
@@ -30,6 +31,8 @@ def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
     rows, right = [*rows], dict[str, Any]()
     for promise in promises_of(looked.subject):
         right.setdefault(promise.setting, promise.values[0])
+        if promise.setting == "returned":
+            rows += _order(looked)
         rows = [*_held_to(rows, looked, promise)]
     for row in rows:
         if (row.setting, row.value, row.kind) == ("scale", "1/d", "convention") and looked.found:
@@ -64,6 +67,8 @@ def _held_to(rows: list[Row], looked: Looked, promise: Promise) -> Iterator[Row]
         if row in about and row.value not in values and row.kind != "mistake" and not is_moot:
             instead = make_row(setting, values[0]).says
             row = row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
+        if row in about and row.value in values and row.kind == "mistake":
+            row = row._replace(kind="convention", says=f"{row.says}, as it says", instead="")
         yield row
     if setting in QUIET and not about and USUAL[setting] not in values:
         row, instead = make_row(setting, USUAL[setting]), make_row(setting, values[0]).says
@@ -73,6 +78,11 @@ def _held_to(rows: list[Row], looked: Looked, promise: Promise) -> Iterator[Row]
 def _blame(looked: Looked, row: Row, right: Any) -> Blame | None:
     """Find the line in which a row shows; `right` is what was promised, if anything was."""
     subject, setting = looked.subject, row.setting
+    if looked.found and setting in ("returned", "orientation"):
+        what = "projected" if setting == "orientation" else ""
+        return find_output(subject, looked.found.seen, looked.found.settings, what)
+    if setting == "sums":
+        return find_use(subject, row.value.split(",")[0], last=False)
     if setting == "inputs":
         return find_change(subject, row.argument)
     if setting.startswith("dropout") and setting != "dropout_mask":
@@ -97,6 +107,14 @@ def _blame(looked: Looked, row: Row, right: Any) -> Blame | None:
         return find_first_nan(subject, seen, "max" if setting == "uneven_scores" else "")
     finally:
         subject.dtype = dtype
+
+
+def _order(looked: Looked) -> Iterator[Row]:
+    """Yield in which order output and weights come back, where both do."""
+    fits = sorted(looked.found.fits, key=lambda fit: fit.path) if looked.found else []
+    names = ["weights" if "weights" in fit.what else "output" for fit in fits if fit.path]
+    if {*names} == {"weights", "output"} and len(names) == 2:
+        yield make_row("returned", ", ".join(names))
 
 
 def _finding(looked: Looked, row: Row, setting: str) -> Found | None:

@@ -1,5 +1,6 @@
 """Special inputs: rows that see nothing, hidden NaN, large scores, no keys, narrow floats."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
@@ -74,6 +75,9 @@ def mixes(subject: Subject, found: Found) -> bool:
     own, new = (evaluate(each, found.settings) for each in (problem, other))
     if own and new and np.array_equal(own["dropped"], new["dropped"], equal_nan=True):
         return False
+    is_plain = (s := found.settings).get("normaliser") == "none" and s.get("scale") == "1"
+    if is_plain and not re.search(r"atten|attn|softmax", subject.source.lower()):
+        return False  # a product of three matrices
     if way.sizes.T < 2:
         return True
     plain, _ = call_way(subject, way)
@@ -334,7 +338,8 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
     has_params = bool(found.seen.way.hidden)
     if own == "float64" and not (has_params and found.fits[0].error > 1e-11):
         width = _width_inside(subject, found)
-        is_meant = width in subject.source or subject.framework == "keras"
+        is_keras = "keras" in subject.inner.__globals__  # which casts inputs to its own dtype
+        is_meant = width in subject.source or is_keras
         yield Fact("sums", f"{width}, as it says" if width != "float64" and is_meant else width)
     if has_params and not subject.is_module and subject.framework != "numpy":
         return  # params have a dtype that inputs must have, too
@@ -394,7 +399,8 @@ def _width_inside(subject: Subject, found: Found) -> str:
 
     def change(problem: Problem) -> Problem:
         role = next(role for role in TOKENS if role in problem.given)
-        return problem.but(**{role: problem.given[role] * (1 + 1e-10)})
+        array = problem.given[role]  # a norm would undo a change of its length
+        return problem.but(**{role: array * (1 + 1e-10 * np.sin(np.arange(array.shape[-1])))})
 
     before, _ = call_way(subject, found.seen.way)
     after, _ = call_way(subject, found.seen.way, change=change)

@@ -87,7 +87,7 @@ def _rules() -> list[tuple[str, tuple[str, ...], str]]:
     for settings, by_value in table.items():
         for setting, (values, patterns) in product(settings.split(", "), by_value.items()):
             for pattern in patterns:
-                while named := re.search("[A-Z]{3,}", pattern):
+                while named := re.search("[A-Z_]{3,}", pattern):
                     pattern = pattern.replace(named[0], words[named[0]])
                 rules.append((setting, tuple(v.strip() for v in values.split("|")), pattern))
     return rules
@@ -104,7 +104,8 @@ def _in_sentence(sentence: str, names: list[str], text: str) -> Iterator[Promise
     has_mask = any(map(_is_mask, names))  # which may be causal itself
     for setting, values, pattern in _rules():
         match = re.search(_filled(pattern, names), low)
-        if not match or (doubt and not (setting == "blind" and doubt[0] in ("if", "must"))):
+        is_of_masks = setting in ("blind", "softcap_at")
+        if not match or (doubt and not (is_of_masks and doubt[0] in ("if", "must"))):
             continue
         if setting == "causal" and "causal" in match[0] and (has_mask or "conv" in low):
             continue
@@ -112,7 +113,7 @@ def _in_sentence(sentence: str, names: list[str], text: str) -> Iterator[Promise
             continue
         if setting == "hide" and re.search(r"dropout|expert|rout|top-k", low):
             continue
-        before = re.split(r"[,;:]", low[: match.start()])[-1][-25:]
+        before = re.split(r"[,;:(]", low[: match.start()])[-1][-25:]
         if not NOT.search(pattern) and NOT.search(before + match[0]):
             continue
         argument = next(iter(_of_role(OF_ROLE.get(setting, ""), names)), "")
@@ -243,7 +244,10 @@ def _pieces(argument: str, text: str, names: list[str]) -> Iterator[str]:
     for at, match in enumerate(heads):
         if match[1] == argument:
             end = heads[at + 1].start() if at + 1 < len(heads) else len(text)
-            yield re.split(r"\n\s*\n|\n\s*:|\n\s*(?:Returns|Raises)\b", text[match.end() : end])[0]
+            indent = re.match(r"[ \t]*", match[0])
+            less = rf"\n(?!{indent[0] if indent else ''})"  # what follows the list
+            ends = rf"\n\s*\n|\n\s*:|\n\s*(?:Returns|Raises)\b|{less}"
+            yield re.split(ends, text[match.end() : end])[0]
 
 
 def _meanings(piece: str) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,18 @@ SEES, HIDES = "true = visible", "true = blocked"
 
 # (signature, docstring, what is promised: "setting argument: a value | another")
 PROMISING = [
+    ("f(q, k, v)", "q is changed in place. Not a pure function.", ["inputs: changed"]),
+    ("f(q, k, v, bias)", "logits = query . key / sqrt(depth) + bias",
+     ["bias bias: added after the scale", "scale: 1/sqrt(d)"]),
+    ("f(q, k, v, bias)", "softmax((q @ k^T + bias) / sqrt(d)) v",
+     ["bias bias: added before the scale", "normaliser: softmax", "scale: 1/sqrt(d)"]),
+    ("f(q, k, v)", "The logits are divided by sqrt of the head width.", ["scale: 1/sqrt(d)"]),
+    ("f(q, k, v, w)", "w=1 means that a token sees only itself.", ["window_given w: w-1 before"]),
+    ("f(q, k, v)", "In the precision of its inputs.", ["sums: float64"]),
+    ("f(q, k, v)", "Returns (output, weights): the weights are of all heads.",
+     ["returned: output, weights"]),
+    ("f(q, k, v, pad)", "Args:\n    pad: True marks tokens to be ignored\nAttention is averaged.",
+     [f"mask pad: {HIDES}"]),
     # masks: by name
     ("attend(q, k, v, visible)", "Softmax attention.", [f"mask visible: {SEES}"]),
     ("attend(q, k, v, keep_mask=None)", "", [f"mask keep_mask: {SEES}"]),
@@ -266,7 +278,6 @@ NOTHING = [
     ("f(q, k, v)", "float16 is not supported."),
     ("f(q, k, v)", "Overflows for float16 inputs; float32 may be used."),
     ("f(q, k, v)", "A pure NumPy function."),
-    ("f(q, k, v)", "q is changed in place. Not a pure function."),
     ("f(x, p)", "p: dropout probability, as in training"),
     ("f(x, p)", "Dropout is applied in training and in evaluation."),
     ("f(x, p)", "No dropout; training only differs in the loss."),
