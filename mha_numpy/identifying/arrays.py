@@ -1,6 +1,6 @@
 """Arrays in what a function has and returns, and calls in each framework."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -14,6 +14,7 @@ from mha_numpy.frameworks import to_numpy
 FRAMEWORKS = ("keras", "torch", "jax", "tensorflow", "mlx", "numpy")
 MOST_WRAPPERS = 20
 MOST_AXES = 8
+COMPILED: dict[tuple[Any, ...], Callable[..., Any]] = {}  # by what JAX traced
 
 
 def frameworks_of(function: Any) -> list[str]:
@@ -110,7 +111,11 @@ def call_in(framework: str, function: Any, positional: list[Any], named: dict[st
     except TypeError:  # it asks for numbers, or returns other things than arrays
         return function(*positional, **named)
     try:
-        return traced.lower().compile({"xla_backend_optimization_level": 0})(arrays)
+        lowered = traced.lower()
+        key = (lowered.as_text(), lowered.in_tree, lowered.out_tree)
+        if key not in COMPILED:
+            COMPILED[key] = lowered.compile({"xla_backend_optimization_level": 0})
+        return COMPILED[key](arrays)
     except Exception:  # float16 without the operations of JAX alone
         return function(*positional, **named)
 

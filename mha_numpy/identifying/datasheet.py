@@ -69,6 +69,8 @@ def make_datasheet(looked: Looked) -> Findings:
         saw += f"; {LATE}" if looked.is_late else ""
         return Findings(subject.name, subject.framework, False, saw)
     rows = [*_rows(found.settings, ""), *_rows_of_roles(found)]
+    if found.seen.way.argument("scale") and "scale" not in found.settings:  # it is passed
+        rows = [row for row in rows if row.setting != "scale"]
     if found.fits[0].what == "merged" and found.seen.problem.get("w_o") is not None:
         rows.append(make_row("w_o", "left out"))
     layouts = found.seen.way.roles()

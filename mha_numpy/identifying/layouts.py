@@ -28,13 +28,14 @@ JOINED = {  # axes that are several axes in one
 CELLS = ("B H T S", "B T S", "T S", "B 1 T S", "B 1 1 S", "B S", "H T S", "S", "1 H T S", "1 1 T S",
          "1 T S", "B 1 S", "H 1 S", "B H 1 S", "1 S", "S B", "B H S")  # fmt: skip
 ROWS = ("B S", "S", "B 1 1 S", "B 1 S", "S B")  # of a padding mask
+OF_HEADS = ("H", "1 H 1 1", "H 1 1")
 LAYOUTS = {  # layouts of arrays that are options
     "mask": CELLS,
     "bias": ("B H T S", "H T S", "1 H T S", "T S", "B T S", "B 1 T S", "1 1 T S", "T S H"),
     "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", ""),
     "positions": ("B T", "T"),
     "cos": ("T F", "T FF", "T ff", "1 1 T F", "1 T 1 F", "1 1 T FF", "1 T FF", "1 T 1 FF"),
-    "bias_table": ("K H", "H K"), "sink": ("H", "1 H 1 1"), "head_gate": ("H", "1 H 1 1"),
+    "bias_table": ("K H", "H K"), "sink": OF_HEADS, "head_gate": OF_HEADS,
     "cache_k": ("B G Z d", "B Z G d", "Z G d", "G Z d", "Z d", "B Z d"),
 }  # fmt: skip
 OF_LAYERS = (  # of PyTorch: one map for all heads; convolutions of single tokens
@@ -48,6 +49,7 @@ PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
 PACKED = (
     "B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d", "B P T",
 )  # fmt: skip
+LAYOUTS["more_bias"] = LAYOUTS["bias"]
 LAYOUTS["cos_sin"] = LAYOUTS["sin"] = LAYOUTS["cos"]
 LAYOUTS["cache_v"] = tuple(layout.replace("d", "e") for layout in LAYOUTS["cache_k"])
 
@@ -96,8 +98,8 @@ def param_layout(role: str, of_params: tuple[str, str]) -> str:
         return "K H"
     if role == "w_o":
         return of_o
-    if role in ("w_q", "w_k", "w_v"):
-        others = {"k": "CNGSd", "v": "EOGSe"}
+    if role in ("w_q", "w_k", "w_v", "w_g"):
+        others = {"k": "CNGSd", "v": "EOGSe", "g": "DUHTe"}
         return of_q.translate(str.maketrans("DMHTd", others.get(role[2], "DMHTd")))
     axes = AXES[role].split()
     if role in ("w_qkv", "w_kv") and of_q.split()[0] != "D":

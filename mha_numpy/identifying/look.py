@@ -195,6 +195,7 @@ def settle(subject: Subject, found: Found, numbers: Sequence[float]) -> Found:
     kept = found.seen.problem.get("dropout_mask")
     if kept is not None and not found.seen.way.argument("dropout_mask"):
         subject.chance.kept = float(kept.flat[0])
+    found = _with_heads_first(subject, found)
     others = [one for one in other_lengths(subject, found) if _has_all_queries(one, found)]
     if not all(explain(one, found.settings) for one in others):
         group = sorted([found.seen, *others], key=lambda one: bool(explain(one, found.settings)))
@@ -202,6 +203,26 @@ def settle(subject: Subject, found: Found, numbers: Sequence[float]) -> Found:
         again = search([group], numbers, until=subject.until, most=most, bases=(found.settings,))
         found = found._replace(settings=again.settings) if again else found
     return _with_lengths_apart(subject, found)
+
+
+def _with_heads_first(subject: Subject, found: Found) -> Found:
+    """Return a call in which the first axis has heads, if there may be fewer of the keys."""
+    way = found.seen.way
+    is_given = way.roles().get("query") in ("B T d", "B H T d") and not way.argument("lengths")
+    if not is_given or (way.sizes.G > 1 and with_sizes(subject, way, G=2)):
+        return found
+    turned = {"query": "H T d", "key": "G S d", "value": "G S e"}
+    slots = {
+        name: slot._replace(layout=turned.get(slot.role, slot.layout.replace("B", "H")))
+        for name, slot in way.slots.items()
+    }
+    sizes = way.sizes._replace(B=1, H=4, G=2)
+    seen, _ = call_way(subject, Way(slots, way.hidden, sizes, is_inside=False))
+    grouped = seen and search(
+        [[seen]], (), until=subject.until, most=dict.fromkeys(range(4), 1), bases=(found.settings,),
+        only=("grouping",),
+    )  # fmt: skip
+    return grouped or found
 
 
 def _with_lengths_apart(subject: Subject, found: Found) -> Found:

@@ -50,6 +50,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "w_k": r"phi|(w|weights?|proj|lin|linear|m|mat|p|to|theta|kernel|u)?(k|key|keys|wk|kproj|kproject\w*|klin|tk|wkey|kw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
     "w_v": r"(w|weights?|proj|lin|linear|m|mat|p|to|theta|kernel|u)?(v|value|values|val|wv|vproj|vproject\w*|vlin|tv|wvalue|vw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
     "w_o": r"wz|(?!pos$)(w|weights?|proj|lin|linear|m|mat|p|to|c|theta|kernel|u)?(o|out|output|outs|proj|outproj|oproj|oproject\w*|wo|cproj|dense|lino|to|wout|final|merge|mix|unify|combine|ow)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|0weight|0|projection)?s?",
+    "w_g": r"w(g|gate)|(w|attn|output|out|o|to)?(g|gate)(proj|weights?|kernel)|(w|output|to)gates?",
     "g_q": r"(q|query)(gain|gamma|norm|ln|layernorm|rmsnorm|g)(weight|w|gain|scale|g)?|(gain|gamma|norm|g)(q|query)",
     "g_k": r"(k|key)(gain|gamma|norm|ln|layernorm|rmsnorm|g)(weight|w|gain|scale|g)?|(gain|gamma|norm|g)(k|key)",
     "b_q": r"(b|bias)(q|query)|(q|query|wq|qproj|qlin)(bias|b)",
@@ -64,10 +65,10 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "offset": r"(q|query|start|pos|past|cache|causal|position|key)?(offset|startpos|shift|pastlen(gth)?|nprev|npast|cachelen|qoffset|start|qstart|posoffset|t0|curpos|step|index|cachepos|poffset|pos|begin|past|prior|from)",
     "sink": r"(attn|attention|head|logit)?(sink|sinks|sinklogits?|sinkscores?|extralogits?|offby1|aux)(s)?",
     "head_gate": r"(head)?(gate|gates|headgate|headmask|headweights?|headscale|headimportance|lam|hmask)s?",
-    "block": r"(block|blk|chunk|tile|bs|kv|q|b|key)?(size|block|blk|chunk|chunksize|blocksize|tile|tilesize|bk|bq|kvchunk|qchunk|nblocks?|chunks?|blocklen|step|stride)(size|s|q|k|kv)?",
+    "block": r"(block|blk|chunk|tile|bs|kv|q|b|key)?(size|block|blk|chunk|chunksize|blocksize|tile|tilesize|bk|bq|kvchunk|qchunk|nblocks?|chunks?|blocklen|step|stride|dilation)(size|s|q|k|kv|rate)?",
     "eps": r"(eps|epsilon|tiny|small|eps0)",
     "S": r"s|tk|lk|sk|nk|(n|num)keys|(k|kv|key|src|mem)(len|length)",
-    "T": r"(t|tq|lq|sq|nq|(out|q|query|tgt)(len|length|rows)|(n|num)?(rows|queries|tokens)|seqlen|maxlen|maxseqlen|blocksize|contextlength|ctxlen|ctx|context|n|l|maxlength|maxtokens|nctx|maxposition\w*)",
+    "T": r"(t|tq|lq|sq|nq|(out|q|query|tgt)(len|length|rows)|(n|num)?(rows|queries|tokens)|seqlen|maxlen|maxseqlen|contextlength|ctxlen|ctx|context|n|l|maxlength|maxtokens|nctx|maxposition\w*)",
     "d_out": r"(d|g|grad|dl|up|upstream|dloss)(y|o|out|output|outputs|z|h|context|ctx|heads|attn|res|result)?|gradout(put)?|upstream(grad)?|cotangent|ybar|delta",
 }  # fmt: skip
 KINDS = frozenset((  # words that say little after another one

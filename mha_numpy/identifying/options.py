@@ -17,7 +17,7 @@ UNCLEAR = "not clear"
 HOW_HIDDEN = ("hide", "combined", "alignment", "blind")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
     "mask": ("mask", "mask_index", "rows", *HOW_HIDDEN),
-    "bias": ("bias", "softcap_at", "mask_index"),
+    "bias": ("bias", "softcap_at", "mask_index"), "more_bias": ("bias", "mask_index"),
     "lengths": ("lengths", "rows_by", "rows", *HOW_HIDDEN),
     "is_causal": ("causal", "alibi", *HOW_HIDDEN),
     "window": ("window_given", "causal", *HOW_HIDDEN), "scale": ("scale_given",),
@@ -110,6 +110,8 @@ def _look_at(
 ) -> Option:  # fmt: skip
     """Find the role of an argument, and what it means."""
     roles = [given[argument.name]] if argument.name in given else _roles(argument)
+    more = {"bias": "more_bias"} if "bias" in found.seen.way.roles() else {}
+    roles = [more.get(role, role) for role in roles]
     is_quiet = False
     groups: dict[str, list[Group]] = {}
     for role in roles:

@@ -17,7 +17,7 @@ WIDTH = 100  # the most characters of a line
 LABEL = 42  # the most characters of a line of a label
 FRAMEWORK_NAMES = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
 FEATURES = {  # settings that a headline names, if they are not usual
-    "rotation": "rotary positions", "alibi": "ALiBi", "buckets": "T5's position bias",
+    "rotation": "rotary positions", "alibi": "ALiBi", "buckets": "a position bias",
     "window": "a window", "softcap": "a softcap", "qk_norm": "normalised queries and keys",
 }  # fmt: skip
 UNUSUAL = ("additive", "linear", "sigmoid")  # kinds of attention

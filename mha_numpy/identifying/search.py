@@ -19,7 +19,8 @@ CONVENTIONS = {  # values that are nobody's mistake: they cost 1
     "rotation": {"halves", "pairs"}, "grouping": {"tile"}, "mask": {"true = blocked"},
     "alibi": {"slopes from 2^(-8/H)", "both sides"}, "qk_norm": {"l2", "rms"},
     "blind": {"zeros", "mean of all values", "as if nothing were hidden"}, "product": {"additive"},
-    "after": {"+ x", "+ x, layer norm"}, "scale_given": {"divided by"}, "normaliser": {"sigmoid"},
+    "after": {"+ x", "+ x, layer norm"}, "normaliser": {"sigmoid"},
+    "buckets": {"j - i", "i - j"}, "scale_given": {"divided by", "times exp"},
 }  # fmt: skip
 RARE = {  # values that hardly anybody writes: they cost 3, all others 2
     "exchanged": {"q k v", "k := q", "k, v := q", "q v"},
@@ -172,7 +173,8 @@ def choices_of(numbers: Sequence[float], only: Sequence[str]) -> dict[int, list[
             w = int(n)
             choices["window"] += [(b, a) for b in (w, w - 1) for a in (None, b, 0)]
             choices["window"].append((w // 2, w // 2))
-            choices["block"].append(w)
+            for name in ("block", "blocks", "stride"):
+                choices[name] += [w] * (w > 1)
     by_cost: dict[int, list[Deviation]] = {}
     for name in only or choices:
         for value in dict.fromkeys(choices.get(name, ())):

@@ -16,6 +16,7 @@ from mha_numpy.identifying.layouts import (
     HEADS_INSIDE,
     JOINED,
     LAYOUTS,
+    OF_HEADS,
     OF_LAYERS,
     PACKED,
     PARAM_LAYOUTS,
@@ -34,7 +35,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fi
     "base": (100.0,),
 }  # fmt: skip
 SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
-OF_CELLS = ("mask", "bias", "dropout_mask")
+OF_CELLS = ("mask", "bias", "more_bias", "dropout_mask")
 KINDS = {"mask": ("bool", "int", "float"), "cache_k": ("", "room"), "cache_v": ("", "room")}
 PAIRED = (("cache_k", "cache_v"), ("cos", "sin"))  # arrays that have one layout
 MOST_OPTIONS = 200  # ways to give everything that is neither tokens nor params
@@ -208,14 +209,14 @@ def variants(role: str, name: str = "") -> list[Slot]:
     """Return the ways to give an option."""
     if role == "rate" and is_kept(name):
         return [Slot(role, value=value) for value in (1.0, 0.25)]
-    if role in CHOICES:
-        return [Slot(role, value=value) for value in CHOICES[role]]
-    layouts = ROWS if role == "padding" else LAYOUTS[role]
+    values = [Slot(role, value=value) for value in CHOICES.get(role, ())]
+    layouts = {"padding": ROWS, "scale": OF_HEADS}.get(role) or LAYOUTS.get(role, ())
     if role == "cos_sin":
         pairs = [(("0", Slot("cos", layout)), ("1", Slot("sin", layout))) for layout in layouts]
         return [Slot(role, parts=parts) for parts in pairs]
     role = "mask" if role == "padding" else role
-    return [Slot(role, layout, kind=kind) for kind in KINDS.get(role, ("",)) for layout in layouts]
+    kinds = KINDS.get(role, ("",))
+    return values + [Slot(role, layout, kind=kind) for kind in kinds for layout in layouts]
 
 
 def _sizes(
@@ -355,7 +356,7 @@ def fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:
         if is_inside:
             return ("B" in own) == ("B" in axes)
         return slot.layout.replace("e", "d") in (keys.replace("S", "Z"), "Z " + keys, "B Z G d")
-    if slot.role in ("sink", "head_gate", "bias_table"):
+    if "H" in own and slot.role in ("sink", "head_gate", "bias_table", "scale"):
         return is_inside or "H" in axes
     if slot.role not in OF_CELLS:
         return True

@@ -184,3 +184,76 @@ def test_three_deviations_are_found():
     sheet = identify(three_mistakes)
     assert [row.value for row in sheet.mistakes] == ["reshape without transpose", "queries"]
     assert sheet.value("scale") == "1"
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def swin(q, k, v, logit_scale, rel_bias, mask=None):
+    warmth = np.exp(np.minimum(logit_scale, np.log(100.0)))
+    scores = unit(q) @ unit(k).swapaxes(-1, -2) * warmth[:, None, None] + rel_bias
+    return softmax(scores if mask is None else scores + mask) @ v
+
+
+def by_distance(q, k, v, rel):
+    most = len(rel) // 2
+    distance = np.clip(np.arange(k.shape[-2]) - np.arange(q.shape[-2])[:, None], -most, most)
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    return softmax(scores + rel[distance + most].transpose(2, 0, 1)) @ v
+
+
+def in_blocks(q, k, v, block_size=3):
+    out = np.zeros((len(q), v.shape[1]))
+    for start in range(0, len(q), block_size):
+        own = slice(start, start + block_size)
+        out[own] = softmax(q[own] @ k[own].T / np.sqrt(q.shape[1])) @ v[own]
+    return out
+
+
+def dilated(q, k, v, dilation=2):
+    gap = np.arange(q.shape[-2])[:, None] - np.arange(k.shape[-2])
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    return softmax(np.where((gap >= 0) & (gap % dilation == 0), scores, -np.inf)) @ v
+
+
+def of_relu(q, k, v):
+    return np.maximum(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), 0) / k.shape[-2] @ v
+
+
+def tiled(q, k, v):
+    k, v = (np.tile(each, (len(q) // len(each), 1, 1)) for each in (k, v))
+    return softmax(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[2])) @ v
+
+
+def gated(x, w_q, w_k, w_v, w_gate, w_o):
+    mixed = softmax((x @ w_q) @ (x @ w_k).swapaxes(-1, -2) / np.sqrt(w_q.shape[1])) @ (x @ w_v)
+    return mixed / (1 + np.exp(-(x @ w_gate))) @ w_o
+
+
+@pytest.mark.parametrize(
+    ("function", "setting", "value"),
+    [
+        (swin, "scale_given", "times exp"),
+        (by_distance, "buckets", "j - i"),
+        (in_blocks, "blocks", 2),
+        (dilated, "stride", 2),
+        (of_relu, "normaliser", "relu, 1/T_k"),
+        (tiled, "grouping", "tile"),
+        (gated, "scale", "1/sqrt(d)"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_forms_that_are_rare(function, setting, value):
+    sheet = identify(function)
+    assert sheet.value(setting) == value
+    assert not sheet.mistakes
+
+
+def test_a_mask_that_is_added_to_a_bias():
+    roles = {each.name: each.what for each in identify(swin).arguments}
+    assert roles["mask"] == "another bias, added to the scores"
+
+
+def test_heads_that_come_first_are_no_batch():
+    assert identify(tiled).arguments[1][2] == "(H_kv, T_k, d_k)"

@@ -52,7 +52,9 @@ def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
         heads = heads + x.from_q
     out = {"out": heads, "merged": merge_heads(heads, MERGES[1] if x.goes_back else s.merge)}
     last = out["merged"]
-    w_o, b_o = problem.get("w_o"), problem.get("b_o")
+    w_o, b_o, w_g = (problem.get(role) for role in ("w_o", "b_o", "w_g"))
+    if w_g is not None:  # Qiu et al. (2025)
+        last = last / (1 + np.exp(-x.from_q @ w_g))
     if w_o is not None and s.w_o != "left out":
         last = last @ w_o
     if b_o is not None and s.b_o == "added":

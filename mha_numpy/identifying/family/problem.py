@@ -12,10 +12,11 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "x": "B T D", "x_q": "B T D", "memory": "B S C", "x_k": "B S C", "x_v": "B S E",
     "packed": "B T P",
     "w_q": "D M", "w_k": "C N", "w_v": "E O", "w_qkv": "D P", "w_kv": "C R", "w_o": "U W",
-    "w_a": "M",
+    "w_a": "M", "w_g": "D U",
     "b_q": "M", "b_k": "N", "b_v": "O", "b_qkv": "P", "b_kv": "R", "b_o": "W",
     "g_q": "d", "g_k": "d",
-    "mask": "B H T S", "bias": "B H T S", "dropout_mask": "B H T S", "lengths": "B",
+    "mask": "B H T S", "bias": "B H T S", "more_bias": "B H T S", "dropout_mask": "B H T S",
+    "lengths": "B", "scale": "H",
     "positions": "B T", "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
     "bias_table": "K H", "cache_k": "B G Z d", "cache_v": "B G Z e",
     "out": "B H T e", "merged": "B T W", "weights": "B H T S", "lse": "B H T",
@@ -35,7 +36,7 @@ class Sizes(NamedTuple):
     D: int = 0  # width of the model, 0 = that of all heads together
     C: int = 0  # of the memory, 0 = D
     W: int = 0  # of the output, 0 = D
-    K: int = 12  # rows of a table of biases
+    K: int = 9  # rows of a table of biases: 2 T - 1 distances
     Z: int = 0  # keys in a cache, which come before those that are passed
 
     def of(self, axis: str) -> int:
@@ -94,6 +95,6 @@ def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
         array *= 1.5 / np.sqrt(sizes.of(axes[0]))  # scores of a usual size
     if role in ("query", "key"):
         array *= 1.2
-    if role == "head_gate":
+    if role in ("head_gate", "scale"):
         array = rng.uniform(0.5, 1.5, array.shape)
     return array

@@ -36,12 +36,13 @@ ALIBI = ("", "slopes from 2^(-8/H)", "slopes from 1", "both sides", "wrong sign"
     product=("q k^T", "k reshaped", "additive"),
     scale_given=(
         "times", "divided by", "times, and 1/sqrt(d)", "divided by, and 1/sqrt(d)", "ignored",
+        "times exp",
     ),
     bias=("added after the scale", "added before the scale", "subtracted", "ignored"),
     softcap=(None,),
     softcap_at=("before the bias", "after the bias"),
     alibi=ALIBI,
-    buckets=("both sides", "past"),
+    buckets=("both sides", "past", "j - i", "i - j"),
     most_distance=(128,),
 )  # fmt: skip
 def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
@@ -53,19 +54,22 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
         kT = k.reshape(kT.shape)
     sizes = {"H": H, "T": T, "S": S, "d": d, "e": x.values.shape[-1], "G": problem.sizes.G,
              "D": problem.sizes.of("D")}  # fmt: skip
-    scale = SCALES[s.scale](sizes) if isinstance(s.scale, str) else float(s.scale)
+    scale: Any = SCALES[s.scale](sizes) if isinstance(s.scale, str) else float(s.scale)
     if problem.get("scale") is not None and s.scale_given != "ignored":
-        scale = {"times": x.scale * (1 if s.scale == "1/sqrt(d)" else scale),
-                 "divided by": 1 / x.scale,
-                 "times, and 1/sqrt(d)": x.scale * d**-0.5,
-                 "divided by, and 1/sqrt(d)": d**-0.5 / x.scale}[s.scale_given]  # fmt: skip
+        given = np.reshape(x.scale, (-1, 1, 1))  # one for all heads, or one for each
+        scale = {"times": given * (1 if s.scale == "1/sqrt(d)" else scale),
+                 "times exp": np.exp(given), "divided by": 1 / given,
+                 "times, and 1/sqrt(d)": given * d**-0.5,
+                 "divided by, and 1/sqrt(d)": d**-0.5 / given}[s.scale_given]  # fmt: skip
     scores = q @ kT
     if s.product == "additive":
         scores, scale = np.tanh(q[:, :, :, None] + k[:, :, None]) @ x.w_a, 1.0
     bias = problem.get("bias")
-    own = 0 if bias is None else bias
+    own: Any = 0 if bias is None else bias
     if problem.get("bias_table") is not None:
         bias = own = own + _bucketed(x.bias_table, s.buckets, s.most_distance, T, S)
+    if problem.get("more_bias") is not None:
+        bias = own = own + x.more_bias
     if s.alibi:
         bias = own + _alibi(s.alibi, H, T, S)
     if bias is not None and s.bias == "added before the scale":
@@ -97,9 +101,16 @@ def _alibi(kind: str, H: int, T: int, S: int) -> Array:
 
 
 def _bucketed(table: Array, buckets: str, most: float, T: int, S: int) -> Array:
-    """Return the bias of a table by buckets of distances: T5 (Raffel et al. 2020, section 2.1)."""
+    """Return the bias of a table by buckets of distances: T5 (Raffel et al. 2020, section 2.1).
+
+    Or by the distances themselves, clipped: Shaw et al. (2018), section 3.2.
+    """
     distance = np.arange(S) - np.arange(T)[:, None]  # j - i
     count = len(table)
+    if "-" in buckets:
+        most = (count - 1) // 2
+        distance = distance if buckets == "j - i" else -distance
+        return table[most + distance.clip(-most, most)].transpose(2, 0, 1)
     first = np.zeros((T, S), int)
     if buckets == "both sides":
         count //= 2

@@ -17,6 +17,8 @@ CAUSAL = ("", "past and itself", "past", "one ahead", "future and itself", "futu
     causal=CAUSAL,
     alignment=("top left", "bottom right", "none with one query"),
     window=(None,),  # (keys before, keys after); other values come from numbers in the source
+    blocks=(None, 2),  # tokens in each; or what is given as the size of blocks
+    stride=(None, 2),
     window_given=("w-1 before", "w before", "w-1 both", "w both", "w//2 both", "w+1 before",
                   "w/2-1 both", "w-2 before", "w after", "w before, w-1 after", "left, right"),
     mask=("true = visible", "true = blocked", "ignored"),
@@ -44,6 +46,11 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     if w is not None or s.window is not None:
         before, after = s.window if w is None else _window(w, s.window_given)
         ruled.append((j >= i - before) & (True if after is None else j <= i + after))
+    block = problem.get("block")
+    if s.blocks:
+        ruled.append(i // (block or s.blocks) == j // (block or s.blocks))
+    if s.stride:
+        ruled.append((i - j) % (block or s.stride) == 0)
     masked = []
     mask = problem.get("mask")
     if mask is not None and s.mask != "ignored":
@@ -106,7 +113,7 @@ HIDE = ("-inf", "-10", "-1", "0", "+inf", "after the softmax", "+ mask")
                 "relu of q and k", "exp of q and k", "streamed, sum not rescaled",
                 "streamed, output not rescaled", "sum", "relu, sum", "abs, sum", "square, sum",
                 "one more in the sum", "2^x", "log-softmax", "softmax twice", "1/T_k",
-                "sum, relu+eps"),
+                "sum, relu+eps", "relu, 1/T_k"),
     block=(2,),
     blind=("nan", "zeros", "mean of all values", "as if nothing were hidden"),
     dropout_mask=("times", "1 = dropped", "before the softmax", "ignored", "renormalised"),
@@ -176,10 +183,11 @@ def _normalise(
         shift = np.log(scores.shape[-1]) if "log" in kind else 0
         return 1 / (1 + np.exp(shift - scores)), lse
     scores = np.where(np.isneginf(scores), 0, scores)
-    if kind in ("none", "1/T_k"):
+    scores = scores.clip(0) if "relu" in kind else scores
+    if kind in ("none", "1/T_k", "relu, 1/T_k"):
         return scores if kind == "none" else scores / scores.shape[-1], lse
-    weights = {"sum": scores, "relu, sum": scores.clip(0), "abs, sum": abs(scores),
-               "square, sum": scores**2, "sum, relu+eps": scores.clip(0) + 1e-6}[kind]  # fmt: skip
+    weights = {"sum": scores, "relu, sum": scores, "abs, sum": abs(scores),
+               "square, sum": scores**2, "sum, relu+eps": scores + 1e-6}[kind]  # fmt: skip
     weights = np.where(visible, weights, 0)
     return weights / weights.sum(axis=axis, keepdims=True), lse
 
