@@ -331,7 +331,7 @@ def _way(
             flat = {
                 n: s._replace(kind=FLAT)
                 for n, s in slots.items()
-                if s.layout and subject.evidence[n].kind == FLAT
+                if s.layout and s.role != "bias_table" and subject.evidence[n].kind == FLAT
             }
             yield Way(slots | flat, own, sizes, is_inside)
         return
