@@ -48,6 +48,7 @@ PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
 )  # fmt: skip
 PACKED = (
     "B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d", "B P T",
+    "3 B T d", "3 T d",
 )  # fmt: skip
 LAYOUTS["more_bias"] = LAYOUTS["bias"]
 LAYOUTS["cos_sin"] = LAYOUTS["sin"] = LAYOUTS["cos"]
@@ -70,7 +71,7 @@ def arrange(array: Array, axes: str, layout: str, sizes: Sizes) -> Array:
     have, wanted = axes.split(), layout.split()
     for axis in [*have]:
         parts = JOINED.get(axis, axis).split()
-        if axis not in wanted and len(parts) > 1 and {*parts} <= {*wanted}:
+        if axis not in wanted and len(parts) > 1 and {*parts} <= {*wanted, "H"}:
             at = have.index(axis)
             shape = tuple(sizes.of(part) for part in parts)
             array = array.reshape(*array.shape[:at], *shape, *array.shape[at + 1 :])

@@ -178,6 +178,8 @@ def _calls(subject: Subject, found: Found, role: str, slots: dict[str, Slot]) ->
         if seen:
             is_same = _is_same(found.output(seen), found, seen.problem)
             (quiet if is_same else loud).append(seen)
+        if loud and role != "window":  # which needs more tokens, too
+            break
     return [*loud, *quiet] if loud else [], bool(quiet)
 
 

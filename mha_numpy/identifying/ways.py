@@ -337,7 +337,8 @@ def _way(
         return
     name = next(name for name, role in roles.arguments.items() if role == "packed")
     for packed in PACKED:
-        if "H" in packed.split() and sizes.H == 1:  # heads that are given are several
+        axes = packed.split()  # heads that are given are several
+        if "P" not in axes and ("H" in axes) == (sizes.H == 1):
             continue
         B = sizes.B if "B" in packed.split() else 1
         yield Way({**slots, name: Slot("packed", packed)}, own, sizes._replace(B=B), is_inside)
