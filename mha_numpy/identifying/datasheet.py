@@ -99,6 +99,8 @@ def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
     for setting in SETTINGS:
         if setting == "softmax_axis" and normaliser.says.startswith(("no softmax", "scores")):
             continue
+        if setting == "hide" and settings.get("softmax_axis") == "heads":
+            continue  # a cell that is hidden from all heads has equal weights, whatever its score
         if setting in settings or (not argument and setting in ALWAYS):
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
 

@@ -64,16 +64,11 @@ def _by_mask(
 ) -> Iterator[Fact]:
     """Say whether a rate scales what a mask that is passed keeps."""
     for each in (found, *(option.found for option in options if option.found)):
-        way, settings = each.seen.way, {**each.settings, "dropout_mask": "times"}
-        if not rate or not way.argument("dropout_mask"):
-            continue
-        way = way._replace(slots={**way.slots, rate: Slot("rate", value=RATE)})
-        seen, _ = call_way(subject, way)
+        way = each.seen.way._replace(slots={**each.seen.way.slots, rate: Slot("rate", value=RATE)})
+        seen = call_way(subject, way)[0] if rate and way.argument("dropout_mask") else None
         if seen:
-            mask = seen.problem.given["dropout_mask"]
-            mask = mask == 0 if each.settings.get("dropout_mask") == "1 = dropped" else mask
-            scaled = seen.problem.but(dropout_mask=mask / (1 - RATE))
-            if explain(seen._replace(problem=scaled), settings):
+            kept = seen.problem.given["dropout_mask"] / (1 - RATE)
+            if explain(seen._replace(problem=seen.problem.but(dropout_mask=kept)), each.settings):
                 yield Fact("dropout_scale", "1/(1-p)", rate)
 
 

@@ -45,11 +45,9 @@ def choices_of(kind: type) -> list[tuple[str, str, list[Any]]]:
     for name, parameter in inspect.signature(kind).parameters.items():
         roles, default = roles_by_name(name), parameter.default
         role = "is_causal" if "is_causal" in roles else next(iter(roles), "")
-        others = [value for value in CHOICES.get(role, ()) if value != default][:1]
+        others = [*CHOICES[role][:1]] if role in ("window", "scale", "softcap") else []
         if isinstance(default, bool) or (role == "is_causal" and default is parameter.empty):
             others = [default is False]
-        elif role not in ("window", "scale", "softcap"):
-            others = []
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             found.append((name, role, others))
     return found

@@ -6,6 +6,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.names import roles_by_name
+from mha_numpy.identifying.probes import moved
 from mha_numpy.identifying.reading import CLOSE, read_weights
 from mha_numpy.identifying.roles import MAIN, TOKENS
 from mha_numpy.identifying.rows import ROLES
@@ -66,16 +67,14 @@ def _reach(subject: Subject, seen: Seen) -> str:
     array = seen.called.arrays[0][1]
     layout = seen.way.roles().get(role, "").split()
     shape = seen.problem.sizes.shape(" ".join(layout[:-1]))
-    if not seen.way.is_self or T < 2 or array.shape[:-1] != shape or "T" not in layout[:-1]:
+    is_odd = "T" not in layout[:-1] or layout[-1] == "1" or array.shape[:-1] != shape
+    if not seen.way.is_self or T < 2 or is_odd:
         return f"calls work, and its output has the shape {array.shape}"
     axis = layout.index("T")
     reach = np.zeros((T, T), bool)
     for token in range(T):
-        given = {**seen.problem.given, role: seen.problem.given[role].copy()}
-        given[role][..., token, :] += 1.0
-        called = subject.call(
-            seen.way.given(seen.problem.but(**given)), seen.way.argument("result")
-        )
+        problem = moved(seen.problem, role, token)
+        called = subject.call(seen.way.given(problem), seen.way.argument("result"))
         if not called.arrays or called.arrays[0][1].shape != array.shape:
             return f"its output has the shape {array.shape}"
         reach[:, token] = _changed(called.arrays[0][1], array, axis)

@@ -83,11 +83,11 @@ def mixes(subject: Subject, found: Found) -> bool:
     plain, _ = call_way(subject, way)
     for role in INPUTS:
         for token in (0, -1) if plain and role in way.roles() else ():
-            moved, _ = call_way(subject, way, change=partial(_moved, role=role, token=token))
-            if moved is None or plain is None:
+            after, _ = call_way(subject, way, change=partial(moved, role=role, token=token))
+            if after is None or plain is None:
                 continue
             layout = found.fits[0].layout
-            rows = [_rows(found.output(one), layout, one.problem) for one in (plain, moved)]
+            rows = [_rows(found.output(one), layout, one.problem) for one in (plain, after)]
             changed = rows[0] != rows[1]
             if role in TOKENS:
                 changed[:, token] = False
@@ -96,9 +96,10 @@ def mixes(subject: Subject, found: Found) -> bool:
     return subject.left < 0
 
 
-def _moved(problem: Problem, role: str, token: int) -> Problem:
+def moved(problem: Problem, role: str, token: int) -> Problem:
+    """Change a token so that a norm of its features changes, too."""
     array = problem.given[role].copy()
-    array[..., token, :] += 1.0
+    array[..., token, :] *= -1.5
     return problem.but(**{role: array})
 
 
