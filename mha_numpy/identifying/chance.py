@@ -1,7 +1,6 @@
 """Randomness under control: calls that drop nothing, and calls where one draw is random."""
 
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -35,7 +34,6 @@ DRAWS = {  # by module: what draws, how, and where the probability is among the 
     "keras.src.backend.tensorflow.random": {"dropout": ("dropout", 1)},
 }  # fmt: skip
 
-INITIALIZERS = re.compile(r"initializers|torch.nn.init\.py$")  # files of Keras, JAX and PyTorch
 _default_rng = np.random.default_rng
 
 
@@ -187,7 +185,7 @@ class Chance:
         """Return what to put in place of a function that draws."""
 
         def draw(*args: Any, **kwargs: Any) -> Any:
-            if self._is_inside or _makes_params():  # or of a function that draws by another
+            if self._is_inside:  # of a function that draws by another
                 return original(*args, **kwargs)
             named = [kwargs[name] for name in ("p", "rate", "dropout_p") if name in kwargs]
             p = next(iter([*named, *args[at:]]), args[0] if kind == "bernoulli" else None)
@@ -215,14 +213,6 @@ class Chance:
                 self._is_inside = False
 
         return draw
-
-
-def _makes_params() -> bool:
-    """Return whether a layer draws its params, which some do at the first call."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame and not INITIALIZERS.search(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame is not None
 
 
 def _number(p: Any) -> float | None:

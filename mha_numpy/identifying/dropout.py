@@ -45,14 +45,14 @@ def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> I
             if seen:
                 live[mode] = way, seen
                 break
-    if not live and "dropout_mask" in names:
-        yield from _by_mask(subject, found, options, rate)
-    elif not live:
+    by_mask = [*_by_mask(subject, found, options, rate)]
+    if not live and "dropout_mask" not in names:
         ways = _ways(found, rate, flag, rng, modes[-1])
         runs = any(call_way(subject, way, change=lambda problem: problem)[0] for way in ways)
         if (rate or flag) and runs:
             yield Fact("dropout", "none", rate)
-    if not live:
+    if by_mask or not live:
+        yield from by_mask
         return
     mode = [*live][-1]
     yield from _when(flag, [*live], bool(rate or subject.chance.rates))
@@ -64,7 +64,8 @@ def _by_mask(
 ) -> Iterator[Fact]:
     """Say whether a rate scales what a mask that is passed keeps."""
     for each in (found, *(option.found for option in options if option.found)):
-        way = each.seen.way._replace(slots={**each.seen.way.slots, rate: Slot("rate", value=RATE)})
+        slot = Slot("rate", value=1 - RATE if is_kept(rate) else RATE)
+        way = each.seen.way._replace(slots={**each.seen.way.slots, rate: slot})
         seen = call_way(subject, way)[0] if rate and way.argument("dropout_mask") else None
         if seen:
             kept = seen.problem.given["dropout_mask"] / (1 - RATE)

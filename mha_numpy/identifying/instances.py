@@ -47,7 +47,7 @@ def choices_of(kind: type) -> list[tuple[str, str, list[Any]]]:
         role = "is_causal" if "is_causal" in roles else next(iter(roles), "")
         others = [*CHOICES[role][:1]] if role in ("window", "scale", "softcap") else []
         if isinstance(default, bool) or (role == "is_causal" and default is parameter.empty):
-            others = [default is False]
+            role, others = role if role == "is_causal" else "flag", [default is False]
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             found.append((name, role, others))
     return found

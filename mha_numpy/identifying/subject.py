@@ -125,8 +125,6 @@ class Subject:
             if isinstance(value, Drawn)
             for key, array in value.items()
         }
-        if is_keras(self.function) and not self.hidden:  # it makes its params at the first call
-            drawn = hidden_arrays(self.function)
         if drawn.keys() - self.hidden.keys():
             self.hidden, new = {**self.hidden, **drawn}, True
         layer: Any = self.function

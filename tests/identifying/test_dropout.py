@@ -101,6 +101,10 @@ def by_a_mask(q, k, v, drop_mask=None, p=0.1):
     return (w if drop_mask is None else w * drop_mask / (1 - p)) @ v
 
 
+def by_a_mask_that_keeps(q, k, v, keep_mask, keep_prob=0.9):
+    return softmax(q, k) * keep_mask / keep_prob @ v
+
+
 def plain(q, k, v):
     return softmax(q, k) @ v
 
@@ -130,7 +134,8 @@ def plain(q, k, v):
         (of_the_output, [("dropout_when", "with a rate"), ("dropout", "output"),
                          ("dropout_rate", "rate", "p"), SCALED]),
         (never, [("dropout", "none", "p")]),
-        (by_a_mask, [("dropout_scale", "1/(1-p)", "p")]), (plain, []),
+        (by_a_mask, [("dropout_scale", "1/(1-p)", "p")]),
+        (by_a_mask_that_keeps, [("dropout_scale", "1/(1-p)", "keep_prob")]), (plain, []),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from mha_numpy.identifying import identify
 from mha_numpy.identifying.calling import call_way
 from mha_numpy.identifying.entry import NAMES
 from mha_numpy.identifying.otherwise import _other, describe_unknown
+from mha_numpy.identifying.rows import ROLES
 from mha_numpy.identifying.subject import Subject
 from mha_numpy.identifying.ways import Slot, find_ways
 
@@ -65,8 +66,11 @@ def test_flags_of_a_constructor_are_looked_at():
     wrong = said["causal", "past"]
     assert (wrong.argument, wrong.kind) == ("causal=True", "mistake")
     assert "np.tri" in wrong.code
-    own = [each.name for each in sheet.arguments if each.note == "of the constructor"]
-    assert own == ["causal", "use_scale", "seed"]
+    own = {each.name: each.what for each in sheet.arguments if each.note == "of the constructor"}
+    roles = ("is_causal", "flag", "rng")
+    assert own == {
+        name: ROLES[r] for name, r in zip(("causal", "use_scale", "seed"), roles, strict=True)
+    }
 
 
 def test_what_several_arguments_share_is_said_once():
