@@ -101,8 +101,8 @@ def by_a_mask(q, k, v, drop_mask=None, p=0.1):
     return (w if drop_mask is None else w * drop_mask / (1 - p)) @ v
 
 
-def by_a_mask_that_keeps(q, k, v, keep_mask, keep_prob=0.9):
-    return softmax(q, k) * keep_mask / keep_prob @ v
+def by_a_mask_that_keeps(q, k, v, dropout_mask, keep_prob=0.9):
+    return softmax(q, k) * dropout_mask / keep_prob @ v
 
 
 def plain(q, k, v):
