@@ -137,7 +137,7 @@ def find_use(subject: Subject, name: str, *, last: bool = True) -> Blame | None:
     lines = [
         node.lineno
         for node, parts in nodes
-        if isinstance(node, ast.expr) and name in (parts.get("id"), parts.get("attr"))
+        if name == parts.get("id") or parts.get("attr") in (name, name.strip("0123456789"))
     ]
     first = subject.inner.__code__.co_firstlineno
     return _blame_of(subject, first + (max if last else min)(lines) - 1) if lines else None

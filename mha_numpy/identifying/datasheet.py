@@ -93,6 +93,8 @@ def make_datasheet(looked: Looked) -> Findings:
 
 
 def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
+    if (settings.get("window") or (0, 1))[1] == 0:  # no key after the query
+        settings = {"causal": "past and itself", **settings}
     normaliser = make_row("normaliser", settings.get("normaliser", "softmax"))
     if str(normaliser.value).endswith("of q and k") or settings.get("product") == "additive":
         settings = {**settings, "scale": "none"}

@@ -118,6 +118,8 @@ def _look_at(
         if role == "flag":
             return look_at_flag(subject, found, argument, flags)
         if role in ("training", "rate", "rng"):
+            if groups:  # it is something else, with a mistake
+                continue
             return Option(argument.name, role, None, None, {})
         partner = TOGETHER.get(role)
         second = next((a.name for a in left if partner and partner in roles_by_name(a.name)), "")

@@ -75,9 +75,10 @@ def mixes(subject: Subject, found: Found) -> bool:
     own, new = (evaluate(each, found.settings) for each in (problem, other))
     if own and new and np.array_equal(own["dropped"], new["dropped"], equal_nan=True):
         return False
-    is_plain = (s := found.settings).get("normaliser") == "none" and s.get("scale") == "1"
-    if is_plain and not re.search(r"atten|attn|softmax", subject.source.lower()):
-        return False  # a product of three matrices
+    if (s := found.settings).get("normaliser") == "none":  # a product of three matrices
+        is_called = re.search(r"atten|attn|softmax", subject.source.lower())
+        if s.get("exchanged") or (s.get("scale") == "1" and not is_called):
+            return False
     if way.sizes.T < 2:
         return True
     plain, _ = call_way(subject, way)

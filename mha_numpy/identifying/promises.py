@@ -4,7 +4,6 @@ Only what is said clearly counts. A promise that is not kept becomes a finding, 
 too many accuses somebody who is right, and one too few merely loses a finding.
 """
 
-import ast
 import io
 import re
 import tokenize
@@ -33,12 +32,15 @@ OF_ROLE = {  # which argument a setting is about
     "causal": "is_causal", "alignment": "is_causal", "window_given": "window", "bias": "bias",
     "lengths": "lengths", "scale": "scale", "scale_given": "scale",
 }  # fmt: skip
+STABLE = re.compile(
+    r"(?<![a-z])(?<!not )(?:softmax_stable|(?:numerically[_ ])?stable[_ ]softmax)", re.I
+)
 NOT = re.compile(r"\b(?:not|no|non|never|without|cannot|nothing)\b|n't\b")
 DOUBT = re.compile(
     r"\?$|\b(?:unlike|todo|fixme|would|could|should|yourself|caller|depend(?:s|ing)?|unless|whether|"
     r"do not|don't|older|versions?|previously|already|has to|have to|must|need(?:s|ed)? to|"
-    r"the other way|instead|like the|similar to|torch|usual|if|either|or from|or else|rather than|"
-    r"elsewhere|variants?|same as|is what|except|but with|in the (?:decoder|encoder)|"
+    r"the other way|instead|like the|similar to|torch|usual|if|either(?! side)|or from|or else|"
+    r"rather than|elsewhere|variants?|same as|is what|except|but with|in the (?:decoder|encoder)|"
     r"other implementations|overflow\w*)\b"
 )  # fmt: skip
 SECTION = re.compile(
@@ -64,6 +66,10 @@ def find_promises(
     sentences = [*_sentences(text)]
     found = [p for sentence in sentences for p in _in_sentence(sentence, names, text)]
     found += [p for n in names for p in _of_mask(n, text, names)]
+    if back := re.search(
+        r"\breturns:?\s+(\w+) *[:(].*\n\s*(?:[^\n:(]*\n\s*)*?(\w+) *[:(]", text, re.I
+    ):
+        found += _in_sentence(f"returns {back[1]}, {back[2]}", names, text)
     said = {p.setting for p in found}
     words = _words(name)
     flag = _of_role("is_causal", names)
@@ -72,7 +78,7 @@ def find_promises(
             found.append(Promise("causal", ("past and itself",), flag[0], flag[0]))
         elif {"causal"} < {*words} <= CAUSAL_NAME and not any(map(_is_mask, names)):
             found.append(Promise("causal", ("past and itself",), name))
-    stable = [n for n in (name, *_helpers(source)) if {"stable", "softmax"} <= {*_words(n)}]
+    stable = STABLE.search(f"{name}\n{source}")
     if stable and "large_scores" not in said:
         found.append(Promise("large_scores", ("fine",), stable[0]))
     return _without_conflicts(found)
@@ -331,23 +337,6 @@ def _comments(source: str, names: Sequence[str]) -> str:
     except (tokenize.TokenError, IndentationError):
         pass
     return found
-
-
-def _helpers(source: str) -> Iterator[str]:
-    """Yield the names of other functions in a source that it calls, with what they say first."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return
-    called = {
-        n.func.id
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name in called:
-            first = (ast.get_docstring(node) or "").split("\n")[0]
-            yield f"{node.name} {first}" if NOT.search(first.lower()) is None else ""
 
 
 def _words(name: str) -> list[str]:

@@ -164,6 +164,21 @@ def f(q, k, v, scale, eps=1e-6):
     k = k / np.sqrt((k * k).mean(-1, keepdims=True) + eps)
     s = scale * q @ k.swapaxes(-1, -2)""",
     """
+def f(q, k, v, w=3):
+    "Causal attention within a window. (T, d)"
+    far = np.arange(len(q))[:, None] - np.arange(len(k))
+    s = np.where((far >= 0) & (far < w), q @ k.T / q.shape[-1] ** 0.5, -np.inf)""",
+    """
+def f(x, wq, wk, wv, wo):
+    "Attention; wo is stored transposed."
+    q, k, v = x @ wq, x @ wk, x @ wv @ wo.T
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5""",
+    """
+def f(q, k, v):
+    "Dot-product attention without softmax: (q k^T) v / T."
+    return q @ (k.swapaxes(-1, -2) @ v) / k.shape[-2]
+""",
+    """
 def mix(q, k, v):
     return q @ (k.swapaxes(-1, -2) @ v)
 """,
@@ -173,7 +188,9 @@ def mix(q, k, v):
 @pytest.mark.parametrize("code", RIGHT)
 def test_right_functions_are_not_accused(code):
     names: dict = {"np": np}
-    code = textwrap.dedent(code if "mix" in code else code + SOFTMAX)
+    code = textwrap.dedent(
+        code if "@ v" in code.split("return")[-1] or "mix" in code else code + SOFTMAX
+    )
     exec(code, names)
     found = names.get("f") or names["mix"]
     assert identify(found, seconds=10).mistakes == ()
