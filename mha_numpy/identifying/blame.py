@@ -115,29 +115,21 @@ def find_draw(subject: Subject, *, is_scale: bool) -> Blame | None:
     file, line = subject.chance.place
     if file != subject.inner.__code__.co_filename:
         return None
-    nodes = [*ast.walk(ast.parse("".join(linecache.getlines(file))))]
-    drawn = {
-        target.id
-        for node in nodes
-        if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    uses = [
-        node.lineno
-        for node in nodes
-        if isinstance(node, ast.Name) and node.id in drawn and node.lineno > line
-    ]
-    return _blame_of(subject, min(uses, default=line) if is_scale else line)
+    lines = linecache.getlines(file)
+    drawn = re.match(r"\s*(\w+)\b[^=]*=", lines[line - 1]) if is_scale else None
+    later = range(line + 1, len(lines) + 1) if drawn else ()
+    uses = (n for n in later if drawn and re.search(rf"\b{drawn[1]}\b", lines[n - 1]))
+    return _blame_of(subject, next(uses, line))
 
 
 def find_use(subject: Subject, name: str, *, last: bool = True) -> Blame | None:
     """Return the last line that reads an argument, in vain, or the first that names a dtype."""
-    nodes = [(node, vars(node)) for node in ast.walk(subject.tree)]
+    nodes: Iterator[Any] = ast.walk(subject.tree)
+    names = (name, name.strip("0123456789"))  # torch has x.float()
     lines = [
         node.lineno
-        for node, parts in nodes
-        if name == parts.get("id") or parts.get("attr") in (name, name.strip("0123456789"))
+        for node in nodes
+        if getattr(node, "id", "") == name or getattr(node, "attr", "") in names
     ]
     first = subject.inner.__code__.co_firstlineno
     return _blame_of(subject, first + (max if last else min)(lines) - 1) if lines else None
@@ -158,18 +150,16 @@ def find_output(
 
 def find_change(subject: Subject, argument: str) -> Blame | None:
     """Return the first line that writes into an argument under its name."""
-    for node in ast.walk(subject.tree):
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        targets = [node.target] if isinstance(node, ast.AugAssign) else targets
-        targets = [*targets, *(k.value for k in getattr(node, "keywords", ()) if k.arg == "out")]
-        for target in targets:
-            is_part = isinstance(node, ast.AugAssign | ast.Call)
-            while isinstance(target, ast.Subscript):
-                target, is_part = target.value, True
-            if is_part and isinstance(target, ast.Name) and target.id == argument:
-                line = subject.inner.__code__.co_firstlineno + target.lineno - 1
-                return _blame_of(subject, line)
-    return None
+    part = rf"{argument}\b(?:\[.*\])*"
+    writes = re.compile(rf"\s*{part} ?[-+*/@]+=|\s*{argument}\[.*\] ?=[^=]|.*\bout=\(?{part}")
+    lines = subject.source.splitlines()
+    found = (at for at, line in enumerate(lines) if writes.match(line))
+    first = next(found, None)
+    return (
+        first
+        if first is None
+        else _blame_of(subject, first + subject.inner.__code__.co_firstlineno)
+    )
 
 
 def find_wrong(

@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.family import USUAL, Problem, evaluate
-from mha_numpy.identifying.family.positions import _angles
+from mha_numpy.identifying.family.positions import _angles, kind_of, pairs_of
 from mha_numpy.identifying.family.stages import ORDER, first_stage
 from mha_numpy.identifying.search import CLOSE
 
@@ -36,8 +36,7 @@ def expected(problem: Problem, settings: Mapping[str, Any], setting: str) -> Exp
         found |= _turns(problem, {**USUAL, **settings})
     if setting == "rotation":
         for name in "qk":
-            kind = next((k for k in settings[setting].split(", ") if k.endswith(name)), "")
-            found[f"turned_{name}"] += _parts(values[name], kind or settings[setting])
+            found[f"turned_{name}"] += pairs_of(values[name], kind_of(settings[setting], name))
     if stage == "match":
         found |= _scores(problem, settings, values, setting)
     if "visible" in names:
@@ -62,14 +61,6 @@ def _turns(problem: Problem, settings: Mapping[str, Any]) -> Expected:
         "cos": [np.cos(each) for each in both],
         "sin": [np.sin(each) for each in both],
     }
-
-
-def _parts(array: Array, kind: str) -> list[Array]:
-    """Return the two features of each pair, which a rotation takes first."""
-    half = array.shape[-1] // 2
-    if kind.startswith("halves"):
-        return [array[..., :half], array[..., half:]]
-    return [array[..., ::2], array[..., 1::2]]
 
 
 def _scores(

@@ -38,9 +38,6 @@ def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
         if name not in s.rotated.replace("and", ""):  # "q, k and v"
             out[f"turned_{name}"] = array
             continue
-        kind = s.rotation
-        if " of " in kind:  # the kind that the text has for this array
-            kind = kind.split(" of ")[0] if f"of {name}" in kind.split(",")[0] else kind.split()[-3]
         sign = -1 if s.direction in ("backwards", f"{name} backwards") else 1
         if is_given:
             cos, sin = (_both(getattr(x, part), array) for part in ("cos", "sin"))
@@ -51,7 +48,7 @@ def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
             cos, sin = np.cos(angles), np.sin(angles)
         if s.rotation_axis == "heads":
             cos, sin = cos[:, None], sin[:, None]
-        out[f"turned_{name}"] = _turn(array, cos, sign * sin, kind)
+        out[f"turned_{name}"] = _turn(array, cos, sign * sin, kind_of(s.rotation, name))
     return _with_cache(out, problem)
 
 
@@ -77,15 +74,25 @@ def _angles(positions: Array, width: int, base: float, frequencies: str) -> Arra
     return positions[..., None] * base ** (-power * i / width)
 
 
-def _turn(array: Array, cos: Array, sin: Array, kind: str) -> Array:
+def kind_of(rotation: str, name: str) -> str:
+    """Return the kind that a rotation has for q, k or v, as in "halves of q, pairs of k"."""
+    kinds = rotation.split(", ")
+    return next((k for k in kinds if k.endswith(f" of {name}")), kinds[-1]).partition(" ")[0]
+
+
+def pairs_of(array: Array, kind: str) -> tuple[Array, Array]:
+    """Return the first and the second feature of each pair, as views."""
     half = array.shape[-1] // 2
     if kind == "halves":
-        first, second = slice(0, half), slice(half, None)
-    else:
-        first, second = slice(0, None, 2), slice(1, None, 2)
+        return array[..., :half], array[..., half:]
+    return array[..., ::2], array[..., 1::2]
+
+
+def _turn(array: Array, cos: Array, sin: Array, kind: str) -> Array:
     out = array.copy()
-    out[..., first] = array[..., first] * cos - array[..., second] * sin
-    out[..., second] = array[..., second] * cos + array[..., first] * sin
+    (x, y), (turned_x, turned_y) = pairs_of(array, kind), pairs_of(out, kind)
+    turned_x[:] = x * cos - y * sin
+    turned_y[:] = y * cos + x * sin
     return out
 
 
