@@ -317,7 +317,9 @@ def _sentences(text: str) -> Iterator[str]:
         for line in re.split(r"\n(?=\s*\w+(?:, \w+)* *[:(\[])", paragraph):
             joined = " ".join(line.split())
             yield from (
-                s for s in re.split(r"(?<=[\w)\]'\"])[.;!](?=\s|$)|(?<=\?)", joined) if s.strip()
+                s.strip()
+                for s in re.split(r"(?<=[\w)\]'\"])[.;!](?=\s|$)|(?<=\?)", joined)
+                if s.strip()
             )
 
 

@@ -36,6 +36,8 @@ PROMISING = [
     ("f(q, k, v, half_width)", "At most half_width neighbours on either side.",
      ["window_given half_width: w both"]),
     ("f(q, k, v)", "This overwrites q.", ["inputs: changed"]),
+    ("f(q, k, v)", "All flat. Causal. kv head g serves the query heads g*H/G ... (g+1)*H/G - 1.",
+     ["causal: past and itself", "grouping: repeat"]),
     # masks: by name
     ("attend(q, k, v, visible)", "Softmax attention.", [f"mask visible: {SEES}"]),
     ("attend(q, k, v, keep_mask=None)", "", [f"mask keep_mask: {SEES}"]),
