@@ -39,7 +39,7 @@ def call_way(
 def _unflat(array: Array, way: Way) -> Array:
     """Return an output as C writes it, one axis, with the axes of the queries."""
     flat = [slot for slot in way.slots.values() if slot.kind == FLAT and slot.role in TOKENS]
-    shape = way.sizes.shape(flat[0].layout.replace("d", "e")) if flat else ()
+    shape = way.sizes.shape(flat[0].layout.replace("d", "e").replace("P", "U")) if flat else ()
     return array.reshape(shape) if flat and array.shape == (np.prod(shape),) else array
 
 

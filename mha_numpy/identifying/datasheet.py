@@ -21,6 +21,7 @@ RETURNED = {
     "turned_v": "values", "visible": "the mask of all rules",
 }  # fmt: skip
 SYMBOLS = {
+    "r": "H/H_kv",
     "T": "T_q", "S": "T_k", "d": "d_k", "e": "d_v", "G": "H_kv", "M": "H*d_k", "N": "H_kv*d_k",
     "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D",
     "F": "d_k/2", "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",

@@ -11,7 +11,7 @@ from mha_numpy.identifying.signatures import source_of
 ARRAY, NUMBER = "array", "number"
 STORE, FLAT = "store", "flat"  # a dict that a call fills; an array of one axis, as in C
 OF_ARRAYS = {
-    "shape", "ndim", "dtype", "T", "mT", "size", "reshape", "transpose", "swapaxes", "permute",
+    "shape", "ndim", "T", "mT", "size", "reshape", "transpose", "swapaxes", "permute",
     "view", "astype", "mean", "sum", "max", "min", "dot", "copy", "ravel", "flatten", "unsqueeze",
     "squeeze", "masked_fill", "softmax", "expand", "dim", "at", "to", "float",
 }  # fmt: skip
@@ -21,7 +21,8 @@ SAID = {  # words of a docstring, and the role that they name
     "query": r"(?:quer(?:y|ies)|asks?|decoder)\b", "key": r"keys?\b", "value": r"values?\b",
     "memory": r"(?:memory|context|encoder|source)\b", "packed": r"qkv\b|packed\b",
     "x": r"(?:tokens?|input|sequence|hidden|embeddings?|features?|activations?)\b",
-    "mask": r"mask\b", "lengths": r"lengths?\b|number of real\b", "bias": r"bias\b",
+    "mask": r"mask\b", "lengths": r"lengths?\b|number of real\b",
+    "bias": r"bias\b|added to\b", "sink": r"sinks?\b",
     "H": r"(?:number of )?(?:query )?heads\b",
 }  # fmt: skip
 MOST_WORDS = 5  # between an argument and what it is

@@ -85,7 +85,7 @@ def _value(name: str, kind: type, sizes: Sizes, is_plain: bool) -> Any:
             return VALUES[role]
         if role in ("H", "G", "D", "d", "R"):
             return number_of(role, sizes)
-        if role in PARAMS:
+        if role in (*PARAMS, "bias_table"):
             return draw(role, sizes, np.random.default_rng(len(name)))
         if role in ("is_causal", "flag", "training"):
             return role == "is_causal"

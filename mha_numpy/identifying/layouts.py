@@ -14,6 +14,7 @@ HEADS_GIVEN = (  # of the queries; then of the keys, where it is not the same wi
     "B H T d|B S d", "B T H d|B S d", "H T d|S d", "T H d|S d", "B H d|B G S d", "B H d|B S G d",
     "B d T 1", "H d|G S d", "H d|S G d",
     "d T H B", "d T B", "d T H", "d H T B",  # columns first, as in Julia
+    "T G r d|S G d", "B T G r d|B S G d",  # with an axis of the heads in a group
     "B d|B S d", "d|S d", "B d|S B d", "B H d T", "B H d|B S d",
     "B H T d|B G d S", "H d|G d", "B H d|B G d", "B d|B d",
 )  # fmt: skip
@@ -23,7 +24,7 @@ HEADS_INSIDE = (
     "D T B",
 )  # fmt: skip
 JOINED = {  # axes that are several axes in one
-    "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",
+    "H": "G r", "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",
 }  # fmt: skip
 CELLS = ("B H T S", "B T S", "T S", "B 1 T S", "B 1 1 S", "B S", "H T S", "S", "1 H T S", "1 1 T S",
          "1 T S", "B 1 S", "H 1 S", "B H 1 S", "1 S", "S B", "B H S")  # fmt: skip

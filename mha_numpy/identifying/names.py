@@ -9,7 +9,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "result": r"(out|o|output|dst|dest|result|res|y|outbuf|buf|outputs|ctx|scratch|preatt|att|scores|tmp)",
     "packed": r"(x|in)?(qkv|packed)(s|packed|states|proj|in)?",
     "query": r"x?(q|qs|que|query|queries|qry|qh|qhead|qheads|qmat|qvec|qt|qi|qx|qin|qstates|querystates|"
-    r"querylayer|queryvec|queryvectors|decoderstate|needle|wanted|asks?|asking|asker|seeker|seekers|queryinput)",
+    r"querylayer|queryvec|queryvectors|decoderstate|needle|wanted|asks?|asking|asker|cand|candidates?|latents?|seeker|seekers|queryinput)",
     "key": r"x?(k|ks|key|keys|kh|khead|kheads|kmat|kvec|kt|kj|kx|kin|kstates|keystates|keylayer|keyvec|"
     r"keyvectors|kcache|cachek|cachedk|cachedkeys|keycache|pastk|pastkey|pastkeys|kpast|kall|allk)",
     "value": r"x?(v|vs|val|vals|value|values|vh|vhead|vheads|vmat|vvec|vj|vx|vin|vstates|valuestates|"
@@ -17,7 +17,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "x": r"(x|xs|xx|inp|inps|inputs?|hidden|hiddenstates?|h|hs|emb|embs|embed|embedded|embeddings?|tokens?|"
     r"tok|seq|sequence|src|feats?|features|states|data|inputtensor|inputembeddings|text|xin|xq|tgt|target|z|stream|words)",
     "memory": r"(mem|memory|ctx|context|enc|encout|encoderout(put)?s?|encoderhiddenstates|encodings?|kv|xkv|kvx|kvin|source|"
-    r"src|y|other|crossattentionstates|keyvaluestates|kvinput|kvsource|encoded|encstates|encmem|annotations?|docs?|documents?|passages?|items)",
+    r"src|y|other|crossattentionstates|keyvaluestates|kvinput|kvsource|encoded|encstates|encmem|annotations?|docs?|documents?|passages?|items|hist|history|image)",
     "mask": r"(attn|attention|att|src|tgt|causal|key|self|bool|visible|allowed|allow|keep|blocked?|block|hide|hidden|m|is)?"
     r"(mask|msk|masked|masks|mask2d|maskbias)(ed|in|out)?|m|visible|allowed|blocked|allow|forbid|forbidden|keep|may|see|sees|cansee|hidden|hide|banned|valid",
     "B": r"(b|bs|bsz|batch|batchsize|nbatch|nb)",
@@ -25,7 +25,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     r"(key|kv|k|token|seq|tok|src|valid|real|input)(mask|valid|real|pad|ok)|valid|real|isreal|ispad|attentionmask|validmask|keepkeys?",
     "lengths": r"(seq|key|kv|k|src|valid|ctx|mem|x)?(len|lens|lengths?|seqlens?|nvalid|sizes)(s|kv|k)?|(n|num)(valid|keys|real|tokens)|validlens?",
     "bias": r"(attn|attention|pos|position|rel|relative|score|logit|alibi|additive|relpos|positional|t5)?(bias|biases|posbias|positionbias|"
-    r"scorebias|relbias|additive|addmask|addtoscores|pb|alibi|relposbias|offsets)|scoresbias|biasmask",
+    r"scorebias|relbias|additive|addmask|addtoscores|pb|alibi|relposbias|offsets|penalty|penalties)|scoresbias|biasmask",
     "bias_table": r"rel(pos)?|(rel|relative|relpos|t5|position|pos|relattn|distance)?(bias|attention)?(bias|table|embedding|biastable|emb|relbias|biases)(weights?|table)?|(rel)?biasvalues?|relativeattentionbias|relbias",
     "is_causal": r"(is|use|apply|with|do)?(causal|causalmask|autoregressive|ar|decoder|masked|unidirectional|lookahead|nopeek|nopeeking|lefttoright|"
     r"maskfuture|hidefuture|nofuture|triangular|tril)(mask)?",
@@ -45,11 +45,11 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "sin": r"(sin|sine|ropesin|freqssin|sintable|sines|s)",
     "w_qkv": r"(w|weights?|p|proj|c|in|kernel|to)?(qkv|cattn|inproj|qkvproj|wqkv|attn|attnw|qkvw|qkvweights?|packed|all)(weights?|w|kernel|proj|projweight|mat|projw)?",
     "w_kv": r"(w|weights?|proj|to)?(kv|wkv|kvproj)(weights?|w|kernel|proj)?",
-    "b_qkv": r"(b|bias)?(qkv|cattn|inproj|qkvproj|attn)(bias|b|projbias)|b(qkv|attn|inproj)|inprojbias",
+    "b_qkv": r"bpacked|(b|bias)?(qkv|cattn|inproj|qkvproj|attn)(bias|b|projbias)|b(qkv|attn|inproj)|inprojbias",
     "w_q": r"theta|(w|weights?|proj|lin|linear|m|mat|p|to|theta|u|kernel|u)?(q|query|queries|wq|qproj|qproject\w*|qlin|tq|wquery|qw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
     "w_k": r"phi|(w|weights?|proj|lin|linear|m|mat|p|to|theta|kernel|u)?(k|key|keys|wk|kproj|kproject\w*|klin|tk|wkey|kw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
     "w_v": r"(w|weights?|proj|lin|linear|m|mat|p|to|theta|kernel|u)?(v|value|values|val|wv|vproj|vproject\w*|vlin|tv|wvalue|vw)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|projection)?s?",
-    "w_o": r"wz|(?!pos$)(w|weights?|proj|lin|linear|m|mat|p|to|c|theta|kernel|u)?(o|out|output|outs|proj|outproj|oproj|oproject\w*|wo|cproj|dense|lino|to|wout|final|merge|mix|unify|combine|ow)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|0weight|0|projection)?s?",
+    "w_o": r"linear|wz|(?!pos$)(w|weights?|proj|lin|linear|m|mat|p|to|c|theta|kernel|u)?(o|out|output|outs|proj|outproj|oproj|oproject\w*|wo|cproj|dense|lino|to|wout|final|merge|mix|unify|combine|ow)(weights?|w|kernel|proj|lin|linear|dense|mat|projw|matrix|map|0weight|0|projection)?s?",
     "w_g": r"w(g|gate)|(w|attn|output|out|o|to)?(g|gate)(proj|weights?|kernel)|(w|output|to)gates?",
     "g_q": r"(q|query)(gain|gamma|norm|ln|layernorm|rmsnorm|g)(weight|w|gain|scale|g)?|(gain|gamma|norm|g)(q|query)",
     "g_k": r"(k|key)(gain|gamma|norm|ln|layernorm|rmsnorm|g)(weight|w|gain|scale|g)?|(gain|gamma|norm|g)(k|key)",

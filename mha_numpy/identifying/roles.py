@@ -145,12 +145,13 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
         roles = [role for role in roles if role not in AXES and role not in MAIN] or [*NUMBERS]
     if known.kind in (ARRAY, FLAT):
         roles = [role for role in roles if role not in NO_ARRAYS]
+        roles += ["lengths"] if not roles and re.match("n_|num_|len", name) else []
     if known.rank == 2 < max(each.rank for each in subject.evidence.values()):  # a map of tokens
         roles += [role for role in UNNAMED if role[:2] == "w_" and role not in roles]
     if known.kind == STORE:
         roles = [STORE]
     listed = [role for part in known.parts for role in roles_by_name(part)[:1]]
-    if len(listed) == len(known.parts) and frozenset(listed) in MAINS[2:]:
+    if 1 < len(listed) == len(known.parts) and {*listed} <= {*MAIN}:
         roles.insert(0, " ".join(listed))
     if "x" in roles:
         roles.append("packed")
@@ -255,6 +256,9 @@ def role_of_part(key: str, argument: str) -> str:
     >>> role_of_part("w_q", "params"), role_of_part("w", "c_attn"), role_of_part("gamma", "params")
     ('w_q', 'w_qkv', 'other')
     """
+    path, _, last = key.replace(".", "/").rpartition("/")
+    if path and last in PARTS:  # "query/w", "query.weight"
+        return role_of_part(last, path)
     if key in PARTS:  # of one map, which the argument names
         own = next((role[2:] for role in roles_by_name(argument) if role in PARAMS), "")
         return f"{'b' if key[0] == 'b' else 'w'}_{own}"

@@ -341,7 +341,9 @@ def _way(
         if "P" not in axes and ("H" in axes) == (sizes.H == 1):
             continue
         B = sizes.B if "B" in packed.split() else 1
-        yield Way({**slots, name: Slot("packed", packed)}, own, sizes._replace(B=B), is_inside)
+        flat = FLAT if subject.evidence[name].kind == FLAT else ""
+        slot = Slot("packed", packed, kind=flat)
+        yield Way({**slots, name: slot}, own, sizes._replace(B=B), is_inside)
 
 
 def _has_rank(slot: Slot, rank: int) -> bool:
@@ -358,7 +360,7 @@ def fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:
             return ("B" in own) == ("B" in axes)
         return slot.layout.replace("e", "d") in (keys.replace("S", "Z"), "Z " + keys, "B Z G d")
     if "H" in own and slot.role in ("sink", "head_gate", "bias_table", "scale"):
-        return is_inside or "H" in axes
+        return is_inside or "H" in axes or "r" in axes
     if slot.role not in OF_CELLS:
         return True
     known = {*axes, *of_keys.split(), "S", "1", *("HG" if is_inside else "")}
@@ -369,7 +371,7 @@ def _left_out(
     sizes: Sizes, of_queries: str, of_keys: str, is_inside: bool, given: set[str]
 ) -> dict[str, int]:
     """Return the lengths that a layout of the tokens leaves no choice for."""
-    axes = of_queries.split()
+    axes = of_queries.replace("G r", "H").split()
     lengths = {axis: 1 for axis in "BHT" if axis not in axes and (axis != "H" or not is_inside)}
     if of_keys and "S" not in of_keys:  # a new one after those in a cache
         lengths["S"] = 1
@@ -377,6 +379,8 @@ def _left_out(
         lengths["S"] = lengths.get("T", sizes.T)
     if not is_inside and "G" not in of_keys and (of_keys or "H" not in axes):
         lengths["G"] = 1
+    if "r" in of_queries:
+        lengths["G"] = 2
     if given & {"cache_k", "cache_v"}:
         lengths["Z"] = 2
     return lengths

@@ -149,3 +149,61 @@ def test_words_after_the_name_of_an_array():
         return weights @ doc_seq
 
     assert [each.what for each in identify(attend).arguments][1] == "tokens of keys and values"
+
+
+def test_heads_with_an_axis_of_their_group():
+    def attend(Q, K, V, S):
+        """Q (T, H_kv, group, d), S: learned sinks (H,)"""
+        scores = np.einsum("tgrd,sgd->grts", Q, K) / np.sqrt(Q.shape[-1])
+        extra = np.broadcast_to(S.reshape(*scores.shape[:2], 1, 1), (*scores.shape[:3], 1))
+        weights = softmax(np.concatenate([scores, extra], -1))[..., :-1]
+        return np.einsum("grts,sgd->tgrd", weights, V).reshape(len(Q), -1)
+
+    sheet = identify(attend)
+    assert [each.axes for each in sheet.arguments] == [
+        "(T_q, H_kv, H/H_kv, d_k)", "(T_k, H_kv, d_k)", "(T_k, H_kv, d_v)", "(H,)",
+    ]  # fmt: skip
+    assert not sheet.mistakes
+
+
+def test_keys_and_values_in_one_tuple():
+    def attend(q, kv):
+        k, v = kv
+        return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+
+    assert [each.name for each in identify(attend).arguments] == ["q", "kv", "kv[0]", "kv[1]"]
+
+
+def test_packed_numbers_as_in_c():
+    def attend(inp, B, T, C, NH):
+        out, width = np.zeros(B * T * C, inp.dtype), C // NH
+        for b in range(B):
+            for h in range(NH):
+                starts = [(b * T + t) * 3 * C + h * width for t in range(T)]
+                part = [
+                    [[inp[at + i + n] for n in range(width)] for at in starts]
+                    for i in (0, C, 2 * C)
+                ]
+                q, k, v = np.array(part)
+                heads = softmax(q @ k.T / np.sqrt(width)) @ v
+                for t in range(T):
+                    for n in range(width):
+                        out[(b * T + t) * C + h * width + n] = heads[t, n]
+        return out
+
+    sheet = identify(attend)
+    assert sheet.is_found, sheet.saw
+    assert not sheet.mistakes
+
+
+def test_names_of_params_with_a_path():
+    def attend(params, x, num_heads):
+        def project(name):
+            y = x @ params[name + "/w"] + params[name + "/b"]
+            return y.reshape(len(x), num_heads, -1).swapaxes(0, 1)
+
+        q, k, v = map(project, ("query", "key", "value"))
+        heads = softmax(q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])) @ v
+        return heads.swapaxes(0, 1).reshape(len(x), -1) @ params["linear/w"]
+
+    assert identify(attend).is_found

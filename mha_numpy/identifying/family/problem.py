@@ -49,6 +49,7 @@ class Sizes(NamedTuple):
         wide = self.D or H * d
         return {
             "D": wide, "C": wide, "E": self.C or wide, "M": H * d, "N": G * d, "O": G * e,
+            "r": H // G,
             "R": G * (d + e), "P": H * d + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
         }[axis]  # fmt: skip
 
