@@ -341,8 +341,8 @@ def _way(
         if "P" not in axes and ("H" in axes) == (sizes.H == 1):
             continue
         B = sizes.B if "B" in packed.split() else 1
-        flat = FLAT if subject.evidence[name].kind == FLAT else ""
-        slot = Slot("packed", packed, kind=flat)
+        kind = FLAT if subject.evidence[name].kind == FLAT else ""
+        slot = Slot("packed", packed, kind=kind)
         yield Way({**slots, name: slot}, own, sizes._replace(B=B), is_inside)
 
 
