@@ -12,7 +12,8 @@ class Asked(dict[str, Any]):
         self._asked = asked
 
     def __missing__(self, key: str) -> Any:
-        self._asked.append(key)
+        if isinstance(key, str):
+            self._asked.append(key)
         raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:

@@ -129,7 +129,7 @@ def find_use(subject: Subject, name: str, *, last: bool = True) -> Blame | None:
     lines = [
         node.lineno
         for node in nodes
-        if getattr(node, "id", "") == name or getattr(node, "attr", "") in names
+        if name and (getattr(node, "id", "") == name or getattr(node, "attr", "") in names)
     ]
     first = subject.inner.__code__.co_firstlineno
     return _blame_of(subject, first + (max if last else min)(lines) - 1) if lines else None

@@ -32,7 +32,8 @@ def call_way(
         return None, trouble
     called = subject.call(passed, way.argument("result"))
     called = called._replace(arrays=[(path, _unflat(x, way)) for path, x in called.arrays])
-    is_fine = called.arrays and (change or np.isfinite(called.arrays[0][1]).mean() > 0.4)
+    first = called.arrays[0][1] if called.arrays else np.empty(0)
+    is_fine = called.arrays and (change or np.isfinite(first).sum() > 0.4 * first.size)
     return (Seen(way, problem, called) if is_fine else None), called.trouble or trouble
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mha_numpy import identify
+from mha_numpy.identifying.blame import find_use
 from mha_numpy.identifying.evidence import Evidence
 from mha_numpy.identifying.subject import Subject
 
@@ -207,3 +208,15 @@ def test_names_of_params_with_a_path():
         return heads.swapaxes(0, 1).reshape(len(x), -1) @ params["linear/w"]
 
     assert identify(attend).is_found
+
+
+def test_a_list_of_params_by_number_is_no_dict():
+    def attend(x, weights):
+        q, k, v = x @ weights[0], x @ weights[1], x @ weights[2]
+        return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+
+    assert isinstance(identify(attend, seconds=1).saw, str)
+
+
+def test_nothing_has_no_line():
+    assert find_use(Subject(of_three), "") is None
