@@ -125,7 +125,10 @@ def drop_in(sheet: Findings) -> str:
         is_self = is_pytorch and is_layer and ROLES["x"] in own
         if there == sheet or not (is_self or {*INPUTS} & theirs.keys() <= own):
             continue
-        said = [_said(*rows) for rows in compare_with(sheet, library)]
+        compared = compare_with(sheet, library)
+        said = [_said(*rows) for rows in compared]
+        told = [row.name for row, _ in compared]
+        said += [f"{row.name}: {row.says}" for row in sheet.mistakes if row.name not in told]
         lacks = [name for what, name in theirs.items() if what not in (*own, *MINOR, *INPUTS)]
         said += [f"it has no {', '.join(lacks)}"] if lacks else []
         found.append(
@@ -138,7 +141,8 @@ def drop_in(sheet: Findings) -> str:
     if not found:
         return "drop-in for no library that is known here"
     _, count, text = min(found)
-    return f"{'drop-in for' if count <= MOST else 'no drop-in; the closest is'} {text}"
+    is_near = count <= MOST and not sheet.mistakes
+    return f"{'drop-in for' if is_near else 'no drop-in; the closest is'} {text}"
 
 
 def _said(row: Row, there: Row) -> str:

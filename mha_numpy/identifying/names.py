@@ -32,7 +32,7 @@ WORDS: dict[str, str] = {  # role: a pattern for whole names, in lower case with
     "window": r"(attn|attention|sliding|local|slide|left|right|band|half|n|num)?(window|halfwidth|bandwidth|neighbou?rs?|windowsize|win|w|local|band|slidingwindow|windowlength|span|lookback|localsize|radius|reach)(size|len|length)?",
     "scale": r"(softmax|attn|attention|sm|qk|score|logit)?(scale|scaling|scalefactor|scalingfactor|temp|temperature|tau|norm|factor|normfactor|invtemp|mult|multiplier|beta|s)(factor)?",
     "softcap": r"(attn|attention|logit|logits|score|scores|soft)?(softcap|cap|softcapping|logitcap|logitsoftcap|logitsoftcapping|tanhcap|clip|softclip)(value)?",
-    "H": r"(n|num|no|nb|number|numberof|q|nq|numq|numattention|numattn|attention|numquery|nquery|query)?(h|heads?|nh|nheads?|hd|hq|headsnum|headcount|attnheads?|attentionheads?|qheads?|queryheads?|heads?q)(s|num)?",
+    "H": r"nq|(n|num|no|nb|number|numberof|q|nq|numq|numattention|numattn|attention|numquery|nquery|query)?(h|heads?|nh|nheads?|hd|hq|headsnum|headcount|attnheads?|attentionheads?|qheads?|queryheads?|heads?q)(s|num)?",
     "G": r"(n|num|no|nb|number|)?(g|kvh|hkv|kv(num)?heads?|keyvalueheads?|groups?|kvgroups?|nkv|headskv|nkvheads?|kvhead|kheads?|querygroups?)(s|num)?",
     "D": r"(d|dim|dmodel|modeldim|embeddim|embdim|embedsize|hidden(size|dim)?|width|channels|c|nembd|ndim|inputdim|din|dout|outdim|emsize|nstate|features|dimin|dimout|e)",
     "d": r"(d|dk|dh|hs|dhead|headdim|headsize|dimhead|dv|hd|keydim|valuedim|headwidth|dperhead|dimperhead|qkvdim|kdim)",

@@ -77,3 +77,19 @@ def test_the_text_says_what_libraries_do(sheet):
 
 def test_the_file_is_small():
     assert FILE.stat().st_size < 40_000
+
+
+def test_a_function_with_a_mistake_is_no_drop_in():
+    def attend(x, lens, w_q, w_k, w_v):
+        q, k, v = x @ w_q, x @ w_k, x @ w_v
+        scores = q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])
+        hidden = (np.arange(x.shape[1]) >= lens[:, None])[:, :, None]  # queries, not keys
+        scores = np.where(hidden, -1e9, scores)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return weights / weights.sum(-1, keepdims=True) @ v
+
+    sheet = identify(attend)
+    said = drop_in(sheet)
+    assert said.startswith("no drop-in")
+    assert sheet.mistakes
+    assert all(f"{row.name}: {row.says}" in said for row in sheet.mistakes)
