@@ -340,7 +340,8 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
     has_params = bool(found.seen.way.hidden)
     if own == "float64" and not (has_params and found.fits[0].error > 1e-11):
         width = _width_inside(subject, found)
-        is_keras = "keras" in subject.inner.__globals__  # which casts inputs to its own dtype
+        around = getattr(subject.inner, "__globals__", {})
+        is_keras = "keras" in around  # which casts inputs to its own dtype
         is_meant = width in subject.source or is_keras
         yield Fact("sums", f"{width}, as it says" if width != "float64" and is_meant else width)
     if has_params and not subject.is_module and subject.framework != "numpy":

@@ -79,17 +79,30 @@ def test_the_file_is_small():
     assert FILE.stat().st_size < 40_000
 
 
-def test_a_function_with_a_mistake_is_no_drop_in():
-    def attend(x, lens, w_q, w_k, w_v):
-        q, k, v = x @ w_q, x @ w_k, x @ w_v
-        scores = q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])
-        hidden = (np.arange(x.shape[1]) >= lens[:, None])[:, :, None]  # queries, not keys
-        scores = np.where(hidden, -1e9, scores)
-        weights = np.exp(scores - scores.max(-1, keepdims=True))
-        return weights / weights.sum(-1, keepdims=True) @ v
+class Layer:
+    def __init__(self, width=32, heads=4):
+        rng = np.random.default_rng(0)
+        self.heads = heads
+        self.w_q, self.w_k, self.w_v, self.w_o = rng.normal(size=(4, width, width)) / 5
 
-    sheet = identify(attend)
+    def forward(self, x, lengths=None):
+        B, T, D = x.shape
+        q, k, v = (
+            (x @ w).reshape(B, T, self.heads, -1).swapaxes(1, 2)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        if lengths is not None:
+            hidden = np.arange(T) >= lengths[:, None]
+            scores = np.where(hidden[:, None, :, None], -1e9, scores)  # queries, not keys
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        heads = weights / weights.sum(-1, keepdims=True) @ v
+        return heads.swapaxes(1, 2).reshape(B, T, D) @ self.w_o
+
+
+def test_a_function_with_a_mistake_is_no_drop_in():
+    sheet = identify(Layer())
     said = drop_in(sheet)
     assert said.startswith("no drop-in")
-    assert sheet.mistakes
-    assert all(f"{row.name}: {row.says}" in said for row in sheet.mistakes)
+    assert "lengths: they hide queries" in said
+    assert [row.name for row in sheet.mistakes] == ["lengths"]
