@@ -148,6 +148,7 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
         roles += ["lengths"] if not roles and re.match("n_|num_|len", name) else []
     if known.rank == 2 < max(each.rank for each in subject.evidence.values()):  # a map of tokens
         roles += [role for role in UNNAMED if role[:2] == "w_" and role not in roles]
+        roles.sort(key=lambda role: role == "w_g" and len(name) < 3)  # Wf, Wg, Wh are q, k, v
     if known.kind == STORE:
         roles = [STORE]
     listed = [role for part in known.parts for role in roles_by_name(part)[:1]]

@@ -1,7 +1,8 @@
-"""Two hundred functions by people who had not seen the package, each with the truth about it.
+"""Functions by people who had not seen the package, 440 of them, each with the truth about it.
 
 They are in an archive, because they are material and nobody's model: a and b were looked at while
-`identify` was written, x and y only afterwards (98 of their 112 attention functions were found).
+`identify` was written, the others only after a first look, which found 98 of 112 attention
+functions in x and y, 95 of 112 in p and q, and 86 of 112 in r and s.
 """
 
 import importlib.util
@@ -16,12 +17,19 @@ from mha_numpy.identifying import identify
 
 pytestmark = pytest.mark.slow
 ARCHIVE = Path(__file__).with_name("foreign.tar.xz")
-UNKNOWN = {  # what is not found yet: a class that needs arrays, pages of a cache
+UNKNOWN = {  # what is not found yet: a class that needs arrays, pages of a cache, and others
     "a": {"f38"},
     "b": {"f17", "f18", "f39"},
     "x": set(),
     "y": set(),
+    "p": {"f19"},
+    "q": {"f18", "f44"},
+    "r": {"f01", "f05", "f29", "f38", "f40", "f41", "f47", "f51", "f60"},
+    "s": {"f05", "f23", "f28", "f44", "f45", "f46", "f48"},
 }
+ASKS = ("s", "f60")  # a class that cannot be made without its params, which is said
+ACCUSED = {("s", "f55")}  # a maximum over hidden keys, too: large ones make visible ones vanish
+LATE = ("p", "q", "r", "s")
 TOKENS = {"query", "x", "packed qkv", "memory", "key"}  # roles; without one it is no attention
 
 
@@ -34,20 +42,23 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "keras"])
-@pytest.mark.parametrize("name", UNKNOWN)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.release if n in LATE else ()) for n in UNKNOWN]
+)
 def test_foreign_functions(folder, name, framework, monkeypatch):
     pytest.importorskip(framework)
     monkeypatch.syspath_prepend(folder / name)
     truths = json.loads((folder / name / "truth.json").read_text("utf-8"))
     lost, accused = [], []
     for key, truth in truths.items():
-        if truth["framework"] != framework:
+        if truth["framework"] != framework or (name, key) == ASKS:
             continue
         sheet = identify(load(folder / name / f"{key}.py", truth["name"]), seconds=30)
-        is_attention = bool(truth["rows"]) and not TOKENS.isdisjoint(truth["roles"].values())
+        is_attention = truth.get("attention", any(truth["rows"] or ()))
+        is_attention &= not TOKENS.isdisjoint(truth["roles"].values())
         if is_attention and not sheet.is_found and key not in UNKNOWN[name]:
             lost.append(key)
-        if sheet.mistakes and not truth["bugs"] and truth["correct"]:
+        if sheet.mistakes and not truth["bugs"] and (name, key) not in ACCUSED:
             accused.append((key, [row.says for row in sheet.mistakes]))
     assert (lost, accused) == ([], [])
 
