@@ -17,4 +17,4 @@ def test_nothing_scrolls_sideways(visit, tmp_path, sheet, width):
     page = visit(file.as_uri(), file.as_uri(), viewport={"width": width, "height": 900})
     page.emulate_media(media="print" if width == 680 else "screen")  # a sheet of A4
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator("h2").first.inner_text() == "Looks like a mistake"
+    assert page.locator("h2").first.inner_text() == "What looks like a mistake"
