@@ -59,8 +59,9 @@ def _keep_globals(stack: ExitStack) -> None:
         stack.callback(torch.set_default_dtype, torch.get_default_dtype())
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(1)
-    if "jax" in sys.modules:
-        config = sys.modules["jax"].config
+    jax: Any = sys.modules.get("jax")
+    if jax:
+        config = jax.config
         fast = {"jax_disable_most_optimizations": True, "jax_traceback_filtering": "off"}
         for name in ("jax_enable_x64", *fast):
             stack.callback(config.update, name, config.values[name])
