@@ -147,6 +147,8 @@ UNREAD = {  # by normaliser: settings that cannot change its numbers, and why
     "relu of q and k": NO_SCORES,
     "elu(x)+1 of q and k": NO_SCORES,
     "exp of q and k": NO_SCORES,
+    "abs, sum": (("scale_given", "scale"), "a factor of all scores cancels"),
+    "square, sum": (("scale_given", "scale"), "a factor of all scores cancels"),
     "relu, sum": (("scale_given", "scale"), "a factor of all scores cancels"),
     "sum": (("scale_given", "scale"), "a factor of all scores cancels"),
     "log-softmax": (("mask",), "the log of a weight 0 is -inf: no output is finite"),
