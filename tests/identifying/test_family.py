@@ -140,8 +140,9 @@ TWINS = {  # pairs that have the numbers of another pair: a sigmoid treats q and
         "normaliser": "sigmoid",
         "exchanged": "q k",
     },
+    (("causal", "past and itself"), ("window_given", "w-1 both")): {"causal": "past and itself"},
 }
-NO_SCORES = (("scale_given", "scale", "alibi"), "there are no scores, and no softmax")
+NO_SCORES = (("buckets", "scale_given", "scale", "alibi"), "there are no scores, and no softmax")
 UNREAD = {  # by normaliser: settings that cannot change its numbers, and why
     "sigmoid": (("softmax_axis",), "each weight is that of one score alone"),
     "relu of q and k": NO_SCORES,
