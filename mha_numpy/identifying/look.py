@@ -34,8 +34,7 @@ FOR_CALLS = 0.9  # of the time; the rest is for lines of mistakes, and examples
 MOST_SEEN = 24
 MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
 MOST_CALLS = {False: 12_000, True: 1000}  # by whether one worked
-MOST_WAYS = {1: 24, 2: 24, 3: 8}  # by cost: there are more settings than time
-MANY_DEVIATIONS = {4: 8, 5: 4}
+MOST_WAYS = {1: 24, 2: 24, 3: 8, 4: 8, 5: 4}  # by cost: there are more settings than time
 SAME_TROUBLE = 3  # ranks of masks
 MOST_DOUBTFUL = {1: 60, 2: 24}
 
@@ -130,12 +129,10 @@ def _find_base(
     seen.sort(key=_is_odd)
     groups = [[one] for one in seen]
     most_ways = MOST_DOUBTFUL if doubt else MOST_WAYS
-    until = subject.until
-    found = search(groups, numbers, until=until, most=most_ways, bases=BASES)
+    half = clock() + subject.left / 2  # so that reading the weights has its turn, too
+    found = search(groups, numbers, until=half, most=most_ways, bases=BASES)
     if found is None and not doubt:
-        found = search_by_weights(groups, numbers, until=until, bases=BASES) or search(
-            groups, numbers, until=until, most=MANY_DEVIATIONS, bases=BASES
-        )
+        found = search_by_weights(groups, numbers, until=subject.until, bases=BASES)
     if found is None or not mixes(subject, found):
         return None, seen, trouble
     return settle(subject, found, numbers), seen, trouble
