@@ -63,11 +63,11 @@ def _of_source(
     """Return kinds and ranks; `of` gives the argument that a name of this function stands for."""
     numbers, arrays, stores, flat = set[str](), set[str](), set[str](), set[str]()
     ranks: dict[str, int] = {}
-    changed = {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and _is_stored(node)
-    }
+    changed: set[str] = set()
     for node in ast.walk(tree):
         match node:
+            case ast.Name(id=name, ctx=ast.Store()):
+                changed.add(name)
             case ast.Assign([ast.Tuple(elts)], value):
                 array = _shape_of(value)
                 if array in of and not any(isinstance(each, ast.Starred) for each in elts):
@@ -76,8 +76,8 @@ def _of_source(
                 stores.add(name)
             case ast.Attribute(ast.Name(id=name), attribute) if attribute in OF_ARRAYS:
                 arrays.add(name)
-            case ast.Subscript(ast.Name(id=name), ast.Constant(value=str())):
-                stores |= {name} if isinstance(node.ctx, ast.Store) else set()
+            case ast.Subscript(ast.Name(id=name), ast.Constant(value=str()), ast.Store()):
+                stores.add(name)
             case ast.Subscript(ast.Name(id=name), ast.BinOp(op=ast.Add()) as at):  # as in C
                 flat |= set() if any(map(_is_text, ast.walk(at))) else {name}
             case ast.Subscript(ast.Name(id=name), ast.Tuple() | ast.Slice()):
@@ -86,17 +86,17 @@ def _of_source(
                 arrays |= {each.id for each in (left, right) if isinstance(each, ast.Name)}
             case ast.BinOp(left, ast.FloorDiv() | ast.Mod(), right):
                 numbers |= {each.id for each in (left, right) if isinstance(each, ast.Name)}
+            case ast.Call(ast.Attribute(attr="einsum"), [ast.Constant(value=text), *operands]):
+                terms = str(text).split("->")[0].replace(" ", "").split(",")
+                for term, each in zip(terms, operands, strict=False):
+                    if isinstance(each, ast.Name):
+                        arrays.add(each.id)
+                        ranks |= {each.id: len(term)} if "." not in term else {}
             case ast.Call(function, arguments):
                 called = getattr(function, "attr", getattr(function, "id", ""))
                 own = {each.id for each in arguments if isinstance(each, ast.Name)}
                 if called in WITH_NUMBERS:
                     numbers |= own
-                elif called == "einsum" and isinstance(arguments[0], ast.Constant):
-                    arrays |= own
-                    terms = str(arguments[0].value).split("->")[0].replace(" ", "").split(",")
-                    for term, each in zip(terms, arguments[1:], strict=False):
-                        if isinstance(each, ast.Name) and "." not in term:
-                            ranks.setdefault(each.id, len(term))
                 elif called in ("matmul", "tensordot", "dot"):
                     arrays |= own
                 elif called == "reshape" and isinstance(function, ast.Attribute):
@@ -133,10 +133,6 @@ def _of_callee(
     passed = zip(helper.__code__.co_varnames, arguments, strict=False)
     of = {own: each.id for own, each in passed if isinstance(each, ast.Name)}
     return _of_source(source_of(helper)[1], of, helper, depth + 1)
-
-
-def _is_stored(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store)
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -220,3 +220,10 @@ def test_a_list_of_params_by_number_is_no_dict():
 
 def test_nothing_has_no_line():
     assert find_use(Subject(of_three), "") is None
+
+
+def test_an_einsum_that_is_given_by_names_is_read_over():
+    def attend(q, k):
+        return np.einsum(subscripts="td,sd->ts", operands=(q, k)) @ np.einsum()
+
+    assert Subject(attend).evidence["q"] == Evidence()
