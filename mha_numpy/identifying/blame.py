@@ -154,12 +154,8 @@ def find_change(subject: Subject, argument: str) -> Blame | None:
     writes = re.compile(rf"\s*{part} ?[-+*/@]+=|\s*{argument}\[.*\] ?=[^=]|.*\bout=\(?{part}")
     lines = subject.source.splitlines()
     found = (at for at, line in enumerate(lines) if writes.match(line))
-    first = next(found, None)
-    return (
-        first
-        if first is None
-        else _blame_of(subject, first + subject.inner.__code__.co_firstlineno)
-    )
+    first = subject.inner.__code__.co_firstlineno
+    return next((_blame_of(subject, first + at) for at in found), None)
 
 
 def find_wrong(

@@ -6,7 +6,7 @@ from itertools import islice, pairwise, product
 from typing import NamedTuple
 
 from mha_numpy.identifying.arrays import owner_of
-from mha_numpy.identifying.evidence import ARRAY, FLAT, NUMBER, STORE, of_comments
+from mha_numpy.identifying.evidence import ARRAY, FLAT, NUMBER, STORE, Evidence, of_comments
 from mha_numpy.identifying.family import AXES
 from mha_numpy.identifying.names import roles_by_name
 from mha_numpy.identifying.signatures import Argument
@@ -72,9 +72,9 @@ def find_roles(subject: Subject, given: Mapping[str, str], doubt: bool = False) 
         for each in _assignments(own, subject)
         if _main(each) in MAINS
     }
+    names = {argument.name for argument in subject.arguments}
     for each in sorted(complete, key=complete.__getitem__)[:MOST_ROLES]:
         arguments = dict(zip([a.name for a in passed], each, strict=True))
-        names = {argument.name for argument in subject.arguments}
         for own, other in (("key", "value"), ("value", "key")):  # one of them is both
             if _main(each) == {"query", own} and other not in names:
                 arguments = {n: "memory" if r == own else r for n, r in arguments.items()}
@@ -124,14 +124,7 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
         return ["params"]
     if name == "key" and any(other.name == "k" for other in subject.arguments):
         return ["rng"]  # as JAX calls it
-    known = subject.evidence[name]
-    roles = [*roles_by_name(name)] if is_telling(name) else []
-    if not roles or len(name) < 3 or roles[0] in ("x", "memory"):  # what any array may be called
-        roles = [*dict.fromkeys([*known.roles, *roles])]
-    if roles[:1] and roles[0] in MAIN:
-        roles = [role for role in roles if role not in PARAMS]
-    if len(name) < 3 and name.isupper():  # B, T, C: lengths, as in C
-        roles.sort(key=lambda role: role not in NUMBERS)
+    roles = _by_words(name, subject.evidence[name])
     if "params" in roles:
         subject.keys.setdefault(name, [])  # a call says which
     if "int" in annotation and "array" not in annotation:
@@ -141,6 +134,33 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     if subject.looks_up(name):
         subject.keys.setdefault(name, [])
         roles.insert(0, "params")
+    roles = _by_source(name, roles, subject)
+    if "x" in roles:
+        roles.append("packed")
+    if given and {*roles} & {*AXES, *MAIN}:  # what is given may leave it another role
+        roles += [role for role in MAIN[:3] if role not in (*roles, *given.values())]
+    if not roles and name[:1] in "Ww" and len(name) < 4:
+        roles += ["w_q", "w_k", "w_v", "w_o"]
+    if "tanh" in subject.source and name[:1] in "VvWwUu":
+        roles = [*roles[:2], "w_a", *(["w_k", "w_q"] if name[0] in "Uu" else [])]
+    return roles or [*UNNAMED]
+
+
+def _by_words(name: str, known: Evidence) -> list[str]:
+    """Return the roles that a name and the docstring suggest."""
+    roles = [*roles_by_name(name)] if is_telling(name) else []
+    if not roles or len(name) < 3 or roles[0] in ("x", "memory"):  # what any array may be called
+        roles = [*dict.fromkeys([*known.roles, *roles])]
+    if roles[:1] and roles[0] in MAIN:
+        roles = [role for role in roles if role not in PARAMS]
+    if len(name) < 3 and name.isupper():  # B, T, C: lengths, as in C
+        roles.sort(key=lambda role: role not in NUMBERS)
+    return roles
+
+
+def _by_source(name: str, roles: list[str], subject: Subject) -> list[str]:
+    """Return those of the roles that the source leaves, and others that it suggests."""
+    known = subject.evidence[name]
     if known.kind == NUMBER:
         roles = [role for role in roles if role not in AXES and role not in MAIN] or [*NUMBERS]
     if known.kind in (ARRAY, FLAT):
@@ -154,15 +174,7 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     listed = [role for part in known.parts for role in roles_by_name(part)[:1]]
     if 1 < len(listed) == len(known.parts) and {*listed} <= {*MAIN}:
         roles.insert(0, " ".join(listed))
-    if "x" in roles:
-        roles.append("packed")
-    if given and {*roles} & {*AXES, *MAIN}:  # what is given may leave it another role
-        roles += [role for role in MAIN[:3] if role not in (*roles, *given.values())]
-    if not roles and name[:1] in "Ww" and len(name) < 4:
-        roles += ["w_q", "w_k", "w_v", "w_o"]
-    if "tanh" in subject.source and name[:1] in "VvWwUu":
-        roles = [*roles[:2], "w_a", *(["w_k", "w_q"] if name[0] in "Uu" else [])]
-    return roles or [*UNNAMED]
+    return roles
 
 
 def _assignments(choices: Sequence[Sequence[str]], subject: Subject) -> Iterator[tuple[str, ...]]:

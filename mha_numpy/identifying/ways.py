@@ -326,24 +326,28 @@ def _way(
             slots[name] = Slot(role, of_queries.replace("d", "e").replace("D", "U"))
         else:
             slots[name] = _param(role, of_params)
-    if "packed" not in given:
-        if all(_has_rank(slot, subject.evidence[name].rank) for name, slot in slots.items()):
+    for own_slots, B in _with_packed(slots, sizes, roles):
+        known = {name: subject.evidence[name] for name in own_slots}
+        if all(_has_rank(slot, known[name].rank) for name, slot in own_slots.items()):
             flat = {
-                n: s._replace(kind=FLAT)
-                for n, s in slots.items()
-                if s.layout and s.role != "bias_table" and subject.evidence[n].kind == FLAT
+                name: slot._replace(kind=FLAT)
+                for name, slot in own_slots.items()
+                if slot.layout and slot.role != "bias_table" and known[name].kind == FLAT
             }
-            yield Way(slots | flat, own, sizes, is_inside)
-        return
-    name = next(name for name, role in roles.arguments.items() if role == "packed")
-    for packed in PACKED:
-        axes = packed.split()  # heads that are given are several
-        if "P" not in axes and ("H" in axes) == (sizes.H == 1):
-            continue
-        B = sizes.B if "B" in packed.split() else 1
-        kind = FLAT if subject.evidence[name].kind == FLAT else ""
-        slot = Slot("packed", packed, kind=kind)
-        yield Way({**slots, name: slot}, own, sizes._replace(B=B), is_inside)
+            yield Way(own_slots | flat, own, sizes._replace(B=B), is_inside)
+
+
+def _with_packed(
+    slots: dict[str, Slot], sizes: Sizes, roles: Roles
+) -> Iterator[tuple[dict[str, Slot], int]]:
+    """Yield slots, with each layout of q, k and v in one array, and the number of sequences."""
+    name = next((name for name, role in roles.arguments.items() if role == "packed"), "")
+    if not name:
+        yield slots, sizes.B
+    for packed in PACKED if name else ():
+        axes = packed.split()
+        if "P" in axes or ("H" in axes) == (sizes.H > 1):  # heads that are given are several
+            yield slots | {name: Slot("packed", packed)}, sizes.B if "B" in axes else 1
 
 
 def _has_rank(slot: Slot, rank: int) -> bool:
