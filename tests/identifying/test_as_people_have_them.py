@@ -31,6 +31,7 @@ def heads_in_a_loop(x, p, n_head):
     return linear(np.hstack(heads), **p["c_proj"])
 
 
+@pytest.mark.slow
 def test_a_function_of_single_tokens_is_no_attention():
     sheet = identify(twice, seconds=2)
     assert not sheet.is_found
@@ -86,6 +87,7 @@ def test_the_output_may_be_the_second_of_two():
     assert sheet.value("sums") == "float64"
 
 
+@pytest.mark.slow
 def test_the_queries_alone_are_no_attention():
     assert not identify(lambda q, k, v: q, seconds=2).is_found
 
@@ -180,6 +182,7 @@ def three_mistakes(query, key, value, n_heads):
     return (weights @ v).reshape(query.shape)
 
 
+@pytest.mark.slow
 def test_three_deviations_are_found():
     sheet = identify(three_mistakes)
     assert [row.value for row in sheet.mistakes] == ["reshape without transpose", "queries"]
