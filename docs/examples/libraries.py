@@ -1,4 +1,4 @@
-"""Write mha_numpy/identifying/libraries.json, and the tables of docs/conventions.md made from it.
+"""Write mha_numpy/identifying/reporting/libraries.json, and from it docs/conventions.md's tables.
 
 python docs/examples/libraries.py
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from mha_numpy import MultiHeadAttention, scaled_dot_product_attention
 from mha_numpy.identifying import identify
-from mha_numpy.identifying.libraries import FILE, INPUTS, keys_of, libraries, pack
+from mha_numpy.identifying.reporting.libraries import FILE, INPUTS, keys_of, libraries, pack
 
 PAGE = Path(__file__).parents[1] / "conventions.md"
 D, H = 32, 4

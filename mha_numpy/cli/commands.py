@@ -634,7 +634,7 @@ def _vectors(options: Namespace) -> int:
 )  # fmt: skip
 def _identify(options: Namespace) -> int:
     from mha_numpy.identifying.from_file import identify_file
-    from mha_numpy.identifying.report import WIDTH
+    from mha_numpy.identifying.reporting.report import WIDTH
 
     given = dict(text.split("=", 1) for text in options.given if "=" in text.strip("="))
     if len(given) < len(options.given):

@@ -7,15 +7,15 @@ from typing import Any
 
 from mha_numpy.checks import check_number
 from mha_numpy.errors import ConfigError, describe, did_you_mean
-from mha_numpy.identifying.aftermath import undone
-from mha_numpy.identifying.clock import clock
-from mha_numpy.identifying.datasheet import Named, in_order, make_datasheet
-from mha_numpy.identifying.examples import Example, make_example
+from mha_numpy.identifying.calling.aftermath import undone
+from mha_numpy.identifying.calling.clock import clock
+from mha_numpy.identifying.calling.instances import choices_of, make_instance
 from mha_numpy.identifying.family import SETTINGS
-from mha_numpy.identifying.instances import choices_of, make_instance
 from mha_numpy.identifying.look import Looked, look
-from mha_numpy.identifying.rows import ROLES, Row, make_row
-from mha_numpy.identifying.sheet import Datasheet
+from mha_numpy.identifying.reporting.datasheet import Named, in_order, make_datasheet
+from mha_numpy.identifying.reporting.examples import Example, make_example
+from mha_numpy.identifying.reporting.rows import ROLES, Row, make_row
+from mha_numpy.identifying.reporting.sheet import Datasheet
 
 NAMES = {  # of roles, as people say them
     **{role: role for role in (*ROLES, "padding")},

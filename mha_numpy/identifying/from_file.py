@@ -17,9 +17,9 @@ from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError, MhaError, describe, did_you_mean
+from mha_numpy.identifying.calling.instances import make_instance
 from mha_numpy.identifying.entry import identify
-from mha_numpy.identifying.instances import make_instance
-from mha_numpy.identifying.sheet import Datasheet
+from mha_numpy.identifying.reporting.sheet import Datasheet
 from mha_numpy.progress import busy
 from mha_numpy.tables import Table, plain
 from mha_numpy.teach.exercises.child import CHILD, INSIDE, INSTALLED

@@ -8,24 +8,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.errors import ConfigError, MhaError, did_you_mean
-from mha_numpy.identifying.arrays import owner_of, parts_of
-from mha_numpy.identifying.backward_calls import pull_back
-from mha_numpy.identifying.calling import call_way, with_sizes
-from mha_numpy.identifying.clock import clock
-from mha_numpy.identifying.dropout import find_dropout
+from mha_numpy.identifying.calling.arrays import owner_of, parts_of
+from mha_numpy.identifying.calling.clock import clock
+from mha_numpy.identifying.calling.instances import callable_of, method_of
+from mha_numpy.identifying.calling.layouts import LAYOUTS, find_orders
+from mha_numpy.identifying.calling.names import roles_by_name
+from mha_numpy.identifying.calling.roles import is_telling
+from mha_numpy.identifying.calling.subject import Subject, trouble_of
+from mha_numpy.identifying.calling.ways import Way, find_ways
+from mha_numpy.identifying.facts.dropout import find_dropout
+from mha_numpy.identifying.facts.feeding import feed
+from mha_numpy.identifying.facts.options import Option, look_at_options
+from mha_numpy.identifying.facts.probes import Fact, find_facts, in_time, mixes
 from mha_numpy.identifying.family import Settings, evaluate
-from mha_numpy.identifying.feeding import feed
-from mha_numpy.identifying.gradients import GradientRow, look_at_gradients
-from mha_numpy.identifying.instances import callable_of, method_of
-from mha_numpy.identifying.layouts import LAYOUTS, find_orders
-from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.options import Option, look_at_options
-from mha_numpy.identifying.probes import Fact, find_facts, in_time, mixes
-from mha_numpy.identifying.reading import search_by_weights
-from mha_numpy.identifying.roles import is_telling
-from mha_numpy.identifying.search import OUTPUTS, Found, Seen, explain, search
-from mha_numpy.identifying.subject import Subject, trouble_of
-from mha_numpy.identifying.ways import Way, find_ways
+from mha_numpy.identifying.gradients.calls import pull_back
+from mha_numpy.identifying.gradients.look import GradientRow, look_at_gradients
+from mha_numpy.identifying.searching.calls import call_way, with_sizes
+from mha_numpy.identifying.searching.reading import search_by_weights
+from mha_numpy.identifying.searching.search import OUTPUTS, Found, Seen, explain, search
 
 BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
 WITH_GRADIENTS = ("mask", "padding", "bias", "is_causal", "lengths")  # a backward may forget them

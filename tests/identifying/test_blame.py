@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mha_numpy.identifying.blame import find_blame
-from mha_numpy.identifying.clock import clock
+from mha_numpy.identifying.blaming.blame import find_blame
+from mha_numpy.identifying.calling.clock import clock
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.calling.ways import Slot, Way
 from mha_numpy.identifying.family import Sizes, evaluate
-from mha_numpy.identifying.search import Seen, explain
-from mha_numpy.identifying.subject import Subject
-from mha_numpy.identifying.ways import Slot, Way
+from mha_numpy.identifying.searching.search import Seen, explain
 
 PLAIN = Sizes(G=2, d=6, e=6)
 INSIDE = Sizes(G=2, d=6, e=6, S=5)
@@ -318,7 +318,9 @@ def test_the_line_of_a_mistake_is_named(
     source: str, edits: dict[str, str], deviant: dict[str, Any], parts: list[str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("mha_numpy.identifying.blame.SECONDS", 20)  # a busy machine compiles slowly
+    monkeypatch.setattr(
+        "mha_numpy.identifying.blaming.blame.SECONDS", 20
+    )  # a busy machine compiles slowly
     if source in ("TORCH", "JAX"):
         pytest.importorskip(source.lower())
     text = globals()[source]
@@ -356,7 +358,7 @@ def test_no_line_is_named_for_a_right_function_or_without_source(tmp_path: Path)
 
 
 def test_a_slow_function_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mha_numpy.identifying.blame.SECONDS", 0.1)
+    monkeypatch.setattr("mha_numpy.identifying.blaming.blame.SECONDS", 0.1)
     text = LINE.replace("    k, v =", "    for _ in range(slow[0]): abs(q)\n    k, v =")
     module = load(text + "\nslow = [0]\n", tmp_path)
     subject, seen = look("LINE", module.attend)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from mha_numpy.identifying import identify
-from mha_numpy.identifying.chance import Chance
-from mha_numpy.identifying.dropout import find_dropout
-from mha_numpy.identifying.instances import callable_of
+from mha_numpy.identifying.calling.chance import Chance
+from mha_numpy.identifying.calling.instances import callable_of
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.facts.dropout import find_dropout
+from mha_numpy.identifying.facts.options import look_at_options
 from mha_numpy.identifying.look import find_base
-from mha_numpy.identifying.options import look_at_options
-from mha_numpy.identifying.rows import make_row
-from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.reporting.rows import make_row
 
 SCALED = ("dropout_scale", "1/(1-p)")
 

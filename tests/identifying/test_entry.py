@@ -8,12 +8,12 @@ import pytest
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import identify
-from mha_numpy.identifying.calling import call_way
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.calling.ways import Slot, find_ways
 from mha_numpy.identifying.entry import NAMES
-from mha_numpy.identifying.otherwise import _other, describe_unknown
-from mha_numpy.identifying.rows import ROLES
-from mha_numpy.identifying.subject import Subject
-from mha_numpy.identifying.ways import Slot, find_ways
+from mha_numpy.identifying.judging.otherwise import _other, describe_unknown
+from mha_numpy.identifying.reporting.rows import ROLES
+from mha_numpy.identifying.searching.calls import call_way
 
 
 def attend(q, k, v, window=None):

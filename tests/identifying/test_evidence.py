@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mha_numpy import identify
-from mha_numpy.identifying.blame import find_use
-from mha_numpy.identifying.evidence import Evidence
-from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.blaming.blame import find_use
+from mha_numpy.identifying.calling.evidence import Evidence
+from mha_numpy.identifying.calling.subject import Subject
 
 
 def softmax(scores):

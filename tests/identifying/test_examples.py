@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.identifying import identify
-from mha_numpy.identifying.examples import show
+from mha_numpy.identifying.reporting.examples import show
 
 
 def softmax(scores):

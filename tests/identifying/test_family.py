@@ -7,7 +7,7 @@ import pytest
 
 from mha_numpy.identifying.family import SETTINGS
 from mha_numpy.identifying.look import look
-from mha_numpy.identifying.search import CONVENTIONS, NEEDS, RARE, cost_of
+from mha_numpy.identifying.searching.search import CONVENTIONS, NEEDS, RARE, cost_of
 from tests.identifying.foreign import SIGNATURES, make_foreign
 from tests.sweeps import sweep
 

@@ -10,8 +10,8 @@ import pytest
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import from_file
+from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.from_file import identify_file
-from mha_numpy.identifying.subject import Subject
 from mha_numpy.tables import Table
 
 pytest.importorskip("resource", reason="there are no limits here")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mha_numpy.identifying import identify
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.calling.ways import Slot, Way
 from mha_numpy.identifying.family import Sizes
-from mha_numpy.identifying.gradients import look_at_gradients
-from mha_numpy.identifying.search import Found, Seen, explain
-from mha_numpy.identifying.subject import Subject
-from mha_numpy.identifying.ways import Slot, Way
+from mha_numpy.identifying.gradients.look import look_at_gradients
+from mha_numpy.identifying.searching.search import Found, Seen, explain
 
 PLAIN = """
 def forward(Q, K, V):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from mha_numpy.identifying.calling.layouts import arrange, find_orders, in_order, layout_of
 from mha_numpy.identifying.family import Sizes
-from mha_numpy.identifying.layouts import arrange, find_orders, in_order, layout_of
 
 SIZES = Sizes(B=2, H=3, G=3, T=4, S=5, d=2, e=2)
 

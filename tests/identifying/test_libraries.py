@@ -6,8 +6,8 @@ import pytest
 from mha_numpy import scaled_dot_product_attention
 from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import identify
-from mha_numpy.identifying.datasheet import Findings
-from mha_numpy.identifying.libraries import FILE, compare_with, drop_in, libraries
+from mha_numpy.identifying.reporting.datasheet import Findings
+from mha_numpy.identifying.reporting.libraries import FILE, compare_with, drop_in, libraries
 
 TORCHS = "PyTorch's scaled_dot_product_attention"
 

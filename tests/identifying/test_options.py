@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.facts.options import look_at_options
 from mha_numpy.identifying.look import find_base
-from mha_numpy.identifying.options import look_at_options
-from mha_numpy.identifying.subject import Subject
 from tests.identifying.foreign import make_foreign
 
 

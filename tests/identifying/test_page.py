@@ -5,11 +5,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from mha_numpy.identifying.datasheet import Named
-from mha_numpy.identifying.page import to_page
-from mha_numpy.identifying.report import headline, sections, to_text, usual, verdict
-from mha_numpy.identifying.rows import Row, make_row
-from mha_numpy.identifying.sheet import Datasheet
+from mha_numpy.identifying.reporting.datasheet import Named
+from mha_numpy.identifying.reporting.page import to_page
+from mha_numpy.identifying.reporting.report import headline, sections, to_text, usual, verdict
+from mha_numpy.identifying.reporting.rows import Row, make_row
+from mha_numpy.identifying.reporting.sheet import Datasheet
 
 VOID = {"meta", "br", "path"}  # "path" closes itself
 HOSTILE = (

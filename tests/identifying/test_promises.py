@@ -5,8 +5,8 @@ import re
 import pytest
 
 from mha_numpy.identifying.family import SETTINGS
-from mha_numpy.identifying.promises import _rules, find_promises
-from mha_numpy.identifying.rows import _meanings
+from mha_numpy.identifying.judging.promises import _rules, find_promises
+from mha_numpy.identifying.reporting.rows import _meanings
 
 HALF = [
     f"{row}: fine | float16 | float16, computed in a wider dtype | float32 | float64"

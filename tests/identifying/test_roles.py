@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mha_numpy.identifying import identify
-from mha_numpy.identifying.roles import hidden_roles
-from mha_numpy.identifying.subject import Subject
+from mha_numpy.identifying.calling.roles import hidden_roles
+from mha_numpy.identifying.calling.subject import Subject
 
 
 def softmax(scores):

@@ -3,11 +3,19 @@
 import numpy as np
 import pytest
 
+from mha_numpy.identifying.calling.subject import Called, Subject
+from mha_numpy.identifying.calling.ways import find_ways
 from mha_numpy.identifying.family import evaluate
-from mha_numpy.identifying.reading import fits_scores, read_weights, search_by_weights
-from mha_numpy.identifying.search import Near, Seen, choices_of, distance, explain, fit, search
-from mha_numpy.identifying.subject import Called, Subject
-from mha_numpy.identifying.ways import find_ways
+from mha_numpy.identifying.searching.reading import fits_scores, read_weights, search_by_weights
+from mha_numpy.identifying.searching.search import (
+    Near,
+    Seen,
+    choices_of,
+    distance,
+    explain,
+    fit,
+    search,
+)
 
 MOST = dict.fromkeys(range(6), 1)
 

@@ -5,11 +5,11 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from mha_numpy.identifying.calling.names import roles_by_name
+from mha_numpy.identifying.calling.roles import find_roles, hidden_roles
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.calling.ways import find_ways
 from mha_numpy.identifying.family import evaluate
-from mha_numpy.identifying.names import roles_by_name
-from mha_numpy.identifying.roles import find_roles, hidden_roles
-from mha_numpy.identifying.subject import Subject
-from mha_numpy.identifying.ways import find_ways
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mha_numpy.identifying.libraries import FILE
+from mha_numpy.identifying.reporting.libraries import FILE
 from tests.docs.scripts import load
 
 SCRIPT = load("libraries")

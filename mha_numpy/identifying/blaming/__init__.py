@@ -1,0 +1,1 @@
+"""Which line of a function is to blame, found by running it step by step."""

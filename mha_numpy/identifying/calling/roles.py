@@ -1,0 +1,279 @@
+"""Which role each argument may have, and each param that an object has itself."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, pairwise, product
+from typing import NamedTuple
+
+from mha_numpy.identifying.calling.arrays import owner_of
+from mha_numpy.identifying.calling.evidence import ARRAY, FLAT, NUMBER, STORE, Evidence, of_comments
+from mha_numpy.identifying.calling.names import roles_by_name
+from mha_numpy.identifying.calling.signatures import Argument
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.family import AXES
+
+MAIN = ("query", "key", "value", "x", "memory", "packed")  # in their usual order
+TOKENS = ("query", "wide_q", "x_q", "x", "packed")  # whose rows have outputs
+MAINS = [  # those that occur together; after the first five, something is missing
+    frozenset(each.split())
+    for each in ("x", "packed", "query key value", "query memory", "x memory", "query key",
+                 "x key value", "x key", "query value")
+]  # fmt: skip
+NUMBERS = ("H", "G", "D", "d", "T", "S", "R", "B")  # lengths that a function may ask for; R: H//G
+PARAMS = tuple(role for role in AXES if role.startswith(("w_", "b_", "g_")))
+SWITCHES = ("is_causal", "training", "flag")
+UNNAMED = (  # what an argument may be whose name says nothing
+    "query", "key", "value", "x", "memory", "mask", "w_q", "w_k", "w_v", "w_o", "H",
+)  # fmt: skip
+ANYTHING = (*UNNAMED, "T", "lengths", "bias", "offset", "other")  # of a name that says it wrongly
+NO_ARRAYS = (*NUMBERS, *SWITCHES, "window", "block", "rate", "offset", "eps", "base",
+             "params")  # fmt: skip
+PARTS = ("w", "b", "weight", "bias", "kernel")  # of one map
+OF_PARAMS = ("params", "data", "param")  # what holds them, or one of them
+MOST_ROLES = 60  # assignments that are tried
+MOST_TRIED = 200_000  # that are looked at, so that a function of many arguments takes no minute
+
+
+class Roles(NamedTuple):
+    """A role for each argument, or those of a list's parts, and for the params inside."""
+
+    arguments: dict[str, str]
+    hidden: dict[str, str]  # of params that the function has itself
+    parts: dict[tuple[str, str], str]  # of what dicts of params have, by argument and key
+
+    def all(self) -> set[str]:
+        """Return every role that something has."""
+        return {*self.passed(), *self.hidden.values(), *self.parts.values()}
+
+    def passed(self) -> set[str]:
+        """Return every role that an argument has, or a part of one that is a list."""
+        return {role for each in self.arguments.values() for role in each.split()}
+
+
+def find_roles(subject: Subject, given: Mapping[str, str], doubt: bool = False) -> Iterator[Roles]:
+    """Yield roles of what has to be passed, the likeliest first; `doubt` forgets one name."""
+    passed = [a for a in subject.arguments if a.is_required or a.name in given]
+    passed += [a for a in subject.arguments if a not in passed and _is_needed(a)]
+    choices = [_roles_of(argument, subject, given) for argument in passed]
+    main = [each for each in choices if {*each} & {*MAIN}]
+    if len(main) == 1 and "query" in main[0]:  # keys and values default to it
+        main[0].insert(0, "x")
+    hidden = hidden_roles(subject)
+    lists = [choices]
+    if doubt:
+        lists += [
+            [*choices[:at], [role for role in ANYTHING if role not in own], *choices[at + 1 :]]
+            for at, own in enumerate(choices)
+            if passed[at].name not in given
+        ]
+    complete = {
+        each: _oddness(each, own)
+        for own in lists
+        for each in _assignments(own, subject)
+        if _main(each) in MAINS
+    }
+    names = {argument.name for argument in subject.arguments}
+    for each in sorted(complete, key=complete.__getitem__)[:MOST_ROLES]:
+        arguments = dict(zip([a.name for a in passed], each, strict=True))
+        for own, other in (("key", "value"), ("value", "key")):  # one of them is both
+            if _main(each) == {"query", own} and other not in names:
+                arguments = {n: "memory" if r == own else r for n, r in arguments.items()}
+        parts = {
+            (name, key): role_of_part(key, name)
+            for name, role in arguments.items()
+            if role == "params"
+            for key in subject.keys.get(name, ())
+        }
+        parts |= {
+            (f"{name}/{key}", part): role_of_part(part, key)
+            for name, key in parts
+            if subject.unpacks(name, key)
+            for part in ("w", "b")
+        }
+        nested = [name.partition("/") for name, _ in parts if "/" in name]
+        parts |= {(name, key): "params" for name, _, key in nested}
+        yield Roles(arguments, hidden, parts)
+
+
+def is_telling(name: str) -> bool:
+    """Return whether a name says which role an argument has."""
+    return bool(roles_by_name(name)) and name not in ("a", "b", "c")
+
+
+def _is_needed(argument: Argument) -> bool:
+    """Return whether an argument has to be passed although it has a default."""
+    role = next(iter(roles_by_name(argument.name)), "")
+    kind = type(argument.default)
+    return (
+        (role in ("H", "G") and kind is not bool)
+        or (role == "rate" and kind is float)
+        or (role == "block" and kind is int)
+        or (role == "eps" and kind is float)
+        or role == "cos_sin"
+    )
+
+
+def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) -> list[str]:
+    """Return the roles that an argument may have, the likeliest first."""
+    name, annotation = argument.name, argument.annotation.lower()
+    if name in given:
+        return [given[name]]
+    if subject.unpacks(name):
+        subject.keys.setdefault(name, ["w", "b"])
+    if subject.keys.get(name):
+        return ["params"]
+    if name == "key" and any(other.name == "k" for other in subject.arguments):
+        return ["rng"]  # as JAX calls it
+    roles = _by_words(name, subject.evidence[name])
+    if "params" in roles:
+        subject.keys.setdefault(name, [])  # a call says which
+    if "int" in annotation and "array" not in annotation:
+        return [r for r in roles if r in (*NUMBERS, "window", "block", "offset")] or ["H"]
+    if "bool" in annotation and "array" not in annotation:
+        return [r for r in roles if r in SWITCHES] or ["flag"]
+    if subject.looks_up(name):
+        subject.keys.setdefault(name, [])
+        roles.insert(0, "params")
+    roles = _by_source(name, roles, subject)
+    if "x" in roles:
+        roles.append("packed")
+    if given and {*roles} & {*AXES, *MAIN}:  # what is given may leave it another role
+        roles += [role for role in MAIN[:3] if role not in (*roles, *given.values())]
+    if not roles and name[:1] in "Ww" and len(name) < 4:
+        roles += ["w_q", "w_k", "w_v", "w_o"]
+    if "tanh" in subject.source and name[:1] in "VvWwUu":
+        roles = [*roles[:2], "w_a", *(["w_k", "w_q"] if name[0] in "Uu" else [])]
+    return roles or [*UNNAMED]
+
+
+def _by_words(name: str, known: Evidence) -> list[str]:
+    """Return the roles that a name and the docstring suggest."""
+    roles = [*roles_by_name(name)] if is_telling(name) else []
+    if not roles or len(name) < 3 or roles[0] in ("x", "memory"):  # what any array may be called
+        roles = [*dict.fromkeys([*known.roles, *roles])]
+    if roles[:1] and roles[0] in MAIN:
+        roles = [role for role in roles if role not in PARAMS]
+    if len(name) < 3 and name.isupper():  # B, T, C: lengths, as in C
+        roles.sort(key=lambda role: role not in NUMBERS)
+    return roles
+
+
+def _by_source(name: str, roles: list[str], subject: Subject) -> list[str]:
+    """Return those of the roles that the source leaves, and others that it suggests."""
+    known = subject.evidence[name]
+    if known.kind == NUMBER:
+        roles = [role for role in roles if role not in AXES and role not in MAIN] or [*NUMBERS]
+    if known.kind in (ARRAY, FLAT):
+        roles = [role for role in roles if role not in NO_ARRAYS]
+        roles += ["lengths"] if not roles and re.match("n_|num_|len", name) else []
+    if known.rank == 2 < max(each.rank for each in subject.evidence.values()):  # a map of tokens
+        roles += [role for role in UNNAMED if role[:2] == "w_" and role not in roles]
+        roles.sort(key=lambda role: role == "w_g" and len(name) < 3)  # Wf, Wg, Wh are q, k, v
+    if known.kind == STORE:
+        roles = [STORE]
+    listed = [role for part in known.parts for role in roles_by_name(part)[:1]]
+    if 1 < len(listed) == len(known.parts) and {*listed} <= {*MAIN}:
+        roles.insert(0, " ".join(listed))
+    return roles
+
+
+def _assignments(choices: Sequence[Sequence[str]], subject: Subject) -> Iterator[tuple[str, ...]]:
+    """Yield a role for each argument; two arrays or two lengths never have the same."""
+    is_long = len(choices) > 6
+    short = [each[: 2 if is_long and len(each) < len(UNNAMED) else 6] for each in choices]
+    for roles in islice(product(*short), MOST_TRIED):
+        if subject.left < 0:
+            return
+        single = [role for role in roles if role in AXES or role in (*MAIN, *NUMBERS)]
+        if len(single) == len({*single}):
+            yield roles
+
+
+def _main(roles: Sequence[str]) -> frozenset[str]:
+    return frozenset(role for each in roles for role in each.split() if role in MAIN)
+
+
+def _oddness(roles: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Return how unlikely roles are: by the names first, then by the order of arguments."""
+    ranks = [each.index(role) for role, each in zip(roles, choices, strict=True)]
+    order = [MAIN.index(role) for role in roles if role in MAIN]
+    falls = sum(a > b for a, b in pairwise(order))
+    return 2 * (_main(roles) not in MAINS[:5]) + sum(ranks), falls
+
+
+def hidden_roles(subject: Subject) -> dict[str, str]:
+    """Return the roles of the params that a function has itself, by their names."""
+    said = of_comments(type(owner_of(subject.function)), [*subject.hidden])
+    found = _additive(subject) or {
+        name: f"w_{roles[0][0]}"
+        for name, roles in said.items()
+        if roles[0] in ("query", "key", "value")
+    }
+    for name, array in subject.hidden.items() if "w_a" not in found.values() else ():
+        if "grad" in name or name in found:
+            continue
+        *path, last = [part for part in re.split("[/.]", name) if part and part not in OF_PARAMS]
+        is_kind = last in ("weight", "bias", "kernel", "w", "W", "b", "value")
+        roles = roles_by_name(path[-1] if is_kind and path else last)
+        if "bias_table" in roles and array.ndim == 2 and "bias_table" not in found.values():
+            found[name] = "bias_table"
+            continue
+        prefix = "b_" if last in ("bias", "b") or array.ndim == 1 else "w_"
+        fit = [prefix + role[2:] for role in roles if role in PARAMS and role[0] != "g"]
+        fit = fit or [role for role in roles if role[:2] == "g_" and last != "bias"]
+        if last == "bias" and not fit:
+            fit = ["b_o"]
+        if fit and fit[0] not in found.values():
+            found[name] = fit[0]
+    for before, name in pairwise(subject.hidden):  # a bias comes after its map
+        role, own = found.get(before, ""), subject.hidden[name].shape
+        is_bias = "b" in name.lower() and own in [(n,) for n in subject.hidden[before].shape]
+        if role[:2] == "w_" and is_bias and f"b_{role[2:]}" not in found.values():
+            found.setdefault(name, f"b_{role[2:]}")
+    return found if {"w_q", "w_k", "w_qkv"} & {*found.values()} else _in_order(subject)
+
+
+def _additive(subject: Subject) -> dict[str, str]:
+    """Return the roles of two maps and a vector: ``v @ tanh(w_q @ q + w_k @ k)``."""
+    hidden = {name: array for name, array in subject.hidden.items() if array.size > 1}
+    maps = [name for name, array in hidden.items() if array.ndim == 2 and 1 not in array.shape]
+    others = [name for name in hidden if name not in maps and "bias" not in name]
+    if "tanh" not in subject.source or len(maps) != 2 or len(others) != 1:
+        return {}
+    subject.hidden[others[0]] = hidden[others[0]].ravel()
+    maps.sort(key=lambda name: "w_k" in roles_by_name(name.removesuffix(".weight")))
+    found = {maps[0]: "w_q", maps[1]: "w_k", others[0]: "w_a"}
+    biases = ((f"{name.rpartition('.')[0]}.bias", f"b_{found[name][2:]}") for name in maps)
+    return found | {name: role for name, role in biases if name in hidden}
+
+
+def _in_order(subject: Subject) -> dict[str, str]:
+    """Return the roles of params whose names say nothing, as in a list of maps."""
+    maps = [name for name, array in subject.hidden.items() if array.ndim == 2]
+    if len(maps) not in (1, 3, 4):
+        return {}
+    found = {}
+    for name, letter in zip(maps, "qkvo", strict=False):
+        found[name] = f"w_{letter}"
+        bias = name.removesuffix("weight").removesuffix("kernel") + "bias"
+        if bias in subject.hidden:
+            found[bias] = f"b_{letter}"
+    return found
+
+
+def role_of_part(key: str, argument: str) -> str:
+    """Return the role of what a dict of params has under a key.
+
+    Examples
+    --------
+    >>> role_of_part("w_q", "params"), role_of_part("w", "c_attn"), role_of_part("gamma", "params")
+    ('w_q', 'w_qkv', 'other')
+    """
+    path, _, last = key.replace(".", "/").rpartition("/")
+    if path and last in PARTS:  # "query/w", "query.weight"
+        return role_of_part(last, path)
+    if key in PARTS:  # of one map, which the argument names
+        own = next((role[2:] for role in roles_by_name(argument) if role in PARAMS), "")
+        return f"{'b' if key[0] == 'b' else 'w'}_{own}"
+    known = (*PARAMS, "bias_table", *NUMBERS)
+    return next((role for role in roles_by_name(key) if role in known), "other")

@@ -1,0 +1,1 @@
+"""What else a function does: its options, blind rows, dropout, a cache."""

@@ -1,0 +1,281 @@
+"""The arguments that may be left out: what each does, found by passing it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mha_numpy.identifying.calling.layouts import LAYOUTS
+from mha_numpy.identifying.calling.names import roles_by_name
+from mha_numpy.identifying.calling.roles import NUMBERS, TOKENS
+from mha_numpy.identifying.calling.signatures import Argument
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.calling.ways import CHOICES, Slot, Way, fits, variants
+from mha_numpy.identifying.family import Problem, Sizes, evaluate
+from mha_numpy.identifying.searching.calls import call_way
+from mha_numpy.identifying.searching.search import (
+    OUTPUTS,
+    Fit,
+    Found,
+    Group,
+    Seen,
+    explain,
+    fit,
+    search,
+)
+
+UNCLEAR = "not clear"
+HOW_HIDDEN = ("hide", "combined", "alignment", "blind")
+RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
+    "mask": ("mask", "mask_index", "rows", *HOW_HIDDEN),
+    "bias": ("bias", "softcap_at", "mask_index"), "more_bias": ("bias", "mask_index"),
+    "lengths": ("lengths", "rows_by", "rows", *HOW_HIDDEN),
+    "is_causal": ("causal", "alibi", *HOW_HIDDEN),
+    "window": ("window_given", "causal", *HOW_HIDDEN), "scale": ("scale_given",),
+    "softcap": ("softcap_at",), "dropout_mask": ("dropout_mask",), "head_gate": ("head_gate",),
+    "sink": ("normaliser",), "base": ("frequencies",),
+    "offset": ("q_position", "alignment", "first_position", "causal"),
+    "positions": ("rotation", "rotated", "direction"), "cos": ("rotation", "rotated", "direction"),
+    "cache_k": ("alignment", "q_position", "causal"), "memory": ("exchanged",),
+    "key": ("exchanged",), "block": (), "eps": (),
+}  # fmt: skip
+TOGETHER = {"cache_k": "cache_v", "cos": "sin", "key": "value"}  # passed as a pair
+PARTNER = {"is_causal": "mask", "offset": "is_causal"}  # may change something only together
+ALSO = {"mask": ("bias",), "padding": ("mask", "bias"), "bias": ("mask",), "sink": ()}
+
+
+class Option(NamedTuple):
+    """An argument that may be left out, and what is known of it."""
+
+    argument: str
+    role: str  # "" if nothing is known
+    slot: Slot | None
+    found: Found | None  # with the option passed
+    settings: dict[str, Any]  # those that say how it is meant
+    note: str = ""
+    fits: tuple[Fit, ...] = ()  # what a flag returns in addition
+    value: Any = None  # of the flag, then
+
+
+def look_at_options(subject: Subject, found: Found, given: dict[str, str]) -> list[Option]:
+    """Pass each argument that may be left out, and find out what it does."""
+    options: list[Option] = []
+    left = [a for a in subject.arguments if a.name not in found.seen.way.slots]
+    by_name = {a.name: a for a in left}
+    done: set[str] = set()
+    for argument in left:
+        if argument.name in done:
+            continue
+        flags = {o.argument: o.value for o in options if o.fits}
+        with subject.within(subject.left / max(len(left) - len(options), 1)):
+            option = _look_at(subject, found, argument, given, left, flags)
+        done.add(argument.name)
+        if option.found:  # a pair is passed together
+            done |= option.found.seen.way.slots.keys() - found.seen.way.slots.keys()
+        options.append(option)
+    for at, option in enumerate(options):
+        options[at] = _with_other(subject, option, options, by_name, given, left)
+    return [_with_masks(subject, option, options) for option in options]
+
+
+def _with_other(
+    subject: Subject, option: Option, options: Sequence[Option], by_name: Mapping[str, Argument],
+    given: dict[str, str], left: Sequence[Argument],
+) -> Option:  # fmt: skip
+    """Pass an argument that did nothing together with the one that it needs."""
+    argument = by_name[option.argument]
+    needed = {PARTNER.get(role) for role in _roles(argument)}
+    for other in options if not option.found else ():
+        if other.found and other.slot and other.slot.role in needed:
+            again = _look_at(subject, other.found, argument, given, left, {})
+            if again.note != UNCLEAR:
+                note = f"{again.note} where {other.argument} is passed"
+                return again._replace(note=note.lstrip())
+    return option
+
+
+def _with_masks(subject: Subject, rule: Option, options: Sequence[Option]) -> Option:
+    """Pass a rule together with each mask: one may silence the other."""
+    if rule.found is None or rule.role not in ("is_causal", "window"):
+        return rule
+    for mask in options:
+        if mask.found and mask.slot and mask.slot.role in ("mask", "lengths"):
+            base = {**mask.found.settings, **rule.found.settings}
+            way = rule.found.seen.way
+            way = way._replace(slots={**way.slots, mask.argument: mask.slot})
+            seen, _ = call_way(subject, way, seed=1)
+            if seen:
+                both = search(
+                    [[seen]], (), until=subject.until, most={0: 1, 2: 1}, bases=(base,),
+                    only=("combined",),
+                )  # fmt: skip
+                if both and "combined" in both.settings:
+                    settings = {**rule.settings, "combined": both.settings["combined"]}
+                    return rule._replace(found=both, settings=settings)
+    return rule
+
+
+def _look_at(
+    subject: Subject, found: Found, argument: Argument, given: dict[str, str],
+    left: Sequence[Argument], flags: Mapping[str, Any],
+) -> Option:  # fmt: skip
+    """Find the role of an argument, and what it means."""
+    roles = [given[argument.name]] if argument.name in given else _roles(argument)
+    more = {"bias": "more_bias"} if "bias" in found.seen.way.roles() else {}
+    roles = [more.get(role, role) for role in roles]
+    is_quiet = False
+    groups: dict[str, list[Group]] = {}
+    for role in roles:
+        if role == "flag":
+            return look_at_flag(subject, found, argument, flags)
+        if role in ("training", "rate", "rng"):
+            if groups:  # it is something else, with a mistake
+                continue
+            return Option(argument.name, role, None, None, {})
+        partner = TOGETHER.get(role)
+        second = next((a.name for a in left if partner and partner in roles_by_name(a.name)), "")
+        for slots in _trials(found.seen.way, role, argument, second, partner):
+            group, same = _calls(subject, found, role, slots)
+            is_quiet |= same
+            if group:
+                option = _search(found, argument, role, [group], (0, 1), subject.until)
+                if option:
+                    return option
+                groups.setdefault(role, []).append(group)
+    for cost in (2, 3, 4):
+        for role, each in groups.items():
+            option = _search(found, argument, role, each, (cost,), subject.until)
+            if option:
+                return option
+    note = "changes nothing" if is_quiet and roles[:1] != ["eps"] else UNCLEAR * (not is_quiet)
+    return Option(argument.name, roles[0] if roles and is_quiet else "", None, None, {}, note)
+
+
+def look_at_flag(
+    subject: Subject, found: Found, argument: Argument, flags: Mapping[str, Any]
+) -> Option:
+    """Switch a flag, alone and with other flags that return more; see what comes back."""
+    default = argument.default if isinstance(argument.default, bool) else False
+    note = ""
+    for others in ({}, flags) if flags else ({},):
+        off, on = (
+            _returned(subject, found, {**others, argument.name: value})
+            for value in (default, not default)
+        )
+        if on is None:
+            note = note or UNCLEAR
+            continue
+        for value, here, there in ((not default, on, off), (default, off, on)):
+            known = {(one.what, one.layout) for one in there or ()}
+            new = tuple(one for one in here or () if (one.what, one.layout) not in known)
+            if new and here and there:
+                return Option(argument.name, "flag", None, None, {}, "", new, value)
+    return Option(argument.name, "flag", None, None, {}, note or "changes nothing")
+
+
+def _returned(subject: Subject, found: Found, flags: Mapping[str, Any]) -> tuple[Fit, ...] | None:
+    """Return what comes back with some flags, None if the output does not."""
+    slots = {name: Slot("flag", value=value) for name, value in flags.items()}
+    way = found.seen.way._replace(slots={**found.seen.way.slots, **slots})
+    seen, _ = call_way(subject, way, seed=1)
+    return (seen and explain(seen, found.settings)) or None
+
+
+def _calls(subject: Subject, found: Found, role: str, slots: dict[str, Slot]) -> tuple[Group, bool]:
+    """Pass an option, with several lengths; return what was seen, and whether it did nothing."""
+    loud: list[Seen] = []
+    quiet: list[Seen] = []
+    for sizes in _sizes(found.seen.way, role):
+        way = found.seen.way._replace(slots={**found.seen.way.slots, **slots}, sizes=sizes)
+        seen, _ = call_way(subject, way, seed=1)
+        if seen:
+            is_same = _is_same(found.output(seen), found, seen.problem)
+            (quiet if is_same else loud).append(seen)
+        if loud and role != "window":  # which needs more tokens, too
+            break
+    return [*loud, *quiet] if loud else [], bool(quiet)
+
+
+def _search(
+    found: Found, argument: Argument, role: str, groups: Sequence[Group], costs: Sequence[int],
+    until: float,
+) -> Option | None:  # fmt: skip
+    base = dict(found.settings)
+    if role == "is_causal" and not base.get("causal"):
+        base["causal"] = "past and itself"
+    only = RELATED.get(role, ("",))
+    bases = [base, {**base, "blind": "mean of all values"}][: 1 + (role == "mask")]  # with -1e9
+    most = dict.fromkeys(costs, len(groups))
+    option = search(groups, (), until=until, most=most, bases=bases, only=only)
+    if option is None:
+        return None
+    new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
+    return Option(argument.name, role, option.seen.way.slots[argument.name], option, new)
+
+
+def _roles(argument: Argument) -> list[str]:
+    """Return the roles that an option may have, the likeliest first."""
+    roles = []
+    for role in roles_by_name(argument.name):
+        role = "dropout_mask" if role == "rate" and argument.default is None else role
+        roles += [role, *ALSO.get(role, ())]
+    if isinstance(argument.default, bool):
+        flags = [role for role in roles if role in ("is_causal", "training", "flag")]
+        return flags or ["is_causal", "flag"]
+    if isinstance(argument.default, (int, float)):
+        roles = [role for role in roles if role not in LAYOUTS and role not in NUMBERS]
+    if not roles and argument.default is None:
+        roles = ["mask", "bias", "scale", "window"]
+    known = [*RELATED, "flag", "training", "rate", "rng", "padding"]
+    return [role for role in dict.fromkeys(roles) if role in known]
+
+
+def _trials(
+    way: Way, role: str, argument: Argument, second: str, partner: str | None
+) -> Iterator[dict[str, Slot]]:
+    """Yield what to pass."""
+    if role == "is_causal":
+        for kind in ("", "reversed"):
+            yield {argument.name: Slot(role, value=not argument.default, kind=kind)}
+    elif role in ("memory", "key"):
+        if second and partner:
+            yield {argument.name: Slot("x_k", "B S C"), second: Slot("x_v", "B S E")}
+        elif role == "key":
+            yield {argument.name: Slot("x_k", "B S C")}
+        yield {argument.name: Slot("memory", "B S C")}
+    elif role in LAYOUTS or role == "padding":
+        layouts = way.roles()
+        of_queries = next((layouts[r] for r in TOKENS if r in layouts), "")
+        for slot in variants(role):
+            if not fits(slot, of_queries, layouts.get("key", ""), way.is_inside):
+                continue
+            layout = slot.layout.replace("d", "e") if role == "cache_k" else slot.layout
+            pair = {second: Slot(str(partner), layout)} if second else {}
+            yield {argument.name: slot, **pair}
+    elif role in CHOICES:
+        for value in CHOICES[role]:
+            other = value + 1 if value == argument.default else value  # which changes something
+            yield {argument.name: Slot(role, value=other)}
+
+
+def _sizes(way: Way, role: str) -> Iterator[Sizes]:
+    """Yield the sizes that a call may have; more keys than queries, if it takes them."""
+    sizes = way.sizes
+    if role.startswith("cache"):
+        yield sizes._replace(Z=2)
+    elif role in ("memory", "key"):
+        yield from (sizes._replace(S=7), sizes)
+    else:
+        yield sizes
+        if role == "window":  # longer than what it leaves visible
+            yield sizes._replace(T=9, S=9)
+        elif sizes.S != sizes.T and role in ("is_causal", "mask", "padding", "lengths", "bias"):
+            yield sizes._replace(S=sizes.T)
+
+
+def _is_same(array: Any, found: Found, problem: Problem) -> bool:
+    """Return whether an option changes nothing, by the numbers without it."""
+    roles = found.seen.way.roles()
+    known = {*roles, *found.seen.problem.given}
+    plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in known})
+    values = evaluate(plain, found.settings)
+    close = max(1e-9, 10 * found.fits[0].error)
+    return values is not None and fit(array, values, OUTPUTS, close) is not None

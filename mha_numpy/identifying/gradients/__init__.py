@@ -1,0 +1,1 @@
+"""Whether gradients are right, and what the wrong ones have forgotten."""

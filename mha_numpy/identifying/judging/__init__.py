@@ -1,0 +1,1 @@
+"""What is a mistake, and what only a convention."""

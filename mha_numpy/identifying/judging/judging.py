@@ -1,0 +1,126 @@
+"""Which rows are mistakes, and which line of the source is to blame."""
+
+import inspect
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from mha_numpy.identifying.blaming.blame import (
+    Blame,
+    find_blame,
+    find_change,
+    find_draw,
+    find_first_nan,
+    find_output,
+    find_use,
+)
+from mha_numpy.identifying.calling.arrays import owner_of
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.judging.promises import Promise, find_promises
+from mha_numpy.identifying.look import Looked, other_lengths
+from mha_numpy.identifying.reporting.rows import Row, make_row
+from mha_numpy.identifying.searching.search import Found
+
+NOT_FINITE = ("not finite", "nan", "other numbers", "error")
+QUIET = ("rotation", "softcap_at")  # no row says that they are usual
+
+
+def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield rows; those that break a promise as mistakes, and mistakes with their line."""
+    rows, right = [*rows], dict[str, Any]()
+    for promise in promises_of(looked.subject):
+        right.setdefault(promise.setting, promise.values[0])
+        if promise.setting == "returned":
+            rows += _order(looked)
+        rows = [*_held_to(rows, looked, promise)]
+    for row in rows:
+        if (row.setting, row.value, row.kind) == ("scale", "1/d", "convention") and looked.found:
+            once = {**looked.found.settings, "scale": "1/sqrt(d)"}
+            seen = looked.found.seen
+            if "scale" not in right and find_blame(looked.subject, seen, once, "scale", "1/d"):
+                row = make_row("scale", "1/d, in two steps")._replace(value="1/d")
+        blame = _blame(looked, row, right.get(row.setting)) if row.kind == "mistake" else None
+        yield row._replace(line=blame.line, code=blame.text) if blame else row
+
+
+def promises_of(subject: Subject) -> list[Promise]:
+    """Return what a function says of itself, in its own text and in those around it."""
+    holder = owner_of(subject.function)
+    around = [subject.inner, type(holder) if not inspect.isroutine(holder) else None]
+    around.append(inspect.getmodule(subject.inner))
+    texts = [inspect.getdoc(each) or "" for each in around if each is not None]
+    names = [argument.name for argument in subject.arguments]
+    return find_promises(subject.name, "\n\n".join(texts), names, subject.source)
+
+
+def _held_to(rows: list[Row], looked: Looked, promise: Promise) -> Iterator[Row]:
+    """Yield rows; those that a promise is about, and that break it, as mistakes."""
+    setting, values = promise.setting, promise.values
+    says = f"but it says: {promise.quote.strip()!r}"
+    same = [row for row in rows if row.setting == setting]
+    about = [row for row in same if row.argument == promise.argument]
+    if not about and not (setting == "causal" and promise.argument):  # a flag that is off
+        about = [row for row in same if not row.argument or not promise.argument]
+    for row in rows:
+        is_moot = setting == "alignment" and row.value in ("error", "one query")
+        if row in about and row.value not in values and row.kind != "mistake" and not is_moot:
+            instead = make_row(setting, values[0]).says
+            row = row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
+        if row in about and row.value in values and row.kind == "mistake":
+            row = row._replace(kind="convention", says=f"{row.says}, as it says", instead="")
+        yield row
+    if setting in QUIET and not about and USUAL[setting] not in values:
+        row, instead = make_row(setting, USUAL[setting]), make_row(setting, values[0]).says
+        yield row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
+
+
+def _blame(looked: Looked, row: Row, right: Any) -> Blame | None:
+    """Find the line in which a row shows; `right` is what was promised, if anything was."""
+    subject, setting = looked.subject, row.setting
+    if looked.found and setting in ("returned", "orientation"):
+        what = "projected" if setting == "orientation" else ""
+        return find_output(subject, looked.found.seen, looked.found.settings, what)
+    if setting == "sums":
+        return find_use(subject, row.value.split(",")[0], last=False)
+    if setting == "inputs":
+        return find_change(subject, row.argument)
+    if setting.startswith("dropout") and setting != "dropout_mask":
+        return find_draw(subject, is_scale=setting == "dropout_scale")
+    if row.value == "ignored" and looked.found:
+        own = looked.found.seen.way.argument(setting.removesuffix("_given"))
+        if use := find_use(subject, row.argument or own):
+            return use
+    found = _finding(looked, row, setting)
+    if found and setting in SETTINGS and setting != "blind":
+        shown = {**found.settings, setting: row.value}
+        calls = chain([found.seen], other_lengths(subject, found))  # some do not show it
+        tries = (find_blame(subject, seen, shown, setting, right) for seen in calls)
+        return next(filter(None, tries), None)
+    facts = (f for f in looked.facts if (f.name, f.argument) == (setting, row.argument))
+    seen = next((fact.seen for fact in facts), None)
+    if seen is None or row.value not in NOT_FINITE:
+        return None
+    dtype = subject.dtype
+    subject.dtype = "float16" if setting in ("half_masked", "float16") else dtype
+    try:
+        return find_first_nan(subject, seen, "max" if setting == "uneven_scores" else "")
+    finally:
+        subject.dtype = dtype
+
+
+def _order(looked: Looked) -> Iterator[Row]:
+    """Yield in which order output and weights come back, where both do."""
+    fits = sorted(looked.found.fits, key=lambda fit: fit.path) if looked.found else []
+    names = ["weights" if "weights" in fit.what else "output" for fit in fits if fit.path]
+    if {*names} == {"weights", "output"} and len(names) == 2:
+        yield make_row("returned", ", ".join(names))
+
+
+def _finding(looked: Looked, row: Row, setting: str) -> Found | None:
+    """Return a call that showed a setting."""
+    calls = [each.found for each in looked.options if each.argument == row.argument]
+    calls += [looked.found, *(each.found for each in looked.options)]
+    made = [found for found in calls if found]
+    hides = [f for f in made if setting != "alignment" or f.settings.get("causal")]
+    return next((f for f in made if f.settings.get(setting)), next(iter(hides), None))

@@ -1,0 +1,1 @@
+"""What was found, in words: a datasheet, as text, page and JSON."""

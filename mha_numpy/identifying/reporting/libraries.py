@@ -1,0 +1,177 @@
+"""What libraries compute: their datasheets, and where another one differs from them."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mha_numpy.errors import ConfigError, did_you_mean
+from mha_numpy.identifying.family import USUAL
+from mha_numpy.identifying.reporting.datasheet import Findings, Named
+from mha_numpy.identifying.reporting.rows import ROLES, Row, make_row
+
+FILE = Path(__file__).with_name("libraries.json")  # docs/examples/libraries.py writes it
+ROLES_OF_INPUTS = (
+    "query", "key", "value", "wide_q", "wide_k", "wide_v", "x", "x_q", "x_k", "x_v", "memory",
+)  # fmt: skip
+INPUTS = tuple(ROLES[role] for role in ROLES_OF_INPUTS)
+SHOWN = {  # in every datasheet: functions, and what takes their place for layers
+    "PyTorch": ("PyTorch's scaled_dot_product_attention", "PyTorch's MultiheadAttention"),
+    "Keras": ("Keras's MultiHeadAttention", "Keras's MultiHeadAttention"),
+    "JAX": ("JAX's dot_product_attention", "JAX's dot_product_attention"),
+    "ONNX": ("ONNX's Attention", "ONNX's Attention"),
+    "mha_numpy": ("mha_numpy's scaled_dot_product_attention", "mha_numpy's MultiHeadAttention"),
+}
+NOT_KEPT = ("float32", "float16", "sums", "gradients")  # they depend on the machine
+OWN = "stored, not passed"
+MINOR = ("unknown", "a flag", "dropout rate", "training or not", "source of randomness")
+MOST, EXCEPT = 5, ", except: "  # rows in which a drop-in may differ
+Key = tuple[str, str]  # a setting, and what the argument is that it is about
+
+
+def pack(sheet: Findings) -> dict[str, Any]:
+    """Return what a file keeps of a datasheet; the words of its rows are made again."""
+    return {
+        "name": sheet.name, "framework": sheet.framework,
+        "arguments": [[*each] for each in sheet.arguments],
+        "returns": [[*each] for each in sheet.returns],
+        "rows": [[r.setting, r.value, r.argument] for r in sheet.rows if r.setting not in NOT_KEPT],
+    }  # fmt: skip
+
+
+@cache
+def libraries() -> dict[str, Findings]:
+    """Return the datasheets of libraries, by name."""
+    sheets = json.loads(FILE.read_text("utf-8"))["sheets"]
+    return {
+        name: Findings(
+            sheet["name"], sheet["framework"], True, "",
+            tuple(Named(*each) for each in sheet["arguments"]),
+            tuple(Named(*each) for each in sheet["returns"]),
+            tuple(make_row(*row) for row in sheet["rows"]),
+        )
+        for name, sheet in sheets.items()
+    }  # fmt: skip
+
+
+def keys_of(sheet: Findings, rows: Sequence[Row]) -> list[Key]:
+    """Return what each row is about, in words that all datasheets share."""
+    what = {each.name: each.what for each in sheet.arguments if each.what not in MINOR}
+    return [(row.setting, what.get(row.argument, "")) for row in rows]
+
+
+def _by_key(sheet: Findings) -> dict[Key, Row]:
+    found: dict[Key, Row] = {}
+    for key, row in zip(keys_of(sheet, sheet.rows), sheet.rows, strict=True):
+        found.setdefault(key, row)
+    for each in sheet.arguments:
+        if each.what in INPUTS:
+            found["axes", each.what] = Row(each.what, each.axes, "usual", "axes", each.axes)
+    returned = ", ".join(each.what for each in sheet.returns)
+    found["returns", ""] = Row("it returns", returned, "usual", "returns", returned)
+    own = [each.what for each in sheet.arguments if each.note == OWN]
+    if own:
+        last = "applied" if ROLES["w_o"] in own else "none"
+        found["last", ""] = Row("output projection", last, "usual", "last", last)
+    return found
+
+
+def compare_with(sheet: Findings, library: str) -> list[tuple[Row, Row]]:
+    """Return the rows of a datasheet that a library has differently, each with the library's.
+
+    Parameters
+    ----------
+    sheet : Findings
+        From `identify`.
+    library : str
+        One of `libraries()`.
+
+    Examples
+    --------
+    >>> numpys = libraries()["mha_numpy's scaled_dot_product_attention"]
+    >>> [own.name for own, _ in compare_with(numpys, "PyTorch's scaled_dot_product_attention")]
+    ['hidden NaN', 'float mask']
+    """
+    if library not in libraries():
+        advice = did_you_mean(library, [*libraries()]) or ", ".join(libraries())
+        raise ConfigError(f"library: there is none with the name {library!r}; {advice}")
+    here, there = _by_key(sheet), _by_key(libraries()[library])
+    for one, other in ((here, there), (there, here)):  # what is not said is usual
+        for setting, about in one:
+            if not about and setting in USUAL and (setting, about) not in other:
+                other[setting, about] = make_row(setting, USUAL[setting])
+    return [
+        (row, there[key])
+        for key, row in here.items()
+        if key in there and row.value != there[key].value
+    ]
+
+
+def drop_in(sheet: Findings) -> str:
+    """Say which library's attention a function can replace, and what is different then.
+
+    Examples
+    --------
+    >>> drop_in(libraries()["Keras's GroupQueryAttention"]).partition(", except: ")[0]
+    "drop-in for PyTorch's MultiheadAttention"
+    """
+    own = {each.what for each in sheet.arguments}
+    found: list[tuple[bool, int, str]] = []  # those of PyTorch, which most people mean, first
+    for library, there in libraries().items() if sheet.is_found else ():
+        theirs = {each.what: each.name for each in there.arguments if each.note != OWN}
+        is_pytorch = library.startswith("PyTorch")
+        is_layer = any(each.note == OWN for each in there.arguments)
+        is_self = is_pytorch and is_layer and ROLES["x"] in own
+        if there == sheet or not (is_self or {*INPUTS} & theirs.keys() <= own):
+            continue
+        compared = compare_with(sheet, library)
+        said = [_said(*rows) for rows in compared]
+        told = [row.name for row, _ in compared]
+        said += [f"{row.name}: {row.says}" for row in sheet.mistakes if row.name not in told]
+        lacks = [name for what, name in theirs.items() if what not in (*own, *MINOR, *INPUTS)]
+        said += [f"it has no {', '.join(lacks)}"] if lacks else []
+        found.append(
+            (
+                not is_pytorch,
+                len(said) + len(lacks),
+                f"{library}{EXCEPT * bool(said)}{'; '.join(said)}",
+            )
+        )
+    if not found:
+        return "drop-in for no library that is known here"
+    _, count, text = min(found)
+    is_near = count <= MOST and not sheet.mistakes
+    return f"{'drop-in for' if is_near else 'no drop-in; the closest is'} {text}"
+
+
+def _said(row: Row, there: Row) -> str:
+    if row.setting in ("blind", "no_keys"):
+        return f"{row.name} gives {row.says}, not {there.says}"
+    return f"{row.name}: {row.says} (there: {there.says})"
+
+
+def in_libraries(sheet: Findings, rows: Sequence[Row]) -> list[dict[str, Row]]:
+    """Return for each row those of five libraries that are about the same."""
+    is_layer = any(each.note == OWN for each in sheet.arguments)
+    there = {short: _by_key(libraries()[names[is_layer]]) for short, names in SHOWN.items()}
+    return [
+        {short: found[key] for short, found in there.items() if key in found}
+        for key in keys_of(sheet, rows)
+    ]
+
+
+def in_words(row: Row, there: dict[str, Row]) -> str:
+    """Say what libraries do where a row's function differs from any of them.
+
+    Examples
+    --------
+    >>> rows = {"PyTorch": make_row("blind", "zeros"), "JAX": make_row("blind", "nan")}
+    >>> in_words(make_row("blind", "nan"), rows)
+    'PyTorch: zeros; JAX: the same'
+    """
+    groups: dict[str, list[str]] = {}
+    for library, each in there.items():
+        short = str(each.value or each.says.partition(":")[0])
+        groups.setdefault("the same" if each.value == row.value else short, []).append(library)
+    return "; ".join(f"{', '.join(names)}: {value}" for value, names in groups.items())

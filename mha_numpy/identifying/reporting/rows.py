@@ -1,0 +1,96 @@
+"""A row of a datasheet: a setting or a fact, in words."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mha_numpy.identifying.family import USUAL
+from mha_numpy.identifying.reporting.examples import Example
+
+ROLES = {
+    "query": "queries", "key": "keys", "value": "values", "x": "tokens of queries, keys and values",
+    "x_q": "tokens of the queries", "x_k": "tokens of the keys", "x_v": "tokens of the values",
+    "wide_q": "queries of all heads", "wide_k": "keys of all heads",
+    "wide_v": "values of all heads",
+    "memory": "tokens of keys and values", "packed": "queries, keys and values in one",
+    "mask": "mask", "bias": "bias, added to the scores", "lengths": "lengths of the sequences",
+    "is_causal": "switches causality", "window": "window", "scale": "scale", "softcap": "softcap",
+    "H": "number of query heads", "G": "number of key/value heads",
+    "R": "query heads per key/value head",
+    "D": "width of the model", "d": "width of a head", "T": "number of tokens",
+    "S": "number of keys",
+    "B": "number of sequences",
+    "g_q": "gain of the queries", "g_k": "gain of the keys",
+    "w_q": "params of the queries", "w_k": "params of the keys", "w_v": "params of the values",
+    "w_qkv": "params of queries, keys and values in one",
+    "w_kv": "params of keys and values in one",
+    "w_o": "params of the output", "w_a": "params of additive scores",
+    "w_g": "params of the gate of the output",
+    "b_q": "bias of the queries", "b_k": "bias of the keys",
+    "b_v": "bias of the values", "b_qkv": "biases of queries, keys and values in one",
+    "b_kv": "biases of keys and values in one", "b_o": "bias of the output",
+    "params": "params by name",
+    "positions": "positions", "cos": "cosines of the rotation", "sin": "sines of the rotation",
+    "cos_sin": "cosines and sines of the rotation", "base": "base of the rotation",
+    "offset": "position of the first query", "sink": "sinks, one more score per head",
+    "bias_table": "table of biases by distance",
+    "more_bias": "another bias, added to the scores", "head_gate": "multiplier of each head",
+    "cache_k": "keys of earlier tokens", "cache_v": "values of earlier tokens",
+    "block": "size of blocks",
+    "eps": "a small number", "rate": "dropout rate", "dropout_mask": "multiplier of each weight",
+    "rng": "source of randomness", "training": "training or not", "flag": "a flag",
+    "list": "arrays in a list", "store": "a dict that the call fills",
+    "result": "filled with the output", "d_out": "gradient of the output",
+}  # fmt: skip
+EXPECTED = {  # of facts, what is usual
+    "large_scores": "fine", "uneven_scores": "fine", "sums": "float64", "float32": "float32",
+    "float16": "float16", "cache": "as all at once", "inputs": "unchanged",
+    "blind": "",  # each library has its own
+}  # fmt: skip
+
+
+class Row(NamedTuple):
+    """One finding."""
+
+    name: str
+    says: str
+    kind: str  # "usual", "convention" or "mistake"
+    setting: str = ""
+    value: Any = None
+    argument: str = ""  # that it is about
+    instead: str = ""  # what to write, for a mistake
+    line: int = 0  # of the source, 0 if unknown
+    code: str = ""
+    example: Example | None = None
+
+
+@cache
+def _meanings() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("meanings.toml").read_text("utf-8"))
+
+
+def make_row(setting: str, value: Any, argument: str = "") -> Row:
+    """Return the row of a setting or a fact.
+
+    Examples
+    --------
+    >>> make_row("scale", "1/d")[:3]
+    ('scale', "1 / d, which is 1 / sqrt(d) applied twice, or muP's scale", 'convention')
+    """
+    table = _meanings()[setting]
+    text = table.get(str(value))
+    if text is None:
+        text = "none" if value is None else table.get("any", "{}").format(*_shown(value))
+    text = text.replace("{}", argument or "an argument")
+    says, _, instead = text.removeprefix("!").partition(" -> ")
+    kind = "usual" if value == (USUAL | EXPECTED).get(setting) else "convention"
+    kind = "mistake" if text.startswith("!") else kind
+    return Row(table["row"], says, kind, setting, value, argument, instead)
+
+
+def _shown(value: Any) -> tuple[str, ...]:
+    parts = value if isinstance(value, tuple) else (value,)
+    return tuple(
+        "all" if part is None else part if isinstance(part, str) else f"{part:g}" for part in parts
+    )

@@ -1,0 +1,1 @@
+"""Which settings of the family give a function's numbers."""

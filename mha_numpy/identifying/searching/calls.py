@@ -1,0 +1,49 @@
+"""A call of a function in one way."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.identifying.calling.evidence import FLAT
+from mha_numpy.identifying.calling.roles import TOKENS
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.calling.ways import Way
+from mha_numpy.identifying.family import Problem
+from mha_numpy.identifying.searching.search import Seen
+
+Change = Callable[[Problem], Problem]
+
+
+def call_way(
+    subject: Subject, way: Way, trouble: str = "", seed: int = 0, change: Change | None = None
+) -> tuple[Seen | None, str]:
+    """Call a function in one way; return what was seen, or the trouble.
+
+    `change` changes the problem first; then numbers that are not finite may come back.
+    """
+    try:
+        problem = way.problem(subject, seed)
+        problem = change(problem) if change else problem
+        kept = subject.chance.kept
+        problem = problem.but(dropout_mask=np.full((1, 1, 1, 1), kept)) if kept != 1 else problem
+        passed = way.given(problem)
+    except (ValueError, IndexError):  # sizes that do not fit each other
+        return None, trouble
+    called = subject.call(passed, way.argument("result"))
+    called = called._replace(arrays=[(path, _unflat(x, way)) for path, x in called.arrays])
+    first = called.arrays[0][1] if called.arrays else np.empty(0)
+    is_fine = called.arrays and (change or np.isfinite(first).sum() > 0.4 * first.size)
+    return (Seen(way, problem, called) if is_fine else None), called.trouble or trouble
+
+
+def _unflat(array: Array, way: Way) -> Array:
+    """Return an output as C writes it, one axis, with the axes of the queries."""
+    flat = [slot for slot in way.slots.values() if slot.kind == FLAT and slot.role in TOKENS]
+    shape = way.sizes.shape(flat[0].layout.replace("d", "e").replace("P", "U")) if flat else ()
+    return array.reshape(shape) if flat and array.shape == (np.prod(shape),) else array
+
+
+def with_sizes(subject: Subject, way: Way, **sizes: int) -> Seen | None:
+    """Call a function in a way with other lengths; return what was seen, if anything was."""
+    return call_way(subject, way._replace(sizes=way.sizes._replace(**sizes)))[0]
