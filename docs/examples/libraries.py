@@ -33,7 +33,7 @@ def of_keras(name: str, *heads: int) -> Any:
     os.environ.setdefault("KERAS_BACKEND", "torch")
     import keras  # type: ignore[import-untyped]
 
-    layer = getattr(keras.layers, name)(*heads, dtype="float64")
+    layer = getattr(keras.layers, name)(*heads, dropout=0.1, dtype="float64")
     x = np.ones((2, 5, D))
     layer(x, x)
     rng = np.random.default_rng(0)

@@ -173,6 +173,51 @@ def test_two_places_are_told_apart():
     assert found[0] == ("dropout_when", "if True", "train")
 
 
+def test_two_places_in_an_installed_package_are_told_apart():
+    home = {"__name__": "installed.block", "np": np, "softmax": softmax}
+    text = """
+def attend(q, k, v, train=False):
+    w = softmax(q, k)
+    if train:
+        w = w * (np.random.random(w.shape) >= 0.3) / 0.7
+    out = w @ v
+    if train:
+        out = out * (np.random.random(out.shape) >= 0.3) / 0.7
+    return out
+"""
+    exec(compile(text, "/lib/site-packages/installed/block.py", "exec"), home)
+    found = [value for name, value, *_ in facts(home["attend"]) if name == "dropout"]
+    assert found == ["weights", "output"]
+
+
+def average(q, k, v, p=0.1, training=False):
+    w = softmax(q, k)
+    w = w * (np.random.random(w.shape) >= p) / (1 - p) if training else w
+    return w @ v, w.mean(1)
+
+
+def test_an_average_of_returned_weights_may_be_after_dropout():
+    assert ("dropped_weights", "after") in facts(average)
+
+
+class Off:
+    """Without a rate it makes no generator, so that no rate can be set later."""
+
+    def __init__(self):
+        self.dropout = 0.0
+
+    def __call__(self, q, k, v, training=False):
+        w = softmax(q, k)
+        return (self.drop(w) if training and self.dropout else w) @ v
+
+    def drop(self, w):
+        return w * (self.rng.random(w.shape) >= self.dropout) / (1 - self.dropout)
+
+
+def test_a_call_that_fails_with_a_rate_says_nothing_of_dropout():
+    assert facts(Off()) == []
+
+
 def test_everything_is_put_back():
     rng = np.random.default_rng(0)
     block = Block(rng.normal(size=(8, 24)), rng.normal(size=(8, 8)), 2, attn_pdrop=0.3)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.frameworks import to_numpy
-from mha_numpy.identifying.calling.arrays import holders, inner_function, owner_of
+from mha_numpy.identifying.calling.arrays import FRAMEWORKS, holders, inner_function, owner_of
 from mha_numpy.identifying.calling.names import roles_by_name
 
 Site = tuple[tuple[str, int], ...]  # the files and lines that lead to a draw, the last first
@@ -247,7 +247,8 @@ def _site() -> Site:
     frame: FrameType | None = sys._getframe(2)
     while frame and frame.f_code.co_name != "call_way":
         name = frame.f_code.co_filename
-        if "site-packages" not in name and name != __file__:
+        home = frame.f_globals.get("__name__", "").split(".")[0]
+        if home not in FRAMEWORKS and name != __file__:
             lines.append((name, frame.f_lineno))
         frame = frame.f_back
     return tuple(lines)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from mha_numpy.identifying.facts.options import Option
 from mha_numpy.identifying.facts.probes import Fact
 from mha_numpy.identifying.family import AXES, evaluate
 from mha_numpy.identifying.searching.calls import call_way
-from mha_numpy.identifying.searching.search import OTHERS, ROLE_OF, Found, Seen, explain, fit
+from mha_numpy.identifying.searching.search import ROLE_OF, Found, Seen, explain, fit
 
 RATE = 0.25  # far from its complement, so that a rate and a probability to keep differ
 OFF = ("deterministic", "inference", "eval")  # flags that are True without training
@@ -48,7 +49,8 @@ def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> I
     by_mask = [*_by_mask(subject, found, options, rate)]
     if not live and "dropout_mask" not in names:
         ways = _ways(found, rate, flag, rng, modes[-1])
-        runs = any(call_way(subject, way, change=lambda problem: problem)[0] for way in ways)
+        with _free(subject, True, None):
+            runs = any(call_way(subject, way, change=lambda problem: problem)[0] for way in ways)
         if (rate or flag) and runs:
             yield Fact("dropout", "none", rate)
     if by_mask or not live:
@@ -252,7 +254,7 @@ def _returned(seen: Seen, found: Found) -> Iterator[Fact]:
     mask = _mask(seen, found, found.output(seen).astype(float))
     values = evaluate(seen.problem.but(dropout_mask=mask), found.settings)
     others = [each for path, each in seen.called.arrays if path != found.fits[0].path]
-    for array in others if values else ():
-        one = fit(array, values or {}, OTHERS, close=1e-3)
-        if one and one.what in ("weights", "dropped"):
-            yield Fact("dropped_weights", "after" if one.what == "dropped" else "before")
+    for array, (when, what) in product(others, {"before": "weights", "after": "dropped"}.items()):
+        own = {"weights": values[what]} if values else {}
+        if own and fit(array, own, ("weights", "mean weights"), close=1e-3):
+            yield Fact("dropped_weights", when)
