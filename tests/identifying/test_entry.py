@@ -98,6 +98,23 @@ def test_a_window_is_compared_with_libraries():
     assert "2 w + 1 keys" in str(sheet)
 
 
+def test_a_mask_of_queries_has_their_axis_and_a_flag_does_what_a_row_says():
+    def attend(q, k, v, query_mask=None, enable_gqa=False):
+        k, v = (x.repeat(q.shape[1] // x.shape[1], 1) if enable_gqa else x for x in (k, v))
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        if query_mask is not None:
+            assert query_mask.ndim == 2
+            scores = np.where(query_mask[:, None, :, None], scores, -1e30)
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+
+    sheet = identify(attend)
+    own = {each.name: each for each in sheet.arguments}
+    assert own["query_mask"].axes == "(B, T_q)"
+    assert own["enable_gqa"].note == ""
+    assert sheet.value("groups") == "taken"
+
+
 def test_a_backward_that_cannot_be_called_is_no_mistake():
     def backward(one, two, three, four, five, six):
         raise ValueError(one)

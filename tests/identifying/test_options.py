@@ -48,3 +48,16 @@ def test_an_option_that_is_no_attention_is_not_clear():
 
     option = options_of(attend)["mask"]
     assert (option.found, option.note) == (None, "not clear")
+
+
+def test_a_flag_that_needs_a_mask_is_tried_with_it():
+    def attend(q, k, v, mask=None, is_causal=False, grouped=False):
+        if is_causal and mask is None:
+            raise ValueError("a hint, for a mask")
+        s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        e = np.exp(s if mask is None else np.where(mask, s, -np.inf))
+        return e / e.sum(-1, keepdims=True) @ v
+
+    options = options_of(attend)
+    assert options["is_causal"].note == "changes nothing if only mask is passed too"
+    assert options["grouped"].note == "changes nothing"

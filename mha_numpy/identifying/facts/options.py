@@ -86,9 +86,10 @@ def _with_other(
     for other in options if not option.found else ():
         if other.found and other.slot and other.slot.role in needed:
             again = _look_at(subject, other.found, argument, given, left, {})
-            if again.note != UNCLEAR:
-                note = f"{again.note} where {other.argument} is passed"
-                return again._replace(note=note.lstrip())
+            if not again.note:
+                return again._replace(note=f"where {other.argument} is passed")
+            if option.note == UNCLEAR != again.note:  # other arguments may matter, too
+                return again._replace(note=f"{again.note} if only {other.argument} is passed too")
     return option
 
 

@@ -208,6 +208,7 @@ def _kind(slot: Slot) -> str:
 
 def _options(looked: Looked) -> Iterator[Named]:
     names = [option.argument for option in looked.options]
+    told = [fact.argument for fact in looked.facts]  # of a flag that needs other sizes
     for option in looked.options:
         slots = {option.argument: option.slot}
         if option.found and looked.found:  # two may have been passed together
@@ -217,7 +218,11 @@ def _options(looked: Looked) -> Iterator[Named]:
         for name, slot in slots.items():
             what = ROLES.get(slot.role if slot else option.role, "unknown")
             note = _kind(slot) if slot else option.note or _of_flag(option)
-            yield Named(name, what, axes_of(slot.layout) if slot else "", note)
+            note = "" if option.argument in told and not slot else note
+            layout = slot.layout if slot else ""
+            if name.startswith("q") and option.settings.get("mask_index") == "transposed":
+                layout = layout.replace("S", "T")  # it hides queries
+            yield Named(name, what, axes_of(layout), note)
 
 
 def _of_flag(option: Option) -> str:
