@@ -75,6 +75,26 @@ def in_float32(q, k, v):
     return softmax(scores).astype(q.dtype) @ v
 
 
+def narrow_scores(q, k):
+    return (q @ k.swapaxes(-1, -2)).astype(np.float32)
+
+
+def by_helper(q, k, v):
+    return mix(narrow_scores(q, k), v)
+
+
+class Narrow:
+    """A layer that narrows its inputs, with params in float64."""
+
+    def __init__(self):
+        self.w_q, self.w_k, self.w_v = np.random.default_rng(0).normal(size=(3, 8, 8))
+
+    def __call__(self, x):
+        x = x.astype("f4")
+        w_q, w_k, w_v = (w.astype("f4") for w in (self.w_q, self.w_k, self.w_v))
+        return mix(x @ w_q @ (x @ w_k).swapaxes(-1, -2), x @ w_v)
+
+
 def grouped(q, k, v):
     k, v = (x.repeat(q.shape[1] // x.shape[1], 1) for x in (k, v))
     return mix(q @ k.swapaxes(-1, -2), v)
@@ -134,6 +154,7 @@ def by_blocks(q, k, v, causal=False, block=32):
         (square, "hidden_nan", "spreads"), (banded, "blind", "nan"), (decode, "blind", "nan"),
         (one_more, "blind", None), (by_lengths, "no_keys", "zeros"), (one_more, "no_keys", "error"),
         (largest_of_all, "blind", "nan"), (in_float32, "sums", "float32, as it says"),
+        (by_helper, "sums", "float32, as it says"), (Narrow(), "sums", "float32"),
         (grouped, "grouping", "repeat"), (square, "grouping", None),
         (capped_late, "blind", "mean of all values"), (capped_late, "hidden_nan", "spreads"),
         (of_queries, "hidden_nan", "spreads"), (by_blocks, "hidden_nan", "spreads"),

@@ -3,14 +3,17 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from inspect import isfunction
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.identifying.calling.arrays import globals_of, is_keras
 from mha_numpy.identifying.calling.layouts import find_orders, in_order
 from mha_numpy.identifying.calling.roles import TOKENS
+from mha_numpy.identifying.calling.signatures import source_of
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.calling.ways import Slot, Way
 from mha_numpy.identifying.facts.options import Option
@@ -338,12 +341,16 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
     """Pass float32 and float16, and measure how exact the output is."""
     own = subject.dtype
     has_params = bool(found.seen.way.hidden)
-    if own == "float64" and not (has_params and found.fits[0].error > 1e-11):
-        width = _width_inside(subject, found)
+    is_wide = all(x.dtype == float for x in subject.hidden.values())
+    width = _width_inside(subject, found) if own == "float64" and is_wide else ""
+    is_exact = not has_params or found.fits[0].error < 1e-11
+    if width and (is_exact or width != "float64"):
         around = getattr(subject.inner, "__globals__", {})
-        is_keras = "keras" in around  # which casts inputs to its own dtype
-        is_meant = width in subject.source or is_keras
-        yield Fact("sums", f"{width}, as it says" if width != "float64" and is_meant else width)
+        own_dtype = "keras" in around or is_keras(subject.function)  # that inputs are cast to
+        helpers = [each for each in globals_of(subject.inner).values() if isfunction(each)]
+        says = any(width in source_of(each)[0] for each in (subject.inner, *helpers))
+        is_meant = width != "float64" and (own_dtype or says)
+        yield Fact("sums", width + ", as it says" * is_meant)
     if has_params and not subject.is_module and subject.framework != "numpy":
         return  # params have a dtype that inputs must have, too
     for dtype in ("float32", "float16"):
