@@ -95,6 +95,18 @@ class Narrow:
         return mix(x @ w_q @ (x @ w_k).swapaxes(-1, -2), x @ w_v)
 
 
+class Heads:
+    def __init__(self):
+        self.w_q, self.w_k, self.w_v = np.random.default_rng(0).normal(size=(3, 16, 16))
+
+    def __call__(self, x):
+        q, k, v = (
+            (x @ w).reshape(*x.shape[:2], 2, 8).swapaxes(1, 2)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        return mix(q @ k.swapaxes(-1, -2), v).swapaxes(1, 2).reshape(x.shape)
+
+
 def grouped(q, k, v):
     k, v = (x.repeat(q.shape[1] // x.shape[1], 1) for x in (k, v))
     return mix(q @ k.swapaxes(-1, -2), v)
@@ -163,6 +175,11 @@ def by_blocks(q, k, v, causal=False, block=32):
 )  # fmt: skip
 def test_facts(function, setting, value):
     assert identify(function).value(setting) == value
+
+
+def test_params_of_as_many_heads_say_so():
+    axes = {each.what: each.axes for each in identify(Heads()).arguments}
+    assert axes["params of the keys"] == "(D, H*d_k)"
 
 
 def test_a_cap_is_at_one_place():

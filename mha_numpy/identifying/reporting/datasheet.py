@@ -26,6 +26,7 @@ SYMBOLS = {
     "O": "H_kv*d_v", "U": "H*d_v", "P": "3*D", "R": "2*D", "C": "D", "E": "D", "W": "D",
     "F": "d_k/2", "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
+AS_QUERIES = str.maketrans("GNO", "HMU")  # keys and values have as many heads
 LATE = "the time was over before everything was tried: give it more seconds"
 CAPPED = (("softcap_at", "after the bias"), ("bias", "added before the scale"))  # a bias, too
 MIXED = (("D M", "W U"), ("D P", "W U"), ("M D", "U W"), ("P D", "U W"))  # one is transposed
@@ -196,7 +197,8 @@ def _arguments(found: Found) -> Iterator[Named]:
             )
     for name, slot in way.hidden.items():
         what = ROLES.get(slot.role, slot.role)
-        yield Named(name, what, axes_of(slot.layout), "stored, not passed")
+        layout = slot.layout.translate(AS_QUERIES if way.sizes.G == way.sizes.H else {})
+        yield Named(name, what, axes_of(layout), "stored, not passed")
 
 
 def _kind(slot: Slot) -> str:
