@@ -1,15 +1,16 @@
 """identify: what a function computes, where it differs from the usual, and in which line."""
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from mha_numpy.checks import check_number
 from mha_numpy.errors import ConfigError, describe, did_you_mean
 from mha_numpy.identifying.calling.aftermath import undone
+from mha_numpy.identifying.calling.arrays import owner_of
+from mha_numpy.identifying.calling.builds import Build, Maker, choices_of, maker_of
 from mha_numpy.identifying.calling.clock import clock
-from mha_numpy.identifying.calling.instances import choices_of, make_instance
 from mha_numpy.identifying.family import SETTINGS
 from mha_numpy.identifying.look import Looked, look
 from mha_numpy.identifying.reporting.datasheet import Named, in_order, make_datasheet
@@ -25,6 +26,9 @@ NAMES = {  # of roles, as people say them
 
 EXAMPLES = 3.0  # seconds for all examples
 CONSTRUCTOR = "of the constructor"
+UNKNOWN = "unknown"
+SWAPPED = ("exchanged", "params")  # settings that wrong roles may cause
+MOST_BUILDS = 6
 MOST_CHOICES = 4  # objects of a class that are made to see what a flag changes
 FLAGGED = {*SETTINGS} - {"window_given"}  # what a text says of them is said of the default
 OWN_ROWS = ("gradients", "time")  # that say how a look went
@@ -83,30 +87,85 @@ def identify(
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
         roles[argument] = NAMES[name]
-    end = clock() + seconds
     with undone(function, backward):
-        looked = look(function, roles, seconds, backward)
-        sheet = Datasheet(*make_datasheet(looked))
-        if inspect.isclass(function) and sheet.is_found:
-            sheet = _with_choices(function, sheet, lambda each, left: look(each, roles, left), end)
+        maker = maker_of(function)
+        if maker:
+            looked, sheet = _with_builds(maker, roles, seconds, backward)
+        else:
+            looked, sheet = _with_roles(function, roles, seconds, backward)
         return sheet._replace(rows=(*_with_examples(looked, sheet.rows),)) if examples else sheet
 
 
+def _with_roles(
+    function: Any, roles: Mapping[str, str], seconds: float, backward: Any
+) -> tuple[Looked, Datasheet]:
+    """Look at a function; where the roles that are given do not fit, say so and what fits."""
+    end = clock() + seconds
+    looked = look(function, roles, seconds * (0.6 if roles else 1), backward)
+    sheet = Datasheet(*make_datasheet(looked))
+    swapped = [row.says for row in sheet.mistakes if row.setting in SWAPPED]
+    if not roles or (sheet.is_found and not swapped):
+        return looked, sheet
+    other = look(function, {}, max(end - clock(), 1.0), backward)
+    free = Datasheet(*make_datasheet(other))
+    taken = {each.name: each.what for each in free.arguments}
+    is_known = all(taken.get(name, UNKNOWN) != UNKNOWN for name in roles)
+    if not free.is_found or not is_known or any(row.setting in SWAPPED for row in free.mistakes):
+        return looked, sheet
+    given = ", ".join(f"{name} = {ROLES.get(role, role)}" for name, role in roles.items())
+    then = swapped[0] if swapped else "nothing that is known gives its numbers"
+    moved = [f"{n} = {taken[n]}" for n, role in roles.items() if taken[n] != ROLES.get(role, role)]
+    note = f"What was given does not fit. With {given}, {then}. This report is without it"
+    return other, free._replace(notes=(f"{note}: {', '.join(moved)}." if moved else f"{note}.",))
+
+
+def _with_builds(
+    maker: Maker, roles: Mapping[str, str], seconds: float, backward: Any
+) -> tuple[Looked, Datasheet]:
+    """Look at what a class or a factory makes, in the first of several sizes that is understood."""
+    end = clock() + seconds
+    own = {argument.name for argument in maker.arguments}
+    to_make = {name: role for name, role in roles.items() if name in own}
+    to_call = {name: role for name, role in roles.items() if name not in own}
+    best: tuple[Looked, Datasheet] | None = None
+    for build in islice(maker.builds(to_make), MOST_BUILDS):
+        left = max(end - clock(), 1.0)
+        looked, sheet = _with_roles(build.thing, to_call, left / 2, _of_build(backward, build))
+        note = f"Built as {build}."
+        if sheet.is_found:
+            sheet = _with_choices(build, sheet, to_call, end)
+            return looked, sheet._replace(notes=(note, *sheet.notes))
+        if best is None or (looked.seen and not best[0].seen):
+            best = looked, sheet._replace(notes=(note,))
+        if clock() > end:
+            break
+    assert best
+    return best
+
+
+def _of_build(backward: Any, build: Build) -> Any:
+    """Return a backward, that of an object for a method of its class."""
+    maker = maker_of(backward) if backward else None
+    if maker and maker.make is build.maker.make:
+        return getattr(owner_of(build.thing), maker.method)
+    return backward
+
+
 def _with_choices(
-    kind: type, sheet: Datasheet, look_at: Callable[[Any, float], Looked], end: float
+    build: Build, sheet: Datasheet, roles: Mapping[str, str], end: float
 ) -> Datasheet:
     """Add the arguments of a constructor, and what is different with each of its flags."""
     rows = [*sheet.rows]
     passed = [each.name for each in sheet.arguments]
-    choices = [each for each in choices_of(kind) if each[0] not in passed]
-    arguments = [Named(n, ROLES.get(role, "unknown"), "", CONSTRUCTOR) for n, role, _ in choices]
+    choices = [each for each in choices_of(build.maker) if each[0] not in passed]
+    arguments = [Named(n, ROLES.get(role, UNKNOWN), "", CONSTRUCTOR) for n, role, _ in choices]
     pairs = [(name, value) for name, _, values in choices for value in values][:MOST_CHOICES]
     known = [(row.setting, row.value, row.argument) for row in sheet.rows]
     for count, (name, value) in enumerate(pairs):
-        with contextlib.suppress(ConfigError):
+        with contextlib.suppress(Exception):  # anybody's
             left = (end - clock()) / (len(pairs) - count)
-            other = make_datasheet(look_at(make_instance(kind, **{name: value}), max(left, 1.0)))
-            for row in other.rows:
+            other = look(build.but(**{name: value}).thing, roles, max(left, 1.0))
+            for row in make_datasheet(other).rows:
                 about = ", ".join(filter(None, (row.argument, f"{name}={value!r}")))
                 if (row.setting, row.value, row.argument) in known or row.name in OWN_ROWS:
                     continue

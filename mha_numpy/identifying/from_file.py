@@ -6,10 +6,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import getattr_static, isfunction
 from itertools import takewhile
 from pathlib import Path
 from traceback import walk_stack
@@ -17,7 +16,7 @@ from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError, MhaError, describe, did_you_mean
-from mha_numpy.identifying.calling.instances import make_instance
+from mha_numpy.identifying.calling.subject import trouble_of
 from mha_numpy.identifying.entry import identify
 from mha_numpy.identifying.reporting.sheet import Datasheet
 from mha_numpy.progress import busy
@@ -33,7 +32,6 @@ ONE_CALL = 1 / 6  # of the time, after which a call is interrupted
 ENOUGH = 0.8  # of the time that is left after loading, in which identify ends by itself
 TICK = 0.1  # seconds of processor time
 MISSING = object()
-_instance = cache(make_instance)  # forward and backward are of one object
 
 
 class FileSheet(NamedTuple):
@@ -88,7 +86,7 @@ def identify_file(
     The file runs in a child process within limits, as an exercise does in `mha-numpy check`. It can
     import its neighbours. A call that takes a sixth of the time gets a TimeoutError.
     """
-    file, _, name = function.rpartition(":")
+    file, name = _parted(function)
     path = Path(file).absolute()
     if not name or path.suffix != ".py":
         raise ConfigError(f"function: expected FILE.py:NAME; got {function!r}")
@@ -109,6 +107,12 @@ def identify_file(
     parts, *others = run.calls[0].answer
     tables = (Table(title, (), rows, frozenset(bad)) for title, rows, bad in parts)
     return FileSheet(tuple(tables), *others)
+
+
+def _parted(function: str) -> tuple[str, str]:
+    """Return the file and the name, which may be an expression that has colons, too."""
+    file, end, name = function.partition(".py:")
+    return (file + ".py", name) if end else (function, "")
 
 
 class _Heard(Heard):
@@ -172,7 +176,9 @@ def _load(path: Path) -> ModuleType:
 
 
 def _find(module: ModuleType, argument: str, name: str) -> Any:
-    """Return what has a dotted name; of a method, that of an object."""
+    """Return what has a dotted name, or what an expression that calls something gives."""
+    if "(" in name:
+        return _made(module, argument, name)
     found: Any = module
     for part in name.split("."):
         owner, found = found, getattr(found, part, MISSING)
@@ -180,13 +186,19 @@ def _find(module: ModuleType, argument: str, name: str) -> Any:
             known = [n for n in dir(owner) if n[0] != "_" and callable(getattr(owner, n, None))]
             advice = did_you_mean(part, known) or f"it has {', '.join(known[:8]) or 'none'}"
             raise ConfigError(f"{argument}: there is no function {name}; {advice}")
-    if isinstance(owner, type) and isfunction(getattr_static(owner, part)):
-        found = getattr(_instance(owner), part)
     if not callable(found) and not hasattr(found, "__dict__"):  # an object may have a method
         raise ConfigError(
             f"{argument}: expected a function or a layer; {name} is {describe(found)}"
         )
     return found
+
+
+def _made(module: ModuleType, argument: str, text: str) -> Any:
+    """Return what an expression makes, such as ``Attention(32, heads=4)``."""
+    try:
+        return eval(text, vars(module))
+    except Exception as error:  # anybody's
+        raise ConfigError(f"{argument}: {text} raised {trouble_of(error)}") from error
 
 
 def _end_here(frame: FrameType, *_: Any) -> None:

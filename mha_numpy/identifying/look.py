@@ -9,8 +9,8 @@ import numpy as np
 
 from mha_numpy.errors import ConfigError, MhaError, did_you_mean
 from mha_numpy.identifying.calling.arrays import owner_of, parts_of
+from mha_numpy.identifying.calling.builds import callable_of, method_of
 from mha_numpy.identifying.calling.clock import clock
-from mha_numpy.identifying.calling.instances import callable_of, method_of
 from mha_numpy.identifying.calling.layouts import LAYOUTS, find_orders
 from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.roles import is_telling

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mha_numpy.identifying import identify
+from mha_numpy.identifying.calling.builds import callable_of, maker_of
 from mha_numpy.identifying.calling.chance import Chance
-from mha_numpy.identifying.calling.instances import callable_of
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.facts.dropout import find_dropout
 from mha_numpy.identifying.facts.options import look_at_options
@@ -18,8 +18,13 @@ SCALED = ("dropout_scale", "1/(1-p)")
 
 
 def find(function):
-    subject = Subject(callable_of(function))
-    found, _, trouble = find_base(subject, {})
+    maker = maker_of(function)
+    things = (build.thing for build in maker.builds({})) if maker else [function]
+    for thing in things:
+        subject = Subject(callable_of(thing))
+        found, _, trouble = find_base(subject, {})
+        if found:
+            break
     assert found, trouble
     options = look_at_options(subject, found, {})
     return subject, found, options

@@ -35,12 +35,20 @@ class Asked(dict[str, Any]):
 
 
 class Drawn(dict[str, Any]):
-    """Params of an object that are drawn when they are first asked for."""
+    """Params or settings of an object that are drawn when they are first asked for."""
 
     def __init__(self, draw: Callable[[str], Any]) -> None:
         super().__init__()
-        self.draw = draw
+        self._draw = draw
 
     def __missing__(self, key: str) -> Any:
-        self[key] = self.draw(key)
+        self[key] = self._draw(key)
         return self[key]
+
+    def __getattr__(self, key: str) -> Any:
+        if key.startswith("_"):
+            raise AttributeError(key)
+        try:
+            return self[key]
+        except KeyError:
+            raise AttributeError(key) from None

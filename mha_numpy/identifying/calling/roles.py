@@ -212,7 +212,8 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
     for name, array in subject.hidden.items() if "w_a" not in found.values() else ():
         if "grad" in name or name in found:
             continue
-        *path, last = [part for part in re.split("[/.]", name) if part and part not in OF_PARAMS]
+        parts = [part for part in re.split("[/.]", name) if part and part not in OF_PARAMS]
+        *path, last = [part for part in parts if not part.isdigit()] or parts
         is_kind = last in ("weight", "bias", "kernel", "w", "W", "b", "value")
         roles = roles_by_name(path[-1] if is_kind and path else last)
         if "bias_table" in roles and array.ndim == 2 and "bias_table" not in found.values():

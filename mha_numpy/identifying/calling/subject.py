@@ -124,6 +124,7 @@ class Subject:
             for name, value in getattr(holder, "__dict__", {}).items()
             if isinstance(value, Drawn)
             for key, array in value.items()
+            if isinstance(array, np.ndarray)
         }
         if drawn.keys() - self.hidden.keys():
             self.hidden, new = {**self.hidden, **drawn}, True

@@ -170,7 +170,8 @@ def _ways_of(subject: Subject, roles: Roles, changed: Mapping[str, int]) -> Iter
     every, given = roles.all(), roles.passed()
     is_split = bool(given & {"x", "packed"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
     is_split |= "H" in given and not given & {"B", "T", "S", "d"}  # with these it is as in C
-    insides = (True,) if is_split else (False, True)
+    has_count = any("H" in roles_by_name(name)[:1] for name in subject.numbers)  # it splits by it
+    insides = (True,) if is_split else (True, False) if has_count else (False, True)
     tokens: tuple[str, ...] = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
     if not given & {"key", "value", "memory"}:  # a single token would see itself alone
         tokens = tuple(layout for layout in tokens if "1" not in layout or "T" in layout)
@@ -272,7 +273,8 @@ def _hidden_sizes(
         named["H"] = wide // named["d"]
     lengths |= {"H": 1} if "w_a" in hidden.values() else {}
     heads = [lengths["H"]] if "H" in lengths else heads or [named.get("H", 0), *whole.values()]
-    fitting = [n for n in heads if n > 0 and (wide or D or C) % n == 0] or HEADS
+    fitting = [n for n in heads if n > 0 and (wide or D or C) % n == 0]
+    fitting = [*fitting, *([1] if "H" not in {*named, *lengths} else [])] if fitting else [*HEADS]
     for H in dict.fromkeys(n for n in fitting if (wide or D or C) % n == 0):
         if wide and "N" in lengths:
             named["G"] = max(lengths["N"] * H // wide, 1)

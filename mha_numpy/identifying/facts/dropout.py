@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.identifying.calling.builds import method_of
 from mha_numpy.identifying.calling.chance import Site, is_kept
-from mha_numpy.identifying.calling.instances import method_of
 from mha_numpy.identifying.calling.layouts import arrange
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.calling.ways import Slot, Way

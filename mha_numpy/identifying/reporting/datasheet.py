@@ -52,6 +52,7 @@ class Findings(NamedTuple):
     arguments: tuple[Named, ...] = ()
     returns: tuple[Named, ...] = ()
     rows: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()  # how it was looked at: sentences
 
     @property
     def mistakes(self) -> tuple[Row, ...]:

@@ -33,10 +33,14 @@ def to_text(sheet: Findings) -> str:
 def sections(sheet: Findings) -> list[Table]:
     """Return the parts of the text, the most important first."""
     name = visible(sheet.name)
+    notes = [Table("", (), [[visible(" ".join(sheet.notes))]])] if sheet.notes else []
     if not sheet.is_found:
-        return [Table("", (), [[f"{name}: {visible(sheet.saw)}"]])]
+        return [Table("", (), [[f"{name}: {visible(sheet.saw)}"]]), *notes]
     framework = FRAMEWORK_NAMES.get(sheet.framework, sheet.framework)
-    tables = [Table("", (), [[f"{name} ({framework}): {headline(sheet)}. {verdict(sheet)}"]])]
+    tables = [
+        Table("", (), [[f"{name} ({framework}): {headline(sheet)}. {verdict(sheet)}"]]),
+        *notes,
+    ]
     for title, part in parts(sheet).items():
         if part and title in LINES:  # indented by a column without text
             rows = [["", *row] for row in LINES[title](part)]

@@ -1,0 +1,126 @@
+"""Classes, factories and what is beside a function: how each is built, and what is used."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.identifying import identify
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def draw(*shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape) / np.sqrt(shape[0])
+
+
+class Grouped:
+    """Attention whose groups are tiled where they should be repeated, which only groups show."""
+
+    def __init__(self, dim, n_heads=4, n_kv_heads=None):
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads or n_heads
+        self.d = dim // n_heads
+        self.wq, self.wo = draw(dim, n_heads * self.d), draw(n_heads * self.d, dim)
+        self.wk, self.wv = (draw(dim, self.n_kv_heads * self.d) for _ in range(2))
+
+    def __call__(self, x):
+        B, T, D = x.shape
+        q, k, v = ((x @ w).reshape(B, T, -1, self.d) for w in (self.wq, self.wk, self.wv))
+        q, k, v = (a.swapaxes(1, 2) for a in (q, k, v))
+        k, v = (np.tile(a, (1, self.n_heads // self.n_kv_heads, 1, 1)) for a in (k, v))
+        weights = softmax(q @ k.swapaxes(2, 3) / np.sqrt(self.d))
+        return (weights @ v).swapaxes(1, 2).reshape(B, T, D) @ self.wo
+
+
+class Even(Grouped):
+    """A layer that is particular about its sizes."""
+
+    def __init__(self, width, parts):
+        if width % 128 or parts % 8:
+            raise ValueError("width must be a multiple of 128, and parts of 8")
+        super().__init__(width, parts)
+
+
+@dataclass
+class Config:
+    n_head: int
+    n_embd: int
+    bias: bool = True
+
+
+class Configured(Grouped):
+    """A layer with the usual object of settings."""
+
+    def __init__(self, config):
+        assert config.bias is True
+        super().__init__(config.n_embd, config.n_head)
+
+
+class ByKeys(Grouped):
+    """A layer with a dict of settings, some of which are only asked for elsewhere."""
+
+    def __init__(self, cfg):
+        self.cfg = cfg
+        super().__init__(cfg["emb_dim"], cfg["n_heads"], cfg.get("n_kv", 2))
+
+
+def make_attention(num_heads, scale=None):
+    def attend(q, k, v):
+        B, T, D = q.shape
+        q, k, v = (x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2) for x in (q, k, v))
+        weights = softmax(q @ k.swapaxes(2, 3) * (scale or q.shape[-1] ** -0.5))
+        return (weights @ v).swapaxes(1, 2).reshape(B, T, -1)
+
+    return attend
+
+
+@pytest.mark.parametrize(
+    ("maker", "built"),
+    [
+        (Grouped, "Grouped(dim=32, n_heads=4, n_kv_heads=2)"),
+        (Even, "Even(width=128, parts=8)"),
+        (Configured, "Configured(config=Config(n_head=4, n_embd=32, bias=True))"),
+        (ByKeys, "ByKeys(cfg={emb_dim=32, n_heads=4})"),
+        (make_attention, "make_attention(num_heads=4)"),
+    ],
+)
+def test_the_datasheet_says_how_it_was_built(maker, built):
+    sheet = identify(maker)
+    assert sheet.is_found
+    assert f"Built as {built}." in str(sheet)
+
+
+def test_it_is_built_so_that_conventions_show():
+    assert identify(Grouped).value("grouping") == "tile"
+
+
+def test_a_method_of_a_class_is_that_of_an_object():
+    assert identify(Grouped.__call__).value("grouping") == "tile"
+
+
+def test_roles_of_a_constructor_can_be_given():
+    class Odd(Grouped):
+        def __init__(self, first, second):
+            assert second > first
+            super().__init__(second, first)
+
+    with pytest.raises(ConfigError, match=r"cannot build Odd .*Odd\(first=\.\.\., second=\.\.\.\)"):
+        identify(Odd)
+    sheet = identify(Odd, given={"heads": "first"})
+    assert "Built as Odd(first=4, second=32)." in sheet.notes
+
+
+def test_roles_that_do_not_fit_are_not_blamed_on_the_code():
+    def attend(a, b, c):
+        return softmax(a @ b.swapaxes(-1, -2) / np.sqrt(a.shape[-1])) @ c
+
+    sheet = identify(attend, given={"key": "c", "value": "b"})
+    assert not sheet.mistakes
+    assert "What was given does not fit. With c = keys, b = values, keys and values" in str(sheet)
+    assert sheet.notes[0].endswith("This report is without it: c = values, b = keys.")
+    sheet = identify(attend, given={"packed": "a", "key": "b", "value": "c"}, seconds=10)
+    assert "c = values, nothing that is known gives its numbers." in sheet.notes[0]
