@@ -116,7 +116,9 @@ def _with_roles(
     then = swapped[0] if swapped else "nothing that is known gives its numbers"
     moved = [f"{n} = {taken[n]}" for n, role in roles.items() if taken[n] != ROLES.get(role, role)]
     note = f"What was given does not fit. With {given}, {then}. This report is without it"
-    return other, free._replace(notes=(f"{note}: {', '.join(moved)}." if moved else f"{note}.",))
+    return other, free._replace(
+        notes=(f"{note}: {', '.join(moved)}." if moved else f"{note}.", *free.notes)
+    )
 
 
 def _with_builds(

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.errors import ConfigError, MhaError, did_you_mean
-from mha_numpy.identifying.calling.arrays import owner_of, parts_of
-from mha_numpy.identifying.calling.builds import callable_of, method_of
+from mha_numpy.identifying.calling.builds import callable_of
 from mha_numpy.identifying.calling.clock import clock
 from mha_numpy.identifying.calling.layouts import LAYOUTS, find_orders
-from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.roles import is_telling
 from mha_numpy.identifying.calling.subject import Subject, trouble_of
 from mha_numpy.identifying.calling.ways import Way, find_ways
@@ -21,7 +19,7 @@ from mha_numpy.identifying.facts.feeding import feed
 from mha_numpy.identifying.facts.options import Option, look_at_options
 from mha_numpy.identifying.facts.probes import Fact, find_facts, in_time, mixes
 from mha_numpy.identifying.family import Settings, evaluate
-from mha_numpy.identifying.gradients.calls import pull_back
+from mha_numpy.identifying.gradients.beside import find_backward
 from mha_numpy.identifying.gradients.look import GradientRow, look_at_gradients
 from mha_numpy.identifying.searching.calls import call_way, with_sizes
 from mha_numpy.identifying.searching.reading import search_by_weights
@@ -29,7 +27,6 @@ from mha_numpy.identifying.searching.search import OUTPUTS, Found, Seen, explain
 
 BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
 WITH_GRADIENTS = ("mask", "padding", "bias", "is_causal", "lengths")  # a backward may forget them
-BACKWARD = ("backward", "backprop", "backward_pass")  # what people call it
 FOR_CALLS = 0.9  # of the time; the rest is for lines of mistakes, and examples
 MOST_SEEN = 24
 MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
@@ -50,6 +47,7 @@ class Looked(NamedTuple):
     trouble: str  # of the last call that failed
     seen: Sequence[Seen] = ()  # calls that worked
     is_late: bool = False  # the time was over before all was tried
+    beside: str = ""  # the name of a backward that was found by it
 
 
 def find_base(subject: Subject, given: Mapping[str, str]) -> tuple[Found | None, list[Seen], str]:
@@ -282,13 +280,10 @@ def look(
             facts = find_facts(subject, found, options)
             facts += in_time(subject, find_dropout(subject, found, options))
             facts += in_time(subject, feed(subject, found))
-        if backward is None:
-            owner = owner_of(subject.function)
-            backward = next(filter(None, (method_of(owner, name) for name in BACKWARD)), None)
-            if any("d_out" in roles_by_name(n) for n in names if len(n) > 1):
-                backward = subject.function
-            elif any(map(callable, parts_of(found.seen.called.result, "").values())):
-                backward = pull_back
-        gradients = _all_gradients(subject, found, options, backward)
+        own, is_beside = (backward, False) if backward else find_backward(subject, found)
+        gradients = _all_gradients(subject, found, options, own)
+        if is_beside and not any(row.is_right or row.mistake for row in gradients):
+            own, is_beside, gradients = None, False, _all_gradients(subject, found, options, None)
         is_late = subject.left < 0
-    return Looked(subject, found, options, facts, gradients, trouble, seen, is_late)
+    beside = str(getattr(own, "__name__", "")) if is_beside else ""
+    return Looked(subject, found, options, facts, gradients, trouble, seen, is_late, beside)

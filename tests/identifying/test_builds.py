@@ -124,3 +124,55 @@ def test_roles_that_do_not_fit_are_not_blamed_on_the_code():
     assert sheet.notes[0].endswith("This report is without it: c = values, b = keys.")
     sheet = identify(attend, given={"packed": "a", "key": "b", "value": "c"}, seconds=10)
     assert "c = values, nothing that is known gives its numbers." in sheet.notes[0]
+
+
+def attn_fwd(q, k, v):
+    p = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return p @ v, (q, k, v, p)
+
+
+def attn_bwd(d_out, cache):
+    q, k, v, p = cache
+    d_p = d_out @ v.swapaxes(-1, -2)
+    d_s = p * (d_p - (d_p * p).sum(-1, keepdims=True))
+    return d_s @ k, d_s.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ d_out
+
+
+class Static:
+    forward, backward = staticmethod(attn_fwd), staticmethod(attn_bwd)
+
+
+@pytest.mark.parametrize("function", [attn_fwd, Static])
+def test_a_backward_beside_it_is_used(function):
+    sheet = identify(function)
+    assert [row.says for row in sheet.mistakes] == ["the scale is missing in d_q and d_k"]
+    assert "Its gradients are those of attn_bwd, in the same file." in str(sheet)
+
+
+class Decoder:
+    """A layer that keeps the keys and values of all its calls."""
+
+    def __init__(self, dim, heads):
+        self.heads, self.w = heads, draw(dim, 3 * dim)
+        self.k = self.v = None
+
+    def __call__(self, x):
+        B, T, D = x.shape
+        parts = np.split(x @ self.w, 3, axis=-1)
+        q, k, v = (a.reshape(B, T, self.heads, -1).swapaxes(1, 2) for a in parts)
+        if self.k is not None:
+            k, v = np.concatenate([self.k, k], 2), np.concatenate([self.v, v], 2)
+        self.k, self.v = k, v
+        scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])
+        visible = np.tri(T, k.shape[2], k.shape[2] - T, dtype=bool)
+        return (softmax(np.where(visible, scores, -np.inf)) @ v).swapaxes(1, 2).reshape(B, T, D)
+
+
+def test_what_an_object_keeps_does_not_reach_the_next_call():
+    sheet = identify(Decoder)
+    assert sheet.is_found
+    assert not sheet.mistakes
+    layer = Decoder(24, 3)
+    layer(np.ones((2, 1, 24)))
+    identify(layer)
+    assert layer.k.shape == (2, 3, 1, 8)

@@ -27,10 +27,40 @@ def undone(*functions: Any) -> Iterator[None]:
     with ExitStack() as stack:
         _keep_globals(stack)
         for function in functions:
-            with suppress(Exception):  # an object that nobody may look into
-                for own in _changeable(function):
-                    _keep(stack, own)
+            stack.callback(State(function).put_back)
         yield
+
+
+class State:
+    """What an object, a closure and globals keep from call to call, to be put back."""
+
+    def __init__(self, function: Any) -> None:
+        self._back: list[tuple[Any, ...]] = []  # what to call, with its arguments
+        with suppress(Exception):  # an object that nobody may look into
+            for own in _changeable(function):
+                self._keep(own)
+
+    def put_back(self) -> None:
+        """Put everything back."""
+        for change, *arguments in self._back:
+            change(*arguments)
+
+    def _keep(self, own: dict[str, Any]) -> None:
+        """Keep a dict, and the arrays and lists in it."""
+        self._back += [(dict.clear, own), (dict.update, own, dict(own))]
+        for value in own.values():
+            if isinstance(value, np.ndarray) and value.flags.writeable:
+                self._back.append((np.copyto, value, value.copy()))
+            elif isinstance(value, list):
+                self._back.append((list.__setitem__, value, slice(None), [*value]))
+            elif is_buffer(value):
+                self._back.append((value.copy_, value.clone()))
+
+
+def is_buffer(value: Any) -> bool:
+    """Return whether something is a tensor of PyTorch that calls may fill, and no param."""
+    torch: Any = sys.modules.get("torch")
+    return bool(torch) and type(value) is torch.Tensor and value.is_leaf and not value.requires_grad
 
 
 def _changeable(function: Any) -> Iterator[dict[str, Any]]:
@@ -40,17 +70,6 @@ def _changeable(function: Any) -> Iterator[dict[str, Any]]:
         if not is_keras(holder):  # Keras adds to lists that lie deeper
             yield from (own for _, own in holders(holder))
     yield globals_of(inner)
-
-
-def _keep(stack: ExitStack, own: dict[str, Any]) -> None:
-    """Put back a dict, and the arrays, lists and dicts in it."""
-    stack.callback(dict.update, own, dict(own))
-    stack.callback(dict.clear, own)
-    for value in own.values():
-        if isinstance(value, np.ndarray) and value.flags.writeable:
-            stack.callback(np.copyto, value, value.copy())
-        elif isinstance(value, list):
-            stack.callback(list.__setitem__, value, slice(None), [*value])
 
 
 def _keep_globals(stack: ExitStack) -> None:

@@ -254,7 +254,10 @@ def _in_order(subject: Subject) -> dict[str, str]:
     if len(maps) not in (1, 3, 4):
         return {}
     found = {}
-    for name, letter in zip(maps, "qkvo", strict=False):
+    is_packed = len(maps) == 1 and max(subject.hidden[maps[0]].shape) == 3 * min(
+        subject.hidden[maps[0]].shape
+    )
+    for name, letter in zip(maps, ["qkv"] if is_packed else "qkvo", strict=False):
         found[name] = f"w_{letter}"
         bias = name.removesuffix("weight").removesuffix("kernel") + "bias"
         if bias in subject.hidden:

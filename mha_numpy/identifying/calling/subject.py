@@ -16,6 +16,7 @@ import numpy as np
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe, one_line
 from mha_numpy.frameworks import to_framework, to_numpy
+from mha_numpy.identifying.calling.aftermath import State
 from mha_numpy.identifying.calling.arrays import (
     call_in,
     flatten,
@@ -80,6 +81,7 @@ class Subject:
         self.has_nested = False  # dicts of params have dicts inside, of a matrix and a bias
         self.asked: dict[str, list[str]] = {}
         self.chance = Chance(function)
+        self.state: State | None = State(self.function)  # None for one that reads what was kept
 
     @property
     def left(self) -> float:
@@ -108,6 +110,7 @@ class Subject:
         if self.is_module:
             module = self.exact if dtype == "float64" else _copy_module(self.exact)
             self.function = module.to(getattr(sys.modules["torch"], dtype))
+            self.state = State(self.function)
 
     def learn(self, trouble: str = "") -> bool:
         """Take up the names that a call asked of dicts; return whether there are new ones."""
@@ -176,6 +179,8 @@ class Subject:
                     positional.append(value)
                 else:
                     named[argument.name] = value
+        if self.state:
+            self.state.put_back()
         try:
             with undisturbed(), self.chance.control():
                 compiler = "" if self.is_watched else self.framework

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.identifying.calling.aftermath import State
 from mha_numpy.identifying.calling.builds import method_of
 from mha_numpy.identifying.calling.chance import Site, is_kept
 from mha_numpy.identifying.calling.layouts import arrange
@@ -107,6 +108,7 @@ def _free(subject: Subject, live: Site | bool, mode: bool | None) -> Iterator[No
     if mode is not None:
         with suppress(Exception):  # anybody's
             subject.function.train(mode)  # type: ignore[attr-defined]
+            subject.state = State(subject.function)
     try:
         yield
     finally:
@@ -114,6 +116,7 @@ def _free(subject: Subject, live: Site | bool, mode: bool | None) -> Iterator[No
         if mode is not None:
             with suppress(Exception):
                 subject.function.train(before)  # type: ignore[attr-defined]
+                subject.state = State(subject.function)
 
 
 def _calls(

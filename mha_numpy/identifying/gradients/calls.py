@@ -44,6 +44,7 @@ class BackwardCall:
     def __init__(self, trial: Trial, backward: Callable[..., Any], judge: IsRight) -> None:
         self.documentation = inspect.getdoc(backward) or ""
         self.subject = Subject(_without_star(backward))
+        self.subject.state = None  # forward has left something there
         inner = inner_function(backward)
         self.subject.inner = trial.subject.inner if inner is pull_back else inner
         self.holder = getattr(backward, "__self__", None)

@@ -92,6 +92,7 @@ def make_datasheet(looked: Looked) -> Findings:
         subject.name, subject.framework, True, "",
         (*_arguments(found), *_options(looked)), tuple(_returned(found)),
         tuple(judge(looked, in_order(rows))),
+        (f"Its gradients are those of {looked.beside}, in the same file.",) * bool(looked.beside),
     )  # fmt: skip
 
 
