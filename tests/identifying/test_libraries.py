@@ -7,7 +7,7 @@ from mha_numpy import scaled_dot_product_attention
 from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import identify
 from mha_numpy.identifying.reporting.datasheet import Findings
-from mha_numpy.identifying.reporting.libraries import FILE, compare_with, drop_in, libraries
+from mha_numpy.identifying.reporting.libraries import FILE, compare_with, libraries, nearest
 
 TORCHS = "PyTorch's scaled_dot_product_attention"
 
@@ -34,10 +34,10 @@ def sheet():
     return identify(attend)
 
 
-def test_a_function_that_differs_in_one_row_is_a_drop_in_but_for_it(sheet):
-    assert drop_in(sheet) == (
-        f"drop-in for {TORCHS}, except: a query that sees nothing gives NaN, not zeros"
-    )
+def test_a_function_that_differs_in_one_row_differs_in_it(sheet):
+    near = nearest(sheet)
+    assert near.in_short() == f"Differs from {TORCHS} in: a query that sees nothing."
+    assert near.lines() == [("a query that sees nothing", "NaN", "zeros")]
 
 
 def test_the_rows_that_differ(sheet):
@@ -53,10 +53,14 @@ def test_what_is_not_said_is_usual():
     assert ("", "halves") in [(own.value, there.value) for own, there in differing]
 
 
-def test_what_is_not_found_is_no_drop_in():
-    assert (
-        drop_in(Findings("attend", "numpy", False, ""))
-        == "drop-in for no library that is known here"
+def test_what_is_not_found_is_near_to_nothing():
+    assert nearest(Findings("attend", "numpy", False, "")) is None
+
+
+def test_what_differs_in_nothing_is_a_drop_in():
+    found = libraries()["PyTorch's MultiheadAttention"]
+    assert nearest(found._replace(name="mine")).in_short() == (
+        "A drop-in for PyTorch's MultiheadAttention."
     )
 
 
@@ -69,7 +73,8 @@ def test_the_text_says_what_libraries_do(sheet):
     text = str(sheet)
     words = " ".join(text.split())
     assert "NaN (PyTorch, ONNX, mha_numpy: zeros; Keras, JAX: mean of all values)" in words
-    assert f"Drop-in for {TORCHS}, except: " in words
+    assert f"Differs from {TORCHS} in: " in words
+    assert "Compared with PyTorch a query that sees nothing NaN there: zeros" in words
     assert max(map(len, text.splitlines())) <= 100
     rows = {row["setting"]: row["libraries"] for row in sheet.to_dict()["rows"]}
     assert rows["blind"]["JAX"] == "mean of all values"
@@ -100,9 +105,9 @@ class Layer:
         return heads.swapaxes(1, 2).reshape(B, T, D) @ self.w_o
 
 
-def test_a_function_with_a_mistake_is_no_drop_in():
+def test_a_mistake_is_among_what_differs():
     sheet = identify(Layer())
-    said = drop_in(sheet)
-    assert said.startswith("no drop-in")
-    assert "lengths: they hide queries" in said
+    near = nearest(sheet)
+    assert near.in_short().startswith("Differs from PyTorch's MultiheadAttention in: ")
+    assert any(name == "lengths" and here.startswith("they hide") for name, here, _ in near.lines())
     assert [row.name for row in sheet.mistakes] == ["lengths"]

@@ -114,7 +114,9 @@ def test_a_page_says_what_the_text_says():
     text = " ".join(to_text(SHEET).split())
     for part in (
         "PyTorch, ONNX, mha_numpy: zeros; Keras",
-        "No drop-in; the closest is PyTorch's MultiheadAttention",
+        "Differs from PyTorch's MultiheadAttention in: ",
+        "Compared with PyTorch",
+        "there: 1 / sqrt(d), where d is the width of a head",
     ):
         assert part in text
         assert any(part in each for each in shown)
@@ -137,11 +139,12 @@ def test_text_fits_into_a_terminal(monkeypatch, columns, width):
 
 
 def test_text_begins_with_what_matters():
-    first, mistakes, *others = sections(SHEET)
+    first, differs, mistakes, *others = sections(SHEET)
     assert first.to_text() == (
         "attend (PyTorch): self-attention with rotary positions. "
         "One thing looks like a mistake: scale."
     )
+    assert differs.to_text().startswith("Differs from PyTorch's MultiheadAttention in: rotation, ")
     assert mistakes.to_text().splitlines() == [
         "What looks like a mistake",
         "  scale  1 / sqrt(D), with the width of the whole model",

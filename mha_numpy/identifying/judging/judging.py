@@ -57,7 +57,7 @@ def promises_of(subject: Subject) -> list[Promise]:
 def _held_to(rows: list[Row], looked: Looked, promise: Promise) -> Iterator[Row]:
     """Yield rows; those that a promise is about, and that break it, as mistakes."""
     setting, values = promise.setting, promise.values
-    says = f"but it says: {promise.quote.strip()!r}"
+    says = f"but it says: {promise.quote.strip(' :-')!r}"
     same = [row for row in rows if row.setting == setting]
     about = [row for row in same if row.argument == promise.argument]
     if not about and not (setting == "causal" and promise.argument):  # a flag that is off

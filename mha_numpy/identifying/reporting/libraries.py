@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.identifying.family import USUAL
@@ -26,7 +26,7 @@ SHOWN = {  # in every datasheet: functions, and what takes their place for layer
 NOT_KEPT = ("float32", "float16", "sums", "gradients")  # they depend on the machine
 OWN = "stored, not passed"
 MINOR = ("unknown", "a flag", "dropout rate", "training or not", "source of randomness")
-MOST, EXCEPT = 5, ", except: "  # rows in which a drop-in may differ
+SHORT = {"returns": "what it returns", "axes": "shapes", "last": "no output projection"}
 Key = tuple[str, str]  # a setting, and what the argument is that it is about
 
 
@@ -108,16 +108,44 @@ def compare_with(sheet: Findings, library: str) -> list[tuple[Row, Row]]:
     ]
 
 
-def drop_in(sheet: Findings) -> str:
-    """Say which library's attention a function can replace, and what is different then.
+class Nearest(NamedTuple):
+    """The library's attention that a function differs least from, and in what."""
+
+    library: str
+    rows: list[tuple[Row, Row | None]]  # the function's, and the library's if it has such a row
+    lacks: list[str]  # the arguments that it does not have
+
+    def in_short(self) -> str:
+        """Return a sentence that names what differs.
+
+        Examples
+        --------
+        >>> Nearest("JAX's", [], ["bias"]).in_short(), Nearest("JAX's", [], []).in_short()
+        ("Differs from JAX's: it has no bias.", "A drop-in for JAX's.")
+        """
+        names = dict.fromkeys(SHORT.get(row.setting, row.name) for row, _ in self.rows)
+        lacks = f"it has no {', '.join(self.lacks)}" if self.lacks else ""
+        said = f"{', '.join(names)}{'; ' * bool(lacks)}{lacks}" if names else lacks
+        start = f"Differs from {self.library}{' in' * bool(names)}: "
+        return f"{start}{said}." if said else f"A drop-in for {self.library}."
+
+    def lines(self) -> list[tuple[str, str, str]]:
+        """Return the name of each row that differs, what it is here, and what there."""
+        found = [(row.name, row.says, there.says if there else "") for row, there in self.rows]
+        lacks = f"it has no {', '.join(self.lacks)}"
+        return [*found, ("arguments", lacks, "")] if self.lacks else found
+
+
+def nearest(sheet: Findings) -> Nearest | None:
+    """Return the nearest library: PyTorch's, which most people mean, if it takes such inputs.
 
     Examples
     --------
-    >>> drop_in(libraries()["Keras's GroupQueryAttention"]).partition(", except: ")[0]
-    "drop-in for PyTorch's MultiheadAttention"
+    >>> nearest(libraries()["Keras's GroupQueryAttention"]).library
+    "PyTorch's MultiheadAttention"
     """
     own = {each.what for each in sheet.arguments}
-    found: list[tuple[bool, int, str]] = []  # those of PyTorch, which most people mean, first
+    found: list[tuple[bool, int, str, Nearest]] = []
     for library, there in libraries().items() if sheet.is_found else ():
         theirs = {each.what: each.name for each in there.arguments if each.note != OWN}
         is_pytorch = library.startswith("PyTorch")
@@ -125,30 +153,13 @@ def drop_in(sheet: Findings) -> str:
         is_self = is_pytorch and is_layer and ROLES["x"] in own
         if there == sheet or not (is_self or {*INPUTS} & theirs.keys() <= own):
             continue
-        compared = compare_with(sheet, library)
-        said = [_said(*rows) for rows in compared]
-        told = [row.name for row, _ in compared]
-        said += [f"{row.name}: {row.says}" for row in sheet.mistakes if row.name not in told]
+        rows: list[tuple[Row, Row | None]] = [*compare_with(sheet, library)]
+        told = [row.name for row, _ in rows]
+        rows += [(row, None) for row in sheet.mistakes if row.name not in told]
         lacks = [name for what, name in theirs.items() if what not in (*own, *MINOR, *INPUTS)]
-        said += [f"it has no {', '.join(lacks)}"] if lacks else []
-        found.append(
-            (
-                not is_pytorch,
-                len(said) + len(lacks),
-                f"{library}{EXCEPT * bool(said)}{'; '.join(said)}",
-            )
-        )
-    if not found:
-        return "drop-in for no library that is known here"
-    _, count, text = min(found)
-    is_near = count <= MOST and not sheet.mistakes
-    return f"{'drop-in for' if is_near else 'no drop-in; the closest is'} {text}"
-
-
-def _said(row: Row, there: Row) -> str:
-    if row.setting in ("blind", "no_keys"):
-        return f"{row.name} gives {row.says}, not {there.says}"
-    return f"{row.name}: {row.says} (there: {there.says})"
+        count = len(rows) + len(lacks) + bool(lacks)
+        found.append((not is_pytorch, count, library, Nearest(library, rows, lacks)))
+    return min(found)[-1] if found else None
 
 
 def in_libraries(sheet: Findings, rows: Sequence[Row]) -> list[dict[str, Row]]:

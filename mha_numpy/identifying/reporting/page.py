@@ -10,8 +10,10 @@ from typing import Any
 
 from mha_numpy.identifying.reporting.datasheet import Findings, Named
 from mha_numpy.identifying.reporting.report import (
+    COMPARED,
     FRAMEWORK_NAMES,
     MISTAKES,
+    beginning,
     headline,
     label_of,
     parts,
@@ -46,6 +48,7 @@ def to_page(sheet: Findings) -> str:
         {
             "top": read("top.html"), "name": escape(name), "framework": escape(framework),
             "headline": escape(what), "verdict": escape(says), "version": PACKAGE.__version__,
+            "beginning": "\n".join(f"<p>{_text(says)}</p>" for says in beginning(sheet)),
             "sections": "\n".join(_sections(sheet)), "scope": SCOPE if sheet.is_found else "",
         },
     )  # fmt: skip
@@ -69,8 +72,18 @@ def _sections(sheet: Findings) -> Iterator[str]:
     for title, part in parts(sheet).items():
         if part:
             plain = "\n".join(f"<p>{_text(says)}</p>" for says in part if title not in shown)
-            body = plain or shown[title](part)
-            yield f"<section>\n<h2>{title}</h2>\n{body}\n</section>"
+            show = _compared if title.startswith(COMPARED) else shown.get(title)
+            yield f"<section>\n<h2>{title}</h2>\n{show(part) if show else plain}\n</section>"
+
+
+def _compared(part: Iterable[tuple[str, str, str]]) -> str:
+    rows = (
+        f'<tr><th scope="row">{_text(name)}</th><td>{_text(here)}'
+        + f'<p class="about">there: {_text(there)}</p>' * bool(there)
+        + "</td></tr>"
+        for name, here, there in part
+    )
+    return _table("findings", rows)
 
 
 def _mistake(row: Row) -> str:

@@ -8,11 +8,12 @@ from textwrap import wrap
 from typing import Any
 
 from mha_numpy.identifying.reporting.datasheet import TELLING, Findings, Named
-from mha_numpy.identifying.reporting.libraries import drop_in, in_libraries, in_words
+from mha_numpy.identifying.reporting.libraries import in_libraries, in_words, nearest
 from mha_numpy.identifying.reporting.rows import ROLES, Row
 from mha_numpy.tables import Table
 
 MISTAKES = "What looks like a mistake"  # the title of this part
+COMPARED = "Compared with "  # a library, in the title of another part
 WIDTH = 100  # the most characters of a line
 LABEL = 42  # the most characters of a line of a label
 FRAMEWORK_NAMES = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
@@ -33,17 +34,14 @@ def to_text(sheet: Findings) -> str:
 def sections(sheet: Findings) -> list[Table]:
     """Return the parts of the text, the most important first."""
     name = visible(sheet.name)
-    notes = [Table("", (), [[visible(" ".join(sheet.notes))]])] if sheet.notes else []
-    if not sheet.is_found:
-        return [Table("", (), [[f"{name}: {visible(sheet.saw)}"]]), *notes]
     framework = FRAMEWORK_NAMES.get(sheet.framework, sheet.framework)
-    tables = [
-        Table("", (), [[f"{name} ({framework}): {headline(sheet)}. {verdict(sheet)}"]]),
-        *notes,
-    ]
+    first = f"{name} ({framework}): {headline(sheet)}. {verdict(sheet)}"
+    says = [first if sheet.is_found else f"{name}: {visible(sheet.saw)}", *beginning(sheet)]
+    tables = [Table("", (), [[text]]) for text in says]
     for title, part in parts(sheet).items():
-        if part and title in LINES:  # indented by a column without text
-            rows = [["", *row] for row in LINES[title](part)]
+        lines = LINES.get(title, _compared if title.startswith(COMPARED) else None)
+        if part and lines:  # indented by a column without text
+            rows = [["", *row] for row in lines(part)]
             bad = (i for i, row in enumerate(rows) if row[1] and title == MISTAKES)
             tables.append(Table(title, (), rows, frozenset(bad)))
         elif part:
@@ -54,17 +52,25 @@ def sections(sheet: Findings) -> list[Table]:
 
 def parts(sheet: Findings) -> dict[str, Sequence[Any]]:
     """Return the parts of a report by their titles: rows, what has a name, or sentences."""
-    said = drop_in(sheet)
+    near = nearest(sheet)
     found = {
         MISTAKES: sheet.mistakes,
         "Arguments": sheet.arguments,
         "Returns": sheet.returns,
         "Conventions": [*_beside(sheet)],
         "Gradients": [row.says for row in sheet.rows if row.setting == "gradients"],
-        "Drop-in": [f"{said[0].upper()}{said[1:]}."],
+        **({COMPARED + near.library.partition("'s ")[0]: near.lines()} if near else {}),
         "As usual": usual(sheet),
     }
     return found if sheet.is_found else {}
+
+
+def beginning(sheet: Findings) -> list[str]:
+    """Return what is said first, in sentences: what differs from a library, and notes."""
+    near = nearest(sheet)
+    unknown = "No known library takes such arguments, so there is nothing to compare it with."
+    differs = [near.in_short() if near else unknown] if sheet.is_found else []
+    return [*differs, *map(visible, sheet.notes)]
 
 
 def headline(sheet: Findings) -> str:
@@ -151,6 +157,13 @@ def _listed(part: Iterable[Named]) -> Iterator[list[str]]:
         yield [visible(each.name), each.axes, each.what + note]
 
 
+def _compared(part: Iterable[tuple[str, str, str]]) -> Iterator[list[str]]:
+    for name, here, there in part:
+        yield [visible(name), visible(here)]
+        if there:
+            yield ["", f"there: {there}"]
+
+
 def _mistakes(part: Iterable[Row]) -> Iterator[list[str]]:
     for row in part:
         yield [label_of(row), visible(row.says)]
@@ -179,7 +192,11 @@ def to_dict(sheet: Findings) -> dict[str, Any]:
         found[part] = [_as_dict(each) for each in found[part]]
     for row, there in zip(found["rows"], in_libraries(sheet, sheet.rows), strict=True):
         row["libraries"] = {library: each.value for library, each in there.items()}
-    found["drop_in"] = drop_in(sheet)
+    near = nearest(sheet)
+    found["nearest"] = {
+        "library": near.library, "rows": [row.setting for row, _ in near.rows],
+        "lacks": near.lacks, "says": near.in_short(),
+    } if near else None  # fmt: skip
     found["mistakes"] = [_as_dict(row) for row in sheet.mistakes]
     return found
 
