@@ -24,6 +24,10 @@ NAMES = {  # of roles, as people say them
     "dropout_p": "rate",
 }  # fmt: skip
 
+INSIDE = (  # roles that nobody has to give
+    "x_q", "x_k", "x_v", "wide_q", "wide_k", "wide_v", "H", "G", "R", "B", "list", "store", "w_a",
+    "w_g", "g_q", "g_k", "result", "config", "more_bias", "training", "flag", "eps",
+)  # fmt: skip
 EXAMPLES = 3.0  # seconds for all examples
 CONSTRUCTOR = "of the constructor"
 UNKNOWN = "unknown"
@@ -82,7 +86,8 @@ def identify(
     roles = {}
     for name, argument in (given or {}).items():
         if name not in NAMES:
-            meant = f"{did_you_mean(str(name), NAMES)} Roles are {', '.join(NAMES)}".strip()
+            known = [each for each in NAMES if each not in INSIDE]
+            meant = did_you_mean(str(name), known) or f"roles are {', '.join(known)}"
             raise ConfigError(f"given: there is no role {name!r}; {meant}")
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")

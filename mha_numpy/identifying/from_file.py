@@ -1,11 +1,14 @@
 """identify_file: what a function in a file computes; the file runs in a separate process."""
 
+import ast
 import json
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -88,10 +91,15 @@ def identify_file(
     """
     file, name = _parted(function)
     path = Path(file).absolute()
-    if not name or path.suffix != ".py":
+    if path.suffix != ".py":
         raise ConfigError(f"function: expected FILE.py:NAME; got {function!r}")
     if not path.is_file():
         raise ConfigError(f"function: there is no file {file}")
+    if not name:
+        own = _defined_in(path)
+        first = min(own, key=lambda each: "att" not in each.lower(), default="NAME")
+        others = ", ".join(own) or "no function and no class"
+        raise ConfigError(f"function: say which, such as {file}:{first}; it defines {others}")
     heard = _Heard(1, check_limits(Limits(seconds=seconds, memory=memory)))
     with busy(f"identifying {name}"):
         run = run_messages(_looked_at(path, name, backward, given or {}, seconds, examples), heard)
@@ -113,6 +121,15 @@ def _parted(function: str) -> tuple[str, str]:
     """Return the file and the name, which may be an expression that has colons, too."""
     file, end, name = function.partition(".py:")
     return (file + ".py", name) if end else (function, "")
+
+
+def _defined_in(path: Path) -> list[str]:
+    """Return the functions and classes of a file, without running it."""
+    with suppress(SyntaxError, ValueError):
+        kinds = ast.FunctionDef, ast.ClassDef
+        tree = ast.parse(path.read_bytes())
+        return [n.name for n in tree.body if isinstance(n, kinds) and n.name[0] != "_"]
+    return []
 
 
 class _Heard(Heard):
@@ -146,8 +163,10 @@ def _looked_at(
             examples=examples,
         )
     except MhaError as error:
-        yield Call(None, str(error), (), 0.0)
+        yield Call(None, _for_command(str(error), path), (), 0.0)
         return
+    if isinstance(sheet, Datasheet):
+        sheet = sheet._replace(saw=_for_command(sheet.saw, path))
     about = sheet.to_dict()
     parts = [(t.title, t.rows, [*t.bad_rows]) for t in sheet.sections()]
     answer = (
@@ -155,6 +174,19 @@ def _looked_at(
         bool(about.get("mistakes")),
     )  # fmt: skip
     yield Call(answer, "", (), 0.0)
+
+
+def _for_command(text: str, path: Path) -> str:
+    """Return a hint as the command line has it, where the text has it as Python does."""
+
+    def given(found: re.Match[str]) -> str:
+        pairs = re.findall(r"['\"](\w+)['\"]: ['\"](.*?)['\"]", found[1])
+        return f"--given {' '.join(f'{role}={argument}' for role, argument in pairs)}"
+
+    text = re.sub(
+        r"build one yourself and pass that, such as (.*)", rf"say how: '{path.name}:\1'", text
+    )
+    return re.sub(r"given=\{(.*?)\}", given, text)
 
 
 def _load(path: Path) -> ModuleType:

@@ -30,8 +30,8 @@ def attend(q, k, v, window=None):
     [
         (3, {}, "function: expected a function or a layer; got int"),
         (attend, {"given": {"maks": "window"}}, "given: there is no role 'maks'; did you mean"),
-        (attend, {"given": {"no": "q"}}, "Roles are query, key, value, x, .* is_causal, .*heads"),
-        (attend, {"given": {3: "q"}}, "given: there is no role 3; Roles are"),
+        (attend, {"given": {"no": "q"}}, "roles are query, key, value, x, .* is_causal, .*heads"),
+        (attend, {"given": {3: "q"}}, "given: there is no role 3; roles are"),
         (attend, {"given": ["mask"]}, "given: expected a dict of roles; got .'mask'"),
         (attend, {"given": {"mask": 3}}, "given: expected the name of an argument; got 3"),
         (attend, {"given": {"mask": "attn"}}, "given: attend has no argument 'attn'"),
@@ -86,7 +86,7 @@ def test_what_is_no_attention_is_told_by_what_was_seen():
     seen, _ = call_way(subject, way)
     assert "on that token alone" in describe_unknown(subject, [seen], "")
     turned = seen._replace(way=way._replace(slots={"x": Slot("x", "B D T")}))
-    assert "and its output has the shape" in describe_unknown(subject, [turned], "")
+    assert "Its output has the shape" in describe_unknown(subject, [turned], "")
     subject.function = lambda x: x * 0
     seen, _ = call_way(subject, way)
     assert "the same for all inputs" in describe_unknown(subject, [seen], "")

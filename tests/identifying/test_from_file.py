@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import from_file
 from mha_numpy.identifying.calling.subject import Subject
-from mha_numpy.identifying.from_file import identify_file
+from mha_numpy.identifying.from_file import _for_command, identify_file
 from mha_numpy.tables import Table
 
 pytest.importorskip("resource", reason="there are no limits here")
@@ -150,7 +151,7 @@ def test_a_file_may_have_the_name_of_a_module(write):
         ("atend", "function: there is no function atend; did you mean 'attend'?"),
         ("parts.layer.zzzzzz", "function: there is no function parts.layer.zzzzzz; it has attend"),
         ("SIZE", "function: expected a function or a layer; SIZE is 24"),
-        ("", "function: expected FILE.py:NAME; got '"),
+        ("Layer(", "function: Layer( raised SyntaxError: '(' was never closed"),
     ],
 )
 def test_a_wrong_name(write, name, message):
@@ -177,6 +178,20 @@ def test_a_file_that_cannot_be_loaded(write, text, message):
         identify_file(f"{path}:f", seconds=SECONDS)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_file_without_a_name_says_what_it_defines(write):
+    path = write(GOOD)
+    for function in (f"{path}", f"{path}:"):
+        with pytest.raises(ConfigError, match=r"such as .*mine.py:attend; it defines att"):
+            identify_file(function)
+
+
+def test_hints_are_those_of_the_command_line():
+    text = 'If not, say so, for example given={"mask": "a", "heads": "n"}'
+    assert _for_command(text, Path("m.py")).endswith("for example --given mask=a heads=n")
+    text = "cannot build A; build one yourself and pass that, such as A(dim=...)"
+    assert _for_command(text, Path("m.py")) == "cannot build A; say how: 'm.py:A(dim=...)'"
 
 
 def test_no_such_file(tmp_path):

@@ -24,9 +24,10 @@ def describe_unknown(subject: Subject, seen: Sequence[Seen], trouble: str) -> st
             f"no call worked{because}. The arguments were taken for: {guesses}. "
             f"If one of them is something else, say so, for example given={{{_other(names)}}}"
         )
+    known = _mixture(seen) or _reach(subject, seen[0])
     return (
-        "no known attention, with up to three deviations, gives its numbers: "
-        f"{_mixture(seen) or _reach(subject, seen[0])}"
+        "identify can call it, but knows no attention that gives its numbers, even with a few "
+        f"mistakes in it. {known[0].upper()}{known[1:]}"
     )
 
 
@@ -41,8 +42,8 @@ def _mixture(seen: Sequence[Seen]) -> str:
             sums = "sum to 1" if abs(weights.sum(-1) - 1).max() < CLOSE else "do not sum to 1"
             causal = " and are 0 for later keys" if abs(later).max() < CLOSE else ""
             return (
-                f"it mixes the values by weights that {sums}{causal}, "
-                "but these come from no scores and no normaliser that are known here"
+                f"it mixes the values with weights that {sums}{causal}, "
+                "but identify does not know how these follow from the queries and keys"
             )
     return ""
 
@@ -69,7 +70,7 @@ def _reach(subject: Subject, seen: Seen) -> str:
     shape = seen.problem.sizes.shape(" ".join(layout[:-1]))
     is_odd = "T" not in layout[:-1] or layout[-1] == "1" or array.shape[:-1] != shape
     if not seen.way.is_self or T < 2 or is_odd:
-        return f"calls work, and its output has the shape {array.shape}"
+        return f"its output has the shape {array.shape}"
     axis = layout.index("T")
     reach = np.zeros((T, T), bool)
     for token in range(T):
@@ -86,7 +87,7 @@ def _reach(subject: Subject, seen: Seen) -> str:
     if not reach.all() and abs(distance).max(initial=0) < T - 1:
         before, after = distance.max(initial=0), -distance.min(initial=0)
         return f"each token's output depends on {before} tokens before it and {after} after it"
-    return "each token's output depends on other tokens, in some other way"
+    return "each token's output depends on other tokens, in a way that identify does not know"
 
 
 def _changed(new: Array, old: Array, axis: int) -> Array:
