@@ -30,7 +30,7 @@ def attend(q, k, v, window=None):
     [
         (3, {}, "function: expected a function or a layer; got int"),
         (attend, {"given": {"maks": "window"}}, "given: there is no role 'maks'; did you mean"),
-        (attend, {"given": {"no": "q"}}, "roles are query, key, value, x, .* is_causal, .*heads"),
+        (attend, {"given": {"zzzz": "q"}}, "roles are query, key, value, x, .* is_causal, .*heads"),
         (attend, {"given": {3: "q"}}, "given: there is no role 3; roles are"),
         (attend, {"given": ["mask"]}, "given: expected a dict of roles; got .'mask'"),
         (attend, {"given": {"mask": 3}}, "given: expected the name of an argument; got 3"),
