@@ -59,7 +59,8 @@ WEIGHTS = ("dropout", "weights")
         (in_place, [("dropout_when", "if True", "is_training"), WEIGHTS,
                     ("dropout_rate", "rate", "p_drop"), ("dropout_scale", "1")]),
         (by_hand, [("dropout_when", "always"), WEIGHTS, ("dropout_rate", "0.3"), SCALED]),
-        (Layer(), [("dropout_when", "in train()"), WEIGHTS, ("dropout_rate", "rate", "p"), SCALED]),
+        (Layer(), [("dropout_when", "in train()"), WEIGHTS, ("dropout_rate", "rate", "drop.p"),
+                   SCALED]),
         (Layer(is_right=False), [("dropout_when", "also without training"), WEIGHTS,
                                  ("dropout_rate", "0.3"), SCALED]),
     ],
@@ -85,7 +86,7 @@ def test_a_layer_of_keras():
             return self.drop(weights, training=training) @ v
 
     when = ("dropout_when", "if True", "training")
-    assert facts(Attend()) == [when, WEIGHTS, ("dropout_rate", "rate", "rate"), SCALED]
+    assert facts(Attend()) == [when, WEIGHTS, ("dropout_rate", "rate", "drop.rate"), SCALED]
 
 
 def test_params_that_a_layer_draws_at_its_first_call_are_its_own():

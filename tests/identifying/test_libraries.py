@@ -7,7 +7,14 @@ from mha_numpy import scaled_dot_product_attention
 from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import identify
 from mha_numpy.identifying.reporting.datasheet import Findings
-from mha_numpy.identifying.reporting.libraries import FILE, compare_with, libraries, nearest
+from mha_numpy.identifying.reporting.libraries import (
+    FILE,
+    compare_with,
+    in_words,
+    libraries,
+    nearest,
+)
+from mha_numpy.identifying.reporting.rows import make_row
 
 TORCHS = "PyTorch's scaled_dot_product_attention"
 
@@ -111,3 +118,21 @@ def test_a_mistake_is_among_what_differs():
     assert near.in_short().startswith("Differs from PyTorch's MultiheadAttention in: ")
     assert any(name == "lengths" and here.startswith("they hide") for name, here, _ in near.lines())
     assert [row.name for row in sheet.mistakes] == ["lengths"]
+
+
+def test_what_heads_give_is_before_the_projection_of_a_layer():
+    class Cross(Layer):
+        def forward(self, x, memory):
+            q, k, v = (
+                (a @ w).reshape(*a.shape[:2], self.heads, 8).swapaxes(1, 2)
+                for a, w in ((x, self.w_q), (memory, self.w_k), (memory, self.w_v))
+            )
+            return scaled_dot_product_attention(q, k, v).swapaxes(1, 2).reshape(x.shape) @ self.w_o
+
+    says = [row.says for row in identify(Cross()).rows if row.setting == "no_keys"]
+    assert says == ["zeros, before the output projection"]
+
+
+def test_when_a_library_drops_is_said_in_words():
+    own, there = make_row("dropout_when", "in train()"), make_row("dropout_when", "if True", "t")
+    assert in_words(own, {"Keras": there}) == "Keras: only if t is True"

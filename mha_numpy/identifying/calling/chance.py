@@ -39,7 +39,8 @@ _default_rng = np.random.default_rng
 
 def is_kept(name: str) -> bool:
     """Return whether a name is that of the share that is kept."""
-    return "keep" in name.lower() or "retain" in name.lower()
+    own = name.rpartition(".")[2].lower()
+    return "keep" in own or "retain" in own
 
 
 class Draw(NamedTuple):
@@ -84,10 +85,13 @@ class Chance:
         inner = inner_function(function)
         self._home = getattr(inner, "__globals__", {})
         self._used = getattr(getattr(inner, "__code__", None), "co_names", ())
-        own = holders(owner_of(function))
-        self._holders = [self._home, *(each for _, each in own)]
-        self.rates = [  # the names of what is set to `rate`
-            n for holder in self._holders for n, v in holder.items() if self._is_rate(holder, n, v)
+        held = [("", self._home), *holders(owner_of(function))]
+        self._holders = [own for _, own in held]
+        self.rates = [  # the names of what is set to `rate`, with the way to them
+            path.replace("_modules.", "") + name
+            for path, own in held
+            for name, value in own.items()
+            if self._is_rate(own, name, value)
         ]
 
     @contextlib.contextmanager

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from mha_numpy.identifying.calling.ways import Slot
 from mha_numpy.identifying.facts.options import Option
+from mha_numpy.identifying.facts.probes import Fact
 from mha_numpy.identifying.family import SETTINGS, USUAL, Sizes
 from mha_numpy.identifying.gradients.look import GradientRow
 from mha_numpy.identifying.judging.judging import judge
@@ -27,6 +28,7 @@ SYMBOLS = {
     "F": "d_k/2", "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
 AS_QUERIES = str.maketrans("GNO", "HMU")  # keys and values have as many heads
+MEAN = "mean of all values"
 LATE = "the time was over before everything was tried: give it more seconds"
 CAPPED = (("softcap_at", "after the bias"), ("bias", "added before the scale"))  # a bias, too
 MIXED = (("D M", "W U"), ("D P", "W U"), ("M D", "U W"), ("P D", "U W"))  # one is transposed
@@ -84,7 +86,7 @@ def make_datasheet(looked: Looked) -> Findings:
         rows += _rows_of_option(option)
     if any((row.setting, row.value) in CAPPED for row in rows):
         rows = [row for row in rows if row.setting != "softcap_at" or row.kind != "usual"]
-    rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
+    rows += _rows_of_facts(looked.facts, found)
     rows += _rows_of_gradients(looked.gradients)
     if looked.is_late:
         rows.append(Row("time", LATE, "convention", "time", "over"))
@@ -109,6 +111,14 @@ def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
             continue  # a cell that is hidden from all heads has equal weights, whatever its score
         if setting in settings or (not argument and setting in ALWAYS):
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
+
+
+def _rows_of_facts(facts: Sequence[Fact], found: Found) -> Iterator[Row]:
+    """Yield a row for each fact; what heads give where there is nothing to see is projected."""
+    for fact in facts:
+        row = make_row(fact.name, fact.value, fact.argument)
+        is_inside = found.fits[0].what == "projected" and fact.value in ("zeros", MEAN)
+        yield row._replace(says=f"{row.says}, before the output projection") if is_inside else row
 
 
 def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
@@ -195,7 +205,7 @@ def _arguments(found: Found) -> Iterator[Named]:
             yield Named(
                 f"{name}[{key if key.isdigit() else repr(key)}]",
                 ROLES.get(part.role, "unknown"),
-                axes_of(part.layout),
+                axes_of(part.layout, is_self=is_self),
             )
     for name, slot in way.hidden.items():
         what = ROLES.get(slot.role, slot.role)

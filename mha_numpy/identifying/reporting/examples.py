@@ -318,6 +318,8 @@ def show(value: Any) -> str:
     >>> show(np.array([[1.0, 0.73106]]))
     '[[1, 0.731]]'
     """
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(show, value))}]"
     if not isinstance(value, np.ndarray):
         return str(value)
     if not value.size:

@@ -183,6 +183,7 @@ def in_words(row: Row, there: dict[str, Row]) -> str:
     """
     groups: dict[str, list[str]] = {}
     for library, each in there.items():
-        short = str(each.value or each.says.partition(":")[0])
+        is_short = each.value and each.setting != "dropout_when"
+        short = str(each.value if is_short else each.says.partition(":")[0])
         groups.setdefault("the same" if each.value == row.value else short, []).append(library)
     return "; ".join(f"{', '.join(names)}: {value}" for value, names in groups.items())
