@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from mha_numpy.identifying.calling.ways import Slot
 from mha_numpy.identifying.facts.options import Option
-from mha_numpy.identifying.facts.probes import Fact
 from mha_numpy.identifying.family import SETTINGS, USUAL, Sizes
 from mha_numpy.identifying.gradients.look import GradientRow
 from mha_numpy.identifying.judging.judging import judge
@@ -28,7 +27,6 @@ SYMBOLS = {
     "F": "d_k/2", "FF": "d_k", "ff": "d_k", "Z": "T_past", "K": "buckets",
 }  # fmt: skip
 AS_QUERIES = str.maketrans("GNO", "HMU")  # keys and values have as many heads
-MEAN = "mean of all values"
 LATE = "the time was over before everything was tried: give it more seconds"
 CAPPED = (("softcap_at", "after the bias"), ("bias", "added before the scale"))  # a bias, too
 MIXED = (("D M", "W U"), ("D P", "W U"), ("M D", "U W"), ("P D", "U W"))  # one is transposed
@@ -86,7 +84,9 @@ def make_datasheet(looked: Looked) -> Findings:
         rows += _rows_of_option(option)
     if any((row.setting, row.value) in CAPPED for row in rows):
         rows = [row for row in rows if row.setting != "softcap_at" or row.kind != "usual"]
-    rows += _rows_of_facts(looked.facts, found)
+    rows += [make_row(fact.name, fact.value, fact.argument) for fact in looked.facts]
+    if found.fits[0].what == "projected":
+        rows = [*map(_projected, rows)]
     rows += _rows_of_gradients(looked.gradients)
     if looked.is_late:
         rows.append(Row("time", LATE, "convention", "time", "over"))
@@ -113,12 +113,10 @@ def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
             yield make_row(setting, settings.get(setting, USUAL[setting]), argument)
 
 
-def _rows_of_facts(facts: Sequence[Fact], found: Found) -> Iterator[Row]:
-    """Yield a row for each fact; what heads give where there is nothing to see is projected."""
-    for fact in facts:
-        row = make_row(fact.name, fact.value, fact.argument)
-        is_inside = found.fits[0].what == "projected" and fact.value in ("zeros", MEAN)
-        yield row._replace(says=f"{row.says}, before the output projection") if is_inside else row
+def _projected(row: Row) -> Row:
+    """Return a row; where heads give zeros, a layer returns the bias of its projection."""
+    is_inside = row.value == "zeros"
+    return row._replace(says=f"{row.says}, before the output projection") if is_inside else row
 
 
 def _rows_of_gradients(gradients: Sequence[GradientRow]) -> Iterator[Row]:
