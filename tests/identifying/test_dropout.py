@@ -205,6 +205,16 @@ def test_an_average_of_returned_weights_may_be_after_dropout():
     assert ("dropped_weights", "after") in facts(average)
 
 
+def flagged(q, k, v, p=0.1, training=False, return_weights=False):
+    w = softmax(q, k)
+    dropped = w * (np.random.random(w.shape) >= p) / (1 - p) if training else w
+    return (dropped @ v, w) if return_weights else dropped @ v
+
+
+def test_a_flag_may_return_the_weights_before_dropout():
+    assert ("dropped_weights", "before") in facts(flagged)
+
+
 class Off:
     """Without a rate it makes no generator, so that no rate can be set later."""
 

@@ -177,6 +177,20 @@ def test_facts(function, setting, value):
     assert identify(function).value(setting) == value
 
 
+class Optional(Heads):
+    def __call__(self, query, key=None, is_causal=False):
+        key = query if key is None else key
+        q, k, v = query @ self.w_q, key @ self.w_k, key @ self.w_v
+        scores = q @ k.swapaxes(-1, -2) / 4
+        see = np.tri(*scores.shape[-2:], dtype=bool) | (not is_causal)
+        return softmax(np.where(see, scores, -np.inf)) @ v if key.size else 0 * q
+
+
+def test_keys_that_may_be_passed_have_lengths_of_their_own():
+    sheet = identify(Optional())
+    assert (sheet.value("alignment"), sheet.value("no_keys")) == ("top left", "zeros")
+
+
 def test_params_of_as_many_heads_say_so():
     axes = {each.what: each.axes for each in identify(Heads()).arguments}
     assert axes["params of the keys"] == "(D, H*d_k)"

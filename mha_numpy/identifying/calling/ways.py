@@ -76,7 +76,8 @@ class Way(NamedTuple):
     @property
     def is_self(self) -> bool:
         """Whether queries, keys and values come from the same tokens."""
-        return bool({"x", "packed"} & self.roles().keys()) and "memory" not in self.roles()
+        roles = self.roles().keys()
+        return bool({"x", "packed"} & roles) and not {"memory", "x_k"} & roles
 
     def problem(self, subject: Subject, seed: int = 0) -> Problem:
         """Draw a problem that the function can be given."""

@@ -59,7 +59,12 @@ def find_dropout(subject: Subject, found: Found, options: Sequence[Option]) -> I
         return
     mode = [*live][-1]
     yield from _when(flag, [*live], bool(rate or subject.chance.rates))
-    yield from _where(subject, found, *live[mode], mode if is_module else None, rate)
+    flags = {  # that return weights
+        option.argument: Slot("flag", value=option.value)
+        for option in options
+        if any("weights" in fit.what for fit in option.fits)
+    }
+    yield from _where(subject, found, *live[mode], mode if is_module else None, rate, flags)
 
 
 def _by_mask(
@@ -144,8 +149,9 @@ def _when(flag: str, active: Sequence[bool | None], has_rate: bool) -> Iterator[
 
 
 def _where(
-    subject: Subject, found: Found, way: Way, seen: list[Seen], mode: bool | None, rate: str
-) -> Iterator[Fact]:
+    subject: Subject, found: Found, way: Way, seen: list[Seen], mode: bool | None, rate: str,
+    flags: dict[str, Slot],
+) -> Iterator[Fact]:  # fmt: skip
     """Say for each place that draws what it drops; one at a time, if there are several."""
     with _free(subject, True, mode):
         call_way(subject, way, seed=1, change=lambda problem: problem)
@@ -176,7 +182,9 @@ def _where(
         value = "1/(1-p)" if right else "1" if abs(kind.factor - 1) < NEAR else "other"
         yield Fact("dropout_scale", value)
         if kind.where == "weights":
-            yield from _returned(calls[0], found)
+            more = way._replace(slots={**way.slots, **flags})
+            shown = _calls(subject, found, more, mode, site) if flags else []
+            yield from _returned((shown or calls)[0], found)
 
 
 def _output(seen: Seen, found: Found, mask: Array | None = None) -> Array:

@@ -1,7 +1,7 @@
 """Special inputs: rows that see nothing, hidden NaN, large scores, no keys, narrow floats."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isfunction
 from itertools import product
@@ -43,6 +43,8 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
     others = [(option, option.found) for option in options if option.found]
     findings = [found, *(each for _, each in others)]
     rules = [("", found), *((o.argument, each) for o, each in others if o.role in RULES)]
+    cross = next((each.seen.way.slots for each in findings if not each.seen.way.is_self), {})
+    rules = [(argument, _passing(each, cross)) for argument, each in rules]
     hiding = [each for each in findings if {"mask", "lengths"} & each.seen.way.roles().keys()]
     hiding = hiding or [each for each in findings if "bias" in each.seen.way.roles()]
     probes = [
@@ -136,6 +138,12 @@ def hide(problem: Problem, settings: dict[str, Any], *, last: bool) -> Problem:
     else:
         bias[:1, :, 0] = -np.inf
     return problem.but(bias=bias)
+
+
+def _passing(found: Found, slots: Mapping[str, Slot]) -> Found:
+    """Return a finding whose way passes other arguments, too."""
+    way = found.seen.way._replace(slots={**slots, **found.seen.way.slots})
+    return found._replace(seen=found.seen._replace(way=way))
 
 
 def _alignment(subject: Subject, rules: Sequence[tuple[str, Found]]) -> Iterator[Fact]:
