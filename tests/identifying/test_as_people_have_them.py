@@ -139,9 +139,8 @@ def talking_heads(q, k, v):
 
 
 def test_weights_of_no_known_scores_are_told():
-    assert (
-        "it mixes the values by weights that sum to 1, " in identify(talking_heads, seconds=1).saw
-    )
+    saw = identify(talking_heads, seconds=1).saw
+    assert "mixes the values with weights that sum to 1, " in saw
 
 
 def time_first(q, k, v, n_heads):
