@@ -176,3 +176,22 @@ def test_what_an_object_keeps_does_not_reach_the_next_call():
     layer(np.ones((2, 1, 24)))
     identify(layer)
     assert layer.k.shape == (2, 3, 1, 8)
+
+
+def both(q, k, v, d_out=None):
+    p = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    if d_out is None:
+        return p @ v, {"v": v, "scale": q.shape[-1] ** -0.5, "size": 3.0}
+    d_p = d_out @ v.swapaxes(-1, -2)
+    d_s = p * (d_p - (d_p * p).sum(-1, keepdims=True)) / np.sqrt(q.shape[-1])
+    return p @ v, d_s @ k, d_s.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ d_out
+
+
+def test_what_comes_back_is_known():
+    sheet = identify(both)
+    assert [each.what for each in sheet.returns] == ["output", "values", "scale", "a number"]
+    assert sheet.arguments[-1].what == "gradient of the output"
+    sheet = identify(lambda q, k, v, d_out: both(q, k, v, d_out))
+    found = [(each.what, each.axes) for each in sheet.returns[1:]]
+    assert found[1] == ("gradient of k", "(B, H_kv, T_k, d_k)")
+    assert [what for what, _ in found] == ["gradient of q", "gradient of k", "gradient of v"]

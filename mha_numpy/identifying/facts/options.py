@@ -127,7 +127,7 @@ def _look_at(
     for role in roles:
         if role == "flag":
             return look_at_flag(subject, found, argument, flags)
-        if role in ("training", "rate", "rng"):
+        if role in ("training", "rate", "rng", "d_out"):
             if groups:  # it is something else, with a mistake
                 continue
             return Option(argument.name, role, None, None, {})
@@ -225,7 +225,7 @@ def _roles(argument: Argument) -> list[str]:
         roles = [role for role in roles if role not in LAYOUTS and role not in NUMBERS]
     if not roles and argument.default is None:
         roles = ["mask", "bias", "scale", "window"]
-    known = [*RELATED, "flag", "training", "rate", "rng", "padding"]
+    known = [*RELATED, "flag", "training", "rate", "rng", "padding", "d_out"]
     return [role for role in dict.fromkeys(roles) if role in known]
 
 

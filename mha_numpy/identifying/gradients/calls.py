@@ -58,6 +58,7 @@ class BackwardCall:
         pieces = _pieces(trial)
         roles = {slot.role: name for name, slot in trial.found.seen.way.slots.items()}
         self.labels: dict[str, str] = {}
+        self.paths: dict[Leaf, str] = {}  # where each gradient is, if forward returns it
         self.trouble = ""  # the first error
         for a in self.subject.arguments:  # of those that may be left out, what forward was given
             own = [a.name, *(roles.get(role, "") for role in roles_by_name(a.name))]
@@ -136,6 +137,7 @@ class BackwardCall:
         is_swapped = len(moved) == 2 and moved[1] - moved[0] == 1 and is_complete
         if is_swapped and kind == "tuple" and len(order) > 2 and not self._tells(found):
             found |= {i: order[i] for i in moved}  # by place: they are swapped
+        self.paths = {leaf: arrays[i][0] for i, leaf in found.items() if self.is_both}
         return dict(sorted(
             ((leaf, arrays[i][1]) for i, leaf in found.items()),
             key=lambda each: order.index(each[0]),

@@ -35,6 +35,7 @@ class GradientRow(NamedTuple):
     instead: str = ""
     line: int = 0
     code: str = ""
+    path: str = ""  # where it comes back, if forward returns it
 
 
 def look_at_gradients(
@@ -100,7 +101,10 @@ def _look(trial: Trial, backward: Callable[..., Any] | None) -> tuple[list[Gradi
     with trial.subject.within(trial.subject.left / 2):
         mistakes = judge.explain(returned)
     rows = {
-        leaf: [*judge.rows(leaf, array, mistakes.get(leaf, ()), call)]
+        leaf: [
+            row._replace(path=call.paths.get(leaf, "") if call else "")
+            for row in judge.rows(leaf, array, mistakes.get(leaf, ()), call)
+        ]
         for leaf, array in returned.items()
     }
     rows |= _look_at_blind_rows(trial, gradients, rows)

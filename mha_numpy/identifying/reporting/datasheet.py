@@ -18,7 +18,7 @@ RETURNED = {
     "dropped": "weights after dropout", "mean weights": "weights, averaged over heads",
     "lse": "log-sum-exp",
     "scores": "scores", "masked": "masked scores", "turned_q": "queries", "turned_k": "keys",
-    "turned_v": "values", "visible": "the mask of all rules",
+    "turned_v": "values", "visible": "the mask of all rules", "number": "a number",
 }  # fmt: skip
 SYMBOLS = {
     "r": "H/H_kv",
@@ -92,7 +92,7 @@ def make_datasheet(looked: Looked) -> Findings:
         rows.append(Row("time", LATE, "convention", "time", "over"))
     return Findings(
         subject.name, subject.framework, True, "",
-        (*_arguments(found), *_options(looked)), tuple(_returned(found)),
+        (*_arguments(found), *_options(looked)), tuple(_returned(looked, found)),
         tuple(judge(looked, in_order(rows))),
         (f"Its gradients are those of {looked.beside}, in the same file.",) * bool(looked.beside),
     )  # fmt: skip
@@ -243,14 +243,17 @@ def _of_flag(option: Option) -> str:
     return f"{option.value} returns {' and '.join(back)}" if option.fits else ""
 
 
-def _returned(found: Found) -> Iterator[Named]:
+def _returned(looked: Looked, found: Found) -> Iterator[Named]:
     way = found.seen.way
     is_self = "x" in way.roles() and "memory" not in way.roles()
+    gradients = {row.path: row for row in looked.gradients if row.path}
     for fit in found.fits:
+        row = gradients.get(fit.path)
         layout = fit.layout if way.is_inside else fit.layout.replace("W", "e")
-        axes = axes_of(layout, is_self=is_self, sizes=way.sizes)
-        yield Named(fit.path or "result", _what(fit), axes)
+        layout = way.slots[row.argument].layout if row and row.argument in way.slots else layout
+        what = f"gradient of {row.argument}" if row else _what(fit)
+        yield Named(fit.path or "result", what, axes_of(layout, is_self=is_self, sizes=way.sizes))
 
 
 def _what(fit: Fit) -> str:
-    return RETURNED.get(fit.what, fit.what) or "unknown"
+    return RETURNED.get(fit.what) or ROLES.get(fit.what, fit.what) or "unknown"

@@ -240,11 +240,18 @@ def explain(seen: Seen, settings: Settings) -> tuple[Fit, ...]:
         if output:
             return (
                 output._replace(path=path),
-                *(_fit_other(*other, values) for other in seen.called.arrays if other[0] != path),
+                *(
+                    _fit_other(*other, seen, values)
+                    for other in seen.called.arrays
+                    if other[0] != path
+                ),
             )
     return ()
 
 
-def _fit_other(path: str, array: Array, values: dict[str, Any]) -> Fit:
-    """Return what an array is that is not the output."""
-    return (fit(array, values, OTHERS + OUTPUTS) or Fit("", "", "", np.inf))._replace(path=path)
+def _fit_other(path: str, array: Array, seen: Seen, values: dict[str, Any]) -> Fit:
+    """Return what an array is that is not the output: of the family, of the inputs, the scale."""
+    known = {**seen.problem.given, "scale": np.array(seen.way.sizes.d**-0.5), **values}
+    inputs = [role for role, x in seen.problem.given.items() if isinstance(x, np.ndarray)]
+    found = fit(array, known, (*OTHERS, *OUTPUTS, *inputs, "scale"))
+    return (found or Fit("", "" if array.ndim else "number", "", np.inf))._replace(path=path)
