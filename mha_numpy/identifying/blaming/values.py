@@ -7,7 +7,7 @@ import gc
 import linecache
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -72,22 +72,40 @@ def _copy(array: Array) -> Array:
 def _watched(subject: Subject, see: Any) -> Iterator[None]:
     """Let all functions of a file run code that hands each value to `see`."""
     file = subject.inner.__code__.co_filename
-    given: Any = subject.function
-    source = "".join(linecache.getlines(file, subject.inner.__globals__))
+    source = source_around(subject)
     watched = ast.fix_missing_locations(Watch().visit(ast.parse(source)))
-    codes = dict(_codes(compile(watched, file, "exec", dont_inherit=True)))
-    before = [
-        (f, f.__code__)
-        for f in gc.get_objects()
-        if type(f) is FunctionType and f.__code__.co_filename == file
-    ]
+    with replaced(subject, functions_of(file), compile(watched, file, "exec", dont_inherit=True)):
+        subject.inner.__globals__[NAME] = see
+        try:
+            yield
+        finally:
+            subject.inner.__globals__.pop(NAME, None)
+
+
+def source_around(subject: Subject) -> str:
+    """Return the source of the file that a function is in."""
+    file = subject.inner.__code__.co_filename
+    return "".join(linecache.getlines(file, subject.inner.__globals__))
+
+
+def functions_of(file: str) -> list[FunctionType]:
+    """Return all functions that are defined in a file."""
+    found = (f for f in gc.get_objects() if type(f) is FunctionType)
+    return [f for f in found if f.__code__.co_filename == file]
+
+
+@contextlib.contextmanager
+def replaced(subject: Subject, functions: Sequence[FunctionType], code: CodeType) -> Iterator[None]:
+    """Let functions run the code that another text of their file has for them."""
+    given: Any = subject.function
+    codes = dict(_codes(code))
+    before = [(f, f.__code__) for f in functions]
     jax: Any = sys.modules.get("jax")
-    is_traced = jax and TRACED.search(source)
+    is_traced = jax and TRACED.search(source_around(subject))
     try:
         for function, old in before:
             new = codes.get((old.co_name, old.co_firstlineno))
             if new and new.co_freevars == old.co_freevars:
-                function.__globals__[NAME] = see
                 function.__code__ = new
         plain = given
         while type(plain).__name__ == "PjitFunction":  # its values are no numbers
@@ -99,7 +117,6 @@ def _watched(subject: Subject, see: Any) -> Iterator[None]:
         subject.function, subject.is_watched = given, False
         for function, old in before:
             function.__code__ = old
-            function.__globals__.pop(NAME, None)
 
 
 def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:

@@ -17,6 +17,7 @@ from mha_numpy.identifying.blaming.blame import (
 from mha_numpy.identifying.calling.arrays import owner_of
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.judging.mending import mended
 from mha_numpy.identifying.judging.promises import Promise, find_promises
 from mha_numpy.identifying.look import Looked, other_lengths
 from mha_numpy.identifying.reporting.rows import Row, make_row
@@ -41,7 +42,11 @@ def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
             if "scale" not in right and find_blame(looked.subject, seen, once, "scale", "1/d"):
                 row = make_row("scale", "1/d, in two steps")._replace(value="1/d")
         blame = _blame(looked, row, right.get(row.setting)) if row.kind == "mistake" else None
-        yield row._replace(line=blame.line, code=blame.text) if blame else row
+        if blame:
+            row = row._replace(line=blame.line, code=blame.text)
+            found = _finding(looked, row, row.setting)
+            row = mended(looked, row, found, right.get(row.setting))
+        yield row
 
 
 def promises_of(subject: Subject) -> list[Promise]:

@@ -93,6 +93,9 @@ def _mistake(row: Row) -> str:
         parts.append(f'<pre class="source"><span>{row.line}</span>{code}</pre>')
     if row.instead:
         parts.append(f'<p class="instead"><strong>Instead:</strong> {_text(row.instead)}</p>')
+    if row.edit:
+        code = f"<code>{_text(row.edit)}</code>"
+        parts.append(f'<pre class="source"><span>{row.line}</span>{code}</pre>')
     return f"<li>{''.join(parts)}{_example(row)}</li>"
 
 

@@ -171,6 +171,8 @@ def _mistakes(part: Iterable[Row]) -> Iterator[list[str]]:
             yield ["", f"line {row.line}: {visible(row.code)}"]
         if row.instead:
             yield ["", f"instead: {visible(row.instead)}"]
+        if row.edit:
+            yield ["", f"line {row.line} then is: {visible(row.edit)}"]
         yield from (["", line] for line in _example(row))
 
 

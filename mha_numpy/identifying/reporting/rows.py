@@ -62,6 +62,7 @@ class Row(NamedTuple):
     instead: str = ""  # what to write, for a mistake
     line: int = 0  # of the source, 0 if unknown
     code: str = ""
+    edit: str = ""  # what to write in this line
     example: Example | None = None
 
 

@@ -1,0 +1,45 @@
+"""What to write in the line of a mistake, where a small edit makes the function right."""
+
+from typing import Any
+
+from mha_numpy.identifying.blaming.remedy import find_remedy
+from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.look import Looked, other_lengths
+from mha_numpy.identifying.reporting.rows import Row
+from mha_numpy.identifying.searching.search import Found, Seen, explain
+
+OF_SCORES = ("large_scores", "uneven_scores")
+MEANT = {  # what a mistake of a setting should have been, where that is not the usual
+    "causal": ("past and itself",), "rotation": ("halves", "pairs"), "qk_norm": ("l2",),
+    "alibi": ("slopes from 2^(-8/H)",), "scale": ("1/sqrt(d)",),
+}  # fmt: skip
+
+
+def mended(looked: Looked, row: Row, found: Found | None, right: Any) -> Row:
+    """Return a row of a mistake with the right line, if an edit gives the right numbers.
+
+    `right` is what was promised; None is the usual. Other mistakes may stay as they are.
+    """
+    if found is None or not row.line:
+        return row
+    subject, calls = looked.subject, [found.seen]
+    meant: list[dict[str, Any]] = [found.settings]
+    if row.setting in SETTINGS:
+        values = MEANT.get(row.setting, (USUAL[row.setting],)) if right is None else (right,)
+        meant = [{**found.settings, row.setting: value} for value in values]
+        calls += other_lengths(subject, found)
+    elif row.setting in OF_SCORES:
+        calls += [fact.seen for fact in looked.facts if fact.name == row.setting and fact.seen]
+    else:
+        return row
+
+    def is_right(seen: Seen) -> bool:
+        return any(explain(seen, settings) for settings in meant)
+
+    shows = [seen for seen in calls if not is_right(seen)]
+    if not shows:
+        return row
+    remedy = find_remedy(subject, [*shows[:2], calls[0]], row.line, is_right)
+    if remedy is None:
+        return row
+    return row._replace(edit=remedy.text, line=remedy.line, code=remedy.code)
