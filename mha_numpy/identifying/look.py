@@ -11,7 +11,7 @@ from mha_numpy.errors import ConfigError, MhaError, did_you_mean
 from mha_numpy.identifying.calling.builds import callable_of
 from mha_numpy.identifying.calling.clock import clock
 from mha_numpy.identifying.calling.layouts import LAYOUTS, find_orders
-from mha_numpy.identifying.calling.roles import is_telling
+from mha_numpy.identifying.calling.roles import TOKENS, is_telling
 from mha_numpy.identifying.calling.subject import Subject, trouble_of
 from mha_numpy.identifying.calling.ways import Way, find_ways
 from mha_numpy.identifying.facts.dropout import find_dropout
@@ -31,7 +31,7 @@ FOR_CALLS = 0.9  # of the time; the rest is for lines of mistakes, and examples
 MOST_SEEN = 24
 MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
 MOST_CALLS = {False: 12_000, True: 1000}  # by whether one worked
-MOST_WAYS = {1: 24, 2: 24, 3: 8, 4: 8, 5: 4}  # by cost: there are more settings than time
+MOST_WAYS = {0: 24, 1: 24, 2: 24, 3: 8, 4: 8, 5: 4}  # by cost: there are more settings than time
 SAME_TROUBLE = 3  # ranks of masks
 MOST_DOUBTFUL = {1: 60, 2: 24}
 
@@ -115,7 +115,8 @@ def _find_base(
                 usual += not _is_odd(one)
                 seen += tries
                 groups = [[each] for each in tries]
-                found = search(groups, numbers, until=np.inf, most={0: len(tries)}, bases=BASES)
+                most_now = {} if _is_odd(one) else {0: len(tries)}
+                found = search(groups, numbers, until=np.inf, most=most_now, bases=BASES)
                 if found and mixes(subject, found):
                     return settle(subject, found, numbers), seen, trouble
             calls += 1
@@ -152,10 +153,13 @@ def _scaled(subject: Subject, one: Seen) -> Iterator[Seen]:
 
 
 def _is_odd(seen: Seen) -> bool:
-    """Return whether nothing that came back has the axes of an output."""
+    """Return whether nothing that came back has the axes of an output, or a 1 more than tokens."""
     values = evaluate(seen.problem, {}) or {}
     shapes = [values[name].shape for name in OUTPUTS if name in values]
-    return not any(find_orders(own, x.shape) for own in shapes for _, x in seen.called.arrays)
+    layouts = seen.way.roles()
+    axes = max(len(layouts[role].split()) for role in TOKENS if role in layouts)
+    arrays = [x for _, x in seen.called.arrays if x.ndim <= axes or 1 not in x.shape]
+    return not any(find_orders(own, x.shape) for own in shapes for x in arrays)
 
 
 def other_lengths(subject: Subject, found: Found) -> Iterator[Seen]:

@@ -157,9 +157,17 @@ def by_blocks(q, k, v, causal=False, block=32):
     return out / total
 
 
+def over_queries(q, k, v):
+    assert q.dtype == np.float32
+    q[:] = mix(q @ k.swapaxes(-1, -2), v)
+    return q
+
+
 @pytest.mark.parametrize(
     ("function", "setting", "value"),
     [
+        (largest_of_all, "groups", "one"), (square, "groups", "one"),
+        (over_queries, "inputs", "changed"),
         (square, "alignment", "one query"), (strictly_square, "alignment", "error"),
         (loops, "alignment", "top left"), (loops, "scale", "none"), (loops, "softmax_axis", None),
         (decode, "alignment", "bottom right"), (at_offset, "alignment", "top left"),

@@ -601,6 +601,41 @@ def test_gradients_are_not_added_to_those_of_another_call():
     assert [row.setting for row in sheet.mistakes] == ["d_x, d_w_q, d_w_k"]
 
 
+def test_forward_fills_a_dict_for_backward():
+    edits = [
+        ("def forward(Q, K, V):", "def forward(kept, Q, K, V):"),
+        (
+            "return P @ v, (Q, k, v, P, c, n)",
+            "kept.update(all=(Q, k, v, P, c, n))\n    return P @ v",
+        ),
+        ("def backward(dO, cache):", "def backward(kept, dO):"),
+        ("= cache", "= kept['all']"),
+        ("return dQ, dK, dV", "return dQ, dV, dK"),
+    ]
+    forward, backward = made(PLAIN, edits)
+    (row,) = identify(forward, backward=backward).mistakes
+    assert row.says == "d_k and d_v are swapped"
+
+
+def test_backward_of_a_class_without_state():
+    text = PLAIN.replace("k.shape[-1]", "k.shape[-1]").replace("\ndef ", "\n@staticmethod\ndef ")
+    text = "class Static:" + text.replace("\n", "\n    ") + "\nforward, backward = Static, None\n"
+    edits = [
+        ("dQ = c * dS", "dQ = dS"), ("dK = c * dS", "dK = dS"),
+        ("dK.reshape(B, H // n, n, *dK.shape[2:]).sum(2)", "dK.reshape(B, H // n, n, *k.shape[2:])[:, :, 0]"),
+        ("dV.reshape(B, H // n, n, *dV.shape[2:]).sum(2)", "dV.reshape(B, H // n, n, *k.shape[2:])[:, :, 0]"),
+    ]  # fmt: skip
+    rows = identify(made(text, edits)[0]).mistakes
+    assert [row.setting for row in rows] == ["d_q, d_k", "d_k, d_v"]
+
+
+def test_scores_of_1e9_are_usual_where_a_query_sees_nothing():
+    edits = [("-np.inf, S)", "-1e9, S)")]
+    forward, backward = made(MASKED, edits)
+    slots = {**HEADS, "hide": Slot("mask", "B H T S")}
+    assert not mistakes(looked_at(forward, backward, slots, GROUPED, {"mask": "true = blocked"}))
+
+
 def test_output_and_gradients_of_one_function():
     def both(q, k, v, d_out):
         s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5

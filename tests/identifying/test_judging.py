@@ -55,6 +55,43 @@ def f(q, k, v):
     return e / e.sum(-1, keepdims=True) @ v
 """, "uneven_scores", "e = np.exp("),
     ("""
+def f(x, w_q, w_k, w_v, w_o, heads):
+    "x (B, T, D)"
+    q, k, v = (np.stack(np.split(x @ w, heads, -1), 1) for w in (w_q, w_k, w_v))
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    e = np.exp(s - s.max())
+    o = e / e.sum(-1, keepdims=True) @ v
+    return np.concatenate([*o.swapaxes(0, 1)], -1) @ w_o
+""", "large_scores", "e = np.exp("),
+    ("""
+def f(q, k, v):
+    "All (T, d)."
+    m, n, o = np.zeros((3, len(q), 1))
+    for j in range(len(k)):
+        s = q @ k[j, :, None] / q.shape[-1] ** 0.5
+        old, m = m, np.maximum(m, s)
+        n, o = n * np.exp(old - m) + np.exp(s - m), o * np.exp(old - m) + np.exp(s - m) * v[j]
+    return o / n  # @ v
+""", "low_scores", "return o"),
+    ("""
+def f(q, k, v, mask=None):
+    "mask (B, T_k), 1 for tokens"
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    s = s if mask is None else s - 1e4 * (1 - mask)[:, None, :, None]""", "mask", "s = s if"),
+    ("""
+def f(q, k, v, causal=False, cap=5.0):
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    s = np.where(np.triu(np.ones(s.shape[-2:], bool), 1) & causal, -np.inf, s)
+    s = cap * np.tanh(s / cap)""", "softcap_at", "s = cap"),
+    ("""
+def many(x, n):
+    "torch.repeat_interleave(x, n, 1)"
+    return np.tile(x, (1, n, 1, 1))
+
+def f(q, k, v):
+    k, v = (many(x, q.shape[1] // x.shape[1]) for x in (k, v))
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5""", "grouping", "return np.tile"),
+    ("""
 def f(q, k, v):
     kt = k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
     s = q @ kt / q.shape[-1] ** 0.5""", "product", "kt = k.reshape"),
@@ -153,6 +190,10 @@ def f(q, k, v, bias, cap=5.0):
     s = cap * np.tanh(s / cap)""", "softcap_at", "s = cap"),
 ]  # fmt: skip
 RIGHT = [
+    """
+def f(q, k, v, mask=None):
+    "The mask is taken for compatibility."
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5""",
     """
 def f(q, k, v):
     "The result overwrites q: q is overwritten in place."

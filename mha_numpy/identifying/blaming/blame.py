@@ -99,15 +99,26 @@ def find_first_nan(subject: Subject, seen: Seen, after: str = "") -> Blame | Non
     """
     with contextlib.suppress(Exception), np.errstate(all="ignore"), subject.within(SECONDS):
         values = values_of(subject, _given(seen))
-        is_bad = [
-            bool((np.isnan(x) | (np.isposinf(x) & (x.size > 1))).any()) for _, x in values
-        ]  # np.inf is a number that code may name
+        is_bad = [bool(np.isnan(x).any()) or _is_inf(x) for _, x in values]
         end = is_bad.index(True) + 1 if True in is_bad else len(values)
         file = subject.inner.__code__.co_filename
         lines = [value.line for value in values[:end]]
         named = [line for line in lines if after in linecache.getline(file, line)]
         return _blame_of(subject, (named or lines)[-1])
     return None
+
+
+def overflows(subject: Subject, seen: Seen) -> bool:
+    """Return whether infinity comes before NaN; else a sum that underflows to 0 makes NaN."""
+    with contextlib.suppress(Exception), np.errstate(all="ignore"), subject.within(SECONDS):
+        bad = (x for _, x in values_of(subject, _given(seen)) if np.isnan(x).any() or _is_inf(x))
+        return _is_inf(next(bad))
+    return True
+
+
+def _is_inf(array: Array) -> bool:
+    """Return whether an array has infinity; np.inf is a number that code may name."""
+    return bool((np.isposinf(array) & (array.size > 1)).any())
 
 
 def find_draw(subject: Subject, *, is_scale: bool) -> Blame | None:

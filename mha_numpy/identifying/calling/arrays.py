@@ -45,11 +45,18 @@ def globals_of(function: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     left = [function]
     while left:
-        names = getattr(getattr(left.pop(), "__code__", None), "co_names", ())
+        names = _names_in(getattr(left.pop(), "__code__", None))
         new = {name: home[name] for name in names if name in home and name not in found}
         found |= new
         left += [inner_function(value) for value in new.values() if callable(value)]
     return found
+
+
+def _names_in(code: Any) -> Iterator[str]:
+    """Yield the names that code reads, that of its comprehensions and inner functions, too."""
+    yield from getattr(code, "co_names", ())
+    for constant in getattr(code, "co_consts", ()):
+        yield from _names_in(constant)
 
 
 def inner_function(function: Any) -> Any:

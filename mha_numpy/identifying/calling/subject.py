@@ -198,7 +198,7 @@ class Subject:
         """Call the function; return the arguments that it changed, as they are afterwards."""
         if self.framework == "jax":  # its arrays never change
             return {}
-        passed = {name: self._passed(value) for name, value in given.items()}
+        passed = {name: self._passed(narrow(value, self.dtype)) for name, value in given.items()}
         order = [a for a in self.arguments if a.name in passed]
         with contextlib.suppress(Exception, SystemExit), undisturbed(), self.chance.control():
             self.function(
@@ -242,7 +242,7 @@ def _copy_module(module: Any) -> Any:
 
 def in_arrays(value: Any, change: Callable[[Array], Any]) -> Any:
     """Return an array, or a dict or list of arrays, with each of them changed."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:  # an empty one is to be filled
         return {name: in_arrays(each, change) for name, each in value.items()}
     if isinstance(value, list):
         return [in_arrays(each, change) for each in value]

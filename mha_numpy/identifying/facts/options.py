@@ -22,8 +22,8 @@ from mha_numpy.identifying.searching.search import (
     search,
 )
 
-UNCLEAR = "not clear"
-HOW_HIDDEN = ("hide", "combined", "alignment", "blind")
+UNCLEAR, IDLE = "not clear", "changes nothing"
+HOW_HIDDEN = ("hide", "combined", "alignment", "blind", "softcap_at")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
     "mask": ("mask", "mask_index", "rows", *HOW_HIDDEN),
     "bias": ("bias", "softcap_at", "mask_index"), "more_bias": ("bias", "mask_index"),
@@ -122,7 +122,7 @@ def _look_at(
     roles = [given[argument.name]] if argument.name in given else _roles(argument)
     more = {"bias": "more_bias"} if "bias" in found.seen.way.roles() else {}
     roles = [more.get(role, role) for role in roles]
-    is_quiet = False
+    quiet: set[int] = set()  # numbers of axes with which it changes nothing
     groups: dict[str, list[Group]] = {}
     for role in roles:
         if role == "flag":
@@ -135,7 +135,7 @@ def _look_at(
         second = next((a.name for a in left if partner and partner in roles_by_name(a.name)), "")
         for slots in _trials(found.seen.way, role, argument, second, partner):
             group, same = _calls(subject, found, role, slots)
-            is_quiet |= same
+            quiet |= {_axes(slots, argument)} if same else set()
             if group:
                 option = _search(found, argument, role, [group], (0, 1), subject.until)
                 if option:
@@ -146,8 +146,19 @@ def _look_at(
             option = _search(found, argument, role, each, (cost,), subject.until)
             if option:
                 return option
-    note = "changes nothing" if is_quiet and roles[:1] != ["eps"] else UNCLEAR * (not is_quiet)
-    return Option(argument.name, roles[0] if roles and is_quiet else "", None, None, {}, note)
+    loud = [
+        _axes(one.way.slots, argument)
+        for each in groups.values()
+        for group in each
+        for one in group
+    ]
+    if not quiet or min(loud, default=9) <= min(quiet):  # an axis too many may do anything
+        return Option(argument.name, "", None, None, {}, UNCLEAR)
+    return Option(argument.name, roles[0], None, None, {}, IDLE * (roles[0] != "eps"))
+
+
+def _axes(slots: Mapping[str, Slot], argument: Argument) -> int:
+    return len(slots[argument.name].layout.split())
 
 
 def look_at_flag(
@@ -169,7 +180,7 @@ def look_at_flag(
             new = tuple(one for one in here or () if (one.what, one.layout) not in known)
             if new and here and there:
                 return Option(argument.name, "flag", None, None, {}, "", new, value)
-    return Option(argument.name, "flag", None, None, {}, note or "changes nothing")
+    return Option(argument.name, "flag", None, None, {}, note or IDLE)
 
 
 def _returned(subject: Subject, found: Found, flags: Mapping[str, Any]) -> tuple[Fit, ...] | None:
@@ -187,9 +198,9 @@ def _calls(subject: Subject, found: Found, role: str, slots: dict[str, Slot]) ->
     for sizes in _sizes(found.seen.way, role):
         way = found.seen.way._replace(slots={**found.seen.way.slots, **slots}, sizes=sizes)
         seen, _ = call_way(subject, way, seed=1)
-        if seen:
-            is_same = _is_same(found.output(seen), found, seen.problem)
-            (quiet if is_same else loud).append(seen)
+        change = _change(found.output(seen), found, seen.problem) if seen else None
+        if seen and change is not None:
+            (loud if change else quiet).append(seen)
         if loud and role != "window":  # which needs more tokens, too
             break
     return [*loud, *quiet] if loud else [], bool(quiet)
@@ -223,10 +234,11 @@ def _roles(argument: Argument) -> list[str]:
         return flags or ["is_causal", "flag"]
     if isinstance(argument.default, (int, float)):
         roles = [role for role in roles if role not in LAYOUTS and role not in NUMBERS]
-    if not roles and argument.default is None:
-        roles = ["mask", "bias", "scale", "window"]
     known = [*RELATED, "flag", "training", "rate", "rng", "padding", "d_out"]
-    return [role for role in dict.fromkeys(roles) if role in known]
+    roles = [role for role in dict.fromkeys(roles) if role in known]
+    if argument.default is None and not {*roles} - {"base"}:
+        roles = ["mask", "bias", "scale", "window"]
+    return roles
 
 
 def _trials(
@@ -272,11 +284,13 @@ def _sizes(way: Way, role: str) -> Iterator[Sizes]:
             yield sizes._replace(S=sizes.T)
 
 
-def _is_same(array: Any, found: Found, problem: Problem) -> bool:
-    """Return whether an option changes nothing, by the numbers without it."""
+def _change(array: Any, found: Found, problem: Problem) -> bool | None:
+    """Return whether an option changes something; None if the output gets more axes."""
     roles = found.seen.way.roles()
     known = {*roles, *found.seen.problem.given}
     plain = Problem(problem.sizes, {r: x for r, x in problem.given.items() if r in known})
     values = evaluate(plain, found.settings)
     close = max(1e-9, 10 * found.fits[0].error)
-    return values is not None and fit(array, values, OUTPUTS, close) is not None
+    if array.ndim != found.output(found.seen).ndim:
+        return None
+    return values is None or fit(array, values, OUTPUTS, close) is None

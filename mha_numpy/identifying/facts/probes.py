@@ -1,5 +1,6 @@
 """Special inputs: rows that see nothing, hidden NaN, large scores, no keys, narrow floats."""
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from mha_numpy.identifying.calling.signatures import source_of
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.calling.ways import Slot, Way
 from mha_numpy.identifying.facts.options import Option
-from mha_numpy.identifying.family import Problem, evaluate
+from mha_numpy.identifying.family import AXES, Problem, evaluate
 from mha_numpy.identifying.searching.calls import call_way, with_sizes
 from mha_numpy.identifying.searching.search import OUTPUTS, Found, Seen, explain, fit
 
@@ -27,6 +28,11 @@ INPUTS = (*TOKENS, "key", "wide_k", "x_k", *OF_KEYS)
 BLIND_KINDS = ("mean of all values", "zeros", "nan", "as if nothing were hidden")
 RULES = ("is_causal", "window")  # roles of arguments that hide keys by their positions
 LARGE = 1e3  # times the scores
+LOW, LOWERED = 100.0, 20  # what is added to make scores low, and directions that are tried
+
+
+class TooHighError(Exception):
+    """No direction makes scores low."""
 
 
 class Fact(NamedTuple):
@@ -60,7 +66,11 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
         _changes(subject, findings),
         _repeats(subject, found),
     ]
-    return [fact for facts in probes for fact in in_time(subject, facts)]
+    found_out = [fact for facts in probes for fact in in_time(subject, facts)]
+    half = [fact for fact in found_out if fact.name in ("float16", "half_masked")]
+    if len({fact.value for fact in half}) < len(half):  # because of a mask that is always there?
+        found_out.remove(half[0 if found in hiding[:1] else 1])
+    return found_out
 
 
 def in_time(subject: Subject, facts: Iterable[Fact]) -> list[Fact]:
@@ -303,7 +313,8 @@ def _groups(subject: Subject, found: Found, options: Sequence[Option]) -> Iterat
             if "grouping" not in found.settings:
                 yield Fact("grouping", "repeat", flag)
             return
-    yield Fact("groups", "error")
+    one, _ = call_way(subject, way._replace(sizes=way.sizes._replace(G=1)))
+    yield Fact("groups", "one" if one and explain(one, found.settings) else "error")
 
 
 def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
@@ -315,7 +326,8 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
         return problem.but(**{role: problem.given[role] * times})
 
     seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
-    if seen is None or found.settings.get("normaliser", "softmax") != "softmax":
+    is_capped = found.settings.get("softcap") or found.seen.way.argument("softcap")
+    if seen is None or is_capped or found.settings.get("normaliser", "softmax") != "softmax":
         return
     array, close = found.output(seen), 10 * LARGE * found.fits[0].error  # grows with the scores
     values = evaluate(seen.problem, found.settings) or {}
@@ -324,9 +336,34 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
     if is_fine or (is_finite.any() and not is_finite.all()):
         yield Fact("large_scores", "fine", seen=seen)
         yield Fact("uneven_scores", "fine" if is_fine else "not finite", seen=seen)
+        if is_fine:
+            yield from _low_scores(subject, found)
     else:
         kind = "other numbers" if is_finite.all() else "not finite"
         yield Fact("large_scores", kind, seen=seen)
+
+
+def _low_scores(subject: Subject, found: Found) -> Iterator[Fact]:
+    """Make all scores of some query so low that exp underflows."""
+    roles = [role for role in (*TOKENS, "key", "wide_k", "x_k", "memory") if role in AXES]
+
+    def change(problem: Problem) -> Problem:
+        for seed in range(LOWERED):
+            rng = np.random.default_rng(seed)
+            moved = {
+                role: array + LOW * rng.normal(size=array.shape[-1])
+                for role, array in problem.given.items()
+                if role in roles
+            }
+            values = evaluate(problem.but(**moved), found.settings) or problem.given
+            if "scores" in values and (values["scores"].max(-1) < -LARGE).any():
+                return problem.but(**moved)
+        raise TooHighError
+
+    with contextlib.suppress(TooHighError):
+        seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
+        if seen and np.isnan(found.output(seen)).any() and not explain(seen, found.settings):
+            yield Fact("low_scores", "not finite", seen=seen)
 
 
 def _no_keys(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:

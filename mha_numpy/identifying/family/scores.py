@@ -85,7 +85,8 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
     if cap and s.softcap_at == "after the bias":
         scores = cap * np.tanh(scores / cap)
     late = d**-0.5 if s.scale == "after the softmax" else 1.0
-    return {"scores": scores, "late_scale": late}
+    floor = -cap if cap and s.softcap_at == "after the bias" else -np.inf  # of hidden cells
+    return {"scores": scores, "late_scale": late, "floor": floor}
 
 
 def _alibi(kind: str, H: int, T: int, S: int) -> Array:

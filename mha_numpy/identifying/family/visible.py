@@ -121,7 +121,7 @@ HIDE = ("-inf", "-10", "-1", "0", "+inf", "after the softmax", "+ mask")
 def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Hide cells, turn scores into weights, and drop some of these."""
     drop = problem.get("dropout_mask")
-    scores = _hide(x.scores, x.visible, s.hide) if x.has_rule else x.scores
+    scores = _hide(x.scores, x.visible, s.hide, x.floor) if x.has_rule else x.scores
     if drop is not None and s.dropout_mask == "before the softmax":
         scores = scores * drop
     if s.normaliser.endswith("of q and k"):
@@ -142,13 +142,13 @@ def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[
     return {"masked": scores, "weights": weights, "lse": lse, "dropped": dropped}
 
 
-def _hide(scores: Array, visible: Array, how: str) -> Array:
+def _hide(scores: Array, visible: Array, how: str, floor: float) -> Array:
     """Return the scores with those of hidden cells changed."""
     if how == "after the softmax":
         return scores
     if how == "+ mask":
         return scores + visible
-    return np.where(visible, scores, {"+inf": 1e9, "-inf": -np.inf}.get(how) or float(how))
+    return np.where(visible, scores, {"+inf": 1e9, "-inf": floor}.get(how) or float(how))
 
 
 def _drop(weights: Array, drop: Array, how: str) -> Array:

@@ -168,10 +168,11 @@ def _without_star(backward: Callable[..., Any]) -> Callable[..., Any]:
 def _pieces(trial: Trial) -> dict[str, Any]:
     """Call forward; return everything that a backward may be given, by a label."""
     fit = trial.found.fits[0]
-    called = trial.subject.call(trial.given())
+    given = trial.given()  # forward may fill a dict of it
+    called = trial.subject.call(given)
     result, arrays = called.result, dict(called.arrays)
     defaults = {a.name: a.default for a in trial.subject.arguments if not a.is_required}
-    pieces = {**defaults, **trial.given(), "d_out": trial.d_passed}
+    pieces = {**defaults, **given, "d_out": trial.d_passed}
     pieces |= dict.fromkeys(filter(None, [trial.found.seen.way.argument("d_out")]), trial.d_passed)
     parts = parts_of(result, fit.path)
     if isinstance(result, dict) or hasattr(result, "_asdict"):

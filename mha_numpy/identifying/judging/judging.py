@@ -1,7 +1,8 @@
 """Which rows are mistakes, and which line of the source is to blame."""
 
+import ast
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,24 +14,29 @@ from mha_numpy.identifying.blaming.blame import (
     find_first_nan,
     find_output,
     find_use,
+    overflows,
 )
-from mha_numpy.identifying.calling.arrays import owner_of
+from mha_numpy.identifying.calling.arrays import globals_of, owner_of
+from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.subject import Subject
-from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.facts.options import IDLE
+from mha_numpy.identifying.family import SETTINGS, USUAL, evaluate
 from mha_numpy.identifying.judging.mending import mended
 from mha_numpy.identifying.judging.promises import Promise, find_promises
 from mha_numpy.identifying.look import Looked, other_lengths
 from mha_numpy.identifying.reporting.rows import Row, make_row
 from mha_numpy.identifying.searching.search import Found
 
-NOT_FINITE = ("not finite", "nan", "other numbers", "error")
+NOT_FINITE = ("not finite", "underflow", "nan", "other numbers", "error")
+OF_HELPERS = {"grouping", "rotation", "large_scores"}  # what they may say as well
 QUIET = ("rotation", "softcap_at")  # no row says that they are usual
 
 
 def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
     """Yield rows; those that break a promise as mistakes, and mistakes with their line."""
-    rows, right = [*rows], dict[str, Any]()
-    for promise in promises_of(looked.subject):
+    promises, right = promises_of(looked.subject), dict[str, Any]()
+    rows = [*rows, *_idle(looked, promises)]
+    for promise in promises:
         right.setdefault(promise.setting, promise.values[0])
         if promise.setting == "returned":
             rows += _order(looked)
@@ -41,6 +47,7 @@ def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
             seen = looked.found.seen
             if "scale" not in right and find_blame(looked.subject, seen, once, "scale", "1/d"):
                 row = make_row("scale", "1/d, in two steps")._replace(value="1/d")
+        row = _exactly(looked, row)
         blame = _blame(looked, row, right.get(row.setting)) if row.kind == "mistake" else None
         if blame:
             row = row._replace(line=blame.line, code=blame.text)
@@ -56,7 +63,13 @@ def promises_of(subject: Subject) -> list[Promise]:
     around.append(inspect.getmodule(subject.inner))
     texts = [inspect.getdoc(each) or "" for each in around if each is not None]
     names = [argument.name for argument in subject.arguments]
-    return find_promises(subject.name, "\n\n".join(texts), names, subject.source)
+    own = find_promises(subject.name, "\n\n".join(texts), names, subject.source)
+    helpers = [f for f in globals_of(subject.inner).values() if inspect.isfunction(f)]
+    helpers = [f for f in helpers if f.__module__ == subject.inner.__module__]
+    said = "\n\n".join(inspect.getdoc(helper) or "" for helper in helpers)
+    known = {promise.setting for promise in own}
+    theirs = [p for p in find_promises("", said, [], "") if p.setting in OF_HELPERS - known]
+    return [*own, *theirs]
 
 
 def _held_to(rows: list[Row], looked: Looked, promise: Promise) -> Iterator[Row]:
@@ -109,9 +122,37 @@ def _blame(looked: Looked, row: Row, right: Any) -> Blame | None:
     dtype = subject.dtype
     subject.dtype = "float16" if setting in ("half_masked", "float16") else dtype
     try:
-        return find_first_nan(subject, seen, "max" if setting == "uneven_scores" else "")
+        is_uneven = setting == "uneven_scores" or row.value == "underflow"
+        return find_first_nan(subject, seen, "max" if is_uneven else "")
     finally:
         subject.dtype = dtype
+
+
+def _exactly(looked: Looked, row: Row) -> Row:
+    """Return a row that says more, where a closer look at it does."""
+    if (row.setting, row.value) == ("large_scores", "not finite"):
+        seen = next(fact.seen for fact in looked.facts if fact.name == "large_scores")
+        if seen and not overflows(looked.subject, seen):
+            return make_row("large_scores", "underflow")
+    if (row.setting, row.value) == ("softcap_at", "after the bias"):
+        found = _finding(looked, row, row.setting)
+        values = evaluate(found.seen.problem, found.settings) if found else None
+        is_mask = {"mask", "padding"} & {*roles_by_name(row.argument)}
+        if is_mask or (values and values["has_rule"]):
+            return make_row("softcap_at", "after the mask", row.argument)._replace(value=row.value)
+    return row
+
+
+def _idle(looked: Looked, promises: Sequence[Promise]) -> Iterator[Row]:
+    """Yield masks and biases that change nothing, although the source reads them, or says how."""
+    meant = {promise.argument for promise in promises if promise.setting == "mask"}
+    for node in ast.walk(looked.subject.tree):
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Call)):
+            meant |= {part.id for part in ast.iter_child_nodes(node) if isinstance(part, ast.Name)}
+    for option in looked.options:
+        setting = {"padding": "mask"}.get(option.role, option.role)
+        if option.note == IDLE and setting in ("mask", "bias") and option.argument in meant:
+            yield make_row(setting, "ignored", option.argument)
 
 
 def _order(looked: Looked) -> Iterator[Row]:

@@ -39,9 +39,9 @@ NOT = re.compile(r"\b(?:not|no|non|never|without|cannot|nothing)\b|n't\b")
 DOUBT = re.compile(
     r"\?$|\b(?:unlike|todo|fixme|would|could|should|yourself|caller|depend(?:s|ing)?|unless|whether|"
     r"do not|don't|older|versions?|previously|already|has to|have to|must|need(?:s|ed)? to|"
-    r"the other way|instead|like the|similar to|torch|usual|if|either(?! side)|or from|or else|"
-    r"rather than|elsewhere|variants?|same as|is what|except|but with|in the (?:decoder|encoder)|"
-    r"other implementations|overflow\w*)\b"
+    r"the other way|instead|like the|similar to|torch(?!\.repeat_inter)|usual|if|either(?! side)|"
+    r"or from|or else|rather than|elsewhere|variants?|same as|is what|(?<!all )except|but with|"
+    r"in the (?:decoder|encoder)|other implementations|overflow\w*)\b"
 )  # fmt: skip
 SECTION = re.compile(
     r"^[ \t]*(examples?|raises|references|see also|todo|warn\w*|parameters|arg\w*|returns?|yields|"
