@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -91,7 +92,7 @@ def _find_base(
 ) -> tuple[Found | None, list[Seen], str]:
     """Find a base, trusting the names of arguments or doubting one of them."""
     until = clock() + subject.left / 3
-    numbers = subject.constants()
+    numbers, attends = subject.constants(), partial(mixes, subject)
     seen: list[Seen] = []
     trouble = ""
     is_named = all(is_telling(a.name) for a in subject.arguments if a.is_required)
@@ -116,8 +117,10 @@ def _find_base(
                 seen += tries
                 groups = [[each] for each in tries]
                 most_now = {} if _is_odd(one) else {0: len(tries)}
-                found = search(groups, numbers, until=np.inf, most=most_now, bases=BASES)
-                if found and mixes(subject, found):
+                found = search(
+                    groups, numbers, until=np.inf, most=most_now, bases=BASES, accept=attends
+                )
+                if found:
                     return settle(subject, found, numbers), seen, trouble
             calls += 1
             is_late = calls > MOST_CALLS[bool(seen)] or clock() > until
@@ -129,10 +132,10 @@ def _find_base(
     groups = [[one] for one in seen]
     most_ways = MOST_DOUBTFUL if doubt else MOST_WAYS
     half = clock() + subject.left / 2  # so that reading the weights has its turn, too
-    found = search(groups, numbers, until=half, most=most_ways, bases=BASES)
+    found = search(groups, numbers, until=half, most=most_ways, bases=BASES, accept=attends)
     if found is None and not doubt:
         found = search_by_weights(groups, numbers, until=subject.until, bases=BASES)
-    if found is None or not mixes(subject, found):
+    if found is None or not attends(found):
         return None, seen, trouble
     return settle(subject, found, numbers), seen, trouble
 

@@ -38,6 +38,17 @@ def test_a_function_of_single_tokens_is_no_attention():
     assert "each token's output depends on that token alone" in sheet.saw
 
 
+def untransposed(x, w_q, w_k, w_v, heads):
+    B, T, D = x.shape
+    q, k, v = (np.reshape(x @ w, (B, T, heads, -1)) for w in (w_q, w_k, w_v))
+    return np.reshape(softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v, (B, T, D))
+
+
+def test_tokens_that_never_attend_because_a_transpose_is_missing():
+    (row,) = identify(untransposed).mistakes
+    assert row.value == "heads within each token"
+
+
 def test_letters_may_have_any_order():
     sheet = identify(letters)
     assert [each.what for each in sheet.arguments] == ["queries", "values", "keys"]

@@ -30,7 +30,8 @@ SIGNATURE = {  # of the settings that need other arguments than q, k and v
 }  # fmt: skip
 NEEDED = {  # before a setting changes anything
     "direction": ROTATED, "rotated": ROTATED, "first_position": ROTATED, "q_position": ROTATED,
-    "base": ROTATED, "frequencies": ROTATED, "rotation_axis": ROTATED, "alignment": CAUSAL,
+    "base": ROTATED, "frequencies": ROTATED, "rotation_axis": ROTATED, "angles": ROTATED,
+    "alignment": CAUSAL, "in_blocks": {**CAUSAL, "blocks": 3},
     "combined": CAUSAL, "softcap_at": {"softcap": 1.5},
     "block": {"normaliser": "streamed, sum not rescaled"},
 }  # fmt: skip
@@ -45,10 +46,16 @@ SILENT = {("scale_given", "ignored"), ("bias", "ignored"), ("mask", "ignored"),
           ("head_gate", "ignored"), ("dropout_mask", "ignored")}  # fmt: skip
 
 
+OTHERWISE = {  # see test_as_people_have_them
+    "additive": "it has params of its own",
+    "heads within each token": "only where a softmax is called",
+}  # fmt: skip
+
+
 def all_cases():
     for setting, values in SETTINGS.items():
         for value in (*values[1:], *NUMBERS.get(setting, ())):
-            if value != "additive":  # it has params of its own: see test_as_people_have_them
+            if value not in OTHERWISE:
                 yield setting, value
 
 
@@ -139,6 +146,7 @@ TWINS = {  # pairs that have the numbers of another pair: a sigmoid treats q and
         "exchanged": "q k",
     },
     (("causal", "past and itself"), ("window_given", "w-1 both")): {"causal": "past and itself"},
+    (("causal", "past and itself"), ("window_given", "w after")): {"causal": "past and itself"},
 }
 NO_SCORES = (("buckets", "scale_given", "scale", "alibi"), "there are no scores, and no softmax")
 UNREAD = {  # by normaliser: settings that cannot change its numbers, and why
@@ -156,7 +164,9 @@ UNREAD = {  # by normaliser: settings that cannot change its numbers, and why
 
 def is_unread(setting, settings):
     """Return whether another setting of these makes the numbers blind for one."""
-    return setting in UNREAD.get(settings.get("normaliser"), ((), ""))[0]
+    is_apart = settings.get("mixed") == "summed apart"  # all weights of a query sum to 1
+    unread = UNREAD.get(settings.get("normaliser"), ((), ""))[0]
+    return setting != "mixed" if is_apart else setting in unread
 
 
 def test_every_cost_and_need_is_of_a_value_that_exists():

@@ -88,12 +88,14 @@ def mixes(subject: Subject, found: Found) -> bool:
     others = way.problem(subject, seed=1).given
     other = problem.but(**{role: others[role] for role in INPUTS if role in others})
     own, new = (evaluate(each, found.settings) for each in (problem, other))
+    s, is_called = found.settings, re.search(r"atten|attn|softmax", subject.source.lower())
+    if s.get("split") == "heads within each token":
+        return bool(is_called)  # a mistake of something that was meant to attend
     if own and new and np.array_equal(own["dropped"], new["dropped"], equal_nan=True):
         return False
-    if (s := found.settings).get("normaliser") == "none":  # a product of three matrices
-        is_called = re.search(r"atten|attn|softmax", subject.source.lower())
-        if s.get("exchanged") or (s.get("scale") == "1" and not is_called):
-            return False
+    is_bare = s.get("exchanged") or (s.get("scale") == "1" and not is_called)
+    if s.get("normaliser") == "none" and is_bare:  # a product of three matrices
+        return False
     if way.sizes.T < 2:
         return True
     plain, _ = call_way(subject, way)
@@ -462,7 +464,9 @@ def _width_inside(subject: Subject, found: Found) -> str:
     if before is None or after is None:
         return "float64"
     first, second = found.output(before), found.output(after)
-    if (first != second).mean() > 0.5:
+    values = [evaluate(one.problem, found.settings) or {} for one in (before, after)]
+    usual, moved_on = (own[found.fits[0].what] for own in values)
+    if (first != second).mean() > 0.5 * (usual != moved_on).mean():  # a single key hides changes
         return "float64"
     return "float32" if found.fits[0].error < 2e-5 else "float16"
 

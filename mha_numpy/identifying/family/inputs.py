@@ -98,18 +98,26 @@ def _unpack(packed: Array, packing: str, sizes: Sizes) -> dict[str, Array]:
 SPLITS = (
     "columns", "reshape without transpose", "reshape without transpose, and back",
     "features before heads", "tokens mixed with batch", "batch mixed with tokens",
+    "heads within each token",
 )  # fmt: skip
 
 
-@stage(split=SPLITS, qk_norm=("", "l2", "rms", "mean and variance", "l2 of q", "l2 of k"))
+NORMS = (
+    "", "l2", "rms", "mean and variance", "l2 of q", "l2 of k", "l2 over heads", "l2 over tokens",
+)  # fmt: skip
+L2_AXES = {"l2": -1, "l2 over heads": 1, "l2 over tokens": 2}
+
+
+@stage(split=SPLITS, qk_norm=NORMS)
 def split(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Split the width into heads, where no axis of heads is given; normalise."""
     sizes = problem.sizes
     counts = {"q": sizes.H, "k": sizes.G, "v": sizes.G}
     heads = {name: _split(getattr(x, f"wide_{name}"), counts[name], s.split) for name in "qkv"}
     for name in "qk":
-        if s.qk_norm in ("l2", f"l2 of {name}"):
-            heads[name] = heads[name] / np.linalg.norm(heads[name], axis=-1, keepdims=True)
+        if s.qk_norm in (*L2_AXES, f"l2 of {name}"):
+            axis = L2_AXES.get(s.qk_norm, -1)
+            heads[name] = heads[name] / np.linalg.norm(heads[name], axis=axis, keepdims=True)
         if s.qk_norm == "rms":
             heads[name] = heads[name] / np.sqrt((heads[name] ** 2).mean(-1, keepdims=True))
         if s.qk_norm == "mean and variance":
@@ -117,7 +125,7 @@ def split(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
             heads[name] = centred / np.sqrt((centred**2).mean(-1, keepdims=True))
         gain = problem.get(f"g_{name}")
         heads[name] = heads[name] if gain is None else heads[name] * gain
-    return {**heads, "goes_back": s.split.endswith("and back")}
+    return {**heads, "goes_back": s.split.endswith(("and back", "each token"))}
 
 
 def _split(wide: Array, count: int, how: str) -> Array:
@@ -127,6 +135,8 @@ def _split(wide: Array, count: int, how: str) -> Array:
     d = width // count
     if how == "columns":
         return wide.reshape(B, T, count, d).swapaxes(1, 2)
+    if how == "heads within each token":  # tokens take the axis of heads
+        return wide.reshape(B, T, count, d)
     if how == "features before heads":
         return wide.reshape(B, T, d, count).transpose(0, 3, 1, 2)
     if how == "tokens mixed with batch":  # (B, T, H d) cut as if it were (T, B, H d)

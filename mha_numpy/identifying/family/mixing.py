@@ -11,7 +11,7 @@ from mha_numpy.identifying.family.stages import stage
 
 
 @stage(
-    mixed=("weights @ v", "weights.T @ v", "v reshaped"),
+    mixed=("weights @ v", "weights.T @ v", "v reshaped", "summed apart"),
     head_gate=("output", "ignored"),
     rows=("", "padded queries zero"),
 )
@@ -23,6 +23,8 @@ def mix(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
         B, H, S, e = values.shape
         values = values.reshape(B, H, e, S).swapaxes(-1, -2)
     heads = left @ values
+    if s.mixed == "summed apart":
+        heads = left.sum(-1, keepdims=True) * values.sum(-2, keepdims=True)
     gate = problem.get("head_gate")
     if gate is not None and s.head_gate == "output":
         heads = heads * gate[..., None, None]
@@ -46,6 +48,8 @@ MERGES = (
 def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Merge the heads and project, where the inputs had no axis of heads."""
     heads, has_heads = x.heads, problem.get("query") is not None
+    if x.goes_back and heads.shape[1] != problem.sizes.H:  # heads within each token
+        heads = heads.reshape(len(heads), problem.sizes.H, -1, heads.shape[-1])
     if s.after and has_heads:
         if s.after != "+ x":
             raise ValueError("only where heads are inside")

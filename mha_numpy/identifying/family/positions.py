@@ -9,11 +9,17 @@ from mha_numpy.dtypes import Array
 from mha_numpy.identifying.family.problem import Problem
 from mha_numpy.identifying.family.stages import stage
 
+ROTATIONS = (
+    "", "halves", "pairs", "halves of q, pairs of k", "pairs of q, halves of k",
+    "halves of q, moved pairs of k", "moved pairs of q, halves of k",
+)  # fmt: skip
+
 
 @stage(
-    rotation=("", "halves", "pairs", "halves of q, pairs of k", "pairs of q, halves of k"),
+    rotation=ROTATIONS,
+    angles=("of the pair", "in the other order"),
     rotated=("q and k", "q", "k", "q, k and v"),
-    direction=("", "backwards", "q backwards", "k backwards"),
+    direction=("", "backwards", "q backwards", "k backwards", "no minus"),
     first_position=(0, 1),
     q_position=("from the first key", "to the last key", "after the cache", "from the offset"),
     base=(10000.0,),
@@ -48,7 +54,7 @@ def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
             cos, sin = np.cos(angles), np.sin(angles)
         if s.rotation_axis == "heads":
             cos, sin = cos[:, None], sin[:, None]
-        out[f"turned_{name}"] = _turn(array, cos, sign * sin, kind_of(s.rotation, name))
+        out[f"turned_{name}"] = _turn(array, cos, sign * sin, kind_of(s.rotation, name), s)
     return _with_cache(out, problem)
 
 
@@ -77,7 +83,7 @@ def _angles(positions: Array, width: int, base: float, frequencies: str) -> Arra
 def kind_of(rotation: str, name: str) -> str:
     """Return the kind that a rotation has for q, k or v, as in "halves of q, pairs of k"."""
     kinds = rotation.split(", ")
-    return next((k for k in kinds if k.endswith(f" of {name}")), kinds[-1]).partition(" ")[0]
+    return next((k for k in kinds if k.endswith(f" of {name}")), kinds[-1]).partition(" of")[0]
 
 
 def pairs_of(array: Array, kind: str) -> tuple[Array, Array]:
@@ -88,11 +94,16 @@ def pairs_of(array: Array, kind: str) -> tuple[Array, Array]:
     return array[..., ::2], array[..., 1::2]
 
 
-def _turn(array: Array, cos: Array, sin: Array, kind: str) -> Array:
+def _turn(array: Array, cos: Array, sin: Array, kind: str, s: SimpleNamespace) -> Array:
+    """Return features that are turned in pairs; moved pairs are put together as halves."""
     out = array.copy()
-    (x, y), (turned_x, turned_y) = pairs_of(array, kind), pairs_of(out, kind)
-    turned_x[:] = x * cos - y * sin
-    turned_y[:] = y * cos + x * sin
+    to = "halves" if kind.startswith("moved") else kind
+    (x, y), (turned_x, turned_y) = pairs_of(array, kind), pairs_of(out, to)
+    in_halves = (kind == "halves") == (s.angles == "of the pair")
+    both = (np.concatenate([a, a], -1) if in_halves else a.repeat(2, -1) for a in (cos, sin))
+    (cos_x, cos_y), (sin_x, sin_y) = (pairs_of(each, kind) for each in both)
+    turned_x[:] = x * cos_x + y * (sin_x if s.direction == "no minus" else -sin_x)
+    turned_y[:] = y * cos_y + x * sin_y
     return out
 
 

@@ -33,7 +33,7 @@ ALIBI = ("", "slopes from 2^(-8/H)", "slopes from 1", "both sides", "wrong sign"
 
 @stage(
     scale=tuple(SCALES),
-    product=("q k^T", "k reshaped", "additive"),
+    product=("q k^T", "k reshaped", "additive", "summed apart"),
     scale_given=(
         "times", "divided by", "times, and 1/sqrt(d)", "divided by, and 1/sqrt(d)", "ignored",
         "times exp",
@@ -62,6 +62,8 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
                  "times, and 1/sqrt(d)": given * d**-0.5,
                  "divided by, and 1/sqrt(d)": d**-0.5 / given}[s.scale_given]  # fmt: skip
     scores = q @ kT
+    if s.product == "summed apart":
+        scores = q.sum(-1)[..., None] * k.sum(-1)[:, :, None]
     if s.product == "additive":
         scores, scale = np.tanh(q[:, :, :, None] + k[:, :, None]) @ x.w_a, 1.0
     bias = problem.get("bias")

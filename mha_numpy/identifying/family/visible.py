@@ -18,6 +18,7 @@ CAUSAL = ("", "past and itself", "past", "one ahead", "future and itself", "futu
     alignment=("top left", "bottom right", "none with one query"),
     window=(None,),  # (keys before, keys after); other values come from numbers in the source
     blocks=(None, 2),  # tokens in each; or what is given as the size of blocks
+    in_blocks=("its own", "queries counted again", "keys counted again"),
     stride=(None, 2),
     window_given=("w-1 before", "w before", "w-1 both", "w both", "w//2 both", "w+1 before",
                   "w/2-1 both", "w-2 before", "w after", "w before, w-1 after", "left, right"),
@@ -35,8 +36,12 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     if s.alignment == "bottom right":
         i = i + S - T
     i = i + (problem.get("offset") or 0)
-    is_causal = problem.get("is_causal")
+    is_causal, block = problem.get("is_causal"), problem.get("block") or s.blocks
     ruled = []
+    if s.blocks and s.in_blocks == "its own":
+        ruled.append(i // block == j // block)
+    elif s.blocks:
+        i, j = (i % block, j) if s.in_blocks.startswith("queries") else (i, j % block)
     if s.causal and is_causal is not False and not (s.alignment.startswith("none") and T == 1):
         ruled.append({
             "past and itself": j <= i, "past": j < i, "one ahead": j <= i + 1,
@@ -46,11 +51,8 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     if w is not None or s.window is not None:
         before, after = s.window if w is None else _window(w, s.window_given)
         ruled.append((j >= i - before) & (True if after is None else j <= i + after))
-    block = problem.get("block")
-    if s.blocks:
-        ruled.append(i // (block or s.blocks) == j // (block or s.blocks))
     if s.stride:
-        ruled.append((i - j) % (block or s.stride) == 0)
+        ruled.append((i - j) % (problem.get("block") or s.stride) == 0)
     masked = []
     mask = problem.get("mask")
     if mask is not None and s.mask != "ignored":
@@ -111,9 +113,12 @@ HIDE = ("-inf", "-10", "-1", "0", "+inf", "after the softmax", "+ mask")
     softmax_axis=("keys", "queries", "heads", "all", "features of batch"),
     normaliser=("softmax", "sigmoid", "sigmoid, -log T_k", "none", "elu(x)+1 of q and k",
                 "relu of q and k", "exp of q and k", "streamed, sum not rescaled",
-                "streamed, output not rescaled", "sum", "relu, sum", "abs, sum", "square, sum",
-                "one more in the sum", "2^x", "log-softmax", "softmax twice", "1/T_k",
-                "sum, relu+eps", "relu, 1/T_k"),
+                "streamed, output not rescaled", "streamed, divided in each block", "sum",
+                "relu, sum", "abs, sum", "square, sum", "one more in the sum", "2^x",
+                "log-softmax", "softmax twice", "1/T_k", "sum, relu+eps", "relu, 1/T_k",
+                "sum of other queries", "own maximum, sum of other queries",
+                "maximum of other queries", "sum and maximum of other queries",
+                "elu(x)+1 of q and k, no sum"),
     block=(2,),
     blind=("nan", "zeros", "mean of all values", "as if nothing were hidden"),
     dropout_mask=("times", "1 = dropped", "before the softmax", "ignored", "renormalised"),
@@ -124,8 +129,9 @@ def normalise(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[
     scores = _hide(x.scores, x.visible, s.hide, x.floor) if x.has_rule else x.scores
     if drop is not None and s.dropout_mask == "before the softmax":
         scores = scores * drop
-    if s.normaliser.endswith("of q and k"):
-        weights, lse = _by_features(x, s.normaliser)
+    if "of q and k" in s.normaliser:
+        seen = np.ones_like(x.visible) if s.hide == "after the softmax" else x.visible
+        weights, lse = _by_features(x, s.normaliser, seen)
     elif s.normaliser.startswith("streamed"):
         weights, lse = _streamed(scores, s.normaliser, problem.get("block") or s.block)
     else:
@@ -171,6 +177,12 @@ def _normalise(
         return np.exp(scores - lse[..., None]), lse
     if kind == "softmax":
         return softmax(scores, axis), lse
+    if "of other queries" in kind:  # without keepdims, row i's belongs to column i
+        shift = largest if kind.startswith("own") else largest.swapaxes(-1, -2)
+        shift = largest.max() if kind == "sum of other queries" else shift
+        weights = np.exp(scores - shift)
+        sums = weights.sum(-1, keepdims=True)
+        return weights / (sums if kind.startswith("maximum of") else sums.swapaxes(-1, -2)), lse
     if kind == "softmax twice":
         return softmax(softmax(scores, axis), axis), lse
     if kind == "one more in the sum":
@@ -192,15 +204,16 @@ def _normalise(
     return weights / weights.sum(axis=axis, keepdims=True), lse
 
 
-def _by_features(x: SimpleNamespace, kind: str) -> tuple[Array, Array]:
+def _by_features(x: SimpleNamespace, kind: str, visible: Array) -> tuple[Array, Array]:
     """Return the weights of linear attention: products of positive features of q and k."""
     feature: Callable[[Array], Array] = {
         "elu(x)+1": lambda a: np.where(a > 0, a + 1, np.exp(np.minimum(a, 0))),
         "relu": lambda a: a.clip(0),
         "exp": lambda a: np.exp(a),
     }[kind.split()[0]]
-    products = feature(x.turned_q) @ feature(x.keys).swapaxes(-1, -2) * x.visible
-    return products / products.sum(-1, keepdims=True), np.log(products.sum(-1))
+    products = feature(x.turned_q) @ feature(x.keys).swapaxes(-1, -2) * visible
+    sums = products.sum(-1, keepdims=True)
+    return products / (1 if "no sum" in kind else sums), np.log(sums[..., 0])
 
 
 def _streamed(scores: Array, kind: str, block: int) -> tuple[Array, Array]:
@@ -208,6 +221,10 @@ def _streamed(scores: Array, kind: str, block: int) -> tuple[Array, Array]:
     ends = np.minimum(np.arange(scores.shape[-1]) // block * block + block, scores.shape[-1])
     largest = np.maximum.accumulate(scores, -1)[..., ends - 1]  # so far, for each key
     own, right = np.exp(scores - largest), np.exp(scores - largest[..., -1:])
+    if kind.endswith("divided in each block"):
+        so_far = np.where(np.arange(scores.shape[-1]) <= ends[:, None] - 1, 1.0, 0.0)  # (S, S)
+        shifted = np.exp(scores[..., None, :] - largest[..., :, None]) * so_far
+        return right / shifted.sum(-1), (np.log(right.sum(-1)) + largest[..., -1])
     above, below = (right, own) if kind.endswith("sum not rescaled") else (own, right)
     sums = below.sum(-1, keepdims=True)
     return above / sums, (np.log(sums) + largest[..., -1:])[..., 0]

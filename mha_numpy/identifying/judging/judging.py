@@ -29,6 +29,7 @@ from mha_numpy.identifying.searching.search import Found
 
 NOT_FINITE = ("not finite", "underflow", "nan", "other numbers", "error")
 OF_HELPERS = {"grouping", "rotation", "large_scores"}  # what they may say as well
+NONE = (ast.Is, ast.IsNot)
 QUIET = ("rotation", "softcap_at")  # no row says that they are usual
 
 
@@ -134,6 +135,9 @@ def _exactly(looked: Looked, row: Row) -> Row:
         seen = next(fact.seen for fact in looked.facts if fact.name == "large_scores")
         if seen and not overflows(looked.subject, seen):
             return make_row("large_scores", "underflow")
+    settings = looked.found.settings if looked.found else {}
+    if settings.get("qk_norm", "").startswith("l2") and row.value == "sqrt(d)":  # of cosines
+        return row._replace(kind="convention", says="the scores are multiplied by sqrt(d)")
     if (row.setting, row.value) == ("softcap_at", "after the bias"):
         found = _finding(looked, row, row.setting)
         values = evaluate(found.seen.problem, found.settings) if found else None
@@ -147,7 +151,8 @@ def _idle(looked: Looked, promises: Sequence[Promise]) -> Iterator[Row]:
     """Yield masks and biases that change nothing, although the source reads them, or says how."""
     meant = {promise.argument for promise in promises if promise.setting == "mask"}
     for node in ast.walk(looked.subject.tree):
-        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Call)):
+        is_used = isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Call))
+        if is_used or (isinstance(node, ast.Compare) and not isinstance(node.ops[0], NONE)):
             meant |= {part.id for part in ast.iter_child_nodes(node) if isinstance(part, ast.Name)}
     for option in looked.options:
         setting = {"padding": "mask"}.get(option.role, option.role)

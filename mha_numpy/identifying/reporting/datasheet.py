@@ -102,7 +102,7 @@ def _rows(settings: Mapping[str, Any], argument: str) -> Iterator[Row]:
     if (settings.get("window") or (0, 1))[1] == 0:  # no key after the query
         settings = {"causal": "past and itself", **settings}
     normaliser = make_row("normaliser", settings.get("normaliser", "softmax"))
-    if str(normaliser.value).endswith("of q and k") or settings.get("product") == "additive":
+    if "of q and k" in str(normaliser.value) or settings.get("product") == "additive":
         settings = {**settings, "scale": "none"}
     for setting in SETTINGS:
         if setting == "softmax_axis" and normaliser.says.startswith(("no softmax", "scores")):

@@ -1,6 +1,6 @@
 """Which settings give a function's numbers: the fewest deviations from the usual ones."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
@@ -30,11 +30,14 @@ RARE = {  # values that hardly anybody writes: they cost 3, all others 2
     "mask_index": {"of the first head", "and transposed", "of the first sequence",
                    "repeated for tiled", "tiled for repeated"},
     "hide": {"-1", "-10", "+inf", "+ mask"}, "grouping": {"mean", "only the first"},
-    "softmax_axis": {"features of batch"}, "merge": {"sum of heads", "mean of heads"},
-    "lengths": {"j > n", "j >= n", "j < n - 1"}, "qk_norm": {"l2 of q", "l2 of k"},
-    "mixed": {"v reshaped"}, "split": {"tokens mixed with batch", "batch mixed with tokens"},
+    "softmax_axis": {"features of batch"},
+    "merge": {"sum of heads", "mean of heads"}, "lengths": {"j > n", "j >= n", "j < n - 1"},
+    "qk_norm": {"l2 of q", "l2 of k", "l2 over heads", "l2 over tokens"},
+    "mixed": {"v reshaped", "summed apart"}, "product": {"summed apart"},
+    "split": {"tokens mixed with batch", "batch mixed with tokens", "heads within each token"},
     "frequencies": {"base^(-4i/d)"}, "rotation_axis": {"heads"},
     "scale": {"1/sqrt(T_q)", "1/sqrt(H)", "1/sqrt(2 d)", "d^(-1/4)", "1/d^2", "d", "1/D"},
+    "in_blocks": {"queries counted again", "keys counted again"},
     "after": {"layer norm"}, "alibi": {"slopes from 1", "wrong sign"},
 }  # fmt: skip
 ANY_COST = {"softcap": 1, "most_distance": 3, "block": 3}  # whatever the value
@@ -129,7 +132,8 @@ def cost_of(setting: str, value: Any) -> int:
 NEEDS: dict[str, tuple[str, ...]] = {  # alone they change nothing; with one of these they may
     "rotated": ("rotation",), "direction": ("rotation",), "first_position": ("rotation",),
     "q_position": ("rotation",), "base": ("rotation",), "frequencies": ("rotation",),
-    "rotation_axis": ("rotation",), "alignment": ("causal", "window"), "softcap_at": ("softcap",),
+    "rotation_axis": ("rotation",), "angles": ("rotation",), "in_blocks": ("blocks",),
+    "alignment": ("causal", "window"), "softcap_at": ("softcap",),
     "hide": ("causal", "window"), "combined": ("causal", "window"), "bias": ("alibi",),
     "blind": ("causal", "window", "alignment", "mask", "mask_index", "lengths", "rows_by"),
     "block": ("normaliser",), "most_distance": ("buckets",), "mask_index": ("mask",),
@@ -139,12 +143,13 @@ Deviation = tuple[str, Any]  # a setting, and a value that is not usual
 
 def search(
     groups: Sequence[Group], numbers: Sequence[float], *, until: float, most: Mapping[int, int],
-    bases: Sequence[Settings] = ({},), only: Sequence[str] = ()
+    bases: Sequence[Settings] = ({},), only: Sequence[str] = (),
+    accept: Callable[[Found], bool] = lambda found: True,
 ) -> Found | None:  # fmt: skip
     """Return the settings with the fewest deviations that explain one of the groups.
 
     `most` says for each cost how many groups are tried. Only the settings `only` may deviate, or
-    all if there are none.
+    all if there are none. What `accept` refuses is none.
     """
     choices = choices_of(numbers, only)
     near = [[Near(group, base, choices) for group in groups] for base in bases]
@@ -153,7 +158,9 @@ def search(
             for settings in one.at(cost):
                 fits = explain(one.group[0], settings)
                 if fits and all(explain(other, settings) for other in one.group[1:]):
-                    return Found(one.group[0], settings, fits)
+                    found = Found(one.group[0], settings, fits)
+                    if accept(found):
+                        return found
                 if clock() > until:
                     return None
     return None
@@ -171,7 +178,7 @@ def choices_of(numbers: Sequence[float], only: Sequence[str]) -> dict[int, list[
         choices["most_distance"].append(n)
         if n == int(n) and n < 12:
             w = int(n)
-            choices["window"] += [(b, a) for b in (w, w - 1) for a in (None, b, 0)]
+            choices["window"] += [(b, a) for b in (w, w - 1) for a in (None, b, 0, b - 1)]
             choices["window"].append((w // 2, w // 2))
             for name in ("block", "blocks", "stride"):
                 choices[name] += [w] * (w > 1)
