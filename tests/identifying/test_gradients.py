@@ -617,16 +617,19 @@ def test_forward_fills_a_dict_for_backward():
     assert row.says == "d_k and d_v are swapped"
 
 
-def test_backward_of_a_class_without_state():
-    text = PLAIN.replace("k.shape[-1]", "k.shape[-1]").replace("\ndef ", "\n@staticmethod\ndef ")
-    text = "class Static:" + text.replace("\n", "\n    ") + "\nforward, backward = Static, None\n"
+def test_gradients_in_the_shape_of_the_keys():
+    folded = "{0}.reshape(B, H // n, n, *k.shape[2:])[:, :, 0]"  # of d_v, too, where d_k = d_v
     edits = [
-        ("dQ = c * dS", "dQ = dS"), ("dK = c * dS", "dK = dS"),
-        ("dK.reshape(B, H // n, n, *dK.shape[2:]).sum(2)", "dK.reshape(B, H // n, n, *k.shape[2:])[:, :, 0]"),
-        ("dV.reshape(B, H // n, n, *dV.shape[2:]).sum(2)", "dV.reshape(B, H // n, n, *k.shape[2:])[:, :, 0]"),
-    ]  # fmt: skip
-    rows = identify(made(text, edits)[0]).mistakes
-    assert [row.setting for row in rows] == ["d_q, d_k", "d_k, d_v"]
+        (f"{d}.reshape(B, H // n, n, *{d}.shape[2:]).sum(2)", folded.format(d))
+        for d in ("dK", "dV")
+    ]
+    edits += [("dQ = c * dS", "dQ = dS"), ("dK = c * dS", "dK = dS")]
+    rows = looked_at(*made(PLAIN, edits), HEADS, GROUPED, CAUSAL)
+    missing, first = "scale left out of d_q and d_k", "only the first of the group"
+    found = mistakes(rows)
+    assert {name: {*found[name].split("; ")} for name in found} == {
+        "d_q": {missing}, "d_k": {missing, first}, "d_v": {first},
+    }  # fmt: skip
 
 
 def test_scores_of_1e9_are_usual_where_a_query_sees_nothing():
