@@ -325,7 +325,13 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
     def change(problem: Problem) -> Problem:
         role = next(role for role in TOKENS if role in problem.given)
         times = LARGE ** (1 if role in ("x", "packed") else 2)
-        return problem.but(**{role: problem.given[role] * times})
+        is_blocked = found.settings.get("mask") == "true = blocked"
+        mask = (
+            None
+            if problem.get("mask") is None
+            else np.full_like(problem.get("mask"), not is_blocked)
+        )
+        return problem.but(**{role: problem.given[role] * times, "mask": mask})  # none is hidden
 
     seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
     is_capped = found.settings.get("softcap") or found.seen.way.argument("softcap")
