@@ -5,7 +5,7 @@ import pytest
 
 from mha_numpy.identifying import identify
 
-MISTAKES = ("differs", "not used")
+MISTAKES = ("differs", "not used", "positions", "order", "top left", "no mask")
 SOURCE = """
 def rotate(x, at):
     half = x.shape[-1] // 2
@@ -33,9 +33,11 @@ def attend(q, k, v, cache=None):
     [
         ("", "", "as all at once"),
         ("(k, v)\n", "np.stack([k, v])\n", "as all at once"),
-        ("at = old + ", "at = ", "differs"),
-        ("[cache[0], k]", "[k, cache[0]]", "differs"),
-        ("> old + ", "> ", "differs"),
+        ("at = old + ", "at = ", "positions"),
+        ("[cache[0], k]", "[k, cache[0]]", "order"),
+        ("> old + ", "> ", "top left"),
+        ("s = np.where(", "s = s if old else np.where(", "no mask"),
+        ("[cache[1], v]", "[cache[1] * 2, v]", "differs"),
         ("None):", "None):\n    cache = None", "not used"),
         ("(k, v)\n", "len(v)\n", "not tried"),
     ],
@@ -46,6 +48,24 @@ def test_cache_is_passed_back(old, new, value):
     sheet = identify(home["attend"])
     assert sheet.value("cache") == value
     assert [row.setting for row in sheet.mistakes] == (["cache"] if value in MISTAKES else [])
+
+
+def decode(x, w_qkv, n_head, past=None):
+    B, T, D = x.shape
+    q, k, v = (a.reshape(B, T, n_head, -1).swapaxes(1, 2) for a in np.split(x @ w_qkv, 3, -1))
+    if past is not None:
+        k = np.concatenate([past[0], k], axis=2)
+        v = np.concatenate([v, past[1]], axis=2)
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])
+    scores = np.where(np.tri(T, k.shape[2], k.shape[2] - T), scores, -np.inf)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return (e / e.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(B, T, D), (k, v)
+
+
+def test_the_line_of_a_cache_is_mended():
+    [row] = identify(decode).mistakes
+    assert (row.setting, row.value) == ("cache", "order")
+    assert row.edit == "v = np.concatenate([past[1], v], axis=2)"
 
 
 def test_flag_that_asks_for_the_cache():

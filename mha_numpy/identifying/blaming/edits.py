@@ -189,7 +189,7 @@ def _calls(text: Text, node: Any) -> Iterator[Edit]:
         case ast.Call(args=[*_, ast.Tuple(axes)]) | ast.Call(args=axes) if name in MOVES:
             for one, other in combinations([a for a in axes if not isinstance(a, ast.Name)], 2):
                 yield _exchanged(text, one, other)
-        case ast.Subscript(slice=ast.Tuple(axes)):
+        case ast.Subscript(slice=ast.Tuple(axes)) | ast.List(axes) | ast.Tuple(axes):
             for one, other in combinations(axes, 2):
                 if text.of(one) != text.of(other):
                     yield _exchanged(text, one, other)

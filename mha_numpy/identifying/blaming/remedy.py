@@ -27,13 +27,13 @@ def find_remedy(
 ) -> Remedy | None:
     """Return the first edit of a line with which all calls are right.
 
-    If no edit of it is, the lines are tried that make what it reads.
+    If no edit of it is, the lines are tried that make what it reads; of line 0, all lines.
     """
     with contextlib.suppress(Exception), subject.within(SECONDS):
         source = source_around(subject)
         text = Text(source if len(source) < LONGEST else "")
         functions = functions_of(subject.inner.__code__.co_filename)
-        for at in _lines(text, line):
+        for at in _lines(text, line) if line else _all_lines(text, subject):
             for edits in edits_of(text, at):
                 if subject.left < 0:
                     return None
@@ -66,6 +66,13 @@ def _lines(text: Text, line: int) -> Iterator[int]:
     for node in sorted(made, key=lambda node: -node.lineno):
         targets = {n.id for each in node.targets for n in ast.walk(each) if isinstance(n, ast.Name)}
         if targets & read:
+            yield node.lineno
+
+
+def _all_lines(text: Text, subject: Subject) -> Iterator[int]:
+    """Yield the lines of the function in which a simple statement begins."""
+    for node in ast.walk(text.function(subject.inner.__code__.co_firstlineno)):
+        if isinstance(node, ast.stmt) and not hasattr(node, "body"):
             yield node.lineno
 
 

@@ -1,7 +1,7 @@
 """A cache that a function returns and takes: the first tokens, then the rest with their cache."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -10,10 +10,16 @@ import numpy as np
 from mha_numpy.identifying.calling.arrays import parts_of
 from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.subject import Called, Subject
-from mha_numpy.identifying.facts.probes import Fact
-from mha_numpy.identifying.searching.search import Found
+from mha_numpy.identifying.calling.ways import Slot
+from mha_numpy.identifying.facts.probes import INPUTS, Fact
+from mha_numpy.identifying.family import AXES, Problem, evaluate
+from mha_numpy.identifying.searching.search import Found, Seen, explain
 
 NAMES = re.compile(r"(\w*_)?(kv_?)?(cache|past|present)(_?(kvs?|key_?values?|state))?|use_cache")
+OF_INPUTS = (  # settings of how queries, keys and values are made
+    "exchanged", "params", "left_out", "packing", "split", "qk_norm", "rotation", "rotated",
+    "direction", "first_position", "q_position", "base", "frequencies", "rotation_axis",
+)  # fmt: skip
 CLOSE = (1e-3, 1e-5)  # in float32, too
 
 
@@ -34,7 +40,8 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
     if not fed or "T" not in layout or T < 3:
         return []
     way = way._replace(sizes=way.sizes._replace(S=T))
-    given = way.given(way.problem(subject)) | {a.name: True for a in caches if a.name not in fed}
+    problem = way.problem(subject)
+    given = way.given(problem) | {a.name: True for a in caches if a.name not in fed}
     is_causal = found.settings.get("causal") == "past and itself"
     first = T - 2 if is_causal else T - 1  # else the last query alone may see all keys
 
@@ -56,17 +63,66 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
     alone = np.empty(0) if fed[0] in way.slots else output(subject.call(rest))
     right = output(subject.call(tokens(0, T)))
     right = right.take(range(first, T), layout.index("T")) if right.size else right
-    value = "not tried"
+    fact = Fact("cache", "not tried", fed[0])
     for cache in _caches(subject.call(tokens(0, first)).result, path, fed):
-        out = output(subject.call(rest | cache))
+        called = subject.call(rest | cache)
+        out = output(called)
         if out.shape != right.shape or not out.size:
             continue
         if np.allclose(out, right, *CLOSE):
-            value = "as all at once"
-            break
-        is_unused = alone.shape == out.shape and np.allclose(out, alone, *CLOSE)
-        value = "not used" if is_unused else "differs"
-    return [Fact("cache", value, fed[0])]
+            return [fact._replace(value="as all at once")]
+        if alone.shape == out.shape and np.allclose(out, alone, *CLOSE):
+            fact = fact._replace(value="not used")
+            continue
+        slots = {name: Slot("other", value=value) for name, value in {**rest, **cache}.items()}
+        seen = Seen(way._replace(slots=slots), problem, called)
+        fact = fact._replace(value="differs", seen=seen)
+        causes = [*_causes(problem, found.settings, T - first)]
+        for value, own in causes:
+            if explain(seen._replace(problem=own), of_heads(found.settings, value)):
+                return [fact._replace(value=value, seen=seen._replace(problem=causes[0][1]))]
+    return [fact]
+
+
+def of_heads(settings: Mapping[str, Any], cause: str = "") -> dict[str, Any]:
+    """Return the settings of a call with a cache, after its keys were made and rotated."""
+    kept = {name: x for name, x in settings.items() if name not in OF_INPUTS}
+    if cause == "no mask":
+        return kept | {"causal": ""}
+    return kept | {"alignment": "top left" if cause == "top left" else "bottom right"}
+
+
+def _causes(
+    problem: Problem, settings: Mapping[str, Any], count: int
+) -> Iterator[tuple[str, Problem]]:
+    """Yield what may be wrong with the last `count` tokens, and the heads that it leads to."""
+    whole, late = evaluate(problem, settings), evaluate(_last(problem, count), settings)
+    if whole is None or late is None:
+        return
+    q, k, v = (whole[f"turned_{name}"] for name in "qkv")
+    heads = {"query": q[:, :, -count:], "key": k, "value": v}
+    first = {
+        "query": late["turned_q"],
+        "key": np.concatenate([k[:, :, :-count], late["turned_k"]], axis=2),
+    }
+    turned = {"key": np.roll(k, count, 2), "value": np.roll(v, count, 2)}
+    output = {role: x for role, x in problem.given.items() if role in ("w_o", "b_o")}
+    sizes = problem.sizes._replace(T=count)
+    for cause, changes in (("top left", {}), ("no mask", {}), ("positions", first),
+                           ("order", turned)):  # fmt: skip
+        some = ({role: changes[role]} for role in changes)
+        for own in (changes, *some) if changes else ({},):
+            yield cause, Problem(sizes, {**output, **heads, **own})
+
+
+def _last(problem: Problem, count: int) -> Problem:
+    """Return the problem of the last tokens alone."""
+    T, given = problem.sizes.T, dict(problem.given)
+    for role in {*INPUTS} & given.keys():
+        axes = AXES[role].split()
+        at = axes.index("T" if "T" in axes else "S")
+        given[role] = given[role].take(range(T - count, T), at)
+    return Problem(problem.sizes._replace(T=count, S=count), given)
 
 
 def _caches(result: Any, path: str, names: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -21,7 +21,7 @@ from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.facts.options import IDLE
 from mha_numpy.identifying.family import SETTINGS, USUAL, evaluate
-from mha_numpy.identifying.judging.mending import mended
+from mha_numpy.identifying.judging.mending import mended, mended_cache
 from mha_numpy.identifying.judging.promises import Promise, find_promises
 from mha_numpy.identifying.look import Looked, other_lengths
 from mha_numpy.identifying.reporting.rows import Row, make_row
@@ -30,6 +30,7 @@ from mha_numpy.identifying.searching.search import Found
 NOT_FINITE = ("not finite", "underflow", "nan", "other numbers", "error")
 OF_HELPERS = {"grouping", "rotation", "large_scores"}  # what they may say as well
 NONE = (ast.Is, ast.IsNot)
+OF_CACHES = ("alignment", "q_position", "causal")  # settings that make a cache go wrong, too
 QUIET = ("rotation", "softcap_at")  # no row says that they are usual
 
 
@@ -42,7 +43,11 @@ def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
         if promise.setting == "returned":
             rows += _order(looked)
         rows = [*_held_to(rows, looked, promise)]
+    told = any(row.kind == "mistake" and row.setting in OF_CACHES for row in rows)
     for row in rows:
+        if row.setting == "cache" and row.kind == "mistake":
+            yield from () if told else [mended_cache(looked, row)]
+            continue
         if (row.setting, row.value, row.kind) == ("scale", "1/d", "convention") and looked.found:
             once = {**looked.found.settings, "scale": "1/sqrt(d)"}
             seen = looked.found.seen

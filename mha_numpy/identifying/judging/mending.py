@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from mha_numpy.identifying.blaming.remedy import find_remedy
+from mha_numpy.identifying.blaming.blame import find_blame
+from mha_numpy.identifying.blaming.remedy import Remedy, find_remedy
+from mha_numpy.identifying.facts.feeding import of_heads
 from mha_numpy.identifying.family import SETTINGS, USUAL
 from mha_numpy.identifying.look import Looked, other_lengths
 from mha_numpy.identifying.reporting.rows import Row
@@ -13,6 +15,27 @@ MEANT = {  # what a mistake of a setting should have been, where that is not the
     "causal": ("past and itself",), "rotation": ("halves", "pairs"), "qk_norm": ("l2",),
     "alibi": ("slopes from 2^(-8/H)",), "scale": ("1/sqrt(d)",),
 }  # fmt: skip
+
+
+def mended_cache(looked: Looked, row: Row) -> Row:
+    """Return the row of a cache with its line: the one that shows the cause, or that mends it."""
+    fact = next((fact for fact in looked.facts if fact.name == "cache"), None)
+    if looked.found is None or fact is None or fact.seen is None or row.value == "differs":
+        return row
+    subject, seen, right = looked.subject, fact.seen, of_heads(looked.found.settings)
+    blame = None
+    if row.value == "top left":
+        wrong = of_heads(looked.found.settings, "top left")
+        blame = find_blame(subject, seen, wrong, "alignment", "bottom right")
+        row = row._replace(line=blame.line, code=blame.text) if blame else row
+    remedy = find_remedy(subject, [seen], row.line, lambda own: explain(own, right))
+    return _with(row, remedy)
+
+
+def _with(row: Row, remedy: Remedy | None) -> Row:
+    if remedy is None:
+        return row
+    return row._replace(edit=remedy.text, line=remedy.line, code=remedy.code)
 
 
 def mended(looked: Looked, row: Row, found: Found | None, right: Any) -> Row:
@@ -40,6 +63,4 @@ def mended(looked: Looked, row: Row, found: Found | None, right: Any) -> Row:
     if not shows:
         return row
     remedy = find_remedy(subject, [*shows[:2], calls[0]], row.line, is_right)
-    if remedy is None:
-        return row
-    return row._replace(edit=remedy.text, line=remedy.line, code=remedy.code)
+    return _with(row, remedy)
