@@ -152,6 +152,8 @@ def test_a_backward_beside_it_is_used(function):
 class Decoder:
     """A layer that keeps the keys and values of all its calls."""
 
+    counts = True
+
     def __init__(self, dim, heads):
         self.heads, self.w = heads, draw(dim, 3 * dim)
         self.k = self.v = None
@@ -164,14 +166,17 @@ class Decoder:
             k, v = np.concatenate([self.k, k], 2), np.concatenate([self.v, v], 2)
         self.k, self.v = k, v
         scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])
-        visible = np.tri(T, k.shape[2], k.shape[2] - T, dtype=bool)
+        visible = np.tri(T, k.shape[2], self.counts * (k.shape[2] - T), dtype=bool)
         return (softmax(np.where(visible, scores, -np.inf)) @ v).swapaxes(1, 2).reshape(B, T, D)
 
 
 def test_what_an_object_keeps_does_not_reach_the_next_call():
     sheet = identify(Decoder)
-    assert sheet.is_found
+    assert sheet.value("cache") == "kept"
     assert not sheet.mistakes
+    assert identify(Grouped).value("cache") is None
+    forgetful = type("Forgetful", (Decoder,), {"counts": False})
+    assert [row.value for row in identify(forgetful(32, 4)).mistakes] == ["top left"]
     layer = Decoder(24, 3)
     layer(np.ones((2, 1, 24)))
     identify(layer)

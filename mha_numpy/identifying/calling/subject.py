@@ -98,6 +98,16 @@ class Subject:
         finally:
             self.until = before
 
+    @contextlib.contextmanager
+    def keeping(self, kept: bool = True) -> Iterator[None]:
+        """Let an object keep what it has of the last call."""
+        state = self.state
+        self.state = None if kept else state
+        try:
+            yield
+        finally:
+            self.state = state
+
     def constants(self) -> list[float]:
         """Return the numbers that may be conventions: of the source, attributes and defaults."""
         values = [node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant)]

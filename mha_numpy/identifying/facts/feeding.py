@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.identifying.calling.arrays import parts_of
+from mha_numpy.identifying.calling.arrays import owner_of, parts_of
 from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.subject import Called, Subject
 from mha_numpy.identifying.calling.ways import Slot
@@ -37,7 +37,8 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
     ]  # fmt: skip
     fed = [a.name for a in caches if not isinstance(a.default, bool)]
     T = way.sizes.T
-    if not fed or "T" not in layout or T < 3:
+    is_object = subject.state is not None and owner_of(subject.function) is not subject.inner
+    if not (fed or is_object) or "T" not in layout or T < 3:
         return []
     way = way._replace(sizes=way.sizes._replace(S=T))
     problem = way.problem(subject)
@@ -60,17 +61,21 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
         return arrays.get(path, arrays.get("[0]", np.empty(0)))
 
     rest = tokens(first, T)
-    alone = np.empty(0) if fed[0] in way.slots else output(subject.call(rest))
+    alone = np.empty(0) if {*fed} & way.slots.keys() else output(subject.call(rest))
     right = output(subject.call(tokens(0, T)))
     right = right.take(range(first, T), layout.index("T")) if right.size else right
-    fact = Fact("cache", "not tried", fed[0])
-    for cache in _caches(subject.call(tokens(0, first)).result, path, fed):
-        called = subject.call(rest | cache)
+    fact = Fact("cache", "not tried", fed[0] if fed else "")
+    start = subject.call(tokens(0, first))
+    for cache in _caches(start.result, path, fed) if fed else ({},):
+        with subject.keeping(not fed):
+            called = subject.call(rest | cache)
         out = output(called)
+        if not fed and alone.shape == out.shape and np.allclose(out, alone, *CLOSE):
+            return []  # it keeps nothing, or nothing that another call reads
         if out.shape != right.shape or not out.size:
             continue
         if np.allclose(out, right, *CLOSE):
-            return [fact._replace(value="as all at once")]
+            return [fact._replace(value="as all at once" if fed else "kept")]
         if alone.shape == out.shape and np.allclose(out, alone, *CLOSE):
             fact = fact._replace(value="not used")
             continue
