@@ -63,7 +63,9 @@ def decode(x, w_qkv, n_head, past=None):
 
 
 def test_the_line_of_a_cache_is_mended():
-    [row] = identify(decode).mistakes
+    sheet = identify(decode)
+    [row] = sheet.mistakes
+    assert sheet.arguments[-1].what == "keys and values of earlier tokens"
     assert (row.setting, row.value) == ("cache", "order")
     assert row.edit == "v = np.concatenate([past[1], v], axis=2)"
 

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -23,17 +24,19 @@ class Remedy(NamedTuple):
 
 
 def find_remedy(
-    subject: Subject, calls: Sequence[Seen], line: int, is_right: Callable[[Seen], Any]
-) -> Remedy | None:
+    subject: Subject, calls: Sequence[Seen], line: int, is_right: Callable[[Seen], Any],
+    about: str = "",
+) -> Remedy | None:  # fmt: skip
     """Return the first edit of a line with which all calls are right.
 
-    If no edit of it is, the lines are tried that make what it reads; of line 0, all lines.
+    If no edit of it is, the lines are tried that make what it reads. If the line
+    is not known, all are tried, those that read the argument `about` first.
     """
     with contextlib.suppress(Exception), subject.within(SECONDS):
         source = source_around(subject)
         text = Text(source if len(source) < LONGEST else "")
         functions = functions_of(subject.inner.__code__.co_filename)
-        for at in _lines(text, line) if line else _all_lines(text, subject):
+        for at in _lines(text, line) if line else _all_lines(text, subject, about):
             for edits in edits_of(text, at):
                 if subject.left < 0:
                     return None
@@ -69,11 +72,13 @@ def _lines(text: Text, line: int) -> Iterator[int]:
             yield node.lineno
 
 
-def _all_lines(text: Text, subject: Subject) -> Iterator[int]:
-    """Yield the lines of the function in which a simple statement begins."""
-    for node in ast.walk(text.function(subject.inner.__code__.co_firstlineno)):
-        if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-            yield node.lineno
+def _all_lines(text: Text, subject: Subject, about: str) -> Iterator[int]:
+    """Yield the lines of a function in which simple statements begin."""
+    nodes = ast.walk(text.function(subject.inner.__code__.co_firstlineno))
+    own = [n for n in nodes if isinstance(n, ast.stmt) and not hasattr(n, "body")]
+    reads = re.compile(rf"\b{about}\b")
+    own.sort(key=lambda node: (not reads.search(text.of(node)), node.lineno))
+    yield from (node.lineno for node in own)
 
 
 def _again(subject: Subject, seen: Seen) -> Seen:

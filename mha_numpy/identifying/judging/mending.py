@@ -28,8 +28,8 @@ def mended_cache(looked: Looked, row: Row) -> Row:
         wrong = of_heads(looked.found.settings, "top left")
         blame = find_blame(subject, seen, wrong, "alignment", "bottom right")
         row = row._replace(line=blame.line, code=blame.text) if blame else row
-    remedy = find_remedy(subject, [seen], row.line, lambda own: explain(own, right))
-    return _with(row, remedy)
+    own = [seen], row.line, lambda seen: explain(seen, right), row.argument
+    return _with(row, find_remedy(subject, *own))
 
 
 def _with(row: Row, remedy: Remedy | None) -> Row:

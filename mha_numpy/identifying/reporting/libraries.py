@@ -130,8 +130,8 @@ class Nearest(NamedTuple):
         return f"{start}{said}." if said else f"A drop-in for {self.library}."
 
     def lines(self) -> list[tuple[str, str, str]]:
-        """Return the name of each row that differs, what it is here, and what there."""
-        found = [(row.name, row.says, there.says if there else "") for row, there in self.rows]
+        """Return the name of each row that both have, what it is here, and what there."""
+        found = [(row.name, row.says, there.says) for row, there in self.rows if there]
         lacks = f"it has no {', '.join(self.lacks)}"
         return [*found, ("arguments", lacks, "")] if self.lacks else found
 

@@ -31,6 +31,7 @@ ROLES = {
     "b_v": "bias of the values", "b_qkv": "biases of queries, keys and values in one",
     "b_kv": "biases of keys and values in one", "b_o": "bias of the output",
     "params": "params by name", "config": "settings",
+    "cache": "keys and values of earlier tokens",
     "positions": "positions", "cos": "cosines of the rotation", "sin": "sines of the rotation",
     "cos_sin": "cosines and sines of the rotation", "base": "base of the rotation",
     "offset": "position of the first query", "sink": "sinks, one more score per head",
