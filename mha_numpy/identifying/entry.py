@@ -26,7 +26,8 @@ NAMES = {  # of roles, as people say them
 
 INSIDE = (  # roles that nobody has to give
     "x_q", "x_k", "x_v", "wide_q", "wide_k", "wide_v", "H", "G", "R", "B", "list", "store", "w_a",
-    "w_g", "g_q", "g_k", "result", "config", "cache", "more_bias", "training", "flag", "eps",
+    "w_g", "g_q", "g_k", "result", "config", "cache", "more_bias", "more_mask", "training", "flag",
+    "eps",
 )  # fmt: skip
 EXAMPLES = 3.0  # seconds for all examples
 CONSTRUCTOR = "of the constructor"

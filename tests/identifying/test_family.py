@@ -46,7 +46,8 @@ SILENT = {("scale_given", "ignored"), ("bias", "ignored"), ("mask", "ignored"),
           ("head_gate", "ignored"), ("dropout_mask", "ignored")}  # fmt: skip
 
 
-OTHERWISE = {  # see test_as_people_have_them
+OTHERWISE = {  # see test_as_people_have_them, and test_options
+    "first mask": "two masks", "second mask": "two masks",
     "additive": "it has params of its own",
     "heads within each token": "only where a softmax is called",
 }  # fmt: skip

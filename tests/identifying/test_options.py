@@ -35,6 +35,23 @@ def test_option_is_understood(options, settings, told):
     assert {name: (option.role, option.settings) for name, option in found.items()} == told
 
 
+@pytest.mark.parametrize(("word", "combined"), [("if", "and"), ("elif", "first mask")])
+def test_two_masks_hide_what_either_of_them_hides(word, combined):
+    lines = f"""
+def attend(q, k, v, hide=None, pad=None):
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    if hide is not None:
+        s = np.where(hide, -np.inf, s)
+    {word} pad is not None:
+        s = np.where(pad[:, None, None], -np.inf, s)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v
+"""
+    names = {"np": np}
+    exec(lines, names)
+    assert options_of(names["attend"])["hide"].settings.get("combined", "and") == combined
+
+
 def test_a_scale_that_nobody_reads_changes_nothing():
     option = options_of(make_foreign("q, k, v, scale=None", {"scale_given": "ignored"}))["scale"]
     assert (option.found, option.note) == (None, "changes nothing")

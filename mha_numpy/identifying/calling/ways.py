@@ -35,7 +35,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fi
     "base": (100.0,),
 }  # fmt: skip
 SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
-OF_CELLS = ("mask", "bias", "more_bias", "dropout_mask")
+OF_CELLS = ("mask", "more_mask", "bias", "more_bias", "dropout_mask")
 KINDS = {"mask": ("bool", "int", "float"), "cache_k": ("", "room"), "cache_v": ("", "room")}
 PAIRED = (("cache_k", "cache_v"), ("cos", "sin"))  # arrays that have one layout
 MOST_OPTIONS = 200  # ways to give everything that is neither tokens nor params

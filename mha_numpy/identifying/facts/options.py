@@ -94,23 +94,29 @@ def _with_other(
 
 
 def _with_masks(subject: Subject, rule: Option, options: Sequence[Option]) -> Option:
-    """Pass a rule together with each mask: one may silence the other."""
-    if rule.found is None or rule.role not in ("is_causal", "window"):
+    """Pass a rule or a mask together with each other mask: one may silence the other."""
+    is_mask = rule.slot is not None and rule.slot.role == "mask"
+    if rule.found is None or not (is_mask or rule.role in ("is_causal", "window")):
         return rule
-    for mask in options:
-        if mask.found and mask.slot and mask.slot.role in ("mask", "lengths"):
-            base = {**mask.found.settings, **rule.found.settings}
-            way = rule.found.seen.way
-            way = way._replace(slots={**way.slots, mask.argument: mask.slot})
-            seen, _ = call_way(subject, way, seed=1)
-            if seen:
-                both = search(
-                    [[seen]], (), until=subject.until, most={0: 1, 2: 1}, bases=(base,),
-                    only=("combined",),
-                )  # fmt: skip
-                if both and "combined" in both.settings:
-                    settings = {**rule.settings, "combined": both.settings["combined"]}
-                    return rule._replace(found=both, settings=settings)
+    others = options[options.index(rule) + 1 :] if is_mask else options
+    for mask in others:
+        if not mask.found or not mask.slot or mask.slot.role not in ("mask", "lengths"):
+            continue
+        slot, settings = mask.slot, {**mask.found.settings, **rule.found.settings}
+        if is_mask and slot.role == "mask":
+            slot = slot._replace(role="more_mask")
+            if mask.found.settings.get("mask") != settings.get("mask"):
+                continue  # they mean different things
+        way = rule.found.seen.way
+        way = way._replace(slots={**way.slots, mask.argument: slot})
+        seen, _ = call_way(subject, way, seed=1)
+        both = seen and search(
+            [[seen]], (), until=subject.until, most={0: 1, 2: 1}, bases=(settings,),
+            only=("combined",),
+        )  # fmt: skip
+        if both and "combined" in both.settings:
+            settings = {**rule.settings, "combined": both.settings["combined"]}
+            return rule._replace(found=both, settings=settings)
     return rule
 
 

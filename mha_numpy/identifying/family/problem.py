@@ -15,7 +15,8 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "w_a": "M", "w_g": "D U",
     "b_q": "M", "b_k": "N", "b_v": "O", "b_qkv": "P", "b_kv": "R", "b_o": "W",
     "g_q": "d", "g_k": "d",
-    "mask": "B H T S", "bias": "B H T S", "more_bias": "B H T S", "dropout_mask": "B H T S",
+    "mask": "B H T S", "more_mask": "B H T S",
+    "bias": "B H T S", "more_bias": "B H T S", "dropout_mask": "B H T S",
     "lengths": "B", "scale": "H",
     "positions": "B T", "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
     "bias_table": "K H", "cache_k": "B G Z d", "cache_v": "B G Z e",
@@ -82,6 +83,8 @@ def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
     if role == "mask":  # each query has visible and hidden keys, whatever True means
         order = rng.random(shape).argsort(-1)
         return np.asarray(order % 2 == 0)
+    if role == "more_mask":  # no query sees nothing, whatever the first mask hides
+        return np.asarray(rng.random(shape).argsort(-1) % 3 > 0)
     if role == "dropout_mask":
         return np.asarray((rng.random(shape).argsort(-1) % 3 > 0) * 1.5)
     if role == "lengths":

@@ -27,7 +27,7 @@ CAUSAL = ("", "past and itself", "past", "one ahead", "future and itself", "futu
                 "repeated for tiled", "tiled for repeated"),
     lengths=("j < n", "j <= n", "j < n - 1", "last n", "j > n", "j >= n"),
     rows_by=("keys", "queries", "both"),
-    combined=("and", "or", "mask alone", "causal alone"),
+    combined=("and", "or", "mask alone", "causal alone", "first mask", "second mask"),
 )  # fmt: skip
 def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Decide for each cell whether the query sees the key."""
@@ -70,6 +70,9 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
         if s.mask_index == "tiled for repeated":
             cells = cells[(b * H + h) % B, 0]
         masked.append(cells)
+    more = problem.get("more_mask")
+    if more is not None and s.mask != "ignored":
+        masked.append(more if s.mask == "true = visible" else ~more)
     if problem.get("lengths") is not None:
         of_keys = _rows(x.lengths[:, None], S, s.lengths)[:, None, None, :]
         of_queries = _rows(x.lengths[:, None], T, s.lengths)[:, None, :, None]
@@ -78,6 +81,8 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
         ruled = []
     if s.combined == "causal alone" and ruled:
         masked = []
+    if s.combined.endswith(" mask") and len(masked) > 1:
+        masked = masked[:1] if s.combined.startswith("first") else masked[1:]
     visible = np.ones((B, H, T, S), bool)
     if s.combined == "or" and ruled and masked:
         visible = visible & (np.logical_and.reduce(ruled) | np.logical_and.reduce(masked))

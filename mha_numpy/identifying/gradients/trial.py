@@ -13,7 +13,7 @@ from mha_numpy.identifying.calling.ways import SHARED
 from mha_numpy.identifying.family import AXES, Problem, evaluate
 from mha_numpy.identifying.searching.search import ROLE_OF, Found
 
-GIVEN_ONLY = ("dropout_mask", "cos", "sin", "mask", "lengths", "positions")
+GIVEN_ONLY = ("dropout_mask", "cos", "sin", "mask", "more_mask", "lengths", "positions")
 
 
 class Leaf(NamedTuple):
