@@ -84,7 +84,7 @@ PARAMS = {
 }  # fmt: skip
 INSIDE = {
     "x": Slot("x", "B T D"), "heads": Slot("H"),
-    "p": Slot("params", parts=tuple((n, Slot(*t.split(" ", 1))) for n, t in PARAMS.items())),
+    **{f"p[{name!r}]": Slot(*text.split(" ", 1)) for name, text in PARAMS.items()},
 }  # fmt: skip
 SELF = Sizes(S=5, d=6, e=6, D=24)
 

@@ -1,25 +1,36 @@
-"""Dicts of params that are not known before a call: they note, or draw, what they are asked for."""
+"""Values of arguments that hold several things: they note, or draw, what they are asked for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
+Path = tuple[str | int, ...]
+MOST_KEYS = 64  # that a dict notes
 
-class Asked(dict[str, Any]):
+
+class Asked(dict[Any, Any]):
     """A dict that notes what it is asked for and does not have, also as an attribute."""
 
-    def __init__(self, values: Mapping[str, Any], asked: list[str]) -> None:
+    def __init__(self, values: Mapping[Any, Any], note: Callable[[Path, bool], None]) -> None:
         super().__init__(values)
-        self._asked = asked
+        self._note = note
+        self._left = MOST_KEYS
 
-    def __missing__(self, key: str) -> Any:
-        if isinstance(key, str):
-            self._asked.append(key)
-        raise KeyError(key)
+    def __missing__(self, key: Any) -> Any:
+        self._note((key,), False)
+        return Asked({}, partial(_note_inside, self._note, key))
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self:
+            self._note((), False)
+        return super().__iter__()
 
     def __contains__(self, key: object) -> bool:
-        if not super().__contains__(key):
-            self._asked.append(str(key))
-        return super().__contains__(key)
+        has_it = super().__contains__(key)
+        if not has_it and self._left and isinstance(key, str):
+            self._left -= 1
+            self._note((key,), True)
+        return has_it
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, as a dict does."""
@@ -28,10 +39,7 @@ class Asked(dict[str, Any]):
     def __getattr__(self, key: str) -> Any:
         if key.startswith("_"):
             raise AttributeError(key)
-        try:
-            return self[key]
-        except KeyError:
-            raise AttributeError(key) from None
+        return self[key]
 
 
 class Drawn(dict[str, Any]):
@@ -52,3 +60,34 @@ class Drawn(dict[str, Any]):
             return self[key]
         except KeyError:
             raise AttributeError(key) from None
+
+def _note_inside(
+    note: Callable[[Path, bool], None], key: str | int, path: Path, is_optional: bool
+) -> None:
+    note((key, *path), is_optional)
+
+
+def hold(
+    values: Mapping[Path, Any], note: Callable[[Path, bool], None],
+    stack: Callable[[Any], Any] = tuple,
+) -> Any:  # fmt: skip
+    """Return values in dicts and tuples, by their places; numbers are places of a tuple.
+
+    `stack` is what makes one array of a list of alike ones.
+
+    Examples
+    --------
+    >>> hold({("w", 0): 3, ("w", 1): 4, ("b",): 5}, print)
+    {'w': (3, 4), 'b': 5}
+    """
+    parts: dict[Any, dict[Path, Any]] = {}
+    for path, value in values.items():
+        parts.setdefault(path[0], {})[path[1:]] = value
+    whole = {
+        key: part[()] if () in part else hold(part, partial(_note_inside, note, key), stack)
+        for key, part in parts.items()
+    }
+    if not whole or [*whole] != [*range(len(whole))]:
+        return Asked(whole, note)
+    each = tuple(whole.values())
+    return stack(each) if len({getattr(x, "shape", None) for x in each}) == 1 else each

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mha_numpy.identifying.calling.signatures import source_of
 
 ARRAY, NUMBER = "array", "number"
-STORE, FLAT = "store", "flat"  # a dict that a call fills; an array of one axis, as in C
+FLAT = "flat"  # an array of one axis, as in C
 OF_ARRAYS = {
     "shape", "ndim", "T", "mT", "size", "reshape", "transpose", "swapaxes", "permute",
     "view", "astype", "mean", "sum", "max", "min", "dot", "copy", "ravel", "flatten", "unsqueeze",
@@ -31,28 +31,17 @@ MOST_WORDS = 5  # between an argument and what it is
 class Evidence(NamedTuple):
     """What is known of an argument before it is called."""
 
-    kind: str = ""  # "array", "number", "store", "flat", or unknown
+    kind: str = ""  # "array", "number", "flat", or unknown
     rank: int = 0  # of an array, 0 if unknown
     roles: tuple[str, ...] = ()  # by the docstring
-    parts: tuple[str, ...] = ()  # the names that it is unpacked into
 
 
 def evidence(tree: ast.AST, names: list[str], inner: Any) -> dict[str, Evidence]:
     """Return what is known of each argument."""
     kinds, ranks = _of_source(tree, {name: name for name in names}, inner, 0)
     said = _of_docstring(str(getattr(inner, "__doc__", "") or ""), names)
-    parts = {
-        node.value.id: tuple(part.id for part in node.targets[0].elts)  # type: ignore[attr-defined]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Name)
-        and isinstance(node.targets[0], ast.Tuple)
-        and all(isinstance(part, ast.Name) for part in node.targets[0].elts)
-    }
     return {
-        name: Evidence(
-            kinds.get(name, ""), ranks.get(name, 0), said.get(name, ()), parts.get(name, ())
-        )
+        name: Evidence(kinds.get(name, ""), ranks.get(name, 0), said.get(name, ()))
         for name in names
     }
 
@@ -61,7 +50,7 @@ def _of_source(
     tree: ast.AST, of: Mapping[str, str], inner: Any, depth: int
 ) -> tuple[dict[str, str], dict[str, int]]:
     """Return kinds and ranks; `of` gives the argument that a name of this function stands for."""
-    numbers, arrays, stores, flat = set[str](), set[str](), set[str](), set[str]()
+    numbers, arrays, flat = set[str](), set[str](), set[str]()
     ranks: dict[str, int] = {}
     changed: set[str] = set()
     for node in ast.walk(tree):
@@ -72,12 +61,8 @@ def _of_source(
                 array = _shape_of(value)
                 if array in of and not any(isinstance(each, ast.Starred) for each in elts):
                     ranks.setdefault(array, len(elts))
-            case ast.Attribute(ast.Name(id=name), "update" | "setdefault"):
-                stores.add(name)
             case ast.Attribute(ast.Name(id=name), attribute) if attribute in OF_ARRAYS:
                 arrays.add(name)
-            case ast.Subscript(ast.Name(id=name), ast.Constant(value=str()), ast.Store()):
-                stores.add(name)
             case ast.Subscript(ast.Name(id=name), ast.BinOp(op=ast.Add()) as at):  # as in C
                 flat |= set() if any(map(_is_text, ast.walk(at))) else {name}
             case ast.Subscript(ast.Name(id=name), ast.Tuple() | ast.Slice()):
@@ -107,7 +92,6 @@ def _of_source(
                     arrays |= {name for name, kind in of_arrays.items() if kind == ARRAY}
                     ranks = more | ranks
     kinds = dict.fromkeys(numbers, NUMBER) | dict.fromkeys(arrays, ARRAY)
-    kinds |= dict.fromkeys(stores - arrays, STORE)
     kinds |= dict.fromkeys(flat - arrays, FLAT)
     for node in ast.walk(tree):  # what each of several names stands for in a loop
         match node:

@@ -52,7 +52,7 @@ PACKED = (
     "3 B T d", "3 T d",
 )  # fmt: skip
 LAYOUTS["more_bias"] = LAYOUTS["bias"]
-LAYOUTS["cos_sin"] = LAYOUTS["sin"] = LAYOUTS["cos"]
+LAYOUTS["sin"] = LAYOUTS["cos"]
 LAYOUTS["cache_v"] = tuple(layout.replace("d", "e") for layout in LAYOUTS["cache_k"])
 
 

@@ -6,7 +6,7 @@ from itertools import islice, pairwise, product
 from typing import NamedTuple
 
 from mha_numpy.identifying.calling.arrays import owner_of
-from mha_numpy.identifying.calling.evidence import ARRAY, FLAT, NUMBER, STORE, Evidence, of_comments
+from mha_numpy.identifying.calling.evidence import ARRAY, FLAT, NUMBER, Evidence, of_comments
 from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.signatures import Argument
 from mha_numpy.identifying.calling.subject import Subject
@@ -28,26 +28,24 @@ UNNAMED = (  # what an argument may be whose name says nothing
 ANYTHING = (*UNNAMED, "T", "lengths", "bias", "offset", "other")  # of a name that says it wrongly
 NO_ARRAYS = (*NUMBERS, *SWITCHES, "window", "block", "rate", "offset", "eps", "base",
              "params")  # fmt: skip
-PARTS = ("w", "b", "weight", "bias", "kernel")  # of one map
 OF_PARAMS = ("params", "data", "param")  # what holds them, or one of them
 MOST_ROLES = 60  # assignments that are tried
 MOST_TRIED = 200_000  # that are looked at, so that a function of many arguments takes no minute
 
 
 class Roles(NamedTuple):
-    """A role for each argument, or those of a list's parts, and for the params inside."""
+    """A role for each argument, and for the params that the function has itself."""
 
     arguments: dict[str, str]
-    hidden: dict[str, str]  # of params that the function has itself
-    parts: dict[tuple[str, str], str]  # of what dicts of params have, by argument and key
+    hidden: dict[str, str]
 
     def all(self) -> set[str]:
         """Return every role that something has."""
-        return {*self.passed(), *self.hidden.values(), *self.parts.values()}
+        return {*self.passed(), *self.hidden.values()}
 
     def passed(self) -> set[str]:
-        """Return every role that an argument has, or a part of one that is a list."""
-        return {role for each in self.arguments.values() for role in each.split()}
+        """Return every role that an argument has."""
+        return {*self.arguments.values()}
 
 
 def find_roles(subject: Subject, given: Mapping[str, str], doubt: bool = False) -> Iterator[Roles]:
@@ -78,21 +76,7 @@ def find_roles(subject: Subject, given: Mapping[str, str], doubt: bool = False) 
         for own, other in (("key", "value"), ("value", "key")):  # one of them is both
             if _main(each) == {"query", own} and other not in names:
                 arguments = {n: "memory" if r == own else r for n, r in arguments.items()}
-        parts = {
-            (name, key): role_of_part(key, name)
-            for name, role in arguments.items()
-            if role == "params"
-            for key in subject.keys.get(name, ())
-        }
-        parts |= {
-            (f"{name}/{key}", part): role_of_part(part, key)
-            for name, key in parts
-            if subject.unpacks(name, key)
-            for part in ("w", "b")
-        }
-        nested = [name.partition("/") for name, _ in parts if "/" in name]
-        parts |= {(name, key): "params" for name, _, key in nested}
-        yield Roles(arguments, hidden, parts)
+        yield Roles(arguments, hidden)
 
 
 def is_telling(name: str) -> bool:
@@ -102,14 +86,14 @@ def is_telling(name: str) -> bool:
 
 def _is_needed(argument: Argument) -> bool:
     """Return whether an argument has to be passed although it has a default."""
-    role = next(iter(roles_by_name(argument.name)), "")
+    role = next(iter(roles_by_name(argument.word)), "")
     kind = type(argument.default)
     return (
         (role in ("H", "G") and kind is not bool)
         or (role == "rate" and kind is float)
         or (role == "block" and kind is int)
         or (role == "eps" and kind is float)
-        or role == "cos_sin"
+        or (role in ("cos", "sin") and bool(argument.holder))
     )
 
 
@@ -118,22 +102,15 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     name, annotation = argument.name, argument.annotation.lower()
     if name in given:
         return [given[name]]
-    if subject.unpacks(name):
-        subject.keys.setdefault(name, ["w", "b"])
-    if subject.keys.get(name):
-        return ["params"]
+    if argument.holder:
+        return _of_part(argument, subject)
     if name == "key" and any(other.name == "k" for other in subject.arguments):
         return ["rng"]  # as JAX calls it
     roles = _by_words(name, subject.evidence[name])
-    if "params" in roles:
-        subject.keys.setdefault(name, [])  # a call says which
     if "int" in annotation and "array" not in annotation:
         return [r for r in roles if r in (*NUMBERS, "window", "block", "offset")] or ["H"]
     if "bool" in annotation and "array" not in annotation:
         return [r for r in roles if r in SWITCHES] or ["flag"]
-    if subject.looks_up(name):
-        subject.keys.setdefault(name, [])
-        roles.insert(0, "params")
     roles = _by_source(name, roles, subject)
     if "x" in roles:
         roles.append("packed")
@@ -144,6 +121,18 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     if "tanh" in subject.source and name[:1] in "VvWwUu":
         roles = [*roles[:2], "w_a", *(["w_k", "w_q"] if name[0] in "Uu" else [])]
     return roles or [*UNNAMED]
+
+
+def _of_part(argument: Argument, subject: Subject) -> list[str]:
+    """Return the roles that something inside an argument may have."""
+    roles = [*roles_by_name(argument.word)]
+    main = [role for a in subject.arguments for role in roles_by_name(a.word)[:1] if role in MAIN]
+    if frozenset(main) not in MAINS or len(main) > len({*main}):
+        roles = [role for role in roles if role not in MAIN]  # these are passed otherwise
+    order = (*PARAMS, "bias_table", *NUMBERS)
+    if {*roles} & {*order} and not {*roles} & {*MAIN}:
+        roles.sort(key=lambda role: role not in order)
+    return [*dict.fromkeys(roles)] or ["other"]
 
 
 def _by_words(name: str, known: Evidence) -> list[str]:
@@ -169,11 +158,6 @@ def _by_source(name: str, roles: list[str], subject: Subject) -> list[str]:
     if known.rank == 2 < max(each.rank for each in subject.evidence.values()):  # a map of tokens
         roles += [role for role in UNNAMED if role[:2] == "w_" and role not in roles]
         roles.sort(key=lambda role: role == "w_g" and len(name) < 3)  # Wf, Wg, Wh are q, k, v
-    if known.kind == STORE:
-        roles = [STORE]
-    listed = [role for part in known.parts for role in roles_by_name(part)[:1]]
-    if 1 < len(listed) == len(known.parts) and {*listed} <= {*MAIN}:
-        roles.insert(0, " ".join(listed))
     return roles
 
 
@@ -190,7 +174,7 @@ def _assignments(choices: Sequence[Sequence[str]], subject: Subject) -> Iterator
 
 
 def _main(roles: Sequence[str]) -> frozenset[str]:
-    return frozenset(role for each in roles for role in each.split() if role in MAIN)
+    return frozenset(role for role in roles if role in MAIN)
 
 
 def _oddness(roles: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[int, int]:
@@ -263,21 +247,3 @@ def _in_order(subject: Subject) -> dict[str, str]:
         if bias in subject.hidden:
             found[bias] = f"b_{letter}"
     return found
-
-
-def role_of_part(key: str, argument: str) -> str:
-    """Return the role of what a dict of params has under a key.
-
-    Examples
-    --------
-    >>> role_of_part("w_q", "params"), role_of_part("w", "c_attn"), role_of_part("gamma", "params")
-    ('w_q', 'w_qkv', 'other')
-    """
-    path, _, last = key.replace(".", "/").rpartition("/")
-    if path and last in PARTS:  # "query/w", "query.weight"
-        return role_of_part(last, path)
-    if key in PARTS:  # of one map, which the argument names
-        own = next((role[2:] for role in roles_by_name(argument) if role in PARAMS), "")
-        return f"{'b' if key[0] == 'b' else 'w'}_{own}"
-    known = (*PARAMS, "bias_table", *NUMBERS)
-    return next((role for role in roles_by_name(key) if role in known), "other")

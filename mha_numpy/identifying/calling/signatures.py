@@ -6,6 +6,7 @@ import textwrap
 from typing import Any, NamedTuple
 
 REQUIRED = inspect.Parameter.empty
+STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 
 class Argument(NamedTuple):
@@ -15,6 +16,15 @@ class Argument(NamedTuple):
     default: Any = REQUIRED
     is_positional: bool = False  # may only be passed by position
     annotation: str = ""
+    star: str = ""  # "*" or "**": it takes all others
+    holder: str = ""  # the argument that holds it
+    path: tuple[str | int, ...] = ()  # the way to it in there
+    meant: str = ""  # what the source calls it
+
+    @property
+    def word(self) -> str:
+        """What says most about it: its name, or what it is called where it is looked up."""
+        return self.meant or self.name
 
     @property
     def is_required(self) -> bool:
@@ -32,22 +42,21 @@ def source_of(thing: Any) -> tuple[str, ast.AST]:
 
 
 def arguments_of(function: Any, inner: Any) -> list[Argument]:
-    """Return the arguments that can be named; `inner` is what a decorator hides."""
+    """Return the arguments; `inner` is what a decorator hides."""
     try:
         try:
             parameters = [*inspect.signature(function).parameters.values()]
         except Exception:  # a circle of __wrapped__, or a __signature__ that is none
             parameters = [*inspect.signature(inner, follow_wrapped=False).parameters.values()]
-        if all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        if all(p.kind in STARS for p in parameters):
             own = inspect.signature(inner).parameters.values()
             parameters = [p for p in own if p.name != "self"]
         return [
             Argument(
                 p.name, p.default, p.kind is p.POSITIONAL_ONLY,
-                "" if p.annotation is REQUIRED else str(p.annotation),
+                "" if p.annotation is REQUIRED else str(p.annotation), STARS.get(p.kind, ""),
             )
             for p in parameters
-            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         ]  # fmt: skip
     except Exception:  # written in C
         return _documented(function)

@@ -6,9 +6,11 @@ import io
 import re
 import sys
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,15 +31,19 @@ from mha_numpy.identifying.calling.arrays import (
     numbers_of,
     owner_of,
 )
-from mha_numpy.identifying.calling.asked import Asked, Drawn
+from mha_numpy.identifying.calling.asked import MOST_KEYS, Drawn, hold
 from mha_numpy.identifying.calling.chance import Chance
 from mha_numpy.identifying.calling.clock import clock
-from mha_numpy.identifying.calling.evidence import evidence
+from mha_numpy.identifying.calling.containers import OF_LISTS, Held, Path, find_held
+from mha_numpy.identifying.calling.evidence import Evidence, evidence
 from mha_numpy.identifying.calling.names import roles_by_name
-from mha_numpy.identifying.calling.signatures import arguments_of, source_of
+from mha_numpy.identifying.calling.opening import is_opened, open_argument
+from mha_numpy.identifying.calling.signatures import Argument, arguments_of, source_of
 
-MOST_KEYS = 64  # of a dict
-NOT_NESTED = ("must be a mapping", "string index", "only integers, slices", "indices must be int")
+STACKS = {"jax": "jax.numpy", "keras": "keras.ops"}  # the modules that stack arrays
+UNPACKED = re.compile(r"expected (\d+), got 0")
+NO_ARRAY = re.compile(r"'(tuple|dict|Asked)' object has no attribute|tuple indices must be|"
+                      r"argument of type 'Asked'")  # fmt: skip
 
 
 class Called(NamedTuple):
@@ -72,14 +78,16 @@ class Subject:
             self.exact = function = module
         self.narrow("float64")
         self.source, self.tree = source_of(self.inner)
-        self.arguments = arguments_of(function, self.inner)
-        self.evidence = evidence(self.tree, [a.name for a in self.arguments], self.inner)
+        self.whole = arguments_of(function, self.inner)  # as the signature has them
+        names = [argument.name for argument in self.whole]
+        self.evidence = defaultdict(Evidence, evidence(self.tree, names, self.inner))
+        self.held = find_held(self.tree, names, self.inner)
+        self.stacked: set[str] = set()  # arguments whose parts are one array
+        self.asked: dict[str, dict[Path, bool]] = {}  # by argument; whether it may be missing
+        self.open()
         self.hidden = hidden_arrays(function)
         self.numbers = numbers_of(function)
-        self.keys: dict[str, list[str]] = {}  # of arguments that are dicts
         self.is_watched = False  # line by line, so that nothing may be compiled
-        self.has_nested = False  # dicts of params have dicts inside, of a matrix and a bias
-        self.asked: dict[str, list[str]] = {}
         self.chance = Chance(function)
         self.state: State | None = State(self.function)  # None for one that reads what was kept
 
@@ -124,13 +132,29 @@ class Subject:
 
     def learn(self, trouble: str = "") -> bool:
         """Take up the names that a call asked of dicts; return whether there are new ones."""
-        new = any(words in trouble for words in NOT_NESTED) and not self.has_nested
-        self.has_nested = self.has_nested or new
+        new = False
         for name, asked in self.asked.items():
-            known = self.keys.setdefault(name, [])
-            more = [key for key in asked[:MOST_KEYS] if key not in known][: MOST_KEYS - len(known)]
-            known += more
-            new = new or bool(more)
+            held = self.held.setdefault(name, Held({}, set(), set(), may_be_none=False))
+            count = UNPACKED.search(trouble)
+            if () in asked and not held.places and count:
+                asked |= {(i,): False for i in range(int(count[1]))}
+            more = [
+                path
+                for path, is_optional in asked.items()
+                if path and path not in held.places
+                and not (is_optional and not roles_by_name(str(path[-1])))
+            ]  # fmt: skip
+            for path in more:
+                held.places[path] = ""
+                held.optional.update({path} if asked[path] else ())
+                for end in range(len(path)):  # what has parts is no part
+                    held.places.pop(path[:end], None)
+                new = True
+            if held.places and name not in self.stacked and NO_ARRAY.search(trouble):
+                self.stacked.add(name)
+                new = True
+        if new:
+            self.open()
         holder = owner_of(self.function)
         drawn = {
             f"{name}.{key}": array
@@ -149,23 +173,66 @@ class Subject:
             self.hidden, new = hidden_arrays(self.function), True
         return new
 
-    def looks_up(self, argument: str) -> bool:
-        """Return whether the source looks params up in an argument, as ``p["w"]`` or ``p.w``."""
-        found = re.findall(rf"\b{argument}(?:\[['\"](\w+)['\"]\]|\.(\w+))", self.source)
-        return any(
-            key or any(role[:2] in ("w_", "H") for role in roles_by_name(attribute))
-            for key, attribute in found
-        )
+    def open(self) -> None:
+        """Put what arguments hold in their place."""
+        self.arguments: list[Argument] = []
+        for argument in self.whole:
+            held = self.held.get(argument.name)
+            is_asked = bool(self.asked.get(argument.name))
+            if held and (is_asked or is_opened(argument, held, self.evidence[argument.name])):
+                self.asked.setdefault(argument.name, {})
+                self.arguments += open_argument(argument, held)
+            elif not argument.star:
+                self.arguments.append(argument)
 
-    def unpacks(self, argument: str, key: str = "") -> bool:
-        """Return whether the source passes ``**argument`` on, or ``**argument[key]``."""
-        if key and self.has_nested:
-            return True
-        text = f"{argument}[{key!r}]" if key else argument
-        return any(
-            isinstance(node, ast.keyword) and node.arg is None and ast.unparse(node.value) == text
-            for node in ast.walk(self.tree)
-        )
+    def in_whole(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the signature has them; `given` may have their parts."""
+        found = {}
+        for argument in self.whole:
+            name = argument.name
+            parts = [part for part in self.arguments if part.holder == name]
+            values = {p.path: given[p.name] for p in parts if p.name in given}
+            if name in given and not (type(given[name]) is dict and not given[name]):
+                found[name] = given[name]
+            elif name in given or values or (parts and argument.is_required and not argument.star):
+                found[name] = self._hold(name, values)
+        return found
+
+    def _hold(self, name: str, values: Mapping[Path, Any]) -> Any:
+        """Return what an argument is given that holds these values."""
+        held = self.held[name]
+        if not values and held.may_be_none:
+            return None
+        if not values and held.methods & {*OF_LISTS}:
+            return []
+        stack = import_module(STACKS.get(self.framework, self.framework)).stack
+        return hold(values, partial(self._note, name), stack if name in self.stacked else tuple)
+
+    def _placed(self, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return what is passed by position and what by name."""
+        whole = self.in_whole(given)
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        stars = [argument.name for argument in self.whole if argument.star == "*"]
+        is_before = any(name in whole for name in stars)  # those before it have places, too
+        for argument in self.whole:
+            if argument.name not in whole:
+                continue
+            value = whole[argument.name]
+            if argument.star:
+                positional += value if argument.star == "*" else ()
+                named |= value if argument.star == "**" else {}
+                is_before = is_before and argument.star != "*"
+            elif argument.is_positional or is_before:
+                positional.append(value)
+            else:
+                named[argument.name] = value
+        return positional, named
+
+    def _note(self, name: str, path: Path, is_optional: bool) -> None:
+        asked = self.asked.setdefault(name, {})
+        if len(asked) < MOST_KEYS:
+            asked.setdefault(path, is_optional)
 
     def _passed(self, value: Any) -> Any:
         if isinstance(value, str) and value == "rng":
@@ -179,16 +246,8 @@ class Subject:
         """
         if self.left < 0:
             return Called([])
-        positional, named = [], {}
-        for argument in self.arguments:
-            if argument.name in given:
-                value = self._passed(narrow(given[argument.name], self.dtype))
-                if isinstance(value, dict) and argument.name in self.keys:
-                    value = Asked(value, self.asked.setdefault(argument.name, []))
-                if argument.is_positional:
-                    positional.append(value)
-                else:
-                    named[argument.name] = value
+        passed = {name: self._passed(narrow(value, self.dtype)) for name, value in given.items()}
+        positional, named = self._placed(passed)
         if self.state:
             self.state.put_back()
         try:
@@ -196,8 +255,7 @@ class Subject:
                 compiler = "" if self.is_watched else self.framework
                 result = call_in(compiler, self.function, positional, named)
             if filled:
-                at = [a.name for a in self.arguments].index(filled)
-                result = (named[filled] if filled in named else positional[at], result)
+                result = (passed[filled], result)
             return Called([*flatten(result)], result=result)
         except KeyboardInterrupt:
             raise
@@ -209,12 +267,9 @@ class Subject:
         if self.framework == "jax":  # its arrays never change
             return {}
         passed = {name: self._passed(narrow(value, self.dtype)) for name, value in given.items()}
-        order = [a for a in self.arguments if a.name in passed]
+        positional, named = self._placed(passed)
         with contextlib.suppress(Exception, SystemExit), undisturbed(), self.chance.control():
-            self.function(
-                *(passed[a.name] for a in order if a.is_positional),
-                **{a.name: passed[a.name] for a in order if not a.is_positional},
-            )
+            self.function(*positional, **named)
         arrays = {name: x for name, x in given.items() if isinstance(x, np.ndarray)}
         after = {name: np.asarray(to_numpy(passed[name])) for name in arrays}
         same_dtype = {name: array.astype(after[name].dtype) for name, array in arrays.items()}
@@ -254,7 +309,7 @@ def in_arrays(value: Any, change: Callable[[Array], Any]) -> Any:
     """Return an array, or a dict or list of arrays, with each of them changed."""
     if isinstance(value, dict) and value:  # an empty one is to be filled
         return {name: in_arrays(each, change) for name, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list) and value:
         return [in_arrays(each, change) for each in value]
     return change(value) if isinstance(value, np.ndarray) else value
 

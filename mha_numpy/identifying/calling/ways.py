@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.calling.chance import is_kept
-from mha_numpy.identifying.calling.evidence import FLAT, STORE
+from mha_numpy.identifying.calling.evidence import FLAT
 from mha_numpy.identifying.calling.layouts import (
     HEADS_GIVEN,
     HEADS_INSIDE,
@@ -51,7 +51,6 @@ class Slot(NamedTuple):
     layout: str = ""
     value: Any = None
     kind: str = ""  # "bool", "int" or "float": the numbers of a mask; "room", "reversed"
-    parts: tuple[tuple[str, "Slot"], ...] = ()  # of a dict
 
 
 class Way(NamedTuple):
@@ -65,8 +64,6 @@ class Way(NamedTuple):
     def roles(self) -> dict[str, str]:
         """Return the layout by role, of everything that is an array."""
         slots = [*self.slots.values(), *self.hidden.values()]
-        for slot in slots:  # those that it grows by, too
-            slots += [part for _, part in slot.parts]
         return {slot.role: slot.layout for slot in slots if slot.layout or slot.role == "lengths"}
 
     def argument(self, role: str) -> str:
@@ -119,12 +116,8 @@ def _fill(slot: Slot, problem: Problem) -> Any:
         return drawn.ravel() if slot.kind == FLAT else drawn
     if slot.role == "lengths" and not slot.layout:
         return int(problem.given["lengths"][0])
-    if slot.role == STORE:
+    if slot.role == "params":  # a call says which
         return {}
-    if slot.role in ("cos_sin", "list"):
-        return [_fill(part, problem) for _, part in slot.parts]
-    if slot.role == "params":
-        return {name: _fill(part, problem) for name, part in slot.parts}
     if slot.role in NUMBERS:
         return number_of(slot.role, problem.sizes)
     if not slot.layout:
@@ -213,9 +206,6 @@ def variants(role: str, name: str = "") -> list[Slot]:
         return [Slot(role, value=value) for value in (1.0, 0.25)]
     values = [Slot(role, value=value) for value in CHOICES.get(role, ())]
     layouts = {"padding": ROWS, "scale": OF_HEADS}.get(role) or LAYOUTS.get(role, ())
-    if role == "cos_sin":
-        pairs = [(("0", Slot("cos", layout)), ("1", Slot("sin", layout))) for layout in layouts]
-        return [Slot(role, parts=parts) for parts in pairs]
     role = "mask" if role == "padding" else role
     kinds = KINDS.get(role, ("",))
     return values + [Slot(role, layout, kind=kind) for kind in kinds for layout in layouts]
@@ -318,13 +308,8 @@ def _way(
     for name, role in roles.arguments.items():
         if name in options:
             slots[name] = options[name]
-        elif " " in role:
-            parts = [tokens(each, of_queries, of_keys, has_params) for each in role.split()]
-            slots[name] = Slot("list", parts=tuple((str(i), each) for i, each in enumerate(parts)))
         elif role in MAIN and role != "packed":
             slots[name] = tokens(role, of_queries, of_keys, has_params)
-        elif role == "params":
-            slots[name] = _params(roles, name, of_params)
         elif role in ("result", "d_out"):
             slots[name] = Slot(role, of_queries.replace("d", "e").replace("D", "U"))
         else:
@@ -391,21 +376,6 @@ def _left_out(
     if given & {"cache_k", "cache_v"}:
         lengths["Z"] = 2
     return lengths
-
-
-def _params(roles: Roles, name: str, of_params: tuple[str, str]) -> Slot:
-    """Return the slot of a dict of params, which may have dicts inside."""
-    keys = {key: role for (argument, key), role in roles.parts.items() if argument == name}
-    parts = tuple(
-        (
-            key,
-            _params(roles, f"{name}/{key}", of_params)
-            if role == "params"
-            else _param(role, of_params),
-        )
-        for key, role in keys.items()
-    )
-    return Slot("params", parts=parts)
 
 
 def _param(role: str, of_params: tuple[str, str]) -> Slot:

@@ -27,7 +27,7 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
     """Compare one call that has all tokens with two, the second of which has a cache."""
     way, layout, path = found.seen.way, found.fits[0].layout.split(), found.fits[0].path
     roles = {
-        a.name: (way.slots[a.name].role,) if a.name in way.slots else roles_by_name(a.name)
+        a.name: (way.slots[a.name].role,) if a.name in way.slots else roles_by_name(a.word)
         for a in subject.arguments
     }
     caches = [

@@ -138,7 +138,7 @@ def _look_at(
                 continue
             return Option(argument.name, role, None, None, {})
         partner = TOGETHER.get(role)
-        second = next((a.name for a in left if partner and partner in roles_by_name(a.name)), "")
+        second = next((a.name for a in left if partner and partner in roles_by_name(a.word)), "")
         for slots in _trials(found.seen.way, role, argument, second, partner):
             group, same = _calls(subject, found, role, slots)
             quiet |= {_axes(slots, argument)} if same else set()
@@ -232,7 +232,7 @@ def _search(
 def _roles(argument: Argument) -> list[str]:
     """Return the roles that an option may have, the likeliest first."""
     roles = []
-    for role in roles_by_name(argument.name):
+    for role in roles_by_name(argument.word):
         role = "dropout_mask" if role == "rate" and argument.default is None else role
         roles += [role, *ALSO.get(role, ())]
     if isinstance(argument.default, bool):

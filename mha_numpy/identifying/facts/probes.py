@@ -82,7 +82,7 @@ def in_time(subject: Subject, facts: Iterable[Fact]) -> list[Fact]:
 def mixes(subject: Subject, found: Found) -> bool:
     """Return whether changing a token changes more than its own output: else nothing attends.
 
-    Nor does a mean, whose weights are the same for all inputs.
+    Nor does a mean, whose weights are the same for all inputs, or each token for itself alone.
     """
     way, problem = found.seen.way, found.seen.problem
     others = way.problem(subject, seed=1).given

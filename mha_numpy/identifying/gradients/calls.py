@@ -52,7 +52,7 @@ class BackwardCall:
         self.subject.framework, self.subject.dtype = trial.subject.framework, trial.subject.dtype
         self.subject.until = trial.subject.until
         self.needed = [
-            a for a in self.subject.arguments
+            a for a in self.subject.whole
             if a.is_required or (self.is_both and "d_out" in roles_by_name(a.name))
         ]  # fmt: skip
         pieces = _pieces(trial)
@@ -60,7 +60,7 @@ class BackwardCall:
         self.labels: dict[str, str] = {}
         self.paths: dict[Leaf, str] = {}  # where each gradient is, if forward returns it
         self.trouble = ""  # the first error
-        for a in self.subject.arguments:  # of those that may be left out, what forward was given
+        for a in self.subject.whole:  # of those that may be left out, what forward was given
             own = [a.name, *(roles.get(role, "") for role in roles_by_name(a.name))]
             label = next((each for each in own if each in trial.given()), "")
             if label and not a.is_required:
@@ -168,11 +168,13 @@ def _without_star(backward: Callable[..., Any]) -> Callable[..., Any]:
 def _pieces(trial: Trial) -> dict[str, Any]:
     """Call forward; return everything that a backward may be given, by a label."""
     fit = trial.found.fits[0]
-    given = trial.given()  # forward may fill a dict of it
-    called = trial.subject.call(given)
+    given = trial.given()
+    whole = trial.subject.in_whole(given)
+    stores = {n: x for n, x in whole.items() if isinstance(x, (dict, list)) and not x}
+    called = trial.subject.call({**given, **stores})  # which forward may fill
     result, arrays = called.result, dict(called.arrays)
-    defaults = {a.name: a.default for a in trial.subject.arguments if not a.is_required}
-    pieces = {**defaults, **given, "d_out": trial.d_passed}
+    defaults = {a.name: a.default for a in trial.subject.whole if not a.is_required}
+    pieces = {**defaults, **given, **whole, "d_out": trial.d_passed}
     pieces |= dict.fromkeys(filter(None, [trial.found.seen.way.argument("d_out")]), trial.d_passed)
     parts = parts_of(result, fit.path)
     if isinstance(result, dict) or hasattr(result, "_asdict"):
@@ -266,7 +268,7 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
                 tensors.append(params[leaf.argument])
             else:
                 tensors.append(_given_as(trial, leaf).requires_grad_())
-                given = leaf.put(given, tensors[-1])
+                given = {**given, leaf.argument: tensors[-1]}
         out = eval(path, {}, {"result": trial.subject.call(given).result})
         d_out = to_framework(trial.d_passed, "torch").to(out.dtype)
         grads = torch.autograd.grad(out, tensors, d_out, allow_unused=True)
@@ -280,7 +282,7 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
         def run(arrays: list[Any]) -> Any:
             own = given
             for leaf, array in zip(shown, arrays, strict=True):
-                own = leaf.put(own, array)
+                own = {**own, leaf.argument: array}
             return eval(path, {}, {"result": trial.subject.call(own).result})
 
         inputs = [_given_as(trial, leaf) for leaf in shown]
@@ -292,5 +294,5 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
 
 def _given_as(trial: Trial, leaf: Leaf) -> Any:
     """Return an array as the framework has it."""
-    array = leaf.of(trial.given()).astype(trial.subject.dtype)
+    array = trial.given()[leaf.argument].astype(trial.subject.dtype)
     return to_framework(array, trial.subject.framework)

@@ -256,7 +256,7 @@ class Judge:
     ) -> Iterator[GradientRow]:
         """Say what was found out about a gradient, and which line each mistake is in."""
         d, error = name_of(leaf.role), self.error(leaf, array)
-        whole = leaf.argument if leaf.key is None else f"{leaf.argument}[{leaf.key!r}]"
+        whole = leaf.argument
         if self.is_right(leaf, array):
             yield GradientRow(d, whole, True, error, f"{d} agrees with the numerical derivative")
             return

@@ -1,5 +1,6 @@
 """A function that is asked for its gradients: its inputs, and the gradient of its output."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,22 +23,12 @@ class Leaf(NamedTuple):
     argument: str
     role: str
     layout: str
-    key: str | None = None  # in the dict that the argument is
     is_hidden: bool = False  # the function has it itself
 
     @property
     def label(self) -> str:
-        """Return how the array is called in the function."""
-        return self.argument if self.key is None else self.key
-
-    def of(self, given: Mapping[str, Any]) -> Any:
-        """Return the array among the arguments."""
-        return given[self.argument] if self.key is None else given[self.argument][self.key]
-
-    def put(self, given: Mapping[str, Any], array: Any) -> dict[str, Any]:
-        """Return the arguments with another array."""
-        new = array if self.key is None else {**given[self.argument], self.key: array}
-        return {**given, self.argument: new}
+        """Return how the array is called in the function, without what holds it."""
+        return ".".join(re.findall(r"\['?([^]']+)'?\]", self.argument)) or self.argument
 
     def as_passed(self, d: Array, problem: Problem) -> Array:
         """Return a gradient in the layout of its array: summed over the axes that this lacks."""
@@ -75,7 +66,7 @@ class Trial(NamedTuple):
     def shapes(self) -> dict[Leaf, tuple[int, ...]]:
         """Return the shape of each array."""
         given, hidden = self.given(), self.subject.hidden
-        arrays = {x: hidden[x.argument] if x.is_hidden else x.of(given) for x in self.leaves}
+        arrays = {x: (hidden if x.is_hidden else given)[x.argument] for x in self.leaves}
         return {leaf: np.shape(array) for leaf, array in arrays.items()}
 
     def output(self, given: Mapping[str, Any]) -> Array | None:
@@ -96,7 +87,7 @@ class Trial(NamedTuple):
         given = self.given()
 
         def moved(by: float) -> float:
-            return self.loss(leaf.put(given, leaf.of(given) + by * direction))
+            return self.loss({**given, leaf.argument: given[leaf.argument] + by * direction})
 
         return float(central_difference(moved, 10 * self.few))
 
@@ -107,10 +98,7 @@ def make_trial(subject: Subject, found: Found) -> Trial:
     out = (evaluate(problem, found.settings) or {})[fit.what]
     d_out = np.where(np.isfinite(out), np.random.default_rng(5).normal(size=out.shape), 0.0)
     d_passed = arrange(d_out, AXES[ROLE_OF.get(fit.what, fit.what)], fit.layout, problem.sizes)
-    leaves = []
-    for name, slot in way.slots.items():
-        parts = slot.parts or ((None, slot),)
-        leaves += [Leaf(name, part.role, part.layout, key) for key, part in parts]
+    leaves = [Leaf(name, slot.role, slot.layout) for name, slot in way.slots.items()]
     leaves += [
         Leaf(name, slot.role, slot.layout, is_hidden=True)
         for name, slot in way.hidden.items()

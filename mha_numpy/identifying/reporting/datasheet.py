@@ -199,12 +199,6 @@ def _arguments(found: Found) -> Iterator[Named]:
         role = "x_q" if slot.role == "x" and not is_self else slot.role
         axes = axes_of(slot.layout, is_self=is_self, sizes=way.sizes)
         yield Named(name, ROLES.get(role, role), axes, _kind(slot))
-        for key, part in slot.parts:
-            yield Named(
-                f"{name}[{key if key.isdigit() else repr(key)}]",
-                ROLES.get(part.role, "unknown"),
-                axes_of(part.layout, is_self=is_self),
-            )
     for name, slot in way.hidden.items():
         what = ROLES.get(slot.role, slot.role)
         layout = slot.layout.translate(AS_QUERIES if way.sizes.G == way.sizes.H else {})
