@@ -93,8 +93,10 @@ def mixes(subject: Subject, found: Found) -> bool:
         return bool(is_called)  # a mistake of something that was meant to attend
     if own and new and np.array_equal(own["dropped"], new["dropped"], equal_nan=True):
         return False
+    weights = own["dropped"] if own else np.empty((0, 1))
+    is_alone = way.is_self and abs(weights - np.eye(*weights.shape[-2:])).max(initial=0) < 1e-4
     is_bare = s.get("exchanged") or (s.get("scale") == "1" and not is_called)
-    if s.get("normaliser") == "none" and is_bare:  # a product of three matrices
+    if is_alone or (s.get("normaliser") == "none" and is_bare):  # a product of three matrices
         return False
     if way.sizes.T < 2:
         return True
