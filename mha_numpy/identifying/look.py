@@ -95,37 +95,15 @@ def _find_base(
     numbers, attends = subject.constants(), partial(mixes, subject)
     seen: list[Seen] = []
     trouble = ""
-    is_named = all(is_telling(a.name) for a in subject.arguments if a.is_required)
-    most = MOST_SEEN if is_named and not doubt else MOST_UNNAMED
-    failed: Failed = defaultdict(dict)
     for framework, dtype in product(subject.frameworks, ("float64", "float32")):
         subject.framework = framework
         subject.narrow(dtype)
-        ways, calls, usual = _put_off(find_ways(subject, given, doubt), failed), 0, 0
-        while (way := next(ways, None)) is not None:
-            one, trouble = call_way(subject, way, trouble)
-            if one is None:
-                tokens, ranks = _parted(way)
-                failed[tokens].setdefault(trouble, set()).add(ranks)
-            if subject.learn(trouble):
-                failed.clear()
-                ways, seen = _put_off(find_ways(subject, given, doubt), failed), []
-                continue
-            if one and not _is_trivial(way, seen):
-                tries = [one, *_scaled(subject, one)]
-                usual += not _is_odd(one)
-                seen += tries
-                groups = [[each] for each in tries]
-                most_now = {} if _is_odd(one) else {0: len(tries)}
-                found = search(
-                    groups, numbers, until=np.inf, most=most_now, bases=BASES, accept=attends
-                )
-                if found:
-                    return settle(subject, found, numbers), seen, trouble
-            calls += 1
-            is_late = calls > MOST_CALLS[bool(seen)] or clock() > until
-            if is_late or usual >= most:
-                break
+        for is_cached in (False, True):
+            ways = partial(find_ways, subject, given, doubt, is_cached)
+            found, own, trouble = _call_ways(subject, ways, numbers, until, doubt, trouble)
+            seen += own
+            if found:
+                return settle(subject, found, numbers), seen, trouble
         if seen or clock() > until:
             break
     seen.sort(key=_is_odd)
@@ -140,12 +118,52 @@ def _find_base(
     return settle(subject, found, numbers), seen, trouble
 
 
+def _call_ways(
+    subject: Subject, find: Callable[[], Iterator[Way]], numbers: Sequence[float], until: float,
+    doubt: bool, trouble: str,
+) -> tuple[Found | None, list[Seen], str]:  # fmt: skip
+    """Call a function in many ways, until one has the usual numbers."""
+    is_named = all(is_telling(a.word) for a in subject.arguments if a.is_required)
+    most = MOST_SEEN if is_named and not doubt else MOST_UNNAMED
+    failed: Failed = defaultdict(dict)
+    ways, calls, usual, seen = _put_off(find(), failed), 0, 0, list[Seen]()
+    while (way := next(ways, None)) is not None:
+        one, own_trouble = call_way(subject, way)
+        if one is None:
+            tokens, ranks = _parted(way)
+            failed[tokens].setdefault(own_trouble, set()).add(ranks)
+        trouble = trouble or own_trouble
+        if subject.learn(own_trouble):
+            failed.clear()
+            trouble = ""
+            ways, seen = _put_off(find(), failed), []
+            continue
+        if one and not _is_trivial(way, seen):
+            tries = [one, *_scaled(subject, one)]
+            usual += not _is_odd(one)
+            seen += tries
+            groups = [[each] for each in tries]
+            most_now = {} if _is_odd(one) else {0: len(tries)}
+            found = search(
+                groups, numbers, until=np.inf, most=most_now, bases=BASES,
+                accept=partial(mixes, subject),
+            )  # fmt: skip
+            if found:
+                return found, seen, trouble
+        calls += 1
+        is_late = calls > MOST_CALLS[bool(seen)] or clock() > until
+        if is_late or usual >= most:
+            break
+    return None, seen, trouble
+
+
 def _is_trivial(way: Way, seen: Sequence[Seen]) -> bool:
     """Return whether a single query sees a single key, so that any function attends.
 
     Nor does one query say anything of positions and rules where calls with more of them work.
     """
     has_more = any(each.way.sizes.T > 1 and not _is_odd(each) for each in seen)
+    has_more &= not any("n m" in layout for layout in way.roles().values())  # each has its own keys
     return way.sizes.T == 1 and (has_more or (way.is_self and way.sizes.Z == 0))
 
 

@@ -151,7 +151,7 @@ def asking_a_dict(x, params):
         (MagicMock(), "no call worked"),
         (AnswersAll(), "no call worked"),
         (with_attributes(__signature__="nonsense"), "no call worked"),
-        (raising, "the last one raised BadError"),
+        (raising, "the likeliest one raised BadError"),
         (asking, "EOFError"),
         (asking_a_dict, "nothing attends"),
         (returning(lambda _: in_itself([])), "no call worked"),

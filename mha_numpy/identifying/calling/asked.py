@@ -61,6 +61,7 @@ class Drawn(dict[str, Any]):
         except KeyError:
             raise AttributeError(key) from None
 
+
 def _note_inside(
     note: Callable[[Path, bool], None], key: str | int, path: Path, is_optional: bool
 ) -> None:

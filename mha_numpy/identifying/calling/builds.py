@@ -69,7 +69,7 @@ class Maker(NamedTuple):
     @property
     def arguments(self) -> list[Argument]:
         """What it takes."""
-        return arguments_of(self.make, self.make)
+        return [each for each in arguments_of(self.make, self.make) if not each.star]
 
     def build(self, passed: dict[str, Any]) -> Build:
         """Call it."""
@@ -108,7 +108,7 @@ class Maker(NamedTuple):
         """Yield what to pass: what has to be, sizes that have a default too, and no dropout."""
         tree = source_of(self.make)[1]
         roles = {a.name: given.get(a.name) or _role_of(a) for a in self.arguments}
-        divided = _divided(tree)
+        divided = _divided(tree) | _additive(tree, [a for a in self.arguments if a.is_required])
         left = iter(role for role in ("D", "H", "T") if role not in roles.values())
         for argument in self.arguments:
             name, role = argument.name, roles[argument.name]
@@ -116,10 +116,11 @@ class Maker(NamedTuple):
             if not argument.is_required and not (is_size and is_full) and role != "rate":
                 continue
             read = _read_from(name, tree) if role in ("", "params") else []
+            role = role if role in LENGTHS else divided.get(name, role)
             if name in SETTINGS or (read and not role):
                 yield name, _config(self.make, read, sizes)
             else:
-                yield name, _value(name, role or divided.get(name) or next(left, ""), sizes)
+                yield name, _value(name, role or next(left, ""), sizes)
 
 
 def maker_of(thing: Any) -> Maker | None:
@@ -211,6 +212,13 @@ def _divided(tree: ast.AST) -> dict[str, str]:
             case ast.BinOp(ast.Name(width), ast.FloorDiv() | ast.Mod(), ast.Name(heads)):
                 return {width: "D", heads: "H"}
     return {}
+
+
+def _additive(tree: ast.AST, needed: Sequence[Argument]) -> dict[str, str]:
+    """Return the roles of two maps and a vector, whatever their names: ``v @ tanh(W q + U k)``."""
+    names = [argument.name for argument in needed if _role_of(argument) not in LENGTHS]
+    is_one = "tanh" in ast.unparse(tree) and len(names) == len(needed) == 3
+    return dict(zip(names, ("w_q", "w_k", "w_a"), strict=True)) if is_one else {}
 
 
 def _read_from(name: str, tree: ast.AST) -> list[str]:

@@ -73,6 +73,9 @@ class _Reader:
     ) -> Iterator[tuple[str, Place]]:
         """Yield the names that a statement gives to places."""
         match node:
+            case ast.Assign([ast.Attribute(ast.Name(id="self"), name)], ast.Name(id=own)):
+                if own in of:
+                    yield f"self.{name}", of[own]
             case ast.Assign([ast.Name(id=name)], value):
                 for argument, path in _places(value, of, choices):
                     if path:
@@ -181,6 +184,8 @@ def _places(
             return [node.place]
         case ast.Name(id=name) if name in of:
             return [of[name]]
+        case ast.Attribute(ast.Name(id="self"), name) if f"self.{name}" in of:
+            return [of[f"self.{name}"]]
         case ast.Attribute(base, name) if not is_of_arrays(name):
             return [(a, (*path, name)) for a, path in _places(base, of, choices) if name[0] != "_"]
         case ast.Subscript(base, at):
@@ -198,8 +203,8 @@ def _keys(node: ast.expr, choices: Mapping[str, list[Any]]) -> list[Any]:
             return [key]
         case ast.Name(id=name):
             return choices.get(name, [])
-        case ast.BinOp(ast.Constant(value=str(first)), ast.Add(), ast.Name(id=name)):
-            return [first + str(each) for each in choices.get(name, [])]
+        case ast.BinOp(left, ast.Add(), right):
+            return [f"{a}{b}" for a in _keys(left, choices) for b in _keys(right, choices)]
         case ast.JoinedStr(values):
             texts = [""]
             for part in values:

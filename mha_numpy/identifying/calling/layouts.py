@@ -21,10 +21,16 @@ HEADS_GIVEN = (  # of the queries; then of the keys, where it is not the same wi
 HEADS_INSIDE = (
     "B T D", "T D", "T B D", "B D T", "D T", "B D|B S D", "D|S D", "1 B D|S B D", "B D|S B D",
     "B 1 D|B S D", "B D T 1",  # an image of T rows
-    "D T B",
+    "D T B", "B D|B D", "D|D",
 )  # fmt: skip
+RARE_GIVEN = (
+    "T d|B S d", "d|B S d", "T H d|B S G d", "H d|B S G d",  # the same queries for all
+    "n m T d", "n m H T d", "n m d|n m S d",  # two axes of sequences
+)  # fmt: skip
+RARE_INSIDE = ("T D|B S D", "D|B S D", "n m T D")
 JOINED = {  # axes that are several axes in one
     "H": "G r", "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",
+    "B": "n m",
 }  # fmt: skip
 CELLS = ("B H T S", "B T S", "T S", "B 1 T S", "B 1 1 S", "B S", "H T S", "S", "1 H T S", "1 1 T S",
          "1 T S", "B 1 S", "H 1 S", "B H 1 S", "1 S", "S B", "B H S")  # fmt: skip
@@ -45,7 +51,7 @@ OF_LAYERS = (  # of PyTorch: one map for all heads; convolutions of single token
 PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
     ("D M", "U W"), ("M D", "W U"), ("D M", "W U"), ("M D", "U W"), ("H D d", "U W"),
     ("H D d", "H e W"), ("D H d", "H e W"), ("D H d", "U W"), ("H d D", "W U"), ("H d D", "U W"),
-    *OF_LAYERS,
+    ("3 D M", "U W"), *OF_LAYERS,
 )  # fmt: skip
 PACKED = (
     "B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d", "B P T",
@@ -100,6 +106,9 @@ def param_layout(role: str, of_params: tuple[str, str]) -> str:
         return "K H"
     if role == "w_o":
         return of_o
+    if role == "w_qkv" and {"H", "3"} & {*of_q.split()}:
+        return of_q if "3" in of_q else of_q.replace("H d", "3 H d").replace("H D d", "3 H D d")
+    of_q = of_q.removeprefix("3 ")
     if role in ("w_q", "w_k", "w_v", "w_g"):
         others = {"k": "CNGSd", "v": "EOGSe", "g": "DUHTe"}
         return of_q.translate(str.maketrans("DMHTd", others.get(role[2], "DMHTd")))

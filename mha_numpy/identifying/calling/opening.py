@@ -27,7 +27,8 @@ def is_opened(argument: Argument, held: Held, known: Evidence) -> bool:
     if held.methods & {*OF_MAPS, *OF_LISTS}:
         return known.kind != ARRAY
     numbers = {path[0] for path in held.places}
-    if known.kind == ARRAY or {*roles_by_name(argument.name)[:1]} & {*OPTIONS}:
+    is_option = bool({*roles_by_name(argument.name)[:1]} & {*OPTIONS})
+    if known.kind == ARRAY or (is_option and len(numbers) < 3):
         return False
     return len(numbers) > 1 and numbers == {*range(len(numbers))}
 
@@ -64,9 +65,9 @@ def _name(argument: Argument, path: Path, called: str) -> str:
 def _meant(holder: str, path: Path, called: str, places: Sequence[Path]) -> str:
     """Return the word that says most about a part."""
     *before, last = path
-    if called and (isinstance(last, int) or not roles_by_name(str(last))):
-        return called
     if isinstance(last, str):
+        if called and not roles_by_name(last):
+            return called
         words = [*re.split("[./]", ".".join(map(str, [holder, *before]))), *re.split("[./]", last)]
         if words[-1] not in PARTS:
             return words[-1]
@@ -74,12 +75,17 @@ def _meant(holder: str, path: Path, called: str, places: Sequence[Path]) -> str:
         own = next((role[2:] for role in roles if role[:2] == "w_"), "")
         return f"{'b' if words[-1][0] == 'b' else 'w'}_{own}" if own else "_".join(words[-2:])
     same = [other for other in places if other[:-1] == path[:-1]]
+    by_number = ""
     if before and isinstance(before[-1], int) and len(same) == 2:  # a matrix and a bias of each
-        count = len({other[: len(before)] for other in places})
-        names, prefix = BY_NUMBER.get(count, ()), "wb"[last]
-        return f"{prefix}_{names[before[-1]]}" if names else ""
-    names = BY_NUMBER.get(len(same), ())
-    if len(same) == 2 and CACHES.fullmatch(holder):
+        names = BY_NUMBER.get(len({other[: len(before)] for other in places}), ())
+        by_number = f"{'wb'[last]}_{names[before[-1]]}" if names else ""
+        if any(role[:2] in ("w_", "b_") for role in roles_by_name(called)):
+            return called
+    elif roles_by_name(called):
+        return called
+    elif len(same) == 2 and CACHES.fullmatch(holder):
         return CACHED[last]
-    is_bias = bool(BIASES.fullmatch(str(before[-1] if before else holder)))
-    return ("b_" * is_bias + names[last]) if last < len(names) else ""
+    elif len(same) in BY_NUMBER:
+        is_bias = bool(BIASES.fullmatch(str(before[-1] if before else holder)))
+        by_number = "b_" * is_bias + BY_NUMBER[len(same)][last]
+    return by_number or called

@@ -48,9 +48,18 @@ class Roles(NamedTuple):
         return {*self.arguments.values()}
 
 
-def find_roles(subject: Subject, given: Mapping[str, str], doubt: bool = False) -> Iterator[Roles]:
-    """Yield roles of what has to be passed, the likeliest first; `doubt` forgets one name."""
+def find_roles(
+    subject: Subject, given: Mapping[str, str], doubt: bool = False, is_cached: bool = False
+) -> Iterator[Roles]:
+    """Yield roles of what has to be passed, the likeliest first; `doubt` forgets one name.
+
+    If `is_cached`, caches are passed that may be left out, if there are any.
+    """
     passed = [a for a in subject.arguments if a.is_required or a.name in given]
+    caches = [a for a in subject.arguments if a not in passed and _is_cache(a)]
+    if is_cached and not caches:
+        return
+    passed += caches if is_cached else []
     passed += [a for a in subject.arguments if a not in passed and _is_needed(a)]
     choices = [_roles_of(argument, subject, given) for argument in passed]
     main = [each for each in choices if {*each} & {*MAIN}]
@@ -82,6 +91,10 @@ def find_roles(subject: Subject, given: Mapping[str, str], doubt: bool = False) 
 def is_telling(name: str) -> bool:
     """Return whether a name says which role an argument has."""
     return bool(roles_by_name(name)) and name not in ("a", "b", "c")
+
+
+def _is_cache(argument: Argument) -> bool:
+    return roles_by_name(argument.word)[:1] in (("cache_k",), ("cache_v",))
 
 
 def _is_needed(argument: Argument) -> bool:
@@ -117,7 +130,7 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     if given and {*roles} & {*AXES, *MAIN}:  # what is given may leave it another role
         roles += [role for role in MAIN[:3] if role not in (*roles, *given.values())]
     if not roles and name[:1] in "Ww" and len(name) < 4:
-        roles += ["w_q", "w_k", "w_v", "w_o"]
+        roles += ["w_q", "w_k", "w_v", "w_o", "w_qkv"]
     if "tanh" in subject.source and name[:1] in "VvWwUu":
         roles = [*roles[:2], "w_a", *(["w_k", "w_q"] if name[0] in "Uu" else [])]
     return roles or [*UNNAMED]
@@ -198,8 +211,9 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
             continue
         parts = [part for part in re.split("[/.]", name) if part and part not in OF_PARAMS]
         *path, last = [part for part in parts if not part.isdigit()] or parts
-        is_kind = last in ("weight", "bias", "kernel", "w", "W", "b", "value")
-        roles = roles_by_name(path[-1] if is_kind and path else last)
+        is_kind = last in ("weight", "bias", "kernel", "w", "W", "b", "value") and path
+        roles = roles_by_name(path[-1] if is_kind else last)
+        roles = roles if {*roles} & {*PARAMS} or last != "value" else roles_by_name(last)
         if "bias_table" in roles and array.ndim == 2 and "bias_table" not in found.values():
             found[name] = "bias_table"
             continue

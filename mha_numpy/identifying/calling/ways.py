@@ -18,12 +18,14 @@ from mha_numpy.identifying.calling.layouts import (
     OF_LAYERS,
     PACKED,
     PARAM_LAYOUTS,
+    RARE_GIVEN,
+    RARE_INSIDE,
     ROWS,
     arrange,
     param_layout,
 )
 from mha_numpy.identifying.calling.names import roles_by_name
-from mha_numpy.identifying.calling.roles import MAIN, NUMBERS, PARAMS, Roles, find_roles
+from mha_numpy.identifying.calling.roles import MAIN, NUMBERS, PARAMS, TOKENS, Roles, find_roles
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.family import AXES, Problem, Sizes
 from mha_numpy.identifying.family.problem import draw
@@ -101,6 +103,8 @@ class Way(NamedTuple):
 
 def _cut(role: str, array: Array, layout: str) -> Array:
     """Keep one index of the axes that a layout leaves out: all of them share it."""
+    if role in TOKENS and not {"B", "n"} & {*layout.split()}:
+        return array[:1]
     if role in (*OF_CELLS, "positions"):
         for at, axis in enumerate(AXES[role].split()):
             if axis not in layout.split():
@@ -152,36 +156,44 @@ def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
     return array.transpose(order).reshape(sizes.shape(AXES[slot.role])).astype(float)
 
 
-def find_ways(subject: Subject, given: Mapping[str, str], doubt: bool = False) -> Iterator[Way]:
+def find_ways(
+    subject: Subject, given: Mapping[str, str], doubt: bool = False, is_cached: bool = False
+) -> Iterator[Way]:
     """Yield ways to call a function, the likeliest first."""
     for is_round in (True, False) if doubt else (False,):  # some functions want whole tiles
-        for roles in find_roles(subject, given, doubt and not is_round):
-            yield from _ways_of(subject, roles, ROUND if is_round else {})
+        for is_rare in (False, True):
+            for roles in find_roles(subject, given, doubt and not is_round, is_cached):
+                yield from _ways_of(subject, roles, ROUND if is_round else {}, is_rare)
 
 
-def _ways_of(subject: Subject, roles: Roles, changed: Mapping[str, int]) -> Iterator[Way]:
+def _ways_of(
+    subject: Subject, roles: Roles, changed: Mapping[str, int], is_rare: bool
+) -> Iterator[Way]:
     """Yield the ways that give arguments these roles, with some lengths changed."""
+    of_given, of_inside = (RARE_GIVEN, RARE_INSIDE) if is_rare else (HEADS_GIVEN, HEADS_INSIDE)
     every, given = roles.all(), roles.passed()
     is_split = bool(given & {"x", "packed"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
     is_split |= "H" in given and not given & {"B", "T", "S", "d"}  # with these it is as in C
     has_count = any("H" in roles_by_name(name)[:1] for name in subject.numbers)  # it splits by it
     insides = (True,) if is_split else (True, False) if has_count else (False, True)
-    tokens: tuple[str, ...] = HEADS_INSIDE[:1] if "packed" in given else HEADS_INSIDE
+    tokens: tuple[str, ...] = of_inside[:1] if "packed" in given else of_inside
     if not given & {"key", "value", "memory"}:  # a single token would see itself alone
         tokens = tuple(layout for layout in tokens if "1" not in layout or "T" in layout)
-    own = [role for role in PARAMS if role in every]
+    own_params = [role for role in PARAMS if role in every]
     known = PARAM_LAYOUTS if roles.hidden else PARAM_LAYOUTS[: -len(OF_LAYERS)]
-    laid_out = {tuple(param_layout(r, of) for r in own): of for of in known[::-1]}
-    params = [*laid_out.values()][::-1]
+    laid_out: dict[tuple[str, ...], tuple[str, str]] = {}
+    for of in known:
+        laid_out.setdefault(tuple(param_layout(role, of) for role in own_params), of)
     for is_odd, options in product((False, True), [*_options(roles)]):
-        for of_params, inside in product(params, insides):
+        for of_params, inside in product(laid_out.values(), insides):
             for sizes in _sizes(subject, roles, inside, of_params):
-                for layout in tokens if inside else HEADS_GIVEN:
+                for layout in tokens if inside else of_given:
                     if "H" in given and not (inside or "H" in layout):  # one head needs no number
                         continue
-                    if is_odd == ("|" in layout):  # keys that are not laid out as queries
-                        of = sizes._replace(**changed)
-                        yield from _way(subject, roles, options, of, layout, of_params, inside)
+                    of_queries, _, of_keys = layout.partition("|")
+                    if is_odd == (of_keys not in ("", of_queries)):  # keys are laid out otherwise
+                        own = sizes._replace(**changed)
+                        yield from _way(subject, roles, options, own, layout, of_params, inside)
 
 
 def _options(roles: Roles) -> Iterator[dict[str, Slot]]:
@@ -365,6 +377,8 @@ def _left_out(
     """Return the lengths that a layout of the tokens leaves no choice for."""
     axes = of_queries.replace("G r", "H").split()
     lengths = {axis: 1 for axis in "BHT" if axis not in axes and (axis != "H" or not is_inside)}
+    if "n" in axes or "B" in of_keys.split():
+        lengths["B"] = 6 if "n" in axes else sizes.B
     if of_keys and "S" not in of_keys:  # a new one after those in a cache
         lengths["S"] = 1
     elif given & {"cache_k", "cache_v"} and is_inside and (not of_keys or "T" not in axes):
@@ -384,9 +398,9 @@ def _param(role: str, of_params: tuple[str, str]) -> Slot:
 
 def _given(role: str, of_queries: str, of_keys: str, has_params: bool) -> Slot:
     """Return the slot of tokens that have an axis of heads, or one head."""
-    role = {"memory": "key", "x": "query"}.get(role, role)
+    role = {"memory": "key_value", "x": "query"}.get(role, role)
     of_keys = of_keys or of_queries.translate(str.maketrans("HT", "GS"))
-    layouts = {"key": of_keys, "value": of_keys.replace("d", "e")}
+    layouts = {"key": of_keys, "key_value": of_keys, "value": of_keys.replace("d", "e")}
     return Slot(role, layouts.get(role, of_queries))
 
 

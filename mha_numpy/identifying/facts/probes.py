@@ -23,7 +23,15 @@ from mha_numpy.identifying.searching.calls import call_way, with_sizes
 from mha_numpy.identifying.searching.search import OUTPUTS, Found, Seen, explain, fit
 
 HIDING = ("mask", "lengths", "bias")  # roles that can hide all keys of a query
-OF_KEYS = ("value", "wide_v", "x_v", "memory", "x", "packed")  # roles whose rows become values
+OF_KEYS = (
+    "value",
+    "wide_v",
+    "x_v",
+    "memory",
+    "key_value",
+    "x",
+    "packed",
+)  # roles whose rows become values
 INPUTS = (*TOKENS, "key", "wide_k", "x_k", *OF_KEYS)
 BLIND_KINDS = ("mean of all values", "zeros", "nan", "as if nothing were hidden")
 RULES = ("is_causal", "window")  # roles of arguments that hide keys by their positions

@@ -21,6 +21,7 @@ def take(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, 
     memory = problem.get("memory")
     q = _first(problem, "query", "x_q", "wide_q", whole)
     own = whole if memory is None else memory
+    own = problem.get("key_value") if own is None else own
     k = _first(problem, "key", "x_k", "wide_k", own, "value", "x_v", "wide_v")
     v = _first(problem, "value", "x_v", "wide_v", own)
     q, k, v = {

@@ -8,6 +8,7 @@ from mha_numpy.dtypes import Array
 
 AXES = {  # by role; a role has its axes whatever a function's layout is
     "query": "B H T d", "key": "B G S d", "value": "B G S e",  # heads given
+    "key_value": "B G S d",  # one array for both
     "wide_q": "B T M", "wide_k": "B S N", "wide_v": "B S O",  # heads inside, no params
     "x": "B T D", "x_q": "B T D", "memory": "B S C", "x_k": "B S C", "x_v": "B S E",
     "packed": "B T P",
@@ -52,6 +53,7 @@ class Sizes(NamedTuple):
             "D": wide, "C": wide, "E": self.C or wide, "M": H * d, "N": G * d, "O": G * e,
             "r": H // G,
             "R": G * (d + e), "P": H * d + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
+            "n": 2, "m": self.B // 2,
         }[axis]  # fmt: skip
 
     def shape(self, axes: str) -> tuple[int, ...]:

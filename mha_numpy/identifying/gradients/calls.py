@@ -53,7 +53,7 @@ class BackwardCall:
         self.subject.until = trial.subject.until
         self.needed = [
             a for a in self.subject.whole
-            if a.is_required or (self.is_both and "d_out" in roles_by_name(a.name))
+            if (a.is_required and not a.star) or (self.is_both and "d_out" in roles_by_name(a.name))
         ]  # fmt: skip
         pieces = _pieces(trial)
         roles = {slot.role: name for name, slot in trial.found.seen.way.slots.items()}

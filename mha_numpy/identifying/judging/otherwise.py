@@ -19,7 +19,7 @@ def describe_unknown(subject: Subject, seen: Sequence[Seen], trouble: str) -> st
     if not seen:
         names = [argument.name for argument in subject.arguments]
         guesses = ", ".join(map(_guess, names)) or "none"
-        because = f"; the last one raised {trouble}" if trouble else ""
+        because = f"; the likeliest one raised {trouble}" if trouble else ""
         return (
             f"no call worked{because}. The arguments were taken for: {guesses}. "
             f"If one of them is something else, say so, for example given={{{_other(names)}}}"

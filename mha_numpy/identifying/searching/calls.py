@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.identifying.calling.evidence import FLAT
 from mha_numpy.identifying.calling.roles import TOKENS
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.calling.ways import Way
@@ -38,10 +37,17 @@ def call_way(
 
 
 def _unflat(array: Array, way: Way) -> Array:
-    """Return an output as C writes it, one axis, with the axes of the queries."""
-    flat = [slot for slot in way.slots.values() if slot.kind == FLAT and slot.role in TOKENS]
-    shape = way.sizes.shape(flat[0].layout.replace("d", "e").replace("P", "U")) if flat else ()
-    return array.reshape(shape) if flat and array.shape == (np.prod(shape),) else array
+    """Return an output with one axis, as C writes it, with the axes of the queries.
+
+    Two axes of sequences become one.
+    """
+    layout = next((slot.layout for slot in way.slots.values() if slot.role in TOKENS), "")
+    shape = way.sizes.shape(layout.replace("d", "e").replace("P", "U"))
+    if len(shape) > 1 and array.shape == (np.prod(shape),):
+        return array.reshape(shape)
+    if "n m" in layout and array.shape[:2] == way.sizes.shape("n m"):
+        return array.reshape(-1, *array.shape[2:])
+    return array
 
 
 def with_sizes(subject: Subject, way: Way, **sizes: int) -> Seen | None:
