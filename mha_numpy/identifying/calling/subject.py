@@ -194,7 +194,7 @@ class Subject:
             values = {p.path: given[p.name] for p in parts if p.name in given}
             if name in given and not (type(given[name]) is dict and not given[name]):
                 found[name] = given[name]
-            elif name in given or values or (parts and argument.is_required and not argument.star):
+            elif name in given or values or (name in self.asked and argument.is_required):
                 found[name] = self._hold(name, values)
         return found
 
