@@ -215,7 +215,8 @@ def _kind(slot: Slot) -> str:
 def _options(looked: Looked) -> Iterator[Named]:
     names = [option.argument for option in looked.options]
     told = [fact.argument for fact in looked.facts]  # of a flag that needs other sizes
-    caches = [f.argument for f in looked.facts if f.name == "cache" and f.value != "not tried"]
+    fed = [f.argument for f in looked.facts if f.name == "cache" and f.value != "not tried"]
+    caches = [argument.partition("[")[0] for argument in fed]
     for option in looked.options:
         slots = {option.argument: option.slot}
         if option.found and looked.found:  # two may have been passed together
@@ -226,7 +227,7 @@ def _options(looked: Looked) -> Iterator[Named]:
             what = ROLES.get(slot.role if slot else option.role, "unknown")
             note = _kind(slot) if slot else option.note or _of_flag(option)
             note = "" if option.argument in told and not slot else note
-            if name in caches and what == "unknown":
+            if name.partition("[")[0] in caches and what == "unknown":
                 what = ROLES["cache"]
             layout = slot.layout if slot else ""
             if name.startswith("q") and option.settings.get("mask_index") == "transposed":
