@@ -163,9 +163,16 @@ def over_queries(q, k, v):
     return q
 
 
+def over_the_first(x, w_q, w_k, w_v):
+    """Take x of shape (batch, seq, dim), and attend over the batch."""
+    q, k, v = (np.moveaxis(x @ w, 0, -2) for w in (w_q, w_k, w_v))
+    return np.moveaxis(mix(q @ k.swapaxes(-1, -2), v), -2, 0)
+
+
 @pytest.mark.parametrize(
     ("function", "setting", "value"),
     [
+        (over_the_first, "order", "tokens first"), (square, "order", None),
         (largest_of_all, "groups", "one"), (square, "groups", "one"),
         (over_queries, "inputs", "changed"),
         (square, "alignment", "one query"), (strictly_square, "alignment", "error"),

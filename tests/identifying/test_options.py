@@ -35,6 +35,20 @@ def test_option_is_understood(options, settings, told):
     assert {name: (option.role, option.settings) for name, option in found.items()} == told
 
 
+def test_a_block_that_is_usually_longer_than_the_keys():
+    def attend(q, k, v, Bc=16):
+        m, total, out = -np.inf, 0.0, 0.0
+        for j in range(0, k.shape[-2], Bc):
+            s = q @ k[..., j : j + Bc, :].swapaxes(-1, -2) / q.shape[-1] ** 0.5
+            old, m = m, np.maximum(m, s.max(-1, keepdims=True))
+            total = total * np.exp(old - m) + np.exp(s - m).sum(-1, keepdims=True)
+            out = out + np.exp(s - m) @ v[..., j : j + Bc, :]
+        return out / total
+
+    settings = options_of(attend)["Bc"].settings
+    assert settings == {"normaliser": "streamed, output not rescaled"}
+
+
 @pytest.mark.parametrize(("word", "combined"), [("if", "and"), ("elif", "first mask")])
 def test_two_masks_hide_what_either_of_them_hides(word, combined):
     lines = f"""

@@ -34,6 +34,8 @@ PROMISING = [
      ["alignment: bottom right"]),
     ("f(q, k, v)", "A hidden key must get weight 0.", ["softcap_at: before the bias"]),
     ("f(q, k, v)", "Made for float16.", HALF),
+    ("f(x)", "For inputs of shape (batch, seq_len, embed_dim).", ["order: batch first"]),
+    ("f(x)", "x is (T, B, D).", ["order: tokens first"]),
     ("f(q, k, v)", "The result is written over q.", ["inputs: changed"]),
     ("f(q, k, v)", "Returns (output, weights): the weights are of all heads.",
      ["returned: output, weights"]),
@@ -80,7 +82,7 @@ PROMISING = [
      " positions, 1 indicates attention and 0 indicates no attention.",
      [f"mask attention_mask: {SEES}"]),
     ("attn(src, src_pad)", "src (B, S, D), src_pad (B, S) with 1.0 for padding and 0.0 for tokens",
-     [f"mask src_pad: {HIDES}"]),
+     ["order: batch first", f"mask src_pad: {HIDES}"]),
     ("attn(x, mask)", "mask (T, T): True = key is not visible", [f"mask mask: {HIDES}"]),
     ("attn(x, mask)", "x (T, D)\nmask (T, T), positions where mask == 0 are masked out",
      [f"mask mask: {SEES}"]),
@@ -336,7 +338,7 @@ def test_finds_what_is_promised(signature, docstring, expected):
 
 @pytest.mark.parametrize(("signature", "docstring"), NOTHING)
 def test_finds_no_promise_where_there_is_none(signature, docstring):
-    assert promised(signature, docstring) == []
+    assert {*promised(signature, docstring)} <= {"order: batch first"}  # which shapes do say
 
 
 OPENINGS = """

@@ -35,7 +35,7 @@ RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option i
     "offset": ("q_position", "alignment", "first_position", "causal"),
     "positions": ("rotation", "rotated", "direction"), "cos": ("rotation", "rotated", "direction"),
     "cache_k": ("alignment", "q_position", "causal"), "memory": ("exchanged",),
-    "key": ("exchanged",), "block": (), "eps": (),
+    "key": ("exchanged",), "block": ("normaliser",), "eps": (),
 }  # fmt: skip
 TOGETHER = {"cache_k": "cache_v", "cos": "sin", "key": "value"}  # passed as a pair
 PARTNER = {"is_causal": "mask", "offset": "is_causal"}  # may change something only together
@@ -242,6 +242,8 @@ def _roles(argument: Argument) -> list[str]:
         roles = [role for role in roles if role not in LAYOUTS and role not in NUMBERS]
     known = [*RELATED, "flag", "training", "rate", "rng", "padding", "d_out"]
     roles = [role for role in dict.fromkeys(roles) if role in known]
+    if isinstance(argument.default, int) and not roles:
+        roles = ["block", "window"]
     if argument.default is None and not {*roles} - {"base"}:
         roles = ["mask", "bias", "scale", "window"]
     return roles

@@ -18,7 +18,7 @@ from mha_numpy.identifying.calling.signatures import source_of
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.calling.ways import Slot, Way
 from mha_numpy.identifying.facts.options import Option
-from mha_numpy.identifying.family import AXES, Problem, evaluate
+from mha_numpy.identifying.family import AXES, Problem, Sizes, evaluate
 from mha_numpy.identifying.searching.calls import call_way, with_sizes
 from mha_numpy.identifying.searching.search import OUTPUTS, Found, Seen, explain, fit
 
@@ -73,6 +73,7 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
         _half_masked(subject, hiding[:1]),
         _changes(subject, findings),
         _repeats(subject, found),
+        _order(subject, found),
     ]
     found_out = [fact for facts in probes for fact in in_time(subject, facts)]
     half = [fact for fact in found_out if fact.name in ("float16", "half_masked")]
@@ -508,3 +509,23 @@ def _repeats(subject: Subject, found: Found) -> Iterator[Fact]:
         first, second = (found.output(one) for one in calls if one)
         if not np.array_equal(first, second):
             yield Fact("repeats", "different numbers in two calls")
+
+
+def _order(subject: Subject, found: Found) -> Iterator[Fact]:
+    """Say if the tokens of several sequences come before the axis of sequences."""
+    way = found.seen.way
+    role = next(role for role in TOKENS if role in way.roles())
+    axes = way.roles()[role].split()
+    if {"B", "T"} <= {*axes} and axes.index("T") < axes.index("B"):
+        yield Fact("order", "tokens first")
+    if "B" in axes or len(axes) != 2:
+        return
+    slots = {
+        name: slot._replace(layout=f"{slot.layout.split()[0]} B {slot.layout.split()[-1]}")
+        for name, slot in way.slots.items()
+        if slot.role in INPUTS
+    }
+    sizes = way.sizes._replace(B=Sizes().B)
+    seen, _ = call_way(subject, way._replace(slots={**way.slots, **slots}, sizes=sizes))
+    if seen and explain(seen, found.settings):
+        yield Fact("order", "tokens first")
