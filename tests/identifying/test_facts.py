@@ -169,9 +169,23 @@ def over_the_first(x, w_q, w_k, w_v):
     return np.moveaxis(mix(q @ k.swapaxes(-1, -2), v), -2, 0)
 
 
+def over_heads(q, k, v):
+    s = np.where(np.tri(q.shape[2], k.shape[2], dtype=bool), q @ k.swapaxes(-1, -2), -1e9)
+    return softmax(s.swapaxes(1, -1) / np.sqrt(8)).swapaxes(1, -1) @ v
+
+
+def by_distance(q, k, v, table):
+    """Add row (K - 1) / 2 + j - i of a table (K, H)."""
+    most = (len(table) - 1) // 2
+    distance = np.arange(k.shape[2]) - np.arange(q.shape[2])[:, None]
+    bias = table[most + distance.clip(-most, most)].transpose(2, 0, 1)
+    return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(8) + bias) @ v
+
+
 @pytest.mark.parametrize(
     ("function", "setting", "value"),
     [
+        (over_heads, "hidden_nan", "spreads"), (by_distance, "buckets", "j - i"),
         (over_the_first, "order", "tokens first"), (square, "order", None),
         (largest_of_all, "groups", "one"), (square, "groups", "one"),
         (over_queries, "inputs", "changed"),

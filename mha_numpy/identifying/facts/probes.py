@@ -245,7 +245,7 @@ def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
         way = found.seen.way
         own = {n: s for n, s in way.slots.items() if s.role != "block" or n not in optional}
         way = way._replace(slots=own)  # as small a block as in other calls may be hidden whole
-        if is_meant and _argument(way)[:1] in ("", "q"):  # this one hides queries
+        if is_meant and _argument(way).startswith("q"):  # this one hides queries
             continue
         role = next((role for role in OF_KEYS if role in way.roles()), "")
         if not role or way.sizes.T < 2:
@@ -256,7 +256,8 @@ def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
         usual = finite and evaluate(finite, found.settings)
         if not seen or not usual:
             continue
-        is_apart = (usual["weights"][..., -1] == 0).all(1) | is_meant  # (B, T): no weight on NaN
+        is_apart = (usual["weights"][..., -1] == 0).all(1)  # (B, T): no weight on NaN
+        is_apart |= is_meant & (~usual["visible"][..., -1].any(1) | bool(_argument(way)))
         if role in ("x", "packed"):
             is_apart[..., -1] = False  # this query is NaN itself
         array = found.output(seen)

@@ -137,7 +137,7 @@ TELLING = {  # the setting that says how an argument of this role is meant
     "mask": "mask", "lengths": "lengths", "bias": "bias", "window": "window_given",
     "scale": "scale_given",
     "softcap": "softcap_at", "dropout_mask": "dropout_mask", "head_gate": "head_gate",
-    "offset": "q_position",
+    "offset": "q_position", "bias_table": "buckets",
 }  # fmt: skip
 
 
