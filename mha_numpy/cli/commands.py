@@ -619,7 +619,8 @@ def _vectors(options: Namespace) -> int:
     "mistake, 1 with one, and 3 if the report cannot say what your code computes.",
     "mha-numpy identify attention.py:attend --given mask=attn --html attend.html",
     word("function", "FILE.py:NAME",
-        "a function, an object, a class, or an attribute of these, such as Layer.attend"),
+        "a function, an object, a class, an attribute of these, such as Layer.attend, or a call "
+        "that makes one, such as 'Layer(32, heads=4)'"),
     word("--backward", "NAME", "the function in this file that computes the gradients"),
     word("--given", "ROLE=ARGUMENT",
         "say which argument has a role, such as mask=attn; you can give several. Roles are query, "

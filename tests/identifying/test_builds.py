@@ -68,6 +68,21 @@ class ByKeys(Grouped):
         super().__init__(cfg["emb_dim"], cfg["n_heads"], cfg.get("n_kv", 2))
 
 
+class ByParams:
+    """A layer whose params come in a dict, and that looks whether all are there."""
+
+    def __init__(self, params, n_head):
+        assert all(name in params for name in ("w_qkv", "w_o"))
+        self.params, self.n_head = params, n_head
+
+    def __call__(self, x):
+        B, T, D = x.shape
+        parts = np.split(x @ self.params["w_qkv"] + self.params["b_qkv"], 3, -1)
+        q, k, v = (a.reshape(B, T, self.n_head, -1).swapaxes(1, 2) for a in parts)
+        weights = softmax(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1]))
+        return (weights @ v).swapaxes(1, 2).reshape(B, T, D) @ self.params["w_o"]
+
+
 def make_attention(num_heads, scale=None):
     def attend(q, k, v):
         B, T, D = q.shape
@@ -85,13 +100,19 @@ def make_attention(num_heads, scale=None):
         (Even, "Even(width=128, parts=8)"),
         (Configured, "Configured(config=Config(n_head=4, n_embd=32, bias=True))"),
         (ByKeys, "ByKeys(cfg={emb_dim=32, n_heads=4})"),
+        (
+            ByParams,
+            "ByParams(params={w_qkv=<array (32, 96)>, w_o=<array (32, 32)>, "
+            "b_qkv=<array (96,)>}, n_head=4)",
+        ),
         (make_attention, "make_attention(num_heads=4)"),
     ],
 )
 def test_the_datasheet_says_how_it_was_built(maker, built):
     sheet = identify(maker)
     assert sheet.is_found
-    assert f"Built as {built}." in str(sheet)
+    assert f"Built as {built}." in sheet.notes
+    assert "Built as " in str(sheet)
 
 
 def test_it_is_built_so_that_conventions_show():

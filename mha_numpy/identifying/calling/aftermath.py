@@ -16,6 +16,7 @@ from mha_numpy.identifying.calling.arrays import (
     is_keras,
     owner_of,
 )
+from mha_numpy.identifying.calling.asked import Drawn
 
 
 @contextmanager
@@ -46,7 +47,9 @@ class State:
             change(*arguments)
 
     def _keep(self, own: dict[str, Any]) -> None:
-        """Keep a dict, and the arrays and lists in it."""
+        """Keep a dict, and the arrays and lists in it; what was drawn stays drawn."""
+        if isinstance(own, Drawn):
+            return
         self._back += [(dict.clear, own), (dict.update, own, dict(own))]
         for value in own.values():
             if isinstance(value, np.ndarray) and value.flags.writeable:

@@ -53,6 +53,12 @@ class Drawn(dict[str, Any]):
         self[key] = self._draw(key)
         return self[key]
 
+    def __contains__(self, key: object) -> bool:
+        try:
+            return super().__contains__(key) or self[str(key)] is not None
+        except KeyError:
+            return False
+
     def __getattr__(self, key: str) -> Any:
         if key.startswith("_"):
             raise AttributeError(key)

@@ -79,14 +79,16 @@ class Maker(NamedTuple):
 
     def builds(self, given: Mapping[str, str]) -> Iterator[Build]:
         """Yield what it makes with several sizes; `given` has roles of its arguments."""
-        tried, trouble, is_made = list[str](), "", False
-        has_params = any(_role_of(a) in PARAMS for a in self.arguments)  # whose code says d = D / H
-        for sizes, is_full in product(SIZES[has_params:], (True, False)):
+        tried, trouble, is_made = list[Any](), "", False
+        has_params = any(_role_of(a) in (*PARAMS, "params") for a in self.arguments)
+        likely = SIZES[1:3] if has_params else SIZES  # code of params says d = D / H
+        for sizes, is_full in product(likely, (True, False)):
             passed = dict(self._passed(sizes, is_full, given))
             text = str(Build(self, passed, None))
-            if text in tried:
+            is_drawn = any(isinstance(value, Drawn) for value in passed.values())
+            if (text, is_drawn and sizes) in tried:
                 continue
-            tried.append(text)
+            tried.append((text, is_drawn and sizes))
             try:
                 yield self.build(passed)
                 is_made = True
@@ -181,7 +183,7 @@ def _role_of(argument: Argument) -> str:
     if isinstance(argument.default, bool) or re.search(r"\bbool\b", argument.annotation):
         return "is_causal" if "is_causal" in roles_by_name(argument.name) else "flag"
     roles = roles_by_name(argument.name)
-    if re.fullmatch(r"[wW]_?[a-z]", argument.name):
+    if re.fullmatch(r"[wW]_?[a-z\d]", argument.name):
         return "w_q"  # whatever the letter means
     known = (
         *VALUES,
