@@ -50,6 +50,13 @@ def test_cache_is_passed_back(old, new, value):
     assert [row.setting for row in sheet.mistakes] == (["cache"] if value in MISTAKES else [])
 
 
+def unpacking(x, w_qkv, n_head, past=None):
+    if past is not None:
+        pk, pv = past
+        past = [pk, pv]
+    return decode(x, w_qkv, n_head, past)
+
+
 def decode(x, w_qkv, n_head, past=None):
     B, T, D = x.shape
     q, k, v = (a.reshape(B, T, n_head, -1).swapaxes(1, 2) for a in np.split(x @ w_qkv, 3, -1))
@@ -68,6 +75,12 @@ def test_the_line_of_a_cache_is_mended():
     assert sheet.arguments[-1].what == "keys and values of earlier tokens"
     assert (row.setting, row.value) == ("cache", "order")
     assert row.edit == "v = np.concatenate([past[1], v], axis=2)"
+
+
+def test_a_cache_may_be_unpacked():
+    sheet = identify(unpacking)
+    assert [row.value for row in sheet.mistakes] == ["order"]
+    assert {each.what for each in sheet.arguments[-2:]} == {"keys and values of earlier tokens"}
 
 
 def test_flag_that_asks_for_the_cache():

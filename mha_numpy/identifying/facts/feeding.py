@@ -33,7 +33,8 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
     caches = [
         a for a in subject.arguments
         if {*roles[a.name]} & {"cache_k", "cache_v"}
-        or (NAMES.fullmatch(a.name) and a.name not in way.slots and a.default in (None, False))
+        or (NAMES.fullmatch(holder_of(a.name)) and a.name not in way.slots
+            and a.default in (None, False))
     ]  # fmt: skip
     fed = [a.name for a in caches if not isinstance(a.default, bool)]
     T = way.sizes.T
@@ -64,7 +65,7 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
     alone = np.empty(0) if {*fed} & way.slots.keys() else output(subject.call(rest))
     right = output(subject.call(tokens(0, T)))
     right = right.take(range(first, T), layout.index("T")) if right.size else right
-    fact = Fact("cache", "not tried", fed[0] if fed else "")
+    fact = Fact("cache", "not tried", holder_of(fed[0]) if fed else "")
     start = subject.call(tokens(0, first))
     for cache in _caches(start.result, path, fed) if fed else ({},):
         with subject.keeping(not fed):
@@ -87,6 +88,11 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
             if explain(seen._replace(problem=own), of_heads(found.settings, value)):
                 return [fact._replace(value=value, seen=seen._replace(problem=causes[0][1]))]
     return [fact]
+
+
+def holder_of(name: str) -> str:
+    """Return the argument of a signature for what is in it, as ``past[0]``."""
+    return name.partition("[")[0]
 
 
 def of_heads(settings: Mapping[str, Any], cause: str = "") -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.calling.ways import Slot
+from mha_numpy.identifying.facts.feeding import holder_of
 from mha_numpy.identifying.facts.options import Option
 from mha_numpy.identifying.family import SETTINGS, USUAL, Sizes
 from mha_numpy.identifying.gradients.look import GradientRow
@@ -215,8 +216,7 @@ def _kind(slot: Slot) -> str:
 def _options(looked: Looked) -> Iterator[Named]:
     names = [option.argument for option in looked.options]
     told = [fact.argument for fact in looked.facts]  # of a flag that needs other sizes
-    fed = [f.argument for f in looked.facts if f.name == "cache" and f.value != "not tried"]
-    caches = [argument.partition("[")[0] for argument in fed]
+    caches = [f.argument for f in looked.facts if f.name == "cache" and f.value != "not tried"]
     for option in looked.options:
         slots = {option.argument: option.slot}
         if option.found and looked.found:  # two may have been passed together
@@ -227,8 +227,8 @@ def _options(looked: Looked) -> Iterator[Named]:
             what = ROLES.get(slot.role if slot else option.role, "unknown")
             note = _kind(slot) if slot else option.note or _of_flag(option)
             note = "" if option.argument in told and not slot else note
-            if name.partition("[")[0] in caches and what == "unknown":
-                what = ROLES["cache"]
+            if holder_of(name) in caches and what == "unknown":
+                what, note = ROLES["cache"], ""
             layout = slot.layout if slot else ""
             if name.startswith("q") and option.settings.get("mask_index") == "transposed":
                 layout = layout.replace("S", "T")  # it hides queries
