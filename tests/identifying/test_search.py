@@ -109,3 +109,14 @@ def test_distance_is_relative_and_nan_has_to_match():
     assert distance(np.array([1.0, nan, inf]), np.array([1.0, nan, inf])) == 0
     assert distance(np.array([1.0, 2.0]), np.array([1.0, nan])) == inf
     assert distance(np.array([True]), np.array([False])) == inf
+
+
+def test_the_number_1_is_the_scale_that_has_a_name():
+    scales = [
+        value
+        for each in choices_of((1.0, 3.0), ()).values()
+        for name, value in each
+        if name == "scale"
+    ]
+    assert 1.0 not in scales
+    assert 3.0 in scales

@@ -173,7 +173,7 @@ def choices_of(numbers: Sequence[float], only: Sequence[str]) -> dict[int, list[
     for n in numbers:
         if not TINY < n < 1 / TINY:  # an eps, or a score of hidden cells
             continue
-        choices["scale"] += [n, 1 / n, n**-0.5, n**0.5]
+        choices["scale"] += [n, 1 / n, n**-0.5, n**0.5] * (n != 1)  # which is the setting "1"
         choices["softcap"].append(n)
         choices["most_distance"].append(n)
         if n == int(n) and n < 12:
