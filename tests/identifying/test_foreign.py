@@ -24,8 +24,8 @@ UNKNOWN = {  # what is not found yet: a class that needs arrays, pages of a cach
     "y": set(),
     "p": {"f19"},
     "q": {"f18", "f44"},
-    "r": {"f01", "f05", "f29", "f38", "f40", "f41", "f47", "f51", "f60"},
-    "s": {"f05", "f23", "f28", "f44", "f45", "f46", "f48"},
+    "r": {"f01", "f05", "f29", "f38", "f40", "f47", "f60"},
+    "s": {"f05", "f23", "f44", "f45", "f48"},
 }
 ASKS = ("s", "f60")  # a class that cannot be made without its params, which is said
 ACCUSED = {("s", "f55")}  # a maximum over hidden keys, too: large ones make visible ones vanish

@@ -202,11 +202,39 @@ def as_c_returns(q, k, v, B, H, T, d):
     return attend(*(x.reshape(B, H, T, d) for x in (q, k, v))).reshape(-1)
 
 
+def cut(q, k, v, cu_seqlens):
+    out = np.empty((*q.shape[:2], v.shape[-1]))
+    for own in map(slice, cu_seqlens[:-1], cu_seqlens[1:]):
+        out[own] = attend(*(x[own].swapaxes(0, 1) for x in (q, k, v))).swapaxes(0, 1)
+    return out
+
+
+def cut_apart(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, scale=None):
+    out = np.empty((*q.shape[:2], v.shape[-1]))
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    of_queries = map(slice, cu_seqlens_q[:-1], cu_seqlens_q[1:])
+    for i, j in zip(of_queries, map(slice, cu_seqlens_k[:-1], cu_seqlens_k[1:]), strict=True):
+        scores = np.einsum("qhd,khd->hqk", q[i], k[j]) * scale
+        out[i] = np.einsum("hqk,khd->qhd", softmax(scores), v[j])
+    return out
+
+
+def packed_documents(q, k, v, segment_ids):
+    same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    return softmax(np.where(same, scores, -np.inf)) @ v
+
+
+def by_positions(q, k, v, q_pos, k_pos):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    return softmax(np.where(k_pos[None, :] <= q_pos[:, None], scores, -np.inf)) @ v
+
+
 RIGHT = [
     stacked, four_in_one, maps_and_biases, pairs, by_head, one_letter, cross, in_a_named_tuple,
     with_config, OfConfig, OfAdditive, OfWords, into_a_dict, with_a_state, one_token, of_stars,
     of_names, of_a_batch, of_a_named_tuple, latents, pooled, own_items, rows_of_images,
-    as_c_returns,
+    as_c_returns, cut, cut_apart, packed_documents, by_positions,
 ]  # fmt: skip
 
 
@@ -222,6 +250,15 @@ def test_what_an_argument_holds_has_roles_of_its_own():
     assert roles["batch['mask']"] == "mask"
     assert roles["batch['q']"] == "queries"
     assert identify(of_a_batch).value("mask") == "true = visible"
+
+
+def test_sequences_in_one_array_and_positions_have_roles():
+    said = [each.what for each in identify(cut_apart).arguments]
+    assert said[3:5] == [
+        "sequences that the queries belong to",
+        "sequences that the keys belong to",
+    ]
+    assert identify(by_positions).value("causal") == "past and itself"
 
 
 def test_what_may_be_missing_is_an_option():

@@ -38,8 +38,12 @@ CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fi
 }  # fmt: skip
 SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
 OF_CELLS = ("mask", "more_mask", "bias", "more_bias", "dropout_mask")
+SEGMENTS = ("segments", "q_segments")
+OF_ROWS = ("positions", "k_positions", *SEGMENTS)
 KINDS = {"mask": ("bool", "int", "float"), "cache_k": ("", "room"), "cache_v": ("", "room")}
-PAIRED = (("cache_k", "cache_v"), ("cos", "sin"))  # arrays that have one layout
+PAIRED = (  # arrays that have one layout
+    ("cache_k", "cache_v"), ("cos", "sin"), SEGMENTS, ("k_positions", "positions"),
+)  # fmt: skip
 MOST_OPTIONS = 200  # ways to give everything that is neither tokens nor params
 SHARED = ("d", "d d", "e e")  # params that are the same for each head
 ROUND = {"T": 16, "S": 16, "d": 32, "e": 32}
@@ -105,7 +109,7 @@ def _cut(role: str, array: Array, layout: str) -> Array:
     """Keep one index of the axes that a layout leaves out: all of them share it."""
     if role in TOKENS and not {"B", "n"} & {*layout.split()}:
         return array[:1]
-    if role in (*OF_CELLS, "positions"):
+    if role in (*OF_CELLS, *OF_ROWS):
         for at, axis in enumerate(AXES[role].split()):
             if axis not in layout.split():
                 array = array.take([0], at)
@@ -132,6 +136,8 @@ def _fill(slot: Slot, problem: Problem) -> Any:
         return np.pad(array, [(0, room * (axis == "Z")) for axis in slot.layout.split()])
     if slot.kind == FLAT:
         return array.ravel()
+    if slot.kind == "ends":  # where each segment begins, and the end
+        return np.searchsorted(array, np.arange(array.max() + 2))
     return array.astype({"int": np.int64, "float": float}.get(slot.kind, array.dtype))
 
 
@@ -204,9 +210,12 @@ def _options(roles: Roles) -> Iterator[dict[str, Slot]]:
         yield dict(zip(names, slots, strict=True))
 
 
+AS_KEYS = str.maketrans("eT", "dS")
+
+
 def _are_alike(options: Iterable[Slot]) -> bool:
     """Return whether arrays that come in pairs have the same layout."""
-    layouts = {slot.role: (slot.layout.replace("e", "d"), slot.kind) for slot in options}
+    layouts = {slot.role: (slot.layout.translate(AS_KEYS), slot.kind) for slot in options}
     is_shifted = "cache_k" in layouts and any(s.role == "offset" and s.value != 2 for s in options)
     alike = all(layouts[a] == layouts[b] for a, b in PAIRED if {a, b} <= layouts.keys())
     return alike and not is_shifted  # new tokens come after the cache
@@ -219,7 +228,7 @@ def variants(role: str, name: str = "") -> list[Slot]:
     values = [Slot(role, value=value) for value in CHOICES.get(role, ())]
     layouts = {"padding": ROWS, "scale": OF_HEADS}.get(role) or LAYOUTS.get(role, ())
     role = "mask" if role == "padding" else role
-    kinds = KINDS.get(role, ("",))
+    kinds = KINDS.get(role, ("ends",) if role in SEGMENTS and name.startswith("cu") else ("",))
     return values + [Slot(role, layout, kind=kind) for kind in kinds for layout in layouts]
 
 
@@ -332,7 +341,9 @@ def _way(
             flat = {
                 name: slot._replace(kind=FLAT)
                 for name, slot in own_slots.items()
-                if slot.layout and slot.role != "bias_table" and known[name].kind == FLAT
+                if slot.layout
+                and slot.role not in ("bias_table", *SEGMENTS)
+                and known[name].kind == FLAT
             }
             yield Way(own_slots | flat, own, sizes._replace(B=B), is_inside)
 
@@ -365,6 +376,8 @@ def fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:
         return slot.layout.replace("e", "d") in (keys.replace("S", "Z"), "Z " + keys, "B Z G d")
     if "H" in own and slot.role in ("sink", "head_gate", "bias_table", "scale"):
         return is_inside or "H" in axes or "r" in axes
+    if slot.role in OF_ROWS:
+        return "B" not in own or "B" in axes
     if slot.role not in OF_CELLS:
         return True
     known = {*axes, *of_keys.split(), "S", "1", *("HG" if is_inside else "")}

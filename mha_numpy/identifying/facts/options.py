@@ -33,6 +33,8 @@ RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option i
     "softcap": ("softcap_at",), "dropout_mask": ("dropout_mask",), "head_gate": ("head_gate",),
     "sink": ("normaliser",), "base": ("frequencies",),
     "offset": ("q_position", "alignment", "first_position", "causal"),
+    "segments": ("combined", *HOW_HIDDEN), "q_segments": ("combined", *HOW_HIDDEN),
+    "k_positions": ("rotation", "causal"),
     "positions": ("rotation", "rotated", "direction"), "cos": ("rotation", "rotated", "direction"),
     "cache_k": ("alignment", "q_position", "causal"), "memory": ("exchanged",),
     "key": ("exchanged",), "block": ("normaliser",), "eps": (),
@@ -265,7 +267,7 @@ def _trials(
     elif role in LAYOUTS or role == "padding":
         layouts = way.roles()
         of_queries = next((layouts[r] for r in TOKENS if r in layouts), "")
-        for slot in variants(role):
+        for slot in variants(role, argument.name):
             if not fits(slot, of_queries, layouts.get("key", ""), way.is_inside):
                 continue
             layout = slot.layout.replace("d", "e") if role == "cache_k" else slot.layout

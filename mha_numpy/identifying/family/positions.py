@@ -49,7 +49,9 @@ def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
             cos, sin = (_both(getattr(x, part), array) for part in ("cos", "sin"))
         else:
             length = array.shape[1 if s.rotation_axis == "heads" else 2]
-            places = starts[name] + np.arange(length) if positions is None else positions[:, None]
+            own = problem.get("k_positions") if name != "q" else None
+            own = positions if own is None else own
+            places = starts[name] + np.arange(length) if own is None else own[:, None]
             angles = _angles(places, array.shape[-1], base, s.frequencies)
             cos, sin = np.cos(angles), np.sin(angles)
         if s.rotation_axis == "heads":

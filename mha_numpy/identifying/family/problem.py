@@ -19,7 +19,8 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "mask": "B H T S", "more_mask": "B H T S",
     "bias": "B H T S", "more_bias": "B H T S", "dropout_mask": "B H T S",
     "lengths": "B", "scale": "H",
-    "positions": "B T", "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
+    "positions": "B T", "k_positions": "B S", "segments": "B S", "q_segments": "B T",
+    "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
     "bias_table": "K H", "cache_k": "B G Z d", "cache_v": "B G Z e",
     "out": "B H T e", "merged": "B T W", "weights": "B H T S", "lse": "B H T",
 }  # fmt: skip
@@ -93,6 +94,10 @@ def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
         return np.asarray(2 + np.arange(sizes.B) * 2 % max(sizes.S - 2, 1))
     if role == "positions":
         return np.asarray(np.sort(rng.permutation(4 * sizes.T)[: sizes.T]) + np.zeros(shape, int))
+    if role == "k_positions":  # the first is visible, each later one to the queries after it
+        return np.asarray(4 * np.arange(shape[1]) + np.zeros(shape, int))
+    if role in ("segments", "q_segments"):  # each is two tokens or more
+        return np.asarray(np.arange(shape[1]) * 2 // shape[1] + np.zeros(shape, int))
     if role in ("cos", "sin"):
         angles = np.random.default_rng(7).uniform(0, 6, shape)
         return np.asarray(getattr(np, role)(angles))

@@ -36,6 +36,8 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     if s.alignment == "bottom right":
         i = i + S - T
     i = i + (problem.get("offset") or 0)
+    if problem.get("k_positions") is not None:
+        i, j = problem.given["positions"][:, None, :, None], x.k_positions[:, None, None, :]
     is_causal, block = problem.get("is_causal"), problem.get("block") or s.blocks
     ruled = []
     if s.blocks and s.in_blocks == "its own":
@@ -73,6 +75,9 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     more = problem.get("more_mask")
     if more is not None and s.mask != "ignored":
         masked.append(more if s.mask == "true = visible" else ~more)
+    if problem.get("segments") is not None:
+        of_queries = x.segments if problem.get("q_segments") is None else x.q_segments
+        masked.append(of_queries[:, None, :, None] == x.segments[:, None, None, :])
     if problem.get("lengths") is not None:
         of_keys = _rows(x.lengths[:, None], S, s.lengths)[:, None, None, :]
         of_queries = _rows(x.lengths[:, None], T, s.lengths)[:, None, :, None]

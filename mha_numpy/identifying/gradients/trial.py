@@ -14,7 +14,18 @@ from mha_numpy.identifying.calling.ways import SHARED
 from mha_numpy.identifying.family import AXES, Problem, evaluate
 from mha_numpy.identifying.searching.search import ROLE_OF, Found
 
-GIVEN_ONLY = ("dropout_mask", "cos", "sin", "mask", "more_mask", "lengths", "positions")
+GIVEN_ONLY = (
+    "dropout_mask",
+    "cos",
+    "sin",
+    "mask",
+    "more_mask",
+    "lengths",
+    "positions",
+    "k_positions",
+    "segments",
+    "q_segments",
+)
 
 
 class Leaf(NamedTuple):

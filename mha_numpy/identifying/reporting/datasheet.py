@@ -198,7 +198,8 @@ def _arguments(found: Found) -> Iterator[Named]:
     is_self = "x" in way.roles() and "memory" not in way.roles()
     for name, slot in way.slots.items():
         role = "x_q" if slot.role == "x" and not is_self else slot.role
-        axes = axes_of(slot.layout, is_self=is_self, sizes=way.sizes)
+        layout = slot.layout if slot.kind != "ends" else ""
+        axes = axes_of(layout, is_self=is_self, sizes=way.sizes)
         yield Named(name, ROLES.get(role, role), axes, _kind(slot))
     for name, slot in way.hidden.items():
         what = ROLES.get(slot.role, slot.role)
@@ -209,7 +210,8 @@ def _arguments(found: Found) -> Iterator[Named]:
 def _kind(slot: Slot) -> str:
     return {
         "bool": "bool", "int": "0 and 1", "float": "0.0 and 1.0", "room": "with room for more",
-        "reversed": "True = not causal", "flat": "one after the other, as in C",
+        "reversed": "True = not causal", "ends": "the first row of each, and the end",
+        "flat": "one after the other, as in C",
     }.get(slot.kind, "")  # fmt: skip
 
 
