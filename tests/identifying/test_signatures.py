@@ -123,6 +123,17 @@ class OfWords:
         return attend(X @ self.W["query"], X @ self.W["key"], X @ self.W["value"])
 
 
+class OfLetters:
+    """Scores without a scale, as in T5."""
+
+    def __init__(self, params, n_heads):
+        self.p, self.n_heads = params, n_heads
+
+    def __call__(self, x):
+        q, k, v = (split(x @ self.p[name], self.n_heads) for name in ("q", "k", "v"))
+        return join(softmax(q @ k.swapaxes(-1, -2)) @ v) @ self.p["o"]
+
+
 # caches
 
 
@@ -232,8 +243,8 @@ def by_positions(q, k, v, q_pos, k_pos):
 
 RIGHT = [
     stacked, four_in_one, maps_and_biases, pairs, by_head, one_letter, cross, in_a_named_tuple,
-    with_config, OfConfig, OfAdditive, OfWords, into_a_dict, with_a_state, one_token, of_stars,
-    of_names, of_a_batch, of_a_named_tuple, latents, pooled, own_items, rows_of_images,
+    with_config, OfConfig, OfAdditive, OfWords, OfLetters, into_a_dict, with_a_state, one_token,
+    of_stars, of_names, of_a_batch, of_a_named_tuple, latents, pooled, own_items, rows_of_images,
     as_c_returns, cut, cut_apart, packed_documents, by_positions,
 ]  # fmt: skip
 
@@ -250,6 +261,15 @@ def test_what_an_argument_holds_has_roles_of_its_own():
     assert roles["batch['mask']"] == "mask"
     assert roles["batch['q']"] == "queries"
     assert identify(of_a_batch).value("mask") == "true = visible"
+
+
+def product_of_three(q, k, v):
+    return np.matmul(q, np.matmul(np.swapaxes(k, 1, 2), v))
+
+
+@pytest.mark.slow
+def test_a_product_of_three_matrices_is_no_attention():
+    assert not identify(product_of_three, seconds=2).is_found
 
 
 def test_sequences_in_one_array_and_positions_have_roles():
