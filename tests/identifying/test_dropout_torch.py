@@ -105,3 +105,16 @@ def test_params_that_a_layer_draws_at_its_first_call_are_its_own():
     sheet = identify(Attend())
     assert sheet.value("scale") == "1/sqrt(d)"
     assert [each.name for each in sheet.arguments][:2] == ["x", "q.kernel"]
+
+
+@pytest.mark.slow
+def test_operations_of_keras_have_the_dtype_of_keras():
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    names = {"ops": pytest.importorskip("keras").ops}
+    source = """
+def attend(q, k, v):
+    scores = ops.matmul(q * q.shape[-1] ** -0.5, ops.transpose(k, (0, 2, 1)))
+    return ops.matmul(ops.softmax(scores), v)
+"""
+    exec(source, names)
+    assert not identify(names["attend"]).mistakes

@@ -410,8 +410,7 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
     width = _width_inside(subject, found) if own == "float64" and is_wide else ""
     is_exact = not has_params or found.fits[0].error < 1e-11
     if width and (is_exact or width != "float64"):
-        around = getattr(subject.inner, "__globals__", {})
-        own_dtype = "keras" in around or is_keras(subject.function)  # that inputs are cast to
+        own_dtype = subject.framework == "keras" or is_keras(subject.function)  # inputs are cast
         helpers = [each for each in globals_of(subject.inner).values() if isfunction(each)]
         says = any(width in source_of(each)[0] for each in (subject.inner, *helpers))
         is_meant = width != "float64" and (own_dtype or says)
