@@ -270,3 +270,21 @@ def test_a_mask_that_is_added_to_a_bias():
 
 def test_heads_that_come_first_are_no_batch():
     assert identify(tiled).arguments[1][2] == "(H_kv, T_k, d_k)"
+
+
+@pytest.mark.slow
+def test_a_softmax_over_an_axis_of_length_1():
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    class Additive(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.W1, self.W2, self.V = nn.Linear(6, 5), nn.Linear(6, 5), nn.Linear(5, 1)
+
+        def forward(self, query, values):
+            score = self.V(torch.tanh(self.W1(query)[:, None] + self.W2(values)))
+            return (torch.softmax(score, -1) * values).sum(1)
+
+    (row,) = identify(Additive()).mistakes
+    assert row.value == "summed apart"

@@ -483,6 +483,8 @@ def _width_inside(subject: Subject, found: Found) -> str:
     first, second = found.output(before), found.output(after)
     values = [evaluate(one.problem, found.settings) or {} for one in (before, after)]
     usual, moved_on = (own[found.fits[0].what] for own in values)
+    if np.array_equal(usual, moved_on):
+        return ""
     if (first != second).mean() > 0.5 * (usual != moved_on).mean():  # a single key hides changes
         return "float64"
     return "float32" if found.fits[0].error < 2e-5 else "float16"

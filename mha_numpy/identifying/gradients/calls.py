@@ -272,10 +272,12 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
         out = eval(path, {}, {"result": trial.subject.call(given).result})
         d_out = to_framework(trial.d_passed, "torch").to(out.dtype)
         grads = torch.autograd.grad(out, tensors, d_out, allow_unused=True)
-        return {
+        found = {
             leaf: np.zeros(tensor.shape) if grad is None else to_numpy(grad)
             for leaf, tensor, grad in zip(trial.leaves, tensors, grads, strict=True)
         }
+        shapes = trial.shapes()  # a row of an additive score counts as a vector
+        return {leaf: grad.reshape(shapes[leaf]) for leaf, grad in found.items()}
     if trial.subject.framework == "jax":
         shown = [leaf for leaf in trial.leaves if not leaf.is_hidden]
 
