@@ -36,6 +36,36 @@ class Grouped:
         return (weights @ v).swapaxes(1, 2).reshape(B, T, D) @ self.wo
 
 
+class OfState:
+    """Params under the names of a module, with outputs first, and a text before each name."""
+
+    def __init__(self, sd, prefix, num_heads=4):
+        self.qkv_w, self.proj_b = sd[prefix + "qkv.weight"], sd[f"{prefix}proj.bias"]
+        self.proj_w, self.heads = sd[prefix + "proj.weight"], num_heads
+
+    def __call__(self, x):
+        B, T, D = x.shape
+        q, k, v = (x @ self.qkv_w.T).reshape(B, T, 3, self.heads, -1).transpose(2, 0, 3, 1, 4)
+        weights = softmax(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1]))
+        return (weights @ v).swapaxes(1, 2).reshape(B, T, D) @ self.proj_w.T + self.proj_b
+
+
+class OfLetters:
+    """Params in a dict of a short name, under keys that are put together."""
+
+    def __init__(self, p, d_kv, num_heads):
+        self.p, self.h = p, num_heads
+        self.root = d_kv**0.5
+
+    def __call__(self, x):
+        q, k, v = (self.split(x @ self.p["W" + name]) for name in "qkv")
+        mixed = softmax(q @ k.swapaxes(2, 3) / self.root) @ v
+        return mixed.swapaxes(1, 2).reshape(x.shape) @ self.p["Wo"]
+
+    def split(self, x):
+        return x.reshape(*x.shape[:2], self.h, -1).swapaxes(1, 2)
+
+
 class Even(Grouped):
     """A layer that is particular about its sizes."""
 
@@ -202,6 +232,14 @@ def test_what_an_object_keeps_does_not_reach_the_next_call():
     layer(np.ones((2, 1, 24)))
     identify(layer)
     assert layer.k.shape == (2, 3, 1, 8)
+
+
+@pytest.mark.parametrize("kind", [OfState, OfLetters])
+def test_params_that_a_constructor_takes_are_drawn(kind):
+    sheet = identify(kind)
+    assert sheet.is_found
+    assert not sheet.mistakes
+    assert sheet.value("scale") == "1/sqrt(d)"
 
 
 def both(q, k, v, d_out=None):

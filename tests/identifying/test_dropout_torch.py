@@ -118,3 +118,27 @@ def attend(q, k, v):
 """
     exec(source, names)
     assert not identify(names["attend"]).mistakes
+
+
+class Normed(torch.nn.Module):
+    """Queries and keys through a layer norm; a causal mask that leaves the last row nothing."""
+
+    def __init__(self, wrong):
+        super().__init__()
+        self.qkv, self.wrong = torch.nn.Linear(16, 48), wrong
+        self.q_norm, self.k_norm = torch.nn.LayerNorm(4), torch.nn.LayerNorm(4)
+
+    def forward(self, x):
+        B, T, D = x.shape
+        q, k, v = self.qkv(x).reshape(B, T, 3, 4, 4).permute(2, 0, 3, 1, 4)
+        scores = self.q_norm(q) @ self.k_norm(k).transpose(2, 3) / 2
+        if self.wrong:
+            scores = scores.masked_fill(torch.ones(T, T).tril() == 1, -torch.inf)
+        weights = torch.nn.functional.dropout(scores.softmax(-1), 0.1, self.training)
+        return (weights @ v).transpose(1, 2).reshape(B, T, D)
+
+
+@pytest.mark.slow
+def test_norms_of_queries_and_keys_and_rows_of_nan():
+    assert not identify(Normed(wrong=False)).mistakes
+    assert [row.setting for row in identify(Normed(wrong=True)).mistakes] == ["causal"]

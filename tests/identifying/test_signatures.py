@@ -35,6 +35,20 @@ def stacked(x, W, n_heads):
     return join(attend(*(split(x @ W[i], n_heads) for i in range(3))))
 
 
+def dense(x, params, name):
+    return x @ params[name + ".weight"].T + params[name + ".bias"]
+
+
+def of_state(x, params, num_heads):
+    q, k, v = (split(dense(x, params, f"self.{n}"), num_heads) for n in ("query", "key", "value"))
+    return dense(join(attend(q, k, v)), params, "output.dense")
+
+
+def of_projections(query_proj, key_proj, value_proj, query_pre_attn_scalar=None):
+    scalar = query_pre_attn_scalar or query_proj.shape[-1]
+    return softmax(query_proj @ key_proj.swapaxes(-1, -2) * scalar**-0.5) @ value_proj
+
+
 def four_in_one(x, weights, heads):
     wq, wk, wv, wo = weights
     return join(attend(*(split(x @ w, heads) for w in (wq, wk, wv)))) @ wo
@@ -242,6 +256,7 @@ def by_positions(q, k, v, q_pos, k_pos):
 
 
 RIGHT = [
+    of_state, of_projections,
     stacked, four_in_one, maps_and_biases, pairs, by_head, one_letter, cross, in_a_named_tuple,
     with_config, OfConfig, OfAdditive, OfWords, OfLetters, into_a_dict, with_a_state, one_token,
     of_stars, of_names, of_a_batch, of_a_named_tuple, latents, pooled, own_items, rows_of_images,

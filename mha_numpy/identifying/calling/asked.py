@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from mha_numpy.identifying.calling.containers import is_of_arrays
+
 Path = tuple[str | int, ...]
 MOST_KEYS = 64  # that a dict notes
 
@@ -37,7 +39,7 @@ class Asked(dict[Any, Any]):
         return self[key] if key in self else default  # noqa: SIM401
 
     def __getattr__(self, key: str) -> Any:
-        if key.startswith("_"):
+        if key.startswith("_") or is_of_arrays(key):  # what is missing here is an array itself
             raise AttributeError(key)
         return self[key]
 

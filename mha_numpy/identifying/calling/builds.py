@@ -17,6 +17,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.identifying.calling.arrays import is_number
 from mha_numpy.identifying.calling.asked import Drawn
 from mha_numpy.identifying.calling.names import roles_by_name
+from mha_numpy.identifying.calling.opening import meant_by
 from mha_numpy.identifying.calling.roles import PARAMS
 from mha_numpy.identifying.calling.signatures import REQUIRED, Argument, arguments_of, source_of
 from mha_numpy.identifying.calling.subject import trouble_of, undisturbed
@@ -117,12 +118,18 @@ class Maker(NamedTuple):
             is_size = role in LENGTHS and _is_length(argument, role)
             if not argument.is_required and not (is_size and is_full) and role != "rate":
                 continue
-            read = _read_from(name, tree) if role in ("", "params") else []
+            read, is_map = _read_from(name, tree)
+            if is_map:  # of params, or of settings
+                role = "" if {*map(_role_of, map(Argument, read))} & {*LENGTHS} else "params"
+            read = read if role in ("", "params") else []
             role = role if role in LENGTHS else divided.get(name, role)
-            if name in SETTINGS or (read and not role):
+            if _is_text(name, tree):
+                yield name, ""
+            elif name in SETTINGS or (read and not role):
                 yield name, _config(self.make, read, sizes)
             else:
-                yield name, _value(name, role or next(left, ""), sizes)
+                is_turned = ".T" in ast.unparse(tree)
+                yield name, _value(name, role or next(left, ""), sizes, is_turned)
 
 
 def maker_of(thing: Any) -> Maker | None:
@@ -185,19 +192,7 @@ def _role_of(argument: Argument) -> str:
     roles = roles_by_name(argument.name)
     if re.fullmatch(r"[wW]_?[a-z\d]", argument.name):
         return "w_q"  # whatever the letter means
-    known = (
-        *VALUES,
-        *LENGTHS,
-        "scale",
-        "softcap",
-        "is_causal",
-        "flag",
-        "training",
-        *PARAMS,
-        "bias_table",
-        "params",
-    )
-    return next((role for role in roles if role in known), "")
+    return next((role for role in roles if role in OF_CONSTRUCTORS), "")
 
 
 def _is_length(argument: Argument, role: str) -> bool:
@@ -223,22 +218,53 @@ def _additive(tree: ast.AST, needed: Sequence[Argument]) -> dict[str, str]:
     return dict(zip(names, ("w_q", "w_k", "w_a"), strict=True)) if is_one else {}
 
 
-def _read_from(name: str, tree: ast.AST) -> list[str]:
-    """Return what a source looks up in an argument: ``config.n_head``, ``cfg["n_head"]``."""
-    found = []
+def _read_from(name: str, tree: ast.AST) -> tuple[list[str], bool]:
+    """Return what a source looks up in an argument, and whether by keys that are texts.
+
+    For example ``config.n_head``, ``cfg["n_head"]``; ``self.p["w" + name]`` after ``self.p = p``.
+    """
+    found, is_map = list[str](), False
+    owners = {name, *(f"self.{stored}" for stored in _stored(name, tree))}
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute(ast.Name(id=owner), key) | ast.Subscript(
-                ast.Name(id=owner), ast.Constant(value=str(key))
-            ) if owner == name:
+            case ast.Attribute(owner, key) if ast.unparse(owner) in owners:
                 found.append(key)
-    return [*dict.fromkeys(found)]
+            case ast.Subscript(owner, key) if ast.unparse(owner) in owners:
+                texts = [n.value for n in ast.walk(key) if isinstance(n, ast.Constant)]
+                words = [text for text in texts if isinstance(text, str)]
+                is_map |= bool(words)
+                found += words if isinstance(key, ast.Constant) else []
+    return [*dict.fromkeys(found)], is_map
 
 
-def _value(name: str, role: str, sizes: Sizes) -> Any:
+def _stored(name: str, tree: ast.AST) -> Iterator[str]:
+    """Yield the attributes in which an object keeps an argument."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) | ast.Assign(targets, values):
+                values = values if isinstance(values, list) else [values] * len(targets)
+                for target, value in zip(targets, values, strict=False):
+                    is_own = isinstance(value, ast.Name) and value.id == name
+                    if is_own and isinstance(target, ast.Attribute):
+                        yield target.attr
+
+
+def _is_text(name: str, tree: ast.AST) -> bool:
+    """Return whether a source puts a text behind an argument: ``prefix + "weight"``."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.BinOp(ast.Name(id=first), ast.Add(), ast.Constant(value=str())):
+                if first == name:
+                    return True
+            case ast.JoinedStr([ast.FormattedValue(ast.Name(id=first)), *_]) if first == name:
+                return True
+    return False
+
+
+def _value(name: str, role: str, sizes: Sizes, is_turned: bool = False) -> Any:
     """Return what to pass for an argument of a role."""
     if role == "params":
-        return Drawn(partial(_param, sizes=sizes))
+        return Drawn(partial(_param, sizes=sizes, is_turned=is_turned))
     if role == "D" and "out" in name.lower():
         return sizes.H * sizes.d
     if role in LENGTHS:
@@ -248,12 +274,13 @@ def _value(name: str, role: str, sizes: Sizes) -> Any:
     return VALUES.get(role, role == "is_causal" if role else None)
 
 
-def _param(key: str, sizes: Sizes) -> Any:
-    """Return the param that a name stands for."""
-    role = _role_of(Argument(key))
+def _param(key: str, sizes: Sizes, is_turned: bool) -> Any:
+    """Return the param that a name stands for, ``"q.weight"``, maybe with outputs first."""
+    role = _role_of(Argument(meant_by("", (key,), "", [(key,)])))
     if role not in (*PARAMS, "bias_table"):
         raise KeyError(key)
-    return _value(key, role, sizes)
+    value = _value(key, role, sizes)
+    return value.T.copy() if is_turned and key.endswith("weight") else value
 
 
 def _config(make: Callable[..., Any], read: Sequence[str], sizes: Sizes) -> Any:

@@ -46,9 +46,16 @@ class _Reader:
     def __init__(self, found: dict[str, Held], inner: Any) -> None:
         self.found, self.inner = found, inner
 
-    def read(self, tree: ast.AST, known: Mapping[str, Place], depth: int) -> None:
-        """Read a function; `known` gives the place that each of its names stands for."""
-        of, choices = dict(known), dict(_choices(tree))
+    def read(
+        self,
+        tree: ast.AST,
+        known: Mapping[str, Place],
+        depth: int,
+        words: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Read a function; names stand for places, or for constants that are passed."""
+        of = dict(known)
+        choices = dict(_choices(tree)) | {name: [word] for name, word in (words or {}).items()}
         for _ in range(DEEPEST):  # names of names
             for node in ast.walk(tree):
                 for name, place in self._named(node, of, choices):
@@ -146,7 +153,8 @@ class _Reader:
                 for name in rest:
                     self._note((argument, (*path, name)))
         if known:
-            self.read(source_of(helper)[1], known, depth + 1)
+            words = {n: value.value for n, value in passed if isinstance(value, ast.Constant)}
+            self.read(source_of(helper)[1], known, depth + 1, words)
 
 
 class _Known(ast.expr):

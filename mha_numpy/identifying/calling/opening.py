@@ -38,7 +38,7 @@ def open_argument(argument: Argument, held: Held) -> Iterator[Argument]:
     places = sorted(held.places, key=lambda path: [(isinstance(key, int), key) for key in path])
     is_cache = bool(CACHES.fullmatch(argument.name)) or held.may_be_none
     for path in places:
-        meant = _meant(argument.name, path, held.places[path], places)
+        meant = meant_by(argument.name, path, held.places[path], places)
         of_cache = [] if not is_cache else [
             role
             for word in (meant, f"cache_{meant}")
@@ -62,7 +62,7 @@ def _name(argument: Argument, path: Path, called: str) -> str:
     return argument.name + "".join(f"[{key!r}]" for key in path)
 
 
-def _meant(holder: str, path: Path, called: str, places: Sequence[Path]) -> str:
+def meant_by(holder: str, path: Path, called: str, places: Sequence[Path]) -> str:
     """Return the word that says most about a part."""
     *before, last = path
     if isinstance(last, str):

@@ -14,6 +14,7 @@ from mha_numpy.identifying.family import AXES
 
 MAIN = ("query", "key", "value", "x", "memory", "packed")  # in their usual order
 TOKENS = ("query", "wide_q", "x_q", "x", "packed")  # whose rows have outputs
+TOKENS_OF = {"w_q": "query", "w_k": "key", "w_v": "value"}
 MAINS = [  # those that occur together; after the first five, something is missing
     frozenset(each.split())
     for each in ("x", "packed", "query key value", "query memory", "x memory", "query key",
@@ -62,6 +63,8 @@ def find_roles(
     passed += caches if is_cached else []
     passed += [a for a in subject.arguments if a not in passed and _is_needed(a)]
     choices = [_roles_of(argument, subject, given) for argument in passed]
+    if not any({*each} & {*TOKENS} for each in choices):  # what a map has made is tokens, too
+        choices = [[*(TOKENS_OF[r] for r in own if r in TOKENS_OF), *own] for own in choices]
     main = [each for each in choices if {*each} & {*MAIN}]
     if len(main) == 1 and "query" in main[0]:  # keys and values default to it
         main[0].insert(0, "x")
@@ -220,7 +223,7 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
         prefix = "b_" if last in ("bias", "b") or array.ndim == 1 else "w_"
         fit = [prefix + role[2:] for role in roles if role in PARAMS and role[0] != "g"]
         fit = fit or [role for role in roles if role[:2] == "g_" and last != "bias"]
-        if last == "bias" and not fit:
+        if last == "bias" and not fit and not any(role[0] == "g" for role in roles):
             fit = ["b_o"]
         if fit and fit[0] not in found.values():
             found[name] = fit[0]

@@ -72,9 +72,13 @@ class Subject:
             module = _copy_module(function)
             module.eval()
             rng = np.random.default_rng(0)
-            for param in module.parameters():
-                if not param.any():  # biases, as they begin
-                    param.data += to_framework(rng.normal(size=param.shape), "torch")
+            for part in module.modules():
+                is_norm = "norm" in type(part).__name__.lower()  # its shift stays 0
+                if is_norm and getattr(part, "eps", None):
+                    part.eps = 1e-12  # the family divides by what is there
+                for param in part.parameters(recurse=False):
+                    if not (param.any() or is_norm):  # biases, as they begin
+                        param.data += to_framework(rng.normal(size=param.shape), "torch")
             self.exact = function = module
         self.narrow("float64")
         self.source, self.tree = source_of(self.inner)

@@ -148,7 +148,7 @@ def number_of(role: str, sizes: Sizes) -> int:
 
 def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
     """Return a param of the function with the axes of its role."""
-    if slot.layout in SHARED:
+    if slot.layout in SHARED and slot.role[:2] != "g_":
         heads = sizes.H if slot.role[2] == "q" else sizes.G
         return np.kron(np.eye(heads), array.T) if array.ndim == 2 else np.tile(array, heads)
     have, wanted = slot.layout.replace(" 1", "").split(), AXES[slot.role].split()

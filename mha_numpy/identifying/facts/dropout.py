@@ -238,6 +238,8 @@ def _dropped(array: Array, usual: Array, where: str) -> Kind | None:
 
 def _mask(seen: Seen, found: Found, array: Array) -> Array | None:
     """Return by what each weight is multiplied: the output is linear in the weights."""
+    if not np.isfinite(array).all():
+        return None
     sizes = seen.problem.sizes
     shape = sizes.shape(AXES["weights"])
     zero = _output(seen, found, np.zeros(shape))

@@ -4,17 +4,14 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from inspect import isfunction
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.identifying.calling.arrays import globals_of, is_keras
 from mha_numpy.identifying.calling.layouts import find_orders, in_order
 from mha_numpy.identifying.calling.roles import TOKENS
-from mha_numpy.identifying.calling.signatures import source_of
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.calling.ways import Slot, Way
 from mha_numpy.identifying.facts.options import Option
@@ -410,11 +407,7 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
     width = _width_inside(subject, found) if own == "float64" and is_wide else ""
     is_exact = not has_params or found.fits[0].error < 1e-11
     if width and (is_exact or width != "float64"):
-        own_dtype = subject.framework == "keras" or is_keras(subject.function)  # inputs are cast
-        helpers = [each for each in globals_of(subject.inner).values() if isfunction(each)]
-        says = any(width in source_of(each)[0] for each in (subject.inner, *helpers))
-        is_meant = width != "float64" and (own_dtype or says)
-        yield Fact("sums", width + ", as it says" * is_meant)
+        yield Fact("sums", width)
     if has_params and not subject.is_module and subject.framework != "numpy":
         return  # params have a dtype that inputs must have, too
     for dtype in ("float32", "float16"):

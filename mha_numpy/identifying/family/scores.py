@@ -36,7 +36,7 @@ ALIBI = ("", "slopes from 2^(-8/H)", "slopes from 1", "both sides", "wrong sign"
     product=("q k^T", "k reshaped", "additive", "summed apart"),
     scale_given=(
         "times", "divided by", "times, and 1/sqrt(d)", "divided by, and 1/sqrt(d)", "ignored",
-        "times exp",
+        "times exp", "divided by the root",
     ),
     bias=("added after the scale", "added before the scale", "subtracted", "ignored"),
     softcap=(None,),
@@ -59,6 +59,7 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
         given = np.reshape(x.scale, (-1, 1, 1))  # one for all heads, or one for each
         scale = {"times": given * (1 if s.scale == "1/sqrt(d)" else scale),
                  "times exp": np.exp(given), "divided by": 1 / given,
+                 "divided by the root": given**-0.5,
                  "times, and 1/sqrt(d)": given * d**-0.5,
                  "divided by, and 1/sqrt(d)": d**-0.5 / given}[s.scale_given]  # fmt: skip
     scores = q @ kT

@@ -172,7 +172,8 @@ class Judge:
         found = {}
         for leaf, array in returned.items():
             right = self.truth.get(leaf)
-            if right is None:
+            is_nan = (self.trial.d_out == 0).any() and not np.isfinite(array).all()
+            if right is None or is_nan:  # forward has NaN, and so has every backward
                 continue
             more = right.ndim - array.ndim
             if leaf.role == "bias" and more > 0 and array.shape == right.shape[more:]:

@@ -20,7 +20,8 @@ CONVENTIONS = {  # values that are nobody's mistake: they cost 1
     "alibi": {"slopes from 2^(-8/H)", "both sides"}, "qk_norm": {"l2", "rms"},
     "blind": {"zeros", "mean of all values", "as if nothing were hidden"}, "product": {"additive"},
     "after": {"+ x", "+ x, layer norm"}, "normaliser": {"sigmoid"},
-    "buckets": {"j - i", "i - j"}, "scale_given": {"divided by", "times exp"},
+    "buckets": {"j - i", "i - j"},
+    "scale_given": {"divided by", "divided by the root", "times exp"},
 }  # fmt: skip
 RARE = {  # values that hardly anybody writes: they cost 3, all others 2
     "exchanged": {"q k v", "k := q", "k, v := q", "q v"},
