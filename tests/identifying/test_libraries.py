@@ -60,6 +60,12 @@ def test_what_is_not_said_is_usual():
     assert ("", "halves") in [(own.value, there.value) for own, there in differing]
 
 
+def test_rows_of_arguments_are_compared_with_those_of_any_argument(sheet):
+    rows = make_row("blind", "zeros"), make_row("window_given", "w both"), make_row("alignment", "")
+    assert not compare_with(sheet._replace(rows=rows[:2]), TORCHS)
+    assert [own.name for own, _ in compare_with(sheet._replace(rows=rows), TORCHS)] == ["alignment"]
+
+
 def test_what_is_not_found_is_near_to_nothing():
     assert nearest(Findings("attend", "numpy", False, "")) is None
 

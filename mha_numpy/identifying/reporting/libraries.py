@@ -1,7 +1,7 @@
 """What libraries compute: their datasheets, and where another one differs from them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,10 @@ NOT_KEPT = ("float32", "float16", "sums", "gradients")  # they depend on the mac
 OWN = "stored, not passed"
 MINOR = ("unknown", "a flag", "dropout rate", "training or not", "source of randomness")
 SHORT = {"returns": "what it returns", "axes": "shapes", "last": "no output projection"}
+OF_ARGUMENTS = (  # settings that say nothing of attention without such an argument
+    "mask", "mask_index", "lengths", "rows", "rows_by", "window_given", "scale_given", "bias",
+    "softcap_at", "dropout_mask", "head_gate", "hide", "combined", "blind", "alignment",
+)  # fmt: skip
 Key = tuple[str, str]  # a setting, and what the argument is that it is about
 
 
@@ -97,15 +101,18 @@ def compare_with(sheet: Findings, library: str) -> list[tuple[Row, Row]]:
         advice = did_you_mean(library, [*libraries()]) or ", ".join(libraries())
         raise ConfigError(f"library: there is none with the name {library!r}; {advice}")
     here, there = _by_key(sheet), _by_key(libraries()[library])
-    for one, other in ((here, there), (there, here)):  # what is not said is usual
-        for setting, about in one:
-            if not about and setting in USUAL and (setting, about) not in other:
-                other[setting, about] = make_row(setting, USUAL[setting])
-    return [
-        (row, there[key])
-        for key, row in here.items()
-        if key in there and row.value != there[key].value
-    ]
+    pairs = [(_row(here, key), _row(there, key)) for key in dict.fromkeys([*here, *there])]
+    return [(own, its) for own, its in pairs if own and its and own.value != its.value]
+
+
+def _row(rows: Mapping[Key, Row], key: Key) -> Row | None:
+    """Return the row that is about the same; what is not said of the form itself is usual."""
+    setting, about = key
+    same = [row for (other, _), row in rows.items() if other == setting]
+    if key in rows or (not about and same):
+        return rows.get(key, next(iter(same), None))
+    is_said = about or setting in OF_ARGUMENTS or setting not in USUAL
+    return None if is_said else make_row(setting, USUAL[setting])
 
 
 class Nearest(NamedTuple):
