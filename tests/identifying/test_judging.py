@@ -175,6 +175,17 @@ def f(q, k, v):
     return s, out
 """, "returned", "return s, out"),
     ("""
+def f(x, wq, wk, wv, heads):
+    B, T, D = x.shape
+    q = (x @ wq).reshape(B, heads, T, -1)
+    k, v = ((x @ w).reshape(B, T, heads, -1).swapaxes(1, 2) for w in (wk, wv))
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    s = np.exp(s - s.max(-1, keepdims=True))
+    s = s / s.sum(-1, keepdims=True)
+    out = (s @ v).swapaxes(1, 2)
+    return out
+""", "split", "q = (x @ wq)"),
+    ("""
 def f(x, wq, wk, wv, wo):
     q, k, v = x @ wq, x @ wk, x @ wv
     s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5

@@ -49,6 +49,16 @@ def of_projections(query_proj, key_proj, value_proj, query_pre_attn_scalar=None)
     return softmax(query_proj @ key_proj.swapaxes(-1, -2) * scalar**-0.5) @ value_proj
 
 
+class Attended(NamedTuple):
+    output: np.ndarray
+    attention: np.ndarray
+
+
+def with_fields(q, k, v):
+    weights = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return Attended(weights @ v, weights)
+
+
 def four_in_one(x, weights, heads):
     wq, wk, wv, wo = weights
     return join(attend(*(split(x @ w, heads) for w in (wq, wk, wv)))) @ wo
@@ -256,7 +266,7 @@ def by_positions(q, k, v, q_pos, k_pos):
 
 
 RIGHT = [
-    of_state, of_projections,
+    of_state, of_projections, with_fields,
     stacked, four_in_one, maps_and_biases, pairs, by_head, one_letter, cross, in_a_named_tuple,
     with_config, OfConfig, OfAdditive, OfWords, OfLetters, into_a_dict, with_a_state, one_token,
     of_stars, of_names, of_a_batch, of_a_named_tuple, latents, pooled, own_items, rows_of_images,

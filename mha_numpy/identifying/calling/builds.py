@@ -170,7 +170,8 @@ def _is_factory(function: Callable[..., Any]) -> bool:
                 return name in inner
             case ast.Call(ast.Name(name)):
                 made = around.get(name)
-                return inspect.isclass(made) and any(n in dir(made) for n in METHODS)
+                own = (getattr(made, n, None) for n in METHODS if inspect.isclass(made))
+                return any(map(inspect.isfunction, own))
         return False
 
     returns = [node.value for node in _own_nodes(own) if isinstance(node, ast.Return)]

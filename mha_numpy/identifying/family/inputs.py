@@ -99,7 +99,7 @@ def _unpack(packed: Array, packing: str, sizes: Sizes) -> dict[str, Array]:
 SPLITS = (
     "columns", "reshape without transpose", "reshape without transpose, and back",
     "features before heads", "tokens mixed with batch", "batch mixed with tokens",
-    "heads within each token",
+    "heads within each token", "reshape of q", "reshape of k", "reshape of v",
 )  # fmt: skip
 
 
@@ -114,7 +114,9 @@ def split(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
     """Split the width into heads, where no axis of heads is given; normalise."""
     sizes = problem.sizes
     counts = {"q": sizes.H, "k": sizes.G, "v": sizes.G}
-    heads = {name: _split(getattr(x, f"wide_{name}"), counts[name], s.split) for name in "qkv"}
+    how = {f"reshape of {name}": {name: "reshape without transpose"} for name in "qkv"}
+    of = dict.fromkeys("qkv", "columns" if s.split in how else s.split) | how.get(s.split, {})
+    heads = {name: _split(getattr(x, f"wide_{name}"), counts[name], of[name]) for name in "qkv"}
     for name in "qk":
         if s.qk_norm in (*L2_AXES, f"l2 of {name}"):
             axis = L2_AXES.get(s.qk_norm, -1)
