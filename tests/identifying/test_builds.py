@@ -221,10 +221,20 @@ class Decoder:
         return (softmax(np.where(visible, scores, -np.inf)) @ v).swapaxes(1, 2).reshape(B, T, D)
 
 
+class AtPlace(Decoder):
+    """One that is told at which place the tokens begin."""
+
+    def __call__(self, x, start_pos=0):
+        if self.k is not None:
+            self.k, self.v = self.k[:, :, :start_pos], self.v[:, :, :start_pos]
+        return super().__call__(x)
+
+
 def test_what_an_object_keeps_does_not_reach_the_next_call():
     sheet = identify(Decoder)
     assert sheet.value("cache") == "kept"
     assert not sheet.mistakes
+    assert identify(AtPlace).value("cache") == "kept by place"
     assert identify(Grouped).value("cache") is None
     forgetful = type("Forgetful", (Decoder,), {"counts": False})
     assert [row.value for row in identify(forgetful(32, 4)).mistakes] == ["top left"]

@@ -47,10 +47,10 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
     is_causal = found.settings.get("causal") == "past and itself"
     first = T - 2 if is_causal else T - 1  # else the last query alone may see all keys
 
+    offsets = [name for name in roles if "offset" in roles[name] and name not in fed]
+
     def tokens(start: int, stop: int) -> dict[str, Any]:
-        own: dict[str, Any] = {
-            name: start for name in roles if "offset" in roles[name] and name not in fed
-        }
+        own: dict[str, Any] = dict.fromkeys(offsets, start)
         for name, value in given.items():
             axes = way.slots[name].layout.split() if name in way.slots else []
             at = next((i for i, axis in enumerate(axes) if axis in ("T", "S")), None)
@@ -76,6 +76,8 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
         if out.shape != right.shape or not out.size:
             continue
         if np.allclose(out, right, *CLOSE):
+            if offsets and not fed:
+                return [fact._replace(value="kept by place", argument=offsets[0])]
             return [fact._replace(value="as all at once" if fed else "kept")]
         if alone.shape == out.shape and np.allclose(out, alone, *CLOSE):
             fact = fact._replace(value="not used")
