@@ -17,6 +17,7 @@ SIGNATURE = {  # of the settings that need other arguments than q, k and v
     "exchanged": "three inputs", "params": "three inputs", "left_out": "params",
     "packing": "packed",
     "split": "wide", "merge": "self", "w_o": "self", "b_o": "params", "after": "self",
+    "before": "self",
     "rotation_axis": "grouped params", "grouping": "grouped params", "scale_given": "scaled",
     "bias": "bias", "softcap_at": "bias", "buckets": "table", "most_distance": "table",
     "window_given": "window", "mask": "optional mask", "mask_index": "optional mask",
@@ -31,13 +32,13 @@ SIGNATURE = {  # of the settings that need other arguments than q, k and v
 NEEDED = {  # before a setting changes anything
     "direction": ROTATED, "rotated": ROTATED, "first_position": ROTATED, "q_position": ROTATED,
     "base": ROTATED, "frequencies": ROTATED, "rotation_axis": ROTATED, "angles": ROTATED,
-    "alignment": CAUSAL, "in_blocks": {**CAUSAL, "blocks": 3},
+    "turned": ROTATED, "alignment": CAUSAL, "in_blocks": {**CAUSAL, "blocks": 3},
     "combined": CAUSAL, "softcap_at": {"softcap": 1.5},
     "block": {"normaliser": "streamed, sum not rescaled"},
 }  # fmt: skip
 NUMBERS = {  # values of the settings that take any number
     "base": (500.0,), "softcap": (2.5,), "window": ((2, None), (1, 1), (3, 0)), "scale": (0.3,),
-    "most_distance": (9,), "block": (3,),
+    "most_distance": (9,), "block": (3,), "turned": (4, 0.25), "before": (2,),
 }  # fmt: skip
 SAME = {  # what nothing can tell from something else, and why
     ("left_out", "b_k"): ({}, "it adds the same to all scores of a query")

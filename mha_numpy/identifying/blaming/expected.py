@@ -8,7 +8,12 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.family import USUAL, Problem, evaluate
-from mha_numpy.identifying.family.positions import _angles, kind_of, pairs_of
+from mha_numpy.identifying.family.positions import (
+    _angles,
+    kind_of,
+    pairs_of,
+    turned_width,
+)
 from mha_numpy.identifying.family.stages import ORDER, first_stage
 from mha_numpy.identifying.searching.search import CLOSE
 
@@ -53,10 +58,11 @@ def _turns(problem: Problem, settings: Mapping[str, Any]) -> Expected:
     first = settings["first_position"] + (problem.get("offset") or 0)
     positions = problem.get("positions")
     places = first + np.arange(max(sizes.T, sizes.S)) if positions is None else positions
-    angles = _angles(places, sizes.d, base, settings["frequencies"])
+    width = turned_width(sizes.d, settings["turned"])
+    angles = _angles(places, width, base, settings["frequencies"])
     both = [angles, np.concatenate([angles, angles], -1), np.repeat(angles, 2, -1)]
     return {
-        "frequencies": [_angles(np.array([1]), sizes.d, base, settings["frequencies"])],
+        "frequencies": [_angles(np.array([1]), width, base, settings["frequencies"])],
         "angles": both,
         "cos": [np.cos(each) for each in both],
         "sin": [np.sin(each) for each in both],

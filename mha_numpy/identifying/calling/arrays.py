@@ -250,6 +250,35 @@ def numbers_of(function: Any) -> dict[str, float]:
     return {name: value for name, value in found.items() if is_number(value)}
 
 
+def parts_in(layer: Any) -> Iterator[Any]:
+    """Yield the layers that a layer of PyTorch or Keras has as attributes, and theirs."""
+    for _, own in holders(owner_of(layer)):
+        for part in own.values():
+            yield from (part.values() if isinstance(part, dict) else (part,))
+
+
+def is_norm(part: Any) -> bool:
+    """Return whether a layer normalises, by the name of its class."""
+    return "norm" in type(part).__name__.lower()
+
+
+def eps_of_norms(function: Any) -> float:
+    """Return what norms add to the variance: that of a layer, or a small number of a source."""
+    for part in parts_in(function):
+        if is_norm(part):
+            sizes = [x for name, x in vars(part).items() if "eps" in name and is_number(x)]
+            if sizes:
+                return float(sizes[0])
+    inner = inner_function(function)
+    codes = [inner, *map(inner_function, globals_of(inner).values())]
+    for each in filter(isfunction, codes):
+        known = (*(each.__defaults__ or ()), *each.__code__.co_consts)
+        small = [n for n in known if is_number(n) and 1e-13 < n < 0.01]
+        if small:
+            return float(small[0])
+    return 1e-5
+
+
 def is_number(value: Any) -> TypeGuard[float]:
     """Return whether something is a number that may mean something."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e8 < value < 1e8

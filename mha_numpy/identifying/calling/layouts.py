@@ -60,6 +60,7 @@ PACKED = (
 )  # fmt: skip
 LAYOUTS["more_bias"] = LAYOUTS["bias"]
 LAYOUTS["sin"] = LAYOUTS["cos"]
+LAYOUTS["cos_sin"] = ("T F", "1 T F", "1 T 1 F", "1 1 T F")  # as complex numbers
 LAYOUTS["cache_v"] = tuple(layout.replace("d", "e") for layout in LAYOUTS["cache_k"])
 
 

@@ -29,6 +29,8 @@ UNNAMED = (  # what an argument may be whose name says nothing
 ANYTHING = (*UNNAMED, "T", "lengths", "bias", "offset", "other")  # of a name that says it wrongly
 NO_ARRAYS = (*NUMBERS, *SWITCHES, "window", "block", "rate", "offset", "eps", "base",
              "params")  # fmt: skip
+WHOLE = {"bias_table": 2, "sink": 1}  # what an object has itself that is no map; with its rank
+OF_NORMS = re.compile(r"norm|\bln(_|\d|\b)", re.I)
 OF_PARAMS = ("params", "data", "param")  # what holds them, or one of them
 MOST_ROLES = 60  # assignments that are tried
 MOST_TRIED = 200_000  # that are looked at, so that a function of many arguments takes no minute
@@ -216,9 +218,12 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
         *path, last = [part for part in parts if not part.isdigit()] or parts
         is_kind = last in ("weight", "bias", "kernel", "w", "W", "b", "value") and path
         roles = roles_by_name(path[-1] if is_kind else last)
+        if OF_NORMS.search(".".join(path)) and not {"g_q", "g_k"} & {*roles}:
+            continue
         roles = roles if {*roles} & {*PARAMS} or last != "value" else roles_by_name(last)
-        if "bias_table" in roles and array.ndim == 2 and "bias_table" not in found.values():
-            found[name] = "bias_table"
+        whole = next((r for r, ndim in WHOLE.items() if r in roles and array.ndim == ndim), "")
+        if whole and whole not in found.values():
+            found[name] = whole
             continue
         prefix = "b_" if last in ("bias", "b") or array.ndim == 1 else "w_"
         fit = [prefix + role[2:] for role in roles if role in PARAMS and role[0] != "g"]
@@ -232,7 +237,20 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
         is_bias = "b" in name.lower() and own in [(n,) for n in subject.hidden[before].shape]
         if role[:2] == "w_" and is_bias and f"b_{role[2:]}" not in found.values():
             found.setdefault(name, f"b_{role[2:]}")
-    return found if {"w_q", "w_k", "w_qkv"} & {*found.values()} else _in_order(subject)
+    found = found if {"w_q", "w_k", "w_qkv"} & {*found.values()} else _in_order(subject)
+    return found | _last_map(subject, found)
+
+
+def _last_map(subject: Subject, found: Mapping[str, str]) -> dict[str, str]:
+    """Return the only map that is left after those of queries, keys and values, and its bias."""
+    if not ({"w_q", "w_k", "w_v"} <= {*found.values()} or "w_qkv" in found.values()):
+        return {}
+    left = [name for name, x in subject.hidden.items() if name not in found and x.ndim > 1]
+    if "w_o" in found.values() or len(left) != 1:
+        return {}
+    bias = re.sub("(weight|kernel)$", "bias", left[0])
+    is_bias = bias != left[0] and bias in subject.hidden
+    return {left[0]: "w_o"} | ({bias: "b_o"} if is_bias else {})
 
 
 def _additive(subject: Subject) -> dict[str, str]:

@@ -21,15 +21,18 @@ from mha_numpy.frameworks import to_framework, to_numpy
 from mha_numpy.identifying.calling.aftermath import State
 from mha_numpy.identifying.calling.arrays import (
     call_in,
+    eps_of_norms,
     flatten,
     frameworks_of,
     hidden_arrays,
     inner_function,
     is_keras,
+    is_norm,
     is_number,
     is_torch,
     numbers_of,
     owner_of,
+    parts_in,
 )
 from mha_numpy.identifying.calling.asked import MOST_KEYS, Drawn, hold
 from mha_numpy.identifying.calling.chance import Chance
@@ -44,6 +47,12 @@ STACKS = {"jax": "jax.numpy", "keras": "keras.ops"}  # the modules that stack ar
 UNPACKED = re.compile(r"expected (\d+), got 0")
 NO_ARRAY = re.compile(r"'(tuple|dict|Asked)' object has no attribute|tuple indices must be|"
                       r"argument of type 'Asked'")  # fmt: skip
+
+
+NARROW = {
+    ("float64", "float32"): "float32", ("float64", "float16"): "float16",
+    ("complex128", "float32"): "complex64", ("complex128", "float16"): "complex64",
+}  # fmt: skip
 
 
 class Called(NamedTuple):
@@ -73,11 +82,10 @@ class Subject:
             module.eval()
             rng = np.random.default_rng(0)
             for part in module.modules():
-                is_norm = "norm" in type(part).__name__.lower()  # its shift stays 0
-                if is_norm and getattr(part, "eps", None):
+                if is_norm(part) and getattr(part, "eps", None):
                     part.eps = 1e-12  # the family divides by what is there
                 for param in part.parameters(recurse=False):
-                    if not (param.any() or is_norm):  # biases, as they begin
+                    if not (param.any() or is_norm(part)):  # biases, as they begin
                         param.data += to_framework(rng.normal(size=param.shape), "torch")
             self.exact = function = module
         self.narrow("float64")
@@ -91,6 +99,7 @@ class Subject:
         self.open()
         self.hidden = hidden_arrays(function)
         self.numbers = numbers_of(function)
+        self.norm_eps = eps_of_norms(function)
         self.is_watched = False  # line by line, so that nothing may be compiled
         self.chance = Chance(function)
         self.state: State | None = State(self.function)  # None for one that reads what was kept
@@ -172,7 +181,10 @@ class Subject:
         layer: Any = self.function
         if not self.hidden and is_keras(layer) and layer.weights:  # since a call
             rng = np.random.default_rng(0)
+            of_norms = {id(w) for part in parts_in(layer) if is_norm(part) for w in part.weights}
             for weight in layer.weights:  # which are 0 where chance is switched off
+                if id(weight) in of_norms:
+                    continue
                 weight.assign(0.3 * rng.normal(size=weight.shape))
             self.hidden, new = hidden_arrays(self.function), True
         return new
@@ -320,4 +332,4 @@ def in_arrays(value: Any, change: Callable[[Array], Any]) -> Any:
 
 def narrow(value: Any, dtype: str) -> Any:
     """Return arrays of floats in another dtype."""
-    return in_arrays(value, lambda a: a.astype(dtype) if a.dtype == np.float64 else a)
+    return in_arrays(value, lambda a: a.astype(NARROW.get((a.dtype.name, dtype), a.dtype)))

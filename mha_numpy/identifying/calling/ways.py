@@ -98,7 +98,7 @@ class Way(NamedTuple):
             for slot in self.slots.values()
             if slot.role in SETTING_ROLES and slot.value is not None
         }
-        return Problem(self.sizes, given)
+        return Problem(self.sizes, given | {"norm_eps": subject.norm_eps})
 
     def given(self, problem: Problem) -> dict[str, Any]:
         """Return what to pass for each argument."""

@@ -19,6 +19,7 @@ NAMES = re.compile(r"(\w*_)?(kv_?)?(cache|past|present)(_?(kvs?|key_?values?|sta
 OF_INPUTS = (  # settings of how queries, keys and values are made
     "exchanged", "params", "left_out", "packing", "split", "qk_norm", "rotation", "rotated",
     "direction", "first_position", "q_position", "base", "frequencies", "rotation_axis",
+    "turned", "before",
 )  # fmt: skip
 CLOSE = (1e-3, 1e-5)  # in float32, too
 

@@ -36,6 +36,7 @@ RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option i
     "segments": ("combined", *HOW_HIDDEN), "q_segments": ("combined", *HOW_HIDDEN),
     "k_positions": ("rotation", "causal"),
     "positions": ("rotation", "rotated", "direction"), "cos": ("rotation", "rotated", "direction"),
+    "cos_sin": ("rotation", "rotated", "direction"),
     "cache_k": ("alignment", "q_position", "causal"), "memory": ("exchanged",),
     "key": ("exchanged",), "block": ("normaliser",), "eps": (),
 }  # fmt: skip

@@ -12,11 +12,14 @@ from mha_numpy.identifying.family.stages import stage
 ORDERS = ("qkv", "qvk", "kqv", "kvq", "vqk", "vkq")
 
 
-@stage(exchanged=("", "k v", "q k", "q v", "q k v", "k := q", "v := q", "k, v := q", "v := k"))
+@stage(
+    exchanged=("", "k v", "q k", "q v", "q k v", "k := q", "v := q", "k, v := q", "v := k"),
+    before=("", "layer norm", "rms norm"),  # or a number of groups, from the source
+)
 def take(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Take queries, keys and values from the inputs."""
     if problem.get("packed") is not None:
-        return {"from_q": x.packed, "from_k": x.packed, "from_v": x.packed}
+        return {"from_q": x.packed, "from_k": x.packed, "from_v": x.packed, "whole_q": x.packed}
     whole = problem.get("x")
     memory = problem.get("memory")
     q = _first(problem, "query", "x_q", "wide_q", whole)
@@ -28,7 +31,23 @@ def take(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, 
         "": (q, k, v), "k v": (q, v, k), "q k": (k, q, v), "q v": (v, k, q), "q k v": (v, q, k),
         "k := q": (q, q, v), "v := q": (q, k, q), "k, v := q": (q, q, q), "v := k": (q, k, k),
     }[s.exchanged]  # fmt: skip
-    return {"from_q": q, "from_k": k, "from_v": v}
+    whole_q = q  # a residual adds it as it came
+    if s.before:
+        q, k, v = (norm(each, s.before, problem) for each in (q, k, v))
+    return {"from_q": q, "from_k": k, "from_v": v, "whole_q": whole_q}
+
+
+def norm(x: Array, kind: str | int, problem: Problem) -> Array:
+    """Return tokens of a usual size: each of its own, or all in groups of features."""
+    if x.ndim != 3:
+        raise ValueError("only where heads are inside")
+    B, T, D = x.shape
+    parts = x.reshape(B, T, kind, D // kind) if isinstance(kind, int) else x[:, :, None]
+    axes = (1, 3) if isinstance(kind, int) else (3,)
+    centred = parts - (0 if kind == "rms norm" else parts.mean(axes, keepdims=True))
+    size = np.sqrt((centred**2).mean(axes, keepdims=True) + problem.given.get("norm_eps", 1e-5))
+    normed: Array = (centred / size).reshape(x.shape)
+    return normed
 
 
 def _first(problem: Problem, *choices: Any) -> Any:

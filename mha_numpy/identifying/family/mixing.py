@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.identifying.family.inputs import norm
 from mha_numpy.identifying.family.problem import Problem
 from mha_numpy.identifying.family.stages import stage
 
@@ -53,7 +54,7 @@ def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
     if s.after and has_heads:
         if s.after != "+ x":
             raise ValueError("only where heads are inside")
-        heads = heads + x.from_q
+        heads = heads + x.whole_q
     out = {"out": heads, "merged": merge_heads(heads, MERGES[1] if x.goes_back else s.merge)}
     last = out["merged"]
     w_o, b_o, w_g = (problem.get(role) for role in ("w_o", "b_o", "w_g"))
@@ -64,10 +65,9 @@ def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
     if b_o is not None and s.b_o == "added":
         last = last + b_o
     if s.after.startswith("+ x") and not has_heads:
-        last = last + x.from_q
+        last = last + x.whole_q
     if "layer norm" in s.after:
-        centred = last - last.mean(-1, keepdims=True)
-        last = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        last = norm(last, "layer norm", problem)
     return {**out, "projected": last}
 
 

@@ -25,10 +25,11 @@ ROTATIONS = (
     base=(10000.0,),
     frequencies=("base^(-2i/d)", "base^(-i/d)", "base^(-4i/d)"),
     rotation_axis=("tokens", "heads"),
+    turned=(None,),  # how many features; other values come from numbers in the source
 )
 def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Rotate pairs of features by an angle that grows with the position."""
-    is_given = problem.get("cos") is not None
+    given = _given(problem)
     if not s.rotation:
         return _with_cache({"turned_q": x.q, "turned_k": x.k, "turned_v": x.v}, problem)
     T, S = x.q.shape[2], x.k.shape[2]
@@ -45,18 +46,20 @@ def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
             out[f"turned_{name}"] = array
             continue
         sign = -1 if s.direction in ("backwards", f"{name} backwards") else 1
-        if is_given:
-            cos, sin = (_both(getattr(x, part), array) for part in ("cos", "sin"))
+        width = turned_width(array.shape[-1], s.turned)
+        if given:
+            cos, sin = (part[: array.shape[2], : width // 2] for part in given)
         else:
             length = array.shape[1 if s.rotation_axis == "heads" else 2]
             own = problem.get("k_positions") if name != "q" else None
             own = positions if own is None else own
             places = starts[name] + np.arange(length) if own is None else own[:, None]
-            angles = _angles(places, array.shape[-1], base, s.frequencies)
+            angles = _angles(places, width, base, s.frequencies)
             cos, sin = np.cos(angles), np.sin(angles)
         if s.rotation_axis == "heads":
             cos, sin = cos[:, None], sin[:, None]
-        out[f"turned_{name}"] = _turn(array, cos, sign * sin, kind_of(s.rotation, name), s)
+        turned = _turn(array[..., :width], cos, sign * sin, kind_of(s.rotation, name), s)
+        out[f"turned_{name}"] = np.concatenate([turned, array[..., width:]], -1)
     return _with_cache(out, problem)
 
 
@@ -70,10 +73,22 @@ def _with_cache(out: dict[str, Any], problem: Problem) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _both(given: Array, array: Array) -> Array:
-    """Return the rows of cos or sin for the tokens of an array."""
-    half = array.shape[-1] // 2
-    return given[: array.shape[2], :half]
+def _given(problem: Problem) -> tuple[Array, ...]:
+    """Return the cosines and sines that are given; complex numbers are both."""
+    both = problem.get("cos_sin")
+    if both is not None:
+        return both.real, both.imag
+    return () if problem.get("cos") is None else (problem.get("cos"), problem.get("sin"))
+
+
+def turned_width(width: int, turned: float | None) -> int:
+    """Return how many features are turned: all, a number of them or a share."""
+    if turned is None:
+        return width
+    count = int(turned * width if turned < 1 else turned)
+    if count % 2 or not 0 < count < width:
+        raise ValueError("pairs, and not all of them")
+    return count
 
 
 def _angles(positions: Array, width: int, base: float, frequencies: str) -> Array:

@@ -20,7 +20,7 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "bias": "B H T S", "more_bias": "B H T S", "dropout_mask": "B H T S",
     "lengths": "B", "scale": "H",
     "positions": "B T", "k_positions": "B S", "segments": "B S", "q_segments": "B T",
-    "cos": "T F", "sin": "T F", "sink": "H", "head_gate": "H",
+    "cos": "T F", "sin": "T F", "cos_sin": "T F", "sink": "H", "head_gate": "H",
     "bias_table": "K H", "cache_k": "B G Z d", "cache_v": "B G Z e",
     "out": "B H T e", "merged": "B T W", "weights": "B H T S", "lse": "B H T",
 }  # fmt: skip
@@ -98,8 +98,10 @@ def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
         return np.asarray(4 * np.arange(shape[1]) + np.zeros(shape, int))
     if role in ("segments", "q_segments"):  # each is two tokens or more
         return np.asarray(np.arange(shape[1]) * 2 // shape[1] + np.zeros(shape, int))
-    if role in ("cos", "sin"):
+    if role in ("cos", "sin", "cos_sin"):
         angles = np.random.default_rng(7).uniform(0, 6, shape)
+        if role == "cos_sin":
+            return np.exp(1j * angles)
         return np.asarray(getattr(np, role)(angles))
     array: Array = rng.normal(size=sizes.shape(AXES[role]))
     if role.startswith("w_"):

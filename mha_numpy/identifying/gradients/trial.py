@@ -15,17 +15,9 @@ from mha_numpy.identifying.family import AXES, Problem, evaluate
 from mha_numpy.identifying.searching.search import ROLE_OF, Found
 
 GIVEN_ONLY = (
-    "dropout_mask",
-    "cos",
-    "sin",
-    "mask",
-    "more_mask",
-    "lengths",
-    "positions",
-    "k_positions",
-    "segments",
-    "q_segments",
-)
+    "dropout_mask", "cos", "sin", "cos_sin", "mask", "more_mask", "lengths", "positions",
+    "k_positions", "segments", "q_segments",
+)  # fmt: skip
 
 
 class Leaf(NamedTuple):

@@ -233,9 +233,10 @@ def _whole(
     """Return whole numbers for a role."""
     if role == "lengths":
         return rng.integers(1, max(S, 2), array.shape)
-    if role in ("cos", "sin"):  # quarter turns
+    if role in ("cos", "sin", "cos_sin"):  # quarter turns
         turns = np.pi / 2 * np.arange(len(array))[:, None]
-        return np.asarray(np.round(getattr(np, role)(turns)) + 0 * array)
+        turned = np.exp(1j * turns) if role == "cos_sin" else getattr(np, role)(turns)
+        return np.asarray(np.round(turned) + 0 * array)
     if role == "dropout_mask":
         return np.asarray(2.0 * (array > 0))
     if array.dtype != float:

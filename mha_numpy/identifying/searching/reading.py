@@ -1,6 +1,7 @@
 """The weights of a function, read from its output, which is linear in them."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 import numpy as np
 
@@ -34,11 +35,12 @@ def search_by_weights(
     choices = choices_of(numbers, OF_SCORES)
     for group in groups:
         problem = group[0].problem
-        for of_values, weights in _readings(group):
+        for of_values, weights in _readings(group, until):
             near = [Near(group, {**base, **of_values}, choices) for base in bases]
             for cost in range(4):
                 tried = ((s, evaluate(problem, s)) for one in near for s in one.at(cost))
-                fitting = [s for s, own in tried if own and fits_scores(own["scores"], weights)]
+                in_time = takewhile(lambda _: clock() < until, tried)
+                fitting = [s for s, own in in_time if own and fits_scores(own["scores"], weights)]
                 found = search(
                     [group], numbers, until=until, most=dict.fromkeys(range(5), 1),
                     bases=fitting, only=OF_WEIGHTS,
@@ -48,11 +50,13 @@ def search_by_weights(
     return None
 
 
-def _readings(group: Group) -> Iterator[tuple[Settings, Array]]:
+def _readings(group: Group, until: float) -> Iterator[tuple[Settings, Array]]:
     """Yield weights that a call may have had, with the settings of values that give them."""
     near = Near(group, {}, choices_of((), OF_VALUES))
     known: list[Array] = []
     for settings in (each for cost in range(3) for each in near.at(cost)):
+        if clock() > until:
+            return
         weights = read_weights(group[0], settings)
         if weights is not None and not any(np.allclose(weights, other) for other in known):
             known.append(weights)
@@ -80,7 +84,7 @@ def read_weights(seen: Seen, settings: Settings) -> Array | None:
 def _heads(last: Array, values: dict[str, Array], seen: Seen, settings: Settings) -> Array:
     """Undo what follows the mixing; zeros where that cannot be undone."""
     given = {} if settings.get("w_o") == "left out" else seen.problem.given
-    added = values["from_q"] if settings.get("after") == "+ x" else 0
+    added = values["whole_q"] if settings.get("after") == "+ x" else 0
     last = last - added - given.get("b_o", 0)
     last = last @ np.linalg.pinv(given["w_o"]) if "w_o" in given else last
     places = np.arange(values["heads"].size).reshape(values["heads"].shape)

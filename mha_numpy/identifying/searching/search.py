@@ -42,7 +42,13 @@ RARE = {  # values that hardly anybody writes: they cost 3, all others 2
     "in_blocks": {"queries counted again", "keys counted again"},
     "after": {"layer norm"}, "alibi": {"slopes from 1", "wrong sign"},
 }  # fmt: skip
-ANY_COST = {"softcap": 1, "most_distance": 3, "block": 3}  # whatever the value
+ANY_COST = {
+    "softcap": 1,
+    "turned": 1,
+    "before": 1,
+    "most_distance": 3,
+    "block": 3,
+}  # whatever the value
 SILENT = 1e-9  # a smaller difference is none
 TINY = 1e-3  # numbers that are smaller, or larger than 1 / TINY, are no scale, softcap or window
 OUTPUTS = ("projected", "out", "merged")
@@ -134,7 +140,8 @@ def cost_of(setting: str, value: Any) -> int:
 NEEDS: dict[str, tuple[str, ...]] = {  # alone they change nothing; with one of these they may
     "rotated": ("rotation",), "direction": ("rotation",), "first_position": ("rotation",),
     "q_position": ("rotation",), "base": ("rotation",), "frequencies": ("rotation",),
-    "rotation_axis": ("rotation",), "angles": ("rotation",), "in_blocks": ("blocks",),
+    "rotation_axis": ("rotation",), "angles": ("rotation",), "turned": ("rotation",),
+    "in_blocks": ("blocks",),
     "alignment": ("causal", "window"), "softcap_at": ("softcap",),
     "hide": ("causal", "window"), "combined": ("causal", "window"), "bias": ("alibi",),
     "blind": ("causal", "window", "alignment", "mask", "mask_index", "lengths", "rows_by"),
@@ -178,6 +185,9 @@ def choices_of(numbers: Sequence[float], only: Sequence[str]) -> dict[int, list[
         choices["scale"] += [n, 1 / n, n**-0.5, n**0.5] * (n != 1)  # which is the setting "1"
         choices["softcap"].append(n)
         choices["most_distance"].append(n)
+        choices["turned"].append(n)
+        if n == int(n) > 1:
+            choices["before"].append(int(n))  # groups
         if n == int(n) and n < 12:
             w = int(n)
             choices["window"] += [(b, a) for b in (w, w - 1) for a in (None, b, 0, b - 1)]

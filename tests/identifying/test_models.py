@@ -1,0 +1,91 @@
+"""Attention as the repositories of well-known models write it."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.identifying import identify
+from mha_numpy.identifying.calling.clock import clock
+
+
+def softmax(scores):
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def turned(x, freqs_cis):
+    pairs = np.ascontiguousarray(x).view(complex) * freqs_cis[None, :, None, :]
+    return pairs.view(float)
+
+
+def with_complex_angles(xq, xk, xv, freqs_cis):
+    """xq, xk, xv: (B, T, H, d), as in Meta's Llama."""
+    xq, xk = turned(xq, freqs_cis), turned(xk, freqs_cis)
+    scores = np.einsum("bthd,bshd->bhts", xq, xk) / np.sqrt(xq.shape[-1])
+    return np.einsum("bhts,bshd->bthd", softmax(scores), xv)
+
+
+def test_angles_of_a_rotation_as_complex_numbers():
+    sheet = identify(with_complex_angles)
+    assert sheet.value("rotation") == "pairs"
+    assert {each.name: each.axes for each in sheet.arguments}["freqs_cis"] == "(T, d_k/2)"
+    assert not sheet.mistakes
+
+
+class Block:
+    """RMS norm, heads with sinks, a map of its own name, and a residual connection."""
+
+    def __init__(self, dim=16, heads=4, seed=0):
+        draw = np.random.default_rng(seed).normal
+        self.heads, self.sinks = heads, draw(size=heads)
+        self.wq, self.wk, self.wv, self.blend = (draw(size=(dim, dim)) / 4 for _ in "qkvb")
+
+    def __call__(self, x, eps=1e-6):
+        B, T, D = x.shape
+        h = x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)
+        q, k, v = (
+            (h @ w).reshape(B, T, self.heads, -1).swapaxes(1, 2)
+            for w in (self.wq, self.wk, self.wv)
+        )
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        sinks = np.broadcast_to(self.sinks[:, None, None], (B, self.heads, T, 1))
+        weights = softmax(np.concatenate([scores, sinks], -1))[..., :-1]
+        return x + (weights @ v).swapaxes(1, 2).reshape(B, T, D) @ self.blend
+
+
+def test_a_norm_before_sinks_of_its_own_and_the_only_map_that_is_left():
+    sheet = identify(Block())
+    assert (sheet.value("before"), sheet.value("after")) == ("rms norm", "+ x")
+    what = {each.name: each.what for each in sheet.arguments}
+    assert what["blend"] == "params of the output"
+    assert what["sinks"].startswith("sinks")
+    assert not sheet.mistakes
+
+
+def test_norms_of_pytorch_are_no_maps():
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    class Residual(nn.Module):
+        def __init__(self, d_model, n_head):
+            super().__init__()
+            self.ln_1 = nn.LayerNorm(d_model)
+            self.attn = nn.MultiheadAttention(d_model, n_head)
+
+        def forward(self, x):
+            normed = self.ln_1(x)
+            return x + self.attn(normed, normed, normed, need_weights=False)[0]
+
+    sheet = identify(Residual(16, 2), seconds=10)
+    assert (sheet.value("before"), sheet.value("after")) == ("layer norm", "+ x")
+    assert not sheet.mistakes
+
+
+def odd(x, w_q, w_k, w_v):
+    q, k, v = (x @ w for w in (w_q, w_k, w_v))
+    return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(len(w_q))) @ v + np.sin(7 * x.cumsum(1))
+
+
+def test_what_is_not_known_takes_no_more_time_than_it_may():
+    start = clock()
+    assert not identify(odd, seconds=0.5).is_found
+    assert clock() - start < 5
