@@ -27,7 +27,7 @@ def with_complex_angles(xq, xk, xv, freqs_cis):
 def test_angles_of_a_rotation_as_complex_numbers():
     sheet = identify(with_complex_angles)
     assert sheet.value("rotation") == "pairs"
-    assert {each.name: each.axes for each in sheet.arguments}["freqs_cis"] == "(T, d_k/2)"
+    assert {each.name: each.axes for each in sheet.arguments}["freqs_cis"] == "(T_q, d_k/2)"
     assert not sheet.mistakes
 
 
