@@ -32,7 +32,8 @@ FOR_CALLS = 0.9  # of the time; the rest is for lines of mistakes, and examples
 MOST_SEEN = 24
 MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
 MOST_CALLS = {False: 12_000, True: 1000}  # by whether one worked
-MOST_WAYS = {0: 24, 1: 24, 2: 24, 3: 8, 4: 8, 5: 4}  # by cost: there are more settings than time
+MOST_WAYS = {0: 24, 1: 24, 2: 24, 3: 8}  # by cost: there are more settings than time
+MOST_FAR: dict[int, int] = {4: 8, 5: 4}  # after the weights are read, which finds most of them
 SAME_TROUBLE = 3  # ranks of masks
 MOST_DOUBTFUL = {1: 60, 2: 24}
 
@@ -108,11 +109,13 @@ def _find_base(
             break
     seen.sort(key=_is_odd)
     groups = [[one] for one in seen]
-    most_ways = MOST_DOUBTFUL if doubt else MOST_WAYS
-    half = clock() + subject.left / 2  # so that reading the weights has its turn, too
-    found = search(groups, numbers, until=half, most=most_ways, bases=BASES, accept=attends)
+    few, many = (MOST_DOUBTFUL, {}) if doubt else (MOST_WAYS, MOST_FAR)
+    half, third = (subject.until - subject.left / part for part in (2, 3))
+    found = search(groups, numbers, until=half, most=few, bases=BASES, accept=attends)
     if found is None and not doubt:
-        found = search_by_weights(groups, numbers, until=subject.until, bases=BASES)
+        found = search_by_weights(groups, numbers, until=third, bases=BASES)
+    if found is None:
+        found = search(groups, numbers, until=subject.until, most=many, bases=BASES, accept=attends)
     if found is None or not attends(found):
         return None, seen, trouble
     return settle(subject, found, numbers), seen, trouble
