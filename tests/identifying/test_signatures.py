@@ -8,6 +8,7 @@ import pytest
 
 from mha_numpy.identifying import identify
 from mha_numpy.identifying.calling.containers import find_held
+from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.subject import Subject
 
 
@@ -334,3 +335,29 @@ def test_the_source_tells_what_is_looked_up():
     assert held["p"].places["out", 0] == "w"
     assert held["p"].optional == {("scale",)}
     assert [a.name for a in subject.arguments if not a.holder] == ["other"]
+
+
+def with_an_object(q, k, v, past=None):
+    if past is not None:
+        k, v = past.update(k, v)
+        past.seen += k.shape[-2]
+    return attend(q, k, v)
+
+
+def test_an_object_that_may_be_left_out_is_one_argument():
+    assert [a.name for a in Subject(with_an_object).arguments] == ["q", "k", "v", "past"]
+
+
+def with_rows(q, k, v, query_mask=None):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if query_mask is not None:
+        scores = scores - 1e9 * (1 - query_mask[..., None])
+    return softmax(scores) @ v
+
+
+def test_a_mask_of_queries_may_change_nothing():
+    assert not identify(with_rows).mistakes
+
+
+def test_cosines_are_no_params():
+    assert roles_by_name("cos") == ("cos",)

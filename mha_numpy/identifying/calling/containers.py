@@ -18,6 +18,12 @@ OF_LISTS = ("append", "extend", "insert")
 OF_FRAMEWORKS = ("at", "mT", "H", "device", "requires_grad", "numpy", "value")
 
 
+class Attribute(str):
+    """The name of an attribute, where that of a key would be a text."""
+
+    __slots__ = ()
+
+
 class Held(NamedTuple):
     """What a source looks up in one argument."""
 
@@ -194,8 +200,8 @@ def _places(
             return [of[name]]
         case ast.Attribute(ast.Name(id="self"), name) if f"self.{name}" in of:
             return [of[f"self.{name}"]]
-        case ast.Attribute(base, name) if not is_of_arrays(name):
-            return [(a, (*path, name)) for a, path in _places(base, of, choices) if name[0] != "_"]
+        case ast.Attribute(base, name) if not is_of_arrays(name) and name[0] != "_":
+            return [(a, (*path, Attribute(name))) for a, path in _places(base, of, choices)]
         case ast.Subscript(base, at):
             keys = _keys(at, choices)
             return [(a, (*path, k)) for a, path in _places(base, of, choices) for k in keys]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from mha_numpy.identifying.calling.containers import OF_LISTS, OF_MAPS, Held, Path
+from mha_numpy.identifying.calling.containers import OF_LISTS, OF_MAPS, Attribute, Held, Path
 from mha_numpy.identifying.calling.evidence import ARRAY, Evidence
 from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.signatures import REQUIRED, Argument
@@ -22,9 +22,14 @@ def is_opened(argument: Argument, held: Held, known: Evidence) -> bool:
         return False
     if argument.star:
         return bool(held.places)
-    if any(isinstance(path[0], str) for path in held.places):
+    is_map = any(isinstance(path[0], str) for path in held.places)
+    is_filled = bool(held.methods & {*OF_MAPS, *OF_LISTS})
+    if not argument.is_required:  # what may be left out is opened if it is no object
+        is_object = any(isinstance(path[0], Attribute) for path in held.places)
+        is_map, is_filled = is_map and not is_object, is_filled and bool(held.places)
+    if is_map:
         return True
-    if held.methods & {*OF_MAPS, *OF_LISTS}:
+    if is_filled:
         return known.kind != ARRAY
     numbers = {path[0] for path in held.places}
     is_option = bool({*roles_by_name(argument.name)[:1]} & {*OPTIONS})

@@ -71,6 +71,8 @@ def find_roles(
     if len(main) == 1 and "query" in main[0]:  # keys and values default to it
         main[0].insert(0, "x")
     hidden = hidden_roles(subject)
+    stored = {*hidden.values()}
+    choices = [[role for role in own if role not in stored] or own for own in choices]
     lists = [choices]
     if doubt:
         lists += [

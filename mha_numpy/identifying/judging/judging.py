@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -31,6 +32,7 @@ NOT_FINITE = ("not finite", "underflow", "nan", "other numbers", "error")
 OF_HELPERS = {"grouping", "rotation", "large_scores"}  # what they may say as well
 NONE = (ast.Is, ast.IsNot)
 OF_CACHES = ("alignment", "q_position", "causal")  # settings that make a cache go wrong, too
+QUERIES = re.compile("q|tgt|target|row")
 QUIET = ("rotation", "softcap_at")  # no row says that they are usual
 
 
@@ -161,7 +163,9 @@ def _idle(looked: Looked, promises: Sequence[Promise]) -> Iterator[Row]:
             meant |= {part.id for part in ast.iter_child_nodes(node) if isinstance(part, ast.Name)}
     for option in looked.options:
         setting = {"padding": "mask"}.get(option.role, option.role)
-        if option.note == IDLE and setting in ("mask", "bias") and option.argument in meant:
+        is_of_queries = QUERIES.match(option.argument)  # it may hide all keys of a row alike
+        is_idle = option.note == IDLE and option.argument in meant and not is_of_queries
+        if is_idle and setting in ("mask", "bias"):
             yield make_row(setting, "ignored", option.argument)
 
 
