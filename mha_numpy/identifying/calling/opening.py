@@ -24,9 +24,9 @@ def is_opened(argument: Argument, held: Held, known: Evidence) -> bool:
         return bool(held.places)
     is_map = any(isinstance(path[0], str) for path in held.places)
     is_filled = bool(held.methods & {*OF_MAPS, *OF_LISTS})
-    if not argument.is_required:  # what may be left out is opened if it is no object
-        is_object = any(isinstance(path[0], Attribute) for path in held.places)
-        is_map, is_filled = is_map and not is_object, is_filled and bool(held.places)
+    is_object = not held.places or any(isinstance(path[0], Attribute) for path in held.places)
+    if not argument.is_required and is_object:  # what may be left out
+        return False
     if is_map:
         return True
     if is_filled:

@@ -145,6 +145,8 @@ def _exactly(looked: Looked, row: Row) -> Row:
     settings = looked.found.settings if looked.found else {}
     if settings.get("qk_norm", "").startswith("l2") and row.value == "sqrt(d)":  # of cosines
         return row._replace(kind="convention", says="the scores are multiplied by sqrt(d)")
+    if (row.setting, row.value) == ("mask", "ignored") and QUERIES.match(row.argument):
+        return row._replace(kind="convention", instead="")  # it hides all keys of a row alike
     if (row.setting, row.value) == ("softcap_at", "after the bias"):
         found = _finding(looked, row, row.setting)
         values = evaluate(found.seen.problem, found.settings) if found else None
@@ -163,9 +165,7 @@ def _idle(looked: Looked, promises: Sequence[Promise]) -> Iterator[Row]:
             meant |= {part.id for part in ast.iter_child_nodes(node) if isinstance(part, ast.Name)}
     for option in looked.options:
         setting = {"padding": "mask"}.get(option.role, option.role)
-        is_of_queries = QUERIES.match(option.argument)  # it may hide all keys of a row alike
-        is_idle = option.note == IDLE and option.argument in meant and not is_of_queries
-        if is_idle and setting in ("mask", "bias"):
+        if option.note == IDLE and setting in ("mask", "bias") and option.argument in meant:
             yield make_row(setting, "ignored", option.argument)
 
 
