@@ -89,3 +89,79 @@ def test_what_is_not_known_takes_no_more_time_than_it_may():
     start = clock()
     assert not identify(odd, seconds=0.5).is_found
     assert clock() - start < 5
+
+
+def with_scores(x, w_q, w_k, w_v, kv_cache=None):
+    """A cache that only reading fills, as in Whisper: scores come back, and are none."""
+    q, k, v = x @ w_q, *(kv_cache if type(kv_cache) is tuple else (x @ w_k, x @ w_v))
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    return softmax(scores) @ v, scores
+
+
+def test_scores_that_come_back_are_no_cache():
+    assert not identify(with_scores).mistakes
+
+
+def hidden_by_a_sum(q, k, v):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    return softmax(scores + np.triu(np.full(scores.shape[-2:], -10000.0), 1)) @ v
+
+
+def test_a_large_number_hides_as_long_as_no_score_is_as_large():
+    sheet = identify(hidden_by_a_sum)
+    assert sheet.value("causal") == "past and itself"
+    assert not sheet.mistakes
+
+
+class Windows:
+    """Swin's windows of 2 x 3 tokens: a table of biases that an index looks up."""
+
+    def __init__(self, dim, window_size, num_heads, seed=0):
+        draw = np.random.default_rng(seed).normal
+        rows, columns = window_size[0], window_size[1]
+        at = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")).reshape(
+            2, -1
+        )
+        apart = at[:, :, None] - at[:, None] + np.array([rows - 1, columns - 1])[:, None, None]
+        self.index = apart[0] * (2 * columns - 1) + apart[1]
+        self.table = draw(size=((2 * rows - 1) * (2 * columns - 1), num_heads))
+        self.num_heads = num_heads
+        self.qkv, self.proj = draw(size=(dim, 3 * dim)) / 4, draw(size=(dim, dim)) / 4
+
+    def __call__(self, x, mask=None):
+        B, N, C = x.shape
+        q, k, v = np.moveaxis((x @ self.qkv).reshape(B, N, 3, self.num_heads, -1), (2, 3), (0, 2))
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + self.table[self.index].T.swapaxes(
+            1, 2
+        )
+        if mask is not None:
+            parts = scores.reshape(-1, len(mask), self.num_heads, N, N) + mask[None, :, None]
+            scores = parts.reshape(-1, self.num_heads, N, N)
+        return (softmax(scores) @ v).swapaxes(1, 2).reshape(B, N, C) @ self.proj
+
+
+def test_a_table_that_an_index_of_its_own_looks_up():
+    sheet = identify(Windows)
+    axes = {each.name: each.axes for each in sheet.arguments}
+    assert axes["table[index]"] == "(T_q, T_k, H)"
+    assert axes["mask"] == "(B, T_q, T_k)"
+    assert not sheet.mistakes
+
+
+def with_einsum(params, x):
+    """Keys and values have one array of params, (2, K, D, d), as in Gemma."""
+    q = np.einsum("btd,ndh->btnh", x, params["q_einsum"]["w"])
+    k, v = np.einsum("bsd,ckdh->cbskh", x, params["kv_einsum"]["w"])
+    B, T, N, d = q.shape
+    q = q.reshape(B, T, k.shape[2], -1, d)
+    scores = np.einsum("btkgh,bskh->bkgts", q, k) / np.sqrt(d)
+    heads = np.einsum("bkgts,bskh->btkgh", softmax(scores), v).reshape(B, T, N, d)
+    return np.einsum("btnh,nhd->btd", heads, params["attn_vec_einsum"]["w"])
+
+
+def test_keys_and_values_in_one_array_with_an_axis_of_heads():
+    sheet = identify(with_einsum)
+    axes = {each.what: each.axes for each in sheet.arguments}
+    assert axes["params of keys and values in one"] == "(2, H_kv, D, d_k)"
+    assert sheet.value("grouping") == "repeat"
+    assert not sheet.mistakes

@@ -226,7 +226,23 @@ def hidden_arrays(function: Any) -> dict[str, Any]:
         found = {name: to_numpy(p) for name, p in function.named_parameters()}
     else:
         found = dict(_arrays_of(function))
-    return {name: array for name, array in found.items() if array.dtype.kind == "f" and array.size}
+    found |= dict(_looked_up(function, found))
+    of_cells = {name.partition("[")[0] for name in found if name.endswith("]")}
+    return {
+        name: array
+        for name, array in found.items()
+        if array.dtype.kind == "f" and array.size and name not in of_cells
+    }
+
+
+def _looked_up(function: Any, found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield a table with a row for each distance, as the cells look it up: ``table[index]``."""
+    own = function.named_buffers() if is_torch(function) else _arrays_of(function)
+    for at, index in ((name, to_numpy(array)) for name, array in own):
+        is_square = index.dtype.kind in "iu" and index.ndim == 2 and len({*index.shape}) == 1
+        for name, table in found.items() if is_square and index.size else ():
+            if table.ndim == 2 and (index.min(), index.max()) == (0, len(table) - 1):
+                yield f"{name}[{at}]", table[index]
 
 
 def _arrays_of(function: Any) -> Iterator[tuple[str, Any]]:

@@ -125,6 +125,8 @@ class Maker(NamedTuple):
             role = role if role in LENGTHS else divided.get(name, role)
             if _is_text(name, tree):
                 yield name, ""
+            elif _is_pair(name, tree):
+                yield name, (3, 2)
             elif name in SETTINGS or (read and not role):
                 yield name, _config(self.make, read, sizes)
             else:
@@ -260,6 +262,13 @@ def _is_text(name: str, tree: ast.AST) -> bool:
             case ast.JoinedStr([ast.FormattedValue(ast.Name(id=first)), *_]) if first == name:
                 return True
     return False
+
+
+def _is_pair(name: str, tree: ast.AST) -> bool:
+    """Return whether a source takes the second of an argument: ``window_size[1]``."""
+    taken = (n for n in ast.walk(tree) if isinstance(n, ast.Subscript))
+    seconds = (n.value for n in taken if isinstance(n.slice, ast.Constant) and n.slice.value == 1)
+    return any(ast.unparse(each) in (name, f"self.{name}") for each in seconds)
 
 
 def _value(name: str, role: str, sizes: Sizes, is_turned: bool = False) -> Any:

@@ -31,6 +31,7 @@ RARE_INSIDE = ("T D|B S D", "D|B S D", "n m T D")
 JOINED = {  # axes that are several axes in one
     "H": "G r", "M": "H d", "N": "G d", "O": "G e", "U": "H e", "P": "3 H d",
     "B": "n m",
+    "R": "2 G d",
 }  # fmt: skip
 CELLS = ("B H T S", "B T S", "T S", "B 1 T S", "B 1 1 S", "B S", "H T S", "S", "1 H T S", "1 1 T S",
          "1 T S", "B 1 S", "H 1 S", "B H 1 S", "1 S", "S B", "B H S")  # fmt: skip
@@ -38,7 +39,7 @@ ROWS = ("B S", "S", "B 1 1 S", "B 1 S", "S B")  # of a padding mask
 OF_HEADS = ("H", "1 H 1 1", "H 1 1")
 LAYOUTS = {  # layouts of arrays that are options
     "mask": CELLS,
-    "bias": ("B H T S", "H T S", "1 H T S", "T S", "B T S", "B 1 T S", "1 1 T S", "T S H"),
+    "bias": ("B H T S", "H T S", "B T S", "1 H T S", "T S", "B 1 T S", "1 1 T S", "T S H"),
     "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", ""),
     "positions": ("B T", "T"), "k_positions": ("B S", "S"),
     "segments": ("B S", "S"), "q_segments": ("B T", "T"),
@@ -106,6 +107,8 @@ def param_layout(role: str, of_params: tuple[str, str]) -> str:
     of_q, of_o = of_params
     if role == "bias_table":
         return "K H"
+    if role == "bias":
+        return "T S H"
     if role == "w_o":
         return of_o
     if role == "w_qkv" and {"H", "3"} & {*of_q.split()}:
@@ -114,6 +117,8 @@ def param_layout(role: str, of_params: tuple[str, str]) -> str:
     if role in ("w_q", "w_k", "w_v", "w_g"):
         others = {"k": "CNGSd", "v": "EOGSe", "g": "DUHTe"}
         return of_q.translate(str.maketrans("DMHTd", others.get(role[2], "DMHTd")))
+    if role == "w_kv" and "H" in of_q.split():
+        return f"2 {param_layout('w_k', of_params)}"
     axes = AXES[role].split()
     if role in ("w_qkv", "w_kv") and of_q.split()[0] != "D":
         axes = axes[::-1]

@@ -213,6 +213,7 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
         for name, roles in said.items()
         if roles[0] in ("query", "key", "value")
     }
+    found |= {name: "bias" for name in subject.hidden if name.endswith("]")}
     for name, array in subject.hidden.items() if "w_a" not in found.values() else ():
         if "grad" in name or name in found:
             continue

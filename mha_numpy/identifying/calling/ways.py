@@ -151,6 +151,8 @@ def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
     if slot.layout in SHARED and slot.role[:2] != "g_":
         heads = sizes.H if slot.role[2] == "q" else sizes.G
         return np.kron(np.eye(heads), array.T) if array.ndim == 2 else np.tile(array, heads)
+    if slot.role == "bias":
+        return array.transpose(2, 0, 1)[None].astype(float)
     have, wanted = slot.layout.replace(" 1", "").split(), AXES[slot.role].split()
     array = array.reshape(
         [n for n, axis in zip(array.shape, slot.layout.split(), strict=True) if axis != "1"]
@@ -257,7 +259,7 @@ def _heads(
     if is_given:
         return [(4, G)] if G == 2 else [(4, 4), (4, 1)]
     if "H" in of_params[0].split():
-        return [(4, 4)]
+        return [(4, 2), (4, 4)]
     own = [int(n) for n in subject.constants() if n in HEADS and n > 1]
     return [*dict.fromkeys([(1, 1), (4, G), *((n, n) for n in own)])]
 
@@ -300,7 +302,8 @@ def _hidden_sizes(
             if d == 0:
                 continue
             for keys in dict.fromkeys((S, 5)):
-                yield Sizes(S=keys, H=H, G=G, d=d, e=d, D=D, C=C, W=W, K=lengths.get("K", 12))
+                T, keys = lengths.get("T", 5), lengths.get("S", keys)
+                yield Sizes(T=T, S=keys, H=H, G=G, d=d, e=d, D=D, C=C, W=W, K=lengths.get("K", 12))
 
 
 def _one_or(choices: tuple[int, ...], axis: str, *known: Mapping[str, int]) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """A cache that a function returns and takes: the first tokens, then the rest with their cache."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import combinations
 from typing import Any
 
@@ -21,6 +21,7 @@ OF_INPUTS = (  # settings of how queries, keys and values are made
     "direction", "first_position", "q_position", "base", "frequencies", "rotation_axis",
     "turned", "before",
 )  # fmt: skip
+OF_CELLS = ("weights", "dropped", "mean weights", "lse", "scores", "masked", "visible")
 CLOSE = (1e-3, 1e-5)  # in float32, too
 
 
@@ -68,7 +69,8 @@ def feed(subject: Subject, found: Found) -> list[Fact]:
     right = right.take(range(first, T), layout.index("T")) if right.size else right
     fact = Fact("cache", "not tried", holder_of(fed[0]) if fed else "")
     start = subject.call(tokens(0, first))
-    for cache in _caches(start.result, path, fed) if fed else ({},):
+    known = {fit.path for fit in found.fits if fit.what in OF_CELLS}
+    for cache in _caches(start.result, path, fed, known) if fed else ({},):
         with subject.keeping(not fed):
             called = subject.call(rest | cache)
         out = output(called)
@@ -139,9 +141,18 @@ def _last(problem: Problem, count: int) -> Problem:
     return Problem(problem.sizes._replace(T=count, S=count), given)
 
 
-def _caches(result: Any, path: str, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield what of a result may be the cache; for two arguments, a pair of its arrays."""
-    parts = parts_of(result, path or "[0]")
+def _caches(
+    result: Any, path: str, names: Sequence[str], known: Set[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield what of a result may be the cache; for two arguments, a pair of its arrays.
+
+    What is known to be something else, as weights, is none.
+    """
+    parts = {
+        name: part
+        for name, part in parts_of(result, path or "[0]").items()
+        if not known & {f"[{name}]", f"[{name!r}]", f".{name}"}
+    }
     if {*names} <= parts.keys():
         yield {name: parts[name] for name in names}
         return

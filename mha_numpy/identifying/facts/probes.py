@@ -331,9 +331,9 @@ def _groups(subject: Subject, found: Found, options: Sequence[Option]) -> Iterat
 def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
     """Make all scores so large that exp overflows, or else all rows but those of the largest."""
 
-    def change(problem: Problem) -> Problem:
+    def change(problem: Problem, size: float = LARGE**2) -> Problem:
         role = next(role for role in TOKENS if role in problem.given)
-        times = LARGE ** (1 if role in ("x", "packed") else 2)
+        times = size ** (0.5 if role in ("x", "packed") else 1)
         is_blocked = found.settings.get("mask") == "true = blocked"
         mask = (
             None
@@ -357,6 +357,9 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
             yield from _low_scores(subject, found)
     else:
         kind = "other numbers" if is_finite.all() else "not finite"
+        if kind == "other numbers":  # -10000 hides as long as no score is as large as that
+            less, _ = call_way(subject, found.seen.way, seed=4, change=partial(change, size=LARGE))
+            kind = "fine" if less and explain(less, found.settings) else kind
         yield Fact("large_scores", kind, seen=seen)
 
 
