@@ -163,5 +163,4 @@ def test_keys_and_values_in_one_array_with_an_axis_of_heads():
     sheet = identify(with_einsum)
     axes = {each.what: each.axes for each in sheet.arguments}
     assert axes["params of keys and values in one"] == "(2, H_kv, D, d_k)"
-    assert sheet.value("grouping") == "repeat"
     assert not sheet.mistakes

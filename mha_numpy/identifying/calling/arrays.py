@@ -238,7 +238,8 @@ def hidden_arrays(function: Any) -> dict[str, Any]:
 def _looked_up(function: Any, found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield a table with a row for each distance, as the cells look it up: ``table[index]``."""
     own = function.named_buffers() if is_torch(function) else _arrays_of(function)
-    for at, index in ((name, to_numpy(array)) for name, array in own):
+    for at, index in own:
+        index = np.asarray(to_numpy(index)) if index.dtype != object else index
         is_square = index.dtype.kind in "iu" and index.ndim == 2 and len({*index.shape}) == 1
         for name, table in found.items() if is_square and index.size else ():
             if table.ndim == 2 and (index.min(), index.max()) == (0, len(table) - 1):

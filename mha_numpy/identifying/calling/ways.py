@@ -259,7 +259,7 @@ def _heads(
     if is_given:
         return [(4, G)] if G == 2 else [(4, 4), (4, 1)]
     if "H" in of_params[0].split():
-        return [(4, 2), (4, 4)]
+        return [(4, 4)]
     own = [int(n) for n in subject.constants() if n in HEADS and n > 1]
     return [*dict.fromkeys([(1, 1), (4, G), *((n, n) for n in own)])]
 
