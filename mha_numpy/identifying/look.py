@@ -27,6 +27,7 @@ from mha_numpy.identifying.searching.reading import search_by_weights
 from mha_numpy.identifying.searching.search import OUTPUTS, Found, Seen, explain, search
 
 BASES: tuple[Settings, ...] = ({}, {"causal": "past and itself"})
+CACHED: Settings = {"q_position": "after the cache"}  # at 0, a rotation would change nothing
 WITH_GRADIENTS = ("mask", "padding", "bias", "is_causal", "lengths")  # a backward may forget them
 FOR_CALLS = 0.9  # of the time; the rest is for lines of mistakes, and examples
 MOST_SEEN = 24
@@ -111,7 +112,8 @@ def _find_base(
     groups = [[one] for one in seen]
     few, many = (MOST_DOUBTFUL, {}) if doubt else (MOST_WAYS, MOST_FAR)
     half, third = (subject.until - subject.left / part for part in (2, 3))
-    found = search(groups, numbers, until=half, most=few, bases=BASES, accept=attends)
+    bases = (*BASES, CACHED) if any(one.way.sizes.Z for one in seen) else BASES
+    found = search(groups, numbers, until=half, most=few, bases=bases, accept=attends)
     if found is None and not doubt:
         found = search_by_weights(groups, numbers, until=third, bases=BASES)
     if found is None:

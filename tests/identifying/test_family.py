@@ -49,7 +49,7 @@ SILENT = {("scale_given", "ignored"), ("bias", "ignored"), ("mask", "ignored"),
 
 OTHERWISE = {  # see test_as_people_have_them, and test_options
     "first mask": "two masks", "second mask": "two masks",
-    "additive": "it has params of its own",
+    "additive": "it has params of its own", "k, q": "it has params of its own",
     "heads within each token": "only where a softmax is called",
 }  # fmt: skip
 

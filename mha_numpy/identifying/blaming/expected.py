@@ -77,7 +77,7 @@ def _scores(
     Code that takes the keys in blocks has only the scores of the first keys at first.
     """
     plain = {**settings, "alibi": "", "softcap": None}
-    bare = evaluate(problem.but(bias=None, softcap=None), plain)
+    bare = evaluate(problem.but(bias=None, slopes=None, softcap=None), plain)
     if bare is None:
         return {}
     blocks = [values["scores"][..., :n] for n in range(values["scores"].shape[-1], 1, -1)]

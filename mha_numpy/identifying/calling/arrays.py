@@ -1,5 +1,6 @@
 """Arrays in what a function has and returns, and calls in each framework."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -10,10 +11,13 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from mha_numpy.frameworks import to_numpy
+from mha_numpy.identifying.calling.names import roles_by_name
 
 FRAMEWORKS = ("keras", "torch", "jax", "tensorflow", "mlx", "numpy")
 MOST_WRAPPERS = 20
 MOST_AXES = 8
+OF_PART = re.compile(r"(.+)\.\d+\.(.+)")
+OF_HEAD = ("w_q", "w_k", "w_v", "w_qkv")  # roles of params of a head that is an object
 COMPILED: dict[tuple[Any, ...], Callable[..., Any]] = {}  # by what JAX traced
 
 
@@ -98,6 +102,11 @@ def is_torch(function: Any) -> bool:
     """Return whether a function is a module of PyTorch, and not a layer of Keras built of these."""
     kinds = [kind.__module__ for kind in type(function).__mro__]
     return "torch.nn.modules.module" in kinds and not is_keras(function)
+
+
+def is_lazy(param: Any) -> bool:
+    """Return whether a param of PyTorch gets its shape in the first call."""
+    return type(param).__name__ == "UninitializedParameter"
 
 
 def call_in(framework: str, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
@@ -193,6 +202,9 @@ def holders(thing: Any, depth: int = 2, path: str = "") -> Iterator[tuple[str, d
     yield path, own
     for name, part in [*own.items(), *own.get("_modules", {}).items()] if depth else ():
         yield from holders(part, depth - 1, f"{path}{name}.")
+        is_list = isinstance(part, (list, tuple)) and name[:1] != "_"
+        for number, each in enumerate(part if is_list else ()):
+            yield from holders(each, depth - 1, f"{path}{name}.{number}.")
 
 
 def _own(thing: Any) -> dict[str, Any] | None:
@@ -223,16 +235,18 @@ def hidden_arrays(function: Any) -> dict[str, Any]:
         } | {id(value): name for name, value in vars(function).items() if hasattr(value, "value")}
         found = {named.get(id(w), w.path): to_numpy(w.value) for w in function.variables}
     elif is_torch(function):
-        found = {name: to_numpy(p) for name, p in function.named_parameters()}
+        params = function.named_parameters()
+        found = {name: to_numpy(param) for name, param in params if not is_lazy(param)}
     else:
         found = dict(_arrays_of(function))
     found |= dict(_looked_up(function, found))
     of_cells = {name.partition("[")[0] for name in found if name.endswith("]")}
-    return {
+    own = {
         name: array
         for name, array in found.items()
         if array.dtype.kind == "f" and array.size and name not in of_cells
     }
+    return _stacked(own)
 
 
 def _looked_up(function: Any, found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -244,6 +258,19 @@ def _looked_up(function: Any, found: dict[str, Any]) -> Iterator[tuple[str, Any]
         for name, table in found.items() if is_square and index.size else ():
             if table.ndim == 2 and (index.min(), index.max()) == (0, len(table) - 1):
                 yield f"{name}[{at}]", table[index]
+
+
+def _stacked(found: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays by name, with those of alike heads in one, as all ``heads.0.key.weight``."""
+    groups: dict[str, list[str]] = {}
+    for name in found:
+        part = OF_PART.fullmatch(name)
+        if part and any({*roles_by_name(word)} & {*OF_HEAD} for word in part[2].split(".")):
+            groups.setdefault(f"{part[1]}.{part[2]}", []).append(name)
+    for whole, names in groups.items():
+        if len(names) > 1 and len({found[name].shape for name in names}) == 1:
+            found[whole] = np.stack([found.pop(name) for name in names])
+    return found
 
 
 def _arrays_of(function: Any) -> Iterator[tuple[str, Any]]:

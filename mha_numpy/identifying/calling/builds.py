@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -111,7 +111,8 @@ class Maker(NamedTuple):
         """Yield what to pass: what has to be, sizes that have a default too, and no dropout."""
         tree = source_of(self.make)[1]
         roles = {a.name: given.get(a.name) or _role_of(a) for a in self.arguments}
-        divided = _divided(tree) | _additive(tree, [a for a in self.arguments if a.is_required])
+        needed = [a for a in self.arguments if a.is_required]
+        divided = _of_squares(tree) | _divided(tree) | _additive(tree, needed)
         left = iter(role for role in ("D", "H", "T") if role not in roles.values())
         for argument in self.arguments:
             name, role = argument.name, roles[argument.name]
@@ -128,7 +129,7 @@ class Maker(NamedTuple):
             elif _is_pair(name, tree):
                 yield name, (3, 2)
             elif name in SETTINGS or (read and not role):
-                yield name, _config(self.make, read, sizes)
+                yield name, _config(self.make, read, divided, sizes)
             else:
                 is_turned = ".T" in ast.unparse(tree)
                 yield name, _value(name, role or next(left, ""), sizes, is_turned)
@@ -214,6 +215,18 @@ def _divided(tree: ast.AST) -> dict[str, str]:
     return {}
 
 
+def _of_squares(tree: ast.AST) -> dict[str, str]:
+    """Return the role of each n of which there are n * n cells, as in ``ones(n, n)``: of tokens."""
+    found = {}
+    for node in ast.walk(tree):
+        arguments = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+        for a, b in pairwise(arguments):
+            name = getattr(a, "attr", getattr(a, "id", ""))
+            if ast.dump(a) == ast.dump(b) and _role_of(Argument(name)) in ("block", "T"):
+                found[name] = "T"
+    return found
+
+
 def _additive(tree: ast.AST, needed: Sequence[Argument]) -> dict[str, str]:
     """Return the roles of two maps and a vector, whatever their names: ``v @ tanh(W q + U k)``."""
     names = [argument.name for argument in needed if _role_of(argument) not in LENGTHS]
@@ -293,7 +306,9 @@ def _param(key: str, sizes: Sizes, is_turned: bool) -> Any:
     return value.T.copy() if is_turned and key.endswith("weight") else value
 
 
-def _config(make: Callable[..., Any], read: Sequence[str], sizes: Sizes) -> Any:
+def _config(
+    make: Callable[..., Any], read: Sequence[str], known: Mapping[str, str], sizes: Sizes
+) -> Any:
     """Return settings: an object of the class in the same file that has them, or what is asked."""
     around = vars(sys.modules.get(make.__module__) or SimpleNamespace())
     for kind in around.values():
@@ -301,12 +316,12 @@ def _config(make: Callable[..., Any], read: Sequence[str], sizes: Sizes) -> Any:
             own = Maker(kind)
             if read and {*read} <= {a.name for a in own.arguments}:
                 return own.build(dict(own._passed(sizes, True, {}))).thing
-    return Drawn(partial(_setting, read=read, sizes=sizes))
+    return Drawn(partial(_setting, read=read, known=known, sizes=sizes))
 
 
-def _setting(key: str, read: Sequence[str], sizes: Sizes) -> Any:
+def _setting(key: str, read: Sequence[str], known: Mapping[str, str], sizes: Sizes) -> Any:
     """Return the setting that a name stands for; a bias is a flag here."""
-    role = _role_of(Argument(key))
+    role = known.get(key) or _role_of(Argument(key))
     if role in ("", "params") and key not in read:
         raise KeyError(key)
     return _value(key, "flag" if role in (*PARAMS, "bias_table") else role, sizes)

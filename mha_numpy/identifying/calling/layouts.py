@@ -41,10 +41,11 @@ LAYOUTS = {  # layouts of arrays that are options
     "mask": CELLS,
     "bias": ("B H T S", "H T S", "B T S", "1 H T S", "T S", "B 1 T S", "1 1 T S", "T S H"),
     "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", ""),
+    "q_lengths": ("B",),
     "positions": ("B T", "T"), "k_positions": ("B S", "S"),
     "segments": ("B S", "S"), "q_segments": ("B T", "T"),
     "cos": ("T F", "T FF", "T ff", "1 1 T F", "1 T 1 F", "1 1 T FF", "1 T FF", "1 T 1 FF"),
-    "bias_table": ("K H", "H K"), "sink": OF_HEADS, "head_gate": OF_HEADS,
+    "bias_table": ("K H", "H K"), "sink": OF_HEADS, "head_gate": OF_HEADS, "slopes": OF_HEADS,
     "cache_k": ("B G Z d", "B Z G d", "Z G d", "G Z d", "Z d", "B Z d"),
 }  # fmt: skip
 OF_LAYERS = (  # of PyTorch: one map for all heads; convolutions of single tokens
@@ -114,6 +115,8 @@ def param_layout(role: str, of_params: tuple[str, str]) -> str:
     if role == "w_qkv" and {"H", "3"} & {*of_q.split()}:
         return of_q if "3" in of_q else of_q.replace("H d", "3 H d").replace("H D d", "3 H D d")
     of_q = of_q.removeprefix("3 ")
+    if role == "w_qk":
+        return of_q.replace("D", "L")
     if role in ("w_q", "w_k", "w_v", "w_g"):
         others = {"k": "CNGSd", "v": "EOGSe", "g": "DUHTe"}
         return of_q.translate(str.maketrans("DMHTd", others.get(role[2], "DMHTd")))
@@ -124,7 +127,7 @@ def param_layout(role: str, of_params: tuple[str, str]) -> str:
         axes = axes[::-1]
     if role in ("b_q", "b_k", "b_v") and of_q == "d d":
         return "d"
-    if role in ("b_q", "b_k", "b_v") and "H" in of_q.split():
+    if role in ("b_q", "b_k", "b_v", "b_g") and "H" in of_q.split():
         axes = JOINED[axes[0]].split()
     return " ".join(axes)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 KINDS = frozenset((  # words that say little after another one
     "t", "i", "n", "new", "seq", "sequence", "input", "inputs", "tensor", "array", "mat", "vec",
     "vecs", "vector", "vectors", "tokens", "state", "states", "emb", "embs", "embeddings", "items",
+    "data",
 ))  # fmt: skip
 
 

@@ -32,6 +32,7 @@ NO_ARRAYS = (*NUMBERS, *SWITCHES, "window", "block", "rate", "offset", "eps", "b
 WHOLE = {"bias_table": 2, "sink": 1}  # what an object has itself that is no map; with its rank
 OF_NORMS = re.compile(r"norm|\bln(_|\d|\b)", re.I)
 OF_PARAMS = ("params", "data", "param")  # what holds them, or one of them
+JOINS = re.compile(r"\b(concat|concatenate|cat|hstack|r_)\b")  # of a query and a key, for one map
 MOST_ROLES = 60  # assignments that are tried
 MOST_TRIED = 200_000  # that are looked at, so that a function of many arguments takes no minute
 
@@ -134,12 +135,16 @@ def _roles_of(argument: Argument, subject: Subject, given: Mapping[str, str]) ->
     roles = _by_source(name, roles, subject)
     if "x" in roles:
         roles.append("packed")
+    if "bias" in roles and sum("bias" in roles_by_name(a.name) for a in subject.arguments) > 1:
+        roles.insert(1, "more_bias")
     if given and {*roles} & {*AXES, *MAIN}:  # what is given may leave it another role
         roles += [role for role in MAIN[:3] if role not in (*roles, *given.values())]
     if not roles and name[:1] in "Ww" and len(name) < 4:
         roles += ["w_q", "w_k", "w_v", "w_o", "w_qkv"]
     if "tanh" in subject.source and name[:1] in "VvWwUu":
         roles = [*roles[:2], "w_a", *(["w_k", "w_q"] if name[0] in "Uu" else [])]
+        if JOINS.search(subject.source) and name[0] in "Ww":
+            roles.insert(0, "w_qk")
     return roles or [*UNNAMED]
 
 
@@ -240,7 +245,7 @@ def hidden_roles(subject: Subject) -> dict[str, str]:
         is_bias = "b" in name.lower() and own in [(n,) for n in subject.hidden[before].shape]
         if role[:2] == "w_" and is_bias and f"b_{role[2:]}" not in found.values():
             found.setdefault(name, f"b_{role[2:]}")
-    found = found if {"w_q", "w_k", "w_qkv"} & {*found.values()} else _in_order(subject)
+    found = found if {"w_q", "w_k", "w_qkv", "w_qk"} & {*found.values()} else _in_order(subject)
     return found | _last_map(subject, found)
 
 
@@ -261,9 +266,13 @@ def _additive(subject: Subject) -> dict[str, str]:
     hidden = {name: array for name, array in subject.hidden.items() if array.size > 1}
     maps = [name for name, array in hidden.items() if array.ndim == 2 and 1 not in array.shape]
     others = [name for name in hidden if name not in maps and "bias" not in name]
-    if "tanh" not in subject.source or len(maps) != 2 or len(others) != 1:
+    is_joined = len(maps) == 1 and bool(JOINS.search(subject.source))
+    if "tanh" not in subject.source or len(maps) != 2 - is_joined or len(others) != 1:
         return {}
     subject.hidden[others[0]] = hidden[others[0]].ravel()
+    if is_joined:
+        bias = f"{maps[0].rpartition('.')[0]}.bias"
+        return {maps[0]: "w_qk", others[0]: "w_a"} | ({bias: "b_q"} if bias in hidden else {})
     maps.sort(key=lambda name: "w_k" in roles_by_name(name.removesuffix(".weight")))
     found = {maps[0]: "w_q", maps[1]: "w_k", others[0]: "w_a"}
     biases = ((f"{name.rpartition('.')[0]}.bias", f"b_{found[name][2:]}") for name in maps)

@@ -27,6 +27,7 @@ from mha_numpy.identifying.calling.arrays import (
     hidden_arrays,
     inner_function,
     is_keras,
+    is_lazy,
     is_norm,
     is_number,
     is_torch,
@@ -80,13 +81,7 @@ class Subject:
         if self.is_module:
             module = _copy_module(function)
             module.eval()
-            rng = np.random.default_rng(0)
-            for part in module.modules():
-                if is_norm(part) and getattr(part, "eps", None):
-                    part.eps = 1e-12  # the family divides by what is there
-                for param in part.parameters(recurse=False):
-                    if not (param.any() or is_norm(part)):  # biases, as they begin
-                        param.data += to_framework(rng.normal(size=param.shape), "torch")
+            _prepare(module)
             self.exact = function = module
         self.narrow("float64")
         self.source, self.tree = source_of(self.inner)
@@ -187,6 +182,10 @@ class Subject:
                     continue
                 weight.assign(0.3 * rng.normal(size=weight.shape))
             self.hidden, new = hidden_arrays(self.function), True
+        if self.is_module and hidden_arrays(layer).keys() - self.hidden.keys():  # since a call
+            _prepare(layer)
+            self.exact, self.state = layer, State(layer)
+            self.hidden, new = hidden_arrays(layer), True
         return new
 
     def open(self) -> None:
@@ -319,6 +318,17 @@ def _copy_module(module: Any) -> Any:
     """Return a copy of a PyTorch module, also if it keeps results of a call, which have no copy."""
     kept = [value for part in module.modules() for value in vars(part).values()]
     return deepcopy(module, {id(t): t.detach() for t in kept if getattr(t, "grad_fn", None)})
+
+
+def _prepare(module: Any) -> None:
+    """Draw the params of a PyTorch module that are 0, as biases are in the beginning."""
+    rng = np.random.default_rng(0)
+    for part in module.modules():
+        if is_norm(part) and getattr(part, "eps", None):
+            part.eps = 1e-12  # the family divides by what is there
+        for param in part.parameters(recurse=False):
+            if not (is_lazy(param) or param.any() or is_norm(part)):
+                param.data += to_framework(rng.normal(size=param.shape), "torch").to(param.dtype)
 
 
 def in_arrays(value: Any, change: Callable[[Array], Any]) -> Any:

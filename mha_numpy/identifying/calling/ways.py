@@ -34,13 +34,16 @@ CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fi
     "rate": (0.0, 1.0, 0.25), "training": (False,), "flag": (False,), "is_causal": (False,),
     "eps": (1e-12,), "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)),
     "offset": (3, 2, 0), "other": (None, 1.0), "rng": ("rng", 0, None), "scale": (0.4,),
+    "slopes": (0.4,), "rotary": (4,),
     "base": (100.0,),
 }  # fmt: skip
-SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block")
+SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block", "slopes",
+                 "rotary")  # fmt: skip
 OF_CELLS = ("mask", "more_mask", "bias", "more_bias", "dropout_mask")
 SEGMENTS = ("segments", "q_segments")
 OF_ROWS = ("positions", "k_positions", *SEGMENTS)
-KINDS = {"mask": ("bool", "int", "float"), "cache_k": ("", "room"), "cache_v": ("", "room")}
+CACHES = ("", "room", "list")
+KINDS = {"mask": ("bool", "int", "float"), "cache_k": CACHES, "cache_v": CACHES}
 PAIRED = (  # arrays that have one layout
     ("cache_k", "cache_v"), ("cos", "sin"), SEGMENTS, ("k_positions", "positions"),
 )  # fmt: skip
@@ -56,7 +59,7 @@ class Slot(NamedTuple):
     role: str
     layout: str = ""
     value: Any = None
-    kind: str = ""  # "bool", "int" or "float": the numbers of a mask; "room", "reversed"
+    kind: str = ""  # "bool", "int" or "float": the numbers of a mask; "room", "list", "reversed"
 
 
 class Way(NamedTuple):
@@ -136,6 +139,8 @@ def _fill(slot: Slot, problem: Problem) -> Any:
         return np.pad(array, [(0, room * (axis == "Z")) for axis in slot.layout.split()])
     if slot.kind == FLAT:
         return array.ravel()
+    if slot.kind == "list":
+        return [*array]
     if slot.kind == "ends":  # where each segment begins, and the end
         return np.searchsorted(array, np.arange(array.max() + 2))
     return array.astype({"int": np.int64, "float": float}.get(slot.kind, array.dtype))
@@ -180,7 +185,7 @@ def _ways_of(
     """Yield the ways that give arguments these roles, with some lengths changed."""
     of_given, of_inside = (RARE_GIVEN, RARE_INSIDE) if is_rare else (HEADS_GIVEN, HEADS_INSIDE)
     every, given = roles.all(), roles.passed()
-    is_split = bool(given & {"x", "packed"} or every & {"w_q", "w_k", "w_v", "w_qkv"})
+    is_split = bool(given & {"x", "packed"} or every & {"w_q", "w_k", "w_v", "w_qkv", "w_qk"})
     is_split |= "H" in given and not given & {"B", "T", "S", "d"}  # with these it is as in C
     has_count = any("H" in roles_by_name(name)[:1] for name in subject.numbers)  # it splits by it
     insides = (True,) if is_split else (True, False) if has_count else (False, True)
@@ -281,6 +286,8 @@ def _hidden_sizes(
         if len(axes) != len(shape):
             return
         lengths |= dict(zip(axes, shape, strict=True))
+    for axis in "DC" if "L" in lengths else "":
+        lengths.setdefault(axis, lengths["L"] // 2)
     D, C, W = lengths.get("D", 0), lengths.get("C", lengths.get("E", 0)), lengths.get("W", 0)
     wide = lengths.get("M") or lengths.get("U", 0)
     if "H" not in named and "d" in named and wide:
@@ -338,7 +345,7 @@ def _way(
             slots[name] = Slot(role, of_queries.replace("d", "e").replace("D", "U"))
         else:
             slots[name] = _param(role, of_params)
-    for own_slots, B in _with_packed(slots, sizes, roles):
+    for own_slots, B in _with_columns(_with_packed(slots, sizes, roles), of_queries):
         known = {name: subject.evidence[name] for name in own_slots}
         if all(_has_rank(slot, known[name].rank) for name, slot in own_slots.items()):
             flat = {
@@ -364,6 +371,18 @@ def _with_packed(
             yield slots | {name: Slot("packed", packed)}, sizes.B if "B" in axes else 1
 
 
+def _with_columns(
+    ways: Iterable[tuple[dict[str, Slot], int]], of_queries: str
+) -> Iterator[tuple[dict[str, Slot], int]]:
+    """Yield slots; where each token is a column, biases may be columns, too."""
+    for slots, B in ways:
+        yield slots, B
+        biases = {n: slot for n, slot in slots.items() if slot.role.startswith("b_")}
+        if biases and of_queries.startswith("D"):
+            columns = {n: b._replace(layout=f"{b.layout} 1") for n, b in biases.items()}
+            yield slots | columns, B
+
+
 def _has_rank(slot: Slot, rank: int) -> bool:
     """Return whether an array has the rank that the source asks for; 0 is any."""
     return not rank or not slot.layout or len(slot.layout.split()) == rank
@@ -374,10 +393,12 @@ def fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:
     axes, own = of_queries.split(), slot.layout.split()
     if slot.role in ("cache_k", "cache_v"):
         keys = of_keys or of_queries.translate(str.maketrans("HT", "GS"))
+        if slot.kind == "list" and own[0] != "Z":
+            return False
         if is_inside:
             return ("B" in own) == ("B" in axes)
         return slot.layout.replace("e", "d") in (keys.replace("S", "Z"), "Z " + keys, "B Z G d")
-    if "H" in own and slot.role in ("sink", "head_gate", "bias_table", "scale"):
+    if "H" in own and slot.role in ("sink", "head_gate", "bias_table", "scale", "slopes"):
         return is_inside or "H" in axes or "r" in axes
     if slot.role in OF_ROWS:
         return "B" not in own or "B" in axes

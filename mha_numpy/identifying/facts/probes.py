@@ -335,12 +335,10 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
         role = next(role for role in TOKENS if role in problem.given)
         times = size ** (0.5 if role in ("x", "packed") else 1)
         is_blocked = found.settings.get("mask") == "true = blocked"
-        mask = (
-            None
-            if problem.get("mask") is None
-            else np.full_like(problem.get("mask"), not is_blocked)
-        )
-        return problem.but(**{role: problem.given[role] * times, "mask": mask})  # none is hidden
+        for name, value in (("mask", not is_blocked), ("lengths", problem.sizes.S)):
+            if problem.get(name) is not None:  # none is hidden
+                problem = problem.but(**{name: np.full_like(problem.given[name], value)})
+        return problem.but(**{role: problem.given[role] * times})
 
     seen, _ = call_way(subject, found.seen.way, seed=4, change=change)
     is_capped = found.settings.get("softcap") or found.seen.way.argument("softcap")

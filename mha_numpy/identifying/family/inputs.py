@@ -63,6 +63,7 @@ def _first(problem: Problem, *choices: Any) -> Any:
     params=("", "k v", "q k", "q v", "q k v", "k := q", "v := k", "v := q"),
     left_out=("", "w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "biases"),
     packing=(*ORDERS, *(f"{order} in each head" for order in ORDERS), "qkv in each feature"),
+    joined=("q, k", "k, q"),
 )
 def project(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Multiply by the params, where there are any, and unpack."""
@@ -78,6 +79,10 @@ def project(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[st
                 order = s.packing if role == "qkv" else s.packing.replace("q", "", 1)
                 parts = _unpack(joined, order, sizes)
                 params |= {f"{kind}_{name}": parts[name] for name in kinds}
+    if problem.get("w_qk") is not None:  # w_qk @ [q; k] = w_q @ q + w_k @ k
+        width = (x.from_q if s.joined == "q, k" else x.from_k).shape[-1]
+        own = dict(zip(s.joined.split(", "), np.split(x.w_qk, [width]), strict=True))
+        params |= {"w_q": own["q"], "w_k": own["k"]}
     names = {
         "": "qkv", "k v": "qvk", "q k": "kqv", "q v": "vkq", "q k v": "vqk",
         "k := q": "qqv", "v := k": "qkk", "v := q": "qkq",

@@ -58,8 +58,9 @@ def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
     out = {"out": heads, "merged": merge_heads(heads, MERGES[1] if x.goes_back else s.merge)}
     last = out["merged"]
     w_o, b_o, w_g = (problem.get(role) for role in ("w_o", "b_o", "w_g"))
-    if w_g is not None:  # Qiu et al. (2025)
-        last = last / (1 + np.exp(-x.from_q @ w_g))
+    if w_g is not None:  # Jumper et al. (2021), Qiu et al. (2025)
+        added = 0 if problem.get("b_g") is None else x.b_g
+        last = last / (1 + np.exp(-x.from_q @ w_g - added))
     if w_o is not None and s.w_o != "left out":
         last = last @ w_o
     if b_o is not None and s.b_o == "added":

@@ -46,7 +46,7 @@ def rotate(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
             out[f"turned_{name}"] = array
             continue
         sign = -1 if s.direction in ("backwards", f"{name} backwards") else 1
-        width = turned_width(array.shape[-1], s.turned)
+        width = turned_width(array.shape[-1], problem.get("rotary") or s.turned)
         if given:
             cos, sin = (part[: array.shape[2], : width // 2] for part in given)
         else:

@@ -13,12 +13,13 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "x": "B T D", "x_q": "B T D", "memory": "B S C", "x_k": "B S C", "x_v": "B S E",
     "packed": "B T P",
     "w_q": "D M", "w_k": "C N", "w_v": "E O", "w_qkv": "D P", "w_kv": "C R", "w_o": "U W",
-    "w_a": "M", "w_g": "D U",
+    "w_a": "M", "w_g": "D U", "w_qk": "L M",
     "b_q": "M", "b_k": "N", "b_v": "O", "b_qkv": "P", "b_kv": "R", "b_o": "W",
+    "b_g": "U",
     "g_q": "d", "g_k": "d",
     "mask": "B H T S", "more_mask": "B H T S",
     "bias": "B H T S", "more_bias": "B H T S", "dropout_mask": "B H T S",
-    "lengths": "B", "scale": "H",
+    "lengths": "B", "q_lengths": "B", "scale": "H", "slopes": "H",
     "positions": "B T", "k_positions": "B S", "segments": "B S", "q_segments": "B T",
     "cos": "T F", "sin": "T F", "cos_sin": "T F", "sink": "H", "head_gate": "H",
     "bias_table": "K H", "cache_k": "B G Z d", "cache_v": "B G Z e",
@@ -52,7 +53,7 @@ class Sizes(NamedTuple):
         wide = self.D or H * d
         return {
             "D": wide, "C": wide, "E": self.C or wide, "M": H * d, "N": G * d, "O": G * e,
-            "r": H // G,
+            "r": H // G, "L": wide + (self.C or wide),
             "R": G * (d + e), "P": H * d + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
             "n": 2, "m": self.B // 2,
         }[axis]  # fmt: skip
@@ -90,6 +91,8 @@ def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
         return np.asarray(rng.random(shape).argsort(-1) % 3 > 0)
     if role == "dropout_mask":
         return np.asarray((rng.random(shape).argsort(-1) % 3 > 0) * 1.5)
+    if role == "q_lengths":
+        return np.asarray(sizes.T - np.arange(sizes.B) % max(sizes.T, 1))
     if role == "lengths":
         return np.asarray(2 + np.arange(sizes.B) * 2 % max(sizes.S - 2, 1))
     if role == "positions":
@@ -108,6 +111,6 @@ def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
         array *= 1.5 / np.sqrt(sizes.of(axes[0]))  # scores of a usual size
     if role in ("query", "key"):
         array *= 1.2
-    if role in ("head_gate", "scale"):
+    if role in ("head_gate", "scale", "slopes"):
         array = rng.uniform(0.5, 1.5, array.shape)
     return array

@@ -73,8 +73,8 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
         bias = own = own + _bucketed(x.bias_table, s.buckets, s.most_distance, T, S)
     if problem.get("more_bias") is not None:
         bias = own = own + x.more_bias
-    if s.alibi:
-        bias = own + _alibi(s.alibi, H, T, S)
+    if s.alibi or problem.get("slopes") is not None:
+        bias = own + _alibi(s.alibi, problem, H, T, S)
     if bias is not None and s.bias == "added before the scale":
         scores = scores + bias
     scores = scores * scale
@@ -92,16 +92,18 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
     return {"scores": scores, "late_scale": late, "floor": floor}
 
 
-def _alibi(kind: str, H: int, T: int, S: int) -> Array:
+def _alibi(kind: str, problem: Problem, H: int, T: int, S: int) -> Array:
     """Return a bias that falls with the distance, with a slope for each head."""
     first = 0 if kind == "slopes from 1" else 1
-    slopes = 2.0 ** (-8 * (np.arange(H) + first) / H)
-    distance = np.arange(S) - np.arange(T)[:, None]  # j - i
+    given, at = problem.get("slopes"), problem.get("positions")
+    slopes = 2.0 ** (-8 * (np.arange(H) + first) / H) if given is None else np.array(given)
+    i, j = (np.arange(T), np.arange(S)) if at is None else (at[:, None], at[:, None])
+    distance = j[..., None, :] - i[..., None]  # (T, S), or (B, 1, T, S)
     if kind == "both sides":
         distance = -abs(distance)
     if kind == "wrong sign":
         distance = -distance
-    return slopes[:, None, None] * distance
+    return slopes.reshape(-1, 1, 1) * distance
 
 
 def _bucketed(table: Array, buckets: str, most: float, T: int, S: int) -> Array:

@@ -82,6 +82,8 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
         of_keys = _rows(x.lengths[:, None], S, s.lengths)[:, None, None, :]
         of_queries = _rows(x.lengths[:, None], T, s.lengths)[:, None, :, None]
         masked.append({"keys": of_keys, "queries": of_queries}.get(s.rows_by, of_keys & of_queries))
+    if problem.get("q_lengths") is not None:
+        masked.append(_rows(x.q_lengths[:, None], T, "j < n")[:, None, :, None])
     if s.combined == "mask alone" and masked:
         ruled = []
     if s.combined == "causal alone" and ruled:

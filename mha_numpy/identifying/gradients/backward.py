@@ -139,7 +139,7 @@ class Backward:
         is_before = s["softcap_at"] == "before the bias"
         uncapped = self.problem.but(softcap=None)
         bare = {**s, "softcap": None, "alibi": "", "bias": USUAL["bias"]}
-        plain = (evaluate(uncapped.but(bias=None), bare) or values)["scores"]
+        plain = (evaluate(uncapped.but(bias=None, slopes=None), bare) or values)["scores"]
         products = values["turned_q"] @ values["keys"].swapaxes(-1, -2)
         self.names["scale"] = plain.ravel() @ products.ravel() / (products**2).sum()
         yield "d_raw", "d_scores * (1 - bounded**2)" if cap else "d_scores"

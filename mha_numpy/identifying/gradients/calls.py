@@ -263,7 +263,8 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
         torch = import_module("torch")
         params = dict(getattr(trial.subject.function, "named_parameters", dict)())
         tensors = []
-        for leaf in trial.leaves:
+        leaves = [x for x in trial.leaves if not x.is_hidden or x.argument in params]
+        for leaf in leaves:
             if leaf.is_hidden:
                 tensors.append(params[leaf.argument])
             else:
@@ -274,7 +275,7 @@ def by_autograd(trial: Trial) -> dict[Leaf, Array]:
         grads = torch.autograd.grad(out, tensors, d_out, allow_unused=True)
         found = {
             leaf: np.zeros(tensor.shape) if grad is None else to_numpy(grad)
-            for leaf, tensor, grad in zip(trial.leaves, tensors, grads, strict=True)
+            for leaf, tensor, grad in zip(leaves, tensors, grads, strict=True)
         }
         shapes = trial.shapes()  # a row of an additive score counts as a vector
         return {leaf: grad.reshape(shapes[leaf]) for leaf, grad in found.items()}

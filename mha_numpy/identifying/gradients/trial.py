@@ -15,8 +15,8 @@ from mha_numpy.identifying.family import AXES, Problem, evaluate
 from mha_numpy.identifying.searching.search import ROLE_OF, Found
 
 GIVEN_ONLY = (
-    "dropout_mask", "cos", "sin", "cos_sin", "mask", "more_mask", "lengths", "positions",
-    "k_positions", "segments", "q_segments",
+    "dropout_mask", "cos", "sin", "cos_sin", "mask", "more_mask", "lengths", "q_lengths",
+    "positions", "k_positions", "segments", "q_segments",
 )  # fmt: skip
 
 

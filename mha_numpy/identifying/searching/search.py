@@ -20,7 +20,7 @@ CONVENTIONS = {  # values that are nobody's mistake: they cost 1
     "alibi": {"slopes from 2^(-8/H)", "both sides"}, "qk_norm": {"l2", "rms"},
     "blind": {"zeros", "mean of all values", "as if nothing were hidden"}, "product": {"additive"},
     "after": {"+ x", "+ x, layer norm"}, "normaliser": {"sigmoid"},
-    "buckets": {"j - i", "i - j"},
+    "joined": {"k, q"}, "buckets": {"j - i", "i - j"},
     "scale_given": {"divided by", "divided by the root", "times exp"},
 }  # fmt: skip
 RARE = {  # values that hardly anybody writes: they cost 3, all others 2
@@ -185,7 +185,7 @@ def choices_of(numbers: Sequence[float], only: Sequence[str]) -> dict[int, list[
         choices["scale"] += [n, 1 / n, n**-0.5, n**0.5] * (n != 1)  # which is the setting "1"
         choices["softcap"].append(n)
         choices["most_distance"].append(n)
-        choices["turned"].append(n)
+        choices["turned"] += [n, 1 / n]
         if n == int(n) > 1:
             choices["before"].append(int(n))  # groups
         if n == int(n) and n < 12:
