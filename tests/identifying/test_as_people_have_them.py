@@ -35,7 +35,7 @@ def heads_in_a_loop(x, p, n_head):
 def test_a_function_of_single_tokens_is_no_attention():
     sheet = identify(twice, seconds=2)
     assert not sheet.is_found
-    assert "each token's output depends on that token alone" in sheet.saw
+    assert "Each token's output depends on that token alone" in sheet.saw
 
 
 def untransposed(x, w_q, w_k, w_v, heads):
