@@ -5,6 +5,7 @@ import pytest
 
 from mha_numpy.identifying import identify
 from mha_numpy.identifying.calling.clock import clock
+from mha_numpy.identifying.calling.names import roles_by_name
 
 
 def softmax(scores):
@@ -164,3 +165,18 @@ def test_keys_and_values_in_one_array_with_an_axis_of_heads():
     axes = {each.what: each.axes for each in sheet.arguments}
     assert axes["params of keys and values in one"] == "(2, H_kv, D, d_k)"
     assert not sheet.mistakes
+
+
+def test_query_key_value_is_one_map():
+    assert roles_by_name("query_key_value")[0] == "w_qkv"
+
+
+def causal_without_a_mask(q, k, v, mask=None):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    is_causal = mask is None
+    visible = np.tri(*scores.shape[-2:], dtype=bool) if is_causal else mask
+    return softmax(np.where(visible, scores, -1e30)) @ v
+
+
+def test_a_mask_that_takes_the_place_of_causality_on_purpose():
+    assert not identify(causal_without_a_mask).mistakes

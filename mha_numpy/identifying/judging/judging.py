@@ -147,6 +147,10 @@ def _exactly(looked: Looked, row: Row) -> Row:
         return row._replace(kind="convention", says="the scores are multiplied by sqrt(d)")
     if (row.setting, row.value) == ("mask", "ignored") and QUERIES.match(row.argument):
         return row._replace(kind="convention", instead="")  # it hides all keys of a row alike
+    if (row.setting, row.value) == ("combined", "mask alone"):  # said so, as in Hugging Face's
+        alone = rf"causal\w*\s*=[^\n]*\b{re.escape(row.argument or '-')} is None"
+        is_meant = re.search(alone, looked.subject.source)
+        return row._replace(kind="convention", instead="") if is_meant else row
     if (row.setting, row.value) == ("softcap_at", "after the bias"):
         found = _finding(looked, row, row.setting)
         values = evaluate(found.seen.problem, found.settings) if found else None
