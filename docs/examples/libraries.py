@@ -185,7 +185,7 @@ def by_argument(*settings: str) -> list[tuple[str, ...]]:
     for name, sheet in libraries().items():
         groups: dict[str, list[str]] = {}
         for row in sheet.rows:
-            if row.setting in settings and row.argument:
+            if row.setting in settings and row.argument and row.value in MEANS:
                 groups.setdefault(MEANS[row.value], []).append(f"`{row.argument}`")
         table += [(who(name), ", ".join(names), means) for means, names in groups.items()]
     return table
