@@ -6,6 +6,9 @@ import pytest
 from mha_numpy.identifying import identify
 from mha_numpy.identifying.calling.clock import clock
 from mha_numpy.identifying.calling.names import roles_by_name
+from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.facts import dropout
+from mha_numpy.identifying.look import look
 
 
 def softmax(scores):
@@ -180,3 +183,15 @@ def causal_without_a_mask(q, k, v, mask=None):
 
 def test_a_mask_that_takes_the_place_of_causality_on_purpose():
     assert not identify(causal_without_a_mask).mistakes
+
+
+def plain(q, k, v):
+    return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+
+
+def test_a_call_that_rounds_differently_drops_nothing():
+    found = look(plain).found
+    subject = Subject(plain)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dropout, "explain", lambda seen, settings: ())
+        assert not [*dropout.find_dropout(subject, found, [])]

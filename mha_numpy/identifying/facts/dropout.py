@@ -128,11 +128,24 @@ def _calls(
     subject: Subject, found: Found, way: Way, mode: bool | None, live: Site | bool = True
 ) -> list[Seen]:
     """Return some calls in which something was dropped."""
+
+    def calls() -> list[Seen | None]:
+        return [call_way(subject, way, seed=s, change=lambda problem: problem)[0] for s in (1, 2)]
+
+    quiet = calls()
     with _free(subject, live, mode):
-        calls = [
-            call_way(subject, way, seed=seed, change=lambda problem: problem)[0] for seed in (1, 2)
-        ]
-    return [seen for seen in calls if seen and not explain(seen, found.settings)]
+        pairs = [*zip(calls(), quiet, strict=True)]
+    return [
+        seen
+        for seen, other in pairs
+        if seen and not explain(seen, found.settings) and not (other and _are_same(seen, other))
+    ]
+
+
+def _are_same(one: Seen, other: Seen) -> bool:
+    """Return whether two calls returned the same, so that nothing was dropped in either."""
+    pairs = zip(one.called.arrays, other.called.arrays, strict=False)
+    return all(np.array_equal(a, b, equal_nan=True) for (_, a), (_, b) in pairs)
 
 
 def _when(flag: str, active: Sequence[bool | None], has_rate: bool) -> Iterator[Fact]:
