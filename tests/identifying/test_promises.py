@@ -16,6 +16,9 @@ SEES, HIDES = "true = visible", "true = blocked"
 
 # (signature, docstring, what is promised: "setting argument: a value | another")
 PROMISING = [
+    ("f(q, k, v, pad_mask)",
+     "As in PyTorch's layer: pad_mask is True at the padded positions, which are ignored.",
+     ["mask pad_mask: true = blocked"]),
     ("f(q, k, v)", "q is changed in place. Not a pure function.", ["inputs: changed"]),
     ("f(q, k, v, bias)", "logits = query . key / sqrt(depth) + bias",
      ["bias bias: added after the scale", "scale: 1/sqrt(d)"]),

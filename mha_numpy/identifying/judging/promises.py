@@ -243,7 +243,7 @@ def _pieces(argument: str, text: str, names: list[str]) -> Iterator[str]:
     """Yield what is said below or after an argument's name, up to the next one's."""
     known = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     head = (
-        rf"(?:^[ \t]*(?:[-*] ?|:param (?:\w+ )?)?|[.;,)\]] +|\band |\bwith )({known})\b"
+        rf"(?:^[ \t]*(?:[-*] ?|:param (?:\w+ )?)?|[.;:,)\]] +|\band |\bwith )({known})\b"
         r"(?= ?:| ?[(\[]| is | are |, \w+ [(\[:]|  )"
     )
     heads = [*re.finditer(head, text, re.M)]
