@@ -66,6 +66,15 @@ class OfLetters:
         return x.reshape(*x.shape[:2], self.h, -1).swapaxes(1, 2)
 
 
+class OfImages(Grouped):
+    """Attention among the patches of an image, whose height and width are one argument."""
+
+    def __init__(self, dim, size, n_heads=4):
+        super().__init__(dim, n_heads)
+        height, width = size
+        self.most = height * width
+
+
 class Even(Grouped):
     """A layer that is particular about its sizes."""
 
@@ -244,7 +253,7 @@ def test_what_an_object_keeps_does_not_reach_the_next_call():
     assert layer.k.shape == (2, 3, 1, 8)
 
 
-@pytest.mark.parametrize("kind", [OfState, OfLetters])
+@pytest.mark.parametrize("kind", [OfState, OfLetters, OfImages])
 def test_params_that_a_constructor_takes_are_drawn(kind):
     sheet = identify(kind)
     assert sheet.is_found

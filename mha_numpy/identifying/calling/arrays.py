@@ -303,7 +303,7 @@ def parts_in(layer: Any) -> Iterator[Any]:
 
 def is_norm(part: Any) -> bool:
     """Return whether a layer normalises, by the name of its class."""
-    return "norm" in type(part).__name__.lower()
+    return bool(re.search("(?<!random)norm", type(part).__name__.lower()))
 
 
 def eps_of_norms(function: Any) -> float:

@@ -278,10 +278,13 @@ def _is_text(name: str, tree: ast.AST) -> bool:
 
 
 def _is_pair(name: str, tree: ast.AST) -> bool:
-    """Return whether a source takes the second of an argument: ``window_size[1]``."""
-    taken = (n for n in ast.walk(tree) if isinstance(n, ast.Subscript))
-    seconds = (n.value for n in taken if isinstance(n.slice, ast.Constant) and n.slice.value == 1)
-    return any(ast.unparse(each) in (name, f"self.{name}") for each in seconds)
+    """Return whether a source takes two from an argument: ``size[1]``, or ``h, w = size``."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(pair, ast.Constant(1)) | ast.Assign([ast.Tuple([_, _])], pair):
+                if ast.unparse(pair) in (name, f"self.{name}"):
+                    return True
+    return False
 
 
 def _value(name: str, role: str, sizes: Sizes, is_turned: bool = False) -> Any:

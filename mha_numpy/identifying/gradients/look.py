@@ -196,6 +196,8 @@ class Judge:
         right = self.truth.get(leaf)
         if right is None or self.error(leaf, array) > self.few:
             return False
+        if leaf.role[:2] in ("w_", "b_"):  # nothing hides a param
+            return True
         return self.error(leaf, np.where(right == 0, array, right)) <= 1e-12
 
     def explain(self, returned: Returned) -> dict[Leaf, tuple[Mistake, ...]]:
