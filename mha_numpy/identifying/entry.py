@@ -25,9 +25,8 @@ NAMES = {  # of roles, as people say them
 }  # fmt: skip
 
 INSIDE = (  # roles that nobody has to give
-    "x_q", "x_k", "x_v", "wide_q", "wide_k", "wide_v", "H", "G", "R", "B", "list", "store", "w_a",
-    "w_g", "g_q", "g_k", "result", "config", "cache", "more_bias", "more_mask", "training", "flag",
-    "eps",
+    "x_q", "x_k", "x_v", "wide_q", "wide_k", "wide_v", "H", "G", "R", "B", "w_a", "w_g", "g_q",
+    "g_k", "result", "config", "cache", "more_bias", "more_mask", "training", "flag", "eps",
 )  # fmt: skip
 EXAMPLES = 3.0  # seconds for all examples
 CONSTRUCTOR = "of the constructor"
@@ -121,7 +120,7 @@ def _with_roles(
     given = ", ".join(f"{name} = {ROLES.get(role, role)}" for name, role in roles.items())
     then = swapped[0] if swapped else "nothing that is known gives its numbers"
     moved = [f"{n} = {taken[n]}" for n, role in roles.items() if taken[n] != ROLES.get(role, role)]
-    note = f"What was given does not fit. With {given}, {then}. This report is without it"
+    note = f"The roles that you gave do not fit. With {given}, {then}. This report is without them"
     return other, free._replace(
         notes=(f"{note}: {', '.join(moved)}." if moved else f"{note}.", *free.notes)
     )
@@ -135,7 +134,7 @@ def _with_builds(
     own = {argument.name for argument in maker.arguments}
     to_make = {name: role for name, role in roles.items() if name in own}
     to_call = {name: role for name, role in roles.items() if name not in own}
-    best: tuple[Looked, Datasheet] | None = None
+    tried: list[tuple[Looked, Datasheet]] = []
     for build in islice(maker.builds(to_make), MOST_BUILDS):
         left = max(end - clock(), 1.0)
         looked, sheet = _with_roles(build.thing, to_call, left / 2, _of_build(backward, build))
@@ -143,12 +142,10 @@ def _with_builds(
         if sheet.is_found:
             sheet = _with_choices(build, sheet, to_call, end)
             return looked, sheet._replace(notes=(note, *sheet.notes))
-        if best is None or (looked.seen and not best[0].seen):
-            best = looked, sheet._replace(notes=(note,))
+        tried.append((looked, sheet._replace(notes=(note,))))
         if clock() > end:
             break
-    assert best
-    return best
+    return max(tried, key=lambda each: bool(each[0].seen))
 
 
 def _of_build(backward: Any, build: Build) -> Any:

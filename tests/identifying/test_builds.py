@@ -180,8 +180,9 @@ def test_roles_that_do_not_fit_are_not_blamed_on_the_code():
 
     sheet = identify(attend, given={"key": "c", "value": "b"})
     assert not sheet.mistakes
-    assert "What was given does not fit. With c = keys, b = values, keys and values" in str(sheet)
-    assert sheet.notes[0].endswith("This report is without it: c = values, b = keys.")
+    text = "The roles that you gave do not fit. With c = keys, b = values, keys and values"
+    assert text in str(sheet)
+    assert sheet.notes[0].endswith("This report is without them: c = values, b = keys.")
     sheet = identify(attend, given={"packed": "a", "key": "b", "value": "c"}, seconds=10)
     assert "c = values, nothing that is known gives its numbers." in sheet.notes[0]
 

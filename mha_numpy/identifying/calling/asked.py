@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from mha_numpy.identifying.calling.containers import is_of_arrays
+from mha_numpy.identifying.calling.containers import Path, is_of_arrays
 
-Path = tuple[str | int, ...]
 MOST_KEYS = 64  # that a dict notes
 
 

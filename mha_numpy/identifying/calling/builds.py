@@ -2,40 +2,42 @@
 
 import ast
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.identifying.calling.arrays import is_number
 from mha_numpy.identifying.calling.asked import Drawn
-from mha_numpy.identifying.calling.names import roles_by_name
+from mha_numpy.identifying.calling.constructors import (
+    LENGTHS,
+    VALUES,
+    additive,
+    divided,
+    is_length,
+    is_pair,
+    is_text,
+    of_squares,
+    read_from,
+    role_of,
+)
 from mha_numpy.identifying.calling.opening import meant_by
 from mha_numpy.identifying.calling.roles import PARAMS
-from mha_numpy.identifying.calling.signatures import REQUIRED, Argument, arguments_of, source_of
+from mha_numpy.identifying.calling.signatures import Argument, arguments_of, source_of
 from mha_numpy.identifying.calling.subject import trouble_of, undisturbed
 from mha_numpy.identifying.calling.ways import CHOICES, number_of
 from mha_numpy.identifying.family import Sizes
 from mha_numpy.identifying.family.problem import draw
 
 METHODS = ("__call__", "forward", "call", "attend", "attention", "apply", "compute", "run")
-BACKWARD = r"(backward|bwd|backprop|backpropagate|back|vjp|grads?|gradients?)(_?pass)?"
-LENGTHS = ("H", "G", "D", "d", "R")  # sizes that a constructor may ask for
-VALUES: dict[str, Any] = {"rate": 0.0, "T": 64, "eps": 1e-12, "rng": 0, "window": 3, "block": 2}
 SIZES = (  # those that show the most come first: groups, and heads narrower than their share
     Sizes(H=4, G=2, d=16, e=16, D=32, S=5), Sizes(H=4, G=2, e=8, S=5), Sizes(e=8, S=5),
     Sizes(H=8, G=2, d=16, e=16, D=128, S=5), Sizes(H=8, G=8, d=64, e=64, S=5),
-)  # fmt: skip
-OF_CONSTRUCTORS = (
-    *VALUES, *LENGTHS, *PARAMS, "scale", "softcap", "is_causal", "flag", "training", "bias_table",
-    "params",
 )  # fmt: skip
 SETTINGS = ("config", "cfg", "conf", "args", "hparams", "hp", "opts", "options", "settings", "c")
 
@@ -81,7 +83,7 @@ class Maker(NamedTuple):
     def builds(self, given: Mapping[str, str]) -> Iterator[Build]:
         """Yield what it makes with several sizes; `given` has roles of its arguments."""
         tried, trouble, is_made = list[Any](), "", False
-        has_params = any(_role_of(a) in (*PARAMS, "params") for a in self.arguments)
+        has_params = any(role_of(a) in (*PARAMS, "params") for a in self.arguments)
         likely = SIZES[1:3] if has_params else SIZES  # code of params says d = D / H
         for sizes, is_full in product(likely, (True, False)):
             passed = dict(self._passed(sizes, is_full, given))
@@ -110,28 +112,28 @@ class Maker(NamedTuple):
     ) -> Iterator[tuple[str, Any]]:
         """Yield what to pass: what has to be, sizes that have a default too, and no dropout."""
         tree = source_of(self.make)[1]
-        roles = {a.name: given.get(a.name) or _role_of(a) for a in self.arguments}
+        roles = {a.name: given.get(a.name) or role_of(a) for a in self.arguments}
+        is_turned = ".T" in ast.unparse(tree)
         needed = [a for a in self.arguments if a.is_required]
-        divided = _of_squares(tree) | _divided(tree) | _additive(tree, needed)
+        known = of_squares(tree) | divided(tree) | additive(tree, needed)
         left = iter(role for role in ("D", "H", "T") if role not in roles.values())
         for argument in self.arguments:
             name, role = argument.name, roles[argument.name]
-            is_size = role in LENGTHS and _is_length(argument, role)
+            is_size = role in LENGTHS and is_length(argument, role)
             if not argument.is_required and not (is_size and is_full) and role != "rate":
                 continue
-            read, is_map = _read_from(name, tree)
+            read, is_map = read_from(name, tree)
             if is_map:  # of params, or of settings
-                role = "" if {*map(_role_of, map(Argument, read))} & {*LENGTHS} else "params"
+                role = "" if {*map(role_of, map(Argument, read))} & {*LENGTHS} else "params"
             read = read if role in ("", "params") else []
-            role = role if role in LENGTHS else divided.get(name, role)
-            if _is_text(name, tree):
+            role = role if role in LENGTHS else known.get(name, role)
+            if is_text(name, tree):
                 yield name, ""
-            elif _is_pair(name, tree):
+            elif is_pair(name, tree):
                 yield name, (3, 2)
             elif name in SETTINGS or (read and not role):
-                yield name, _config(self.make, read, divided, sizes)
+                yield name, _config(self.make, read, known, sizes)
             else:
-                is_turned = ".T" in ast.unparse(tree)
                 yield name, _value(name, role or next(left, ""), sizes, is_turned)
 
 
@@ -189,104 +191,6 @@ def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(node)
 
 
-def _role_of(argument: Argument) -> str:
-    """Return the role of an argument of a constructor: sizes and flags before arrays."""
-    if isinstance(argument.default, bool) or re.search(r"\bbool\b", argument.annotation):
-        return "is_causal" if "is_causal" in roles_by_name(argument.name) else "flag"
-    roles = roles_by_name(argument.name)
-    if re.fullmatch(r"[wW]_?[a-z\d]", argument.name):
-        return "w_q"  # whatever the letter means
-    return next((role for role in roles if role in OF_CONSTRUCTORS), "")
-
-
-def _is_length(argument: Argument, role: str) -> bool:
-    """Return whether an argument takes a number, and not only one that is hardly ever passed."""
-    default = argument.default
-    is_own = default is None and (role != "d" or "head" in argument.name)
-    return default is REQUIRED or is_own or (is_number(default) and default == int(default))
-
-
-def _divided(tree: ast.AST) -> dict[str, str]:
-    """Return the roles of names in the first ``width // heads`` or ``width % heads``."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.BinOp(ast.Name(width), ast.FloorDiv() | ast.Mod(), ast.Name(heads)):
-                return {width: "D", heads: "H"}
-    return {}
-
-
-def _of_squares(tree: ast.AST) -> dict[str, str]:
-    """Return the role of each n of which there are n * n cells, as in ``ones(n, n)``: of tokens."""
-    found = {}
-    for node in ast.walk(tree):
-        arguments = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
-        for a, b in pairwise(arguments):
-            name = getattr(a, "attr", getattr(a, "id", ""))
-            if ast.dump(a) == ast.dump(b) and _role_of(Argument(name)) in ("block", "T"):
-                found[name] = "T"
-    return found
-
-
-def _additive(tree: ast.AST, needed: Sequence[Argument]) -> dict[str, str]:
-    """Return the roles of two maps and a vector, whatever their names: ``v @ tanh(W q + U k)``."""
-    names = [argument.name for argument in needed if _role_of(argument) not in LENGTHS]
-    is_one = "tanh" in ast.unparse(tree) and len(names) == len(needed) == 3
-    return dict(zip(names, ("w_q", "w_k", "w_a"), strict=True)) if is_one else {}
-
-
-def _read_from(name: str, tree: ast.AST) -> tuple[list[str], bool]:
-    """Return what a source looks up in an argument, and whether by keys that are texts.
-
-    For example ``config.n_head``, ``cfg["n_head"]``; ``self.p["w" + name]`` after ``self.p = p``.
-    """
-    found, is_map = list[str](), False
-    owners = {name, *(f"self.{stored}" for stored in _stored(name, tree))}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Attribute(owner, key) if ast.unparse(owner) in owners:
-                found.append(key)
-            case ast.Subscript(owner, key) if ast.unparse(owner) in owners:
-                texts = [n.value for n in ast.walk(key) if isinstance(n, ast.Constant)]
-                words = [text for text in texts if isinstance(text, str)]
-                is_map |= bool(words)
-                found += words if isinstance(key, ast.Constant) else []
-    return [*dict.fromkeys(found)], is_map
-
-
-def _stored(name: str, tree: ast.AST) -> Iterator[str]:
-    """Yield the attributes in which an object keeps an argument."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) | ast.Assign(targets, values):
-                values = values if isinstance(values, list) else [values] * len(targets)
-                for target, value in zip(targets, values, strict=False):
-                    is_own = isinstance(value, ast.Name) and value.id == name
-                    if is_own and isinstance(target, ast.Attribute):
-                        yield target.attr
-
-
-def _is_text(name: str, tree: ast.AST) -> bool:
-    """Return whether a source puts a text behind an argument: ``prefix + "weight"``."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.BinOp(ast.Name(id=first), ast.Add(), ast.Constant(value=str())):
-                if first == name:
-                    return True
-            case ast.JoinedStr([ast.FormattedValue(ast.Name(id=first)), *_]) if first == name:
-                return True
-    return False
-
-
-def _is_pair(name: str, tree: ast.AST) -> bool:
-    """Return whether a source takes two from an argument: ``size[1]``, or ``h, w = size``."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Subscript(pair, ast.Constant(1)) | ast.Assign([ast.Tuple([_, _])], pair):
-                if ast.unparse(pair) in (name, f"self.{name}"):
-                    return True
-    return False
-
-
 def _value(name: str, role: str, sizes: Sizes, is_turned: bool = False) -> Any:
     """Return what to pass for an argument of a role."""
     if role == "params":
@@ -302,7 +206,7 @@ def _value(name: str, role: str, sizes: Sizes, is_turned: bool = False) -> Any:
 
 def _param(key: str, sizes: Sizes, is_turned: bool) -> Any:
     """Return the param that a name stands for, ``"q.weight"``, maybe with outputs first."""
-    role = _role_of(Argument(meant_by("", (key,), "", [(key,)])))
+    role = role_of(Argument(meant_by("", (key,), "", [(key,)])))
     if role not in (*PARAMS, "bias_table"):
         raise KeyError(key)
     value = _value(key, role, sizes)
@@ -324,7 +228,7 @@ def _config(
 
 def _setting(key: str, read: Sequence[str], known: Mapping[str, str], sizes: Sizes) -> Any:
     """Return the setting that a name stands for; a bias is a flag here."""
-    role = known.get(key) or _role_of(Argument(key))
+    role = known.get(key) or role_of(Argument(key))
     if role in ("", "params") and key not in read:
         raise KeyError(key)
     return _value(key, "flag" if role in (*PARAMS, "bias_table") else role, sizes)
@@ -342,7 +246,7 @@ def _shown(value: Any) -> str:
 def choices_of(maker: Maker) -> Iterator[tuple[str, str, list[Any]]]:
     """Yield the arguments of a maker: name, role, and another value of a flag or number."""
     for argument in maker.arguments:
-        role = _role_of(argument)
+        role = role_of(argument)
         others = [*CHOICES[role][:1]] if role in ("window", "scale", "softcap") else []
         if isinstance(argument.default, bool):
             others = [not argument.default]

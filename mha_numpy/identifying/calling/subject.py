@@ -67,6 +67,8 @@ class Called(NamedTuple):
 class Subject:
     """Anybody's function, or an object that can be called."""
 
+    dtype: str  # of the arrays that are passed
+
     def __init__(self, function: Callable[..., Any]) -> None:
         if not callable(function):
             raise ConfigError(f"function: expected a function or a layer; got {describe(function)}")
@@ -129,6 +131,15 @@ class Subject:
         values = [node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant)]
         values += [*self.numbers.values(), *(argument.default for argument in self.arguments)]
         return [*dict.fromkeys(abs(float(n)) for n in values if is_number(n) and n)]
+
+    @contextlib.contextmanager
+    def passing(self, dtype: str) -> Iterator[None]:
+        """Let calls have arrays of another dtype; params stay as they are."""
+        before, self.dtype = self.dtype, dtype
+        try:
+            yield
+        finally:
+            self.dtype = before
 
     def narrow(self, dtype: str) -> None:
         """Let calls have arrays of another dtype, and a module of PyTorch its params."""

@@ -449,13 +449,11 @@ def _is_rounded_once(seen: Seen, found: Found, dtype: str) -> bool:
 
 def _half_masked(subject: Subject, hiding: Sequence[Found]) -> Iterator[Fact]:
     """Pass float16 and a mask: a hidden score of -1e9 is -inf there, or does not fit."""
-    own = subject.dtype
     for each in hiding:
         if each.seen.way.hidden:
             return
-        subject.dtype = "float16"
-        plain, _ = call_way(subject, each.seen.way, seed=5, change=_unchanged)
-        subject.dtype = own
+        with subject.passing("float16"):
+            plain, _ = call_way(subject, each.seen.way, seed=5, change=_unchanged)
         if plain is None:
             yield Fact("half_masked", "error", _argument(each.seen.way), seen=each.seen)
         elif not np.isfinite(each.output(plain)).all():

@@ -127,13 +127,9 @@ def _blame(looked: Looked, row: Row, right: Any) -> Blame | None:
     seen = next((fact.seen for fact in facts), None)
     if seen is None or row.value not in NOT_FINITE:
         return None
-    dtype = subject.dtype
-    subject.dtype = "float16" if setting in ("half_masked", "float16") else dtype
-    try:
-        is_uneven = setting == "uneven_scores" or row.value == "underflow"
+    is_uneven = setting == "uneven_scores" or row.value == "underflow"
+    with subject.passing("float16" if setting in ("half_masked", "float16") else subject.dtype):
         return find_first_nan(subject, seen, "max" if is_uneven else "")
-    finally:
-        subject.dtype = dtype
 
 
 def _exactly(looked: Looked, row: Row) -> Row:

@@ -90,9 +90,8 @@ class Small(NamedTuple):
 
     def call(self, problem: Problem, dtype: str = "") -> Any:
         """Return the output of the function, or its error."""
-        own, self.subject.dtype = self.subject.dtype, dtype or self.subject.dtype
-        called = self.subject.call(self.way.given(problem), self.way.argument("result"))
-        self.subject.dtype = own
+        with self.subject.passing(dtype or self.subject.dtype):
+            called = self.subject.call(self.way.given(problem), self.way.argument("result"))
         return dict(called.arrays).get(self.found.fits[0].path, called.trouble)
 
     def is_known(self) -> bool:

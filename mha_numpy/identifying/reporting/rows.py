@@ -48,7 +48,6 @@ ROLES = {
     "block": "size of blocks",
     "eps": "a small number", "rate": "dropout rate", "dropout_mask": "multiplier of each weight",
     "rng": "source of randomness", "training": "training or not", "flag": "a flag",
-    "list": "arrays in a list", "store": "a dict that the call fills",
     "result": "filled with the output", "d_out": "gradient of the output",
 }  # fmt: skip
 EXPECTED = {  # of facts, what is usual
