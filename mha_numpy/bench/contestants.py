@@ -21,6 +21,7 @@ from mha_numpy.bench.problems import (
     Problem,
     Ready,
     TrainingProblem,
+    joint_mask,
 )
 from mha_numpy.bench.training import our_training, torch_training
 from mha_numpy.core import attention_backward, attention_forward
@@ -28,18 +29,24 @@ from mha_numpy.dtypes import Array
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.models.weights import from_layout, to_layout
 
+ZERO = "b_k"  # its gradient is 0, so what is computed is rounding, and not compared
 OPSET = 23  # of ONNX: the first with Attention, so that every runtime that has it runs this
 
 
 def our_attention(backend: str, drawn: Drawn, case: Case, threads: int) -> Ready:
     """Run `attention_forward` and `attention_backward`; the environment has set the threads."""
-    q, k, v, d_out, mask = drawn
+    q, k, v, d_out, mask, bias = drawn
+    window = (case.window - 1, None) if case.window else None
+    num_grads = 3 if bias is None else 4
 
     def call() -> list[Array]:
         out, cache = attention_forward(
-            q, k, v, mask=mask, is_causal=case.is_causal, backend=backend
+            q, k, v, mask=mask, bias=bias, is_causal=case.is_causal, window=window, backend=backend
         )
-        return [out, *attention_backward(d_out, cache)[:3]] if case.backward else [out]
+        if not case.backward:
+            return [out]
+        grads = attention_backward(d_out, cache)[:num_grads]
+        return [out, *(grad for grad in grads if grad is not None)]
 
     return Ready(call, list)
 
@@ -55,7 +62,8 @@ def our_layer(backend: str, drawn: LayerDrawn, case: Case, threads: int) -> Read
         return [out, layer.backward(drawn.d_out)[0]] if case.backward else [out]
 
     def read(result: list[Array]) -> list[Array]:
-        return result + [layer.grads[name] for name in layer.params if case.backward]
+        names = [name for name in layer.params if case.backward and name != ZERO]
+        return result + [layer.grads[name] for name in names]
 
     return Ready(call, read)
 
@@ -65,17 +73,34 @@ def torch_attention(drawn: Drawn, case: Case, threads: int) -> Ready:
     import torch
 
     torch.set_num_threads(threads)
-    q, k, v = leaves = [torch.from_numpy(x).requires_grad_(case.backward) for x in drawn[:3]]
-    mask = None if drawn.mask is None else torch.from_numpy(drawn.mask)
+    leaves = [torch.from_numpy(x).requires_grad_(case.backward) for x in drawn[:3]]
+    q, k, v = leaves
+    array, is_causal = one_mask(drawn, case)
+    mask = None if array is None else torch.from_numpy(array)
+    if mask is not None and drawn.bias is not None:
+        leaves.append(mask.requires_grad_(case.backward))
     d_out = torch.from_numpy(drawn.d_out)
 
     def call() -> list[Any]:
         out = torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, mask, is_causal=case.is_causal, enable_gqa=q.shape[1] != k.shape[1]
+            q, k, v, mask, is_causal=is_causal, enable_gqa=q.shape[1] != k.shape[1]
         )
         return [out, *torch.autograd.grad(out, leaves, d_out)] if case.backward else [out]
 
     return Ready(call, lambda result: [x.detach().numpy() for x in result])
+
+
+def one_mask(drawn: Drawn, case: Case) -> tuple[Array | None, bool]:
+    """Return in one array all that hides cells or is added, and whether causality comes besides.
+
+    So PyTorch and ONNX Runtime want it. A bias has -inf there where cells are hidden.
+    """
+    if drawn.mask is drawn.bias is None and not case.window:
+        return None, case.is_causal
+    visible = joint_mask(drawn.q.shape[2], drawn.k.shape[2], case, drawn.mask)
+    if drawn.bias is None or visible is None:
+        return visible if drawn.bias is None else drawn.bias, False
+    return np.where(visible, drawn.bias, drawn.bias.dtype.type(-np.inf)), False
 
 
 def torch_layer(drawn: LayerDrawn, case: Case, threads: int) -> Ready:
@@ -107,7 +132,8 @@ def torch_layer(drawn: LayerDrawn, case: Case, threads: int) -> Ready:
         arrays = [array.detach().numpy() for array in result]
         if case.backward:
             grads = {name: param.grad.numpy() for name, param in module.named_parameters()}
-            arrays += from_layout(of_grads, grads, "torch").params.values()
+            grads = from_layout(of_grads, grads, "torch").params
+            arrays += [grad for name, grad in grads.items() if name != ZERO]
         return arrays
 
     return Ready(call, read)
@@ -117,41 +143,47 @@ def jax_attention(drawn: Drawn, case: Case, threads: int) -> Ready:
     """Run `jax.nn.dot_product_attention`, jitted; the environment has set the threads."""
     import jax
 
+    jax.config.update("jax_enable_x64", case.is_double)
     q, k, v, d_out = (jax.numpy.asarray(x.swapaxes(1, 2)) for x in drawn[:4])  # (B, T, H, d)
     mask = None if drawn.mask is None else jax.numpy.asarray(drawn.mask)
+    bias = [] if drawn.bias is None else [jax.numpy.asarray(drawn.bias)]
+    window = (case.window - 1, 0) if case.window else None
 
-    def attend(q: Any, k: Any, v: Any) -> Any:
-        return jax.nn.dot_product_attention(q, k, v, mask=mask, is_causal=case.is_causal)
+    def attend(q: Any, k: Any, v: Any, bias: Any = None) -> Any:
+        return jax.nn.dot_product_attention(
+            q, k, v, bias, mask, is_causal=case.is_causal, local_window_size=window
+        )
 
-    def run(q: Any, k: Any, v: Any, d_out: Any) -> list[Any]:
+    def run(d_out: Any, *inputs: Any) -> list[Any]:
         if not case.backward:
-            return [attend(q, k, v)]
-        out, pull_back = jax.vjp(attend, q, k, v)
+            return [attend(*inputs)]
+        out, pull_back = jax.vjp(attend, *inputs)
         return [out, *pull_back(d_out)]
 
+    def read(result: list[Any]) -> list[Array]:
+        found = [np.asarray(x) for x in result]
+        return [x.swapaxes(1, 2) for x in found[:4]] + found[4:]  # d_bias has our layout
+
     jitted = jax.jit(run)
-    return Ready(
-        lambda: jax.block_until_ready(jitted(q, k, v, d_out)),
-        lambda result: [np.asarray(x).swapaxes(1, 2) for x in result],
-    )
+    return Ready(lambda: jax.block_until_ready(jitted(d_out, q, k, v, *bias)), read)
 
 
 def onnx_attention(drawn: Drawn, case: Case, threads: int) -> Ready:
     """Run the operator Attention in ONNX Runtime, on the CPU."""
     import onnxruntime
-    from onnx import TensorProto, helper
+    from onnx import helper
 
+    mask, is_causal = one_mask(drawn, case)
     feeds = {"q": drawn.q, "k": drawn.k, "v": drawn.v}
-    types = dict.fromkeys(feeds, TensorProto.FLOAT)
-    if drawn.mask is not None:  # the runtime does not broadcast over queries
-        shape = (*drawn.mask.shape[:2], drawn.q.shape[2], drawn.k.shape[2])
-        feeds["mask"] = np.ascontiguousarray(np.broadcast_to(drawn.mask, shape))
-        types["mask"] = TensorProto.BOOL
+    if mask is not None:  # the runtime does not broadcast over queries
+        shape = (*mask.shape[:-2], drawn.q.shape[2], drawn.k.shape[2])
+        feeds["mask"] = np.ascontiguousarray(np.broadcast_to(mask, shape))
+    types = {name: helper.np_dtype_to_tensor_dtype(x.dtype) for name, x in feeds.items()}
     graph = helper.make_graph(
-        [helper.make_node("Attention", list(feeds), ["out"], is_causal=int(case.is_causal))],
+        [helper.make_node("Attention", list(feeds), ["out"], is_causal=int(is_causal))],
         "attention",
         [helper.make_tensor_value_info(name, types[name], x.shape) for name, x in feeds.items()],
-        [helper.make_tensor_value_info("out", TensorProto.FLOAT, drawn.q.shape)],
+        [helper.make_tensor_value_info("out", types["q"], drawn.q.shape)],
     )
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(

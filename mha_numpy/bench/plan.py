@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from mha_numpy.bench.machine import describe_machine
 from mha_numpy.bench.measure import CLEAR_REFS
 from mha_numpy.bench.problems import SHAPES, SHORT, Case, parse
 from mha_numpy.bench.results import Cell, Fact, Results, Settings
+from mha_numpy.bench.sweep import draw_calls
 from mha_numpy.bench.timing import LEAST, ratio_of, take_turns
 from mha_numpy.bench.worker import Ask, MeasurementError, worker
 from mha_numpy.dtypes import Array
@@ -95,10 +96,16 @@ def plan(settings: Settings) -> Iterator[Task]:
     """Yield all measurements: comparisons shape by shape, then single figures."""
     ours, others = settings.ours, settings.others
 
-    def task(name: str, who: str, measure: Callable[..., Found], *at: str) -> Task:
+    def task(name: str, who: str, measure: Callable[..., Found], *at: Any) -> Task:
         label = CONTESTANTS[who].label if who in CONTESTANTS else who
         return Task(name, label, partial(measure, settings, *at))
 
+    if settings.sweep:
+        for shape, case in draw_calls(settings.sweep, settings.seed):
+            for other in others:
+                if type(parse(shape)) in CONTESTANTS[other].adapters:
+                    yield task(f"{shape} {case.name}", other, compare, shape, other, [case])
+        return
     for shape in SHAPES:
         problem = parse(shape)
         if settings.quick and problem.operations(problem.cases()[0]) > SHORT:
@@ -124,11 +131,11 @@ def plan(settings: Settings) -> Iterator[Task]:
             yield task("error", ours, error_ratios, other)
 
 
-def compare(settings: Settings, shape: str, other: str) -> list[Cell]:
-    """Compare ours with another in all cases of a shape: first the results, then the times."""
+def compare(settings: Settings, shape: str, other: str, cases: Sequence[Case] = ()) -> list[Cell]:
+    """Compare ours with another in some or all cases of a shape: first results, then times."""
     cells, threads = [], settings.threads
     with worker(threads) as ask_ours, worker(threads) as ask_other, worker(threads) as ask_peak:
-        for case in parse(shape).cases(masks=settings.mask):
+        for case in cases or parse(shape).cases(masks=settings.mask):
             if case.backward and not CONTESTANTS[other].has_backward:
                 continue
             ours = partial(ask_ours, who=settings.ours, shape=shape, case=case)

@@ -16,24 +16,29 @@ SHAPES = (
 )  # fmt: skip
 SHORT = 10**9  # fewer operations take milliseconds, even in plain NumPy
 
-Mask = Literal["padding", "full"]
+Mask = Literal["padding", "full", "bias"]
 
 
 class Case(NamedTuple):
-    """The kind of call: forward or both, causal, masked.
+    """The kind of call: forward or both, causal, masked, with a window, in float64.
 
     Examples
     --------
     >>> Case().name, Case(backward=True, is_causal=True).name, Case(mask="padding").name
     ('fwd', 'fwd+bwd causal', 'fwd padding')
+    >>> Case(is_causal=True, window=256, is_double=True).name
+    'fwd causal window 256 float64'
     >>> Case(backward=True, updates=True).name
     'training step'
     """
 
     backward: bool = False
     is_causal: bool = False
-    mask: Mask | None = None  # "padding" (B, 1, 1, T_k), "full" (B, 1, T_q, T_k)
+    # "padding" (B, 1, 1, T_k) and "full" (B, 1, T_q, T_k) are bool, "bias" (1, H, T_q, T_k) floats
+    mask: Mask | None = None
     updates: bool = False  # a loss comes between, and an optimizer after
+    window: int = 0  # how many keys a query sees at most, up to its own; 0: all
+    is_double: bool = False  # float64
 
     @property
     def name(self) -> str:
@@ -44,18 +49,23 @@ class Case(NamedTuple):
         if self.is_causal:
             words.append("causal")
         if self.mask:
-            words.append({"padding": "padding", "full": "mask"}[self.mask])
+            words.append("mask" if self.mask == "full" else self.mask)
+        if self.window:
+            words.append(f"window {self.window}")
+        if self.is_double:
+            words.append("float64")
         return " ".join(words)
 
 
 class Drawn(NamedTuple):
-    """The float32 arrays of one attention call, and the gradient of its output."""
+    """The arrays of one attention call, and the gradient of its output."""
 
     q: Array  # (B, H, T_q, d)
     k: Array  # (B, H_kv, T_k, d)
     v: Array  # (B, H_kv, T_k, d)
     d_out: Array  # (B, H, T_q, d)
-    mask: Array | None  # bool, True = may attend
+    mask: Array | None = None  # bool, True = may attend
+    bias: Array | None = None  # (1, H, T_q, T_k), added to the scores
 
 
 class LayerDrawn(NamedTuple):
@@ -103,11 +113,15 @@ class Problem(NamedTuple):
 
     def _count_visible(self, case: Case) -> int:
         """Return how many cells a head sees, in all sequences together."""
-        B, _, _, T_q, T_k, _ = self
-        mask = self.draw(case).mask if case.mask else None
-        visible = np.ones((B, 1, T_q, T_k), bool) if mask is None else mask
-        visible = np.broadcast_to(visible, (B, 1, T_q, T_k))
-        return int((np.tril(visible) if case.is_causal else visible).sum())
+        last = np.minimum(np.arange(self.T_q) + 1, self.T_k)  # keys up to a query's own
+        if case.mask not in ("padding", "full"):
+            if not case.is_causal:
+                return self.B * self.T_q * self.T_k
+            first = np.arange(self.T_q) + 1 - (case.window or self.T_q)
+            return int(self.B * (last - np.clip(first, 0, last)).sum())
+        visible = joint_mask(self.T_q, self.T_k, case, self.draw(case).mask)
+        assert visible is not None
+        return int(np.broadcast_to(visible, (self.B, 1, self.T_q, self.T_k)).sum())
 
     def cases(self, *, masks: bool = False) -> list[Case]:
         """Return the cases worth measuring: one query has no future, decoding no backward."""
@@ -122,16 +136,30 @@ class Problem(NamedTuple):
         """Return random arrays; every query may attend to something."""
         B, H, H_kv, T_q, T_k, d = self
         rng = np.random.default_rng(seed)
-        q, d_out = (_normal(rng, B, H, T_q, d) for _ in range(2))
-        k, v = (_normal(rng, B, H_kv, T_k, d) for _ in range(2))
-        mask = None
+        dtype = np.float64 if case.is_double else np.float32
+        q, d_out = (_normal(rng, B, H, T_q, d).astype(dtype, copy=False) for _ in range(2))
+        k, v = (_normal(rng, B, H_kv, T_k, d).astype(dtype, copy=False) for _ in range(2))
+        mask = bias = None
         if case.mask == "padding":
             lengths = rng.integers((T_k + 1) // 2, T_k + 1, size=(B, 1, 1, 1))
             mask = np.arange(T_k) < lengths
         elif case.mask == "full":
             mask = rng.random((B, 1, T_q, T_k)) < 0.7
             mask[..., 0] = True
-        return Drawn(q, k, v, d_out, mask)
+        elif case.mask == "bias":
+            bias = _normal(rng, 1, H, T_q, T_k).astype(dtype, copy=False)
+        return Drawn(q, k, v, d_out, mask, bias)
+
+
+def joint_mask(T_q: int, T_k: int, case: Case, mask: Array | None) -> Array | None:
+    """Return a mask together with what causality and a window hide."""
+    if not case.is_causal:
+        return mask
+    i, j = np.ogrid[:T_q, :T_k]
+    seen = j <= i
+    if case.window:
+        seen &= j > i - case.window
+    return seen if mask is None else seen & mask
 
 
 class LayerProblem(NamedTuple):
@@ -233,6 +261,24 @@ def parse(name: str) -> AnyProblem:
         "shape: expected B,H[/H_kv],T_q[,T_k],d or layer B,T,D,H or MODEL B,T,D,H,L,V; "
         f"got {describe(name)}"
     )
+
+
+def written(problem: AnyProblem) -> str:
+    """Write sizes as `parse` reads them.
+
+    Examples
+    --------
+    >>> written(Problem(8, 32, 8, 1, 4096, 128)), written(LayerProblem(4, 128, 768, 12))
+    ('8,32/8,1,4096,128', 'layer 4,128,768,12')
+    """
+    if isinstance(problem, Problem):
+        B, H, H_kv, T_q, T_k, d = problem
+        heads = str(H) if H_kv == H else f"{H}/{H_kv}"
+        lengths = str(T_q) if T_q == T_k else f"{T_q},{T_k}"
+        return f"{B},{heads},{lengths},{d}"
+    name = "layer" if isinstance(problem, LayerProblem) else problem[0]
+    sizes = [n for n in problem if not isinstance(n, str)]
+    return f"{name} {','.join(map(str, sizes))}"
 
 
 def _normal(rng: np.random.Generator, *shape: int) -> Array:

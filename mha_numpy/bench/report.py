@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from mha_numpy.bench.contestants import CONTESTANTS
-from mha_numpy.bench.results import Cell, Results, in_digits
+from mha_numpy.bench.results import Cell, Results, in_digits, in_quartiles, in_words
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
 
@@ -29,9 +29,14 @@ def sections(results: Results) -> Iterator[Table | str]:
     """Yield the parts of the report in order: lines of text, and tables."""
     yield summary(results)
     for other in dict.fromkeys(cell.other for cell in results.cells):
+        if results.settings.sweep:
+            from mha_numpy.bench.spread import sweep_tables  # matplotlib takes a second
+
+            yield from sweep_tables(results, other)
+            continue
         yield ratio_table(results, other)
         yield from fractions_table(results, other)
-    if results.cells:
+    if results.cells and not results.settings.sweep:
         yield times_table(results)
     if results.facts:
         yield facts_table(results)
@@ -88,13 +93,20 @@ def facts_table(results: Results) -> Table:
 def to_markdown(results: Results) -> str:
     """Return the report in Markdown, under the processor's family."""
     described = dict(results.machine)
-    parts = [f"### {described.pop('family')}", ""]
+    del described["family"]
+    parts = [f"### {name_of(results)}", ""]
     parts += [f"Measured by `{results.settings.command}` on:", ""]
     parts += [f"- {name}: {value}" for name, value in described.items()]
     for section in list(sections(results))[1:]:
         parts.append("")
         parts.append(section if isinstance(section, str) else section.to_markdown())
     return "\n".join(parts) + "\n"
+
+
+def name_of(results: Results) -> str:
+    """Return the name of a report in a page: the processor's family, and whether it is a sweep."""
+    sweep = ", random calls" if results.settings.sweep else ""
+    return results.machine["family"] + sweep
 
 
 def to_json(results: Results) -> str:
@@ -158,10 +170,7 @@ def _grid(title: str, cells: list[Cell], texts: dict[tuple[str, str], str]) -> T
 
 def _ratio(cell: Cell) -> str:
     """Return a ratio with its quartiles, or that the results differ."""
-    if cell.agrees:
-        return f"{cell.ratio.median:.2f} ({cell.ratio.low:.2f}-{cell.ratio.high:.2f})"
-    apart = "NaN" if cell.difference is None else f"{cell.difference:.0e}"
-    return f"RESULTS DIFFER: {apart}"
+    return in_quartiles(cell.ratio) if cell.agrees else in_words(cell.difference)
 
 
 def _fractions(cell: Cell) -> str:
@@ -205,7 +214,7 @@ class Files:
 
     def save(self, results: Results) -> list[Path]:
         """Write all files and return their paths; without comparisons there is no chart."""
-        markdown, family = to_markdown(results), results.machine["family"]
+        markdown, family = to_markdown(results), name_of(results)
         texts = {self.json: to_json(results), self.markdown: markdown}
         if self.write:
             texts[self.write] = replace_report(_read(self.write), family, markdown)
@@ -215,9 +224,11 @@ class Files:
                 path.write_text(texts[path], encoding="utf-8")
             if self.chart and results.cells:
                 from mha_numpy.bench.chart import ratio_chart  # matplotlib takes a second
+                from mha_numpy.bench.spread import sweep_chart
                 from mha_numpy.show.pictures import save_figure
 
-                saved += save_figure(ratio_chart(results), self.chart.with_suffix(""))
+                draw = sweep_chart if results.settings.sweep else ratio_chart
+                saved += save_figure(draw(results), self.chart.with_suffix(""))
         except OSError as error:
             raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from error
         return saved

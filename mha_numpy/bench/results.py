@@ -35,6 +35,10 @@ class Settings:
         Add the cases with a boolean mask.
     quick : bool
         A rough look: short shapes in a tenth of the seconds, the peak and imports.
+    sweep : int
+        Measure this many random calls instead of the listed shapes; see `sweep.draw_calls`.
+    seed : int
+        Of the sweep.
 
     Raises
     ------
@@ -54,6 +58,8 @@ class Settings:
     seconds: float = 2.0
     mask: bool = False
     quick: bool = False
+    sweep: int = 0
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.ours not in OURS:
@@ -64,6 +70,8 @@ class Settings:
                     f"against: expected some of {','.join(CONTESTANTS)}; got {describe(name)}"
                 )
         check_count("threads", self.threads)
+        check_count("sweep", self.sweep, least=0)
+        check_count("seed", self.seed, least=0)
         check_number("seconds", self.seconds, positive=True)
         if not CONTESTANTS[self.ours].is_here:
             install = CONTESTANTS[self.ours].install
@@ -149,3 +157,17 @@ class Results:
 def in_digits(value: float, digits: int = 3) -> str:
     """Return a number with this many digits, or with all digits before the point."""
     return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+def in_quartiles(ratio: Ratio) -> str:
+    """Return a ratio with its quartiles.
+
+    >>> in_quartiles(Ratio(2.0, 1.875, 2.25))
+    '2.00 (1.88-2.25)'
+    """
+    return f"{ratio.median:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
+
+
+def in_words(difference: float | None) -> str:
+    """Say that results differ, and how much."""
+    return "RESULTS DIFFER: " + ("NaN" if difference is None else f"{difference:.0e}")

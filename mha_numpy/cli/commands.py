@@ -221,6 +221,8 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
         default=2.0),
     switch("--mask", "also measure with boolean masks"),
     switch("--quick", "take a rough look in a tenth of the time: short shapes, peak and import"),
+    count("--sweep", "N", "measure N random calls, not the listed shapes", default=0),
+    count("--seed", "S", "draws other calls (default 0)", default=0),
     path("--json", "FILE", "write all figures to this file"),
     path("--markdown", "FILE", "write the report to this file"),
     path("--write", "FILE",
@@ -616,7 +618,8 @@ def _vectors(options: Namespace) -> int:
     "Call a function or layer in a Python file, and report what it computes: its arguments, layout "
     "and conventions, and the line of each mistake. It may use NumPy, PyTorch, JAX or Keras. Your "
     "code runs in a separate process, with limits on time and memory. The exit code is 0 without a "
-    "mistake, 1 with one, and 3 if the report cannot say what your code computes.",
+    "mistake, 1 with one, and 3 if the report cannot say what your code computes or if a role that "
+    "you gave does not fit.",
     "mha-numpy identify attention.py:attend --given mask=attn --html attend.html",
     word("function", "FILE.py:NAME",
         "a function, an object, a class, an attribute of these, such as Layer.attend, or a call "
@@ -658,7 +661,7 @@ def _identify(options: Namespace) -> int:
     for section in () if is_json else sheet.sections:
         show(section, WIDTH, WIDTH)
     _report([], () if is_json else wanted.values())
-    return int(sheet.has_mistake) if sheet.is_found else 3
+    return int(sheet.has_mistake) if sheet.is_found and sheet.is_as_given else 3
 
 
 @command(

@@ -3,7 +3,7 @@
 import pytest
 
 from mha_numpy.bench.contestants import CONTESTANTS
-from mha_numpy.bench.problems import LayerProblem, Problem, TrainingProblem, parse
+from mha_numpy.bench.problems import Case, LayerProblem, Problem, TrainingProblem, parse
 from tests.compare import Tolerance, assert_close
 
 SHAPES = (
@@ -11,6 +11,15 @@ SHAPES = (
     "TransformerLM 3,5,12,2,2,7", "AttentionOnlyLM 3,5,12,2,2,7",
 )  # fmt: skip
 CALLS = [(shape, case) for shape in SHAPES for case in parse(shape).cases(masks=True)]
+CALLS += [
+    ("2,6/3,9,16", Case(backward=backward, is_causal=is_causal, mask=mask, window=window))
+    for backward in (False, True)
+    for is_causal, mask, window in [
+        (True, "padding", 0), (True, "full", 0), (True, None, 4), (True, "padding", 4),
+        (False, "bias", 0), (True, "bias", 0), (True, "bias", 4),
+    ]
+]  # fmt: skip
+CALLS += [("2,6/3,9,16", Case(backward=backward, is_double=True)) for backward in (False, True)]
 TOLERANCES = {
     Problem: "float32", LayerProblem: Tolerance(1e-5, 1e-5), TrainingProblem: Tolerance(1e-4, 1e-6),
 }  # fmt: skip
