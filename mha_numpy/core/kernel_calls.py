@@ -63,19 +63,21 @@ def kernel_backward(
 
 
 def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:
-    """Return every kernel's arguments, in order: arrays of rank 4, limits on both sides."""
-    q, k, v, q_offset = inputs.q, inputs.k, inputs.v, inputs.q_offset
-    mask, bias, dropout_mask = inputs.mask, inputs.bias, inputs.dropout_mask
-    cells: tuple[Array | None, ...] = (mask, bias, dropout_mask)
-    if not mask is bias is dropout_mask is None:
-        cells = tuple(x if x is None else np.broadcast_to(x, inputs.cells_shape) for x in cells)
-    arrays: tuple[Array | None, ...] = (q, k, v, *cells)
-    rank = q.ndim
-    if rank < 4:
-        arrays = tuple(x if x is None else x[ADD_AXES[rank]] for x in arrays)
-    B = len(q) if rank > 2 else 1
-    sink = inputs.sink if inputs.sink is None else np.broadcast_to(inputs.sink, q.shape[:2])
-    offsets = q_offset if q_offset.ndim else q_offset.repeat(B)  # (B,)
+    """Return every kernel's arguments, in order: axes that may be 1, limits on both sides."""
+    cells = inputs.mask, inputs.bias, inputs.dropout_mask
+    arrays: tuple[Array | None, ...] = (inputs.q, inputs.k, inputs.v, *cells)
+    rank, sink, offsets = inputs.q.ndim, inputs.sink, inputs.q_offset
+    if rank < 4 or not cells[0] is cells[1] is cells[2] is None:
+        arrays = tuple(x if x is None else _of_rank_4(x, rank) for x in arrays)
+    sink = sink if sink is None or sink.ndim == 2 else sink[None]  # (B or 1, H)
+    offsets = offsets if offsets.ndim else offsets[None]  # (B or 1,)
     left, right = inputs.window or (None, None)
     left, right = OPEN if left is None else left, OPEN if right is None else right
     return (*arrays, sink, offsets, left, right, inputs.scale, inputs.softcap)
+
+
+def _of_rank_4(x: Array, rank: int) -> Array:
+    """Return an input with as many axes of length 1 as it lacks, where q has this rank."""
+    if x.ndim < rank:
+        x = x[(None,) * (rank - x.ndim)]
+    return x[ADD_AXES[rank]] if rank < 4 else x

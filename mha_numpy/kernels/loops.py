@@ -142,11 +142,11 @@ def _completed(
     cells, real = (*q.shape[:3], k.shape[2]), q.dtype.type
     return Problem(
         np.ascontiguousarray(q), np.ascontiguousarray(k), np.ascontiguousarray(v),
-        np.broadcast_to(np.True_, cells) if mask is None else mask,
-        np.broadcast_to(real(0), cells) if bias is None else bias,
-        np.broadcast_to(real(1), cells) if dropout_mask is None else dropout_mask,
-        np.full(q.shape[:2], -np.inf, q.dtype) if sink is None else sink,
-        q_offset, left, right, real(scale), real(softcap or 0),
+        np.broadcast_to(np.True_ if mask is None else mask, cells),
+        np.broadcast_to(real(0) if bias is None else bias, cells),
+        np.broadcast_to(real(1) if dropout_mask is None else dropout_mask, cells),
+        np.broadcast_to(real(-np.inf) if sink is None else sink, q.shape[:2]),
+        np.broadcast_to(q_offset, len(q)), left, right, real(scale), real(softcap or 0),
     )  # fmt: skip
 
 

@@ -3,12 +3,12 @@
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.exponential import tanh
 from mha_numpy.kernels.product import multiply
-from mha_numpy.kernels.rows import row_dots, scale_rows
+from mha_numpy.kernels.rows import scale_rows
 from mha_numpy.kernels.simd import lanes, load, store
-from mha_numpy.kernels.tile import load_queries
+from mha_numpy.kernels.tile import load_queries, tile_shape
 from mha_numpy.kernels.transpose import transpose
 
-FEW = 8  # queries: with more, a Vector of them is full enough for the product of tiles
+FEW = 8  # rows of a tile: with more, a Vector of them is full enough for the product of tiles
 
 
 @inner
@@ -18,9 +18,10 @@ def is_in_vectors(x):
 
 
 @inner
-def suits_few(k, queries):
-    """Return whether k is matched along its rows: queries are few, and rows whole Vectors."""
-    return queries <= FEW and is_in_vectors(k)
+def has_few_rows(problem):
+    """Return whether tiles have so few rows that they have a separate kernel."""
+    heads, queries = tile_shape(problem)
+    return heads * queries <= FEW and problem.k.strides[3] == problem.k.itemsize
 
 
 @inner(in_place=True)
@@ -32,16 +33,13 @@ def load_scaled(q, q_T, problem, tile):
 
 
 @inner
-def match(scores, k, q, q_T, queries, along_rows):
-    """Do ``scores = k @ q.T``, one row per key; columns beyond the queries contain anything.
+def match(scores, k, q_T):
+    """Do ``scores = k @ q_T``, one row per key; columns beyond the queries contain anything.
 
-    q_T is q transposed. Forward and backward have to round alike, because backward takes the
-    exponential of a score minus forward's lse. So both choose the product by the same k.
+    Forward and backward have to round alike, because backward takes the exponential of a score
+    minus forward's lse. So both match here, or for a few queries in `dot_with_rows` and `row_dots`.
     """
-    if along_rows:
-        row_dots(scores, k, q[: queries + queries % 2])
-    else:
-        multiply(scores, k, q_T[: k.shape[1]], scores, adds=False)
+    multiply(scores, k, q_T[: k.shape[1]], scores, adds=False)
 
 
 @inner

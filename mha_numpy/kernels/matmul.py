@@ -19,7 +19,8 @@ from mha_numpy.kernels.problem import divide_up, items_of, like_scratch
 from mha_numpy.kernels.product import ROWS, multiply
 from mha_numpy.kernels.rows import add_sums, copy_rows
 from mha_numpy.kernels.scratch import Layout, new_pools
-from mha_numpy.kernels.simd import as_written, lanes
+from mha_numpy.kernels.simd import as_written, full, lanes, load, store
+from mha_numpy.kernels.simd import multiply_add as fused
 from mha_numpy.kernels.tile import BLOCK
 from mha_numpy.kernels.transpose import transpose
 
@@ -68,11 +69,13 @@ def multiply_add(
     (M, K), N = a.shape, b.shape[1]
     threads = count_threads(M * K * N)
     height, width = cut_result(M, N, threads)
+    if M == 1 and b.strides[1] == b.itemsize and sums is None:  # no strip is loaded
+        width = max(1, -(-N // (threads * BLOCK))) * BLOCK
     shares, depth = cut_sum(M, K, N)
     parts = c if shares == 1 else np.empty((shares * M, N), c.dtype)
     sums_of_parts = np.zeros((0 if sums is None else shares, N), c.dtype)
     start = np.empty((0, N), c.dtype) if start is None else np.broadcast_to(start, (HIGH, N))
-    shapes, numbers = tile_shapes(width)
+    shapes, numbers = tile_shapes(min(width, WIDTH))
     pools = new_pools(threads, numbers, a.dtype, np.empty)
     arguments = (a, b, start, parts, sums_of_parts, height, width, depth, shapes, pools)
     compiled(a.dtype)(threads, arguments)
@@ -130,6 +133,7 @@ def multiply_strips(thread, threads, arguments):
     c, sums = like_scratch(arguments[3]), like_scratch(arguments[4])
     height, width, depth, shapes, pools = arguments[5:]
     (M, K), N = a.shape, b.shape[1]
+    is_row = M == 1 and b.strides[1] == b.itemsize
     strip, square, factors, ends = cut(pools[thread], shapes)
     strips, blocks = divide_up(N, width), divide_up(M, height)
     for item in items_of(thread, threads, divide_up(K, depth) * blocks, strips):
@@ -138,6 +142,10 @@ def multiply_strips(thread, threads, arguments):
         first, last = share * depth, min((share + 1) * depth, K)
         part = c[share * M + i : share * M + min(i + height, M), j : j + width]
         begins = share == 0 and len(start) > 0
+        if is_row and len(sums) == 0:
+            before = start[:1, j : j + width] if begins else start[:0]
+            multiply_row(part, a[:, first:last], b[first:last, j : j + width], before)
+            continue
         for k in range(first, last, DEPTH):
             columns = b[k : min(k + DEPTH, last), j : j + width]
             load_strip(strip, columns, square)
@@ -154,6 +162,30 @@ def multiply_strips(thread, threads, arguments):
                 if k > first:
                     before, adds = made, True
                 multiply_strip(made, some, strip, before, adds, ends)
+
+
+@inner
+def multiply_row(c, a, b, start):
+    """Do ``c = a @ b``, or ``c = start + a @ b`` if there is a start, for a single row of a.
+
+    It uses each number of b only once, so rows of b are read where they are. They are contiguous.
+    """
+    columns = c.shape[1]
+    whole, rest = columns - columns % lanes(c), len(b) % FEW
+    for j in range(columns):
+        c[0, j] = start[0, j] if len(start) > 0 else 0
+    for k in range(0, len(b) - rest, FEW):
+        for j in range(0, whole, lanes(c)):
+            total = full(c, 0.0)
+            for t in range(FEW):
+                total = fused(load(b, k + t, j), a[0, k + t], total)
+            store(c, 0, j, load(c, 0, j) + total)
+    for k in range(len(b) - rest, len(b)):
+        for j in range(0, whole, lanes(c)):
+            store(c, 0, j, fused(load(b, k, j), a[0, k], load(c, 0, j)))
+    for k in range(len(b)):
+        for j in range(whole, columns):
+            c[0, j] += a[0, k] * b[k, j]
 
 
 @inner

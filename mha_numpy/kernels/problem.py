@@ -3,14 +3,20 @@
 from typing import Any, NamedTuple
 
 from numba import types
+from numba.core import cgutils
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from mha_numpy.kernels.compile import inner
 
 
 class Problem(NamedTuple):
-    """The inputs of attention; a missing array has size 0."""
+    """The inputs of attention; a missing array has size 0.
+
+    An axis of mask, bias, dropout_mask, sink and q_offset may also have length 1: `problem_of`
+    stretches it, because NumPy takes longer for that than a small problem takes as a whole.
+    """
 
     q: Any  # (B, H, T_q, d_k)
     k: Any  # (B, H_kv, T_k, d_k)
@@ -32,11 +38,14 @@ NUM_INPUTS = len(Problem._fields)
 @inner
 def problem_of(arguments):
     """Return the problem at the start of a kernel's arguments."""
-    q, k, v, mask, bias, dropout_mask = arguments[:6]
+    q, k, v, mask, bias, dropout_mask, sink, q_offset = arguments[:8]
+    B, H, T_q, _ = q.shape
+    cells = B, H, T_q, k.shape[2]
     return Problem(
         like_scratch(q), like_scratch(k), like_scratch(v),
-        mask, like_scratch(bias), like_scratch(dropout_mask),
-        *arguments[6:NUM_INPUTS],
+        stretched(mask, cells), stretched(bias, cells), stretched(dropout_mask, cells),
+        stretched(sink, (B, H)), stretched(q_offset, (B,)),
+        *arguments[8:NUM_INPUTS],
     )  # fmt: skip
 
 
@@ -71,3 +80,33 @@ def like_scratch(typingctx, array):
         return impl_ret_borrowed(context, builder, one_type, args[0])
 
     return one_type(array), codegen
+
+
+@intrinsic
+def stretched(typingctx, array, shape):
+    """Return an input, each axis of length 1 repeated as often as the shape says; cf. like_scratch.
+
+    As `numpy.broadcast_to` does, but an array of size 0 stays as it is.
+    """
+    one_type = types.Array(array.dtype, array.ndim, "A")
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        given = context.make_array(sig.args[0])(context, builder, args[0])
+        wanted = cgutils.unpack_tuple(builder, args[1])
+        lengths, strides = (cgutils.unpack_tuple(builder, x) for x in (given.shape, given.strides))
+        is_one = [builder.icmp_signed("==", n, n.type(1)) for n in lengths]
+        result = context.make_array(one_type)(context, builder)
+        populate_array(
+            result,
+            data=given.data,
+            shape=[*map(builder.select, is_one, wanted, lengths)],
+            strides=[
+                builder.select(one, by.type(0), by) for one, by in zip(is_one, strides, strict=True)
+            ],
+            itemsize=given.itemsize,
+            meminfo=given.meminfo,
+            parent=given.parent,
+        )
+        return impl_ret_borrowed(context, builder, one_type, result._getvalue())
+
+    return one_type(array, shape), codegen

@@ -15,8 +15,11 @@ from numba.extending import intrinsic
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.host import HOST
 from mha_numpy.kernels.simd import (
+    emit_constant,
+    emit_load_some,
     emit_multiply_add,
     emit_pointer,
+    emit_shuffle,
     emit_splat,
     lanes,
     vector_of,
@@ -25,6 +28,7 @@ from mha_numpy.kernels.simd import (
 ROWS, VECTORS = 6, HOST.vectors  # of the block of sums in registers
 HALF = VECTORS // 2
 TALL = 2 * ROWS
+AT_ONCE = 8  # dot products, each of which waits for its own sum
 
 
 @inner
@@ -127,6 +131,78 @@ def multiply_block(typingctx, c, a, b, start, i, j, rows, vectors, adds):
         return context.get_dummy_value()
 
     return types.none(c, a, b, start, i, j, rows, vectors, types.boolean), codegen
+
+
+@intrinsic
+def dot_with_rows(typingctx, dots, row, column, a, first, last, b):
+    """Write the dot products of rows of a, from the first on, with a row of b into one of dots.
+
+    They fill a Vector; beyond the last row of a they contain anything. Rows of a and b are
+    contiguous, those of b whole Vectors. Each is summed up as in `row_dots`.
+    """
+    vector = vector_of(dots.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        dots, row, column, a, first, last, b = args
+        register = context.get_value_type(vector)
+        a_type, b_type = sig.args[3], sig.args[6]
+        a_array = context.make_array(a_type)(context, builder, a)
+        _, width = cgutils.unpack_tuple(builder, a_array.shape)
+        zero, size = row.type(0), row.type(vector.lanes * vector.dtype.bitwidth // 8)
+        whole = builder.sdiv(width, width.type(vector.lanes))
+        rest = builder.srem(width, width.type(vector.lanes))
+        b_row = emit_pointer(context, builder, b_type, b, row, zero)
+        nothing = emit_constant(register, 0.0)
+
+        def vector_at(pointer: Any, number: Any) -> Any:
+            pointer = cgutils.pointer_add(builder, pointer, builder.mul(number, size))
+            return builder.bitcast(pointer, register.as_pointer())
+
+        sums = []
+        for group in range(0, vector.lanes, AT_ONCE):
+            rows_ = []
+            for t in range(group, min(group + AT_ONCE, vector.lanes)):
+                number = builder.add(first, first.type(t))
+                number = builder.select(builder.icmp_signed("<", number, last), number, last)
+                rows_.append(emit_pointer(context, builder, a_type, a, number, zero))
+            of_rows = [cgutils.alloca_once_value(builder, nothing) for _ in rows_]
+            with cgutils.for_range(builder, whole) as loop:
+                factor = builder.load(vector_at(b_row, loop.index), align=1)
+                for a_row, sum_ in zip(rows_, of_rows, strict=True):
+                    numbers = builder.load(vector_at(a_row, loop.index), align=1)
+                    more = emit_multiply_add(builder, numbers, factor, builder.load(sum_))
+                    builder.store(more, sum_)
+            with builder.if_then(builder.icmp_signed(">", rest, zero)):
+                factor = builder.load(vector_at(b_row, whole), align=1)
+                for a_row, sum_ in zip(rows_, of_rows, strict=True):
+                    numbers = emit_load_some(builder, vector_at(a_row, whole), rest, register)
+                    more = emit_multiply_add(builder, numbers, factor, builder.load(sum_))
+                    builder.store(more, sum_)
+            sums += [builder.load(sum_) for sum_ in of_rows]
+        total = emit_sums_of_each(builder, sums)
+        pointer = emit_pointer(context, builder, sig.args[0], dots, row, column, lanes=vector.lanes)
+        builder.store(total, builder.bitcast(pointer, register.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    size = types.intp
+    return types.none(dots, size, size, a, size, size, b), codegen
+
+
+def emit_sums_of_each(builder: Any, registers: list[Any]) -> Any:
+    """Return a register with the sum of each of as many registers as it has lanes.
+
+    As in `sum_of_lanes` halves are added up, then theirs; here those of two registers at once.
+    """
+    lanes = half = len(registers)
+    while half > 1:
+        half //= 2
+        low = [t for t in range(2 * lanes) if not t & half]
+        high = [t + half for t in low]
+        registers = [
+            builder.fadd(emit_shuffle(builder, a, b, low), emit_shuffle(builder, a, b, high))
+            for a, b in zip(registers[::2], registers[1::2], strict=True)
+        ]
+    return registers[0]
 
 
 def emit_prefetch(builder: Any, pointer: Any) -> None:

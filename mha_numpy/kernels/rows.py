@@ -6,8 +6,10 @@ from mha_numpy.kernels.simd import (
     full,
     lanes,
     load,
+    load_some,
     multiply_add,
     store,
+    store_some,
     sum_of_lanes,
 )
 
@@ -24,25 +26,37 @@ def fill(tile, value):
 def copy_rows(target, source):
     """Do ``target[:rows, :columns] = source``; the rows of the target are contiguous."""
     rows, columns = source.shape
-    whole = columns - columns % lanes(target)
     if source.strides[1] != source.itemsize:
-        whole = 0
+        for r in range(rows):
+            for c in range(columns):
+                target[r, c] = source[r, c]
+        return
+    rest = columns % lanes(target)
     for r in range(rows):
-        for c in range(0, whole, lanes(target)):
+        for c in range(0, columns - rest, lanes(target)):
             store(target, r, c, load(source, r, c))
-        for c in range(whole, columns):
-            target[r, c] = source[r, c]
+        if rest > 0:
+            last = load_some(source, r, columns - rest, rest)
+            store_some(target, r, columns - rest, last, rest)
 
 
 @inner
 def add_sums(sums, matrix):
-    """Do ``sums += matrix.sum(axis=0)[:columns]``, where sums are (1, columns)."""
+    """Do ``sums += matrix.sum(axis=0)[:columns]``, where sums are (1, columns).
+
+    The matrix is added up by itself first: so a small number meets a large sum less often.
+    """
     whole = sums.shape[1] - sums.shape[1] % lanes(sums)
-    for r in range(matrix.shape[0]):
-        for c in range(0, whole, lanes(sums)):
-            store(sums, 0, c, load(sums, 0, c) + load(matrix, r, c))
-        for c in range(whole, sums.shape[1]):
-            sums[0, c] += matrix[r, c]
+    for c in range(0, whole, lanes(sums)):
+        total = full(sums, 0.0)
+        for r in range(matrix.shape[0]):
+            total = total + load(matrix, r, c)
+        store(sums, 0, c, load(sums, 0, c) + total)
+    for c in range(whole, sums.shape[1]):
+        rest = sums.dtype.type(0)
+        for r in range(matrix.shape[0]):
+            rest += matrix[r, c]
+        sums[0, c] += rest
 
 
 @inner

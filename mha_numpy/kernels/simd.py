@@ -254,19 +254,98 @@ def sum_of_lanes(typingctx, vector):
     """Return the sum of a Vector's numbers: its halves are added up, then theirs, and so on."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        total, count = args[0], vector.lanes
-        while count > 1:
-            count //= 2
-            halves = [
-                builder.shuffle_vector(
-                    total, total, ir.Constant(ir.VectorType(ir.IntType(32), count), picked)
-                )
-                for picked in ([*range(count)], [*range(count, 2 * count)])
-            ]
-            total = builder.fadd(*halves)
-        return builder.extract_element(total, ir.IntType(32)(0))
+        return _emit_folded(builder, args[0], builder.fadd)
 
     return vector.dtype(vector), codegen
+
+
+@intrinsic
+def maximum_of_lanes(typingctx, vector):
+    """Return the largest of a Vector's numbers, none of which is NaN."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        def larger(a: Any, b: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+        return _emit_folded(builder, args[0], larger)
+
+    return vector.dtype(vector), codegen
+
+
+def _emit_folded(builder: Any, vector: Any, emit: Callable[[Any, Any], Any]) -> Any:
+    """Combine the halves of a register, then theirs, and so on, to one number."""
+    count = vector.type.count
+    while count > 1:
+        count //= 2
+        halves = [
+            emit_shuffle(builder, vector, vector, [*range(first, first + count)])
+            for first in (0, count)
+        ]
+        vector = emit(*halves)
+    return builder.extract_element(vector, ir.IntType(32)(0))
+
+
+def emit_shuffle(builder: Any, a: Any, b: Any, picked: list[int]) -> Any:
+    """Pick lanes of a, and from len(a) on of b."""
+    return builder.shuffle_vector(
+        a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(picked)), picked)
+    )
+
+
+@intrinsic
+def load_some(typingctx, array, row, column, count):
+    """Return array[row, column : column + count], and 0 in the other lanes; none may be NaN."""
+    vector = vector_of(array.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointer = emit_pointer(context, builder, sig.args[0], *args[:3])
+        return emit_load_some(builder, pointer, args[3], context.get_value_type(vector))
+
+    return vector(array, types.intp, types.intp, types.intp), codegen
+
+
+@intrinsic
+def store_some(typingctx, array, row, column, vector, count):
+    """Do array[row, column : column + count] = vector[:count]."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointer = emit_pointer(context, builder, sig.args[0], *args[:3])
+        register = args[3].type
+        pointer = builder.bitcast(pointer, register.as_pointer())
+        mask = _emit_first_lanes(builder, args[4], register.count)
+        function = _masked(builder, "store", ir.VoidType(), register, pointer.type, mask.type)
+        builder.call(function, [args[3], pointer, ir.IntType(32)(1), mask])
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, types.intp, vector, types.intp), codegen
+
+
+def emit_load_some(builder: Any, pointer: Any, count: Any, register: Any) -> Any:
+    """Load the first lanes of a register, and 0 into the others, whose memory is not touched."""
+    pointer = builder.bitcast(pointer, register.as_pointer())
+    mask = _emit_first_lanes(builder, count, register.count)
+    function = _masked(builder, "load", register, pointer.type, mask.type)
+    zeros = emit_constant(register, 0.0)
+    return builder.call(function, [pointer, ir.IntType(32)(1), mask, zeros])
+
+
+def _emit_first_lanes(builder: Any, count: Any, lanes: int) -> Any:
+    """Return a mask of the first lanes."""
+    numbers = ir.Constant(ir.VectorType(count.type, lanes), [*range(lanes)])
+    return builder.icmp_signed("<", numbers, emit_splat(builder, count, lanes))
+
+
+def _masked(builder: Any, kind: str, result: Any, *parts: Any) -> Any:
+    """Return LLVM's function that loads or stores some lanes at any address."""
+    register = next(part for part in (result, *parts) if isinstance(part, ir.VectorType))
+    width = 32 if isinstance(register.element, ir.FloatType) else 64
+    name = f"llvm.masked.{kind}.v{register.count}f{width}.p0"
+    align = ir.IntType(32)
+    if kind == "load":
+        kinds = [parts[0], align, parts[1], register]
+    else:
+        kinds = [parts[0], parts[1], align, parts[2]]
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, kinds), name)
 
 
 @intrinsic

@@ -73,6 +73,14 @@ def keys_in_sight(problem, tile, first, last):
 
 
 @inner
+def part_in_sight(problem, tile, part, parts):
+    """Return which keys of a part the tile may see; parts are whole blocks, of the same size."""
+    T_k = problem.k.shape[2]
+    size = divide_up(divide_up(T_k, BLOCK), parts) * BLOCK
+    return keys_in_sight(problem, tile, part * size, min(T_k, (part + 1) * size))
+
+
+@inner
 def is_in_sight(problem, b, kv_head, first_tile, last_tile, first_key, last_key):
     """Return whether any of these tiles may see any of these keys; the last ones do not count."""
     for tile_number in range(first_tile, last_tile):
@@ -117,11 +125,17 @@ def load_cells(by_key, by_query, array, tile, j, n):
 
     They go to `by_query` as they are, one row per query, and transposed to `by_key`.
     """
+    copy_cells(by_query, array, tile, j, n)
+    transpose(by_key, by_query)
+
+
+@inner
+def copy_cells(by_query, array, tile, j, n):
+    """Copy the cells of a tile's queries and the keys j to j + n, one row per query."""
     queries = slice(tile.first_query, tile.first_query + tile.num_queries)
     for g in range(tile.num_heads):
         rows = array[tile.b, tile.first_head + g, queries]
         copy_rows(by_query[g * tile.num_queries :], rows[:, j : j + n])
-    transpose(by_key, by_query)
 
 
 @inner

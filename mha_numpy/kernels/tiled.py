@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import from_dtype, types
 
+from mha_numpy.kernels.match import FEW as FEW_ROWS
 from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.scratch import Layout, new_pools, round_up
 from mha_numpy.kernels.tile import BLOCK
 from mha_numpy.kernels.tiled_backward import BACKWARD, backward_tiles
+from mha_numpy.kernels.tiled_few import FEW, forward_few
 from mha_numpy.kernels.tiled_forward import FORWARD, forward_tiles
 
 Array = npt.NDArray[Any]
@@ -27,7 +29,7 @@ NO_SINK = {dtype: cells.reshape(0, 0) for dtype, cells in NO_CELLS.items()}
 NO_MASK = NO_CELLS[np.dtype(bool)]
 
 Kernel = Callable[[int, tuple[Any, ...]], None]  # called with a number of threads and arguments
-KERNELS = (forward_tiles, backward_tiles)
+KERNELS = (forward_tiles, forward_few, backward_tiles)
 
 
 @lru_cache
@@ -52,6 +54,7 @@ def compiled(kernel: Any, dtype: np.dtype[Any]) -> Kernel:
     grads = (made(4), made(4), made(4), made(4), made(3))
     others = {
         forward_tiles: (made(5), made(4), *scratch),
+        forward_few: (made(5), made(4), *scratch),
         backward_tiles: (given(4), given(3), given(4), given(3), *grads, size, size, *scratch),
     }
     return parallel(kernel, types.Tuple((*problem, *others[kernel])))
@@ -63,14 +66,15 @@ def attention_forward(q: Array, k: Array, v: Array, *others: Any) -> tuple[Array
     Where few queries see many keys, these are cut into P parts for threads to share, and the result
     has one more axis in front: (P, B, H, T_q, d_v) and (P, B, H, T_q), to be merged.
     """
-    run = compiled(forward_tiles, q.dtype)
     (B, H, T_q, _), (_, H_kv, T_k, d_v) = q.shape, v.shape
+    is_few = rows_of_tile(H // H_kv, T_q) <= FEW_ROWS and k.strides[3] == k.itemsize
+    run = compiled(forward_few if is_few else forward_tiles, q.dtype)
     parts = count_parts(B * H_kv, H // H_kv, T_q, T_k)
     heads = laid_out_as(q, d_v)[None] if parts == 1 else np.empty((parts, B, H, T_q, d_v), q.dtype)
     lse = np.empty((parts, B, H, T_q), q.dtype)
     threads = count_threads(B * H * T_q * T_k * d_v)
     problem = problem_arguments(q, k, v, *others)
-    run(threads, (*problem, heads, lse, *new_scratch(FORWARD, threads, problem)))
+    run(threads, (*problem, heads, lse, *new_scratch(FEW if is_few else FORWARD, threads, problem)))
     return (heads, lse) if parts > 1 else (heads[0], lse[0])
 
 
@@ -85,7 +89,7 @@ def attention_backward(
     run = compiled(backward_tiles, q.dtype)
     d_k, (B, H_kv, T_k, d_v) = q.shape[3], v.shape
     d_q, d_k_, d_v_ = laid_out_as(q, d_k), laid_out_as(k, d_k), laid_out_as(v, d_v)
-    d_biased = NO_CELLS[q.dtype] if bias is None else np.zeros(bias.shape, q.dtype)
+    d_biased = NO_CELLS[q.dtype] if bias is None else np.zeros((*q.shape[:3], T_k), q.dtype)
     chunk = chunk_size(T_k, B * H_kv, max(d_k, d_v))
     rounds = chunks = -(-T_k // chunk)
     threads = min(count_threads(heads.size * T_k), B * H_kv * chunks)
@@ -141,6 +145,12 @@ def chunk_size(T_k: int, heads: int, d: int) -> int:
     return min(T_k, -(-T_k // (chunks * BLOCK)) * BLOCK)
 
 
+def rows_of_tile(G: int, T_q: int) -> int:
+    """Return how many rows a tile has at most: queries of one head, or of several."""
+    queries = min(BLOCK, T_q)
+    return min(BLOCK // queries, G) * queries
+
+
 def new_scratch(
     layout: Layout, threads: int, problem: tuple[Any, ...], chunk: int = 0
 ) -> tuple[Array, Array, Array]:
@@ -161,11 +171,13 @@ def tile_shapes(
     has_bias: bool, has_dropout: bool, has_softcap: bool, chunk: int,
 ) -> tuple[Array, int]:  # fmt: skip
     """Return (rows, columns) of a kernel's tiles, and how many numbers all of them hold."""
-    queries = min(BLOCK, T_q)
-    width = round_up(min(BLOCK // queries, G) * queries, dtype)  # as a rule BLOCK
+    rows = rows_of_tile(G, T_q)
+    width = round_up(rows, dtype)  # as a rule BLOCK
     return layout.shapes({
-        "width": width, "d_k": round_up(d_k, dtype), "d_v": round_up(d_v, dtype), "chunk": chunk,
+        "rows": rows, "width": width,
+        "d_k": round_up(d_k, dtype), "d_v": round_up(d_v, dtype), "chunk": chunk,
         "cells": width if has_bias or has_dropout else 0,
+        "cells_block": BLOCK if has_bias or has_dropout else 0,
         "dropped": width if has_dropout else 0,
         "slope": width if has_softcap else 0,
     })  # fmt: skip

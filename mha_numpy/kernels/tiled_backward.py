@@ -9,7 +9,7 @@ algorithm 4; Dao 2023, *FlashAttention-2*, section 3.1.
 
 from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp
-from mha_numpy.kernels.match import cap, load_scaled, match, suits_few
+from mha_numpy.kernels.match import cap, has_few_rows, load_scaled, match
 from mha_numpy.kernels.problem import (
     NUM_INPUTS,
     divide_up,
@@ -24,6 +24,7 @@ from mha_numpy.kernels.rows import (
     copy_rows,
     fill,
     multiply_rows,
+    row_dots,
     scale_rows,
 )
 from mha_numpy.kernels.scratch import Layout
@@ -77,7 +78,7 @@ def backward_tiles(thread, threads, arguments):
     (B, H_kv, T_k, width_k), width_v = problem.k.shape, problem.v.shape[3]
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     chunks, tiles = divide_up(T_k, chunk), count_tiles(problem)
-    tiles_of_share = divide_up(tiles, chunks)
+    tiles_of_share, is_few = divide_up(tiles, chunks), has_few_rows(problem)
     s = cut(pools[thread], shapes)
     seen_by_key, seen_by_query = words[thread, 0], words[thread, 1]
     for item in items_of(thread, threads, B * H_kv, chunks):
@@ -101,7 +102,6 @@ def backward_tiles(thread, threads, arguments):
         for tile_number in range(first_tile, last_tile):
             tile = tile_of(problem, b, kv_head, tile_number)
             rows = tile.num_heads * tile.num_queries
-            along_rows = suits_few(problem.k[b, kv_head], rows)
             first, last = keys_in_sight(problem, tile, keys.start, keys.stop)
             if first >= last and round_number > 0:
                 continue
@@ -122,7 +122,10 @@ def backward_tiles(thread, threads, arguments):
                 weights, d_cells = s.weights[:n], s.d_cells[:n]
 
                 # forward once more
-                match(weights, k[:, :width_k], s.q, s.q_T, rows, along_rows)
+                if is_few:
+                    row_dots(weights, k, s.q[: rows + rows % 2])
+                else:
+                    match(weights, k[:, :width_k], s.q_T)
                 if problem.softcap > 0:
                     cap(weights, s.slope, problem.softcap)
                 if has_bias:

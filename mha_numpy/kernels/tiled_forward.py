@@ -12,8 +12,8 @@ import numpy as np
 from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp, log
 from mha_numpy.kernels.host import HOST
-from mha_numpy.kernels.match import FEW, cap, is_in_vectors, load_scaled, match, suits_few
-from mha_numpy.kernels.problem import NUM_INPUTS, divide_up, items_of, problem_of
+from mha_numpy.kernels.match import cap, is_in_vectors, load_scaled, match
+from mha_numpy.kernels.problem import NUM_INPUTS, items_of, problem_of
 from mha_numpy.kernels.rows import add_rows, copy_rows, fill, multiply_rows, scale_each_row
 from mha_numpy.kernels.scratch import Layout
 from mha_numpy.kernels.simd import (
@@ -30,8 +30,8 @@ from mha_numpy.kernels.simd import (
 from mha_numpy.kernels.tile import (
     BLOCK,
     count_tiles,
-    keys_in_sight,
     load_cells,
+    part_in_sight,
     store_queries,
     tile_of,
 )
@@ -69,7 +69,6 @@ def forward_tiles(thread, threads, arguments):
     problem = problem_of(arguments)
     heads, lse, shapes, pools, words = arguments[NUM_INPUTS:]
     (B, H_kv, T_k, _), tiles, parts = problem.k.shape, count_tiles(problem), len(heads)
-    part_size = divide_up(divide_up(T_k, BLOCK), parts) * BLOCK
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     s = cut(pools[thread], shapes)
     seen_by_key, seen_by_query = words[thread, 0], words[thread, 1]
@@ -78,19 +77,11 @@ def forward_tiles(thread, threads, arguments):
         tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
         k, v = problem.k[tile.b, tile.kv_head], problem.v[tile.b, tile.kv_head]
         rows = tile.num_heads * tile.num_queries
-        along_rows = suits_few(k, rows)
-        # a copy begins where a line of the cache does, which few queries do not pay back
-        in_place = is_in_vectors(v) and (HOST.straddles or rows <= FEW)
+        in_place = is_in_vectors(v) and HOST.straddles  # a copy begins where a cache line does
         load_scaled(s.q, s.q_T, problem, tile)
-        fill(s.heads, 0.0)
-        fill(s.largest, -np.inf)
-        fill(s.total, 0.0)
-        if problem.sink.size > 0 and part == 0:
-            begin_with_sink(s, problem.sink, tile)
+        begin(s, problem, tile, part)
         sees_any = NONE_SET
-        first, last = keys_in_sight(
-            problem, tile, part * part_size, min(T_k, (part + 1) * part_size)
-        )
+        first, last = part_in_sight(problem, tile, part, parts)
         for j in range(first, last, BLOCK):
             n = min(BLOCK, T_k - j)
             if has_bias:
@@ -102,7 +93,7 @@ def forward_tiles(thread, threads, arguments):
             cells = s.cells[:n]
 
             # 1. match
-            match(cells, k[j : j + n], s.q, s.q_T, rows, along_rows)
+            match(cells, k[j : j + n], s.q_T)
             # 2. softcap
             if problem.softcap > 0:
                 cap(cells, cells[:0], problem.softcap)
@@ -124,6 +115,16 @@ def forward_tiles(thread, threads, arguments):
                 v_block = s.v[:n]
             add_product(s.heads[:rows], cells[:, :rows], v_block, seen_by_key, visible, True)
         finish(tile, s, sees_any, problem.sink.size > 0, heads[part], lse[part])
+
+
+@inner(in_place=True)
+def begin(s, problem, tile, part):
+    """Let a tile begin without any keys; the first part also has the sink."""
+    fill(s.heads, 0.0)
+    fill(s.largest, -np.inf)
+    fill(s.total, 0.0)
+    if problem.sink.size > 0 and part == 0:
+        begin_with_sink(s, problem.sink, tile)
 
 
 @inner(in_place=True)

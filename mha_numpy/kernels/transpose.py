@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from mha_numpy.kernels.compile import inner
-from mha_numpy.kernels.simd import emit_pointer, lanes, vector_of
+from mha_numpy.kernels.simd import emit_pointer, emit_shuffle, lanes, vector_of
 
 
 @inner
@@ -40,10 +39,10 @@ def transpose_square(typingctx, target, source, i, j):
         while side:
             for r in (r for r in range(L) if not r & side):
                 upper, lower = rows[r], rows[r + side]
-                rows[r] = _shuffle(builder, upper, lower, [
+                rows[r] = emit_shuffle(builder, upper, lower, [
                     t if not t & side else L + t - side for t in range(L)
                 ])  # fmt: skip
-                rows[r + side] = _shuffle(builder, upper, lower, [
+                rows[r + side] = emit_shuffle(builder, upper, lower, [
                     t + side if not t & side else L + t for t in range(L)
                 ])  # fmt: skip
             side //= 2
@@ -52,10 +51,3 @@ def transpose_square(typingctx, target, source, i, j):
         return context.get_dummy_value()
 
     return types.none(target, source, types.intp, types.intp), codegen
-
-
-def _shuffle(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
-    """Pick lanes of a, and from len(a) on of b."""
-    return builder.shuffle_vector(
-        a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
-    )

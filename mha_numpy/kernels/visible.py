@@ -81,6 +81,17 @@ def first_bits(n):
     return ~NONE_SET if n == BLOCK else (ONE << np.uint64(n)) - ONE
 
 
+@intrinsic
+def length(typingctx, word):
+    """Return how many bits a word has up to the last that is set."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        zeros = builder.ctlz(args[0], ir.IntType(1)(0))  # before it
+        return builder.sub(zeros.type(BLOCK), zeros)
+
+    return types.intp(types.uint64), codegen
+
+
 @inner
 def keep_only(seen_by_key, seen_by_query):
     """Hide the cells that the second hides; it is transposed on the way."""

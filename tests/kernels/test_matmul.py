@@ -83,6 +83,31 @@ def test_long_sums_for_a_small_result(rng, dtype, rows, columns):
     assert_close(sums, b.sum(axis=0), "exact")
 
 
+@by_dtype
+@pytest.mark.parametrize("rows", [1, 7, 8, 70, 3 * LEAST_DEPTH + 70])
+@pytest.mark.parametrize("columns", [1, 5, 64, 70, WIDTH + 1])
+@pytest.mark.parametrize("has_start", [False, True])
+def test_a_single_row(rng, dtype, rows, columns, has_start):
+    """Whole numbers; b is read where it is, and parts of it beside are not touched."""
+    a, wide, start = (
+        rng.integers(-4, 5, size=shape).astype(dtype)
+        for shape in [(1, rows), (rows, columns + 3), columns]
+    )
+    for b in (wide[:, :columns], wide[:, 1 : columns + 1].copy()):
+        c = np.full((1, columns), np.nan, dtype)
+        multiply_add(c, a, b, start=start if has_start else None)
+        assert_close(c, a @ b + has_start * start, "exact")
+
+
+def test_long_sums_keep_their_digits():
+    """One number after the other, 0.1 would be added to 3,000 with an error of 1e-4 each time."""
+    b = np.full((2**15, 40), 0.1, np.float32)
+    c, sums = np.empty((1, 40), np.float32), np.empty(40, np.float32)
+    multiply_add(c, np.ones((1, 2**15), np.float32), b, sums=sums)
+    exact = 2**15 * np.float64(np.float32(0.1))
+    assert abs(sums / exact - 1).max() < 1e-6
+
+
 LAYOUTS = {
     "contiguous": np.ascontiguousarray,
     "Fortran": np.asfortranarray,

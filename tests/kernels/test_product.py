@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from mha_numpy.kernels.product import ROWS, VECTORS, multiply
+from mha_numpy.kernels.product import ROWS, VECTORS, dot_with_rows, multiply
+from mha_numpy.kernels.rows import row_dots
+from mha_numpy.kernels.simd import lanes
 from tests.compare import assert_close
 from tests.kernels.drivers import (
     assert_is_product,
@@ -72,3 +74,36 @@ def test_of_nothing(dtype):
     c[:] = 3
     apply_multiply(dtype)(c, a, b, c, 1)
     assert (c == 3).all()
+
+
+@driver(matrix, matrix, matrix)
+def apply_dots(dots, a, b):
+    for row in range(b.shape[0]):
+        for c in range(0, dots.shape[1], lanes(dots)):
+            if c < a.shape[0]:
+                dot_with_rows(dots, row, c, a, c, a.shape[0] - 1, b)
+
+
+@driver(matrix, matrix, matrix)
+def apply_row_dots(dots, a, b):
+    row_dots(dots, a, b)
+
+
+@by_dtype
+def test_dots_with_rows_of_any_width_round_as_row_dots_do(rng, dtype):
+    """Nothing beyond a row of a is read: there is NaN."""
+    L = count_lanes(dtype)
+    for width, rows in itertools.product([*range(1, 2 * L + 2), 5 * L], [1, L - 1, L, 2 * L + 3]):
+        padded = -(-width // L) * L
+        a, b = random_tile(rng, dtype, rows, width), np.zeros((2, padded), dtype)
+        b[:, :width] = rng.normal(size=(2, width))
+        dots = np.full((2, -(-rows // L) * L), np.nan, dtype)
+        apply_dots(dtype)(dots, a, b)
+        found, wide = dots[:, :rows], np.zeros((rows, padded), dtype)
+        wide[:, :width] = a
+        same = np.empty((rows, 2), dtype)
+        apply_row_dots(dtype)(same, wide, b)
+        np.testing.assert_array_equal(found, same.T)
+        exact = b[:, :width].astype(float) @ a.astype(float).T
+        bound = np.abs(b[:, :width]).astype(float) @ np.abs(a).astype(float).T
+        assert (np.abs(found - exact) <= width * np.finfo(dtype).eps * bound).all()

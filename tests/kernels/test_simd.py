@@ -12,10 +12,14 @@ from mha_numpy.kernels.simd import (
     lanes,
     lanes_from_bits,
     load,
+    load_some,
     maximum,
+    maximum_of_lanes,
     multiply_add,
     select,
     store,
+    store_some,
+    sum_of_lanes,
 )
 from tests.kernels.drivers import by_dtype, count_lanes, driver, matrix, number
 
@@ -160,3 +164,39 @@ def test_bits_to_lanes_and_back(rng, dtype):
         round_trip(dtype)(out, given, first, np.zeros((1, L), dtype))
         expected = given >> np.uint64(first) & np.uint64(2**L - 1)
         np.testing.assert_array_equal(out, expected)
+
+
+@driver(matrix, matrix, types.intp)
+def some_lanes(out, x, count):
+    store(out, 0, 1, load_some(x, 0, 1, count))
+    store_some(out, 1, 1, load(x, 0, 1), count)
+
+
+@by_dtype
+def test_some_lanes_leave_the_others_alone(dtype):
+    L = count_lanes(dtype)
+    x = np.arange(1, L + 3, dtype=dtype)[None]
+    for count in range(L + 1):
+        out = np.full((2, L + 2), np.nan, dtype)
+        some_lanes(dtype)(out, x, count)
+        first = np.arange(L) < count
+        np.testing.assert_array_equal(out[0, 1:-1], np.where(first, x[0, 1:-1], 0))
+        np.testing.assert_array_equal(out[1, 1:-1], np.where(first, x[0, 1:-1], np.nan))
+        assert np.isnan(out[:, [0, -1]]).all()
+
+
+@driver(matrix, matrix)
+def folded(out, x):
+    out[0, 0] = maximum_of_lanes(load(x, 0, 0))
+    out[0, 1] = sum_of_lanes(load(x, 0, 0))
+
+
+@by_dtype
+def test_a_vector_becomes_one_number(rng, dtype):
+    L = count_lanes(dtype)
+    for at in range(L):
+        x, out = rng.normal(size=(1, L)).astype(dtype), np.empty((1, 2), dtype)
+        x[0, at] = 9 if at % 2 else np.inf
+        folded(dtype)(out, x)
+        assert out[0, 0] == x[0, at]
+        np.testing.assert_allclose(out[0, 1], x.sum(), rtol=8 * np.finfo(dtype).eps)

@@ -308,12 +308,13 @@ class TestThreads:
 
 
 @by_dtype
+@pytest.mark.parametrize("d", [64, 43])
 @pytest.mark.parametrize("T_q", [1, 8, 9, 70])
-def test_large_scores_are_rounded_alike_in_forward_and_backward(rng, dtype, T_q):
-    q, k, v = (1e4 * rng.normal(size=(2, 4, T, 64)).astype(dtype) for T in (T_q, 130, 130))
+def test_large_scores_are_rounded_alike_in_forward_and_backward(rng, dtype, T_q, d):
+    q, k, v = (1e4 * rng.normal(size=(2, 4, T, d)).astype(dtype) for T in (T_q, 130, 130))
     out, cache = attention_forward(q, k, v, backend="numba")
     d_v = attention_backward(np.ones_like(out), cache).d_v  # at each key, the sum of its weights
-    assert_close(d_v.sum(axis=-2), np.full((2, 4, 64), T_q), Tolerance(1e-5, 0))
+    assert_close(d_v.sum(axis=-2), np.full((2, 4, d), T_q), Tolerance(1e-5, 0))
 
 
 def test_heads_split_from_tokens_come_back_so(rng):
