@@ -12,8 +12,8 @@ from mha_numpy.identifying.calling.arrays import owner_of
 from mha_numpy.identifying.calling.builds import Build, Maker, choices_of, maker_of
 from mha_numpy.identifying.calling.clock import clock
 from mha_numpy.identifying.family import SETTINGS
-from mha_numpy.identifying.look import Looked, look
-from mha_numpy.identifying.reporting.datasheet import Named, in_order, make_datasheet
+from mha_numpy.identifying.look import EXCHANGE, Looked, look
+from mha_numpy.identifying.reporting.datasheet import TELLING, Named, in_order, make_datasheet
 from mha_numpy.identifying.reporting.examples import Example, make_example
 from mha_numpy.identifying.reporting.rows import ROLES, Row, make_row
 from mha_numpy.identifying.reporting.sheet import Datasheet
@@ -30,8 +30,8 @@ INSIDE = (  # roles that nobody has to give
 )  # fmt: skip
 EXAMPLES = 3.0  # seconds for all examples
 CONSTRUCTOR = "of the constructor"
+IN_BOTH = "takes some of the tokens, and what it makes takes the rest: both are listed"
 UNKNOWN = "unknown"
-SWAPPED = ("exchanged", "params")  # settings that wrong roles may cause
 MOST_BUILDS = 6
 MOST_CHOICES = 4  # objects of a class that are made to see what a flag changes
 FLAGGED = {*SETTINGS} - {"window_given"}  # what a text says of them is said of the default
@@ -86,8 +86,10 @@ def identify(
     roles = {}
     for name, argument in (given or {}).items():
         if name not in NAMES:
-            known = [each for each in NAMES if each not in INSIDE]
-            meant = did_you_mean(str(name), known) or f"roles are {', '.join(known)}"
+            known = sorted(each for each in NAMES if each not in INSIDE)
+            meant = " ".join(
+                filter(None, (did_you_mean(str(name), known), f"roles are {', '.join(known)}"))
+            )
             raise ConfigError(f"given: there is no role {name!r}; {meant}")
         if not isinstance(argument, str):
             raise ConfigError(f"given: expected the name of an argument; got {describe(argument)}")
@@ -108,22 +110,52 @@ def _with_roles(
     end = clock() + seconds
     looked = look(function, roles, seconds * (0.6 if roles else 1), backward)
     sheet = Datasheet(*make_datasheet(looked))
-    swapped = [row.says for row in sheet.mistakes if row.setting in SWAPPED]
-    if not roles or (sheet.is_found and not swapped):
-        return looked, sheet
+    doubtful = [row.says for row in sheet.mistakes if _is_doubtful(row, roles)]
+    if not roles or (sheet.is_found and not doubtful):
+        return looked, _with_misfits(sheet, roles)
+    optional = {a.name for a in looked.subject.arguments if not a.is_required}
+    if not sheet.arguments and optional & roles.keys():  # it may be known without what they add
+        other = look(function, roles, max((end - clock()) / 2, 1.0), backward, pass_all=False)
+        partial = Datasheet(*make_datasheet(other))
+        if partial.arguments:
+            return other, _with_misfits(partial, roles)
     other = look(function, {}, max(end - clock(), 1.0), backward)
     free = Datasheet(*make_datasheet(other))
     taken = {each.name: each.what for each in free.arguments}
     is_known = all(taken.get(name, UNKNOWN) != UNKNOWN for name in roles)
-    if not free.is_found or not is_known or any(row.setting in SWAPPED for row in free.mistakes):
+    is_more = (free.is_found and is_known) or (free.arguments and not sheet.arguments)
+    if not is_more or any(_is_doubtful(row, roles) for row in free.mistakes):
         return looked, sheet
-    given = ", ".join(f"{name} = {ROLES.get(role, role)}" for name, role in roles.items())
-    then = swapped[0] if swapped else "nothing that is known gives its numbers"
-    moved = [f"{n} = {taken[n]}" for n, role in roles.items() if taken[n] != ROLES.get(role, role)]
+    names = {name: ROLES.get(role, role).split(",")[0] for name, role in roles.items()}
+    given = ", ".join(f"{name} = {what}" for name, what in names.items())
+    then = doubtful[0] if doubtful else "nothing that is known gives its numbers"
+    known = {n: taken[n] for n in roles if taken.get(n, UNKNOWN) != UNKNOWN}
+    moved = [f"{n} = {x}" for n, x in known.items() if x != ROLES.get(roles[n], roles[n])]
     note = f"The roles that you gave do not fit. With {given}, {then}. This report is without them"
-    return other, free._replace(
-        notes=(f"{note}: {', '.join(moved)}." if moved else f"{note}.", *free.notes)
-    )
+    notes = (f"{note}: {', '.join(moved)}." if moved else f"{note}.", *free.notes)
+    return other, free._replace(notes=notes, is_as_given=False)
+
+
+def _is_doubtful(row: Row, roles: Mapping[str, str]) -> bool:
+    """Return whether a mistake would be none if a role that was given were another."""
+    is_about_role = row.setting in [TELLING.get(role) for role in roles.values()]
+    return row.setting in EXCHANGE or (row.value == "ignored" and is_about_role)
+
+
+def _with_misfits(sheet: Datasheet, roles: Mapping[str, str]) -> Datasheet:
+    """Return a datasheet with a note for each role that does not fit."""
+    misfits = [*_misfits(sheet, roles)]
+    return sheet._replace(notes=(*sheet.notes, *misfits), is_as_given=not misfits)
+
+
+def _misfits(sheet: Datasheet, roles: Mapping[str, str]) -> Iterator[str]:
+    """Say which arguments do something else than the roles that were given."""
+    for each in sheet.arguments:
+        role = roles.get(each.name, "")
+        meant = ROLES.get("mask" if role == "padding" else role)
+        if meant and each.what in (UNKNOWN, *ROLES.values()) and each.what != meant:
+            is_known = "" if each.what == UNKNOWN else f" It acts as: {each.what}."
+            yield f"{each.name} was given as: {meant}. Its numbers do not fit that.{is_known}"
 
 
 def _with_builds(
@@ -135,6 +167,13 @@ def _with_builds(
     to_make = {name: role for name, role in roles.items() if name in own}
     to_call = {name: role for name, role in roles.items() if name not in own}
     tried: list[tuple[Looked, Datasheet]] = []
+    whole = None
+    with contextlib.suppress(Exception):  # anybody's class
+        whole = maker.joined()
+    if whole:
+        looked, sheet = _with_roles(whole, roles, seconds / 3, backward)
+        if sheet.is_found:
+            return looked, sheet._replace(notes=(f"{maker.name} {IN_BOTH}.", *sheet.notes))
     for build in islice(maker.builds(to_make), MOST_BUILDS):
         left = max(end - clock(), 1.0)
         looked, sheet = _with_roles(build.thing, to_call, left / 2, _of_build(backward, build))

@@ -45,6 +45,7 @@ class FileSheet(NamedTuple):
     json: str
     is_found: bool  # whether it is known what the function computes
     has_mistake: bool
+    is_as_given: bool = True  # whether the roles that were given fit
 
     @property
     def text(self) -> str:
@@ -107,9 +108,9 @@ def identify_file(
         raise ConfigError(f"function: cannot load {path.name}: {run.ended}")
     if not run.calls:
         text = f"{path.name}:{name} {run.ended}\nSo identify cannot say what it computes."
-        about = json.dumps({"is_found": False, "trouble": run.ended}, indent=1)
-        page = Datasheet(f"{path.name}:{name}", "", False, run.ended).to_html()
-        return FileSheet((text,), page, about, False, False)
+        ended = Datasheet(f"{path.name}:{name}", "", False, run.ended)
+        about = json.dumps(ended.to_dict(), indent=1)
+        return FileSheet((text,), ended.to_html(), about, False, False)
     if run.calls[0].error:
         raise ConfigError(run.calls[0].error)
     parts, *others = run.calls[0].answer
@@ -171,7 +172,7 @@ def _looked_at(
     parts = [(t.title, t.rows, [*t.bad_rows]) for t in sheet.sections()]
     answer = (
         parts, sheet.to_html(), json.dumps(about, indent=1), sheet.is_found,
-        bool(about.get("mistakes")),
+        bool(about.get("mistakes")), sheet.is_as_given,
     )  # fmt: skip
     yield Call(answer, "", (), 0.0)
 

@@ -1,5 +1,6 @@
 """identify: look at a function that computes attention, from outside."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -12,17 +13,20 @@ from mha_numpy.errors import ConfigError, MhaError, did_you_mean
 from mha_numpy.identifying.calling.builds import callable_of
 from mha_numpy.identifying.calling.clock import clock
 from mha_numpy.identifying.calling.layouts import LAYOUTS, find_orders
+from mha_numpy.identifying.calling.names import is_mask
 from mha_numpy.identifying.calling.roles import TOKENS, is_telling
 from mha_numpy.identifying.calling.subject import Subject, trouble_of
 from mha_numpy.identifying.calling.ways import Way, find_ways
 from mha_numpy.identifying.facts.dropout import find_dropout
 from mha_numpy.identifying.facts.feeding import feed
+from mha_numpy.identifying.facts.hiding import with_hiding
 from mha_numpy.identifying.facts.options import Option, look_at_options
 from mha_numpy.identifying.facts.probes import Fact, find_facts, in_time, mixes
 from mha_numpy.identifying.family import Settings, evaluate
 from mha_numpy.identifying.gradients.beside import find_backward
 from mha_numpy.identifying.gradients.look import GradientRow, look_at_gradients
 from mha_numpy.identifying.searching.calls import call_way, with_sizes
+from mha_numpy.identifying.searching.mixture import Mixture, find_mixture
 from mha_numpy.identifying.searching.reading import search_by_weights
 from mha_numpy.identifying.searching.search import OUTPUTS, Found, Seen, explain, search
 
@@ -35,6 +39,13 @@ MOST_UNNAMED = 80  # where names do not tell queries, keys and values apart
 MOST_CALLS = {False: 12_000, True: 1000}  # by whether one worked
 MOST_WAYS = {0: 24, 1: 24, 2: 24, 3: 8}  # by cost: there are more settings than time
 MOST_FAR: dict[int, int] = {4: 8, 5: 4}  # after the weights are read, which finds most of them
+DOUBTFUL = {("hide", "+ mask"), ("mask", "ignored"), ("combined", "or")}  # if it is a mask at all
+EXCHANGE = ("exchanged", "params")  # settings that exchange queries, keys and values: wrong roles
+ARE_MAIN = ("w_", "x_", "wi", "qu", "ke", "va", "me")  # how their roles begin
+GROWING = re.compile(  # what an object keeps of each call
+    r"self\.[\w.\[\]'\"]*\.append\(|self\.(\w+) = .*\w\([\[(]self\.\1\b"
+    r"|self\.\w+\[[^\n=]*self\.\w+[^\n=]*\] = "
+)
 SAME_TROUBLE = 3  # ranks of masks
 MOST_DOUBTFUL = {1: 60, 2: 24}
 
@@ -51,6 +62,7 @@ class Looked(NamedTuple):
     seen: Sequence[Seen] = ()  # calls that worked
     is_late: bool = False  # the time was over before all was tried
     beside: str = ""  # the name of a backward that was found by it
+    mixture: Mixture | None = None  # what is known where nothing was found
 
 
 def find_base(subject: Subject, given: Mapping[str, str]) -> tuple[Found | None, list[Seen], str]:
@@ -62,8 +74,28 @@ def find_base(subject: Subject, given: Mapping[str, str]) -> tuple[Found | None,
         first = _find_base(subject, given, doubt=False)
     if first[0] or first[2].startswith("TimeoutError"):  # a call that does not end
         return first
+    framework, dtype = subject.framework, subject.dtype
     second = _find_base(subject, given, doubt=True)
-    return second if second[0] else first
+    if second[0]:
+        return second
+    subject.framework = framework  # as it was seen
+    subject.narrow(dtype)
+    return *first[:2], first[2] or second[2]
+
+
+def _find(subject: Subject, given: Mapping[str, str]) -> tuple[Found | None, list[Seen], str]:
+    """Find a base; an object that adds to what it keeps is also fed one token at a time."""
+    plain: tuple[Found | None, list[Seen], str] = (None, [], "")
+    orders = ("d", "", "1 d") if GROWING.search(subject.source) else ("",)
+    for count, feeding in enumerate(orders):
+        subject.feeding = feeding
+        with subject.within(subject.left / (len(orders) - count)):
+            found = find_base(subject, given)
+        if found[0]:
+            return found
+        plain = plain if feeding else found
+    subject.feeding = ""
+    return plain
 
 
 Failed = defaultdict[Any, dict[str, set[Any]]]  # by tokens, then by trouble: ranks of the masks
@@ -94,7 +126,7 @@ def _find_base(
 ) -> tuple[Found | None, list[Seen], str]:
     """Find a base, trusting the names of arguments or doubting one of them."""
     until = clock() + subject.left / 3
-    numbers, attends = subject.constants(), partial(mixes, subject)
+    numbers, attends = subject.constants(), partial(_attends, subject, given)
     seen: list[Seen] = []
     trouble = ""
     for framework, dtype in product(subject.frameworks, ("float64", "float32")):
@@ -102,7 +134,7 @@ def _find_base(
         subject.narrow(dtype)
         for is_cached in (False, True):
             ways = partial(find_ways, subject, given, doubt, is_cached)
-            found, own, trouble = _call_ways(subject, ways, numbers, until, doubt, trouble)
+            found, own, trouble = _call_ways(subject, ways, numbers, until, doubt, trouble, attends)
             seen += own
             if found:
                 return settle(subject, found, numbers), seen, trouble
@@ -111,11 +143,11 @@ def _find_base(
     seen.sort(key=_is_odd)
     groups = [[one] for one in seen]
     few, many = (MOST_DOUBTFUL, {}) if doubt else (MOST_WAYS, MOST_FAR)
-    half, third = (subject.until - subject.left / part for part in (2, 3))
+    half, most = (subject.until - subject.left / part for part in (2, 3))
     bases = (*BASES, CACHED) if any(one.way.sizes.Z for one in seen) else BASES
     found = search(groups, numbers, until=half, most=few, bases=bases, accept=attends)
     if found is None and not doubt:
-        found = search_by_weights(groups, numbers, until=third, bases=BASES)
+        found = search_by_weights(groups, numbers, until=most, bases=BASES)
     if found is None:
         found = search(groups, numbers, until=subject.until, most=many, bases=BASES, accept=attends)
     if found is None or not attends(found):
@@ -123,9 +155,22 @@ def _find_base(
     return settle(subject, found, numbers), seen, trouble
 
 
+def _attends(subject: Subject, given: Mapping[str, str], found: Found) -> bool:
+    """Return whether settings are of an attention, and exchange no roles that were only guessed."""
+    words = {a.name: a.word for a in subject.arguments}
+    if DOUBTFUL & {*found.settings.items()}:
+        return is_mask(words.get(found.seen.way.argument("mask"), "mask")) and mixes(subject, found)
+    if {found.settings.get(name) for name in EXCHANGE} & {"k v", "q k", "q v", "q k v"}:
+        slots = [(n, slot.role) for n, slot in found.seen.way.slots.items() if slot.layout]
+        main = [name for name, role in slots if role[:2] in ARE_MAIN]
+        is_known = bool(given) or all(is_telling(words[name]) for name in main)
+        return is_known and mixes(subject, found)
+    return mixes(subject, found)
+
+
 def _call_ways(
     subject: Subject, find: Callable[[], Iterator[Way]], numbers: Sequence[float], until: float,
-    doubt: bool, trouble: str,
+    doubt: bool, trouble: str, accept: Callable[[Found], bool],
 ) -> tuple[Found | None, list[Seen], str]:  # fmt: skip
     """Call a function in many ways, until one has the usual numbers."""
     is_named = all(is_telling(a.word) for a in subject.arguments if a.is_required)
@@ -151,7 +196,7 @@ def _call_ways(
             most_now = {} if _is_odd(one) else {0: len(tries)}
             found = search(
                 groups, numbers, until=np.inf, most=most_now, bases=BASES,
-                accept=partial(mixes, subject),
+                accept=accept,
             )  # fmt: skip
             if found:
                 return found, seen, trouble
@@ -183,7 +228,7 @@ def _is_odd(seen: Seen) -> bool:
     values = evaluate(seen.problem, {}) or {}
     shapes = [values[name].shape for name in OUTPUTS if name in values]
     layouts = seen.way.roles()
-    axes = max(len(layouts[role].split()) for role in TOKENS if role in layouts)
+    axes = max((len(layouts[role].split()) for role in TOKENS if role in layouts), default=2)
     arrays = [x for _, x in seen.called.arrays if x.ndim <= axes or 1 not in x.shape]
     return not any(find_orders(own, x.shape) for own in shapes for x in arrays)
 
@@ -280,13 +325,35 @@ def _all_gradients(
     return [row for name, own in rows.items() if name or len(rows) == 1 for row in own]
 
 
+def _look_at_mixture(looked: Looked, given: Mapping[str, str]) -> Looked:
+    """Find out what can be known without knowing the scores: they are read in each call."""
+    subject, numbers = looked.subject, looked.subject.constants()
+    mixture = find_mixture(subject, looked.seen, numbers)
+    if mixture is None or not mixture.depend:
+        return looked._replace(mixture=mixture)
+    with subject.completing(mixture.complete):
+        found = settle(subject, mixture.found, numbers)
+        with subject.within(subject.left * 2 / 3):
+            options = look_at_options(subject, found, dict(given))
+        facts = find_facts(subject, found, options)
+        options = [with_hiding(subject, found, option, given) for option in options]
+    mixture = mixture._replace(found=found)
+    return looked._replace(mixture=mixture, options=options, facts=facts)
+
+
 def look(
     function: Callable[..., Any],
     given: Mapping[str, str] | None = None,
     seconds: float = 20.0,
     backward: Callable[..., Any] | None = None,
+    *,
+    pass_all: bool = True,
 ) -> Looked:
-    """Find out what a function computes."""
+    """Find out what a function computes.
+
+    Arguments with roles that are given are passed in each call, if `pass_all`; otherwise only
+    those that have to be.
+    """
     try:
         subject = Subject(callable_of(function))
     except MhaError:
@@ -298,18 +365,27 @@ def look(
         if name not in names:
             meant = did_you_mean(name, names) or f"its arguments are {', '.join(names)}"
             raise ConfigError(f"given: {subject.name} has no argument {name!r}; {meant}")
+    subject.given = dict(given or {})
+    optional = {a.name for a in subject.arguments if not a.is_required and not pass_all}
+    needed = {name: role for name, role in subject.given.items() if name not in optional}
     subject.until = clock() + seconds
     with np.errstate(all="ignore"), subject.within(seconds * FOR_CALLS):
         with subject.within(seconds * 3 / 4):
-            found, seen, trouble = find_base(subject, given or {})
+            found, seen, trouble = _find(subject, needed)
         if found is None:
-            return Looked(subject, None, [], [], [], trouble, seen, subject.left < seconds / 4)
+            is_late = subject.left < seconds / 4
+            return _look_at_mixture(
+                Looked(subject, None, [], [], [], trouble, seen, is_late), given or {}
+            )
         with subject.within(subject.left / 2):
             options = look_at_options(subject, found, dict(given or {}))
         with subject.within(subject.left / 2):
             facts = find_facts(subject, found, options)
             facts += in_time(subject, find_dropout(subject, found, options))
-            facts += in_time(subject, feed(subject, found))
+            facts += in_time(subject, feed(subject, found, options))
+        if subject.feeding:  # as many keys as queries; its gradients are those of many calls
+            facts = [fact for fact in facts if fact.name not in ("alignment", "no_keys")]
+            return Looked(subject, found, options, facts, [], trouble, seen, subject.left < 0)
         own, is_beside = (backward, False) if backward else find_backward(subject, found)
         gradients = _all_gradients(subject, found, options, own)
         if is_beside and not any(row.is_right or row.mistake for row in gradients):

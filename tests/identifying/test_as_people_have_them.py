@@ -127,7 +127,7 @@ def bahdanau(query, keys, W1, W2, v):
 
 def test_additive_scores():
     sheet = identify(bahdanau)
-    assert (sheet.value("product"), sheet.value("scale")) == ("additive", "none")
+    assert (sheet.value("product"), sheet.value("scale")) == ("additive", "added")
     assert [each.what for each in sheet.arguments][1:] == [
         "tokens of keys and values", "params of the queries", "params of the keys",
         "params of additive scores",
@@ -143,15 +143,48 @@ def test_a_mean_is_no_attention():
     assert not identify(token_mean, seconds=1).is_found
 
 
-def talking_heads(q, k, v):
+def talking_heads(q, k, v, mask=None):
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     mixed = scores + 0.5 * np.roll(scores, 1, axis=1)
-    return softmax(mixed) @ v
+    weights = softmax(mixed if mask is None else np.where(mask, -np.inf, mixed))
+    return weights @ v, weights
 
 
-def test_weights_of_no_known_scores_are_told():
-    saw = identify(talking_heads, seconds=1).saw
-    assert "mixes the values with weights that sum to 1, " in saw
+@pytest.mark.slow
+def test_what_does_not_hang_on_the_scores_is_told_where_they_are_unknown():
+    sheet = identify(talking_heads)
+    assert not sheet.is_found
+    assert "mixes the values with weights that sum to 1 over the keys" in sheet.saw
+    assert "depend on the queries and the keys; up to a term for each query" in sheet.saw
+    assert (sheet.value("mask"), sheet.value("blind")) == ("true = blocked", "nan")
+    assert (sheet.value("scale"), sheet.mistakes) == (None, ())
+    assert [each.what for each in sheet.returns] == ["output", "weights"]
+    assert "True or 1 = the query does not see the key" in str(sheet)
+    assert sheet.to_dict()["nearest"] is None
+
+
+def smooth(x):
+    distance = abs(np.subtract.outer(np.arange(x.shape[1]), np.arange(x.shape[1])))
+    return softmax(-distance / 2) @ x
+
+
+@pytest.mark.slow
+def test_weights_that_are_the_same_for_all_inputs_are_no_attention():
+    sheet = identify(smooth)
+    assert "the same for all inputs, so nothing attends" in sheet.saw
+    assert (sheet.is_found, sheet.rows) == (False, ())
+
+
+def scaled_by_other_queries(q, k, v):
+    scores = q @ k.swapaxes(-1, -2)
+    return softmax(scores / np.linalg.norm(scores, axis=-2, keepdims=True)) @ v
+
+
+@pytest.mark.slow
+def test_it_is_said_where_other_tokens_change_a_weight():
+    saw = identify(scaled_by_other_queries).saw
+    assert "the queries and the keys, and the weight of a key changes with other tokens" in saw
+    assert "other tokens" not in identify(talking_heads).saw
 
 
 def time_first(q, k, v, n_heads):
@@ -288,3 +321,102 @@ def test_a_softmax_over_an_axis_of_length_1():
 
     (row,) = identify(Additive()).mistakes
     assert row.value == "summed apart"
+
+
+class OverNodes:
+    """Messages along edges; the last map is of an option that is not used."""
+
+    def __init__(self, in_dim, out_dim, heads=1, edge_dim=None, rng=None):
+        self.heads, rng = heads, rng or np.random.default_rng(0)
+        sizes = [(in_dim, heads * out_dim)] * 3
+        self.lin_query, self.lin_key, self.lin_value = (rng.normal(size=size) for size in sizes)
+        self.lin_edge = rng.normal(size=(edge_dim, heads * out_dim)) if edge_dim else None
+
+    def __call__(self, x, edge_index, edge_attr=None):
+        source, target = edge_index
+        shape = len(x), self.heads, -1
+        q, k, v = ((x @ w).reshape(shape) for w in (self.lin_query, self.lin_key, self.lin_value))
+        k = k[source]
+        if self.lin_edge is not None and edge_attr is not None:
+            k = k + (edge_attr @ self.lin_edge).reshape(len(k), self.heads, -1)
+        e = np.exp((q[target] * k).sum(-1) / np.sqrt(q.shape[-1]))
+        total, out = np.zeros(q.shape[:2]), np.zeros_like(q)
+        np.add.at(total, target, e)
+        np.add.at(out, target, (e / total[target])[..., None] * v[source])
+        return out.reshape(len(x), -1)
+
+
+def test_a_map_of_an_option_is_no_output_projection_that_is_left_out():
+    sheet = identify(OverNodes)
+    assert sheet.is_found
+    assert {"w_o", "orientation"}.isdisjoint(row.setting for row in sheet.mistakes)
+
+
+def test_a_map_of_an_option_is_found_by_the_name_of_its_module():
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    class HasBlend(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w_q, self.w_k, self.w_v = (nn.Linear(8, 8, bias=False) for _ in range(3))
+            self.blend = nn.Linear(8, 8, bias=False)
+
+        def forward(self, x, other=None):
+            q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+            out = torch.softmax(q @ k.mT / 8**0.5, -1) @ v
+            return out + self.blend(other) if other is not None else out
+
+    sheet = identify(HasBlend())
+    assert sheet.is_found
+    assert "w_o" not in [row.setting for row in sheet.mistakes]
+
+
+class ByMethod:
+    def __init__(self, method):
+        if method not in ["dot", "general"]:
+            raise ValueError(method, "is not a method")
+        self.method = method
+
+    def __call__(self, hidden, encoder_outputs):
+        scores = (hidden * encoder_outputs).sum(2)
+        scores -= scores.max(0)
+        weights = np.exp(scores) / np.exp(scores).sum(0)
+        return (weights[..., None] * encoder_outputs).sum(0)
+
+
+def test_a_constructor_gets_a_word_that_it_asks_for():
+    assert "Built as ByMethod(method='dot')." in identify(ByMethod).notes
+
+
+def of_values_alone(x, memory, w_q, w_k, w_v, heads):
+    B, T, _ = x.shape
+    q, k = ((a @ w).reshape(*a.shape[:2], heads, -1) for a, w in ((x, w_q), (memory, w_k)))
+    v = (memory @ w_v).reshape(*memory.shape[:2], -1, heads)
+    scores = np.einsum("bthd,buhd->bhtu", q, k) / np.sqrt(q.shape[-1])
+    return np.einsum("bhtu,budh->bthd", softmax(scores), v).reshape(B, T, -1)
+
+
+def test_columns_of_the_values_that_alternate():
+    (row,) = identify(of_values_alone).mistakes
+    assert row.value == "features before heads in v"
+
+
+@pytest.mark.slow
+def test_tensors_that_a_module_keeps_as_they_are_follow_its_dtype():
+    torch = pytest.importorskip("torch")
+
+    class Keeps(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.keys = torch.zeros(4, 16, 32)
+            self.query = torch.nn.Linear(32, 32)
+
+        def forward(self, x, start_pos: int):
+            end = start_pos + x.shape[1]
+            self.keys[: len(x), start_pos:end] = x
+            keys = self.keys[: len(x), :end]
+            scores = self.query(x) @ keys.mT / 32**0.5
+            return scores.softmax(-1) @ keys
+
+    assert identify(Keeps()).is_found

@@ -359,10 +359,11 @@ def test_no_line_is_named_for_a_right_function_or_without_source(tmp_path: Path)
 
 def test_a_slow_function_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mha_numpy.identifying.blaming.blame.SECONDS", 0.1)
-    text = LINE.replace("    k, v =", "    for _ in range(slow[0]): abs(q)\n    k, v =")
-    module = load(text + "\nslow = [0]\n", tmp_path)
+    text = LINE.replace("    k, v =", "    for _ in range(attend.slow): abs(q)\n    k, v =")
+    module = load(text + "\nattend.slow = 0\n", tmp_path)
     subject, seen = look("LINE", module.attend)
-    module.slow[0] = 10**9
+    subject.state = None  # which would put it back
+    module.attend.slow = 10**9
     start = clock()
     assert find_blame(subject, seen, {"scale": "1"}, "scale") is None
     assert clock() - start < 0.6

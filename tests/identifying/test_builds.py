@@ -50,6 +50,23 @@ class OfState:
         return (weights @ v).swapaxes(1, 2).reshape(B, T, D) @ self.proj_w.T + self.proj_b
 
 
+class WithBackward:
+    """Only the backward meets the transposed maps."""
+
+    def __init__(self, Wqkv, Wo, heads):
+        self.Wqkv, self.Wo, self.heads = Wqkv, Wo, heads
+
+    def forward(self, x):
+        B, T, D = x.shape
+        q, k, v = np.split(x @ self.Wqkv, 3, axis=-1)
+        q, k, v = (a.reshape(B, T, self.heads, -1).swapaxes(1, 2) for a in (q, k, v))
+        self.weights = softmax(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1]))
+        return (self.weights @ v).swapaxes(1, 2).reshape(B, T, D) @ self.Wo
+
+    def backward(self, d_out, d_qkv):
+        return d_out @ self.Wo.T, d_qkv @ self.Wqkv.T
+
+
 class OfLetters:
     """Params in a dict of a short name, under keys that are put together."""
 
@@ -185,6 +202,18 @@ def test_roles_that_do_not_fit_are_not_blamed_on_the_code():
     assert sheet.notes[0].endswith("This report is without them: c = values, b = keys.")
     sheet = identify(attend, given={"packed": "a", "key": "b", "value": "c"}, seconds=10)
     assert "c = values, nothing that is known gives its numbers." in sheet.notes[0]
+    assert not sheet.is_as_given
+
+
+@pytest.mark.slow
+def test_an_argument_with_another_role_is_not_ignored():
+    def attend(q, k, v, attn):
+        return softmax(np.where(attn, q @ k.swapaxes(-1, -2), -np.inf)) @ v
+
+    sheet = identify(attend, given={"bias": "attn"})
+    assert not sheet.mistakes
+    assert sheet.notes[0].endswith("argument is ignored. This report is without them: attn = mask.")
+    assert identify(attend, given={"mask": "attn"}).is_as_given
 
 
 def attn_fwd(q, k, v):
@@ -254,7 +283,7 @@ def test_what_an_object_keeps_does_not_reach_the_next_call():
     assert layer.k.shape == (2, 3, 1, 8)
 
 
-@pytest.mark.parametrize("kind", [OfState, OfLetters, OfImages])
+@pytest.mark.parametrize("kind", [OfState, WithBackward, OfLetters, OfImages])
 def test_params_that_a_constructor_takes_are_drawn(kind):
     sheet = identify(kind)
     assert sheet.is_found
@@ -279,3 +308,232 @@ def test_what_comes_back_is_known():
     found = [(each.what, each.axes) for each in sheet.returns[1:]]
     assert found[1] == ("gradient of k", "(B, H_kv, T_k, d_k)")
     assert [what for what, _ in found] == ["gradient of q", "gradient of k", "gradient of v"]
+
+
+def attended(layer, x, w_q, w_k, w_v, w_o):
+    q, k, v = (x @ w for w in (w_q, w_k, w_v))
+    q, k, v = (a.reshape(*a.shape[:2], layer.heads, -1).swapaxes(1, 2) for a in (q, k, v))
+    mixed = softmax(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])) @ v
+    return mixed.swapaxes(1, 2).reshape(x.shape) @ w_o
+
+
+class OfObjects:
+    """Params of an object of layers, as another library has them."""
+
+    def __init__(self, block, heads):
+        self.block, self.heads = block, heads
+        self.width = block.query.weight.shape[0] // heads
+
+    def __call__(self, x):
+        w_q, w_k = self.block.query.weight.T, self.block.key.weight.T
+        w_v, w_o = self.block.value.weight.T, self.block.output.weight.T
+        return attended(self, x, w_q, w_k, w_v, w_o)
+
+
+class OfOptional:
+    """Params of a dict, one of which may be missing, but not for the sum."""
+
+    def __init__(self, sd, prefix, heads):
+        self.w = [sd[prefix + f"{name}.weight"].T for name in "qkvo"]
+        self.bias, self.heads = sd.get(prefix + "o.bias"), heads
+
+    def __call__(self, x):
+        return attended(self, x, *self.w) + self.bias
+
+
+class OfTuple:
+    """Params in their order."""
+
+    def __init__(self, params, heads):
+        self.w_q, self.w_k, self.w_v, self.w_o = params
+        self.heads = heads
+
+    def __call__(self, x):
+        return attended(self, x, self.w_q, self.w_k, self.w_v, self.w_o)
+
+
+class OfGenerator(OfTuple):
+    """Params that are drawn, of sizes whose names say little."""
+
+    def __init__(self, c_s, heads, generator):
+        super().__init__([generator.normal(size=(c_s, c_s)) / 4 for _ in range(4)], heads)
+
+
+@pytest.mark.parametrize("kind", [OfObjects, OfOptional, OfTuple, OfGenerator])
+def test_a_constructor_gets_what_its_source_reads(kind):
+    sheet = identify(kind)
+    assert sheet.is_found
+    assert not sheet.mistakes
+
+
+def test_an_error_says_what_could_not_be_made():
+    class Named:
+        def __init__(self, spec, dim):
+            self.kind, self.dim = spec.kind.upper(), dim
+
+    with pytest.raises(ConfigError, match="it may need something else for spec: build one"):
+        identify(Named)
+
+
+@pytest.mark.slow
+def test_a_seed_of_jax_is_a_key():
+    jax = pytest.importorskip("jax")
+
+    class Keyed(OfTuple):
+        def __init__(self, key, dim, heads):
+            keys = jax.random.split(key, 4)
+            super().__init__([np.array(jax.random.normal(k, (dim, dim))) / 4 for k in keys], heads)
+
+    sheet = identify(Keyed)
+    assert sheet.is_found
+    assert sheet.notes == ("Built as Keyed(key=<array (2,)>, dim=32, heads=4).",)
+
+
+class Remembering:
+    """Takes the query of one token in each call."""
+
+    def __init__(self, keys, values):
+        self.keys, self.values = keys, values
+
+    def read(self, query):
+        weights = softmax(query @ self.keys.swapaxes(-1, -2) / np.sqrt(query.shape[-1]))
+        return weights @ self.values
+
+
+def with_queries(q):
+    return lambda k: lambda v: softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+
+
+@pytest.mark.parametrize("maker", [Remembering, Remembering.read, with_queries])
+def test_tokens_may_be_given_when_something_is_made(maker):
+    sheet = identify(maker)
+    assert sheet.is_found
+    assert {each.what for each in sheet.arguments} == {"queries", "keys", "values"}
+    assert "both are listed" in sheet.notes[0]
+
+
+class Growing:
+    """Takes one token in each call, and keeps keys and values in lists."""
+
+    def __init__(self, w_q, w_k, w_v):
+        self.maps = w_q, w_k, w_v
+        self.clear()
+
+    def clear(self):
+        self.past = {"k": [], "v": []}
+
+    def advance(self, token):
+        q, k, v = (token @ w for w in self.maps)
+        self.past["k"].append(k)
+        self.past["v"].append(v)
+        keys, values = (np.stack(self.past[name], -2) for name in "kv")
+        weights = softmax((q[..., None, :] * keys).sum(-1) / np.sqrt(q.shape[-1]))
+        return (weights[..., None] * values).sum(-2)
+
+
+def test_an_object_that_takes_one_token_is_fed_with_all():
+    sheet = identify(Growing)
+    assert sheet.value("causal") == "past and itself"
+    assert sheet.arguments[0][:3] == ("token", "tokens of queries, keys and values", "(B, T, D)")
+    assert sheet.notes[1].startswith("Each call takes one token, and the object keeps its key")
+    assert identify(Growing(*(draw(12, 12) for _ in range(3))).advance).is_found
+
+
+def make_pair(dim, heads):
+    layer = type("", (), {"heads": heads})
+
+    def init(seed):
+        rng = np.random.default_rng(seed)
+        return {name: rng.normal(size=(dim, dim)) / 4 for name in ("wq", "wk", "wv", "wo")}
+
+    def apply(params, x):
+        return attended(layer, x, *(params[name] for name in ("wq", "wk", "wv", "wo")))
+
+    return init, apply
+
+
+def of_functions(x, q_proj, k_proj, v_proj):
+    q, k, v = (project(x) for project in (q_proj, k_proj, v_proj))
+    return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+
+
+def of_rules(q, k, v, mask_mod, activation):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    i, j = np.indices(scores.shape[-2:])
+    return activation(np.where(mask_mod(i, j), scores, -np.inf)) @ v
+
+
+def of_caches(q, k, v, cache):
+    k, v = cache.update(k, v)
+    return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+
+
+@pytest.mark.parametrize("function", [make_pair, of_functions, of_rules, of_caches])
+def test_pairs_functions_and_caches_are_taken(function):
+    sheet = identify(function)
+    assert sheet.is_found
+    assert not sheet.mistakes
+
+
+class Filled:
+    """One token at a time, into arrays that have room for all."""
+
+    def __init__(self, n_heads, d_head, max_len=16):
+        self.keys, self.values = np.zeros((2, n_heads, max_len, d_head))
+        self.at, self.d_head = 0, d_head
+
+    def step(self, q, k, v):
+        self.keys[:, self.at], self.values[:, self.at] = k, v
+        self.at += 1
+        scores = np.einsum("hd,htd->ht", q, self.keys[:, : self.at]) / np.sqrt(q.shape[-1])
+        return np.einsum("ht,htd->hd", softmax(scores), self.values[:, : self.at])
+
+
+def test_a_cache_may_have_room_for_later_tokens():
+    sheet = identify(Filled, seconds=20)
+    assert sheet.value("causal") == "past and itself"
+    assert not sheet.mistakes
+
+
+def dense(p, x):
+    return x @ p["kernel"] + p["bias"]
+
+
+def of_maps(params, x, num_heads):
+    parts = (dense(params[name], x) for name in ("query", "key", "value"))
+    q, k, v = (a.reshape(*a.shape[:2], num_heads, -1).swapaxes(1, 2) for a in parts)
+    out = softmax(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])) @ v
+    return dense(params["out"], out.swapaxes(1, 2).reshape(x.shape))
+
+
+def test_a_helper_is_given_one_map_after_the_other():
+    sheet = identify(of_maps, seconds=20)
+    assert sheet.is_found
+    assert "params['key']['bias']" in [each.name for each in sheet.arguments]
+
+
+class OfPart:
+    """Half of the features of each head are rotated, as settings say."""
+
+    def __init__(self, config):
+        self.n_heads, dim = config.num_attention_heads, config.hidden_size
+        self.turned = int(dim // self.n_heads * config.partial_rotary_factor)
+        self.rates = config.rope_theta ** (-np.arange(0, self.turned, 2) / self.turned)
+        self.wq, self.wk, self.wv = np.random.default_rng(0).normal(size=(3, dim, dim)) / 6
+
+    def turn(self, x):
+        angles = np.arange(x.shape[2])[:, None] * self.rates
+        a, b = np.split(x[..., : self.turned], 2, -1)
+        c, s = np.cos(angles), np.sin(angles)
+        return np.concatenate([a * c - b * s, b * c + a * s, x[..., self.turned :]], -1)
+
+    def forward(self, x):
+        parts = (x @ w for w in (self.wq, self.wk, self.wv))
+        q, k, v = (a.reshape(*x.shape[:2], self.n_heads, -1).swapaxes(1, 2) for a in parts)
+        scores = self.turn(q) @ self.turn(k).swapaxes(2, 3) / np.sqrt(q.shape[-1])
+        return (softmax(scores) @ v).swapaxes(1, 2).reshape(x.shape)
+
+
+def test_settings_have_the_base_and_the_share_of_a_rotation():
+    sheet = identify(OfPart, seconds=20)
+    assert (sheet.value("rotation"), sheet.value("turned")) == ("halves", 0.5)

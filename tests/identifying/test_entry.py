@@ -10,9 +10,11 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.identifying import identify
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.calling.ways import Slot, find_ways
-from mha_numpy.identifying.entry import NAMES
+from mha_numpy.identifying.entry import NAMES, _misfits
 from mha_numpy.identifying.judging.otherwise import _other, describe_unknown
+from mha_numpy.identifying.reporting.datasheet import Named
 from mha_numpy.identifying.reporting.rows import ROLES
+from mha_numpy.identifying.reporting.sheet import Datasheet
 from mha_numpy.identifying.searching.calls import call_way
 
 
@@ -29,8 +31,8 @@ def attend(q, k, v, window=None):
     ("function", "given", "says"),
     [
         (3, {}, "function: expected a function or a layer; got int"),
-        (attend, {"given": {"maks": "window"}}, "given: there is no role 'maks'; did you mean"),
-        (attend, {"given": {"zzzz": "q"}}, "roles are query, key, value, x, .* is_causal, .*heads"),
+        (attend, {"given": {"maks": "window"}}, "'maks'; did you mean 'mask'. roles are D, "),
+        (attend, {"given": {"zzzz": "q"}}, "roles are D, S, T, .* is_causal, .* query, .*value"),
         (attend, {"given": {3: "q"}}, "given: there is no role 3; roles are"),
         (attend, {"given": ["mask"]}, "given: expected a dict of roles; got .'mask'"),
         (attend, {"given": {"mask": 3}}, "given: expected the name of an argument; got 3"),
@@ -77,7 +79,7 @@ def test_what_several_arguments_share_is_said_once():
     text = " ".join(str(identify(Layer())).split())
     assert text.count("True or 1 = the query sees the key") == 1
     assert "mask (key_mask, attn_mask)" in text
-    assert "a query that sees nothing (key_mask, attn_mask) the mean of all values" in text
+    assert "a query with no keys left (key_mask, attn_mask) the mean of all values" in text
 
 
 def test_what_is_no_attention_is_told_by_what_was_seen():
@@ -128,11 +130,47 @@ def test_the_hint_names_an_argument_at_hand():
     def broken(q, k, what):
         raise ValueError(q)
 
-    assert 'for example given={"mask": "what"}' in " ".join(
+    assert 'for example given={"value": "what"}' in " ".join(
         str(identify(broken, seconds=0.3)).split()
     )
-    assert _other([]) == '"query": "x"'
-    assert _other(["query", "src"]) == '"memory": "src"'
+    assert _other(["q", "k", "v", "mask"], {}) == ', for example given={"bias": "NAME"}'
+    assert _other(["q", "k", "v", "mask", "what"], {}) == ', for example given={"bias": "what"}'
+    assert _other(["query", "src"], {}) == ', for example given={"memory": "src"}'
+    assert _other(["query", "one", "two"], {"one": "key"}) == ', for example given={"value": "two"}'
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, 'example given={"x": "sents"}'),
+        ({"x": "sents"}, 'example given={"memory": "NAME"}'),
+        ({"x": "sents", "mask": "is_pad"}, "give its role."),
+    ],
+)
+def test_the_hint_names_a_role_that_can_help(given, said):
+    class Layer:
+        w_qkv = np.ones((2, 6))
+
+        def __call__(self, sents, is_pad=None):
+            raise KeyError("sentence")
+
+    sheet = identify(Layer(), given=given, seconds=1)
+    assert said in f"{sheet.saw}."
+    assert "the likeliest one raised KeyError: 'sentence'" in sheet.saw
+
+
+def test_stored_params_that_fit_no_call_are_named():
+    class Layer:
+        def __init__(self):
+            self.w_qkv = np.ones((2, 3, 4, 5, 6))
+
+        def __call__(self, sents):
+            return sents
+
+    assert (
+        "w_qkv (2, 3, 4, 5, 6) = params of queries, keys and values in one"
+        in identify(Layer(), seconds=1).saw
+    )
 
 
 def test_the_page_names_roles_that_exist():
@@ -140,3 +178,38 @@ def test_the_page_names_roles_that_exist():
     named = re.findall("`([a-z_]+)`", page.split("The roles are")[1].split("\n\n")[0])
     assert len(named) > 20
     assert {*named} <= {*NAMES}
+
+
+def test_a_role_that_does_not_fit_is_said():
+    sheet = Datasheet("f", "numpy", True, "", (Named("a", "unknown"), Named("b", "window")))
+    assert [*_misfits(sheet, {"b": "window"})] == []
+    assert [*_misfits(sheet, {"a": "scale", "b": "padding"})] == [
+        "a was given as: scale. Its numbers do not fit that.",
+        "b was given as: mask. Its numbers do not fit that. It acts as: window.",
+    ]
+
+
+def test_the_flag_of_a_convention_is_beside_it():
+    def choose(q, k, v, causal=False):
+        scores = q @ k.T / np.sqrt(q.shape[-1])
+        scores = np.where(np.tri(*scores.shape), scores, -np.inf) if causal else scores
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+
+    assert "causal (causal) " in str(identify(choose))
+
+
+def test_an_assertion_without_a_text_has_its_line():
+    def picky(q, k, v):
+        if q.shape[-1] != 12345:
+            raise AssertionError
+        return q @ k.T @ v
+
+    assert ", raise AssertionError. The arguments" in identify(picky, seconds=0.3).saw
+
+
+def test_a_setting_that_does_not_exist_has_no_value():
+    sheet = Datasheet("f", "numpy", True, "")
+    assert sheet.value("scale") is None
+    with pytest.raises(ConfigError, match="setting: .*'scael'; did you mean 'scale'"):
+        sheet.value("scael")

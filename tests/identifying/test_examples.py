@@ -122,7 +122,7 @@ def test_examples_are_made_on_request():
         (np.array([[True]]), "[[True]]"), (np.eye(3), "eye(3)"),
         (np.array([-0.5, 1e5]), "[-0.5, 100000]"),
         (np.zeros((1, 0)), "empty, with shape (1, 0)"), (2, "2"), (np.full(1, np.nan), "[nan]"),
-        (np.arange(20.0), "[0, 1, ..., 18, 19]"), ([np.ones(1), np.zeros(1)], "[[1], [0]]"),
+        (np.arange(200.0), "[0, 1, ..., 198, 199]"), ([np.ones(1), np.zeros(1)], "[[1], [0]]"),
     ],
 )  # fmt: skip
 def test_arrays_are_short_lines(value, text):

@@ -157,6 +157,34 @@ def by_blocks(q, k, v, causal=False, block=32):
     return out / total
 
 
+def by_tiles(q, k, v):
+    """Leave out tiles that causality hides whole. All (T, d)."""
+    out = np.zeros((len(q), v.shape[-1]))
+    for i in range(0, len(q), 2):
+        end = i + 2 + len(k) - len(q)
+        s = q[i : i + 2] @ k[:end].T / np.sqrt(q.shape[-1])
+        see = np.arange(len(k))[:end] <= np.arange(len(q))[i : i + 2, None] + len(k) - len(q)
+        out[i : i + 2] = softmax(np.where(see, s, -np.inf)) @ v[:end]
+    return out
+
+
+class WithTable:
+    def __init__(self):
+        self.relative_position_index = np.arange(5)[:, None] - np.arange(5) + 4
+        self.relative_position_bias_table = np.random.default_rng(0).normal(size=(9, 4))
+        self.w_q, self.w_k, self.w_v = np.random.default_rng(1).normal(size=(3, 32, 32)) / 6
+
+    def __call__(self, x, mask=None):
+        table = self.relative_position_bias_table[self.relative_position_index]
+        q, k, v = (
+            (x @ w).reshape(*x.shape[:2], 4, 8).swapaxes(1, 2)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        s = q @ k.swapaxes(-1, -2) / np.sqrt(8) + table.transpose(2, 0, 1)
+        out = softmax(s if mask is None else s + mask[:, None]) @ v
+        return out.swapaxes(1, 2).reshape(x.shape)
+
+
 def over_queries(q, k, v):
     assert q.dtype == np.float32
     q[:] = mix(q @ k.swapaxes(-1, -2), v)
@@ -198,12 +226,19 @@ def by_distance(q, k, v, table):
         (by_helper, "sums", "float32"), (Narrow(), "sums", "float32"),
         (grouped, "grouping", "repeat"), (square, "grouping", None),
         (capped_late, "blind", "mean of all values"), (capped_late, "hidden_nan", "spreads"),
-        (of_queries, "hidden_nan", "spreads"), (by_blocks, "hidden_nan", "spreads"),
+        (by_tiles, "hidden_nan", "spreads"), (of_queries, "hidden_nan", "spreads"),
+        (by_blocks, "hidden_nan", "spreads"),
         (zeroed, "no_keys", "zeros"), (make_unstable(), "large_scores", "not finite"),
     ],
 )  # fmt: skip
 def test_facts(function, setting, value):
     assert identify(function).value(setting) == value
+
+
+def test_what_is_stored_hides_nothing():
+    sheet = identify(WithTable())
+    assert [row.argument for row in sheet.rows if row.setting == "blind"] == ["mask"]
+    assert (sheet.value("blind"), sheet.value("hidden_nan")) == ("nan", "spreads")
 
 
 class Optional(Heads):
@@ -253,3 +288,22 @@ def test_the_mask_of_each_sequence_has_an_axis_of_sequences():
 
     assert identify(single).arguments[3].axes == "(B, T_q, T_k)"
     assert identify(attend).arguments[3].axes == "(B, H, T_q, T_k)"
+
+
+def test_positive_floats_may_multiply_the_weights():
+    def weighed(q, k, v, mass):
+        scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+        e = np.exp(scores - scores.max(-1, keepdims=True)) * mass[:, None]
+        return e / e.sum(-1, keepdims=True) @ v
+
+    assert identify(weighed).value("float_mask") == "weights"
+
+
+def test_a_small_number_in_a_sum_is_no_narrow_dtype():
+    def linear(q, k, v):
+        q, k = np.maximum(q, 0), np.maximum(k, 0)
+        return q @ (k.swapaxes(-1, -2) @ v) / (q @ k.sum(-2)[..., None] + 1e-6)
+
+    sheet = identify(linear)
+    assert sheet.is_found
+    assert sheet.value("sums") in (None, "float64")

@@ -15,7 +15,7 @@ from mha_numpy.identifying.from_file import _for_command, identify_file
 from mha_numpy.tables import Table
 
 pytest.importorskip("resource", reason="there are no limits here")
-SECONDS = 0.9
+SECONDS = 2.4  # long enough on a busy machine
 
 GOOD = """
 import numpy as np
@@ -43,7 +43,7 @@ class parts:
 class Sheet:
     """What identify returns, made of two calls of the function."""
 
-    is_found = True
+    is_found = is_as_given = True
 
     def __init__(self, **about):
         self.about = about
@@ -83,6 +83,7 @@ def stub(function, *, backward=None, given=None, seconds=60.0, examples=False):
     }
     sheet.about["mistakes"] = [given["mistake"]] if "mistake" in given else []
     sheet.is_found = not calls[-1].trouble
+    sheet.is_as_given = "misfit" not in given
     return sheet
 
 
@@ -210,7 +211,7 @@ def test_no_such_file(tmp_path):
         (["x += 1", "return [x, {'a': x}]"], "calls: ['list', 'list']"),
         (["raise ValueError('no')"], "calls: ['ValueError: no', 'ValueError: no']"),
         (["return np.ones(30 * 2**27)"], "calls: ['MemoryError: Unable to allocate"),
-        (["while True: pass"], "TimeoutError: took longer than 0.15 s (line 4 of mine.py: `while"),
+        (["while True: pass"], "TimeoutError: took longer than 0.4 s (line 4 of mine.py: `while"),
         (["if f.calls: return x", "f.calls = 1", "while True: x = np.exp(x)"],
          "(line 6 of mine.py: `while True: x = np.exp(x)`)', 'ndarray']"),
     ],
@@ -219,7 +220,7 @@ def test_identify_goes_on_after(write, lines, answer):
     text = body(*lines) + "f.calls = 0\n"
     start = time.monotonic()
     assert answer in identify_file(f"{write(text)}:f", seconds=SECONDS).text
-    assert time.monotonic() < start + SECONDS + 1
+    assert time.monotonic() < start + SECONDS + 30  # a busy machine starts slowly
 
 
 @pytest.mark.parametrize(
@@ -239,15 +240,16 @@ def test_a_function_that_ends_its_process(write, line, why):
     sheet = identify_file(f"{write(body(line))}:f", seconds=SECONDS)
     assert sheet.text.startswith(f"mine.py:f {why}")
     assert not sheet.is_found
-    assert not json.loads(sheet.json)["is_found"]
+    found = json.loads(sheet.json)
+    assert (found["is_found"], found["rows"], found["saw"][:9]) == (False, [], why[:9])
     assert why.split("'")[0] in sheet.html
-    assert time.monotonic() < start + SECONDS + 2
+    assert time.monotonic() < start + SECONDS + 30
 
 
 def test_a_slow_function_is_not_interrupted(write):
     """Nor are many short calls, which take long together."""
     lines = ["end = time.process_time() + 0.25", "while time.process_time() < end: pass"]
-    assert "calls: ['NoneType'" in identify_file(f"{write(body(*lines))}:f", seconds=6).text
+    assert "calls: ['NoneType'" in identify_file(f"{write(body(*lines))}:f", seconds=30).text
 
 
 def test_identify_has_a_part_of_the_time_that_is_left(write):
@@ -286,7 +288,7 @@ class TestProgram:
     @pytest.mark.parametrize(
         ("given", "code"),
         [(["--given", "mistake=scale"], 1), (["--given", "a=b", "mistake=x", "--given", "c=d"], 1),
-         (["--given", "a=b"], 0)],
+         (["--given", "a=b"], 0), (["--given", "misfit=a", "mistake=scale"], 3)],
     )  # fmt: skip
     def test_a_mistake_is_exit_code_1(self, write, program, given, code):
         assert program("identify", f"{write(GOOD)}:attend", *given).code == code

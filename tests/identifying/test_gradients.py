@@ -390,7 +390,7 @@ def test_backward_that_raises_gives_no_rows():
 def test_gradient_of_what_nothing_sees_is_exactly_0():
     forward, backward = made(PLAIN, [("return dQ, dK, dV", "return dQ, dK + 1e-9, dV")])
     rows = looked_at(forward, backward, HEADS, GROUPED, CAUSAL)
-    assert mistakes(rows) == {"d_k": "hidden cells get gradients"}
+    assert mistakes(rows) == {"d_k": "masked keys get gradients"}
 
 
 MASKED = PLAIN.replace("def forward(Q, K, V):", "def forward(Q, K, V, hide):").replace(
@@ -403,7 +403,7 @@ MASKED = PLAIN.replace("def forward(Q, K, V):", "def forward(Q, K, V, hide):").r
     [
         ("P = np.exp(S - S.max(-1, keepdims=True))", "P = np.exp(S - S.max(-1, keepdims=True).clip(-99))", {}),
         ("(Q, k, v, P, c, n)\n\ndef", "(Q, k, v, np.where(hide.all(-1, keepdims=True), np.nan, P), c, n)\n\ndef",
-         dict.fromkeys(["d_q", "d_k", "d_v"], "a query sees nothing")),
+         dict.fromkeys(["d_q", "d_k", "d_v"], "a query has no keys left")),
     ],
 )  # fmt: skip
 def test_query_that_sees_nothing(old, new, wrong):
@@ -428,6 +428,38 @@ def test_torch_is_looked_at_by_its_autograd():
 
     rows = looked_at(attend, None, LOWER, framework="torch")
     assert mistakes(rows) == {"d_q": "d_q zero", "d_k": "d_k zero"}
+
+
+RULE = """
+import torch
+
+class Rule(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v):
+        a = torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1)
+        ctx.save_for_backward(q, k, v, a)
+        return a @ v
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v, a = ctx.saved_tensors
+        da = g @ v.mT
+        ds = a * (da - (a * da).sum(-1, keepdim=True)) / q.shape[-1] ** 0.5
+        dk = ds @ q
+        return ds @ k, dk, a.mT @ g
+
+def forward(q, k, v):
+    return Rule.apply(q, k, v)
+
+backward = None
+"""
+
+
+def test_line_in_a_backward_for_autograd():
+    pytest.importorskip("torch")
+    rows = looked_at(made(RULE, [])[0], None, {**LOWER, "v": LOWER["v"]}, framework="torch")
+    assert mistakes(rows) == {"d_k": "d_scores not transposed"}
+    assert lines(rows) == {"d_k": ["dk = ds @ q"]}
 
 
 def test_params_of_a_torch_module():
@@ -637,6 +669,16 @@ def test_scores_of_1e9_are_usual_where_a_query_sees_nothing():
     forward, backward = made(MASKED, edits)
     slots = {**HEADS, "hide": Slot("mask", "B H T S")}
     assert not mistakes(looked_at(forward, backward, slots, GROUPED, {"mask": "true = blocked"}))
+
+
+def test_nothing_is_expected_where_a_mask_and_causality_leave_only_a_mean():
+    hides = "np.where(np.tri(*S.shape[-2:]) > 0, np.where(hide, -1e9, S), -1e9)"
+    forward, backward = made(MASKED, [("np.where(hide, -np.inf, S)", hides)])
+    slots = {**HEADS, "hide": Slot("mask", "B H T S")}
+    settings = {"mask": "true = blocked", "causal": "past and itself"}
+    settings["blind"] = "mean of all values"
+    with np.errstate(all="ignore"):
+        assert not mistakes(looked_at(forward, backward, slots, GROUPED, settings))
 
 
 def test_output_and_gradients_of_one_function():

@@ -256,4 +256,4 @@ def test_a_slow_function_ends_in_time():
     assert time.process_time() - start < 1
     assert sheet.is_found
     assert not sheet.mistakes
-    assert "the time was over before everything was tried" in str(sheet)
+    assert "it ran out of time before everything was tried" in str(sheet)

@@ -195,10 +195,121 @@ def f(x, wq, wk, wv, wo):
     return y
 """, "orientation", "y = s @ wo.T"),
     ("""
+def f(q, k, v):
+    "Scaled dot-product attention."
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1]""", "scale", "s = q @ k"),
+    ("""
+def f(x, w_qkv, heads):
+    "w_qkv (D, 3 D), its columns ordered as (heads, 3, size)"
+    B, T, D = x.shape
+    q, k, v = (x @ w_qkv).reshape(B, T, 3, heads, -1).transpose(2, 0, 3, 1, 4)
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5""", "packing", "q, k, v = (x @ w_qkv)"),
+    ("""
+def f(x, w_q, w_k, w_v):
+    q = x @ w_q
+    k = x @ w_k
+    v = x @ w_k
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5""", "params", "v = x @ w_k"),
+    ("""
+def f(x, w_q, w_k, w_v):
+    q, k, v = (x @ w for w in (w_q, w_k, w_v))
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    s = np.exp(s - s.max(-1, keepdims=True))
+    return s / s.sum(-1, keepdims=True) @ k  # @ v
+""", "params", "return s / s.sum"),
+    ("""
+def f(q, k, v):
+    "q (B, T, H, d)"
+    q = q / np.sqrt(q.shape[-2])
+    s = np.einsum("bthd,bshd->bhts", q, k)
+    s = np.exp(s - s.max(-1, keepdims=True))
+    return np.einsum("bhts,bshe->bthe", s / s.sum(-1, keepdims=True), v)  # @ v
+""", "scale", "q = q / np.sqrt("),
+    ("""
+def normal(s, axis=1):
+    e = np.exp(s - s.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+def f(q, k, v):
+    a = normal(np.einsum("btd,bsd->bts", q, k) / q.shape[-1] ** 0.5)
+    return a @ v
+""", "softmax_axis", "a = normal("),
+    ("""
+class Rules:
+    def __init__(self):
+        self.rule = np.triu(np.ones((64, 64), bool))
+
+    def __call__(self, q, k, v):
+        hidden = self.rule[: len(q), : len(k)]
+        s = np.where(hidden, -1e30, q @ k.T / q.shape[-1] ** 0.5)
+        s = np.exp(s - s.max(-1, keepdims=True))
+        return s / s.sum(-1, keepdims=True) @ v
+
+f = Rules()
+""", "causal", "self.rule = np.triu"),
+    ("""
+def tables(T, d):
+    a = np.arange(T)[:, None] / 1e4 ** (np.arange(0, d, 2) / d)
+    a = np.repeat(a, 2, -1)
+    return np.cos(a), np.sin(a)
+
+def half(x):
+    return np.concatenate([-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]], -1)
+
+def f(q, k, v):
+    cos, sin = tables(*q.shape[-2:])
+    q, k = (x * cos + half(x) * sin for x in (q, k))
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5""", "angles", "a = np.repeat"),
+    ("""
 def f(q, k, v, bias, cap=5.0):
     "bias (T, T): -inf where a key is hidden, so that its weight is exactly 0. All (T, d)."
     s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5 + bias
     s = cap * np.tanh(s / cap)""", "softcap_at", "s = cap"),
+    ("""
+def f(q, k, v):
+    "One key after the other. (T, d)"
+    out, total, top = np.zeros((len(q), v.shape[1])), np.zeros(len(q)), np.full(len(q), -np.inf)
+    for j in range(len(k)):
+        s = q @ k[j] / np.sqrt(q.shape[1])
+        new = np.maximum(top, s)
+        c, p = np.exp(top - new), np.exp(s - new)
+        total = total + p
+        out = out * c[:, None] + p[:, None] * v[j]
+        top = new
+    return out / total[:, None]  # @ v
+""", "normaliser", "total = total +"),
+    ("""
+class Near:
+    "A token sees itself and the `window` - 1 tokens before it."
+    def __init__(self, window):
+        self.window = window
+
+    def __call__(self, q, k, v):
+        far = np.subtract.outer(np.arange(len(q)), np.arange(len(k)))
+        s = np.where((far < 0) | (far > self.window), -np.inf, q @ k.T / q.shape[-1] ** 0.5)
+        s = np.exp(s - s.max(-1, keepdims=True))
+        return s / s.sum(-1, keepdims=True) @ v
+
+f = Near(3)
+""", "window", "s = np.where("),
+    ("""
+def rope(x):
+    a = np.arange(x.shape[2])[:, None] / 1e4 ** (np.arange(0, x.shape[3], 2) / x.shape[3])
+    y, z = np.split(x, 2, -1)
+    return np.concatenate([y * np.cos(a) - z * np.sin(a), y * np.sin(a) + z * np.cos(a)], -1)
+
+def f(q, k, v):
+    "q (B, T, H, d)"
+    q, k = rope(q), rope(k)
+    s = np.einsum("bthd,bshd->bhts", q, k) / q.shape[-1] ** 0.5
+    s = np.exp(s - s.max(-1, keepdims=True))
+    return np.einsum("bhts,bshe->bthe", s / s.sum(-1, keepdims=True), v)  # @ v
+""", "rotation", "q, k = rope(q)"),
+    ("""
+def f(q, k, v, keep):
+    "Half precision attention."
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]).astype(q.dtype)
+    s = s + np.where(keep, 0, 1).astype(s.dtype) * -1e9""", "half_masked", "s = s + np"),
 ]  # fmt: skip
 RIGHT = [
     """
@@ -231,6 +342,34 @@ def f(q, k, v):
     return q @ (k.swapaxes(-1, -2) @ v) / k.shape[-2]
 """,
     """
+def f(q, k, v, ends_q, ends_k, causal=False):
+    "Causality is aligned bottom right in each sequence. All (T, H, d)."
+    out = np.zeros((len(q), q.shape[1], v.shape[-1]))
+    for a, b, m, n in zip(ends_q, ends_q[1:], ends_k, ends_k[1:]):
+        for h in range(q.shape[1]):
+            s = q[a:b, h] @ k[m:n, h].T / q.shape[-1] ** 0.5
+            s = np.where(np.tri(b - a, n - m, n - m - b + a) + (not causal) > 0, s, -np.inf)
+            e = np.exp(s - s.max(-1, keepdims=True))
+            out[a:b, h] = e / e.sum(-1, keepdims=True) @ v[m:n, h]
+    return out  # @ v
+""".replace("ends_", "cu_seqlens_"),
+    """
+def f(q, k, v):
+    "A position sees only strictly earlier positions; the first gives zeros."
+    s = np.where(np.tri(len(q), len(k), -1), q @ k.T / q.shape[-1] ** 0.5, -1e30)
+    s = np.exp(s - s.max(-1, keepdims=True)) * np.tri(len(q), len(k), -1)
+    return s / np.maximum(s.sum(-1, keepdims=True), 1e-300) @ v
+""",
+    """
+def f(q, k, v, distance):
+    "Prefers near keys: the distance (T, S) is subtracted from the scores."
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5 - distance""",
+    """
+def f(q, k, v, prefix_len):
+    "The first tokens, a prefix, see each other in both directions. (T, d)"
+    seen = np.tri(len(q), len(k)) + (np.arange(len(k)) < prefix_len)
+    s = np.where(seen, q @ k.T / q.shape[-1] ** 0.5, -np.inf)""",
+    """
 def mix(q, k, v):
     return q @ (k.swapaxes(-1, -2) @ v)
 """,
@@ -241,7 +380,9 @@ def mix(q, k, v):
 def test_right_functions_are_not_accused(code):
     names: dict = {"np": np}
     code = textwrap.dedent(
-        code if "@ v" in code.split("return")[-1] or "mix" in code else code + SOFTMAX
+        code
+        if "@ v" in code.split("return")[-1] or "return out" in code or "mix" in code
+        else code + SOFTMAX
     )
     exec(code, names)
     found = names.get("f") or names["mix"]
@@ -257,3 +398,18 @@ def test_mistakes_have_their_line(code, setting, line, tmp_path):
     exec(compile(path.read_text(), path, "exec"), names)
     rows = identify(names["f"], seconds=20).mistakes
     assert [row.code.startswith(line) for row in rows if row.setting == setting] == [True], rows
+
+
+def dropping(q, k, v, visible=None):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if visible is not None:
+        np.where(visible, scores, -np.inf)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v
+
+
+def test_a_result_that_a_line_drops():
+    (row,) = identify(dropping).mistakes
+    first = dropping.__code__.co_firstlineno
+    assert (row.setting, row.value, row.line) == ("dropped", "where", first + 3)
+    assert row.edit == "scores = np.where(visible, scores, -np.inf)"

@@ -43,8 +43,8 @@ def sheet():
 
 def test_a_function_that_differs_in_one_row_differs_in_it(sheet):
     near = nearest(sheet)
-    assert near.in_short() == f"Differs from {TORCHS} in: a query that sees nothing."
-    assert near.lines() == [("a query that sees nothing", "NaN", "zeros")]
+    assert near.in_short() == f"Differs from {TORCHS} in: a query with no keys left."
+    assert near.lines() == [("a query with no keys left", "NaN", "PyTorch: zeros")]
 
 
 def test_the_rows_that_differ(sheet):
@@ -87,7 +87,8 @@ def test_the_text_says_what_libraries_do(sheet):
     words = " ".join(text.split())
     assert "NaN (PyTorch, ONNX, mha_numpy: zeros; Keras, JAX: mean of all values)" in words
     assert f"Differs from {TORCHS} in: " in words
-    assert "Compared with PyTorch a query that sees nothing NaN there: zeros" in words
+    assert "Here, PyTorch means scaled_dot_product_attention, Keras means Multi" in words
+    assert "Compared with PyTorch a query with no keys left NaN PyTorch: zeros" in words
     assert max(map(len, text.splitlines())) <= 100
     rows = {row["setting"]: row["libraries"] for row in sheet.to_dict()["rows"]}
     assert rows["blind"]["JAX"] == "mean of all values"
@@ -143,3 +144,43 @@ def test_what_heads_give_is_before_the_projection_of_a_layer():
 def test_when_a_library_drops_is_said_in_words():
     own, there = make_row("dropout_when", "in train()"), make_row("dropout_when", "if True", "t")
     assert in_words(own, {"Keras": there}) == "Keras: only if t is True"
+
+
+class Grouped:
+    """Heads in groups, tiled, with one map for all."""
+
+    def __init__(self, dim, num_heads, num_kv_heads):
+        self.num_heads, self.num_kv_heads, self.d = num_heads, num_kv_heads, dim // num_heads
+        rng = np.random.default_rng(0)
+        wide = (num_heads + 2 * num_kv_heads) * self.d
+        self.wqkv = rng.normal(size=(dim, wide)) / np.sqrt(dim)
+
+    def __call__(self, x):
+        H, G, d = self.num_heads, self.num_kv_heads, self.d
+        q, k, v = np.split(x @ self.wqkv, [H * d, (H + G) * d], -1)
+        q, k, v = (a.reshape(*a.shape[:2], -1, d).swapaxes(1, 2) for a in (q, k, v))
+        k, v = (np.tile(a, (1, H // G, 1, 1)) for a in (k, v))
+        out = scaled_dot_product_attention(q, k, v)
+        return out.swapaxes(1, 2).reshape(*x.shape[:2], -1)
+
+
+def test_what_a_library_does_not_have_is_not_compared():
+    sheet = identify(Grouped)
+    near = nearest(sheet)
+    assert sheet.value("grouping") == "tile"
+    assert near.library == "PyTorch's MultiheadAttention"
+    assert "grouping" not in [row.setting for row, _ in near.rows]
+    assert "mha_numpy: h // (H / H_kv))" in " ".join(str(sheet).split())
+    assert {each.name: each.axes for each in sheet.arguments}["wqkv"] == "(D, (H+2*H_kv)*d_k)"
+
+
+def test_a_base_is_not_compared_where_nothing_is_rotated():
+    turned = Findings(
+        "f", "numpy", True, "",
+        rows=(make_row("rotation", "halves"), make_row("base", 100.0)),
+    )  # fmt: skip
+    theirs = {name: compare_with(turned, name) for name in (TORCHS, "Llama's attention")}
+    told = {name: [row.setting for row, _ in rows] for name, rows in theirs.items()}
+    assert "rotation" in told[TORCHS]
+    assert "base" not in told[TORCHS]
+    assert "base" in told["Llama's attention"]

@@ -60,7 +60,7 @@ def test_a_norm_before_sinks_of_its_own_and_the_only_map_that_is_left():
     sheet = identify(Block())
     assert (sheet.value("before"), sheet.value("after")) == ("rms norm", "+ x")
     what = {each.name: each.what for each in sheet.arguments}
-    assert what["blend"] == "params of the output"
+    assert what["blend"] == "params of the output projection"
     assert what["sinks"].startswith("sinks")
     assert not sheet.mistakes
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.identifying.calling.subject import Subject
-from mha_numpy.identifying.facts.options import look_at_options
+from mha_numpy.identifying.facts.options import UNCLEAR, look_at_options
 from mha_numpy.identifying.look import find_base
 from tests.identifying.foreign import make_foreign
 
@@ -78,7 +78,7 @@ def test_an_option_that_is_no_attention_is_not_clear():
         return e / e.sum(-1, keepdims=True) @ v + (0 if mask is None else 7)
 
     option = options_of(attend)["mask"]
-    assert (option.found, option.note) == (None, "not clear")
+    assert (option.found, option.note) == (None, UNCLEAR)
 
 
 def test_a_flag_that_needs_a_mask_is_tried_with_it():

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from mha_numpy.identifying.facts.options import UNCLEAR
 from mha_numpy.identifying.reporting.datasheet import Named
 from mha_numpy.identifying.reporting.page import to_page
 from mha_numpy.identifying.reporting.report import headline, sections, to_text, usual, verdict
@@ -100,7 +101,7 @@ def test_the_order_of_a_page():
         "One thing looks like a mistake: scale.", "with the width of the whole model", "14",
         "s = q @ k.T / np.sqrt(D)", "use the width of a single head", "Arguments", "(B, T_k)",
         "width of the model", "Returns", "Conventions", "mask (pad)", "NaN", "Gradients",
-        "d_q, d_k: right", "As usual",
+        "d_q, d_k: right", "As in most functions",
         "large scores cause no overflow and do not",
     ]  # fmt: skip
     places = [text.index(part) for part in order]
@@ -113,10 +114,10 @@ def test_a_page_says_what_the_text_says():
     assert shown.count("q = <1>\nreturned: 2") == 6
     text = " ".join(to_text(SHEET).split())
     for part in (
-        "PyTorch, ONNX, mha_numpy: zeros; Keras",
+        "PyTorch: the same; Keras, JAX: mean of all values; ONNX",
         "Differs from PyTorch's MultiheadAttention in: ",
         "Compared with PyTorch",
-        "there: 1 / sqrt(d), where d is the width of a head",
+        "PyTorch: 1 / sqrt(d), where d is the width of a head",
     ):
         assert part in text
         assert any(part in each for each in shown)
@@ -173,8 +174,21 @@ def test_headlines():
     assert of(linear, what="tokens of keys and values") == f"linear cross-attention. {fine}"
     assert of(make_row("normaliser", "sigmoid")) == f"sigmoid attention. {fine}"
     assert of(scale, make_row("hide", "0")).endswith(
-        "2 things look like mistakes: scale, hidden cells."
+        "2 things look like mistakes: scale, masked keys."
     )
+
+
+def test_a_verdict_names_arguments_whose_role_was_not_found():
+    def of(*names):
+        own = [Named(name, "unknown", note=UNCLEAR) for name in names]
+        return verdict(SHEET._replace(rows=(), arguments=(*own, Named("a", "unknown"))))
+
+    assert of() == "Nothing looks like a mistake."
+    start = "Nothing looks like a mistake, but what"
+    assert of("dropout") == f"{start} dropout does was not found out."
+    assert of("mem[0]", "mem[1]") == f"{start} mem does was not found out."
+    assert of("b", "c", "d") == f"{start} b, c and d do was not found out."
+    assert of(*"bcdef") == f"{start} 5 of its arguments do was not found out."
 
 
 def test_usual_rows_are_short_sentences():
@@ -188,5 +202,5 @@ def test_usual_rows_are_short_sentences():
 def test_names_keep_their_letters():
     rows = (make_row("lengths", "j <= n"), make_row("causal", "past"))
     text = Elements(to_page(SHEET._replace(rows=rows))).text
-    begin = "n + 1 keys", "A query does not"
+    begin = "One key too many", "A query does not"
     assert all(any(part.startswith(start) for part in text) for start in begin)

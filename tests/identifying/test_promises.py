@@ -5,6 +5,7 @@ import re
 import pytest
 
 from mha_numpy.identifying.family import SETTINGS
+from mha_numpy.identifying.family.inputs import ORDERS
 from mha_numpy.identifying.judging.promises import _rules, find_promises
 from mha_numpy.identifying.reporting.rows import _meanings
 
@@ -12,6 +13,7 @@ HALF = [
     f"{row}: fine | float16 | float16, computed in a wider dtype | float32 | float64"
     for row in ("half_masked", "float16")
 ]
+IN_HEADS = " | ".join(f"{order} in each head" for order in ORDERS)
 SEES, HIDES = "true = visible", "true = blocked"
 
 # (signature, docstring, what is promised: "setting argument: a value | another")
@@ -32,6 +34,14 @@ PROMISING = [
     ("f(q, k, v)", "If all keys of a batch entry are padding, its output is zero.",
      ["blind: zeros"]),
     ("f(q, k, v)", "Query head i reads kv head i / n_rep.", ["grouping: repeat"]),
+    ("f(q, k, v)", "Query heads 0..n-1 share kv head 0.", ["grouping: repeat"]),
+    ("f(q, k, v)", "Works in the dtype of its inputs (float32, float16).",
+     [*HALF, "sums: float64"]),
+    ("f(x, pad_mask)", "pad_mask follows PyTorch: (B, S), True marks padding.",
+     [f"mask pad_mask: {HIDES}"]),
+    ("f(x, mask)", "With NumPy's mask semantics (1 = attend, 0 = ignore).", [f"mask mask: {SEES}"]),
+    ("f(x, w)", "w: (heads, 3, size, width)", []),
+    ("f(x, w)", "w has rows (heads, 3, size).", [f"packing: {IN_HEADS}"]),
     ("f(q, k, v)", "The equivalent of torch.repeat_interleave(x, 1, n).", ["grouping: repeat"]),
     ("f(q, k, v)", "The last query sees every key, the one before it all except the last.",
      ["alignment: bottom right"]),

@@ -6,6 +6,7 @@ import pytest
 from mha_numpy.identifying.calling.subject import Called, Subject
 from mha_numpy.identifying.calling.ways import find_ways
 from mha_numpy.identifying.family import evaluate
+from mha_numpy.identifying.reporting.rows import make_row
 from mha_numpy.identifying.searching.reading import fits_scores, read_weights, search_by_weights
 from mha_numpy.identifying.searching.search import (
     Near,
@@ -69,6 +70,24 @@ def test_weights_are_read_from_an_output():
     for settings, fits in (({}, True), ({"scale": "1/d"}, True), ({"qk_norm": "l2"}, False)):
         own = evaluate(seen.problem, settings)
         assert fits_scores(own["scores"], weights) == fits
+
+
+def test_a_scale_is_measured_in_each_head():
+    scales = (1.5, 0.7, 2.25, 3.0)
+    seen = called({"qk_norm": "l2", "scale": scales}, "out")
+    found = search_by_weights([[seen]], (), until=np.inf, bases=({},)).settings
+    assert np.allclose(found.pop("scale"), scales)
+    assert found == {"qk_norm": "l2", "mask": "true = visible"} or found == {"qk_norm": "l2"}
+    assert make_row("scale", scales).says == "another number for each head: 1.5, 0.7, 2.25, 3"
+
+
+def test_weights_are_read_where_a_projection_has_fewer_features_than_the_heads():
+    way = next(find_ways(Subject(lambda x, w_q, w_k, w_v, w_o, num_heads: None), {}))
+    way = way._replace(sizes=way.sizes._replace(D=24, W=24))
+    problem = way.problem(Subject(lambda x: None))
+    values = evaluate(problem, {})
+    seen = Seen(way, problem, Called([("", values["projected"])]))
+    assert np.allclose(read_weights(seen, {}), values["weights"])
 
 
 def test_only_some_settings_may_deviate():

@@ -10,6 +10,7 @@ from mha_numpy.identifying import identify
 from mha_numpy.identifying.calling.containers import find_held
 from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.facts.options import UNCLEAR
 
 
 def softmax(scores):
@@ -309,7 +310,7 @@ def test_sequences_in_one_array_and_positions_have_roles():
 
 def test_what_may_be_missing_is_an_option():
     notes = {each.name: each.note for each in identify(into_a_dict).arguments}
-    assert "not clear" not in (notes["cache['k']"], notes["cache['v']"])
+    assert UNCLEAR not in (notes["cache['k']"], notes["cache['v']"])
 
 
 def reads(p, other):

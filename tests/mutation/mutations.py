@@ -237,9 +237,9 @@ MUTATIONS = [
     # the door to the kernels
     Mutation("left and right swapped", "kernel_calls.py", {"offsets, left, right,": "offsets, right, left,"}),
     Mutation("unbounded means nothing at all", "kernel_calls.py", {"OPEN = 2 * LARGEST": "OPEN = 0"}),
-    Mutation("one offset for all sequences", "kernel_calls.py", {"offsets = q_offset if q_offset.ndim else q_offset.repeat(B)":
-             "offsets = q_offset.repeat(B)[:B]"}),
-    Mutation("dropout mask and bias swapped", "kernel_calls.py", {"= (mask, bias, dropout_mask)": "= (mask, dropout_mask, bias)"}),
+    Mutation("one offset for all sequences", "kernel_calls.py", {"offsets = offsets if offsets.ndim else offsets[None]":
+             "offsets = offsets.reshape(-1)[:1]"}),
+    Mutation("dropout mask and bias swapped", "kernel_calls.py", {"inputs.bias, inputs.dropout_mask": "inputs.dropout_mask, inputs.bias"}),
     Mutation("a kernel's bias gradient not summed", "kernel_calls.py", {"sum_to_shape(d_biased, bias.shape)": "d_biased"}),
     Mutation("a kernel given what it does not cover", "../backends.py", {"dtype not in COVERED": "False", "x.dtype != dtype or ": ""}),
     Mutation("a kernel given empty axes", "../backends.py", {" or x.size == 0": ""}),

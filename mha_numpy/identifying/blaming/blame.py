@@ -26,6 +26,8 @@ MADE_OF = {  # the names of what is made of an argument, and to blame
     "window_given": r"\w+", "lengths": r"\w+",
     "mask": r"\w*(?:hid|block|forbid|ban|see|visible|keep|allow)\w*",
 }  # fmt: skip
+RULES = ("causal", "window")  # of cells: a class may keep its own mask
+MAKES_CELLS = re.compile(r"tri[lu]?\b|arange|[<>]=?")
 AT_THE_END = ("w_o", "b_o")  # left out where the function returns
 
 
@@ -55,6 +57,10 @@ def find_blame(
         with np.errstate(all="ignore"), subject.within(SECONDS):
             hits = _hits(subject, seen, settings, without, setting)
             line, what = next(hits)
+            if is_copied(setting, value):
+                line = _copied(subject, seen, without, value) or line
+            if setting in RULES:
+                line = _in_constructor(subject, line)
             if setting in IN_CALLS:
                 same = (n for n, name in hits if name == what)
                 line = next((n for n in same if _is_at_call(subject, n, line)), line)
@@ -64,6 +70,35 @@ def find_blame(
         return _blame_of(subject, line)
     except Exception:  # anybody's code and arrays
         return None
+
+
+def is_copied(setting: str, value: Any) -> bool:
+    """Return whether projections of another array are used, as in "v := k"."""
+    return setting == "params" and ":=" in str(value)
+
+
+def _copied(subject: Subject, seen: Seen, usual: Mapping[str, Any], value: str) -> int | None:
+    """Return the line that projects `v` once more as `k`, None if the right one is there, too."""
+    values, made = values_of(subject, _given(seen)), evaluate(seen.problem, usual) or {}
+    own, _, other = value.partition(" := ")
+    right, copied = (Bank({n: [made[f"wide_{n}"]]}, "") for n in (own, other))
+    if any(right.find(each.array) for each in values):
+        return None
+    lines = dict.fromkeys(each.line for each in values if copied.find(each.array))
+    file = subject.inner.__code__.co_filename
+    named = re.compile(rf"[^=(]*{own}[^=(]*=", re.I)
+    return next((n for n in lines if named.match(linecache.getline(file, n))), None)
+
+
+def _in_constructor(subject: Subject, line: int) -> int:
+    """Return the line that makes the mask that an object keeps, for a line that uses it."""
+    lines = linecache.getlines(subject.inner.__code__.co_filename)
+    kept = re.findall(r"\bself\.(\w+)", lines[line - 1])
+    if MAKES_CELLS.search(lines[line - 1]) or not kept:
+        return line
+    makes = re.compile(rf"self\.({'|'.join(kept)})\b *=|register_buffer\(.({'|'.join(kept)})\b")
+    made = (n for n, text in enumerate(lines, 1) if makes.search(text) and MAKES_CELLS.search(text))
+    return next(made, line)
 
 
 def _maker(subject: Subject, line: int, argument: str, name: str) -> int:
@@ -79,7 +114,7 @@ def _maker(subject: Subject, line: int, argument: str, name: str) -> int:
 def _is_at_call(subject: Subject, line: int, inner: int) -> bool:
     """Return whether a line is to blame for what a helper computes in its line `inner`.
 
-    Not if the helper is for queries or keys alone, or takes no axis and is called once.
+    Not if the helper is for queries or keys alone, or has no axis to choose and is called once.
     """
     lines = linecache.getlines(subject.inner.__code__.co_filename)
     nodes = ast.walk(ast.parse("".join(lines)))
@@ -88,8 +123,11 @@ def _is_at_call(subject: Subject, line: int, inner: int) -> bool:
     if helper.lineno <= line <= (helper.end_lineno or 0):
         return False
     calls = [text for text in lines if re.search(rf"(?<!def )\b{helper.name}\(", text)]
-    is_general = len(calls) > 1 or re.search(r"rot|rope|\b(axis|dim)\b|, ?-?\d", lines[line - 1])
-    return bool(calls and is_general) and not re.search(r"(^|_)(q|k|query|key)s?(_|$)", helper.name)
+    has_axis = {"axis", "dim", "dims"} & {each.arg for each in helper.args.args}
+    is_general = has_axis or re.search(r"rot|rope|\b(axis|dim)\b|, ?-?\d", lines[line - 1])
+    return bool(calls and (is_general or len(calls) > 1)) and not re.search(
+        r"(^|_)(q|k|query|key)s?(_|$)", helper.name
+    )
 
 
 def find_first_nan(subject: Subject, seen: Seen, after: str = "") -> Blame | None:
@@ -210,12 +248,16 @@ def _hits(
     deviant = expected(seen.problem, settings, setting)
     usual = expected(seen.problem, without, setting)
     names = [n for n in deviant if n not in usual or not _is_equal(deviant[n], usual[n])]
-    is_exchanged = setting == "exchanged"  # then k is the usual v, wherever it shows
+    value = settings[setting]  # if exchanged, k is the usual v, wherever it shows
+    is_exchanged = setting == "exchanged" or is_copied(setting, value)
     hidden = {n: usual[n] for n in (usual if is_exchanged else names) if n in usual}
     shows = Bank({n: deviant[n] for n in names}, setting)
     hides = Bank(hidden, setting)
+    same = Bank({n: usual[n] for n in deviant if n not in names and n not in hidden}, setting)
     for line, array in values_of(subject, _given(seen)):
         what = shows.find(array)
+        if what and same.find(array):  # as frequencies, which are the angles of position 1
+            continue
         usually = hides.find(array) if what else []
         left = [n for n in what if n not in usually and not (usually and is_exchanged)]
         if left:

@@ -38,7 +38,7 @@ def expected(problem: Problem, settings: Mapping[str, Any], setting: str) -> Exp
     if np.array_equal(values["masked"], values["scores"]) and stage != "match":
         found.pop("masked", None)  # nothing is masked yet
     if stage == "rotate":
-        found |= _turns(problem, {**USUAL, **settings})
+        found |= _turns(problem, {**USUAL, **settings}, setting)
     if setting == "rotation":
         for name in "qk":
             found[f"turned_{name}"] += pairs_of(values[name], kind_of(settings[setting], name))
@@ -52,16 +52,23 @@ def expected(problem: Problem, settings: Mapping[str, Any], setting: str) -> Exp
     return found
 
 
-def _turns(problem: Problem, settings: Mapping[str, Any]) -> Expected:
-    """Return the angles of a rotation, and their cos and sin, once for each pair or feature."""
+def _turns(problem: Problem, settings: Mapping[str, Any], setting: str) -> Expected:
+    """Return the angles of a rotation, and their cos and sin, once for each pair or feature.
+
+    Where their order is in question, only that of the settings counts.
+    """
     sizes, base = problem.sizes, problem.get("base") or settings["base"]
     first = settings["first_position"] + (problem.get("offset") or 0)
     positions = problem.get("positions")
     places = first + np.arange(max(sizes.T, sizes.S)) if positions is None else positions
-    width = turned_width(sizes.d, settings["turned"])
+    width = turned_width(sizes.d, problem.get("rotary") or settings["turned"])
     angles = _angles(places, width, base, settings["frequencies"])
     both = [angles, np.concatenate([angles, angles], -1), np.repeat(angles, 2, -1)]
+    if setting == "angles":
+        is_in_halves = kind_of(settings["rotation"], "q") == "halves"
+        both = both[1:2] if is_in_halves == (settings["angles"] == "of the pair") else both[2:]
     return {
+        **({"positions": [places]} if setting == "first_position" else {}),
         "frequencies": [_angles(np.array([1]), width, base, settings["frequencies"])],
         "angles": both,
         "cos": [np.cos(each) for each in both],

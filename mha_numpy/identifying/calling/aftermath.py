@@ -57,7 +57,14 @@ class State:
             elif isinstance(value, list):
                 self._back.append((list.__setitem__, value, slice(None), [*value]))
             elif is_buffer(value):
-                self._back.append((value.copy_, value.clone()))
+                self._back.append((_restore, value, value.clone()))
+
+
+def _restore(buffer: Any, values: Any) -> None:
+    """Put values back into a tensor of PyTorch, without the graph of calls that wrote into it."""
+    if buffer.grad_fn is not None:
+        buffer.detach_()
+    buffer.copy_(values)
 
 
 def is_buffer(value: Any) -> bool:

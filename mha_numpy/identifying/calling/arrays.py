@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from mha_numpy.frameworks import to_numpy
+from mha_numpy.identifying.calling.asked import register
 from mha_numpy.identifying.calling.names import roles_by_name
 
 FRAMEWORKS = ("keras", "torch", "jax", "tensorflow", "mlx", "numpy")
@@ -114,6 +115,7 @@ def call_in(framework: str, function: Any, positional: list[Any], named: dict[st
     if framework != "jax":
         return function(*positional, **named)
     jax = import_module("jax")
+    register()
     leaves, tree = jax.tree.flatten((positional, named))
     arrays = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}
 
@@ -246,7 +248,25 @@ def hidden_arrays(function: Any) -> dict[str, Any]:
         for name, array in found.items()
         if array.dtype.kind == "f" and array.size and name not in of_cells
     }
-    return _stacked(own)
+    return _stacked(_apart(own))
+
+
+def _apart(found: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays by name; four maps in one array, and their biases, as ``W.0`` to ``W.3``."""
+    maps = [name for name, array in found.items() if _is_four(name, array)]
+    shapes = [found[name].shape[:2] for name in maps]
+    biases = [name for name, array in found.items() if array.shape in shapes and not _is_map(name)]
+    parts: dict[str, Any] = {}
+    for name, array in found.items():
+        is_apart = len(maps) == 1 and name in (*maps, *biases)
+        parts |= {f"{name}.{i}": a for i, a in enumerate(array)} if is_apart else {name: array}
+    return parts
+
+
+def _is_four(name: str, array: Any) -> bool:
+    """Return whether an array may be the maps of queries, keys, values and output."""
+    is_square = array.ndim == 3 and len(array) == 4 and array.shape[1] == array.shape[2]
+    return is_square and array.any() and not any(map(_is_map, re.split("[./]", name)))
 
 
 def _looked_up(function: Any, found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -278,10 +298,18 @@ def _arrays_of(function: Any) -> Iterator[tuple[str, Any]]:
     for path, own in holders(function):
         for name, value in own.items():
             with suppress(Exception):  # of anybody's class
-                if isinstance(value, (list, tuple)) and _is_stack([*value]):
+                is_stack = isinstance(value, (list, tuple)) and _is_stack([*value])
+                if is_stack and len(value) in (3, 4) and not _is_map(name):
+                    yield from ((f"{path}{name}.{i}", to_numpy(a)) for i, a in enumerate(value))
+                elif is_stack:
                     yield f"{path}{name}", np.stack([np.asarray(to_numpy(a)) for a in value])
                 elif hasattr(value, "shape") and str(getattr(value, "dtype", "object")) != "object":
                     yield f"{path}{name}", np.asarray(to_numpy(value))
+
+
+def _is_map(name: str) -> bool:
+    """Return whether a name is that of one param, and not of all."""
+    return any(role[:2] in ("w_", "b_") for role in roles_by_name(name))
 
 
 def numbers_of(function: Any) -> dict[str, float]:
@@ -321,6 +349,23 @@ def eps_of_norms(function: Any) -> float:
         if small:
             return float(small[0])
     return 1e-5
+
+
+def buckets_of(inner: Any) -> int:
+    """Return a default number of buckets, of a function or its helpers; 0 if there is none."""
+    for each in filter(isfunction, [inner, *globals_of(inner).values()]):
+        names = each.__code__.co_varnames[: each.__code__.co_argcount]
+        defaults = zip(names[::-1], (each.__defaults__ or ())[::-1], strict=False)
+        for name, number in (*defaults, *(each.__kwdefaults__ or {}).items()):
+            if "bucket" in name and type(number) is int:
+                return number
+    return 0
+
+
+def helpers_of(inner: Any) -> list[Callable[..., Any]]:
+    """Return the functions of the same file that a function names."""
+    named = globals_of(inner).values()
+    return [f for f in named if isfunction(f) and f.__module__ == inner.__module__]
 
 
 def is_number(value: Any) -> TypeGuard[float]:

@@ -2,34 +2,41 @@
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.errors import ConfigError
+from mha_numpy.identifying.calling.arrays import inner_function
 from mha_numpy.identifying.calling.asked import Drawn
 from mha_numpy.identifying.calling.constructors import (
     LENGTHS,
     VALUES,
     additive,
+    compared,
     divided,
     is_length,
-    is_pair,
     is_text,
+    is_turned,
+    of_layers,
     of_squares,
-    read_from,
     role_of,
 )
+from mha_numpy.identifying.calling.containers import Attribute, Path, find_held
+from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.opening import meant_by
-from mha_numpy.identifying.calling.roles import PARAMS
-from mha_numpy.identifying.calling.signatures import Argument, arguments_of, source_of
+from mha_numpy.identifying.calling.roles import MAINS, PARAMS
+from mha_numpy.identifying.calling.shapes import MAIN
+from mha_numpy.identifying.calling.signatures import REQUIRED, Argument, arguments_of, source_of
 from mha_numpy.identifying.calling.subject import trouble_of, undisturbed
+from mha_numpy.identifying.calling.turns import Turn, in_turn, stored_and_read
 from mha_numpy.identifying.calling.ways import CHOICES, number_of
 from mha_numpy.identifying.family import Sizes
 from mha_numpy.identifying.family.problem import draw
@@ -39,6 +46,8 @@ SIZES = (  # those that show the most come first: groups, and heads narrower tha
     Sizes(H=4, G=2, d=16, e=16, D=32, S=5), Sizes(H=4, G=2, e=8, S=5), Sizes(e=8, S=5),
     Sizes(H=8, G=2, d=16, e=16, D=128, S=5), Sizes(H=8, G=8, d=64, e=64, S=5),
 )  # fmt: skip
+SHARE = re.compile(r"rot\w*_(pct|percent\w*|factor|fraction|ratio)$")  # of features that rotate
+BUCKETS = 32  # of distances, as T5 has them
 SETTINGS = ("config", "cfg", "conf", "args", "hparams", "hp", "opts", "options", "settings", "c")
 
 
@@ -84,6 +93,7 @@ class Maker(NamedTuple):
         """Yield what it makes with several sizes; `given` has roles of its arguments."""
         tried, trouble, is_made = list[Any](), "", False
         has_params = any(role_of(a) in (*PARAMS, "params") for a in self.arguments)
+        rngs = {a.name for a in self.arguments if (given.get(a.name) or role_of(a)) == "rng"}
         likely = SIZES[1:3] if has_params else SIZES  # code of params says d = D / H
         for sizes, is_full in product(likely, (True, False)):
             passed = dict(self._passed(sizes, is_full, given))
@@ -92,49 +102,106 @@ class Maker(NamedTuple):
             if (text, is_drawn and sizes) in tried:
                 continue
             tried.append((text, is_drawn and sizes))
-            try:
-                yield self.build(passed)
-                is_made = True
-            except (Exception, SystemExit) as error:  # anybody's
-                trouble = trouble or f"{text} raised {trouble_of(error)}"
+            for source in _sources() if rngs & passed.keys() else (0,):
+                try:
+                    yield self.build(passed | dict.fromkeys(rngs & passed.keys(), source))
+                    is_made = True
+                    break
+                except (Exception, SystemExit) as error:  # anybody's
+                    made_of = Build(self, passed, None)
+                    trouble = trouble or f"{made_of} raised {trouble_of(error)}"
         if not is_made:
+            needed = [a for a in self.arguments if a.is_required]
+            unknown = ", ".join(a.name for a in needed if role_of(a) in ("", "params"))
+            example = ", ".join(f"{argument.name}=..." for argument in needed)
             raise ConfigError(
                 f"function: cannot build {self.name} ({trouble or 'its arguments are not known'}); "
-                f"build one yourself and pass that, such as {self.name}({self._example()})"
+                + f"it may need something else for {unknown}: " * bool(unknown)
+                + f"build one yourself and pass that, such as {self.name}({example})"
             )
 
-    def _example(self) -> str:
-        needed = [a.name for a in self.arguments if a.is_required]
-        return ", ".join(f"{name}=..." for name in needed)
+    def joined(self) -> Callable[..., Any] | None:
+        """Return one function that makes something of tokens and calls it; None if it makes layers.
+
+        As a class that is given keys and values, whose objects are called with queries.
+        """
+        levels = [self.arguments]
+        inner: Any = self.make
+        if inspect.isclass(self.make):
+            method = self._called(object.__new__(self.make))
+            levels.append(arguments_of(method, method))
+            inner = inner_function(method)
+        else:
+            levels += _returned(source_of(self.make)[1].body[0])  # type: ignore[attr-defined]
+        if any(a.star for a in chain(*levels)) or not _is_parted(levels[0], [*chain(*levels[1:])]):
+            return None
+
+        turns = [Turn(self._called, level) for level in levels[1:]]
+        return in_turn(self.name, inner, [Turn(lambda _: self.make, levels[0]), *turns])
+
+    def _called(self, thing: Any) -> Callable[..., Any]:
+        """Return the method that attends, of an object that was made."""
+        return getattr(thing, self.method) if self.method else callable_of(thing)
 
     def _passed(
         self, sizes: Sizes, is_full: bool, given: Mapping[str, str]
     ) -> Iterator[tuple[str, Any]]:
         """Yield what to pass: what has to be, sizes that have a default too, and no dropout."""
-        tree = source_of(self.make)[1]
+        source, tree = self.source()
         roles = {a.name: given.get(a.name) or role_of(a) for a in self.arguments}
-        is_turned = ".T" in ast.unparse(tree)
         needed = [a for a in self.arguments if a.is_required]
-        known = of_squares(tree) | divided(tree) | additive(tree, needed)
+        known = additive(tree, needed) | of_layers(tree) | of_squares(tree) | divided(tree)
+        texts = {name: "" for name in roles if is_text(name, tree)}
+        inner = getattr(self.make, "__init__", None) if inspect.isclass(self.make) else self.make
+        held = find_held(tree, [*roles], inner, texts)
         left = iter(role for role in ("D", "H", "T") if role not in roles.values())
         for argument in self.arguments:
             name, role = argument.name, roles[argument.name]
             is_size = role in LENGTHS and is_length(argument, role)
             if not argument.is_required and not (is_size and is_full) and role != "rate":
                 continue
-            read, is_map = read_from(name, tree)
-            if is_map:  # of params, or of settings
-                role = "" if {*map(role_of, map(Argument, read))} & {*LENGTHS} else "params"
-            read = read if role in ("", "params") else []
+            read = {path: meant_by(name, path, "", [path]) for path in held[name].places
+                    if isinstance(path[0], str)}  # fmt: skip
+            inside = {role_of(Argument(word)) for word in read.values()}
+            is_map = any(not isinstance(path[0], Attribute) for path in read)
+            if not inside.isdisjoint(LENGTHS):
+                role = ""
+            elif is_map or not inside.isdisjoint(PARAMS):
+                role = "params"
             role = role if role in LENGTHS else known.get(name, role)
-            if is_text(name, tree):
+            if name in texts:
                 yield name, ""
-            elif is_pair(name, tree):
+            elif asked := compared(name, tree):
+                yield name, asked[0]
+            elif role == "params" and not read and held[name].places:  # in their order
+                words = held[name].places
+                each = (meant_by(name, path, words[path], [*words]) for path in sorted(words))
+                yield name, tuple(_value(n, role_of(Argument(n)), sizes) for n in each)
+            elif role == "params":
+                draw = partial(_param, name, source=source, sizes=sizes)
+                yield name, Drawn(draw, read, whole=True)
+            elif {*held[name].places} == {(0,), (1,)}:
                 yield name, (3, 2)
             elif name in SETTINGS or (read and not role):
-                yield name, _config(self.make, read, known, sizes)
+                yield name, _config(self.make, [*read], known, sizes)
             else:
-                yield name, _value(name, role or next(left, ""), sizes, is_turned)
+                value = _value(name, role or next(left, ""), sizes)
+                yield name, value.T if np.ndim(value) == 2 and is_turned(name, source) else value
+
+    def source(self) -> tuple[str, ast.Module]:
+        """Return the source of a function, or of a class and what it inherits in its file."""
+        kinds = [*self.make.__mro__] if inspect.isclass(self.make) else [self.make]
+        own = [source_of(kind) for kind in kinds if kind.__module__ == self.make.__module__]
+        return "\n".join(text for text, _ in own), ast.Module([tree for _, tree in own], [])  # type: ignore[misc]
+
+
+def _sources() -> Iterator[Any]:
+    """Yield what a constructor may draw its params from: a seed, and the sources of frameworks."""
+    yield from (0, np.random.default_rng(0))
+    jax: Any = sys.modules.get("jax")
+    torch: Any = sys.modules.get("torch")
+    yield from [jax.random.PRNGKey(0)] if jax else []
+    yield from [torch.Generator()] if torch else []
 
 
 def maker_of(thing: Any) -> Maker | None:
@@ -171,6 +238,8 @@ def _is_factory(function: Callable[..., Any]) -> bool:
                 return True
             case ast.Name(name):
                 return name in inner
+            case ast.Tuple(elts):  # init, apply
+                return all(map(makes, elts))
             case ast.Call(_, [ast.Name(name)], []):  # jit(attend)
                 return name in inner
             case ast.Call(ast.Name(name)):
@@ -183,6 +252,35 @@ def _is_factory(function: Callable[..., Any]) -> bool:
     return bool(returns) and all(map(makes, returns))
 
 
+def _is_parted(made: Sequence[Argument], called: Sequence[Argument]) -> bool:
+    """Return whether names say that a thing is made of some of the tokens and called with others.
+
+    A name may be that of a param, too, as v: then it counts only where tokens are missing.
+    """
+    names = {a: roles_by_name(a.name) for a in (*made, *called) if a.is_required}
+    main = {a: next(filter(MAIN.__contains__, own), "") for a, own in names.items()}
+    main = {a: role for a, role in main.items() if role and role_of(a) in ("", *names[a])}
+    clear = {a: role for a, role in main.items() if {*names[a]}.isdisjoint(PARAMS)}
+    early = main if {main[a] for a in called if a in main} not in MAINS[:5] else clear
+    is_early = any(a in early and role_of(a) not in (*LENGTHS, *VALUES) for a in made)
+    return is_early and any({*clear.values()} <= each <= {*main.values()} for each in MAINS[:5])
+
+
+def _returned(function: Any) -> Iterator[list[Argument]]:
+    """Yield the arguments of the function that a function returns, and of the one that it does."""
+    inner: dict[str, Any] = {
+        n.name: n for n in ast.walk(function) if isinstance(n, ast.FunctionDef)
+    }
+    returns = [n.value for n in _own_nodes(function) if isinstance(n, ast.Return)]
+    value: Any = function.body if isinstance(function, ast.Lambda) else (*returns, None)[0]
+    value = inner.get(value.id) if isinstance(value, ast.Name) else value
+    if isinstance(value, (ast.FunctionDef, ast.Lambda)):
+        names = [each.arg for each in value.args.args]
+        needed = len(names) - len(value.args.defaults)
+        yield [Argument(n, REQUIRED if i < needed else None) for i, n in enumerate(names)]
+        yield from _returned(value)
+
+
 def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a function without those of functions in it."""
     for node in ast.iter_child_nodes(tree):
@@ -191,10 +289,8 @@ def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(node)
 
 
-def _value(name: str, role: str, sizes: Sizes, is_turned: bool = False) -> Any:
+def _value(name: str, role: str, sizes: Sizes) -> Any:
     """Return what to pass for an argument of a role."""
-    if role == "params":
-        return Drawn(partial(_param, sizes=sizes, is_turned=is_turned))
     if role == "D" and "out" in name.lower():
         return sizes.H * sizes.d
     if role in LENGTHS:
@@ -204,33 +300,41 @@ def _value(name: str, role: str, sizes: Sizes, is_turned: bool = False) -> Any:
     return VALUES.get(role, role == "is_causal" if role else None)
 
 
-def _param(key: str, sizes: Sizes, is_turned: bool) -> Any:
+def _param(holder: str, path: Path, source: str, sizes: Sizes) -> Any:
     """Return the param that a name stands for, ``"q.weight"``, maybe with outputs first."""
-    role = role_of(Argument(meant_by("", (key,), "", [(key,)])))
+    key = ".".join(map(str, path))
+    role = role_of(Argument(meant_by(holder, path, "", [path])))
     if role not in (*PARAMS, "bias_table"):
         raise KeyError(key)
+    if role == "bias_table" and "bucket" in source:
+        sizes = sizes._replace(K=BUCKETS)
     value = _value(key, role, sizes)
-    return value.T.copy() if is_turned and key.endswith("weight") else value
+    is_turned = f"{path[-1]}.T" in source or (key.endswith("weight") and ".T" in source)
+    return value.T.copy() if is_turned and role[:2] == "w_" else value
 
 
 def _config(
-    make: Callable[..., Any], read: Sequence[str], known: Mapping[str, str], sizes: Sizes
+    make: Callable[..., Any], read: Sequence[Path], known: Mapping[str, str], sizes: Sizes
 ) -> Any:
     """Return settings: an object of the class in the same file that has them, or what is asked."""
     around = vars(sys.modules.get(make.__module__) or SimpleNamespace())
     for kind in around.values():
         if inspect.isclass(kind) and kind is not make and kind.__module__ == make.__module__:
             own = Maker(kind)
-            if read and {*read} <= {a.name for a in own.arguments}:
+            if read and {path[0] for path in read} <= {a.name for a in own.arguments}:
                 return own.build(dict(own._passed(sizes, True, {}))).thing
-    return Drawn(partial(_setting, read=read, known=known, sizes=sizes))
+    names = [str(path[-1]) for path in read]
+    return Drawn(partial(_setting, read=names, known=known, sizes=sizes), read)
 
 
-def _setting(key: str, read: Sequence[str], known: Mapping[str, str], sizes: Sizes) -> Any:
+def _setting(path: Path, read: Sequence[str], known: Mapping[str, str], sizes: Sizes) -> Any:
     """Return the setting that a name stands for; a bias is a flag here."""
+    key = str(path[-1])
     role = known.get(key) or role_of(Argument(key))
     if role in ("", "params") and key not in read:
         raise KeyError(key)
+    if SHARE.search(key):
+        return 0.5
     return _value(key, "flag" if role in (*PARAMS, "bias_table") else role, sizes)
 
 
@@ -240,7 +344,9 @@ def _shown(value: Any) -> str:
         inside = ", ".join(f"{key}={_shown(each)}" for key, each in value.items())
         return f"{{{inside}}}"
     shape = getattr(value, "shape", None)
-    return f"<array {shape}>" if shape is not None else repr(value)
+    if shape is None:
+        return re.sub(r".* at 0x.*", f"<{type(value).__name__}>", repr(value))
+    return f"<array {shape}>"
 
 
 def choices_of(maker: Maker) -> Iterator[tuple[str, str, list[Any]]]:
@@ -256,15 +362,37 @@ def choices_of(maker: Maker) -> Iterator[tuple[str, str, list[Any]]]:
 
 
 def callable_of(thing: Any) -> Callable[..., Any]:
-    """Return what is called: a function, or an object's method that attends."""
+    """Return a function, the one of several that attends, or such a method of an object."""
     if callable(thing) and not inspect.isclass(thing):
         return thing
-    others = [n for n, own in vars(type(thing)).items() if inspect.isfunction(own) and n[0] != "_"]
-    methods = (method_of(thing, name) for name in (*METHODS, *others))
-    method = next((method for method in methods if method), None)
-    if method is None:
+    if isinstance(thing, tuple):
+        methods = sorted(filter(callable, thing), key=_has_no_tokens)
+    else:
+        stored = stored_and_read(thing)
+        if stored:
+            return stored
+        usual = (method_of(thing, name) for name in METHODS)
+        methods = [*filter(None, usual)] or _other_methods(thing)
+    if not methods:
         raise ConfigError(f"function: expected a function or a layer; got {type(thing).__name__}")
-    return method
+    return methods[0]
+
+
+def _other_methods(thing: Any) -> list[Callable[..., Any]]:
+    """Return the public methods of an object that take something; those that others call last."""
+    kinds = type(thing).__mro__[:-1]
+    names = [n for kind in kinds for n, own in vars(kind).items() if inspect.isfunction(own)]
+    names = [name for name in dict.fromkeys(names) if name[0] != "_"]
+    methods = [getattr(thing, name) for name in names]
+    methods = sorted((m for m in methods if arguments_of(m, m)), key=_has_no_tokens)
+    source = source_of(type(thing))[0]
+    return sorted(methods, key=lambda method: f"self.{method.__name__}(" in source)
+
+
+def _has_no_tokens(method: Callable[..., Any]) -> bool:
+    """Return whether no argument of a function is named as tokens are."""
+    arguments = [a for a in arguments_of(method, method) if role_of(a) != "rng"]
+    return all({*roles_by_name(a.name)}.isdisjoint(MAIN) for a in arguments)
 
 
 def method_of(thing: Any, name: str) -> Callable[..., Any] | None:

@@ -1,8 +1,8 @@
-"""What the source of a constructor says of its arguments: their roles, and how they are read."""
+"""What the source of a constructor says of its arguments: their roles, texts and pairs."""
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +12,10 @@ from mha_numpy.identifying.calling.roles import PARAMS
 from mha_numpy.identifying.calling.signatures import REQUIRED, Argument
 
 LENGTHS = ("H", "G", "D", "d", "R")  # sizes that a constructor may ask for
-VALUES: dict[str, Any] = {"rate": 0.0, "T": 64, "eps": 1e-12, "rng": 0, "window": 3, "block": 2}
+VALUES: dict[str, Any] = {
+    "rate": 0.0, "T": 64, "eps": 1e-12, "rng": 0, "window": 3, "block": 2, "base": 1e4,
+}  # fmt: skip
+SHAPED = ("Linear", "LayerNorm", "zeros", "ones", "empty", "randn", "normal")
 OF_CONSTRUCTORS = (
     *VALUES, *LENGTHS, *PARAMS, "scale", "softcap", "is_causal", "flag", "training", "bias_table",
     "params",
@@ -60,39 +63,41 @@ def of_squares(tree: ast.AST) -> dict[str, str]:
 def additive(tree: ast.AST, needed: Sequence[Argument]) -> dict[str, str]:
     """Return the roles of two maps and a vector, whatever their names: ``v @ tanh(W q + U k)``."""
     names = [argument.name for argument in needed if role_of(argument) not in LENGTHS]
-    is_one = "tanh" in ast.unparse(tree) and len(names) == len(needed) == 3
+    is_one = "tanh" in ast.unparse(tree) and len(names) == len(needed) == 3 and not of_layers(tree)
     return dict(zip(names, ("w_q", "w_k", "w_a"), strict=True)) if is_one else {}
 
 
-def read_from(name: str, tree: ast.AST) -> tuple[list[str], bool]:
-    """Return what a source looks up in an argument, and whether by keys that are texts.
-
-    For example ``config.n_head``, ``cfg["n_head"]``; ``self.p["w" + name]`` after ``self.p = p``.
-    """
-    found, is_map = list[str](), False
-    owners = {name, *(f"self.{stored}" for stored in _stored(name, tree))}
+def of_layers(tree: ast.AST) -> dict[str, str]:
+    """Return the role of each name of which layers or arrays are made: ``Linear(c_s, 3 * c_h)``."""
+    found: dict[str, str] = {}
     for node in ast.walk(tree):
-        match node:
-            case ast.Attribute(owner, key) if ast.unparse(owner) in owners:
-                found.append(key)
-            case ast.Subscript(owner, key) if ast.unparse(owner) in owners:
-                texts = [n.value for n in ast.walk(key) if isinstance(n, ast.Constant)]
-                words = [text for text in texts if isinstance(text, str)]
-                is_map |= bool(words)
-                found += words if isinstance(key, ast.Constant) else []
-    return [*dict.fromkeys(found)], is_map
+        called = getattr(node, "func", None)
+        if getattr(called, "attr", getattr(called, "id", "")) in SHAPED:
+            parted = (ast.Attribute, ast.Subscript)
+            owners = [n.value for n in ast.walk(node) if isinstance(n, parted)]
+            names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n not in owners]
+            found |= {n: "D" for n in names if role_of(Argument(n)) not in (*VALUES, *LENGTHS)}
+    return found
 
 
-def _stored(name: str, tree: ast.AST) -> Iterator[str]:
-    """Yield the attributes in which an object keeps an argument."""
+def compared(name: str, tree: ast.AST) -> list[str]:
+    """Return the words that a source compares an argument with: ``self.method == "dot"``."""
+    words = list[str]()
     for node in ast.walk(tree):
-        match node:
-            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) | ast.Assign(targets, values):
-                values = values if isinstance(values, list) else [values] * len(targets)
-                for target, value in zip(targets, values, strict=False):
-                    is_own = isinstance(value, ast.Name) and value.id == name
-                    if is_own and isinstance(target, ast.Attribute):
-                        yield target.attr
+        if isinstance(node, ast.Compare) and name in (
+            getattr(node.left, "attr", ""), getattr(node.left, "id", "")
+        ):  # fmt: skip
+            parts = [part for other in node.comparators for part in ast.walk(other)]
+            words += [
+                p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)
+            ]
+    return words
+
+
+def is_turned(name: str, source: str) -> bool:
+    """Return whether tokens meet the transposed map, and only in a backward the map itself."""
+    used = re.findall(rf"@ *(?:\w+\.)*{name}\b(\.T\b)?", source)
+    return bool(used[0] if used else re.search(rf"\b{name}\.T\b", source))
 
 
 def is_text(name: str, tree: ast.AST) -> bool:
@@ -104,14 +109,4 @@ def is_text(name: str, tree: ast.AST) -> bool:
                     return True
             case ast.JoinedStr([ast.FormattedValue(ast.Name(id=first)), *_]) if first == name:
                 return True
-    return False
-
-
-def is_pair(name: str, tree: ast.AST) -> bool:
-    """Return whether a source takes two from an argument: ``size[1]``, or ``h, w = size``."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Subscript(pair, ast.Constant(1)) | ast.Assign([ast.Tuple([_, _])], pair):
-                if ast.unparse(pair) in (name, f"self.{name}"):
-                    return True
     return False

@@ -3,11 +3,13 @@
 import ast
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.signatures import source_of
 
 Path = tuple[str | int, ...]
@@ -24,6 +26,18 @@ class Attribute(str):
     __slots__ = ()
 
 
+class _Each(str):
+    """The place of each item of a list, one for each head."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "h"
+
+
+EACH = _Each("each")
+
+
 class Held(NamedTuple):
     """What a source looks up in one argument."""
 
@@ -33,11 +47,43 @@ class Held(NamedTuple):
     may_be_none: bool
 
 
-def find_held(tree: ast.AST, names: list[str], inner: Any) -> dict[str, Held]:
-    """Return what a source looks up in arguments, and in those of the helpers it calls."""
+def find_held(
+    tree: ast.AST, names: Sequence[str], inner: Any, words: Mapping[str, Any] | None = None
+) -> dict[str, Held]:
+    """Return what a source looks up in arguments, and in those of the helpers it calls.
+
+    `words` are the texts that names stand for.
+    """
     found = {name: Held({}, set(), set(), may_be_none=False) for name in names}
-    _Reader(found, inner).read(tree, {name: (name, ()) for name in names}, 0)
+    _Reader(found, inner).read(tree, {name: (name, ()) for name in names}, 0, words)
     return {name: _only_leaves(held) for name, held in found.items()}
+
+
+def kinds_of(inner: Any) -> dict[str, Any]:
+    """Return the classes with named fields that annotations give arguments."""
+    known, around = getattr(inner, "__annotations__", {}), getattr(inner, "__globals__", {})
+    hints = {n: around.get(a) if isinstance(a, str) else a for n, a in known.items()}
+    return {name: kind for name, kind in hints.items() if inspect.isclass(kind) and fields_of(kind)}
+
+
+def fields_of(kind: Any) -> dict[str, bool]:
+    """Return the fields of a named tuple or a dataclass, each with whether it has a default."""
+    is_made = is_dataclass(kind) or hasattr(kind, "_fields")
+    known = inspect.signature(kind).parameters.values() if is_made else ()
+    return {each.name: each.default is not each.empty for each in known}
+
+
+def of_fields(held: Held, fields: Mapping[str, bool]) -> Held:
+    """Return what is looked up of fields, also in methods: those that are needed, or else all."""
+    places = {path: word for path, word in held.places.items() if str(path[0]) in fields}
+    known = {str(path[0]) for path in places}
+    needed = [n for n, has_default in fields.items() if not has_default or _is_count(n)]
+    added = (n for n in (needed if known else fields) if n not in known)
+    return held._replace(places=places | {(Attribute(n),): "" for n in added})
+
+
+def _is_count(name: str) -> bool:
+    return roles_by_name(name)[:1] in (("H",), ("G",))
 
 
 def _only_leaves(held: Held) -> Held:
@@ -78,7 +124,7 @@ class _Reader:
 
     def _note(self, place: Place, word: str = "") -> None:
         places = self.found[place[0]].places
-        if place[1]:
+        if place[1] and place[1][-1] is not EACH:  # an array has items, too
             places[place[1]] = places.get(place[1]) or word
 
     def _named(
@@ -86,24 +132,35 @@ class _Reader:
     ) -> Iterator[tuple[str, Place]]:
         """Yield the names that a statement gives to places."""
         match node:
-            case ast.Assign([ast.Attribute(ast.Name(id="self"), name)], ast.Name(id=own)):
-                if own in of:
-                    yield f"self.{name}", of[own]
+            case ast.Assign([ast.Tuple(elts)], ast.Tuple(values)):
+                for each, part in zip(elts, values, strict=False):
+                    if isinstance(part, ast.Subscript) and isinstance(each, ast.Name):
+                        yield from ((each.id, place) for place in _places(part, of, choices))
+                    yield from self._named(ast.Assign([each], part), of, choices)
+            case ast.Assign([ast.Tuple(elts)], value):
+                for argument, path in _places(value, of, choices):
+                    for i, each in enumerate(elts):
+                        part = _Known((argument, (*path, i)))
+                        yield from self._named(ast.Assign([each], part), of, choices)
+            case ast.Assign([ast.Attribute(ast.Name(id="self"), name)], value):
+                for place in _places(value, of, choices):
+                    self._note(place, name)
+                    yield f"self.{name}", place
             case ast.Assign([ast.Name(id=name)], value):
                 for argument, path in _places(value, of, choices):
                     if path:
                         self._note((argument, path), name)
                         yield name, (argument, path)
-            case ast.Assign([ast.Tuple(elts)], value):
-                values = value.elts if isinstance(value, ast.Tuple) else [value] * len(elts)
-                for i, (each, part) in enumerate(zip(elts, values, strict=False)):
-                    for argument, path in _places(part, of, choices):
-                        place = (argument, path if part is not value else (*path, i))
-                        if isinstance(each, ast.Name) and place[1]:
-                            self._note(place, each.id)
-                            yield each.id, place
-                        elif isinstance(each, ast.Tuple):
-                            yield from self._named(ast.Assign([each], _Known(place)), of, choices)
+            case ast.For(target, over) | ast.comprehension(target, over):
+                match target, over:
+                    case ast.Tuple([_, item]), ast.Call(ast.Name(id="enumerate"), [items]):
+                        target, over = item, items
+                for argument, path in _places(over, of, choices):
+                    place = (argument, (*path, EACH))
+                    if isinstance(target, ast.Name):
+                        yield target.id, place
+                    else:
+                        yield from self._named(ast.Assign([target], _Known(place)), of, choices)
 
     def _note_optional(
         self, node: ast.AST, of: Mapping[str, Place], choices: Mapping[str, list[Any]]
@@ -149,17 +206,21 @@ class _Reader:
         names = [*inspect.signature(helper).parameters]
         passed = [*zip(names, node.args, strict=False)]
         passed += [(each.arg, each.value) for each in node.keywords if each.arg]
-        known: dict[str, Place] = {}
-        for name, value in passed:
-            places = _places(value, of, choices)
-            known |= {name: places[0]} if places else {}
+        every = {name: _places(value, of, choices) for name, value in passed}
+        every = {name: places for name, places in every.items() if places}
+        for at, value in enumerate(node.args):
+            if isinstance(value, ast.Starred):
+                for argument, path in _places(value.value, of, choices):
+                    for number, name in enumerate(names[at:]):
+                        self._note((argument, (*path, number)), name)
         for each in node.keywords if len(node.args) < len(names) else ():
             rest = [name for name in names if name not in dict(passed)]
             for argument, path in _places(each.value, of, choices) if each.arg is None else ():
                 for name in rest:
                     self._note((argument, (*path, name)))
-        if known:
-            words = {n: value.value for n, value in passed if isinstance(value, ast.Constant)}
+        words = {n: value.value for n, value in passed if isinstance(value, ast.Constant)}
+        for at in range(max(map(len, every.values()), default=0)):  # as in a loop
+            known = {name: places[min(at, len(places) - 1)] for name, places in every.items()}
             self.read(source_of(helper)[1], known, depth + 1, words)
 
 
@@ -200,8 +261,13 @@ def _places(
             return [of[name]]
         case ast.Attribute(ast.Name(id="self"), name) if f"self.{name}" in of:
             return [of[f"self.{name}"]]
+        case ast.Attribute(ast.Attribute(base, "value"), name) if not is_of_arrays(name):
+            inside = (Attribute("value"), Attribute(name))  # of a layer, and not of an array
+            return [(a, (*path, *inside)) for a, path in _places(base, of, choices)]
         case ast.Attribute(base, name) if not is_of_arrays(name) and name[0] != "_":
             return [(a, (*path, Attribute(name))) for a, path in _places(base, of, choices)]
+        case ast.Subscript(base, ast.Slice()):
+            return _places(base, of, choices)
         case ast.Subscript(base, at):
             keys = _keys(at, choices)
             return [(a, (*path, k)) for a, path in _places(base, of, choices) for k in keys]
@@ -215,6 +281,8 @@ def _keys(node: ast.expr, choices: Mapping[str, list[Any]]) -> list[Any]:
             return [key]
         case ast.Constant(value=int(key)) if not isinstance(key, bool):
             return [key]
+        case ast.UnaryOp(ast.USub(), ast.Constant(value=1)):
+            return [-1]
         case ast.Name(id=name):
             return choices.get(name, [])
         case ast.BinOp(left, ast.Add(), right):

@@ -3,19 +3,23 @@
 import ast
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.calling.signatures import source_of
 
 ARRAY, NUMBER = "array", "number"
+FUNCTION = "function"  # that is called
 FLAT = "flat"  # an array of one axis, as in C
+MAP, MAPPED = "map", "mapped"  # uses: tokens @ it, it @ a map
+DIVISOR, REPEATS = "divisor", "repeats"  # a width // it, repeat(k, it)
 OF_ARRAYS = {
     "shape", "ndim", "T", "mT", "size", "reshape", "transpose", "swapaxes", "permute",
     "view", "astype", "mean", "sum", "max", "min", "dot", "copy", "ravel", "flatten", "unsqueeze",
     "squeeze", "masked_fill", "softmax", "expand", "dim", "at", "to", "float",
 }  # fmt: skip
 WITH_NUMBERS = frozenset(("range", "arange", "sqrt", "log", "linspace", "eye", "tri"))
+MERGING = ("reshape", "concatenate", "hstack")  # of heads
 DEEPEST = 3  # a function that the function calls, and what that calls
 SAID = {  # words of a docstring, and the role that they name
     "query": r"(?:quer(?:y|ies)|asks?|decoder)\b", "key": r"keys?\b", "value": r"values?\b",
@@ -31,26 +35,46 @@ MOST_WORDS = 5  # between an argument and what it is
 class Evidence(NamedTuple):
     """What is known of an argument before it is called."""
 
-    kind: str = ""  # "array", "number", "flat", or unknown
+    kind: str = ""  # "array", "number", "flat", "function", or unknown
     rank: int = 0  # of an array, 0 if unknown
     roles: tuple[str, ...] = ()  # by the docstring
+    use: str = ""  # "map", "mapped", "divisor", "repeats", or unknown
 
 
 def evidence(tree: ast.AST, names: list[str], inner: Any) -> dict[str, Evidence]:
     """Return what is known of each argument."""
     kinds, ranks = _of_source(tree, {name: name for name in names}, inner, 0)
     said = _of_docstring(str(getattr(inner, "__doc__", "") or ""), names)
+    uses = {name: use for name, use in _uses(tree, names) if name in names}
     return {
-        name: Evidence(kinds.get(name, ""), ranks.get(name, 0), said.get(name, ()))
+        name: Evidence(
+            kinds.get(name, ""), ranks.get(name, 0), said.get(name, ()), uses.get(name, "")
+        )
         for name in names
     }
+
+
+def _uses(tree: ast.AST, names: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield names with what they are used for."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.BinOp(left, ast.MatMult(), ast.Name(id=name)):
+                called = left.func if isinstance(left, ast.Call) else left
+                if getattr(called, "id", "") in names or getattr(called, "attr", "") in MERGING:
+                    yield from ((getattr(called, "id", ""), MAPPED), (name, MAP))
+            case ast.BinOp(_, ast.FloorDiv(), ast.Name(id=name)):
+                yield name, DIVISOR
+            case ast.Call(ast.Attribute(attr="repeat"), [*_, ast.Name(id=name)]) | ast.Call(
+                ast.Attribute(attr="repeat"), [_, ast.Name(id=name), _]
+            ):
+                yield name, REPEATS
 
 
 def _of_source(
     tree: ast.AST, of: Mapping[str, str], inner: Any, depth: int
 ) -> tuple[dict[str, str], dict[str, int]]:
     """Return kinds and ranks; `of` gives the argument that a name of this function stands for."""
-    numbers, arrays, flat = set[str](), set[str](), set[str]()
+    numbers, arrays, flat, functions = set[str](), set[str](), set[str](), set[str]()
     ranks: dict[str, int] = {}
     changed: set[str] = set()
     for node in ast.walk(tree):
@@ -79,6 +103,7 @@ def _of_source(
                         ranks |= {each.id: len(term)} if "." not in term else {}
             case ast.Call(function, arguments):
                 called = getattr(function, "attr", getattr(function, "id", ""))
+                functions |= {function.id} if isinstance(function, ast.Name) else set()
                 own = {each.id for each in arguments if isinstance(each, ast.Name)}
                 if called in WITH_NUMBERS:
                     numbers |= own
@@ -90,9 +115,10 @@ def _of_source(
                     of_arrays, more = _of_callee(inner, called, arguments, depth)
                     numbers |= {name for name, kind in of_arrays.items() if kind == NUMBER}
                     arrays |= {name for name, kind in of_arrays.items() if kind == ARRAY}
+                    functions |= {name for name, kind in of_arrays.items() if kind == FUNCTION}
                     ranks = more | ranks
     kinds = dict.fromkeys(numbers, NUMBER) | dict.fromkeys(arrays, ARRAY)
-    kinds |= dict.fromkeys(flat - arrays, FLAT)
+    kinds |= dict.fromkeys(flat - arrays, FLAT) | dict.fromkeys(functions, FUNCTION)
     for node in ast.walk(tree):  # what each of several names stands for in a loop
         match node:
             case ast.comprehension(ast.Name(id=one), ast.Tuple(elts)) | ast.For(

@@ -1,5 +1,6 @@
 """How an array is laid out: its axes in some order, split or joined, one of them left out."""
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import permutations
 
@@ -21,7 +22,7 @@ HEADS_GIVEN = (  # of the queries; then of the keys, where it is not the same wi
 HEADS_INSIDE = (
     "B T D", "T D", "T B D", "B D T", "D T", "B D|B S D", "D|S D", "1 B D|S B D", "B D|S B D",
     "B 1 D|B S D", "B D T 1",  # an image of T rows
-    "D T B", "B D|B D", "D|D",
+    "D T B", "B D|B D", "B 1 D|B 1 D", "D|D",
 )  # fmt: skip
 RARE_GIVEN = (
     "T d|B S d", "d|B S d", "T H d|B S G d", "H d|B S G d",  # the same queries for all
@@ -33,14 +34,15 @@ JOINED = {  # axes that are several axes in one
     "B": "n m",
     "R": "2 G d",
 }  # fmt: skip
+STACKED = {"P": "3 M", "R": "2 N"}  # the same, with all heads in one
 CELLS = ("B H T S", "B T S", "T S", "B 1 T S", "B 1 1 S", "B S", "H T S", "S", "1 H T S", "1 1 T S",
-         "1 T S", "B 1 S", "H 1 S", "B H 1 S", "1 S", "S B", "B H S")  # fmt: skip
+         "1 T S", "B 1 S", "H 1 S", "B H 1 S", "1 S", "S B", "B H S", "S T")  # fmt: skip
 ROWS = ("B S", "S", "B 1 1 S", "B 1 S", "S B")  # of a padding mask
 OF_HEADS = ("H", "1 H 1 1", "H 1 1")
 LAYOUTS = {  # layouts of arrays that are options
     "mask": CELLS,
     "bias": ("B H T S", "H T S", "B T S", "1 H T S", "T S", "B 1 T S", "1 1 T S", "T S H"),
-    "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", ""),
+    "dropout_mask": ("B H T S", "H T S", "B T S", "T S"), "lengths": ("B", "", "B T"),
     "q_lengths": ("B",),
     "positions": ("B T", "T"), "k_positions": ("B S", "S"),
     "segments": ("B S", "S"), "q_segments": ("B T", "T"),
@@ -54,7 +56,8 @@ OF_LAYERS = (  # of PyTorch: one map for all heads; convolutions of single token
 PARAM_LAYOUTS = (  # of w_q, and of w_o; those of the others follow
     ("D M", "U W"), ("M D", "W U"), ("D M", "W U"), ("M D", "U W"), ("H D d", "U W"),
     ("H D d", "H e W"), ("D H d", "H e W"), ("D H d", "U W"), ("H d D", "W U"), ("H d D", "U W"),
-    ("3 D M", "U W"), *OF_LAYERS,
+    ("3 D M", "U W"), ("3 M D", "W U"), ("3 D M", "W U"), ("3 M D", "U W"),
+    ("D H d|d", "H e W"), ("H D d|d", "H W e"), *OF_LAYERS,  # one key head
 )  # fmt: skip
 PACKED = (
     "B T P", "T P", "B T 3 H d", "3 B H T d", "3 B T H d", "B 3 T H d", "T B P", "T 3 H d", "B P T",
@@ -81,8 +84,8 @@ def arrange(array: Array, axes: str, layout: str, sizes: Sizes) -> Array:
         layout = layout.replace("FF", "F").replace("ff", "F")
     have, wanted = axes.split(), layout.split()
     for axis in [*have]:
-        parts = JOINED.get(axis, axis).split()
-        if axis not in wanted and len(parts) > 1 and {*parts} <= {*wanted, "H"}:
+        parts = parts_of_axis(axis, wanted)
+        if axis not in wanted and len(parts) > 1 and {*parts} <= {*wanted, "H", "G"}:
             at = have.index(axis)
             shape = tuple(sizes.of(part) for part in parts)
             array = array.reshape(*array.shape[:at], *shape, *array.shape[at + 1 :])
@@ -97,6 +100,18 @@ def arrange(array: Array, axes: str, layout: str, sizes: Sizes) -> Array:
     return np.ascontiguousarray(np.expand_dims(array, new))
 
 
+def parts_of_axis(axis: str, layout: Sequence[str]) -> list[str]:
+    """Return the axes that are one axis together, as a layout has them.
+
+    Examples
+    --------
+    >>> parts_of_axis("P", ["3", "D", "M"]), parts_of_axis("P", ["D", "3", "H", "d"])
+    (['3', 'M'], ['3', 'H', 'd'])
+    """
+    stacked = STACKED.get(axis, "").split()
+    return stacked if stacked and {*stacked} <= {*layout} else JOINED.get(axis, axis).split()
+
+
 def param_layout(role: str, of_params: tuple[str, str]) -> str:
     """Return the layout of a param, given those of w_q and w_o.
 
@@ -106,14 +121,21 @@ def param_layout(role: str, of_params: tuple[str, str]) -> str:
     ('O E', 'G d')
     """
     of_q, of_o = of_params
+    of_q, _, is_shared = of_q.partition("|")
+    if is_shared and role[2:] in ("k", "v"):
+        return param_layout(role, (of_q, of_o)).replace("G ", "")
     if role == "bias_table":
         return "K H"
     if role == "bias":
         return "T S H"
-    if role == "w_o":
-        return of_o
+    if role in ("w_o", "w_c"):
+        return of_o if role == "w_o" else of_o.replace("U", "Y").replace("H e", "Y")
     if role == "w_qkv" and {"H", "3"} & {*of_q.split()}:
         return of_q if "3" in of_q else of_q.replace("H d", "3 H d").replace("H D d", "3 H D d")
+    if role == "b_qkv" and "3" in of_q:
+        return "3 M"
+    if role in ("w_kv", "b_kv") and "3" in of_q:  # two of three
+        return f"2 {param_layout(f'{role[:2]}k', (of_q.removeprefix('3 '), of_o))}"
     of_q = of_q.removeprefix("3 ")
     if role == "w_qk":
         return of_q.replace("D", "L")

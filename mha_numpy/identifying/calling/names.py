@@ -4,6 +4,7 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
+from unicodedata import combining, normalize
 
 KINDS = frozenset((  # words that say little after another one
     "t", "i", "n", "new", "seq", "sequence", "input", "inputs", "tensor", "array", "mat", "vec",
@@ -38,7 +39,8 @@ def roles_by_name(name: str) -> tuple[str, ...]:
     >>> roles_by_name("num_heads"), roles_by_name("W_Q"), roles_by_name("encoder_outputs")
     (('H',), ('w_q',), ('memory',))
     """
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rsplit("/", 1)[-1]).lower().split("_")
+    plain = "".join(c for c in normalize("NFKD", name.rsplit("/", 1)[-1]) if not combining(c))
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain).lower().split("_")  # without accents
     words = [word for word in words if word]
     is_kind = bool(words) and words[-1] in KINDS  # query_seq and x_t are a query and x
     for part in ("".join(words), "".join(words[:-1]) if is_kind else "", *words[::-1]):
@@ -46,3 +48,8 @@ def roles_by_name(name: str) -> tuple[str, ...]:
         if roles:
             return roles
     return ()
+
+
+def is_mask(name: str) -> bool:
+    """Return whether a name says that an argument is a mask."""
+    return bool({"mask", "padding"} & {*roles_by_name(name)})

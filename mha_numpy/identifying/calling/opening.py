@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from mha_numpy.identifying.calling.containers import OF_LISTS, OF_MAPS, Attribute, Held, Path
+from mha_numpy.identifying.calling.containers import EACH, OF_LISTS, OF_MAPS, Attribute, Held, Path
 from mha_numpy.identifying.calling.evidence import ARRAY, Evidence
 from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.signatures import REQUIRED, Argument
@@ -22,6 +22,9 @@ def is_opened(argument: Argument, held: Held, known: Evidence) -> bool:
         return False
     if argument.star:
         return bool(held.places)
+    if any(path[0] is EACH for path in held.places):
+        has_keys = any(isinstance(key, str) for path in held.places for key in path[1:])
+        return known.kind != ARRAY or has_keys
     is_map = any(isinstance(path[0], str) for path in held.places)
     is_filled = bool(held.methods & {*OF_MAPS, *OF_LISTS})
     is_object = not held.places or any(isinstance(path[0], Attribute) for path in held.places)
@@ -81,10 +84,16 @@ def meant_by(holder: str, path: Path, called: str, places: Sequence[Path]) -> st
         return f"{'b' if words[-1][0] == 'b' else 'w'}_{own}" if own else "_".join(words[-2:])
     same = [other for other in places if other[:-1] == path[:-1]]
     by_number = ""
-    if before and isinstance(before[-1], int) and len(same) == 2:  # a matrix and a bias of each
-        names = BY_NUMBER.get(len({other[: len(before)] for other in places}), ())
-        by_number = f"{'wb'[last]}_{names[before[-1]]}" if names else ""
-        if any(role[:2] in ("w_", "b_") for role in roles_by_name(called)):
+    if before and len(same) == 2 and not CACHES.fullmatch(holder):  # a matrix and a bias of each
+        if isinstance(before[-1], str):
+            of_map = (role[2:] for role in roles_by_name(before[-1]) if role[:2] == "w_")
+            own = next(of_map, "")
+        else:
+            names = BY_NUMBER.get(len({other[: len(before)] for other in places}), ())
+            own = names[before[-1]] if names else ""
+        by_number = f"{'wb'[last]}_{own}" if own else ""
+        is_param = any(role[:2] in ("w_", "b_") for role in roles_by_name(called))
+        if is_param and not (by_number and isinstance(before[-1], str)):
             return called
     elif roles_by_name(called):
         return called

@@ -9,8 +9,10 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
+from operator import getitem
+from traceback import extract_tb
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +22,7 @@ from mha_numpy.errors import ConfigError, describe, one_line
 from mha_numpy.frameworks import to_framework, to_numpy
 from mha_numpy.identifying.calling.aftermath import State
 from mha_numpy.identifying.calling.arrays import (
+    buckets_of,
     call_in,
     eps_of_norms,
     flatten,
@@ -35,13 +38,23 @@ from mha_numpy.identifying.calling.arrays import (
     owner_of,
     parts_in,
 )
-from mha_numpy.identifying.calling.asked import MOST_KEYS, Drawn, hold
+from mha_numpy.identifying.calling.asked import MOST_KEYS, Drawn, Note, hold
 from mha_numpy.identifying.calling.chance import Chance
 from mha_numpy.identifying.calling.clock import clock
-from mha_numpy.identifying.calling.containers import OF_LISTS, Held, Path, find_held
+from mha_numpy.identifying.calling.containers import (
+    EACH,
+    OF_LISTS,
+    Held,
+    Path,
+    fields_of,
+    find_held,
+    kinds_of,
+    of_fields,
+)
 from mha_numpy.identifying.calling.evidence import Evidence, evidence
 from mha_numpy.identifying.calling.names import roles_by_name
 from mha_numpy.identifying.calling.opening import is_opened, open_argument
+from mha_numpy.identifying.calling.shapes import declared_shapes, said_of
 from mha_numpy.identifying.calling.signatures import Argument, arguments_of, source_of
 
 STACKS = {"jax": "jax.numpy", "keras": "keras.ops"}  # the modules that stack arrays
@@ -54,6 +67,9 @@ NARROW = {
     ("float64", "float32"): "float32", ("float64", "float16"): "float16",
     ("complex128", "float32"): "complex64", ("complex128", "float16"): "complex64",
 }  # fmt: skip
+
+
+CASTS = {"float64": "double", "float32": "float", "float16": "half"}  # of a module
 
 
 class Called(NamedTuple):
@@ -72,7 +88,9 @@ class Subject:
     def __init__(self, function: Callable[..., Any]) -> None:
         if not callable(function):
             raise ConfigError(f"function: expected a function or a layer; got {describe(function)}")
+        self.given: dict[str, str] = {}  # roles that somebody gave, by argument
         self.until = np.inf  # when its time is over, as `clock` counts
+        self.state: State | None = None  # also for one that reads what was kept
         self.function = function
         self.inner = inner_function(function)
         name = str(getattr(function, "__qualname__", type(function).__name__))
@@ -87,19 +105,28 @@ class Subject:
             self.exact = function = module
         self.narrow("float64")
         self.source, self.tree = source_of(self.inner)
+        self.literals = _literals(self.tree)
+        self.said = said_of(self.inner, owner_of(function))
         self.whole = arguments_of(function, self.inner)  # as the signature has them
         names = [argument.name for argument in self.whole]
         self.evidence = defaultdict(Evidence, evidence(self.tree, names, self.inner))
         self.held = find_held(self.tree, names, self.inner)
+        self.kinds = kinds_of(self.inner)
+        for name, kind in self.kinds.items():
+            if name in self.held:
+                self.held[name] = of_fields(self.held[name], fields_of(kind))
         self.stacked: set[str] = set()  # arguments whose parts are one array
         self.asked: dict[str, dict[Path, bool]] = {}  # by argument; whether it may be missing
         self.open()
         self.hidden = hidden_arrays(function)
         self.numbers = numbers_of(function)
         self.norm_eps = eps_of_norms(function)
+        self.buckets = buckets_of(self.inner)
         self.is_watched = False  # line by line, so that nothing may be compiled
+        self.feeding = ""  # "d" or "1 d": what it is given in each of many calls, one for a token
         self.chance = Chance(function)
-        self.state: State | None = State(self.function)  # None for one that reads what was kept
+        self.complete: Callable[[Any], Any] = lambda problem: problem  # with what a call shows
+        self.state = State(self.function)
 
     @property
     def left(self) -> float:
@@ -117,6 +144,15 @@ class Subject:
             self.until = before
 
     @contextlib.contextmanager
+    def completing(self, complete: Callable[[Any], Any]) -> Iterator[Callable[[Any], Any]]:
+        """Add something to each problem before it is passed."""
+        before, self.complete = self.complete, complete
+        try:
+            yield complete
+        finally:
+            self.complete = before
+
+    @contextlib.contextmanager
     def keeping(self, kept: bool = True) -> Iterator[None]:
         """Let an object keep what it has of the last call."""
         state = self.state
@@ -126,11 +162,21 @@ class Subject:
         finally:
             self.state = state
 
+    @contextlib.contextmanager
+    def after(self, given: Mapping[str, Any]) -> Iterator[None]:
+        """Let each call begin with what an object keeps of a first one."""
+        self.call(given)
+        before, self.state = self.state, State(self.function)
+        try:
+            yield
+        finally:
+            self.state = before
+
     def constants(self) -> list[float]:
         """Return the numbers that may be conventions: of the source, attributes and defaults."""
-        values = [node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant)]
-        values += [*self.numbers.values(), *(argument.default for argument in self.arguments)]
-        return [*dict.fromkeys(abs(float(n)) for n in values if is_number(n) and n)]
+        own = [*self.numbers.values(), *(argument.default for argument in self.arguments)]
+        values = (n for n in (*self.literals, *own) if is_number(n) and n)
+        return [*dict.fromkeys(abs(float(n)) for n in values)]
 
     @contextlib.contextmanager
     def passing(self, dtype: str) -> Iterator[None]:
@@ -145,8 +191,10 @@ class Subject:
         """Let calls have arrays of another dtype, and a module of PyTorch its params."""
         self.dtype = dtype
         if self.is_module:
+            if self.state:  # what calls have kept may have no copy
+                self.state.put_back()
             module = self.exact if dtype == "float64" else _copy_module(self.exact)
-            self.function = module.to(getattr(sys.modules["torch"], dtype))
+            self.function = _cast(module, CASTS[dtype])
             self.state = State(self.function)
 
     def learn(self, trouble: str = "") -> bool:
@@ -155,12 +203,13 @@ class Subject:
         for name, asked in self.asked.items():
             held = self.held.setdefault(name, Held({}, set(), set(), may_be_none=False))
             count = UNPACKED.search(trouble)
-            if () in asked and not held.places and count:
-                asked |= {(i,): False for i in range(int(count[1]))}
+            last = next(reversed(asked), None)  # it was unpacked
+            if count and last is not None and last not in held.places and not asked[last]:
+                asked |= {(*last, i): False for i in range(int(count[1]))}
             more = [
                 path
                 for path, is_optional in asked.items()
-                if path and path not in held.places
+                if path and all(known[: len(path)] != path for known in held.places)
                 and not (is_optional and not roles_by_name(str(path[-1])))
             ]  # fmt: skip
             for path in more:
@@ -176,11 +225,10 @@ class Subject:
             self.open()
         holder = owner_of(self.function)
         drawn = {
-            f"{name}.{key}": array
+            f"{name}{path}".replace("['", ".").replace("']", ""): array
             for name, value in getattr(holder, "__dict__", {}).items()
             if isinstance(value, Drawn)
-            for key, array in value.items()
-            if isinstance(array, np.ndarray)
+            for path, array in flatten(value)
         }
         if drawn.keys() - self.hidden.keys():
             self.hidden, new = {**self.hidden, **drawn}, True
@@ -210,6 +258,11 @@ class Subject:
                 self.arguments += open_argument(argument, held)
             elif not argument.star:
                 self.arguments.append(argument)
+        self.has_pages = any(roles_by_name(a.word)[:1] == ("pages",) for a in self.arguments)
+        self.by_head = {a.name for a in self.arguments if EACH in a.path}
+        words = {str(a.path[-1]) if a.path else a.name: a.name for a in self.arguments}
+        declared = declared_shapes(self.said, self.tree, [*words])
+        self.shapes = {words[word]: shapes for word, shapes in declared.items()}
 
     def in_whole(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the signature has them; `given` may have their parts."""
@@ -232,11 +285,15 @@ class Subject:
         if not values and held.methods & {*OF_LISTS}:
             return []
         stack = import_module(STACKS.get(self.framework, self.framework)).stack
-        return hold(values, partial(self._note, name), stack if name in self.stacked else tuple)
+        note = Note(self._note, name)
+        whole = hold(values, note, stack if name in self.stacked else tuple)
+        known = fields_of(self.kinds.get(name))
+        needed = {field for field, has_default in known.items() if not has_default}
+        is_whole = isinstance(whole, dict) and known.keys() >= whole.keys() >= needed
+        return self.kinds[name](**whole) if known and is_whole else whole
 
-    def _placed(self, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _placed(self, whole: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return what is passed by position and what by name."""
-        whole = self.in_whole(given)
         positional: list[Any] = []
         named: dict[str, Any] = {}
         stars = [argument.name for argument in self.whole if argument.star == "*"]
@@ -273,13 +330,14 @@ class Subject:
         if self.left < 0:
             return Called([])
         passed = {name: self._passed(narrow(value, self.dtype)) for name, value in given.items()}
-        positional, named = self._placed(passed)
+        positional, named = self._placed(self.in_whole(passed))
         if self.state:
             self.state.put_back()
         try:
             with undisturbed(), self.chance.control():
                 compiler = "" if self.is_watched else self.framework
-                result = call_in(compiler, self.function, positional, named)
+                run = partial(call_in, compiler, self.function)
+                result = self._feed(positional, named) if self.feeding else run(positional, named)
             if filled:
                 result = (passed[filled], result)
             return Called([*flatten(result)], result=result)
@@ -288,15 +346,38 @@ class Subject:
         except BaseException as error:  # anybody's
             return Called([], trouble_of(error))
 
+    def _feed(self, positional: list[Any], named: dict[str, Any]) -> Any:
+        """Call it with one token after the other; return the outputs as one array."""
+        every = [*positional, *named.values()]
+        count = max(x.shape[-2] for x in every if getattr(x, "ndim", 0) > 1)
+
+        def token(x: Any, t: int) -> Any:
+            if getattr(x, "ndim", 0) < 2:
+                return x
+            return x[..., t : t + 1, :] if self.feeding == "1 d" else x[..., t, :]
+
+        outputs = []
+        for t in range(count):
+            own = {name: token(x, t) for name, x in named.items()}
+            output = self.function(*(token(x, t) for x in positional), **own)
+            output = output[0] if isinstance(output, tuple) else output
+            outputs.append(output[..., 0, :] if self.feeding == "1 d" else output)
+        return import_module(STACKS.get(self.framework, self.framework)).stack(outputs, -2)
+
     def changed(self, given: Mapping[str, Any]) -> dict[str, Array]:
         """Call the function; return the arguments that it changed, as they are afterwards."""
         if self.framework == "jax":  # its arrays never change
             return {}
         passed = {name: self._passed(narrow(value, self.dtype)) for name, value in given.items()}
-        positional, named = self._placed(passed)
+        whole = self.in_whole(passed)
+        positional, named = self._placed(whole)
         with contextlib.suppress(Exception, SystemExit), undisturbed(), self.chance.control():
             self.function(*positional, **named)
         arrays = {name: x for name, x in given.items() if isinstance(x, np.ndarray)}
+        for part in (part for part in self.arguments if part.path and part.name in arrays):
+            with contextlib.suppress(Exception):  # a dict may have got another array
+                now = reduce(getitem, part.path, whole[part.holder])
+                passed[part.name] = now if hasattr(now, "shape") else passed[part.name]
         after = {name: np.asarray(to_numpy(passed[name])) for name in arrays}
         same_dtype = {name: array.astype(after[name].dtype) for name, array in arrays.items()}
         return {n: x for n, x in after.items() if not np.array_equal(x, same_dtype[n])}
@@ -318,16 +399,29 @@ def undisturbed() -> Iterator[io.StringIO]:
             sys.stdin = stdin
 
 
+def _literals(tree: ast.AST) -> list[Any]:
+    """Return the constants of a source, without those that say which axis of a shape is meant."""
+    parts = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
+    shapes = [node for node in parts if getattr(node.value, "attr", "") == "shape"]
+    axes = {id(part) for node in shapes for part in ast.walk(node.slice)}  # as in x.shape[-2]
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return [node.value for node in nodes if id(node) not in axes]
+
+
 def trouble_of(error: BaseException) -> str:
     """Return an error in a line, also if its text cannot be had."""
     with contextlib.suppress(Exception):
-        return f"{type(error).__name__}: {one_line(error)}"
+        text = one_line(error)
+        if not text and error.__traceback__:
+            line = extract_tb(error.__traceback__)[-1]
+            text = f"line {line.lineno}, {line.line}"
+        return ": ".join(filter(None, (type(error).__name__, text)))
     return type(error).__name__
 
 
 def _copy_module(module: Any) -> Any:
     """Return a copy of a PyTorch module, also if it keeps results of a call, which have no copy."""
-    kept = [value for part in module.modules() for value in vars(part).values()]
+    kept = [x for part in module.modules() for x in (*vars(part).values(), *part.buffers(False))]
     return deepcopy(module, {id(t): t.detach() for t in kept if getattr(t, "grad_fn", None)})
 
 
@@ -349,6 +443,15 @@ def in_arrays(value: Any, change: Callable[[Array], Any]) -> Any:
     if isinstance(value, list) and value:
         return [in_arrays(each, change) for each in value]
     return change(value) if isinstance(value, np.ndarray) else value
+
+
+def _cast(module: Any, how: str) -> Any:
+    """Return a module whose floats have another dtype, those of plain attributes, too."""
+    for part in module.modules():
+        for name, value in [*vars(part).items()]:
+            if getattr(value, "is_floating_point", bool)():  # a tensor
+                setattr(part, name, getattr(value, how)())
+    return getattr(module, how)()  # which leaves complex numbers alone
 
 
 def narrow(value: Any, dtype: str) -> Any:

@@ -1,6 +1,7 @@
 """The ways to call a function: which argument has which role, and in which layout."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
 
@@ -8,11 +9,11 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.calling.chance import is_kept
+from mha_numpy.identifying.calling.clock import clock
 from mha_numpy.identifying.calling.evidence import FLAT
 from mha_numpy.identifying.calling.layouts import (
     HEADS_GIVEN,
     HEADS_INSIDE,
-    JOINED,
     LAYOUTS,
     OF_HEADS,
     OF_LAYERS,
@@ -23,22 +24,44 @@ from mha_numpy.identifying.calling.layouts import (
     ROWS,
     arrange,
     param_layout,
+    parts_of_axis,
 )
 from mha_numpy.identifying.calling.names import roles_by_name
-from mha_numpy.identifying.calling.roles import MAIN, NUMBERS, PARAMS, TOKENS, Roles, find_roles
+from mha_numpy.identifying.calling.roles import (
+    NUMBERS,
+    PARAMS,
+    TOKENS,
+    Roles,
+    find_roles,
+    roles_of_shapes,
+)
+from mha_numpy.identifying.calling.shapes import MAIN, fit_shapes
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.family import AXES, Problem, Sizes
 from mha_numpy.identifying.family.problem import draw
 
+
+def softmax(scores: Any, *_: Any, **__: Any) -> Any:
+    """Return the softmax over the last axis, of any framework."""
+    most = scores.max(-1)
+    exps = math.e ** (scores - getattr(most, "values", most)[..., None])
+    return exps / exps.sum(-1)[..., None]
+
+
+ALL_VISIBLE = (  # functions of the indices of cells, the key last, whatever True means
+    lambda *at: at[-1] == at[-1],
+    lambda *at: at[-1] != at[-1],
+)
 CHOICES: dict[str, tuple[Any, ...]] = {  # what to pass for a role: the first fits most functions
     "rate": (0.0, 1.0, 0.25), "training": (False,), "flag": (False,), "is_causal": (False,),
     "eps": (1e-12,), "block": (2, 1), "softcap": (1.5,), "window": (3, (2, 1), (2, 0)),
     "offset": (3, 2, 0), "other": (None, 1.0), "rng": ("rng", 0, None), "scale": (0.4,),
     "slopes": (0.4,), "rotary": (4,),
-    "base": (100.0,),
+    "base": (100.0,), "function": (lambda *given: given[0],), "softmax": (softmax,),
 }  # fmt: skip
 SETTING_ROLES = ("scale", "softcap", "window", "offset", "base", "is_causal", "block", "slopes",
                  "rotary")  # fmt: skip
+PAGE = 2  # rows of a page, as the first size of blocks
 OF_CELLS = ("mask", "more_mask", "bias", "more_bias", "dropout_mask")
 SEGMENTS = ("segments", "q_segments")
 OF_ROWS = ("positions", "k_positions", *SEGMENTS)
@@ -47,8 +70,12 @@ KINDS = {"mask": ("bool", "int", "float"), "cache_k": CACHES, "cache_v": CACHES}
 PAIRED = (  # arrays that have one layout
     ("cache_k", "cache_v"), ("cos", "sin"), SEGMENTS, ("k_positions", "positions"),
 )  # fmt: skip
+MOST_ROLES = 40  # by declared shapes; for each a number of ways, and the seconds to find them
+MOST_SHAPED = 6
+SECONDS = 0.3
 MOST_OPTIONS = 200  # ways to give everything that is neither tokens nor params
 SHARED = ("d", "d d", "e e")  # params that are the same for each head
+OF_OWN = ("T D|B S D", "T D|S D", "T D|S B D")  # of queries that an object has itself
 ROUND = {"T": 16, "S": 16, "d": 32, "e": 32}
 HEADS = (1, 2, 4, 3, 6, 8, 12, 16)  # numbers of heads that are tried where nothing says one
 
@@ -127,8 +154,12 @@ def _fill(slot: Slot, problem: Problem) -> Any:
         return drawn.ravel() if slot.kind == FLAT else drawn
     if slot.role == "lengths" and not slot.layout:
         return int(problem.given["lengths"][0])
+    if slot.role == "lengths" and slot.layout == "B T":  # one for each query
+        return np.repeat(problem.given["lengths"][:, None], problem.sizes.T, 1)
     if slot.role == "params":  # a call says which
         return {}
+    if slot.role == "pages":
+        return _pages(problem.sizes) if slot.kind == "rows" else _pages(problem.sizes)[0]
     if slot.role in NUMBERS:
         return number_of(slot.role, problem.sizes)
     if not slot.layout:
@@ -137,13 +168,34 @@ def _fill(slot: Slot, problem: Problem) -> Any:
     if slot.kind == "room":
         room = problem.sizes.S + 1
         return np.pad(array, [(0, room * (axis == "Z")) for axis in slot.layout.split()])
+    if slot.kind == "pages":
+        return _in_pages(array, slot.layout.split(), problem.sizes)
+    if slot.kind == "edges":  # from each key to the queries that see it
+        return np.stack(np.nonzero(array.T))
     if slot.kind == FLAT:
         return array.ravel()
     if slot.kind == "list":
         return [*array]
     if slot.kind == "ends":  # where each segment begins, and the end
-        return np.searchsorted(array, np.arange(array.max() + 2))
+        return np.searchsorted(array, np.arange(array.min(), array.max() + 2))
     return array.astype({"int": np.int64, "float": float}.get(slot.kind, array.dtype))
+
+
+def _pages(sizes: Sizes) -> Array:
+    """Return which pages have the keys of each sequence, in an order that is not their own."""
+    count = sizes.B * max(-(-sizes.S // PAGE), 1)
+    return np.arange(count)[::-1].reshape(sizes.B, -1)
+
+
+def _in_pages(array: Array, layout: list[str], sizes: Sizes) -> Array:
+    """Return keys or values in pages of some rows each; sequences share no page."""
+    array = array if "B" in layout else array[None]
+    at = layout.index("S") + ("B" not in layout)
+    table = _pages(sizes)
+    room = [(0, (table.shape[1] * PAGE - n) * (axis == at)) for axis, n in enumerate(array.shape)]
+    parts = np.split(np.pad(array, room), table.shape[1], axis=at)
+    pages = np.stack(parts, 1).reshape(-1, *parts[0].shape[1:])
+    return pages[np.argsort(table.ravel())]
 
 
 def number_of(role: str, sizes: Sizes) -> int:
@@ -158,13 +210,15 @@ def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
         return np.kron(np.eye(heads), array.T) if array.ndim == 2 else np.tile(array, heads)
     if slot.role == "bias":
         return array.transpose(2, 0, 1)[None].astype(float)
+    if slot.role == "x":  # the same queries for all sequences
+        return array.reshape(1, sizes.T, -1).astype(float)
     have, wanted = slot.layout.replace(" 1", "").split(), AXES[slot.role].split()
     array = array.reshape(
         [n for n, axis in zip(array.shape, slot.layout.split(), strict=True) if axis != "1"]
     )
     if len(have) == len(wanted) and array.ndim == len(have):
         return array.transpose([have.index(axis) for axis in wanted]).astype(float)
-    split = [[axis] if axis in have else JOINED[axis].split() for axis in wanted]
+    split = [[axis] if axis in have else parts_of_axis(axis, have) for axis in wanted]
     order = [have.index(part) for parts in split for part in parts]
     return array.transpose(order).reshape(sizes.shape(AXES[slot.role])).astype(float)
 
@@ -172,28 +226,75 @@ def _back(array: Array, slot: Slot, sizes: Sizes) -> Array:
 def find_ways(
     subject: Subject, given: Mapping[str, str], doubt: bool = False, is_cached: bool = False
 ) -> Iterator[Way]:
-    """Yield ways to call a function, the likeliest first."""
+    """Yield ways to call a function, the likeliest first: those that its shapes declare."""
+    known: set[str] = set()
+    for way in _every_way(subject, given, doubt, is_cached):
+        key = repr(way)
+        if key not in known and _has_its_tokens(way):
+            known.add(key)
+            yield way
+
+
+def _has_its_tokens(way: Way) -> bool:
+    """Return whether a number of tokens that is passed belongs to an axis of something."""
+    slots = way.slots.values()
+    is_counted = any(slot.role == "T" for slot in slots)
+    return not is_counted or any("T" in slot.layout.split() for slot in slots)
+
+
+def _every_way(
+    subject: Subject, given: Mapping[str, str], doubt: bool, is_cached: bool
+) -> Iterator[Way]:
+    """Yield ways, some of them twice."""
+    is_of_token = subject.feeding == "d"  # what is said of shapes is said of one token
+    if subject.shapes and not doubt and not is_cached and not is_of_token:
+        yield from _shaped_ways(subject, given)
     for is_round in (True, False) if doubt else (False,):  # some functions want whole tiles
-        for is_rare in (False, True):
+        for tokens in ((*HEADS_GIVEN, *HEADS_INSIDE), (*RARE_GIVEN, *RARE_INSIDE)):
             for roles in find_roles(subject, given, doubt and not is_round, is_cached):
-                yield from _ways_of(subject, roles, ROUND if is_round else {}, is_rare)
+                yield from _ways_of(subject, roles, ROUND if is_round else {}, tokens)
+
+
+def _shaped_ways(subject: Subject, given: Mapping[str, str]) -> Iterator[Way]:
+    """Yield the ways that fit the declared shapes, some of each assignment of roles."""
+    later: list[Way] = []
+    for roles, tokens in islice(roles_of_shapes(subject, given), MOST_ROLES):
+        fitting: list[tuple[int, Way]] = []
+        until = clock() + SECONDS
+        for at, way in enumerate(_ways_of(subject, roles, {}, (tokens,))):
+            layouts = {name: slot.layout for name, slot in way.slots.items()}
+            cost = fit_shapes(subject.shapes, layouts)
+            fitting += [] if cost is None else [(cost, way)]
+            if at % 32 == 0 and clock() > until:
+                break
+        least = min((cost for cost, _ in fitting), default=0)
+        best = [way for cost, way in fitting if cost == least]
+        yield from best[:MOST_SHAPED]
+        later += best[MOST_SHAPED : 6 * MOST_SHAPED]
+    yield from later
 
 
 def _ways_of(
-    subject: Subject, roles: Roles, changed: Mapping[str, int], is_rare: bool
+    subject: Subject, roles: Roles, changed: Mapping[str, int], layouts: Sequence[str]
 ) -> Iterator[Way]:
     """Yield the ways that give arguments these roles, with some lengths changed."""
-    of_given, of_inside = (RARE_GIVEN, RARE_INSIDE) if is_rare else (HEADS_GIVEN, HEADS_INSIDE)
+    of_inside = tuple(each for each in layouts if "D" in each)
+    of_given = tuple(each for each in layouts if "D" not in each)
     every, given = roles.all(), roles.passed()
-    is_split = bool(given & {"x", "packed"} or every & {"w_q", "w_k", "w_v", "w_qkv", "w_qk"})
+    is_split = bool(every & {"x", "packed", "w_q", "w_k", "w_v", "w_qkv", "w_qk", "w_c"})
     is_split |= "H" in given and not given & {"B", "T", "S", "d"}  # with these it is as in C
     has_count = any("H" in roles_by_name(name)[:1] for name in subject.numbers)  # it splits by it
     insides = (True,) if is_split else (True, False) if has_count else (False, True)
     tokens: tuple[str, ...] = of_inside[:1] if "packed" in given else of_inside
-    if not given & {"key", "value", "memory"}:  # a single token would see itself alone
+    if not given & {"key", "value", "memory", "cache_k"}:  # a single token would see itself alone
         tokens = tuple(layout for layout in tokens if "1" not in layout or "T" in layout)
+    if not given & {*TOKENS}:  # an object has its queries itself
+        tokens = OF_OWN
     own_params = [role for role in PARAMS if role in every]
     known = PARAM_LAYOUTS if roles.hidden else PARAM_LAYOUTS[: -len(OF_LAYERS)]
+    if len(layouts) > len(HEADS_GIVEN):  # all usual ones: maps of a single key head are too rare
+        known = tuple(of for of in known if "|" not in of[0])
+    rows = {"K": subject.buckets} if subject.buckets and "bias_table" in given else {}
     laid_out: dict[tuple[str, ...], tuple[str, str]] = {}
     for of in known:
         laid_out.setdefault(tuple(param_layout(role, of) for role in own_params), of)
@@ -205,14 +306,21 @@ def _ways_of(
                         continue
                     of_queries, _, of_keys = layout.partition("|")
                     if is_odd == (of_keys not in ("", of_queries)):  # keys are laid out otherwise
-                        own = sizes._replace(**changed)
+                        own = sizes._replace(**rows, **changed)
                         yield from _way(subject, roles, options, own, layout, of_params, inside)
 
 
 def _options(roles: Roles) -> Iterator[dict[str, Slot]]:
     """Yield ways to give the arguments that are neither tokens nor params nor lengths."""
-    names = [n for n, role in roles.arguments.items() if role in (*LAYOUTS, *CHOICES, "padding")]
-    all_slots = product(*(variants(roles.arguments[name], name) for name in names))
+    names = [
+        n for n, role in roles.arguments.items() if role in (*LAYOUTS, *CHOICES, "padding", "pages")
+    ]
+    choices = {name: variants(roles.arguments[name], name) for name in names}
+    for name in names if {"mask", "bias"} & roles.passed() else ():  # which fit if none came before
+        choices[name].sort(key=lambda slot: slot.role == "offset" and slot.value != 0)
+    for name in names if "offset" in roles.passed() else ():  # where JAX would clamp it
+        choices[name].sort(key=lambda slot: slot.kind == "")
+    all_slots = product(*choices.values())
     for slots in islice(filter(_are_alike, all_slots), MOST_OPTIONS):
         yield dict(zip(names, slots, strict=True))
 
@@ -233,8 +341,14 @@ def variants(role: str, name: str = "") -> list[Slot]:
     if role == "rate" and is_kept(name):
         return [Slot(role, value=value) for value in (1.0, 0.25)]
     values = [Slot(role, value=value) for value in CHOICES.get(role, ())]
+    if role == "function" and {*roles_by_name(name.rsplit("_", 1)[0])} & {"mask", "padding"}:
+        values = [Slot(role, value=value) for value in ALL_VISIBLE]
     layouts = {"padding": ROWS, "scale": OF_HEADS}.get(role) or LAYOUTS.get(role, ())
     role = "mask" if role == "padding" else role
+    if role == "pages":
+        return [Slot(role, kind=kind) for kind in ("rows", "row")]
+    if role == "mask" and name.startswith("edge"):
+        return [Slot(role, "T S", kind="edges")]
     kinds = KINDS.get(role, ("ends",) if role in SEGMENTS and name.startswith("cu") else ("",))
     return values + [Slot(role, layout, kind=kind) for kind in kinds for layout in layouts]
 
@@ -247,14 +361,18 @@ def _sizes(
     asks_for_groups = any({"G", "R"} & {*roles_by_name(n)[:1]} for n in subject.numbers)
     G = 2 if given & {"G", "R"} or asks_for_groups else 4
     S = 7 if given & {"memory", "key", "value"} else 5  # T = 5 where queries are keys, too
+    own = {roles_by_name(name)[:1]: int(n) for name, n in subject.numbers.items()}
     if not is_inside:
+        d = own.get(("d",), 0)
+        yield from [Sizes(G=G, d=d, e=d), Sizes(G=G, d=d, e=d, S=5)] if d > 1 else []
         yield from (Sizes(G=G), Sizes(G=G, e=8), Sizes(G=G, e=8, S=5))
     elif roles.hidden:
-        yield from _hidden_sizes(subject, roles.hidden, S, of_params)
+        T = 5 if given & {*TOKENS} else 1  # of a query that an object has itself
+        yield from _hidden_sizes(subject, roles.hidden, T, S, of_params)
     else:
         for H, kv in _heads(subject, "H" in given, G, of_params):
-            for keys in dict.fromkeys((S, 5)):
-                yield Sizes(H=H, G=kv, e=8, S=keys)
+            for keys, D in product(dict.fromkeys((S, 5)), dict.fromkeys((own.get(("D",), 0), 0))):
+                yield Sizes(H=H, G=kv, e=8, S=keys, D=D)
 
 
 def _heads(
@@ -264,13 +382,14 @@ def _heads(
     if is_given:
         return [(4, G)] if G == 2 else [(4, 4), (4, 1)]
     if "H" in of_params[0].split():
-        return [(4, 4)]
+        return [(4, 1 if "|" in of_params[0] else 4)]
     own = [int(n) for n in subject.constants() if n in HEADS and n > 1]
-    return [*dict.fromkeys([(1, 1), (4, G), *((n, n) for n in own)])]
+    named = [int(n) for name, n in subject.numbers.items() if "H" in roles_by_name(name)[:1]]
+    return [*dict.fromkeys([(1, 1), (4, G), *((n, n) for n in own), *((n, 1) for n in named)])]
 
 
 def _hidden_sizes(
-    subject: Subject, hidden: Mapping[str, str], S: int, of_params: tuple[str, str]
+    subject: Subject, hidden: Mapping[str, str], T: int, S: int, of_params: tuple[str, str]
 ) -> Iterator[Sizes]:
     """Yield sizes that fit the params that a function has itself."""
     whole = {n: int(v) for n, v in subject.numbers.items() if v == int(v)}
@@ -282,12 +401,12 @@ def _hidden_sizes(
         heads += [number] if role == "H" and name != "hd" else []  # that may be a width, too
     lengths: dict[str, int] = {}
     for name, role in hidden.items():
-        axes, shape = param_layout(role, of_params).split(), subject.hidden[name].shape
+        axes, shape = _stored(subject, name, role, of_params).split(), subject.hidden[name].shape
         if len(axes) != len(shape):
             return
         lengths |= dict(zip(axes, shape, strict=True))
-    for axis in "DC" if "L" in lengths else "":
-        lengths.setdefault(axis, lengths["L"] // 2)
+    for axis in "DC" if {"L", "Y"} & lengths.keys() else "":
+        lengths.setdefault(axis, (lengths.get("L") or lengths["Y"]) // 2)
     D, C, W = lengths.get("D", 0), lengths.get("C", lengths.get("E", 0)), lengths.get("W", 0)
     wide = lengths.get("M") or lengths.get("U", 0)
     if "H" not in named and "d" in named and wide:
@@ -309,8 +428,16 @@ def _hidden_sizes(
             if d == 0:
                 continue
             for keys in dict.fromkeys((S, 5)):
-                T, keys = lengths.get("T", 5), lengths.get("S", keys)
+                T, keys = lengths.get("T", T), lengths.get("S", keys)
                 yield Sizes(T=T, S=keys, H=H, G=G, d=d, e=d, D=D, C=C, W=W, K=lengths.get("K", 12))
+
+
+def _stored(subject: Subject, name: str, role: str, of_params: tuple[str, str]) -> str:
+    """Return the layout of a param; queries that an object has have no axis of sequences."""
+    shape = subject.hidden[name].shape
+    if role != "x":
+        return param_layout(role, of_params)
+    return {1: "D", 2: "D 1" if shape[-1] == 1 else "T D", 3: "1 T D"}[len(shape)]
 
 
 def _one_or(choices: tuple[int, ...], axis: str, *known: Mapping[str, int]) -> tuple[int, ...]:
@@ -330,7 +457,10 @@ def _way(
     if of_keys and "S" not in of_keys and "cache_k" not in given:
         return
     sizes = sizes._replace(**_left_out(sizes, of_queries, of_keys, is_inside, given))
-    own = {name: Slot(role, param_layout(role, of_params)) for name, role in roles.hidden.items()}
+    own = {
+        name: Slot(role, _stored(subject, name, role, of_params))
+        for name, role in roles.hidden.items()
+    }
     if any(subject.hidden[name].shape != sizes.shape(slot.layout) for name, slot in own.items()):
         return
     tokens = _inside if is_inside else _given
@@ -341,13 +471,19 @@ def _way(
             slots[name] = options[name]
         elif role in MAIN and role != "packed":
             slots[name] = tokens(role, of_queries, of_keys, has_params)
+            if "pages" in given and role in ("key", "value"):
+                slots[name] = slots[name]._replace(kind="pages")
         elif role in ("result", "d_out"):
             slots[name] = Slot(role, of_queries.replace("d", "e").replace("D", "U"))
         else:
             slots[name] = _param(role, of_params)
     for own_slots, B in _with_columns(_with_packed(slots, sizes, roles), of_queries):
         known = {name: subject.evidence[name] for name in own_slots}
-        if all(_has_rank(slot, known[name].rank) for name, slot in own_slots.items()):
+        by_head = [slot for name, slot in own_slots.items() if name in subject.by_head]
+        if any(slot.layout[:1] not in ("H", "G") for slot in by_head):
+            continue
+        more = int(subject.feeding == "d")  # the source sees one token
+        if all(_has_rank(slot, known[name].rank, more) for name, slot in own_slots.items()):
             flat = {
                 name: slot._replace(kind=FLAT)
                 for name, slot in own_slots.items()
@@ -383,14 +519,17 @@ def _with_columns(
             yield slots | columns, B
 
 
-def _has_rank(slot: Slot, rank: int) -> bool:
-    """Return whether an array has the rank that the source asks for; 0 is any."""
-    return not rank or not slot.layout or len(slot.layout.split()) == rank
+def _has_rank(slot: Slot, rank: int, more: int) -> bool:
+    """Return whether an array has the rank that the source asks for, or more; 0 is any."""
+    return not rank or not slot.layout or len(slot.layout.split()) == rank + more
 
 
 def fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:
     """Return whether an array of cells has only axes that the tokens have."""
     axes, own = of_queries.split(), slot.layout.split()
+    if slot.role == "pages":
+        is_one = "B" not in of_keys.split()
+        return not is_inside and "S" in of_keys and is_one == (slot.kind == "row")
     if slot.role in ("cache_k", "cache_v"):
         keys = of_keys or of_queries.translate(str.maketrans("HT", "GS"))
         if slot.kind == "list" and own[0] != "Z":
@@ -402,8 +541,12 @@ def fits(slot: Slot, of_queries: str, of_keys: str, is_inside: bool) -> bool:
         return is_inside or "H" in axes or "r" in axes
     if slot.role in OF_ROWS:
         return "B" not in own or "B" in axes
+    if slot.role == "lengths":
+        return not own or bool({"B", "n"} & {*axes, *of_keys.split()})
     if slot.role not in OF_CELLS:
         return True
+    if slot.layout == "S T" and axes[-1:] != ["T"]:  # where tokens are columns
+        return False
     known = {*axes, *of_keys.split(), "S", "1", *("HG" if is_inside else "")}
     return {*own} <= known and (is_inside or len(own) <= len(axes))
 

@@ -104,6 +104,15 @@ def _smaller(found: Found) -> Way:
     return way._replace(sizes=sizes)
 
 
+def _train(subject: Subject, mode: bool) -> None:
+    """Switch training, of an object that has kept nothing."""
+    with suppress(Exception):  # anybody's
+        if subject.state:
+            subject.state.put_back()
+        subject.function.train(mode)  # type: ignore[attr-defined]
+        subject.state = State(subject.function)
+
+
 @contextmanager
 def _free(subject: Subject, live: Site | bool, mode: bool | None) -> Iterator[None]:
     """Leave randomness as it is, at one place or everywhere, in or out of training."""
@@ -111,17 +120,13 @@ def _free(subject: Subject, live: Site | bool, mode: bool | None) -> Iterator[No
     chance.live, chance.rate, chance.kept = live, RATE, 1.0
     before = bool(getattr(subject.function, "training", False))
     if mode is not None:
-        with suppress(Exception):  # anybody's
-            subject.function.train(mode)  # type: ignore[attr-defined]
-            subject.state = State(subject.function)
+        _train(subject, mode)
     try:
         yield
     finally:
         chance.live, chance.rate, chance.kept = False, 0.0, kept
         if mode is not None:
-            with suppress(Exception):
-                subject.function.train(before)  # type: ignore[attr-defined]
-                subject.state = State(subject.function)
+            _train(subject, before)
 
 
 def _calls(

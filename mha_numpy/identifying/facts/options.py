@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mha_numpy.identifying.calling.layouts import LAYOUTS
-from mha_numpy.identifying.calling.names import roles_by_name
+from mha_numpy.identifying.calling.names import is_mask, roles_by_name
 from mha_numpy.identifying.calling.roles import NUMBERS, TOKENS
 from mha_numpy.identifying.calling.signatures import Argument
 from mha_numpy.identifying.calling.subject import Subject
@@ -22,7 +22,7 @@ from mha_numpy.identifying.searching.search import (
     search,
 )
 
-UNCLEAR, IDLE = "not clear", "changes nothing"
+UNCLEAR, IDLE = "what it does was not found out", "changes nothing"
 HOW_HIDDEN = ("hide", "combined", "alignment", "blind", "softcap_at")
 RELATED: dict[str, tuple[str, ...]] = {  # the settings that say how an option is meant
     "mask": ("mask", "mask_index", "rows", *HOW_HIDDEN),
@@ -85,7 +85,7 @@ def _with_other(
 ) -> Option:  # fmt: skip
     """Pass an argument that did nothing together with the one that it needs."""
     argument = by_name[option.argument]
-    needed = {PARTNER.get(role) for role in _roles(argument)}
+    needed = {PARTNER.get(role) for role in roles_of(argument)}
     for other in options if not option.found else ():
         if other.found and other.slot and other.slot.role in needed:
             again = _look_at(subject, other.found, argument, given, left, {})
@@ -128,7 +128,7 @@ def _look_at(
     left: Sequence[Argument], flags: Mapping[str, Any],
 ) -> Option:  # fmt: skip
     """Find the role of an argument, and what it means."""
-    roles = [given[argument.name]] if argument.name in given else _roles(argument)
+    roles = [given[argument.name]] if argument.name in given else roles_of(argument)
     more = {"bias": "more_bias"} if "bias" in found.seen.way.roles() else {}
     roles = [more.get(role, role) for role in roles]
     quiet: set[int] = set()  # numbers of axes with which it changes nothing
@@ -142,7 +142,7 @@ def _look_at(
             return Option(argument.name, role, None, None, {})
         partner = TOGETHER.get(role)
         second = next((a.name for a in left if partner and partner in roles_by_name(a.word)), "")
-        for slots in _trials(found.seen.way, role, argument, second, partner):
+        for slots in trials(found.seen.way, role, argument, second, partner):
             group, same = _calls(subject, found, role, slots)
             quiet |= {_axes(slots, argument)} if same else set()
             if group:
@@ -226,13 +226,14 @@ def _search(
     bases = [base, {**base, "blind": "mean of all values"}][: 1 + (role == "mask")]  # with -1e9
     most = dict.fromkeys(costs, len(groups))
     option = search(groups, (), until=until, most=most, bases=bases, only=only)
-    if option is None:
+    is_odd = option and role == "mask" and option.settings.get("hide") == "+ mask"
+    if option is None or (is_odd and not is_mask(argument.word)):
         return None
     new = {n: v for n, v in option.settings.items() if found.settings.get(n) != v}
     return Option(argument.name, role, option.seen.way.slots[argument.name], option, new)
 
 
-def _roles(argument: Argument) -> list[str]:
+def roles_of(argument: Argument) -> list[str]:
     """Return the roles that an option may have, the likeliest first."""
     roles = []
     for role in roles_by_name(argument.word):
@@ -252,7 +253,7 @@ def _roles(argument: Argument) -> list[str]:
     return roles
 
 
-def _trials(
+def trials(
     way: Way, role: str, argument: Argument, second: str, partner: str | None
 ) -> Iterator[dict[str, Slot]]:
     """Yield what to pass."""
@@ -268,8 +269,9 @@ def _trials(
     elif role in LAYOUTS or role == "padding":
         layouts = way.roles()
         of_queries = next((layouts[r] for r in TOKENS if r in layouts), "")
+        of_keys = next((layouts[r] for r in ("key", "memory") if r in layouts), "")
         for slot in variants(role, argument.name):
-            if not fits(slot, of_queries, layouts.get("key", ""), way.is_inside):
+            if not fits(slot, of_queries, of_keys, way.is_inside):
                 continue
             layout = slot.layout.replace("d", "e") if role == "cache_k" else slot.layout
             pair = {second: Slot(str(partner), layout)} if second else {}

@@ -19,7 +19,7 @@ from mha_numpy.identifying.family import AXES, Problem, Sizes, evaluate
 from mha_numpy.identifying.searching.calls import call_way, with_sizes
 from mha_numpy.identifying.searching.search import OUTPUTS, Found, Seen, explain, fit
 
-HIDING = ("mask", "lengths", "bias")  # roles that can hide all keys of a query
+HIDING = ("mask", "lengths", "more_bias", "bias")  # roles that can hide all keys of a query
 OF_KEYS = (
     "value",
     "wide_v",
@@ -32,6 +32,9 @@ OF_KEYS = (
 INPUTS = (*TOKENS, "key", "wide_k", "x_k", *OF_KEYS)
 BLIND_KINDS = ("mean of all values", "zeros", "nan", "as if nothing were hidden")
 RULES = ("is_causal", "window")  # roles of arguments that hide keys by their positions
+WITHOUT_PLACES = ("mask", "lengths", "segments", "q_segments")  # that hide keys otherwise
+WIDE = 2e-8  # no output in float64 is as far from the exact one
+TINY = 1e-12  # a difference of weights that comes of rounding
 LARGE = 1e3  # times the scores
 LOW, LOWERED = 100.0, 20  # what is added to make scores low, and directions that are tried
 
@@ -47,6 +50,7 @@ class Fact(NamedTuple):
     value: str
     argument: str = ""  # that it is about
     seen: Seen | None = None  # the call that shows it
+    first: Mapping[str, Any] = {}  # what an object was given before
 
 
 def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> list[Fact]:
@@ -56,23 +60,26 @@ def find_facts(subject: Subject, found: Found, options: Sequence[Option]) -> lis
     rules = [("", found), *((o.argument, each) for o, each in others if o.role in RULES)]
     cross = next((each.seen.way.slots for each in findings if not each.seen.way.is_self), {})
     rules = [(argument, _passing(each, cross)) for argument, each in rules]
-    hiding = [each for each in findings if {"mask", "lengths"} & each.seen.way.roles().keys()]
-    hiding = hiding or [each for each in findings if "bias" in each.seen.way.roles()]
+    hiding = [each for each in findings if any(map(each.seen.way.argument, HIDING[:2]))]
+    added = [each for each in findings if each.settings.get("bias") != "subtracted"]
+    hiding = hiding or [each for each in added if _argument(each.seen.way)]
+    is_known = "read" not in found.seen.problem.given
     probes = [
-        _alignment(subject, rules),
-        _blind_rows(subject, hiding, findings),
-        _hidden_nan(subject, [*hiding, *findings]),
-        _float_masks(subject, hiding),
-        _groups(subject, found, options),
-        _large_scores(subject, found),
-        _no_keys(subject, findings),
-        _narrow(subject, found),
-        _half_masked(subject, hiding[:1]),
-        _changes(subject, findings),
-        _repeats(subject, found),
-        _order(subject, found),
+        (True, _alignment(subject, rules)),
+        (True, _blind_rows(subject, hiding, findings)),
+        (True, _hidden_nan(subject, [*hiding, *findings])),
+        (True, _float_masks(subject, hiding)),
+        (True, _groups(subject, found, options)),
+        (is_known, _large_scores(subject, found)),
+        (is_known, _no_keys(subject, findings)),
+        (is_known, _narrow(subject, found)),
+        (is_known, _half_masked(subject, hiding[:1])),
+        (True, _changes(subject, findings)),
+        (True, _repeats(subject, found)),
+        (True, _order(subject, found)),
     ]
-    found_out = [fact for facts in probes for fact in in_time(subject, facts)]
+    probed = [facts for is_possible, facts in probes if is_possible]
+    found_out = [fact for facts in probed for fact in in_time(subject, facts)]
     half = [fact for fact in found_out if fact.name in ("float16", "half_masked")]
     if len({fact.value for fact in half}) < len(half):  # because of a mask that is always there?
         found_out.remove(half[0 if found in hiding[:1] else 1])
@@ -83,6 +90,11 @@ def in_time(subject: Subject, facts: Iterable[Fact]) -> list[Fact]:
     """Return facts; none if the time was over before all were there, as calls fail then."""
     found = [*facts] if subject.left > 0 else []
     return found if subject.left > 0 else []
+
+
+def main_role(way: Way) -> str:
+    """Return the first role of tokens that are passed; an object may have its queries itself."""
+    return next(filter(way.argument, (*TOKENS, *OF_KEYS)))
 
 
 def mixes(subject: Subject, found: Found) -> bool:
@@ -97,7 +109,7 @@ def mixes(subject: Subject, found: Found) -> bool:
     s, is_called = found.settings, re.search(r"atten|attn|softmax", subject.source.lower())
     if s.get("split") == "heads within each token":
         return bool(is_called)  # a mistake of something that was meant to attend
-    if own and new and np.array_equal(own["dropped"], new["dropped"], equal_nan=True):
+    if own and new and np.allclose(own["dropped"], new["dropped"], 0, TINY, equal_nan=True):
         return False
     weights = own["dropped"] if own else np.empty((0, 1))
     is_alone = way.is_self and abs(weights - np.eye(*weights.shape[-2:])).max(initial=0) < 1e-4
@@ -152,12 +164,13 @@ def hide(problem: Problem, settings: dict[str, Any], *, last: bool) -> Problem:
         else:
             visible[:1, :, 0] = False
         return problem.but(mask=visible == is_visible)
-    bias = given["bias"].copy()
+    role = "more_bias" if "more_bias" in given else "bias"
+    bias = given[role].copy()
     if last:
         bias[..., -1] = -np.inf
     else:
         bias[:1, :, 0] = -np.inf
-    return problem.but(bias=bias)
+    return problem.but(**{role: bias})
 
 
 def _passing(found: Found, slots: Mapping[str, Slot]) -> Found:
@@ -169,7 +182,7 @@ def _passing(found: Found, slots: Mapping[str, Slot]) -> Found:
 def _alignment(subject: Subject, rules: Sequence[tuple[str, Found]]) -> Iterator[Fact]:
     """Say where the rows of a rule begin if T_q and T_k differ, where no setting says it."""
     for argument, found in rules:
-        way, plain = found.seen.way, found.seen.problem.but(mask=None, lengths=None)
+        way, plain = found.seen.way, found.seen.problem.but(**dict.fromkeys(WITHOUT_PLACES))
         values = evaluate(plain, found.settings)
         if not values or not values["has_rule"] or (way.is_self and not way.sizes.Z):
             continue
@@ -199,8 +212,9 @@ def _blind_rows(
     for each in () if hiding else findings:
         for way in _blinding(each.seen.way):
             seen, _ = call_way(subject, way, change=_unchanged)
-            if seen and _has_blind(seen, each):
-                yield Fact("blind", _blind_kind(seen, each), seen=seen)
+            kind = _blind_kind(seen, each) if seen and _has_blind(seen, each) else "other"
+            if kind != "other":
+                yield Fact("blind", kind, seen=seen)
                 return
 
 
@@ -218,7 +232,8 @@ def _has_blind(seen: Seen, found: Found) -> bool:
     if values is None:
         return False
     hidden = np.isneginf(values["scores"]) | ~values["visible"]
-    hidden = hidden | np.isneginf(seen.problem.given.get("bias", 0.0))  # a cap may make it finite
+    for role in ("bias", "more_bias"):  # a cap may make it finite
+        hidden = hidden | np.isneginf(seen.problem.given.get(role, 0.0))
     return bool(hidden.all(-1).any())
 
 
@@ -239,37 +254,53 @@ def _hidden_nan(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
     """
     optional = [argument.name for argument in subject.arguments if not argument.is_required]
     for is_meant, found in product((False, True), findings):
-        way = found.seen.way
-        own = {n: s for n, s in way.slots.items() if s.role != "block" or n not in optional}
-        way = way._replace(slots=own)  # as small a block as in other calls may be hidden whole
+        own = found.seen.way.slots  # as small a block as in other calls may be hidden whole
+        blocks = {n: s for n, s in own.items() if s.role == "block" and n in optional}
+        way = found.seen.way._replace(slots={n: s for n, s in own.items() if n not in blocks})
+        if blocks and not call_way(subject, way)[0]:
+            whole = {n: s._replace(value=way.sizes.S) for n, s in blocks.items()}
+            way = way._replace(slots={**own, **whole})
         if is_meant and _argument(way).startswith("q"):  # this one hides queries
             continue
         role = next((role for role in OF_KEYS if role in way.roles()), "")
         if not role or way.sizes.T < 2:
             continue
-        change = partial(_with_nan, role=role, settings=found.settings)
-        seen, _ = call_way(subject, way, seed=3, change=change)
-        finite = seen and seen.problem.but(**{role: np.nan_to_num(seen.problem.given[role])})
-        usual = finite and evaluate(finite, found.settings)
-        if not seen or not usual:
-            continue
-        is_apart = (usual["weights"][..., -1] == 0).all(1)  # (B, T): no weight on NaN
-        is_apart |= is_meant & (~usual["visible"][..., -1].any(1) | bool(_argument(way)))
-        if role in ("x", "packed"):
-            is_apart[..., -1] = False  # this query is NaN itself
-        array = found.output(seen)
-        output = fit(np.nan_to_num(array), usual, OUTPUTS, np.inf)
-        if output and is_apart.any():
-            is_finite = np.isfinite(_rows(array, output.layout, seen.problem)[is_apart]).all()
-            yield Fact("hidden_nan", "no effect" if is_finite else "spreads", _argument(way))
+        own = found._replace(seen=found.seen._replace(way=way))
+        tokens = (-1,) if _argument(way) else (-1, 1, -2)  # tiles may leave out the last one
+        spreads = [_nan_spreads(subject, own, role, token, is_meant) for token in tokens]
+        if {*spreads} - {None}:
+            value = "spreads" if any(spreads) else "no effect"
+            yield Fact("hidden_nan", value, _argument(way))
             return
 
 
-def _with_nan(problem: Problem, role: str, settings: dict[str, Any]) -> Problem:
-    if {*HIDING} & problem.given.keys():
-        problem = hide(problem, settings, last=True)
+def _nan_spreads(
+    subject: Subject, found: Found, role: str, token: int, is_meant: bool
+) -> bool | None:
+    """Return whether NaN in a token reaches queries that do not see it; None if all see it."""
+    way = found.seen.way
+    change = partial(_with_nan, role=role, token=token, found=found)
+    seen, _ = call_way(subject, way, seed=3, change=change)
+    finite = seen and seen.problem.but(**{role: np.nan_to_num(seen.problem.given[role])})
+    usual = finite and evaluate(finite, found.settings)
+    if not seen or not usual:
+        return None
+    is_apart = (usual["weights"][..., token] == 0).all(1)  # (B, T): no weight on NaN
+    is_apart |= is_meant & (~usual["visible"][..., token].any(1) | bool(_argument(way)))
+    if role in ("x", "packed"):
+        is_apart[..., token] = False  # this query is NaN itself
+    array = found.output(seen)
+    output = fit(np.nan_to_num(array), usual, OUTPUTS, np.inf)
+    if not output or not is_apart.any():
+        return None
+    return bool(~np.isfinite(_rows(array, output.layout, seen.problem)[is_apart]).all())
+
+
+def _with_nan(problem: Problem, role: str, token: int, found: Found) -> Problem:
+    if _argument(found.seen.way):
+        problem = hide(problem, found.settings, last=True)
     array = problem.given[role].copy()
-    array[(..., -1, slice(None))] = np.nan
+    array[..., token, :] = np.nan
     return problem.but(**{role: array})
 
 
@@ -291,6 +322,9 @@ def _float_masks(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
         bias = problem.given["bias"]
         return problem.but(bias=np.where(bias.argsort(-1) % 2, bias, 0))
 
+    def exp_of_bias(problem: Problem) -> Problem:
+        return problem.but(bias=np.exp(problem.given["bias"]))
+
     for found in findings:
         way, name = found.seen.way, found.seen.way.argument("mask")
         if not name or way.slots[name].kind != "bool":
@@ -303,7 +337,12 @@ def _float_masks(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
             continue
         bias = seen.problem.given["bias"]
         as_bool = seen._replace(problem=seen.problem.but(bias=None, mask=bias != 0))
-        for value, each in (("added", seen), ("not 0 is True", as_bool)):
+        meant = [("added", seen), ("not 0 is True", as_bool)]
+        positive, _ = call_way(subject, way, seed=8, change=exp_of_bias)
+        if positive:
+            log = np.log(positive.problem.given["bias"])
+            meant.append(("weights", positive._replace(problem=positive.problem.but(bias=log))))
+        for value, each in meant:
             if explain(each, found.settings):
                 yield Fact("float_mask", value, name)
 
@@ -332,7 +371,7 @@ def _large_scores(subject: Subject, found: Found) -> Iterator[Fact]:
     """Make all scores so large that exp overflows, or else all rows but those of the largest."""
 
     def change(problem: Problem, size: float = LARGE**2) -> Problem:
-        role = next(role for role in TOKENS if role in problem.given)
+        role = main_role(found.seen.way)
         times = size ** (0.5 if role in ("x", "packed") else 1)
         is_blocked = found.settings.get("mask") == "true = blocked"
         for name, value in (("mask", not is_blocked), ("lengths", problem.sizes.S)):
@@ -422,6 +461,8 @@ def _narrow(subject: Subject, found: Found) -> Iterator[Fact]:
             yield Fact(dtype, value, seen=found.seen)
             continue
         returned = found.output(seen[0]).dtype.name
+        if subject.framework == "jax" and returned == "float64":
+            continue  # as usual JAX has no float64, and rounds to float32
         is_exact = all(_is_rounded_once(one, found, dtype) for one in seen)
         note = ", computed in a wider dtype" if is_exact and returned == dtype else ""
         if returned != dtype and returned in (x.dtype.name for x in subject.hidden.values()):
@@ -464,7 +505,7 @@ def _width_inside(subject: Subject, found: Found) -> str:
     """Return float64 if the output follows a change of the scores that float32 cannot hold."""
 
     def change(problem: Problem) -> Problem:
-        role = next(role for role in TOKENS if role in problem.given)
+        role = main_role(found.seen.way)
         array = problem.given[role]  # a norm would undo a change of its length
         return problem.but(**{role: array * (1 + 1e-10 * np.sin(np.arange(array.shape[-1])))})
 
@@ -477,13 +518,17 @@ def _width_inside(subject: Subject, found: Found) -> str:
     usual, moved_on = (own[found.fits[0].what] for own in values)
     if abs(usual - moved_on).max() < 1e-13 * abs(usual).max():  # rounding, but no scores
         return ""
+    if found.fits[0].error > WIDE:
+        if found.settings.get("normaliser", "softmax") != "softmax":  # something small is added
+            return ""
+        return "float32" if found.fits[0].error < 2e-5 else "float16"
     if (first != second).mean() > 0.5 * (usual != moved_on).mean():  # a single key hides changes
         return "float64"
     return "float32" if found.fits[0].error < 2e-5 else "float16"
 
 
 def _changes(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
-    slots = findings[0].seen.way.slots
+    slots = {n: slot for found in findings for n, slot in found.seen.way.slots.items()}
     result = findings[0].seen.way.argument("result")
     names: list[str] = []
     for found in findings:
@@ -491,7 +536,7 @@ def _changes(subject: Subject, findings: Sequence[Found]) -> Iterator[Fact]:
         names += subject.changed(passed)
     for name in dict.fromkeys(names):
         if name != result:
-            is_room = name in slots and slots[name].kind == "room"
+            is_room = slots[name].kind == "room" or slots[name].role.startswith("cache")
             yield Fact("inputs", "filled" if is_room else "changed", name)
     if not {*names} - {result}:
         yield Fact("inputs", "unchanged")
@@ -508,8 +553,8 @@ def _repeats(subject: Subject, found: Found) -> Iterator[Fact]:
 def _order(subject: Subject, found: Found) -> Iterator[Fact]:
     """Say if the tokens of several sequences come before the axis of sequences."""
     way = found.seen.way
-    role = next(role for role in TOKENS if role in way.roles())
-    axes = way.roles()[role].split()
+    role = main_role(way)
+    axes = way.roles()[role].replace("S", "T").split()
     if {"B", "T"} <= {*axes} and axes.index("T") < axes.index("B"):
         yield Fact("order", "tokens first")
     if "B" in axes or len(axes) != 2:

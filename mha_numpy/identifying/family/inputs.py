@@ -22,7 +22,8 @@ def take(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, 
         return {"from_q": x.packed, "from_k": x.packed, "from_v": x.packed, "whole_q": x.packed}
     whole = problem.get("x")
     memory = problem.get("memory")
-    q = _first(problem, "query", "x_q", "wide_q", whole)
+    none = None if problem.get("w_a") is None else np.zeros((1, 1, problem.sizes.of("M")))
+    q = _first(problem, "query", "x_q", "wide_q", whole, none)
     own = whole if memory is None else memory
     own = problem.get("key_value") if own is None else own
     k = _first(problem, "key", "x_k", "wide_k", own, "value", "x_v", "wide_v")
@@ -124,6 +125,7 @@ SPLITS = (
     "columns", "reshape without transpose", "reshape without transpose, and back",
     "features before heads", "tokens mixed with batch", "batch mixed with tokens",
     "heads within each token", "reshape of q", "reshape of k", "reshape of v",
+    "features before heads in q", "features before heads in k", "features before heads in v",
 )  # fmt: skip
 
 
@@ -139,6 +141,7 @@ def split(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
     sizes = problem.sizes
     counts = {"q": sizes.H, "k": sizes.G, "v": sizes.G}
     how = {f"reshape of {name}": {name: "reshape without transpose"} for name in "qkv"}
+    how |= {f"features before heads in {n}": {n: "features before heads"} for n in "qkv"}
     of = dict.fromkeys("qkv", "columns" if s.split in how else s.split) | how.get(s.split, {})
     heads = {name: _split(getattr(x, f"wide_{name}"), counts[name], of[name]) for name in "qkv"}
     for name in "qk":

@@ -44,7 +44,8 @@ MERGES = (
     merge=MERGES,
     w_o=("applied", "left out"),
     b_o=("added", "left out"),
-    after=("", "+ x", "+ x, layer norm", "layer norm"),
+    beside=("output, x", "x, output"),
+    after=("", "+ x", "+ x, layer norm", "layer norm", "tanh"),
 )
 def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, Any]:
     """Merge the heads and project, where the inputs had no axis of heads."""
@@ -61,6 +62,9 @@ def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
     if w_g is not None:  # Jumper et al. (2021), Qiu et al. (2025)
         added = 0 if problem.get("b_g") is None else x.b_g
         last = last / (1 + np.exp(-x.from_q @ w_g - added))
+    if problem.get("w_c") is not None:  # Luong et al. (2015), equation 5
+        both = {"output": last, "x": x.whole_q}
+        last = np.concatenate([both[name] for name in s.beside.split(", ")], -1) @ x.w_c
     if w_o is not None and s.w_o != "left out":
         last = last @ w_o
     if b_o is not None and s.b_o == "added":
@@ -69,6 +73,8 @@ def finish(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str
         last = last + x.whole_q
     if "layer norm" in s.after:
         last = norm(last, "layer norm", problem)
+    if s.after == "tanh":
+        last = np.tanh(last)
     return {**out, "projected": last}
 
 

@@ -13,7 +13,7 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "x": "B T D", "x_q": "B T D", "memory": "B S C", "x_k": "B S C", "x_v": "B S E",
     "packed": "B T P",
     "w_q": "D M", "w_k": "C N", "w_v": "E O", "w_qkv": "D P", "w_kv": "C R", "w_o": "U W",
-    "w_a": "M", "w_g": "D U", "w_qk": "L M",
+    "w_a": "M", "w_g": "D U", "w_qk": "L M", "w_c": "Y W",
     "b_q": "M", "b_k": "N", "b_v": "O", "b_qkv": "P", "b_kv": "R", "b_o": "W",
     "b_g": "U",
     "g_q": "d", "g_k": "d",
@@ -23,8 +23,10 @@ AXES = {  # by role; a role has its axes whatever a function's layout is
     "positions": "B T", "k_positions": "B S", "segments": "B S", "q_segments": "B T",
     "cos": "T F", "sin": "T F", "cos_sin": "T F", "sink": "H", "head_gate": "H",
     "bias_table": "K H", "cache_k": "B G Z d", "cache_v": "B G Z e",
+    "read": "B H T S",  # scores, up to a term for each query, of an output
     "out": "B H T e", "merged": "B T W", "weights": "B H T S", "lse": "B H T",
 }  # fmt: skip
+MOST_NUMBERS = 2**24  # in an array
 
 
 class Sizes(NamedTuple):
@@ -53,7 +55,7 @@ class Sizes(NamedTuple):
         wide = self.D or H * d
         return {
             "D": wide, "C": wide, "E": self.C or wide, "M": H * d, "N": G * d, "O": G * e,
-            "r": H // G, "L": wide + (self.C or wide),
+            "r": H // G, "L": wide + (self.C or wide), "Y": wide + H * e,
             "R": G * (d + e), "P": H * d + G * (d + e), "U": H * e, "W": wide, "F": d // 2,
             "n": 2, "m": self.B // 2,
         }[axis]  # fmt: skip
@@ -84,6 +86,8 @@ def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
     """Draw an array for a role."""
     axes = AXES[role].split()
     shape = sizes.shape(AXES[role])
+    if np.prod(shape) > MOST_NUMBERS:  # sizes that were guessed
+        raise ValueError(f"{role} is too large to draw")
     if role == "mask":  # each query has visible and hidden keys, whatever True means
         order = rng.random(shape).argsort(-1)
         return np.asarray(order % 2 == 0)
@@ -99,8 +103,8 @@ def draw(role: str, sizes: Sizes, rng: np.random.Generator) -> Array:
         return np.asarray(np.sort(rng.permutation(4 * sizes.T)[: sizes.T]) + np.zeros(shape, int))
     if role == "k_positions":  # the first is visible, each later one to the queries after it
         return np.asarray(4 * np.arange(shape[1]) + np.zeros(shape, int))
-    if role in ("segments", "q_segments"):  # each is two tokens or more
-        return np.asarray(np.arange(shape[1]) * 2 // shape[1] + np.zeros(shape, int))
+    if role in ("segments", "q_segments"):  # each is two tokens or more; 0 may be padding
+        return np.asarray(np.arange(shape[1]) * 2 // shape[1] + np.ones(shape, int))
     if role in ("cos", "sin", "cos_sin"):
         angles = np.random.default_rng(7).uniform(0, 6, shape)
         if role == "cos_sin":

@@ -54,7 +54,9 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
         kT = k.reshape(kT.shape)
     sizes = {"H": H, "T": T, "S": S, "d": d, "e": x.values.shape[-1], "G": problem.sizes.G,
              "D": problem.sizes.of("D")}  # fmt: skip
-    scale: Any = SCALES[s.scale](sizes) if isinstance(s.scale, str) else float(s.scale)
+    scale: Any = (
+        SCALES[s.scale](sizes) if isinstance(s.scale, str) else np.reshape(s.scale, (-1, 1, 1))
+    )
     if problem.get("scale") is not None and s.scale_given != "ignored":
         given = np.reshape(x.scale, (-1, 1, 1))  # one for all heads, or one for each
         scale = {"times": given * (1 if s.scale == "1/sqrt(d)" else scale),
@@ -67,6 +69,8 @@ def match(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str,
         scores = q.sum(-1)[..., None] * k.sum(-1)[:, :, None]
     if s.product == "additive":
         scores, scale = np.tanh(q[:, :, :, None] + k[:, :, None]) @ x.w_a, 1.0
+    if problem.get("read") is not None:
+        scores, scale = x.read, 1.0
     bias = problem.get("bias")
     own: Any = 0 if bias is None else bias
     if problem.get("bias_table") is not None:

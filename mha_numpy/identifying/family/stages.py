@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ class Stage(NamedTuple):
 ORDER = (
     "take", "project", "split", "rotate", "group", "match", "see", "normalise", "mix", "finish",
 )  # fmt: skip
+MOST_KEPT = 500  # stages of a problem; a long search would fill the memory
 STAGES: dict[str, Stage] = {}
 SETTINGS: dict[str, tuple[Any, ...]] = {}  # the usual value is the first
 USUAL: dict[str, Any] = {}
@@ -60,6 +62,8 @@ def evaluate(problem: Problem, settings: Settings) -> dict[str, Any] | None:
             own = unusual.get(name, ())
             key = (*key, *own)
             if (name, key) not in problem.memo:
+                for oldest in [*islice(problem.memo, max(0, len(problem.memo) - MOST_KEPT))]:
+                    del problem.memo[oldest]
                 problem.memo[name, key] = _compute(STAGES[name], values, dict(own), problem)
             known = problem.memo[name, key]
             if known is None:

@@ -38,6 +38,8 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     i = i + (problem.get("offset") or 0)
     if problem.get("k_positions") is not None:
         i, j = problem.given["positions"][:, None, :, None], x.k_positions[:, None, None, :]
+    elif problem.get("q_segments") is not None:
+        i, j = (each[:, None] for each in _places(x.q_segments, x.segments, s.alignment))
     is_causal, block = problem.get("is_causal"), problem.get("block") or s.blocks
     ruled = []
     if s.blocks and s.in_blocks == "its own":
@@ -51,9 +53,9 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
         }[s.causal])  # fmt: skip
     w = problem.get("window")
     if w is not None or s.window is not None:
-        before, after = s.window if w is None else _window(w, s.window_given)
+        before, after = s.window if w is None else window_of(w, s.window_given)
         ruled.append((j >= i - before) & (True if after is None else j <= i + after))
-    if s.stride:
+    if s.stride and T > 1:  # a single query shows no stride
         ruled.append((i - j) % (problem.get("block") or s.stride) == 0)
     masked = []
     mask = problem.get("mask")
@@ -99,13 +101,23 @@ def see(x: SimpleNamespace, s: SimpleNamespace, problem: Problem) -> dict[str, A
     return {"visible": visible, "has_rule": bool(ruled or masked)}
 
 
+def _places(of_queries: Array, of_keys: Array, alignment: str) -> tuple[Array, Array]:
+    """Return the places of queries (B, T, 1) and keys (B, 1, S), each in its own sequence."""
+    j = np.tril(of_keys[:, :, None] == of_keys[:, None], -1).sum(-1)
+    same = of_queries[:, :, None] == of_queries[:, None]
+    i = np.tril(same, -1).sum(-1)
+    if alignment == "bottom right":
+        i = i + (of_queries[:, :, None] == of_keys[:, None]).sum(-1) - same.sum(-1)
+    return i[:, :, None], j[:, None]
+
+
 def _rows(n: Array, count: int, lengths: str) -> Any:
     j = np.arange(count)
     return {"j < n": j < n, "j <= n": j <= n, "j < n - 1": j < n - 1, "last n": j >= count - n,
             "j > n": j > n, "j >= n": j >= n}[lengths]  # fmt: skip
 
 
-def _window(w: Any, given: str) -> tuple[float, int | None]:
+def window_of(w: Any, given: str) -> tuple[float, int | None]:
     """Return how many keys before and after a query are in a window of w."""
     if isinstance(w, tuple):
         return {"left, right": w}[given]
@@ -131,7 +143,7 @@ HIDE = ("-inf", "-10", "-1", "0", "+inf", "after the softmax", "+ mask")
                 "sum of other queries", "own maximum, sum of other queries",
                 "maximum of other queries", "sum and maximum of other queries",
                 "elu(x)+1 of q and k, no sum"),
-    block=(2,),
+    block=(2, 1),
     blind=("nan", "zeros", "mean of all values", "as if nothing were hidden"),
     dropout_mask=("times", "1 = dropped", "before the softmax", "ignored", "renormalised"),
 )  # fmt: skip

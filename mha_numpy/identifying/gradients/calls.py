@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from copy import deepcopy
+from copy import copy, deepcopy
 from importlib import import_module
 from itertools import product
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.frameworks import to_framework, to_numpy
+from mha_numpy.identifying.blaming.values import source_around
 from mha_numpy.identifying.calling.arrays import hidden_arrays, inner_function, parts_of
 from mha_numpy.identifying.calling.clock import clock
 from mha_numpy.identifying.calling.layouts import arrange
@@ -35,6 +36,7 @@ OF_BACKWARD = {  # what a backward may be given, and how people call it
     r"|attention|max)",
     "out": r"(o|out|outputs?|y|z|heads|res|result)",
 }  # fmt: skip
+RULE = re.compile(r"\bFunction\):|\bdefvjp\(|\bcustom_gradient\b")  # a backward for autograd
 IsRight = Callable[[Leaf, Array], bool]
 
 
@@ -150,6 +152,37 @@ class BackwardCall:
             named = re.finditer(rf"(?i)\b(d|grad|g)_?{found[i].label}\b", self.documentation)
             places += [m.start() for m in named][-1:]
         return len(places) == len(found) and places == sorted(places)
+
+
+class RuleCall:
+    """What autograd calls where a function brings a framework its own backward."""
+
+    holder = None
+    trouble = ""
+
+    def __init__(self, trial: Trial) -> None:
+        own = trial._replace(subject=copy(trial.subject))
+        own.subject.is_watched = True
+        self.subject, self.paths = copy(trial.subject), dict[Leaf, str]()
+        self.subject.function = lambda: [*by_autograd(own).values()]
+
+    def gradients(self, trial: Trial, judge: IsRight) -> dict[Leaf, Array]:
+        """Return the gradients by array."""
+        return by_autograd(trial)
+
+    def given(self, trial: Trial) -> dict[str, Any]:
+        """Return what to pass: nothing, as the trial is known."""
+        return {}
+
+
+Call = BackwardCall | RuleCall
+
+
+def call_of(trial: Trial, backward: Callable[..., Any] | None, judge: IsRight) -> Call | None:
+    """Return how the backward of a function is called; None if it has none of its own."""
+    if backward:
+        return BackwardCall(trial, backward, judge)
+    return RuleCall(trial) if RULE.search(source_around(trial.subject)) else None
 
 
 def pull_back(cache: Callable[[Any], Any], d_out: Any) -> Any:

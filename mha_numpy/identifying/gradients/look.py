@@ -14,7 +14,7 @@ from mha_numpy.identifying.calling.layouts import arrange
 from mha_numpy.identifying.calling.subject import Subject, trouble_of
 from mha_numpy.identifying.family import AXES, evaluate
 from mha_numpy.identifying.gradients.backward import Backward, same
-from mha_numpy.identifying.gradients.calls import BackwardCall, by_autograd, kept, pull_back
+from mha_numpy.identifying.gradients.calls import Call, by_autograd, call_of, kept, pull_back
 from mha_numpy.identifying.gradients.mistakes import Mistake, instead_of, mistakes_in, name_of
 from mha_numpy.identifying.gradients.trial import Leaf, Trial, make_trial
 from mha_numpy.identifying.searching.calls import call_way
@@ -23,6 +23,7 @@ from mha_numpy.identifying.searching.search import ROLE_OF, Found, explain
 Returned = Mapping[Leaf, Array]
 STEP = 1e-4  # of central differences
 READ = {"p", "mixed", "own_k", "own_v", "d_out", "d_heads"}  # for several gradients
+EXACT = 1e-3  # a larger difference may come of an output that is not exact
 
 
 class GradientRow(NamedTuple):
@@ -98,7 +99,7 @@ def _look(trial: Trial, backward: Callable[..., Any] | None) -> tuple[list[Gradi
     """Return what was found out with these sizes, and the error if backward ends with one."""
     judge = Judge(trial)
     gradients: Callable[[Trial], dict[Leaf, Array]] = by_autograd
-    call = BackwardCall(trial, backward, judge.is_right) if backward else None
+    call = call_of(trial, backward, judge.is_right)
     if call is not None:
         gradients = partial(call.gradients, judge=judge.is_right)
     returned = judge.shared(gradients(trial))
@@ -255,7 +256,7 @@ class Judge:
         return factor if same(array, factor * right, self.few) else None
 
     def rows(
-        self, leaf: Leaf, array: Array, mistakes: Sequence[Mistake], call: BackwardCall | None
+        self, leaf: Leaf, array: Array, mistakes: Sequence[Mistake], call: Call | None
     ) -> Iterator[GradientRow]:
         """Say what was found out about a gradient, and which line each mistake is in."""
         d, error = name_of(leaf.role), self.error(leaf, array)
@@ -265,6 +266,8 @@ class Judge:
             return
         if not mistakes or not array.any():
             says, name = self._verdict(leaf, array)
+            if not name and EXACT < error < 10 * self.few:  # the output itself is not exact
+                return
             mistakes = [Mistake(name, says, {})]
         for mistake in mistakes:
             others = [each for each in mistakes if each is not mistake]
@@ -273,7 +276,7 @@ class Judge:
 
     def _with_line(
         self, row: GradientRow, role: str, mistake: Mistake, others: Sequence[Mistake],
-        call: BackwardCall,
+        call: Call,
     ) -> GradientRow:  # fmt: skip
         """Find the line that goes wrong, where other mistakes are as they are."""
         if self.way_back is None:
@@ -306,7 +309,7 @@ class Judge:
         if not np.isfinite(array).all():
             return f"{d} has NaN or inf", f"NaN in {d}"
         if error <= self.few:
-            return f"{d} is not exactly 0 where no query sees", "hidden cells get gradients"
+            return f"{d} is not exactly 0 where no query sees", "masked keys get gradients"
         if factor is not None:
             return f"{d} is {factor:.4g} times the right gradient", f"wrong factor of {d}"
         return f"{d} is off by up to {error:.2g} of the largest right number", ""
@@ -319,7 +322,7 @@ def _is_slope(slope: float, gradient: Array, direction: Array, close: float) -> 
 
 
 def _with_means(trial: Trial) -> Array:
-    """Return the output that has the mean of all values for a query that sees nothing."""
+    """Return the output that has the mean of all values for a query with no keys left."""
     fit, settings = trial.found.fits[0], {**trial.found.settings, "blind": "mean of all values"}
     axes = AXES[ROLE_OF.get(fit.what, fit.what)]
     values = evaluate(trial.problem, settings) or {}
@@ -329,7 +332,7 @@ def _with_means(trial: Trial) -> Array:
 def _look_at_blind_rows(
     trial: Trial, gradients: Callable[[Trial], Returned], rows: Mapping[Leaf, list[GradientRow]]
 ) -> dict[Leaf, list[GradientRow]]:
-    """Return rows for gradients that go wrong only where a query sees nothing.
+    """Return rows for gradients that go wrong only where a query has no keys left.
 
     Nothing is expected of backward where forward returns NaN for such a query, or a mean, because
     scores of -1e9 are usual there.
@@ -354,7 +357,7 @@ def _look_at_blind_rows(
         if is_finite and is_mean:
             continue
         if not is_finite or not _is_slope(blind.slope(leaf, direction), array, direction, 1e-2):
-            says = f"{row.name} is {'wrong' if is_finite else 'NaN'} where a query sees nothing"
+            says = f"{row.name} is {'wrong' if is_finite else 'NaN'} where a query has no keys left"
             row = row._replace(is_right=False, error=np.inf, says=says)
-            found[leaf] = [row._replace(mistake="a query sees nothing")]
+            found[leaf] = [row._replace(mistake="a query has no keys left")]
     return found

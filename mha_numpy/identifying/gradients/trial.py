@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_numpy.checking.derivatives import central_difference
 from mha_numpy.dtypes import Array
-from mha_numpy.identifying.calling.layouts import JOINED, arrange
+from mha_numpy.identifying.calling.layouts import arrange, parts_of_axis
 from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.calling.ways import SHARED
 from mha_numpy.identifying.family import AXES, Problem, evaluate
@@ -39,7 +39,7 @@ class Leaf(NamedTuple):
         if d.ndim != len(axes.split()):
             return d
         for at, axis in enumerate(axes.split()):
-            if axis not in wanted and not {*JOINED.get(axis, axis).split()} <= {*wanted}:
+            if axis not in wanted and not {*parts_of_axis(axis, wanted)} <= {*wanted}:
                 d = d.sum(at, keepdims=True)
         try:
             return arrange(d, axes, self.layout, problem.sizes)
@@ -96,9 +96,16 @@ class Trial(NamedTuple):
 
 
 def make_trial(subject: Subject, found: Found) -> Trial:
-    """Draw the gradient of the output; it is 0 where the output is not finite."""
+    """Draw the gradient of the output; it is 0 where the output is not finite, or a mere mean.
+
+    A mean comes of scores of -1e9, through which a backward may go as if they were not constant.
+    """
     problem, fit, way = found.seen.problem, found.fits[0], found.seen.way
-    out = (evaluate(problem, found.settings) or {})[fit.what]
+    values = evaluate(problem, found.settings) or {}
+    out, has_keys = values[fit.what], values["visible"].any(-1, keepdims=True)
+    if found.settings.get("blind") == "mean of all values":
+        own = has_keys if fit.what == "out" else has_keys.all(1)
+        out = np.where(own, out, np.nan)
     d_out = np.where(np.isfinite(out), np.random.default_rng(5).normal(size=out.shape), 0.0)
     d_passed = arrange(d_out, AXES[ROLE_OF.get(fit.what, fit.what)], fit.layout, problem.sizes)
     leaves = [Leaf(name, slot.role, slot.layout) for name, slot in way.slots.items()]

@@ -17,11 +17,13 @@ from mha_numpy.identifying.blaming.blame import (
     find_use,
     overflows,
 )
-from mha_numpy.identifying.calling.arrays import globals_of, owner_of
-from mha_numpy.identifying.calling.names import roles_by_name
+from mha_numpy.identifying.calling.arrays import helpers_of, owner_of
+from mha_numpy.identifying.calling.names import is_mask, roles_by_name
 from mha_numpy.identifying.calling.subject import Subject
-from mha_numpy.identifying.facts.options import IDLE
+from mha_numpy.identifying.facts.options import IDLE, UNCLEAR
 from mha_numpy.identifying.family import SETTINGS, USUAL, evaluate
+from mha_numpy.identifying.family.visible import window_of
+from mha_numpy.identifying.judging.dropped import dropped_results
 from mha_numpy.identifying.judging.mending import mended, mended_cache
 from mha_numpy.identifying.judging.promises import Promise, find_promises
 from mha_numpy.identifying.look import Looked, other_lengths
@@ -33,14 +35,21 @@ OF_HELPERS = {"grouping", "rotation", "large_scores"}  # what they may say as we
 NONE = (ast.Is, ast.IsNot)
 OF_CACHES = ("alignment", "q_position", "causal")  # settings that make a cache go wrong, too
 QUERIES = re.compile("q|tgt|target|row")
-QUIET = ("rotation", "softcap_at")  # no row says that they are usual
+TURNS = re.compile(r"_?(?:apply_)?(?:rope|rotary(?:_emb\w*|_pos\w*)?|rotate)")
+QUIET = ("rotation", "softcap_at", "packing")  # no row says that they are usual
+SCALED = re.compile(r"scaled[ _-]dot[ _-]product", re.I)
 
 
 def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
     """Yield rows; those that break a promise as mistakes, and mistakes with their line."""
-    promises, right = promises_of(looked.subject), dict[str, Any]()
-    rows = [*rows, *_idle(looked, promises)]
-    for promise in promises:
+    promises, right, lines = (
+        promises_of(looked.subject),
+        dict[str, Any](),
+        set[tuple[str, str, int]](),
+    )
+    dropped = [*dropped_results(looked.subject)]
+    rows = [*rows, *(dropped or _idle(looked, promises)), *_unturned(looked)]
+    for promise in [_with_number(promise, looked) for promise in promises]:
         right.setdefault(promise.setting, promise.values[0])
         if promise.setting == "returned":
             rows += _order(looked)
@@ -52,37 +61,57 @@ def judge(looked: Looked, rows: Iterable[Row]) -> Iterator[Row]:
             continue
         if (row.setting, row.value, row.kind) == ("scale", "1/d", "convention") and looked.found:
             once = {**looked.found.settings, "scale": "1/sqrt(d)"}
-            seen = looked.found.seen
-            if "scale" not in right and find_blame(looked.subject, seen, once, "scale", "1/d"):
+            is_meant = any(p.setting == "scale" and p.values[0] == "1/d" for p in promises)
+            seen, named = looked.found.seen, SCALED.search(_own_text(looked.subject))
+            if not is_meant and find_blame(looked.subject, seen, once, "scale", "1/d"):
                 row = make_row("scale", "1/d, in two steps")._replace(value="1/d")
+            elif not is_meant and named:
+                promise = Promise("scale", ("1/sqrt(d)",), named[0], row.argument)
+                row = next(_held_to([row], looked, promise))
         row = _exactly(looked, row)
         blame = _blame(looked, row, right.get(row.setting)) if row.kind == "mistake" else None
         if blame:
             row = row._replace(line=blame.line, code=blame.text)
             found = _finding(looked, row, row.setting)
             row = mended(looked, row, found, right.get(row.setting))
-        yield row
+        if not row.line or (row.setting, row.says, row.line) not in lines:
+            yield row  # else the same, of an option that is on in any case
+        lines.add((row.setting, row.says, row.line))
 
 
 def promises_of(subject: Subject) -> list[Promise]:
     """Return what a function says of itself, in its own text and in those around it."""
-    holder = owner_of(subject.function)
-    around = [subject.inner, type(holder) if not inspect.isroutine(holder) else None]
-    around.append(inspect.getmodule(subject.inner))
-    texts = [inspect.getdoc(each) or "" for each in around if each is not None]
     names = [argument.name for argument in subject.arguments]
-    own = find_promises(subject.name, "\n\n".join(texts), names, subject.source)
-    helpers = [f for f in globals_of(subject.inner).values() if inspect.isfunction(f)]
-    helpers = [f for f in helpers if f.__module__ == subject.inner.__module__]
-    said = "\n\n".join(inspect.getdoc(helper) or "" for helper in helpers)
+    names += [name for name in subject.numbers if "window" in roles_by_name(name)]
+    own = find_promises(subject.name, _own_text(subject), names, subject.source)
+    said = "\n\n".join(inspect.getdoc(helper) or "" for helper in helpers_of(subject.inner))
     known = {promise.setting for promise in own}
     theirs = [p for p in find_promises("", said, [], "") if p.setting in OF_HELPERS - known]
     return [*own, *theirs]
 
 
+def _with_number(promise: Promise, looked: Looked) -> Promise:
+    """Return a promise of a window that an object keeps as one of the number that it keeps."""
+    width, found = looked.subject.numbers.get(promise.argument), looked.found
+    window = found.settings.get("window") if found else None
+    if promise.setting != "window_given" or width is None or window is None:
+        return promise
+    wide = (window_of(width, given) for given in promise.values if given != "left, right")
+    values = tuple((before, window[1] if after is None else after) for before, after in wide)
+    return Promise("window", values, promise.quote)
+
+
+def _own_text(subject: Subject) -> str:
+    """Return the docstrings of a function, of its class and of its module."""
+    holder = owner_of(subject.function)
+    around = [subject.inner, type(holder) if not inspect.isroutine(holder) else None]
+    around.append(inspect.getmodule(subject.inner))
+    return "\n\n".join(inspect.getdoc(each) or "" for each in around if each is not None)
+
+
 def _held_to(rows: list[Row], looked: Looked, promise: Promise) -> Iterator[Row]:
     """Yield rows; those that a promise is about, and that break it, as mistakes."""
-    setting, values = promise.setting, promise.values
+    setting, values, told = promise.setting, promise.values, {row.setting for row in rows}
     says = f"but it says: {promise.quote.strip(' :-')!r}"
     same = [row for row in rows if row.setting == setting]
     about = [row for row in same if row.argument == promise.argument]
@@ -90,13 +119,16 @@ def _held_to(rows: list[Row], looked: Looked, promise: Promise) -> Iterator[Row]
         about = [row for row in same if not row.argument or not promise.argument]
     for row in rows:
         is_moot = setting == "alignment" and row.value in ("error", "one query")
+        is_moot |= setting == "rotation" and "angles" in told  # which is the same mistake
         if row in about and row.value not in values and row.kind != "mistake" and not is_moot:
             instead = make_row(setting, values[0]).says
             row = row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
         if row in about and row.value in values and row.kind == "mistake":
             row = row._replace(kind="convention", says=f"{row.says}, as it says", instead="")
         yield row
-    if setting in QUIET and not about and USUAL[setting] not in values:
+    roles = looked.found.seen.way.roles() if looked.found else {}
+    is_moot = setting == "packing" and "P" not in (roles.get("packed") or roles.get("w_qkv", ""))
+    if setting in QUIET and not about and USUAL[setting] not in values and not is_moot:
         row, instead = make_row(setting, USUAL[setting]), make_row(setting, values[0]).says
         yield row._replace(kind="mistake", says=f"{row.says}; {says}", instead=instead)
 
@@ -113,6 +145,8 @@ def _blame(looked: Looked, row: Row, right: Any) -> Blame | None:
         return find_change(subject, row.argument)
     if setting.startswith("dropout") and setting != "dropout_mask":
         return find_draw(subject, is_scale=setting == "dropout_scale")
+    if row.value == "without effect":
+        return find_use(subject, row.argument, last=False)
     if row.value == "ignored" and looked.found:
         own = looked.found.seen.way.argument(setting.removesuffix("_given"))
         if use := find_use(subject, row.argument or own):
@@ -127,7 +161,7 @@ def _blame(looked: Looked, row: Row, right: Any) -> Blame | None:
     seen = next((fact.seen for fact in facts), None)
     if seen is None or row.value not in NOT_FINITE:
         return None
-    is_uneven = setting == "uneven_scores" or row.value == "underflow"
+    is_uneven = setting == "uneven_scores" or row.value in ("underflow", "other numbers")
     with subject.passing("float16" if setting in ("half_masked", "float16") else subject.dtype):
         return find_first_nan(subject, seen, "max" if is_uneven else "")
 
@@ -141,8 +175,9 @@ def _exactly(looked: Looked, row: Row) -> Row:
     settings = looked.found.settings if looked.found else {}
     if settings.get("qk_norm", "").startswith("l2") and row.value == "sqrt(d)":  # of cosines
         return row._replace(kind="convention", says="the scores are multiplied by sqrt(d)")
-    if (row.setting, row.value) == ("mask", "ignored") and QUERIES.match(row.argument):
-        return row._replace(kind="convention", instead="")  # it hides all keys of a row alike
+    is_alike = settings.get("softmax_axis") == "queries" or QUERIES.match(row.argument)
+    if (row.setting, row.value) == ("mask", "ignored") and is_alike:  # it hides all of a row
+        return row._replace(kind="convention", instead="")
     if (row.setting, row.value) == ("combined", "mask alone"):  # said so, as in Hugging Face's
         alone = rf"causal\w*\s*=[^\n]*\b{re.escape(row.argument or '-')} is None"
         is_meant = re.search(alone, looked.subject.source)
@@ -150,8 +185,7 @@ def _exactly(looked: Looked, row: Row) -> Row:
     if (row.setting, row.value) == ("softcap_at", "after the bias"):
         found = _finding(looked, row, row.setting)
         values = evaluate(found.seen.problem, found.settings) if found else None
-        is_mask = {"mask", "padding"} & {*roles_by_name(row.argument)}
-        if is_mask or (values and values["has_rule"]):
+        if is_mask(row.argument) or (values and values["has_rule"]):
             return make_row("softcap_at", "after the mask", row.argument)._replace(value=row.value)
     return row
 
@@ -167,6 +201,23 @@ def _idle(looked: Looked, promises: Sequence[Promise]) -> Iterator[Row]:
         setting = {"padding": "mask"}.get(option.role, option.role)
         if option.note == IDLE and setting in ("mask", "bias") and option.argument in meant:
             yield make_row(setting, "ignored", option.argument)
+
+
+def _unturned(looked: Looked) -> Iterator[Row]:
+    """Yield a rotation that the function calls in any case, and that changes no score."""
+    findings = [each for each in (looked.found, *(o.found for o in looked.options)) if each]
+    if any("rotation" in each.settings or each.seen.way.sizes.T < 2 for each in findings):
+        return
+    if not findings or any(option.note == UNCLEAR for option in looked.options):
+        return
+    nodes: Iterator[Any] = ast.walk(looked.subject.tree)
+    body = next((node.body for node in nodes if isinstance(node, ast.FunctionDef)), [])
+    steps = [step.value for step in body if isinstance(step, ast.Assign)]
+    for node in (node for step in steps for node in ast.walk(step)):
+        name = getattr(node, "id", "") or getattr(node, "attr", "")
+        if TURNS.fullmatch(name):
+            yield make_row("rotation", "without effect", name)
+            return
 
 
 def _order(looked: Looked) -> Iterator[Row]:

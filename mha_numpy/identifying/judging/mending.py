@@ -1,11 +1,12 @@
 """What to write in the line of a mistake, where a small edit makes the function right."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mha_numpy.identifying.blaming.blame import find_blame
 from mha_numpy.identifying.blaming.remedy import Remedy, find_remedy
 from mha_numpy.identifying.facts.feeding import of_heads
-from mha_numpy.identifying.family import SETTINGS, USUAL
+from mha_numpy.identifying.family import SETTINGS, USUAL, Problem
 from mha_numpy.identifying.look import Looked, other_lengths
 from mha_numpy.identifying.reporting.rows import Row
 from mha_numpy.identifying.searching.search import Found, Seen, explain
@@ -22,12 +23,25 @@ def mended_cache(looked: Looked, row: Row) -> Row:
     fact = next((fact for fact in looked.facts if fact.name == "cache"), None)
     if looked.found is None or fact is None or fact.seen is None or row.value == "differs":
         return row
-    subject, seen, right = looked.subject, fact.seen, of_heads(looked.found.settings)
-    blame = None
+    if fact.first:
+        with looked.subject.after(fact.first):
+            return _mended_cache(looked, row, fact.seen, looked.found.settings)
+    return _mended_cache(looked, row, fact.seen, looked.found.settings)
+
+
+def _mended_cache(looked: Looked, row: Row, seen: Seen, settings: Mapping[str, Any]) -> Row:
+    subject, right, blame = looked.subject, of_heads(settings), None
     if row.value == "top left":
-        wrong = of_heads(looked.found.settings, "top left")
+        wrong = of_heads(settings, "top left")
         blame = find_blame(subject, seen, wrong, "alignment", "bottom right")
-        row = row._replace(line=blame.line, code=blame.text) if blame else row
+    if row.value == "positions":
+        sizes, given = seen.problem.sizes, seen.problem.given
+        tokens = {role: given[role][:, :, -sizes.T :] for role in ("query", "key", "value")}
+        late = seen._replace(problem=Problem(sizes._replace(S=sizes.T), tokens))
+        for start in (0, sizes.H):
+            wrong = {**settings, "first_position": start}
+            blame = blame or find_blame(subject, late, wrong, "first_position", sizes.S - sizes.T)
+    row = row._replace(line=blame.line, code=blame.text) if blame else row
     own = [seen], row.line, lambda seen: explain(seen, right), row.argument
     return _with(row, find_remedy(subject, *own))
 

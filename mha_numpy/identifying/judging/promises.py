@@ -106,7 +106,8 @@ def _in_sentence(sentence: str, names: list[str], text: str) -> Iterator[Promise
         r"(,)? (?:if|when|unless) (?:it is )?(?:not given|left out|omitted|none|absent|given)\b"
     )
     is_default, low = bool(default.search(low)), default.sub(" by default", low)
-    doubt = DOUBT.search(low)
+    every = "|".join(map(re.escape, names)).lower() or "-"
+    doubt = DOUBT.search(low) or re.search(rf"\bwith (?:{every})\b[,=]", low)
     has_mask = any(map(_is_mask, names))  # which may be causal itself
     for setting, values, pattern in _rules():
         match = re.search(_filled(pattern, names), low)
@@ -117,6 +118,8 @@ def _in_sentence(sentence: str, names: list[str], text: str) -> Iterator[Promise
             continue
         if setting == "alignment" and "offset" in low:
             continue
+        if setting == "scale" and "scaled dot" in match[0] and _of_role("query", names):
+            continue  # they may come scaled
         if setting == "hide" and re.search(r"dropout|expert|rout|top-k", low):
             continue
         before = re.split(r"[,;:(]", low[: match.start()])[-1][-25:]
@@ -243,8 +246,9 @@ def _pieces(argument: str, text: str, names: list[str]) -> Iterator[str]:
     """Yield what is said below or after an argument's name, up to the next one's."""
     known = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     head = (
-        rf"(?:^[ \t]*(?:[-*] ?|:param (?:\w+ )?)?|[.;:,)\]] +|\band |\bwith )({known})\b"
-        r"(?= ?:| ?[(\[]| is | are |, \w+ [(\[:]|  )"
+        r"(?:^[ \t]*(?:[-*] ?|:param (?:\w+ )?)?|[.;:,)\]] +|\band |\b[Ww]ith (?:[\w']+ )?)"
+        rf"({known})\b(?= ?:| ?[(\[]| is | are | (?:follows|semantics|conventions?) |"
+        r", \w+ [(\[:]|  )"
     )
     heads = [*re.finditer(head, text, re.M)]
     for at, match in enumerate(heads):
@@ -261,8 +265,9 @@ def _meanings(piece: str) -> Iterator[tuple[str, str]]:
     is_added = re.search(r"\badd(?:ed|itive|s)\b|\binf\b|1e\d|\bfloats\b", piece)
     for sentence in _sentences(piece):
         low = re.sub(
-            r"between 0 and 1|\([^()]*,[^()]*\)|\[[^\[\]]*\]", " ", sentence.lower()
+            r"between 0 and 1|\([^()=]*,[^()=]*\)|\[[^\[\]]*\]", " ", sentence.lower()
         )  # shapes
+        low = re.sub(r"\bfollow(?:s|ing)? (?:the )?\w*torch\b", "is", low)  # and is what it says
         if re.search(r"\?$|\b(?:unlike|torch|old|versions?|other way|todo|depend\w*)\b", low):
             continue
         truths = [*TRUTH.finditer(low)]

@@ -33,6 +33,7 @@ WITHOUT_FAULT = {  # how the values of facts begin that need no example
     "blind": "nan",
 }  # fmt: skip
 TOLD_APART = ("scale", "rotation", "qk_norm", "blind")  # an example shows which convention it is
+MOST_SHOWN = 100  # numbers of an array
 NARROW = {"float32": "float32", "float16": "float16", "half_masked": "float16"}
 SMALL = {  # numbers to pass for a role
     "window": (1, 2), "scale": (2.0, 0.5), "offset": (1, 2), "softcap": (1.0, 2.0), "block": (1, 2),
@@ -327,7 +328,9 @@ def show(value: Any) -> str:
     if value.ndim == 2 and len(value) > 1 and np.array_equal(value, np.eye(len(value))):
         return f"eye({len(value)})"
     forms: Any = {"float_kind": _number, "bool": str}
-    text = np.array2string(value, separator=", ", threshold=16, edgeitems=2, formatter=forms)
+    text = np.array2string(
+        value, separator=", ", threshold=MOST_SHOWN, edgeitems=2, formatter=forms
+    )
     return " ".join(text.split()).replace("[ ", "[")
 
 

@@ -10,6 +10,7 @@ from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.identifying.family import USUAL
 from mha_numpy.identifying.reporting.datasheet import Findings, Named
 from mha_numpy.identifying.reporting.rows import ROLES, Row, make_row
+from mha_numpy.identifying.searching.search import NEEDS
 
 FILE = Path(__file__).with_name("libraries.json")  # docs/examples/libraries.py writes it
 ROLES_OF_INPUTS = (
@@ -25,12 +26,15 @@ SHOWN = {  # in every datasheet: functions, and what takes their place for layer
 }
 NOT_KEPT = ("float32", "float16", "sums", "gradients")  # they depend on the machine
 OWN = "stored, not passed"
-MINOR = ("unknown", "a flag", "dropout rate", "training or not", "source of randomness")
+MARK = "'s "  # between a library and its function
+MINOR = ("unknown", "a switch", "dropout rate", "training or not", "source of randomness")
 SHORT = {"returns": "what it returns", "axes": "shapes", "last": "no output projection"}
 OF_ARGUMENTS = (  # settings that say nothing of attention without such an argument
     "mask", "mask_index", "lengths", "rows", "rows_by", "window_given", "scale_given", "bias",
     "softcap_at", "dropout_mask", "head_gate", "hide", "combined", "blind", "alignment",
+    "grouping", "buckets",
 )  # fmt: skip
+OF_GROUPS = "key/value head "  # what a row of grouping says of it comes after this
 Key = tuple[str, str]  # a setting, and what the argument is that it is about
 
 
@@ -71,7 +75,8 @@ def _by_key(sheet: Findings) -> dict[Key, Row]:
         found.setdefault(key, row)
     for each in sheet.arguments:
         if each.what in INPUTS:
-            found["axes", each.what] = Row(each.what, each.axes, "usual", "axes", each.axes)
+            axes = each.axes.replace("D_kv", "D")  # which it may be everywhere
+            found["axes", each.what] = Row(each.what, each.axes, "usual", "axes", axes)
     returned = ", ".join(each.what for each in sheet.returns)
     found["returns", ""] = Row("it returns", returned, "usual", "returns", returned)
     own = [each.what for each in sheet.arguments if each.note == OWN]
@@ -95,7 +100,7 @@ def compare_with(sheet: Findings, library: str) -> list[tuple[Row, Row]]:
     --------
     >>> numpys = libraries()["mha_numpy's scaled_dot_product_attention"]
     >>> [own.name for own, _ in compare_with(numpys, "PyTorch's scaled_dot_product_attention")]
-    ['hidden NaN', 'float mask']
+    ['NaN in a hidden key', 'float mask']
     """
     if library not in libraries():
         advice = did_you_mean(library, [*libraries()]) or ", ".join(libraries())
@@ -112,7 +117,9 @@ def _row(rows: Mapping[Key, Row], key: Key) -> Row | None:
     if key in rows or (not about and same):
         return rows.get(key, next(iter(same), None))
     is_said = about or setting in OF_ARGUMENTS or setting not in USUAL
-    return None if is_said else make_row(setting, USUAL[setting])
+    told = {other for other, _ in rows}
+    is_moot = setting in NEEDS and told.isdisjoint(NEEDS[setting])  # a base without a rotation
+    return None if is_said or is_moot else make_row(setting, USUAL[setting])
 
 
 class Nearest(NamedTuple):
@@ -128,18 +135,19 @@ class Nearest(NamedTuple):
         Examples
         --------
         >>> Nearest("JAX's", [], ["bias"]).in_short(), Nearest("JAX's", [], []).in_short()
-        ("Differs from JAX's: it has no bias.", "A drop-in for JAX's.")
+        ("Differs from JAX's: you cannot pass bias.", "A drop-in for JAX's.")
         """
         names = dict.fromkeys(SHORT.get(row.setting, row.name) for row, _ in self.rows)
-        lacks = f"it has no {', '.join(self.lacks)}" if self.lacks else ""
+        lacks = f"you cannot pass {', '.join(self.lacks)}" if self.lacks else ""
         said = f"{', '.join(names)}{'; ' * bool(lacks)}{lacks}" if names else lacks
         start = f"Differs from {self.library}{' in' * bool(names)}: "
         return f"{start}{said}." if said else f"A drop-in for {self.library}."
 
     def lines(self) -> list[tuple[str, str, str]]:
         """Return the name of each row that both have, what it is here, and what there."""
-        found = [(row.name, row.says, there.says) for row, there in self.rows if there]
-        lacks = f"it has no {', '.join(self.lacks)}"
+        its = f"{self.library.partition(MARK)[0]}: "
+        found = [(row.name, row.says, its + there.says) for row, there in self.rows if there]
+        lacks = f"you cannot pass {', '.join(self.lacks)}"
         return [*found, ("arguments", lacks, "")] if self.lacks else found
 
 
@@ -152,6 +160,7 @@ def nearest(sheet: Findings) -> Nearest | None:
     "PyTorch's MultiheadAttention"
     """
     own = {each.what for each in sheet.arguments}
+    own |= {ROLES["mask"]} if ROLES["bias"] in own else set()  # which may hide, too
     found: list[tuple[bool, int, str, Nearest]] = []
     for library, there in libraries().items() if sheet.is_found else ():
         theirs = {each.what: each.name for each in there.arguments if each.note != OWN}
@@ -171,12 +180,32 @@ def nearest(sheet: Findings) -> Nearest | None:
 
 def in_libraries(sheet: Findings, rows: Sequence[Row]) -> list[dict[str, Row]]:
     """Return for each row those of five libraries that are about the same."""
-    is_layer = any(each.note == OWN for each in sheet.arguments)
-    there = {short: _by_key(libraries()[names[is_layer]]) for short, names in SHOWN.items()}
+    there = {short: _by_key(libraries()[name]) for short, name in _shown(sheet).items()}
     return [
         {short: found[key] for short, found in there.items() if key in found}
         for key in keys_of(sheet, rows)
     ]
+
+
+def _shown(sheet: Findings) -> dict[str, str]:
+    """Return the function of each library, or the layer where the datasheet is of a layer."""
+    near = nearest(sheet)
+    is_layer = any(each.note == OWN for each in sheet.arguments)
+    if near and near.library in SHOWN["PyTorch"]:  # it is compared with this one elsewhere, too
+        is_layer = near.library == SHOWN["PyTorch"][1]
+    return {short: names[is_layer] for short, names in SHOWN.items()}
+
+
+def which_libraries(sheet: Findings) -> str:
+    """Say which function or layer stands for each library.
+
+    Examples
+    --------
+    >>> which_libraries(libraries()["JAX's dot_product_attention"])[:60]
+    'Here, PyTorch means scaled_dot_product_attention, Keras mean'
+    """
+    names = (f"{short} means {x.partition(MARK)[2]}" for short, x in _shown(sheet).items())
+    return f"Here, {', '.join(names)}."
 
 
 def in_words(row: Row, there: dict[str, Row]) -> str:
@@ -187,10 +216,13 @@ def in_words(row: Row, there: dict[str, Row]) -> str:
     >>> rows = {"PyTorch": make_row("blind", "zeros"), "JAX": make_row("blind", "nan")}
     >>> in_words(make_row("blind", "nan"), rows)
     'PyTorch: zeros; JAX: the same'
+    >>> in_words(make_row("grouping", "tile"), {"JAX": make_row("grouping", "repeat")})
+    'JAX: h // (H / H_kv)'
     """
     groups: dict[str, list[str]] = {}
     for library, each in there.items():
-        is_short = each.value and each.setting != "dropout_when"
+        is_short = each.value and each.setting not in ("dropout_when", "grouping")
         short = str(each.value if is_short else each.says.partition(":")[0])
+        short = short.rpartition(OF_GROUPS)[2] if each.setting == "grouping" else short
         groups.setdefault("the same" if each.value == row.value else short, []).append(library)
     return "; ".join(f"{', '.join(names)}: {value}" for value, names in groups.items())

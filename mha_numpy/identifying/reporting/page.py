@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mha_numpy.identifying.reporting.datasheet import Findings, Named
+from mha_numpy.identifying.reporting.libraries import which_libraries
 from mha_numpy.identifying.reporting.report import (
+    COMMON,
     COMPARED,
     FRAMEWORK_NAMES,
     MISTAKES,
@@ -40,7 +42,7 @@ PACKAGE = sys.modules["mha_numpy"]  # not imported: its types name identify
 def to_page(sheet: Findings) -> str:
     """Return a page that needs no network, no script and no other file."""
     name, framework = visible(sheet.name), FRAMEWORK_NAMES.get(sheet.framework, sheet.framework)
-    what = _sentence(headline(sheet)) if sheet.is_found else "Not identified"
+    what = _sentence(headline(sheet))
     says = verdict(sheet) if sheet.is_found else f"{name}: {visible(sheet.saw)}."
     css = (HERE / "page.css").read_text("utf-8")
     body = fill(
@@ -49,7 +51,7 @@ def to_page(sheet: Findings) -> str:
             "top": read("top.html"), "name": escape(name), "framework": escape(framework),
             "headline": escape(what), "verdict": escape(says), "version": PACKAGE.__version__,
             "beginning": "\n".join(f"<p>{_text(says)}</p>" for says in beginning(sheet)),
-            "sections": "\n".join(_sections(sheet)), "scope": SCOPE if sheet.is_found else "",
+            "sections": "\n".join(_sections(sheet)), "scope": SCOPE if sheet.rows else "",
         },
     )  # fmt: skip
     return fill(
@@ -66,8 +68,8 @@ def _sections(sheet: Findings) -> Iterator[str]:
         MISTAKES: lambda part: _list("mistakes", map(_mistake, part)),
         "Arguments": lambda part: _table("names", map(_named, part)) + _symbols(sheet),
         "Returns": lambda part: _table("names", map(_named, part)),
-        "Conventions": lambda part: _table("findings", _findings(part)),
-        "As usual": lambda part: _list("quiet", (f"<li>{_text(says)}</li>" for says in part)),
+        "Conventions": lambda part: _table("findings", _findings(part)) + _libraries(sheet, part),
+        COMMON: lambda part: _list("quiet", (f"<li>{_text(says)}</li>" for says in part)),
     }
     for title, part in parts(sheet).items():
         if part:
@@ -79,7 +81,7 @@ def _sections(sheet: Findings) -> Iterator[str]:
 def _compared(part: Iterable[tuple[str, str, str]]) -> str:
     rows = (
         f'<tr><th scope="row">{_text(name)}</th><td>{_text(here)}'
-        + f'<p class="about">there: {_text(there)}</p>' * bool(there)
+        + f'<p class="about">{_text(there)}</p>' * bool(there)
         + "</td></tr>"
         for name, here, there in part
     )
@@ -129,6 +131,12 @@ def _symbols(sheet: Findings) -> str:
         f"<code>{name}</code> {what}" for name, what in SYMBOLS.items() if name in used
     )
     return f'\n<p class="symbols">{parts}</p>' if parts else ""
+
+
+def _libraries(sheet: Findings, part: Iterable[tuple[Row, str]]) -> str:
+    """Say which function or layer of each library is meant, where any is."""
+    is_any = any(there for _, there in part)
+    return f'\n<p class="symbols">{_text(which_libraries(sheet))}</p>' if is_any else ""
 
 
 def _table(kind: str, rows: Iterable[str]) -> str:

@@ -7,13 +7,22 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
 
-from mha_numpy.identifying.reporting.datasheet import TELLING, Findings, Named
-from mha_numpy.identifying.reporting.libraries import in_libraries, in_words, nearest
+from mha_numpy.identifying.facts.feeding import holder_of
+from mha_numpy.identifying.facts.options import UNCLEAR
+from mha_numpy.identifying.reporting.datasheet import ALWAYS, TELLING, Findings, Named
+from mha_numpy.identifying.reporting.libraries import (
+    MARK,
+    in_libraries,
+    in_words,
+    nearest,
+    which_libraries,
+)
 from mha_numpy.identifying.reporting.rows import ROLES, Row
 from mha_numpy.tables import Table
 
 MISTAKES = "What looks like a mistake"  # the title of this part
 COMPARED = "Compared with "  # a library, in the title of another part
+COMMON = "As in most functions"  # the title of the last part
 WIDTH = 100  # the most characters of a line
 LABEL = 42  # the most characters of a line of a label
 FRAMEWORK_NAMES = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
@@ -21,6 +30,7 @@ FEATURES = {  # settings that a headline names, if they are not usual
     "rotation": "rotary positions", "alibi": "ALiBi", "buckets": "a position bias",
     "window": "a window", "softcap": "a softcap", "qk_norm": "normalised queries and keys",
 }  # fmt: skip
+MOST_NAMED = 3  # arguments in a verdict
 UNUSUAL = ("additive", "linear", "sigmoid")  # kinds of attention
 LOUD = ("scale", "causal", "alignment", "grouping", *TELLING.values())  # no row of these is quiet
 
@@ -44,8 +54,10 @@ def sections(sheet: Findings) -> list[Table]:
             rows = [["", *row] for row in lines(part)]
             bad = (i for i, row in enumerate(rows) if row[1] and title == MISTAKES)
             tables.append(Table(title, (), rows, frozenset(bad)))
+            if title == "Conventions" and any(there for _, there in part):
+                tables.append(Table("", (), [[which_libraries(sheet)]]))
         elif part:
-            said = f"As usual: {'; '.join(part)}." if title == "As usual" else part[0]
+            said = f"{title}: {'; '.join(part)}."
             tables.append(Table("", (), [[said]]))
     return tables
 
@@ -59,10 +71,10 @@ def parts(sheet: Findings) -> dict[str, Sequence[Any]]:
         "Returns": sheet.returns,
         "Conventions": [*_beside(sheet)],
         "Gradients": [row.says for row in sheet.rows if row.setting == "gradients"],
-        **({COMPARED + near.library.partition("'s ")[0]: near.lines()} if near else {}),
-        "As usual": usual(sheet),
+        **({COMPARED + near.library.partition(MARK)[0]: near.lines()} if near else {}),
+        COMMON: usual(sheet),
     }
-    return found if sheet.is_found else {}
+    return found if sheet.rows else {}
 
 
 def beginning(sheet: Findings) -> list[str]:
@@ -75,6 +87,8 @@ def beginning(sheet: Findings) -> list[str]:
 
 def headline(sheet: Findings) -> str:
     """Return what a function computes in a few words: "causal self-attention with ALiBi"."""
+    if not sheet.is_found:
+        return "attention with unknown scores" if sheet.rows else "not identified"
     own = {row.setting: row for row in sheet.rows if not row.argument and row.kind != "usual"}
     what = {named.what for named in sheet.arguments}
     kind = "attention"
@@ -93,10 +107,22 @@ def verdict(sheet: Findings) -> str:
     """Return a sentence about the mistakes."""
     names = list(dict.fromkeys(row.name for row in sheet.mistakes))
     if not names:
-        return "Nothing looks like a mistake."
+        return f"Nothing looks like a mistake{_but_not_found(sheet)}."
     count = len(sheet.mistakes)
     looks = "One thing looks like a mistake" if count == 1 else f"{count} things look like mistakes"
     return f"{looks}: {', '.join(names)}."
+
+
+def _but_not_found(sheet: Findings) -> str:
+    """Return ", but ..." about arguments that are passed whole, and whose role was not found."""
+    unclear = (each for each in sheet.arguments if each.note.startswith(UNCLEAR))
+    *others, last = [*dict.fromkeys(visible(holder_of(each.name)) for each in unclear)] or [""]
+    if not last:
+        return ""
+    if len(others) >= MOST_NAMED:
+        return f", but what {len(others) + 1} of its arguments do was not found out"
+    does = f"{', '.join(others)} and {last} do" if others else f"{last} does"
+    return f", but what {does} was not found out"
 
 
 def usual(sheet: Findings) -> list[str]:
@@ -117,7 +143,7 @@ def visible(text: object) -> str:
 
 def label_of(row: Row) -> str:
     """Return the name of a row, with the argument that it is about."""
-    is_own = row.argument and row.argument != row.name
+    is_own = row.argument and (row.argument != row.name or row.name in ALWAYS)
     return f"{row.name} ({visible(row.argument)})" if is_own else row.name
 
 
@@ -161,7 +187,7 @@ def _compared(part: Iterable[tuple[str, str, str]]) -> Iterator[list[str]]:
     for name, here, there in part:
         yield [visible(name), visible(here)]
         if there:
-            yield ["", f"there: {there}"]
+            yield ["", visible(there)]
 
 
 def _mistakes(part: Iterable[Row]) -> Iterator[list[str]]:
@@ -206,5 +232,7 @@ def to_dict(sheet: Findings) -> dict[str, Any]:
 def _as_dict(each: Row | Named) -> dict[str, Any]:
     """Return the fields; that of an example only where there is one."""
     found = each._asdict()
+    if found.get("value") == "":  # as causal, where nothing is hidden
+        found["value"] = "none"
     example = found.pop("example", None)
     return {**found, "example": example.to_dict()} if example else found

@@ -26,7 +26,8 @@ ROLES = {
     "w_q": "params of the queries", "w_k": "params of the keys", "w_v": "params of the values",
     "w_qkv": "params of queries, keys and values in one",
     "w_kv": "params of keys and values in one",
-    "w_o": "params of the output", "w_a": "params of additive scores",
+    "w_o": "params of the output projection", "w_a": "params of additive scores",
+    "w_c": "params of the output and its query in one",
     "w_g": "params of the gate of the output", "b_g": "bias of the gate",
     "w_qk": "params of additive scores, for a query and a key in one",
     "q_lengths": "lengths of the queries",
@@ -35,6 +36,7 @@ ROLES = {
     "b_kv": "biases of keys and values in one", "b_o": "bias of the output",
     "params": "params by name", "config": "settings",
     "cache": "keys and values of earlier tokens",
+    "pages": "pages of each sequence",
     "positions": "positions", "k_positions": "positions of the keys",
     "segments": "sequences that the keys belong to",
     "q_segments": "sequences that the queries belong to",
@@ -42,12 +44,14 @@ ROLES = {
     "cos_sin": "cosines and sines of the rotation", "base": "base of the rotation",
     "offset": "position of the first query", "slopes": "slopes of ALiBi, one for each head",
     "rotary": "width that is rotated", "sink": "sinks, one more score per head",
+    "function": "a function, here one that changes nothing",
+    "softmax": "a function, here the softmax over the last axis",
     "bias_table": "table of biases by distance",
     "more_bias": "another bias, added to the scores", "head_gate": "multiplier of each head",
     "cache_k": "keys of earlier tokens", "cache_v": "values of earlier tokens",
     "block": "size of blocks",
     "eps": "a small number", "rate": "dropout rate", "dropout_mask": "multiplier of each weight",
-    "rng": "source of randomness", "training": "training or not", "flag": "a flag",
+    "rng": "source of randomness", "training": "training or not", "flag": "a switch",
     "result": "filled with the output", "d_out": "gradient of the output",
 }  # fmt: skip
 EXPECTED = {  # of facts, what is usual
@@ -78,6 +82,11 @@ def _meanings() -> dict[str, dict[str, str]]:
     return tomllib.loads(Path(__file__).with_name("meanings.toml").read_text("utf-8"))
 
 
+def known_settings() -> list[str]:
+    """Return the names of everything that a row may be about."""
+    return [*_meanings(), "gradients", "time"]
+
+
 def make_row(setting: str, value: Any, argument: str = "") -> Row:
     """Return the row of a setting or a fact.
 
@@ -89,7 +98,11 @@ def make_row(setting: str, value: Any, argument: str = "") -> Row:
     table = _meanings()[setting]
     text = table.get(str(value))
     if text is None:
-        text = "none" if value is None else table.get("any", "{}").format(*_shown(value))
+        shown = _shown(value)
+        if isinstance(value, tuple) and "each" in table:
+            text = table["each"].format(", ".join(shown))
+        else:
+            text = "none" if value is None else table.get("any", "{}").format(*shown)
     text = text.replace("{}", argument or "an argument")
     says, _, instead = text.removeprefix("!").partition(" -> ")
     kind = "usual" if value == (USUAL | EXPECTED).get(setting) else "convention"

@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.identifying.calling.roles import TOKENS
-from mha_numpy.identifying.calling.subject import Subject
+from mha_numpy.identifying.calling.subject import Called, Subject
 from mha_numpy.identifying.calling.ways import Way
 from mha_numpy.identifying.family import Problem
 from mha_numpy.identifying.searching.search import Seen
@@ -23,17 +23,23 @@ def call_way(
     """
     try:
         problem = way.problem(subject, seed)
-        problem = change(problem) if change else problem
+        stored = {slot.role: problem.given[slot.role] for slot in way.hidden.values()}
+        problem = change(problem).but(**stored) if change else problem
         kept = subject.chance.kept
         problem = problem.but(dropout_mask=np.full((1, 1, 1, 1), kept)) if kept != 1 else problem
-        passed = way.given(problem)
-    except (ValueError, IndexError):  # sizes that do not fit each other
+        problem = subject.complete(problem)
+        called = call_with(subject, way, problem)
+    except (ValueError, IndexError, KeyError):  # sizes that do not fit, or what is not there
         return None, trouble
-    called = subject.call(passed, way.argument("result"))
-    called = called._replace(arrays=[(path, _unflat(x, way)) for path, x in called.arrays])
     first = called.arrays[0][1] if called.arrays else np.empty(0)
     is_fine = called.arrays and (change or np.isfinite(first).sum() > 0.4 * first.size)
     return (Seen(way, problem, called) if is_fine else None), called.trouble or trouble
+
+
+def call_with(subject: Subject, way: Way, problem: Problem) -> Called:
+    """Pass a problem in one way; return what the call did."""
+    called = subject.call(way.given(problem), way.argument("result"))
+    return called._replace(arrays=[(path, _unflat(x, way)) for path, x in called.arrays])
 
 
 def _unflat(array: Array, way: Way) -> Array:

@@ -14,14 +14,15 @@ from mha_numpy.identifying.calling.ways import Way
 from mha_numpy.identifying.family import SETTINGS, USUAL, Problem, Settings, evaluate
 
 CLOSE = {"float64": 2e-6, "float32": 5e-5, "float16": 5e-3}  # relative; float32 inside is common
-CONVENTIONS = {  # values that are nobody's mistake: they cost 1
+CONVENTIONS: dict[str, set[Any]] = {  # values that are nobody's mistake: they cost 1
     "scale": {"1", "1/d"}, "causal": {"past and itself"}, "alignment": {"bottom right"},
     "rotation": {"halves", "pairs"}, "grouping": {"tile"}, "mask": {"true = blocked"},
     "alibi": {"slopes from 2^(-8/H)", "both sides"}, "qk_norm": {"l2", "rms"},
     "blind": {"zeros", "mean of all values", "as if nothing were hidden"}, "product": {"additive"},
-    "after": {"+ x", "+ x, layer norm"}, "normaliser": {"sigmoid"},
+    "after": {"+ x", "+ x, layer norm", "tanh"}, "beside": {"x, output"}, "normaliser": {"sigmoid"},
     "joined": {"k, q"}, "buckets": {"j - i", "i - j"},
     "scale_given": {"divided by", "divided by the root", "times exp"},
+    "block": {1},
 }  # fmt: skip
 RARE = {  # values that hardly anybody writes: they cost 3, all others 2
     "exchanged": {"q k v", "k := q", "k, v := q", "q v"},
@@ -36,7 +37,8 @@ RARE = {  # values that hardly anybody writes: they cost 3, all others 2
     "qk_norm": {"l2 of q", "l2 of k", "l2 over heads", "l2 over tokens"},
     "mixed": {"v reshaped", "summed apart"}, "product": {"summed apart"},
     "split": {"tokens mixed with batch", "batch mixed with tokens", "heads within each token",
-              "reshape of q", "reshape of k", "reshape of v"},
+              "reshape of q", "reshape of k", "reshape of v", "features before heads in q",
+              "features before heads in k", "features before heads in v"},
     "frequencies": {"base^(-4i/d)"}, "rotation_axis": {"heads"},
     "scale": {"1/sqrt(T_q)", "1/sqrt(H)", "1/sqrt(2 d)", "d^(-1/4)", "1/d^2", "d", "1/D"},
     "in_blocks": {"queries counted again", "keys counted again"},
@@ -130,10 +132,10 @@ def distance(array: Array, own: Array) -> float:
 
 def cost_of(setting: str, value: Any) -> int:
     """Return how far a value is from the usual one: 1 for a convention, 2 or 3 for a mistake."""
-    if setting in ANY_COST:
-        return ANY_COST[setting]
     if value in CONVENTIONS.get(setting, ()):
         return 1
+    if setting in ANY_COST:
+        return ANY_COST[setting]
     return 3 if value in RARE.get(setting, ()) else 2
 
 
@@ -252,7 +254,7 @@ def explain(seen: Seen, settings: Settings) -> tuple[Fit, ...]:
     values = evaluate(seen.problem, settings)
     if values is None:
         return ()
-    is_projected = "w_o" in seen.problem.given and settings.get("w_o") != "left out"
+    is_projected = {"w_o", "w_c"} & seen.problem.given.keys() and settings.get("w_o") != "left out"
     outputs = ("projected",) if is_projected else OUTPUTS
     for path, array in seen.called.arrays:
         output = fit(array, values, outputs)
@@ -270,7 +272,7 @@ def explain(seen: Seen, settings: Settings) -> tuple[Fit, ...]:
 
 def _fit_other(path: str, array: Array, seen: Seen, values: dict[str, Any]) -> Fit:
     """Return what an array is that is not the output: of the family, of the inputs, the scale."""
-    known = {**seen.problem.given, "scale": np.array(seen.way.sizes.d**-0.5), **values}
-    inputs = [role for role, x in seen.problem.given.items() if isinstance(x, np.ndarray)]
-    found = fit(array, known, (*OTHERS, *OUTPUTS, *inputs, "scale"))
+    given = {role: x for role, x in seen.problem.given.items() if isinstance(x, np.ndarray)}
+    known = {**given, **values, "scale": np.array(seen.way.sizes.d**-0.5)}
+    found = fit(array, known, (*OTHERS, *OUTPUTS, *given, "scale"))
     return (found or Fit("", "" if array.ndim else "number", "", np.inf))._replace(path=path)
