@@ -82,14 +82,15 @@ def find_kernels(
     name = _in_force.get() if backend is None else backend
     if name not in modules or is_watched():
         return None
-    given = [x for x in arrays if x is not None]
-    dtype = given[0].dtype
-    if dtype not in COVERED:
-        return None
-    for x in given:
-        if x.dtype != dtype or x.size == 0:
+    dtype = None
+    for x in arrays:
+        if x is None:
+            continue
+        if dtype is None:
+            dtype = x.dtype
+        if x.dtype is not dtype and x.dtype != dtype or x.size == 0:
             return None
-    return _load(name, modules[name])
+    return _load(name, modules[name]) if dtype in COVERED else None
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.options import AttentionInputs
+from mha_numpy.core.options import DEFAULTS, AttentionInputs
 from mha_numpy.core.pair import Records, Values, record
 from mha_numpy.core.shapes import broadcast_axes, stretched_axes
 from mha_numpy.core.softmax import D_SCORES, softmax_records
@@ -86,7 +86,8 @@ def _summed(product: str, inputs: AttentionInputs, axes: str) -> str:
 
 def record_attention(inputs: AttentionInputs, steps: AttentionSteps, gated: Array) -> None:
     """Record the steps of attention."""
-    record({**vars(inputs), **steps._asdict(), "gated": gated}, partial(_records, inputs))
+    values = {**DEFAULTS, **vars(inputs), **steps._asdict(), "gated": gated}
+    record(values, partial(_records, inputs))
 
 
 def _records(inputs: AttentionInputs, values: Values) -> Records:

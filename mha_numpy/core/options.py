@@ -184,14 +184,14 @@ class AttentionInputs(SimpleNamespace):
     """Checked inputs, defaults filled in; each option but `backend` is an attribute.
 
     Arrays are in the dtype of the computation. `window` includes `is_causal`, and is None if it is
-    unbounded on both sides.
+    unbounded on both sides. Defaults are attributes of the class.
     """
 
     q: Array  # (B, H, T_q, d_k)
     k: Array  # (B, H_kv, T_k, d_k)
     v: Array  # (B, H_kv, T_k, d_v)
     dtype: np.dtype[Any]  # of the output and of all gradients
-    in_kernels: bool  # whether the kernels cover all options that were given
+    in_kernels = True  # whether the kernels cover all options that were given
 
     @property
     def axes(self) -> AttentionAxes:
@@ -215,13 +215,17 @@ class AttentionInputs(SimpleNamespace):
         )  # fmt: skip
 
 
+for name, default in DEFAULTS.items():
+    setattr(AttentionInputs, name, default)
+
+
 def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -> AttentionInputs:
     """Check all arguments of attention but the backend; raise the first error found."""
     if options and not options.keys() <= OPTIONS.keys():
         refuse((name for name in options if name not in OPTIONS), OPTIONS)
     q, k, v = as_float_array("q", q), as_float_array("k", k), as_float_array("v", v)
     _check_qkv(q, k, v)
-    inputs = AttentionInputs(q=q, k=k, v=v, in_kernels=True, **DEFAULTS)
+    inputs = AttentionInputs(q=q, k=k, v=v)
     given, floats = vars(inputs), ["q", "k", "v"]
     for name, value in options.items():
         option = OPTIONS[name]
@@ -237,20 +241,19 @@ def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -
         for name in floats:
             given[name] = given[name].astype(compute_dtype(dtype), copy=False)
 
-    if given["scale"] is None:  # without features every score is 0 with any scale
-        given["scale"] = 1 / math.sqrt(q.shape[-1] or 1)
-    if given["is_causal"]:
-        left, _ = given["window"] or (None, None)
-        given["window"] = (left, 0)
-    elif given["window"] == (None, None):
-        given["window"] = None
-    if given["softcap"] is not None:
+    if inputs.scale is None:  # without features every score is 0 with any scale
+        inputs.scale = 1 / math.sqrt(q.shape[-1] or 1)
+    if inputs.is_causal:
+        left, _ = inputs.window or (None, None)
+        inputs.window = (left, 0)
+    elif inputs.window == (None, None):
+        inputs.window = None
+    if inputs.softcap is not None:
         limits = np.finfo(inputs.q.dtype)
         least, largest = float(limits.smallest_subnormal), float(limits.max)
-        if not least <= given["softcap"] <= largest:
+        if not least <= inputs.softcap <= largest:
             raise ConfigError(
-                f"softcap: expected {least:.1e} to {largest:.1e}, as {dtype}; "
-                f"got {given['softcap']}"
+                f"softcap: expected {least:.1e} to {largest:.1e}, as {dtype}; got {inputs.softcap}"
             )
     return inputs
 

@@ -18,6 +18,7 @@ from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import divide_up, items_of, like_scratch
 from mha_numpy.kernels.product import multiply
 from mha_numpy.kernels.rows import (
+    add_row_dots,
     add_rows,
     copy_rows,
     fill,
@@ -25,22 +26,24 @@ from mha_numpy.kernels.rows import (
     scale_each_row,
     scale_rows,
 )
-from mha_numpy.kernels.scratch import Layout, new_pools, round_up
+from mha_numpy.kernels.scratch import Layout, clear, free, keep_freed_memory
 from mha_numpy.kernels.simd import as_written, full, lanes, load, multiply_add, store, sum_of_lanes
-from mha_numpy.kernels.tile import BLOCK
+from mha_numpy.kernels.tile import BLOCK, round_up
 from mha_numpy.kernels.transpose import transpose
 
 Array = npt.NDArray[Any]
 
 STEP = 8  # rows that are solved for together
 MULTIPLE = 16  # of tokens, with zeros at the end: whole steps, and whole Vectors of any processor
-FORWARD = Layout(  # rows and columns: a row a token, but for the state's, which are features of k
+FORWARD = Layout(
+    "d_k d_v",  # rows and columns: a row a token, but for the state's, which are features of k
     decay="1 block", beta="1 block", from_start="1 block", to_end="1 block",
     between="block block", cells="block block",
     q="block d_k", k="block d_k", k_T="d_k block", faded="block d_k",
     u="block d_v", out="block d_v", state="d_k d_v",
 )  # fmt: skip
 BACKWARD = Layout(
+    "d_k d_v",
     decay="1 block", beta="1 block", from_start="1 block", to_end="1 block",
     between="block block", cells="block block", d_cells="block block",
     q="block d_k", k="block d_k", k_T="d_k block", faded="block d_k",
@@ -49,7 +52,7 @@ BACKWARD = Layout(
     state="d_k d_v", state_T="d_v d_k", d_state="d_k d_v", d_state_T="d_v d_k",
     d_fading="1 block", dots="1 block",
 )  # fmt: skip
-cut_forward, cut_backward = FORWARD.cut, BACKWARD.cut
+new_forward_tiles, new_backward_tiles = FORWARD.new_tiles, BACKWARD.new_tiles
 
 
 # --- what Python does before and after ------------------------------------------------------------
@@ -65,7 +68,7 @@ def linear_attention(
     states[:, :, 0] = 0 if state is None else state
     u, out = np.empty(v.shape, v.dtype), np.empty((*q.shape[:3], d_v), q.dtype)
     given = (q, k, v, *_per_token(k, log_decay, beta), scale)
-    _run(forward_chunks, FORWARD, given, states, u, out)
+    _run(forward_chunks, given, states, u, out)
     return states, u, out
 
 
@@ -79,7 +82,7 @@ def linear_attention_backward(
     made = [np.empty(x.shape, x.dtype) for x in (q, k, v)]
     made += [np.empty(k.shape[:3], k.dtype) for _ in range(2)]
     given = (q, k, v, *_per_token(k, log_decay, beta), scale)
-    _run(backward_chunks, BACKWARD, given, d_out, states, u, *made, d_first)
+    _run(backward_chunks, given, d_out, states, u, *made, d_first)
     return *made, d_first
 
 
@@ -90,24 +93,17 @@ def _per_token(k: Array, log_decay: Array | None, beta: Array | None) -> tuple[A
     return decay, nothing if beta is None else beta
 
 
-def _run(function: Any, layout: Layout, given: tuple[Any, ...], *arrays: Array) -> None:
+def _run(function: Any, given: tuple[Any, ...], *arrays: Array) -> None:
     """Share out the heads of keys among threads."""
     q, k, v = given[:3]
-    d_k, d_v = k.shape[3], v.shape[3]
-    shapes, numbers = _tile_shapes(layout, d_k, d_v, q.dtype)
-    threads = min(count_threads(q.size * (BLOCK + d_v)), k.shape[0] * k.shape[1])
-    pools = new_pools(threads, numbers, q.dtype)
-    compiled(function, q.dtype)(threads, (*given, *arrays, shapes, pools))
-
-
-@lru_cache
-def _tile_shapes(layout: Layout, d_k: int, d_v: int, dtype: np.dtype[Any]) -> tuple[Array, int]:
-    return layout.shapes({"d_k": round_up(d_k, dtype), "d_v": round_up(d_v, dtype)})
+    threads = min(count_threads(q.size * (BLOCK + v.shape[3])), k.shape[0] * k.shape[1])
+    compiled(function, q.dtype)(threads, (*given, *arrays))
 
 
 @lru_cache
 def compiled(function: Any, dtype: np.dtype[Any]) -> Any:
     """Compile a kernel for float32 or float64, or load it from disk."""
+    keep_freed_memory()
     number = from_dtype(dtype)
 
     def given(ndim: int) -> Any:
@@ -120,9 +116,8 @@ def compiled(function: Any, dtype: np.dtype[Any]) -> Any:
         forward_chunks: (made(5), made(4), made(4)),
         backward_chunks: (given(4), made(5), made(4), *[made(4)] * 3, *[made(3)] * 2, made(4)),
     }
-    scratch = types.Array(types.int64, 2, "C"), made(2)
     inputs = (given(4), given(4), given(4), given(3), given(3), number)
-    return parallel(function, types.Tuple((*inputs, *arrays[function], *scratch)))
+    return parallel(function, types.Tuple((*inputs, *arrays[function])))
 
 
 # --- the kernels ----------------------------------------------------------------------------------
@@ -133,10 +128,11 @@ def forward_chunks(thread, threads, arguments):
     """Compute all chunks of a thread's heads."""
     as_written()
     q, k, v = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
-    decay, beta, scale, states, u, out, shapes, pools = arguments[3:]
+    decay, beta, scale, states, u, out = arguments[3:]
     (B, H_kv, T, d_k), d_v = k.shape, v.shape[3]
     G = q.shape[1] // H_kv
-    s = cut_forward(pools[thread], shapes)
+    memory, s = new_forward_tiles(q, (round_up(d_k, q), round_up(d_v, q)))
+    clear(s)
     has_beta = beta.size > 0
     for item in items_of(thread, threads, B, H_kv):
         b, h = item // H_kv, item % H_kv
@@ -175,6 +171,7 @@ def forward_chunks(thread, threads, arguments):
             scale_rows(s.state, s.from_start[0, C - 1])
             multiply(s.state[:d_k], s.faded[:C, :d_k].T, u_c, s.state[:d_k], True)
             copy_rows(states[b, h, first // BLOCK + 1], s.state[:d_k, :d_v])
+    free(memory)
 
 
 @kernel
@@ -184,10 +181,11 @@ def backward_chunks(thread, threads, arguments):
     q, k, v = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
     decay, beta, scale = arguments[3:6]
     d_out = like_scratch(arguments[6])
-    states, u, d_q, d_k_, d_v_, d_log_decay, d_beta, d_state, shapes, pools = arguments[7:]
+    states, u, d_q, d_k_, d_v_, d_log_decay, d_beta, d_state = arguments[7:]
     (B, H_kv, T, d_k), d_v = k.shape, v.shape[3]
     G = q.shape[1] // H_kv
-    s = cut_backward(pools[thread], shapes)
+    memory, s = new_backward_tiles(q, (round_up(d_k, q), round_up(d_v, q)))
+    clear(s)
     has_beta = beta.size > 0
     for item in items_of(thread, threads, B, H_kv):
         b, h = item // H_kv, item % H_kv
@@ -286,6 +284,7 @@ def backward_chunks(thread, threads, arguments):
                 add_rows(d_k_c, s.d_k_read)
             copy_rows(d_k_[b, h, at], d_k_c[:n, :d_k])
         copy_rows(d_state[b, h], s.d_state[:d_k, :d_v])
+    free(memory)
 
 
 @inner
@@ -373,16 +372,6 @@ def add_multiple(x, i, j, factor):
     """Do ``x[i] += factor * x[j]``."""
     for c in range(0, x.shape[1], lanes(x)):
         store(x, i, c, multiply_add(load(x, j, c), factor, load(x, i, c)))
-
-
-@inner
-def add_row_dots(dots, a, b, sign):
-    """Do ``dots[i] += sign * a[i] . b[i]`` for each row."""
-    for r in range(a.shape[0]):
-        products = full(a, 0.0)
-        for c in range(0, a.shape[1], lanes(a)):
-            products = multiply_add(load(a, r, c), load(b, r, c), products)
-        dots[0, r] += sign * sum_of_lanes(products)
 
 
 @inner

@@ -2,10 +2,10 @@
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.exponential import tanh
-from mha_numpy.kernels.product import multiply
+from mha_numpy.kernels.product import dot_with_rows, multiply
 from mha_numpy.kernels.rows import scale_rows
 from mha_numpy.kernels.simd import lanes, load, store
-from mha_numpy.kernels.tile import load_queries, tile_shape
+from mha_numpy.kernels.tile import load_queries
 from mha_numpy.kernels.transpose import transpose
 
 FEW = 8  # rows of a tile: with more, a Vector of them is full enough for the product of tiles
@@ -15,13 +15,6 @@ FEW = 8  # rows of a tile: with more, a Vector of them is full enough for the pr
 def is_in_vectors(x):
     """Return whether rows are contiguous whole Vectors."""
     return x.strides[1] == x.itemsize and x.shape[1] % lanes(x) == 0
-
-
-@inner
-def has_few_rows(problem):
-    """Return whether tiles have so few rows that they have a separate kernel."""
-    heads, queries = tile_shape(problem)
-    return heads * queries <= FEW and problem.k.strides[3] == problem.k.itemsize
 
 
 @inner(in_place=True)
@@ -37,9 +30,17 @@ def match(scores, k, q_T):
     """Do ``scores = k @ q_T``, one row per key; columns beyond the queries contain anything.
 
     Forward and backward have to round alike, because backward takes the exponential of a score
-    minus forward's lse. So both match here, or for a few queries in `dot_with_rows` and `row_dots`.
+    minus forward's lse. So both match here, or for a few queries in `match_rows`.
     """
     multiply(scores, k, q_T[: k.shape[1]], scores, adds=False)
+
+
+@inner
+def match_rows(cells, rows, of_keys):
+    """Do ``cells = rows @ of_keys.T``, as far as there are keys."""
+    for r in range(cells.shape[0]):
+        for c in range(0, cells.shape[1], lanes(cells)):
+            dot_with_rows(cells, r, c, of_keys, c, len(of_keys) - 1, rows)
 
 
 @inner

@@ -18,10 +18,10 @@ from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import divide_up, items_of, like_scratch
 from mha_numpy.kernels.product import ROWS, multiply
 from mha_numpy.kernels.rows import add_sums, copy_rows
-from mha_numpy.kernels.scratch import Layout, new_pools
+from mha_numpy.kernels.scratch import Layout, free, keep_freed_memory
 from mha_numpy.kernels.simd import as_written, full, lanes, load, store
 from mha_numpy.kernels.simd import multiply_add as fused
-from mha_numpy.kernels.tile import BLOCK
+from mha_numpy.kernels.tile import BLOCK, round_up
 from mha_numpy.kernels.transpose import transpose
 
 Array = npt.NDArray[Any]
@@ -34,13 +34,14 @@ HIGH = 8 * ROWS  # rows of a that meet a strip at a time
 HEIGHT = 16 * BLOCK  # rows of a that meet a strip before the next one
 SHARES = 4  # of long sums, where the result is too small to share out itself
 LEAST_DEPTH = 8 * BLOCK  # of such a share
-TILES = Layout(  # rows and columns
+TILES = Layout(
+    "strip depth high",  # rows and columns:
     strip="strip block",  # of b: one panel below the other
     square="block block",
     factors="depth high",
     ends="high block",
 )
-cut = TILES.cut
+new_tiles = TILES.new_tiles
 
 
 def linear(x: Array, w: Array, b: Array | None) -> Array:
@@ -75,10 +76,7 @@ def multiply_add(
     parts = c if shares == 1 else np.empty((shares * M, N), c.dtype)
     sums_of_parts = np.zeros((0 if sums is None else shares, N), c.dtype)
     start = np.empty((0, N), c.dtype) if start is None else np.broadcast_to(start, (HIGH, N))
-    shapes, numbers = tile_shapes(min(width, WIDTH))
-    pools = new_pools(threads, numbers, a.dtype, np.empty)
-    arguments = (a, b, start, parts, sums_of_parts, height, width, depth, shapes, pools)
-    compiled(a.dtype)(threads, arguments)
+    compiled(a.dtype)(threads, (a, b, start, parts, sums_of_parts, height, width, depth))
     if shares > 1:
         parts.reshape(shares, M, N).sum(axis=0, out=c)
     if sums is not None:
@@ -106,22 +104,14 @@ def cut_sum(M: int, K: int, N: int) -> tuple[int, int]:
 
 
 @lru_cache
-def tile_shapes(width: int) -> tuple[Array, int]:
-    """Return (rows, columns) of a thread's tiles, and how many numbers all of them hold."""
-    return TILES.shapes({"strip": -(-width // BLOCK) * DEPTH, "depth": DEPTH, "high": HIGH})
-
-
-@lru_cache
 def compiled(dtype: np.dtype[Any]) -> Any:
     """Compile the product for float32 or float64, or load it from disk."""
+    keep_freed_memory()
     number, size = from_dtype(dtype), types.intp
     given = types.Array(number, 2, "A", readonly=True, aligned=False)
     made = types.Array(number, 2, "C")
     return parallel(
-        multiply_strips,
-        types.Tuple(
-            (given, given, given, made, made, size, size, size, types.Array(size, 2, "C"), made)
-        ),
+        multiply_strips, types.Tuple((given, given, given, made, made, size, size, size))
     )
 
 
@@ -131,10 +121,12 @@ def multiply_strips(thread, threads, arguments):
     as_written()
     a, b, start = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
     c, sums = like_scratch(arguments[3]), like_scratch(arguments[4])
-    height, width, depth, shapes, pools = arguments[5:]
+    height, width, depth = arguments[5:]
     (M, K), N = a.shape, b.shape[1]
     is_row = M == 1 and b.strides[1] == b.itemsize
-    strip, square, factors, ends = cut(pools[thread], shapes)
+    high = 0 if is_row and len(sums) == 0 else HIGH
+    panels = divide_up(width, BLOCK) if high > 0 else 0
+    memory, (strip, square, factors, ends) = new_tiles(a, (panels * DEPTH, DEPTH, high))
     strips, blocks = divide_up(N, width), divide_up(M, height)
     for item in items_of(thread, threads, divide_up(K, depth) * blocks, strips):
         share, i = item // strips // blocks, item // strips % blocks * height
@@ -162,6 +154,7 @@ def multiply_strips(thread, threads, arguments):
                 if k > first:
                     before, adds = made, True
                 multiply_strip(made, some, strip, before, adds, ends)
+    free(memory)
 
 
 @inner
@@ -202,7 +195,7 @@ def multiply_strip(c, a, strip, start, adds, ends):
 def multiply_panel(c, a, panel, start, adds, ends):
     """Do the same for up to BLOCK columns of c."""
     columns = c.shape[1]
-    whole = divide_up(columns, lanes(ends)) * lanes(ends)
+    whole = round_up(columns, ends)
     if whole == columns:
         multiply(c, a, panel[:, :whole], start, adds)
     else:  # the last Vector of a row would reach over its end

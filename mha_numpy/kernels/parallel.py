@@ -52,17 +52,17 @@ def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], 
     return in_each
 
 
-@jit
+@jit(_nrt=False)
 def run_in_threads(address, threads, arguments):
     """Call ``function(thread, threads, arguments)`` in each of the threads."""
     if call_in_each(threads, *packed(address, arguments)) > 0:
         # raised here: what is raised in another thread gets lost
         raise RuntimeError(
-            "a kernel failed: a pool of scratch is too small, or an index is out of bounds"
+            "a kernel failed: there is no memory for its scratch, or an index is out of bounds"
         )
 
 
-@jit(parallel=True)
+@jit(parallel=True, _nrt=True)
 def call_in_each(threads, caller, packet):
     """Call ``caller(thread, threads, packet)`` in each of the threads; return how many failed."""
     failures = 0

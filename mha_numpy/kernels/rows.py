@@ -117,17 +117,10 @@ def column_dots(dots, a, b):
 
 
 @inner
-def row_dots(dots, a, b):
-    """Do ``dots[:, : rows of b] = a @ b.T`` for an even number of rows of b, preferably a few.
-
-    Rows are contiguous; those of a are whole Vectors.
-    """
-    for i in range(a.shape[0]):
-        for r in range(0, b.shape[0], 2):
-            first = second = full(dots, 0.0)
-            for c in range(0, a.shape[1], lanes(a)):
-                row = load(a, i, c)
-                first = multiply_add(row, load(b, r, c), first)
-                second = multiply_add(row, load(b, r + 1, c), second)
-            dots[i, r] = sum_of_lanes(first)
-            dots[i, r + 1] = sum_of_lanes(second)
+def add_row_dots(dots, a, b, sign):
+    """Do ``dots[0, i] += sign * a[i] . b[i]`` for each row."""
+    for r in range(a.shape[0]):
+        products = full(a, 0.0)
+        for c in range(0, a.shape[1], lanes(a)):
+            products = multiply_add(load(a, r, c), load(b, r, c), products)
+        dots[0, r] += sign * sum_of_lanes(products)

@@ -1,4 +1,4 @@
-"""Scratch: the tiles that a thread works on, cut from the pool that it gets.
+"""Scratch: the tiles that a thread works on, in memory that it fetches itself.
 
 The rows of a tile are whole registers, aligned to registers.
 """
@@ -8,14 +8,15 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.host import HOST
-from mha_numpy.kernels.simd import emit_pointer
+from mha_numpy.kernels.rows import fill
 from mha_numpy.kernels.tile import BLOCK
 
 ALIGNMENT = HOST.register_bytes
@@ -24,33 +25,13 @@ ALIGNMENT = HOST.register_bytes
 class Layout:
     """A kernel's tiles by their names, with the names of their sizes: "rows columns".
 
-    In a kernel ``layout.cut(pool, shapes)`` returns the tiles by their names; the method `shapes`
-    computes its argument. "block" is BLOCK, other names are the kernel's own.
+    In a kernel ``layout.new_tiles(like, sizes)`` returns the address of their memory and the tiles
+    by their names, of numbers like the array's, which may be anything. `names` says what the sizes
+    are, in order; "block" is BLOCK. At the end the kernel gives the address to `free`.
     """
 
-    def __init__(self, **tiles: str) -> None:
-        self.sizes = [axes.split() for axes in tiles.values()]
-        self.cut = _cutter(namedtuple("Tiles", tiles))
-
-    def shapes(self, sizes: dict[str, int]) -> tuple[npt.NDArray[np.int64], int]:
-        """Return (rows, columns) of each tile, and how many numbers all hold."""
-        known = {"block": BLOCK, "1": 1, **sizes}
-        shapes = np.array([[known[axis] for axis in axes] for axes in self.sizes], np.int64)
-        return shapes, int(shapes.prod(axis=1).sum())
-
-
-def round_up(n: int, dtype: np.dtype[Any]) -> int:
-    """Return n as a multiple of a register's numbers."""
-    lanes = ALIGNMENT // dtype.itemsize
-    return -(-n // lanes) * lanes
-
-
-def new_pools(
-    threads: int, numbers: int, dtype: np.dtype[Any], make: Any = np.zeros
-) -> npt.NDArray[Any]:
-    """Return a pool of zeros for each thread, with room for this many aligned numbers."""
-    keep_freed_memory()
-    return make((threads, numbers + ALIGNMENT // dtype.itemsize), dtype)
+    def __init__(self, names: str, **tiles: str) -> None:
+        self.new_tiles = _maker(names.split(), [t.split() for t in tiles.values()], tiles)
 
 
 @cache
@@ -63,47 +44,103 @@ def keep_freed_memory() -> None:
     np.empty(2**25 - 2**13, np.uint8)  # nothing is written, so this costs nothing
 
 
-def _cutter(named: Any) -> Any:
-    """Return a function that cuts a pool into tiles, named by a namedtuple."""
+def _maker(names: list[str], axes_of_tiles: list[list[str]], tiles: Any) -> Any:
+    """Return a function that makes new tiles, named by a namedtuple."""
+    named: Any = namedtuple("Tiles", tiles)
 
     @inner
-    def cut(pool, shapes):
-        at = -pool.ctypes.data % ALIGNMENT // pool.itemsize
-        after = at
-        for n in range(len(shapes)):
-            after += shapes[n, 0] * shapes[n, 1]
-        if after > pool.size:
-            raise MemoryError("scratch: the pool is too small")
-        return tiles_at(pool, at, shapes)
+    def new_tiles(like, sizes):
+        shapes = shapes_from(sizes)
+        numbers = 0
+        for rows, columns in shapes:
+            numbers += rows * columns
+        memory = allocate(numbers * like.itemsize + ALIGNMENT)
+        if memory == 0:
+            raise MemoryError("scratch: there is no memory for it")
+        return memory, tiles_at(memory + -memory % ALIGNMENT, like, shapes)
 
     @intrinsic
-    def tiles_at(typingctx, pool, at, shapes):
-        tile_type = types.Array(pool.dtype, 2, "A")
-        tiles_type = types.NamedUniTuple(tile_type, len(named._fields), named)
+    def shapes_from(typingctx, sizes):
+        shapes = types.UniTuple(types.UniTuple(types.intp, 2), len(axes_of_tiles))
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            pool_, at, shapes_ = args
-            size, tiles = pool.dtype.bitwidth // 8, []
-            for n in range(len(named._fields)):
-                rows, columns = (
-                    builder.load(
-                        emit_pointer(context, builder, shapes, shapes_, at.type(n), at.type(axis))
-                    )
-                    for axis in (0, 1)
-                )
+            known = dict(zip(names, cgutils.unpack_tuple(builder, args[0]), strict=True))
+            known |= {"block": cgutils.intp_t(BLOCK), "1": cgutils.intp_t(1)}
+            pairs = [[known[axis] for axis in axes] for axes in axes_of_tiles]
+            made = [context.make_tuple(builder, shapes.dtype, pair) for pair in pairs]
+            return context.make_tuple(builder, shapes, made)
+
+        return shapes(sizes), codegen
+
+    @intrinsic
+    def tiles_at(typingctx, address, like, shapes):
+        tile_type = types.Array(like.dtype, 2, "A")
+        tiles_type = types.NamedUniTuple(tile_type, len(axes_of_tiles), named)
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            at, size, made = args[0], cgutils.intp_t(like.dtype.bitwidth // 8), []
+            for shape in cgutils.unpack_tuple(builder, args[2]):
+                rows, columns = cgutils.unpack_tuple(builder, shape)
                 tile = context.make_array(tile_type)(context, builder)
+                stride = builder.mul(columns, size)
                 populate_array(
                     tile,
-                    data=emit_pointer(context, builder, pool, pool_, at),
-                    shape=(rows, columns),
-                    strides=(builder.mul(columns, at.type(size)), at.type(size)),
-                    itemsize=at.type(size),
-                    meminfo=None,
-                )
-                tiles.append(tile._getvalue())
-                at = builder.add(at, builder.mul(rows, columns))
-            return context.make_tuple(builder, tiles_type, tiles)
+                    data=builder.inttoptr(at, tile.data.type),
+                    shape=(rows, columns), strides=(stride, size), itemsize=size, meminfo=None,
+                )  # fmt: skip
+                made.append(tile._getvalue())
+                at = builder.add(at, builder.mul(rows, stride))
+            return context.make_tuple(builder, tiles_type, made)
 
-        return tiles_type(pool, types.intp, shapes), codegen
+        return tiles_type(address, like, shapes), codegen
 
-    return cut
+    return new_tiles
+
+
+@intrinsic
+def new_words(typingctx):
+    """Return BLOCK words, each with a bit for each query or key of a block, on the stack."""
+    words = types.Array(types.uint64, 1, "C")
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        made = context.make_array(words)(context, builder)
+        data = cgutils.alloca_once(builder, ir.IntType(64), size=BLOCK)
+        length, size = cgutils.intp_t(BLOCK), cgutils.intp_t(8)
+        populate_array(
+            made, data=data, shape=(length,), strides=(size,), itemsize=size, meminfo=None
+        )
+        return made._getvalue()
+
+    return words(), codegen
+
+
+@intrinsic
+def allocate(typingctx, size):
+    """Return the address of so many bytes, from numba's allocator; 0 if there are not as many."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(cgutils.voidptr_t, [cgutils.intp_t])
+        function = cgutils.get_or_insert_function(builder.module, kind, "NRT_Allocate")
+        return builder.ptrtoint(builder.call(function, args), cgutils.intp_t)
+
+    return types.intp(types.intp), codegen
+
+
+@intrinsic
+def free(typingctx, address):
+    """Give back what `allocate` returned."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t])
+        function = cgutils.get_or_insert_function(builder.module, kind, "NRT_Free")
+        builder.call(function, [builder.inttoptr(args[0], cgutils.voidptr_t)])
+        return context.get_dummy_value()
+
+    return types.none(types.intp), codegen
+
+
+@inner
+def clear(tiles):
+    """Fill all tiles with 0."""
+    for tile in tiles:
+        fill(tile, 0.0)

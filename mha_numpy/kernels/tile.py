@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.problem import divide_up
 from mha_numpy.kernels.rows import add_rows, copy_rows
+from mha_numpy.kernels.simd import lanes
 from mha_numpy.kernels.transpose import transpose
 
 BLOCK = 64  # queries in a tile, and keys in a block: as many as a word has bits
+SIZES = "rows width d_k d_v chunk cells cells_block dropped slope"  # `sizes_of` returns them
 
 
 class Tile(NamedTuple):
@@ -59,6 +61,28 @@ def tile_of(problem, b, kv_head, tile_number):
         query, min(queries, problem.q.shape[2] - query),
         problem.q_offset[b] + query,
     )  # fmt: skip
+
+
+@inner
+def sizes_of(problem, chunk):
+    """Return the sizes that a kernel's tiles may have: SIZES."""
+    heads, queries = tile_shape(problem)
+    width = round_up(heads * queries, problem.q)  # as a rule BLOCK
+    has_dropout = problem.dropout_mask.size > 0
+    has_cells = has_dropout or problem.bias.size > 0
+    return (
+        heads * queries, width,
+        round_up(problem.q.shape[3], problem.q), round_up(problem.v.shape[3], problem.v), chunk,
+        width if has_cells else 0, BLOCK if has_cells else 0,
+        width if has_dropout else 0,
+        width if problem.softcap > 0 else 0,
+    )  # fmt: skip
+
+
+@inner
+def round_up(n, like):
+    """Return n as a multiple of the numbers that one Vector holds."""
+    return divide_up(n, lanes(like)) * lanes(like)
 
 
 @inner
@@ -148,3 +172,12 @@ def store_cells(array, cells, by_query, tile, j):
         n = min(BLOCK, rows.shape[1] - j)
         mine = by_query[g * tile.num_queries : (g + 1) * tile.num_queries]
         copy_rows(rows[:, j : j + n], mine[:, :n])
+
+
+@inner
+def store_row_mean(row_mean, of_tile, tile):
+    """Copy the means of a tile's rows, less d_lse, to (B, H, T_q)."""
+    for g in range(tile.num_heads):
+        for i in range(tile.num_queries):
+            mean = of_tile[0, g * tile.num_queries + i]
+            row_mean[tile.b, tile.first_head + g, tile.first_query + i] = mean

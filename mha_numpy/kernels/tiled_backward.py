@@ -9,7 +9,7 @@ algorithm 4; Dao 2023, *FlashAttention-2*, section 3.1.
 
 from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp
-from mha_numpy.kernels.match import cap, has_few_rows, load_scaled, match
+from mha_numpy.kernels.match import cap, load_scaled, match
 from mha_numpy.kernels.problem import (
     NUM_INPUTS,
     divide_up,
@@ -24,27 +24,30 @@ from mha_numpy.kernels.rows import (
     copy_rows,
     fill,
     multiply_rows,
-    row_dots,
     scale_rows,
 )
-from mha_numpy.kernels.scratch import Layout
+from mha_numpy.kernels.scratch import Layout, clear, free, new_words
 from mha_numpy.kernels.simd import as_written, lanes, load, store
 from mha_numpy.kernels.tile import (
     BLOCK,
+    SIZES,
     add_queries,
     count_tiles,
     is_in_sight,
     keys_in_sight,
     load_cells,
     load_queries,
+    sizes_of,
     store_cells,
     store_queries,
+    store_row_mean,
     tile_of,
 )
 from mha_numpy.kernels.transpose import transpose
 from mha_numpy.kernels.visible import NOTHING, add_product, find_visible, hide
 
-BACKWARD = Layout(  # rows and columns, see `tiled.tile_shapes`
+BACKWARD = Layout(
+    SIZES,  # rows and columns:
     q="width d_k",  # scale * q
     q_T="d_k width",
     heads="width d_v",
@@ -64,7 +67,7 @@ BACKWARD = Layout(  # rows and columns, see `tiled.tile_shapes`
     by_key="block cells",
     by_query="cells block",  # bias, dropout mask or d_biased: a row a query
 )
-cut = BACKWARD.cut
+new_tiles = BACKWARD.new_tiles
 
 
 @kernel
@@ -74,13 +77,14 @@ def backward_tiles(thread, threads, arguments):
     problem = problem_of(arguments)
     others = arguments[NUM_INPUTS:]
     d_heads, d_lse, heads, lse, d_q, d_k, d_v, d_biased, row_mean = others[:9]
-    round_number, chunk, shapes, pools, words = others[9:]
+    round_number, chunk = others[9:]
     (B, H_kv, T_k, width_k), width_v = problem.k.shape, problem.v.shape[3]
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     chunks, tiles = divide_up(T_k, chunk), count_tiles(problem)
-    tiles_of_share, is_few = divide_up(tiles, chunks), has_few_rows(problem)
-    s = cut(pools[thread], shapes)
-    seen_by_key, seen_by_query = words[thread, 0], words[thread, 1]
+    tiles_of_share = divide_up(tiles, chunks)
+    memory, s = new_tiles(problem.q, sizes_of(problem, chunk))
+    clear(s)
+    seen_by_key, seen_by_query = new_words(), new_words()
     for item in items_of(thread, threads, B * H_kv, chunks):
         head = item // chunks
         b, kv_head = head // H_kv, head % H_kv
@@ -101,7 +105,6 @@ def backward_tiles(thread, threads, arguments):
         copy_rows(s.k, problem.k[b, kv_head, keys])
         for tile_number in range(first_tile, last_tile):
             tile = tile_of(problem, b, kv_head, tile_number)
-            rows = tile.num_heads * tile.num_queries
             first, last = keys_in_sight(problem, tile, keys.start, keys.stop)
             if first >= last and round_number > 0:
                 continue
@@ -122,10 +125,7 @@ def backward_tiles(thread, threads, arguments):
                 weights, d_cells = s.weights[:n], s.d_cells[:n]
 
                 # forward once more
-                if is_few:
-                    row_dots(weights, k, s.q[: rows + rows % 2])
-                else:
-                    match(weights, k[:, :width_k], s.q_T)
+                match(weights, k[:, :width_k], s.q_T)
                 if problem.softcap > 0:
                     cap(weights, s.slope, problem.softcap)
                 if has_bias:
@@ -166,6 +166,7 @@ def backward_tiles(thread, threads, arguments):
                 add_queries(d_q, s.d_q, tile)
         copy_rows(d_k[b, kv_head, keys], s.d_k[: keys.stop - keys.start, :width_k])
         copy_rows(d_v[b, kv_head, keys], s.d_v[: keys.stop - keys.start, :width_v])
+    free(memory)
 
 
 @inner(in_place=True)
@@ -187,15 +188,6 @@ def start(problem, tile, s, d_heads, d_lse, heads, lse):
             row, query = g * tile.num_queries + i, tile.first_query + i
             s.lse[0, row] = lse[tile.b, tile.first_head + g, query]
             s.row_mean[0, row] -= d_lse[tile.b, tile.first_head + g, query]
-
-
-@inner
-def store_row_mean(row_mean, of_tile, tile):
-    """Copy the means of a tile's rows, less d_lse, to (B, H, T_q)."""
-    for g in range(tile.num_heads):
-        for i in range(tile.num_queries):
-            mean = of_tile[0, g * tile.num_queries + i]
-            row_mean[tile.b, tile.first_head + g, tile.first_query + i] = mean
 
 
 @inner

@@ -8,9 +8,8 @@ import numpy as np
 
 from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp
-from mha_numpy.kernels.match import cap, is_in_vectors
-from mha_numpy.kernels.problem import NUM_INPUTS, divide_up, items_of, problem_of
-from mha_numpy.kernels.product import dot_with_rows
+from mha_numpy.kernels.match import cap, is_in_vectors, match_rows
+from mha_numpy.kernels.problem import NUM_INPUTS, items_of, problem_of
 from mha_numpy.kernels.rows import (
     add_rows,
     copy_rows,
@@ -18,7 +17,7 @@ from mha_numpy.kernels.rows import (
     scale_each_row,
     scale_rows,
 )
-from mha_numpy.kernels.scratch import Layout
+from mha_numpy.kernels.scratch import Layout, clear, free, new_words
 from mha_numpy.kernels.simd import (
     as_written,
     full,
@@ -31,10 +30,13 @@ from mha_numpy.kernels.simd import (
 )
 from mha_numpy.kernels.tile import (
     BLOCK,
+    SIZES,
     copy_cells,
     count_tiles,
     load_queries,
     part_in_sight,
+    round_up,
+    sizes_of,
     tile_of,
 )
 from mha_numpy.kernels.tiled_forward import MARGIN, begin, finish
@@ -50,7 +52,8 @@ from mha_numpy.kernels.visible import (
     mask_bits,
 )
 
-FEW = Layout(  # rows and columns, see `tiled.tile_shapes`
+FEW = Layout(
+    SIZES,  # rows and columns:
     q="rows d_k",  # scale * q
     v="block d_v",
     cells="rows block",  # scores, then weights: a row a query
@@ -60,7 +63,7 @@ FEW = Layout(  # rows and columns, see `tiled.tile_shapes`
     factor="1 width",  # by which heads are scaled: down after a block, by 1 / total at last
     by_query="rows cells_block",  # bias or dropout mask
 )
-cut = FEW.cut
+new_tiles = FEW.new_tiles
 
 
 @kernel
@@ -68,10 +71,12 @@ def forward_few(thread, threads, arguments):
     """Attend with a thread's tiles of a few queries, each to one part of the keys."""
     as_written()
     problem = problem_of(arguments)
-    heads, lse, shapes, pools, words = arguments[NUM_INPUTS:]
-    (B, H_kv, T_k, _), tiles, parts = problem.k.shape, count_tiles(problem), len(heads)
+    heads, lse = arguments[NUM_INPUTS:]
+    (B, H_kv, T_k, _), tiles = problem.k.shape, count_tiles(problem)
+    parts = len(heads) // B
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
-    s, seen = cut(pools[thread], shapes), words[thread, 0]
+    (memory, s), seen = new_tiles(problem.q, sizes_of(problem, 0)), new_words()
+    clear(s)
     for item_of_part in items_of(thread, threads, B * H_kv, tiles * parts):
         item, part = item_of_part // parts, item_of_part % parts
         tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
@@ -93,15 +98,13 @@ def forward_few(thread, threads, arguments):
             if some != first_bits(n):
                 n = length(some)  # what is hidden behind it, as padding is, costs nothing
             visible = EVERYTHING if every == first_bits(n) else SOMETHING
-            width = divide_up(n, lanes(s.cells)) * lanes(s.cells)
+            width = round_up(n, s.cells)
             cells = s.cells[:rows, :width]
             for row in range(rows):
                 sees_any |= np.uint64(seen[row] != NONE_SET) << np.uint64(row)
 
             # 1. match
-            for row in range(rows):
-                for c in range(0, width, lanes(cells)):
-                    dot_with_rows(cells, row, c, k, j + c, j + n - 1, s.q)
+            match_rows(cells, s.q, k[j : j + n])
             # 2. softcap
             if problem.softcap > 0:
                 cap(cells, cells[:0], problem.softcap)
@@ -122,7 +125,8 @@ def forward_few(thread, threads, arguments):
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
             add_product(s.heads[:rows], cells[:, :n], v_block, seen, visible, False)
-        finish(tile, s, sees_any, problem.sink.size > 0, heads[part], lse[part])
+        finish(tile, s, sees_any, problem.sink.size > 0, heads[part * B :], lse[part * B :])
+    free(memory)
 
 
 @inner(in_place=True)

@@ -15,7 +15,7 @@ from mha_numpy.kernels.host import HOST
 from mha_numpy.kernels.match import cap, is_in_vectors, load_scaled, match
 from mha_numpy.kernels.problem import NUM_INPUTS, items_of, problem_of
 from mha_numpy.kernels.rows import add_rows, copy_rows, fill, multiply_rows, scale_each_row
-from mha_numpy.kernels.scratch import Layout
+from mha_numpy.kernels.scratch import Layout, clear, free, new_words
 from mha_numpy.kernels.simd import (
     as_written,
     full,
@@ -29,9 +29,11 @@ from mha_numpy.kernels.simd import (
 )
 from mha_numpy.kernels.tile import (
     BLOCK,
+    SIZES,
     count_tiles,
     load_cells,
     part_in_sight,
+    sizes_of,
     store_queries,
     tile_of,
 )
@@ -46,8 +48,8 @@ from mha_numpy.kernels.visible import (
 )
 
 MARGIN = 8.0  # a score larger by less is no new maximum: its power is e^8 at most
-# a few tiles, however long the sequences are: rows and columns, see `tiled.tile_shapes`
-FORWARD = Layout(
+FORWARD = Layout(  # a few tiles, however long the sequences are
+    SIZES,  # rows and columns:
     q="width d_k",
     q_T="d_k width",
     v="block d_v",
@@ -59,7 +61,7 @@ FORWARD = Layout(
     by_query="cells block",  # bias or dropout mask as they come: a row a query
     by_key="block cells",  # the same turned over
 )
-cut = FORWARD.cut
+new_tiles = FORWARD.new_tiles
 
 
 @kernel
@@ -67,11 +69,13 @@ def forward_tiles(thread, threads, arguments):
     """Attend with a thread's tiles of queries, each to one part of the keys."""
     as_written()
     problem = problem_of(arguments)
-    heads, lse, shapes, pools, words = arguments[NUM_INPUTS:]
-    (B, H_kv, T_k, _), tiles, parts = problem.k.shape, count_tiles(problem), len(heads)
+    heads, lse = arguments[NUM_INPUTS:]
+    (B, H_kv, T_k, _), tiles = problem.k.shape, count_tiles(problem)
+    parts = len(heads) // B
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
-    s = cut(pools[thread], shapes)
-    seen_by_key, seen_by_query = words[thread, 0], words[thread, 1]
+    memory, s = new_tiles(problem.q, sizes_of(problem, 0))
+    clear(s)
+    seen_by_key, seen_by_query = new_words(), new_words()
     for item_of_part in items_of(thread, threads, B * H_kv, tiles * parts):
         item, part = item_of_part // parts, item_of_part % parts
         tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
@@ -114,7 +118,8 @@ def forward_tiles(thread, threads, arguments):
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
             add_product(s.heads[:rows], cells[:, :rows], v_block, seen_by_key, visible, True)
-        finish(tile, s, sees_any, problem.sink.size > 0, heads[part], lse[part])
+        finish(tile, s, sees_any, problem.sink.size > 0, heads[part * B :], lse[part * B :])
+    free(memory)
 
 
 @inner(in_place=True)

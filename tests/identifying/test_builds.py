@@ -200,7 +200,7 @@ def test_roles_that_do_not_fit_are_not_blamed_on_the_code():
     text = "The roles that you gave do not fit. With c = keys, b = values, keys and values"
     assert text in str(sheet)
     assert sheet.notes[0].endswith("This report is without them: c = values, b = keys.")
-    sheet = identify(attend, given={"packed": "a", "key": "b", "value": "c"}, seconds=10)
+    sheet = identify(attend, given={"packed": "a", "key": "b", "value": "c"})
     assert "c = values, nothing that is known gives its numbers." in sheet.notes[0]
     assert not sheet.is_as_given
 
@@ -490,7 +490,7 @@ class Filled:
 
 
 def test_a_cache_may_have_room_for_later_tokens():
-    sheet = identify(Filled, seconds=20)
+    sheet = identify(Filled)
     assert sheet.value("causal") == "past and itself"
     assert not sheet.mistakes
 
@@ -507,7 +507,7 @@ def of_maps(params, x, num_heads):
 
 
 def test_a_helper_is_given_one_map_after_the_other():
-    sheet = identify(of_maps, seconds=20)
+    sheet = identify(of_maps)
     assert sheet.is_found
     assert "params['key']['bias']" in [each.name for each in sheet.arguments]
 
@@ -535,5 +535,5 @@ class OfPart:
 
 
 def test_settings_have_the_base_and_the_share_of_a_rotation():
-    sheet = identify(OfPart, seconds=20)
+    sheet = identify(OfPart)
     assert (sheet.value("rotation"), sheet.value("turned")) == ("halves", 0.5)

@@ -47,7 +47,7 @@ def with_matrices(words, matriz_q, matriz_k, matriz_v):
 
 
 def test_maps_that_are_named_like_what_they_make():
-    assert identify(with_matrices, seconds=5).value("scale") == "1"
+    assert identify(with_matrices).value("scale") == "1"
 
 
 def repeated(q, k, v, times):
@@ -56,7 +56,7 @@ def repeated(q, k, v, times):
 
 
 def test_keys_that_are_repeated_are_those_of_a_group():
-    sheet = identify(repeated, seconds=5)
+    sheet = identify(repeated)
     assert sheet.is_found
     assert [a.what for a in sheet.arguments][3:] == ["query heads per key/value head"]
 
@@ -80,7 +80,7 @@ def one_paged(q, k_pages, v_pages, page_indices, context_len):
     [(paged, "(pages, rows, H_kv, d_k)"), (one_paged, "(pages, H_kv, rows, d_k)")],
 )
 def test_keys_in_pages(function, axes):
-    sheet = identify(function, seconds=5)
+    sheet = identify(function)
     assert sheet.is_found
     assert not sheet.mistakes
     assert (sheet.arguments[1].what, sheet.arguments[1].axes) == ("keys", axes)
@@ -94,7 +94,7 @@ def along_edges(nodes, edge_index, W_q, W_k, W_v):
 
 
 def test_edges_are_a_mask():
-    sheet = identify(along_edges, seconds=5)
+    sheet = identify(along_edges)
     assert sheet.value("mask") == "true = visible"
     assert not sheet.mistakes
 
@@ -115,7 +115,7 @@ def with_table(q, k, v, rel_bias):
 
 @pytest.mark.slow
 def test_a_table_has_as_many_rows_as_a_default_says():
-    assert identify(with_table, seconds=5).value("buckets") == "past"
+    assert identify(with_table).value("buckets") == "past"
 
 
 class Params(NamedTuple):
@@ -131,7 +131,7 @@ def of_a_tuple(params: Params, x):
 
 
 def test_params_in_a_tuple_with_names():
-    sheet = identify(of_a_tuple, seconds=5)
+    sheet = identify(of_a_tuple)
     assert [a.name for a in sheet.arguments] == [
         "params['wk']", "params['wq']", "params['wv']", "x"
     ]  # fmt: skip
@@ -148,7 +148,7 @@ def test_params_of_what_is_compiled():
         scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
         return jax.nn.softmax(scores) @ v
 
-    assert identify(compiled, seconds=20).is_found
+    assert identify(compiled).is_found
 
 
 def in_a_dict(batch, weights):
@@ -157,7 +157,7 @@ def in_a_dict(batch, weights):
 
 
 def test_what_params_hold_is_params():
-    sheet = identify(in_a_dict, seconds=5)
+    sheet = identify(in_a_dict)
     assert [each.what for each in sheet.arguments][1:] == [
         "params of the keys", "params of the queries", "params of the values"
     ]  # fmt: skip
@@ -179,7 +179,7 @@ def one_key_after_the_other(q, k, v):
 
 @pytest.mark.slow
 def test_an_output_that_is_not_rescaled_for_single_keys():
-    sheet = identify(one_key_after_the_other, seconds=10)
+    sheet = identify(one_key_after_the_other)
     assert sheet.value("normaliser") == "streamed, output not rescaled"
 
 
@@ -190,7 +190,7 @@ def lengths_of_rows(q, k, v, valid_lens):
 
 
 def test_a_length_for_each_query():
-    sheet = identify(lengths_of_rows, seconds=5)
+    sheet = identify(lengths_of_rows)
     assert (sheet.value("lengths"), sheet.arguments[3].axes) == ("j < n", "(B, T_q)")
 
 
@@ -204,7 +204,7 @@ def left_and_right(q, k, v, left, right):
 
 
 def test_a_window_of_two_numbers():
-    sheet = identify(left_and_right, seconds=5)
+    sheet = identify(left_and_right)
     assert sheet.value("window_given") == "w both"
     assert [a.what for a in sheet.arguments][3:] == ["window", "window"]
 
@@ -228,7 +228,7 @@ def with_config(config: Config, x, w_q, w_k, w_v):
 
 
 def test_a_dataclass_is_made_as_one_and_computes_the_rest_itself():
-    sheet = identify(with_config, seconds=5)
+    sheet = identify(with_config)
     assert sheet.is_found
     assert "config['group']" not in [a.name for a in sheet.arguments]
 
@@ -239,7 +239,7 @@ def regions_and_words(img, txt, A, C):
 
 
 def test_tokens_are_what_a_map_is_multiplied_with():
-    sheet = identify(regions_and_words, seconds=5)
+    sheet = identify(regions_and_words)
     assert [a.what for a in sheet.arguments] == [
         "tokens of the queries", "tokens of keys and values", "params of the queries",
         "params of keys and values in one",
@@ -256,6 +256,6 @@ def next_token(x, w_qkv, k_cache, v_cache, pos, nh):
 
 @pytest.mark.slow
 def test_a_single_token_with_an_axis_and_a_cache_with_room():
-    sheet = identify(next_token, seconds=10)
+    sheet = identify(next_token)
     assert sheet.is_found
     assert sheet.value("q_position") is None  # there is no rotation to tell of

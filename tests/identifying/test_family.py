@@ -70,7 +70,7 @@ def signature_of(setting, value):
 def identified(signature, settings):
     """Return what identify finds of a function with these settings: settings, and the rest."""
     numbers = {f"n{i}": n for i, n in enumerate(numbers_in(settings))}
-    looked = look(make_foreign(SIGNATURES[signature], settings, **numbers), seconds=60)
+    looked = look(make_foreign(SIGNATURES[signature], settings, **numbers))
     assert looked.found, looked.trouble
     found = dict(looked.found.settings)
     for option in looked.options:

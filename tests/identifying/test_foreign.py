@@ -77,7 +77,7 @@ def test_foreign_functions(folder, name, framework, monkeypatch):
     for key, truth in truths.items():
         if truth["framework"] != framework or (name, key) == ASKS:
             continue
-        sheet = identify(load(folder / name / f"{key}.py", truth["name"]), seconds=30)
+        sheet = identify(load(folder / name / f"{key}.py", truth["name"]))
         is_attention = truth.get("attention", any(truth["rows"] or ()))
         is_attention &= "no attention" not in truth.get("kind", "")
         is_attention &= not TOKENS.isdisjoint(truth["roles"].values())

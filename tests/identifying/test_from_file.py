@@ -249,7 +249,7 @@ def test_a_function_that_ends_its_process(write, line, why):
 def test_a_slow_function_is_not_interrupted(write):
     """Nor are many short calls, which take long together."""
     lines = ["end = time.process_time() + 0.25", "while time.process_time() < end: pass"]
-    assert "calls: ['NoneType'" in identify_file(f"{write(body(*lines))}:f", seconds=30).text
+    assert "calls: ['NoneType'" in identify_file(f"{write(body(*lines))}:f").text
 
 
 def test_identify_has_a_part_of_the_time_that_is_left(write):

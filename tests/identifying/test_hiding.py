@@ -23,7 +23,7 @@ def gossip(qq, kk, vv, hide=None, first=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"mask": "hide"}, {"mask": "hide", "lengths": "first"}])
 def test_what_hides_is_known_where_scores_are_not(given):
-    sheet = identify(gossip, given=given, seconds=40)
+    sheet = identify(gossip, given=given)
     own = {each.name: (each.what, each.axes) for each in sheet.arguments}
     assert "does not know its scores" in sheet.saw
     assert own["hide"] == ("mask", "(B, 1, T_q, T_k)")
@@ -35,7 +35,7 @@ def test_what_hides_is_known_where_scores_are_not(given):
 
 @pytest.mark.slow
 def test_a_wrong_role_leads_to_no_less():
-    sheet = identify(gossip, given={"window": "hide"}, seconds=40)
+    sheet = identify(gossip, given={"window": "hide"})
     assert "does not know its scores" in sheet.saw
     assert not sheet.is_as_given
     assert any("hide was given as: window" in note for note in sheet.notes)

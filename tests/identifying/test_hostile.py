@@ -120,7 +120,7 @@ def with_empty_cell():
     ],
 )  # fmt: skip
 def test_attention_is_found_in_strange_surroundings(function):
-    sheet = identify(function, seconds=10)
+    sheet = identify(function)
     assert sheet.is_found
     assert not sheet.mistakes
 
@@ -158,7 +158,7 @@ def asking_a_dict(x, params):
     ],
 )
 def test_other_functions_get_a_sentence(function, says):
-    sheet = identify(function, seconds=1)
+    sheet = identify(function)
     assert not sheet.is_found
     assert says in " ".join(str(sheet).split())
 

@@ -386,7 +386,7 @@ def test_right_functions_are_not_accused(code):
     )
     exec(code, names)
     found = names.get("f") or names["mix"]
-    assert identify(found, seconds=10).mistakes == ()
+    assert identify(found).mistakes == ()
 
 
 @pytest.mark.parametrize(("code", "setting", "line"), MISTAKES, ids=[m[1] for m in MISTAKES])
@@ -396,7 +396,7 @@ def test_mistakes_have_their_line(code, setting, line, tmp_path):
     path.write_text("import numpy as np\n" + textwrap.dedent(code))
     names: dict = {}
     exec(compile(path.read_text(), path, "exec"), names)
-    rows = identify(names["f"], seconds=20).mistakes
+    rows = identify(names["f"]).mistakes
     assert [row.code.startswith(line) for row in rows if row.setting == setting] == [True], rows
 
 

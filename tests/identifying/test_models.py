@@ -79,7 +79,7 @@ def test_norms_of_pytorch_are_no_maps():
             normed = self.ln_1(x)
             return x + self.attn(normed, normed, normed, need_weights=False)[0]
 
-    sheet = identify(Residual(16, 2), seconds=10)
+    sheet = identify(Residual(16, 2))
     assert (sheet.value("before"), sheet.value("after")) == ("layer norm", "+ x")
     assert not sheet.mistakes
 

@@ -63,7 +63,7 @@ class Words:
 
 @pytest.mark.parametrize("kind", [Pooled, Resampled, Scored, Words])
 def test_queries_may_be_learned(kind):
-    sheet = identify(kind, seconds=20)
+    sheet = identify(kind)
     assert sheet.is_found
     assert not sheet.mistakes
     assert sheet.arguments[0].what == "tokens of keys and values"
@@ -73,7 +73,7 @@ def test_queries_may_be_learned(kind):
 
 
 def test_a_mask_of_a_pool_has_a_row_for_each_sequence():
-    sheet = identify(Pooled, seconds=20)
+    sheet = identify(Pooled)
     axes = {each.name: each.axes for each in sheet.arguments}
     assert (axes["keep"], sheet.value("blind")) == ("(B, T_k)", "nan")
 
@@ -111,7 +111,7 @@ class Notebook:
     ],
 )
 def test_one_method_stores_what_the_other_reads(kind, names, scale):
-    sheet = identify(kind, seconds=20)
+    sheet = identify(kind)
     told = {each.name: each.what for each in sheet.arguments}
     assert [told[name] for name in names] == ["keys", "values", "queries"]
     assert sheet.value("scale") == scale
@@ -152,12 +152,12 @@ class Captions:
     ("kind", "after", "beside"), [(Luong, "tanh", None), (QueryFirst, None, "x, output")]
 )
 def test_an_output_may_be_joined_with_its_query(kind, after, beside):
-    sheet = identify(kind, seconds=20)
+    sheet = identify(kind)
     assert (sheet.value("after"), sheet.value("beside")) == (after, beside)
     assert "params of the output and its query in one" in str(sheet)
 
 
 def test_either_map_of_additive_scores_may_be_that_of_the_keys():
-    told = {each.name: each.what for each in identify(Captions, seconds=20).arguments}
+    told = {each.name: each.what for each in identify(Captions).arguments}
     assert told["features"] == "tokens of keys and values"
     assert (told["W1"], told["W2"]) == ("params of the keys", "params of the queries")

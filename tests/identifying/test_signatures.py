@@ -278,7 +278,7 @@ RIGHT = [
 
 @pytest.mark.parametrize("function", RIGHT)
 def test_signatures_are_understood_and_nothing_is_called_a_mistake(function):
-    sheet = identify(function, seconds=20)
+    sheet = identify(function)
     assert sheet.is_found, sheet.saw
     assert not sheet.mistakes
 

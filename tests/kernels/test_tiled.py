@@ -7,6 +7,7 @@ import tracemalloc
 import numba
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
 from mha_numpy import attention_backward, attention_forward, merge_heads, split_heads
 from mha_numpy.kernels import parallel, tiled
@@ -55,9 +56,9 @@ def anywhere(seed):
     return lambda array: layouts[rng.integers(len(layouts))](array)
 
 
-def with_garbage(x, width, laid_out_as=tiled.laid_out_as):
+def with_garbage(*args, laid_out_as=tiled.laid_out_as):
     """Return memory for a result as it may come: whatever is not written shows."""
-    made = laid_out_as(x, width)
+    made = laid_out_as(*args)
     made.fill(np.nan)
     return made
 
@@ -290,15 +291,15 @@ class TestThreads:
             assert other[name].tobytes() == array.tobytes(), name
 
     @pytest.mark.parametrize("threads", [1, 2])
-    def test_an_error_in_any_is_raised(self, set_threads, monkeypatch, threads):
+    @pytest.mark.parametrize("T", [1, 64])
+    def test_without_memory_for_its_tiles_it_raises(self, set_threads, monkeypatch, threads, T):
+        """A tile has rows of 2^50 numbers, of which all are the same one: no memory has as many."""
         set_threads(threads)
-        inputs = random_inputs(2, 3, 3, 130, 130, 16, 16)
-        out, cache = attention_forward(**inputs, backend="numba")
-        monkeypatch.setattr(tiled, "new_pools", lambda n, _, dtype: np.zeros((n, 5000), dtype))
-        with pytest.raises(RuntimeError, match="pool of scratch is too small"):
-            attention_forward(**inputs, backend="numba")
-        with pytest.raises(RuntimeError, match="pool of scratch is too small"):
-            attention_backward(out, cache)
+        monkeypatch.setattr(parallel, "LEAST_WORK", 1)
+        wide = as_strided(np.ones(1), (1, 2, T, 2**50 // T), (0, 0, 0, 0))
+        k = as_strided(wide, wide.shape, (0, 0, 0, 8)) if T == 1 else wide  # few rows: contiguous
+        with pytest.raises(RuntimeError, match="no memory for its scratch"):
+            attention_forward(wide, k, np.ones((1, 2, T, 8)), backend="numba")
 
     def test_little_work_is_left_to_one(self, set_threads, monkeypatch):
         set_threads(2)
