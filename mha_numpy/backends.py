@@ -88,7 +88,7 @@ def find_kernels(
             continue
         if dtype is None:
             dtype = x.dtype
-        if x.dtype is not dtype and x.dtype != dtype or x.size == 0:
+        if (x.dtype is not dtype and x.dtype != dtype) or x.size == 0:
             return None
     return _load(name, modules[name]) if dtype in COVERED else None
 

@@ -38,8 +38,8 @@ def forward(problem, heads, lse):
     for i in range(len(q)):
         q_i, head = q[i], heads[i]
         # the sink is the first score, and has no value
-        largest, sees_any = sink, sink != -inf
-        total = np.exp(sink - largest) if sees_any else zero  # 1, or NaN
+        largest, has_sink, sees_any = sink, sink != -inf, False
+        total = np.exp(sink - largest) if has_sink else zero  # 1, or NaN
         at = i + q_offset
         for j in range(max(0, at - left), min(len(k), at + right + 1)):
             if not mask[i, j] or bias[i, j] == -inf:
@@ -69,7 +69,7 @@ def forward(problem, heads, lse):
             total = total if total != 0 else nan  # only scores of -inf: 0 / 0
             for c in range(len(head)):
                 head[c] /= total
-        lse[i] = largest + np.log(total) if sees_any else -inf
+        lse[i] = largest + np.log(total) if sees_any or has_sink else -inf
 
 
 @jit(fastmath=REGROUP, nogil=True)

@@ -32,7 +32,6 @@ from mha_numpy.kernels.tile import (
     BLOCK,
     SIZES,
     copy_cells,
-    count_tiles,
     load_queries,
     part_in_sight,
     round_up,
@@ -72,15 +71,14 @@ def forward_few(thread, threads, arguments):
     as_written()
     problem = problem_of(arguments)
     heads, lse = arguments[NUM_INPUTS:]
-    (B, H_kv, T_k, _), tiles = problem.k.shape, count_tiles(problem)
-    parts = len(heads) // B
+    (B, H_kv, T_k, _), parts = problem.k.shape, len(heads) // len(problem.q)
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     (memory, s), seen = new_tiles(problem.q, sizes_of(problem, 0)), new_words()
     clear(s)
-    for item_of_part in items_of(thread, threads, B * H_kv, tiles * parts):
-        item, part = item_of_part // parts, item_of_part % parts
-        tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
-        k, v = problem.k[tile.b, tile.kv_head], problem.v[tile.b, tile.kv_head]
+    for item in items_of(thread, threads, B * H_kv, parts):
+        b, kv_head, part = item // parts // H_kv, item // parts % H_kv, item % parts
+        tile = tile_of(problem, b, kv_head, 0)  # the only one
+        k, v = problem.k[b, kv_head], problem.v[b, kv_head]
         rows = tile.num_heads * tile.num_queries
         by_query, in_place = s.by_query[:rows], is_in_vectors(v)
         load_queries(s.q, problem.q, tile)

@@ -45,6 +45,7 @@ from mha_numpy.kernels.visible import (
     add_product,
     first_bits,
     hide,
+    multiply_visible,
 )
 
 FEW_BACKWARD = Layout(
@@ -79,6 +80,7 @@ def backward_few(thread, threads, arguments):
     (memory, s), seen = new_tiles(problem.q, sizes_of(problem, 0)), new_words()
     clear(s)
     size = divide_up(divide_up(T_k, BLOCK), parts) * BLOCK
+    in_place = is_in_vectors(d_k[0, 0]) and is_in_vectors(d_v[0, 0])
     for item in items_of(thread, threads, B * H_kv, parts):
         b, kv_head, part = item // parts // H_kv, item // parts % H_kv, item % parts
         tile = tile_of(problem, b, kv_head, 0)
@@ -93,9 +95,13 @@ def backward_few(thread, threads, arguments):
                 if has_bias:
                     copy_cells(s.by_query, problem.bias, tile, j, n)
                 every, some = find_seen(seen, problem, tile, s.by_query, j, n)
-            fill(s.d_k[:n], 0.0)
-            fill(s.d_v[:n], 0.0)
-            if some != NONE_SET:
+            d_k_block, d_v_block = d_k[b, kv_head, j : j + n], d_v[b, kv_head, j : j + n]
+            if not in_place:
+                d_k_block, d_v_block = s.d_k[:n], s.d_v[:n]
+            if some == NONE_SET:
+                fill(d_k_block, 0.0)
+                fill(d_v_block, 0.0)
+            else:
                 visible = EVERYTHING if every == first_bits(n) else SOMETHING
                 k, v = problem.k[b, kv_head, j : j + n], problem.v[b, kv_head, j : j + n]
                 if not is_in_vectors(k):
@@ -125,7 +131,7 @@ def backward_few(thread, threads, arguments):
 
                 # 6. heads = dropped @ v
                 match_rows(d_cells, s.d_heads, v)
-                add_product(s.d_v[:n], dropped[:, :n], s.d_heads, seen, visible, True)
+                multiply_visible(d_v_block, dropped[:, :n], s.d_heads, seen, visible, True, False)
                 # 5. dropped = weights * dropout_mask
                 if has_dropout:
                     multiply_rows(d_cells, s.by_query)
@@ -140,10 +146,11 @@ def backward_few(thread, threads, arguments):
                     multiply_rows(d_cells, s.slope)
                     hide(d_cells, seen, visible, 0.0)
                 # 1. scores = (scale * q) @ k^T
-                add_product(s.d_k[:n], d_cells[:, :n], s.q, seen, visible, True)
+                multiply_visible(d_k_block, d_cells[:, :n], s.q, seen, visible, True, False)
                 add_product(s.d_q, d_cells[:, :n], k, seen, visible, False)
-            copy_rows(d_k[b, kv_head, j : j + n], s.d_k[:n, : d_k.shape[3]])
-            copy_rows(d_v[b, kv_head, j : j + n], s.d_v[:n, : d_v.shape[3]])
+            if not in_place:
+                copy_rows(d_k[b, kv_head, j : j + n], d_k_block[:, : d_k.shape[3]])
+                copy_rows(d_v[b, kv_head, j : j + n], d_v_block[:, : d_v.shape[3]])
         scale_rows(s.d_q, problem.scale)
         store_queries(d_q[part * B :], s.d_q, tile)
     free(memory)

@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.product import multiply
-from mha_numpy.kernels.rows import is_finite
+from mha_numpy.kernels.rows import fill, is_finite
 from mha_numpy.kernels.simd import (
     as_written,
     bits_from_lanes,
@@ -152,12 +152,20 @@ def add_product(target, cells, b, seen_by_key, visible, to_queries):
 
     A hidden cell, which is 0, adds nothing, not even 0 * NaN.
     """
+    multiply_visible(target, cells, b, seen_by_key, visible, to_queries, True)
+
+
+@inner
+def multiply_visible(target, cells, b, seen_by_key, visible, to_queries, adds):
+    """Do what `add_product` does, or where not `adds`, ``target = cells @ b``."""
     if visible == EVERYTHING or is_finite(b):
         if to_queries:
-            multiply(target, cells.T, b, target, adds=True)
+            multiply(target, cells.T, b, target, adds)
         else:
-            multiply(target, cells, b, target, adds=True)
+            multiply(target, cells, b, target, adds)
         return
+    if not adds:
+        fill(target, 0.0)
     for key in range(cells.shape[0]):
         for query in range(cells.shape[1]):
             if seen_by_key[key] >> np.uint64(query) & ONE:

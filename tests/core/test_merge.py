@@ -192,14 +192,18 @@ class TestSink:
 @pytest.mark.kernel
 def test_a_kernel_cuts_many_keys_into_parts(rng):
     q, k, v = rng.normal(size=(1, 4, 3, 16)), *rng.normal(size=(2, 1, 2, 3 * 4096 + 5, 16))
-    for options in ({}, {"sink": rng.normal(size=4)}, {"q_offset": 9000, "window": (4500, 0)}):
+    bias = np.where(rng.random((1, 1, 3, k.shape[2])) < 0.1, -np.inf, 1.0)
+    many = {"bias": bias, "dropout_mask": 2.0 * (bias[..., ::-1] > 0), "softcap": 3.0}
+    for options in ({}, {"sink": rng.normal(size=4)}, {"q_offset": 9000, "window": (4500, 0)}, many):
         expected, reference = attention_forward(q, k, v, **options)
         out, cache = attention_forward(q, k, v, **options, backend="numba")
         assert_close(out, expected)
         assert_close(cache.lse, reference.lse)
-    d_out = rng.normal(size=out.shape)
-    found, wanted = attention_backward(d_out, cache), attention_backward(d_out, reference)
-    assert_close(found.d_k, wanted.d_k)
+        d_out = rng.normal(size=out.shape)
+        found, wanted = attention_backward(d_out, cache), attention_backward(d_out, reference)
+        for name, array in wanted._asdict().items():
+            if array is not None:
+                assert_close(getattr(found, name), array, name=name)
 
 
 def test_all_options_in_parts(rng, backend):

@@ -19,7 +19,7 @@ class Mutation(NamedTuple):
         return f"{self.folder}/{self.file}"
 
 
-SCALE = 'given["scale"] = 1 / math.sqrt(q.shape[-1] or 1)'
+SCALE = 'inputs.scale = 1 / math.sqrt(q.shape[-1] or 1)'
 ROW_SUM = "row_mean = (weights * d_weights).sum(axis=-1, keepdims=True)"
 D_SCORES = "d_scores = weights * (d_weights - row_mean)"
 MASKED = "masked = scores if mask is None else np.where(mask, scores, -np.inf)"
@@ -33,9 +33,9 @@ TOTAL = "powers.sum(axis=-1, keepdims=True)"
 
 MUTATIONS = [
     # forward
-    Mutation("no scale", "options.py", {SCALE: 'given["scale"] = 1.0'}),
-    Mutation("1/d_k", "options.py", {SCALE: 'given["scale"] = 1 / (q.shape[-1] or 1)'}),
-    Mutation("times root d_k", "options.py", {SCALE: 'given["scale"] = math.sqrt(q.shape[-1] or 1)'}),
+    Mutation("no scale", "options.py", {SCALE: 'inputs.scale = 1.0'}),
+    Mutation("1/d_k", "options.py", {SCALE: 'inputs.scale = 1 / (q.shape[-1] or 1)'}),
+    Mutation("times root d_k", "options.py", {SCALE: 'inputs.scale = math.sqrt(q.shape[-1] or 1)'}),
     Mutation("softmax over queries", "softmax.py", {TOTAL: "powers.sum(axis=-2, keepdims=True)"}),
     Mutation("softmax over the matrix", "softmax.py", {TOTAL: "powers.sum(axis=(-2, -1), keepdims=True)"}),
     Mutation(
@@ -80,10 +80,10 @@ MUTATIONS = [
     Mutation("mask inverted", "options.py", {"return check_mask(": "return ~check_mask("}),
     Mutation("is_causal drops the mask", "masks.py", {"masks.append(in_window[:, 0] if in_window.ndim > rank else in_window)":
              "masks = [in_window[:, 0] if in_window.ndim > rank else in_window]"}),
-    Mutation("is_causal drops the window", "options.py", {'given["window"] = (left, 0)': 'given["window"] = (None, 0)'}),
+    Mutation("is_causal drops the window", "options.py", {"inputs.window = (left, 0)": "inputs.window = (None, 0)"}),
     Mutation("the window drops is_causal", "options.py", {
-             'left, _ = given["window"] or (None, None)': 'left, right = given["window"] or (None, 0)',
-             'given["window"] = (left, 0)': 'given["window"] = (left, right or 0)'}),
+             "left, _ = inputs.window or (None, None)": "left, right = inputs.window or (None, 0)",
+             "inputs.window = (left, 0)": "inputs.window = (left, right or 0)"}),
     Mutation("options left out", "options.py", {"if value is not option.default:": "if value is option.default:"}),
     Mutation("mask after softmax", "softmax.py", {MASKED: "masked = scores"}),
     Mutation("mask multiplied in", "softmax.py", {MASKED: "masked = scores if mask is None else scores * mask"}),
@@ -241,7 +241,7 @@ MUTATIONS = [
              "offsets = offsets.reshape(-1)[:1]"}),
     Mutation("dropout mask and bias swapped", "kernel_calls.py", {"inputs.bias, inputs.dropout_mask": "inputs.dropout_mask, inputs.bias"}),
     Mutation("a kernel's bias gradient not summed", "kernel_calls.py", {"sum_to_shape(d_biased, bias.shape)": "d_biased"}),
-    Mutation("a kernel given what it does not cover", "../backends.py", {"dtype not in COVERED": "False", "x.dtype != dtype or ": ""}),
+    Mutation("a kernel given what it does not cover", "../backends.py", {" if dtype in COVERED else None": "", "(x.dtype is not dtype and x.dtype != dtype) or ": ""}),
     Mutation("a kernel given empty axes", "../backends.py", {" or x.size == 0": ""}),
     Mutation("forward's backend whatever backward asks for", "attention.py",
              {"own_backend if backend is None else chosen_backend(backend)": "own_backend"}),
