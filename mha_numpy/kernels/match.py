@@ -37,10 +37,12 @@ def match(scores, k, q_T):
 
 @inner
 def match_rows(cells, rows, of_keys):
-    """Do ``cells = rows @ of_keys.T``, as far as there are keys."""
+    """Do ``cells[:, :keys] = rows @ of_keys.T`` for as many keys as a Vector holds, or more."""
+    last = len(of_keys) - lanes(cells)
     for r in range(cells.shape[0]):
-        for c in range(0, cells.shape[1], lanes(cells)):
-            dot_with_rows(cells, r, c, of_keys, c, len(of_keys) - 1, rows)
+        for c in range(0, len(of_keys), lanes(cells)):
+            first = min(c, last)  # what the one before has, too, is the same
+            dot_with_rows(cells, r, first, of_keys, first, rows)
 
 
 @inner

@@ -27,7 +27,7 @@ from mha_numpy.kernels.simd import (
 
 ROWS, VECTORS = 6, HOST.vectors  # of the block of sums in registers
 HALF = VECTORS // 2
-TALL = 2 * ROWS
+TALL, TALLEST = 8, 16  # rows, where there are half as many columns, and where one Vector is left
 AT_ONCE = 8  # dot products, each of which waits for its own sum
 
 
@@ -53,18 +53,26 @@ def multiply(c, a, b, start, adds):
         j += VECTORS * L
     while j + HALF * L <= n:
         i = 0
-        while i + ROWS <= m:
-            multiply_block(c, a, b, start, i, j, ROWS, HALF, adds)
-            i += ROWS
-        while i < m:
+        while i + TALL <= m:
+            multiply_block(c, a, b, start, i, j, TALL, HALF, adds)
+            i += TALL
+        while i + 4 <= m:
+            multiply_block(c, a, b, start, i, j, 4, HALF, adds)
+            i += 4
+        while i + 2 <= m:
+            multiply_block(c, a, b, start, i, j, 2, HALF, adds)
+            i += 2
+        if i < m:
             multiply_block(c, a, b, start, i, j, 1, HALF, adds)
-            i += 1
         j += HALF * L
     while j < n:
         i = 0
-        while i + TALL <= m:
-            multiply_block(c, a, b, start, i, j, TALL, 1, adds)
-            i += TALL
+        while i + TALLEST <= m:
+            multiply_block(c, a, b, start, i, j, TALLEST, 1, adds)
+            i += TALLEST
+        while i + 4 <= m:
+            multiply_block(c, a, b, start, i, j, 4, 1, adds)
+            i += 4
         while i < m:
             multiply_block(c, a, b, start, i, j, 1, 1, adds)
             i += 1
@@ -134,20 +142,21 @@ def multiply_block(typingctx, c, a, b, start, i, j, rows, vectors, adds):
 
 
 @intrinsic
-def dot_with_rows(typingctx, dots, row, column, a, first, last, b):
+def dot_with_rows(typingctx, dots, row, column, a, first, b):
     """Write the dot products of rows of a, from the first on, with a row of b into one of dots.
 
-    They fill a Vector; beyond the last row of a they contain anything. Rows of a and b are
-    contiguous, those of b whole Vectors. Each is summed up as in `row_dots`.
+    They fill a Vector. Rows of a and b are contiguous, those of b whole Vectors.
     """
     vector = vector_of(dots.dtype)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        dots, row, column, a, first, last, b = args
+        dots, row, column, a, first, b = args
         register = context.get_value_type(vector)
-        a_type, b_type = sig.args[3], sig.args[6]
+        a_type, b_type = sig.args[3], sig.args[5]
         a_array = context.make_array(a_type)(context, builder, a)
         _, width = cgutils.unpack_tuple(builder, a_array.shape)
+        stride, _ = cgutils.unpack_tuple(builder, a_array.strides)
+        first_row = emit_pointer(context, builder, a_type, a, first, row.type(0))
         zero, size = row.type(0), row.type(vector.lanes * vector.dtype.bitwidth // 8)
         whole = builder.sdiv(width, width.type(vector.lanes))
         rest = builder.srem(width, width.type(vector.lanes))
@@ -160,11 +169,11 @@ def dot_with_rows(typingctx, dots, row, column, a, first, last, b):
 
         sums = []
         for group in range(0, vector.lanes, AT_ONCE):
-            rows_ = []
-            for t in range(group, min(group + AT_ONCE, vector.lanes)):
-                number = builder.add(first, first.type(t))
-                number = builder.select(builder.icmp_signed("<", number, last), number, last)
-                rows_.append(emit_pointer(context, builder, a_type, a, number, zero))
+            numbers = range(group, min(group + AT_ONCE, vector.lanes))
+            rows_ = [
+                cgutils.pointer_add(builder, first_row, builder.mul(stride, stride.type(t)))
+                for t in numbers
+            ]
             of_rows = [cgutils.alloca_once_value(builder, nothing) for _ in rows_]
             with cgutils.for_range(builder, whole) as loop:
                 factor = builder.load(vector_at(b_row, loop.index), align=1)
@@ -185,7 +194,7 @@ def dot_with_rows(typingctx, dots, row, column, a, first, last, b):
         return context.get_dummy_value()
 
     size = types.intp
-    return types.none(dots, size, size, a, size, size, b), codegen
+    return types.none(dots, size, size, a, size, b), codegen
 
 
 def emit_sums_of_each(builder: Any, registers: list[Any]) -> Any:

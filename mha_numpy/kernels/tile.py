@@ -9,7 +9,7 @@ from mha_numpy.kernels.simd import lanes
 from mha_numpy.kernels.transpose import transpose
 
 BLOCK = 64  # queries in a tile, and keys in a block: as many as a word has bits
-SIZES = "rows width d_k d_v chunk cells cells_block dropped slope"  # `sizes_of` returns them
+SIZES = "rows width lanes d_k d_v chunk cells cells_block dropped slope"  # as of `sizes_of`
 
 
 class Tile(NamedTuple):
@@ -71,7 +71,7 @@ def sizes_of(problem, chunk):
     has_dropout = problem.dropout_mask.size > 0
     has_cells = has_dropout or problem.bias.size > 0
     return (
-        heads * queries, width,
+        heads * queries, width, lanes(problem.q),
         round_up(problem.q.shape[3], problem.q), round_up(problem.v.shape[3], problem.v), chunk,
         width if has_cells else 0, BLOCK if has_cells else 0,
         width if has_dropout else 0,

@@ -13,13 +13,14 @@ from mha_numpy.kernels.problem import NUM_INPUTS, items_of, problem_of
 from mha_numpy.kernels.rows import (
     add_rows,
     copy_rows,
+    fill,
     multiply_rows,
-    scale_each_row,
     scale_rows,
 )
 from mha_numpy.kernels.scratch import Layout, clear, free, new_words
 from mha_numpy.kernels.simd import (
     as_written,
+    bits_from_lanes,
     full,
     lanes,
     load,
@@ -54,12 +55,14 @@ from mha_numpy.kernels.visible import (
 FEW = Layout(
     SIZES,  # rows and columns:
     q="rows d_k",  # scale * q
+    k="lanes d_k",  # of a block that has fewer keys than a Vector has room for
     v="block d_v",
     cells="rows block",  # scores, then weights: a row a query
     heads="rows d_v",  # sum of weights * v so far
     largest="1 width",  # score so far, but for MARGIN
-    total="1 width",  # sum of powers so far
-    factor="1 width",  # by which heads are scaled: down after a block, by 1 / total at last
+    total="1 width",  # of the sink; at last the sum of all powers
+    sums="rows lanes",  # of powers so far
+    factor="1 width",  # 1 / total
     by_query="rows cells_block",  # bias or dropout mask
 )
 new_tiles = FEW.new_tiles
@@ -84,6 +87,7 @@ def forward_few(thread, threads, arguments):
         load_queries(s.q, problem.q, tile)
         scale_rows(s.q, problem.scale)
         begin(s, problem, tile, part)
+        fill(s.sums, 0.0)
         sees_any = NONE_SET
         first, last = part_in_sight(problem, tile, part, parts)
         for j in range(first, last, BLOCK):
@@ -102,7 +106,11 @@ def forward_few(thread, threads, arguments):
                 sees_any |= np.uint64(seen[row] != NONE_SET) << np.uint64(row)
 
             # 1. match
-            match_rows(cells, s.q, k[j : j + n])
+            keys = k[j : j + n]
+            if n < lanes(cells):
+                copy_rows(s.k, keys)
+                keys = s.k
+            match_rows(cells, s.q, keys)
             # 2. softcap
             if problem.softcap > 0:
                 cap(cells, cells[:0], problem.softcap)
@@ -123,6 +131,8 @@ def forward_few(thread, threads, arguments):
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
             add_product(s.heads[:rows], cells[:, :n], v_block, seen, visible, False)
+        for row in range(rows):
+            s.total[0, row] += sum_of_lanes(load(s.sums, row, 0))
         finish(tile, s, sees_any, problem.sink.size > 0, heads[part * B :], lse[part * B :])
     free(memory)
 
@@ -159,16 +169,16 @@ def softmax_of_rows(cells, s):
         before, most = s.largest[0, r], full(cells, -np.inf)
         for c in range(0, cells.shape[1], lanes(cells)):
             most = maximum(load(cells, r, c), most)  # passes NaN by
-        largest = maximum_of_lanes(most)
-        if not before + MARGIN < largest:
-            largest = before
+        if bits_from_lanes(before + MARGIN < most) != 0:
+            s.largest[0, r] = maximum_of_lanes(most)
+            factor = exp(before - s.largest[0, r])
+            s.total[0, r] *= factor
+            scale_rows(s.sums[r : r + 1], factor)
+            scale_rows(s.heads[r : r + 1], factor)
+        largest, powers = s.largest[0, r], load(s.sums, r, 0)
         shift = cells.dtype.type(0) if largest == -np.inf else largest  # nothing seen yet
-        powers = full(cells, 0.0)
         for c in range(0, cells.shape[1], lanes(cells)):
             power = exp(load(cells, r, c) - shift)
             store(cells, r, c, power)
             powers = powers + power
-        factor = exp(before - shift)
-        s.largest[0, r], s.factor[0, r] = largest, factor
-        s.total[0, r] = s.total[0, r] * factor + sum_of_lanes(powers)
-    scale_each_row(s.heads, s.factor)
+        store(s.sums, r, 0, powers)

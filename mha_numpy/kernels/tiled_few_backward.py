@@ -104,13 +104,13 @@ def backward_few(thread, threads, arguments):
             else:
                 visible = EVERYTHING if every == first_bits(n) else SOMETHING
                 k, v = problem.k[b, kv_head, j : j + n], problem.v[b, kv_head, j : j + n]
-                if not is_in_vectors(k):
-                    copy_rows(s.k, k)
-                    k = s.k[:n]
-                if not is_in_vectors(v):
-                    copy_rows(s.v, v)
-                    v = s.v[:n]
                 width = round_up(n, s.weights)
+                if n < lanes(s.weights) or not is_in_vectors(k):
+                    copy_rows(s.k, k)
+                    k = s.k[: max(n, lanes(s.weights))]
+                if n < lanes(s.weights) or not is_in_vectors(v):
+                    copy_rows(s.v, v)
+                    v = s.v[: max(n, lanes(s.weights))]
                 weights, d_cells = s.weights[:, :width], s.d_cells[:, :width]
 
                 # forward once more
@@ -147,7 +147,7 @@ def backward_few(thread, threads, arguments):
                     hide(d_cells, seen, visible, 0.0)
                 # 1. scores = (scale * q) @ k^T
                 multiply_visible(d_k_block, d_cells[:, :n], s.q, seen, visible, True, False)
-                add_product(s.d_q, d_cells[:, :n], k, seen, visible, False)
+                add_product(s.d_q, d_cells[:, :n], k[:n], seen, visible, False)
             if not in_place:
                 copy_rows(d_k[b, kv_head, j : j + n], d_k_block[:, : d_k.shape[3]])
                 copy_rows(d_v[b, kv_head, j : j + n], d_v_block[:, : d_v.shape[3]])

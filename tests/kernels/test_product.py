@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from mha_numpy.kernels.product import ROWS, VECTORS, dot_with_rows, multiply
-from mha_numpy.kernels.simd import lanes
+from mha_numpy.kernels.match import match_rows
+from mha_numpy.kernels.product import ROWS, TALL, TALLEST, VECTORS, multiply
 from tests.compare import assert_close
 from tests.kernels.drivers import (
     assert_is_product,
@@ -35,7 +35,8 @@ def assert_product(c, a, b, adds):
     assert_is_product(multiply_into, a, b, expected)
 
 
-M = sorted({1, 2, 3, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS - 1, 2 * ROWS, 2 * ROWS + 1, 13, 63, 64})
+OF_BLOCKS = {ROWS, 2 * ROWS, TALL, TALLEST}
+M = sorted({1, 2, 3, 4, 7, 63, 64} | {rows + i for rows in OF_BLOCKS for i in (-1, 0, 1)})
 N = range(1, 2 * VECTORS + 2)  # in registers
 
 
@@ -77,17 +78,14 @@ def test_of_nothing(dtype):
 
 @driver(matrix, matrix, matrix)
 def apply_dots(dots, a, b):
-    for row in range(b.shape[0]):
-        for c in range(0, dots.shape[1], lanes(dots)):
-            if c < a.shape[0]:
-                dot_with_rows(dots, row, c, a, c, a.shape[0] - 1, b)
+    match_rows(dots, b, a)
 
 
 @by_dtype
 def test_dots_with_rows_of_any_width_and_place_round_alike(rng, dtype):
     """Nothing beyond a row of a is read: there is NaN."""
     L = count_lanes(dtype)
-    for width, rows in itertools.product([*range(1, 2 * L + 2), 5 * L], [1, L - 1, L, 2 * L + 3]):
+    for width, rows in itertools.product([*range(1, 2 * L + 2), 5 * L], [L, L + 1, 2 * L + 3]):
         padded = -(-width // L) * L
         a, b = random_tile(rng, dtype, rows, width), np.zeros((2, padded), dtype)
         b[:, :width] = rng.normal(size=(2, width))
