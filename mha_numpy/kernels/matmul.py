@@ -15,11 +15,11 @@ from numba import from_dtype, types
 
 from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.parallel import count_threads, parallel
-from mha_numpy.kernels.problem import divide_up, items_of, like_scratch
+from mha_numpy.kernels.problem import divide_up, items_of, like_scratch, stretched
 from mha_numpy.kernels.product import ROWS, multiply
-from mha_numpy.kernels.rows import add_sums, copy_rows
+from mha_numpy.kernels.rows import add_rows, add_sums, copy_rows, fill
 from mha_numpy.kernels.scratch import Layout, free, keep_freed_memory
-from mha_numpy.kernels.simd import as_written, full, lanes, load, store
+from mha_numpy.kernels.simd import as_written, fetch, lanes, load, store
 from mha_numpy.kernels.simd import multiply_add as fused
 from mha_numpy.kernels.tile import BLOCK, round_up
 from mha_numpy.kernels.transpose import transpose
@@ -30,16 +30,21 @@ DEPTH = 6 * BLOCK  # rows of a strip: it stays in the second-level cache
 STEP = 2 * BLOCK  # of these rows at a time: BLOCK columns of them stay in the first-level cache
 WIDTH = 6 * BLOCK  # columns of a strip, which meet the same rows of a
 FEW = 8  # rows of b that are copied at a time
+FEW_ROWS = 16  # of a, for which no strip is loaded
+AT_ONCE = 4  # rows of b that meet these
+AHEAD = 16  # a row of b is asked for so many rows before it is read
+WIDE = 8 * BLOCK  # columns of b that meet a few rows: their sums stay in the first-level cache
 HIGH = 8 * ROWS  # rows of a that meet a strip at a time
 HEIGHT = 16 * BLOCK  # rows of a that meet a strip before the next one
 SHARES = 4  # of long sums, where the result is too small to share out itself
 LEAST_DEPTH = 8 * BLOCK  # of such a share
 TILES = Layout(
-    "strip depth high",  # rows and columns:
+    "strip depth high few wide",  # rows and columns:
     strip="strip block",  # of b: one panel below the other
     square="block block",
     factors="depth high",
     ends="high block",
+    few_rows="few wide",  # of c
 )
 new_tiles = TILES.new_tiles
 
@@ -70,12 +75,12 @@ def multiply_add(
     (M, K), N = a.shape, b.shape[1]
     threads = count_threads(M * K * N)
     height, width = cut_result(M, N, threads)
-    if M == 1 and b.strides[1] == b.itemsize and sums is None:  # no strip is loaded
-        width = max(1, -(-N // (threads * BLOCK))) * BLOCK
+    if M <= FEW_ROWS and b.strides[1] == b.itemsize and sums is None:  # no strip is loaded
+        width = min(WIDE, max(1, -(-N // (threads * BLOCK))) * BLOCK)
     shares, depth = cut_sum(M, K, N)
     parts = c if shares == 1 else np.empty((shares * M, N), c.dtype)
     sums_of_parts = np.zeros((0 if sums is None else shares, N), c.dtype)
-    start = np.empty((0, N), c.dtype) if start is None else np.broadcast_to(start, (HIGH, N))
+    start = np.empty((0, N), c.dtype) if start is None else start[None]
     compiled(a.dtype)(threads, (a, b, start, parts, sums_of_parts, height, width, depth))
     if shares > 1:
         parts.reshape(shares, M, N).sum(axis=0, out=c)
@@ -119,14 +124,16 @@ def compiled(dtype: np.dtype[Any]) -> Any:
 def multiply_strips(thread, threads, arguments):
     """Compute a thread's parts of c, of `height` rows and `width` columns."""
     as_written()
-    a, b, start = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
+    a, b = like_scratch(arguments[0]), like_scratch(arguments[1])
+    start = stretched(arguments[2], (HIGH, b.shape[1]))
     c, sums = like_scratch(arguments[3]), like_scratch(arguments[4])
     height, width, depth = arguments[5:]
     (M, K), N = a.shape, b.shape[1]
-    is_row = M == 1 and b.strides[1] == b.itemsize
-    high = 0 if is_row and len(sums) == 0 else HIGH
-    panels = divide_up(width, BLOCK) if high > 0 else 0
-    memory, (strip, square, factors, ends) = new_tiles(a, (panels * DEPTH, DEPTH, high))
+    is_few = M <= FEW_ROWS and b.strides[1] == b.itemsize and len(sums) == 0
+    sizes = divide_up(width, BLOCK) * DEPTH, DEPTH, HIGH, 0, 0
+    if is_few:
+        sizes = 0, 0, 0, M, WIDE + BLOCK
+    memory, (strip, square, factors, ends, few_rows) = new_tiles(a, sizes)
     strips, blocks = divide_up(N, width), divide_up(M, height)
     for item in items_of(thread, threads, divide_up(K, depth) * blocks, strips):
         share, i = item // strips // blocks, item // strips % blocks * height
@@ -134,9 +141,9 @@ def multiply_strips(thread, threads, arguments):
         first, last = share * depth, min((share + 1) * depth, K)
         part = c[share * M + i : share * M + min(i + height, M), j : j + width]
         begins = share == 0 and len(start) > 0
-        if is_row and len(sums) == 0:
-            before = start[:1, j : j + width] if begins else start[:0]
-            multiply_row(part, a[:, first:last], b[first:last, j : j + width], before)
+        if is_few:
+            before = start[:M, j : j + width] if begins else start[:0]
+            multiply_rows(part, a[:, first:last], b[first:last, j : j + width], before, few_rows)
             continue
         for k in range(first, last, DEPTH):
             columns = b[k : min(k + DEPTH, last), j : j + width]
@@ -158,27 +165,44 @@ def multiply_strips(thread, threads, arguments):
 
 
 @inner
-def multiply_row(c, a, b, start):
-    """Do ``c = a @ b``, or ``c = start + a @ b`` if there is a start, for a single row of a.
+def multiply_rows(c, a, b, start, sums):
+    """Do ``c = a @ b``, or ``c = start + a @ b`` if there is a start, for up to FEW_ROWS rows of a.
 
-    It uses each number of b only once, so rows of b are read where they are. They are contiguous.
+    Rows of b are contiguous, and read where they are, in the order in which they lie in memory. The
+    sums are in scratch, because an x86 processor lets a load wait for a store that is a multiple of
+    4096 bytes away, as a row of c may be from a row of b.
     """
-    columns = c.shape[1]
-    whole, rest = columns - columns % lanes(c), len(b) % FEW
-    for j in range(columns):
-        c[0, j] = start[0, j] if len(start) > 0 else 0
-    for k in range(0, len(b) - rest, FEW):
-        for j in range(0, whole, lanes(c)):
-            total = full(c, 0.0)
-            for t in range(FEW):
-                total = fused(load(b, k + t, j), a[0, k + t], total)
-            store(c, 0, j, load(c, 0, j) + total)
-    for k in range(len(b) - rest, len(b)):
-        for j in range(0, whole, lanes(c)):
-            store(c, 0, j, fused(load(b, k, j), a[0, k], load(c, 0, j)))
-    for k in range(len(b)):
-        for j in range(whole, columns):
-            c[0, j] += a[0, k] * b[k, j]
+    M, columns = c.shape
+    whole = columns - columns % lanes(c)
+    for first in range(0, len(b), STEP):  # by itself: small numbers meet large sums less often
+        stop = min(first + STEP, len(b))
+        last = stop - (stop - first) % AT_ONCE
+        fill(sums[:M], 0.0)
+        if first == 0 and len(start) > 0:
+            copy_rows(sums, start)
+        for k in range(first, last, AT_ONCE):
+            for j in range(0, whole, lanes(c)):
+                b_0, b_1 = load(b, k, j), load(b, k + 1, j)
+                b_2, b_3 = load(b, k + 2, j), load(b, k + 3, j)
+                for t in range(AT_ONCE):
+                    fetch(b, k + AHEAD + t, j)
+                for i in range(M):
+                    total = fused(b_0, a[i, k], load(sums, i, j))
+                    total = fused(b_1, a[i, k + 1], total)
+                    total = fused(b_2, a[i, k + 2], total)
+                    store(sums, i, j, fused(b_3, a[i, k + 3], total))
+        for k in range(last, stop):
+            for j in range(0, whole, lanes(c)):
+                for i in range(M):
+                    store(sums, i, j, fused(load(b, k, j), a[i, k], load(sums, i, j)))
+        for k in range(first, stop):
+            for j in range(whole, columns):
+                for i in range(M):
+                    sums[i, j] += a[i, k] * b[k, j]
+        if first == 0:
+            copy_rows(c, sums[:M, :columns])
+        else:
+            add_rows(c, sums)
 
 
 @inner

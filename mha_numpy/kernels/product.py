@@ -16,6 +16,7 @@ from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.host import HOST
 from mha_numpy.kernels.simd import (
     emit_constant,
+    emit_fetch,
     emit_load_some,
     emit_multiply_add,
     emit_pointer,
@@ -111,7 +112,7 @@ def multiply_block(typingctx, c, a, b, start, i, j, rows, vectors, adds):
         ]
         for c_row in c_rows:  # on its way while sums are taken
             for v in block_vectors:
-                emit_prefetch(builder, at(c_row, v))
+                emit_fetch(builder, at(c_row, v), writes=True)
         nothing = ir.Constant(register, [0.0] * vector.lanes)
         sums = [
             [cgutils.alloca_once_value(builder, nothing) for _ in block_vectors] for _ in block_rows
@@ -212,15 +213,3 @@ def emit_sums_of_each(builder: Any, registers: list[Any]) -> Any:
             for a, b in zip(registers[::2], registers[1::2], strict=True)
         ]
     return registers[0]
-
-
-def emit_prefetch(builder: Any, pointer: Any) -> None:
-    """Ask for the line of the first-level cache that will be written to at this address."""
-    flag = ir.IntType(32)
-    function = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, flag, flag, flag]),
-        "llvm.prefetch.p0i8",
-    )
-    write, keep, data = flag(1), flag(3), flag(1)
-    builder.call(function, [builder.bitcast(pointer, cgutils.voidptr_t), write, keep, data])

@@ -206,6 +206,36 @@ def store(typingctx, array, row, column, vector):
 
 
 @intrinsic
+def fetch(typingctx, array, row, column):
+    """Ask for the line of the cache with a number that is read soon; it need not exist."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        array = context.make_array(sig.args[0])(context, builder, args[0])
+        emit_fetch(
+            builder,
+            cgutils.get_item_pointer(context, builder, sig.args[0], array, args[1:]),
+            writes=False,
+        )
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, types.intp), codegen
+
+
+def emit_fetch(builder: Any, pointer: Any, *, writes: bool) -> None:
+    """Ask for the line of the first-level cache at this address."""
+    flag = ir.IntType(32)
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, flag, flag, flag]),
+        "llvm.prefetch.p0i8",
+    )
+    keep, data = flag(3), flag(1)
+    builder.call(
+        function, [builder.bitcast(pointer, cgutils.voidptr_t), flag(int(writes)), keep, data]
+    )
+
+
+@intrinsic
 def full(typingctx, array, number):
     """Return a Vector of one number, as wide as those of the array."""
     vector = vector_of(array.dtype)

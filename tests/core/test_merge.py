@@ -194,7 +194,12 @@ def test_a_kernel_cuts_many_keys_into_parts(rng):
     q, k, v = rng.normal(size=(1, 4, 3, 16)), *rng.normal(size=(2, 1, 2, 3 * 4096 + 5, 16))
     bias = np.where(rng.random((1, 1, 3, k.shape[2])) < 0.1, -np.inf, 1.0)
     many = {"bias": bias, "dropout_mask": 2.0 * (bias[..., ::-1] > 0), "softcap": 3.0}
-    for options in ({}, {"sink": rng.normal(size=4)}, {"q_offset": 9000, "window": (4500, 0)}, many):
+    for options in (
+        {},
+        {"sink": rng.normal(size=4)},
+        {"q_offset": 9000, "window": (4500, 0)},
+        many,
+    ):
         expected, reference = attention_forward(q, k, v, **options)
         out, cache = attention_forward(q, k, v, **options, backend="numba")
         assert_close(out, expected)

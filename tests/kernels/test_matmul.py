@@ -9,8 +9,10 @@ import pytest
 from mha_numpy.kernels import parallel
 from mha_numpy.kernels.matmul import (
     DEPTH,
+    FEW_ROWS,
     HEIGHT,
     LEAST_DEPTH,
+    STEP,
     WIDTH,
     cut_sum,
     linear,
@@ -84,17 +86,18 @@ def test_long_sums_for_a_small_result(rng, dtype, rows, columns):
 
 
 @by_dtype
-@pytest.mark.parametrize("rows", [1, 7, 8, 70, 3 * LEAST_DEPTH + 70])
+@pytest.mark.parametrize("rows", [1, 7, 8, 70, STEP + 3, 3 * LEAST_DEPTH + 70])
 @pytest.mark.parametrize("columns", [1, 5, 64, 70, WIDTH + 1])
 @pytest.mark.parametrize("has_start", [False, True])
-def test_a_single_row(rng, dtype, rows, columns, has_start):
+@pytest.mark.parametrize("few", [1, 2, FEW_ROWS])
+def test_few_rows(rng, dtype, few, rows, columns, has_start):
     """Whole numbers; b is read where it is, and parts of it beside are not touched."""
     a, wide, start = (
         rng.integers(-4, 5, size=shape).astype(dtype)
-        for shape in [(1, rows), (rows, columns + 3), columns]
+        for shape in [(few, rows), (rows, columns + 3), columns]
     )
     for b in (wide[:, :columns], wide[:, 1 : columns + 1].copy()):
-        c = np.full((1, columns), np.nan, dtype)
+        c = np.full((few, columns), np.nan, dtype)
         multiply_add(c, a, b, start=start if has_start else None)
         assert_close(c, a @ b + has_start * start, "exact")
 
@@ -104,8 +107,10 @@ def test_long_sums_keep_their_digits():
     b = np.full((2**15, 40), 0.1, np.float32)
     c, sums = np.empty((1, 40), np.float32), np.empty(40, np.float32)
     multiply_add(c, np.ones((1, 2**15), np.float32), b, sums=sums)
+    few = linear(np.ones((2, 2**15), np.float32), b, None)
     exact = 2**15 * np.float64(np.float32(0.1))
     assert abs(sums / exact - 1).max() < 1e-6
+    assert abs(few / exact - 1).max() < 4e-6
 
 
 LAYOUTS = {

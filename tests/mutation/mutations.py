@@ -19,7 +19,7 @@ class Mutation(NamedTuple):
         return f"{self.folder}/{self.file}"
 
 
-SCALE = 'inputs.scale = 1 / math.sqrt(q.shape[-1] or 1)'
+SCALE = "inputs.scale = 1 / math.sqrt(q.shape[-1] or 1)"
 ROW_SUM = "row_mean = (weights * d_weights).sum(axis=-1, keepdims=True)"
 D_SCORES = "d_scores = weights * (d_weights - row_mean)"
 MASKED = "masked = scores if mask is None else np.where(mask, scores, -np.inf)"
