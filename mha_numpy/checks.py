@@ -131,19 +131,29 @@ def check_shape(
 
 def fits_axes(shape: tuple[int, ...], axes: str, sizes: dict[str, int]) -> bool:
     """Return whether a shape agrees with the sizes that are known; if so, note the new ones."""
-    names, new = _names_of(axes), {}
+    new = _new_sizes(shape, axes, tuple(sizes.items()))
+    if new is None:
+        return False
+    sizes.update(new)
+    return True
+
+
+@functools.lru_cache(maxsize=4096)  # a look at all axes takes as long as a step of a small layer
+def _new_sizes(
+    shape: tuple[int, ...], axes: str, known: tuple[tuple[str, int], ...]
+) -> dict[str, int] | None:
+    """Return the sizes that a shape adds to those that are known; None if they do not agree."""
+    names, sizes, new = _names_of(axes), dict(known), {}
     if axes.startswith("..."):
         shape = shape[max(len(shape) - len(names), 0) :]
     if len(names) != len(shape):
-        return False
+        return None
     for (axis, is_name), actual in zip(names, shape, strict=True):
-        known = sizes.get(axis) if is_name else size_of(axis, sizes)
-        if known not in (None, actual):
-            return False
+        if size_of(axis, sizes) not in (None, actual):
+            return None
         if is_name:
             new[axis] = actual
-    sizes.update(new)
-    return True
+    return new
 
 
 def check_positions(name: str, T: int, offset: int, N: int, limit: str) -> None:

@@ -31,7 +31,8 @@ class Layout:
     """
 
     def __init__(self, names: str, **tiles: str) -> None:
-        self.new_tiles = _maker(names.split(), [t.split() for t in tiles.values()], tiles)
+        axes_of_tiles = [axes.split() for axes in tiles.values()]
+        self.new_tiles = _maker(names.split(), axes_of_tiles, namedtuple("Tiles", tiles))
 
 
 @cache
@@ -44,9 +45,8 @@ def keep_freed_memory() -> None:
     np.empty(2**25 - 2**13, np.uint8)  # nothing is written, so this costs nothing
 
 
-def _maker(names: list[str], axes_of_tiles: list[list[str]], tiles: Any) -> Any:
+def _maker(names: list[str], axes_of_tiles: list[list[str]], named: Any) -> Any:
     """Return a function that makes new tiles, named by a namedtuple."""
-    named: Any = namedtuple("Tiles", tiles)
 
     @inner
     def new_tiles(like, sizes):
