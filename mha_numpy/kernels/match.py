@@ -8,6 +8,7 @@ from mha_numpy.kernels.simd import lanes, load, store
 from mha_numpy.kernels.tile import load_queries
 from mha_numpy.kernels.transpose import transpose
 
+DEEP = 512  # bytes of a column: 128 numbers of 4, or 64 of 8
 FEW = 8  # rows of a tile: with more, a Vector of them is full enough for the product of tiles
 
 
@@ -32,7 +33,19 @@ def match(scores, k, q_T):
     Forward and backward have to round alike, because backward takes the exponential of a score
     minus forward's lse. So both match here, or for a few queries in `match_rows`.
     """
-    multiply(scores, k, q_T[: k.shape[1]], scores, adds=False)
+    multiply_deep(scores, k, q_T[: k.shape[1]])
+
+
+@inner
+def multiply_deep(c, a, b):
+    """Do ``c = a @ b`` for a tile of b that may be deeper than the first-level cache has room for.
+
+    Every few rows of a go through all of b, so it is taken in parts that stay there.
+    """
+    depth = DEEP // b.itemsize
+    for first in range(0, len(b), depth):
+        part = slice(first, min(first + depth, len(b)))
+        multiply(c, a[:, part], b[part], c, first > 0)
 
 
 @inner

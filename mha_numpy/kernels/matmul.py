@@ -89,8 +89,11 @@ def multiply_add(
 
 
 def cut_result(M: int, N: int, threads: int) -> tuple[int, int]:
-    """Return the height and width of the parts: equal shares of rows, or else of columns."""
-    blocks = threads * -(-M // (threads * HEIGHT))
+    """Return the height and width of the parts: equal shares of rows, or of columns.
+
+    Who has fewer columns loads fewer strips.
+    """
+    blocks = 1 if M <= min(N, HEIGHT // 2) else threads * -(-M // (threads * HEIGHT))
     height = max(BLOCK, -(-M // (blocks * ROWS)) * ROWS)
     sharing = -(-threads // -(-M // height))  # threads that share the columns of the same rows
     return height, min(WIDTH, N, -(-N // (sharing * BLOCK)) * BLOCK)

@@ -9,7 +9,7 @@ algorithm 4; Dao 2023, *FlashAttention-2*, section 3.1.
 
 from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp
-from mha_numpy.kernels.match import cap, load_scaled, match
+from mha_numpy.kernels.match import cap, load_scaled, match, multiply_deep
 from mha_numpy.kernels.problem import (
     NUM_INPUTS,
     divide_up,
@@ -17,7 +17,6 @@ from mha_numpy.kernels.problem import (
     like_scratch,
     problem_of,
 )
-from mha_numpy.kernels.product import multiply
 from mha_numpy.kernels.rows import (
     add_rows,
     column_dots,
@@ -141,7 +140,7 @@ def backward_tiles(thread, threads, arguments):
                     hide(dropped, seen_by_key, visible, 0.0)
 
                 # 6. heads = dropped @ v
-                multiply(d_cells, v[j : j + n], s.d_heads_T[:width_v], d_cells, adds=False)
+                multiply_deep(d_cells, v[j : j + n], s.d_heads_T[:width_v])
                 add_product(d_v_block, dropped, s.d_heads, seen_by_key, visible, False)
                 # 5. dropped = weights * dropout_mask
                 if has_dropout:
