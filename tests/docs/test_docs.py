@@ -176,6 +176,15 @@ def test_pictures_say_what_they_would_say_today():
 # the page about the kernels: the sizes in its words and in its picture
 
 
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs/pictures").glob("*.svg")), ids=lambda p: p.stem
+)
+def test_a_picture_is_drawn_for_a_phone(path):
+    """A wider one would be made smaller there, and its words with it."""
+    width = re.search(r'viewBox="\d+ \d+ (\d+)', path.read_text(encoding="utf-8"))
+    assert int(width[1]) <= 340
+
+
 KERNELS = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
 
 
