@@ -173,9 +173,6 @@ def test_pictures_say_what_they_would_say_today():
         assert words[0] == words[1], name
 
 
-# the page about the kernels: the sizes in its words and in its picture
-
-
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "docs/pictures").glob("*.svg")), ids=lambda p: p.stem
 )
@@ -184,6 +181,8 @@ def test_a_picture_is_drawn_for_a_phone(path):
     width = re.search(r'viewBox="\d+ \d+ (\d+)', path.read_text(encoding="utf-8"))
     assert int(width[1]) <= 340
 
+
+# the page about the kernels: the sizes in its words and in its picture
 
 KERNELS = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
 
