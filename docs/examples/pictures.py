@@ -4,7 +4,7 @@ python docs/examples/pictures.py [NAME ...]
 
 The picture of heads is drawn from docs/data, which docs/heads_data.py writes; the verdict needs the
 submissions of tests/teach. The kernels' pictures were drawn once; ratios.svg is a panel of what
-mha-numpy bench --chart writes, and random-calls.svg is what --sweep 100 draws for a phone.
+mha-numpy bench --chart writes, and random-calls*.svg are what --sweep 100 draws for a phone.
 """
 
 import re
