@@ -26,7 +26,7 @@ from mha_numpy.kernels.rows import (
     scale_each_row,
     scale_rows,
 )
-from mha_numpy.kernels.scratch import Layout, clear, free, keep_freed_memory
+from mha_numpy.kernels.scratch import Layout, clear, free
 from mha_numpy.kernels.simd import as_written, full, lanes, load, multiply_add, store, sum_of_lanes
 from mha_numpy.kernels.tile import BLOCK, round_up
 from mha_numpy.kernels.transpose import transpose
@@ -103,7 +103,6 @@ def _run(function: Any, given: tuple[Any, ...], *arrays: Array) -> None:
 @lru_cache
 def compiled(function: Any, dtype: np.dtype[Any]) -> Any:
     """Compile a kernel for float32 or float64, or load it from disk."""
-    keep_freed_memory()
     number = from_dtype(dtype)
 
     def given(ndim: int) -> Any:

@@ -18,7 +18,7 @@ from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import divide_up, items_of, like_scratch, stretched
 from mha_numpy.kernels.product import ROWS, multiply
 from mha_numpy.kernels.rows import add_rows, add_sums, copy_rows, fill
-from mha_numpy.kernels.scratch import Layout, free, keep_freed_memory
+from mha_numpy.kernels.scratch import Layout, free
 from mha_numpy.kernels.simd import as_written, fetch, lanes, load, store
 from mha_numpy.kernels.simd import multiply_add as fused
 from mha_numpy.kernels.tile import BLOCK, round_up
@@ -93,7 +93,8 @@ def cut_result(M: int, N: int, threads: int) -> tuple[int, int]:
 
     Who has fewer columns loads fewer strips.
     """
-    blocks = 1 if M <= min(N, HEIGHT // 2) else threads * -(-M // (threads * HEIGHT))
+    shares_columns = M <= N and 2 * M <= HEIGHT
+    blocks = 1 if shares_columns else threads * -(-M // (threads * HEIGHT))
     height = max(BLOCK, -(-M // (blocks * ROWS)) * ROWS)
     sharing = -(-threads // -(-M // height))  # threads that share the columns of the same rows
     return height, min(WIDTH, N, -(-N // (sharing * BLOCK)) * BLOCK)
@@ -114,7 +115,6 @@ def cut_sum(M: int, K: int, N: int) -> tuple[int, int]:
 @lru_cache
 def compiled(dtype: np.dtype[Any]) -> Any:
     """Compile the product for float32 or float64, or load it from disk."""
-    keep_freed_memory()
     number, size = from_dtype(dtype), types.intp
     given = types.Array(number, 2, "A", readonly=True, aligned=False)
     made = types.Array(number, 2, "C")

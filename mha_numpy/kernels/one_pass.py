@@ -19,7 +19,6 @@ from mha_numpy.kernels.exponential import exp, tanh
 from mha_numpy.kernels.normal import normal_share
 from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import divide_up
-from mha_numpy.kernels.scratch import keep_freed_memory
 from mha_numpy.kernels.simd import apart
 
 Array = npt.NDArray[Any]
@@ -117,7 +116,6 @@ def run(
     options: Sequence[float] = (0,),
 ) -> tuple[Array, ...]:
     """Run a kernel on arrays (..., D); make, fill and return arrays of these shapes."""
-    keep_freed_memory()
     dtype = given[0].dtype
     made = tuple(np.empty(shape, dtype) for shape in shapes)
     rows = [as_rows(x) for x in (*given, *made)]

@@ -17,6 +17,7 @@ from numba.extending import intrinsic
 from mha_numpy.errors import BackendError
 from mha_numpy.kernels.compile import jit
 from mha_numpy.kernels.host import LEAST_WORK
+from mha_numpy.kernels.scratch import keep_freed_memory
 
 if config.DISABLE_JIT:
     raise BackendError(
@@ -34,6 +35,7 @@ def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], 
 
     The result takes the number of threads and the arguments, and calls the function in each thread.
     """
+    keep_freed_memory()
     size = types.intp
     function.compile(types.none(size, size, arguments))
     compiled = function.overloads[size, size, arguments]

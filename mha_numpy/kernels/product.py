@@ -157,10 +157,10 @@ def dot_with_rows(typingctx, dots, row, column, a, first, b):
         a_array = context.make_array(a_type)(context, builder, a)
         _, width = cgutils.unpack_tuple(builder, a_array.shape)
         stride, _ = cgutils.unpack_tuple(builder, a_array.strides)
-        first_row = emit_pointer(context, builder, a_type, a, first, row.type(0))
         zero, size = row.type(0), row.type(vector.lanes * vector.dtype.bitwidth // 8)
         whole = builder.sdiv(width, width.type(vector.lanes))
         rest = builder.srem(width, width.type(vector.lanes))
+        first_row = emit_pointer(context, builder, a_type, a, first, zero)
         b_row = emit_pointer(context, builder, b_type, b, row, zero)
         nothing = emit_constant(register, 0.0)
 

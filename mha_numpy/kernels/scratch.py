@@ -116,7 +116,7 @@ def new_words(typingctx):
 
 @intrinsic
 def allocate(typingctx, size):
-    """Return the address of so many bytes, from numba's allocator; 0 if there are not as many."""
+    """Return the address of new memory, from numba's allocator; 0 if there is no room."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = ir.FunctionType(cgutils.voidptr_t, [cgutils.intp_t])

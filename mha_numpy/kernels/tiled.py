@@ -10,7 +10,6 @@ from numba import from_dtype, types
 
 from mha_numpy.kernels.match import FEW
 from mha_numpy.kernels.parallel import count_threads, parallel
-from mha_numpy.kernels.scratch import keep_freed_memory
 from mha_numpy.kernels.tile import BLOCK
 from mha_numpy.kernels.tiled_backward import backward_tiles
 from mha_numpy.kernels.tiled_few import forward_few
@@ -36,7 +35,6 @@ KERNELS = (forward_tiles, forward_few, backward_tiles, backward_few)
 @lru_cache
 def compiled(kernel: Any, dtype: np.dtype[Any]) -> Kernel:
     """Compile a kernel for float32 or float64, or load it from disk."""
-    keep_freed_memory()
     number, size = from_dtype(dtype), types.intp
 
     def given(ndim: int, of: Any = number) -> Any:
@@ -101,9 +99,9 @@ def attention_backward(
     else:
         chunk = chunk_size(T_k, B * H_kv, max(d_k, d_v))
         rounds = chunks = -(-T_k // chunk)
+        run, threads = compiled(backward_tiles, q.dtype), min(threads, B * H_kv * chunks)
         for round_number in range(rounds):
-            run = compiled(backward_tiles, q.dtype)
-            run(min(threads, B * H_kv * chunks), (*arrays, round_number, chunk))
+            run(threads, (*arrays, round_number, chunk))
     return d_q, d_k_, d_v_, None if bias is None else d_biased, row_mean if has_sink else None
 
 
