@@ -344,7 +344,7 @@ def _look_at_mixture(looked: Looked, given: Mapping[str, str]) -> Looked:
 def look(
     function: Callable[..., Any],
     given: Mapping[str, str] | None = None,
-    seconds: float = 20.0,
+    seconds: float = 60.0,
     backward: Callable[..., Any] | None = None,
     *,
     pass_all: bool = True,
