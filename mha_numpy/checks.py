@@ -120,22 +120,22 @@ def check_shape(
     `axes` is like "B H_kv T_k d_k"; an axis "H*d_k" is a product. "... T D" are the last two of any
     number.
     """
-    if not fits_axes(array.shape, axes, sizes):
+    check_axes(name, array.shape, axes, sizes, to_match=to_match)
+
+
+def check_axes(
+    name: str, shape: tuple[int, ...], axes: str, sizes: dict[str, int], *, to_match: str = ""
+) -> None:
+    """Do what `check_shape` does, with the shape instead of an array."""
+    new = _new_sizes(shape, axes, tuple(sizes.items()))
+    if new is None:
         leading = "..., " if axes.startswith("...") else ""
         known_sizes = [(axis, size_of(axis, sizes)) for axis, _ in _names_of(axes)]
         parts = [axis if n is None else f"{axis}={n}" for axis, n in known_sizes]
         expected = leading + ", ".join(parts) + ("," if len(parts) == 1 and not leading else "")
         reason = f" to match {to_match}" if to_match else ""
-        raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
-
-
-def fits_axes(shape: tuple[int, ...], axes: str, sizes: dict[str, int]) -> bool:
-    """Return whether a shape agrees with the sizes that are known; if so, note the new ones."""
-    new = _new_sizes(shape, axes, tuple(sizes.items()))
-    if new is None:
-        return False
+        raise ShapeError(f"{name}: expected ({expected}){reason}; got {shape}")
     sizes.update(new)
-    return True
 
 
 @functools.lru_cache(maxsize=4096)  # a look at all axes takes as long as a step of a small layer

@@ -1,8 +1,9 @@
 """The learned arrays of multi-head attention, and the checks of its inputs."""
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from mha_numpy.checks import check_count, check_shape
+from mha_numpy.checks import check_axes, check_count
 from mha_numpy.core.qk_norm import GAIN_AXES, QKNormOptions, check_qk_norm
 from mha_numpy.core.rope import RopeOptions, check_positions, check_rope
 from mha_numpy.dtypes import Array, as_float_array
@@ -104,17 +105,16 @@ def check_multi_head_inputs(
     x_q = as_float_array("x_q", x_q)
     x_k = x_q if x_k is None else as_float_array("x_k", x_k)
     x_v = x_k if x_v is None else as_float_array("x_v", x_v)
-    sizes = {"H": H, "H_kv": H_kv}
-    check_shape("x_q", x_q, "B T_q D", sizes)
-    check_shape("x_k", x_k, "B T_k kdim", sizes, to_match=f"x_q {x_q.shape}")
-    check_shape("x_v", x_v, "B T_k vdim", sizes, to_match=f"x_k {x_k.shape}")
     if qk_norm is not None:
         check_qk_norm(qk_norm)
-    kind, params = type(params), _check_params(FullMultiHeadParams(*params), qk_norm, sizes)
+    kind, params = type(params), _check_params(FullMultiHeadParams(*params), qk_norm)
     if extra_k is not None or extra_v is not None:
-        extra_k, extra_v = _check_extra(extra_k, extra_v, sizes)
+        extra_k, extra_v = as_float_array("extra_k", extra_k), as_float_array("extra_v", extra_v)
+    arrays = x_q, x_k, x_v, *params, extra_k, extra_v
+    shapes = tuple([None if array is None else array.shape for array in arrays])
+    d_k = _check_shapes(H, H_kv, None if qk_norm is None else qk_norm.place, shapes)
     if rope is not None:
-        check_rope(rope, sizes["d_k"])
+        check_rope(rope, d_k)
     positions = _check_places("positions", positions, x_q, rope)
     key_positions = _check_places("key_positions", key_positions, x_k, rope)
     if key_positions is None and x_k is x_q:
@@ -135,47 +135,52 @@ def _check_places(name: str, positions: Any, x: Array, rope: RopeOptions | None)
 
 
 def _check_params(
-    params: FullMultiHeadParams, qk_norm: QKNormOptions | None, sizes: dict[str, int]
+    params: FullMultiHeadParams, qk_norm: QKNormOptions | None
 ) -> FullMultiHeadParams:
-    """Check each array's shape; the widths of a head follow from w_q and w_v."""
-    arrays: dict[str, Any] = {
-        name: array if array is None and name in OPTIONAL else as_float_array(name, array)
-        for name, array in params._asdict().items()
-    }
+    """Check that they are arrays of floats, and that each has what reads it."""
+    params = FullMultiHeadParams._make([
+        array if array is None and name in OPTIONAL else as_float_array(name, array)
+        for name, array in zip(FullMultiHeadParams._fields, params, strict=True)
+    ])  # fmt: skip
     needs = {"gain_q": ("qk_norm", qk_norm), "gain_k": ("qk_norm", qk_norm),
-             "b_gate": ("w_gate", arrays["w_gate"])}  # fmt: skip
+             "b_gate": ("w_gate", params.w_gate)}  # fmt: skip
     for name, (needed, value) in needs.items():
-        if arrays[name] is not None and value is None:
+        if value is None and getattr(params, name) is not None:
             raise ConfigError(f"{name}: expected {needed}= with it; got None")
-    sizes["d_k"] = _head_width("w_q", arrays["w_q"], "H", sizes)
-    sizes["d_v"] = _head_width("w_v", arrays["w_v"], "H_kv", sizes)
+    return params
+
+
+@lru_cache(maxsize=256)  # for tiny arrays a look at all axes takes as long as attention
+def _check_shapes(H: int, H_kv: int, norm_place: str | None, shapes: tuple[Any, ...]) -> int:
+    """Check each array's shape, and return d_k; the widths of a head follow from w_q and w_v."""
+    x_q, x_k, x_v, *of_params, extra_k, extra_v = shapes
+    of = dict(zip(FullMultiHeadParams._fields, of_params, strict=True))
+    sizes = {"H": H, "H_kv": H_kv}
+    check_axes("x_q", x_q, "B T_q D", sizes)
+    check_axes("x_k", x_k, "B T_k kdim", sizes, to_match=f"x_q {x_q}")
+    check_axes("x_v", x_v, "B T_k vdim", sizes, to_match=f"x_k {x_k}")
+    sizes["d_k"] = _head_width("w_q", of["w_q"], "H", sizes)
+    sizes["d_v"] = _head_width("w_v", of["w_v"], "H_kv", sizes)
     all_axes = dict(AXES)
-    if qk_norm is not None:
-        all_axes["gain_q"], all_axes["gain_k"] = GAIN_AXES[qk_norm.place]
-    if arrays["w_gate"] is not None:
-        gates = "H" if arrays["w_gate"].shape[1:] == (sizes["H"],) else "H*d_v"
+    if norm_place is not None:
+        all_axes["gain_q"], all_axes["gain_k"] = GAIN_AXES[norm_place]
+    if of["w_gate"] is not None:
+        gates = "H" if of["w_gate"][1:] == (H,) else "H*d_v"
         all_axes |= {"w_gate": f"D {gates}", "b_gate": gates}
     for name, axes in all_axes.items():
-        if arrays[name] is not None:
-            kind, _, of = name.partition("_")
-            to_match = "the inputs and heads" if kind == "w" else f"w_{of}"
-            check_shape(name, arrays[name], axes, sizes, to_match=to_match)
-    return FullMultiHeadParams(**arrays)
+        if of[name] is not None:
+            kind, _, letter = name.partition("_")
+            to_match = "the inputs and heads" if kind == "w" else f"w_{letter}"
+            check_axes(name, of[name], axes, sizes, to_match=to_match)
+    if extra_k is not None and extra_v is not None:  # the same number of both
+        check_axes("extra_k", extra_k, "E H_kv*d_k", sizes, to_match="w_k")
+        check_axes("extra_v", extra_v, "E H_kv*d_v", sizes, to_match="w_v and extra_k")
+    return sizes["d_k"]
 
 
-def _check_extra(extra_k: Any, extra_v: Any, sizes: dict[str, int]) -> tuple[Array, Array]:
-    """Check the extra keys and values: the same number of both."""
-    extra_k, extra_v = as_float_array("extra_k", extra_k), as_float_array("extra_v", extra_v)
-    check_shape("extra_k", extra_k, "E H_kv*d_k", sizes, to_match="w_k")
-    check_shape("extra_v", extra_v, "E H_kv*d_v", sizes, to_match="w_v and extra_k")
-    return extra_k, extra_v
-
-
-def _head_width(name: str, w: Array, heads: str, sizes: dict[str, int]) -> int:
-    """Return the width that the columns of `w` give each head."""
-    check_shape(name, w, "inputs outputs", {})
-    if w.shape[1] % sizes[heads]:
-        raise ShapeError(
-            f"{name}: expected {heads}={sizes[heads]} to divide its columns; got {w.shape}"
-        )
-    return int(w.shape[1]) // sizes[heads]
+def _head_width(name: str, w: tuple[int, ...], heads: str, sizes: dict[str, int]) -> int:
+    """Return the width that the columns of a matrix give each head."""
+    check_axes(name, w, "inputs outputs", {})
+    if w[1] % sizes[heads]:
+        raise ShapeError(f"{name}: expected {heads}={sizes[heads]} to divide its columns; got {w}")
+    return w[1] // sizes[heads]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
-from mha_numpy.checks import check_shape, check_type, fits_axes
+from mha_numpy.checks import check_axes, check_type
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import constant, is_watched, step
@@ -57,21 +57,26 @@ class Pair:
 
     def forward(self, **values: Any) -> tuple[Any, Any]:
         """Return the output and the cache of these inputs and options."""
-        for name in self.inputs:
+        arrays = []
+        for name, axes in self.inputs.items():
             if values[name] is not None or name not in self.optional:
-                values[name] = as_float_array(name, values[name])
-        dtype = result_dtype(*[values[name] for name in self.inputs])
+                values[name] = array = as_float_array(name, values[name])
+                arrays.append((name, array, axes))
+        dtype = result_dtype(*[array for _, array, _ in arrays])
         inner = compute_dtype(dtype)
-        for name in self.inputs:
-            if values[name] is not None:
-                values[name] = values[name].astype(inner, copy=False)
-        self._check_axes(values)
+        _check_shapes(tuple([(name, array.shape, axes) for name, array, axes in arrays if axes]))
+        for name, array, _ in arrays:
+            if array.dtype is not inner:
+                values[name] = array.astype(inner, copy=False)
         for name, check in self.options.items():
             values[name] = check(name, values[name])
         backend = chosen_backend()
         values |= {"dtype": dtype, "inner": inner, "backend": backend}
         self.check(values)
+        return self.run(values)
 
+    def run(self, values: Values) -> tuple[Any, Any]:
+        """Return the output and the cache of values that are checked already."""
         given = [values[name] for name in self._takes]
         computed = self._compute(self.steps, self.kernel, values["backend"], given)
         if len(self._names) == 1:
@@ -80,7 +85,7 @@ class Pair:
         if is_watched():
             record(values, self.records)
         cache = self.cache._make([values[name] for name in self.cache._fields])
-        return computed[-1].astype(dtype, copy=False), cache
+        return computed[-1].astype(values["dtype"], copy=False), cache
 
     def backward(self, d_out: Array, cache: Any) -> Any:
         """Return the gradients of the inputs, from the gradient of the output."""
@@ -106,21 +111,6 @@ class Pair:
             [d if d is None else d.astype(cache.dtype, copy=False) for d in computed]
         )
 
-    def _check_axes(self, values: Values) -> None:
-        """Check the axes of the inputs: all have to match the first."""
-        given = [
-            (name, values[name], axes)
-            for name, axes in self.inputs.items()
-            if axes and values[name] is not None
-        ]
-        if _fit(tuple([(array.shape, axes) for _, array, axes in given])):
-            return
-        sizes: dict[str, int] = {}
-        to_match = ""
-        for name, array, axes in given:
-            check_shape(name, array, axes, sizes, to_match=to_match)
-            to_match = to_match or f"{name} {array.shape}"
-
     def _compute(self, steps: Any, kernel: Any, backend: str, given: list[Any]) -> Any:
         """Let a kernel compute, or the equations if there is none."""
         if kernel is not None and backend != "numpy":
@@ -137,9 +127,13 @@ def _required(function: Callable[..., Any]) -> list[str]:
 
 
 @functools.lru_cache(maxsize=1024)  # for tiny arrays a look at all axes takes as long as a step
-def _fit(shapes: tuple[tuple[tuple[int, ...], str], ...]) -> bool:
+def _check_shapes(given: tuple[tuple[str, tuple[int, ...], str], ...]) -> None:
+    """Check the axes of the inputs: all have to match the first."""
     sizes: dict[str, int] = {}
-    return all(fits_axes(shape, axes, sizes) for shape, axes in shapes)
+    to_match = ""
+    for name, shape, axes in given:
+        check_axes(name, shape, axes, sizes, to_match=to_match)
+        to_match = to_match or f"{name} {shape}"
 
 
 def as_gradient(name: str, d_out: Any, shape: tuple[int, ...], inner: np.dtype[Any]) -> Array:

@@ -47,6 +47,7 @@ TILES = Layout(
     few_rows="few wide",  # of c
 )
 new_tiles = TILES.new_tiles
+NO_ROWS = {np.dtype(dtype): np.empty((0, 0), dtype) for dtype in (np.float32, np.float64)}
 
 
 def linear(x: Array, w: Array, b: Array | None) -> Array:
@@ -62,7 +63,7 @@ def linear_backward(
     """Return d_x, d_w and d_b."""
     d_out_rows = d_out.reshape(-1, w.shape[1])
     d_x, d_w = np.empty(x.shape, x.dtype), np.empty_like(w, order="C")
-    d_b = np.empty(w.shape[1], w.dtype) if has_bias else None
+    d_b = np.zeros(w.shape[1], w.dtype) if has_bias else None
     multiply_add(d_w, x.reshape(-1, len(w)).T, d_out_rows, sums=d_b)
     multiply_add(d_x.reshape(-1, len(w)), d_out_rows, w.T)
     return d_x, d_w, d_b
@@ -71,21 +72,30 @@ def linear_backward(
 def multiply_add(
     c: Array, a: Array, b: Array, *, start: Array | None = None, sums: Array | None = None
 ) -> None:
-    """Fill c with start + a @ b, and sums with the sums of b's columns; all of one dtype."""
+    """Fill c with start + a @ b, and add to sums the sums of b's columns; all of one dtype."""
     (M, K), N = a.shape, b.shape[1]
     threads = count_threads(M * K * N)
-    height, width = cut_result(M, N, threads)
-    if M <= FEW_ROWS and b.strides[1] == b.itemsize and sums is None:  # no strip is loaded
-        width = min(WIDE, max(1, -(-N // (threads * BLOCK))) * BLOCK)
-    shares, depth = cut_sum(M, K, N)
-    parts = c if shares == 1 else np.empty((shares * M, N), c.dtype)
-    sums_of_parts = np.zeros((0 if sums is None else shares, N), c.dtype)
-    start = np.empty((0, N), c.dtype) if start is None else start[None]
-    compiled(a.dtype)(threads, (a, b, start, parts, sums_of_parts, height, width, depth))
+    reads_in_place = M <= FEW_ROWS and b.strides[1] == b.itemsize and sums is None
+    height, width, shares, depth = cut(M, K, N, threads, reads_in_place)
+    start = NO_ROWS[c.dtype] if start is None else start[None]
+    parts, sums_of_parts = c, NO_ROWS[c.dtype] if sums is None else sums[None]
+    if shares > 1:
+        parts = np.empty((shares * M, N), c.dtype)
+        sums_of_parts = np.zeros((shares * len(sums_of_parts), N), c.dtype)
+    compiled(c.dtype)(threads, (a, b, start, parts, sums_of_parts, height, width, depth))
     if shares > 1:
         parts.reshape(shares, M, N).sum(axis=0, out=c)
-    if sums is not None:
-        sums_of_parts.sum(axis=0, out=sums)
+        if sums is not None:
+            sums_of_parts.sum(axis=0, out=sums)
+
+
+@lru_cache(maxsize=1024)  # for a small product these numbers take as long as the product
+def cut(M: int, K: int, N: int, threads: int, reads_in_place: bool) -> tuple[int, int, int, int]:
+    """Return the height and width of the parts of c, and the shares of a sum and their depth."""
+    height, width = cut_result(M, N, threads)
+    if reads_in_place:  # no strip is loaded
+        width = min(WIDE, max(1, -(-N // (threads * BLOCK))) * BLOCK)
+    return height, width, *cut_sum(M, K, N)
 
 
 def cut_result(M: int, N: int, threads: int) -> tuple[int, int]:

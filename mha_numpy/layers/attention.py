@@ -282,7 +282,7 @@ class MultiHeadAttention(Layer):
         if self._learns_sink:
             self.accumulate("sink", self.d_options.pop("sink"))
         for name, gradient in grads.d_params._asdict().items():
-            self.accumulate(name, gradient)
+            self.accumulate(name, gradient, copy=False)
         if grads.d_extra_k is not None and grads.d_extra_v is not None and "extra_k" in self.params:
             self.accumulate("extra_k", grads.d_extra_k[:1])  # without the row of zeros
             self.accumulate("extra_v", grads.d_extra_v[:1])

@@ -136,7 +136,8 @@ class Embedding(Layer):
 
     def backward(self, d_out: Array) -> None:
         """Add to the table's gradient; ids have none."""
-        self.accumulate("table", embedding_backward(d_out, self.forward_cache).d_table)
+        d_table = embedding_backward(d_out, self.forward_cache).d_table
+        self.accumulate("table", d_table, copy=False)
 
 
 class Unembedding(Layer):
@@ -176,7 +177,7 @@ class Unembedding(Layer):
         d_x, d_w, _ = linear_backward(d_out, self.forward_cache)
         d_table = d_w.T
         record({"d_out": d_out, "d_x": d_x, "d_table": d_table}, UNEMBEDDING_BACKWARD)
-        self.embedding.accumulate("table", d_table)
+        self.embedding.accumulate("table", d_table, copy=False)
         return d_x
 
 
@@ -350,7 +351,7 @@ class LearnedPositions(Layer):
     def backward(self, d_out: Array) -> Array:
         """Add to the table's gradient and return that of `x`."""
         d_x, d_table = learned_positions_backward(d_out, self.forward_cache)
-        self.accumulate("table", d_table)
+        self.accumulate("table", d_table, copy=False)
         return d_x
 
 

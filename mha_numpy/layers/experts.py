@@ -384,5 +384,5 @@ class MixtureOfExperts(Layer):
         """Add to the params' gradients and return that of `x`."""
         d_x, *d_params = mixture_of_experts_backward(d_out, self.forward_cache)
         for name, gradient in zip(AXES, d_params, strict=True):
-            self.accumulate(name, gradient)
+            self.accumulate(name, gradient, copy=False)
         return d_x

@@ -200,7 +200,7 @@ class FeedForward(Layer):
         """Add to the params' gradients and return that of `x`."""
         d_x, d_params = feed_forward_backward(d_out, self.forward_cache)
         for name, gradient in d_params._asdict().items():
-            self.accumulate(name, gradient)
+            self.accumulate(name, gradient, copy=False)
         return d_x
 
 

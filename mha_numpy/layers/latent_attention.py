@@ -202,5 +202,5 @@ class LatentAttention(Layer):
         of_options = {name: getattr(grads, f"d_{name}", None) for name in OPTIONS}
         self.d_options = {name: d for name, d in of_options.items() if d is not None}
         for name, gradient in grads.d_params._asdict().items():
-            self.accumulate(name, gradient)
+            self.accumulate(name, gradient, copy=False)
         return grads.d_x

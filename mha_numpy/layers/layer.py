@@ -370,14 +370,28 @@ class Layer(metaclass=LayerType):
         self.zero_grads()
         return self
 
-    def accumulate(self, name: str, gradient: Array | None) -> None:
-        """Add to the gradient of one param; None adds nothing."""
+    def accumulate(self, name: str, gradient: Array | None, *, copy: bool = True) -> None:
+        """Add to the gradient of one param; None adds nothing.
+
+        Parameters
+        ----------
+        name : str
+            The param's.
+        gradient : array or None
+            Of its shape.
+        copy : bool
+            False keeps a gradient that comes first, instead of a copy: for an array that nobody
+            else will change.
+        """
         if gradient is None:
             return
         if name not in self.params:
             raise ConfigError(f"{name}: expected one of {list(self.params)}")
         stored = self.grads.get(name)
-        self.grads[name] = np.array(gradient) if stored is None else stored + gradient
+        if stored is None:
+            self.grads[name] = np.array(gradient) if copy else gradient
+        else:
+            self.grads[name] = stored + gradient
 
 
 RESERVED = {  # names that an attribute of a layer cannot have; a layer may get another forward

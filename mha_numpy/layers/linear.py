@@ -63,8 +63,8 @@ class Linear(Layer):
         """Add to the params' gradients and return that of `x`."""
         grads = linear_backward(d_out, self.forward_cache)
         record({"d_out": d_out, **grads._asdict()}, _records_backward)
-        self.accumulate("w", grads.d_w)
-        self.accumulate("b", grads.d_b)
+        self.accumulate("w", grads.d_w, copy=False)
+        self.accumulate("b", grads.d_b, copy=False)
         return grads.d_x
 
 

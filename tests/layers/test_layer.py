@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
+import mha_numpy
 from mha_numpy.checking.tracing import trace
 from mha_numpy.core import RopeOptions
 from mha_numpy.errors import ConfigError, MhaError
@@ -16,7 +17,9 @@ from mha_numpy.layers import (
     FeedForward,
     Layer,
     LayerNorm,
+    LearnedPositions,
     Linear,
+    MixtureOfExperts,
     MultiHeadAttention,
     Residual,
     Sequential,
@@ -247,3 +250,35 @@ def test_a_stored_gradient_is_a_copy():
     layer.accumulate("b", gradient)
     gradient[:] = 7
     np.testing.assert_array_equal(layer.grads["b"], np.ones(3))
+
+
+def test_a_stored_gradient_is_the_array_itself_where_that_is_wished():
+    layer, gradient = Linear(2, 3), np.ones(3)
+    layer.accumulate("b", gradient, copy=False)
+    assert layer.grads["b"] is gradient
+    layer.accumulate("b", gradient, copy=False)
+    np.testing.assert_array_equal(gradient, np.ones(3))
+
+
+IDS = np.arange(6).reshape(1, 6)
+X = np.ones((1, 6, 4))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize(("layer", "x"), [
+    (Linear(4, 4), X), (LayerNorm(4), X), (FeedForward(4), X), (MultiHeadAttention(4, 2), X),
+    (MultiHeadAttention(4, 2, add_bias_kv=True, sink=True), X), (Embedding(6, 4), IDS),
+    (LearnedPositions(6, 4), X), (Unembedding(Embedding(6, 4)), X),
+    (MixtureOfExperts(4, num_experts=2, num_chosen=1), X),
+], ids=lambda value: repr(value)[:40])  # fmt: skip
+def test_gradients_of_params_share_no_memory_with_others(layer, x, backend):
+    """They are kept without a copy, and what comes in and goes out is the caller's to change."""
+    with mha_numpy.backend(backend):
+        d_out = np.ones_like(layer(x))
+        d_x = layer.backward(d_out)
+    others = [d_out, x, *(d_x if isinstance(d_x, tuple) else (d_x,))]
+    grads = dict(layer.named_grads())
+    assert grads
+    for name, gradient in grads.items():
+        for other in others + [g for n, g in grads.items() if n != name]:
+            assert other is None or not np.shares_memory(gradient, other), name

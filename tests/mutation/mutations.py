@@ -251,7 +251,7 @@ MUTATIONS = [
              "total = add(x, added)": "total = self.dropout(add(x, added))"}, "layers"),
     Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "layers"),
     Mutation("memory's mask forgotten", "transformer_blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "layers"),
-    Mutation("gradients replaced, not added", "layer.py", {"np.array(gradient) if stored is None else stored + gradient": "np.array(gradient)"}, "layers"),
+    Mutation("gradients replaced, not added", "layer.py", {"self.grads[name] = stored + gradient": "self.grads[name] = gradient"}, "layers"),
     # what stands around attention
     Mutation("pair: float16 inside", "../core/pair.py", {"inner = compute_dtype(dtype)": "inner = dtype"}, "layers"),
     Mutation("pair: a gradient in the dtype of the computation", "../core/pair.py", {"d.astype(cache.dtype, copy=False)": "d"}, "layers"),
