@@ -113,15 +113,16 @@ class Problem(NamedTuple):
 
     def _count_visible(self, case: Case) -> int:
         """Return how many cells a head sees, in all sequences together."""
-        last = np.minimum(np.arange(self.T_q) + 1, self.T_k)  # keys up to a query's own
-        if case.mask not in ("padding", "full"):
-            if not case.is_causal:
-                return self.B * self.T_q * self.T_k
-            first = np.arange(self.T_q) + 1 - (case.window or self.T_q)
-            return int(self.B * (last - np.clip(first, 0, last)).sum())
-        visible = joint_mask(self.T_q, self.T_k, case, self.draw(case).mask)
-        assert visible is not None
-        return int(np.broadcast_to(visible, (self.B, 1, self.T_q, self.T_k)).sum())
+        mask = self._draw_mask(case)
+        if case.mask == "full":
+            visible = joint_mask(self.T_q, self.T_k, case, mask)
+            return int(np.sum(visible))
+        lengths = np.full((self.B, 1), self.T_k) if mask is None else mask.sum(axis=-1)[:, 0]
+        if not case.is_causal:
+            return self.T_q * int(lengths.sum())
+        i = np.arange(self.T_q)
+        last = np.minimum(i + 1, lengths)  # keys up to a query's own: (B, T_q)
+        return int((last - np.clip(i + 1 - (case.window or self.T_q), 0, last)).sum())
 
     def cases(self, *, masks: bool = False) -> list[Case]:
         """Return the cases worth measuring: one query has no future, decoding no backward."""
@@ -139,16 +140,22 @@ class Problem(NamedTuple):
         dtype = np.float64 if case.is_double else np.float32
         q, d_out = (_normal(rng, B, H, T_q, d).astype(dtype, copy=False) for _ in range(2))
         k, v = (_normal(rng, B, H_kv, T_k, d).astype(dtype, copy=False) for _ in range(2))
-        mask = bias = None
-        if case.mask == "padding":
-            lengths = rng.integers((T_k + 1) // 2, T_k + 1, size=(B, 1, 1, 1))
-            mask = np.arange(T_k) < lengths
-        elif case.mask == "full":
-            mask = rng.random((B, 1, T_q, T_k)) < 0.7
-            mask[..., 0] = True
-        elif case.mask == "bias":
+        bias = None
+        if case.mask == "bias":
             bias = _normal(rng, 1, H, T_q, T_k).astype(dtype, copy=False)
-        return Drawn(q, k, v, d_out, mask, bias)
+        return Drawn(q, k, v, d_out, self._draw_mask(case, seed=seed), bias)
+
+    def _draw_mask(self, case: Case, *, seed: int = 0) -> Array | None:
+        """Return a mask of sequences of several lengths, or of random cells, by itself."""
+        rng = np.random.default_rng([seed, 1])
+        if case.mask == "padding":
+            lengths = rng.integers((self.T_k + 1) // 2, self.T_k + 1, size=(self.B, 1, 1, 1))
+            return np.arange(self.T_k) < lengths
+        if case.mask == "full":
+            mask = rng.random((self.B, 1, self.T_q, self.T_k)) < 0.7
+            mask[..., 0] = True
+            return mask
+        return None
 
 
 def joint_mask(T_q: int, T_k: int, case: Case, mask: Array | None) -> Array | None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.backends import LINEAR_KERNELS
+from mha_numpy.backends import LINEAR_KERNELS, chosen_backend, find_kernels
 from mha_numpy.core.pair import Pair, Values
 from mha_numpy.dtypes import Array
 
@@ -99,6 +99,38 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     array([10., 10., 10., 10.])
     """
     return LINEAR.backward(d_out, cache)
+
+
+Map = tuple[Array, Array, Array | None]  # x, w and b
+
+
+def linear_forward_each(*maps: Map) -> list[tuple[Array, LinearCache]]:
+    """Do what `linear_forward` does for each map, whose shapes are known to be right.
+
+    Around a small product, the checks and the search for a kernel take longer than the product. A
+    layer of attention has them once for its three projections.
+    """
+    backend = chosen_backend()
+    arrays = [array for each in maps for array in each]
+    kernels = find_kernels(LINEAR_KERNELS, *arrays, backend=backend)
+    if kernels is None:
+        return [linear_forward(*each) for each in maps]
+    return [
+        (kernels.linear(x, w, b), LinearCache(x, w, b is not None, x.dtype, backend))
+        for x, w, b in maps
+    ]
+
+
+def linear_backward_each(*steps: tuple[Array, LinearCache]) -> list[LinearGrads]:
+    """Do what `linear_backward` does for each gradient of an output, with its cache."""
+    arrays = [array for d_out, cache in steps for array in (d_out, cache.x, cache.w)]
+    kernels = find_kernels(LINEAR_KERNELS, *arrays, backend=steps[0][1].backend)
+    if kernels is None:
+        return [linear_backward(*each) for each in steps]
+    return [
+        LinearGrads(*kernels.linear_backward(d_out, cache.x, cache.w, cache.has_bias))
+        for d_out, cache in steps
+    ]
 
 
 def _check(values: Values) -> None:

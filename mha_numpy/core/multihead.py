@@ -9,7 +9,13 @@ from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
 from mha_numpy.core.extra_keys import append_extra_keys_backward, append_extra_keys_forward
 from mha_numpy.core.kv_cache import KVCache
-from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
+from mha_numpy.core.linear import (
+    LinearCache,
+    linear_backward,
+    linear_backward_each,
+    linear_forward,
+    linear_forward_each,
+)
 from mha_numpy.core.masks import check_offset
 from mha_numpy.core.multihead_params import (
     FullMultiHeadParams,
@@ -91,9 +97,13 @@ def multi_head_steps(
         record_inputs(names, inputs, is_new=kv_cache is not None)
 
     # 1. project, by one wide product instead of H narrow ones, and split into heads
-    q_projected, project_q = linear_forward(x_q, params.w_q, params.b_q)  # (B, T_q, H*d_k)
-    k_projected, project_k = linear_forward(x_k, params.w_k, params.b_k)  # (B, T_k, H_kv*d_k)
-    v_projected, project_v = linear_forward(x_v, params.w_v, params.b_v)  # (B, T_k, H_kv*d_v)
+    (q_projected, project_q), (k_projected, project_k), (v_projected, project_v) = (
+        linear_forward_each(
+            (x_q, params.w_q, params.b_q),  # (B, T_q, H*d_k)
+            (x_k, params.w_k, params.b_k),  # (B, T_k, H_kv*d_k)
+            (x_v, params.w_v, params.b_v),  # (B, T_k, H_kv*d_v)
+        )
+    )
     q_whole, k_whole = q_projected, k_projected
     if place == "projection":
         q_whole, k_whole, norms = qk_norm_forward(q_whole, k_whole, *gains, eps)
@@ -246,9 +256,12 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
     d_q_whole, d_k_whole = d_q_projected, d_k_projected
     if norms is not None and place == "projection":
         d_q_projected, d_k_projected, d_gains = qk_norm_backward(d_q_whole, d_k_whole, norms)
-    d_x_q, d_w_q, d_b_q = of_q = linear_backward(d_q_projected, cache.project_q)
-    d_x_k, d_w_k, d_b_k = of_k = linear_backward(d_k_projected, cache.project_k)
-    d_x_v, d_w_v, d_b_v = of_v = linear_backward(d_v_projected, cache.project_v)
+    of_q, of_k, of_v = linear_backward_each(
+        (d_q_projected, cache.project_q),
+        (d_k_projected, cache.project_k),
+        (d_v_projected, cache.project_v),
+    )
+    (d_x_q, d_w_q, d_b_q), (d_x_k, d_w_k, d_b_k), (d_x_v, d_w_v, d_b_v) = of_q, of_k, of_v
     d_params: Any = FullMultiHeadParams(
         d_w_q, d_b_q, d_w_k, d_b_k, d_w_v, d_b_v, d_w_o, d_b_o, *d_gains, d_w_gate, d_b_gate
     )

@@ -63,11 +63,11 @@ MUTATIONS = [
     ),
     Mutation(
         "values projected from the keys' input", "multihead.py",
-        {"linear_forward(x_v,": "linear_forward(x_k,"},
+        {"(x_v, params.w_v,": "(x_k, params.w_v,"},
     ),
     Mutation(
         "cross-attention ignores its source", "multihead.py",
-        {"linear_forward(x_k,": "linear_forward(x_q,"},
+        {"(x_k, params.w_k,": "(x_q, params.w_k,"},
     ),
     Mutation("causal, strict", "masks.py", {"key <= query + right": "key < query + right"}),
     Mutation("causal, leaks one key", "masks.py", {"key <= query + right": "key <= query + right + 1"}),
