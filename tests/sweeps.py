@@ -13,3 +13,11 @@ def sweep(problems, always, every=1):
         )
         for number, problem in enumerate(problems)
     ]
+
+
+def every(nth, problems):
+    """Return each n-th problem, a tuple of arguments, always, and the others in `.ci/run`."""
+    return [
+        pytest.param(*problem, marks=pytest.mark.slow if number % nth else ())
+        for number, problem in enumerate(problems)
+    ]

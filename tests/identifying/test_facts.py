@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.identifying import identify
+from tests.sweeps import every
 
 
 def softmax(scores):
@@ -212,8 +213,8 @@ def by_distance(q, k, v, table):
 
 @pytest.mark.parametrize(
     ("function", "setting", "value"),
-    [
-        (over_heads, "hidden_nan", "spreads"), (by_distance, "buckets", "j - i"),
+    every(3, [
+        (by_distance, "buckets", "j - i"), (over_heads, "hidden_nan", "spreads"),
         (over_the_first, "order", "tokens first"), (square, "order", None),
         (largest_of_all, "groups", "one"), (square, "groups", "one"),
         (over_queries, "inputs", "changed"),
@@ -229,7 +230,7 @@ def by_distance(q, k, v, table):
         (by_tiles, "hidden_nan", "spreads"), (of_queries, "hidden_nan", "spreads"),
         (by_blocks, "hidden_nan", "spreads"),
         (zeroed, "no_keys", "zeros"), (make_unstable(), "large_scores", "not finite"),
-    ],
+    ]),
 )  # fmt: skip
 def test_facts(function, setting, value):
     assert identify(function).value(setting) == value

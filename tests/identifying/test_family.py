@@ -10,7 +10,7 @@ from mha_numpy.identifying.family.stages import MOST_KEPT
 from mha_numpy.identifying.look import look
 from mha_numpy.identifying.searching.search import CONVENTIONS, NEEDS, RARE, cost_of
 from tests.identifying.foreign import SIGNATURES, make_foreign
-from tests.sweeps import sweep
+from tests.sweeps import every
 
 CAUSAL = {"causal": "past and itself"}
 ROTATED = {"rotation": "halves"}
@@ -89,17 +89,7 @@ def test_inputs_added_to_heads_are_found():
     assert identified("heads", {"after": "+ x"})[0] == {"after": "+ x"}
 
 
-LONG = (("in_blocks", "queries counted again"), ("block", 3))  # 24 s each
-
-
-def thirds(problems):
-    """Return every third problem always, the others with `.ci/run`."""
-    problems = [*problems]
-    first = [each for each in problems[::3] if each not in LONG]
-    return sweep([*first, *(each for each in problems if each not in first)], len(first))
-
-
-@pytest.mark.parametrize("case", thirds(all_cases()), ids=str)
+@pytest.mark.parametrize("case", every(9, zip(all_cases())), ids=str)
 def test_value_is_found_again(case):
     setting, value = case
     settings = {**NEEDED.get(setting, {}), setting: value}
@@ -146,7 +136,7 @@ def common(*cases):
     return names.pop() if len(names) == 1 else ""
 
 
-@pytest.mark.parametrize("pair", thirds(pairs(60)), ids=str)
+@pytest.mark.parametrize("pair", every(9, zip(pairs(60))), ids=str)
 def test_convention_and_mistake_are_found_together(pair):
     signature, settings = pair
     read = {name: value for name, value in settings.items() if not is_unread(name, settings)}

@@ -11,6 +11,7 @@ from mha_numpy.identifying.calling.ways import Slot, Way
 from mha_numpy.identifying.family import Sizes
 from mha_numpy.identifying.gradients.look import look_at_gradients
 from mha_numpy.identifying.searching.search import Found, Seen, explain
+from tests.sweeps import every
 
 PLAIN = """
 def forward(Q, K, V):
@@ -186,7 +187,7 @@ def lines(rows):
 
 @pytest.mark.parametrize(
     ("old", "new", "wrong"),
-    [
+    every(3, [
         ("dQ = c * dS", "dQ = dS", {"d_q": "scale left out of d_q"}),
         ("dK = c * dS", "dK = dS", {"d_k": "scale left out of d_k"}),
         ("dS = P *", "dS = c * P *", dict.fromkeys(["d_q", "d_k"], "scale twice in d_q and d_k")),
@@ -215,7 +216,7 @@ def lines(rows):
         ("return dQ, dK, dV", "return dQ, 0 * dK, dV / B", {"d_k": "d_k zero", "d_v": "d_v divided by B"}),
         ("return dQ, dK", "return 3 * dQ, dK", {"d_q": "wrong factor of d_q"}),
         ("return dQ, dK, dV", "return dQ + dQ**2, dK, -dV", {"d_q": "", "d_v": "sign of d_v"}),
-    ],
+    ]),
 )  # fmt: skip
 def test_mistake_of_heads_is_named(old, new, wrong):
     edits = [(old, new)]
@@ -269,7 +270,7 @@ def test_deviations_of_forward_are_no_mistakes_of_backward():
 
 @pytest.mark.parametrize(
     ("old", "new", "wrong"),
-    [
+    every(3, [
         ("dx + d @ p", "d @ p", {"d_x": "only the branch of v"}),
         ('@ p["W" + n].T', '@ p["W" + n]', {"d_x": "back through each w, not its transpose"}),
         ('dz = dy @ p["Wo"].T', 'dz = dy @ p["Wo"]', dict.fromkeys(("d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v"), "back through w_o, not its transpose")),
@@ -282,7 +283,7 @@ def test_deviations_of_forward_are_no_mistakes_of_backward():
         ("do = split(dz, q.shape[1])", "do = dz.reshape(q.shape)", dict.fromkeys(("d_x", "d_w_q", "d_b_q", "d_w_k", "d_w_v", "d_b_v"), "heads split without transpose")),
         ('dx = dx + d @ p["W" + n].T', 'dx = dx + d @ p["Wq"].T', {"d_x": "w_q for all branches"}),
         ('"x": dx', '"x": 2 * dx', {"d_x": "wrong factor of d_x"}),
-    ],
+    ]),
 )  # fmt: skip
 def test_mistake_of_a_layer_is_named(old, new, wrong):
     forward, backward = made(LAYER, [(old, new)])

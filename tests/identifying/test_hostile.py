@@ -149,12 +149,14 @@ def asking_a_dict(x, params):
     ("function", "says"),
     [
         (MagicMock(), "no call worked"),
-        (AnswersAll(), "no call worked"),
+        pytest.param(AnswersAll(), "no call worked", marks=pytest.mark.slow),
         (with_attributes(__signature__="nonsense"), "no call worked"),
-        (raising, "the likeliest one raised BadError"),
+        pytest.param(raising, "the likeliest one raised BadError", marks=pytest.mark.slow),
         (asking, "EOFError"),
-        (asking_a_dict, "nothing attends"),
-        (returning(lambda _: in_itself([])), "no call worked"),
+        pytest.param(asking_a_dict, "nothing attends", marks=pytest.mark.slow),
+        pytest.param(
+            returning(lambda _: in_itself([])), "no call worked", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_other_functions_get_a_sentence(function, says):
