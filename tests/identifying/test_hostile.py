@@ -154,9 +154,7 @@ def asking_a_dict(x, params):
         pytest.param(raising, "the likeliest one raised BadError", marks=pytest.mark.slow),
         (asking, "EOFError"),
         pytest.param(asking_a_dict, "nothing attends", marks=pytest.mark.slow),
-        pytest.param(
-            returning(lambda _: in_itself([])), "no call worked", marks=pytest.mark.slow
-        ),
+        pytest.param(returning(lambda _: in_itself([])), "no call worked", marks=pytest.mark.slow),
     ],
 )
 def test_other_functions_get_a_sentence(function, says):
