@@ -15,9 +15,13 @@ def sweep(problems, always, every=1):
     ]
 
 
-def every(nth, problems):
-    """Return each n-th problem, a tuple of arguments, always, and the others in `.ci/run`."""
+def every(nth, problems, nth_in_ci=1):
+    """Return problems, each a tuple of arguments: some always, more in `.ci/run`, as `sweep`."""
+    marks = [
+        () if number % nth == 0 else "slow" if number % nth_in_ci == 0 else "release"
+        for number in range(len(problems))
+    ]
     return [
-        pytest.param(*problem, marks=pytest.mark.slow if number % nth else ())
-        for number, problem in enumerate(problems)
+        pytest.param(*problem, marks=getattr(pytest.mark, mark) if mark else ())
+        for problem, mark in zip(problems, marks, strict=True)
     ]

@@ -107,16 +107,6 @@ def is_finite(matrix):
 
 
 @inner
-def column_dots(dots, a, b):
-    """Write the dot product of each column of a with that of b into `dots`, (1, columns)."""
-    for c in range(0, a.shape[1], lanes(a)):
-        products = full(a, 0.0)
-        for r in range(a.shape[0]):
-            products = multiply_add(load(a, r, c), load(b, r, c), products)
-        store(dots, 0, c, products)
-
-
-@inner
 def add_row_dots(dots, a, b, sign):
     """Do ``dots[0, i] += sign * a[i] . b[i]`` for each row."""
     for r in range(a.shape[0]):

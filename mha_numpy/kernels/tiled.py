@@ -65,10 +65,11 @@ def attention_forward(q: Array, k: Array, v: Array, *others: Any) -> tuple[Array
     has one more axis in front: (P, B, H, T_q, d_v) and (P, B, H, T_q), to be merged.
     """
     (B, H, T_q, _), (_, H_kv, T_k, d_v) = q.shape, v.shape
-    rows, parts = cut(B * H_kv, H // H_kv, T_q, T_k)
+    rows, parts, items = cut(B * H_kv, H // H_kv, T_q, T_k)
     heads, lse = laid_out_as(q, d_v, parts), np.empty((parts * B, H, T_q), q.dtype)
     run = compiled(forward_few if are_few(rows, k) else forward_tiles, q.dtype)
-    run(count_threads(lse.size * T_k * d_v), (*problem_arguments(q, k, v, *others), heads, lse))
+    threads = min(count_threads(work_of(lse.size * T_k, d_v)), items)
+    run(threads, (*problem_arguments(q, k, v, *others), heads, lse))
     if parts > 1:
         return heads.reshape(parts, B, H, T_q, d_v), lse.reshape(parts, B, H, T_q)
     return heads, lse
@@ -83,7 +84,7 @@ def attention_backward(
     These means of d_weights, less d_lse, are (B, H, T_q), and None without a sink.
     """
     (_, H, T_q, d_k), (B, H_kv, T_k, d_v) = q.shape, v.shape
-    rows, parts = cut(B * H_kv, H // H_kv, T_q, T_k)
+    rows, parts, _ = cut(B * H_kv, H // H_kv, T_q, T_k)
     is_few = are_few(rows, k)
     d_q = laid_out_as(q, d_k, parts if is_few else 1)
     d_k_, d_v_ = laid_out_as(k, d_k), laid_out_as(v, d_v)
@@ -92,7 +93,7 @@ def attention_backward(
     has_sink = problem[6].size > 0
     row_mean = np.empty(lse.shape if has_sink else (0, 0, 0), q.dtype)
     arrays = (*problem, d_heads, d_lse, heads, lse, d_q, d_k_, d_v_, d_biased, row_mean)
-    threads = count_threads(heads.size * T_k)
+    threads = count_threads(work_of(lse.size * T_k, d_v))
     if is_few:
         compiled(backward_few, q.dtype)(min(threads, B * H_kv * parts), arrays)
         d_q = d_q if parts == 1 else d_q.reshape(parts, *q.shape).sum(axis=0)
@@ -133,27 +134,38 @@ def laid_out_as(x: Array, width: int, parts: int = 1) -> Array:
     return np.empty((B, H, T, width), x.dtype)
 
 
+def work_of(cells: int, d: int) -> int:
+    """Return how many products of two numbers in a large matrix take as long as these cells.
+
+    Two are for each feature. A power of e takes as long as 16 of them, and all of them take twice
+    as long, because few meet the numbers of a tile while these are in registers.
+    """
+    return 4 * cells * (d + 16)
+
+
 def are_few(rows: int, k: Array) -> bool:
     """Return whether tiles have so few rows that they have separate kernels."""
     return rows <= FEW and k.strides[3] == k.itemsize
 
 
 @lru_cache
-def cut(kv_heads: int, G: int, T_q: int, T_k: int) -> tuple[int, int]:
+def cut(kv_heads: int, G: int, T_q: int, T_k: int) -> tuple[int, int, int]:
     """Return the most rows of a tile, queries of one head or of several, and the parts of the keys.
 
-    They are the same for any number of threads.
+    The third number is that of all items to share out. They are the same for any number of threads.
     """
     queries = min(BLOCK, T_q)
     heads = min(BLOCK // queries, G)
-    tiles = -(-G // heads) * -(-T_q // queries)
-    return heads * queries, max(1, min(PARTS // (kv_heads * tiles), T_k // PART))
+    tiles = kv_heads * -(-G // heads) * -(-T_q // queries)
+    parts = max(1, min(PARTS // tiles, T_k // PART))
+    return heads * queries, parts, tiles * parts
 
 
 @lru_cache
 def chunk_size(T_k: int, heads: int, d: int) -> int:
     """Return how many keys a chunk has, all or whole blocks: the same for any number of threads."""
     most = max(BLOCK, CHUNK_NUMBERS // max(d, 1))
-    least_chunks = min(-(-ITEMS // heads), -(-T_k // (2 * BLOCK)))
+    blocks = 1 if heads == 1 and T_k <= 3 * BLOCK else 2  # or a thread would have nearly all of it
+    least_chunks = min(-(-ITEMS // heads), -(-T_k // (blocks * BLOCK)))
     chunks = max(-(-T_k // most), least_chunks)
     return min(T_k, -(-T_k // (chunks * BLOCK)) * BLOCK)

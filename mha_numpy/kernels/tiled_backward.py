@@ -18,8 +18,8 @@ from mha_numpy.kernels.problem import (
     problem_of,
 )
 from mha_numpy.kernels.rows import (
+    add_row_dots,
     add_rows,
-    column_dots,
     copy_rows,
     fill,
     multiply_rows,
@@ -50,7 +50,6 @@ BACKWARD = Layout(
     q="width d_k",  # scale * q
     q_T="d_k width",
     heads="width d_v",
-    heads_T="d_v width",
     d_heads="width d_v",
     d_heads_T="d_v width",
     d_q="width d_k",
@@ -171,22 +170,22 @@ def backward_tiles(thread, threads, arguments):
 @inner(in_place=True)
 def start(problem, tile, s, d_heads, d_lse, heads, lse):
     """Load the rows of a tile's queries; rows beyond them are 0, and hidden."""
-    fill(s.q, 0.0)
-    fill(s.d_heads, 0.0)
-    fill(s.heads, 0.0)
+    rows = tile.num_heads * tile.num_queries
+    fill(s.q[rows:], 0.0)
+    fill(s.d_heads[rows:], 0.0)
     fill(s.lse, 0.0)
+    fill(s.row_mean, 0.0)
     fill(s.d_q, 0.0)
     load_scaled(s.q, s.q_T, problem, tile)
     load_queries(s.d_heads, d_heads, tile)
     transpose(s.d_heads_T, s.d_heads)
     load_queries(s.heads, heads, tile)
-    transpose(s.heads_T, s.heads)
-    column_dots(s.row_mean, s.d_heads_T, s.heads_T)
     for g in range(tile.num_heads):
         for i in range(tile.num_queries):
             row, query = g * tile.num_queries + i, tile.first_query + i
             s.lse[0, row] = lse[tile.b, tile.first_head + g, query]
-            s.row_mean[0, row] -= d_lse[tile.b, tile.first_head + g, query]
+            s.row_mean[0, row] = -d_lse[tile.b, tile.first_head + g, query]
+    add_row_dots(s.row_mean, s.d_heads[:rows], s.heads, 1.0)
 
 
 @inner

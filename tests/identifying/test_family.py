@@ -89,7 +89,7 @@ def test_inputs_added_to_heads_are_found():
     assert identified("heads", {"after": "+ x"})[0] == {"after": "+ x"}
 
 
-@pytest.mark.parametrize("case", every(9, zip(all_cases())), ids=str)
+@pytest.mark.parametrize("case", every(9, [*zip(all_cases())], 3), ids=str)
 def test_value_is_found_again(case):
     setting, value = case
     settings = {**NEEDED.get(setting, {}), setting: value}
@@ -136,7 +136,7 @@ def common(*cases):
     return names.pop() if len(names) == 1 else ""
 
 
-@pytest.mark.parametrize("pair", every(9, zip(pairs(60))), ids=str)
+@pytest.mark.parametrize("pair", every(9, [*zip(pairs(60))], 3), ids=str)
 def test_convention_and_mistake_are_found_together(pair):
     signature, settings = pair
     read = {name: value for name, value in settings.items() if not is_unread(name, settings)}

@@ -377,7 +377,7 @@ def mix(q, k, v):
 ]
 
 
-@pytest.mark.parametrize("code", every(3, zip(RIGHT)))
+@pytest.mark.parametrize("code", every(3, [*zip(RIGHT)]))
 def test_right_functions_are_not_accused(code):
     names: dict = {"np": np}
     code = textwrap.dedent(
