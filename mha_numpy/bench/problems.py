@@ -116,7 +116,8 @@ class Problem(NamedTuple):
         mask = self._draw_mask(case)
         if case.mask == "full":
             visible = joint_mask(self.T_q, self.T_k, case, mask)
-            return int(np.sum(visible))
+            assert visible is not None
+            return int(visible.sum())
         lengths = np.full((self.B, 1), self.T_k) if mask is None else mask.sum(axis=-1)[:, 0]
         if not case.is_causal:
             return self.T_q * int(lengths.sum())
