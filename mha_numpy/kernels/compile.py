@@ -1,9 +1,11 @@
 """Compiling with numba, and keeping the machine code on disk if there is a place for it."""
 
 import hashlib
+import pickle
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,6 +18,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+DIGEST = hashlib.sha256().digest_size  # bytes
 REGROUP = {"reassoc", "contract"}  # sums in the processor's order; NaN and inf still count
 
 _PACKAGE = Path(__file__).parent
@@ -45,6 +48,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         kept = dispatcher._cache
         name = f"{kept._impl.filename_base}.{_VERSION}"
         kept._cache_file = CodeFiles(kept.cache_path, name, _VERSION)
+        # what cannot be kept is compiled again
+        kept._guard_against_spurious_io_errors = partial(suppress, OSError)
     return dispatcher
 
 
@@ -52,7 +57,8 @@ class CodeFiles(IndexDataCacheFile):
     """Files of machine code, each named after its source, signature and processor.
 
     numba numbers them in an index: two processes that compile at the same time take the same
-    number, and each may then run the other's code.
+    number, and each may then run the other's code. A file begins with a digest of the rest, so a
+    damaged one is compiled again.
     """
 
     def save(self, key: Any, data: Any) -> None:
@@ -62,7 +68,15 @@ class CodeFiles(IndexDataCacheFile):
     def load(self, key: Any) -> Any:
         """Return the kept code, or None."""
         with suppress(OSError):
-            return self._load_data(self._name(key))
+            content = Path(self._data_path(self._name(key))).read_bytes()
+            digest, data = content[:DIGEST], content[DIGEST:]
+            if hashlib.sha256(data).digest() == digest:
+                return pickle.loads(data)
+        return None
+
+    def _dump(self, code: Any) -> bytes:
+        data: bytes = super()._dump(code)
+        return hashlib.sha256(data).digest() + data
 
     def _name(self, key: Any) -> str:
         digest = hashlib.sha256(repr((numba.__version__, key)).encode()).hexdigest()

@@ -1,6 +1,7 @@
 """The kernels on other machines: processors, threads, and where nothing can be kept on disk."""
 
 import os
+import pickle
 import re
 import shutil
 from pathlib import Path
@@ -177,6 +178,32 @@ class TestDisk:
         kept = CodeFiles(tmp_path, "kernel", "1")
         assert [kept.load((kind,)) for kind in kinds] == [f"code for {kind}" for kind in kinds]
         assert kept.load(("int8",)) is None
+
+    @pytest.mark.parametrize("damaged", [
+        lambda content: content[:-1], lambda content: content[:40], lambda content: b"",
+        lambda content: content[:-1] + b"?", lambda content: pickle.dumps("code"),
+    ])  # fmt: skip
+    def test_a_damaged_file_is_no_code(self, tmp_path, damaged):
+        kept = CodeFiles(tmp_path, "kernel", "1")
+        kept.save((1,), "code")
+        (path,) = tmp_path.iterdir()
+        path.write_bytes(damaged(path.read_bytes()))
+        assert kept.load((1,)) is None
+        kept.save((1,), "code")
+        assert kept.load((1,)) == "code"
+
+    @pytest.mark.slow
+    def test_a_full_disk(self, copy, tmp_path):
+        full = (
+            "import os",
+            "def replace(*paths): raise OSError(28, 'No space left on device')",
+            "os.replace = replace",
+        )
+        for _ in range(2):
+            printed, _ = run_python(
+                *full, *COMPILE_TWO, folder=copy.parent, NUMBA_CACHE_DIR=tmp_path / "kept"
+            )
+            assert printed == ["0 1", "0 1"]
 
     @pytest.mark.slow
     def test_compiled_once_until_any_source_changes(self, copy, tmp_path):
