@@ -264,4 +264,5 @@ def add_sums_of_strip(sums, strip, depth):
     """Add up the columns of a strip."""
     for j in range(0, sums.shape[1], BLOCK):
         panel = strip[j // BLOCK * DEPTH :]
-        add_sums(sums[:, j : j + BLOCK], panel[:depth])
+        for k in range(0, depth, BLOCK):
+            add_sums(sums[:, j : j + BLOCK], panel[k : min(k + BLOCK, depth)])
