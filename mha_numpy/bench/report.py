@@ -213,16 +213,16 @@ class Files:
             replace_report(_read(self.write), "", "")
 
     def save(self, results: Results) -> list[Path]:
-        """Write all files and return their paths; without comparisons there is no chart."""
-        markdown, family = to_markdown(results), name_of(results)
+        """Write all files and return their paths; without one that agrees there is no chart."""
+        markdown, name = to_markdown(results), name_of(results)
         texts = {self.json: to_json(results), self.markdown: markdown}
         if self.write:
-            texts[self.write] = replace_report(_read(self.write), family, markdown)
+            texts[self.write] = replace_report(_read(self.write), name, markdown)
         saved = [path for path in texts if path]
         try:
             for path in saved:
                 path.write_text(texts[path], encoding="utf-8")
-            if self.chart and results.cells:
+            if self.chart and any(cell.agrees for cell in results.cells):
                 from mha_numpy.bench.chart import ratio_chart  # matplotlib takes a second
                 from mha_numpy.bench.spread import sweep_chart
                 from mha_numpy.show.pictures import save_figure

@@ -184,7 +184,7 @@ class AttentionInputs(SimpleNamespace):
     """Checked inputs, defaults filled in; each option but `backend` is an attribute.
 
     Arrays are in the dtype of the computation. `window` includes `is_causal`, and is None if it is
-    unbounded on both sides. Defaults are attributes of the class.
+    unbounded on both sides. Defaults are attributes of the class, so `vars` has what was given.
     """
 
     q: Array  # (B, H, T_q, d_k)
@@ -215,8 +215,8 @@ class AttentionInputs(SimpleNamespace):
         )  # fmt: skip
 
 
-for name, default in DEFAULTS.items():
-    setattr(AttentionInputs, name, default)
+for _name, _default in DEFAULTS.items():
+    setattr(AttentionInputs, _name, _default)
 
 
 def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -> AttentionInputs:

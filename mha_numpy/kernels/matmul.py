@@ -63,7 +63,7 @@ def linear_backward(
     """Return d_x, d_w and d_b."""
     d_out_rows = d_out.reshape(-1, w.shape[1])
     d_x, d_w = np.empty(x.shape, x.dtype), np.empty_like(w, order="C")
-    d_b = np.zeros(w.shape[1], w.dtype) if has_bias else None
+    d_b = np.empty(w.shape[1], w.dtype) if has_bias else None
     multiply_add(d_w, x.reshape(-1, len(w)).T, d_out_rows, sums=d_b)
     multiply_add(d_x.reshape(-1, len(w)), d_out_rows, w.T)
     return d_x, d_w, d_b
@@ -72,13 +72,18 @@ def linear_backward(
 def multiply_add(
     c: Array, a: Array, b: Array, *, start: Array | None = None, sums: Array | None = None
 ) -> None:
-    """Fill c with start + a @ b, and add to sums the sums of b's columns; all of one dtype."""
+    """Fill c with start + a @ b, and sums with the sums of b's columns; all of one dtype."""
     (M, K), N = a.shape, b.shape[1]
     threads = count_threads(M * K * N)
     reads_in_place = M <= FEW_ROWS and b.strides[1] == b.itemsize and sums is None
     height, width, shares, depth = cut(M, K, N, threads, reads_in_place)
-    start = NO_ROWS[c.dtype] if start is None else start[None]
-    parts, sums_of_parts = c, NO_ROWS[c.dtype] if sums is None else sums[None]
+    start = NO_ROWS[c.dtype] if start is None else np.ascontiguousarray(start)[None]
+    parts = c
+    if sums is None:
+        sums_of_parts = NO_ROWS[c.dtype]
+    else:
+        sums.fill(0.0)
+        sums_of_parts = sums[None]
     if shares > 1:
         parts = np.empty((shares * M, N), c.dtype)
         sums_of_parts = np.zeros((shares * len(sums_of_parts), N), c.dtype)

@@ -26,7 +26,7 @@ class Layout:
     """A kernel's tiles by their names, with the names of their sizes: "rows columns".
 
     In a kernel ``layout.new_tiles(like, sizes)`` returns the address of their memory and the tiles
-    by their names, of numbers like the array's, which may be anything. `names` says what the sizes
+    by their names, of the array's dtype, with any numbers in them. `names` says what the sizes
     are, in order; "block" is BLOCK. At the end the kernel gives the address to `free`.
     """
 

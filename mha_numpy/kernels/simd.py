@@ -324,7 +324,7 @@ def emit_shuffle(builder: Any, a: Any, b: Any, picked: list[int]) -> Any:
 
 @intrinsic
 def load_some(typingctx, array, row, column, count):
-    """Return array[row, column : column + count], and 0 in the other lanes; none may be NaN."""
+    """Return array[row, column : column + count], and 0 in the other lanes."""
     vector = vector_of(array.dtype)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -64,11 +64,11 @@ def attention_forward(q: Array, k: Array, v: Array, *others: Any) -> tuple[Array
     Where few queries see many keys, these are cut into P parts for threads to share, and the result
     has one more axis in front: (P, B, H, T_q, d_v) and (P, B, H, T_q), to be merged.
     """
-    (B, H, T_q, _), (_, H_kv, T_k, d_v) = q.shape, v.shape
+    (B, H, T_q, d_k), (_, H_kv, T_k, d_v) = q.shape, v.shape
     rows, parts, items = cut(B * H_kv, H // H_kv, T_q, T_k)
     heads, lse = laid_out_as(q, d_v, parts), np.empty((parts * B, H, T_q), q.dtype)
     run = compiled(forward_few if are_few(rows, k) else forward_tiles, q.dtype)
-    threads = min(count_threads(work_of(lse.size * T_k, d_v)), items)
+    threads = min(count_threads(work_of(B * H * T_q * T_k, d_k, d_v)), items)
     run(threads, (*problem_arguments(q, k, v, *others), heads, lse))
     if parts > 1:
         return heads.reshape(parts, B, H, T_q, d_v), lse.reshape(parts, B, H, T_q)
@@ -93,7 +93,7 @@ def attention_backward(
     has_sink = problem[6].size > 0
     row_mean = np.empty(lse.shape if has_sink else (0, 0, 0), q.dtype)
     arrays = (*problem, d_heads, d_lse, heads, lse, d_q, d_k_, d_v_, d_biased, row_mean)
-    threads = count_threads(work_of(lse.size * T_k, d_v))
+    threads = count_threads(work_of(lse.size * T_k, d_k, d_v))
     if is_few:
         compiled(backward_few, q.dtype)(min(threads, B * H_kv * parts), arrays)
         d_q = d_q if parts == 1 else d_q.reshape(parts, *q.shape).sum(axis=0)
@@ -134,13 +134,13 @@ def laid_out_as(x: Array, width: int, parts: int = 1) -> Array:
     return np.empty((B, H, T, width), x.dtype)
 
 
-def work_of(cells: int, d: int) -> int:
+def work_of(cells: int, d_k: int, d_v: int) -> int:
     """Return how many products of two numbers in a large matrix take as long as these cells.
 
-    Two are for each feature. A power of e takes as long as 16 of them, and all of them take twice
-    as long, because few meet the numbers of a tile while these are in registers.
+    A power of e takes as long as 32 of a cell's products. All take twice as long, because fewer of
+    them share a number that was loaded.
     """
-    return 4 * cells * (d + 16)
+    return 2 * cells * (d_k + d_v + 32)
 
 
 def are_few(rows: int, k: Array) -> bool:

@@ -83,7 +83,7 @@ def forward_few(thread, threads, arguments):
         tile = tile_of(problem, b, kv_head, 0)  # the only one
         k, v = problem.k[b, kv_head], problem.v[b, kv_head]
         rows = tile.num_heads * tile.num_queries
-        by_query, in_place = s.by_query[:rows], is_in_vectors(v)
+        in_place = is_in_vectors(v)
         load_queries(s.q, problem.q, tile)
         scale_rows(s.q, problem.scale)
         begin(s, problem, tile, part)
@@ -93,15 +93,15 @@ def forward_few(thread, threads, arguments):
         for j in range(first, last, BLOCK):
             n = min(BLOCK, T_k - j)
             if has_bias:
-                copy_cells(by_query, problem.bias, tile, j, n)
-            every, some = find_seen(seen, problem, tile, by_query, j, n)
+                copy_cells(s.by_query, problem.bias, tile, j, n)
+            every, some = find_seen(seen, problem, tile, s.by_query, j, n)
             if some == NONE_SET:
                 continue
             if some != first_bits(n):
                 n = length(some)  # what is hidden behind it, as padding is, costs nothing
             visible = EVERYTHING if every == first_bits(n) else SOMETHING
             width = round_up(n, s.cells)
-            cells = s.cells[:rows, :width]
+            cells = s.cells[:, :width]
             for row in range(rows):
                 sees_any |= np.uint64(seen[row] != NONE_SET) << np.uint64(row)
 
@@ -116,21 +116,21 @@ def forward_few(thread, threads, arguments):
                 cap(cells, cells[:0], problem.softcap)
             # 3. bias
             if has_bias:
-                add_rows(cells, by_query)
+                add_rows(cells, s.by_query)
             # 4. mask and softmax, as far as the keys so far tell
             hide(cells, seen, visible if n == width else SOMETHING, -np.inf)  # and what is no key
             softmax_of_rows(cells, s)
             # 5. dropout
             if has_dropout:
-                copy_cells(by_query, problem.dropout_mask, tile, j, n)
-                multiply_rows(cells, by_query)
+                copy_cells(s.by_query, problem.dropout_mask, tile, j, n)
+                multiply_rows(cells, s.by_query)
                 hide(cells, seen, visible, 0.0)
             # 6. mix
             v_block = v[j : j + n]
             if not in_place:
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
-            add_product(s.heads[:rows], cells[:, :n], v_block, seen, visible, False)
+            add_product(s.heads, cells[:, :n], v_block, seen, visible, False)
         for row in range(rows):
             s.total[0, row] += sum_of_lanes(load(s.sums, row, 0))
         finish(tile, s, sees_any, problem.sink.size > 0, heads[part * B :], lse[part * B :])

@@ -136,42 +136,42 @@ def transpose_bits(words):
 
 
 @inner
-def hide(cells, seen_by_key, visible, value):
-    """Put `value` into the hidden cells; the cells have one row per key."""
+def hide(cells, seen_by_row, visible, value):
+    """Put `value` into the hidden cells; a row of them is a key, or a query."""
     if visible == EVERYTHING:
         return
-    for key in range(cells.shape[0]):
+    for row in range(cells.shape[0]):
         for c in range(0, cells.shape[1], lanes(cells)):
-            is_seen = lanes_from_bits(cells, seen_by_key[key], c)
-            store(cells, key, c, select(is_seen, load(cells, key, c), value))
+            is_seen = lanes_from_bits(cells, seen_by_row[row], c)
+            store(cells, row, c, select(is_seen, load(cells, row, c), value))
 
 
 @inner
-def add_product(target, cells, b, seen_by_key, visible, to_queries):
-    """Do ``target += cells @ b``, what queries give to keys, or `to_queries` ``cells.T @ b``.
+def add_product(target, cells, b, seen_by_row, visible, transposed):
+    """Do ``target += cells @ b``, or ``target += cells.T @ b`` where `transposed`.
 
     A hidden cell, which is 0, adds nothing, not even 0 * NaN.
     """
-    multiply_visible(target, cells, b, seen_by_key, visible, to_queries, True)
+    multiply_visible(target, cells, b, seen_by_row, visible, transposed, True)
 
 
 @inner
-def multiply_visible(target, cells, b, seen_by_key, visible, to_queries, adds):
-    """Do what `add_product` does, or where not `adds`, ``target = cells @ b``."""
+def multiply_visible(target, cells, b, seen_by_row, visible, transposed, adds):
+    """Do what `add_product` does, or where not `adds`, write the product to target."""
     if visible == EVERYTHING or is_finite(b):
-        if to_queries:
+        if transposed:
             multiply(target, cells.T, b, target, adds)
         else:
             multiply(target, cells, b, target, adds)
         return
     if not adds:
         fill(target, 0.0)
-    for key in range(cells.shape[0]):
-        for query in range(cells.shape[1]):
-            if seen_by_key[key] >> np.uint64(query) & ONE:
-                to, of = (query, key) if to_queries else (key, query)
+    for row in range(cells.shape[0]):
+        for column in range(cells.shape[1]):
+            if seen_by_row[row] >> np.uint64(column) & ONE:
+                to, of = (column, row) if transposed else (row, column)
                 for c in range(target.shape[1]):
-                    target[to, c] += cells[key, query] * b[of, c]
+                    target[to, c] += cells[row, column] * b[of, c]
 
 
 @intrinsic

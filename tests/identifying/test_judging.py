@@ -409,8 +409,27 @@ def dropping(q, k, v, visible=None):
     return e / e.sum(-1, keepdims=True) @ v
 
 
-def test_a_result_that_a_line_drops():
-    (row,) = identify(dropping).mistakes
-    first = dropping.__code__.co_firstlineno
-    assert (row.setting, row.value, row.line) == ("dropped", "where", first + 3)
-    assert row.edit == "scores = np.where(visible, scores, -np.inf)"
+def dropping_by_part(q, k, v):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    np.ma.where(scores > 0, scores, 0)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v
+
+
+def dropping_by_name(q, k, v):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    np.clip(a=scores, a_min=-9, a_max=9)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize(("function", "name", "line", "edit"), [
+    (dropping, "where", 3, "scores = np.where(visible, scores, -np.inf)"),
+    (dropping_by_part, "where", 2, "scores = np.ma.where(scores > 0, scores, 0)"),
+    (dropping_by_name, "clip", 2, ""),
+])  # fmt: skip
+def test_a_result_that_a_line_drops(function, name, line, edit):
+    (row,) = identify(function).mistakes
+    first = function.__code__.co_firstlineno
+    assert (row.setting, row.value, row.line) == ("dropped", name, first + line)
+    assert row.edit == edit

@@ -126,6 +126,21 @@ LAYOUTS = {
 
 
 @by_dtype
+@pytest.mark.parametrize("tokens", [4, 40])
+@pytest.mark.parametrize("width", [64, 70, 128])
+@pytest.mark.parametrize("layout", [
+    lambda b: np.repeat(b, 2)[::2], lambda b: b[::-1].copy()[::-1],
+    lambda b: np.broadcast_to(b[:1], b.shape), lambda b: np.stack([b, b + 1], axis=1)[:, 0],
+])  # fmt: skip
+def test_every_layout_of_a_bias(rng, dtype, tokens, width, layout):
+    x, w, b = (
+        rng.integers(-4, 5, size=shape).astype(dtype)
+        for shape in [(tokens, 17), (17, width), width]
+    )
+    assert_close(linear(x, w, layout(b)), x @ w + layout(b), "exact")
+
+
+@by_dtype
 @pytest.mark.parametrize("pair", list(itertools.product(LAYOUTS, repeat=2)), ids=" and ".join)
 def test_every_layout(rng, dtype, pair):
     shapes = [(70, 100), (100, 81)]

@@ -15,6 +15,7 @@ from mha_numpy.layers import (
     Dropout,
     Embedding,
     FeedForward,
+    LatentAttention,
     Layer,
     LayerNorm,
     LearnedPositions,
@@ -270,6 +271,7 @@ X = np.ones((1, 6, 4))
     (MultiHeadAttention(4, 2, add_bias_kv=True, sink=True), X), (Embedding(6, 4), IDS),
     (LearnedPositions(6, 4), X), (Unembedding(Embedding(6, 4)), X),
     (MixtureOfExperts(4, num_experts=2, num_chosen=1), X),
+    (LatentAttention(4, 2, latent_dim=2, nope_dim=2, rope_dim=2), X),
 ], ids=lambda value: repr(value)[:40])  # fmt: skip
 def test_gradients_of_params_share_no_memory_with_others(layer, x, backend):
     """They are kept without a copy, and what comes in and goes out is the caller's to change."""

@@ -26,9 +26,11 @@ def dropped_results(subject: Subject) -> Iterator[Row]:
             match node:
                 case ast.Expr(ast.Call(ast.Attribute(array, name), given)) if name in PURE:
                     text = ast.unparse(node)
-                    given = given[name == "where" :]  # after the condition
-                    target = given[0] if _is_library(array) and given else array
-                    edit = f"{ast.unparse(target)} = {text}"
+                    target: ast.AST | None = array
+                    if _is_library(array, function):
+                        given = given[name == "where" :]  # after the condition
+                        target = given[0] if given else None
+                    edit = f"{ast.unparse(target)} = {text}" if target else ""
                     row = make_row("dropped", name)
                     yield row._replace(line=first + node.lineno, code=text, edit=edit)
 
@@ -42,6 +44,7 @@ def _own_functions(subject: Subject) -> Iterator[Callable[..., Any]]:
     yield from dict.fromkeys(filter(inspect.isfunction, [inner, *helpers_of(inner), *of_parts]))
 
 
-def _is_library(node: ast.AST) -> bool:
+def _is_library(node: ast.AST, function: Callable[..., Any]) -> bool:
     """Return whether a call is one of a library's functions, as ``np.where(...)``."""
-    return ast.unparse(node) in ("np", "numpy", "torch", "F", "jnp", "ops", "torch.nn.functional")
+    first = ast.unparse(node).split(".")[0]
+    return inspect.ismodule(function.__globals__.get(first))
