@@ -1,12 +1,16 @@
-"""The ratios as bars: above the line at 1 ours is faster, below it the other."""
+"""The ratios as bars, those of a sweep as dots: above 1 ours is faster, below it the other."""
 
 import math
 
+import numpy as np
+
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.results import Cell, Results, in_digits
+from mha_numpy.bench.spread import LEVEL
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures import Picture
-from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing, shortened, wrapped
+from mha_numpy.show.pictures.dots import dots
+from mha_numpy.show.pictures.svg import DESK, MARGIN, PHONE, Drawing, shortened, wrapped
 
 # units: where bars begin and end, a bar's pitch and height, a shape's name, between shapes
 LEFT, RIGHT, PITCH, HIGH, NAME, GAP = 136, PHONE - 56, 19, 11, 19, 8
@@ -92,3 +96,42 @@ def _alt_text(results: Results, others: list[str]) -> str:
         f"Times of others divided by those of {ours}, on {results.machine['family']}. "
         f"Bars for each shape and case; above 1, {ours} is faster: {'; '.join(told)}."
     )
+
+
+def sweep_chart(results: Results) -> Picture:
+    """Draw each call as a dot over the time that the other takes; below the line it is faster.
+
+    Parameters
+    ----------
+    results : Results
+        Of a sweep, with at least one cell whose results agree.
+
+    Returns
+    -------
+    Picture
+        A panel for each contestant; both axes are logarithmic.
+    """
+    others = list(dict.fromkeys(cell.other for cell in results.cells if cell.agrees))
+    ours = CONTESTANTS[results.settings.ours].label
+    panels: dict[int, list[Drawing]] = {PHONE: [], DESK: []}
+    told = []
+    for other in others:
+        cells = [cell for cell in results.cells if cell.other == other and cell.agrees]
+        label = CONTESTANTS[other].label
+        title = f"Time of {label} / time of {ours}: above 1, ours is faster"
+        ratios = [cell.ratio.median for cell in cells]
+        level = sum(ratio >= LEVEL for ratio in ratios)
+        told.append(
+            f"{label}: {level} of {len(cells)} calls at 1 or more, median "
+            f"{in_digits(float(np.median(ratios)), 2)}, lowest {in_digits(min(ratios), 2)}"
+        )
+        for limit, drawings in panels.items():
+            points = [(cell.other_ms, cell.ratio.median, "fwd+bwd" in cell.case) for cell in cells]
+            desc = f"{title}. {told[-1]}."
+            x_label = f"ms that {label} takes"
+            drawings.append(dots(points, limit, LEVEL, x_label=x_label, title=title, desc=desc))
+    alt = f"Random calls on {results.machine['family']}; {'; '.join(told)}."
+    title = f"Random calls, measured on {results.machine['family']}"
+    up = f"Upwards: the other's time / that of {ours}. Above 1, ours is faster."
+    notes = [*told, up, "A ring is forward, a disc is forward with backward."]
+    return Picture(panels[PHONE], title=title, notes=notes, alt=alt, wide=panels[DESK])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.results import Cell, Results, in_digits, in_quartiles, in_words
+from mha_numpy.bench.spread import sweep_tables
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
 
@@ -30,8 +31,6 @@ def sections(results: Results) -> Iterator[Table | str]:
     yield summary(results)
     for other in dict.fromkeys(cell.other for cell in results.cells):
         if results.settings.sweep:
-            from mha_numpy.bench.spread import sweep_tables  # matplotlib takes a second
-
             yield from sweep_tables(results, other)
             continue
         yield ratio_table(results, other)
@@ -223,8 +222,8 @@ class Files:
             for path in saved:
                 path.write_text(texts[path], encoding="utf-8")
             if self.chart and any(cell.agrees for cell in results.cells):
-                from mha_numpy.bench.chart import ratio_chart  # matplotlib takes a second
-                from mha_numpy.bench.spread import sweep_chart
+                # matplotlib takes a second
+                from mha_numpy.bench.chart import ratio_chart, sweep_chart
                 from mha_numpy.show.pictures import save_figure
 
                 draw = sweep_chart if results.settings.sweep else ratio_chart

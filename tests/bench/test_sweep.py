@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from mha_numpy.bench import Cell, Ratio, Results, Settings
+from mha_numpy.bench.chart import sweep_chart
 from mha_numpy.bench.plan import plan
 from mha_numpy.bench.problems import Case, LayerProblem, joint_mask, parse, written
 from mha_numpy.bench.report import name_of, sections, to_markdown
-from mha_numpy.bench.spread import sweep_chart, sweep_tables
+from mha_numpy.bench.spread import sweep_tables
 from mha_numpy.bench.sweep import MOST_OPERATIONS, draw_calls
 from mha_numpy.errors import ConfigError
 from tests.show.pictures.helpers import assert_readable, root_of
