@@ -53,7 +53,7 @@ UNKNOWN = {  # what is not found yet: a class that needs arrays, pages of a cach
 }
 ASKS = ("s", "f60")  # a class that cannot be made without its params, which is said
 ACCUSED = {("s", "f55")}  # a maximum over hidden keys, too: large ones make visible ones vanish
-LATE = ("p", "q", "r", "s", "t", "u", "v", "w", "m", "n", "g", "h")
+LATE = ("a", "y", "p", "q", "r", "s", "t", "u", "v", "w", "m", "n", "g", "h")
 TOKENS = {"query", "x", "packed qkv", "memory", "key"}  # roles; without one it is no attention
 
 
