@@ -1,9 +1,9 @@
 """Apply each mutation to a copy of the package and run its folder's tests until one fails.
 
 ``python -m tests.mutation.runner`` prints a line for each, with ``--third`` for every third. A
-forked child starts with NumPy and pytest loaded, so one mutation costs a few seconds. With ``--bank`` it is not the core's own tests
-that have to catch the core's mutations, but the probes of the exercises, whose right answers owe
-the core nothing.
+forked child starts with NumPy and pytest loaded, so one mutation costs a few seconds. With
+``--bank`` it is not the core's own tests that have to catch the core's mutations, but the probes of
+the exercises, whose right answers owe the core nothing.
 """
 
 import os
