@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 DEPTH = 6 * BLOCK  # rows of a strip: it stays in the second-level cache
 STEP = 2 * BLOCK  # of these rows at a time: BLOCK columns of them stay in the first-level cache
 WIDTH = 6 * BLOCK  # columns of a strip, which meet the same rows of a
-FEW = 8  # rows of b that are copied at a time
+COPIED = 8  # rows of b that are copied at a time
 FEW_ROWS = 16  # of a, for which no strip is loaded
 AT_ONCE = 4  # rows of b that meet these
 AHEAD = 16  # a row of b is asked for so many rows before it is read
@@ -161,7 +161,8 @@ def multiply_strips(thread, threads, arguments):
         begins = share == 0 and len(start) > 0
         if is_few:
             before = start[:M, j : j + width] if begins else start[:0]
-            multiply_rows(part, a[:, first:last], b[first:last, j : j + width], before, few_rows)
+            columns = b[first:last, j : j + width]
+            multiply_few_rows(part, a[:, first:last], columns, before, few_rows)
             continue
         for k in range(first, last, DEPTH):
             columns = b[k : min(k + DEPTH, last), j : j + width]
@@ -183,7 +184,7 @@ def multiply_strips(thread, threads, arguments):
 
 
 @inner
-def multiply_rows(c, a, b, start, sums):
+def multiply_few_rows(c, a, b, start, sums):
     """Do ``c = a @ b``, or ``c = start + a @ b`` if there is a start, for up to FEW_ROWS rows of a.
 
     Rows of b are contiguous, and read where they are, in the order in which they lie in memory. The
@@ -252,10 +253,10 @@ def multiply_panel(c, a, panel, start, adds, ends):
 def load_strip(strip, columns, square):
     """Copy columns of b into panels, transposed if their rows are not contiguous."""
     if columns.strides[1] == columns.itemsize:
-        for k in range(0, len(columns), FEW):  # in the order in which they lie in memory
+        for k in range(0, len(columns), COPIED):  # in the order in which they lie in memory
             for j in range(0, columns.shape[1], BLOCK):
                 panel = strip[j // BLOCK * DEPTH + k :]
-                copy_rows(panel, columns[k : k + FEW, j : j + BLOCK])
+                copy_rows(panel, columns[k : k + COPIED, j : j + BLOCK])
     else:
         for j in range(0, columns.shape[1], BLOCK):
             panel = strip[j // BLOCK * DEPTH :]

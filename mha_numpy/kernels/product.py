@@ -170,10 +170,10 @@ def dot_with_rows(typingctx, dots, row, column, a, first, b):
 
         sums = []
         for group in range(0, vector.lanes, AT_ONCE):
-            numbers = range(group, min(group + AT_ONCE, vector.lanes))
+            rows_of_group = range(group, min(group + AT_ONCE, vector.lanes))
             rows_ = [
                 cgutils.pointer_add(builder, first_row, builder.mul(stride, stride.type(t)))
-                for t in numbers
+                for t in rows_of_group
             ]
             of_rows = [cgutils.alloca_once_value(builder, nothing) for _ in rows_]
             with cgutils.for_range(builder, whole) as loop:

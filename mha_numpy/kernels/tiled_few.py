@@ -52,7 +52,7 @@ from mha_numpy.kernels.visible import (
     mask_bits,
 )
 
-FEW = Layout(
+FEW_FORWARD = Layout(
     SIZES,  # rows and columns:
     q="rows d_k",  # scale * q
     k="lanes d_k",  # of a block that has fewer keys than a Vector has room for
@@ -65,7 +65,7 @@ FEW = Layout(
     factor="1 width",  # 1 / total
     by_query="rows cells_block",  # bias or dropout mask
 )
-new_tiles = FEW.new_tiles
+new_tiles = FEW_FORWARD.new_tiles
 
 
 @kernel
