@@ -184,7 +184,7 @@ class AttentionInputs(SimpleNamespace):
     """Checked inputs, defaults filled in; each option but `backend` is an attribute.
 
     Arrays are in the dtype of the computation. `window` includes `is_causal`, and is None if it is
-    unbounded on both sides. Defaults are attributes of the class, so `vars` has what was given.
+    unbounded on both sides. Defaults are attributes of the class, so `vars` lists only the others.
     """
 
     q: Array  # (B, H, T_q, d_k)

@@ -73,10 +73,7 @@ class Pair:
         backend = chosen_backend()
         values |= {"dtype": dtype, "inner": inner, "backend": backend}
         self.check(values)
-        return self.run(values)
 
-    def run(self, values: Values) -> tuple[Any, Any]:
-        """Return the output and the cache of values that are checked already."""
         given = [values[name] for name in self._takes]
         computed = self._compute(self.steps, self.kernel, values["backend"], given)
         if len(self._names) == 1:
@@ -85,7 +82,7 @@ class Pair:
         if is_watched():
             record(values, self.records)
         cache = self.cache._make([values[name] for name in self.cache._fields])
-        return computed[-1].astype(values["dtype"], copy=False), cache
+        return computed[-1].astype(dtype, copy=False), cache
 
     def backward(self, d_out: Array, cache: Any) -> Any:
         """Return the gradients of the inputs, from the gradient of the output."""

@@ -78,12 +78,8 @@ def multiply_add(
     reads_in_place = M <= FEW_ROWS and b.strides[1] == b.itemsize and sums is None
     height, width, shares, depth = cut(M, K, N, threads, reads_in_place)
     start = NO_ROWS[c.dtype] if start is None else np.ascontiguousarray(start)[None]
-    parts = c
-    if sums is None:
-        sums_of_parts = NO_ROWS[c.dtype]
-    else:
-        sums.fill(0.0)
-        sums_of_parts = sums[None]
+    parts, sums_of_parts = c, NO_ROWS[c.dtype] if sums is None else sums[None]
+    sums_of_parts.fill(0.0)
     if shares > 1:
         parts = np.empty((shares * M, N), c.dtype)
         sums_of_parts = np.zeros((shares * len(sums_of_parts), N), c.dtype)

@@ -380,8 +380,8 @@ class Layer(metaclass=LayerType):
         gradient : array or None
             Of its shape.
         copy : bool
-            False keeps a gradient that comes first, instead of a copy: for an array that nobody
-            else will change.
+            False keeps the first gradient itself, and not a copy: for an array that your code
+            does not change later.
         """
         if gradient is None:
             return

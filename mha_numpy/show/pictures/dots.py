@@ -1,6 +1,6 @@
 """Rings and discs on two logarithmic axes, with a line at a level."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -14,7 +14,7 @@ HIGH = {PHONE: 300, DESK: 340}  # units
 
 @mpl.rc_context(STYLE)
 def dots(
-    points: Iterable[tuple[float, float, bool]],
+    points: Sequence[tuple[float, float, bool]],
     limit: int,
     level: float,
     *,
@@ -26,9 +26,11 @@ def dots(
     figure = Figure(figsize=(limit * PX, HIGH[limit] * PX))
     ax = figure.subplots()
     ink = TOKENS["ink"][0]
-    for x, y, is_disc in points:
+    for is_disc in (False, True):
+        chosen = [(x, y) for x, y, kind in points if kind == is_disc]
         face = ink if is_disc else "none"
-        ax.scatter(x, y, s=22, facecolors=face, edgecolors=ink, linewidths=1)
+        xs, ys = [x for x, _ in chosen], [y for _, y in chosen]
+        ax.scatter(xs, ys, s=22, facecolors=face, edgecolors=ink, linewidths=1)
     ax.axhline(level, color=TOKENS["edge"][0], linewidth=1.2)
     ax.set_xscale("log")
     ax.set_yscale("log", base=2)
