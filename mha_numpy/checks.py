@@ -205,13 +205,19 @@ def check_broadcast(
     name: str, array: Array, shape: tuple[int, ...], axes: str, error: type[MhaError] = ShapeError
 ) -> None:
     """Check that `array` stretches to `shape`, with last axes aligned, and does not enlarge it."""
-    tail = shape[len(shape) - array.ndim :]
-    if array.ndim > len(shape) or any(
-        n not in (1, size) for n, size in zip(array.shape, tail, strict=True)
-    ):
+    if not _broadcasts(array.shape, shape):
         sizes = zip(axes.split(), shape, strict=True)
         target = ", ".join(f"{axis}={n}" for axis, n in sizes)
         raise error(
             f"{name}: expected a shape that broadcasts to ({target}): "
             f"last axes aligned, each axis full or 1; got {array.shape}"
         )
+
+
+@functools.lru_cache(maxsize=1024)  # for a tiny call a look at all axes takes as long as a kernel
+def _broadcasts(from_shape: tuple[int, ...], to_shape: tuple[int, ...]) -> bool:
+    """Return whether an array stretches to a shape without enlarging it."""
+    tail = to_shape[len(to_shape) - len(from_shape) :]
+    return len(from_shape) <= len(to_shape) and all(
+        n in (1, size) for n, size in zip(from_shape, tail, strict=True)
+    )

@@ -226,7 +226,8 @@ def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -
     q, k, v = as_float_array("q", q), as_float_array("k", k), as_float_array("v", v)
     _check_qkv(q, k, v)
     inputs = AttentionInputs(q=q, k=k, v=v)
-    given, floats = vars(inputs), ["q", "k", "v"]
+    given, floats, dtype = vars(inputs), ["q", "k", "v"], q.dtype
+    is_one_dtype = k.dtype is v.dtype is dtype and dtype in COVERED
     for name, value in options.items():
         option = OPTIONS[name]
         if value is not option.default:
@@ -235,11 +236,12 @@ def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -
                 inputs.in_kernels = False
             if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
                 floats.append(name)
-    inputs.dtype = dtype = q.dtype
-    if not (len(floats) == 3 and k.dtype is v.dtype is dtype and dtype in COVERED):
-        inputs.dtype = dtype = result_dtype(*[given[name] for name in floats])
+                is_one_dtype = is_one_dtype and value.dtype is dtype
+    if not is_one_dtype:
+        dtype = result_dtype(*[given[name] for name in floats])
         for name in floats:
             given[name] = given[name].astype(compute_dtype(dtype), copy=False)
+    inputs.dtype = dtype
 
     if inputs.scale is None:  # without features every score is 0 with any scale
         inputs.scale = 1 / math.sqrt(q.shape[-1] or 1)

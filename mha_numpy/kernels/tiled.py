@@ -21,6 +21,7 @@ Array = npt.NDArray[Any]
 CHUNK_NUMBERS = 2**16  # of a chunk's keys: with their gradients they stay in the second-level cache
 PART = 4096  # the fewest keys that are worth a part of their own
 PARTS = 64  # to share out, where few queries see many keys
+ITEM_WORK = 2**11  # products that take as long as an item without cells
 ITEMS = 16  # to share out among threads, where there is enough work for that many
 NO_CELLS = {  # instead of a missing mask, bias or dropout mask
     np.dtype(dtype): np.empty((0, 0, 0, 0), dtype) for dtype in (bool, np.float32, np.float64)
@@ -68,7 +69,7 @@ def attention_forward(q: Array, k: Array, v: Array, *others: Any) -> tuple[Array
     rows, parts, items = cut(B * H_kv, H // H_kv, T_q, T_k)
     heads, lse = laid_out_as(q, d_v, parts), np.empty((parts * B, H, T_q), q.dtype)
     run = compiled(forward_few if are_few(rows, k) else forward_tiles, q.dtype)
-    threads = min(count_threads(work_of(B * H * T_q * T_k, d_k, d_v)), items)
+    threads = min(count_threads(work_of(items, B * H * T_q * T_k, d_k, d_v)), items)
     run(threads, (*problem_arguments(q, k, v, *others), heads, lse))
     if parts > 1:
         return heads.reshape(parts, B, H, T_q, d_v), lse.reshape(parts, B, H, T_q)
@@ -84,7 +85,7 @@ def attention_backward(
     These means of d_weights, less d_lse, are (B, H, T_q), and None without a sink.
     """
     (_, H, T_q, d_k), (B, H_kv, T_k, d_v) = q.shape, v.shape
-    rows, parts, _ = cut(B * H_kv, H // H_kv, T_q, T_k)
+    rows, parts, items = cut(B * H_kv, H // H_kv, T_q, T_k)
     is_few = are_few(rows, k)
     d_q = laid_out_as(q, d_k, parts if is_few else 1)
     d_k_, d_v_ = laid_out_as(k, d_k), laid_out_as(v, d_v)
@@ -93,7 +94,7 @@ def attention_backward(
     has_sink = problem[6].size > 0
     row_mean = np.empty(lse.shape if has_sink else (0, 0, 0), q.dtype)
     arrays = (*problem, d_heads, d_lse, heads, lse, d_q, d_k_, d_v_, d_biased, row_mean)
-    threads = count_threads(work_of(lse.size * T_k, d_k, d_v))
+    threads = count_threads(work_of(items, lse.size * T_k, d_k, d_v))
     if is_few:
         compiled(backward_few, q.dtype)(min(threads, B * H_kv * parts), arrays)
         d_q = d_q if parts == 1 else d_q.reshape(parts, *q.shape).sum(axis=0)
@@ -134,13 +135,13 @@ def laid_out_as(x: Array, width: int, parts: int = 1) -> Array:
     return np.empty((B, H, T, width), x.dtype)
 
 
-def work_of(cells: int, d_k: int, d_v: int) -> int:
+def work_of(items: int, cells: int, d_k: int, d_v: int) -> int:
     """Return how many products of two numbers in a large matrix take as long as these cells.
 
     A power of e takes as long as 32 of a cell's products. All take twice as long, because fewer of
-    them share a number that was loaded.
+    them share a number that was loaded. An item takes its time even if it has a single cell.
     """
-    return 2 * cells * (d_k + d_v + 32)
+    return ITEM_WORK * items + 2 * cells * (d_k + d_v + 32)
 
 
 def are_few(rows: int, k: Array) -> bool:
