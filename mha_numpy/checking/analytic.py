@@ -43,9 +43,8 @@ def analytic_gradients(
     for is_again in (False, True):
         if is_again:
             pair.run({})  # a layer wants a forward before each backward
-        grads = _call_backward(pair, backward, given, cache)
+        found = call_backward(pair, backward, given, cache)
         pair.check_untouched("backward")
-        found = _by_name(grads, pair)
         results.append({name: g if g is None else np.array(g) for name, g in found.items()})
     if not np.array_equal(given, d_out):
         raise ConfigError("d_out: backward changes it in place; let it work on a copy")
@@ -71,16 +70,22 @@ def analytic_gradients(
     return {name: np.asarray(found[name], dtype=np.float64) for name in pair.arrays}
 
 
-def _call_backward(
-    pair: Pair, backward: Callable[..., Any], d_out: Array, cache: tuple[Any, ...]
-) -> Any:
+def call_backward(
+    pair: Pair,
+    backward: Callable[..., Any],
+    d_out: Array,
+    cache: tuple[Any, ...],
+    moved: Mapping[str, Array] | None = None,
+) -> dict[str, Any]:
+    """Return what backward returns, by the names of the inputs; some of which may have moved."""
     try:
-        return backward(d_out, *cache) if cache else pair.call(backward, {}, d_out)
+        grads = backward(d_out, *cache) if cache else pair.call(backward, moved or {}, d_out)
     except TypeError as error:
         convention = "(d_out, cache)" if cache else "(d_out, <the inputs as forward has them>)"
         raise ConfigError(
             f"backward: called as backward{convention}, it raised: {error}"
         ) from error
+    return _by_name(grads, pair)
 
 
 def _by_name(grads: Any, pair: Pair) -> dict[str, Any]:

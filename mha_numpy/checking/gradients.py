@@ -10,6 +10,7 @@ from mha_numpy.calls import explained
 from mha_numpy.checking.analytic import analytic_gradients, run_twice
 from mha_numpy.checking.derivatives import Pair, Probe, Slopes, make_probes
 from mha_numpy.checking.layers import Inputs, pair_of
+from mha_numpy.checking.more_modes import check_double_backward, check_jvp
 from mha_numpy.checking.report import ArrayReport, GradcheckReport
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.dtypes import Array, as_float_array
@@ -36,6 +37,8 @@ def gradcheck(
     samples: int = 128,
     directions: int = 8,
     tolerances: Mapping[str, tuple[float, float]] = TOLERANCES,
+    jvp: Callable[..., Any] | None = None,
+    double_backward: Callable[..., Any] | None = None,
 ) -> GradcheckReport:
     """Compare every gradient that `backward` returns with numerical derivatives of `forward`.
 
@@ -75,6 +78,13 @@ def gradcheck(
         output could explain the difference, so a true gradient of zero passes. Directions have a
         hundredth of rtol. If both methods run, the complex step decides, because it has no
         truncation error.
+    jvp : callable, optional
+        Forward mode, ``jvp(tangents, cache)``, or ``jvp(tangents, *inputs)`` without a cache. It
+        returns how fast the output moves, or a tuple that begins with that. The tangents come as
+        the inputs do: by name, or in order. Each input moves alone, in a random direction.
+    double_backward : callable, optional
+        ``double_backward(d_grads, d_out, cache)``, or with the inputs in place of the cache: pulls
+        gradients of all gradients back, to ``d_d_out`` and a ``d_<name>`` for each input, by name.
 
     Returns
     -------
@@ -164,6 +174,12 @@ def gradcheck(
             rows.append(_row(method, name, gradient, compared, tolerances[method], _largest(found)))
     exact = {row.name: row.passed for row in rows if row.method == "complex step"}
     rows = [replace(row, passed=exact.get(row.name, row.passed)) for row in rows]
+    is_exact = "complex step" in numeric
+    of_more_modes = is_exact, tolerances["complex step" if is_exact else "central"], rng
+    if jvp is not None:
+        rows += check_jvp(slopes, jvp, cache, *of_more_modes)
+    if double_backward is not None:
+        rows += check_double_backward(slopes, backward, double_backward, cache, *of_more_modes)
     kinks = _kinks(rows, slopes, probes)
     if lost and lost not in kinks:
         notes.append(f"no complex step: forward does not carry it through from {lost}")

@@ -20,7 +20,7 @@ class ArrayReport:
 
     name: str
     shape: tuple[int, ...]
-    method: str  # "central" or "complex step"
+    method: str  # "central", "complex step", "jvp" or "double backward"
     checked: str  # "all 24", or "256 of 4096 + 8 directions"
     passed: bool
     worst: tuple[int, ...] | str
@@ -74,7 +74,7 @@ class GradcheckReport(Report):
         return max((row.error for row in self.rows), default=0.0)
 
     def errors(self, method: str) -> dict[str, float]:
-        """Return each array's error by one method, "central" or "complex step"."""
+        """Return each array's error by one method, such as "central" or "complex step"."""
         return {row.name: row.error for row in self.rows if row.method == method}
 
     def table(self) -> Table:

@@ -128,12 +128,17 @@ def sink_backward(
     """
     if sink is None:
         return None
-    # 4. sink_weight = e^(sink - lse), where lse includes the sink
-    weight = np.exp(sink[..., None] - np.where(lse == -np.inf, 0, lse))  # (B, H, T_q)
+    weight = sink_weight(sink, lse)
     if row_mean is None:
         row_mean = np.einsum("...d,...d->...", d_heads, heads)  # sum_j weights_j d_weights_j
         row_mean = row_mean if d_lse is None else row_mean - d_lse
     return sum_to_shape(-np.einsum("...i,...i->...", weight, row_mean), sink.shape)
+
+
+def sink_weight(sink: Array, lse: Array) -> Array:
+    """Return the weight that each row gives its sink, by lse, which includes it: (B, H, T_q)."""
+    # 4. sink_weight = e^(sink - lse)
+    return np.exp(sink[..., None] - np.where(lse == -np.inf, 0, lse))
 
 
 class AttentionCache(NamedTuple):

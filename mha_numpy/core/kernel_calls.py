@@ -62,6 +62,28 @@ def kernel_backward(
     return {"d_q": d_q, "d_k": d_k, "d_v": d_v, "d_bias": d_bias, "row_mean": row_mean}
 
 
+def kernel_jvp(
+    kernels: ModuleType, dots: dict[str, Any], heads: Array, lse: Array, inputs: AttentionInputs
+) -> tuple[Array, Array]:
+    """Let a kernel push tangents through steps 1 to 6: heads_dot and lse_dot."""
+    rank, sink_dot = inputs.q.ndim, dots["sink"]
+    of_rank_4 = [
+        None if dots[name] is None else _of_rank_4(dots[name].astype(heads.dtype, copy=False), rank)
+        for name in ("q", "k", "v", "bias")
+    ]
+    if sink_dot is not None:
+        sink_dot = np.atleast_2d(sink_dot.astype(heads.dtype, copy=False))  # (B or 1, H)
+    of_rows: tuple[Array, ...] = (heads, lse)
+    if rank < 4:
+        of_rows = tuple(x[ADD_AXES[rank]] for x in of_rows)
+    heads_dot, lse_dot = kernels.attention_jvp(
+        *of_rank_4, sink_dot, *of_rows, *_kernel_inputs(inputs)
+    )
+    if rank < 4:
+        heads_dot, lse_dot = heads_dot[DROP_AXES[rank]], lse_dot[DROP_AXES[rank]]
+    return heads_dot, lse_dot
+
+
 def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:
     """Return every kernel's arguments, in order: axes that may be 1, limits on both sides."""
     cells = inputs.mask, inputs.bias, inputs.dropout_mask

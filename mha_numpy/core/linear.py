@@ -1,12 +1,13 @@
-"""The linear map out = x @ w + b, forward and backward."""
+"""The linear map out = x @ w + b, forward, forward mode and backward."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.backends import LINEAR_KERNELS, chosen_backend, find_kernels
 from mha_numpy.core.pair import Pair, Values
+from mha_numpy.core.tangents import Shapes
 from mha_numpy.dtypes import Array
 
 
@@ -34,6 +35,14 @@ def linear_steps_backward(
     d_w = x.reshape(rows, w.shape[0]).T @ d_out_rows
     d_x = d_out @ w.T
     return d_x, d_w, d_b
+
+
+def linear_steps_jvp(x_dot: Array, w_dot: Array, b_dot: Array | None, x: Array, w: Array) -> Array:
+    """Push the tangents of x, w and b forward to the output (..., O)."""
+    # 1. product = x @ w: what x moves, and what w moves
+    product_dot = x_dot @ w + x @ w_dot
+    # 2. out = product + b
+    return product_dot if b_dot is None else product_dot + b_dot
 
 
 class LinearCache(NamedTuple):
@@ -101,6 +110,28 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     return LINEAR.backward(d_out, cache)
 
 
+def linear_jvp(tangents: Any, cache: LinearCache) -> Array:
+    """Push tangents through the linear map: ``out_dot = x_dot w + x w_dot + b_dot``.
+
+    Parameters
+    ----------
+    tangents : tuple or dict
+        ``(x_dot, w_dot, b_dot)``, or by name: ``{"x": x_dot}``. None stands still.
+    cache : LinearCache
+
+    Returns
+    -------
+    out_dot : (..., O) array
+
+    Examples
+    --------
+    >>> out, cache = linear_forward(np.ones((2, 3)), np.full((3, 1), 5.0))
+    >>> linear_jvp({"x": np.ones((2, 3))}, cache).ravel()
+    array([15., 15.])
+    """
+    return LINEAR.jvp(tangents, cache)
+
+
 Map = tuple[Array, Array, Array | None]  # x, w and b
 
 
@@ -141,15 +172,23 @@ def _like(cache: LinearCache) -> tuple[tuple[int, ...], np.dtype[np.floating]]:
     return (*cache.x.shape[:-1], cache.w.shape[1]), cache.x.dtype
 
 
+def linear_shapes(cache: LinearCache) -> Shapes:
+    """Return the shapes of the inputs."""
+    x, w = cache.x, cache.w
+    return {"x": x.shape, "w": w.shape, "b": w.shape[1:] if cache.has_bias else None}
+
+
 LINEAR = Pair(
     linear_steps,
     linear_steps_backward,
+    linear_steps_jvp,
     LinearCache,
     LinearGrads,
     inputs={"w": "I O", "x": "... I", "b": "O"},
     optional=("b",),
     check=_check,
     like=_like,
+    shapes=linear_shapes,
     kernels=LINEAR_KERNELS,
     kernel=lambda kernels, *given: kernels.linear(*given),
     kernel_backward=lambda kernels, *given: kernels.linear_backward(*given),

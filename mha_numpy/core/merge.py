@@ -14,7 +14,8 @@ import numpy as np
 from mha_numpy.checks import check_type
 from mha_numpy.core.masks import only_visible
 from mha_numpy.core.pair import Records, Values, as_gradient, record
-from mha_numpy.core.softmax import softmax_steps, softmax_steps_backward
+from mha_numpy.core.softmax import softmax_steps, softmax_steps_backward, softmax_steps_jvp
+from mha_numpy.core.tangents import tangents_of
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import is_watched
@@ -43,6 +44,20 @@ def merge_steps_backward(
     # 1. shares, lse = softmax(lses)
     seen, shares = (np.moveaxis(x, 0, -1) for x in (lses != -np.inf, shares))
     return d_outs, np.moveaxis(softmax_steps_backward(d_shares, shares, seen, d_lse), -1, 0)
+
+
+def merge_steps_jvp(
+    outs_dot: Array, lses_dot: Array, outs: Array, lses: Array, shares: Array
+) -> tuple[Array, Array]:
+    """Push the tangents of the parts forward: out_dot, lse_dot."""
+    # 1. shares, lse = softmax(lses)
+    seen, by_part = (np.moveaxis(x, 0, -1) for x in (lses != -np.inf, shares))
+    shares_dot, lse_dot = softmax_steps_jvp(np.moveaxis(lses_dot, 0, -1), by_part, seen)
+    shares_dot = np.moveaxis(shares_dot, -1, 0)  # (P, ..., T_q)
+
+    # 2. out = sum_p shares_p outs_p
+    moved = shares_dot[..., None] * outs + shares[..., None] * outs_dot
+    return only_visible(moved, (lses != -np.inf)[..., None]).sum(axis=0), lse_dot
 
 
 class MergeCache(NamedTuple):
@@ -149,6 +164,43 @@ def merge_backward(d_out: Array, cache: MergeCache, *, d_lse: Array | None = Non
         values = {"d_out": d_out, "d_lse": d_lse, "d_outs": d_outs, "d_lses": d_lses}
         record(values, _records_backward(values))
     return MergeGrads(d_outs.astype(dtype, copy=False), d_lses.astype(dtype, copy=False))
+
+
+class MergeTangents(NamedTuple):
+    """Tangents of what a merge returns."""
+
+    out_dot: Array  # (..., T_q, d_v)
+    lse_dot: Array  # (..., T_q)
+
+
+def merge_jvp(tangents: Any, cache: MergeCache) -> MergeTangents:
+    """Push tangents through a merge: from the output and the lse of each part.
+
+    ``lse_dot = sum_p share_p lse_dot_p`` and
+    ``out_dot = sum_p share_p (out_dot_p + (lse_dot_p - lse_dot) out_p)``.
+
+    Parameters
+    ----------
+    tangents : tuple or dict
+        ``(outs_dot, lses_dot)``, or by name: ``{"outs": outs_dot}``. None stands still.
+    cache : MergeCache
+
+    Returns
+    -------
+    MergeTangents
+        ``out_dot`` and ``lse_dot``.
+
+    Examples
+    --------
+    >>> out, cache = merge_forward(np.array([[[4.0]], [[8.0]]]), np.log([[3.0], [1.0]]))
+    >>> merge_jvp({"lses": np.array([[0.0], [1.0]])}, cache)  # the second part gains weight
+    MergeTangents(out_dot=array([[0.75]]), lse_dot=array([0.25]))
+    """
+    check_type("cache", cache, MergeCache, "merge_forward")
+    outs, lses, shares, _, dtype = cache
+    moving = tangents_of(tangents, {"outs": outs.shape, "lses": lses.shape}, outs.dtype)
+    dots = merge_steps_jvp(moving["outs"], moving["lses"], outs, lses, shares)
+    return MergeTangents._make(dot.astype(dtype, copy=False) for dot in dots)
 
 
 AXES = {1: "T_q", 2: "B T_q", 3: "B H T_q"}  # of lse, by rank

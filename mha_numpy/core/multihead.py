@@ -7,7 +7,13 @@ import numpy as np
 from mha_numpy.backends import backend
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
-from mha_numpy.core.extra_keys import append_extra_keys_backward, append_extra_keys_forward
+from mha_numpy.core.attention_jvp import attention_jvp
+from mha_numpy.core.extra_keys import (
+    append_columns,
+    append_extra_keys_backward,
+    append_extra_keys_forward,
+    append_heads_forward,
+)
 from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.linear import (
     LinearCache,
@@ -15,6 +21,7 @@ from mha_numpy.core.linear import (
     linear_backward_each,
     linear_forward,
     linear_forward_each,
+    linear_jvp,
 )
 from mha_numpy.core.masks import check_offset
 from mha_numpy.core.multihead_params import (
@@ -42,9 +49,23 @@ from mha_numpy.core.multihead_recording import (
 )
 from mha_numpy.core.options import AttentionInputs, AttentionOptions, takes_attention_options
 from mha_numpy.core.output_gate import OUTPUT_GATE, OutputGateCache
-from mha_numpy.core.qk_norm import QKNormCache, QKNormOptions, qk_norm_backward, qk_norm_forward
-from mha_numpy.core.rope import RopeCache, RopeOptions, rope_backward, rope_forward, text_length
+from mha_numpy.core.qk_norm import (
+    QKNormCache,
+    QKNormOptions,
+    qk_norm_backward,
+    qk_norm_forward,
+    qk_norm_jvp,
+)
+from mha_numpy.core.rope import (
+    RopeCache,
+    RopeOptions,
+    rope_backward,
+    rope_forward,
+    rope_jvp,
+    text_length,
+)
 from mha_numpy.core.shapes import merge_heads, split_heads
+from mha_numpy.core.tangents import by_name, shape_of, tangents_of
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.steps import is_watched, step
@@ -296,6 +317,82 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
     )  # fmt: skip
 
 
+def multi_head_steps_jvp(tangents: Any, cache: MultiHeadCache) -> Array:
+    """Push the tangents of the inputs and params forward to the output."""
+    inputs, dtype = cache.inputs, cache.project_q.x.dtype
+    dots, of_params = _multi_head_tangents(tangents, cache)
+    norms, place = cache.norms, inputs.qk_norm and inputs.qk_norm.place
+
+    # 0. x_k = x_q and x_v = x_k, by default
+    x_k_given, x_v_given = inputs.is_given
+    x_q_dot = dots["x_q"]
+    x_k_dot = dots["x_k"] if x_k_given else x_q_dot
+    x_v_dot = dots["x_v"] if x_v_given else x_k_dot
+
+    # 1. q_projected = x_q @ w_q + b_q, q = split_heads(q_projected), and so for k and v
+    q_dot = linear_jvp((x_q_dot, of_params["w_q"], of_params["b_q"]), cache.project_q)
+    k_dot = linear_jvp((x_k_dot, of_params["w_k"], of_params["b_k"]), cache.project_k)
+    v_dot = linear_jvp((x_v_dot, of_params["w_v"], of_params["b_v"]), cache.project_v)
+    gains_dot = of_params["gain_q"], of_params["gain_k"]
+    if norms is not None and place == "projection":
+        q_dot, k_dot = qk_norm_jvp(q_dot, k_dot, *gains_dot, norms)
+    q_dot = split_heads(q_dot, inputs.num_heads)
+    k_dot, v_dot = (split_heads(x, inputs.num_kv_heads) for x in (k_dot, v_dot))
+
+    # 2. q, k = norm(q), norm(k), before or after q, k = rotate(q), rotate(k)
+    if norms is not None and place == "heads":
+        q_dot, k_dot = qk_norm_jvp(q_dot, k_dot, *gains_dot, norms)
+    if cache.rotate_q is not None and cache.rotate_k is not None:
+        q_dot, k_dot = rope_jvp(q_dot, cache.rotate_q), rope_jvp(k_dot, cache.rotate_k)
+    if norms is not None and place == "rotated":
+        q_dot, k_dot = qk_norm_jvp(q_dot, k_dot, *gains_dot, norms)
+
+    # 3. k, v = append(k, extra_k), append(v, extra_v)
+    bias_dot = dots["bias"]
+    if cache.extra_keys is not None:
+        T_k, E = k_dot.shape[2], len(dots["extra_k"])
+        k_dot, _ = append_heads_forward(k_dot, dots["extra_k"])
+        v_dot, _ = append_heads_forward(v_dot, dots["extra_v"])
+        bias_dot = None if bias_dot is None else append_columns(bias_dot, T_k, E, filling=0)
+
+    # 4. heads = attention(q, k, v)
+    moving = q_dot, k_dot, v_dot, bias_dot, dots["sink"], dots["head_gate"]
+    heads_dot, _ = attention_jvp(moving, cache.attention)
+
+    # 5. merged = merge_heads(heads) * sigmoid(x_q @ w_gate + b_gate), out = merged @ w_o + b_o
+    merged_dot = merge_heads(heads_dot)
+    if cache.gate is not None and cache.project_gate is not None:
+        gate = x_q_dot, of_params["w_gate"], of_params["b_gate"]
+        gate_logits_dot = linear_jvp(gate, cache.project_gate)
+        merged_dot = OUTPUT_GATE.jvp((merged_dot, gate_logits_dot), cache.gate)
+    out_dot = linear_jvp((merged_dot, of_params["w_o"], of_params["b_o"]), cache.project_out)
+    return out_dot.astype(np.result_type(out_dot, dtype), copy=False)
+
+
+def _multi_head_tangents(
+    tangents: Any, cache: MultiHeadCache
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the tangents of the inputs and options by name, and those of the params."""
+    inputs, options = cache.inputs, cache.attention.inputs
+    of_tokens = options if cache.extra_keys is None else cache.extra_keys  # with bias as it came
+    x_k_given, x_v_given = inputs.is_given
+    arrays = {
+        "x_q": inputs.x_q,
+        "x_k": inputs.x_k if x_k_given else None,
+        "x_v": inputs.x_v if x_v_given else None,
+        "extra_k": inputs.extra_k,
+        "extra_v": inputs.extra_v,
+        "bias": of_tokens.bias,
+        "sink": options.sink,
+        "head_gate": options.head_gate,
+    }
+    names = [name.removeprefix("d_") for name in MultiHeadGrads._fields]
+    given, inner = by_name(tangents, names), inputs.x_q.dtype
+    params = {name: shape_of(x) for name, x in inputs.params._asdict().items()}
+    of_params = tangents_of(given.pop("params"), params, inner)
+    return tangents_of(given, {name: shape_of(x) for name, x in arrays.items()}, inner), of_params
+
+
 @takes_attention_options
 def multi_head_attention_forward(
     x_q: Array,
@@ -414,6 +511,34 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
         "d_out", d_out, "B T_q D_out", {"B": B, "T_q": T_q, "D_out": cache.project_out.w.shape[1]}
     )
     return multi_head_steps_backward(d_out, cache)
+
+
+def multi_head_attention_jvp(tangents: Any, cache: MultiHeadCache) -> Array:
+    """Push tangents through multi-head attention: forward's steps, first to last.
+
+    Parameters
+    ----------
+    tangents : tuple or dict
+        In the order of the gradients, ``x_q, x_k, x_v, params, extra_k, extra_v, bias, sink,
+        head_gate``, or by these names. Those of params are a MultiHeadParams, or a dict by the
+        names of its fields. None, or a missing one, stands still.
+    cache : MultiHeadCache
+
+    Returns
+    -------
+    out_dot : (B, T_q, D_out) array
+        How fast the output moves.
+
+    Examples
+    --------
+    >>> params = MultiHeadParams(*(np.ones((8, 8)) if i % 2 == 0 else None for i in range(8)))
+    >>> out, cache = multi_head_attention_forward(np.ones((2, 5, 8)), params=params, num_heads=4)
+    >>> out_dot = multi_head_attention_jvp({"params": {"w_o": np.ones((8, 8))}}, cache)
+    >>> np.array_equal(out_dot, out)  # linear in w_o
+    True
+    """
+    check_type("cache", cache, MultiHeadCache, "multi_head_attention_forward")
+    return multi_head_steps_jvp(tangents, cache)
 
 
 @takes_attention_options

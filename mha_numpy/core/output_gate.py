@@ -28,6 +28,17 @@ def output_gate_steps_backward(d_out: Array, merged: Array, gate: Array) -> tupl
     return d_merged, d_gate_logits
 
 
+def output_gate_steps_jvp(
+    merged_dot: Array, gate_logits_dot: Array, merged: Array, gate: Array
+) -> Array:
+    """Push the tangents of the merged heads and the logits forward."""
+    # 1. gate = sigmoid(gate_logits)
+    gate_dot = gate_logits_dot * gate * (1 - gate)
+    # 2. out = merged * gate
+    spread = merged.shape[-1] // gate.shape[-1]
+    return merged_dot * gate.repeat(spread, axis=-1) + merged * gate_dot.repeat(spread, axis=-1)
+
+
 class OutputGateCache(NamedTuple):
     """What backward needs."""
 
@@ -46,9 +57,11 @@ class OutputGateGrads(NamedTuple):
 OUTPUT_GATE = Pair(
     output_gate_steps,
     output_gate_steps_backward,
+    output_gate_steps_jvp,
     OutputGateCache,
     OutputGateGrads,
     inputs={"merged": "B T_q H*d_v", "gate_logits": "B T_q gates"},
     computes="gate out",
     like="merged",
+    shapes=lambda cache: {"merged": cache.merged.shape, "gate_logits": cache.gate.shape},
 )

@@ -1,4 +1,4 @@
-"""A pair: equations forward and backward, and the code around them that all pairs share."""
+"""A pair: equations forward, forward mode and backward, and the code that all pairs share."""
 
 import functools
 import inspect
@@ -10,6 +10,7 @@ import numpy as np
 
 from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_axes, check_type
+from mha_numpy.core.tangents import Shapes, shape_of, tangents_of
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import constant, is_watched, step
@@ -26,7 +27,8 @@ class Pair:
     The inputs, the options and the additions of `check` are values, which are passed on by name.
     `steps` takes the values that its arguments name, and returns more values. The cache keeps those
     that its fields name. `steps_backward` takes the gradient of the output, then fields of the
-    cache. A small example is `RELU` in ``layers/activations.py``.
+    cache. `steps_jvp` takes the tangents of the inputs in their order, then fields of the cache,
+    and returns the output's tangent. A small example is `RELU` in ``layers/activations.py``.
 
     `records` and `records_backward` say what a trace notes: ``(name, axes, equation)`` for each
     step and ``(name, axes)`` for each constant, as `step` and `constant` explain them; or a
@@ -35,12 +37,15 @@ class Pair:
 
     steps: Callable[..., Any]
     steps_backward: Callable[..., Any]
+    steps_jvp: Callable[..., Any]
     cache: Any  # a NamedTuple, with the dtype of the output and of the gradients
     grads: Any  # a NamedTuple, in the order of the inputs
     inputs: Mapping[str, str]  # arrays of floats, and their axes: "D", "... D"; "" for any
     # the field of the cache that is like the output, or what returns its shape and dtype
     like: str | Callable[[Any], tuple[tuple[int, ...], np.dtype[Any]]]
     optional: tuple[str, ...] = ()  # inputs that may be None
+    # shapes of the inputs that have gradients, if not those of the fields that have their names
+    shapes: Callable[[Any], Shapes] | None = None
     computes: str = "out"  # names of what `steps` returns, the output last
     options: Mapping[str, Callable[[str, Any], Any]] = field(default_factory=dict)  # their checks
     check: Callable[[Values], None] = lambda values: None  # of what is left to check
@@ -54,6 +59,8 @@ class Pair:
         self._names = self.computes.split()
         self._takes = _required(self.steps)
         _, *self._takes_backward = _required(self.steps_backward)
+        self._moving = [name.removeprefix("d_") for name in self.grads._fields]
+        self._takes_jvp = _required(self.steps_jvp)[len(self._moving) :]
 
     def forward(self, **values: Any) -> tuple[Any, Any]:
         """Return the output and the cache of these inputs and options."""
@@ -86,13 +93,7 @@ class Pair:
 
     def backward(self, d_out: Array, cache: Any) -> Any:
         """Return the gradients of the inputs, from the gradient of the output."""
-        name = self.steps.__name__.removesuffix("_steps")
-        check_type("cache", cache, self.cache, f"{name}_forward")
-        if isinstance(self.like, str):
-            output = getattr(cache, self.like)
-            shape, inner = output.shape, output.dtype
-        else:
-            shape, inner = self.like(cache)
+        shape, inner = self._output(cache)
         d_out = as_gradient(f"d_{self._names[-1]}", d_out, shape, inner)
 
         given = [d_out, *[getattr(cache, name) for name in self._takes_backward]]
@@ -107,6 +108,28 @@ class Pair:
         return self.grads._make(
             [d if d is None else d.astype(cache.dtype, copy=False) for d in computed]
         )
+
+    def jvp(self, tangents: Any, cache: Any) -> Array:
+        """Return the tangent of the output, from those of the inputs; `tangents_of` reads them."""
+        _, inner = self._output(cache)
+        shapes = self._shapes(cache) if self.shapes is None else self.shapes(cache)
+        moving = tangents_of(tangents, shapes, inner)
+        out_dot: Array = self.steps_jvp(
+            *moving.values(), *[getattr(cache, name) for name in self._takes_jvp]
+        )
+        return out_dot.astype(cache.dtype, copy=False)
+
+    def _output(self, cache: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return the shape of the output, and the dtype to compute in."""
+        name = self.steps.__name__.removesuffix("_steps")
+        check_type("cache", cache, self.cache, f"{name}_forward")
+        if not isinstance(self.like, str):
+            return self.like(cache)
+        output = getattr(cache, self.like)
+        return output.shape, output.dtype
+
+    def _shapes(self, cache: Any) -> Shapes:
+        return {name: shape_of(getattr(cache, name)) for name in self._moving}
 
     def _compute(self, steps: Any, kernel: Any, backend: str, given: list[Any]) -> Any:
         """Let a kernel compute, or the equations if there is none."""

@@ -1,9 +1,14 @@
-"""RMS norm of queries and keys, forward and backward, and where it is taken."""
+"""RMS norm of queries and keys, and where it is taken; forward, forward mode and backward."""
 
 from typing import Any, NamedTuple
 
 from mha_numpy.checks import check_choice, check_number
-from mha_numpy.core.rms_norm import RMSNormCache, rms_norm_backward, rms_norm_forward
+from mha_numpy.core.rms_norm import (
+    RMSNormCache,
+    rms_norm_backward,
+    rms_norm_forward,
+    rms_norm_jvp,
+)
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.steps import watching
@@ -51,6 +56,15 @@ def qk_norm_backward(
         d_q, d_gain_q = rms_norm_backward(d_q, cache.norm_q)
         d_k, d_gain_k = rms_norm_backward(d_k, cache.norm_k)
     return d_q, d_k, (d_gain_q, d_gain_k)
+
+
+def qk_norm_jvp(
+    q_dot: Array, k_dot: Array, gain_q_dot: Array | None, gain_k_dot: Array | None,
+    cache: QKNormCache,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Push the tangents forward, to the normalised queries and keys."""
+    q_dot = rms_norm_jvp((q_dot, gain_q_dot), cache.norm_q)
+    return q_dot, rms_norm_jvp((k_dot, gain_k_dot), cache.norm_k)
 
 
 def check_qk_norm(qk_norm: Any) -> None:

@@ -1,4 +1,4 @@
-"""The relative bias of T5, forward and backward: a learned score for each bucket of distances."""
+"""T5's relative bias: a learned score for each bucket of distances; three ways through it."""
 
 import math
 from functools import partial
@@ -33,6 +33,12 @@ def relative_bias_steps_backward(
     np.add.at(d_table, buckets, d_bias.transpose(1, 2, 0))
     # 1. a bucket is a whole number, and has no gradient
     return d_table
+
+
+def relative_bias_steps_jvp(table_dot: Array, buckets: Array) -> Array:
+    """Push the tangent of the table forward to the bias (H, T_q, T_k)."""
+    # 2. bias = table[buckets]
+    return table_dot[buckets].transpose(2, 0, 1)
 
 
 def distance_buckets(
@@ -136,6 +142,19 @@ def relative_bias_backward(d_bias: Array, cache: RelativeBiasCache) -> RelativeB
     return RELATIVE_BIAS.backward(d_bias, cache)
 
 
+def relative_bias_jvp(table_dot: Array, cache: RelativeBiasCache) -> Array:
+    """Push a tangent of the table to the bias: each cell moves as its bucket does.
+
+    Examples
+    --------
+    >>> bias, cache = relative_bias_forward(np.zeros((4, 1)), 2, bidirectional=True)
+    >>> relative_bias_jvp(np.array([[0.0], [1.0], [2.0], [3.0]]), cache)[0]
+    array([[0., 3.],
+           [1., 0.]])
+    """
+    return RELATIVE_BIAS.jvp(table_dot, cache)
+
+
 def _check(values: Values) -> None:
     num_buckets, _ = values["table_shape"] = values["table"].shape
     one_way = num_buckets // 2 if values["bidirectional"] else num_buckets
@@ -173,6 +192,7 @@ def _records_backward(values: Values) -> Records:
 RELATIVE_BIAS = Pair(
     relative_bias_steps,
     relative_bias_steps_backward,
+    relative_bias_steps_jvp,
     RelativeBiasCache,
     RelativeBiasGrads,
     inputs={"table": "num_buckets H"},
@@ -183,6 +203,7 @@ RELATIVE_BIAS = Pair(
     check=_check,
     computes="buckets bias",
     like=_like,
+    shapes=lambda cache: {"table": cache.table_shape},
     records=_records,
     records_backward=_records_backward,
 )  # fmt: skip

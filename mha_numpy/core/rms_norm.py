@@ -1,4 +1,4 @@
-"""Root-mean-square normalisation, forward and backward."""
+"""Root-mean-square normalisation, forward, forward mode and backward."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -7,6 +7,7 @@ import numpy as np
 
 from mha_numpy.checks import check_number
 from mha_numpy.core.pair import Pair, Records, Values, sum_equation
+from mha_numpy.core.tangents import shape_of
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
 
@@ -34,6 +35,18 @@ def rms_norm_steps_backward(
     by_rms = x_hat * (d_x_hat * x_hat).mean(axis=-1, keepdims=True)
     d_x = inverse_rms * (d_x_hat - by_rms)
     return d_x, d_gain
+
+
+def rms_norm_steps_jvp(
+    x_dot: Array, gain_dot: Array | None, x_hat: Array, inverse_rms: Array, gain: Array | None
+) -> Array:
+    """Push the tangents of x and gain forward to the output (..., D)."""
+    # 1. x_hat = x * inverse_rms: what goes along x_hat itself is divided away
+    along = x_hat * (x_dot * x_hat).mean(axis=-1, keepdims=True)
+    x_hat_dot = inverse_rms * (x_dot - along)
+
+    # 2. out = x_hat * gain
+    return x_hat_dot if gain is None else x_hat_dot * gain + x_hat * gain_dot
 
 
 def sum_over_tokens(per_token: Array) -> Array:
@@ -109,6 +122,31 @@ def rms_norm_backward(d_out: Array, cache: RMSNormCache) -> RMSNormGrads:
     return RMS_NORM.backward(d_out, cache)
 
 
+def rms_norm_jvp(tangents: Any, cache: RMSNormCache) -> Array:
+    """Push tangents through the normalisation: ``out_dot = x_hat_dot * gain + x_hat * gain_dot``.
+
+    ``x_hat_dot = (x_dot - x_hat * mean(x_dot * x_hat)) / rms``.
+
+    Parameters
+    ----------
+    tangents : tuple or dict
+        ``(x_dot, gain_dot)``, or by name: ``{"x": x_dot}``. None stands still.
+    cache : RMSNormCache
+
+    Returns
+    -------
+    out_dot : (..., D) array
+
+    Examples
+    --------
+    >>> x = np.array([[3.0, -4.0]])
+    >>> out, cache = rms_norm_forward(x)
+    >>> bool(np.allclose(rms_norm_jvp({"x": x}, cache), 0, atol=1e-6))  # longer, not elsewhere
+    True
+    """
+    return RMS_NORM.jvp(tangents, cache)
+
+
 def check_features(values: Values) -> None:
     """Check that a token has features: there is no mean of none."""
     if values["x"].shape[-1] == 0:
@@ -157,6 +195,7 @@ def _ones_without(gain: Array | None, x: Array) -> Array:
 RMS_NORM = Pair(
     rms_norm_steps,
     rms_norm_steps_backward,
+    rms_norm_steps_jvp,
     RMSNormCache,
     RMSNormGrads,
     inputs={"gain": "D", "x": "... D"},
@@ -165,6 +204,7 @@ RMS_NORM = Pair(
     check=check_features,
     computes="inverse_rms x_hat out",
     like="x_hat",
+    shapes=lambda cache: {"x": cache.x_hat.shape, "gain": shape_of(cache.gain)},
     records=_rms_norm_records,
     records_backward=_rms_norm_records_backward,
     kernel=_rms_norm_kernel,

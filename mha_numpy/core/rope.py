@@ -1,4 +1,4 @@
-"""Rotary position embedding (RoPE), forward and backward."""
+"""Rotary position embedding (RoPE), forward, forward mode and backward."""
 
 from typing import Any, NamedTuple
 
@@ -28,6 +28,12 @@ def rope_steps_backward(d_out: Array, cos: Array, sin: Array, interleaved: bool)
     """Pull the gradient back to x: rotate it by the opposite angle."""
     # 2. out = m R(a) x, so d_x = m R(a)^T d_out = m R(-a) d_out; m is in cos and sin
     return _rotate(d_out, cos, -sin, interleaved)
+
+
+def rope_steps_jvp(x_dot: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+    """Push the tangent of x forward: rotate it by the same angle."""
+    # 2. out = m R(a) x
+    return _rotate(x_dot, cos, sin, interleaved)
 
 
 def _rotate(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
@@ -151,6 +157,19 @@ def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
     return ROPE.backward(d_out, cache)
 
 
+def rope_jvp(x_dot: Array, cache: RopeCache) -> Array:
+    """Push a tangent through the rotation, which is linear: it is rotated as `x` is.
+
+    Examples
+    --------
+    >>> x = np.arange(6.0).reshape(3, 2)
+    >>> out, cache = rope_forward(x)
+    >>> np.array_equal(rope_jvp(x, cache), out)
+    True
+    """
+    return ROPE.jvp(x_dot, cache)
+
+
 def check_rope(rope: Any, d_k: int) -> None:
     """Check the options of a layer of heads that are d_k wide."""
     if not isinstance(rope, RopeOptions):
@@ -207,6 +226,7 @@ def _check(values: Values) -> None:
 ROPE = Pair(
     rope_steps,
     rope_steps_backward,
+    rope_steps_jvp,
     RopeCache,
     RopeGrads,
     inputs={"x": ""},
@@ -214,4 +234,5 @@ ROPE = Pair(
     check=_check,
     computes="cos sin out",
     like=lambda cache: (cache.shape, cache.cos.dtype),
+    shapes=lambda cache: {"x": cache.shape},
 )

@@ -1,4 +1,4 @@
-"""Masked softmax over the last axis, forward and backward."""
+"""Masked softmax over the last axis, forward, forward mode and backward."""
 
 from typing import Any, NamedTuple
 
@@ -61,6 +61,19 @@ def softmax_steps_backward(
 
     # 1. masked = scores where the mask is True, else -inf
     return only_visible(d_scores, mask)
+
+
+def softmax_steps_jvp(scores_dot: Array, weights: Array, mask: Array | None) -> tuple[Array, Array]:
+    """Push the tangent of the scores forward: those of the weights and of lse (..., T_q)."""
+    # 1. masked = scores where the mask is True, else -inf
+    scores_dot = only_visible(scores_dot, mask)
+
+    # 2. to 4. weights = e^scores / sum_j e^scores_j: the Jacobian is its own transpose
+    row_mean = (weights * scores_dot).sum(axis=-1, keepdims=True)  # (..., T_q, 1)
+    weights_dot = only_visible(weights * (scores_dot - row_mean), mask)
+
+    # 5. lse = log(sum_j e^scores_j)
+    return weights_dot, row_mean[..., 0]
 
 
 def _sees_any(mask: Array | None, shape: tuple[int, ...]) -> Array:
@@ -151,6 +164,32 @@ def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
     return SOFTMAX.backward(d_weights, cache)
 
 
+def softmax_jvp(scores_dot: Array, cache: SoftmaxCache) -> Array:
+    """Push a tangent through softmax: how fast the weights move while the scores do.
+
+    ``weights_dot = weights * (scores_dot - sum_j weights_j scores_dot_j)``: the same equation as
+    backward's, because the Jacobian of each row is its own transpose.
+
+    Parameters
+    ----------
+    scores_dot : (..., T_q, T_k) float array
+        How fast each score moves.
+    cache : SoftmaxCache
+
+    Returns
+    -------
+    weights_dot : array like the weights
+        Each row sums to 0, because the weights keep summing to 1.
+
+    Examples
+    --------
+    >>> weights, cache = softmax_forward(np.log([[1.0, 3.0]]))
+    >>> softmax_jvp(np.array([[1.0, 0.0]]), cache)
+    array([[ 0.1875, -0.1875]])
+    """
+    return SOFTMAX.jvp(scores_dot, cache)
+
+
 def _check(values: Values) -> None:
     scores, mask = values["scores"], values["mask"]
     if scores.ndim not in AXES:
@@ -223,12 +262,14 @@ def _records_backward(values: Values) -> Records:
 SOFTMAX = Pair(
     softmax_steps,
     softmax_steps_backward,
+    lambda scores_dot, weights, mask: softmax_steps_jvp(scores_dot, weights, mask)[0],
     SoftmaxCache,
     SoftmaxGrads,
     inputs={"scores": ""},
     check=_check,
     computes="masked lse weights",
     like="weights",
+    shapes=lambda cache: {"scores": cache.weights.shape},
     records=_records,
     records_backward=_records_backward,
 )

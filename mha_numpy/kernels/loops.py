@@ -111,6 +111,42 @@ def backward(problem, d_q, d_k, d_v, d_biased, d_heads, d_lse, heads, lse):
                 d_k[j, c] += d_match * q_i[c]
 
 
+@jit(fastmath=REGROUP, nogil=True)
+def jvp(problem, heads_dot, lse_dot, q_dot, k_dot, v_dot, bias_dot, sink_dot, heads, lse):
+    """Fill one query head's heads_dot (T_q, d_v), which come as zeros, and lse_dot (T_q,)."""
+    q, k, v, mask, bias, dropout_mask, sink, q_offset, left, right, scale, softcap = problem
+    zero, one, inf = q.dtype.type(0), q.dtype.type(1), q.dtype.type(np.inf)
+    for i in range(len(q)):
+        q_i, q_dot_i, head_dot = q[i], q_dot[i], heads_dot[i]
+        # the sink is a score without a value
+        row_dot = np.exp(sink - lse[i]) * sink_dot if sink != -inf else zero
+        at = i + q_offset
+        for j in range(max(0, at - left), min(len(k), at + right + 1)):
+            if not mask[i, j] or bias[i, j] == -inf:
+                continue
+            # forward once more
+            score = scale * dot(q_i, k, j)
+            capped = softcap * np.tanh(score / softcap) if softcap else score
+            weight = np.exp(capped + bias[i, j] - lse[i])
+
+            # 1. to 3. scores = scale * q @ k^T, capped, biased
+            score_dot = scale * (dot(q_dot_i, k, j) + dot(q_i, k_dot, j))
+            capped_dot = score_dot * (one - (capped / softcap) ** 2) if softcap else score_dot
+            biased_dot = capped_dot + bias_dot[i, j]
+
+            # 4. lse_dot is the mean of biased_dot, and weights_dot = weights (biased_dot - lse_dot)
+            moved = weight * biased_dot
+            row_dot += moved
+
+            # 5. and 6. heads = dropped @ v; what lse_dot takes off comes last
+            for c in range(len(head_dot)):
+                shift = moved * v[j, c] + weight * v_dot[j, c]
+                head_dot[c] += dropout_mask[i, j] * shift
+        for c in range(len(head_dot)):
+            head_dot[c] -= row_dot * heads[i, c]
+        lse_dot[i] = row_dot
+
+
 def attention_forward(*inputs: Any) -> tuple[Any, Any]:
     """Return heads and lse; the inputs are the fields of a Problem, None for a missing one."""
     problem = _completed(*inputs)
@@ -132,6 +168,22 @@ def attention_backward(
     # the query heads that add to one head's d_k and d_v are one thread's
     _run(backward, problem, d_q, d_k, d_v, d_biased, *given, parts=k.shape[1])
     return d_q, d_k, d_v, d_biased if has_bias else None, None
+
+
+def attention_jvp(
+    q_dot: Any, k_dot: Any, v_dot: Any, bias_dot: Any, sink_dot: Any, heads: Any, lse: Any,
+    *inputs: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Return heads_dot and lse_dot; bias_dot and sink_dot may be None."""
+    problem = _completed(*inputs)
+    q, k, dtype = problem.q, problem.k, problem.q.dtype
+    heads_dot, lse_dot = np.zeros(heads.shape, dtype), np.empty(lse.shape, dtype)
+    given = [np.ascontiguousarray(x) for x in (q_dot, k_dot, v_dot)]
+    bias_dot = np.broadcast_to(dtype.type(0) if bias_dot is None else bias_dot, problem.bias.shape)
+    sink_dot = np.broadcast_to(dtype.type(0) if sink_dot is None else sink_dot, q.shape[:2])
+    of_rows = [np.ascontiguousarray(x) for x in (heads, lse)]
+    _run(jvp, problem, heads_dot, lse_dot, *given, bias_dot, sink_dot, *of_rows, parts=k.shape[1])
+    return heads_dot, lse_dot
 
 
 def _completed(
@@ -192,4 +244,6 @@ def compiled(function: Any, dtype: Any) -> Any:
     arrays = [real[:, ::1], real[::1]]  # heads, lse
     if function is backward:
         arrays = [real[:, ::1]] * 4 + [rows, lse, rows, lse]  # d_q to d_biased, d_heads to lse
+    if function is jvp:
+        arrays += [rows] * 3 + [cells, real, rows, lse]  # q_dot to sink_dot, heads, lse
     return function.compile((types.NamedTuple(given, Problem), *arrays))

@@ -33,19 +33,20 @@ def match(scores, k, q_T):
     Forward and backward have to round alike, because backward takes the exponential of a score
     minus forward's lse. So both match here, or for a few queries in `match_rows`.
     """
-    multiply_deep(scores, k, q_T[: k.shape[1]])
+    multiply_deep(scores, k, q_T[: k.shape[1]], False)
 
 
 @inner
-def multiply_deep(c, a, b):
-    """Do ``c = a @ b`` for a tile of b that may be deeper than the first-level cache has room for.
+def multiply_deep(c, a, b, adds):
+    """Do ``c = a @ b``, or where `adds` ``c += a @ b``, for a tile of b of any depth.
 
-    Every few rows of a go through all of b, so it is taken in parts that stay there.
+    Every few rows of a go through all of b, so it is taken in parts that stay in the first-level
+    cache.
     """
     depth = DEEP // b.itemsize
     for first in range(0, len(b), depth):
         part = slice(first, min(first + depth, len(b)))
-        multiply(c, a[:, part], b[part], c, first > 0)
+        multiply(c, a[:, part], b[part], c, adds or first > 0)
 
 
 @inner

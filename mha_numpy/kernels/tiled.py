@@ -15,6 +15,7 @@ from mha_numpy.kernels.tiled_backward import backward_tiles
 from mha_numpy.kernels.tiled_few import forward_few
 from mha_numpy.kernels.tiled_few_backward import backward_few
 from mha_numpy.kernels.tiled_forward import forward_tiles
+from mha_numpy.kernels.tiled_jvp import jvp_tiles
 
 Array = npt.NDArray[Any]
 
@@ -30,7 +31,7 @@ NO_SINK = {dtype: cells.reshape(0, 0) for dtype, cells in NO_CELLS.items()}
 NO_MASK = NO_CELLS[np.dtype(bool)]
 
 Kernel = Callable[[int, tuple[Any, ...]], None]  # called with a number of threads and arguments
-KERNELS = (forward_tiles, forward_few, backward_tiles, backward_few)
+KERNELS = (forward_tiles, forward_few, backward_tiles, backward_few, jvp_tiles)
 
 
 @lru_cache
@@ -55,6 +56,17 @@ def compiled(kernel: Any, dtype: np.dtype[Any]) -> Kernel:
         forward_few: (made(4), made(3)),
         backward_tiles: (*of_rows, *grads, size, size),
         backward_few: (*of_rows, *grads),
+        jvp_tiles: (
+            given(4),
+            given(4),
+            given(4),
+            given(4),
+            given(2),
+            given(4),
+            given(3),
+            made(4),
+            made(3),
+        ),
     }
     return parallel(kernel, types.Tuple((*problem, *others[kernel])))
 
@@ -105,6 +117,25 @@ def attention_backward(
         for round_number in range(rounds):
             run(threads, (*arrays, round_number, chunk))
     return d_q, d_k_, d_v_, None if bias is None else d_biased, row_mean if has_sink else None
+
+
+def attention_jvp(
+    q_dot: Array, k_dot: Array, v_dot: Array, bias_dot: Array | None, sink_dot: Array | None,
+    heads: Array, lse: Array, q: Array, k: Array, v: Array, *others: Any,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return heads_dot (B, H, T_q, d_v) and lse_dot (B, H, T_q)."""
+    (B, H, T_q, d_k), (_, H_kv, T_k, d_v) = q.shape, v.shape
+    heads_dot, lse_dot = laid_out_as(q, d_v), np.empty(lse.shape, q.dtype)
+    arrays = (
+        *problem_arguments(q, k, v, *others), q_dot, k_dot, v_dot,
+        NO_CELLS[q.dtype] if bias_dot is None else bias_dot,
+        NO_SINK[q.dtype] if sink_dot is None else sink_dot,
+        heads, lse, heads_dot, lse_dot,
+    )  # fmt: skip
+    _, _, items = cut(B * H_kv, H // H_kv, T_q, T_k)
+    threads = count_threads(work_of(items, lse.size * T_k, d_k, d_v))
+    compiled(jvp_tiles, q.dtype)(min(threads, items), arrays)
+    return heads_dot, lse_dot
 
 
 def problem_arguments(

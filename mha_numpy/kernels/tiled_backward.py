@@ -139,7 +139,7 @@ def backward_tiles(thread, threads, arguments):
                     hide(dropped, seen_by_key, visible, 0.0)
 
                 # 6. heads = dropped @ v
-                multiply_deep(d_cells, v[j : j + n], s.d_heads_T[:width_v])
+                multiply_deep(d_cells, v[j : j + n], s.d_heads_T[:width_v], False)
                 add_product(d_v_block, dropped, s.d_heads, seen_by_key, visible, False)
                 # 5. dropped = weights * dropout_mask
                 if has_dropout:

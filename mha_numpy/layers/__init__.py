@@ -1,6 +1,12 @@
 """Layers that own their params and collect their gradients."""
 
-from mha_numpy.core.rms_norm import RMSNormCache, RMSNormGrads, rms_norm_backward, rms_norm_forward
+from mha_numpy.core.rms_norm import (
+    RMSNormCache,
+    RMSNormGrads,
+    rms_norm_backward,
+    rms_norm_forward,
+    rms_norm_jvp,
+)
 from mha_numpy.foreign import explain_missing
 from mha_numpy.layers.activations import (
     Activation,
@@ -17,14 +23,19 @@ from mha_numpy.layers.activations import (
     SwigluGrads,
     geglu_backward,
     geglu_forward,
+    geglu_jvp,
     gelu_backward,
     gelu_forward,
+    gelu_jvp,
     relu_backward,
     relu_forward,
+    relu_jvp,
     softcap_backward,
     softcap_forward,
+    softcap_jvp,
     swiglu_backward,
     swiglu_forward,
+    swiglu_jvp,
 )
 from mha_numpy.layers.attention import MultiHeadAttention
 from mha_numpy.layers.cross_entropy import (
@@ -32,6 +43,7 @@ from mha_numpy.layers.cross_entropy import (
     CrossEntropyGrads,
     cross_entropy_backward,
     cross_entropy_forward,
+    cross_entropy_jvp,
 )
 from mha_numpy.layers.dropout import (
     Dropout,
@@ -39,6 +51,7 @@ from mha_numpy.layers.dropout import (
     DropoutGrads,
     dropout_backward,
     dropout_forward,
+    dropout_jvp,
 )
 from mha_numpy.layers.embedding import (
     Embedding,
@@ -50,8 +63,10 @@ from mha_numpy.layers.embedding import (
     Unembedding,
     embedding_backward,
     embedding_forward,
+    embedding_jvp,
     learned_positions_backward,
     learned_positions_forward,
+    learned_positions_jvp,
 )
 from mha_numpy.layers.experts import (
     ExpertOptions,
@@ -60,6 +75,7 @@ from mha_numpy.layers.experts import (
     MixtureOfExpertsGrads,
     mixture_of_experts_backward,
     mixture_of_experts_forward,
+    mixture_of_experts_jvp,
 )
 from mha_numpy.layers.feed_forward import (
     FeedForward,
@@ -68,6 +84,7 @@ from mha_numpy.layers.feed_forward import (
     FeedForwardParams,
     feed_forward_backward,
     feed_forward_forward,
+    feed_forward_jvp,
 )
 from mha_numpy.layers.gated_delta import DeltaOptions, DeltaState, GatedDeltaNet
 from mha_numpy.layers.latent_attention import LatentAttention, LatentOptions
@@ -80,6 +97,7 @@ from mha_numpy.layers.norms import (
     RMSNorm,
     layer_norm_backward,
     layer_norm_forward,
+    layer_norm_jvp,
 )
 from mha_numpy.layers.residual import Residual
 from mha_numpy.layers.sequential import Sequential
@@ -101,13 +119,16 @@ __all__ = [
     "MixtureOfExpertsCache", "MixtureOfExpertsGrads", "MultiHeadAttention", "RMSNorm",
     "RMSNormCache", "RMSNormGrads", "ReluCache", "ReluGrads", "Residual", "Sequential",
     "Softcap", "SoftcapCache", "SoftcapGrads", "SwigluCache", "SwigluGrads", "TransformerBlock",
-    "Unembedding", "cross_entropy_backward", "cross_entropy_forward", "dropout_backward",
-    "dropout_forward", "embedding_backward", "embedding_forward", "feed_forward_backward",
-    "feed_forward_forward", "geglu_backward", "geglu_forward", "gelu_backward", "gelu_forward",
-    "layer_norm_backward", "layer_norm_forward", "learned_positions_backward",
-    "learned_positions_forward", "mixture_of_experts_backward", "mixture_of_experts_forward",
-    "relu_backward", "relu_forward", "rms_norm_backward", "rms_norm_forward",
-    "softcap_backward", "softcap_forward", "swiglu_backward", "swiglu_forward",
+    "Unembedding", "cross_entropy_backward", "cross_entropy_forward", "cross_entropy_jvp",
+    "dropout_backward", "dropout_forward", "dropout_jvp", "embedding_backward",
+    "embedding_forward", "embedding_jvp", "feed_forward_backward", "feed_forward_forward",
+    "feed_forward_jvp", "geglu_backward", "geglu_forward", "geglu_jvp", "gelu_backward",
+    "gelu_forward", "gelu_jvp", "layer_norm_backward", "layer_norm_forward", "layer_norm_jvp",
+    "learned_positions_backward", "learned_positions_forward", "learned_positions_jvp",
+    "mixture_of_experts_backward", "mixture_of_experts_forward", "mixture_of_experts_jvp",
+    "relu_backward", "relu_forward", "relu_jvp", "rms_norm_backward", "rms_norm_forward",
+    "rms_norm_jvp", "softcap_backward", "softcap_forward", "softcap_jvp", "swiglu_backward",
+    "swiglu_forward", "swiglu_jvp",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -1,4 +1,8 @@
-"""ReLU, GELU, SwiGLU and softcap, forward and backward: functions of each number separately."""
+"""ReLU, GELU, SwiGLU and softcap: functions of each number separately; three ways through each.
+
+A function of one number has one slope at each, so its forward mode is the equation of its backward:
+a tangent times the slope, or a gradient times the slope.
+"""
 
 import math
 import re
@@ -80,8 +84,21 @@ def relu_backward(d_out: Array, cache: ReluCache) -> ReluGrads:
     return RELU.backward(d_out, cache)
 
 
+def relu_jvp(x_dot: Array, cache: ReluCache) -> Array:
+    """Push a tangent through ReLU: ``out_dot = x_dot`` where ``x > 0``, else 0.
+
+    Examples
+    --------
+    >>> out, cache = relu_forward(np.array([-2.0, 0.0, 3.0]))
+    >>> relu_jvp(np.array([5.0, 6.0, 7.0]), cache)
+    array([0., 0., 7.])
+    """
+    return RELU.jvp(x_dot, cache)
+
+
 RELU = Pair(
     relu_steps,
+    relu_steps_backward,
     relu_steps_backward,
     ReluCache,
     ReluGrads,
@@ -193,6 +210,18 @@ def gelu_backward(d_out: Array, cache: GeluCache) -> GeluGrads:
     return GELU.backward(d_out, cache)
 
 
+def gelu_jvp(x_dot: Array, cache: GeluCache) -> Array:
+    """Push a tangent through GELU: ``out_dot = x_dot * (share + x * slope of share)``.
+
+    Examples
+    --------
+    >>> out, cache = gelu_forward(np.array([-1.0, 0.0, 1.0]))
+    >>> gelu_jvp(np.ones(3), cache).round(4)
+    array([-0.0833,  0.5   ,  1.0833])
+    """
+    return GELU.jvp(x_dot, cache)
+
+
 def _gelu_records(values: Values) -> Records:
     yield "x", "... F", ""
     if values["approximate"] == "tanh":
@@ -214,6 +243,7 @@ def _gelu_records_backward(values: Values) -> Records:
 
 GELU = Pair(
     gelu_steps,
+    gelu_steps_backward,
     gelu_steps_backward,
     GeluCache,
     GeluGrads,
@@ -256,6 +286,20 @@ def swiglu_steps_backward(
     # 1. share = sigmoid(gate), whose slope is share (1 - share)
     d_gate = d_gate + d_share * share * (1 - share)
     return d_gate, d_x
+
+
+def swiglu_steps_jvp(
+    gate_dot: Array, x_dot: Array, gate: Array, x: Array, share: Array, silu: Array
+) -> Array:
+    """Push the tangents of gate and x forward (..., F)."""
+    # 1. share = sigmoid(gate), whose slope is share (1 - share)
+    share_dot = gate_dot * share * (1 - share)
+
+    # 2. silu = gate * share
+    silu_dot = gate_dot * share + gate * share_dot
+
+    # 3. out = silu * x
+    return silu_dot * x + silu * x_dot
 
 
 class SwigluCache(NamedTuple):
@@ -318,6 +362,18 @@ def swiglu_backward(d_out: Array, cache: SwigluCache) -> SwigluGrads:
     return SWIGLU.backward(d_out, cache)
 
 
+def swiglu_jvp(tangents: Any, cache: SwigluCache) -> Array:
+    """Push tangents through SwiGLU, in the order gate, x; or by name: ``{"gate": gate_dot}``.
+
+    Examples
+    --------
+    >>> out, cache = swiglu_forward(np.array([0.0]), np.array([2.0]))
+    >>> swiglu_jvp({"gate": np.array([1.0])}, cache)
+    array([1.])
+    """
+    return SWIGLU.jvp(tangents, cache)
+
+
 def _check_gated(values: Values) -> None:
     gate, x = values["gate"], values["x"]
     if gate.shape != x.shape:
@@ -327,6 +383,7 @@ def _check_gated(values: Values) -> None:
 SWIGLU = Pair(
     swiglu_steps,
     swiglu_steps_backward,
+    swiglu_steps_jvp,
     SwigluCache,
     SwigluGrads,
     inputs={"gate": "", "x": ""},
@@ -367,6 +424,17 @@ def geglu_steps_backward(
     d_x = d_out * gelu
     # 1. gelu = gate * share
     return gelu_steps_backward(d_gelu, gate, share, approximate), d_x
+
+
+def geglu_steps_jvp(
+    gate_dot: Array, x_dot: Array, gate: Array, x: Array, share: Array, gelu: Array,
+    approximate: str,
+) -> Array:  # fmt: skip
+    """Push the tangents of gate and x forward (..., F)."""
+    # 1. gelu = gate * share
+    gelu_dot = gelu_steps_backward(gate_dot, gate, share, approximate)
+    # 2. out = gelu * x
+    return gelu_dot * x + gelu * x_dot
 
 
 class GegluCache(NamedTuple):
@@ -426,6 +494,18 @@ def geglu_backward(d_out: Array, cache: GegluCache) -> GegluGrads:
     return GEGLU.backward(d_out, cache)
 
 
+def geglu_jvp(tangents: Any, cache: GegluCache) -> Array:
+    """Push tangents through GeGLU, in the order gate, x; or by name: ``{"gate": gate_dot}``.
+
+    Examples
+    --------
+    >>> out, cache = geglu_forward(np.array([0.0]), np.array([2.0]))
+    >>> geglu_jvp({"gate": np.array([1.0])}, cache)
+    array([1.])
+    """
+    return GEGLU.jvp(tangents, cache)
+
+
 def _geglu_records(values: Values) -> Records:
     yield "gate", "... F", ""
     yield "x", "... F", ""
@@ -450,6 +530,7 @@ def in_gate(equation: str) -> str:
 GEGLU = Pair(
     geglu_steps,
     geglu_steps_backward,
+    geglu_steps_jvp,
     GegluCache,
     GegluGrads,
     inputs={"gate": "", "x": ""},
@@ -528,8 +609,21 @@ def softcap_backward(d_out: Array, cache: SoftcapCache) -> SoftcapGrads:
     return SOFTCAP.backward(d_out, cache)
 
 
+def softcap_jvp(x_dot: Array, cache: SoftcapCache) -> Array:
+    """Push a tangent through: ``out_dot = x_dot * (1 - tanh(x / cap)^2)``.
+
+    Examples
+    --------
+    >>> out, cache = softcap_forward(np.array([0.0, 1000.0]), cap=30.0)
+    >>> softcap_jvp(np.ones(2), cache)
+    array([1., 0.])
+    """
+    return SOFTCAP.jvp(x_dot, cache)
+
+
 SOFTCAP = Pair(
     softcap_steps,
+    softcap_steps_backward,
     softcap_steps_backward,
     SoftcapCache,
     SoftcapGrads,
@@ -537,6 +631,7 @@ SOFTCAP = Pair(
     options={"cap": partial(check_number, positive=True)},
     computes="squashed out",
     like="squashed",
+    shapes=lambda cache: {"x": cache.squashed.shape},
     records=[
         ("x", "... F", ""),
         ("cap", ""),
@@ -574,12 +669,12 @@ class Softcap(Layer):
         return softcap_backward(d_out, self.forward_cache).d_x
 
 
-ACTIVATIONS: dict[str, tuple[Any, Any]] = {
-    "relu": (relu_forward, relu_backward),
-    "gelu": (gelu_forward, gelu_backward),
-    "gelu_tanh": (partial(gelu_forward, approximate="tanh"), gelu_backward),
-    "swiglu": (swiglu_forward, swiglu_backward),
-    "geglu_tanh": (partial(geglu_forward, approximate="tanh"), geglu_backward),
+ACTIVATIONS: dict[str, tuple[Any, Any, Any]] = {
+    "relu": (relu_forward, relu_jvp, relu_backward),
+    "gelu": (gelu_forward, gelu_jvp, gelu_backward),
+    "gelu_tanh": (partial(gelu_forward, approximate="tanh"), gelu_jvp, gelu_backward),
+    "swiglu": (swiglu_forward, swiglu_jvp, swiglu_backward),
+    "geglu_tanh": (partial(geglu_forward, approximate="tanh"), geglu_jvp, geglu_backward),
 }
 GATED = ("swiglu", "geglu_tanh")  # those of two arrays
 
@@ -607,11 +702,11 @@ class Activation(Layer):
 
     def forward(self, x: Array) -> Array:
         """Apply the function: (...) -> (...)."""
-        activate, _ = ACTIVATIONS[self.activation]
+        activate, *_ = ACTIVATIONS[self.activation]
         out, self._cache = activate(x)
         return out
 
     def backward(self, d_out: Array) -> Array:
         """Return the gradient of `x`."""
-        _, activate_backward = ACTIVATIONS[self.activation]
+        *_, activate_backward = ACTIVATIONS[self.activation]
         return activate_backward(d_out, self.forward_cache).d_x

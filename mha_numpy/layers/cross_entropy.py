@@ -1,4 +1,4 @@
-"""Cross-entropy of softmax, from logits; forward and backward."""
+"""Cross-entropy of softmax, from logits; forward, forward mode and backward."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -47,6 +47,18 @@ def cross_entropy_steps_backward(
     # 3. to 1. what softmax said, less what was asked for; an ignored token has no gradient
     d_logits = d_losses[..., None] * (np.exp(log_probs) - expected)
     return np.where(counted[..., None], d_logits, 0)
+
+
+def cross_entropy_steps_jvp(
+    logits_dot: Array, log_probs: Array, expected: Array, counted: Array, reduction: str
+) -> Array:
+    """Push the tangent of the logits (..., V) forward to the loss."""
+    # 1. to 3. what softmax said, less what was asked for; an ignored token stands still
+    losses_dot = ((np.exp(log_probs) - expected) * logits_dot).sum(axis=-1)
+    losses_dot = np.where(counted, losses_dot, 0)
+
+    # 4. loss = reduce_losses(losses)
+    return reduce_losses(losses_dot, counted, reduction)
 
 
 def reduce_losses(losses: Array, counted: Array, reduction: str) -> Array:
@@ -152,6 +164,18 @@ def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntr
     return CROSS_ENTROPY.backward(d_loss, cache)
 
 
+def cross_entropy_jvp(logits_dot: Array, cache: CrossEntropyCache) -> Array:
+    """Push a tangent to the loss: ``loss_dot = sum((softmax(logits) - one_hot) * logits_dot) / n``.
+
+    Examples
+    --------
+    >>> loss, cache = cross_entropy_forward(np.log([[0.25, 0.75]]), np.array([0]))
+    >>> cross_entropy_jvp(np.array([[1.0, 0.0]]), cache)
+    array(-0.75)
+    """
+    return CROSS_ENTROPY.jvp(logits_dot, cache)
+
+
 def _check(values: Values) -> None:
     """Add `counted`, whether each target counts, and put 0 where it does not."""
     logits, ignored = values["logits"], values["ignore_index"]
@@ -236,6 +260,7 @@ def _like(cache: CrossEntropyCache) -> tuple[tuple[int, ...], np.dtype[Any]]:
 CROSS_ENTROPY = Pair(
     cross_entropy_steps,
     cross_entropy_steps_backward,
+    cross_entropy_steps_jvp,
     CrossEntropyCache,
     CrossEntropyGrads,
     inputs={"logits": ""},
@@ -246,6 +271,7 @@ CROSS_ENTROPY = Pair(
     check=_check,
     computes="log_probs expected losses loss",
     like=_like,
+    shapes=lambda cache: {"logits": cache.log_probs.shape},
     records=_records,
     records_backward=_records_backward,
     kernel=_kernel,

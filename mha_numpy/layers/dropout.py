@@ -1,4 +1,4 @@
-"""Dropout, forward and backward."""
+"""Dropout, forward, forward mode and backward."""
 
 from typing import Any, NamedTuple
 
@@ -76,6 +76,18 @@ def dropout_backward(d_out: Array, cache: DropoutCache) -> DropoutGrads:
     return DROPOUT.backward(d_out, cache)
 
 
+def dropout_jvp(x_dot: Array, cache: DropoutCache) -> Array:
+    """Push a tangent through dropout, with the same mask: ``out_dot = x_dot * dropout_mask``.
+
+    Examples
+    --------
+    >>> out, cache = dropout_forward(np.array([1.0, 2.0, 3.0]), np.array([0.0, 2.0, 2.0]))
+    >>> dropout_jvp(np.ones(3), cache)
+    array([0., 2., 2.])
+    """
+    return DROPOUT.jvp(x_dot, cache)
+
+
 def draw_dropout_mask(
     shape: tuple[int, ...], p: float, rng: np.random.Generator, dtype: npt.DTypeLike
 ) -> Array:
@@ -140,11 +152,13 @@ def _records(values: Values) -> Records:
 DROPOUT = Pair(
     dropout_steps,
     dropout_steps_backward,
+    dropout_steps_backward,  # a tangent meets the same mask
     DropoutCache,
     DropoutGrads,
     inputs={"x": "", "dropout_mask": ""},
     check=_check,
     like=lambda cache: (cache.shape, cache.dropout_mask.dtype),
+    shapes=lambda cache: {"x": cache.shape},
     records=_records,
     records_backward=[("d_out", "... D", ""), ("d_x", "... D", "d_out * dropout_mask")],
 )

@@ -31,6 +31,12 @@ def embedding_steps_backward(d_out: Array, ids: Array, shape: tuple[int, int]) -
     return d_table
 
 
+def embedding_steps_jvp(table_dot: Array, ids: Array) -> Array:
+    """Push the tangent of the table forward to each token (..., D)."""
+    # 1. out = table[ids]
+    return table_dot[ids]
+
+
 class EmbeddingCache(NamedTuple):
     """What `embedding_backward` needs."""
 
@@ -92,6 +98,18 @@ def embedding_backward(d_out: Array, cache: EmbeddingCache) -> EmbeddingGrads:
            [2., 3.]])
     """
     return EMBEDDING.backward(d_out, cache)
+
+
+def embedding_jvp(table_dot: Array, cache: EmbeddingCache) -> Array:
+    """Push a tangent of the table to the tokens: each moves as its row does.
+
+    Examples
+    --------
+    >>> out, cache = embedding_forward(np.array([2, 1, 2]), np.zeros((3, 1)))
+    >>> embedding_jvp(np.array([[0.0], [1.0], [5.0]]), cache).ravel()
+    array([5., 1., 5.])
+    """
+    return EMBEDDING.jvp(table_dot, cache)
 
 
 class Embedding(Layer):
@@ -205,11 +223,13 @@ def _embedding_records_backward(values: Values) -> Records:
 EMBEDDING = Pair(
     embedding_steps,
     embedding_steps_backward,
+    embedding_steps_jvp,
     EmbeddingCache,
     EmbeddingGrads,
     inputs={"table": "V D"},
     check=_check_embedding,
     like=lambda cache: ((*cache.ids.shape, cache.shape[1]), cache.inner),
+    shapes=lambda cache: {"table": cache.shape},
     records=[("ids", "...", ""), ("table", "V D"), ("out", "... D", "table[ids]")],
     records_backward=_embedding_records_backward,
     kernel_backward=lambda kernels, d_out, ids, shape: kernels.collect(d_out, ids, shape[0]),
@@ -235,6 +255,12 @@ def learned_positions_steps_backward(
     else:  # which may name a row several times
         np.add.at(d_table, rows, d_rows)
     return d_out, d_table
+
+
+def learned_positions_steps_jvp(x_dot: Array, table_dot: Array, rows: slice | Array) -> Array:
+    """Push the tangents of x and table forward (..., T, D)."""
+    # 1. out = x + table[rows]
+    return x_dot + table_dot[rows]
 
 
 class LearnedPositionsCache(NamedTuple):
@@ -302,6 +328,18 @@ def learned_positions_backward(d_out: Array, cache: LearnedPositionsCache) -> Le
     array([0., 2., 2.])
     """
     return LEARNED_POSITIONS.backward(d_out, cache)
+
+
+def learned_positions_jvp(tangents: Any, cache: LearnedPositionsCache) -> Array:
+    """Push tangents through: ``out_dot = x_dot + table_dot[position]``; in this order or by name.
+
+    Examples
+    --------
+    >>> out, cache = learned_positions_forward(np.zeros((2, 1)), np.zeros((3, 1)), offset=1)
+    >>> learned_positions_jvp({"table": np.array([[5.0], [6.0], [7.0]])}, cache).ravel()
+    array([6., 7.])
+    """
+    return LEARNED_POSITIONS.jvp(tangents, cache)
 
 
 class LearnedPositions(Layer):
@@ -407,12 +445,14 @@ def _positions_kernel_backward(kernels: Any, d_out: Array, rows: slice | Array, 
 LEARNED_POSITIONS = Pair(
     learned_positions_steps,
     learned_positions_steps_backward,
+    learned_positions_steps_jvp,
     LearnedPositionsCache,
     LearnedPositionsGrads,
     inputs={"table": "N D", "x": "... T D"},
     options={"offset": partial(check_count, least=0)},
     check=_check_positions,
     like=lambda cache: (cache.shape, cache.inner),
+    shapes=lambda cache: {"x": cache.shape, "table": cache.table_shape},
     records=_positions_records,
     records_backward=_positions_records_backward,
     kernel=_positions_kernel,

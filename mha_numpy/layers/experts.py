@@ -1,4 +1,4 @@
-"""A mixture of experts in the place of the feed-forward network, forward and backward."""
+"""A mixture of experts in place of the feed-forward network; three ways through it."""
 
 import math
 from functools import partial
@@ -8,9 +8,10 @@ import numpy as np
 
 from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_number
-from mha_numpy.core.linear import linear_steps, linear_steps_backward
+from mha_numpy.core.linear import linear_steps, linear_steps_backward, linear_steps_jvp
 from mha_numpy.core.pair import Pair, Records, Values, record, sum_equation
-from mha_numpy.core.softmax import softmax_steps, softmax_steps_backward
+from mha_numpy.core.softmax import softmax_steps, softmax_steps_backward, softmax_steps_jvp
+from mha_numpy.core.tangents import Shapes
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers.layer import Layer, make_rng
@@ -93,6 +94,42 @@ def mixture_of_experts_steps_backward(
             d_b_out)  # fmt: skip
 
 
+def mixture_of_experts_steps_jvp(
+    x_dot: Array, w_router_dot: Array, b_router_dot: Array, w_gate_dot: Array, b_gate_dot: Array,
+    w_in_dot: Array, b_in_dot: Array, w_out_dot: Array, b_out_dot: Array, x: Array,
+    w_router: Array, w_gate: Array, w_in: Array, w_out: Array, chosen: Array, shares: Array,
+    tokens: Array, gate: Array, hidden: Array, gate_clipped: Array, hidden_clipped: Array,
+    sigmoid: Array, activated: Array, each_out: Array, limit: float, alpha: float,
+) -> Array:  # fmt: skip
+    """Push the tangents of the tokens, the router and the experts forward (..., D)."""
+    # 1. router_logits = x @ w_router + b_router
+    router_logits_dot = linear_steps_jvp(x_dot, w_router_dot, b_router_dot, x, w_router)
+
+    # 2. the choice stands still
+    chosen_logits_dot = np.take_along_axis(router_logits_dot, chosen, axis=-1)
+
+    # 3. shares = softmax(chosen_logits)
+    shares_dot, _ = softmax_steps_jvp(chosen_logits_dot, shares, None)
+
+    # 4. gate = tokens @ w_gate[chosen] + b_gate[chosen], and hidden likewise
+    tokens_dot = np.broadcast_to(x_dot[..., None, :], tokens.shape)
+    gate_dot = map_by_expert_jvp(tokens_dot, w_gate_dot, b_gate_dot, tokens, w_gate, chosen)
+    hidden_dot = map_by_expert_jvp(tokens_dot, w_in_dot, b_in_dot, tokens, w_in, chosen)
+
+    # 5. activated = (hidden_clipped + 1) * gate_clipped * sigmoid; what is clipped stands still
+    slope = sigmoid + alpha * gate_clipped * sigmoid * (1 - sigmoid)
+    by_hidden = np.where(abs(hidden) > limit, 0, hidden_dot * gate_clipped * sigmoid)
+    by_gate = np.where(gate > limit, 0, gate_dot * (hidden_clipped + 1) * slope)
+    activated_dot = by_hidden + by_gate
+
+    # 6. each_out = activated @ w_out[chosen] + b_out[chosen]
+    each_out_dot = map_by_expert_jvp(activated_dot, w_out_dot, b_out_dot, activated, w_out, chosen)
+
+    # 7. out = sum over the chosen of shares * each_out
+    moved = shares_dot[..., None] * each_out + shares[..., None] * each_out_dot
+    return moved.sum(axis=-2)
+
+
 def map_by_expert(x: Array, w: Array, b: Array, chosen: Array) -> Array:
     """Map (..., C, I) to (..., C, O), each vector by its expert: ``x @ w[chosen] + b[chosen]``."""
     out = np.zeros((*chosen.shape, w.shape[-1]), x.dtype)
@@ -111,6 +148,13 @@ def map_by_expert_backward(
         mine = chosen == e
         d_x[mine], d_w[e], d_b[e] = linear_steps_backward(d_out[mine], x[mine], w[e], True)
     return d_x, d_w, d_b
+
+
+def map_by_expert_jvp(
+    x_dot: Array, w_dot: Array, b_dot: Array, x: Array, w: Array, chosen: Array
+) -> Array:
+    """Push the tangents of (..., C, I) and of the experts forward to (..., C, O)."""
+    return map_by_expert(x_dot, w, b_dot, chosen) + map_by_expert(x, w_dot, 0 * b_dot, chosen)
 
 
 class MixtureOfExpertsCache(NamedTuple):
@@ -226,6 +270,23 @@ def mixture_of_experts_backward(
     return MIXTURE_OF_EXPERTS.backward(d_out, cache)
 
 
+def mixture_of_experts_jvp(tangents: Any, cache: MixtureOfExpertsCache) -> Array:
+    """Push tangents through the chosen experts and their shares; the choice stands still.
+
+    `tangents` is a tuple in the order of forward's arrays, or a dict by their names.
+
+    Examples
+    --------
+    >>> wide = np.ones((4, 2, 3)), np.zeros((4, 3))
+    >>> narrow = np.ones((4, 3, 2)), np.zeros((4, 2))
+    >>> params = np.zeros((2, 4)), np.arange(4.0), *wide, *wide, *narrow
+    >>> out, cache = mixture_of_experts_forward(np.ones((1, 2)), *params, num_chosen=1)
+    >>> mixture_of_experts_jvp({"b_out": np.arange(8.0).reshape(4, 2)}, cache)  # the last's moves
+    array([[6., 7.]])
+    """
+    return MIXTURE_OF_EXPERTS.jvp(tangents, cache)
+
+
 def _check(values: Values) -> None:
     E = len(values["b_router"])
     if values["num_chosen"] > E:
@@ -297,9 +358,18 @@ def _records_backward(values: Values) -> Records:
     yield "d_x", "... D", f"d_router_logits @ w_router.T + ({d_tokens}).sum(axis=-2)"
 
 
+def _shapes(cache: MixtureOfExpertsCache) -> Shapes:
+    shapes = {"x": cache.x.shape}
+    for name in ("router", "gate", "in", "out"):
+        w = getattr(cache, f"w_{name}")
+        shapes |= {f"w_{name}": w.shape, f"b_{name}": (*w.shape[:-2], w.shape[-1])}
+    return shapes
+
+
 MIXTURE_OF_EXPERTS = Pair(
     mixture_of_experts_steps,
     mixture_of_experts_steps_backward,
+    mixture_of_experts_steps_jvp,
     MixtureOfExpertsCache,
     MixtureOfExpertsGrads,
     inputs={**AXES, "x": "... D"},
@@ -311,6 +381,7 @@ MIXTURE_OF_EXPERTS = Pair(
     computes="router_logits chosen chosen_logits shares tokens gate hidden gate_clipped "
     "hidden_clipped sigmoid activated each_out out",
     like="x",
+    shapes=_shapes,
     records=_records,
 )  # fmt: skip
 

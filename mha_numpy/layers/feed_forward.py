@@ -1,4 +1,4 @@
-"""The feed-forward network of a transformer, forward and backward."""
+"""The feed-forward network of a transformer, forward, forward mode and backward."""
 
 import math
 from typing import Any, NamedTuple
@@ -7,8 +7,15 @@ import numpy as np
 
 from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_choice, check_count, check_flag, check_shape, check_type
-from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
+from mha_numpy.core.linear import (
+    LinearCache,
+    linear_backward,
+    linear_forward,
+    linear_jvp,
+    linear_shapes,
+)
 from mha_numpy.core.pair import Records, Values, plus, record, sum_equation
+from mha_numpy.core.tangents import by_name, tangents_of
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.layers.activations import ACTIVATIONS, GATED
@@ -84,7 +91,7 @@ def feed_forward_forward(
     """
     x, params = _check_inputs(x, params, activation)
     w_in, b_in, w_out, b_out, w_gate, b_gate = params
-    activate, _ = ACTIVATIONS[activation]
+    activate, *_ = ACTIVATIONS[activation]
     # 1. widen
     hidden, into = linear_forward(x, w_in, b_in)  # (..., F)
     gate = gate_cache = None
@@ -120,7 +127,7 @@ def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardG
     ((2, 5, 3), (3, 12), None)
     """
     check_type("cache", cache, FeedForwardCache, "feed_forward_forward")
-    _, activate_backward = ACTIVATIONS[cache.activation]
+    *_, activate_backward = ACTIVATIONS[cache.activation]
     # 3. out = activated @ w_out + b_out
     d_activated, d_w_out, d_b_out = linear_backward(d_out, cache.out)
 
@@ -140,6 +147,54 @@ def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardG
     values = {f"d_{name}": gradient for name, gradient in d_params._asdict().items()}
     record({"d_x": d_x, **values}, _widening_backward)
     return FeedForwardGrads(d_x, d_params)
+
+
+def feed_forward_jvp(tangents: Any, cache: FeedForwardCache) -> Array:
+    """Push tangents through the network: forward's steps, first to last.
+
+    Parameters
+    ----------
+    tangents : tuple or dict
+        ``(x_dot, params_dot)``, or by name. `params_dot` is a FeedForwardParams, or a dict by the
+        names of its fields. None stands still.
+    cache : FeedForwardCache
+
+    Returns
+    -------
+    out_dot : (..., D) array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> params = FeedForwardParams(np.ones((3, 12)), np.zeros(12), np.ones((12, 3)), np.zeros(3))
+    >>> out, cache = feed_forward_forward(np.ones((2, 5, 3)), params, activation="relu")
+    >>> feed_forward_jvp({"params": {"b_out": np.array([1.0, 2.0, 3.0])}}, cache)[0, 0]
+    array([1., 2., 3.])
+    """
+    check_type("cache", cache, FeedForwardCache, "feed_forward_forward")
+    _, activate_jvp, _ = ACTIVATIONS[cache.activation]
+    into, gate, out = cache.into, cache.gate, cache.out
+    given = by_name(tangents, ("x", "params"))
+    x_dot = given["x"]
+    shapes: dict[str, Any] = {"w_gate": None, "b_gate": None}
+    for letter, part in (("in", into), ("gate", gate), ("out", out)):
+        if part is not None:
+            of = linear_shapes(part)
+            shapes |= {f"w_{letter}": of["w"], f"b_{letter}": of["b"]}
+    in_order = {name: shapes[name] for name in FeedForwardParams._fields}
+    dots = FeedForwardParams(**tangents_of(given["params"], in_order, into.x.dtype))
+
+    # 1. hidden = x @ w_in + b_in, and gate likewise
+    hidden_dot = linear_jvp((x_dot, dots.w_in, dots.b_in), into)
+
+    # 2. activated = activate(hidden), or activate(gate, hidden)
+    moving: Any = hidden_dot
+    if gate is not None:
+        moving = linear_jvp((x_dot, dots.w_gate, dots.b_gate), gate), hidden_dot
+    activated_dot = activate_jvp(moving, cache.activated)
+
+    # 3. out = activated @ w_out + b_out
+    return linear_jvp((activated_dot, dots.w_out, dots.b_out), out)
 
 
 class FeedForward(Layer):

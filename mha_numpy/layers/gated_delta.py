@@ -38,6 +38,12 @@ def beta_steps_backward(d_out: Array, out: Array) -> Array:
     return d_out * out * (1 - out)
 
 
+def beta_steps_jvp(x_dot: Array, out: Array) -> Array:
+    """Push the tangent of x through the sigmoid."""
+    # 1. out = sigmoid(x)
+    return x_dot * out * (1 - out)
+
+
 def decay_steps(x: Array, a_log: Array, dt_bias: Array) -> tuple[Array, Array, Array]:
     """Return a log of decay, below 0, for each head (..., H): a rate times a step of time."""
     # 1. the step of time, softplus: log(1 + e^shifted), without overflow
@@ -63,6 +69,16 @@ def decay_steps_backward(
     return d_x, d_a_log, d_x.sum(axis=tokens)
 
 
+def decay_steps_jvp(
+    x_dot: Array, a_log_dot: Array, dt_bias_dot: Array, shifted: Array, time: Array, a_log: Array
+) -> Array:
+    """Push the tangents of x, a_log and dt_bias forward (..., H)."""
+    # 1. time = softplus(x + dt_bias), whose slope is the sigmoid
+    time_dot = (x_dot + dt_bias_dot) * beta_steps(shifted)
+    # 2. out = -e^a_log * time
+    return -np.exp(a_log) * (a_log_dot * time + time_dot)
+
+
 class _BetaCache(NamedTuple):
     out: Array
     dtype: np.dtype[Any]
@@ -85,15 +101,30 @@ class _DecayGrads(NamedTuple):
     d_dt_bias: Array
 
 
-BETA = Pair(beta_steps, beta_steps_backward, _BetaCache, _BetaGrads, inputs={"x": ""}, like="out")
+BETA = Pair(
+    beta_steps,
+    beta_steps_backward,
+    beta_steps_jvp,
+    _BetaCache,
+    _BetaGrads,
+    inputs={"x": ""},
+    like="out",
+    shapes=lambda cache: {"x": cache.out.shape},
+)
 DECAY = Pair(
     decay_steps,
     decay_steps_backward,
+    decay_steps_jvp,
     _DecayCache,
     _DecayGrads,
     inputs={"a_log": "H", "x": "... H", "dt_bias": "H"},
     computes="shifted time out",
     like="time",
+    shapes=lambda cache: {
+        "x": cache.time.shape,
+        "a_log": cache.a_log.shape,
+        "dt_bias": cache.a_log.shape,
+    },
 )
 
 

@@ -1,4 +1,4 @@
-"""Layer normalisation, forward and backward, and both norms as layers."""
+"""Layer normalisation, forward, forward mode and backward, and both norms as layers."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from mha_numpy.core.rms_norm import (
     rms_norm_forward,
     sum_over_tokens,
 )
+from mha_numpy.core.tangents import Shapes
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.layer import Layer
 
@@ -50,6 +51,23 @@ def layer_norm_steps_backward(
     # 1. centred = x - mean: each feature also moves the mean of its token
     d_x = d_centred - d_centred.mean(axis=-1, keepdims=True)
     return d_x, d_gain, d_bias
+
+
+def layer_norm_steps_jvp(
+    x_dot: Array, gain_dot: Array, bias_dot: Array | None, x_hat: Array, inverse_std: Array,
+    gain: Array,
+) -> Array:  # fmt: skip
+    """Push the tangents of x, gain and bias forward to the output (..., D)."""
+    # 1. centred = x - mean
+    centred_dot = x_dot - x_dot.mean(axis=-1, keepdims=True)
+
+    # 2. x_hat = centred * inverse_std: what goes along x_hat itself is divided away
+    along = x_hat * (centred_dot * x_hat).mean(axis=-1, keepdims=True)
+    x_hat_dot = inverse_std * (centred_dot - along)
+
+    # 3. out = x_hat * gain + bias
+    out_dot = x_hat_dot * gain + x_hat * gain_dot
+    return out_dot if bias_dot is None else out_dot + bias_dot
 
 
 class LayerNormCache(NamedTuple):
@@ -128,6 +146,31 @@ def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
     (True, array([1., 1., 1.]))
     """
     return LAYER_NORM.backward(d_out, cache)
+
+
+def layer_norm_jvp(tangents: Any, cache: LayerNormCache) -> Array:
+    """Push tangents through layer normalisation.
+
+    ``out_dot = x_hat_dot * gain + x_hat * gain_dot + bias_dot`` with
+    ``x_hat_dot = (x_dot - mean(x_dot) - x_hat * mean(x_dot * x_hat)) / std``.
+
+    Parameters
+    ----------
+    tangents : tuple or dict
+        ``(x_dot, gain_dot, bias_dot)``, or by name: ``{"x": x_dot}``. None stands still.
+    cache : LayerNormCache
+
+    Returns
+    -------
+    out_dot : (..., D) array
+
+    Examples
+    --------
+    >>> out, cache = layer_norm_forward(np.array([[1.0, 3.0, 8.0]]), np.ones(3))
+    >>> bool(np.allclose(layer_norm_jvp({"x": np.ones((1, 3))}, cache), 0))  # a shift of all
+    True
+    """
+    return LAYER_NORM.jvp(tangents, cache)
 
 
 class LayerNorm(Layer):
@@ -243,9 +286,15 @@ def _layer_norm_kernel_backward(kernels: Any, *given: Any) -> Any:
     return d_x, d_gain, d_bias if has_bias else None
 
 
+def _layer_norm_shapes(cache: LayerNormCache) -> Shapes:
+    gain = cache.gain.shape
+    return {"x": cache.x_hat.shape, "gain": gain, "bias": gain if cache.has_bias else None}
+
+
 LAYER_NORM = Pair(
     layer_norm_steps,
     layer_norm_steps_backward,
+    layer_norm_steps_jvp,
     LayerNormCache,
     LayerNormGrads,
     inputs={"gain": "D", "bias": "D", "x": "... D"},
@@ -254,6 +303,7 @@ LAYER_NORM = Pair(
     check=_check,
     computes="centred inverse_std x_hat out",
     like="x_hat",
+    shapes=_layer_norm_shapes,
     records=_layer_norm_records,
     records_backward=_layer_norm_records_backward,
     kernel=_layer_norm_kernel,

@@ -11,6 +11,7 @@ from mha_numpy.variants.causal_conv import (
     CausalConvGrads,
     causal_conv_backward,
     causal_conv_forward,
+    causal_conv_jvp,
 )
 from mha_numpy.variants.differential import (
     DifferentialCache,
@@ -32,6 +33,7 @@ from mha_numpy.variants.linear_attention import (
     LinearAttentionGrads,
     linear_attention_backward,
     linear_attention_forward,
+    linear_attention_jvp,
 )
 
 __all__ = [
@@ -39,9 +41,10 @@ __all__ = [
     "DifferentialGrads", "DifferentialParams", "LatentAttentionCache", "LatentAttentionGrads",
     "LatentAttentionParams", "LinearAttentionCache", "LinearAttentionGrads",
     "block_selection_backward", "block_selection_forward", "causal_conv_backward",
-    "causal_conv_forward", "differential_attention_backward", "differential_attention_forward",
-    "latent_attention_backward", "latent_attention_decode", "latent_attention_forward",
-    "linear_attention_backward", "linear_attention_forward",
+    "causal_conv_forward", "causal_conv_jvp", "differential_attention_backward",
+    "differential_attention_forward", "latent_attention_backward", "latent_attention_decode",
+    "latent_attention_forward", "linear_attention_backward", "linear_attention_forward",
+    "linear_attention_jvp",
 ]  # fmt: skip
 
 explain_missing(__name__)

@@ -9,6 +9,7 @@ import numpy as np
 
 from mha_numpy.checks import check_choice, check_type
 from mha_numpy.core.pair import Pair, Records, Values, as_gradient, plus
+from mha_numpy.core.tangents import Shapes
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
 
@@ -57,6 +58,26 @@ def causal_conv_steps_backward(
         d_padded[..., T:, :] += d_final_state
     before = len(w) - 1
     return d_padded[..., before:, :], d_w, d_b, d_padded[..., :before, :]
+
+
+def causal_conv_steps_jvp(
+    x_dot: Array, w_dot: Array, b_dot: Array | None, state_dot: Array, padded: Array, w: Array,
+    conv: Array, share: Array | None,
+) -> Array:  # fmt: skip
+    """Push the tangents of x, w, b and the first state forward (..., T, D)."""
+    T = x_dot.shape[-2]
+    # 1. padded = state, then x
+    padded_dot = np.concatenate([state_dot, x_dot], axis=-2)
+
+    # 2. conv = sum_j w[j] * padded[j : j + T] + b
+    conv_dot = sum(
+        w[j] * padded_dot[..., j : j + T, :] + w_dot[j] * padded[..., j : j + T, :]
+        for j in range(len(w))
+    )
+    conv_dot = conv_dot if b_dot is None else conv_dot + b_dot
+
+    # 3. out = conv * share, with share = sigmoid(conv)
+    return conv_dot if share is None else conv_dot * share * (1 + conv * (1 - share))
 
 
 class CausalConvCache(NamedTuple):
@@ -161,6 +182,19 @@ def with_final_gradient(cache: Any, d_final_state: Array | None) -> Any:
     return cache._replace(d_final_state=d_final_state)
 
 
+def causal_conv_jvp(tangents: Any, cache: CausalConvCache) -> Array:
+    """Push tangents through the convolution, in the order x, w, b, state; or by name.
+
+    Examples
+    --------
+    >>> w = np.array([[1.0], [2.0]])
+    >>> out, cache = causal_conv_forward(np.ones((4, 1)), w, activation="none")
+    >>> causal_conv_jvp({"x": np.array([[1.0], [0.0], [0.0], [0.0]])}, cache).ravel()
+    array([2., 1., 0., 0.])
+    """
+    return CAUSAL_CONV.jvp(tangents, cache)
+
+
 def _check(values: Values) -> None:
     x, w, state = values["x"], values["w"], values["state"]
     before = (*x.shape[:-2], len(w) - 1, w.shape[1])
@@ -222,9 +256,16 @@ def _records_backward(values: Values) -> Records:
     yield "d_state", _axes(conv, "T_before D"), f"d_padded[..., :{K - 1}, :]"
 
 
+def _shapes(cache: CausalConvCache) -> Shapes:
+    (*leading, T, D), K = cache.conv.shape, len(cache.w)
+    b = (D,) if cache.has_bias else None
+    return {"x": (*leading, T, D), "w": (K, D), "b": b, "state": (*leading, K - 1, D)}
+
+
 CAUSAL_CONV = Pair(
     causal_conv_steps,
     causal_conv_steps_backward,
+    causal_conv_steps_jvp,
     CausalConvCache,
     CausalConvGrads,
     inputs={"w": "K D", "x": "... T D", "b": "D", "state": ""},
@@ -233,6 +274,7 @@ CAUSAL_CONV = Pair(
     check=_check,
     computes="padded conv share out",
     like="conv",
+    shapes=_shapes,
     records=_records,
     records_backward=_records_backward,
 )

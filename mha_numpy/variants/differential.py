@@ -51,6 +51,21 @@ def difference_steps_backward(
     return d_difference, d_out_2, *d_lambdas
 
 
+def difference_steps_jvp(
+    out_1_dot: Array, out_2_dot: Array, lambda_q1_dot: Array, lambda_k1_dot: Array,
+    lambda_q2_dot: Array, lambda_k2_dot: Array, out_2: Array, lambda_q1: Array, lambda_k1: Array,
+    lambda_q2: Array, lambda_k2: Array, power_1: Array, power_2: Array, share: Array,
+) -> Array:  # fmt: skip
+    """Push the tangents of both outputs and the four vectors forward."""
+    # 2. share = power_1 - power_2 + lambda_init, power_1 = e^(lambda_q1 . lambda_k1)
+    dot_1_dot = (lambda_q1_dot * lambda_k1 + lambda_q1 * lambda_k1_dot).sum()
+    dot_2_dot = (lambda_q2_dot * lambda_k2 + lambda_q2 * lambda_k2_dot).sum()
+    share_dot = power_1 * dot_1_dot - power_2 * dot_2_dot
+
+    # 3. difference = out_1 - share * out_2
+    return out_1_dot - share_dot * out_2 - share * out_2_dot
+
+
 class DifferenceCache(NamedTuple):
     """What the backward of steps 2 and 3 needs."""
 
@@ -292,12 +307,17 @@ def _record_sums(sums: list[Array | None]) -> None:
 DIFFERENCE = Pair(
     difference_steps,
     difference_steps_backward,
+    difference_steps_jvp,
     DifferenceCache,
     DifferenceGrads,
     inputs={"lambda_q1": "d", "lambda_k1": "d", "lambda_q2": "d", "lambda_k2": "d",
             "out_1": "", "out_2": ""},
     computes="power_1 power_2 share difference",
     like="out_2",
+    shapes=lambda cache: {
+        "out_1": cache.out_2.shape, "out_2": cache.out_2.shape,
+        **{f"lambda_{name}": cache.lambda_q1.shape for name in ("q1", "k1", "q2", "k2")},
+    },
     records=[
         ("out_1", "... d_v", ""),
         ("out_2", "... d_v", ""),

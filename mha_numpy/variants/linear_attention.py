@@ -99,6 +99,38 @@ def recurrence_steps_backward(
     return d_q, d_k, d_v, d_log_decay, d_beta, d_state, d_states
 
 
+def recurrence_steps_jvp(
+    q_dot: Array, k_dot: Array, v_dot: Array, log_decay_dot: Array | None, beta_dot: Array | None,
+    state_dot: Array, q: Array, k: Array, v: Array, decay: Array, beta: Array | None,
+    state: Array, scale: float,
+) -> Array:  # fmt: skip
+    """Push the tangents forward to the output, from the first token to the last."""
+    out_dot = np.empty((*q.shape[:-1], v.shape[-1]), state_dot.dtype)
+    for t in range(q.shape[-2]):
+        q_t, k_t, v_t = q[..., [t], :], k[..., [t], :], v[..., [t], :]
+        q_dot_t, k_dot_t, v_dot_t = q_dot[..., [t], :], k_dot[..., [t], :], v_dot[..., [t], :]
+        # 1. kept = e^log_decay * state
+        decay_t = decay[..., [t], :].swapaxes(-1, -2)
+        kept, kept_dot = decay_t * state, decay_t * state_dot
+        if log_decay_dot is not None:
+            kept_dot = kept_dot + log_decay_dot[..., [t], :].swapaxes(-1, -2) * kept
+
+        # 2. u = beta * (v - k @ kept)
+        u_t, u_dot_t = v_t, v_dot_t
+        if beta is not None and beta_dot is not None:
+            lacks, lacks_dot = v_t - k_t @ kept, v_dot_t - k_dot_t @ kept - k_t @ kept_dot
+            u_t = beta[..., [t], :] * lacks
+            u_dot_t = beta_dot[..., [t], :] * lacks + beta[..., [t], :] * lacks_dot
+
+        # 3. state = kept + k^T u
+        state = kept + k_t.swapaxes(-1, -2) @ u_t
+        state_dot = kept_dot + k_dot_t.swapaxes(-1, -2) @ u_t + k_t.swapaxes(-1, -2) @ u_dot_t
+
+        # 4. out = scale * q @ state
+        out_dot[..., [t], :] = scale * (q_dot_t @ state + q_t @ state_dot)
+    return out_dot
+
+
 def linear_attention_steps(
     q: Array, k: Array, v: Array, log_decay: Array | None, beta: Array | None,
     state: Array | None, scale: float, form: str, chunk: int,
@@ -143,6 +175,23 @@ def linear_attention_steps_backward(
     if is_watched():
         record_recurrence_backward(q, k, log_decay, beta, d_out, d_final_state, d_states, grads)
     return grads
+
+
+def linear_attention_steps_jvp(
+    q_dot: Array, k_dot: Array, v_dot: Array, log_decay_dot: Array | None, beta_dot: Array | None,
+    state_dot: Array | None, q: Array, k: Array, v: Array, log_decay: Array | None,
+    beta: Array | None, state: Array | None, scale: float,
+) -> Array:  # fmt: skip
+    """Push the tangents forward to the output: by the recurrence, whichever form forward had."""
+    dots: Any = _in_rows(q_dot, k_dot, v_dot, None, beta_dot, state_dot)
+    if log_decay_dot is not None:
+        of_features = log_decay_dot.ndim == k.ndim
+        log_decay_dot = log_decay_dot if of_features else log_decay_dot[..., None]
+        log_decay_dot = log_decay_dot[..., None, :, :]
+    rows = _in_rows(q, k, v, log_decay, beta, state)
+    given: Any = (*dots[:3], log_decay_dot, *dots[4:], *rows, scale)
+    out_dot = recurrence_steps_jvp(*given)
+    return out_dot.reshape(*q.shape[:-1], v.shape[-1])
 
 
 def _in_rows(
@@ -313,6 +362,32 @@ def linear_attention_backward(
     return LINEAR_ATTENTION.backward(d_out, cache)
 
 
+def linear_attention_jvp(tangents: Any, cache: LinearAttentionCache) -> Array:
+    """Push tangents through linear attention, from the first token to the last.
+
+    Parameters
+    ----------
+    tangents : tuple or dict
+        In the order q, k, v, log_decay, beta, state, or by name. None stands still.
+    cache : LinearAttentionCache
+        From any form of forward.
+
+    Returns
+    -------
+    out_dot : array like the output
+
+    Examples
+    --------
+    >>> x = np.ones((3, 2))
+    >>> out, cache = linear_attention_forward(x, x, x, scale=1.0)
+    >>> linear_attention_jvp({"v": x}, cache)  # linear in v: its own output again
+    array([[2., 2.],
+           [4., 4.],
+           [6., 6.]])
+    """
+    return LINEAR_ATTENTION.jvp(tangents, cache)
+
+
 FORMS = ("recurrence", "chunks", "product")
 CHUNK, CHUNK_OF_FEATURES = 64, 16
 
@@ -378,6 +453,7 @@ def _kernel_backward(kernels: Any, *given: Any) -> Any:
 LINEAR_ATTENTION = Pair(
     linear_attention_steps,
     linear_attention_steps_backward,
+    linear_attention_steps_jvp,
     LinearAttentionCache,
     LinearAttentionGrads,
     inputs=dict.fromkeys(("q", "k", "v", "log_decay", "beta", "state"), ""),

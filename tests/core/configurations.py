@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mha_numpy import attention_backward, attention_forward
+from mha_numpy import attention_backward, attention_forward, attention_jvp
 
 SEEDS = range(240)
 # of problems of many tiles
@@ -96,10 +96,16 @@ def as_dtype(arrays, dtype):
     }
 
 
+@np.errstate(invalid="ignore")
+def tangent_of(array, dtype):
+    """Return a tangent for each number, by the number itself; NaN where it is not finite."""
+    return np.cos(3 * array.astype(np.float64) + 1).astype(np.float32).astype(dtype)
+
+
 def results(
     inputs, options, forward="numpy", backward=None, *, d_out=None, d_lse=None, layout=None
 ):
-    """Return out, lse and the gradients by name; fail if an argument has changed.
+    """Return out, lse, their tangents and the gradients by name; fail if an argument has changed.
 
     `forward` and `backward` are backends; d_lse may be one number. `layout` is a function that puts
     each array elsewhere in memory.
@@ -118,10 +124,15 @@ def results(
     d_lse = np.full(cache.lse.shape, d_lse, out.dtype)
     if layout:
         d_out, d_lse = layout(d_out), layout(d_lse)
-    arguments |= {"d_out": d_out, "d_lse": d_lse, "out": out}
-    before |= {name: arguments[name].tobytes() for name in ("d_out", "d_lse", "out")}
+    tangents = {name: tangent_of(x, out.dtype) for name, x in inputs.items()}
+    tangents = {name: layout(x) if layout and x.ndim else x for name, x in tangents.items()}
+    upstream = {"d_out": d_out, "d_lse": d_lse, "out": out}
+    upstream |= {f"{name}_dot": x for name, x in tangents.items()}
+    arguments |= upstream
+    before |= {name: x.tobytes() for name, x in upstream.items()}
+    dots = attention_jvp(tangents, cache, backend=backward)._asdict()
     grads = attention_backward(d_out, cache, d_lse=d_lse, backend=backward)._asdict()
     for name, bytes_ in before.items():
         assert arguments[name].tobytes() == bytes_, f"{name} has changed"
-    found = {"out": out, "lse": cache.lse, **grads}
+    found = {"out": out, "lse": cache.lse, **dots, **grads}
     return {name: array for name, array in found.items() if array is not None}

@@ -20,7 +20,7 @@ from tests.sweeps import sweep
 SEEDS = range(100)
 # a row's gradient is weights * (d_weights - their mean), where both may be large and nearly equal;
 # the mean is taken of the output, so that they do not even cancel where a row sees one key alone
-BY_SCORES = {"d_q", "d_k", "d_bias"}
+BY_SCORES = {"d_q", "d_k", "d_bias", "out_dot", "lse_dot"}
 NARROW = {np.float32: Tolerance(2e-6, 5e-5), np.float64: TOLERANCES["float64"]}
 
 

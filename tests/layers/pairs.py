@@ -17,9 +17,10 @@ IGNORED = -100
 
 
 class Pair(NamedTuple):
-    """A forward with its backward."""
+    """A forward with its forward mode and its backward."""
 
     forward: Callable
+    jvp: Callable
     backward: Callable
     draw: Callable  # (rng, tokens) -> inputs to differentiate by, and options
     least_rank: int = 0  # of tokens, the axes before the features
@@ -114,12 +115,12 @@ def draw_experts(rng, tokens, limit=1.5, **options):
 def pair(name, draw, *arguments, least_rank=0, maps_tokens=True, **options):
     """Return the pair of a name, drawn with these arguments and options."""
     room = core if name == "linear" else layers
-    forward, backward = (getattr(room, f"{name}_{way}") for way in ("forward", "backward"))
+    ways = (getattr(room, f"{name}_{way}") for way in ("forward", "jvp", "backward"))
 
     def draw_all(rng, tokens):
         return draw(rng, tokens, *arguments, **options)
 
-    return Pair(forward, backward, draw_all, least_rank, maps_tokens)
+    return Pair(*ways, draw_all, least_rank, maps_tokens)
 
 
 PAIRS = {

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from mha_numpy.checking.trees import leaves
+from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError
 from tests.compare import assert_close
 from tests.gradients import assert_gradients
 from tests.layers.pairs import PAIRS, D
+from tests.slopes import assert_slopes, inner_product, random_tangents, slopes
 from tests.sweeps import sweep
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -42,6 +43,34 @@ def arrays(tree):
 def test_gradients(name, tokens, rng):
     forward, inputs = PAIRS[name].ready(rng, tokens)
     assert_gradients(forward, PAIRS[name].backward, inputs)
+
+
+@each_pair
+@pytest.mark.parametrize("tokens", [(2, 3), (2, 1, 3)])
+def test_forward_mode(name, tokens, rng):
+    """Against a complex step, and as the transpose of backward."""
+    pair = PAIRS[name]
+    forward, inputs = pair.ready(rng, tokens)
+    out, cache = forward(**inputs)
+    tangents = random_tangents(inputs, 0)
+    out_dot = pair.jvp(tangents, cache)
+    assert out_dot.dtype == out.dtype
+    assert_slopes([out_dot], slopes(lambda **x: forward(**x)[:1], inputs, tangents))
+    d_out = np.asarray(rng.normal(size=out.shape))
+    grads, dots = arrays(pair.backward(d_out, cache)), arrays(tangents)
+    columns, size = inner_product([(d_out, np.asarray(out_dot))])
+    rows, more = inner_product([(grads[part], dots[part]) for part in dots])
+    assert abs(columns - rows) <= 1e-12 * max(1, size, more)
+    for part in inputs:  # one moves alone
+        alone = pair.jvp({part: tangents[part]}, cache)
+        still = {n: zeros_like(x) for n, x in inputs.items()}
+        both = pair.jvp(still | {part: tangents[part]}, cache)
+        assert np.array_equal(alone, both)
+
+
+def zeros_like(tree):
+    """Return 0 for each number of an array, or of the arrays of a tuple."""
+    return replaced(tree, {n: np.zeros_like(x) for n, x in leaves(tree).items() if x is not None})
 
 
 @each_pair

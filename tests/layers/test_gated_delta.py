@@ -13,6 +13,7 @@ from mha_numpy.layers.gated_delta import BETA, DECAY
 from mha_numpy.models import TransformerLM
 from tests.compare import assert_close
 from tests.gradients import assert_gradients, assert_layer_gradients, randomize
+from tests.slopes import assert_slopes, random_tangents, slopes
 
 X = np.ones((2, 3, 9))
 SIZES = {"embed_dim": 9, "num_heads": 4, "num_key_heads": 2, "head_dim": 3, "value_dim": 5}
@@ -53,6 +54,16 @@ def test_gates_by_hand_and_far_out():
     out, _ = DECAY.forward(x=x, **inputs)
     assert_close(out, [[-2 * np.log(2)], [0.0], [-2e4]])
     assert_gradients(DECAY.forward, DECAY.backward, {"x": np.array([[0.3], [-2.0]]), **inputs})
+
+
+@pytest.mark.parametrize("pair", [BETA, DECAY])
+def test_forward_mode_of_its_numbers(pair, rng):
+    shapes = {"x": (2, 5, 3), "a_log": (3,), "dt_bias": (3,)}
+    inputs = {name: rng.normal(size=shapes[name]) for name in pair.inputs}
+    tangents = random_tangents(inputs, 0)
+    _, cache = pair.forward(**inputs)
+    expected = slopes(lambda **x: pair.forward(**x)[:1], inputs, tangents)
+    assert_slopes([pair.jvp(tangents, cache)], expected)
 
 
 @pytest.mark.parametrize("parts", [[4, 5], [1] * 9, [9]])

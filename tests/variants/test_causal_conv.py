@@ -7,9 +7,10 @@ import pytest
 
 from mha_numpy.checking.tracing import trace
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.variants import causal_conv_backward, causal_conv_forward
+from mha_numpy.variants import causal_conv_backward, causal_conv_forward, causal_conv_jvp
 from tests.compare import assert_close
 from tests.gradients import assert_gradients
+from tests.slopes import assert_slopes, inner_product, random_tangents, slopes
 
 
 def draw(rng, leading=(2,), T=6, K=4, D=3, *, bias=True, state=True):
@@ -145,3 +146,21 @@ def test_wrong_input(rng):
     out, cache = causal_conv_forward(**inputs)
     with pytest.raises(ShapeError, match=r"^d_final_state: expected \(2, 3, 3\), as final_state"):
         causal_conv_backward(out, cache, d_final_state=out)
+
+
+@pytest.mark.parametrize("activation", ["none", "silu"])
+@pytest.mark.parametrize("given", [{}, {"T": 2}, {"bias": False, "state": False}])
+def test_forward_mode(rng, activation, given):
+    inputs = draw(rng, **given)
+    tangents = random_tangents(inputs, 0)
+    out, cache = causal_conv_forward(**inputs, activation=activation)
+    out_dot = causal_conv_jvp(tangents, cache)
+    expected = slopes(
+        lambda **x: causal_conv_forward(**x, activation=activation)[:1], inputs, tangents
+    )
+    assert_slopes([out_dot], expected)
+    d_out = rng.normal(size=out.shape)
+    grads = causal_conv_backward(d_out, cache)._asdict()
+    columns, _ = inner_product([(d_out, out_dot)])
+    rows, _ = inner_product([(grads[f"d_{name}"], dot) for name, dot in tangents.items()])
+    assert abs(columns - rows) < 1e-12

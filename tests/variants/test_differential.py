@@ -6,10 +6,13 @@ from mha_numpy.variants import (
     differential_attention_backward,
     differential_attention_forward,
 )
+from mha_numpy.variants.differential import DIFFERENCE
 from tests.checking.tracing.whole import assert_whole, trace_both
 from tests.compare import assert_close
 from tests.gradients import assert_gradients
+from tests.slopes import assert_slopes, random_tangents, slopes
 
+LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
 B, H, H_KV, T_Q, T_K, D, D_V, INIT = 2, 6, 3, 4, 5, 7, 8, 0.3
 
 
@@ -152,3 +155,12 @@ def test_every_equation_of_a_trace_holds(rng):
         (d_out,) = (s.array for s in t if s.name == "d_out")
         assert_whole(t, [*arrays.values(), *options.values(), d_out])
         assert t["second.v"] is t["first.v"]
+
+
+def test_forward_mode_of_the_difference(rng):
+    shapes = {"out_1": (B, T_Q, D_V), "out_2": (B, T_Q, D_V), **dict.fromkeys(LAMBDAS, (D,))}
+    inputs = {name: rng.normal(size=shape) / 2 for name, shape in shapes.items()}
+    tangents = random_tangents(inputs, 0)
+    _, cache = DIFFERENCE.forward(**inputs, lambda_init=INIT)
+    expected = slopes(lambda **x: DIFFERENCE.forward(**x, lambda_init=INIT)[:1], inputs, tangents)
+    assert_slopes([DIFFERENCE.jvp(tangents, cache)], expected)

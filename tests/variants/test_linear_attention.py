@@ -8,9 +8,14 @@ import pytest
 from mha_numpy import backend
 from mha_numpy.checking.tracing import trace
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError
-from mha_numpy.variants import linear_attention_backward, linear_attention_forward
+from mha_numpy.variants import (
+    linear_attention_backward,
+    linear_attention_forward,
+    linear_attention_jvp,
+)
 from tests.compare import assert_close
 from tests.gradients import assert_gradients
+from tests.slopes import assert_slopes, inner_product, random_tangents, slopes
 from tests.sweeps import sweep
 
 FORMS = ("recurrence", "chunks", "product")
@@ -346,3 +351,22 @@ def test_arguments_stay_as_they_are(rng):
     for form in FORMS:
         run(inputs, rng, form=form)
     assert_same(inputs, before, "exact")
+
+
+@each_rule
+@pytest.mark.parametrize("leading", [(2, 6, 3), ()])
+def test_forward_mode(decay, rule, leading, rng):
+    inputs = draw(rng, decay, rule, leading=leading)
+    tangents = random_tangents(inputs, 0)
+    for form in FORMS:
+        out, cache = linear_attention_forward(**inputs, form=form)
+        out_dot = linear_attention_jvp(tangents, cache)
+        of_form = slopes(
+            lambda form=form, **x: linear_attention_forward(**x, form=form)[:1], inputs, tangents
+        )
+        assert_slopes([out_dot], of_form)
+        d_out = rng.normal(size=out.shape)
+        grads = linear_attention_backward(d_out, cache)._asdict()
+        columns, _ = inner_product([(d_out, out_dot)])
+        rows, _ = inner_product([(grads[f"d_{name}"], dot) for name, dot in tangents.items()])
+        assert abs(columns - rows) < 1e-11

@@ -1,0 +1,46 @@
+"""Derivatives by a complex step, and comparisons of tangents and gradients with them."""
+
+import numpy as np
+
+from mha_numpy.checking.trees import leaves, replaced
+from mha_numpy.dtypes import allow_complex
+from tests.compare import Tolerance, assert_close
+
+STEP = 1e-30  # nothing is subtracted, so nothing cancels
+
+
+def random_tangents(inputs, seed):
+    """Return random tangents like the inputs, nested as they are; a bias of -inf stands still."""
+    rng = np.random.default_rng((seed, 99))
+    arrays = {name: x for name, x in leaves(inputs).items() if isinstance(x, np.ndarray)}
+    drawn = {
+        name: np.where(np.isfinite(x), rng.normal(size=x.shape), 0)
+        for name, x in arrays.items()
+        if x.dtype.kind == "f"
+    }
+    return replaced(inputs, drawn)
+
+
+def slopes(function, inputs, tangents):
+    """Return how fast each of the arrays that a function returns moves along the tangents."""
+    dots, arrays = leaves(tangents), leaves(inputs)
+    moved = {name: arrays[name] + 1j * STEP * dot for name, dot in dots.items() if dot is not None}
+    with allow_complex():
+        return [np.asarray(array).imag / STEP for array in function(**replaced(inputs, moved))]
+
+
+def assert_slopes(found, expected):
+    """Fail unless all agree to 1e-12 of the largest."""
+    largest = max([1.0, *(np.abs(array).max(initial=0) for array in expected)])
+    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+        assert_close(one, other, Tolerance(0, 1e-12 * largest), name=f"array {number}")
+
+
+def inner_product(pairs):
+    """Return the sum of all products, and that of their magnitudes; arrays may be nested."""
+    total, size = 0.0, 0.0
+    for one, other in pairs:
+        ones, others = ([x for x in leaves(t).values() if x is not None] for t in (one, other))
+        for a, b in zip(ones, others, strict=True):
+            total, size = total + float((a * b).sum()), size + float(np.abs(a * b).sum())
+    return total, size
