@@ -55,6 +55,8 @@ def check_double_backward(
     analytic = {without_d(name): x for name, x in leaves(dict(fields)).items()}
 
     def penalty(**moved: Any) -> Array:
+        dtype = np.result_type(*moved.values())  # if one makes a complex step, all are complex
+        moved = {name: x.astype(dtype) for name, x in moved.items()}
         moved_out = moved.pop("d_out")
         _, its_cache = pair.run(moved)
         grads = call_backward(pair, backward, moved_out, its_cache, moved)
@@ -94,7 +96,7 @@ def _row(
     scale: float,
 ) -> ArrayReport:  # fmt: skip
     """Compare cell by cell; the worst one is named by its place in the output."""
-    off = np.abs(analytic - numeric)
+    off = np.asarray(np.abs(analytic - numeric))
     off[np.isnan(off)] = np.inf
     rtol, atol = tolerance
     excess = off / np.maximum(rtol * np.abs(numeric) + atol * scale, np.finfo(float).tiny)
