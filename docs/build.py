@@ -42,8 +42,8 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
     "experiments": ("experiments/*",),
     "reading-order": (
         "glossary", "conventions", "conformance", "identify", "softmax", "attention", "multi-head",
-        "grouped", "rope", "merging", "caches", "latent", "differential", "linear-attention",
-        "block-selection", "blocks", "pretrained", "performance", "correctness",
+        "forward-mode", "grouped", "rope", "merging", "caches", "latent", "differential",
+        "linear-attention", "block-selection", "blocks", "pretrained", "performance", "correctness",
         "Contributing <CONTRIBUTING>",
     ),
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),

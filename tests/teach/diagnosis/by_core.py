@@ -27,6 +27,11 @@ def by_core(task):
     return getattr(sys.modules[__name__], task)
 
 
+def forward_mode(q, k, v, q_dot, k_dot, v_dot):
+    _, cache = core.attention_forward(q, k, v)
+    return core.attention_jvp((q_dot, k_dot, v_dot), cache).out_dot
+
+
 def scores(q, k):
     _, cache = core.attention_forward(q, k, k)
     return core.attention_stages(cache).scores
