@@ -58,13 +58,18 @@ def as_float_array(name: str, value: Any) -> Array:
         )
     array = as_array(name, value, "a float array", DTypeError)
     kind = array.dtype.kind
-    if kind == "f" or (kind == "c" and _complex_allowed.get()):
+    if is_float(array.dtype) or (kind == "c" and _complex_allowed.get()):
         return array
     advice = _ADVICE.get(kind, "pass a NumPy array of float32 or float64")
     if kind in "iu" and not hasattr(value, "astype"):
         advice = "write np.array({name}, float)"
     advice = advice.format(name=name)
     raise DTypeError(f"{name}: expected a float array; got {describe(value)}; {advice}")
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Return whether numbers of this dtype are floats: NumPy's, or bfloat16 of ml_dtypes."""
+    return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
 def as_integer_array(name: str, value: Any, expected: str) -> Array:
@@ -106,22 +111,28 @@ def float_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
         found = np.dtype(dtype)
     except TypeError:
         found = None
-    if found is None or found.kind != "f":
+    if found is None or not is_float(found):
         raise DTypeError(f"dtype: expected a float dtype; got {describe(dtype)}")
     return found
 
 
 def result_dtype(*arrays: Array | None) -> np.dtype[Any]:
-    """Promote the dtypes of the arrays that are not None, as NumPy does."""
+    """Promote the dtypes of the arrays that are not None, as NumPy does.
+
+    float16 and bfloat16 meet in float32, which contains both.
+    """
     return _promote(*[array.dtype for array in arrays if array is not None])
 
 
 @functools.cache
 def _promote(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
-    return np.result_type(*dtypes)
+    try:
+        return np.result_type(*dtypes)
+    except TypeError:  # NumPy knows no type for both
+        return np.result_type(np.float32, *(d for d in dtypes if d.itemsize > 2))
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype to compute in: float32 for float16, else the dtype itself."""
-    is_half = dtype.kind == "f" and dtype.itemsize == 2  # in either byte order
+    """Return the dtype to compute in: float32 for float16 and bfloat16, else the dtype itself."""
+    is_half = dtype.itemsize == 2 and is_float(dtype)  # in either byte order
     return np.dtype(np.float32) if is_half else dtype

@@ -213,8 +213,8 @@ def attention_forward(
     Forward takes 2 B H T_q T_k (d_k + d_v) floating-point operations. The reference's cache holds
     B H T_q T_k weights, and as many numbers again for each of softcap and dropout; a kernel's cache
     holds only heads and lse. All backends agree to rounding. The equations compute what the kernels
-    do not cover: dtypes other than float32 and float64 (float16 is computed in float32), empty
-    axes, and everything that is recorded.
+    do not cover: dtypes other than float32 and float64 (float16 and bfloat16 are computed in
+    float32), empty axes, and everything that is recorded.
     The cache refers to the inputs, so leave them unchanged until backward has run.
     mask, is_causal, window and a bias of -inf combine by AND. Sources: Vaswani et al. 2017,
     eq. 1; grouped heads: Ainslie et al. 2023; softcap: Gemma Team 2024,

@@ -234,7 +234,7 @@ def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -
             given[name] = value = option.check(name, value, q, k)
             if not option.in_kernels:
                 inputs.in_kernels = False
-            if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
+            if isinstance(value, np.ndarray) and value.dtype.kind in "fcV":  # V: bfloat16
                 floats.append(name)
                 is_one_dtype = is_one_dtype and value.dtype is dtype
     if not is_one_dtype:

@@ -2,14 +2,16 @@ import numpy as np
 import pytest
 
 from mha_numpy import (
+    MultiHeadAttention,
     attention_backward,
     attention_forward,
+    attention_jvp,
     attention_stages,
     scaled_dot_product_attention,
 )
 from mha_numpy.errors import MaskError
 from tests.compare import assert_close
-from tests.core.configurations import SEEDS, attention_configuration
+from tests.core.configurations import SEEDS, as_dtype, attention_configuration
 from tests.core.naive import naive_attention
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -312,3 +314,67 @@ def test_big_endian_and_half_precision(qkv):
     out, big_cache = attention_forward(*half)
     assert_close(out, expected, "exact")
     assert big_cache.lse.dtype.itemsize == cache.lse.dtype.itemsize == 4
+
+
+def to_float32(value):
+    """Return an array of bfloat16 in float32; anything else as it is."""
+    is_narrow = isinstance(value, np.ndarray) and value.dtype.name == "bfloat16"
+    return value.astype(np.float32) if is_narrow else value
+
+
+class TestBfloat16:
+    """Computed in float32, as float16 is, and rounded once at the end."""
+
+    @pytest.fixture(autouse=True)
+    def bfloat16(self):
+        self.dtype = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_all_that_attention_returns(self, seed, backend):
+        inputs, options = attention_configuration(seed)
+        narrow, options = as_dtype(inputs, self.dtype), as_dtype(options, self.dtype)
+        wide = {name: to_float32(x) for name, x in narrow.items()}
+        found, cache = attention_forward(**narrow, **options)
+        options = {name: to_float32(x) for name, x in options.items()}
+        expected, wide_cache = attention_forward(**wide, **options)
+        assert cache.lse.dtype == np.float32
+        assert_close(found.astype(np.float32), expected.astype(self.dtype), "exact")
+        d_out = np.random.default_rng(seed).normal(size=found.shape).astype(self.dtype)
+        grads = attention_backward(d_out, cache)
+        exact = attention_backward(d_out.astype(np.float32), wide_cache)
+        tangents = attention_jvp({"v": narrow["v"]}, cache)
+        wide_tangents = attention_jvp({"v": wide["v"]}, wide_cache)
+        for name, array, other in [
+            *zip(grads._fields, grads, exact, strict=True),
+            *zip(tangents._fields, tangents, wide_tangents, strict=True),
+        ]:
+            if array is not None:
+                assert array.dtype == self.dtype, name
+                wide_array = array.astype(np.float32)
+                assert_close(wide_array, other.astype(self.dtype), "exact", name=name)
+
+    @pytest.mark.parametrize(
+        ("other", "expected"),
+        [(np.float16, np.float32), (np.float32, np.float32), (np.float64, np.float64)],
+    )
+    def test_with_another_dtype(self, qkv, other, expected):
+        q, k, v = qkv
+        out, _ = attention_forward(q.astype(self.dtype), k.astype(other), v.astype(other))
+        assert out.dtype == expected
+
+    def test_a_bias_of_another(self, qkv):
+        q, k, v = (x.astype(np.float32) for x in qkv)
+        bias = np.zeros((q.shape[-2], k.shape[-2]), self.dtype)
+        assert attention_forward(q, k, v, bias=bias)[0].dtype == np.float32
+
+    def test_a_mask_has_to_be_bool(self, qkv):
+        mask = np.ones((qkv[0].shape[-2], qkv[1].shape[-2]), self.dtype)
+        with pytest.raises(MaskError, match="mask: expected a bool array"):
+            attention_forward(*qkv, mask=mask)
+
+    def test_a_layer(self, backend):
+        layer = MultiHeadAttention(8, 2, rng=0).astype(self.dtype)
+        x = np.ones((2, 3, 8), self.dtype)
+        out = layer(x)
+        assert out.dtype == self.dtype
+        assert layer.backward(out)[0].dtype == self.dtype

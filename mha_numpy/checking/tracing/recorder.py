@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
@@ -190,6 +190,45 @@ class Trace:
             return np.asarray(evaluate(tree, arrays))
         except NOT_KNOWN as error:
             raise ConfigError(f"{step.name}: its equation cannot be computed: {error}") from error
+
+    def recompute(self, change: Callable[[str, Any], Any]) -> dict[str, Any]:
+        """Compute all steps again, from the inputs on, each result changed by a function.
+
+        Parameters
+        ----------
+        change : callable
+            ``change(name, array)`` returns what later steps read in place of the array: another
+            array, or any object that acts like one.
+
+        Returns
+        -------
+        dict
+            The changed array of each step, by its name; of several with that name the last.
+
+        Examples
+        --------
+        >>> from mha_numpy.core import scaled_dot_product_attention
+        >>> x = np.eye(3)
+        >>> with trace() as t:
+        ...     out = scaled_dot_product_attention(x, x.copy(), x.copy())
+        >>> found = t.recompute(lambda name, array: 0 * array if name == "scores" else array)
+        >>> found["heads"].round(3)  # equal scores: the mean of the values
+        array([[0.333, 0.333, 0.333],
+               [0.333, 0.333, 0.333],
+               [0.333, 0.333, 0.333]])
+        """
+        changed: dict[int, Any] = {}  # by the number of a step
+        for step in self.steps:
+            tree, result = self.tree_of(step), step.array
+            if tree is not None:
+                known = self.known_before(step)
+                arrays = {
+                    name: of.array if of.is_constant else changed[of.number]
+                    for name, of in known.items()
+                }
+                result = evaluate(tree, arrays)
+            changed[step.number] = change(step.name, result)
+        return {step.name: changed[step.number] for step in self.steps}
 
     def tree_of(self, step: Step) -> ast.expr | None:
         """Return the syntax tree of a step's equation: whole names, and sizes for axes.

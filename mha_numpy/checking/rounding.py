@@ -1,0 +1,139 @@
+"""Rounding to narrower floats, and computing a trace again with some of its steps rounded."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.tracing import Trace
+from mha_numpy.checks import check_choice
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import ConfigError
+
+
+class Format(NamedTuple):
+    """A format of floats: how many digits it keeps, and which numbers are in it."""
+
+    digits: int  # binary, with the first, which is always 1
+    least_exponent: int  # of a normal number; below it the digits get fewer
+    largest: float
+    has_inf: bool = True  # else what is too large becomes NaN
+
+    @property
+    def unit(self) -> float:
+        """The unit roundoff: the largest relative error of rounding a normal number."""
+        return 2.0**-self.digits
+
+
+FORMATS = {
+    "float64": Format(53, -1022, float(np.finfo(np.float64).max)),
+    "float32": Format(24, -126, float(np.finfo(np.float32).max)),
+    "tf32": Format(11, -126, (2 - 2.0**-10) * 2.0**127),
+    "bfloat16": Format(8, -126, (2 - 2.0**-7) * 2.0**127),
+    "float16": Format(11, -14, 65504.0),
+    "e5m2": Format(3, -14, 57344.0),
+    "e4m3": Format(4, -6, 448.0, has_inf=False),
+}
+
+
+@np.errstate(invalid="ignore", over="ignore")  # a signalling NaN; inf is the answer
+def round_to(x: Array, name: str, *, scale: float = 1.0) -> Array:
+    """Round to the nearest number of a format, and of two equally near to the even one.
+
+    Parameters
+    ----------
+    x : float array of any shape
+    name : {"float64", "float32", "tf32", "bfloat16", "float16", "e5m2", "e4m3"}
+        The last two are the formats of 8 bits. Other than NumPy's, a number is rounded once, from
+        float64, and stays float64.
+    scale : float
+        > 0; ``x * scale`` is rounded, and divided by it again: a factor that puts the numbers where
+        the format has most to offer.
+
+    Returns
+    -------
+    float64 array like `x`
+        What is too large becomes inf, in "e4m3", which has none, NaN.
+
+    Notes
+    -----
+    Sources: Micikevicius et al. 2022, *FP8 formats for deep learning*, table 1; Kalamkar et al.
+    2019, *A study of bfloat16*, section 3.
+
+    Examples
+    --------
+    >>> print(round_to(np.array([3.14159265, 1000.5, 70000.0]), "float16"))
+    [3.140625e+00 1.000500e+03          inf]
+    >>> print(round_to(np.array([3.14159265, 1000.5, 70000.0]), "bfloat16"))
+    [3.14062e+00 1.00000e+03 7.01440e+04]
+    >>> print(round_to(np.array([3.14159265, 1000.5]), "e4m3"), round_to(1000.5, "e4m3", scale=0.1))
+    [3.25  nan] 960.0
+    """
+    found = FORMATS[check_choice("name", name, FORMATS)]
+    if not scale > 0:
+        raise ConfigError(f"scale: expected a number > 0; got {scale}")
+    scaled = as_float_array("x", x).astype(np.float64) * scale
+    if found.digits == 53:
+        return scaled / scale
+    _, exponent = np.frexp(scaled)  # scaled = m 2^exponent with m from 1/2 to 1
+    last = np.maximum(exponent - found.digits, found.least_exponent + 1 - found.digits)
+    quantum = np.ldexp(1.0, last)
+    rounded = np.rint(scaled / quantum) * quantum
+    beyond = np.copysign(np.inf if found.has_inf else np.nan, scaled)
+    return np.where(np.abs(rounded) > found.largest, beyond, rounded) / scale
+
+
+def replay(
+    recorded: Trace, formats: Mapping[str, str], *, scales: Mapping[str, float] | None = None
+) -> dict[str, Array]:
+    """Compute a trace again, with the result of some steps rounded.
+
+    Parameters
+    ----------
+    recorded : Trace
+        Of a computation in float64.
+    formats : mapping
+        From names of steps and inputs to formats of `round_to`; others keep all digits.
+    scales : mapping, optional
+        From some of these names to factors.
+
+    Returns
+    -------
+    dict
+        The array of each step, by its name; of several with a name the last.
+
+    Notes
+    -----
+    A step is one equation, so sums within it, as those of a product, keep the digits of float64.
+
+    Examples
+    --------
+    >>> from mha_numpy import attention_forward, trace
+    >>> q, k, v = np.random.default_rng(0).normal(size=(3, 4, 8))
+    >>> with trace() as t:
+    ...     out, cache = attention_forward(q, k, v)
+    >>> found = replay(t, {"weights": "bfloat16"})
+    >>> bool((found["scores"] == t["scores"]).all()), bool(abs(found["heads"] - out).max() < 0.01)
+    (True, True)
+    """
+    scales = scales or {}
+    check_formats(recorded, formats, scales)
+
+    def change(name: str, array: Any) -> Array:
+        array = np.asarray(array)
+        if name not in formats or array.dtype.kind != "f":
+            return array
+        rounded = round_to(array, formats[name], scale=scales.get(name, 1.0))
+        return np.where(np.isfinite(array), rounded, array)  # -inf is a mask, in any format
+
+    return recorded.recompute(change)
+
+
+def check_formats(recorded: Trace, formats: Mapping[str, str], scales: Mapping[str, float]) -> None:
+    """Check that all names are those of steps, and that there are such formats."""
+    names = {step.name for step in recorded}
+    for name in (*formats, *scales):
+        if name not in names:
+            raise ConfigError(f"formats: expected names of steps, {sorted(names)}; got {name!r}")
+    for name, wanted in formats.items():
+        check_choice(f"formats[{name!r}]", wanted, FORMATS)

@@ -1,0 +1,208 @@
+"""Formats of floats, and traces that are computed again with rounded steps."""
+
+import numpy as np
+import pytest
+
+from mha_numpy import attention_backward, attention_forward, trace
+from mha_numpy.checking.error_bounds import error_bounds
+from mha_numpy.checking.rounding import FORMATS, replay, round_to
+from mha_numpy.errors import ConfigError
+from tests.compare import Tolerance, assert_close
+from tests.core.configurations import attention_configuration
+from tests.sweeps import sweep
+
+NAMES = {
+    "bfloat16": "bfloat16", "float16": "float16", "e5m2": "float8_e5m2", "e4m3": "float8_e4m3fn"
+}  # fmt: skip
+
+
+def every_number(dtype):
+    """Return all numbers of a format of 8 or 16 bits, in float64."""
+    bits = np.arange(2 ** (8 * dtype.itemsize)).astype(f"u{dtype.itemsize}")
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        return bits.view(dtype).astype(np.float64)
+
+
+@pytest.fixture(params=NAMES)
+def narrow(request):
+    """Return a format's name here, and its dtype."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    name = NAMES[request.param]
+    return request.param, np.dtype(getattr(ml_dtypes, name, None) or name)
+
+
+def test_a_number_of_the_format_stays(narrow):
+    name, dtype = narrow
+    numbers = every_number(dtype)
+    np.testing.assert_array_equal(round_to(numbers, name), numbers)
+    finite = numbers[np.isfinite(numbers)]
+    assert finite.max() == FORMATS[name].largest
+    assert (np.signbit(round_to(numbers, name)) == np.signbit(numbers))[~np.isnan(numbers)].all()
+
+
+def test_between_two_numbers_the_nearer_one(narrow):
+    """All middles of neighbours, and what is a little below and above them."""
+    name, dtype = narrow
+    finite = np.unique(every_number(dtype)[np.isfinite(every_number(dtype))])
+    middle = (finite[:-1] + finite[1:]) / 2
+    below, above = np.nextafter(middle, -np.inf), np.nextafter(middle, np.inf)
+    np.testing.assert_array_equal(round_to(below, name), finite[:-1])
+    np.testing.assert_array_equal(round_to(above, name), finite[1:])
+    # a middle has one binary digit more, so float32 holds it, and is rounded to even
+    exact = middle.astype(np.float32).astype(dtype).astype(np.float64)
+    np.testing.assert_array_equal(round_to(middle, name), exact)
+
+
+def test_beyond_the_largest(narrow):
+    name, dtype = narrow
+    numbers = FORMATS[name].largest * np.array([1.01, 1.1, 2, 100]) * np.array([[1], [-1]])
+    with np.errstate(over="ignore"):
+        expected = numbers.astype(np.float32).astype(dtype).astype(np.float64)
+    np.testing.assert_array_equal(round_to(numbers, name), expected)
+
+
+def test_float32_and_float64(rng):
+    x = rng.normal(size=1000) * 10.0 ** rng.integers(-50, 40, 1000)
+    with np.errstate(over="ignore", under="ignore"):
+        np.testing.assert_array_equal(round_to(x, "float32"), x.astype(np.float32))
+    assert np.array_equal(round_to(x, "float64"), x)
+
+
+def test_tf32_is_float32_with_the_digits_of_float16(rng):
+    x = rng.uniform(1, 2, 1000)
+    np.testing.assert_array_equal(round_to(x, "tf32"), round_to(x, "float16"))
+    assert round_to(np.array(1e30), "tf32") == pytest.approx(1e30, rel=2**-11)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_error_is_at_most_the_unit(name, rng):
+    x = rng.uniform(1, 4, 10_000)
+    off = np.abs(round_to(x, name) / x - 1).max()
+    unit = FORMATS[name].unit
+    assert off <= unit
+    assert off > unit / 4 or name == "float64"
+
+
+def test_a_scale_moves_the_range():
+    assert np.isinf(round_to(np.array(70000.0), "float16"))
+    assert round_to(np.array(70000.0), "float16", scale=0.5) == 70016
+    assert np.isinf(round_to(np.array(np.inf), "float16", scale=0.5))
+
+
+def test_wrong_arguments():
+    with pytest.raises(ConfigError, match="name: expected one of"):
+        round_to(np.ones(2), "float8")
+    with pytest.raises(ConfigError, match="scale: expected a number > 0"):
+        round_to(np.ones(2), "float16", scale=0.0)
+    with trace() as t:
+        attention_forward(*np.ones((3, 2, 4)))
+    with pytest.raises(ConfigError, match="formats: expected names of steps.*'score'"):
+        replay(t, {"score": "float16"})
+
+
+def traced(seed):
+    inputs, options = attention_configuration(seed)
+    with trace() as t:
+        out, cache = attention_forward(**inputs, **options)
+        attention_backward(np.random.default_rng(seed).normal(size=out.shape), cache)
+    return t
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_without_rounding_a_trace_is_computed_again(seed):
+    t = traced(seed)
+    found = replay(t, {})
+    assert list(found) == [step.name for step in t]
+    for step in t:
+        assert_close(found[step.name], step.array, name=step.name)
+
+
+def test_a_rounded_step_reaches_the_later_ones_only():
+    t = traced(0)
+    found, plain = replay(t, {"weights": "bfloat16"}), replay(t, {})
+    for name in ("scores", "q", "d_out"):
+        if name in found:
+            assert np.array_equal(found[name], plain[name])
+    assert np.array_equal(found["weights"], round_to(plain["weights"], "bfloat16"))
+    assert not np.array_equal(found["heads"], plain["heads"])
+    assert not np.array_equal(found["d_v"], plain["d_v"])
+
+
+def test_an_input_can_be_rounded():
+    t = traced(0)
+    found = replay(t, {"q": "e4m3"}, scales={"q": 8.0})
+    assert np.array_equal(found["q"], round_to(t["q"], "e4m3", scale=8.0))
+    assert not np.array_equal(found["scores"], t["scores"])
+
+
+# --- bounds of errors -----------------------------------------------------------------------------
+
+
+def random_formats(t, rng):
+    """Return formats of some of the steps and inputs whose numbers are floats."""
+    formats = list(FORMATS)
+    floats = [step.name for step in t if step.array.dtype.kind == "f"]
+    return {name: str(rng.choice(formats)) for name in floats if rng.random() < 0.7}
+
+
+def excess(found, t, bounds):
+    """Return the largest error of each step, as a share of its bound."""
+    shares = {}
+    for step in t:
+        if step.name in bounds and step.array.size:
+            finite = np.isfinite(step.array) & np.isfinite(found[step.name])
+            off = np.abs(np.where(finite, found[step.name] - step.array, 0))
+            assert (finite | (found[step.name] == step.array) | np.isinf(bounds[step.name])
+                    | np.isnan(step.array)).all(), step.name  # fmt: skip
+            shares[step.name] = float((off / np.maximum(bounds[step.name], 1e-300)).max())
+    return shares
+
+
+@pytest.mark.parametrize("seed", sweep(range(240), 40))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # inf - inf, where a format overflows
+def test_no_error_is_above_its_bound(seed):
+    t = traced(seed)
+    formats = random_formats(t, np.random.default_rng(seed))
+    shares = excess(replay(t, formats), t, error_bounds(t, formats))
+    assert max(shares.values()) <= 1, shares
+
+
+def test_bounds_are_not_far_above_the_errors(rng):
+    """In the median over random problems, of out and of each gradient."""
+    ratios = {name: [] for name in ("heads", "d_q", "d_k", "d_v")}
+    for _ in range(20):
+        q, k, v, d_out = rng.normal(size=(4, 2, 2, 32, 16))
+        with trace() as t:
+            _, cache = attention_forward(q, k, v)
+            attention_backward(d_out, cache)
+        formats = {step.name: "bfloat16" for step in t if step.equation}
+        bounds, found = error_bounds(t, formats), replay(t, formats)
+        for name, of_name in ratios.items():
+            of_name.append(bounds[name].max() / np.abs(found[name] - t[name]).max())
+    medians = {name: float(np.median(x)) for name, x in ratios.items()}
+    assert min(medians.values()) > 1
+    assert max(medians.values()) < 50, medians
+
+
+def test_bounds_by_hand():
+    """scores 2 +- 2^-8 * 2 and 0: one weight moves by less than a quarter of what its score may."""
+    q, k, v = np.array([[1.0]]), np.array([[2.0], [0.0]]), np.array([[1.0], [0.0]])
+    with trace() as t:
+        attention_forward(q, k, v, scale=1.0)
+    bounds = error_bounds(t, {"scores": "bfloat16"})
+    assert_close(bounds["scores"], [[2 * 2.0**-8, 2.0**-134]], Tolerance(0, 1e-9))
+    power, off = np.exp(2.0), np.expm1(2.0**-7)
+    expected = (power * off + power / (power + 1) * power * off) / (power + 1 - power * off)
+    assert_close(bounds["heads"], [[expected]], Tolerance(1e-6, 1e-9))
+
+
+def test_what_is_too_large_has_no_bound():
+    with trace() as t:
+        attention_forward(
+            np.array([[300.0]]), np.array([[300.0], [1.0]]), np.ones((2, 1)), scale=1.0
+        )
+    bounds = error_bounds(t, {"scores": "float16"})
+    assert np.isinf(bounds["scores"][0, 0])
+    assert np.isfinite(bounds["scores"][0, 1])
+    with pytest.raises(ConfigError, match=r"formats\['scores'\]: expected one of"):
+        error_bounds(t, {"scores": "half"})
