@@ -21,7 +21,7 @@ FIRST = {  # packages in the order in which they are best read, with modules tha
 }  # fmt: skip
 MOST = 10  # names of a package whose modules share its page
 NAME = re.compile(r"(?<!`)`([^`]+)`(?!`)")  # as docstrings write the name of an argument
-STEPS = r"\w+_steps(_backward)?"  # what functions of equations alone are called
+STEPS = r"\w+_steps(_backward)?(_jvp)?"  # what functions of equations alone are called
 INDEX = """# Reference
 
 Each package has a page that lists its names. In [the core](core.md) and [layers](layers.md), every
