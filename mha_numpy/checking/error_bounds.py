@@ -1,14 +1,12 @@
-"""How wrong can each step be at most? Bounds of errors, carried along with the numbers.
+"""How wrong can each step be at most? Intervals, carried along with the numbers.
 
-A `Bounded` array is a pair of exact numbers and of bounds, one for each number: what was computed
-in its place, from rounded numbers, is no further away than that. Every operation of an equation
-makes a new bound from those of its inputs, without leaving anything out: `a * b` is off by at most
-``|a| e_b + |b| e_a + e_a e_b``.
-Source: Higham 2002, *Accuracy and Stability of Numerical Algorithms*, section 3.3 (running error
-analysis).
+An `Interval` array has two ends for each number, and what is computed from rounded numbers lies
+between them. Every operation of an equation takes the ends on: a sum's low end is the sum of the
+low ends, and so on. Rounding moves each end outwards by half of the last digit.
+Source: Rump 2010, *Verification methods*, sections 5 and 9 (products of matrices by midpoint and
+radius).
 """
 
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,116 +16,122 @@ from mha_numpy.checking.rounding import FORMATS, check_formats
 from mha_numpy.checking.tracing import Trace
 from mha_numpy.dtypes import Array
 
-ALMOST_ONE = 1 + 1e-9  # bounds are rounded too, a little
 TINY = 1e-12  # of the largest number of an array: what float64 itself may round
 
+MOVES = ("reshape", "swapaxes", "transpose", "repeat", "sum", "mean", "max")  # keep the order
 
-class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
-    """Exact numbers, and how far off what is computed in their place can be."""
 
-    def __init__(self, exact: Any, bound: Any = 0.0) -> None:
-        self.exact = np.asarray(exact)
-        bound = np.where(np.isnan(bound), np.inf, bound)  # 0 * inf: nothing is known
-        self.bound = np.broadcast_to(bound, self.exact.shape)
+class Interval(np.lib.mixins.NDArrayOperatorsMixin):
+    """Numbers of which only the two ends are known; of a sum also what was summed."""
+
+    def __init__(self, low: Any, high: Any, summed: "Interval | None" = None) -> None:
+        self.summed = summed
+        # 0 * inf: nothing is known
+        self.low = np.where(np.isnan(low), -np.inf, low)
+        self.high = np.where(np.isnan(high), np.inf, high)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of both."""
-        return self.exact.shape
+        """The shape of both ends."""
+        return self.low.shape
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return self.exact.ndim
+        return self.low.ndim
 
     @property
-    def T(self) -> "Bounded":
-        """Both transposed."""
-        return self.each(lambda x: x.T)
+    def T(self) -> "Interval":
+        """Both ends transposed."""
+        return Interval(self.low.T, self.high.T)
 
-    def each(self, move: Callable[[Array], Any]) -> "Bounded":
-        """Move both in the same way."""
-        return Bounded(move(self.exact), move(np.asarray(self.bound)))
-
-    def __getitem__(self, index: Any) -> "Bounded":
-        return self.each(lambda x: x[index])
+    def __getitem__(self, index: Any) -> "Interval":
+        return Interval(self.low[index], self.high[index])
 
     def __getattr__(self, name: str) -> Any:
-        """Return a method of arrays that only moves numbers."""
-        if name not in ("reshape", "swapaxes", "transpose", "repeat", "ravel"):
+        """Return a method of arrays that each end can do by itself."""
+        if name not in MOVES:
             raise AttributeError(name)
-        return lambda *args, **options: self.each(lambda x: getattr(x, name)(*args, **options))
-
-    def sum(self, **options: Any) -> "Bounded":
-        """Return the sum, whose parts may all be off to one side."""
-        return self.each(lambda x: x.sum(**options))
-
-    def mean(self, **options: Any) -> "Bounded":
-        """Return the mean."""
-        return self.each(lambda x: x.mean(**options))
-
-    def max(self, **options: Any) -> "Bounded":
-        """Return the largest, which is off by no more than the one that is off the most."""
-        return Bounded(self.exact.max(**options), self._of_finite().max(**options))
-
-    def _of_finite(self) -> Array:
-        """Return the bounds, 0 where a cell is hidden by -inf."""
-        return np.where(np.isneginf(self.exact), 0, self.bound)
+        summed = self if name == "sum" else None
+        return lambda *args, **options: Interval(
+            getattr(self.low, name)(*args, **options),
+            getattr(self.high, name)(*args, **options),
+            summed,
+        )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Apply a function of NumPy to the numbers, and its rule to the bounds."""
-        if method != "__call__" or options:
+        """Apply a function of NumPy by its rule."""
+        if method != "__call__" or options or ufunc not in RULES:
             return NotImplemented
-        exact = ufunc(*(_exact(x) for x in inputs))
-        if ufunc not in RULES:
-            return exact if exact.dtype == bool else NotImplemented
-        bounded = [x if isinstance(x, Bounded) else Bounded(x) for x in inputs]
         with np.errstate(all="ignore"):
-            return Bounded(exact, RULES[ufunc](exact, *bounded))
+            return Interval(*RULES[ufunc](*map(_interval, inputs)))
 
     def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
-        """Select with np.where, by what np.isneginf says of the exact numbers."""
+        """Select with np.where; what -inf hides is hidden for both ends."""
         if function is np.isneginf:
-            return function(_exact(args[0]), **options)
+            return np.isneginf(self.high)
         if function is not np.where or options:
             return NotImplemented
         condition, a, b = args
-        bounds = (x.bound if isinstance(x, Bounded) else 0.0 for x in (a, b))
-        return Bounded(np.where(condition, _exact(a), _exact(b)), np.where(condition, *bounds))
+        a, b = _interval(a), _interval(b)
+        return Interval(np.where(condition, a.low, b.low), np.where(condition, a.high, b.high))
 
 
-def _exact(x: Any) -> Any:
-    return x.exact if isinstance(x, Bounded) else x
+def _interval(x: Any) -> Interval:
+    return x if isinstance(x, Interval) else Interval(np.asarray(x), np.asarray(x))
 
 
-def _of_product(_: Array, a: Bounded, b: Bounded, times: Any = operator.mul) -> Any:
-    size_a, size_b = np.abs(a.exact), np.abs(b.exact)
-    bound: Any = times(size_a, b.bound) + times(a.bound, size_b) + times(a.bound, b.bound)
-    return bound
+def _of_corners(operation: Any, a: Interval, b: Interval) -> tuple[Any, Any]:
+    """Return the least and the largest result of the four pairs of ends."""
+    corners = [operation(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
 
-def _of_quotient(exact: Array, a: Bounded, b: Bounded) -> Any:
-    least = np.abs(b.exact) - b.bound
-    return np.where(least > 0, (a.bound + np.abs(exact) * b.bound) / least, np.inf)
+def _of_quotient(a: Interval, b: Interval) -> tuple[Any, Any]:
+    if b.summed is not None and _are_same(a, b.summed) and (a.low >= 0).all():
+        # a share of the sum, a / (a + rest): what makes a larger makes the sum larger, too
+        most, least = b.high * (1 + TINY) - a.high, b.low * (1 - TINY) - a.low  # of the rest
+        low, high = a.low / (a.low + most), a.high / (a.high + np.maximum(least, 0))
+        return np.where(a.low > 0, low, 0), np.where(a.high > 0, high, 0)
+    low, high = _of_corners(np.divide, a, b)
+    holds_0 = (b.low <= 0) & (b.high >= 0)
+    return np.where(holds_0, -np.inf, low), np.where(holds_0, np.inf, high)
 
 
-def _of_power(exact: Array, x: Bounded, n: Bounded) -> Any:
-    if n.exact.ndim or n.exact != 2:
-        return np.where(x.bound == 0, 0, np.inf)
-    return x.bound * (2 * np.abs(x.exact) + x.bound)
+def _are_same(a: Interval, b: Interval) -> bool:
+    return np.array_equal(a.low, b.low) and np.array_equal(a.high, b.high)
 
 
-RULES: dict[Any, Callable[..., Any]] = {
-    np.add: lambda _, a, b: a.bound + b.bound,
-    np.subtract: lambda _, a, b: a.bound + b.bound,
-    np.negative: lambda _, a: a.bound,
-    np.multiply: _of_product,
-    np.matmul: lambda exact, a, b: _of_product(exact, a, b, np.matmul),
+def _of_matmul(a: Interval, b: Interval) -> tuple[Any, Any]:
+    """Add up each number's distance from the middle, as if all were on one side."""
+    (middle_a, radius_a), (middle_b, radius_b) = (
+        ((x.low + x.high) / 2, (x.high - x.low) / 2) for x in (a, b)
+    )
+    middle = middle_a @ middle_b
+    radius = np.abs(middle_a) @ radius_b + radius_a @ (np.abs(middle_b) + radius_b)
+    return middle - radius, middle + radius
+
+
+def _of_power(x: Interval, n: Interval) -> tuple[Any, Any]:
+    low, high = _of_corners(np.multiply, x, x)
+    if n.ndim or n.low != 2:
+        return np.full_like(low, -np.inf), np.full_like(high, np.inf)
+    return np.where((x.low <= 0) & (x.high >= 0), 0, low), high
+
+
+def _of_each(function: Any) -> Callable[..., tuple[Any, Any]]:
+    """Return the rule of a function that rises with all its inputs."""
+    return lambda *x: (function(*[a.low for a in x]), function(*[a.high for a in x]))
+
+
+RULES: dict[Any, Callable[..., tuple[Any, Any]]] = {
+    **{rising: _of_each(rising) for rising in (np.add, np.exp, np.tanh, np.maximum)},
+    np.subtract: lambda a, b: (a.low - b.high, a.high - b.low),
+    np.negative: lambda a: (-a.high, -a.low),
+    np.multiply: lambda a, b: _of_corners(np.multiply, a, b),
     np.divide: _of_quotient,
+    np.matmul: _of_matmul,
     np.power: _of_power,
-    np.exp: lambda exact, x: np.where(exact == 0, 0, exact * np.expm1(x._of_finite())),
-    np.tanh: lambda exact, x: np.minimum(x.bound, 1 + np.abs(exact)),  # nowhere steeper than 1
-    np.maximum: lambda _, a, b: np.maximum(a._of_finite(), b._of_finite()),
 }
 
 
@@ -153,8 +157,8 @@ def error_bounds(
 
     Notes
     -----
-    A bound adds up as if all roundings went in the same direction. They do not, so measured errors
-    are usually smaller by the root of how many there are.
+    The bounds add up as if all roundings went in the same direction. They do not, so measured
+    errors are usually smaller by the root of how many there are.
 
     Examples
     --------
@@ -170,21 +174,32 @@ def error_bounds(
     (True, True)
     """
     check_formats(recorded, formats, scales or {})
+    exact = {step.name: step.array for step in recorded}
 
     def rounded(name: str, result: Any) -> Any:
-        result = result if isinstance(result, Bounded) else Bounded(result)
-        if result.exact.dtype.kind != "f":
-            return result.exact
-        finite = np.where(np.isfinite(result.exact), np.abs(result.exact), 0)
-        bound = np.where(np.isfinite(result.exact), result.bound, 0) * ALMOST_ONE
-        bound = bound + TINY * finite.max(initial=0)
+        array = exact[name]
+        if array.dtype.kind != "f":
+            return np.asarray(result)
+        ends = _interval(result)
+        finite = np.isfinite(array)
+        slack = TINY * np.abs(array[finite]).max(initial=0)
+        low, high = ends.low - slack, ends.high + slack
         if name in formats:
             format_, scale = FORMATS[formats[name]], (scales or {}).get(name, 1.0)
-            most = finite + bound  # of what is computed before it is rounded
+            largest = np.maximum(np.abs(low), np.abs(high))
             least = 2.0 ** (format_.least_exponent - format_.digits) / scale  # below normal numbers
-            bound = bound + np.maximum(format_.unit * most, least)
-            bound = np.where(most * scale > format_.largest, np.inf, bound)
-        return Bounded(result.exact, bound)
+            off = np.maximum(format_.unit * largest, least)
+            off = np.where(largest * scale > format_.largest, np.inf, off)
+            low, high = low - off, high + off
+        # -inf is a mask, in any format
+        return Interval(np.where(finite, low, array), np.where(finite, high, array))
 
     found = recorded.recompute(rounded)
-    return {name: np.asarray(x.bound) for name, x in found.items() if isinstance(x, Bounded)}
+    with np.errstate(invalid="ignore"):  # inf - inf, where a mask hides
+        return {
+            name: np.where(
+                np.isfinite(exact[name]), np.maximum(x.high - exact[name], exact[name] - x.low), 0
+            )
+            for name, x in found.items()
+            if isinstance(x, Interval)
+        }

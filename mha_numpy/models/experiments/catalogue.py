@@ -8,16 +8,18 @@ from mha_numpy.models.experiments.distillation import DISTILLATION
 from mha_numpy.models.experiments.dropout import DROPOUT
 from mha_numpy.models.experiments.experiment import Experiment
 from mha_numpy.models.experiments.grouped import GROUPED
+from mha_numpy.models.experiments.half_precision import HALF_PRECISION
 from mha_numpy.models.experiments.heads import HEADS
 from mha_numpy.models.experiments.in_context import IN_CONTEXT
 from mha_numpy.models.experiments.norm_place import NORM_PLACE
 from mha_numpy.models.experiments.redundancy import REDUNDANCY
+from mha_numpy.models.experiments.rounding import ROUNDING
 from mha_numpy.models.experiments.scale import SCALE
 from mha_numpy.models.experiments.sharing import SHARING
 
 ALL = (
     HEADS, SCALE, REDUNDANCY, SHARING, GROUPED, DISTILLATION, IN_CONTEXT, DROPOUT, NORM_PLACE,
-    CAPTIONS,
+    CAPTIONS, ROUNDING, HALF_PRECISION,
 )  # fmt: skip
 EXPERIMENTS = {each.name: each for each in ALL}
 
