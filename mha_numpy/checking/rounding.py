@@ -62,12 +62,12 @@ def round_to(x: Array, name: str, *, scale: float = 1.0) -> Array:
 
     Examples
     --------
-    >>> print(round_to(np.array([3.14159265, 1000.5, 70000.0]), "float16"))
-    [3.140625e+00 1.000500e+03          inf]
-    >>> print(round_to(np.array([3.14159265, 1000.5, 70000.0]), "bfloat16"))
-    [3.14062e+00 1.00000e+03 7.01440e+04]
-    >>> print(round_to(np.array([3.14159265, 1000.5]), "e4m3"), round_to(1000.5, "e4m3", scale=0.1))
-    [3.25  nan] 960.0
+    >>> round_to(np.array([3.14159265, 1000.5, 70000.0]), "float16").tolist()
+    [3.140625, 1000.5, inf]
+    >>> round_to(np.array([3.14159265, 1000.5, 70000.0]), "bfloat16").tolist()
+    [3.140625, 1000.0, 70144.0]
+    >>> round_to(np.array([3.14159265, 1000.5]), "e4m3", scale=0.1).tolist()
+    [3.125, 1040.0]
     """
     found = FORMATS[check_choice("name", name, FORMATS)]
     if not scale > 0:
@@ -113,7 +113,8 @@ def replay(
     >>> with trace() as t:
     ...     out, cache = attention_forward(q, k, v)
     >>> found = replay(t, {"weights": "bfloat16"})
-    >>> bool((found["scores"] == t["scores"]).all()), bool(abs(found["heads"] - out).max() < 0.01)
+    >>> off = abs(found["heads"] - out).max()
+    >>> bool(1e-4 < off < 1e-2), bool(np.allclose(found["scores"], t["scores"], rtol=1e-14))
     (True, True)
     """
     scales = scales or {}

@@ -117,6 +117,19 @@ def test_what_is_hidden_reaches_nothing(backend):
     assert all(np.isfinite(grad).all() for grad in grads[:3])
 
 
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+def test_a_sink_of_minus_infinity_is_none(backend, rng):
+    """Whatever its tangent says."""
+    q, k, v = rng.normal(size=(3, 2, 3, 5, 4))
+    sink, sink_dot = np.array([-np.inf, 0.5, -np.inf]), np.array([np.nan, 1.0, np.inf])
+    _, cache = attention_forward(q, k, v, sink=sink, backend=backend)
+    tangents = {"q": q, "sink": sink_dot}
+    grads = attention_backward_jvp(tangents, q, cache)
+    for array in (*attention_jvp(tangents, cache), grads.d_q, grads.d_sink):
+        assert np.isfinite(array).all()
+    assert grads.d_sink[0] == 0
+
+
 def test_by_hand():
     """Two keys of weight 1/4 and 3/4: the Jacobian of softmax is 3/16 times [[1, -1], [-1, 1]]."""
     q, k, v = np.array([[1.0]]), np.log([[1.0], [3.0]]), np.array([[0.0], [16.0]])

@@ -24,11 +24,12 @@ ROOT = Path(__file__).parents[2]
 NAMES = (
     "softmax", "linear", "shapes", "masks", "attention", "multihead", "positions", "kv_cache",
     "wrong_input", "backends", "gradients", "extra_keys", "options", "around", "merge",
-    "rope_scaling", "relative_bias",
+    "rope_scaling", "relative_bias", "forward_mode",
 )  # fmt: skip
 # the tests to try first, where they are not called as the file is
 NEAREST = {
     "options": "attention", "grouped": "attention", "dtypes": "attention", "rope": "positions",
+    "attention_jvp": "forward_mode", "attention_second_order": "forward_mode",
     "kernel_calls": "backends", "qk_norm": "around", "output_gate": "around",
 }  # fmt: skip
 MACHINE_CODE = shutil.ignore_patterns("*.nbc")  # of no use to those who run no kernel
