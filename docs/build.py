@@ -48,7 +48,7 @@ CONTENTS = {  # which pages are below which; names as the navigation shows them
     ),
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
     "teaching": ("course", "student-variants", "sandbox", "marks", "own-exercise", "coverage"),
-    "performance": ("kernels",),
+    "performance": ("kernels", "precision"),
     "CONTRIBUTING": ("jupyterlite", "release", "CHANGELOG"),
 }  # fmt: skip
 ALWAYS = ("index", "glossary")  # pages that all others need
