@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 34 · One direction, every output
 #
-# In this text of eight tokens, token 2 begins to change: its key and its value move in a random direction. How fast do
-# the outputs of the eight tokens move?
+# Eight tokens attend to each other, and none looks ahead. Now the key and the value of token 2 begin to move, in a
+# random direction. How fast do the outputs of the eight tokens move?
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -31,15 +31,17 @@ matrices({"out_dot": out_dot}, title="How fast each output moves")
 # The first two rows are 0, because a causal mask hides token 2 from tokens 0 and 1. All the others react at once, and
 # we needed a single pass for all of them.
 #
-# Backward can't do that. It starts at *one* number of the output, so it would have to run once for each of the 32.
+# Backward can't do that. It starts from one weighted sum of the outputs, so it would have to run once for each of the 32
+# numbers.
 #
 # **By the end you can** push a velocity through attention, say when that beats a backward pass, and use second
-# derivatives to find in a few steps what gradient descent needs a hundred for.
+# derivatives to take a better step than gradient descent.
 #
 # ## A velocity for every number
 #
-# Let every number of the inputs have a velocity. We call it the number's *tangent*, and write `x_dot`. Each line of the
-# forward pass then passes the velocities on. A product has two factors that may move, so its tangent has two terms:
+# Give every input number a velocity. We call it the number's *tangent*, and write `x_dot`. Each line of the forward pass
+# then passes the velocities on. A product has two factors that may move, so its tangent has two terms. (The 2 below is
+# the root of the width, 4. A hidden cell has weight 0, so its score may move as it likes.)
 
 # %%
 q_dot, k_dot, v_dot = rng.normal(size=(3, 8, 4))
@@ -62,7 +64,7 @@ np.abs(out_dot - attention_jvp(tangents, cache).out_dot).max()
 
 # %% [markdown]
 # These are the same numbers, except for rounding. The second step looks familiar: softmax's backward pass has the same
-# line, with gradients in place of tangents.
+# line, with gradients in place of tangents. That's because its matrix of slopes is its own transpose.
 #
 # > **Predict first.** A row of weights sums to 1. What does a row of `weights_dot` sum to?
 # >
@@ -82,7 +84,8 @@ np.abs(weights_dot.sum(axis=-1)).max()
 #
 # All slopes together are a matrix, the *Jacobian*: a row for each number of the output, and a column for each number of
 # the input. Forward mode with a single 1 among the tangents gives one column. Backward with a single 1 in `d_out` gives
-# one row. Let's build the Jacobian of the output with respect to the queries, both ways, for four tokens of width 2:
+# one row. Let's build the Jacobian of the output with respect to the queries, both ways, for four tokens of width 2,
+# without a mask:
 
 # %%
 small_q, small_k, small_v = rng.normal(size=(3, 4, 2))
@@ -104,7 +107,7 @@ matrices(
 np.abs(by_columns - by_rows).max()
 
 # %% [markdown]
-# The blocks on the diagonal say that a query moves only its own output. In training, the output is one number, the
+# The zeros off the diagonal blocks say that a query moves only its own output. In training, the output is one number, the
 # loss. So its Jacobian is a single row, and one backward pass computes all of it. That's why training runs backward.
 # Forward mode wins if there are few directions and many outputs.
 #
@@ -117,8 +120,8 @@ np.abs(by_columns - by_rows).max()
 #
 # </details>
 #
-# You can check one against the other without building the matrix. Weigh the velocities of the outputs by any gradient u,
-# or weigh the velocities of the inputs by what backward makes of u. The sum is the same:
+# You can check one against the other without building the matrix. Weigh the velocities of the outputs by any numbers u,
+# or weigh the velocities of the inputs by the gradients that backward computes from u. Both sums are equal:
 
 # %%
 u = rng.normal(size=out.shape)
@@ -133,104 +136,119 @@ forward_sum, backward_sum
 # %% [markdown]
 # ## Backward moves, too
 #
-# Here is a task for second derivatives. One query looks at six keys, and we want its output to hit a target. The loss is
-# half the squared distance, and only the query may change. Gradient descent walks downhill in small steps. We try five
-# step sizes (*learning rates*), and keep the best:
+# Here is a task for second derivatives. One query of two numbers looks at six keys, and its output should come as close
+# as possible to a target of three numbers. In general it can't get all the way. The loss is half the squared distance,
+# and only the query may change. Gradient descent walks downhill in small steps. We try seven step sizes (*learning
+# rates*) and keep the best. At the bottom the gradient is 0, so we watch its length:
 
 # %%
-rng = np.random.default_rng(1)
-k, v = rng.normal(size=(2, 6, 2))  # random
-goal = rng.normal(
-    size=(1, 2)
-)  # the query that we pretend not to know
-target, _ = attention_forward(goal, k, v)
-begin = goal + 0.5
+rng = np.random.default_rng(5)  # random keys, values and target
+keys, values = rng.normal(size=(6, 2)), rng.normal(size=(6, 3))
+near, noise = rng.normal(size=(1, 2)), rng.normal(size=(1, 3))
+target = attention_forward(near, keys, values)[0] + 0.3 * noise
+begin = near + 0.5
 
 
 def look(query):
-    """Return loss, gradient, what out misses, and cache."""
-    out, cache = attention_forward(query, k, v)
+    """Return gradient, what the output misses, and cache."""
+    out, cache = attention_forward(query, keys, values)
     miss = out - target
-    d_q = attention_backward(miss, cache).d_q
-    return (miss**2).sum() / 2, d_q, miss, cache
+    return attention_backward(miss, cache).d_q, miss, cache
 
 
-def descend(rate):
-    """Return the loss before each step, and at the end."""
-    query, losses = begin, []
-    for _ in range(100):
-        loss, d_q, *_ = look(query)
-        losses.append(loss)
-        query = query - rate * d_q
-    return [*losses, look(query)[0]]
+def walk(next_step, steps):
+    """Return the gradient's length before and after each step."""
+    query, lengths = begin, []
+    for _ in range(steps):
+        d_q, miss, cache = look(query)
+        lengths.append(np.linalg.norm(d_q))
+        query = query + next_step(d_q, miss, cache)
+    return [*lengths, np.linalg.norm(look(query)[0])]
 
 
-runs = {rate: descend(rate) for rate in (1.0, 2.0, 4.0, 8.0, 16.0)}
-for rate, losses in runs.items():
-    print(
-        f"rate {rate:4}: loss {losses[0]:.1e} -> {losses[-1]:.1e}"
-    )
-descent = min(runs.values(), key=lambda losses: losses[-1])
+def downhill(rate):
+    return lambda d_q, miss, cache: -rate * d_q
+
+
+runs = {
+    rate: walk(downhill(rate), 100) for rate in 2.0 ** np.arange(7)
+}
+for rate, lengths in runs.items():
+    print(f"rate {rate:4}: {lengths[0]:.1e} -> {lengths[-1]:.1e}")
+descent = min(runs.values(), key=lambda lengths: lengths[-1])
 
 # %% [markdown]
-# The gradient says which way is down, but not how far the valley is. That depends on how fast the gradient itself
+# The gradient says which way is down, but not how far away the bottom is. That depends on how fast the gradient itself
 # changes along the way, and this is what forward mode through *backward* tells us. `attention_backward_jvp` returns how
-# fast `d_q` moves. Here the upstream gradient, output minus target, moves as well, as fast as the output does.
+# fast `d_q` moves. It needs to know how fast backward's own input moves. That input is output minus target, and the
+# target is at rest, so it moves exactly as fast as the output: `d_out_dot=out_dot`.
 #
 # Two directions are enough for a query of two numbers. They give the *Hessian* H, the matrix of second derivatives, and
 # *Newton's step* goes to where the gradient would be 0 if it kept changing at this rate: it solves H step = -gradient.
+#
+# Is it worth the trouble? If only the output moves, and attention's own slopes are taken as constant, first derivatives
+# are enough for a step of this kind. It is called *Gauss-Newton*, and we try it as well.
 
 
 # %%
-def hessian(miss, cache):
-    """Return the loss's second derivatives, by columns."""
+def newton(d_q, miss, cache, whole=True):
+    """Solve H step = -gradient; H by columns."""
     columns = []
     for unit in np.eye(2)[:, None]:
-        out_dot, _ = attention_jvp({"q": unit}, cache)
-        moved = attention_backward_jvp(
-            {"q": unit}, miss, cache, d_out_dot=out_dot
-        )
-        columns.append(moved.d_q[0])
-    return np.array(columns).T
+        moved, _ = attention_jvp({"q": unit}, cache)
+        slopes = attention_backward(moved, cache)
+        if whole:
+            slopes = attention_backward_jvp(
+                {"q": unit}, miss, cache, d_out_dot=moved
+            )
+        columns.append(slopes.d_q[0])
+    return np.linalg.solve(np.array(columns).T, -d_q[0])
 
 
-query, newton = begin, []
-for _ in range(6):
-    loss, d_q, miss, small = look(query)
-    newton.append(loss)
-    step = np.linalg.solve(hessian(miss, small), -d_q[0])
-    query = query + step
-newton.append(look(query)[0])
-for number, loss in enumerate(newton):
-    print(f"after {number} of Newton's steps: {loss:.1e}")
+def gauss_newton(d_q, miss, cache):
+    return newton(d_q, miss, cache, whole=False)
 
-# %%
-steps = np.arange(101)
-padded = np.full(101, np.nan)
-padded[: len(newton)] = np.maximum(newton, 1e-32)
-lines = {"gradient descent": np.array(descent), "Newton": padded}
-looks = {"x_label": "step", "y_label": "loss", "log_y": True}
-line_chart(steps, lines, title="Two ways down", **looks)
+
+by_newton, by_gauss = walk(newton, 6), walk(gauss_newton, 6)
+for n, lengths in enumerate(zip(by_newton, by_gauss, strict=True)):
+    print(
+        f"step {n}: {lengths[0]:.1e}, Gauss-Newton {lengths[1]:.1e}"
+    )
 
 # %%
-reached = next(
-    n for n, loss in enumerate(newton) if loss <= descent[-1]
+steps, lines = (
+    np.arange(101),
+    {"gradient descent": np.array(descent)},
 )
-print(f"Newton's step {reached} lands below descent's step 100:")
-print(f"{newton[reached]:.1e} and {descent[-1]:.1e}")
+for name, few in (
+    ("Newton", by_newton),
+    ("Gauss-Newton", by_gauss),
+):
+    lines[name] = np.full(101, np.nan)
+    lines[name][: len(few)] = few
+looks = {"x_label": "step", "y_label": "length of the gradient"}
+line_chart(
+    steps, lines, title="Three ways down", log_y=True, **looks
+)
+
+# %%
+below = [length <= descent[-1] for length in by_newton]
+first = below.index(True)
+print(f"Newton, step {first}: {by_newton[first]:.1e}")
+print(f"descent, step 100: {descent[-1]:.1e}")
 
 # %% [markdown]
-# Newton's steps get better and better: close to the goal, each one about doubles the number of right digits. You can't
-# train large models like this, because H has a row and a column for every param. But a product of H with *one*
-# direction costs only a few times as much as a backward pass, however many params there are, and many methods need no
-# more than that.
+# Newton's steps get better and better: close to the bottom, each one about doubles the number of right digits. Without
+# the second derivatives of attention, a step only wins a fixed share, because the target can't be reached. Large models
+# aren't trained like this, because H has a row and a column for every param. But a product of H with *one* direction
+# costs a fixed multiple of a backward pass, however many params there are, and many methods need no more than that.
 #
-# This is one problem with one start. Further away, H may be far from what it is at the goal, and then a step of
+# This is one problem with one start. Further away, H may be far from what it is at the bottom, and then a step of
 # Newton's method can lead anywhere.
 #
 # ## Exercise: forward mode of attention
 #
-# Write it for a batch of single heads. In which order do the lines come?
+# Write it for a batch of single heads, without a mask. Forward was softmax(q k^T / sqrt(d_k)) v.
 
 
 # %% tags=["exercise"]

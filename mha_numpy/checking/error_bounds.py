@@ -1,8 +1,9 @@
 """How wrong can each step be at most? Intervals, carried along with the numbers.
 
-An `Interval` array has two ends for each number, and what is computed from rounded numbers lies
-between them. Every operation of an equation takes the ends on: a sum's low end is the sum of the
-low ends, and so on. Rounding moves each end outwards by half of the last digit.
+An `Interval` array has two ends for each number, and the number that is computed from rounded ones
+lies between them. Every operation of an equation is applied to both ends: a sum's low end is the
+sum of the low ends, and so on. Rounding moves each end outwards by the largest relative error of
+the format. What float64 itself may round is estimated, generously: see `TINY`.
 Source: Rump 2010, *Verification methods*, sections 5 and 9 (products of matrices by midpoint and
 radius).
 """
@@ -15,6 +16,7 @@ import numpy as np
 from mha_numpy.checking.rounding import FORMATS, check_formats
 from mha_numpy.checking.tracing import Trace
 from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError
 
 TINY = 1e-12  # of the largest number of an array: what float64 itself may round
 
@@ -22,7 +24,7 @@ MOVES = ("reshape", "swapaxes", "transpose", "repeat", "sum", "mean", "max")  # 
 
 
 class Interval(np.lib.mixins.NDArrayOperatorsMixin):
-    """Numbers of which only the two ends are known; of a sum also what was summed."""
+    """Numbers known only to lie between two ends. A sum also remembers its summands."""
 
     def __init__(self, low: Any, high: Any, summed: "Interval | None" = None) -> None:
         self.summed = summed
@@ -59,10 +61,14 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
             summed,
         )
 
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        """Refuse what would compute with objects."""
+        raise _no_rule(None)
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Apply a function of NumPy by its rule."""
         if method != "__call__" or options or ufunc not in RULES:
-            return NotImplemented
+            raise _no_rule(ufunc)
         with np.errstate(all="ignore"):
             return Interval(*RULES[ufunc](*map(_interval, inputs)))
 
@@ -71,10 +77,18 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
         if function is np.isneginf:
             return np.isneginf(self.high)
         if function is not np.where or options:
-            return NotImplemented
+            raise _no_rule(function)
         condition, a, b = args
         a, b = _interval(a), _interval(b)
         return Interval(np.where(condition, a.low, b.low), np.where(condition, a.high, b.high))
+
+
+def _no_rule(function: Any) -> ConfigError:
+    known = ", ".join(sorted(rule.__name__ for rule in RULES))
+    return ConfigError(
+        f"recorded: expected equations of {known}, where, sums and moves; got "
+        f"{getattr(function, '__name__', 'another function')}, for which there is no rule"
+    )
 
 
 def _interval(x: Any) -> Interval:
@@ -92,7 +106,11 @@ def _of_quotient(a: Interval, b: Interval) -> tuple[Any, Any]:
         # a share of the sum, a / (a + rest): what makes a larger makes the sum larger, too
         most, least = b.high * (1 + TINY) - a.high, b.low * (1 - TINY) - a.low  # of the rest
         low, high = a.low / (a.low + most), a.high / (a.high + np.maximum(least, 0))
-        return np.where(a.low > 0, low, 0), np.where(a.high > 0, high, 0)
+        is_known = np.isfinite(b.low) & np.isfinite(b.high)
+        return (
+            np.where(is_known, np.where(a.low > 0, low, 0), -np.inf),
+            np.where(is_known, np.where(a.high > 0, high, 0), np.inf),
+        )
     low, high = _of_corners(np.divide, a, b)
     holds_0 = (b.low <= 0) & (b.high >= 0)
     return np.where(holds_0, -np.inf, low), np.where(holds_0, np.inf, high)
@@ -125,7 +143,10 @@ def _of_each(function: Any) -> Callable[..., tuple[Any, Any]]:
 
 
 RULES: dict[Any, Callable[..., tuple[Any, Any]]] = {
-    **{rising: _of_each(rising) for rising in (np.add, np.exp, np.tanh, np.maximum)},
+    **{
+        rising: _of_each(rising)
+        for rising in (np.add, np.exp, np.tanh, np.maximum, np.sqrt, np.log)
+    },
     np.subtract: lambda a, b: (a.low - b.high, a.high - b.low),
     np.negative: lambda a: (-a.high, -a.low),
     np.multiply: lambda a, b: _of_corners(np.multiply, a, b),
@@ -143,7 +164,7 @@ def error_bounds(
     Parameters
     ----------
     recorded : Trace
-        Of a computation in float64.
+        Of a computation in float64, as attention and norms; there are no rules for every function.
     formats : mapping
         From names of steps and inputs to formats, as `replay` takes them.
     scales : mapping, optional
@@ -157,8 +178,9 @@ def error_bounds(
 
     Notes
     -----
-    The bounds add up as if all roundings went in the same direction. They do not, so measured
-    errors are usually smaller by the root of how many there are.
+    The bounds take the worst direction of each rounding, and forget that a number may occur twice.
+    So measured errors are usually several times smaller. What float64 itself rounds is estimated,
+    by 1e-12 of an array's largest number.
 
     Examples
     --------
@@ -176,6 +198,7 @@ def error_bounds(
     check_formats(recorded, formats, scales or {})
     exact = {step.name: step.array for step in recorded}
 
+    @np.errstate(invalid="ignore")  # inf - inf, where a mask hides
     def rounded(name: str, result: Any) -> Any:
         array = exact[name]
         if array.dtype.kind != "f":

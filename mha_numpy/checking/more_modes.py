@@ -10,7 +10,7 @@ from mha_numpy.checking.derivatives import Pair, Slopes, random_direction
 from mha_numpy.checking.report import ArrayReport
 from mha_numpy.checking.trees import leaves, replaced, without_d
 from mha_numpy.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.errors import ConfigError, MhaError, ShapeError
 
 Tolerance = tuple[float, float]
 
@@ -24,10 +24,14 @@ def check_jvp(
     found = {}
     for name, array in pair.arrays.items():
         probe = random_direction(name, array, rng, "a direction")
-        tangents = _like_inputs(pair, {name: probe.direction})
-        result = jvp(tangents, *cache) if cache else pair.call(jvp, {}, tangents)
+        direction = np.asarray(probe.direction)
+        tangents = _like_inputs(pair, {name: direction.copy()})
+        result = _call(pair, "jvp", jvp, cache, tangents)
         pair.check_untouched("jvp")
-        out_dot = as_float_array("out_dot", result[0] if isinstance(result, tuple) else result)
+        if not np.array_equal(leaves(tangents)[name], direction):
+            raise ConfigError("tangents: jvp changes them in place; let it work on a copy")
+        first = result[0] if isinstance(result, tuple) and result else result
+        out_dot = as_float_array("out_dot", first)
         if out_dot.shape != slopes.out.shape:
             raise ShapeError(
                 f"out_dot: expected {slopes.out.shape}, as out; jvp returned {out_dot.shape}"
@@ -48,11 +52,8 @@ def check_double_backward(
     pair, d_out = slopes.pair, slopes.d_out
     d_grads = {name: rng.normal(size=x.shape) for name, x in pair.arrays.items()}
     given = _like_inputs(pair, d_grads), d_out.copy()
-    result = double_backward(*given, *cache) if cache else pair.call(double_backward, {}, *given)
-    fields = result._asdict() if hasattr(result, "_asdict") else result
-    if not isinstance(fields, Mapping) or "d_d_out" not in fields:
-        raise ConfigError("double_backward: expected d_d_out and d_<name> of each input, by name")
-    analytic = {without_d(name): x for name, x in leaves(dict(fields)).items()}
+    result = _call(pair, "double_backward", double_backward, cache, *given)
+    analytic = _double_gradients(pair, result)
 
     def penalty(**moved: Any) -> Array:
         dtype = np.result_type(*moved.values())  # if one makes a complex step, all are complex
@@ -69,13 +70,42 @@ def check_double_backward(
         probe = random_direction(name, array, rng, "a direction")
         if analytic.get(name) is None:
             raise ConfigError(f"d_{name}: double_backward returns no such gradient")
-        along = np.asarray(probe.along(np.asarray(analytic[name], np.float64)))
+        gradient = as_float_array(f"d_{name}", analytic[name])
+        if gradient.shape != array.shape:
+            raise ShapeError(f"d_{name}: expected {array.shape}; got {gradient.shape}")
+        along = np.asarray(probe.along(gradient.astype(np.float64)))
         found[name] = along, numeric.outputs(probe, is_exact)
     scale = max(abs(float(slope)) for _, slope in found.values())
     return [
         _row(name, "double backward", of_penalty.arrays[name], along, slope, tolerance, scale)
         for name, (along, slope) in found.items()
     ]
+
+
+def _call(
+    pair: Pair, name: str, function: Callable[..., Any], cache: tuple[Any, ...], *given: Any
+) -> Any:
+    """Call a function with the cache, or with the inputs if there is none."""
+    try:
+        return function(*given, *cache) if cache else pair.call(function, {}, *given)
+    except TypeError as error:
+        if isinstance(error, MhaError):
+            raise
+        first = "tangents" if name == "jvp" else "d_grads, d_out"
+        convention = f"({first}, {'cache' if cache else '<the inputs as forward has them>'})"
+        raise ConfigError(f"{name}: called as {name}{convention}, it raised: {error}") from error
+
+
+def _double_gradients(pair: Pair, result: Any) -> dict[str, Any]:
+    """Return the gradients by the names of the inputs, and that of d_out."""
+    fields = result._asdict() if hasattr(result, "_asdict") else result
+    if not isinstance(fields, Mapping) or "d_d_out" not in fields:
+        raise ConfigError("double_backward: expected d_d_out and d_<name> of each input, by name")
+    if not pair.by_keyword:  # in order, as the inputs are
+        of_inputs = [x for name, x in fields.items() if not name.startswith("d_d_")]
+        numbered = {f"d_{n}": x for n, x in enumerate(of_inputs)}
+        fields = {"d_d_out": fields["d_d_out"], **numbered}
+    return {without_d(name): x for name, x in leaves(dict(fields)).items()}
 
 
 def _like_inputs(pair: Pair, moving: Mapping[str, Any]) -> Any:

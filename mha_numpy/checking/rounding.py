@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.checking.tracing import Trace
-from mha_numpy.checks import check_choice
+from mha_numpy.checks import check_choice, check_number, check_type
 from mha_numpy.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, describe
 
 
 class Format(NamedTuple):
@@ -44,8 +44,7 @@ def round_to(x: Array, name: str, *, scale: float = 1.0) -> Array:
     ----------
     x : float array of any shape
     name : {"float64", "float32", "tf32", "bfloat16", "float16", "e5m2", "e4m3"}
-        The last two are the formats of 8 bits. Other than NumPy's, a number is rounded once, from
-        float64, and stays float64.
+        The last two have 8 bits. Each number is rounded once, and the result stays float64.
     scale : float
         > 0; ``x * scale`` is rounded, and divided by it again: a factor that puts the numbers where
         the format has most to offer.
@@ -53,7 +52,7 @@ def round_to(x: Array, name: str, *, scale: float = 1.0) -> Array:
     Returns
     -------
     float64 array like `x`
-        What is too large becomes inf, in "e4m3", which has none, NaN.
+        A number that is too large becomes inf, or NaN in "e4m3", which has no inf.
 
     Notes
     -----
@@ -70,8 +69,7 @@ def round_to(x: Array, name: str, *, scale: float = 1.0) -> Array:
     [3.125, 1040.0]
     """
     found = FORMATS[check_choice("name", name, FORMATS)]
-    if not scale > 0:
-        raise ConfigError(f"scale: expected a number > 0; got {scale}")
+    scale = check_number("scale", scale, positive=True)
     scaled = as_float_array("x", x).astype(np.float64) * scale
     if found.digits == 53:
         return scaled / scale
@@ -100,11 +98,12 @@ def replay(
     Returns
     -------
     dict
-        The array of each step, by its name; of several with a name the last.
+        The array of each step, by name. If several steps share a name, the last one counts.
 
     Notes
     -----
-    A step is one equation, so sums within it, as those of a product, keep the digits of float64.
+    A step is one equation, so sums within it, as those of a product or of softmax, keep the digits
+    of float64.
 
     Examples
     --------
@@ -117,8 +116,7 @@ def replay(
     >>> bool(1e-4 < off < 1e-2), bool(np.allclose(found["scores"], t["scores"], rtol=1e-14))
     (True, True)
     """
-    scales = scales or {}
-    check_formats(recorded, formats, scales)
+    check_formats(recorded, formats, scales := scales or {})
 
     def change(name: str, array: Any) -> Array:
         array = np.asarray(array)
@@ -131,10 +129,20 @@ def replay(
 
 
 def check_formats(recorded: Trace, formats: Mapping[str, str], scales: Mapping[str, float]) -> None:
-    """Check that all names are those of steps, and that there are such formats."""
+    """Check that all names are those of steps, that there are such formats, and all scales."""
+    check_type("recorded", recorded, Trace, "trace()")
     names = {step.name for step in recorded}
-    for name in (*formats, *scales):
-        if name not in names:
-            raise ConfigError(f"formats: expected names of steps, {sorted(names)}; got {name!r}")
+    for argument, given in (("formats", formats), ("scales", scales)):
+        if not isinstance(given, Mapping):
+            raise ConfigError(
+                f"{argument}: expected a dict by names of steps; got {describe(given)}"
+            )
+        for name in given:
+            if name not in names:
+                raise ConfigError(
+                    f"{argument}: expected names of steps and inputs, {sorted(names)}; got {name!r}"
+                )
     for name, wanted in formats.items():
         check_choice(f"formats[{name!r}]", wanted, FORMATS)
+    for name, scale in scales.items():
+        check_number(f"scales[{name!r}]", scale, positive=True)

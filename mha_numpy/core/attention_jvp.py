@@ -23,7 +23,7 @@ MOVING = ("q", "k", "v", "bias", "sink", "head_gate")  # the inputs that have ta
 
 
 class AttentionStepsJvp(NamedTuple):
-    """The tangents of the arrays that steps 1 to 6 compute, each like its array."""
+    """The tangents of arrays that steps 1 to 6 compute, each like its array."""
 
     capped_dot: Array  # (B, H, T_q, T_k)
     weights_dot: Array
@@ -32,6 +32,7 @@ class AttentionStepsJvp(NamedTuple):
     lse_dot: Array  # (B, H, T_q)
 
 
+@np.errstate(invalid="ignore")  # inf - inf: NaN says it, where somebody sees the cell
 def attention_steps_jvp(
     dots: dict[str, Any], cells: AttentionCells, lse: Array, inputs: AttentionInputs
 ) -> AttentionStepsJvp:
@@ -52,8 +53,8 @@ def attention_steps_jvp(
     # 3. biased = capped + bias
     biased_dot = capped_dot if dots["bias"] is None else capped_dot + dots["bias"]
 
-    # 4. weights, lse = softmax(biased); the sink is one more score, which only lse and the others'
-    # weights feel
+    # 4. weights, lse = softmax(biased); the sink is one more score: it changes lse and the weights
+    # of the keys
     weights_dot, lse_dot = softmax_steps_jvp(biased_dot, weights, visible)
     if inputs.sink is not None:
         by_sink = sink_weight(inputs.sink, lse) * dots["sink"][..., None]  # (B, H, T_q)
@@ -75,7 +76,7 @@ def attention_tangents(tangents: Any, inputs: AttentionInputs) -> dict[str, Any]
     """Return the tangent of each input by name, None for one that was not passed."""
     shapes = {name: shape_of(getattr(inputs, name)) for name in MOVING}
     dots = tangents_of(tangents, shapes, inputs.q.dtype)
-    if inputs.sink is not None:  # -inf is no sink, whatever its tangent
+    if inputs.sink is not None:  # a sink of -inf has no effect, so its tangent is ignored
         dots["sink"] = np.where(inputs.sink == -np.inf, 0, dots["sink"])
     return dots
 
@@ -111,7 +112,8 @@ def attention_jvp(
     ----------
     tangents : tuple or dict
         ``(q_dot, k_dot, v_dot, bias_dot, sink_dot, head_gate_dot)``, or by the names of the inputs:
-        ``{"q": q_dot}``. Each has the shape of its input; None, or a missing one, stands still.
+        ``{"q": q_dot}``. Each has the shape of its input. An input whose tangent is None or missing
+        does not move.
     cache : AttentionCache
         From any backend's forward.
     backend : {"numpy", "loops", "numba"}, optional
@@ -125,7 +127,9 @@ def attention_jvp(
     Notes
     -----
     With a kernel it takes five products of the size of forward's two, and memory that grows with T.
-    ``out_dot = dropped_dot v + dropped v_dot`` with
+    Its rounding errors are relative to lse_dot: where a row has one weight near 1, so that out_dot
+    is nearly 0, the equations keep more digits.
+    Without sink and head gate ``out_dot = dropped_dot v + dropped v_dot`` with
     ``weights_dot = weights (biased_dot - lse_dot)``, ``lse_dot = sum_j weights_j biased_dot_j`` and
     ``scores_dot = scale (q_dot k^T + q k_dot^T)``. Source: Griewank and Walther 2008, *Evaluating
     derivatives*, section 3.1. Derivation: ``docs/forward-mode.md``.

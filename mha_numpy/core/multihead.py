@@ -319,7 +319,7 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
 
 def multi_head_steps_jvp(tangents: Any, cache: MultiHeadCache) -> Array:
     """Push the tangents of the inputs and params forward to the output."""
-    inputs, dtype = cache.inputs, cache.project_q.x.dtype
+    inputs = cache.inputs
     dots, of_params = _multi_head_tangents(tangents, cache)
     norms, place = cache.norms, inputs.qk_norm and inputs.qk_norm.place
 
@@ -365,8 +365,7 @@ def multi_head_steps_jvp(tangents: Any, cache: MultiHeadCache) -> Array:
         gate = x_q_dot, of_params["w_gate"], of_params["b_gate"]
         gate_logits_dot = linear_jvp(gate, cache.project_gate)
         merged_dot = OUTPUT_GATE.jvp((merged_dot, gate_logits_dot), cache.gate)
-    out_dot = linear_jvp((merged_dot, of_params["w_o"], of_params["b_o"]), cache.project_out)
-    return out_dot.astype(np.result_type(out_dot, dtype), copy=False)
+    return linear_jvp((merged_dot, of_params["w_o"], of_params["b_o"]), cache.project_out)
 
 
 def _multi_head_tangents(
@@ -389,7 +388,7 @@ def _multi_head_tangents(
     names = [name.removeprefix("d_") for name in MultiHeadGrads._fields]
     given, inner = by_name(tangents, names), inputs.x_q.dtype
     params = {name: shape_of(x) for name, x in inputs.params._asdict().items()}
-    of_params = tangents_of(given.pop("params"), params, inner)
+    of_params = tangents_of(given.pop("params"), params, inner, called="params")
     return tangents_of(given, {name: shape_of(x) for name, x in arrays.items()}, inner), of_params
 
 

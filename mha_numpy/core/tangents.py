@@ -11,16 +11,18 @@ from mha_numpy.errors import ConfigError, ShapeError, describe
 Shapes = Mapping[str, tuple[int, ...] | None]  # of the inputs; None for one that was not passed
 
 
-def tangents_of(tangents: Any, shapes: Shapes, inner: np.dtype[Any]) -> dict[str, Any]:
+def tangents_of(
+    tangents: Any, shapes: Shapes, inner: np.dtype[Any], *, called: str = "tangents"
+) -> dict[str, Any]:
     """Return the tangent of each input, in a dtype to compute in: 0 where it stands still.
 
     `by_name` reads them. An input that was not passed has None.
     """
-    given = by_name(tangents, list(shapes))
+    given = by_name(tangents, list(shapes), called=called)
     return {name: _tangent(name, given[name], shape, inner) for name, shape in shapes.items()}
 
 
-def by_name(tangents: Any, names: Sequence[str]) -> dict[str, Any]:
+def by_name(tangents: Any, names: Sequence[str], *, called: str = "tangents") -> dict[str, Any]:
     """Return the tangent of each name, None for those that are not given.
 
     They come as a dict by name, as a tuple in order, or by itself if there is only one name.
@@ -28,19 +30,19 @@ def by_name(tangents: Any, names: Sequence[str]) -> dict[str, Any]:
     if isinstance(tangents, Mapping):
         for name in tangents:
             if name not in names:
-                raise ConfigError(f"tangents: expected names among {list(names)}; got {name!r}")
+                raise ConfigError(f"{called}: expected names among {list(names)}; got {name!r}")
         given = dict(tangents)
-    elif len(names) == 1:
+    elif len(names) == 1 and not (isinstance(tangents, tuple) and len(tangents) == 1):
         given = {names[0]: tangents}
     elif isinstance(tangents, (tuple, list)):
         if len(tangents) > len(names):
-            raise ConfigError(f"tangents: expected {len(names)}, {names}; got {len(tangents)}")
+            raise ConfigError(f"{called}: expected {len(names)}, {names}; got {len(tangents)}")
         given = dict(zip(names, tangents, strict=False))
     elif tangents is None:
         given = {}
     else:
         raise ConfigError(
-            f"tangents: expected a dict by the names {list(names)}, or a tuple in their order; "
+            f"{called}: expected a dict by the names {list(names)}, or a tuple in their order; "
             f"got {describe(tangents)}"
         )
     return {name: given.get(name) for name in names}

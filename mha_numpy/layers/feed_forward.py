@@ -182,7 +182,9 @@ def feed_forward_jvp(tangents: Any, cache: FeedForwardCache) -> Array:
             of = linear_shapes(part)
             shapes |= {f"w_{letter}": of["w"], f"b_{letter}": of["b"]}
     in_order = {name: shapes[name] for name in FeedForwardParams._fields}
-    dots = FeedForwardParams(**tangents_of(given["params"], in_order, into.x.dtype))
+    dots = FeedForwardParams(
+        **tangents_of(given["params"], in_order, into.x.dtype, called="params")
+    )
 
     # 1. hidden = x @ w_in + b_in, and gate likewise
     hidden_dot = linear_jvp((x_dot, dots.w_in, dots.b_in), into)

@@ -12,7 +12,9 @@ from mha_numpy.core import (
     QKNormOptions,
     RopeOptions,
     attention_backward,
+    attention_backward_jvp,
     attention_forward,
+    attention_jvp,
     causal_mask,
     multi_head_attention_backward,
     multi_head_attention_forward,
@@ -228,6 +230,41 @@ def test_a_gradient_is_the_slope_of_the_loss(page, problem):
     size = max(1, *map(abs, told))
     for name, slope, gradient in zip(names, measured, told, strict=True):
         assert abs(slope - gradient) < 1e-5 * size, name
+
+
+def test_a_tangent_is_that_of_forward_mode(page):
+    """Of every step after a number of q, k or v, and of the gradients too."""
+    problem = alone(0)
+    inputs = {name: problem.inputs[name] for name in ("q", "k", "v")}
+    t = Problem(inputs | {"d_out": problem.inputs["d_out"]}, {}).run()
+    _, cache = attention_forward(**inputs)
+    for name, x in inputs.items():
+        found = page.evaluate(
+            """([given, name]) => {
+              const t = openTrace(given), mover = { id: t.byName.get(name), place: 1 };
+              const before = t.arrays.map(({ data }) => data.slice());
+              const tangents = (of) => Array.from(t.arrays[t.byName.get(of)].data.keys(), (place) =>
+                t.tangentAt(mover, { id: t.byName.get(of), place }));
+              const names = ["heads", "d_q", "d_k", "d_v"];
+              const found = Object.fromEntries(names.map((of) => [of, tangents(of)]));
+              const isSame = ({ data, id }) => data.every((n, i) => Object.is(n, before[id][i]));
+              const still = t.tangentAt(mover, { id: t.byName.get("d_heads"), place: 0 });
+              return { ...found, isSame: t.arrays.every(isSame), still };
+            }""",
+            [describe_trace(t), name],
+        )
+        assert found["isSame"]
+        assert found["still"] is None or np.isnan(found["still"])
+        unit = np.zeros(x.size)
+        unit[1] = 1
+        tangents = {name: unit.reshape(x.shape)}
+        moved = attention_backward_jvp(tangents, problem.inputs["d_out"], cache)
+        expected = {"heads": attention_jvp(tangents, cache).out_dot, **moved._asdict()}
+        for of in ("heads", "d_q", "d_k", "d_v"):
+            # NaN: no change gets there
+            measured = np.array([0.0 if n is None else n for n in found[of]])
+            measured = np.nan_to_num(measured)
+            assert_close(measured, expected[of].ravel(), Tolerance(1e-6, 1e-6), name=of)
 
 
 def test_an_edit_of_a_computed_number_is_added(page):

@@ -160,6 +160,36 @@ def test_an_edited_number_changes_everything_after_it_until_it_is_as_it_was(open
     assert_shows_core(page, run())
 
 
+def test_a_number_says_how_fast_it_moves_while_the_last_changed_one_does(open_page):
+    page = open_page("w_q")
+    page.locator("#cells").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowUp")
+    assert "Tangent" not in part(page, "slope-words").inner_text()
+    page.keyboard.press("+")
+    assert "Tangent" not in part(page, "slope-words").inner_text()  # of itself
+    go(page, "out")
+    page.locator("#cells").focus()
+    page.keyboard.press("ArrowRight")
+    words = plain(part(page, "slope-words").inner_text())
+    shown = re.search(r"Tangent ([+-][\d.]+): how fast it moves while w_q\[0, 0\] grows\.", words)
+    row, column = map(int, re.findall(r"\d+", part(page, "cell").inner_text())[-2:])
+
+    def out(by):
+        def change(params):
+            params["w_q"][0, 0] += by
+
+        return run(change)["out"]
+
+    slope = (out(0.1 + 1e-6) - out(0.1 - 1e-6)) / 2e-6
+    assert_close(float(shown[1]), slope[0, row, column], Tolerance(0.0, 1e-2))
+    go(page, "v")
+    page.locator("#cells").focus()
+    page.keyboard.press("ArrowRight")
+    assert "Tangent" not in part(page, "slope-words").inner_text()  # w_q does not reach it
+
+
 def test_an_edit_of_a_computed_number_is_added_and_said(open_page):
     page = open_page("scores")
     box = page.locator("#cells").bounding_box()

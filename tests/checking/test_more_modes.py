@@ -15,7 +15,7 @@ from mha_numpy import (
     multi_head_attention_forward,
     multi_head_attention_jvp,
 )
-from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.errors import ConfigError, DTypeError, ShapeError
 from tests.core.test_gradients import multi_head_configuration
 
 
@@ -154,3 +154,50 @@ def test_it_leaves_its_inputs_alone():
 
     with pytest.raises(ConfigError, match="0: jvp changes its input in place"):
         gradcheck(lambda x: x**2, lambda d_out, x: 2 * x * d_out, [X], jvp=in_place)
+
+
+def test_attention_in_order(rng):
+    """With inputs in a list, gradients come in order, too; that of lse is left out."""
+    q, k, v = rng.normal(size=(3, 2, 3, 4))
+    report = gradcheck(
+        attention_forward, attention_backward, [q, k, v],
+        jvp=attention_jvp, double_backward=attention_double_backward,
+    )  # fmt: skip
+    assert report, str(report)
+    assert list(report.errors("double backward")) == ["0", "1", "2", "d_out"]
+
+
+def overwrite(tangents, x):
+    tangents[0][...] = 0
+    return x
+
+
+CALLED = r"called as jvp\(tangents, cache\), it raised"
+WRONG_CALLS = {
+    "too few arguments": ({"jvp": lambda tangents: 0}, ConfigError, f"jvp: {CALLED}"),
+    "no function": ({"jvp": 3}, ConfigError, f"jvp: {CALLED}"),
+    "nothing": (
+        {"jvp": lambda *_: ()}, ShapeError,
+        r"out_dot: expected \(1, 3\), as out; jvp returned \(0,\)",
+    ),
+    "overwritten tangents": ({"jvp": overwrite}, ConfigError, "tangents: jvp changes them"),
+    "double backward of one argument": (
+        {"double_backward": lambda d_grads: 0}, ConfigError,
+        r"double_backward: called as double_backward\(d_grads, d_out, cache\), it raised",
+    ),
+    "a shape": (
+        {"double_backward": lambda *_: {"d_d_out": X, "d_0": X[0]}}, ShapeError,
+        r"d_0: expected \(1, 3\); got \(3,\)",
+    ),
+    "complex numbers": (
+        {"double_backward": lambda *_: {"d_d_out": X, "d_0": X + 1j}}, DTypeError,
+        "d_0: expected a float array",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_wrong_calls(name):
+    mode, error, words = WRONG_CALLS[name]
+    with pytest.raises(error, match=words):
+        gradcheck(square, square_backward, [X], **mode)

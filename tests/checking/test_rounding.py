@@ -6,7 +6,9 @@ import pytest
 from mha_numpy import attention_backward, attention_forward, trace
 from mha_numpy.checking.error_bounds import error_bounds
 from mha_numpy.checking.rounding import FORMATS, replay, round_to
+from mha_numpy.core import rms_norm_backward, rms_norm_forward
 from mha_numpy.errors import ConfigError
+from mha_numpy.layers import gelu_forward
 from tests.compare import Tolerance, assert_close
 from tests.core.configurations import attention_configuration
 from tests.sweeps import sweep
@@ -226,3 +228,59 @@ def test_what_is_too_large_has_no_bound():
     assert np.isfinite(bounds["scores"][0, 1])
     with pytest.raises(ConfigError, match=r"formats\['scores'\]: expected one of"):
         error_bounds(t, {"scores": "half"})
+
+
+def test_a_bound_says_nothing_where_the_row_is_nan():
+    q, k, v = np.array([[1.0]]), np.array([[1e5], [0.0], [-9e4]]), np.ones((3, 1))
+    with trace() as t:
+        attention_forward(q, k, v, scale=1.0)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(replay(t, {"k": "float16"})["weights"]).all()
+    assert np.isinf(error_bounds(t, {"k": "float16"})["weights"]).all()
+
+
+def test_bounds_behind_a_mask_warn_of_nothing():
+    x = np.ones((2, 1))
+    with trace() as t:
+        attention_forward(x, x, x, is_causal=True)
+    bounds = error_bounds(t, {"masked": "bfloat16"})
+    assert bounds["masked"][0, 1] == 0
+
+
+def test_bounds_of_norms(rng):
+    x, gain = rng.normal(size=(5, 8)), rng.normal(size=8)
+    with trace() as t:
+        out, cache = rms_norm_forward(x, gain)
+        rms_norm_backward(rng.normal(size=out.shape), cache)
+    formats = {step.name: "bfloat16" for step in t}
+    shares = excess(replay(t, formats), t, error_bounds(t, formats))
+    assert 0.05 < max(shares.values()) <= 1
+
+
+def traced_gelu(x):
+    with trace() as t:
+        gelu_forward(x)
+    return t
+
+
+WRONG = {
+    "no rule": (
+        lambda t: error_bounds(traced_gelu(np.ones(3)), {}),
+        r"recorded: expected equations",
+    ),
+    "no trace": (lambda t: replay(np.ones(3), {}), r"recorded: expected the Trace of trace\(\)"),
+    "a list": (lambda t: replay(t, ["weights"]), "formats: expected a dict by"),
+    "a scale of no step": (lambda t: replay(t, {}, scales={"foo": 2.0}), "scales: expected names"),
+    "a scale below 0": (
+        lambda t: error_bounds(t, {"weights": "float16"}, scales={"weights": -1.0}),
+        r"scales\['weights'\]: expected a number > 0",
+    ),
+    "a word for a scale": (lambda t: round_to(np.ones(2), "float16", scale="a"), "scale: expected"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_calls(name):
+    call, words = WRONG[name]
+    with pytest.raises(ConfigError, match=words):
+        call(traced(0))

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.core import (
     FullMultiHeadParams,
     attention_backward,
@@ -308,6 +309,50 @@ def test_wrong_tangents(name):
     _, cache = linear_forward(np.ones((2, 3)), np.ones((3, 4)))
     with pytest.raises(error, match=words):
         linear_jvp(tangents, cache)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_multi_head_keeps_the_dtype(dtype):
+    inputs, options = multi_head_configuration(0)
+    inputs = replaced(
+        inputs, {n: x.astype(dtype) for n, x in leaves(inputs).items() if x is not None}
+    )
+    out, cache = multi_head_attention_forward(**inputs, **options)
+    tangents = {"x_q": inputs["x_q"]}
+    assert multi_head_attention_jvp(tangents, cache).dtype == out.dtype == dtype
+
+
+def test_a_tuple_of_one_tangent(rng):
+    x = rng.normal(size=(3, 4))
+    _, cache = softmax_forward(x)
+    assert np.array_equal(softmax_jvp((x,), cache), softmax_jvp(x, cache))
+
+
+WRONG_D_GRADS = {
+    "a name of a gradient": (
+        {"d_q": np.ones((2, 3))},
+        ConfigError,
+        r"d_grads: expected names among",
+    ),
+    "a shape": ({"q": np.ones((3, 2))}, ShapeError, r"d_grads\['q'\]: expected \(2, 3\), as d_q"),
+    "of no input": ({"bias": np.ones((2, 2))}, ShapeError, r"d_grads\['bias'\]: expected none, as"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_D_GRADS)
+def test_wrong_gradients_of_gradients(name):
+    d_grads, error, words = WRONG_D_GRADS[name]
+    x = np.ones((2, 3))
+    out, cache = attention_forward(x, x, x)
+    with pytest.raises(error, match=words):
+        attention_double_backward(d_grads, out, cache)
+
+
+def test_wrong_params_are_called_params():
+    inputs, options = multi_head_configuration(0)
+    _, cache = multi_head_attention_forward(**inputs, **options)
+    with pytest.raises(ConfigError, match="^params: expected a dict by the names"):
+        multi_head_attention_jvp({"params": np.ones(3)}, cache)
 
 
 def test_wrong_caches():

@@ -112,21 +112,31 @@ function openTrace(given) {
     compute(id);
   }
 
-  // What the loss were if one number were another; everything is as it was afterwards.
-  function lossAt(id, place, values) {
+  // What something were if one number were another; everything is as it was afterwards.
+  function ifItWere(id, place, values, isOfInterest, read) {
     const array = arrays[id];
     const edits = new Map(array.edits);
     const after = reachedBy(id);
-    const reached = arrays.filter((each) => after.has(each.id) && forLoss.has(each));
+    const reached = arrays.filter((each) => after.has(each.id) && isOfInterest(each));
     const before = reached.map(({ data }) => data);
     const found = values.map((value) => {
       note(array, [[place, value]]);
       reached.forEach(computeOne);
-      return loss();
+      return read();
     });
     array.edits = edits;
     reached.forEach((each, i) => { each.data = before[i]; });
     return found;
+  }
+  const lossAt = (id, place, values) => ifItWere(id, place, values, (each) => forLoss.has(each), loss);
+
+  // How fast a number moves while another one does: its tangent. NaN where no change gets there.
+  function tangentAt(mover, { id, place }) {
+    const at = arrays[mover.id].data[mover.place];
+    if (!reachedBy(mover.id).has(id) || arrays[id].isBool || !Number.isFinite(at)) return NaN;
+    const reach = 1e-5 * Math.max(1, Math.abs(at));
+    const [ahead, behind] = ifItWere(mover.id, mover.place, [at + reach, at - reach], () => true, () => arrays[id].data[place]);
+    return (ahead - behind) / (2 * reach);
   }
 
   // A switch gives arrays other equations. What nothing computes gets other numbers by it, once,
@@ -180,7 +190,7 @@ function openTrace(given) {
   for (const array of arrays) array.first = array.data.slice();  // what it was at the start
 
   return {
-    arrays, byName, compute, setMany, reset, loss, lossAt, setSwitch, isEditable, isLive, gradientOf, forwardOf, readersOf,
+    arrays, byName, compute, setMany, reset, loss, lossAt, tangentAt, setSwitch, isEditable, isLive, gradientOf, forwardOf, readersOf,
     set: (id, place, value) => setMany(id, [[place, value]]),
     hasLoss: Boolean(output),
     isEdited: () => arrays.some(({ edits }) => edits.size),

@@ -8,6 +8,7 @@ function openPanel({ root, trace, edit, undo }) {
   const [slider, field, truth] = ["range", "number", "checkbox"].map((type) => find(`[type="${type}"]`));
   const stop = roving(find(".sum"), "[role=link]");
   let [view, target, waiting] = [null, null, 0];  // who shows it; the number that can be changed: {array, place}
+  let mover = null;  // the number that was changed last: {id, place}
 
   const inFull = ({ isBool, data }, place) => (isBool ? (data[place] ? "True" : "False") : written(data[place]));
 
@@ -109,6 +110,17 @@ function openPanel({ root, trace, edit, undo }) {
       ...(target ? ["; it really changes by ", strong(truth)] : []), "."];
   }
 
+  // How fast the number moves while the one does that was changed last.
+  function tangentOf({ id, place }) {
+    if (!mover || (mover.id === id && mover.place === place)) return [];
+    const tangent = trace.tangentAt(mover, { id, place });
+    if (!Number.isFinite(tangent)) return [];
+    const { name, shape } = trace.arrays[mover.id];
+    const of = element("code", "", labelOf({ name }, unflatten(mover.place, shape)));
+    if (Math.abs(tangent) < 1e-9) return [" It stands still while ", of, " moves."];
+    return [" Tangent ", element("strong", "", signed(tangent)), ": how fast it moves while ", of, " grows."];
+  }
+
   // `words` say where it is; `isBack` undefined shows both what it was and its slope, then come more `says`.
   function show(by, cell, { words = [], isHidden = false, isBack, says = [] } = {}) {
     view = by;
@@ -128,13 +140,15 @@ function openPanel({ root, trace, edit, undo }) {
     const was = inFull({ ...of, data: of.first }, place);
     const isMoved = hasChanged(of, place, of.data[place]) && was !== inFull(of, place);
     find(".effect span").replaceChildren(...(isMoved && !isBack ? [`It was ${was}. `] : []),
-      ...(isBack === false ? [] : slopeOf(cell)), ...says);
+      ...(isBack === false ? [] : slopeOf(cell)), ...(isHidden ? [] : tangentOf(cell)), ...says);
     find(".readers").replaceChildren(...(view.go ? neighbours(array, index, place) : []));
     find("details code").textContent = `${label}\n${array.equation ? `${array.name} = ${array.equation}` : "nothing computes it"}`;
   }
 
   const change = (value) => {
-    if (target && Number.isFinite(value)) edit(target.array.id, target.place, value);
+    if (!target || !Number.isFinite(value)) return;
+    mover = target.array.isBool ? null : { id: target.array.id, place: target.place };
+    edit(target.array.id, target.place, value);
   };
   function turn(by) {
     if (!target) return;
