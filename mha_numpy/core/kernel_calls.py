@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.backends import KERNELS, find_kernels
+from mha_numpy.core.masks import only_visible
 from mha_numpy.core.merge import merge_steps
 from mha_numpy.core.options import AttentionInputs
 from mha_numpy.core.shapes import sum_to_shape
@@ -81,6 +82,12 @@ def kernel_jvp(
     )
     if rank < 4:
         heads_dot, lse_dot = heads_dot[DROP_AXES[rank]], lse_dot[DROP_AXES[rank]]
+    if inputs.sink is not None and not np.isfinite(lse_dot).all():
+        # a row that sees its sink alone stands still, and the kernel's 0 * lse_dot is NaN
+        visible = True if inputs.visible is None else inputs.visible
+        cells = np.broadcast_to(visible, inputs.cells_shape)
+        sees_any = np.any(cells, axis=-1, keepdims=True)
+        heads_dot = only_visible(heads_dot, sees_any)
     return heads_dot, lse_dot
 
 
