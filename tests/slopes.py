@@ -36,6 +36,19 @@ def assert_slopes(found, expected):
         assert_close(one, other, Tolerance(0, 1e-12 * largest), name=f"array {number}")
 
 
+def assert_forward_mode(forward, jvp, backward, inputs, seed=0):
+    """Fail unless a jvp agrees with complex steps, and with backward: u . (J v) = (J^T u) . v."""
+    tangents = random_tangents(inputs, seed)
+    out, cache = forward(**inputs)
+    out_dot = jvp(tangents, cache)
+    assert_slopes([out_dot], slopes(lambda **x: forward(**x)[:1], inputs, tangents))
+    d_out = np.random.default_rng(seed).normal(size=out.shape)
+    grads = backward(d_out, cache)._asdict()
+    columns, size = inner_product([(d_out, out_dot)])
+    rows, more = inner_product([(grads[f"d_{name}"], dot) for name, dot in tangents.items()])
+    assert abs(columns - rows) <= 1e-12 * max(1, size, more)
+
+
 def inner_product(pairs):
     """Return the sum of all products, and that of their magnitudes; arrays may be nested."""
     total, size = 0.0, 0.0

@@ -65,7 +65,7 @@ from mha_numpy.core.rope import (
     text_length,
 )
 from mha_numpy.core.shapes import merge_heads, split_heads
-from mha_numpy.core.tangents import by_name, shape_of, tangents_of
+from mha_numpy.core.tangents import tangents_with_params
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.steps import is_watched, step
@@ -385,11 +385,8 @@ def _multi_head_tangents(
         "sink": options.sink,
         "head_gate": options.head_gate,
     }
-    names = [name.removeprefix("d_") for name in MultiHeadGrads._fields]
-    given, inner = by_name(tangents, names), inputs.x_q.dtype
-    params = {name: shape_of(x) for name, x in inputs.params._asdict().items()}
-    of_params = tangents_of(given.pop("params"), params, inner, called="params")
-    return tangents_of(given, {name: shape_of(x) for name, x in arrays.items()}, inner), of_params
+    params = inputs.params._asdict()
+    return tangents_with_params(tangents, MultiHeadGrads._fields, arrays, params, inputs.x_q.dtype)
 
 
 @takes_attention_options

@@ -22,6 +22,24 @@ def tangents_of(
     return {name: _tangent(name, given[name], shape, inner) for name, shape in shapes.items()}
 
 
+def tangents_with_params(
+    tangents: Any,
+    grads: Sequence[str],
+    arrays: Mapping[str, Array | None],
+    params: Mapping[str, Array | None],
+    inner: np.dtype[Any],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the tangents of the inputs and options by name, and those of the params.
+
+    They come in the order of the gradients, of which ``d_params`` is one.
+    """
+    names = [name.removeprefix("d_") for name in grads]
+    given = by_name(tangents, names)
+    shapes, of_params = ({n: shape_of(x) for n, x in each.items()} for each in (arrays, params))
+    params_dot = tangents_of(given.pop("params"), of_params, inner, called="params")
+    return tangents_of(given, shapes, inner), params_dot
+
+
 def by_name(tangents: Any, names: Sequence[str], *, called: str = "tangents") -> dict[str, Any]:
     """Return the tangent of each name, None for those that are not given.
 

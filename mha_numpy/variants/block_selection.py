@@ -4,7 +4,7 @@ The choice is a mask, and attention does the rest. The choice has no gradient: a
 queries or keys leaves it as it is, until it jumps.
 """
 
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from mha_numpy.core.attention import (
     attention_backward,
     attention_forward,
 )
+from mha_numpy.core.attention_jvp import AttentionTangents, attention_jvp
 from mha_numpy.core.grouped import shared_matmul
 from mha_numpy.core.options import (
     AttentionInputs,
@@ -168,6 +169,31 @@ def block_selection_backward(d_out: Array, cache: BlockSelectionCache) -> Attent
     check_type("cache", cache, BlockSelectionCache, "block_selection_forward")
     # 4. out = attention(q, k, v, mask), with a mask that is constant
     return attention_backward(d_out, cache.attention)
+
+
+def block_selection_jvp(tangents: Any, cache: BlockSelectionCache) -> AttentionTangents:
+    """Push tangents through attention to the chosen blocks; the choice stands still.
+
+    Parameters
+    ----------
+    tangents : tuple or dict
+    cache : BlockSelectionCache
+
+    Returns
+    -------
+    AttentionTangents
+        Both as of `attention_jvp`.
+
+    Examples
+    --------
+    >>> k = np.array([[2.0], [2.0], [3.0], [3.0], [1.0], [1.0]])
+    >>> out, cache = block_selection_forward(np.ones((1, 1)), k, k, block=2, top_k=2)
+    >>> block_selection_jvp({"v": np.ones((6, 1))}, cache).out_dot.round(12)
+    array([[1.]])
+    """
+    check_type("cache", cache, BlockSelectionCache, "block_selection_forward")
+    # 4. out = attention(q, k, v, mask), with a mask that is constant
+    return attention_jvp(tangents, cache.attention)
 
 
 CELLS = "chosen.repeat(block, axis=-1)[..., np.arange(T_k)]"

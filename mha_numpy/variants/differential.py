@@ -14,9 +14,16 @@ from mha_numpy.core.attention import (
     attention_backward,
     attention_forward,
 )
+from mha_numpy.core.attention_jvp import attention_jvp
 from mha_numpy.core.options import AXES, AttentionOptions, takes_attention_options
 from mha_numpy.core.pair import Pair, as_gradient, axes_of
-from mha_numpy.core.rms_norm import RMSNormCache, rms_norm_backward, rms_norm_forward
+from mha_numpy.core.rms_norm import (
+    RMSNormCache,
+    rms_norm_backward,
+    rms_norm_forward,
+    rms_norm_jvp,
+)
+from mha_numpy.core.tangents import tangents_with_params
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.steps import WATCHER, Relay, constant, renamed, step, watching
@@ -272,6 +279,65 @@ def differential_attention_backward(d_out: Array, cache: DifferentialCache) -> D
         first.d_q, first.d_k, second.d_q, second.d_k, d_v,
         DifferentialParams._make([*d_lambdas, d_gain]), *d_options,
     )  # fmt: skip
+
+
+def differential_attention_jvp(tangents: Any, cache: DifferentialCache) -> Array:
+    """Push tangents through differential attention: forward's steps, first to last.
+
+    Parameters
+    ----------
+    tangents : tuple or dict
+        In the order of the gradients, ``q1, k1, q2, k2, v, params, bias, sink, head_gate``, or by
+        these names. Those of params are DifferentialParams, or a dict by the names of its fields.
+        None, or a missing one, stands still.
+    cache : DifferentialCache
+
+    Returns
+    -------
+    out_dot : (B, H, T_q, d_v) array, or of lower rank
+        How fast the output moves.
+
+    Examples
+    --------
+    >>> q1, k1, q2, k2 = np.ones((4, 2, 6, 5, 3))
+    >>> params = DifferentialParams(*np.zeros((4, 3)), np.ones(6))
+    >>> out, cache = differential_attention_forward(
+    ...     q1, k1, q2, k2, np.ones((2, 6, 5, 6)), params=params, lambda_init=0.2)
+    >>> out_dot = differential_attention_jvp({"params": {"gain": np.ones(6)}}, cache)
+    >>> np.array_equal(out_dot, out)  # linear in the gain
+    True
+    """
+    check_type("cache", cache, DifferentialCache, "differential_attention_forward")
+    dots, params_dot = _tangents(tangents, cache)
+    of_both = [dots[name] for name in ("v", "bias", "sink", "head_gate")]
+
+    # 1. out_1 = attention(q1, k1, v), out_2 = attention(q2, k2, v)
+    out_1_dot, _ = attention_jvp((dots["q1"], dots["k1"], *of_both), cache.first)
+    out_2_dot, _ = attention_jvp((dots["q2"], dots["k2"], *of_both), cache.second)
+
+    # 2. and 3. difference = out_1 - share * out_2
+    gain_dot = params_dot.pop("gain")
+    moving = {"out_1": out_1_dot, "out_2": out_2_dot, **params_dot}
+    difference_dot = DIFFERENCE.jvp(moving, cache.difference)
+
+    # 4. normed = norm(difference)
+    normed_dot = rms_norm_jvp((difference_dot, gain_dot), cache.norm)
+
+    # 5. out = (1 - lambda_init) * normed
+    return (1 - cache.lambda_init) * normed_dot
+
+
+def _tangents(tangents: Any, cache: DifferentialCache) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the tangents of the inputs and options by name, and those of the params."""
+    first, second, difference = cache.first.inputs, cache.second.inputs, cache.difference
+    arrays = {
+        "q1": first.q, "k1": first.k, "q2": second.q, "k2": second.k, "v": first.v,
+        "bias": first.bias, "sink": first.sink, "head_gate": first.head_gate,
+    }  # fmt: skip
+    params = {
+        name: getattr(difference, name, cache.norm.gain) for name in DifferentialParams._fields
+    }
+    return tangents_with_params(tangents, DifferentialGrads._fields, arrays, params, first.q.dtype)
 
 
 def _check_inputs(gain: Any, **arrays: Any) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from mha_numpy import core, layers, variants
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.core import (
     FullMultiHeadParams,
@@ -36,7 +37,7 @@ from tests.backends import BACKENDS_UNDER_TEST, EACH_BACKEND
 from tests.compare import assert_close
 from tests.core.configurations import SEEDS, attention_configuration
 from tests.core.test_gradients import multi_head_configuration
-from tests.slopes import assert_slopes, inner_product, random_tangents, slopes
+from tests.slopes import assert_forward_mode, assert_slopes, inner_product, random_tangents, slopes
 from tests.sweeps import sweep
 
 
@@ -150,19 +151,10 @@ def test_multi_head(seed):
         rng, params = np.random.default_rng(seed), inputs["params"]
         inputs |= {f"extra_{x}": rng.normal(size=(2, w.shape[1]))
                    for x, w in (("k", params.w_k), ("v", params.w_v))}  # fmt: skip
-    tangents = random_tangents(inputs, seed)
-    out, cache = multi_head_attention_forward(**inputs, **options)
-    found = multi_head_attention_jvp(tangents, cache)
-    expected = slopes(
-        lambda **x: multi_head_attention_forward(**x, **options)[:1], inputs, tangents
+    forward = partial(multi_head_attention_forward, **options)
+    assert_forward_mode(
+        forward, multi_head_attention_jvp, multi_head_attention_backward, inputs, seed
     )
-    assert_slopes([found], expected)
-    d_out = np.random.default_rng(seed).normal(size=out.shape)
-    grads = multi_head_attention_backward(d_out, cache)._asdict()
-    pairs = [(d_out, found)]
-    columns, size = inner_product(pairs)
-    rows, more = inner_product([(grads[f"d_{name}"], dot) for name, dot in tangents.items()])
-    assert abs(columns - rows) <= 1e-12 * max(1, size, more)
 
 
 def test_tangents_of_params_by_name(rng):
@@ -371,3 +363,10 @@ def test_wrong_caches():
         attention_backward_jvp({}, x, cache, d_lse_dot=x)
     with pytest.raises(ConfigError, match="^backend: expected one of"):
         attention_jvp({}, cache, backend="fast")
+
+
+@pytest.mark.parametrize("package", [core, layers, variants], ids=lambda package: package.__name__)
+def test_each_backward_has_a_jvp(package):
+    names = {name for name in package.__all__ if name.endswith("_backward")}
+    expected = {name.replace("_backward", "_jvp") for name in names - {"attention_double_backward"}}
+    assert expected <= set(package.__all__)

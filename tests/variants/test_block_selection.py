@@ -2,10 +2,15 @@ import numpy as np
 import pytest
 
 from mha_numpy import attention_backward, attention_forward
-from mha_numpy.variants import block_selection_backward, block_selection_forward
+from mha_numpy.variants import (
+    block_selection_backward,
+    block_selection_forward,
+    block_selection_jvp,
+)
 from tests.checking.tracing.whole import assert_whole, trace_both
 from tests.compare import assert_close
 from tests.gradients import assert_gradients
+from tests.slopes import assert_forward_mode
 
 B, H, H_KV, T, D_K, D_V, BLOCK, TOP_K = 2, 6, 3, 11, 4, 5, 3, 2  # the last block has two keys
 CAUSAL = {"block": BLOCK, "top_k": TOP_K, "is_causal": True}
@@ -96,6 +101,11 @@ def test_gradients(rng, backend):
         return block_selection_forward(**arrays, **CAUSAL, mask=mask, softcap=2.0)
 
     assert_gradients(forward, block_selection_backward, inputs)
+
+    def jvp(tangents, cache):
+        return block_selection_jvp(tangents, cache).out_dot
+
+    assert_forward_mode(forward, jvp, block_selection_backward, inputs)
 
 
 def test_the_choice_has_no_gradient(rng):

@@ -1,5 +1,6 @@
 """The short causal convolution with its state."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.variants import causal_conv_backward, causal_conv_forward, causal_conv_jvp
 from tests.compare import assert_close
 from tests.gradients import assert_gradients
-from tests.slopes import assert_slopes, inner_product, random_tangents, slopes
+from tests.slopes import assert_forward_mode
 
 
 def draw(rng, leading=(2,), T=6, K=4, D=3, *, bias=True, state=True):
@@ -151,16 +152,5 @@ def test_wrong_input(rng):
 @pytest.mark.parametrize("activation", ["none", "silu"])
 @pytest.mark.parametrize("given", [{}, {"T": 2}, {"bias": False, "state": False}])
 def test_forward_mode(rng, activation, given):
-    inputs = draw(rng, **given)
-    tangents = random_tangents(inputs, 0)
-    out, cache = causal_conv_forward(**inputs, activation=activation)
-    out_dot = causal_conv_jvp(tangents, cache)
-    expected = slopes(
-        lambda **x: causal_conv_forward(**x, activation=activation)[:1], inputs, tangents
-    )
-    assert_slopes([out_dot], expected)
-    d_out = rng.normal(size=out.shape)
-    grads = causal_conv_backward(d_out, cache)._asdict()
-    columns, _ = inner_product([(d_out, out_dot)])
-    rows, _ = inner_product([(grads[f"d_{name}"], dot) for name, dot in tangents.items()])
-    assert abs(columns - rows) < 1e-12
+    forward = partial(causal_conv_forward, activation=activation)
+    assert_forward_mode(forward, causal_conv_jvp, causal_conv_backward, draw(rng, **given))

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -5,12 +7,13 @@ from mha_numpy.variants import (
     DifferentialParams,
     differential_attention_backward,
     differential_attention_forward,
+    differential_attention_jvp,
 )
 from mha_numpy.variants.differential import DIFFERENCE
 from tests.checking.tracing.whole import assert_whole, trace_both
 from tests.compare import assert_close
 from tests.gradients import assert_gradients
-from tests.slopes import assert_slopes, random_tangents, slopes
+from tests.slopes import assert_forward_mode, assert_slopes, random_tangents, slopes
 
 LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
 B, H, H_KV, T_Q, T_K, D, D_V, INIT = 2, 6, 3, 4, 5, 7, 8, 0.3
@@ -84,6 +87,20 @@ def test_gradients(rng, backend, has_gain):
     assert_gradients(forward, differential_attention_backward, inputs)
 
 
+@pytest.mark.parametrize("has_gain", [True, False])
+@pytest.mark.parametrize("rank", [2, 3, 4])
+def test_forward_mode(rng, backend, rank, has_gain):
+    arrays, params = draw(rng, rank, has_gain)
+    inputs = arrays | {"params": params, "bias": rng.normal(size=T_K)}
+    if rank == 4:
+        inputs |= {"sink": rng.normal(size=H), "head_gate": rng.normal(size=H)}
+    forward = partial(
+        differential_attention_forward, lambda_init=INIT, eps=0.5, softcap=2.0, window=(1, 1)
+    )
+    jvp, backward = differential_attention_jvp, differential_attention_backward
+    assert_forward_mode(forward, jvp, backward, inputs)
+
+
 def test_dropout_drops_cells_of_the_difference(rng):
     arrays, params = draw(rng, 2, has_gain=False)
     dropped = (rng.random((T_Q, T_K)) > 0.4) / 0.6
@@ -104,7 +121,9 @@ def test_a_dtype_is_kept_and_close_to_float64(rng, dtype):
             params=DifferentialParams._make(a.astype(params_dtype) for a in params),
         )  # fmt: skip
         grads = differential_attention_backward(d_out.astype(dtype), cache)
-        return [out, *grads[:5], *grads.d_params]
+        tangents = {"q1": arrays["q1"].astype(dtype)}
+        out_dot = differential_attention_jvp(tangents, cache)
+        return [out, *grads[:5], *grads.d_params, out_dot]
 
     allowed = 30 * float(np.finfo(dtype).eps)
     for found, exact in zip(run(dtype, dtype), run(np.float64, np.float64), strict=True):

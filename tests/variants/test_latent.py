@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -10,10 +12,12 @@ from mha_numpy.variants import (
     latent_attention_backward,
     latent_attention_decode,
     latent_attention_forward,
+    latent_attention_jvp,
 )
 from tests.checking.tracing.whole import assert_equations_hold, trace_both
 from tests.compare import assert_close
 from tests.gradients import assert_gradients
+from tests.slopes import assert_forward_mode
 
 B, T, D, H, D_NOPE, D_ROPE, D_V, D_C, D_CQ, D_OUT = 2, 5, 9, 3, 6, 4, 8, 7, 10, 11
 AXES = {
@@ -102,6 +106,19 @@ def test_gradients(rng, has_latent):
         return forward(x, params, is_causal=True, softcap=3.0, positions=positions, **options)
 
     assert_gradients(with_options, latent_attention_backward, inputs)
+
+
+@each_query
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_forward_mode(rng, backend, has_latent, interleaved):
+    x, params = draw(rng, has_latent)
+    inputs = {"x": x, "params": params, "bias": rng.normal(size=(H, 1, T)),
+              "sink": rng.normal(size=H), "head_gate": rng.normal(size=H)}  # fmt: skip
+    given = partial(
+        forward, rope=RopeOptions(interleaved=interleaved), is_causal=True, softcap=3.0,
+        positions=rng.permutation(T),
+    )  # fmt: skip
+    assert_forward_mode(given, latent_attention_jvp, latent_attention_backward, inputs)
 
 
 @each_query

@@ -3,17 +3,20 @@
 import numpy as np
 import pytest
 
-from mha_numpy import KVCache
+from mha_numpy import KVCache, attention_forward
 from mha_numpy.errors import ConfigError, DTypeError, MaskError, ShapeError
 from mha_numpy.variants import (
     DifferentialParams,
     block_selection_backward,
     block_selection_forward,
+    block_selection_jvp,
     differential_attention_backward,
     differential_attention_forward,
+    differential_attention_jvp,
     latent_attention_backward,
     latent_attention_decode,
     latent_attention_forward,
+    latent_attention_jvp,
 )
 from tests.variants.test_latent import H, draw
 
@@ -65,6 +68,9 @@ CASES = [
     (lambda: latent(causal=True), ConfigError, "causal: there is no such argument here"),
     (lambda: latent_attention_backward(X, None), ConfigError, "cache: expected the LatentAttentionCache"),
     (lambda: latent_attention_backward(X, latent()[1]), ShapeError, r"d_out: .*D_out=11\)"),
+    (lambda: latent_attention_jvp({}, None), ConfigError, "cache: expected the LatentAttentionCache"),
+    (lambda: latent_attention_jvp({"params": {"w": X}}, latent()[1]), ConfigError, r"params: expected names among \['w_q_down'"),
+    (lambda: latent_attention_jvp({"x": X[0]}, latent()[1]), ShapeError, r"x_dot: expected \(2, 5, 9\), as x; got \(5, 9\)"),
     (lambda: decode(None), ConfigError, "kv_cache: expected a KVCache; got NoneType"),
     (lambda: decode(KVCache(), q_offset=1), ConfigError, "q_offset: expected none"),
     (lambda: decode(KVCache(), absorb=1), ConfigError, "absorb: expected True or False"),
@@ -79,12 +85,16 @@ CASES = [
     (lambda: differential(lambda_init="0.8"), ConfigError, "lambda_init: expected a finite number"),
     (lambda: differential_attention_backward(V, None), ConfigError, "cache: expected the DifferentialCache"),
     (lambda: differential_attention_backward(V, differential()[1]), ShapeError, r"d_out: expected \(2, 6, 5, 4\)"),
+    (lambda: differential_attention_jvp({}, None), ConfigError, "cache: expected the DifferentialCache"),
+    (lambda: differential_attention_jvp({"q": Q}, differential()[1]), ConfigError, r"tangents: expected names among \['q1'"),
+    (lambda: differential_attention_jvp({"params": {"gain": V}}, differential()[1]), ConfigError, "gain_dot: expected None, as forward had no gain"),
     (lambda: blocks(block=0), ConfigError, "block: expected an integer >= 1"),
     (lambda: blocks(top_k=1.5), ConfigError, "top_k: expected an integer"),
     (lambda: blocks(k=K[..., 1:]), ShapeError, r"k: expected \(B=2, H_kv, T_k, d_k=8\)"),
     (lambda: blocks(mask=np.ones((5, 7))), MaskError, "mask: expected a bool array"),
     (lambda: blocks(is_casual=True), ConfigError, "is_casual: .*did you mean 'is_causal'"),
     (lambda: block_selection_backward(Q, None), ConfigError, "cache: expected the BlockSelectionCache"),
+    (lambda: block_selection_jvp({}, attention_forward(Q, K, V)[1]), ConfigError, "cache: expected the BlockSelectionCache"),
     (lambda: block_selection_backward(Q, blocks()[1]), ShapeError, r"d_out: expected \(B=2, H=6, T_q=5, d_v=4\)"),
 ]  # fmt: skip
 
