@@ -73,16 +73,71 @@ def round_to(x: Array, name: str, *, scale: float = 1.0) -> Array:
     scaled = as_float_array("x", x).astype(np.float64) * scale
     if found.digits == 53:
         return scaled / scale
-    _, exponent = np.frexp(scaled)  # scaled = m 2^exponent with m from 1/2 to 1
-    last = np.maximum(exponent - found.digits, found.least_exponent + 1 - found.digits)
-    quantum = np.ldexp(1.0, last)
-    rounded = np.rint(scaled / quantum) * quantum
+    rounded = _keep_digits(scaled, found.digits, found.least_exponent)
     beyond = np.copysign(np.inf if found.has_inf else np.nan, scaled)
     return np.where(np.abs(rounded) > found.largest, beyond, rounded) / scale
 
 
+def _keep_digits(x: Array, digits: int, least_exponent: int = -1022) -> Array:
+    """Round to so many digits; below 2^least_exponent to the same last digit as there."""
+    _, exponent = np.frexp(x)  # x = m 2^exponent with m from 1/2 to 1
+    last = np.maximum(exponent - digits, least_exponent + 1 - digits)
+    quantum = np.ldexp(1.0, last)
+    rounded: Array = np.rint(x / quantum) * quantum
+    return rounded
+
+
+class OneByOne(np.ndarray):
+    """Numbers that are added up one after another, with few digits in the total."""
+
+    digits = 53
+
+    def __array_finalize__(self, of: Any) -> None:
+        """Take over the digits of the array that this one is made from."""
+        self.digits = getattr(of, "digits", 53)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Compute as NumPy does, apart from sums and products of matrices."""
+        plain = [np.asarray(x) for x in inputs]
+        options.pop("out", None)  # one of these arrays; its numbers are returned
+        if ufunc is np.matmul:
+            result = self._multiply(*plain)
+        elif ufunc is np.add and method == "reduce":
+            result = self._sum(*plain, **options)
+        else:
+            result = getattr(ufunc, method)(*plain, **options)
+        return keep_total(result, self.digits)
+
+    def _multiply(self, a: Array, b: Array) -> Array:
+        shape = (a @ b).shape
+        a, b = (a if a.ndim > 1 else a[None]), (b if b.ndim > 1 else b[:, None])
+        total = np.zeros((a @ b).shape)
+        for j in range(a.shape[-1]):
+            total = _keep_digits(total + a[..., j, None] * b[..., None, j, :], self.digits)
+        return total.reshape(shape)
+
+    def _sum(self, x: Array, *, axis: Any = 0, keepdims: bool = False, **_: Any) -> Array:
+        axes = tuple(range(x.ndim)) if axis is None else tuple(np.atleast_1d(axis) % x.ndim)
+        total = np.zeros(x.sum(axis=axes).shape)
+        summands = np.moveaxis(x, axes, tuple(range(len(axes)))).reshape(-1, *total.shape)
+        for summand in summands:
+            total = _keep_digits(total + summand, self.digits)
+        return np.expand_dims(total, axes) if keepdims else total
+
+
+def keep_total(x: Any, digits: int) -> OneByOne:
+    """Return an array whose sums keep so many digits."""
+    found = np.asarray(x).view(OneByOne)
+    found.digits = digits
+    return found
+
+
 def replay(
-    recorded: Trace, formats: Mapping[str, str], *, scales: Mapping[str, float] | None = None
+    recorded: Trace,
+    formats: Mapping[str, str],
+    *,
+    scales: Mapping[str, float] | None = None,
+    sums: str = "float64",
 ) -> dict[str, Array]:
     """Compute a trace again, with the result of some steps rounded.
 
@@ -94,16 +149,15 @@ def replay(
         From names of steps and inputs to formats of `round_to`; others keep all digits.
     scales : mapping, optional
         From some of these names to factors.
+    sums : str
+        The format of all sums within steps, as those of a product or of softmax. Numbers are added
+        one after another, and the total is rounded to the digits of the format each time. Its range
+        does not matter, for a kernel would keep powers in it.
 
     Returns
     -------
     dict
         The array of each step, by name. If several steps share a name, the last one counts.
-
-    Notes
-    -----
-    A step is one equation, so sums within it, as those of a product or of softmax, keep the digits
-    of float64.
 
     Examples
     --------
@@ -117,15 +171,18 @@ def replay(
     (True, True)
     """
     check_formats(recorded, formats, scales := scales or {})
+    digits = FORMATS[check_choice("sums", sums, FORMATS)].digits
 
     def change(name: str, array: Any) -> Array:
         array = np.asarray(array)
-        if name not in formats or array.dtype.kind != "f":
+        if array.dtype.kind != "f":
             return array
-        rounded = round_to(array, formats[name], scale=scales.get(name, 1.0))
-        return np.where(np.isfinite(array), rounded, array)  # -inf is a mask, in any format
+        if name in formats:
+            rounded = round_to(array, formats[name], scale=scales.get(name, 1.0))
+            array = np.where(np.isfinite(array), rounded, array)  # -inf is a mask, in any format
+        return array if digits == 53 else keep_total(array, digits)
 
-    return recorded.recompute(change)
+    return {name: np.asarray(array) for name, array in recorded.recompute(change).items()}
 
 
 def check_formats(recorded: Trace, formats: Mapping[str, str], scales: Mapping[str, float]) -> None:

@@ -5,8 +5,8 @@ import pytest
 
 from mha_numpy import attention_backward, attention_forward, trace
 from mha_numpy.checking.error_bounds import error_bounds
-from mha_numpy.checking.rounding import FORMATS, replay, round_to
-from mha_numpy.core import rms_norm_backward, rms_norm_forward
+from mha_numpy.checking.rounding import FORMATS, keep_total, replay, round_to
+from mha_numpy.core import rms_norm_backward, rms_norm_forward, softmax_forward
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import gelu_forward
 from tests.compare import Tolerance, assert_close
@@ -263,7 +263,67 @@ def traced_gelu(x):
     return t
 
 
+def in_float16(summands):
+    """Add up one after another, rounding to float16 each time."""
+    total = 0.0
+    for summand in summands:
+        total = float(np.float16(total + summand))
+    return total
+
+
+def test_a_sum_of_ones_in_float16_stops_at_2048():
+    with trace() as t:
+        softmax_forward(np.zeros((1, 4096)))
+    found = replay(t, {}, sums="float16")["weights"]
+    assert (found == 1 / 2048).all()
+    assert (replay(t, {})["weights"] == 1 / 4096).all()
+
+
+def test_products_are_added_up_one_after_another(rng):
+    q, k, v = rng.normal(size=(3, 2, 40, 4))
+    with trace() as t:
+        attention_forward(q, k, v)
+    found = replay(t, {}, sums="float16")
+    weights = found["weights"]
+    expected = [
+        [[in_float16(row * column) for column in v[b].T] for row in weights[b]] for b in range(2)
+    ]
+    assert np.array_equal(found["heads"], expected)
+    assert type(weights) is np.ndarray
+
+
+def test_every_kind_of_sum(rng):
+    x, y = rng.normal(size=(3, 4, 5)), rng.normal(size=5)
+    few = keep_total(x, 11)
+    for axis in (None, 0, -1, (0, 2), (-2, -1)):
+        exact = x.sum(axis=axis, keepdims=True)
+        found = few.sum(axis=axis, keepdims=True)
+        assert found.shape == exact.shape
+        assert 0 < np.abs(found - exact).max() < 0.1
+    assert few.sum(axis=1).tolist() == [
+        [in_float16(x[i, :, j]) for j in range(5)] for i in range(3)
+    ]
+    assert np.abs(few.mean(axis=-1) - x.mean(axis=-1)).max() < 0.01
+    for a, b in ((x, y), (y, x.swapaxes(1, 2)), (y, y)):
+        found = keep_total(a, 11) @ b
+        assert found.shape == (a @ b).shape
+        assert np.allclose(found, a @ b, atol=0.02)
+    assert isinstance((few * 2)[0] @ y, type(few))
+
+
+def test_sums_in_float32_are_as_good_as_float32(rng):
+    q, k, v, d_out = rng.normal(size=(4, 2, 50, 8))
+    with trace() as t:
+        _, cache = attention_forward(q, k, v, is_causal=True)
+        attention_backward(d_out, cache)
+    found = replay(t, {}, sums="float32")
+    for name in ("weights", "heads", "d_q", "d_k", "d_v"):
+        off = np.abs(found[name] - t[name]).max()
+        assert 1e-9 < off < 2e-6 * np.abs(t[name]).max()
+
+
 WRONG = {
+    "sums": (lambda t: replay(t, {}, sums="half"), "sums: expected one of .*; got 'half'"),
     "no rule": (
         lambda t: error_bounds(traced_gelu(np.ones(3)), {}),
         r"recorded: expected equations",
