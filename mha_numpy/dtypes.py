@@ -117,15 +117,13 @@ def float_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def result_dtype(*arrays: Array | None) -> np.dtype[Any]:
-    """Promote the dtypes of the arrays that are not None, as NumPy does.
-
-    float16 and bfloat16 meet in float32, which contains both.
-    """
-    return _promote(*[array.dtype for array in arrays if array is not None])
+    """Promote the dtypes of the arrays that are not None."""
+    return promote(*[array.dtype for array in arrays if array is not None])
 
 
 @functools.cache
-def _promote(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+def promote(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that NumPy promotes to; float16 and bfloat16 meet in float32."""
     try:
         return np.result_type(*dtypes)
     except TypeError:  # NumPy knows no type for both

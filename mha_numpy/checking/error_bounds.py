@@ -54,12 +54,14 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
         """Return a method of arrays that each end can do by itself."""
         if name not in MOVES:
             raise AttributeError(name)
-        summed = self if name == "sum" else None
-        return lambda *args, **options: Interval(
-            getattr(self.low, name)(*args, **options),
-            getattr(self.high, name)(*args, **options),
-            summed,
-        )
+
+        def moved(*args: Any, **options: Any) -> Interval:
+            low, high = (getattr(end, name)(*args, **options) for end in (self.low, self.high))
+            # else a cell may meet the sum of others: x / x.sum(axis=-1) divides by another row's
+            is_share = name == "sum" and (options.get("keepdims") or not (args or options))
+            return Interval(low, high, self if is_share else None)
+
+        return moved
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         """Refuse what would compute with objects."""

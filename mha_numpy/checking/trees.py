@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.dtypes import Array
+from mha_numpy.dtypes import Array, is_float
 
 
 def leaves(tree: Any, path: str = "") -> dict[str, Any]:
@@ -42,7 +42,7 @@ def without_d(name: str) -> str:
 
 def is_float_array(leaf: Any) -> bool:
     """Return whether a leaf can be differentiated with respect to."""
-    return isinstance(leaf, (np.ndarray, np.floating)) and leaf.dtype.kind == "f"
+    return isinstance(leaf, (np.ndarray, np.generic)) and is_float(leaf.dtype)
 
 
 def children(tree: Any) -> dict[str, Any] | None:

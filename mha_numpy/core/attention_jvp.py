@@ -59,7 +59,7 @@ def attention_steps_jvp(
     if inputs.sink is not None:
         by_sink = sink_weight(inputs.sink, lse) * dots["sink"][..., None]  # (B, H, T_q)
         lse_dot = lse_dot + by_sink
-        weights_dot = weights_dot - weights * by_sink[..., None]
+        weights_dot = only_visible(weights_dot - weights * by_sink[..., None], visible)
 
     # 5. dropped = weights * dropout_mask
     dropped_dot = weights_dot

@@ -34,7 +34,7 @@ from mha_numpy.core.options import AttentionInputs
 from mha_numpy.core.pair import as_gradient
 from mha_numpy.core.shapes import sum_to_shape
 from mha_numpy.core.tangents import by_name
-from mha_numpy.dtypes import Array
+from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ShapeError
 
 
@@ -147,7 +147,8 @@ def attention_backward_jvp(
 
     Notes
     -----
-    It takes 16 products of matrices, backward 4, and keeps cells, (B, H, T_q, T_k). Source:
+    It takes 16 products of matrices, backward 4, and keeps cells, (B, H, T_q, T_k); after a kernel
+    three more, which compute the cells. Source:
     Pearlmutter 1994, *Fast exact multiplication by the Hessian*. Derivation:
     ``docs/forward-mode.md``.
 
@@ -179,6 +180,7 @@ def attention_backward_jvp(
 
     # 7. d_heads = d_gated * head_gate, d_head_gate = sum(d_gated * heads)
     d_heads, _ = gate_heads_backward(d_gated, heads, inputs.head_gate, lse)
+    # the gate multiplies gradients as it multiplies heads, so its forward mode serves here, too
     d_heads_dot = gate_heads_jvp(d_gated_dot, dots["head_gate"], d_gated, inputs.head_gate, lse)
     _, by_d_gated = gate_heads_backward(d_gated_dot, heads, inputs.head_gate, lse)
     _, by_heads = gate_heads_backward(d_gated, forward.heads_dot, inputs.head_gate, lse)
@@ -249,10 +251,10 @@ def attention_double_backward(
     check_type("cache", cache, AttentionCache, "attention_forward")
     moving = by_name(d_grads, MOVING, called="d_grads")
     for name, gradient in moving.items():
-        of = getattr(cache.inputs, name)
-        if gradient is not None and np.shape(gradient) != np.shape(of):
+        of, called = getattr(cache.inputs, name), f"d_grads[{name!r}]"
+        if gradient is not None and as_float_array(called, gradient).shape != np.shape(of):
             expected = "none, as forward had none" if of is None else f"{of.shape}, as d_{name}"
-            raise ShapeError(f"d_grads[{name!r}]: expected {expected}; got {np.shape(gradient)}")
+            raise ShapeError(f"{called}: expected {expected}; got {np.shape(gradient)}")
     d_d_out, d_d_lse = attention_jvp(moving, cache, backend="numpy")
     return AttentionDoubleGrads(
         d_d_out, d_d_lse, *attention_backward_jvp(moving, d_out, cache, d_lse=d_lse)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checks import check_count, check_shape
-from mha_numpy.dtypes import Array, as_float_array, as_integer_array
+from mha_numpy.dtypes import Array, as_float_array, as_integer_array, result_dtype
 from mha_numpy.errors import ConfigError, describe
 
 
@@ -76,7 +76,7 @@ class KVCache:
         parts = self._encode(k, v)
         empty = [new[:, :, :0].copy() for new in parts]  # room of our own
         self._room = [
-            _with_room(part, longer, np.result_type(part, new))
+            _with_room(part, longer, result_dtype(part, new))
             for part, new in zip(self._room or empty, parts, strict=True)
         ]
         for part, new in zip(self._room, parts, strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_axes, check_type
 from mha_numpy.core.tangents import Shapes, shape_of, tangents_of
-from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
+from mha_numpy.dtypes import Array, as_float_array, compute_dtype, promote, result_dtype
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import constant, is_watched, step
 
@@ -161,7 +161,7 @@ def as_gradient(name: str, d_out: Any, shape: tuple[int, ...], inner: np.dtype[A
     d_out = as_float_array(name, d_out)
     if d_out.shape != shape:
         raise ShapeError(f"{name}: expected {shape}, as {name[2:]}; got {d_out.shape}")
-    return d_out.astype(np.result_type(inner, d_out.dtype), copy=False)
+    return d_out.astype(promote(inner, d_out.dtype), copy=False)
 
 
 def record(values: Values, records: OfValues) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.dtypes import Array, as_float_array, promote
 from mha_numpy.errors import ConfigError, ShapeError, describe
 
 Shapes = Mapping[str, tuple[int, ...] | None]  # of the inputs; None for one that was not passed
@@ -83,4 +83,4 @@ def _tangent(
     tangent = as_float_array(f"{name}_dot", tangent)
     if tangent.shape != shape:
         raise ShapeError(f"{name}_dot: expected {shape}, as {name}; got {tangent.shape}")
-    return tangent.astype(np.result_type(inner, tangent.dtype), copy=False)
+    return tangent.astype(promote(inner, tangent.dtype), copy=False)

@@ -136,7 +136,7 @@ def jvp_tiles(thread, threads, arguments):
 
 
 @inner(in_place=True)
-def start(problem, tile, s, q_dot, heads, lse, sink_dot, has_sink):
+def start(problem, tile, s, q_dot, heads, lse, sink_dot, is_first):
     """Load the rows of a tile's queries; those beyond them contain anything."""
     fill(s.lse, 0.0)
     fill(s.lse_dot, 0.0)
@@ -151,7 +151,7 @@ def start(problem, tile, s, q_dot, heads, lse, sink_dot, has_sink):
         for i in range(tile.num_queries):
             row = g * tile.num_queries + i
             s.lse[0, row] = lse[tile.b, head, tile.first_query + i]
-            if has_sink and problem.sink.size > 0 and problem.sink[tile.b, head] != -np.inf:
+            if is_first and problem.sink.size > 0 and problem.sink[tile.b, head] != -np.inf:
                 weight = np.exp(problem.sink[tile.b, head] - s.lse[0, row])
                 s.lse_dot[0, row] = weight * sink_dot[tile.b, head]
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.checks import check_choice, check_ids, check_integer, check_number
+from mha_numpy.core.masks import only_visible
 from mha_numpy.core.pair import Pair, Records, Values
 from mha_numpy.dtypes import Array, as_integer_array
 from mha_numpy.errors import ConfigError, ShapeError
@@ -54,7 +55,8 @@ def cross_entropy_steps_jvp(
 ) -> Array:
     """Push the tangent of the logits (..., V) forward to the loss."""
     # 1. to 3. what softmax said, less what was asked for; an ignored token stands still
-    losses_dot = ((np.exp(log_probs) - expected) * logits_dot).sum(axis=-1)
+    slopes = np.exp(log_probs) - expected
+    losses_dot = only_visible(slopes * logits_dot, slopes != 0).sum(axis=-1)  # 0 * NaN is 0 here
     losses_dot = np.where(counted, losses_dot, 0)
 
     # 4. loss = reduce_losses(losses)

@@ -128,6 +128,8 @@ def save_params(
         dtype = float_dtype(dtype)
         for name, array in arrays.items():
             arrays[name] = in_dtype(name, array, dtype)
+    for name, array in arrays.items():  # NumPy's files know no bfloat16, and float32 contains it
+        arrays[name] = array.astype(np.float32) if array.dtype.kind == "V" else array
     write_arrays(path, arrays, compressed=dtype is not None)
 
 

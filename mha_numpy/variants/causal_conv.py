@@ -185,6 +185,8 @@ def with_final_gradient(cache: Any, d_final_state: Array | None) -> Any:
 def causal_conv_jvp(tangents: Any, cache: CausalConvCache) -> Array:
     """Push tangents through the convolution, in the order x, w, b, state; or by name.
 
+    The tangent of the final state is not returned.
+
     Examples
     --------
     >>> w = np.array([[1.0], [2.0]])

@@ -375,6 +375,7 @@ def linear_attention_jvp(tangents: Any, cache: LinearAttentionCache) -> Array:
     Returns
     -------
     out_dot : array like the output
+        The tangent of the final state is not returned.
 
     Examples
     --------

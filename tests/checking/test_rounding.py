@@ -9,6 +9,7 @@ from mha_numpy.checking.rounding import FORMATS, keep_total, replay, round_to
 from mha_numpy.core import rms_norm_backward, rms_norm_forward, softmax_forward
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import gelu_forward
+from mha_numpy.steps import step as record
 from tests.compare import Tolerance, assert_close
 from tests.core.configurations import attention_configuration
 from tests.sweeps import sweep
@@ -261,6 +262,21 @@ def traced_gelu(x):
     with trace() as t:
         gelu_forward(x)
     return t
+
+
+@pytest.mark.parametrize("total", ["e.sum(axis=-1)", "e.sum(axis=-1, keepdims=True)", "e.sum()"])
+def test_bounds_of_a_quotient_by_any_sum(rng, total):
+    """A row divided by the sum of another row is no share of it."""
+    for _ in range(40):
+        scores = rng.normal(size=(3, 3))
+        e = np.exp(scores)
+        with trace() as t:
+            record("scores", scores, "T_q T_k")
+            record("e", e, "T_q T_k", "np.exp(scores)")
+            record("w", eval(f"e / {total}"), "T_q T_k", f"e / {total}")
+        formats = {"e": "e4m3"}
+        off, bound = np.abs(replay(t, formats)["w"] - t["w"]), error_bounds(t, formats)["w"]
+        assert (off <= bound).all()
 
 
 def in_float16(summands):

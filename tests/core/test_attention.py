@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 
 from mha_numpy import (
+    KVCache,
     MultiHeadAttention,
     attention_backward,
     attention_forward,
     attention_jvp,
     attention_stages,
+    gradcheck,
     scaled_dot_product_attention,
 )
 from mha_numpy.errors import MaskError
@@ -324,6 +326,20 @@ def to_float32(value):
 
 class TestBfloat16:
     """Computed in float32, as float16 is, and rounded once at the end."""
+
+    def test_it_meets_float16_in_float32(self, qkv):
+        half, narrow = (
+            [x.astype(dtype) for x in qkv] for dtype in (np.dtype(np.float16), self.dtype)
+        )
+        _, cache = attention_forward(*half)
+        assert attention_jvp({"q": narrow[0]}, cache).out_dot.dtype == np.float16
+        kv_cache = KVCache()
+        kv_cache.append(*half[1:])
+        assert kv_cache.append(*narrow[1:])[0].dtype == np.float32
+
+    def test_it_can_be_checked(self, rng):
+        narrow = [x.astype(self.dtype) for x in rng.normal(size=(3, 3, 4))]
+        assert gradcheck(attention_forward, attention_backward, narrow)
 
     @pytest.fixture(autouse=True)
     def bfloat16(self):

@@ -200,6 +200,16 @@ def test_other_pairs_of_core(name, rng):
     assert abs(columns - rows) < 1e-12
 
 
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf: NumPy says so
+@pytest.mark.parametrize(("sink", "sink_dot"), [(np.nan, 1.0), (np.inf, 1.0), (0.0, np.inf)])
+def test_a_row_that_sees_a_sink_alone_stands_still(backend, sink, sink_dot, rng):
+    q, k, v = rng.normal(size=(3, 1, 2, 3, 4))
+    mask = np.zeros((3, 3), bool)
+    _, cache = attention_forward(q, k, v, mask=mask, sink=np.full(2, sink), backend=backend)
+    assert not attention_jvp({"q": q, "sink": np.full(2, sink_dot)}, cache).out_dot.any()
+
+
 # --- second derivatives ---------------------------------------------------------------------------
 
 
@@ -321,6 +331,11 @@ def test_a_tuple_of_one_tangent(rng):
 
 
 WRONG_D_GRADS = {
+    "whole numbers": (
+        {"q": np.ones((2, 3), int)},
+        DTypeError,
+        r"^d_grads\['q'\]: expected a float",
+    ),
     "a name of a gradient": (
         {"d_q": np.ones((2, 3))},
         ConfigError,

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from mha_numpy.layers import cross_entropy_backward, cross_entropy_forward
+from mha_numpy.layers import cross_entropy_backward, cross_entropy_forward, cross_entropy_jvp
 from tests.compare import assert_close
 
 IGNORED = -100
@@ -30,6 +30,8 @@ def test_an_entry_that_is_ruled_out():
     loss, d_logits = both(logits, np.array([0, 1]), reduction="none")
     assert_close(loss, [math.log(2), np.inf])
     assert_close(d_logits, [[-0.5, 0, 0.5], [0.5, -1, 0.5]])
+    _, cache = cross_entropy_forward(logits[:1], np.array([0]))
+    assert_close(cross_entropy_jvp(np.array([[1, np.nan, 0]]), cache), -0.5)
 
 
 def test_the_same_shift_of_all_logits_changes_nothing(rng):

@@ -43,6 +43,15 @@ def test_a_small_file_is_rounded_and_read_into_the_layers_dtype(tmp_path):
     assert 4 * sizes[0] < sizes[1]
 
 
+def test_bfloat16_is_written_as_float32(tmp_path):
+    dtype = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    layer, other = Linear(4, 4, rng=1).astype(dtype), Linear(4, 4, rng=2).astype(dtype)
+    layer.save(tmp_path / "params.npz")
+    other.load(tmp_path / "params.npz")
+    assert other.params["w"].dtype == dtype
+    np.testing.assert_array_equal(other.params["w"], layer.params["w"])
+
+
 def test_a_dtype_that_cannot_hold_the_params_is_refused(tmp_path):
     layer = Linear(2, 2)
     layer.params["w"][0, 0] = 1e5

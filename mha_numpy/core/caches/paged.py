@@ -8,7 +8,7 @@ import numpy as np
 from mha_numpy.checks import check_count, check_type
 from mha_numpy.core.kv_cache import KVCache, check_index
 from mha_numpy.core.masks import padding_mask
-from mha_numpy.dtypes import Array
+from mha_numpy.dtypes import Array, result_dtype
 from mha_numpy.errors import DTypeError, MhaError, ShapeError
 
 
@@ -145,7 +145,7 @@ class PagedKVCache(KVCache):
         k, v = self._check(k, v)
         size, B, T = self.pool.block_size, k.shape[0], k.shape[2]
         for name, new, part in zip("kv", (k, v), self.pool.room, strict=False):
-            if np.result_type(new, part) != part.dtype:
+            if result_dtype(new, part) != part.dtype:
                 raise DTypeError(f"{name}: expected {part.dtype}, as the pool has; got {new.dtype}")
         table = self._blocks() if self._table is not None else np.zeros((B, 0), np.int64)
 
