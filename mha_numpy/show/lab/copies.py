@@ -41,7 +41,7 @@ def copy_notebooks(folder: Path | str, *, force: bool = False) -> Copies:
     >>> with TemporaryDirectory() as folder:
     ...     first, again = copy_notebooks(folder), copy_notebooks(folder)
     >>> first.written[0].name, len(first.kept), len(again.written), len(again.kept)
-    ('00_what-a-trained-head-does.ipynb', 0, 0, 35)
+    ('00_what-a-trained-head-does.ipynb', 0, 0, 36)
     """
     folder = Path(folder)
     copies = Copies([], [])
