@@ -60,7 +60,8 @@ weights_dot = weights * (scores_dot - mean)
 out_dot = weights_dot @ v + weights @ v_dot
 
 tangents = {"q": q_dot, "k": k_dot, "v": v_dot}
-np.abs(out_dot - attention_jvp(tangents, cache).out_dot).max()
+off = np.abs(out_dot - attention_jvp(tangents, cache).out_dot)
+print(f"largest difference: {off.max():.1e}")
 
 # %% [markdown]
 # These are the same numbers, except for rounding. The second step looks familiar: softmax's backward pass has the same
@@ -77,7 +78,8 @@ np.abs(out_dot - attention_jvp(tangents, cache).out_dot).max()
 # </details>
 
 # %%
-np.abs(weights_dot.sum(axis=-1)).max()
+sums = np.abs(weights_dot.sum(axis=-1))
+print(f"largest sum of a row: {sums.max():.1e}")
 
 # %% [markdown]
 # ## Columns and rows
@@ -104,7 +106,8 @@ matrices(
 )
 
 # %%
-np.abs(by_columns - by_rows).max()
+off = np.abs(by_columns - by_rows)
+print(f"largest difference: {off.max():.1e}")
 
 # %% [markdown]
 # The zeros off the diagonal blocks say that a query moves only its own output. In training, the output is one number, the
@@ -131,7 +134,7 @@ backward_sum = sum(
     (getattr(grads, f"d_{name}") * dot).sum()
     for name, dot in tangents.items()
 )
-forward_sum, backward_sum
+print(f"{forward_sum:.12f}, {backward_sum:.12f}")
 
 # %% [markdown]
 # ## Backward moves, too

@@ -29,13 +29,14 @@ def round_to_digits(x: Array, digits: int) -> Array:
 
 
 def _draw(rng: np.random.Generator) -> list[Inputs]:
-    """Draw large and small numbers, and whole ones, of which many lie in the middle."""
+    """Draw large and small numbers, and whole ones, many of which are exactly halfway."""
     sizes = 2.0 ** rng.integers(-20, 20, size=(4, 5))
     whole = np.arange(-15.0, 16.0)  # three digits: 9 is between 8 and 10, 11 between 10 and 12
     return [
         {"x": rng.normal(size=(2, 3, 4)), "digits": 8},
         {"x": whole, "digits": 3},
         {"x": sizes * rng.normal(size=sizes.shape), "digits": 11},
+        {"x": rng.normal(size=(5, 3)), "digits": 30},  # more than float32 has
     ]
 
 
