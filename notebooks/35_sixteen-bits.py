@@ -2,8 +2,8 @@
 # # 35 · Sixteen bits
 #
 # A number of 16 bits takes a quarter of the memory of one of 64, and GPUs multiply it much faster. It also has fewer
-# digits. Here 64 tokens attend to each other, and the same attention is computed again with its inputs and every result
-# rounded to bfloat16, a format of 16 bits:
+# digits. Here 64 random tokens attend to each other, and the same attention is computed again with its inputs and every
+# result rounded to bfloat16, a format of 16 bits:
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -140,7 +140,7 @@ lengths = [64, 256, 1024, 4096]
 names = ("bfloat16", "float16", "float32")
 lines = {name: [] for name in names}
 for T_k in lengths:
-    many_k, many_v = rng.normal(size=(2, T_k, 32))
+    many_k, many_v = rng.normal(size=(2, T_k, 32))  # random
     with trace() as t:
         attention_forward(q[:8], many_k, many_v)
     for name in names:
@@ -231,7 +231,7 @@ check("round-to-digits", my_round_to_digits)
 # - A loss scale moves small gradients into the range of float16. bfloat16, with the range of float32, needs
 #   none (docs/precision.md shows it).
 #
-# **In the code:** `mha_numpy/checking/rounding.py` and `error_bounds.py`; docs/precision.md goes further.
+# **In the code:** `mha_numpy/checking/rounding.py`, `replay.py` and `error_bounds.py`; docs/precision.md goes further.
 #
 # **Reference:** Micikevicius et al. 2018, *Mixed precision training*; Higham 2002, *Accuracy and Stability of Numerical
 # Algorithms*, chapters 2 to 4.

@@ -3,8 +3,9 @@
 from mha_numpy.checking.compare import ComparedArray, Comparison, agrees, compare
 from mha_numpy.checking.error_bounds import error_bounds
 from mha_numpy.checking.gradients import gradcheck
+from mha_numpy.checking.replay import replay
 from mha_numpy.checking.report import ArrayReport, GradcheckReport
-from mha_numpy.checking.rounding import replay, round_to
+from mha_numpy.checking.rounding import round_to
 
 __all__ = [
     "ArrayReport", "ComparedArray", "Comparison", "GradcheckReport", "agrees", "compare",

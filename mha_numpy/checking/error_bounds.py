@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checking.rounding import FORMATS, check_formats
-from mha_numpy.checking.tracing import Trace
+from mha_numpy.checking.replay import check_formats
+from mha_numpy.checking.rounding import FORMATS
+from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 
@@ -175,8 +176,8 @@ def error_bounds(
     Returns
     -------
     dict
-        For each step a bound of ``|replay(...)[name] - t[name]|``, cell by cell; inf where nothing
-        can be said, as after a number that is too large for its format.
+        For each step a bound of ``|replay(...)[name] - t[name]|``, cell by cell; inf where there is
+        none, as after a number that is too large for its format.
 
     Notes
     -----
@@ -187,7 +188,7 @@ def error_bounds(
     Examples
     --------
     >>> from mha_numpy import attention_forward, trace
-    >>> from mha_numpy.checking.rounding import replay
+    >>> from mha_numpy.checking import replay
     >>> q, k, v = np.random.default_rng(0).normal(size=(3, 4, 8))
     >>> with trace() as t:
     ...     out, cache = attention_forward(q, k, v)
@@ -198,11 +199,10 @@ def error_bounds(
     (True, True)
     """
     check_formats(recorded, formats, scales or {})
-    exact = {step.name: step.array for step in recorded}
 
     @np.errstate(invalid="ignore")  # inf - inf, where a mask hides
-    def rounded(name: str, result: Any) -> Any:
-        array = exact[name]
+    def rounded(step: Step, result: Any) -> Any:
+        name, array = step.name, step.array
         if array.dtype.kind != "f":
             return np.asarray(result)
         ends = _interval(result)
@@ -220,6 +220,7 @@ def error_bounds(
         return Interval(np.where(finite, low, array), np.where(finite, high, array))
 
     found = recorded.recompute(rounded)
+    exact = {step.name: step.array for step in recorded}
     with np.errstate(invalid="ignore"):  # inf - inf, where a mask hides
         return {
             name: np.where(

@@ -81,7 +81,7 @@ def gradcheck(
     jvp : callable, optional
         Forward mode, ``jvp(tangents, cache)``, or ``jvp(tangents, *inputs)`` without a cache. It
         returns how fast the output moves, or a tuple that begins with that. The tangents come as
-        the inputs do: by name, or in order. Each input moves alone, in a random direction.
+        the inputs do: by name, or in order. One input moves at a time, in a random direction.
     double_backward : callable, optional
         ``double_backward(d_grads, d_out, cache)``, or with the inputs in place of the cache: pulls
         gradients of all gradients back, to ``d_d_out`` and a ``d_<name>`` for each input, by name.

@@ -122,7 +122,7 @@ def attention_jvp(
     Returns
     -------
     AttentionTangents
-        ``out_dot`` and ``lse_dot``. A row that sees nothing stands still.
+        ``out_dot`` and ``lse_dot``. A row that sees nothing does not move.
 
     Notes
     -----

@@ -1,7 +1,7 @@
 """Second derivatives of attention: how fast its gradients move while its inputs do.
 
 Backward is a function like any other: it has a forward mode, `attention_backward_jvp`, and a
-backward of its own, `attention_double_backward`. The second follows from the first. Backward's
+backward, `attention_double_backward`. The second follows from the first. Backward's
 gradients are slopes of one number, ``sum(out * d_out) + sum(lse * d_lse)``, and the matrix of its
 second derivatives is symmetric, so multiplying it from the left or from the right gives the same
 result.

@@ -116,7 +116,7 @@ def linear_jvp(tangents: Any, cache: LinearCache) -> Array:
     Parameters
     ----------
     tangents : tuple or dict
-        ``(x_dot, w_dot, b_dot)``, or by name: ``{"x": x_dot}``. None stands still.
+        ``(x_dot, w_dot, b_dot)``, or by name: ``{"x": x_dot}``. None does not move.
     cache : LinearCache
 
     Returns

@@ -182,7 +182,7 @@ def merge_jvp(tangents: Any, cache: MergeCache) -> MergeTangents:
     Parameters
     ----------
     tangents : tuple or dict
-        ``(outs_dot, lses_dot)``, or by name: ``{"outs": outs_dot}``. None stands still.
+        ``(outs_dot, lses_dot)``, or by name: ``{"outs": outs_dot}``. None does not move.
     cache : MergeCache
 
     Returns

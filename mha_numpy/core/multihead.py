@@ -65,7 +65,7 @@ from mha_numpy.core.rope import (
     text_length,
 )
 from mha_numpy.core.shapes import merge_heads, split_heads
-from mha_numpy.core.tangents import tangents_with_params
+from mha_numpy.core.tangents import shapes_of, tangents_with_params
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.steps import is_watched, step
@@ -385,8 +385,10 @@ def _multi_head_tangents(
         "sink": options.sink,
         "head_gate": options.head_gate,
     }
-    params = inputs.params._asdict()
-    return tangents_with_params(tangents, MultiHeadGrads._fields, arrays, params, inputs.x_q.dtype)
+    shapes, of_params = shapes_of(arrays), shapes_of(inputs.params._asdict())
+    return tangents_with_params(
+        tangents, MultiHeadGrads._fields, shapes, of_params, inputs.x_q.dtype
+    )
 
 
 @takes_attention_options
@@ -517,7 +519,7 @@ def multi_head_attention_jvp(tangents: Any, cache: MultiHeadCache) -> Array:
     tangents : tuple or dict
         In the order of the gradients, ``x_q, x_k, x_v, params, extra_k, extra_v, bias, sink,
         head_gate``, or by these names. Those of params are a MultiHeadParams, or a dict by the
-        names of its fields. None, or a missing one, stands still.
+        names of its fields. None, or a missing one, does not move.
     cache : MultiHeadCache
 
     Returns

@@ -130,7 +130,7 @@ def rms_norm_jvp(tangents: Any, cache: RMSNormCache) -> Array:
     Parameters
     ----------
     tangents : tuple or dict
-        ``(x_dot, gain_dot)``, or by name: ``{"x": x_dot}``. None stands still.
+        ``(x_dot, gain_dot)``, or by name: ``{"x": x_dot}``. None does not move.
     cache : RMSNormCache
 
     Returns

@@ -14,7 +14,7 @@ Shapes = Mapping[str, tuple[int, ...] | None]  # of the inputs; None for one tha
 def tangents_of(
     tangents: Any, shapes: Shapes, inner: np.dtype[Any], *, called: str = "tangents"
 ) -> dict[str, Any]:
-    """Return the tangent of each input, in a dtype to compute in: 0 where it stands still.
+    """Return the tangent of each input, in a dtype to compute in: 0 where it does not move.
 
     `by_name` reads them. An input that was not passed has None.
     """
@@ -25,17 +25,15 @@ def tangents_of(
 def tangents_with_params(
     tangents: Any,
     grads: Sequence[str],
-    arrays: Mapping[str, Array | None],
-    params: Mapping[str, Array | None],
+    shapes: Shapes,
+    of_params: Shapes,
     inner: np.dtype[Any],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the tangents of the inputs and options by name, and those of the params.
 
     They come in the order of the gradients, of which ``d_params`` is one.
     """
-    names = [name.removeprefix("d_") for name in grads]
-    given = by_name(tangents, names)
-    shapes, of_params = ({n: shape_of(x) for n, x in each.items()} for each in (arrays, params))
+    given = by_name(tangents, [name.removeprefix("d_") for name in grads])
     params_dot = tangents_of(given.pop("params"), of_params, inner, called="params")
     return tangents_of(given, shapes, inner), params_dot
 
@@ -64,6 +62,11 @@ def by_name(tangents: Any, names: Sequence[str], *, called: str = "tangents") ->
             f"got {describe(tangents)}"
         )
     return {name: given.get(name) for name in names}
+
+
+def shapes_of(arrays: Mapping[str, Array | None]) -> Shapes:
+    """Return the shapes of inputs by name."""
+    return {name: shape_of(x) for name, x in arrays.items()}
 
 
 def shape_of(x: Array | None) -> tuple[int, ...] | None:

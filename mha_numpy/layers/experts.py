@@ -271,7 +271,7 @@ def mixture_of_experts_backward(
 
 
 def mixture_of_experts_jvp(tangents: Any, cache: MixtureOfExpertsCache) -> Array:
-    """Push tangents through the chosen experts and their shares; the choice stands still.
+    """Push tangents through the chosen experts and their shares; the choice does not move.
 
     `tangents` is a tuple in the order of forward's arrays, or a dict by their names.
 

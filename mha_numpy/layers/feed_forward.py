@@ -15,7 +15,7 @@ from mha_numpy.core.linear import (
     linear_shapes,
 )
 from mha_numpy.core.pair import Records, Values, plus, record, sum_equation
-from mha_numpy.core.tangents import by_name, tangents_of
+from mha_numpy.core.tangents import tangents_with_params
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.layers.activations import ACTIVATIONS, GATED
@@ -156,7 +156,7 @@ def feed_forward_jvp(tangents: Any, cache: FeedForwardCache) -> Array:
     ----------
     tangents : tuple or dict
         ``(x_dot, params_dot)``, or by name. `params_dot` is a FeedForwardParams, or a dict by the
-        names of its fields. None stands still.
+        names of its fields. None does not move.
     cache : FeedForwardCache
 
     Returns
@@ -174,17 +174,16 @@ def feed_forward_jvp(tangents: Any, cache: FeedForwardCache) -> Array:
     check_type("cache", cache, FeedForwardCache, "feed_forward_forward")
     _, activate_jvp, _ = ACTIVATIONS[cache.activation]
     into, gate, out = cache.into, cache.gate, cache.out
-    given = by_name(tangents, ("x", "params"))
-    x_dot = given["x"]
     shapes: dict[str, Any] = {"w_gate": None, "b_gate": None}
     for letter, part in (("in", into), ("gate", gate), ("out", out)):
         if part is not None:
             of = linear_shapes(part)
             shapes |= {f"w_{letter}": of["w"], f"b_{letter}": of["b"]}
     in_order = {name: shapes[name] for name in FeedForwardParams._fields}
-    dots = FeedForwardParams(
-        **tangents_of(given["params"], in_order, into.x.dtype, called="params")
+    given, of_params = tangents_with_params(
+        tangents, FeedForwardGrads._fields, {"x": into.x.shape}, in_order, into.x.dtype
     )
+    x_dot, dots = given["x"], FeedForwardParams(**of_params)
 
     # 1. hidden = x @ w_in + b_in, and gate likewise
     hidden_dot = linear_jvp((x_dot, dots.w_in, dots.b_in), into)

@@ -38,12 +38,6 @@ def beta_steps_backward(d_out: Array, out: Array) -> Array:
     return d_out * out * (1 - out)
 
 
-def beta_steps_jvp(x_dot: Array, out: Array) -> Array:
-    """Push the tangent of x through the sigmoid."""
-    # 1. out = sigmoid(x)
-    return x_dot * out * (1 - out)
-
-
 def decay_steps(x: Array, a_log: Array, dt_bias: Array) -> tuple[Array, Array, Array]:
     """Return a log of decay, below 0, for each head (..., H): a rate times a step of time."""
     # 1. the step of time, softplus: log(1 + e^shifted), without overflow
@@ -104,7 +98,7 @@ class _DecayGrads(NamedTuple):
 BETA = Pair(
     beta_steps,
     beta_steps_backward,
-    beta_steps_jvp,
+    beta_steps_backward,  # a tangent meets the same slope
     _BetaCache,
     _BetaGrads,
     inputs={"x": ""},

@@ -157,7 +157,7 @@ def layer_norm_jvp(tangents: Any, cache: LayerNormCache) -> Array:
     Parameters
     ----------
     tangents : tuple or dict
-        ``(x_dot, gain_dot, bias_dot)``, or by name: ``{"x": x_dot}``. None stands still.
+        ``(x_dot, gain_dot, bias_dot)``, or by name: ``{"x": x_dot}``. None does not move.
     cache : LayerNormCache
 
     Returns

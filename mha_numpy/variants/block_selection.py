@@ -172,7 +172,7 @@ def block_selection_backward(d_out: Array, cache: BlockSelectionCache) -> Attent
 
 
 def block_selection_jvp(tangents: Any, cache: BlockSelectionCache) -> AttentionTangents:
-    """Push tangents through attention to the chosen blocks; the choice stands still.
+    """Push tangents through attention to the chosen blocks; the choice does not move.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from mha_numpy.core.rms_norm import (
     rms_norm_forward,
     rms_norm_jvp,
 )
-from mha_numpy.core.tangents import tangents_with_params
+from mha_numpy.core.tangents import shapes_of, tangents_with_params
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.steps import WATCHER, Relay, constant, renamed, step, watching
@@ -289,7 +289,7 @@ def differential_attention_jvp(tangents: Any, cache: DifferentialCache) -> Array
     tangents : tuple or dict
         In the order of the gradients, ``q1, k1, q2, k2, v, params, bias, sink, head_gate``, or by
         these names. Those of params are DifferentialParams, or a dict by the names of its fields.
-        None, or a missing one, stands still.
+        None, or a missing one, does not move.
     cache : DifferentialCache
 
     Returns
@@ -337,7 +337,9 @@ def _tangents(tangents: Any, cache: DifferentialCache) -> tuple[dict[str, Any], 
     params = {
         name: getattr(difference, name, cache.norm.gain) for name in DifferentialParams._fields
     }
-    return tangents_with_params(tangents, DifferentialGrads._fields, arrays, params, first.q.dtype)
+    return tangents_with_params(
+        tangents, DifferentialGrads._fields, shapes_of(arrays), shapes_of(params), first.q.dtype
+    )
 
 
 def _check_inputs(gain: Any, **arrays: Any) -> None:

@@ -10,7 +10,7 @@ from mha_numpy.core.linear import linear_jvp
 from mha_numpy.core.rms_norm import rms_norm_jvp
 from mha_numpy.core.rope import rope_jvp
 from mha_numpy.core.shapes import merge_heads, split_heads
-from mha_numpy.core.tangents import tangents_with_params
+from mha_numpy.core.tangents import shapes_of, tangents_with_params
 from mha_numpy.dtypes import Array
 from mha_numpy.variants.latent import (
     CompressCache,
@@ -77,7 +77,7 @@ def latent_attention_jvp(tangents: Any, cache: LatentAttentionCache) -> Array:
     tangents : tuple or dict
         In the order of the gradients, ``x, params, bias, sink, head_gate``, or by these names.
         Those of params are LatentAttentionParams, or a dict by the names of its fields. None, or a
-        missing one, stands still.
+        missing one, does not move.
     cache : LatentAttentionCache
 
     Returns
@@ -100,8 +100,9 @@ def latent_attention_jvp(tangents: Any, cache: LatentAttentionCache) -> Array:
     arrays = {
         "x": inputs.x, "bias": options.bias, "sink": options.sink, "head_gate": options.head_gate,
     }  # fmt: skip
+    shapes, of_params = shapes_of(arrays), shapes_of(inputs.params._asdict())
     dots, params_dot = tangents_with_params(
-        tangents, LatentAttentionGrads._fields, arrays, inputs.params._asdict(), inputs.x.dtype
+        tangents, LatentAttentionGrads._fields, shapes, of_params, inputs.x.dtype
     )
 
     # 1. and 2. queries and latents from x

@@ -368,7 +368,7 @@ def linear_attention_jvp(tangents: Any, cache: LinearAttentionCache) -> Array:
     Parameters
     ----------
     tangents : tuple or dict
-        In the order q, k, v, log_decay, beta, state, or by name. None stands still.
+        In the order q, k, v, log_decay, beta, state, or by name. None does not move.
     cache : LinearAttentionCache
         From any form of forward.
 

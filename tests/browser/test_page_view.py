@@ -87,6 +87,13 @@ def go(page, name):
         page.wait_for_function(f"document.getElementById('name').textContent === '{name}'")
 
 
+def go_to_first_number(page):
+    """Move to the number at the top left."""
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowUp")
+
+
 def shown(page):
     """Return the names of the arrays that are on the map, once it is painted."""
     return page.evaluate(
@@ -139,9 +146,7 @@ def assert_shows_core(page, t):
 def test_an_edited_number_changes_everything_after_it_until_it_is_as_it_was(open_page):
     page = open_page("w_q")
     page.locator("#cells").focus()
-    for _ in range(5):
-        page.keyboard.press("ArrowLeft")
-        page.keyboard.press("ArrowUp")
+    go_to_first_number(page)
     assert part(page, "cell").inner_text() == "w_q[0, 0]"
     page.keyboard.press("Enter")
     page.keyboard.type("2.5")
@@ -153,9 +158,7 @@ def test_an_edited_number_changes_everything_after_it_until_it_is_as_it_was(open
     assert_shows_core(page, run(change))
     go(page, "w_q")
     part(page, "field").press("Escape")
-    for _ in range(5):
-        page.keyboard.press("ArrowLeft")
-        page.keyboard.press("ArrowUp")
+    go_to_first_number(page)
     part(page, "undo").click()
     assert_shows_core(page, run())
 
@@ -163,9 +166,7 @@ def test_an_edited_number_changes_everything_after_it_until_it_is_as_it_was(open
 def test_a_number_says_how_fast_it_moves_while_the_last_changed_one_does(open_page):
     page = open_page("w_q")
     page.locator("#cells").focus()
-    for _ in range(5):
-        page.keyboard.press("ArrowLeft")
-        page.keyboard.press("ArrowUp")
+    go_to_first_number(page)
     assert "Tangent" not in part(page, "slope-words").inner_text()
     page.keyboard.press("+")
     assert "Tangent" not in part(page, "slope-words").inner_text()  # of itself

@@ -5,7 +5,8 @@ import pytest
 
 from mha_numpy import attention_backward, attention_forward, trace
 from mha_numpy.checking.error_bounds import error_bounds
-from mha_numpy.checking.rounding import FORMATS, keep_total, replay, round_to
+from mha_numpy.checking.replay import one_by_one, replay
+from mha_numpy.checking.rounding import FORMATS, round_to
 from mha_numpy.core import rms_norm_backward, rms_norm_forward, softmax_forward
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import gelu_forward
@@ -279,6 +280,17 @@ def test_bounds_of_a_quotient_by_any_sum(rng, total):
         assert (off <= bound).all()
 
 
+def test_steps_that_share_a_name_are_bounded_apart(rng):
+    with trace() as t:
+        for T in (4, 6):
+            attention_forward(*rng.normal(size=(3, T, 8)))
+    formats = {"scores": "bfloat16"}
+    found, bounds = replay(t, formats), error_bounds(t, formats)
+    for name in ("scores", "weights", "heads"):
+        assert bounds[name].shape == t[name].shape
+        assert (np.abs(found[name] - t[name]) <= bounds[name]).all()
+
+
 def in_float16(summands):
     """Add up one after another, rounding to float16 each time."""
     total = 0.0
@@ -310,7 +322,7 @@ def test_products_are_added_up_one_after_another(rng):
 
 def test_every_kind_of_sum(rng):
     x, y = rng.normal(size=(3, 4, 5)), rng.normal(size=5)
-    few = keep_total(x, 11)
+    few = one_by_one(x, 11)
     for axis in (None, 0, -1, (0, 2), (-2, -1)):
         exact = x.sum(axis=axis, keepdims=True)
         found = few.sum(axis=axis, keepdims=True)
@@ -321,7 +333,7 @@ def test_every_kind_of_sum(rng):
     ]
     assert np.abs(few.mean(axis=-1) - x.mean(axis=-1)).max() < 0.01
     for a, b in ((x, y), (y, x.swapaxes(1, 2)), (y, y)):
-        found = keep_total(a, 11) @ b
+        found = one_by_one(a, 11) @ b
         assert found.shape == (a @ b).shape
         assert np.allclose(found, a @ b, atol=0.02)
     assert isinstance((few * 2)[0] @ y, type(few))

@@ -324,6 +324,18 @@ def test_multi_head_keeps_the_dtype(dtype):
     assert multi_head_attention_jvp(tangents, cache).dtype == out.dtype == dtype
 
 
+def test_multi_head_in_float16_takes_a_tangent_in_bfloat16():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    inputs, options = multi_head_configuration(0)
+    half = {n: x.astype(np.float16) for n, x in leaves(inputs).items() if x is not None}
+    inputs = replaced(inputs, half)
+    _, cache = multi_head_attention_forward(**inputs, **options)
+    narrow = inputs["x_q"].astype(bfloat16)
+    found = multi_head_attention_jvp({"x_q": narrow}, cache)
+    expected = multi_head_attention_jvp({"x_q": narrow.astype(np.float32)}, cache)
+    assert_close(found, expected, "exact")
+
+
 def test_a_tuple_of_one_tangent(rng):
     x = rng.normal(size=(3, 4))
     _, cache = softmax_forward(x)

@@ -191,13 +191,13 @@ class Trace:
         except NOT_KNOWN as error:
             raise ConfigError(f"{step.name}: its equation cannot be computed: {error}") from error
 
-    def recompute(self, change: Callable[[str, Any], Any]) -> dict[str, Any]:
+    def recompute(self, change: Callable[[Step, Any], Any]) -> dict[str, Any]:
         """Compute all steps again, from the inputs on, each result changed by a function.
 
         Parameters
         ----------
         change : callable
-            ``change(name, array)`` returns what later steps read in place of the array: another
+            ``change(step, array)`` returns what later steps read in place of the array: another
             array, or any object that acts like one.
 
         Returns
@@ -211,7 +211,7 @@ class Trace:
         >>> x = np.eye(3)
         >>> with trace() as t:
         ...     out = scaled_dot_product_attention(x, x.copy(), x.copy())
-        >>> found = t.recompute(lambda name, array: 0 * array if name == "scores" else array)
+        >>> found = t.recompute(lambda step, array: 0 * array if step.name == "scores" else array)
         >>> found["heads"].round(3)  # equal scores: the mean of the values
         array([[0.333, 0.333, 0.333],
                [0.333, 0.333, 0.333],
@@ -227,7 +227,7 @@ class Trace:
                     for name, of in known.items()
                 }
                 result = evaluate(tree, arrays)
-            changed[step.number] = change(step.name, result)
+            changed[step.number] = change(step, result)
         return {step.name: changed[step.number] for step in self.steps}
 
     def tree_of(self, step: Step) -> ast.expr | None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy.checking.error_bounds import error_bounds
-from mha_numpy.checking.rounding import replay
+from mha_numpy.checking.replay import replay
 from mha_numpy.checking.tracing import trace
 from mha_numpy.core import attention_backward, attention_forward
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
