@@ -3,19 +3,23 @@
 An `Interval` array has two ends for each number, and the number that is computed from rounded ones
 lies between them. Every operation of an equation is applied to both ends: a sum's low end is the
 sum of the low ends, and so on. Rounding moves each end outwards by the largest relative error of
-the format. What float64 itself may round is estimated, generously: see `TINY`.
-Source: Rump 2010, *Verification methods*, sections 5 and 9 (products of matrices by midpoint and
-radius).
+the format. A sum of n numbers that is rounded n times, to a relative error of u each time, is off
+by at most n u times the sum of their sizes. What float64 itself may round is estimated, generously:
+see `TINY`.
+Sources: Rump 2010, *Verification methods*, sections 5 and 9 (products of matrices by midpoint and
+radius); Jeannerod and Rump 2013, *Improved error bounds for inner products in floating-point
+arithmetic* (n u, however large n is).
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.checking.replay import check_formats
 from mha_numpy.checking.rounding import FORMATS
 from mha_numpy.checking.tracing import Step, Trace
+from mha_numpy.checks import check_choice
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 
@@ -24,11 +28,22 @@ TINY = 1e-12  # of the largest number of an array: what float64 itself may round
 MOVES = ("reshape", "swapaxes", "transpose", "repeat", "sum", "mean", "max")  # keep the order
 
 
-class Interval(np.lib.mixins.NDArrayOperatorsMixin):
-    """Numbers known only to lie between two ends. A sum also remembers its summands."""
+class Total(NamedTuple):
+    """What a sum was before its rounding, and how far off that is, as a share of it."""
 
-    def __init__(self, low: Any, high: Any, summed: "Interval | None" = None) -> None:
-        self.summed = summed
+    summands: "Interval"  # none below 0
+    low: Any
+    high: Any
+    off: float
+
+
+class Interval(np.lib.mixins.NDArrayOperatorsMixin):
+    """Numbers known only to lie between two ends; `unit` is the unit roundoff of their sums."""
+
+    def __init__(
+        self, low: Any, high: Any, unit: float = 0.0, *, total: Total | None = None
+    ) -> None:
+        self.unit, self.total = unit, total
         # 0 * inf: nothing is known
         self.low = np.where(np.isnan(low), -np.inf, low)
         self.high = np.where(np.isnan(high), np.inf, high)
@@ -46,10 +61,15 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def T(self) -> "Interval":
         """Both ends transposed."""
-        return Interval(self.low.T, self.high.T)
+        return Interval(self.low.T, self.high.T, self.unit)
+
+    @property
+    def size_of_each(self) -> Any:
+        """The largest absolute value that each number may have."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
 
     def __getitem__(self, index: Any) -> "Interval":
-        return Interval(self.low[index], self.high[index])
+        return Interval(self.low[index], self.high[index], self.unit)
 
     def __getattr__(self, name: str) -> Any:
         """Return a method of arrays that each end can do by itself."""
@@ -57,10 +77,22 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
             raise AttributeError(name)
 
         def moved(*args: Any, **options: Any) -> Interval:
-            low, high = (getattr(end, name)(*args, **options) for end in (self.low, self.high))
-            # else a cell may meet the sum of others: x / x.sum(axis=-1) divides by another row's
-            is_share = name == "sum" and (options.get("keepdims") or not (args or options))
-            return Interval(low, high, self if is_share else None)
+            def of(ends: Any, how: str = name) -> Any:
+                return getattr(ends, how)(*args, **options)
+
+            low, high = of(self.low), of(self.high)
+            if name not in ("sum", "mean") or not self.low.size:
+                return Interval(low, high, self.unit)
+            share = self.low.size // np.size(low) * self.unit
+            off = share * of(self.size_of_each)
+            least, total = low - off, None
+            if name == "sum" and (self.low >= 0).all():
+                # what is added later makes it no smaller, and each summand is rounded at least once
+                least = np.maximum(least, (1 - self.unit) * of(self.low, "max"))
+                # else a cell may meet the sum of others: x / x.sum(axis=-1)
+                if options.get("keepdims") or not (args or options):
+                    total = Total(self, low, high, share)
+            return Interval(least, high + off, self.unit, total=total)
 
         return moved
 
@@ -72,8 +104,10 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
         """Apply a function of NumPy by its rule."""
         if method != "__call__" or options or ufunc not in RULES:
             raise _no_rule(ufunc)
+        operands = [_interval(x) for x in inputs]
         with np.errstate(all="ignore"):
-            return Interval(*RULES[ufunc](*map(_interval, inputs)))
+            ends = RULES[ufunc](*operands)
+        return Interval(*ends, max(x.unit for x in operands))
 
     def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
         """Select with np.where; what -inf hides is hidden for both ends."""
@@ -83,7 +117,8 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
             raise _no_rule(function)
         condition, a, b = args
         a, b = _interval(a), _interval(b)
-        return Interval(np.where(condition, a.low, b.low), np.where(condition, a.high, b.high))
+        low, high = np.where(condition, a.low, b.low), np.where(condition, a.high, b.high)
+        return Interval(low, high, max(a.unit, b.unit))
 
 
 def _no_rule(function: Any) -> ConfigError:
@@ -105,18 +140,19 @@ def _of_corners(operation: Any, a: Interval, b: Interval) -> tuple[Any, Any]:
 
 
 def _of_quotient(a: Interval, b: Interval) -> tuple[Any, Any]:
-    if b.summed is not None and _are_same(a, b.summed) and (a.low >= 0).all():
-        # a share of the sum, a / (a + rest): what makes a larger makes the sum larger, too
-        most, least = b.high * (1 + TINY) - a.high, b.low * (1 - TINY) - a.low  # of the rest
-        low, high = a.low / (a.low + most), a.high / (a.high + np.maximum(least, 0))
-        is_known = np.isfinite(b.low) & np.isfinite(b.high)
-        return (
-            np.where(is_known, np.where(a.low > 0, low, 0), -np.inf),
-            np.where(is_known, np.where(a.high > 0, high, 0), np.inf),
-        )
     low, high = _of_corners(np.divide, a, b)
     holds_0 = (b.low <= 0) & (b.high >= 0)
-    return np.where(holds_0, -np.inf, low), np.where(holds_0, np.inf, high)
+    low, high = np.where(holds_0, -np.inf, low), np.where(holds_0, np.inf, high)
+    if b.total is None or not _are_same(a, b.total.summands):
+        return low, high
+    # a share of the sum, a / (a + rest): what makes a larger makes the sum larger, too
+    _, least, most, off = b.total
+    most, least = most * (1 + TINY) - a.high, least * (1 - TINY) - a.low  # of the rest
+    of_low, of_high = a.low / (a.low + most), a.high / (a.high + np.maximum(least, 0))
+    is_known = np.isfinite(b.low) & np.isfinite(b.high)
+    of_low = np.where(is_known, np.where(a.low > 0, of_low, 0), -np.inf) / (1 + off)
+    of_high = np.where(is_known, np.where(a.high > 0, of_high, 0), np.inf) / max(0, 1 - off)
+    return np.fmax(low, of_low), np.fmin(high, of_high)
 
 
 def _are_same(a: Interval, b: Interval) -> bool:
@@ -130,6 +166,8 @@ def _of_matmul(a: Interval, b: Interval) -> tuple[Any, Any]:
     )
     middle = middle_a @ middle_b
     radius = np.abs(middle_a) @ radius_b + radius_a @ (np.abs(middle_b) + radius_b)
+    if unit := max(a.unit, b.unit):
+        radius = radius + a.shape[-1] * unit * (a.size_of_each @ b.size_of_each)
     return middle - radius, middle + radius
 
 
@@ -160,7 +198,11 @@ RULES: dict[Any, Callable[..., tuple[Any, Any]]] = {
 
 
 def error_bounds(
-    recorded: Trace, formats: Mapping[str, str], *, scales: Mapping[str, float] | None = None
+    recorded: Trace,
+    formats: Mapping[str, str],
+    *,
+    scales: Mapping[str, float] | None = None,
+    sums: str = "float64",
 ) -> dict[str, Array]:
     """Return how far off each step of a trace can be at most, if some of them are rounded.
 
@@ -172,6 +214,8 @@ def error_bounds(
         From names of steps and inputs to formats, as `replay` takes them.
     scales : mapping, optional
         From some of these names to factors.
+    sums : str
+        The format of all sums within steps, as `replay` takes it.
 
     Returns
     -------
@@ -199,6 +243,8 @@ def error_bounds(
     (True, True)
     """
     check_formats(recorded, formats, scales or {})
+    format_of_sums = FORMATS[check_choice("sums", sums, FORMATS)]
+    unit = 0.0 if format_of_sums.digits == 53 else format_of_sums.unit
 
     @np.errstate(invalid="ignore")  # inf - inf, where a mask hides
     def rounded(step: Step, result: Any) -> Any:
@@ -217,7 +263,7 @@ def error_bounds(
             off = np.where(largest * scale > format_.largest, np.inf, off)
             low, high = low - off, high + off
         # -inf is a mask, in any format
-        return Interval(np.where(finite, low, array), np.where(finite, high, array))
+        return Interval(np.where(finite, low, array), np.where(finite, high, array), unit)
 
     found = recorded.recompute(rounded)
     exact = {step.name: step.array for step in recorded}

@@ -33,6 +33,11 @@ class OneByOne(np.ndarray):
             result = getattr(ufunc, method)(*plain, **options)
         return one_by_one(result, self.digits)
 
+    def __array_function__(self, *call: Any) -> Any:
+        """Select with np.where as NumPy does, whose result would add up in float64."""
+        found = super().__array_function__(*call)
+        return one_by_one(found, self.digits) if isinstance(found, np.ndarray) else found
+
     def _multiply(self, a: Array, b: Array) -> Array:
         shape = (a @ b).shape
         a, b = (a if a.ndim > 1 else a[None]), (b if b.ndim > 1 else b[:, None])

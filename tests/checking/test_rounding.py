@@ -165,9 +165,9 @@ def excess(found, t, bounds):
 @pytest.mark.parametrize("seed", sweep(range(240), 40))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # inf - inf, where a format overflows
 def test_no_error_is_above_its_bound(seed):
-    t = traced(seed)
-    formats = random_formats(t, np.random.default_rng(seed))
-    shares = excess(replay(t, formats), t, error_bounds(t, formats))
+    t, rng = traced(seed), np.random.default_rng(seed)
+    formats, sums = random_formats(t, rng), str(rng.choice([*FORMATS]))
+    shares = excess(replay(t, formats, sums=sums), t, error_bounds(t, formats, sums=sums))
     assert max(shares.values()) <= 1, shares
 
 
@@ -199,6 +199,63 @@ def test_bounds_by_hand():
     assert_close(bounds["heads"], [[weight - least]], Tolerance(0, 1e-9))
 
 
+def bounds_of_sums(scores, name):
+    """Return bound and error of softmax, if its sums are added up in a format."""
+    with trace() as t:
+        softmax_forward(np.array(scores))
+    off = np.abs(replay(t, {}, sums=name)["weights"] - t["weights"])
+    return error_bounds(t, {}, sums=name)["weights"], off
+
+
+def test_bounds_of_sums_by_hand():
+    """Four ones, rounded four times, lose at most 4 / 256, and three numbers gain at most 3 / 8.
+
+    The sum of the three is at least 7 / 8, for its first number is 1: that is the nearer end.
+    """
+    bounds, _ = bounds_of_sums(np.zeros(4), "bfloat16")
+    assert_close(bounds, np.full(4, 1 / (4 - 4 * 4 / 256) - 1 / 4), Tolerance(0, 1e-9))
+    powers = np.exp([0.0, -3.0, -3.0])
+    bounds, off = bounds_of_sums([0.0, -3.0, -3.0], "e5m2")
+    weights = powers / powers.sum()
+    assert_close(bounds, weights - weights / (1 + 3 / 8), Tolerance(0, 1e-9))
+    assert (bounds > powers / (7 / 8) - weights).all()
+    assert (off <= bounds).all()
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "float32"])
+def test_bounds_of_a_sum_that_stops(name):
+    """However many numbers there are, a share of their sum stays below 1, or nearly."""
+    bounds, off = bounds_of_sums(np.zeros(5000), name)
+    assert (off <= bounds).all()
+    assert (bounds <= 1 / (1 - FORMATS[name].unit)).all()
+    assert name != "float32" or (bounds < 1e-3 / 5000).all()
+
+
+def test_bounds_of_every_kind_of_sum(rng):
+    """Of sums, means and products, with summands of both signs."""
+    x, y = rng.normal(size=(6, 50)), rng.normal(size=(50, 3))
+    kinds = {
+        "one": "x.sum(axis=-1)",
+        "all": "x.sum()",
+        "mean": "x.mean(axis=0, keepdims=True)",
+        "product": "x @ y",
+        "selected": "np.where(x.ndim == 2, x, 0).sum()",
+        "moved": "x.reshape(3, 100).sum()",
+        "turned": "x.T.sum()",
+        "part": "x[0].sum()",
+    }
+    with trace() as t:
+        record("x", x, "a b")
+        record("y", y, "b c")
+        for name, equation in kinds.items():
+            record(name, eval(equation), "a c"[: np.ndim(eval(equation)) * 2 - 1], equation)
+    for sums in ("e4m3", "bfloat16"):
+        bounds, found = error_bounds(t, {}, sums=sums), replay(t, {}, sums=sums)
+        for name in kinds:
+            off = np.abs(found[name] - t[name])
+            assert (0 < off.max()) & (off <= bounds[name]).all(), name
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # inf - inf, where a format overflows
 def test_no_error_is_above_its_bound_in_100_000_problems():
@@ -213,8 +270,8 @@ def test_no_error_is_above_its_bound_in_100_000_problems():
         with trace() as t:
             _, cache = attention_forward(q, k, v, is_causal=bool(seed % 2))
             attention_backward(d_out, cache)
-        formats = random_formats(t, rng)
-        shares = excess(replay(t, formats), t, error_bounds(t, formats))
+        formats, sums = random_formats(t, rng), str(rng.choice([*FORMATS, "float64"]))
+        shares = excess(replay(t, formats, sums=sums), t, error_bounds(t, formats, sums=sums))
         heads, largest = heads + 256, max(largest, *shares.values())
     assert heads > 100_000
     assert 0.5 < largest <= 1
@@ -358,6 +415,9 @@ WRONG = {
     ),
     "no trace": (lambda t: replay(np.ones(3), {}), r"recorded: expected the Trace of trace\(\)"),
     "a list": (lambda t: replay(t, ["weights"]), "formats: expected a dict by"),
+    "sums of bounds": (
+        lambda t: error_bounds(t, {}, sums="half"), "sums: expected one of .*; got 'half'"
+    ),
     "a scale of no step": (lambda t: replay(t, {}, scales={"foo": 2.0}), "scales: expected names"),
     "a scale below 0": (
         lambda t: error_bounds(t, {"weights": "float16"}, scales={"weights": -1.0}),
