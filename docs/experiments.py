@@ -8,8 +8,9 @@ import numpy as np
 from mha_numpy.models.experiments import EXPERIMENTS, Chart, Experiment, Result, load_result
 from mha_numpy.models.experiments.captions import CAPTIONS
 from mha_numpy.models.experiments.report import measured_table
+from mha_numpy.models.experiments.rounding import NAMES, ROUNDING
 from mha_numpy.models.train import load_trained
-from mha_numpy.show.pictures import experiment_chart, weights_over_picture
+from mha_numpy.show.pictures import experiment_chart, precision_atlas, weights_over_picture
 
 PAGE = """# {one.title}
 
@@ -21,7 +22,7 @@ PAGE = """# {one.title}
 
 ## How it is done
 
-{one.method} Each model is trained with {seeds} seeds.
+{one.method} All of this is repeated with {seeds} seeds.
 
 The claim comes from: {one.said_by}. (A letter is a text of [coverage](../coverage.md).)
 
@@ -46,6 +47,12 @@ NUMBERS = """<details class="row"><summary><b>Numbers of this chart</b> \
 <span>each point of the bold lines</span></summary>
 
 {}
+
+</details>
+"""
+ATLAS = """<details class="row"><summary><b>{name}</b> <span>{kinds}</span></summary>
+
+{pictures}
 
 </details>
 """
@@ -79,9 +86,15 @@ def _page(one: Experiment, result: Result) -> str:
 def _sections(one: Experiment, result: Result) -> Iterator[str]:
     """Yield charts with what they show, in the order of the findings; the first has no heading.
 
-    A chart without a heading belongs to the one before it.
+    A chart without a heading belongs to the one before it. A page's own picture comes first.
     """
     findings = [found for found in one.findings(result) if found.holds]
+    if one.name in OWN:
+        first, *rest = OWN[one.name]()
+        yield first
+        yield "\n\n".join(found.text for found in findings if found.chart is None)
+        yield from rest
+    findings = [found for found in findings if found.chart is not None]
     heads = [i for i, chart in enumerate(one.charts) if chart.point or i == 0]
     head_of = [max(head for head in heads if head <= i) for i in range(len(one.charts))]
     for place, head in enumerate(dict.fromkeys(head_of[found.chart] for found in findings)):
@@ -89,9 +102,6 @@ def _sections(one: Experiment, result: Result) -> Iterator[str]:
             yield f"## {one.charts[head].point}"
         texts = [found.text for found in findings if head_of[found.chart] == head]
         charts = [i for i in range(len(one.charts)) if head_of[i] == head]
-        if not place and one.name == CAPTIONS.name:
-            yield _captioner_at_work()
-            yield texts.pop(0)
         for i in charts:
             yield experiment_chart(one.name, i)._repr_html_()
             if i == head:
@@ -109,7 +119,19 @@ def _points(chart: Chart, result: Result) -> str:
     return _as_markdown([chart.x_label, *(f"{chart.x[i]:g}" for i in at)], rows)
 
 
-def _captioner_at_work() -> str:
+def _atlas() -> Iterator[str]:
+    """Yield the atlas of one format, then that of all others, and bounds, to be unfolded."""
+    shown = "bfloat16"
+    yield precision_atlas(shown)._repr_html_()
+    for name in (shown, *(name for name in NAMES if name != shown)):
+        kinds = {"one": "measured", "bound": "and at most"}
+        if name == shown:
+            kinds = {"bound": "what bounds allow"}
+        pictures = (precision_atlas(name, kind=kind)._repr_html_() for kind in kinds)
+        yield ATLAS.format(name=name, kinds=", ".join(kinds.values()), pictures="\n".join(pictures))
+
+
+def _captioner_at_work() -> Iterator[str]:
     captioner = load_trained("captions")
     model, task = captioner.model, captioner.task
     scene = task.read("red square left of blue circle", rng=4)
@@ -117,7 +139,10 @@ def _captioner_at_work() -> str:
     weights = model.decoder[0].cross_attention.layer.weights[0]
     note = "The trained captioner that comes with the package, average of its four heads."
     picture = weights_over_picture(task.pictures(scene)[0], weights, task.words(said), note=note)
-    return picture._repr_html_()
+    yield picture._repr_html_()
+
+
+OWN = {CAPTIONS.name: _captioner_at_work, ROUNDING.name: _atlas}
 
 
 def _as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -33,6 +33,7 @@ from mha_numpy.show.pictures import (
     arrows,
     film,
     matrices,
+    precision_atlas,
     sharing_map,
     wavelength_chart,
     weights_by_head,
@@ -242,6 +243,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "film": draw_film, "film-back": lambda: draw_film(back=True), "weights": draw_weights,
     "captions": draw_captions, "heads": draw_heads, "steps": draw_steps, "verdict": draw_verdict,
     "sharing": lambda: sharing_map(6, 3),
+    "precision-atlas": lambda: precision_atlas("bfloat16", ("d_q", "d_k")),
     "turns": draw_turns, "wavelengths": draw_wavelengths,
     "weights-right": lambda: draw_mistake("right"),
     "weights-axis": lambda: draw_mistake(

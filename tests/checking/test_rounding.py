@@ -253,7 +253,7 @@ def test_bounds_of_every_kind_of_sum(rng):
         bounds, found = error_bounds(t, {}, sums=sums), replay(t, {}, sums=sums)
         for name in kinds:
             off = np.abs(found[name] - t[name])
-            assert (0 < off.max()) & (off <= bounds[name]).all(), name
+            assert (off.max() > 0) & (off <= bounds[name]).all(), name
 
 
 @pytest.mark.slow
@@ -416,7 +416,8 @@ WRONG = {
     "no trace": (lambda t: replay(np.ones(3), {}), r"recorded: expected the Trace of trace\(\)"),
     "a list": (lambda t: replay(t, ["weights"]), "formats: expected a dict by"),
     "sums of bounds": (
-        lambda t: error_bounds(t, {}, sums="half"), "sums: expected one of .*; got 'half'"
+        lambda t: error_bounds(t, {}, sums="half"),
+        "sums: expected one of .*; got 'half'",
     ),
     "a scale of no step": (lambda t: replay(t, {}, scales={"foo": 2.0}), "scales: expected names"),
     "a scale below 0": (

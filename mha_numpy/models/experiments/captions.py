@@ -109,7 +109,7 @@ def _findings(result: Result) -> list[Finding]:
             f"without aim would put {mean('drawn on'):.0%} on each. The head that looks most at "
             f"what it names puts {mean(f'{named}, best head'):.0%} there.",
             high < mean("drawn on") < low,
-            1,
+            None,
         ),
         Finding(
             "It needs the object that it names. If that object's patches are hidden, "

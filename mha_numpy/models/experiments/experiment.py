@@ -50,7 +50,7 @@ class Finding(NamedTuple):
 
     text: str
     holds: bool
-    chart: int = 0  # which one shows it, or most of it
+    chart: int | None = 0  # which one shows it, or most of it; None: a picture of its own page
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Pictures of what was computed."""
 
 from mha_numpy.show.pictures.arrows import arrows
+from mha_numpy.show.pictures.atlas import precision_atlas
 from mha_numpy.show.pictures.bar_chart import bar_chart
 from mha_numpy.show.pictures.experiment import experiment_chart
 from mha_numpy.show.pictures.film import Film, film
@@ -16,6 +17,6 @@ from mha_numpy.show.pictures.wavelengths import wavelength_chart
 
 __all__ = [
     "Film", "Picture", "arrows", "backward_film", "bar_chart", "experiment_chart", "film",
-    "line_chart", "matrices", "origin_film", "save_figure", "shape_film", "sharing_map",
-    "wavelength_chart", "weights_by_head", "weights_over_picture",
+    "line_chart", "matrices", "origin_film", "precision_atlas", "save_figure", "shape_film",
+    "sharing_map", "wavelength_chart", "weights_by_head", "weights_over_picture",
 ]  # fmt: skip

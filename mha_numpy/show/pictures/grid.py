@@ -50,6 +50,8 @@ class Grid(NamedTuple):
     is_marked: bool = False  # with the head's shape
     widest: str = "n"  # the number that sets the width of a cell, as in the grids beside it
     blocks: Sequence[int] = ()  # the heads that its columns belong to, block by block
+    kind: str = "w"  # of the words at rows and columns: those of a sentence, or names of arrays
+    parts: Sequence[str] = ()  # names of equal blocks of columns, above them
 
     def draw(self) -> tuple[Drawing, Drawing | None]:
         """Draw it for a phone, and once more where its cells or words need more room than that."""
@@ -60,7 +62,7 @@ class Grid(NamedTuple):
 
     def _layout(self, limit: int) -> "_Layout":
         n_rows, n_columns = (max(1, n) for n in self.shares.shape)
-        longest = max((width_of(word, "w") for word in self.rows or ()), default=0.0)
+        longest = max((width_of(word, self.kind) for word in self.rows or ()), default=0.0)
         is_counted = self.rows is None and n_rows > MAX_NUMBERS
         left = min(longest, WORD[limit]) + 8 if longest else 32 * is_counted
         room = limit - 2 * MARGIN - left
@@ -93,6 +95,10 @@ class Grid(NamedTuple):
             for i, line in enumerate(wrapped(self.name, PHONE - MARGIN - x, "m")):
                 drawn.text(x, top + 14 + LINE * i, line, "t" if self.is_marked else "m")
             top += 24 + LINE * i
+        for i, part in enumerate(self.parts):
+            across = i * self.shares.shape[1] // len(self.parts)
+            drawn.text(left + across * (at.wide + at.gap), top + 14, part, "m")
+        top += 24 if self.parts else 0
         top = self._name_columns(drawn, at, left, top)
         kind, plain = ("fill", "fill-x") if at.has_numbers else ("head", "plain")
         heads: list[int | None] = [*self.blocks] or [self.head]
@@ -124,21 +130,21 @@ class Grid(NamedTuple):
                     drawn.text(places[i], top + 11, str(i), "s", align="middle")
                 return top + 18
             return top
-        long = [width_of(word, "w") for word in self.columns]
+        long = [width_of(word, self.kind) for word in self.columns]
         if max(long, default=0) <= pitch - 2:
             for x, word in zip(places, self.columns, strict=True):
-                drawn.text(x, top + 14, word, "w", align="middle")
+                drawn.text(x, top + 14, word, self.kind, align="middle")
             return top + 22
         high = min(WORD[PHONE], max(long))
         for i in range(0, n, math.ceil(PITCH / pitch)):
-            word = shortened(self.columns[i], WORD[PHONE])
-            drawn.text(places[i] + 4.5, top + high, word, "w", is_turned=True)
+            word = shortened(self.columns[i], WORD[PHONE], self.kind)
+            drawn.text(places[i] + 4.5, top + high, word, self.kind, is_turned=True)
         return top + high + 8
 
     def _name_rows(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
         pitch, n = at.high + at.gap, self.shares.shape[0]
         every = math.ceil(PITCH / pitch)
-        words, kind = self.rows, "w"
+        words, kind = self.rows, self.kind
         if words is None and n > MAX_NUMBERS:
             words, kind, every = [str(i) for i in range(n)], "s", _every(n, pitch)
         for i, word in list(enumerate(words or ()))[::every]:
