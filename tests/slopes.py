@@ -37,14 +37,24 @@ def assert_slopes(found, expected):
 
 
 def assert_forward_mode(forward, jvp, backward, inputs, seed=0):
-    """Fail unless a jvp agrees with complex steps, and with backward: u . (J v) = (J^T u) . v."""
-    tangents = random_tangents(inputs, seed)
-    out, cache = forward(**inputs)
-    out_dot = jvp(tangents, cache)
-    assert_slopes([out_dot], slopes(lambda **x: forward(**x)[:1], inputs, tangents))
-    d_out = np.random.default_rng(seed).normal(size=out.shape)
-    grads = backward(d_out, cache)._asdict()
-    columns, size = inner_product([(d_out, out_dot)])
+    """Fail unless a jvp agrees with complex steps, and with backward: u . (J v) = (J^T u) . v.
+
+    A jvp that returns two tangents is also about the final state.
+    """
+    tangents, rng = random_tangents(inputs, seed), np.random.default_rng(seed)
+    dots = jvp(tangents, forward(**inputs)[1])
+    dots = dots if isinstance(dots, tuple) else (dots,)
+
+    def outputs(**moved):
+        out, cache = forward(**moved)
+        return (out, cache.final_state) if len(dots) > 1 else (out,)
+
+    assert_slopes(dots, slopes(outputs, inputs, tangents))
+    _, cache = forward(**inputs)
+    d_outs = [rng.normal(size=array.shape) for array in outputs(**inputs)]
+    d_final = {"d_final_state": d_outs[1]} if len(dots) > 1 else {}
+    grads = backward(d_outs[0], cache, **d_final)._asdict()
+    columns, size = inner_product(zip(d_outs, dots, strict=True))
     rows, more = inner_product([(grads[f"d_{name}"], dot) for name, dot in tangents.items()])
     assert abs(columns - rows) <= 1e-12 * max(1, size, more)
 

@@ -28,7 +28,8 @@ class Pair:
     `steps` takes the values that its arguments name, and returns more values. The cache keeps those
     that its fields name. `steps_backward` takes the gradient of the output, then fields of the
     cache. `steps_jvp` takes the tangents of the inputs in their order, then fields of the cache,
-    and returns the output's tangent. A small example is `RELU` in ``layers/activations.py``.
+    and returns the output's tangent, or a tuple that begins with it. A small example is `RELU` in
+    ``layers/activations.py``.
 
     `records` and `records_backward` say what a trace notes: ``(name, axes, equation)`` for each
     step and ``(name, axes)`` for each constant, as `step` and `constant` explain them; or a
@@ -109,15 +110,17 @@ class Pair:
             [d if d is None else d.astype(cache.dtype, copy=False) for d in computed]
         )
 
-    def jvp(self, tangents: Any, cache: Any) -> Array:
+    def jvp(self, tangents: Any, cache: Any) -> Any:
         """Return the tangent of the output, from those of the inputs; `tangents_of` reads them."""
         _, inner = self._output(cache)
         shapes = self._shapes(cache) if self.shapes is None else self.shapes(cache)
         moving = tangents_of(tangents, shapes, inner)
-        out_dot: Array = self.steps_jvp(
+        computed = self.steps_jvp(
             *moving.values(), *[getattr(cache, name) for name in self._takes_jvp]
         )
-        return out_dot.astype(cache.dtype, copy=False)
+        if isinstance(computed, tuple):
+            return computed[0].astype(cache.dtype, copy=False), *computed[1:]
+        return computed.astype(cache.dtype, copy=False)
 
     def _output(self, cache: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return the shape of the output, and the dtype to compute in."""

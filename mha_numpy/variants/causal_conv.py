@@ -63,10 +63,10 @@ def causal_conv_steps_backward(
 def causal_conv_steps_jvp(
     x_dot: Array, w_dot: Array, b_dot: Array | None, state_dot: Array, padded: Array, w: Array,
     conv: Array, share: Array | None,
-) -> Array:  # fmt: skip
-    """Push the tangents of x, w, b and the first state forward (..., T, D)."""
+) -> tuple[Array, Array]:  # fmt: skip
+    """Push the tangents of x, w, b and the first state to the output and the last state."""
     T = x_dot.shape[-2]
-    # 1. padded = state, then x
+    # 1. padded = state, then x; the last state is its end
     padded_dot = np.concatenate([state_dot, x_dot], axis=-2)
 
     # 2. conv = sum_j w[j] * padded[j : j + T] + b
@@ -77,7 +77,8 @@ def causal_conv_steps_jvp(
     conv_dot = conv_dot if b_dot is None else conv_dot + b_dot
 
     # 3. out = conv * share, with share = sigmoid(conv)
-    return conv_dot if share is None else conv_dot * share * (1 + conv * (1 - share))
+    out_dot = conv_dot if share is None else conv_dot * share * (1 + conv * (1 - share))
+    return out_dot, padded_dot[..., T:, :]
 
 
 class CausalConvCache(NamedTuple):
@@ -104,6 +105,13 @@ class CausalConvGrads(NamedTuple):
     d_w: Array  # (K, D)
     d_b: Array | None  # (D,)
     d_state: Array  # (..., K - 1, D): of the first state, of zeros if none was passed
+
+
+class CausalConvTangents(NamedTuple):
+    """Tangents of the output and of the state to continue from."""
+
+    out_dot: Array  # (..., T, D)
+    final_state_dot: Array  # (..., K - 1, D)
 
 
 def causal_conv_forward(
@@ -182,19 +190,17 @@ def with_final_gradient(cache: Any, d_final_state: Array | None) -> Any:
     return cache._replace(d_final_state=d_final_state)
 
 
-def causal_conv_jvp(tangents: Any, cache: CausalConvCache) -> Array:
+def causal_conv_jvp(tangents: Any, cache: CausalConvCache) -> CausalConvTangents:
     """Push tangents through the convolution, in the order x, w, b, state; or by name.
-
-    The tangent of the final state is not returned.
 
     Examples
     --------
     >>> w = np.array([[1.0], [2.0]])
     >>> out, cache = causal_conv_forward(np.ones((4, 1)), w, activation="none")
-    >>> causal_conv_jvp({"x": np.array([[1.0], [0.0], [0.0], [0.0]])}, cache).ravel()
+    >>> causal_conv_jvp({"x": np.array([[1.0], [0.0], [0.0], [0.0]])}, cache).out_dot.ravel()
     array([2., 1., 0., 0.])
     """
-    return CAUSAL_CONV.jvp(tangents, cache)
+    return CausalConvTangents._make(CAUSAL_CONV.jvp(tangents, cache))
 
 
 def _check(values: Values) -> None:

@@ -103,8 +103,8 @@ def recurrence_steps_jvp(
     q_dot: Array, k_dot: Array, v_dot: Array, log_decay_dot: Array | None, beta_dot: Array | None,
     state_dot: Array, q: Array, k: Array, v: Array, decay: Array, beta: Array | None,
     state: Array, scale: float,
-) -> Array:  # fmt: skip
-    """Push the tangents forward to the output, from the first token to the last."""
+) -> tuple[Array, Array]:  # fmt: skip
+    """Push the tangents from the first token to the last: to the output and the last state."""
     out_dot = np.empty((*q.shape[:-1], v.shape[-1]), state_dot.dtype)
     for t in range(q.shape[-2]):
         q_t, k_t, v_t = q[..., [t], :], k[..., [t], :], v[..., [t], :]
@@ -128,7 +128,7 @@ def recurrence_steps_jvp(
 
         # 4. out = scale * q @ state
         out_dot[..., [t], :] = scale * (q_dot_t @ state + q_t @ state_dot)
-    return out_dot
+    return out_dot, state_dot
 
 
 def linear_attention_steps(
@@ -181,8 +181,8 @@ def linear_attention_steps_jvp(
     q_dot: Array, k_dot: Array, v_dot: Array, log_decay_dot: Array | None, beta_dot: Array | None,
     state_dot: Array | None, q: Array, k: Array, v: Array, log_decay: Array | None,
     beta: Array | None, state: Array | None, scale: float,
-) -> Array:  # fmt: skip
-    """Push the tangents forward to the output: by the recurrence, whichever form forward had."""
+) -> tuple[Array, Array]:  # fmt: skip
+    """Push the tangents forward by the recurrence, whichever form forward had."""
     dots: Any = _in_rows(q_dot, k_dot, v_dot, None, beta_dot, state_dot)
     if log_decay_dot is not None:
         of_features = log_decay_dot.ndim == k.ndim
@@ -190,8 +190,8 @@ def linear_attention_steps_jvp(
         log_decay_dot = log_decay_dot[..., None, :, :]
     rows = _in_rows(q, k, v, log_decay, beta, state)
     given: Any = (*dots[:3], log_decay_dot, *dots[4:], *rows, scale)
-    out_dot = recurrence_steps_jvp(*given)
-    return out_dot.reshape(*q.shape[:-1], v.shape[-1])
+    out_dot, last_dot = recurrence_steps_jvp(*given)
+    return out_dot.reshape(*q.shape[:-1], v.shape[-1]), last_dot[..., 0, :, :]
 
 
 def _in_rows(
@@ -244,6 +244,13 @@ class LinearAttentionGrads(NamedTuple):
     d_log_decay: Array | None  # like log_decay
     d_beta: Array | None  # (B, H_kv, T)
     d_state: Array | None  # (B, H_kv, d_k, d_v): of the first state
+
+
+class LinearAttentionTangents(NamedTuple):
+    """Tangents of the output and of the state to continue from."""
+
+    out_dot: Array  # (B, H, T, d_v)
+    final_state_dot: Array  # (B, H_kv, d_k, d_v)
 
 
 def linear_attention_forward(
@@ -362,7 +369,7 @@ def linear_attention_backward(
     return LINEAR_ATTENTION.backward(d_out, cache)
 
 
-def linear_attention_jvp(tangents: Any, cache: LinearAttentionCache) -> Array:
+def linear_attention_jvp(tangents: Any, cache: LinearAttentionCache) -> LinearAttentionTangents:
     """Push tangents through linear attention, from the first token to the last.
 
     Parameters
@@ -374,19 +381,19 @@ def linear_attention_jvp(tangents: Any, cache: LinearAttentionCache) -> Array:
 
     Returns
     -------
-    out_dot : array like the output
-        The tangent of the final state is not returned.
+    LinearAttentionTangents
+        The second one is that of ``cache.final_state``, to be passed on as that of `state`.
 
     Examples
     --------
     >>> x = np.ones((3, 2))
     >>> out, cache = linear_attention_forward(x, x, x, scale=1.0)
-    >>> linear_attention_jvp({"v": x}, cache)  # linear in v: its own output again
+    >>> linear_attention_jvp({"v": x}, cache).out_dot  # linear in v: its own output again
     array([[2., 2.],
            [4., 4.],
            [6., 6.]])
     """
-    return LINEAR_ATTENTION.jvp(tangents, cache)
+    return LinearAttentionTangents._make(LINEAR_ATTENTION.jvp(tangents, cache))
 
 
 FORMS = ("recurrence", "chunks", "product")
