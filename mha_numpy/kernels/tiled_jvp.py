@@ -31,7 +31,7 @@ from mha_numpy.kernels.tiled_backward import exp_from_lse
 from mha_numpy.kernels.transpose import transpose
 from mha_numpy.kernels.visible import NOTHING, add_product, find_visible, hide
 
-CHUNK_NUMBERS = 2**15  # of a chunk's keys: with values and tangents they stay in the second cache
+CHUNK_NUMBERS = 2**16  # of a chunk's keys: with values and tangents they stay in the second cache
 AT_ONCE = 16  # tiles that meet a chunk before the next one
 JVP = Layout(
     SIZES,  # rows and columns:
