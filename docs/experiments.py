@@ -1,5 +1,6 @@
 """A page for each experiment, from its declaration and its stored result; and a list of all."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -24,7 +25,7 @@ PAGE = """# {one.title}
 
 {one.method} All of this is repeated with {seeds} seeds.
 
-The claim comes from: {one.said_by}. (A letter is a text of [coverage](../coverage.md).)
+The claim comes from: {one.said_by}. {letters}
 
 Repeat it on your computer, in about {minutes} on two cores:
 
@@ -56,6 +57,7 @@ ATLAS = """<details class="row"><summary><b>{name}</b> <span>{kinds}</span></sum
 
 </details>
 """
+LETTERS = "(A letter is a text of [coverage](../coverage.md).)"
 MOST = 8  # points of a chart in a table
 ENTRY = "**[{one.title}](experiments/{one.name}.md)** *{one.claim}* {one.answer}\n"
 
@@ -76,6 +78,7 @@ def _page(one: Experiment, result: Result) -> str:
     return PAGE.format(
         one=one,
         sections="\n\n".join(_sections(one, result)),
+        letters=LETTERS if re.match(r"[A-E]\b", one.said_by) else "",
         seeds=len(result.seeds),
         measures="\n".join(f"- *{name}*: {unit}" for name, unit in one.measures.items()),
         minutes=_in_minutes(result.seconds),
@@ -124,9 +127,9 @@ def _atlas() -> Iterator[str]:
     shown = "bfloat16"
     yield precision_atlas(shown)._repr_html_()
     for name in (shown, *(name for name in NAMES if name != shown)):
-        kinds = {"one": "measured", "bound": "and at most"}
+        kinds = {"error": "measured", "bound": "what bounds allow"}
         if name == shown:
-            kinds = {"bound": "what bounds allow"}
+            del kinds["error"]
         pictures = (precision_atlas(name, kind=kind)._repr_html_() for kind in kinds)
         yield ATLAS.format(name=name, kinds=", ".join(kinds.values()), pictures="\n".join(pictures))
 

@@ -46,10 +46,15 @@ class OneByOne(np.ndarray):
             total = keep_digits(total + a[..., j, None] * b[..., None, j, :], self.digits)
         return total.reshape(shape)
 
-    def _sum(self, x: Array, *, axis: Any = 0, keepdims: bool = False, **_: Any) -> Array:
+    def _sum(
+        self, x: Array, *, axis: Any = 0, keepdims: bool = False, initial: Any = 0.0,
+        where: Any = True, **_: Any,
+    ) -> Array:  # fmt: skip
         axes = tuple(range(x.ndim)) if axis is None else tuple(np.atleast_1d(axis) % x.ndim)
-        total = np.zeros(x.sum(axis=axes).shape)
-        summands = np.moveaxis(x, axes, tuple(range(len(axes)))).reshape(-1, *total.shape)
+        total = np.full(x.sum(axis=axes).shape, 0.0 if initial is np._NoValue else initial)
+        summands = np.moveaxis(np.where(where, x, 0), axes, tuple(range(len(axes)))).reshape(
+            -1, *total.shape
+        )
         for summand in summands:
             total = keep_digits(total + summand, self.digits)
         return np.expand_dims(total, axes) if keepdims else total
@@ -100,7 +105,8 @@ def replay(
     >>> bool(1e-4 < off < 1e-2), bool(np.allclose(found["scores"], t["scores"], rtol=1e-14))
     (True, True)
     """
-    check_formats(recorded, formats, scales := scales or {})
+    scales = {} if scales is None else scales
+    check_formats(recorded, formats, scales)
     digits = FORMATS[check_choice("sums", sums, FORMATS)].digits
 
     def change(step: Step, array: Any) -> Array:
@@ -118,7 +124,13 @@ def replay(
 def check_formats(recorded: Trace, formats: Mapping[str, str], scales: Mapping[str, float]) -> None:
     """Check that all names are those of steps, that there are such formats, and all scales."""
     check_type("recorded", recorded, Trace, "trace()")
-    names = {step.name for step in recorded}
+    for step in recorded:
+        if step.array.dtype.kind in "fV" and step.array.dtype != np.float64:
+            raise ConfigError(
+                f"recorded: expected a trace in float64; {step.name} is {step.array.dtype}; write "
+                "x.astype(np.float64) for all inputs and params"
+            )
+    names = {step.name for step in recorded if step.array.dtype.kind == "f"}
     for argument, given in (("formats", formats), ("scales", scales)):
         if not isinstance(given, Mapping):
             raise ConfigError(
@@ -133,3 +145,5 @@ def check_formats(recorded: Trace, formats: Mapping[str, str], scales: Mapping[s
         check_choice(f"formats[{name!r}]", wanted, FORMATS)
     for name, scale in scales.items():
         check_number(f"scales[{name!r}]", scale, positive=True)
+        if name not in formats:
+            raise ConfigError(f"scales: expected steps that have a format; got {name!r}")

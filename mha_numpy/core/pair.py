@@ -28,7 +28,7 @@ class Pair:
     `steps` takes the values that its arguments name, and returns more values. The cache keeps those
     that its fields name. `steps_backward` takes the gradient of the output, then fields of the
     cache. `steps_jvp` takes the tangents of the inputs in their order, then fields of the cache,
-    and returns the output's tangent, or a tuple that begins with it. A small example is `RELU` in
+    and returns the output's tangent, or several, for `tangents`. A small example is `RELU` in
     ``layers/activations.py``.
 
     `records` and `records_backward` say what a trace notes: ``(name, axes, equation)`` for each
@@ -44,6 +44,7 @@ class Pair:
     inputs: Mapping[str, str]  # arrays of floats, and their axes: "D", "... D"; "" for any
     # the field of the cache that is like the output, or what returns its shape and dtype
     like: str | Callable[[Any], tuple[tuple[int, ...], np.dtype[Any]]]
+    tangents: Any = None  # a NamedTuple, if more than the output has one
     optional: tuple[str, ...] = ()  # inputs that may be None
     # shapes of the inputs that have gradients, if not those of the fields that have their names
     shapes: Callable[[Any], Shapes] | None = None
@@ -118,9 +119,12 @@ class Pair:
         computed = self.steps_jvp(
             *moving.values(), *[getattr(cache, name) for name in self._takes_jvp]
         )
-        if isinstance(computed, tuple):
-            return computed[0].astype(cache.dtype, copy=False), *computed[1:]
-        return computed.astype(cache.dtype, copy=False)
+        if self.tangents is None:
+            return computed.astype(cache.dtype, copy=False)
+        out_dot, *others = computed
+        return self.tangents(
+            out_dot.astype(cache.dtype, copy=False), *[dot.astype(inner) for dot in others]
+        )
 
     def _output(self, cache: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return the shape of the output, and the dtype to compute in."""

@@ -200,7 +200,7 @@ def causal_conv_jvp(tangents: Any, cache: CausalConvCache) -> CausalConvTangents
     >>> causal_conv_jvp({"x": np.array([[1.0], [0.0], [0.0], [0.0]])}, cache).out_dot.ravel()
     array([2., 1., 0., 0.])
     """
-    return CausalConvTangents._make(CAUSAL_CONV.jvp(tangents, cache))
+    return CAUSAL_CONV.jvp(tangents, cache)
 
 
 def _check(values: Values) -> None:
@@ -277,6 +277,7 @@ CAUSAL_CONV = Pair(
     CausalConvCache,
     CausalConvGrads,
     inputs={"w": "K D", "x": "... T D", "b": "D", "state": ""},
+    tangents=CausalConvTangents,
     optional=("b", "state"),
     options={"activation": lambda name, value: check_choice(name, value, ACTIVATIONS)},
     check=_check,

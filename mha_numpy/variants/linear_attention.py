@@ -393,7 +393,7 @@ def linear_attention_jvp(tangents: Any, cache: LinearAttentionCache) -> LinearAt
            [4., 4.],
            [6., 6.]])
     """
-    return LinearAttentionTangents._make(LINEAR_ATTENTION.jvp(tangents, cache))
+    return LINEAR_ATTENTION.jvp(tangents, cache)
 
 
 FORMS = ("recurrence", "chunks", "product")
@@ -465,6 +465,7 @@ LINEAR_ATTENTION = Pair(
     LinearAttentionCache,
     LinearAttentionGrads,
     inputs=dict.fromkeys(("q", "k", "v", "log_decay", "beta", "state"), ""),
+    tangents=LinearAttentionTangents,
     optional=("log_decay", "beta", "state"),
     options={
         "scale": lambda name, scale: None if scale is None else check_number(name, scale),

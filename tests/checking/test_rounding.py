@@ -5,12 +5,14 @@ import pytest
 
 from mha_numpy import attention_backward, attention_forward, trace
 from mha_numpy.checking.error_bounds import error_bounds
+from mha_numpy.checking.intervals import Interval
 from mha_numpy.checking.replay import one_by_one, replay
 from mha_numpy.checking.rounding import FORMATS, round_to
 from mha_numpy.core import rms_norm_backward, rms_norm_forward, softmax_forward
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import gelu_forward
 from mha_numpy.steps import step as record
+from mha_numpy.variants import linear_attention_backward, linear_attention_forward
 from tests.compare import Tolerance, assert_close
 from tests.core.configurations import attention_configuration
 from tests.sweeps import sweep
@@ -243,6 +245,8 @@ def test_bounds_of_every_kind_of_sum(rng):
         "moved": "x.reshape(3, 100).sum()",
         "turned": "x.T.sum()",
         "part": "x[0].sum()",
+        "of one": "(x[0, [0]] * x[0, [0]]).sum()",
+        "constant": "np.ones((3, 50)) @ y",
     }
     with trace() as t:
         record("x", x, "a b")
@@ -306,6 +310,111 @@ def test_bounds_behind_a_mask_warn_of_nothing():
     assert bounds["masked"][0, 1] == 0
 
 
+def hand_made(inputs, **equations):
+    """Trace equations over inputs."""
+    with trace() as t:
+        arrays = dict(inputs)
+        for name, array in inputs.items():
+            record(name, array, "a b c d"[: 2 * array.ndim - 1])
+        for name, equation in equations.items():
+            with np.errstate(all="ignore"):
+                arrays[name] = eval(equation, {"np": np}, arrays)
+            record(name, arrays[name], "e f g h"[: max(0, 2 * arrays[name].ndim - 1)], equation)
+    return t
+
+
+def assert_bounded(t, formats, **options):
+    """Fail unless each error, NaN included, is within its bound; return the bounds."""
+    with np.errstate(all="ignore"):
+        found, bounds = replay(t, formats, **options), error_bounds(t, formats, **options)
+        for name, bound in bounds.items():
+            off = np.abs(found[name] - t[name])
+            is_same = (found[name] == t[name]) | np.isnan(t[name])
+            assert (is_same | np.isinf(bound) | (off <= bound)).all(), name
+    return bounds
+
+
+def test_a_bias_that_becomes_a_mask():
+    """Rounding makes -1e9 to -inf, which hides its cell."""
+    with trace() as t:
+        bias = np.array([-np.inf, -1e9, 0.0])
+        out, cache = attention_forward(
+            np.ones((1, 1)), np.ones((3, 1)), np.array([[5.0], [2.0], [3.0]]), bias=bias
+        )
+        attention_backward(np.ones(out.shape), cache)
+    bounds = assert_bounded(t, {"bias": "float16"})
+    assert bounds["d_weights"][0, 1] >= 2
+    assert bounds["d_weights"][0, 2] < 1e-9
+    assert bounds["d_weights"][0, 0] < 1e-9
+    exact = assert_bounded(t, {"bias": "bfloat16"})
+    assert exact["d_weights"].max() < 1e-9
+
+
+OVERFLOWS = {
+    "tanh": ({"s": [[25.0, 1.0]]}, {"s": "e4m3"}, {"c": "30 * np.tanh(s / 30)"}),
+    "tanh of inf - inf": (
+        {"k": [[7e4, 7e4], [1.0, 0.0]], "q": [[1.0], [-1.0]]}, {"k": "float16"},
+        {"c": "np.tanh(k @ q)"},
+    ),
+    "a maximum": (
+        {"s": [[700.0, 1.0]]}, {"s": "e4m3"}, {"e": "np.exp(s - s.max(axis=-1, keepdims=True))"}
+    ),
+    "a share": (
+        {"s": [[700.0, 1.0]]}, {"s": "e4m3"}, {"w": "s / s.sum(axis=-1, keepdims=True)"}
+    ),
+    "one over": ({"s": [[700.0, 1.0]]}, {"s": "e4m3"}, {"r": "1 / s"}),
+    "an exact inf": (
+        {"s": [[709.9, 1.0]]}, {"s": "bfloat16"},
+        {"lse": "np.log(np.exp(s).sum(axis=-1, keepdims=True))", "w": "np.exp(s - lse)"},
+    ),
+    "a log of 0": (
+        {"s": [[-746.0, -747.0]]}, {"s": "bfloat16"}, {"lse": "np.log(np.exp(s).sum(axis=-1))"}
+    ),
+    "a root of what may be below 0": (
+        {"x": [[0.1, 5.0]]}, {"x": "e4m3"}, {"r": "np.sqrt(x - 0.0999)", "l": "np.log(x - 0.0999)"}
+    ),
+    "a power that is a step": ({"x": [[1.7]], "n": 2.0078431372569256}, {"n": "bfloat16"},
+                               {"p": "x ** n"}),
+    "a tiny scale": ({"x": [[1.2345]]}, {"x": "float64"}, {"y": "x * 1"}),
+    "an array in a move": (
+        {"x": [[1.3], [1.7]]}, {"x": "e4m3"},
+        {"w": "x.repeat(np.array([1, 2]), axis=0) / x.repeat(np.array([2, 1]), axis=0).sum()"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_what_is_nan_or_infinite_has_no_bound(name):
+    inputs, formats, equations = OVERFLOWS[name]
+    t = hand_made({of: np.array(x) for of, x in inputs.items()}, **equations)
+    scales = {"x": 1e-322} if "scale" in name else {}
+    assert_bounded(t, formats, scales=scales)
+
+
+@pytest.mark.parametrize("form", ["masked", "causal"])
+def test_bounds_with_a_mask_are_as_near(form, rng):
+    q, k, v, d_out = rng.normal(size=(4, 2, 8, 4))
+    options = {"is_causal": True} if form == "causal" else {"mask": rng.random((8, 8)) < 0.6}
+    with trace() as t:
+        _, cache = attention_forward(q, k, v, **options)
+        attention_backward(d_out, cache)
+    formats = {step.name: "bfloat16" for step in t if step.equation and step.name != "visible"}
+    found, bounds = replay(t, formats), error_bounds(t, formats)
+    for name in ("heads", "d_q", "d_k", "d_v"):
+        assert 1 < bounds[name].max() / np.abs(found[name] - t[name]).max() < 50
+
+
+def test_bounds_of_linear_attention(rng):
+    """Whose steps are joined from tokens."""
+    q, k, v, d_out = rng.normal(size=(4, 3, 4))
+    with trace() as t:
+        _, cache = linear_attention_forward(q, k, v, log_decay=-rng.random(3), beta=rng.random(3))
+        linear_attention_backward(d_out, cache)
+    formats = {step.name: "bfloat16" for step in t if step.array.dtype.kind == "f"}
+    bounds = assert_bounded(t, formats)
+    assert np.isfinite(bounds["d_k"]).all()
+
+
 def test_bounds_of_norms(rng):
     x, gain = rng.normal(size=(5, 8)), rng.normal(size=8)
     with trace() as t:
@@ -335,6 +444,51 @@ def test_bounds_of_a_quotient_by_any_sum(rng, total):
         formats = {"e": "e4m3"}
         off, bound = np.abs(replay(t, formats)["w"] - t["w"]), error_bounds(t, formats)["w"]
         assert (off <= bound).all()
+
+
+FALSE_SHARES = {  # equal numbers when exact, but rounded apart
+    "another order": "(p @ w) / (p[:, ::-1] @ w[::-1]).sum(axis=-1, keepdims=True)",
+    "another array": "x / y.sum(axis=-1, keepdims=True)",
+    "another order of sums": "p.sum(axis=-1, keepdims=True) / p[:, ::-1].sum(axis=-1).sum()",
+    "another move": "m.swapaxes(0, 1) / m.swapaxes(0, 0).sum(axis=-1, keepdims=True)",
+}
+
+
+@pytest.mark.parametrize("name", FALSE_SHARES)
+def test_only_a_share_of_the_same_numbers_is_below_1(name):
+    rng, equation = np.random.default_rng(0), FALSE_SHARES[name]
+    for _ in range(200):
+        p, w = (rng.integers(1, 200, shape).astype(float) for shape in ((1, 9), (9, 1)))
+        x, m = rng.uniform(1, 2, (2, 1)), rng.uniform(1, 2, (2, 2))
+        arrays = {"p": p, "w": w, "x": x, "y": x.copy(), "m": m}
+        with trace() as t:
+            for of, array in arrays.items():
+                record(of, array, "a b")
+            record("r", eval(equation, {}, arrays), "a c", equation)
+        formats, scales = dict.fromkeys("xym", "e4m3"), {"y": 3.0}
+        found = replay(t, formats, scales=scales, sums="bfloat16")["r"]
+        bounds = error_bounds(t, formats, scales=scales, sums="bfloat16")["r"]
+        assert (np.abs(found - t["r"]) <= bounds).all()
+
+
+def test_ends_of_sums_by_hand():
+    """Of two numbers, in a format that keeps two digits: 2 / 4 of the larger sizes."""
+    total = Interval(np.array([-1.0, 0.0]), np.array([3.0, 1.0]), 0.25).sum()
+    assert (float(total.low), float(total.high)) == (-1 - 2, 4 + 2)
+    product = Interval(np.array([-1.0, 0.0]), np.array([3.0, 1.0]), 0.25) @ np.array([1.0, 1.0])
+    assert (float(product.low), float(product.high)) == (-1 - 2, 4 + 2)
+    positive = Interval(np.array([1.0, 2.0]), np.array([1.0, 2.0]), 0.25)
+    assert (float(positive.sum().low), float(positive.sum().high)) == (1.5, 4.5)  # not below 3 / 4
+    assert (float(positive.mean().low), float(positive.mean().high)) == (0.75, 2.25)
+    share = positive / positive.sum(keepdims=True)
+    assert_close(share.low, np.array([1, 2]) / 4.5)
+    assert_close(share.high, np.array([1, 2]) / 1.5)
+    unknown = Interval(np.array([1.0, 2.0]), np.array([1.0, np.inf]), 0.0)
+    assert float(unknown.sum().low) == 3
+    share = unknown / unknown.sum(keepdims=True)
+    assert share.low[0] == 0
+    assert_close(share.high[:1], [1 / 3])
+    assert np.isinf(share.high[1])
 
 
 def test_steps_that_share_a_name_are_bounded_apart(rng):
@@ -407,6 +561,14 @@ def test_sums_in_float32_are_as_good_as_float32(rng):
         assert 1e-9 < off < 2e-6 * np.abs(t[name]).max()
 
 
+def renamed_input():
+    """Return a trace whose equation names no step."""
+    with trace() as t:
+        record("x", np.ones(2), "a")
+        record("y", np.ones(2), "a", "2 * z")
+    return t
+
+
 WRONG = {
     "sums": (lambda t: replay(t, {}, sums="half"), "sums: expected one of .*; got 'half'"),
     "no rule": (
@@ -423,6 +585,35 @@ WRONG = {
     "a scale below 0": (
         lambda t: error_bounds(t, {"weights": "float16"}, scales={"weights": -1.0}),
         r"scales\['weights'\]: expected a number > 0",
+    ),
+    "a scale without a format": (
+        lambda t: replay(t, {}, scales={"weights": 2.0}),
+        "scales: expected steps that have a",
+    ),
+    "scales in a list": (lambda t: replay(t, {}, scales=[]), "scales: expected a dict"),
+    "a trace in float32": (
+        lambda t: error_bounds(hand_made({"x": np.ones(2, np.float32)}), {}),
+        "recorded: expected a trace in float64; x is float32; write",
+    ),
+    "a format of a mask": (
+        lambda t: replay(hand_made({"m": np.ones(2, bool)}), {"m": "float16"}),
+        "formats: expected names of steps",
+    ),
+    "a method without a rule": (
+        lambda t: error_bounds(hand_made({"x": np.ones(2)}, y="x.astype(np.float64)"), {}),
+        "recorded: expected equations of .*; got astype, for which there is no rule",
+    ),
+    "where with one argument": (
+        lambda t: error_bounds(hand_made({"x": np.ones((1, 2))}, y="np.where(x)[0] * 1.0"), {}),
+        "recorded: expected equations of .*; got where, for",
+    ),
+    "another function": (
+        lambda t: error_bounds(hand_made({"x": np.ones(2)}, y="np.sinh(x)"), {}),
+        "recorded: expected equations of .*; got sinh, for",
+    ),
+    "an unknown name": (
+        lambda t: replay(renamed_input(), {}),
+        "y: its equation cannot be computed: name 'z' is",
     ),
     "a word for a scale": (lambda t: round_to(np.ones(2), "float16", scale="a"), "scale: expected"),
 }

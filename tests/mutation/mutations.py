@@ -254,7 +254,7 @@ MUTATIONS = [
     Mutation("gradients replaced, not added", "layer.py", {"self.grads[name] = stored + gradient": "self.grads[name] = gradient"}, "layers"),
     # what stands around attention
     Mutation("pair: float16 inside", "../core/pair.py", {"inner = compute_dtype(dtype)": "inner = dtype"}, "layers"),
-    Mutation("pair: a gradient in the dtype of the computation", "../core/pair.py", {"d.astype(cache.dtype, copy=False)": "d"}, "layers"),
+    Mutation("pair: a gradient in the dtype of the computation", "../core/pair.py", {"else d.astype(cache.dtype, copy=False)": "else d"}, "layers"),
     Mutation("pair: a gradient of any shape", "../core/pair.py", {"if d_out.shape != shape:": "if False:"}, "layers"),
     Mutation("centred over tokens", "norms.py", {"centred = x - x.mean(axis=-1": "centred = x - x.mean(axis=0"}, "layers"),
     Mutation("variance divided by D - 1", "norms.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":

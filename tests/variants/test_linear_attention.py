@@ -354,6 +354,17 @@ def test_arguments_stay_as_they_are(rng):
     assert_same(inputs, before, "exact")
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_tangents_have_the_dtypes_of_output_and_state(dtype, rng):
+    """The state is kept in the dtype of the computation."""
+    inputs = {name: x.astype(dtype) for name, x in draw(rng, "decay", "delta").items()}
+    out, cache = linear_attention_forward(**inputs)
+    tangents = {name: x.astype(np.float64) for name, x in inputs.items()}
+    out_dot, state_dot = linear_attention_jvp(tangents, cache)
+    assert out_dot.dtype == out.dtype == dtype
+    assert state_dot.dtype == cache.final_state.dtype == np.float32
+
+
 @each_rule
 @pytest.mark.parametrize("leading", [(2, 6, 3), ()])
 def test_forward_mode(decay, rule, leading, rng):

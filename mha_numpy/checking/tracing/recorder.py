@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
@@ -185,9 +185,12 @@ class Trace:
         if tree is None:
             what = f"`{step.equation}`" if step.equation else "an input"
             raise ConfigError(f"name: expected a step with an equation; {step.name} is {what}")
+        arrays = {name: known.array for name, known in self.known_before(step).items()}
+        return np.asarray(self._computed(step, tree, arrays))
+
+    def _computed(self, step: Step, tree: ast.expr, arrays: Mapping[str, Any]) -> Any:
         try:
-            arrays = {name: known.array for name, known in self.known_before(step).items()}
-            return np.asarray(evaluate(tree, arrays))
+            return evaluate(tree, arrays)
         except NOT_KNOWN as error:
             raise ConfigError(f"{step.name}: its equation cannot be computed: {error}") from error
 
@@ -226,7 +229,7 @@ class Trace:
                     name: of.array if of.is_constant else changed[of.number]
                     for name, of in known.items()
                 }
-                result = evaluate(tree, arrays)
+                result = self._computed(step, tree, arrays)
             changed[step.number] = change(step, result)
         return {step.name: changed[step.number] for step in self.steps}
 

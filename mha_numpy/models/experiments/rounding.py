@@ -9,6 +9,7 @@ from mha_numpy.checking.replay import replay
 from mha_numpy.checking.rounding import FORMATS, round_to
 from mha_numpy.checking.tracing import Trace, trace
 from mha_numpy.checking.tracing.equations import evaluate
+from mha_numpy.checks import check_choice, check_type
 from mha_numpy.core import attention_backward, attention_forward
 from mha_numpy.dtypes import Array
 from mha_numpy.models.experiments.experiment import Chart, Experiment, Finding
@@ -16,10 +17,10 @@ from mha_numpy.models.experiments.result import Measured, Result
 from mha_numpy.steps import step
 
 SHAPE = 4, 2, 64, 32  # B, H, T, d
-STEPS = ("q", "k", "v", "scores", "weights", "heads", "d_heads", "d_weights", "d_scores")
 RESULTS = ("heads", "d_q", "d_k", "d_v")
-NAMES, SIZES = ("float32", "tf32", "bfloat16", "float16", "e4m3", "e5m2"), (1, 4, 16)
-KINDS = ("one", "bound")  # measured, and what bounds allow
+WIDER = ("float32", "tf32", "bfloat16", "float16")  # than 8 bits
+NAMES, SIZES = (*WIDER, "e4m3", "e5m2"), (1, 4, 16)
+KINDS = ("error", "bound")
 ROOM = 4  # a scale leaves so much to the largest number of a format
 FLOAT64 = 1e-12  # a relative error that float64 itself may make
 
@@ -28,19 +29,22 @@ AGAIN = {
     "lse": ("B H T_q 1", "np.log(np.exp(scores).sum(axis=-1, keepdims=True))"),
     "scores_again": ("B H T_q T_k", "scale * q @ k.swapaxes(-1, -2)"),
     "weights_again": ("B H T_q T_k", "np.exp(scores_again - lse)"),
-    "mean": ("B H T_q 1", "(d_heads * heads).sum(axis=-1, keepdims=True)"),
-    "d_scores_again": ("B H T_q T_k", "weights_again * (d_weights - mean)"),
+    "row_mean": ("B H T_q 1", "(d_heads * heads).sum(axis=-1, keepdims=True)"),
+    "d_scores_again": ("B H T_q T_k", "weights_again * (d_weights - row_mean)"),
     "d_q_again": ("B H T_q d_k", "scale * d_scores_again @ k"),
     "d_k_again": ("B H T_k d_k", "scale * d_scores_again.swapaxes(-1, -2) @ q"),
     "d_v_again": ("B H T_k d_v", "weights_again.swapaxes(-1, -2) @ d_heads"),
 }
-KERNEL = "again: "  # before a row of the atlas that is about that backward
-ALL = "all of these"
-ROWS = {  # of the atlas: which steps are rounded
+STEPS = ("q", "k", "v", "scores", "weights", "heads", "d_heads", "d_weights", "d_scores")
+ALL, KERNEL = "all nine", "kernel: "
+ROWS = {  # of the atlas: which steps are rounded, first with the plain backward
     **{name: (name,) for name in STEPS},
     ALL: STEPS,
-    f"{KERNEL}scores": ("scores_again",),
-    **{KERNEL + name: (name,) for name in ("lse", "heads", "mean")},
+    f"{KERNEL}both scores": ("scores", "scores_again"),
+    f"{KERNEL}its scores": ("scores_again",),
+    f"{KERNEL}lse": ("lse",),
+    f"{KERNEL}heads": ("heads",),
+    f"{KERNEL}row mean": ("row_mean",),
 }
 
 
@@ -72,33 +76,61 @@ def traced(q: Array, k: Array, v: Array, d_out: Array) -> Trace:
 
 def scale_for(array: Array, name: str) -> float:
     """Return the factor that 8 bits need: a power of two that brings an array near the largest."""
-    if name not in ("e4m3", "e5m2"):
+    largest = np.abs(array).max(initial=0)
+    if name in WIDER or not 0 < largest < np.inf:
         return 1.0
-    return float(2.0 ** np.floor(np.log2(FORMATS[name].largest / ROOM / np.abs(array).max())))
+    return float(2.0 ** np.floor(np.log2(FORMATS[name].largest / ROOM / largest)))
 
 
 @np.errstate(invalid="ignore", over="ignore")  # in 8 bits a weight may be beyond all numbers
-def _run(arm: str, seed: int) -> Measured:
-    name, size = ARMS[arm]
-    q, k, v, d_out = np.random.default_rng(seed).normal(size=(4, *SHAPE))
+def measure(
+    name: str, size: float, seed: int, shape: tuple[int, int, int, int] = SHAPE
+) -> Measured:
+    """Round each row's steps to a format, and measure how far off the results are.
+
+    Parameters
+    ----------
+    name : str
+        The format.
+    size : float
+        The queries are multiplied by it.
+    seed : int
+        Of random queries, keys, values and upstream gradients.
+    shape : (B, H, T, d)
+
+    Returns
+    -------
+    dict
+        Of each result x, "error: x" and "bound: x", a number for each row; "all: x", "stored: x".
+        "used" is the largest error of any number, as a share of its bound.
+    """
+    q, k, v, d_out = np.random.default_rng(seed).normal(size=(4, *shape))
     t = traced(size * q, k, v, d_out)
-    measured: dict[str, list[float]] = {f"{kind}: {x}": [] for kind in KINDS for x in RESULTS}
-    for row, steps in ROWS.items():
-        scales = {step: scale_for(t[step], name) for step in steps}
-        formats = dict.fromkeys(steps, name)
+    rows: dict[str, list[float]] = {f"{kind}: {x}": [] for kind in KINDS for x in RESULTS}
+    used = 0.0
+    for row, rounded in ROWS.items():
+        formats = dict.fromkeys(rounded, name)
+        scales = {step: scale_for(t[step], name) for step in rounded}
         found = replay(t, formats, scales=scales)
         bounds = error_bounds(t, formats, scales=scales)
         for x in RESULTS:
             of = f"{x}_again" if row.startswith(KERNEL) and x != "heads" else x
-            measured[f"one: {x}"].append(_relative(found[of] - t[of], t[of]))
-            measured[f"bound: {x}"].append(_relative(bounds[of], t[of]))
+            off = found[of] - t[of]
+            rows[f"error: {x}"].append(_relative(off, t[of]))
+            rows[f"bound: {x}"].append(_relative(bounds[of], t[of]))
+            used = max(used, float(np.nanmax(np.abs(off) / bounds[of])))
     at = list(ROWS).index(ALL)
     stored = {x: round_to(t[x], name, scale=scale_for(t[x], name)) - t[x] for x in RESULTS}
     return {
-        **measured,
-        **{f"all: {x}": measured[f"one: {x}"][at] for x in RESULTS},
+        **rows,
+        **{f"all: {x}": rows[f"error: {x}"][at] for x in RESULTS},
         **{f"stored: {x}": _relative(stored[x], t[x]) for x in RESULTS},
+        "used": used,
     }
+
+
+def _run(arm: str, seed: int) -> Measured:
+    return measure(*ARMS[arm], seed)
 
 
 def _relative(off: Array, exact: Array) -> float:
@@ -106,8 +138,8 @@ def _relative(off: Array, exact: Array) -> float:
     return float(np.sqrt(np.mean(off**2) / np.mean(exact**2)))
 
 
-def digits_lost(result: Result, of: str, name: str, *, kind: str = "one") -> Array:
-    """Return how many decimal digits a result loses, for each row of the atlas and each size.
+def digits_lost(result: Result, of: str, name: str, *, kind: str = "error") -> dict[str, Array]:
+    """Return how many decimal digits a result loses, for each row of the atlas.
 
     Parameters
     ----------
@@ -115,12 +147,12 @@ def digits_lost(result: Result, of: str, name: str, *, kind: str = "one") -> Arr
         Of this experiment.
     of : {"heads", "d_q", "d_k", "d_v"}
     name : {"float32", "tf32", "bfloat16", "float16", "e4m3", "e5m2"}
-    kind : {"one", "bound"}
+    kind : {"error", "bound"}
         Measured, or what bounds allow.
 
     Returns
     -------
-    (rows, sizes) array
+    dict of (sizes,) arrays
         In the median over seeds. One digit means ten times the error of the exact result stored in
         that format; -inf means no error but float64's, NaN or inf that nothing is left.
 
@@ -128,16 +160,24 @@ def digits_lost(result: Result, of: str, name: str, *, kind: str = "one") -> Arr
     --------
     >>> from mha_numpy.models.experiments import load_result
     >>> lost = digits_lost(load_result("rounding"), "d_k", "bfloat16")
-    >>> dict(zip(SIZES, lost[list(ROWS).index("scores")].round(1).tolist()))
-    {1: 0.2, 4: 0.7, 16: 1.4}
+    >>> dict(zip(SIZES, lost["scores"].round(1).tolist()))
+    {1: 0.2, 4: 0.7, 16: 1.3}
     """
-    error, measured = (
-        np.median([result.values(f"{each}: {of}", arm_of(name, size)) for size in SIZES], axis=1).T
-        for each in (kind, "one")
+    check_type("result", result, Result, "run_experiment")
+    check_choice("of", of, RESULTS)
+    check_choice("name", name, NAMES)
+    check_choice("kind", kind, KINDS)
+    wanted, error, stored = (
+        np.array([_median(result, f"{each}: {of}", name, size) for size in SIZES])
+        for each in (kind, "error", "stored")
     )
-    stored = np.array([result.mean(f"stored: {of}", arm_of(name, size)) for size in SIZES])
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log10(np.where(measured < FLOAT64, 0, error) / stored))
+        lost = np.log10(np.where(error < FLOAT64, 0, wanted) / stored[:, None])
+    return dict(zip(ROWS, lost.T, strict=True))
+
+
+def _median(result: Result, measured: str, name: str, size: int) -> Array:
+    return np.asarray(np.median(result.values(measured, arm_of(name, size)), axis=0))
 
 
 def bounds_by_errors(result: Result) -> Array:
@@ -146,82 +186,106 @@ def bounds_by_errors(result: Result) -> Array:
     for of in RESULTS:
         for name in NAMES:
             lost, most = (digits_lost(result, of, name, kind=kind) for kind in KINDS)
-            is_off = np.isfinite(lost)
-            found.append(10.0 ** (most[is_off] - lost[is_off]))
+            for row, digits in lost.items():
+                is_off = np.isfinite(digits)
+                found.append(10.0 ** (most[row][is_off] - digits[is_off]))
     return np.concatenate(found)
+
+
+def spread_of_formats(result: Result) -> float:
+    """Return by how many digits a step's cost differs at most between formats of 16 bits or more.
+
+    The steps are those of the plain backward.
+    """
+    most = 0.0
+    for of in RESULTS:
+        by_format = [digits_lost(result, of, name) for name in WIDER]
+        for row in STEPS:
+            digits = np.array([lost[row] for lost in by_format])
+            if np.isfinite(digits).all():
+                most = max(most, float(np.ptp(digits, axis=0).max()))
+    return most
 
 
 def _findings(result: Result) -> list[Finding]:
     lost = {(of, name): digits_lost(result, of, name) for of in RESULTS for name in NAMES}
-    at = {row: i for i, row in enumerate(ROWS)}
-    narrow = lost["d_k", "bfloat16"]
-
-    def percent(row: str, size: int, name: str = "bfloat16") -> str:
-        x = 100 * result.values("one: d_k", arm_of(name, size)).mean(axis=0)[at[row]]
-        return f"{x:.2g}%" if x < 10 else f"{x:.0f}%"
-
-    later = [at[row] for row in ("v", "weights", "heads", "d_heads", "d_weights", "d_scores")]
-    most_later = max(array[later].max() for array in lost.values())
-    wide = np.stack([lost[of, name][: at[ALL]] for of in RESULTS for name in NAMES[:4]])
-    wide = wide.reshape(len(RESULTS), 4, *wide.shape[1:])
-    known = wide.min(axis=1) > -np.inf
-    spread = (wide.max(axis=1) - wide.min(axis=1, where=np.isfinite(wide), initial=9))[known].max()
-    again = {row: narrow[at[KERNEL + row]] for row in ("lse", "heads", "mean", "scores")}
-    bounds = bounds_by_errors(result)
+    of_keys = lost["d_k", "bfloat16"]
+    large = {row: float(digits[SIZES.index(16)]) for row, digits in of_keys.items()}
+    kernel = {row.removeprefix(KERNEL): large[row] for row in ROWS if row.startswith(KERNEL)}
+    later = ("v", "weights", "heads", "d_heads", "d_weights", "d_scores")
+    most_later = max(digits[row].max() for digits in lost.values() for row in later)
+    most_of_8 = max(lost[of, "e5m2"][f"{KERNEL}lse"].max() for of in RESULTS)
+    spread, bounds = spread_of_formats(result), bounds_by_errors(result)
+    used = max(result.values("used", arm).max() for arm in ARMS)
     everything = {name: result.mean("all: d_k", arm_of(name, 16)) for name in NAMES}
+
+    def percent(row: str, size: int) -> str:
+        errors = result.values("error: d_k", arm_of("bfloat16", size)).mean(axis=0)
+        return f"{100 * errors[list(ROWS).index(row)]:.2g}%"
+
     return [
         Finding(
             f"If only the scores are rounded to bfloat16, the gradient of the keys is off by "
             f"{percent('scores', 1)} for scores with a standard deviation of 1, and by "
-            f"{percent('scores', 16)} for 16, which is {narrow[at['scores'], 2]:.1f} digits lost. "
-            "A weight is e to the power of a score, so an absolute error of the score becomes a "
-            "relative one of the weight, and large scores are rounded more coarsely. Queries and "
-            f"keys count alike ({percent('k', 16)} for keys), because the scores inherit their "
-            "relative errors: scores in float32 help only as far as queries and keys are accurate.",
-            narrow[at["scores"], 2] > narrow[at["scores"], 0] + 0.9
-            and narrow[at["k"], 2] > narrow[at["k"], 0] + 0.6,
+            f"{percent('scores', 16)} for 16, which is {large['scores']:.1f} digits lost. A weight "
+            "is e to the power of a score, so an absolute error of the score becomes a relative "
+            "one of the weight, and large scores are rounded more coarsely.",
+            large["scores"] > of_keys["scores"][0] + 0.9,
             None,
         ),
         Finding(
-            f"Rounding values, weights, heads, upstream gradients, d_weights or d_scores costs at "
-            f"most {most_later:.1f} digits of any result, in any format and at any of these sizes.",
+            "A softmax in float32 cannot repair queries and keys in 16 bits. With scores of 16, "
+            f"rounding only the queries makes an error of {percent('q', 16)}, and only the keys "
+            f"{percent('k', 16)}: about half as much as rounding the scores, because it is spread "
+            "over all scores of a row and does not fall on the largest.",
+            all(0.1 < large["scores"] - large[row] < 0.5 for row in "qk"),
+            None,
+        ),
+        Finding(
+            "Rounding values, weights, heads, upstream gradients, d_weights or d_scores costs at "
+            f"most {most_later:.1f} digits of any result here. It costs more if the values have a "
+            "large part in common, because softmax's backward pass then subtracts numbers that are "
+            "nearly equal.",
             most_later < 0.6,
             None,
         ),
         Finding(
             "How many digits a step costs depends on the step and on the size of the scores, and "
-            f"hardly on the format: between float32, tf32, bfloat16 and float16 the numbers of the "
-            f"first nine rows differ by at most {spread:.2f}. So one format shows what happens in "
-            "another; it only begins with more digits or fewer.",
-            spread < 0.2,
+            "hardly on the format: between float32, tf32, bfloat16 and float16 the first nine "
+            f"rows differ by at most {spread:.2f}. So one of these formats shows what happens in "
+            "another, which only begins with more digits or fewer. In 8 bits an error of a score "
+            f"can exceed 1, and its power grows out of proportion: up to {most_of_8:.1f} digits "
+            "are lost if lse is rounded to e5m2.",
+            spread < 0.2 and most_of_8 > kernel["lse"] + 0.5,
             None,
         ),
         Finding(
-            "A kernel keeps no weights. It computes scores again, and from them and lse the "
-            "weights. That costs nothing if backward rounds its scores as forward did, because "
-            "then lse has moved with them. If only backward rounds its scores to bfloat16, that "
-            f"costs {again['scores'][2]:.1f} digits for scores of 16, and rounding lse costs "
-            f"{again['lse'][2]:.1f}: the softmax sum no longer cancels what all scores of a row "
-            f"have in common. Reading the heads in bfloat16 for a row's mean costs "
-            f"{again['heads'][2]:.1f}, and a rounded mean {again['mean'][2]:.1f}. So lse and mean "
-            "are worth four bytes per row.",
-            again["scores"][2] > narrow[at["scores"], 2] + 0.1
-            and again["lse"][2] > narrow[at["scores"], 2] + 0.1
-            and min(again["heads"][2], again["mean"][2]) > 0.4,
+            "A kernel keeps no weights. Its backward computes the scores again, and the weights "
+            "from them and lse. If both passes round their scores, that costs what it costs the "
+            f"plain backward ({kernel['both scores']:.1f} digits for scores of 16), because lse "
+            f"moves with the scores. If only backward rounds them, it costs "
+            f"{kernel['its scores']:.1f}, and rounding lse costs {kernel['lse']:.1f}: lse no "
+            "longer cancels what all scores of a row have in common. Computing a row's mean of "
+            f"d_weights from bfloat16 heads costs {kernel['heads']:.1f}, and rounding the mean "
+            f"{kernel['row mean']:.1f}. So keep lse and the mean in float32, four bytes each.",
+            abs(kernel["both scores"] - large["scores"]) < 0.05
+            and min(kernel["its scores"], kernel["lse"]) > large["scores"] + 0.1
+            and min(kernel["heads"], kernel["row mean"]) > 0.4,
             None,
         ),
         Finding(
-            f"In the median over the atlas a computed bound is {np.median(bounds):.0f} times the "
-            f"error, and {np.mean(bounds < 50):.0%} of them are within 50 times. They say least if "
-            "queries or keys have 8 bits, because then each score may be off by more than 1. "
-            f"{np.isinf(bounds).sum()} of {len(bounds)} cells have no bound: if all steps have 8 "
-            "bits, a number could leave their range.",
-            bool(np.median(bounds) < 50 and bounds.min() >= 1),
+            f"No number of any run is further off than its bound; the nearest reaches {used:.0%}. "
+            f"In the median over the atlas a bound is {np.median(bounds):.0f} times the error, as "
+            f"root mean squares, and {np.mean(bounds < 50):.0%} of them are within 50 times. "
+            "Bounds are loosest where queries or keys have 8 bits, because then each score may be "
+            f"off by more than 1. {np.isinf(bounds).sum()} of {len(bounds)} cells have no bound: "
+            "if all steps have 8 bits, a number could leave their range.",
+            bool(np.median(bounds) < 50 and used <= 1),
             None,
         ),
         Finding(
             f"All steps together, with scores of 16: the gradient of the keys is off by "
-            f"{everything['float16']:.1%} in float16, {everything['bfloat16']:.0%} in bfloat16, "
+            f"{everything['float16']:.1%} in float16, {everything['bfloat16']:.1%} in bfloat16, "
             f"{everything['e4m3']:.0%} in e4m3 and {everything['e5m2']:.0%} in e5m2.",
             everything["tf32"] < 2 * everything["float16"] < everything["bfloat16"]
             and everything["bfloat16"] < everything["e4m3"] < everything["e5m2"],
@@ -231,25 +295,27 @@ def _findings(result: Result) -> list[Finding]:
 
 ROUNDING = Experiment(
     "rounding",
-    "Which step needs the digits?",
-    "In half precision softmax has to be in float32; products may be narrow.",
-    "Micikevicius et al. 2018, *Mixed precision training*, section 3.3; Dao-AILab/flash-attention, "
-    "issue 118",
-    "True of the scores, the more so the larger they are, and of lse where weights are computed "
-    "again. What comes after softmax costs little.",
+    "An atlas of rounded steps",
+    "Softmax has to be computed in float32; queries, keys and values may have 16 bits.",
+    "Dao-AILab/flash-attention, issue 118; huggingface/diffusers, issue 3483; Micikevicius et al. "
+    "2018, *Mixed precision training*, section 3.3, about sums",
+    "Half true. Rounding the scores costs most, the more so the larger they are, but rounding "
+    "queries or keys costs half as much. What comes after the softmax costs little, apart from lse "
+    "and the row's mean in the backward of a kernel.",
     "Random queries, keys, values and upstream gradients: four sequences of 64 tokens, two heads "
     "of width 32. The queries are multiplied by 1, 4 or 16, and so are the scores. Forward and "
     "backward are computed once in float64, and then again with the result of one step rounded, or "
     "of all nine. A second backward computes the weights again, as kernels do. In 8 bits each "
-    "array has its own scale. Sums keep the digits of float64. An error is a root mean square, "
-    "relative to that of the exact numbers. A result has lost one digit if its error is ten times "
-    "that of the exact result, stored in the same format.",
+    "array has its own scale. Sums within a step keep the digits of float64. An error is a root "
+    "mean square, relative to that of the exact numbers. A result has lost one digit if its error "
+    "is ten times that of the exact result, stored in the same format.",
     tuple(ARMS),
     {
         **{f"all: {x}": f"error of {x} if all nine steps are rounded" for x in RESULTS},
         **{f"stored: {x}": f"error of {x} if only the exact {x} is rounded" for x in RESULTS},
-        **{f"one: {x}": f"error of {x} in each row of the atlas" for x in RESULTS},
+        **{f"error: {x}": f"error of {x} in each row of the atlas" for x in RESULTS},
         **{f"bound: {x}": f"what bounds allow {x} to be off by, in each row" for x in RESULTS},
+        "used": "the largest error of any number, as a share of its bound",
     },
     _run,
     (

@@ -1,7 +1,8 @@
 """Rows and columns of cells with their words: a matrix, or the weights of a head."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ WORD = {PHONE: 120, DESK: 240}  # the longest word at a row or column
 LINE = 18  # from one line of text to the next
 PITCH = 16  # from one word to the next, at least
 ROW = 18  # from one row with a word to the next
+BREAK = 8  # between blocks of rows or columns
 
 
 class Grid(NamedTuple):
@@ -52,6 +54,7 @@ class Grid(NamedTuple):
     blocks: Sequence[int] = ()  # the heads that its columns belong to, block by block
     kind: str = "w"  # of the words at rows and columns: those of a sentence, or names of arrays
     parts: Sequence[str] = ()  # names of equal blocks of columns, above them
+    breaks: Sequence[int] = ()  # rows that begin another block
 
     def draw(self) -> tuple[Drawing, Drawing | None]:
         """Draw it for a phone, and once more where its cells or words need more room than that."""
@@ -65,7 +68,7 @@ class Grid(NamedTuple):
         longest = max((width_of(word, self.kind) for word in self.rows or ()), default=0.0)
         is_counted = self.rows is None and n_rows > MAX_NUMBERS
         left = min(longest, WORD[limit]) + 8 if longest else 32 * is_counted
-        room = limit - 2 * MARGIN - left
+        room = limit - 2 * MARGIN - left - BREAK * max(0, len(self.parts) - 1)
         if self.numbers:
             long = max(width_of(each, "n") for each in (*self.numbers, self.widest))
             for size, gap, wanted in SIZES:
@@ -86,7 +89,6 @@ class Grid(NamedTuple):
     def _paint(self, at: "_Layout") -> Drawing:
         drawn = Drawing(self.name, self.desc)
         left, top = MARGIN + at.left, float(MARGIN)
-        n_rows = self.shares.shape[0]
         if self.name:
             has_mark = self.is_marked and self.head is not None
             if has_mark:
@@ -95,34 +97,59 @@ class Grid(NamedTuple):
             for i, line in enumerate(wrapped(self.name, PHONE - MARGIN - x, "m")):
                 drawn.text(x, top + 14 + LINE * i, line, "t" if self.is_marked else "m")
             top += 24 + LINE * i
+        across, down = self._places(at)
         for i, part in enumerate(self.parts):
-            across = i * self.shares.shape[1] // len(self.parts)
-            drawn.text(left + across * (at.wide + at.gap), top + 14, part, "m")
+            drawn.text(left + across[i * len(across) // len(self.parts)], top + 14, part, "m")
         top += 24 if self.parts else 0
         top = self._name_columns(drawn, at, left, top)
         kind, plain = ("fill", "fill-x") if at.has_numbers else ("head", "plain")
         heads: list[int | None] = [*self.blocks] or [self.head]
         colors = np.array([plain if head is None else f"{kind}-{head % 8}" for head in heads])
-        if self.shares.size:
+        colors = colors.repeat(self.shares.shape[1] // len(heads))
+        for rows, columns in self._blocks() if self.shares.size else ():
+            hidden, broken = (
+                None if cells is None else cells[rows, columns]
+                for cells in (self.hidden, self.broken)
+            )
             drawn.cells(
-                (left, top), self.shares, colors.repeat(self.shares.shape[1] // len(heads)),
-                (at.wide, at.high), at.gap,
-                hidden=self.hidden, broken=self.broken,
+                (left + across[columns.start], top + down[rows.start]),
+                self.shares[rows, columns], colors[columns], (at.wide, at.high), at.gap,
+                hidden=hidden, broken=broken,
             )  # fmt: skip
         self._name_rows(drawn, at, left, top)
         if at.has_numbers:
             self._write_numbers(drawn, at, left, top)
         if self.blind is not None:
             self._mark_blind(drawn, at, left, top)
-        below = top + n_rows * (at.high + at.gap) - at.gap
+        below = top + (down[-1] + at.high if down else -at.gap)
         for i, fact in enumerate(self.facts):
             drawn.text(left, below + 19 + LINE * i, fact, "sh")
         return drawn
 
+    def _blocks(self) -> Iterator[tuple[slice, slice]]:
+        """Yield the rows and columns of each block of cells."""
+        n_rows, n_columns = self.shares.shape
+        of_each = n_columns // max(1, len(self.parts))
+        for rows, columns in product(
+            pairwise([0, *self.breaks, n_rows]), pairwise(range(0, n_columns + 1, of_each))
+        ):
+            yield slice(*rows), slice(*columns)
+
+    def _places(self, at: "_Layout") -> tuple[list[float], list[float]]:
+        """Return how far to the right each column begins, and how far down each row."""
+        n_rows, n_columns = self.shares.shape
+        of_each = max(1, n_columns // max(1, len(self.parts)))
+        across = [(at.wide + at.gap) * i + BREAK * (i // of_each) for i in range(n_columns)]
+        down = [
+            (at.high + at.gap) * i + BREAK * sum(row <= i for row in self.breaks)
+            for i in range(n_rows)
+        ]
+        return across, down
+
     def _name_columns(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> float:
         """Write the columns' words, turned where they do not fit; return where cells begin."""
         pitch, n = at.wide + at.gap, self.shares.shape[1]
-        places = [left + at.wide / 2 + i * pitch for i in range(n)]
+        places = [left + x + at.wide / 2 for x in self._places(at)[0]]
         if self.columns is None:
             if n > MAX_NUMBERS:
                 every = _every(n, pitch)
@@ -142,23 +169,23 @@ class Grid(NamedTuple):
         return top + high + 8
 
     def _name_rows(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
-        pitch, n = at.high + at.gap, self.shares.shape[0]
+        pitch, n, down = at.high + at.gap, self.shares.shape[0], self._places(at)[1]
         every = math.ceil(PITCH / pitch)
         words, kind = self.rows, self.kind
         if words is None and n > MAX_NUMBERS:
             words, kind, every = [str(i) for i in range(n)], "s", _every(n, pitch)
         for i, word in list(enumerate(words or ()))[::every]:
-            y = top + i * pitch + at.high / 2 + 5
+            y = top + down[i] + at.high / 2 + 5
             drawn.text(left - 8, y, shortened(word, at.left - 7, kind), kind, align="end")
 
     def _write_numbers(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
-        size = "" if at.size == NUMBER else " s3"
+        size, (across, down) = "" if at.size == NUMBER else " s3", self._places(at)
         cells = zip(np.ndindex(*self.shares.shape), self.numbers, strict=True)
         for (row, column), text in cells:
             share = abs(float(self.shares[row, column]))
             weight = " z" if text in ("0", "") else " b" if self.is_marked and share >= 0.1 else ""
-            x = left + column * (at.wide + at.gap) + at.wide / 2
-            y = top + row * (at.high + at.gap) + at.high / 2 + 5
+            x = left + across[column] + at.wide / 2
+            y = top + down[row] + at.high / 2 + 5
             if text:
                 drawn.text(x, y, text, f"n{size}{weight}")
 

@@ -1,5 +1,7 @@
 """The atlas of rounded steps: its second backward, its digits by hand, and its picture."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -14,17 +16,18 @@ from mha_numpy.models.experiments.rounding import (
     RESULTS,
     ROWS,
     SIZES,
+    STEPS,
     arm_of,
     bounds_by_errors,
     digits_lost,
+    measure,
     scale_for,
+    spread_of_formats,
     traced,
 )
 from mha_numpy.show.pictures import precision_atlas
 from mha_numpy.show.pictures.labels import MINUS
 from tests.compare import assert_close
-
-ROW = {name: i for i, name in enumerate(ROWS)}
 
 
 def test_the_backward_that_computes_weights_again_has_the_same_gradients(rng):
@@ -43,6 +46,7 @@ def test_a_scale_brings_an_array_near_the_largest_number(name, rng):
         assert 1 / 8 < scale * np.abs(array).max() / FORMATS[name].largest <= 1 / 4
         assert np.isfinite(round_to(array, name, scale=scale)).all()
     assert scale_for(1e9 * np.ones(3), "float16") == 1
+    assert scale_for(np.zeros(3), name) == scale_for(np.zeros(0), name) == 1
 
 
 def made_up(errors, stored=0.01):
@@ -50,7 +54,7 @@ def made_up(errors, stored=0.01):
     runs = {}
     for arm, (_, size) in ARMS.items():
         of_row = [errors[SIZES.index(size)]] * len(ROWS)
-        runs[arm] = {f"{kind}: {of}": [of_row] for kind in ("one", "bound") for of in RESULTS}
+        runs[arm] = {f"{kind}: {of}": [of_row] for kind in ("error", "bound") for of in RESULTS}
         runs[arm] |= {f"stored: {of}": [stored] for of in RESULTS}
     return Result("rounding", (0,), runs, 1.0)
 
@@ -58,12 +62,19 @@ def made_up(errors, stored=0.01):
 def test_digits_by_hand():
     """Ten times the error of storing is one digit, and as much is none."""
     lost = digits_lost(made_up([0.01, 0.1, 5.0]), "d_k", "bfloat16")
-    assert lost.shape == (len(ROWS), 3)
-    assert_close(lost[0], [0, 1, np.log10(500)])
-    nothing = digits_lost(made_up([1e-15, np.inf, np.nan]), "d_k", "bfloat16")
-    assert nothing[0, 0] == -np.inf
-    assert nothing[0, 1] == np.inf
-    assert np.isnan(nothing[0, 2])
+    assert list(lost) == list(ROWS)
+    assert_close(lost["q"], [0, 1, np.log10(500)])
+    nothing = digits_lost(made_up([1e-15, np.inf, np.nan]), "d_k", "bfloat16")["q"]
+    assert nothing[0] == -np.inf
+    assert nothing[1] == np.inf
+    assert np.isnan(nothing[2])
+
+
+def test_digits_of_what_is_not_there():
+    with pytest.raises(ConfigError, match="of: expected one of .*; got 'foo'"):
+        digits_lost(made_up([1, 1, 1]), "foo", "bfloat16")
+    with pytest.raises(ConfigError, match="name: expected one of .*; got 'half'"):
+        digits_lost(made_up([1, 1, 1]), "d_k", "half")
 
 
 def test_the_median_of_seeds_counts():
@@ -73,9 +84,50 @@ def test_the_median_of_seeds_counts():
         for arm, of_arm in result.runs.items()
     }
     for of_arm in seeds.values():
-        of_arm |= {f"stored: {of}": [0.01] * 3 for of in RESULTS}
+        of_arm |= {f"stored: {of}": [0.01, 0.01, 7.0] for of in RESULTS}
     lost = digits_lost(Result("rounding", (0, 1, 2), seeds, 1.0), "d_k", "bfloat16")
-    assert_close(lost[0], [0, 1, np.log10(500)])
+    assert_close(lost["q"], [0, 1, np.log10(500)])
+
+
+def test_the_spread_of_formats_by_hand():
+    """Only steps that reach a result count, and only formats of 16 bits or more."""
+    runs = made_up([0.1, 0.1, 0.1]).runs
+    for arm, of_arm in runs.items():
+        factor = {"float16": 10**0.25, "e4m3": 100.0}.get(ARMS[arm][0], 1.0)
+        of_arm["error: d_k"][0][1] *= factor
+        of_arm["error: d_q"][0][0] = 0.0
+        of_arm["error: d_q"][0][list(ROWS).index(f"{KERNEL}lse")] *= factor**2
+    assert spread_of_formats(Result("rounding", (0,), runs, 1.0)) == pytest.approx(0.25)
+
+
+def test_what_is_measured_by_hand():
+    """One head of three tokens: a backward whose own scores are rounded, and rounded values."""
+    shape = 1, 1, 3, 2
+    q, k, v, d_out = np.random.default_rng(5).normal(size=(4, *shape))
+    found = measure("e4m3", 4, 5, shape)
+    scores = 4 * q @ k.swapaxes(-1, -2) / np.sqrt(2)
+    lse = np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+    weights, rounded = (
+        np.exp(array - lse)
+        for array in (scores, round_to(scores, "e4m3", scale=scale_for(scores, "e4m3")))
+    )
+    d_v, off = weights.swapaxes(-1, -2) @ d_out, (rounded - weights).swapaxes(-1, -2) @ d_out
+
+    def of(name):
+        return dict(zip(ROWS, found[name], strict=True))
+
+    def share(off, exact):
+        return pytest.approx(np.linalg.norm(off) / np.linalg.norm(exact))
+
+    assert of("error: d_v")[f"{KERNEL}its scores"] == share(off, d_v)
+    assert of("error: d_v")["scores"] != share(off, d_v)
+    exact, narrow = weights @ v, round_to(v, "e4m3", scale=scale_for(v, "e4m3"))
+    assert of("error: heads")["v"] == share(weights @ (narrow - v), exact)
+    stored = round_to(exact, "e4m3", scale=scale_for(exact, "e4m3"))
+    assert found["stored: heads"] == share(stored - exact, exact)
+    assert found["all: d_k"] == of("error: d_k")[ALL]
+    assert 0.3 < found["used"] <= 1
+    assert of("bound: heads")["v"] >= of("error: heads")["v"]
 
 
 def test_what_each_step_reaches():
@@ -83,21 +135,22 @@ def test_what_each_step_reaches():
     for name in NAMES:
         lost = {of: digits_lost(load_result("rounding"), of, name) for of in RESULTS}
         nothing = {
-            of: {row for row in ROWS if (lost[of][ROW[row]] == -np.inf).all()} for of in lost
+            of: {row for row, digits in rows.items() if (digits == -np.inf).all()}
+            for of, rows in lost.items()
         }
-        of_backward = {f"{KERNEL}{row}" for row in ("scores", "lse", "mean")}
+        of_backward = {f"{KERNEL}{row}" for row in ("its scores", "lse", "row mean")}
         assert nothing["heads"] == {"d_heads", "d_weights", "d_scores", *of_backward}
         assert nothing["d_q"] == nothing["d_k"] == {"heads"}
         assert nothing["d_v"] == {
-            "v", "heads", "d_weights", "d_scores", f"{KERNEL}heads", f"{KERNEL}mean"
+            "v", "heads", "d_weights", "d_scores", f"{KERNEL}heads", f"{KERNEL}row mean"
         }  # fmt: skip
-        assert (lost["d_k"][ROW[ALL]] > lost["d_k"][: ROW[ALL]].max(axis=0)).all()
+        assert (lost["d_k"][ALL] > np.max([lost["d_k"][step] for step in STEPS], axis=0)).all()
 
 
 def test_no_bound_of_the_atlas_is_exceeded():
-    found = bounds_by_errors(load_result("rounding"))
-    assert found.min() >= 1
-    assert np.median(found) < 50
+    result = load_result("rounding")
+    assert 0.3 < max(result.values("used", arm).max() for arm in ARMS) <= 1
+    assert np.median(bounds_by_errors(result)) < 50
 
 
 def test_the_picture_has_a_number_for_each_cell():
@@ -106,12 +159,15 @@ def test_the_picture_has_a_number_for_each_cell():
     for row in ROWS:
         assert f">{row}<" in text
     lost = digits_lost(load_result("rounding"), "d_k", "bfloat16")
-    assert text.count('class="n') == np.isfinite(lost).sum()
-    assert f">{lost[ROW['q'], 2]:.1f}<" in text
+    assert text.count('class="n') == np.isfinite(list(lost.values())).sum()
+    assert f">{lost['q'][2]:.1f}<" in text
     assert "Cross-hatched" not in text
     assert MINUS not in text  # where rounding costs less than storing
     whole = precision_atlas("bfloat16")
     assert len(whole.panels) == 2
+    across = [float(x) for x in re.findall(r'class="m" x="([\d.]+)"', whole.panels[0].svg())]
+    assert len(across) == 2
+    assert across[1] > across[0] + 3 * 27  # above its own columns
     assert all(f">{of}<" in whole.svg() for of in RESULTS)
 
 
@@ -120,17 +176,28 @@ def test_a_picture_shows_where_nothing_is_left():
     assert "Cross-hatched: nothing is left." in text
     assert "-broken)" in text
     assert text.count('class="n') == len(ROWS)  # where something is known
-    bounds = precision_atlas("e4m3", ["d_k"], kind="bound", result=made_up([0.01, np.inf, 1])).svg()
-    assert "Cross-hatched: no bound." in bounds
+    bounds = precision_atlas("e4m3", ["d_k"], kind="bound", result=made_up([0.01, np.inf, 1]))
+    assert "Cross-hatched: no bound." in bounds.notes
+    words = bounds.panels[0].desc
+    assert words.startswith('d_k: up to 2.0 digits, in the row "q" for scores of size 16; all may')
+    assert f'"{KERNEL}row mean"' in words
+
+
+def test_the_strongest_colour_is_two_digits():
+    text = precision_atlas("bfloat16", ["d_k"], result=made_up([0.1, 1.0, 100.0])).svg()
+    assert text.count('opacity="1"') == 3  # of both 2 and 4 digits, in one path for each block
+    assert text.count('opacity="0.5"') == 3
 
 
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
         (["float8"], {}, "name: expected one of .*; got 'float8'"),
-        (["float16", "d_k"], {}, "results: expected some of .*; got 'd_k'"),
-        (["float16", ["d_x"]], {}, "results: expected some of"),
-        (["float16", []], {}, "results: expected some of"),
+        (["float16", "d_k"], {}, "results: expected a list of some of .*; got 'd_k'"),
+        (["float16", ["d_x"]], {}, "results: expected a list of some of"),
+        (["float16", []], {}, "results: expected a list of some of"),
+        (["float16", 5], {}, "results: expected a list of some of .*; got 5"),
+        (["float16"], {"result": 5}, "result: expected the Result of run_experiment"),
         (["float16"], {"kind": "most"}, "kind: expected one of .*; got 'most'"),
     ],
 )
