@@ -8,7 +8,7 @@ from pydoc import locate
 
 import pytest
 
-from mha_numpy.models.experiments import EXPERIMENTS
+from mha_numpy.models.experiments import EXPERIMENTS, load_result
 from tests.notebooks.cells import NOTEBOOKS, ROOT
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -271,3 +271,10 @@ def test_every_notebook_covers_something():
     covered = {place[1:3] for place in PLACES if place[0] == "["}
     assert covered >= {f"{n:02}" for n in (1, 2, 3, 6, 7, 8, 9, 14, 15, 16, 18, 23, 25, 27)}
     assert len(ROWS) > 80
+
+
+def test_what_no_chart_shows_is_on_a_page_with_its_own_picture():
+    own = script("experiments").OWN
+    for name, experiment in EXPERIMENTS.items():
+        has_none = any(found.chart is None for found in experiment.findings(load_result(name)))
+        assert has_none == (name in own), name

@@ -53,7 +53,15 @@ def precision_atlas(
     'd_k: up to 1.6 digits, in the row "kernel: lse" for scores of size 16.'
     """
     from mha_numpy.models.experiments import load_result
-    from mha_numpy.models.experiments.rounding import ALL, NAMES, RESULTS, ROWS, SIZES, digits_lost
+    from mha_numpy.models.experiments.rounding import (
+        ALL,
+        KERNEL,
+        NAMES,
+        RESULTS,
+        ROWS,
+        SIZES,
+        digits_lost,
+    )
 
     name, kind = check_choice("name", name, NAMES), check_choice("kind", kind, TITLES)
     is_list = isinstance(results, (list, tuple)) and len(results) > 0
@@ -61,7 +69,7 @@ def precision_atlas(
         raise ConfigError(f"results: expected a list of some of {RESULTS}; got {describe(results)}")
     result = load_result("rounding") if result is None else result
     lost = {of: digits_lost(result, of, name, kind=kind) for of in results}
-    rows, after_all = list(ROWS), list(ROWS).index(ALL) + 1
+    rows, after_all = [row.removeprefix(KERNEL) for row in ROWS], list(ROWS).index(ALL) + 1
     drawn = []
     for pair in (results[i : i + 2] for i in range(0, len(results), 2)):
         cells = np.concatenate([list(lost[of].values()) for of in pair], axis=1)
@@ -79,7 +87,7 @@ def precision_atlas(
         f"One digit: an error ten times that of storing the exact result in {name}; two have the "
         "strongest colour.",
         "0: no more than storing costs. Empty: no error.",
-        "The last rows are about a backward that computes the weights again, as kernels do.",
+        "The last five rows are about the backward of a kernel, which computes the weights again.",
         "Random inputs.",
     ]
     if any(_is_beyond(digits).any() for rows_of in lost.values() for digits in rows_of.values()):
