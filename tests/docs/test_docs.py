@@ -1,7 +1,6 @@
 """The pages are true: their examples run, their quotes stand in the source, their links lead on."""
 
 import doctest
-import importlib.util
 import re
 import shutil
 from pydoc import locate
@@ -9,6 +8,7 @@ from pydoc import locate
 import pytest
 
 from mha_numpy.models.experiments import EXPERIMENTS, load_result
+from tests.docs.scripts import load as script
 from tests.notebooks.cells import NOTEBOOKS, ROOT
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -109,13 +109,6 @@ def test_every_notebook_is_listed():
 
 
 # what scripts write: the gallery of verdicts, and pictures
-
-
-def script(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "examples" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.slow
@@ -274,7 +267,7 @@ def test_every_notebook_covers_something():
 
 
 def test_what_no_chart_shows_is_on_a_page_with_its_own_picture():
-    own = script("experiments").OWN
+    own = script("../experiments").OWN
     for name, experiment in EXPERIMENTS.items():
         has_none = any(found.chart is None for found in experiment.findings(load_result(name)))
         assert has_none == (name in own), name
