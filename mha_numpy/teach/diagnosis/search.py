@@ -214,10 +214,11 @@ def packed(task: str, table: Known) -> bytes:
 def write_table() -> list[str]:
     """Compute and keep the results of small edits of the stale tasks; return the tasks' names."""
     from concurrent.futures import ProcessPoolExecutor  # not needed for a check
+    from multiprocessing import get_context
 
     stale = stale_tasks()
     tables: dict[str, Any] = {name: known(name) for name in TASKS}
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:  # a fork of threads hangs
         computed = progress(pool.map(compute, stale), len(stale), "making edits")
         tables |= zip(stale, computed, strict=True)
     arrays: dict[str, Any] = {}
