@@ -14,6 +14,7 @@ from mha_numpy.identifying.calling.subject import Subject
 from mha_numpy.identifying.calling.ways import Slot, Way
 from mha_numpy.identifying.family import Sizes, evaluate
 from mha_numpy.identifying.searching.search import Seen, explain
+from tests.sweeps import every
 
 PLAIN = Sizes(G=2, d=6, e=6)
 INSIDE = Sizes(G=2, d=6, e=6, S=5)
@@ -313,7 +314,7 @@ def look(source: str, function: Any) -> tuple[Subject, Seen]:
     return subject, Seen(way, problem, subject.call(way.given(problem)))
 
 
-@pytest.mark.parametrize(("source", "edits", "deviant", "parts"), CASES)
+@pytest.mark.parametrize(("source", "edits", "deviant", "parts"), every(3, CASES))
 def test_the_line_of_a_mistake_is_named(
     source: str, edits: dict[str, str], deviant: dict[str, Any], parts: list[str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

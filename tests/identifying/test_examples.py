@@ -8,6 +8,7 @@ import pytest
 
 from mha_numpy.identifying import identify
 from mha_numpy.identifying.reporting.examples import show
+from tests.sweeps import every
 
 
 def softmax(scores):
@@ -61,11 +62,11 @@ def row_of(function, setting):
 
 @pytest.mark.parametrize(
     ("function", "setting", "most"),
-    [
+    every(3, [
         (unscaled, "scale", 10), (strict, "causal", 9), (blocked, "mask", 7),
         (blocked, "blind", 7), (blocked, "hidden_nan", 7), (unscaled, "no_keys", 1),
         (overflowing, "large_scores", 3), (narrow, "sums", 3), (tiled, "grouping", 8),
-    ],
+    ]),
 )  # fmt: skip
 def test_it_is_true_and_small(function, setting, most):
     row = row_of(function, setting)

@@ -89,7 +89,7 @@ def test_inputs_added_to_heads_are_found():
     assert identified("heads", {"after": "+ x"})[0] == {"after": "+ x"}
 
 
-@pytest.mark.parametrize("case", every(9, [*zip(all_cases())], 3), ids=str)
+@pytest.mark.parametrize("case", every(18, [*zip(all_cases())], 3), ids=str)
 def test_value_is_found_again(case):
     setting, value = case
     settings = {**NEEDED.get(setting, {}), setting: value}

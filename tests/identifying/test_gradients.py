@@ -294,7 +294,7 @@ def test_mistake_of_a_layer_is_named(old, new, wrong):
 
 @pytest.mark.parametrize(
     ("old", "new", "wrong"),
-    [
+    every(3, [
         ("(1 - t * t)", "1", dict.fromkeys(["d_q", "d_k"], "softcap left out of backward")),
         ("(1 - t * t)", "(1 - t)", dict.fromkeys(["d_q", "d_k"], "softcap: 1 - tanh")),
         ("np.swapaxes(v, 2, 3) * keep", "np.swapaxes(v, 2, 3)",
@@ -302,7 +302,7 @@ def test_mistake_of_a_layer_is_named(old, new, wrong):
         ("np.swapaxes(a * keep, 2, 3)", "np.swapaxes(a, 2, 3)", {"d_v": "dropout ignored in d_v"}),
         ("dv, ds.sum(0)", "dv, ds.mean(0)", {"d_bias": "d_bias: mean over the batch"}),
         ("dv, ds.sum(0)", "dv, c * raw.sum(0)", {"d_bias": "d_bias with the scale"}),
-    ],
+    ]),
 )  # fmt: skip
 def test_mistake_with_options_is_named(old, new, wrong):
     slots = {**LOWER, "bias": Slot("bias", "H T S"), "keep": Slot("dropout_mask", "B H T S")}
