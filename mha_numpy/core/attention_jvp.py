@@ -10,7 +10,7 @@ import numpy as np
 from mha_numpy.backends import chosen_backend
 from mha_numpy.checks import check_type
 from mha_numpy.core.attention import AttentionCache, sink_weight
-from mha_numpy.core.attention_recording import AttentionCells
+from mha_numpy.core.attention_recording import AttentionCells, record_attention_jvp
 from mha_numpy.core.grouped import shared_matmul
 from mha_numpy.core.kernel_calls import find_attention_kernels, kernel_jvp
 from mha_numpy.core.masks import only_visible
@@ -18,6 +18,7 @@ from mha_numpy.core.options import AttentionInputs
 from mha_numpy.core.softmax import softmax_steps_jvp
 from mha_numpy.core.tangents import shape_of, tangents_of
 from mha_numpy.dtypes import Array
+from mha_numpy.steps import is_watched
 
 MOVING = ("q", "k", "v", "bias", "sink", "head_gate")  # the inputs that have tangents
 
@@ -25,7 +26,9 @@ MOVING = ("q", "k", "v", "bias", "sink", "head_gate")  # the inputs that have ta
 class AttentionStepsJvp(NamedTuple):
     """The tangents of arrays that steps 1 to 6 compute, each like its array."""
 
-    capped_dot: Array  # (B, H, T_q, T_k)
+    scores_dot: Array  # (B, H, T_q, T_k), and so on to dropped_dot
+    capped_dot: Array
+    biased_dot: Array
     weights_dot: Array
     dropped_dot: Array
     heads_dot: Array  # (B, H, T_q, d_v)
@@ -69,14 +72,16 @@ def attention_steps_jvp(
     # 6. heads = dropped @ v
     by_weights = shared_matmul(dropped_dot, v, visible)
     heads_dot = by_weights + shared_matmul(dropped, dots["v"], visible)  # (B, H, T_q, d_v)
-    return AttentionStepsJvp(capped_dot, weights_dot, dropped_dot, heads_dot, lse_dot)
+    return AttentionStepsJvp(
+        scores_dot, capped_dot, biased_dot, weights_dot, dropped_dot, heads_dot, lse_dot
+    )
 
 
 def attention_tangents(tangents: Any, inputs: AttentionInputs) -> dict[str, Any]:
     """Return the tangent of each input by name, None for one that was not passed."""
     shapes = {name: shape_of(getattr(inputs, name)) for name in MOVING}
     dots = tangents_of(tangents, shapes, inputs.q.dtype)
-    if inputs.sink is not None:  # a sink of -inf has no effect, so its tangent is ignored
+    if inputs.sink is not None and (inputs.sink == -np.inf).any():  # its tangent has no effect
         dots["sink"] = np.where(inputs.sink == -np.inf, 0, dots["sink"])
     return dots
 
@@ -146,15 +151,20 @@ def attention_jvp(
     inputs, heads, lse, cells, own_backend = cache
     backend = own_backend if backend is None else chosen_backend(backend)
     dots = attention_tangents(tangents, inputs)
-    kernels = find_attention_kernels(inputs, backend)
+    kernels, steps = find_attention_kernels(inputs, backend), None
     if kernels is None:
-        steps = attention_steps_jvp(dots, cache.find_cells(), lse, inputs)
+        cells = cache.find_cells()
+        steps = attention_steps_jvp(dots, cells, lse, inputs)
         heads_dot, lse_dot = steps.heads_dot, steps.lse_dot
     else:
         if cells is not None:  # the equations' output is its caller's to change: mix once more
             heads = shared_matmul(cells.dropped, inputs.v, cells.visible)
         heads_dot, lse_dot = kernel_jvp(kernels, dots, heads, lse, inputs)
     out_dot = gate_heads_jvp(heads_dot, dots["head_gate"], heads, inputs.head_gate, lse)
+    if steps is not None and cells is not None and is_watched():
+        of_inputs = {f"{name}_dot": dot for name, dot in dots.items()}
+        tangents = {**of_inputs, **steps._asdict(), "gated_dot": out_dot}
+        record_attention_jvp(inputs, cells.visible, tangents)
     return AttentionTangents._make(
         dot.astype(inputs.dtype, copy=False) for dot in (out_dot, lse_dot)
     )

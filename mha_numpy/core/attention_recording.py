@@ -231,6 +231,51 @@ def _records_backward(
     yield "d_k", axes.k, f"scale * {equation}"
 
 
+def record_attention_jvp(inputs: AttentionInputs, visible: Array | None, tangents: Values) -> None:
+    """Record the steps of attention's forward mode."""
+    record(tangents, _records_jvp(inputs, hides=visible is not None))
+
+
+def _records_jvp(inputs: AttentionInputs, *, hides: bool) -> Records:
+    axes, names = inputs.axes, _names(inputs)
+
+    def seen(equation: str) -> str:
+        return f"np.where(visible, {equation}, 0)" if hides else equation
+
+    yield "q_dot", axes.q, ""
+    yield "k_dot", axes.k, ""
+    yield "v_dot", axes.v, ""
+    # 1. scores = scale * q @ k^T
+    k_T, k_dot_T = (f"{name}{names.shared}.swapaxes(-1, -2)" for name in ("k", "k_dot"))
+    yield "scores_dot", axes.cells, seen(f"scale * (q_dot @ {k_T} + q @ {k_dot_T})")
+    # 2. capped = softcap * tanh(scores / softcap)
+    if inputs.softcap is not None:
+        yield "capped_dot", axes.cells, seen("scores_dot * (1 - (capped / softcap) ** 2)")
+    # 3. biased = capped + bias
+    if inputs.bias is not None:
+        yield "bias_dot", _cell_axes(inputs.bias, inputs), ""
+        yield "biased_dot", axes.cells, f"{names.capped}_dot + bias_dot"
+    # 4. weights, lse = softmax(biased)
+    by_sink = ""
+    if inputs.sink is not None:
+        yield "sink_dot", OF_HEADS[inputs.sink.ndim], ""
+        by_sink = " + (1 - weights.sum(axis=-1)) * sink_dot[..., None]"
+    moved = f"(weights * {names.biased}_dot).sum(axis=-1)"
+    yield "lse_dot", axes.heads.rsplit(" ", 1)[0], moved + by_sink
+    yield "weights_dot", axes.cells, seen(f"weights * ({names.biased}_dot - lse_dot[..., None])")
+    # 5. dropped = weights * dropout_mask
+    if inputs.dropout_mask is not None:
+        yield "dropped_dot", axes.cells, seen("weights_dot * dropout_mask")
+    # 6. heads = dropped @ v
+    by_v_dot = f"{names.dropped} @ v_dot{names.shared}"
+    yield "heads_dot", axes.heads, f"{names.dropped}_dot @ v{names.shared} + {by_v_dot}"
+    # 7. gated = heads * head_gate
+    if inputs.head_gate is not None:
+        yield "head_gate_dot", OF_HEADS[inputs.head_gate.ndim], ""
+        by_gate_dot = "heads * head_gate_dot[..., None, None]"
+        yield "gated_dot", axes.heads, f"heads_dot * head_gate[..., None, None] + {by_gate_dot}"
+
+
 def record_extra_heads(name: str, extra: Array, extra_heads: Array, appended: Array) -> None:
     """Record extra keys, or values, in their heads, and after those of the tokens."""
     d = f"d_{name}"

@@ -428,8 +428,9 @@ def trace() -> Iterator[Trace]:
     Notes
     -----
     Attention, softmax, multi-head attention, decoding, the pairs of ``layers`` and all layers and
-    models have steps; `linear_forward` or `rope_forward` by itself has none. Only the innermost
-    block records. Computations of other threads are not recorded.
+    models have steps, forward and backward, and attention those of forward mode, too;
+    `linear_forward` or `rope_forward` by itself has none. Only the innermost block records.
+    Computations of other threads are not recorded.
 
     Examples
     --------

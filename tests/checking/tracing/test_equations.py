@@ -5,7 +5,14 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from mha_numpy import KVCache, MultiHeadParams, RopeOptions, attention_backward, attention_forward
+from mha_numpy import (
+    KVCache,
+    MultiHeadParams,
+    RopeOptions,
+    attention_backward,
+    attention_forward,
+    attention_jvp,
+)
 from mha_numpy.checking.tracing import Trace, trace
 from mha_numpy.core import (
     FullMultiHeadParams,
@@ -17,6 +24,7 @@ from mha_numpy.core import (
     softmax_forward,
     step,
 )
+from mha_numpy.core.attention_jvp import MOVING
 from mha_numpy.core.qk_norm import GAIN_AXES
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers import MultiHeadAttention
@@ -30,6 +38,7 @@ from tests.checking.tracing.whole import (
 from tests.compare import assert_close
 from tests.core.configurations import attention_configuration
 from tests.core.test_gradients import multi_head_configuration
+from tests.slopes import random_tangents
 
 B, H, H_KV, T_Q, T_K, D, KDIM, VDIM, D_K, D_V, D_OUT = 3, 6, 2, 4, 5, 7, 8, 9, 10, 11, 12
 
@@ -111,6 +120,27 @@ def test_options_together_at_every_rank(seed, rng):
     d_out = next(step.array for step in t if step.is_backward)
     assert_whole(t, [*inputs.values(), *options.values(), d_out])
     assert t.sizes["d_k"] == inputs["q"].shape[-1]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_forward_mode_at_every_rank(seed):
+    inputs, options = attention_configuration(seed)
+    moving = {name: x for name, x in {**inputs, **options}.items() if name in MOVING}
+    tangents = random_tangents(moving, seed)
+    with trace() as t:
+        _, cache = attention_forward(**inputs, **options)
+        tangents_of_outputs = attention_jvp(tangents, cache)
+    given = [*inputs.values(), *options.values(), *tangents.values()]
+    if "sink_dot" in t:  # another array, if a sink is -inf
+        assert_close(t["sink_dot"], tangents["sink"], "exact")
+        given.append(t["sink_dot"])
+    assert_whole(t, given)
+    names = [step.name for step in t]
+    out_dot = t["gated_dot" if "gated_dot" in t else "heads_dot"]
+    assert_close(tangents_of_outputs.out_dot, out_dot, "exact")
+    assert_close(tangents_of_outputs.lse_dot, t["lse_dot"], "exact")
+    assert {f"{name}_dot" for name in moving} <= set(names)
+    assert names.index("scores_dot") < names.index("lse_dot") < names.index("heads_dot")
 
 
 @pytest.mark.parametrize("seed", range(40))
