@@ -126,12 +126,14 @@ def _atlas() -> Iterator[str]:
     """Yield the atlas of one format, then that of all others, and bounds, to be unfolded."""
     shown = "bfloat16"
     yield precision_atlas(shown)._repr_html_()
+    yield "## Other formats, and bounds"
     for name in (shown, *(name for name in NAMES if name != shown)):
         kinds = {"error": "measured", "bound": "what bounds allow"}
         if name == shown:
             del kinds["error"]
         pictures = (precision_atlas(name, kind=kind)._repr_html_() for kind in kinds)
         yield ATLAS.format(name=name, kinds=", ".join(kinds.values()), pictures="\n".join(pictures))
+    yield "## All nine steps together"
 
 
 def _captioner_at_work() -> Iterator[str]:

@@ -104,8 +104,9 @@ def _findings(result: Result) -> list[Finding]:
         Finding(
             "If backward recomputes scores near -350 in float16, where neighbours are 0.25 apart, "
             f"and subtracts an exact lse, the gradient of the keys is off by {off:.1%} in the "
-            f"median over 8 queries, and by {most:.1%} at most (published: about 7%, up to about "
-            "13%). Forward and backward have to round the scores in the same way.",
+            f"median over 8 queries, and by {most:.1%} at most (reported, with this suspicion: "
+            "about 7%, up to about 13%). Forward and backward have to round the scores in the same "
+            "way.",
             off_is_close and most_is_close,
         ),
     ]  # fmt: skip
@@ -114,10 +115,12 @@ def _findings(result: Result) -> list[Finding]:
 HALF_PRECISION = Experiment(
     "half-precision",
     "Three accidents of half precision",
-    "Attention in 16 bits has given weights that sum to 2, NaN, and gradients that are off by 7%.",
+    "Attention in 16 bits has given weights that sum to 2, NaN, and, it was suspected, gradients "
+    "that are off by 7%.",
     "huggingface/candle, issue 3727, and sonos/tract, pull request 2586; pytorch/pytorch, issue "
     "119131; NVIDIA/cudnn-frontend, issue 744",
-    "All three can be made again in a few lines of NumPy, and you can compute the cause of each.",
+    "All three sizes come out again in a few lines of NumPy. The cause of the third is a "
+    "suspicion: the tests of that kernel were changed later, too.",
     "The sum adds powers of e one by one, rounding to float16 after each. The scores are products "
     "of random queries and keys as large as in the report. For the gradients, 8 queries point away "
     "from all keys, so that their scores are between -250 and -500, as in the report; backward "

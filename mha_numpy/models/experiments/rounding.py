@@ -41,9 +41,9 @@ ROWS = {  # of the atlas: which steps are rounded, first with the plain backward
     **{name: (name,) for name in STEPS},
     ALL: STEPS,
     f"{KERNEL}both scores": ("scores", "scores_again"),
-    f"{KERNEL}its scores": ("scores_again",),
+    f"{KERNEL}backward scores": ("scores_again",),
     f"{KERNEL}lse": ("lse",),
-    f"{KERNEL}heads": ("heads",),
+    f"{KERNEL}heads, for mean": ("heads",),
     f"{KERNEL}row mean": ("row_mean",),
 }
 
@@ -214,7 +214,7 @@ def _findings(result: Result) -> list[Finding]:
     kernel = {row.removeprefix(KERNEL): large[row] for row in ROWS if row.startswith(KERNEL)}
     later = ("v", "weights", "heads", "d_heads", "d_weights", "d_scores")
     most_later = max(digits[row].max() for digits in lost.values() for row in later)
-    most_of_8 = max(lost[of, "e5m2"][f"{KERNEL}lse"].max() for of in RESULTS)
+    of_8 = _median(result, "error: d_v", "e5m2", 16)[list(ROWS).index(f"{KERNEL}lse")]
     spread, bounds = spread_of_formats(result), bounds_by_errors(result)
     used = max(result.values("used", arm).max() for arm in ARMS)
     everything = {name: result.mean("all: d_k", arm_of(name, 16)) for name in NAMES}
@@ -254,32 +254,40 @@ def _findings(result: Result) -> list[Finding]:
             "hardly on the format: between float32, tf32, bfloat16 and float16 the first nine "
             f"rows differ by at most {spread:.2f}. So one of these formats shows what happens in "
             "another, which only begins with more digits or fewer. In 8 bits an error of a score "
-            f"can exceed 1, and its power grows out of proportion: up to {most_of_8:.1f} digits "
-            "are lost if lse is rounded to e5m2.",
-            spread < 0.2 and most_of_8 > kernel["lse"] + 0.5,
+            "can exceed 1, and its exponential grows out of proportion: lse in e5m2 makes the "
+            f"error of d_v {of_8:.0f} times as large as d_v.",
+            spread < 0.2 and of_8 > 2,
             None,
         ),
         Finding(
             "A kernel keeps no weights. Its backward computes the scores again, and the weights "
-            "from them and lse. If both passes round their scores, that costs what it costs the "
-            f"plain backward ({kernel['both scores']:.1f} digits for scores of 16), because lse "
-            f"moves with the scores. If only backward rounds them, it costs "
-            f"{kernel['its scores']:.1f}, and rounding lse costs {kernel['lse']:.1f}: lse no "
-            "longer cancels what all scores of a row have in common. Computing a row's mean of "
-            f"d_weights from bfloat16 heads costs {kernel['heads']:.1f}, and rounding the mean "
-            f"{kernel['row mean']:.1f}. So keep lse and the mean in float32, four bytes each.",
+            "from them and lse, the log of a row's sum of exponentials. If both passes round their "
+            f"scores, that costs as much as with weights that are kept "
+            f"({kernel['both scores']:.1f} digits for scores of 16), because lse moves with the "
+            f"scores. If only backward rounds them, it costs {kernel['backward scores']:.1f}, and "
+            f"rounding lse costs {kernel['lse']:.1f}: lse no longer cancels what all scores of a "
+            "row have in common. So keep lse in float32.",
             abs(kernel["both scores"] - large["scores"]) < 0.05
-            and min(kernel["its scores"], kernel["lse"]) > large["scores"] + 0.1
-            and min(kernel["heads"], kernel["row mean"]) > 0.4,
+            and min(kernel["backward scores"], kernel["lse"]) > large["scores"] + 0.1,
             None,
         ),
         Finding(
-            f"No number of any run is further off than its bound; the nearest reaches {used:.0%}. "
-            f"In the median over the atlas a bound is {np.median(bounds):.0f} times the error, as "
-            f"root mean squares, and {np.mean(bounds < 50):.0%} of them are within 50 times. "
-            "Bounds are loosest where queries or keys have 8 bits, because then each score may be "
-            f"off by more than 1. {np.isinf(bounds).sum()} of {len(bounds)} cells have no bound: "
-            "if all steps have 8 bits, a number could leave their range.",
+            "Softmax's backward subtracts from d_weights their mean under the weights, which a "
+            "kernel computes as the sum of d_heads times heads. From bfloat16 heads, that costs "
+            f"{kernel['heads, for mean']:.1f} digits, and rounding the mean itself "
+            f"{kernel['row mean']:.1f}. So a mean in float32 helps only if its heads are not "
+            "rounded yet.",
+            min(kernel["heads, for mean"], kernel["row mean"]) > 0.4
+            and abs(kernel["heads, for mean"] - kernel["row mean"]) < 0.1,
+            None,
+        ),
+        Finding(
+            f"No error of any number exceeds its bound; the closest reaches {used:.1%}. In the "
+            f"median over the atlas a bound is {np.median(bounds):.0f} times the error, as root "
+            f"mean squares, and {np.mean(bounds < 50):.0%} of them are within 50 times. Bounds are "
+            "loosest where queries or keys have 8 bits, because then each score may be off by more "
+            f"than 1. Of the {len(bounds)} cells with an error, {np.isinf(bounds).sum()} have no "
+            "bound, because a number could leave the range of 8 bits.",
             bool(np.median(bounds) < 50 and used <= 1),
             None,
         ),
@@ -299,16 +307,18 @@ ROUNDING = Experiment(
     "Softmax has to be computed in float32; queries, keys and values may have 16 bits.",
     "Dao-AILab/flash-attention, issue 118; huggingface/diffusers, issue 3483; Micikevicius et al. "
     "2018, *Mixed precision training*, section 3.3, about sums",
-    "Half true. Rounding the scores costs most, the more so the larger they are, but rounding "
-    "queries or keys costs half as much. What comes after the softmax costs little, apart from lse "
-    "and the row's mean in the backward of a kernel.",
+    "Half true. Rounding the scores costs most, the more so the larger they are. But rounding "
+    "queries or keys costs about half as much with scores of 16, and nearly as much with scores of "
+    "1. What comes after the softmax costs little, apart from lse and the row's mean in the "
+    "backward of a kernel.",
     "Random queries, keys, values and upstream gradients: four sequences of 64 tokens, two heads "
     "of width 32. The queries are multiplied by 1, 4 or 16, and so are the scores. Forward and "
     "backward are computed once in float64, and then again with the result of one step rounded, or "
     "of all nine. A second backward computes the weights again, as kernels do. In 8 bits each "
-    "array has its own scale. Sums within a step keep the digits of float64. An error is a root "
-    "mean square, relative to that of the exact numbers. A result has lost one digit if its error "
-    "is ten times that of the exact result, stored in the same format.",
+    "array has its own scale. Sums within a step keep the digits of float64, so those of the "
+    "softmax are not tried here. An error is a root mean square, relative to that of the exact "
+    "numbers. A result has lost one decimal digit if its error is ten times that of the exact "
+    "result, stored in the same format.",
     tuple(ARMS),
     {
         **{f"all: {x}": f"error of {x} if all nine steps are rounded" for x in RESULTS},

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mha_numpy.models.experiments import Result
 
 TITLES = {"error": "Digits lost in {}", "bound": "Digits that can be lost in {}, by its bounds"}
-FULL = 2  # digits of the strongest colour
+FULL = 1.5  # digits of the strongest colour
 
 
 def precision_atlas(
@@ -84,8 +84,7 @@ def precision_atlas(
     title = TITLES[kind].format(name)
     notes = [
         "Rows: the step that is rounded. Columns: the standard deviation of the scores.",
-        f"One digit: an error ten times that of storing the exact result in {name}; two have the "
-        "strongest colour.",
+        f"One decimal digit: an error ten times that of storing the exact result in {name}.",
         "0: no more than storing costs. Empty: no error.",
         "The last five rows are about the backward of a kernel, which computes the weights again.",
         "Random inputs.",

@@ -119,7 +119,7 @@ def test_what_is_measured_by_hand():
     def share(off, exact):
         return pytest.approx(np.linalg.norm(off) / np.linalg.norm(exact))
 
-    assert of("error: d_v")[f"{KERNEL}its scores"] == share(off, d_v)
+    assert of("error: d_v")[f"{KERNEL}backward scores"] == share(off, d_v)
     assert of("error: d_v")["scores"] != share(off, d_v)
     exact, narrow = weights @ v, round_to(v, "e4m3", scale=scale_for(v, "e4m3"))
     assert of("error: heads")["v"] == share(weights @ (narrow - v), exact)
@@ -138,11 +138,11 @@ def test_what_each_step_reaches():
             of: {row for row, digits in rows.items() if (digits == -np.inf).all()}
             for of, rows in lost.items()
         }
-        of_backward = {f"{KERNEL}{row}" for row in ("its scores", "lse", "row mean")}
+        of_backward = {f"{KERNEL}{row}" for row in ("backward scores", "lse", "row mean")}
         assert nothing["heads"] == {"d_heads", "d_weights", "d_scores", *of_backward}
         assert nothing["d_q"] == nothing["d_k"] == {"heads"}
         assert nothing["d_v"] == {
-            "v", "heads", "d_weights", "d_scores", f"{KERNEL}heads", f"{KERNEL}row mean"
+            "v", "heads", "d_weights", "d_scores", f"{KERNEL}heads, for mean", f"{KERNEL}row mean"
         }  # fmt: skip
         assert (lost["d_k"][ALL] > np.max([lost["d_k"][step] for step in STEPS], axis=0)).all()
 
@@ -183,8 +183,9 @@ def test_a_picture_shows_where_nothing_is_left():
     assert f'"{KERNEL}row mean"' in words
 
 
-def test_the_strongest_colour_is_two_digits():
-    text = precision_atlas("bfloat16", ["d_k"], result=made_up([0.1, 1.0, 100.0])).svg()
+def test_the_strongest_colour_is_one_and_a_half_digits():
+    of = [10**-1.25, 1.0, 100.0]  # 0.75, 2 and 4 digits
+    text = precision_atlas("bfloat16", ["d_k"], result=made_up(of)).svg()
     assert text.count('opacity="1"') == 3  # of both 2 and 4 digits, in one path for each block
     assert text.count('opacity="0.5"') == 3
 
